@@ -1,0 +1,455 @@
+"""Named classes of operand values, each made to catch particular wrong models.
+
+Inputs are a pure function of (mnemonic, class, seed, count): raw words of a Philox generator, whose stream NumPy
+guarantees not to change, and integer arithmetic. No floating-point library function is involved, so every machine
+makes the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.codec import encode
+from tcsim.dot import Datapath
+from tcsim.formats import Format
+from tcsim.instruction import Instruction
+from tcsim.steps import DotAdd
+
+Codes = npt.NDArray[Any]
+Matrices = dict[str, Codes]
+
+
+class Stream:
+    """Deterministic random words for one case."""
+
+    def __init__(self, *key: object) -> None:
+        digest = hashlib.sha256("/".join(str(part) for part in key).encode()).digest()
+        self._generator = np.random.Philox(key=int.from_bytes(digest[:16], "little"))
+
+    def words(self, shape: tuple[int, ...]) -> npt.NDArray[np.uint64]:
+        """Uniform 64-bit words."""
+        return self._generator.random_raw(int(np.prod(shape))).reshape(shape)
+
+    def below(self, limit: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        """Integers in [0, limit): the high bits of words, limit at most 2**31."""
+        return (((self.words(shape) >> np.uint64(33)) * np.uint64(limit)) >> np.uint64(31)).astype(np.int64)
+
+    def between(self, low: int, high: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        """Integers in [low, high]."""
+        return self.below(high - low + 1, shape) + low
+
+    def chance(self, numerator: int, denominator: int, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+        """True with the given odds."""
+        return self.below(denominator, shape) < numerator
+
+    def choice(self, values: npt.ArrayLike, shape: tuple[int, ...]) -> Codes:
+        """Elements of a table."""
+        table = np.asarray(values)
+        return table[self.below(len(table), shape)]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a class needs to know of an instruction to fill its operands."""
+
+    instruction: Instruction
+    count: int  # matrix products
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """M, N, K."""
+        return self.instruction.shape
+
+    def format(self, name: str) -> Format:
+        """The format of an operand."""
+        return self.instruction.operands[name].format
+
+    def dimensions(self, name: str) -> tuple[int, int, int]:
+        """(count, rows, columns) of an operand."""
+        return (self.count, *self.instruction.operands[name].shape)
+
+    @cached_property
+    def unit(self) -> Datapath | None:
+        """The first dot-add unit of the lowering, if it has one."""
+        return next((s.unit for s in self.instruction.lowering.steps if isinstance(s, DotAdd)), None)
+
+
+def build(format: Format, sign: Codes, exponent: Codes, fraction: Codes) -> Codes:
+    """Float codes from parts: a normal number, or zero below the format's range of exponents; no overflow allowed."""
+    field = np.clip(exponent - format.minimum_exponent + int(format.zero), 0, (1 << format.exponent_bits) - 1)
+    code = (field.astype(np.uint64) << np.uint64(format.fraction_bits)) | (
+        fraction.astype(np.uint64) & np.uint64((1 << format.fraction_bits) - 1)
+    )
+    code = np.where(code > np.uint64(format.largest_code), np.uint64(format.largest_code), code)
+    code |= sign.astype(np.uint64) << np.uint64(format.sign_shift)
+    return (code << np.uint64(format.ignored_low_bits)).astype(format.dtype)
+
+
+def _random_bits(format: Format, stream: Stream, shape: tuple[int, ...]) -> Codes:
+    return (stream.words(shape) & np.uint64(format.code_mask)).astype(format.dtype)
+
+
+def _finite_bits(format: Format, stream: Stream, shape: tuple[int, ...]) -> Codes:
+    codes = _random_bits(format, stream, shape)
+    if format.kind != "float":
+        return codes
+    magnitude = (codes.astype(np.uint64) >> np.uint64(format.ignored_low_bits)) & np.uint64((1 << format.sign_shift) - 1)
+    lower = codes ^ format.dtype.type(1 << (format.fraction_bits + format.ignored_low_bits + format.exponent_bits - 1))
+    return np.where(magnitude > np.uint64(format.largest_code), lower, codes)
+
+
+def _window(format: Format, stream: Stream, shape: tuple[int, ...], low: int, high: int) -> Codes:
+    """Random signs and fractions, exponents uniform in a window clipped to the format's normal numbers."""
+    top = (format.largest_code >> format.fraction_bits) + format.minimum_exponent - int(format.zero)
+    low, high = max(low, format.minimum_exponent), min(high, top)
+    words = stream.words(shape)
+    return build(format, words >> np.uint64(63), stream.between(low, high, shape), words)
+
+
+def _each(problem: Problem, make: Callable[[str, Format, tuple[int, ...]], Codes]) -> Matrices:
+    return {name: make(name, problem.format(name), problem.dimensions(name)) for name in "abc"}
+
+
+def uniform(problem: Problem, stream: Stream) -> Matrices:
+    """Every bit random: NaN and infinity included."""
+    return _each(problem, lambda name, format, shape: _random_bits(format, stream, shape))
+
+
+def finite(problem: Problem, stream: Stream) -> Matrices:
+    """Every bit random but no NaN and no infinity: exponents over the whole range."""
+    return _each(problem, lambda name, format, shape: _finite_bits(format, stream, shape))
+
+
+def normal(problem: Problem, stream: Stream) -> Matrices:
+    """Values near a normal distribution of variance 1: what networks hold."""
+
+    def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
+        parts = stream.words((*shape, 3))
+        total = sum((parts >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4)).sum(-1).astype(np.int64)
+        return encode((total - 6 * 0xFFFF) / 65536.0, format, saturate=True)
+
+    return _each(problem, make)
+
+
+def wide(problem: Problem, stream: Stream) -> Matrices:
+    """Products and addend spread over a window about twice the width of the adder."""
+    reach = 3 if problem.instruction.operands["d"].format.exponent_bits <= 5 else 10
+
+    def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
+        low, high = (-24, 2 * reach + 4) if name == "c" else (-10, reach)
+        return _window(format, stream, shape, low, high)
+
+    return _each(problem, make)
+
+
+def cancellation(problem: Problem, stream: Stream) -> Matrices:
+    """Products in pairs of opposite sign that cancel exactly or nearly, and a small addend."""
+    m, n, k = problem.shape
+    count = problem.count
+    format_a, format_b, format_c = (problem.format(name) for name in "abc")
+    half = k // 2
+    a = _window(format_a, stream, (count, m, half), -6, 12)
+    b = _window(format_b, stream, (count, half, n), -6, 12)
+    negated = a ^ format_a.dtype.type(1 << (format_a.sign_shift + format_a.ignored_low_bits))
+    last_bit = format_a.dtype.type(1 << format_a.ignored_low_bits)
+    negated = np.where(stream.chance(1, 2, negated.shape), negated & ~last_bit, negated)
+    order = np.argsort(stream.words((count, k)), axis=1)
+    a = np.take_along_axis(np.concatenate([a, negated], 2), order[:, None, :], 2)
+    b = np.take_along_axis(np.concatenate([b, b], 1), order[:, :, None], 1)
+    c = _window(format_c, stream, (count, m, n), -30, 6)
+    c = np.where(stream.chance(1, 3, c.shape), format_c.dtype.type(0), c)
+    return {"a": a, "b": b, "c": c}
+
+
+def subnormals(problem: Problem, stream: Stream) -> Matrices:
+    """Subnormal multiplicands against large ones, subnormal addends: flushing to zero shows."""
+
+    def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
+        words = stream.words(shape)
+        sign = words >> np.uint64(63)
+        tiny = build(format, sign, np.full(shape, format.minimum_exponent - 1), words)
+        limit = 16 if name == "c" else 4
+        top = (format.largest_code >> format.fraction_bits) + format.minimum_exponent - int(format.zero)
+        large = build(format, sign, stream.between(top - limit, top - 1, shape), words)
+        small = build(format, sign, stream.between(format.minimum_exponent, format.minimum_exponent + 2, shape), words)
+        other = small if name == "c" else np.where(stream.chance(1, 2, (shape[0], 1, 1)), large, small)
+        return np.where(stream.chance(1, 2, shape), tiny, other)
+
+    return _each(problem, make)
+
+
+def sparse(problem: Problem, stream: Stream) -> Matrices:
+    """Seven of eight values are zeros of either sign."""
+
+    def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
+        if format.kind != "float":
+            return np.where(stream.chance(7, 8, shape), format.dtype.type(0), _random_bits(format, stream, shape))
+        values = _window(format, stream, shape, -6, 6)
+        sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+        return np.where(stream.chance(7, 8, shape), values & sign, values)
+
+    return _each(problem, make)
+
+
+def zeros(problem: Problem, stream: Stream) -> Matrices:
+    """Zeros of either sign: all of them, or A only, or all but the addend."""
+
+    def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
+        if format.kind != "float":
+            return np.zeros(shape, format.dtype)
+        values = _finite_bits(format, stream, shape)
+        which = np.arange(shape[0]) % 3
+        zero = {"a": which >= 0, "b": which != 1, "c": which != 2}[name][:, None, None]
+        sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+        # a third of the products: every sign minus, so that a sum of zeros of one sign occurs
+        signs = np.where((which == 0)[:, None, None], stream.words(shape).astype(format.dtype) & sign, values & sign)
+        if name in "ac":
+            signs = np.where((np.arange(shape[0]) % 6 == 0)[:, None, None], sign, signs)
+        if name == "b":
+            signs = np.where((np.arange(shape[0]) % 6 == 0)[:, None, None], format.dtype.type(0), signs)
+        return np.where(zero, signs, values)
+
+    return _each(problem, make)
+
+
+def _landmarks(format: Format, specials: bool) -> Codes:
+    """Codes at the edges of a float format, both signs."""
+    one = format.bias << format.fraction_bits
+    least_normal = int(format.zero) << format.fraction_bits
+    codes = [0, 1, 2, least_normal - 1, least_normal, least_normal + 1, one - 1, one, one + 1, format.largest_code - 1]
+    codes += [format.largest_code, format.largest_code - (1 << format.fraction_bits)]
+    if specials:
+        top = (1 << format.sign_shift) - 1
+        codes = [format.largest_code + 1, format.largest_code + 1, top, top - (1 << (format.fraction_bits - 1))]
+        codes += [(format.infinity_code or top) + 1] if format.nan == "ieee" else []
+    signed = [code | sign << format.sign_shift for code in codes if code >= 0 for sign in (0, 1)]
+    return (np.array(signed, np.uint64) << np.uint64(format.ignored_low_bits)).astype(format.dtype)
+
+
+def boundaries(problem: Problem, stream: Stream) -> Matrices:
+    """Least and largest numbers, neighbours of one, zeros; in half of the products few infinities and NaN of all kinds."""
+
+    def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
+        if format.kind != "float":
+            top = 1 << (format.bits - 1)
+            table = [0, 1, top - 1, top, top + 1, 2 * top - 1] if format.bits > 1 else [0, 1]
+            return stream.choice(np.array(table, np.uint64).astype(format.dtype), shape)
+        values = stream.choice(_landmarks(format, specials=False), shape)
+        # blank most of them, so that single products and single roundings show
+        keep = stream.below(4, (shape[0], 1, 1)) + 1
+        values = np.where(stream.below(4, shape) < keep, values, format.dtype.type(0))
+        if format.nan == "none":
+            return values
+        seldom = stream.chance(1, 64 if name != "c" else 24, shape) & (np.arange(shape[0]) % 2 == 1)[:, None, None]
+        return np.where(seldom, stream.choice(_landmarks(format, specials=True), shape), values)
+
+    return _each(problem, make)
+
+
+def edges(problem: Problem, stream: Stream) -> Matrices:
+    """A leading power of two, half a unit in its last place, and one more bit near the cut: ties and truncation.
+
+    The leading term, its tie and the bits around the last fraction bit that the adder keeps are placed at random k, all
+    as powers of two in A against powers of two in B; some products sit at the floor of the largest exponent instead.
+    """
+    m, n, k = problem.shape
+    count = problem.count
+    formats = {name: problem.format(name) for name in "abc"}
+    result = problem.instruction.operands["d"].format
+    unit = problem.unit
+    kept = unit.fraction_bits if unit else result.fraction_bits + 2
+    precision = 13 if unit and unit.output == "e8m13" else result.fraction_bits
+    shape_a, shape_b, shape_c = (problem.dimensions(name) for name in "abc")
+    lowest = formats["a"].minimum_exponent - formats["a"].fraction_bits
+    lowest_product = lowest + formats["b"].minimum_exponent - formats["b"].fraction_bits
+    highest = sum((formats[f].largest_code >> formats[f].fraction_bits) + formats[f].minimum_exponent - 1 for f in "ab")
+    # per product row: where the leading term is, so that all of its companions exist in the formats
+    top = stream.between(max(lowest_product + kept + 2, -20), max(highest - 1, lowest_product + kept + 2), (count, m, 1))
+    if unit is not None and lowest_product < unit.floor + 1 - unit.fraction_bits:
+        at_floor = stream.chance(1, 2, (count, 1, 1))
+        result_lowest = result.minimum_exponent - result.fraction_bits
+        tie = result_lowest - 1 if unit.rounding == "rne" else result_lowest - 1
+        floor_cut = unit.floor - unit.fraction_bits
+        low_offsets = stream.choice([tie, tie, floor_cut, floor_cut, floor_cut - 1, floor_cut + 1], shape_a)
+    else:
+        at_floor = np.zeros((count, 1, 1), bool)
+        low_offsets = np.zeros(shape_a, np.int64)
+    offsets = -stream.choice([0, 1, precision, precision + 1, precision + 1, kept - 1, kept, kept, kept + 1], shape_a)
+    target = np.where(at_floor, low_offsets, top + offsets)
+    # split the product's exponent between A (per row) and B (per k): B takes about half
+    middle = stream.between(-3, 3, (count, k, 1)) + np.where(at_floor, lowest_product // 2 + 2, 0)
+    exponent_b = np.broadcast_to(middle, (count, k, n))
+    codes_b = _power(formats["b"], exponent_b)
+    real_b = np.clip(middle, formats["b"].minimum_exponent - formats["b"].fraction_bits, None).transpose(0, 2, 1)
+    codes_a = _power(formats["a"], target - real_b)
+    sign_a = formats["a"].dtype.type(1 << (formats["a"].sign_shift + formats["a"].ignored_low_bits))
+    codes_a = np.where(stream.chance(1, 6, shape_a) & ~at_floor, codes_a | sign_a, codes_a)
+    few = np.where(at_floor, 6, 4)
+    codes_a = np.where(stream.below(max(k, 6), shape_a) < few, codes_a, formats["a"].dtype.type(0))
+    codes_b = np.where(stream.chance(1, 8, shape_b), formats["b"].dtype.type(0), codes_b)
+    codes_c = _power(formats["c"], top - stream.choice([0, 1, precision + 1, kept], shape_c))
+    sign_c = formats["c"].dtype.type(1 << (formats["c"].sign_shift + formats["c"].ignored_low_bits))
+    codes_c = np.where(stream.chance(1, 3, shape_c), codes_c | sign_c, codes_c)
+    codes_c = np.where(stream.chance(1, 2, shape_c) | at_floor, formats["c"].dtype.type(0), codes_c)
+    return {"a": codes_a, "b": codes_b, "c": codes_c}
+
+
+def _power(format: Format, exponent: Codes) -> Codes:
+    """Codes of 2**exponent, subnormals included; zero or the largest power where it does not exist."""
+    exponent = np.minimum(exponent, (format.largest_code >> format.fraction_bits) + format.minimum_exponent - 1)
+    normal = (np.maximum(exponent - format.minimum_exponent + 1, 0)).astype(np.uint64) << np.uint64(format.fraction_bits)
+    place = exponent - format.minimum_exponent + format.fraction_bits
+    tiny = np.where(place >= 0, np.uint64(1) << np.clip(place, 0, 63).astype(np.uint64), np.uint64(0))
+    code = np.where(exponent >= format.minimum_exponent, normal, tiny)
+    return (code << np.uint64(format.ignored_low_bits)).astype(format.dtype)
+
+
+def onehot(problem: Problem, stream: Stream) -> Matrices:
+    """One element of each row of A (then of each column of B) is one: the result spells out the other operand."""
+    m, n, k = problem.shape
+    count = problem.count
+    small = {name: _small_values(problem.format(name)) for name in "abc"}
+    a, b, c = (stream.choice(small[name], problem.dimensions(name)) for name in "abc")
+    c = np.where(stream.chance(3, 4, c.shape), c.dtype.type(0), c)
+    shift = np.arange(count)
+    hot_a = (np.arange(m)[None, :] + shift[:, None]) % k  # (count, m): the k that is one
+    hot_b = (np.arange(n)[None, :] + shift[:, None]) % k
+    pick_a = (np.arange(k)[None, None, :] == hot_a[:, :, None]).astype(a.dtype) * _one(problem.format("a"))
+    pick_b = (np.arange(k)[None, :, None] == hot_b[:, None, :]).astype(b.dtype) * _one(problem.format("b"))
+    first = (shift < (count + 1) // 2)[:, None, None]
+    return {"a": np.where(first, pick_a, a), "b": np.where(first, b, pick_b), "c": c}
+
+
+def _one(format: Format) -> Any:
+    return format.dtype.type((format.bias << format.fraction_bits << format.ignored_low_bits) if format.kind == "float" else 1)
+
+
+def _small_values(format: Format) -> Codes:
+    if format.kind == "float":
+        return encode(np.array([1, 1.5, 2, 3, 4, 6, -1, -1.5, -2, -3, -4, -6]), format)
+    top = min(1 << format.bits, 256)
+    return np.arange(top).astype(format.dtype)
+
+
+def small(problem: Problem, stream: Stream) -> Matrices:
+    """Small integers of either sign, small addends: what quantised networks hold."""
+
+    def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
+        value = stream.between(-3, 3, shape) if format.signed else stream.between(0, 3, shape)
+        return (value & format.code_mask).astype(format.dtype)
+
+    return _each(problem, make)
+
+
+def saturation(problem: Problem, stream: Stream) -> Matrices:
+    """Addends within one dot product of the ends of s32, blocks of K of opposite sign: where clamping happens shows."""
+    m, n, k = problem.shape
+    matrices = extremes(problem, stream)
+    format_a, format_b, format_c = (problem.format(name) for name in "abc")
+    reach = k << (format_a.bits + format_b.bits - 2)
+    low = stream.between(0, min(reach * 2, 2**30), problem.dimensions("c"))
+    end = np.where(stream.chance(1, 2, low.shape), -(2**31) + low, 2**31 - 1 - low)
+    matrices["c"] = (end & format_c.code_mask).astype(format_c.dtype)
+    # in half of the products, the first or second half of K is turned to the other sign
+    if format_a.signed and format_a.bits > 1:
+        turned = (np.arange(problem.count) % 2 == 0)[:, None, None] & (np.arange(k)[None, None, :] < k // 2)
+        negated = (-matrices["a"].astype(np.int64)) & format_a.code_mask
+        matrices["a"] = np.where(turned, negated, matrices["a"]).astype(format_a.dtype)
+    return matrices
+
+
+def extremes(problem: Problem, stream: Stream) -> Matrices:
+    """Mostly the least and greatest integers, of one sign per product: sums as large as they get."""
+
+    def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
+        if format.bits == 1:
+            return (~stream.chance(1, 16, shape)).astype(format.dtype)
+        top, bottom = (1 << (format.bits - int(format.signed))) - 1, 1 << (format.bits - 1) if format.signed else 0
+        each = np.where(stream.chance(1, 2, (shape[0], 1, 1)), top, bottom if bottom else top)
+        noise = stream.below(3, shape)
+        value = np.where(each == top, each - noise, each + noise)
+        return (value & format.code_mask).astype(format.dtype)
+
+    return _each(problem, make)
+
+
+@dataclass(frozen=True)
+class InputClass:
+    """A named way to fill the operands."""
+
+    name: str
+    make: Callable[[Problem, Stream], Matrices]
+    kinds: tuple[str, ...]  # formats' `kind` it makes sense for
+    per_k: int = 0  # matrix products per unit of K instead of the default count
+
+
+CLASSES = {
+    item.name: item
+    for item in (
+        InputClass("uniform", uniform, ("float", "integer", "bit")),
+        InputClass("finite", finite, ("float",)),
+        InputClass("normal", normal, ("float",)),
+        InputClass("wide", wide, ("float",)),
+        InputClass("cancellation", cancellation, ("float",)),
+        InputClass("subnormals", subnormals, ("float",)),
+        InputClass("sparse", sparse, ("float", "integer", "bit")),
+        InputClass("zeros", zeros, ("float", "integer", "bit")),
+        InputClass("boundaries", boundaries, ("float", "integer", "bit")),
+        InputClass("edges", edges, ("float",)),
+        InputClass("small", small, ("integer",)),
+        InputClass("extremes", extremes, ("integer", "bit")),
+        InputClass("saturation", saturation, ("integer", "bit")),
+        InputClass("onehot", onehot, ("float", "integer", "bit"), per_k=2),
+    )
+}
+"""Every input class by name, in the order they run."""
+
+OUTPUTS_PER_CASE = 2048
+"""Result elements of a case when the number of samples is not given."""
+
+
+def classes_for(instruction: Instruction) -> list[InputClass]:
+    """The classes that apply to an instruction's multiplicands."""
+    kind = instruction.operands["a"].format.kind
+    return [item for item in CLASSES.values() if kind in item.kinds]
+
+
+def default_samples(instruction: Instruction, item: InputClass) -> int:
+    """Instructions (warps) in a case: enough for `OUTPUTS_PER_CASE` results, or for every k to be hot once."""
+    m, n, k = instruction.shape
+    if item.per_k:
+        return -(-item.per_k * k // instruction.matrices)
+    return -(-OUTPUTS_PER_CASE // (m * n * instruction.matrices))
+
+
+def registers(instruction: Instruction, item: InputClass, seed: int, samples: int) -> dict[str, npt.NDArray[np.uint32]]:
+    """The operands of a case: registers (samples, lanes, registers) of a, b and c."""
+    problem = Problem(instruction, samples * instruction.matrices)
+    stream = Stream(instruction.mnemonic, item.name, seed)
+    matrices = item.make(problem, stream)
+    out = {}
+    for name, codes in matrices.items():
+        inner = codes.shape[1:]
+        grouped = codes.reshape(samples, instruction.matrices, *inner) if instruction.matrices > 1 else codes
+        out[name] = instruction.registers(name, grouped)
+    return out
+
+
+def digest(arrays: dict[str, npt.NDArray[np.uint32]]) -> str:
+    """SHA-256 of the register arrays, by which a recording knows its inputs."""
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name], "<u4")
+        total.update(f"{name}{array.shape}".encode())
+        total.update(array.tobytes())
+    return total.hexdigest()
+
+
+__all__ = ["CLASSES", "InputClass", "Problem", "Stream", "classes_for", "default_samples", "digest", "registers"]

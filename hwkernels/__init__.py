@@ -1,0 +1,1 @@
+"""The real instructions: PTX written, assembled, and launched on a GPU."""

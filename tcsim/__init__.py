@@ -1,0 +1,17 @@
+"""tcsim: the executable specification of NVIDIA tensor cores, exact to the bit."""
+
+from tcsim.codec import as_codes, decode, encode
+from tcsim.errors import FormatError, InstructionError, OperandError, TargetError, TcsimError
+from tcsim.evidence import Evidence
+from tcsim.formats import FORMATS, Format, format
+from tcsim.instruction import Instruction, instruction
+from tcsim.layout import FragmentLayout, Layout
+from tcsim.targets import ARCHS, TARGETS
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ARCHS", "FORMATS", "TARGETS", "Evidence", "Format", "FormatError", "FragmentLayout", "Instruction",
+    "InstructionError", "Layout", "OperandError", "TargetError", "TcsimError", "as_codes", "decode", "encode", "format",
+    "instruction",
+]  # fmt: skip

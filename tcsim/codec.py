@@ -1,0 +1,157 @@
+"""Values to codes and codes to values, for whole arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.errors import FormatError, listing
+from tcsim.formats import FORMATS, INFINITY, NAN, Format
+from tcsim.formats import format as find_format
+from tcsim.rounding import Rounding, check_rounding, round_to_code
+
+FLOAT_DTYPES: dict[np.dtype, str] = {
+    np.dtype(np.float16): "f16",
+    np.dtype(np.float32): "f32",
+    np.dtype(np.float64): "f64",
+    np.dtype(ml_dtypes.bfloat16): "bf16",
+    np.dtype(ml_dtypes.float8_e4m3fn): "e4m3",
+    np.dtype(ml_dtypes.float8_e5m2): "e5m2",
+    np.dtype(ml_dtypes.float8_e8m0fnu): "ue8m0",
+    np.dtype(ml_dtypes.float6_e3m2fn): "e3m2",
+    np.dtype(ml_dtypes.float6_e2m3fn): "e2m3",
+    np.dtype(ml_dtypes.float4_e2m1fn): "e2m1",
+}
+"""NumPy and ml_dtypes float types whose bytes are codes of a format."""
+
+SIGNED_DTYPES: dict[np.dtype, tuple[str, ...]] = {
+    np.dtype(np.int8): ("s8",),
+    np.dtype(np.int32): ("s32",),
+    np.dtype(ml_dtypes.int4): ("s4",),
+    np.dtype(ml_dtypes.uint4): ("u4",),
+}
+"""Integer types, beside the unsigned container itself, whose bytes are codes of a format."""
+
+
+def as_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[Any]:
+    """Take an array of codes, or of NumPy or ml_dtypes values of exactly that format, as codes.
+
+    Raises FormatError for another dtype or for a code with bits outside the format; nothing is converted.
+
+    >>> tcsim.as_codes(np.float16([1.0]), "f16")
+    array([15360], dtype=uint16)
+    """
+    target = find_format(format)
+    array = np.asarray(x)
+    dtype = array.dtype
+    if dtype == target.dtype:
+        if target.bits < target.container_bits and target.kind != "float":
+            excess = array > target.code_mask
+        elif target.bits < min(target.container_bits, 7):
+            excess = array > target.code_mask
+        else:
+            return array
+        if excess.any():
+            bad = int(array[excess].flat[0])
+            raise FormatError(
+                f"{what}: {bad:#x} is not a code of {target.name}, which has {target.bits} bits: "
+                f"valid codes are 0 to {target.code_mask:#x}"
+            )
+        return array
+    alias = FLOAT_DTYPES.get(dtype)
+    if alias == target.name or (alias == "f32" and target.name == "tf32"):
+        return np.ascontiguousarray(array).view(target.dtype).reshape(array.shape)
+    if target.name in SIGNED_DTYPES.get(dtype, ()):
+        raw = np.ascontiguousarray(array).view(target.dtype).reshape(array.shape)
+        return raw & target.dtype.type(target.code_mask)
+    if target.kind == "bit" and dtype == np.bool_:
+        return array.astype(target.dtype)
+    exact = [str(d) for d, name in FLOAT_DTYPES.items() if name == target.name]
+    exact += [str(d) for d, names in SIGNED_DTYPES.items() if target.name in names]
+    hint = f" (or convert with tcsim.encode(x, {target.name!r}))" if target.kind != "bit" else ""
+    raise FormatError(
+        f"{what}: dtype {dtype} does not hold codes of {target.name}; valid: {listing([str(target.dtype), *exact])}{hint}"
+    )
+
+
+def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
+    """Codes to values: float64 for float formats (exact for all of them), int64 for integer formats.
+
+    Raises FormatError for an unknown format or a code that the format does not have.
+
+    >>> tcsim.decode(np.uint8([0x38, 0x7E, 0x01]), "e4m3")
+    array([1.000000e+00, 4.480000e+02, 1.953125e-03])
+    """
+    target = find_format(format)
+    raw = as_codes(codes, target)
+    if target.kind == "float":
+        return target.values(np.ascontiguousarray(raw)).reshape(raw.shape)
+    wide = raw.astype(np.int64)
+    if not target.signed:
+        return wide
+    half = np.int64(1 << (target.bits - 1))
+    return (wide ^ half) - half
+
+
+def encode(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: bool = False) -> npt.NDArray[Any]:
+    """Values to codes, rounding each value once.
+
+    `x` is any real array (integers up to 2**53 in magnitude, floats up to 64 bits). Out of range: what IEEE 754 says
+    for the rounding mode; a format without infinity gives NaN (e4m3) or, without NaN too (e3m2, e2m3, e2m1), its
+    largest number; `saturate=True` gives the largest number always, infinities included. NaN becomes the NaN that the
+    tensor cores write. Integer formats take integral values in range only, or clamp them with `saturate=True`.
+
+    Raises FormatError for an unknown format or rounding, and for a NaN or out-of-range integer that has no code.
+
+    >>> [hex(code) for code in tcsim.encode([1.0, 500.0, -0.0], "e4m3")]
+    ['0x38', '0x7f', '0x80']
+    >>> int(tcsim.encode(500.0, "e4m3", saturate=True))
+    126
+    """
+    target = find_format(format)
+    check_rounding(rounding)
+    array = np.asarray(x)
+    if target.kind != "float":
+        return _encode_integer(array, target, saturate)
+    if array.dtype.kind in "iu" and array.size and (array > 2**53).any() | (array < -(2**53)).any():
+        raise FormatError(f"encode to {target.name}: integers beyond 2**53 would be rounded twice; pass float64")
+    if array.dtype.kind not in "fiub" and array.dtype not in FLOAT_DTYPES:
+        raise FormatError(f"encode to {target.name}: dtype {array.dtype} is not real; valid: floats and integers")
+    source = FORMATS["f64"]
+    parts = source.fields(np.ascontiguousarray(array.astype(np.float64)).view(np.uint64).reshape(array.shape))
+    zeros = np.zeros_like(parts.significand)
+    finite = np.where(parts.kind >= INFINITY, zeros, parts.significand)
+    codes = round_to_code(parts.sign, zeros, finite, parts.exponent - source.fraction_bits, target, rounding, saturate)
+    codes = np.where(parts.kind == INFINITY, _infinity_codes(parts.sign, target, saturate), codes)
+    is_nan = parts.kind == NAN
+    codes = codes << np.uint64(target.ignored_low_bits)
+    if is_nan.any():
+        if target.canonical_nan is None:
+            raise FormatError(
+                f"encode: NaN has no code in {target.name}; formats with NaN: "
+                + listing(f.name for f in FORMATS.values() if f.canonical_nan is not None)
+            )
+        codes = np.where(is_nan, np.uint64(target.canonical_nan), codes)
+    return codes.astype(target.dtype)
+
+
+def _infinity_codes(sign: npt.NDArray[np.uint8], target: Format, saturate: bool) -> npt.NDArray[np.uint64]:
+    magnitude = target.largest_code if saturate or target.nan == "none" else target.largest_code + 1
+    if not target.signed:
+        return np.where(sign == 1, np.uint64(target.largest_code + 1), np.uint64(magnitude))
+    return np.uint64(magnitude) | (sign.astype(np.uint64) << np.uint64(target.sign_shift))
+
+
+def _encode_integer(array: npt.NDArray[Any], target: Format, saturate: bool) -> npt.NDArray[Any]:
+    low = -(1 << (target.bits - 1)) if target.signed else 0
+    high = (1 << (target.bits - int(target.signed))) - 1
+    if array.dtype.kind == "f" and not (np.isfinite(array) & (np.trunc(array) == array)).all():
+        raise FormatError(f"encode to {target.name}: every value must be integral")
+    clamped = np.clip(array, low, high)
+    if not saturate and (clamped != array).any():
+        bad = array[clamped != array].flat[0]
+        raise FormatError(f"encode: {bad} is outside {target.name}, {low} to {high}; saturate=True clamps")
+    return (clamped.astype(np.int64) & target.code_mask).astype(target.dtype)

@@ -1,0 +1,43 @@
+"""The exceptions of tcsim: what was asked, why it cannot be, what would be valid."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TcsimError(ValueError):
+    """Base of every error that wrong use of tcsim raises."""
+
+
+class FormatError(TcsimError):
+    """A number format that does not exist, or a value or code it cannot hold."""
+
+
+class InstructionError(TcsimError):
+    """A mnemonic that the assembler would not accept, or not for that target."""
+
+
+class TargetError(TcsimError):
+    """An arch or target that does not exist."""
+
+
+class OperandError(TcsimError):
+    """Registers, codes or addresses whose shape, dtype or value does not fit the instruction."""
+
+
+def nearest(word: str, choices: Iterable[str], count: int = 3) -> list[str]:
+    """Return the `count` choices spelled most like `word`, best first.
+
+    >>> nearest("e4m2", ["e4m3", "e5m2", "f16"], 1)
+    ['e4m3']
+    """
+    return difflib.get_close_matches(word, list(choices), n=count, cutoff=0.0)
+
+
+def listing(choices: Iterable[object], limit: int = 24) -> str:
+    """Join choices with commas, eliding after `limit` and saying how many were left out."""
+    items = [str(choice) for choice in choices]
+    if len(items) <= limit:
+        return ", ".join(items)
+    return ", ".join(items[:limit]) + f", ... ({len(items) - limit} more)"

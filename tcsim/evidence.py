@@ -1,0 +1,28 @@
+"""How a fact is known: shown wherever a result is shown, and never better than it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["measured", "published", "literature", "inferred"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Why we believe what the model says of one instruction on one arch."""
+
+    level: Level
+    source: str  # which GPU and run, whose results, which paper or manual, or which relative
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.source}"
+
+
+LEVELS: dict[Level, str] = {
+    "measured": "this project ran the instruction on that GPU and compared every output bit; the recording is in the tree",
+    "published": "others published results of that hardware, and the model reproduces them",
+    "literature": "a manual, a paper or the assembler's own output says so; no hardware result was compared",
+    "inferred": "taken from the nearest relative; nothing is known of this arch itself",
+}
+"""What each level means, strongest first."""

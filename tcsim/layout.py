@@ -1,0 +1,175 @@
+"""CuTe layouts `shape:stride`, and where each element of a fragment lives in a warp's registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.errors import OperandError
+
+IntTuple = Union[int, tuple["IntTuple", ...]]
+
+
+def _leaves(x: IntTuple) -> Iterator[int]:
+    if isinstance(x, int):
+        yield x
+    else:
+        for item in x:
+            yield from _leaves(item)
+
+
+def _text(x: IntTuple) -> str:
+    return str(x) if isinstance(x, int) else "(" + ",".join(_text(item) for item in x) + ")"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A CuTe layout: a function from a coordinate, counted with the first mode fastest, to an index.
+
+    >>> layout = Layout((4, (2, 3)), (6, (1, 2)))
+    >>> str(layout), layout.size, int(layout(5))
+    ('(4,(2,3)):(6,(1,2))', 24, 7)
+    """
+
+    shape: IntTuple
+    stride: IntTuple
+
+    def __post_init__(self) -> None:
+        if _profile(self.shape) != _profile(self.stride):
+            raise OperandError(f"layout {self}: shape and stride must nest alike")
+
+    def __str__(self) -> str:
+        return f"{_text(self.shape)}:{_text(self.stride)}"
+
+    @cached_property
+    def size(self) -> int:
+        """The number of coordinates."""
+        return int(np.prod(list(_leaves(self.shape))))
+
+    def __call__(self, coordinate: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """The index at a linear coordinate (or an array of them)."""
+        rest = np.asarray(coordinate, np.int64)
+        index = np.zeros_like(rest)
+        for extent, stride in zip(_leaves(self.shape), _leaves(self.stride), strict=True):
+            index = index + rest % extent * stride
+            rest = rest // extent
+        return index
+
+
+def _profile(x: IntTuple) -> Any:
+    return None if isinstance(x, int) else tuple(_profile(item) for item in x)
+
+
+@dataclass(frozen=True)
+class FragmentLayout:
+    """A TV layout: (lane, value) to the element of a matrix, and the packing of values into 32-bit registers.
+
+    `thread` and `value` map to `m + M * k` for A, `n + N * k` for B and `m + M * n` for C and D: CuTe's convention,
+    so that `str(layout)` can be compared with CuTe's MMA traits. Called with (lane, register, slot) it answers
+    (row, column) of A (M x K), B (K x N), C or D (M x N).
+    """
+
+    thread: Layout  # lane -> index
+    value: Layout  # value -> index, in register order
+    rows: int  # rows of the matrix as the API shows it
+    columns: int  # columns of the matrix as the API shows it
+    element_bits: int  # bits an element takes in a register, padding included
+    column_fastest: bool = False  # the index runs along columns first: B, which CuTe sees as N x K
+    matrix: Layout | None = None  # lane -> which of several independent matrices; None: there is one
+
+    def __str__(self) -> str:
+        return f"({_text(self.thread.shape)},{_text(self.value.shape)}):({_text(self.thread.stride)},{_text(self.value.stride)})"
+
+    @property
+    def lanes(self) -> int:
+        """The number of lanes that hold the fragment."""
+        return self.thread.size
+
+    @property
+    def slots(self) -> int:
+        """Elements in one 32-bit register; 1 for a 64-bit element, which takes two registers."""
+        return max(1, 32 // self.element_bits)
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers per lane."""
+        return self.value.size * self.element_bits // 32
+
+    @property
+    def matrices(self) -> int:
+        """How many independent matrices the fragment holds: 4 for m8n8k4, else 1."""
+        return 1 if self.matrix is None else int(self.matrix(np.arange(self.lanes)).max()) + 1
+
+    def __call__(self, lane: Any, register: Any, slot: Any) -> tuple[Any, Any]:
+        """(row, column) of the element in `slot` (0 = lowest bits) of `register` of `lane`; ints or arrays.
+
+        Of a 64-bit element both registers answer, slot 0.
+
+        Raises OperandError for a lane, register or slot that does not exist.
+        """
+        scalar = all(np.ndim(x) == 0 for x in (lane, register, slot))
+        lane, register, slot = (np.asarray(x, np.int64) for x in (lane, register, slot))
+        for name, given, limit in (
+            ("lane", lane, self.lanes),
+            ("register", register, self.registers),
+            ("slot", slot, self.slots),
+        ):
+            if ((given < 0) | (given >= limit)).any():
+                raise OperandError(f"{name} {given.tolist()} does not exist: valid are 0 to {limit - 1}")
+        value = register * 32 // self.element_bits + slot
+        row, column = self._element(lane, value)
+        return (int(row), int(column)) if scalar else (row, column)
+
+    def where(self, row: Any, column: Any, matrix: Any = 0) -> tuple[Any, Any, Any]:
+        """(lane, register, slot) that holds an element; of a 64-bit element, the register of its low word.
+
+        Raises OperandError for a row, column or matrix that does not exist.
+        """
+        scalar = all(np.ndim(x) == 0 for x in (row, column, matrix))
+        row, column, matrix = (np.asarray(x, np.int64) for x in (row, column, matrix))
+        for name, given, limit in (
+            ("row", row, self.rows),
+            ("column", column, self.columns),
+            ("matrix", matrix, self.matrices),
+        ):
+            if ((given < 0) | (given >= limit)).any():
+                raise OperandError(f"{name} {given.tolist()} does not exist: valid are 0 to {limit - 1}")
+        lane, value = np.divmod(self.holder[matrix, row, column], self.value.size)
+        bit = value * self.element_bits
+        register, slot = bit // 32, bit % 32 // self.element_bits
+        return (int(lane), int(register), int(slot)) if scalar else (lane, register, slot)
+
+    def _element(self, lane: Any, value: Any) -> tuple[Any, Any]:
+        index = self.thread(lane) + self.value(value)
+        if self.column_fastest:
+            return index // self.columns, index % self.columns
+        return index % self.rows, index // self.rows
+
+    @cached_property
+    def holder(self) -> npt.NDArray[np.int64]:
+        """`lane * values + value` that holds each element: (matrices, rows, columns)."""
+        lane, value = np.divmod(np.arange(self.lanes * self.value.size), self.value.size)
+        row, column = self._element(lane, value)
+        which = np.zeros_like(lane) if self.matrix is None else self.matrix(lane)
+        table = np.full((self.matrices, self.rows, self.columns), -1, np.int64)
+        table[which, row, column] = lane * self.value.size + value
+        if table.size != lane.size or (table < 0).any():
+            raise OperandError(f"layout {self} does not hold every element exactly once")
+        return table
+
+    @cached_property
+    def flat_holder(self) -> npt.NDArray[np.intp]:
+        """`holder` flattened: gathers a matrix from the values of a warp in lane order."""
+        return self.holder.reshape(-1).astype(np.intp)
+
+    @cached_property
+    def flat_element(self) -> npt.NDArray[np.intp]:
+        """The inverse of `flat_holder`: gathers the values of a warp, in lane order, from its matrices."""
+        inverse = np.empty(self.flat_holder.size, np.intp)
+        inverse[self.flat_holder] = np.arange(inverse.size)
+        return inverse

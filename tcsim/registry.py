@@ -1,0 +1,162 @@
+"""The registry: every instruction as a row of data, found by its mnemonic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+
+from tcsim.errors import InstructionError, OperandError, listing, nearest
+from tcsim.evidence import Evidence
+from tcsim.formats import Format
+from tcsim.layout import FragmentLayout
+from tcsim.steps import Lowering
+from tcsim.targets import ARCHS, TARGETS, Arch, accepting
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One register operand: its number format and where its elements live."""
+
+    name: str  # "a", "b", "c" or "d"
+    format: Format
+    layout: FragmentLayout
+    register_type: str  # how PTX declares one register: ".b32", ".f32", ".s32" or ".f64"
+
+    @property
+    def lanes(self) -> int:
+        """Lanes that hold the operand: 32 for a warp."""
+        return self.layout.lanes
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers per lane: the last axis of the register array; an f64 register counts two."""
+        return self.layout.registers
+
+    @property
+    def ptx_registers(self) -> int:
+        """Registers of the PTX operand vector: an f64 register counts one."""
+        return self.registers // (2 if self.layout.element_bits == 64 else 1)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of one matrix."""
+        return self.layout.rows, self.layout.columns
+
+
+@dataclass(frozen=True)
+class Row:
+    """One PTX spelling: what the manual's grammar and the assembler say of it, on every target."""
+
+    mnemonic: str  # the full spelling
+    family: str  # "mma.sync"
+    shape: tuple[int, int, int]  # M, N, K of one matrix product
+    operands: MappingProxyType[str, Operand]  # in PTX's operand order: d, a, b, c
+    targets: tuple[str, ...]  # every PTX target whose assembler accepts it
+    ptx_version: str  # lowest `.version` that has it
+    arithmetic: str  # the row of the family's lowering table that says what it computes
+    documented: bool = True  # listed by the PTX manual's grammar
+    modifiers: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    dropped: str = ""  # why the accepted spelling is no instruction: it assembles to nothing
+
+    @property
+    def first_arch(self) -> Arch:
+        """The earliest arch that runs it."""
+        return min((ARCHS[TARGETS[t].arch] for t in self.targets), key=lambda arch: arch.number)
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a family module contributes to the registry."""
+
+    name: str
+    rows: Callable[[], tuple[Row, ...]]
+    lowering: Callable[[Row, Arch], Lowering]
+    evidence: Callable[[Row, Arch], Evidence]
+
+
+def families() -> tuple[Family, ...]:
+    """All families, in the order of issue of their first instruction."""
+    from tcsim.families import mma_sync
+
+    return (mma_sync.FAMILY,)
+
+
+@cache
+def rows() -> MappingProxyType[str, Row]:
+    """Every row of every family by mnemonic."""
+    table: dict[str, Row] = {}
+    for family in families():
+        for row in family.rows():
+            if row.mnemonic in table:
+                raise InstructionError(f"{row.mnemonic} has two rows")
+            table[row.mnemonic] = row
+    return MappingProxyType(table)
+
+
+@cache
+def family(name: str) -> Family:
+    """A family by name.
+
+    Raises InstructionError if there is none.
+    """
+    for item in families():
+        if item.name == name:
+            return item
+    raise InstructionError(f"no family {name!r}; valid: {listing(f.name for f in families())}")
+
+
+def on_arch(arch_or_target: str, family_name: str | None = None) -> Iterator[Row]:
+    """Rows that an arch (any of its targets) or one target accepts, in table order; dropped ones left out."""
+    _, targets = accepting(arch_or_target)
+    for row in rows().values():
+        if row.dropped or (family_name is not None and row.family != family_name):
+            continue
+        if set(row.targets) & set(targets):
+            yield row
+
+
+def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]]:
+    """The row of a mnemonic, the arch, and those of the arch's targets (or the one named) that accept it.
+
+    Raises InstructionError for an unknown mnemonic, one that assembles to nothing, or one that needs another target.
+    """
+    arch, candidates = accepting(arch_or_target)
+    asked = f'tcsim.instruction("{mnemonic}", arch="{arch_or_target}")'
+    row = rows().get(mnemonic)
+    if row is None:
+        close = nearest(mnemonic, rows(), 3)
+        raise InstructionError(f"{asked}: no such instruction; nearest: {listing(close)}")
+    if row.dropped:
+        raise InstructionError(f"{asked}: {row.dropped}")
+    accepted = tuple(t for t in candidates if t in row.targets)
+    if not accepted:
+        raise InstructionError(f"{asked}: {_unavailable(row, arch_or_target)}")
+    return row, arch, accepted
+
+
+def _unavailable(row: Row, asked: str) -> str:
+    shape = "m{}n{}k{}".format(*row.shape)
+    kinds = " x ".join(dict.fromkeys((row.operands["a"].format.name, row.operands["b"].format.name)))
+    available = dict.fromkeys(
+        r.operands["a"].format.name for r in on_arch(asked, row.family) if "a" in r.operands
+    )
+    same = dict.fromkeys(
+        "m{}n{}k{}".format(*r.shape)
+        for r in on_arch(asked, row.family)
+        if r.operands["a"].format is row.operands["a"].format
+    )
+    first = row.first_arch.name
+    later = [t for t in TARGETS if TARGETS[t].number >= row.first_arch.number]
+    need = f"needs {first} or later" if set(later) <= set(row.targets) else f"needs one of {listing(row.targets, 30)}"
+    text = f"{shape} with {kinds} {need}; {asked} has {listing(available) or 'no instruction of this family'}"
+    return text + (f" ({row.operands['a'].format.name} in {listing(same)})" if same else "")
+
+
+def check_registers(registers: object, operand: Operand, call: str) -> None:
+    """Raise OperandError unless an array is uint32 (..., lanes, registers) for the operand."""
+    dtype, shape = getattr(registers, "dtype", None), getattr(registers, "shape", ())
+    want = f"uint32 (..., {operand.lanes}, {operand.registers})"
+    if dtype != "uint32" or tuple(shape[-2:]) != (operand.lanes, operand.registers):
+        raise OperandError(f"{call}: {operand.name} is {dtype} {tuple(shape)}; valid: {want}")
