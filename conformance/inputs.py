@@ -245,10 +245,13 @@ def boundaries(problem: Problem, stream: Stream) -> Matrices:
         # blank most of them, so that single products and single roundings show
         keep = stream.below(4, (shape[0], 1, 1)) + 1
         values = np.where(stream.below(4, shape) < keep, values, format.dtype.type(0))
-        if format.nan == "none":
-            return values
-        seldom = stream.chance(1, 64 if name != "c" else 24, shape) & (np.arange(shape[0]) % 2 == 1)[:, None, None]
-        return np.where(seldom, stream.choice(_landmarks(format, specials=True), shape), values)
+        if format.nan != "none":
+            seldom = stream.chance(1, 64 if name != "c" else 24, shape) & (np.arange(shape[0]) % 2 == 1)[:, None, None]
+            values = np.where(seldom, stream.choice(_landmarks(format, specials=True), shape), values)
+        if format.ignored_low_bits:  # what the hardware does not read must not matter: an infinity stays one
+            noise = (stream.words(shape) & np.uint64((1 << format.ignored_low_bits) - 1)).astype(format.dtype)
+            values = np.where(stream.chance(1, 2, shape), values | noise, values)
+        return values
 
     return _each(problem, make)
 

@@ -7,13 +7,18 @@ the number of warps as u32.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from hwkernels.driver import Launch
+from hwkernels.sass import SassError, SassFunction, code_sha256, disassemble, opcode_counts
+from hwkernels.toolchain import AssembleError, ToolchainError, assemble
+from tcsim.instruction import Instruction
 from tcsim.registry import Operand, Row
 from tcsim.targets import TARGETS
 
@@ -48,20 +53,60 @@ def emit(rows: Row | Sequence[Row], target: str) -> str:
     return head + "".join(_kernel(row) for row in rows)
 
 
-def launch(row: Row, cubin: bytes, inputs: dict[str, npt.NDArray[np.uint32]], repeat: int = 1) -> Launch:
-    """The launch that runs a row's probe on registers (warps, lanes, registers) of a, b and c."""
-    d = row.operands["d"]
-    warps = len(inputs["a"])
-    return Launch(
-        cubin=cubin,
-        kernel=kernel_name(row),
-        inputs=tuple(np.ascontiguousarray(inputs[name], np.uint32) for name in _inputs(row)),
-        outputs=(((warps, d.lanes, d.registers), np.dtype(np.uint32)),),
-        scalars=(np.uint32(warps),),
-        grid=(-(-warps * 32 // BLOCK_THREADS), 1, 1),
-        block=(BLOCK_THREADS, 1, 1),
-        repeat=repeat,
-    )
+@dataclass(frozen=True)
+class Probe:
+    """The assembled probe of one instruction for one target."""
+
+    instruction: Instruction
+    target: str
+    cubin: bytes = field(repr=False)  # may hold other probes too
+    assembler: str  # "ptxas 13.5.37"
+    complaint: str  # what is wrong with the machine code, or nothing
+    code_sha256: str  # of this probe's machine code
+
+    def launch(self, inputs: dict[str, npt.NDArray[np.uint32]], repeat: int = 1) -> Launch:
+        """The launch that runs the probe on registers (warps, lanes, registers) of a, b and c."""
+        row, d = self.instruction.row, self.instruction.operands["d"]
+        warps = len(inputs["a"])
+        return Launch(
+            cubin=self.cubin,
+            kernel=kernel_name(row),
+            inputs=tuple(np.ascontiguousarray(inputs[name], np.uint32) for name in _inputs(row)),
+            outputs=(((warps, d.lanes, d.registers), np.dtype(np.uint32)),),
+            scalars=(np.uint32(warps),),
+            grid=(-(-warps * 32 // BLOCK_THREADS), 1, 1),
+            block=(BLOCK_THREADS, 1, 1),
+            repeat=repeat,
+        )
+
+
+def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe | RuntimeError]:
+    """Assemble the probes of several instructions for a target: by mnemonic, the probe or why there is none.
+
+    One module holds them all; if the assembler refuses it, each is assembled by itself to find out which it refuses.
+    """
+    if not instructions:
+        return {}
+    try:
+        assembly = assemble(emit([item.row for item in instructions], target), target)
+        functions = disassemble(assembly.cubin)
+    except (ToolchainError, SassError) as error:
+        return {item.mnemonic: error for item in instructions}
+    except AssembleError as error:
+        if len(instructions) == 1:
+            return {instructions[0].mnemonic: error}
+        return {name: probe for item in instructions for name, probe in build([item], target).items()}
+    return {
+        item.mnemonic: Probe(
+            item,
+            target,
+            assembly.cubin,
+            f"ptxas {assembly.toolchain.version}",
+            opcode_complaint(item, functions),
+            code_sha256(assembly.cubin, f".text.{kernel_name(item.row)}"),
+        )
+        for item in instructions
+    }
 
 
 def _inputs(row: Row) -> list[str]:
@@ -113,3 +158,37 @@ def _kernel(row: Row) -> str:
     body += [f"{row.mnemonic} {vectors};", *_transfer(d, "st"), "ret;"]
     text = "\n".join(f"    {line}" for line in body)
     return f"\n.visible .entry {kernel_name(row)}({', '.join(parameters)})\n{{\n{text}\n}}\n"
+
+
+TENSOR_OPCODES = ("HMMA", "QMMA", "OMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "UTC")
+"""SASS opcodes (or their beginnings) that run on the tensor core."""
+
+
+def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]) -> str:
+    """What is wrong with the machine code of an instruction's probe, or nothing: it must do what the row claims.
+
+    Every claimed opcode must occur as often as claimed, and no other tensor-core opcode may occur. `functions` may hold
+    other kernels; those in the probe's own section count, with the helpers it calls.
+    """
+    name = kernel_name(instruction.row)
+    own = [function for function in functions if function.section == f".text.{name}"]
+    if not own:
+        return f"{name} is not in the machine code"
+    counts = opcode_counts(own)
+    claimed = dict(instruction.lowering.opcodes)
+    wrong = [
+        f"{opcode} {counts[opcode]} times instead of {times}"
+        for opcode, times in claimed.items()
+        if counts[opcode] != times
+    ]
+    wrong += [
+        f"{opcode} {times} times, which is not claimed"
+        for opcode, times in sorted(counts.items())
+        if opcode.startswith(TENSOR_OPCODES) and opcode not in claimed
+    ]
+    return "; ".join(wrong)
+
+
+def ptx_sha256(row: Row, target: str) -> str:
+    """SHA-256 of the PTX text of a module with a row's probe alone, by which a recording knows its kernel."""
+    return hashlib.sha256(emit(row, target).encode()).hexdigest()

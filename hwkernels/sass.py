@@ -15,6 +15,7 @@ from pathlib import Path
 from hwkernels.toolchain import INSTALL_HINT, Toolchain, ToolchainError, find_toolchains
 
 _TYPE = re.compile(r"^\s*\.type\s+(\S+),@function")  # announces a function; its label follows
+_SECTION = re.compile(r"^\s*\.section\s+(\.text[^,\s]*)")
 _LABEL = re.compile(r"^(\S+):$")
 _ADDRESS = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s*(.*)$")
 _INSTRUCTION = re.compile(r"^(?:@(!?\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;$")
@@ -40,6 +41,7 @@ class SassFunction:
 
     name: str
     instructions: tuple[SassInstruction, ...]
+    section: str = ""  # ".text.KERNEL": a kernel and the helpers that ptxas put beside it share one
 
 
 def _disassemblers(toolchain: Toolchain | None) -> list[Path]:
@@ -79,17 +81,21 @@ def parse_listing(listing: str) -> tuple[SassFunction, ...]:
     functions: dict[str, list[SassInstruction]] = {}
     announced: set[str] = set()
     current: list[SassInstruction] | None = None
+    section, sections = "", {}
     for line in listing.splitlines():
         if match := _TYPE.match(line):
             announced.add(match[1])
+        elif match := _SECTION.match(line):
+            section = match[1]
         elif (match := _LABEL.match(line)) and match[1] in announced:
             current = functions.setdefault(match[1], [])
+            sections[match[1]] = section
         elif match := _ADDRESS.match(line):
             parts = _INSTRUCTION.match(match[2])
             if parts is None or current is None:
                 raise SassError(f"nvdisasm printed a line that is no instruction of a function: {line.strip()!r}")
             current.append(SassInstruction(int(match[1], 16), parts[1] or "", parts[2], parts[3]))
-    return tuple(SassFunction(name, tuple(instructions)) for name, instructions in functions.items())
+    return tuple(SassFunction(name, tuple(instructions), sections[name]) for name, instructions in functions.items())
 
 
 def opcode_counts(functions: Iterable[SassFunction]) -> Counter[str]:
@@ -114,17 +120,19 @@ def _sections(elf: bytes) -> Iterator[tuple[str, bytes]]:
         yield elf[names + name : end].decode(), elf[offset : offset + length]
 
 
-def code_sha256(cubin: bytes) -> str:
+def code_sha256(cubin: bytes, section: str = ".text") -> str:
     """SHA-256 of the contents of the .text sections, in file order: the machine code and nothing else.
+
+    `section` narrows it to sections whose name begins so: ".text.KERNEL" for one kernel of several.
 
     Debug paths, tool names and the kernel's name do not enter it. Raises SassError if `cubin` is no ELF64 file or holds
     no code. Source: the section headers.
     """
     digest, found = hashlib.sha256(), False
     for name, contents in _sections(cubin):
-        if name.startswith(".text"):
+        if name.startswith(section):
             digest.update(contents)
             found = True
     if not found:
-        raise SassError(f"this cubin of {len(cubin)} bytes has no .text section: it holds no machine code")
+        raise SassError(f"this cubin of {len(cubin)} bytes has no {section} section: it holds no such machine code")
     return digest.hexdigest()

@@ -23,6 +23,7 @@ from typing import NamedTuple
 INSTALL_HINT = "pip install 'tcsim[assemble]'"
 PTXAS_TIMEOUT_S = 300.0
 COMPLAINT_LIMIT = 12  # PTX lines quoted in one error
+COMPLAINT_WIDTH = 160  # characters of each: a wgmma names up to 256 registers
 
 # The lowest `.version` with which ptxas takes an empty kernel for the target. Each row was found by trying every
 # version from 5.0 to 9.5 (there is no 8.9) with ptxas 12.9.86 for sm_70 and sm_72, and ptxas 13.5.37 for the others.
@@ -85,7 +86,10 @@ class AssembleError(RuntimeError):
         self.summary, self.log, self.target, self.notes, self.lines = summary, log, target, notes, lines
 
     def __str__(self) -> str:
-        quoted = "".join(f"\n  {number:5d} | {text}" for number, text in self.lines[:COMPLAINT_LIMIT])
+        quoted = "".join(
+            f"\n  {number:5d} | {text[:COMPLAINT_WIDTH]}{' ...' if len(text) > COMPLAINT_WIDTH else ''}"
+            for number, text in self.lines[:COMPLAINT_LIMIT]
+        )
         more = len(self.lines) - COMPLAINT_LIMIT
         tail = f"\n        ({more} more lines named in the log)" if more > 0 else ""
         return f"{self.summary}\n{self.log.strip()}{quoted}{tail}"

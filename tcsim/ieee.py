@@ -112,6 +112,14 @@ def multiply(
     return fma(a, b, zero, (formats[0], formats[1], out), out, rounding)
 
 
+def convert(
+    a: npt.NDArray[np.unsignedinteger], formats: tuple[Format], out: Format, rounding: Rounding = "rne"
+) -> npt.NDArray[np.unsignedinteger]:
+    """a in another format, with one rounding; a zero keeps its sign, a NaN becomes the canonical one."""
+    one = np.array(formats[0].bias << formats[0].fraction_bits, formats[0].dtype)
+    return multiply(a, one, (formats[0], formats[0]), out, rounding)
+
+
 def _finite(parts: Fields) -> U64:
     return np.where(parts.kind >= INFINITY, np.uint64(0), parts.significand)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -46,9 +47,16 @@ class Values:
         return (codes[:, :, k, None] if operand == "a" else codes[:, None, k, :]), self.formats[operand]
 
 
+@cache
+def _conversion_table(source: str, target: str) -> Codes:
+    """The code in `target` of every code of a format of at most 16 bits."""
+    codes = np.arange(1 << FORMATS[source].container_bits, dtype=FORMATS[source].dtype)
+    return encode(decode(codes, source), target)
+
+
 @dataclass(frozen=True)
 class Widen:
-    """Convert both multiplicands to a wider format; exact."""
+    """Convert both multiplicands to a wider format; exact. For formats of at most 16 bits."""
 
     format: str
 
@@ -56,7 +64,7 @@ class Widen:
         """Rebind a and b."""
         for name in ("a", "b"):
             codes, format = values.get(name)
-            values.put(name, encode(decode(codes, format), self.format), FORMATS[self.format])
+            values.put(name, _conversion_table(format.name, self.format)[codes], FORMATS[self.format])
 
 
 @dataclass(frozen=True)
@@ -89,11 +97,19 @@ class DotAdd:
         values.put(self.result, dot_add(*self.operands(values), self.unit), self.output)
 
 
+_OPERATIONS: dict[str, Callable[..., Codes]] = {
+    "fma": ieee.fma,
+    "add": ieee.add,
+    "mul": ieee.multiply,
+    "convert": ieee.convert,
+}
+
+
 @dataclass(frozen=True)
 class Arithmetic:
-    """One ordinary IEEE operation, elementwise: fma (x * y + z), add (x + y), mul (x * y)."""
+    """One ordinary IEEE operation, elementwise: fma (x * y + z), add (x + y), mul (x * y), convert (x)."""
 
-    op: Literal["fma", "add", "mul"]
+    op: Literal["fma", "add", "mul", "convert"]
     result: str
     arguments: tuple[str, ...]
     format: str  # of the result; arguments are read in their own formats, exactly
@@ -102,9 +118,8 @@ class Arithmetic:
     def run(self, values: Values) -> None:
         """Bind the result."""
         codes, formats = zip(*(values.get(name) for name in self.arguments), strict=True)
-        operation: Callable[..., Codes] = {"fma": ieee.fma, "add": ieee.add, "mul": ieee.multiply}[self.op]
         out = FORMATS[self.format]
-        values.put(self.result, operation(*codes, formats, out, self.rounding), out)
+        values.put(self.result, _OPERATIONS[self.op](*codes, formats, out, self.rounding), out)
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,7 @@ def _cuda_cores(row: Row, arch: Arch, opcode: str) -> Lowering:
             Arithmetic("fma", "p23", ("a[3]", "b[3]", "p2"), "f32"),
             Arithmetic("add", "sum", ("c", "p01"), "f32"),
             Arithmetic("add", "sum", ("sum", "p23"), "f32"),
-            Arithmetic("add", "d", ("sum", "+0"), "f16"),
+            Arithmetic("convert", "d", ("sum",), "f16"),
         )
         return Lowering("cuda cores", steps, (("FFMA", 16), ("FMUL", 16), ("FADD", 16)))
     chain = [Arithmetic("fma", "t", (f"a[{k}]", f"b[{k}]", "t" if k else "+0"), "f32") for k in range(4)]

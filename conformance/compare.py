@@ -1,0 +1,94 @@
+"""Hardware bits against model bits, and what to print when they differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.instruction import Instruction
+from tcsim.trace import show_code, trace
+
+Registers = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One result element on which hardware and model disagree."""
+
+    warp: int
+    matrix: int  # which of a warp's matrices; 0 but for m8n8k4
+    lane: int
+    register: int
+    slot: int
+    row: int
+    column: int
+    a: npt.NDArray[Any]  # the K codes of the row of A
+    b: npt.NDArray[Any]  # the K codes of the column of B
+    c: int
+    hardware: int
+    model: int
+
+    def line(self, instruction: Instruction) -> str:
+        """Everything about it in one line."""
+        formats = {name: operand.format for name, operand in instruction.operands.items()}
+        a, b = (_codes(codes, formats[name]) for name, codes in (("a", self.a), ("b", self.b)))
+        where = f"warp {self.warp} lane {self.lane} register {self.register}"
+        where += f" slot {self.slot}" if instruction.operands["d"].layout.slots > 1 else ""
+        where += f" matrix {self.matrix}" if instruction.matrices > 1 else ""
+        return (
+            f"MISMATCH {where} (row {self.row}, column {self.column}): a={a} b={b} c={show_code(self.c, formats['c'])} "
+            f"hardware {show_code(self.hardware, formats['d'])} model {show_code(self.model, formats['d'])}"
+        )
+
+    def trace(self, instruction: Instruction) -> list[str]:
+        """How the model came to its bits."""
+        c = np.array([self.c], instruction.operands["c"].format.dtype)
+        return trace(instruction, self.a, self.b, c)
+
+
+def _codes(codes: npt.NDArray[Any], format: Any) -> str:
+    if format.kind == "bit":  # K bits as one number, bit k at position k
+        return hex(int("".join(str(bit) for bit in codes[::-1]), 2))
+    return "[" + " ".join(show_code(code, format) for code in codes) + "]"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of comparing one case."""
+
+    outputs: int  # result elements compared
+    mismatches: int
+    first: tuple[Mismatch, ...]  # the first few
+
+
+def compare(
+    instruction: Instruction, inputs: dict[str, Registers], hardware: Registers, model: Registers, limit: int = 5
+) -> Comparison:
+    """Compare result registers bit for bit.
+
+    Raises ValueError if the shapes differ.
+    """
+    if hardware.shape != model.shape:
+        raise ValueError(f"hardware registers have shape {hardware.shape}, the model's {model.shape}")
+    d = instruction.operands["d"]
+    shape = (-1, instruction.matrices, *d.shape)
+    codes = {name: instruction.matrix(name, registers) for name, registers in inputs.items()}
+    got, want = (instruction.matrix("d", registers).reshape(shape) for registers in (hardware, model))
+    different = np.argwhere(got != want)
+    first = []
+    for warp, matrix, row, column in different[:limit]:
+        flat = {
+            name: array.reshape(-1, instruction.matrices, *instruction.operands[name].shape)[warp, matrix]
+            for name, array in codes.items()
+        }
+        lane, register, slot = d.layout.where(int(row), int(column), int(matrix))
+        first.append(
+            Mismatch(
+                int(warp), int(matrix), lane, register, slot, int(row), int(column), flat["a"][row], flat["b"][:, column],
+                int(flat["c"][row, column]), int(got[warp, matrix, row, column]), int(want[warp, matrix, row, column]),
+            )  # fmt: skip
+        )
+    return Comparison(got.size, len(different), tuple(first))

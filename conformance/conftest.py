@@ -1,0 +1,193 @@
+"""pytest plumbing of the conformance suite: options, cases, verdicts, the closing table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import recordings
+from conformance.hardware import Hardware
+from conformance.recordings import RecordingError
+from conformance.suite import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
+from hwkernels.driver import device_available, device_info
+from tcsim.errors import TcsimError
+from tcsim.targets import ARCHS
+
+SUITE = pytest.StashKey[Suite]()
+PROPERTY = "conformance"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the suite."""
+    group = parser.getgroup("conformance", "tensor-core conformance")
+    group.addoption("--arch", help="chip generation under test, such as sm_90 (default: the GPU's, else sm_90)")
+    group.addoption("--live", action="store_true", help="run on the GPU (default where one of that arch is present)")
+    group.addoption("--replay", action="store_true", help="compare with recorded hardware results (default elsewhere)")
+    group.addoption("--record", action="store_true", help="run live and write what the hardware answered")
+    group.addoption("--samples", type=int, help="warps per case (default: enough for 2,048 outputs)")
+    group.addoption("--seed", type=int, default=0, help="seed of the inputs (default 0)")
+    group.addoption("--recordings", type=Path, default=recordings.ROOT, help="folder of recordings to read or write")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Resolve the options, or say what is wrong with them."""
+    settings = _settings(config)
+    if hasattr(config, "workerinput") and settings.record:
+        raise pytest.UsageError("--record runs in one process: drop -n")
+    hardware = Hardware() if settings.mode == "live" else None
+    config.stash[SUITE] = Suite(settings, hardware)
+
+
+def _settings(config: pytest.Config) -> Settings:
+    option = config.getoption
+    arch, samples = option("--arch"), option("--samples")
+    live = option("--live") or option("--record")
+    if live and option("--replay"):
+        raise pytest.UsageError("--replay excludes --live and --record: choose one")
+    if arch is not None and arch not in ARCHS:
+        raise pytest.UsageError(f"--arch {arch}: no such chip generation; valid: {', '.join(ARCHS)}")
+    if samples is not None and samples < 1:
+        raise pytest.UsageError(f"--samples {samples}: valid are 1 and more")
+    if option("--seed") < 0:
+        raise pytest.UsageError(f"--seed {option('--seed')}: valid are 0 and more")
+    available, why = (False, "") if option("--replay") else device_available()
+    if live and not available:
+        raise pytest.UsageError(f"--live needs a GPU and cuda-python; here: {why}; valid without one: --replay")
+    found = device_info().arch if available else None
+    if live and arch is not None and found != arch:
+        raise pytest.UsageError(f"--live --arch {arch}: the GPU here is {found} ({why}); valid: --arch {found}, or --replay")
+    arch = arch or (found if found in ARCHS else None) or "sm_90"
+    mode = "live" if live or (available and found == arch) else "replay"
+    return Settings(arch, mode, option("--record"), samples, option("--seed"), option("--recordings"))  # type: ignore[arg-type]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the GPU worker."""
+    suite = config.stash.get(SUITE, None)
+    if suite is not None and suite.hardware is not None:
+        suite.hardware.close()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """One line on what this run compares."""
+    suite = config.stash[SUITE]
+    settings = suite.settings
+    if suite.hardware is not None:
+        return f"conformance: {settings.arch} live on {suite.hardware.text}"
+    return f"conformance: {settings.arch} by replay of recorded hardware results (no GPU is used)"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Enumerate the registry into tests."""
+    suite = metafunc.config.stash[SUITE]
+    try:
+        if "case" in metafunc.fixturenames:
+            cases = list(suite.cases())
+            metafunc.parametrize("case", cases, ids=[case.id for case in cases])
+        if "unproven" in metafunc.fixturenames:
+            metafunc.parametrize("unproven", list(suite.unproven()))
+        if "refused" in metafunc.fixturenames:
+            rows = list(suite.refused())
+            metafunc.parametrize("refused", rows, ids=[row.mnemonic for row in rows])
+        if "recorded" in metafunc.fixturenames:
+            mnemonics = [row.mnemonic for row in suite.rows if suite.recording(row.mnemonic) is not None]
+            metafunc.parametrize("recorded", mnemonics)
+    except (RecordingError, TcsimError) as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Drop the placeholder that pytest leaves for an empty list of cases."""
+    items[:] = [item for item in items if not item.name.endswith("[NOTSET]")]
+
+
+@pytest.fixture(scope="session")
+def suite(pytestconfig: pytest.Config) -> Suite:
+    """The suite under test."""
+    return pytestconfig.stash[SUITE]
+
+
+@pytest.fixture
+def conclude(request: pytest.FixtureRequest) -> Any:
+    """Give the running test its verdict."""
+
+    def verdict(family: str, mnemonic: str, outcome: Outcome) -> None:
+        request.node.user_properties.append(
+            (PROPERTY, [family, mnemonic, outcome.verdict, outcome.outputs, outcome.mismatches, outcome.how])
+        )
+        if outcome.verdict in FAILED:
+            pytest.fail(f"{outcome.verdict}: {outcome.text or outcome.how}", pytrace=False)
+        if outcome.verdict not in COMPARED:
+            pytest.skip(f"{outcome.verdict}: {outcome.how}")
+
+    return verdict
+
+
+def _verdict(report: Any) -> list[Any] | None:
+    return next((value for key, value in getattr(report, "user_properties", ()) if key == PROPERTY), None)
+
+
+def pytest_report_teststatus(report: Any) -> tuple[str, str, str] | None:
+    """Show verdicts; what was not compared is neither passed nor skipped."""
+    found = _verdict(report)
+    if found is None or report.when != "call":
+        return None
+    verdict = found[2]
+    if verdict in COMPARED:
+        return "passed", "R" if verdict == "REPLAYED" else ".", verdict
+    if verdict in FAILED:
+        return "failed", "F", verdict
+    return verdict.lower(), verdict[0].lower(), verdict
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Write recordings; a run that compared nothing fails."""
+    config = session.config
+    if hasattr(config, "workerinput") or config.option.collectonly or config.stash.get(SUITE, None) is None:
+        return
+    suite = config.stash[SUITE]
+    if suite.settings.record:
+        suite.write_recordings()
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    compared = sum(found[3] for found in _all(terminal))
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and not compared:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _all(terminal: Any) -> Iterator[list[Any]]:
+    for reports in terminal.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call" and (found := _verdict(report)) is not None:
+                yield found
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The closing table: family, variants, cases, outputs compared, mismatches, how verified."""
+    suite = config.stash[SUITE]
+    groups: dict[tuple[str, str, str], list[list[Any]]] = defaultdict(list)
+    for found in _all(terminalreporter):
+        how = found[5] if found[2] in (*COMPARED, "FAIL") else ""
+        groups[found[0], found[2], how].append(found)
+    terminalreporter.section(f"conformance of {suite.settings.arch}, {suite.settings.mode}")
+    rows = [("family", "variants", "cases", "outputs compared", "mismatches", "how verified")]
+    for (family, verdict, how), items in sorted(groups.items(), key=lambda kv: (kv[0][0], VERDICTS.index(kv[0][1]))):  # type: ignore[arg-type]
+        variants = len({item[1] for item in items})
+        outputs, mismatches = (sum(item[place] for item in items) for place in (3, 4))
+        evidence = sorted({suite.instruction(item[1]).evidence.level for item in items}) if verdict == "UNVERIFIED" else []
+        note = f"{verdict}: {how}" if how else verdict + (f", evidence {', '.join(evidence)}" if evidence else "")
+        rows.append((family, f"{variants:,}", f"{len(items):,}", f"{outputs:,}", f"{mismatches:,}", note))
+    widths = [max(len(row[place]) for row in rows) for place in range(5)]
+    for row in rows:
+        numbers = "  ".join(text.rjust(width) for text, width in zip(row[1:5], widths[1:], strict=True))
+        terminalreporter.write_line(f"{row[0].ljust(widths[0])}  {numbers}  {row[5]}")
+    compared = sum(item[3] for items in groups.values() for item in items)
+    if not compared:
+        terminalreporter.write_line("nothing was compared: this run proves nothing and fails", red=True)
+    for path in suite.written:
+        terminalreporter.write_line(f"recorded {path}")
+
+

@@ -1,0 +1,289 @@
+"""What a conformance run consists of: its settings, its cases, and how one case gets its verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+import tcsim
+from conformance import inputs, recordings
+from conformance.compare import Comparison, compare
+from conformance.hardware import Hardware, Unassembled, Workshop
+from conformance.recordings import RecordedCase, Recording
+from hwkernels import probe
+from hwkernels.probe import Probe
+from hwkernels.worker import ContextLost, Hang
+from tcsim import registry
+from tcsim.instruction import Instruction
+from tcsim.targets import accepting
+
+Mode = Literal["live", "replay"]
+Verdict = Literal[
+    "PASS", "FAIL", "NOT_SUPPORTED", "REPLAYED", "UNVERIFIED", "UNSTABLE", "HANG", "CONTEXT_LOST", "UNTESTED"
+]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+COMPARED: tuple[Verdict, ...] = ("PASS", "REPLAYED")
+"""The verdicts of cases whose every bit was compared and agreed."""
+FAILED: tuple[Verdict, ...] = ("FAIL", "UNSTABLE", "HANG", "CONTEXT_LOST")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input class of one instruction with one seed: reproducible from its id alone."""
+
+    mnemonic: str
+    name: str  # the input class
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """`<mnemonic>-<class>-<seed>`.
+
+        >>> Case("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32", "wide", 0).id
+        'mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32-wide-0'
+        """
+        return f"{self.mnemonic}-{self.name}-{self.seed}"
+
+    @staticmethod
+    def parse(text: str) -> Case:
+        """The case of an id.
+
+        Raises ValueError if it is none.
+        """
+        match = re.fullmatch(r"(.+)-([a-z]+)-(\d+)", text)
+        if match is None or match[2] not in inputs.CLASSES:
+            raise ValueError(f"no case id {text!r}; valid: <mnemonic>-<class>-<seed>, class one of {list(inputs.CLASSES)}")
+        return Case(match[1], match[2], int(match[3]))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The verdict on a case, and what to print."""
+
+    verdict: Verdict
+    outputs: int = 0  # result elements compared
+    mismatches: int = 0
+    how: str = ""  # on which GPU, from which recording, or why not
+    text: str = ""  # mismatch lines, rerun command and trace of a failure
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line asked for, resolved."""
+
+    arch: str
+    mode: Mode
+    record: bool = False
+    samples: int | None = None  # warps per case; None: each class's default
+    seed: int = 0
+    root: Path = recordings.ROOT
+
+
+class Suite:
+    """Runs cases under one set of settings."""
+
+    def __init__(self, settings: Settings, hardware: Hardware | None = None) -> None:
+        self.settings = settings
+        self.hardware = hardware
+        self._recordings: dict[str, Recording | None] = {}
+        self._new: dict[str, Recording] = {}
+        self.written: list[Path] = []
+
+    # --- what there is to run
+
+    @cached_property
+    def rows(self) -> list[registry.Row]:
+        """The arch's rows, without those that assemble to nothing."""
+        return list(registry.on_arch(self.settings.arch))
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        """Makes the probes of the arch's instructions."""
+        return Workshop([self.instruction(row.mnemonic) for row in self.rows])
+
+    def cases(self) -> Iterator[Case]:
+        """Every case with an oracle: all of them live, the recorded ones in replay."""
+        for row in self.rows:
+            if self.settings.mode == "live":
+                instruction = self.instruction(row.mnemonic)
+                yield from (Case(row.mnemonic, item.name, self.settings.seed) for item in inputs.classes_for(instruction))
+            elif (recording := self.recording(row.mnemonic)) is not None:
+                seeds = {seed for _, seed in recording.cases}
+                if self.settings.seed not in seeds:
+                    raise recordings.RecordingError(
+                        f"{row.mnemonic} has no recording with --seed {self.settings.seed}; recorded seeds: {sorted(seeds)}"
+                    )
+                yield from (Case(row.mnemonic, name, seed) for name, seed in recording.cases if seed == self.settings.seed)
+
+    def unproven(self) -> Iterator[str]:
+        """Mnemonics without an oracle here: they are assembled, and no more."""
+        if self.settings.mode == "replay":
+            yield from (row.mnemonic for row in self.rows if self.recording(row.mnemonic) is None)
+
+    def refused(self) -> Iterator[registry.Row]:
+        """Rows that the assembler accepts on this arch and drops."""
+        _, targets = accepting(self.settings.arch)
+        for row in registry.rows().values():
+            if row.dropped and set(row.targets) & set(targets):
+                yield row
+
+    def instruction(self, mnemonic: str) -> Instruction:
+        """The instruction on the arch under test."""
+        return tcsim.instruction(mnemonic, arch=self.settings.arch)
+
+    def recording(self, mnemonic: str) -> Recording | None:
+        """The recording of a mnemonic on the arch under test, read once."""
+        if mnemonic not in self._recordings:
+            self._recordings[mnemonic] = recordings.read(mnemonic, self.settings.arch, self.settings.root)
+        return self._recordings[mnemonic]
+
+    def samples(self, case: Case) -> int:
+        """Warps in a case."""
+        if self.settings.samples is not None:
+            return self.settings.samples
+        return inputs.default_samples(self.instruction(case.mnemonic), inputs.CLASSES[case.name])
+
+    # --- running
+
+    def run(self, case: Case) -> Outcome:
+        """Compare one case, live or replayed."""
+        return self._live(case) if self.settings.mode == "live" else self._replay(case)
+
+    def assemble(self, mnemonic: str) -> Outcome:
+        """Assemble the probe of an instruction for every target of the arch, and check its machine code."""
+        instruction = self.instruction(mnemonic)
+        checked = []
+        for target in instruction.targets:
+            try:
+                complaint = self.workshop.probe(instruction, target).complaint
+            except Unassembled as error:
+                return Outcome("UNTESTED", how=str(error))
+            if complaint:
+                return Outcome("FAIL", how="machine code", text=f"{mnemonic} for {target}: {complaint}")
+            checked.append(target)
+        return Outcome(
+            "UNVERIFIED", how=f"assembled for {', '.join(checked)}; no hardware and no recording; {instruction.evidence}"
+        )
+
+    def _live(self, case: Case) -> Outcome:
+        if self.hardware is None:
+            raise RuntimeError("a live suite needs hardware")
+        instruction, samples = self.instruction(case.mnemonic), self.samples(case)
+        registers = inputs.registers(instruction, inputs.CLASSES[case.name], case.seed, samples)
+        where = self.hardware.text
+        try:
+            made = self.workshop.probe(instruction, instruction.targets[0])
+            results = self.hardware.run(made, registers, repeat=2)
+        except Hang as error:
+            return Outcome("HANG", how=where, text=f"{error}\n{self.rerun(case)}")
+        except ContextLost as error:
+            return Outcome("CONTEXT_LOST", how=where, text=f"{error}\n{self.rerun(case)}")
+        except Unassembled as error:
+            return Outcome("FAIL", how=where, text=f"{error}\n{self.rerun(case)}")
+        if not np.array_equal(results[0], results[1]):
+            changed = int((results[0] != results[1]).sum())
+            text = f"two runs of {case.id} differ in {changed} of {results[0].size} registers\n{self.rerun(case)}"
+            return Outcome("UNSTABLE", how=where, text=text)
+        if self.settings.record:
+            self._remember(case, made, samples, registers, results[0])
+        return self._judge(case, instruction, registers, results[0], "PASS", where)
+
+    def _replay(self, case: Case) -> Outcome:
+        instruction, recording = self.instruction(case.mnemonic), self.recording(case.mnemonic)
+        if recording is None:
+            return Outcome("UNTESTED", how=f"no recording on {self.settings.arch}")
+        recorded = recording.cases[case.name, case.seed]
+        hardware = recording.results[case.name, case.seed]
+        registers = inputs.registers(instruction, inputs.CLASSES[case.name], case.seed, recorded.samples)
+        trouble = self._stale(instruction, recording, recorded, registers)
+        if trouble:
+            text = f"{trouble}; record it again with `pytest conformance/ --arch {self.settings.arch} --record`"
+            return Outcome("FAIL", how=str(recording.origin), text=text)
+        asked = self.settings.samples
+        if asked is not None:
+            if asked > recorded.samples:
+                text = f"--samples {asked}: {case.id} was recorded with {recorded.samples}; valid: 1 to {recorded.samples}"
+                return Outcome("FAIL", how=str(recording.origin), text=text)
+            registers = {name: array[:asked] for name, array in registers.items()}
+            hardware = hardware[:asked]
+        return self._judge(case, instruction, registers, hardware, "REPLAYED", f"recorded on {recording.origin}")
+
+    def _stale(
+        self,
+        instruction: Instruction,
+        recording: Recording,
+        recorded: RecordedCase,
+        registers: dict[str, npt.NDArray[np.uint32]],
+    ) -> str:
+        """Why a recording no longer speaks of what would be run today, or nothing."""
+        if inputs.digest(registers) != recorded.inputs_sha256:
+            return f"the inputs of class {recorded.name} are no longer those that {instruction.mnemonic} was recorded with"
+        if probe.ptx_sha256(instruction.row, recording.origin.target) != recording.origin.ptx_sha256:
+            return f"the probe of {instruction.mnemonic} is no longer the PTX that was recorded"
+        d = instruction.operands["d"]
+        want = (recorded.samples, d.lanes, d.registers)
+        got = recording.results[recorded.name, recorded.seed].shape
+        return f"the recorded registers have shape {got} instead of {want}" if got != want else ""
+
+    def _judge(
+        self,
+        case: Case,
+        instruction: Instruction,
+        registers: dict[str, npt.NDArray[np.uint32]],
+        hardware: npt.NDArray[np.uint32],
+        agreed: Verdict,
+        how: str,
+    ) -> Outcome:
+        comparison = compare(instruction, registers, hardware, instruction.execute(**registers))
+        if not comparison.mismatches:
+            return Outcome(agreed, comparison.outputs, 0, how)
+        text = self._explain(case, instruction, comparison)
+        return Outcome("FAIL", comparison.outputs, comparison.mismatches, how, text)
+
+    def _explain(self, case: Case, instruction: Instruction, comparison: Comparison) -> str:
+        lines = [f"{case.id}: {comparison.mismatches} of {comparison.outputs} outputs differ; evidence {instruction.evidence}"]
+        lines += [mismatch.line(instruction) for mismatch in comparison.first]
+        if comparison.mismatches > len(comparison.first):
+            lines.append(f"... and {comparison.mismatches - len(comparison.first)} more")
+        return "\n".join([*lines, self.rerun(case), *comparison.first[0].trace(instruction)])
+
+    def rerun(self, case: Case) -> str:
+        """The command that runs only this case again."""
+        settings = self.settings
+        command = f'pytest "conformance/test_cases.py::test_case[{case.id}]" --arch {settings.arch} --{settings.mode}'
+        command += f" --seed {settings.seed}" if settings.seed else ""
+        command += f" --samples {settings.samples}" if settings.samples is not None else ""
+        command += f" --recordings {settings.root}" if settings.root != recordings.ROOT else ""
+        return f"rerun: {command}"
+
+    # --- recording
+
+    def _remember(
+        self,
+        case: Case,
+        made: Probe,
+        samples: int,
+        registers: dict[str, npt.NDArray[np.uint32]],
+        result: npt.NDArray[np.uint32],
+    ) -> None:
+        if self.hardware is None:
+            raise RuntimeError("a live suite needs hardware")
+        recording = self._new.get(case.mnemonic)
+        if recording is None:
+            origin = self.hardware.origin(made)
+            recording = self._new[case.mnemonic] = Recording(case.mnemonic, self.settings.arch, origin)
+        recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(registers)), result)
+
+    def write_recordings(self) -> None:
+        """Write what was recorded: whole instructions only, each file moved into place when complete."""
+        for mnemonic, recording in self._new.items():
+            wanted = {(item.name, self.settings.seed) for item in inputs.classes_for(self.instruction(mnemonic))}
+            if wanted <= set(recording.cases):
+                self.written.append(recordings.write(recording, self.settings.root))

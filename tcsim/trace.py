@@ -1,0 +1,145 @@
+"""One output, step by step: which terms were aligned where, what was cut, how the sum was rounded."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from tcsim.codec import as_codes, decode
+from tcsim.dot import aligned_terms
+from tcsim.formats import NO_EXPONENT, Format
+from tcsim.instruction import Instruction
+from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Values, Widen, runs
+
+
+def trace(instruction: Instruction, a: Any, b: Any, c: Any) -> list[str]:
+    """Lines of text that follow one result element through the lowering.
+
+    a: the K codes of a row of A; b: the K codes of a column of B; c: one code.
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> half = tcsim.encode([1.5, 2**-12, 0, 0, 0, 0, 0, 0], "f16")
+    >>> print("\\n".join(trace(mma, half, half, tcsim.encode(1.0, "f32"))))
+    mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 on sm_90: native, 1 step
+    step 1: fused dot-add of k 0-7 and c, 25 fraction bits below the largest exponent, to f32 rz
+      k=0   a=0x3e00 (1.5)  b=0x3e00 (1.5)  exponent 0  -> 75497472 * 2**-25
+      k=1   a=0x0c00 (0.000244140625)  b=0x0c00 (0.000244140625)  exponent -24  -> 2 * 2**-25
+      k=2-7 zero products
+      c     0x3f800000 (1.0)  exponent 0  -> 33554432 * 2**-25
+      largest exponent 0 (floor -133); sum 109051906 * 2**-25
+      d = 0x40500000 (3.25)
+    """
+    operands = instruction.operands
+    formats = (operands["a"].format, operands["b"].format, operands["c"].format)
+    row = as_codes(a, formats[0], "trace: a").reshape(1, 1, -1)
+    column = as_codes(b, formats[1], "trace: b").reshape(1, -1, 1)
+    addend = as_codes(c, formats[2], "trace: c").reshape(1, 1, 1)
+    steps = instruction.lowering.steps
+    count = f"{len(steps)} step" + ("s" if len(steps) > 1 else "")
+    lines = [f"{instruction.mnemonic} on {instruction.arch.name}: {instruction.lowering.kind}, {count}"]
+    values = Values({"a": row, "b": column, "c": addend}, dict(zip("abc", formats, strict=True)))
+    for number, step in enumerate(steps, 1):
+        text = _explain(step, values)
+        step.run(values)
+        lines.append(f"step {number}: {text[0]}")
+        lines += [f"  {line}" for line in text[1:]]
+        result = getattr(step, "result", None)
+        if result is not None:
+            codes, format = values.get(result)
+            lines.append(f"  {result} = {_show(codes.reshape(-1)[0], format)}")
+    return lines
+
+
+def show_code(code: Any, format: Format) -> str:
+    """A code in hexadecimal, as wide as its container or its bits.
+
+    >>> show_code(60, tcsim.format("e4m3"))
+    '0x3c'
+    """
+    digits = -(-(format.bits + format.ignored_low_bits) // 4)
+    return f"0x{int(code):0{digits}x}"
+
+
+def _show(code: Any, format: Format) -> str:
+    value = decode(np.array([code], format.dtype), format)[0]
+    return f"{show_code(code, format)} ({value!r})" if isinstance(value, int) else f"{show_code(code, format)} ({value.item()!r})"
+
+
+@singledispatch
+def _explain(step: Step, values: Values) -> list[str]:
+    raise TypeError(f"no explanation of {type(step).__name__}")
+
+
+@_explain.register
+def _(step: Widen, values: Values) -> list[str]:
+    return [f"a and b widened to {step.format}, exactly"]
+
+
+@_explain.register
+def _(step: DotAdd, values: Values) -> list[str]:
+    a, b, c, formats = step.operands(values)
+    unit = step.unit
+    terms = aligned_terms(a, b, c, formats, unit)
+    exponent = int(terms.exponent.reshape(-1)[0])
+    scale = f"2**{exponent - unit.fraction_bits}"
+    lines = [
+        f"fused dot-add of k {runs(step.k)} and {step.addend}, {unit.fraction_bits} fraction bits below the largest "
+        f"exponent, to {unit.output} {unit.rounding}"
+    ]
+    products = terms.products.reshape(len(step.k))
+    zero: list[int] = []
+    for place, k in enumerate(step.k):
+        code_a, code_b = a[0, 0, place], b[0, place, 0]
+        own = int(formats[0].exponents(a[:, :, place])[0, 0]) + int(formats[1].exponents(b[:, place, :])[0, 0])
+        if own <= NO_EXPONENT // 2 and products[place] == 0:
+            zero.append(k)
+            continue
+        lines.append(
+            f"k={k:<3} a={_show(code_a, formats[0])}  b={_show(code_b, formats[1])}  exponent {own}"
+            f"  -> {_integer(products[place])} * {scale}"
+        )
+    if zero:
+        lines.append(f"k={runs(tuple(zero))} zero products")
+    own = int(formats[2].exponents(c)[0, 0, 0])
+    where = f"exponent {own}" if own > NO_EXPONENT // 2 else "zero"
+    lines.append(f"{step.addend:<5} {_show(c[0, 0, 0], formats[2])}  {where}  -> {_integer(terms.addend[0, 0, 0])} * {scale}")
+    with np.errstate(invalid="ignore"):
+        total = products.sum() + terms.addend[0, 0, 0]
+    lines.append(f"largest exponent {exponent} (floor {unit.floor}); sum {_integer(total)} * {scale}")
+    return lines
+
+
+def _integer(value: float) -> str:
+    return str(int(value)) if np.isfinite(value) else str(value)
+
+
+@_explain.register
+def _(step: Arithmetic, values: Values) -> list[str]:
+    shown = []
+    for name in step.arguments:
+        codes, format = values.get(name)
+        shown.append(f"{name}={_show(codes.reshape(-1)[0], format)}")
+    return [f"{step.op} of {', '.join(shown)} in {step.format}, {step.rounding}"]
+
+
+@_explain.register
+def _(step: IntegerDot, values: Values) -> list[str]:
+    a, b = (decode(*values.get(name)).reshape(-1) for name in "ab")
+    terms = " + ".join(f"{x}*{y}" for x, y in zip(a, b, strict=True) if x * y) or "0"
+    end = "clamped to s32 once" if step.saturate else "modulo 2**32"
+    return [f"integer dot product, addend {step.addend}, exact, then {end}", terms]
+
+
+@_explain.register
+def _(step: IntegerAdd, values: Values) -> list[str]:
+    shown = ", ".join(f"{name}={int(decode(*values.get(name)).reshape(-1)[0])}" for name in ("acc", "c"))
+    return [f"integer add of {shown}" + (", clamped to s32" if step.saturate else ", modulo 2**32")]
+
+
+@_explain.register
+def _(step: BitDot, values: Values) -> list[str]:
+    a, b = (values.get(name)[0].reshape(-1).astype(bool) for name in "ab")
+    both = a ^ b if step.op == "xor" else a & b
+    return [f"popcount of a {step.op} b over k, plus c", f"set bits at k {runs(tuple(np.nonzero(both)[0].tolist())) or 'none'}"]
