@@ -157,7 +157,7 @@ def cancellation(problem: Problem, stream: Stream) -> Matrices:
     half = k // 2
     a = _window(format_a, stream, (count, m, half), -6, 12)
     b = _window(format_b, stream, (count, half, n), -6, 12)
-    negated = a ^ format_a.dtype.type(1 << (format_a.sign_shift + format_a.ignored_low_bits))
+    negated = a ^ _sign_bit(format_a)
     last_bit = format_a.dtype.type(1 << format_a.ignored_low_bits)
     negated = np.where(stream.chance(1, 2, negated.shape), negated & ~last_bit, negated)
     order = np.argsort(stream.words((count, k)), axis=1)
@@ -192,8 +192,7 @@ def sparse(problem: Problem, stream: Stream) -> Matrices:
         if format.kind != "float":
             return np.where(stream.chance(7, 8, shape), format.dtype.type(0), _random_bits(format, stream, shape))
         values = _window(format, stream, shape, -6, 6)
-        sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
-        return np.where(stream.chance(7, 8, shape), values & sign, values)
+        return np.where(stream.chance(7, 8, shape), values & _sign_bit(format), values)
 
     return _each(problem, make)
 
@@ -207,7 +206,7 @@ def zeros(problem: Problem, stream: Stream) -> Matrices:
         values = _finite_bits(format, stream, shape)
         which = np.arange(shape[0]) % 3
         zero = {"a": which >= 0, "b": which != 1, "c": which != 2}[name][:, None, None]
-        sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+        sign = _sign_bit(format)
         # a third of the products: every sign minus, so that a sum of zeros of one sign occurs
         signs = np.where((which == 0)[:, None, None], stream.words(shape).astype(format.dtype) & sign, values & sign)
         if name in "ac":
@@ -257,10 +256,9 @@ def boundaries(problem: Problem, stream: Stream) -> Matrices:
 
 
 def edges(problem: Problem, stream: Stream) -> Matrices:
-    """A leading power of two, half a unit in its last place, and one more bit near the cut: ties and truncation.
+    """A leading power of two, half a unit in its last place, and bits around the last one that the adder keeps.
 
-    The leading term, its tie and the bits around the last fraction bit that the adder keeps are placed at random k, all
-    as powers of two in A against powers of two in B; some products sit at the floor of the largest exponent instead.
+    All are powers of two at random k of A, against powers of two in B: ties, truncation and its width show.
     """
     m, n, k = problem.shape
     count = problem.count
@@ -270,47 +268,111 @@ def edges(problem: Problem, stream: Stream) -> Matrices:
     kept = unit.fraction_bits if unit else result.fraction_bits + 2
     precision = 13 if unit and unit.output == "e8m13" else result.fraction_bits
     shape_a, shape_b, shape_c = (problem.dimensions(name) for name in "abc")
-    lowest = formats["a"].minimum_exponent - formats["a"].fraction_bits
-    lowest_product = lowest + formats["b"].minimum_exponent - formats["b"].fraction_bits
+    lowest = sum(lowest_exponent(formats[name]) for name in "ab")
     highest = sum((formats[f].largest_code >> formats[f].fraction_bits) + formats[f].minimum_exponent - 1 for f in "ab")
-    # per product row: where the leading term is, so that all of its companions exist in the formats
-    top = stream.between(max(lowest_product + kept + 2, -20), max(highest - 1, lowest_product + kept + 2), (count, m, 1))
-    if unit is not None and lowest_product < unit.floor + 1 - unit.fraction_bits:
-        at_floor = stream.chance(1, 2, (count, 1, 1))
-        result_lowest = result.minimum_exponent - result.fraction_bits
-        tie = result_lowest - 1 if unit.rounding == "rne" else result_lowest - 1
-        floor_cut = unit.floor - unit.fraction_bits
-        low_offsets = stream.choice([tie, tie, floor_cut, floor_cut, floor_cut - 1, floor_cut + 1], shape_a)
-    else:
-        at_floor = np.zeros((count, 1, 1), bool)
-        low_offsets = np.zeros(shape_a, np.int64)
+    # where the leading term of a row is: so that its companions exist in the formats, if there is room for them
+    bottom = max(lowest + kept + 2, -20)
+    top = stream.between(min(bottom, highest - 1), max(highest - 1, bottom), (count, m, 1))
     offsets = -stream.choice([0, 1, precision, precision + 1, precision + 1, kept - 1, kept, kept, kept + 1], shape_a)
-    target = np.where(at_floor, low_offsets, top + offsets)
-    # split the product's exponent between A (per row) and B (per k): B takes about half
-    middle = stream.between(-3, 3, (count, k, 1)) + np.where(at_floor, lowest_product // 2 + 2, 0)
-    exponent_b = np.broadcast_to(middle, (count, k, n))
-    codes_b = _power(formats["b"], exponent_b)
-    real_b = np.clip(middle, formats["b"].minimum_exponent - formats["b"].fraction_bits, None).transpose(0, 2, 1)
-    codes_a = _power(formats["a"], target - real_b)
-    sign_a = formats["a"].dtype.type(1 << (formats["a"].sign_shift + formats["a"].ignored_low_bits))
-    codes_a = np.where(stream.chance(1, 6, shape_a) & ~at_floor, codes_a | sign_a, codes_a)
-    few = np.where(at_floor, 6, 4)
-    codes_a = np.where(stream.below(max(k, 6), shape_a) < few, codes_a, formats["a"].dtype.type(0))
+    middle = stream.between(-3, 3, (count, k, 1))
+    codes_a = _power(formats["a"], top + offsets - middle.transpose(0, 2, 1))
+    codes_b = _power(formats["b"], np.broadcast_to(middle, shape_b))
+    codes_a = np.where(stream.chance(1, 6, shape_a), codes_a | _sign_bit(formats["a"]), codes_a)
+    codes_a = np.where(stream.below(max(k, 6), shape_a) < 4, codes_a, formats["a"].dtype.type(0))
     codes_b = np.where(stream.chance(1, 8, shape_b), formats["b"].dtype.type(0), codes_b)
     codes_c = _power(formats["c"], top - stream.choice([0, 1, precision + 1, kept], shape_c))
-    sign_c = formats["c"].dtype.type(1 << (formats["c"].sign_shift + formats["c"].ignored_low_bits))
-    codes_c = np.where(stream.chance(1, 3, shape_c), codes_c | sign_c, codes_c)
-    codes_c = np.where(stream.chance(1, 2, shape_c) | at_floor, formats["c"].dtype.type(0), codes_c)
+    codes_c = np.where(stream.chance(1, 3, shape_c), codes_c | _sign_bit(formats["c"]), codes_c)
+    codes_c = np.where(stream.chance(1, 2, shape_c), formats["c"].dtype.type(0), codes_c)
     return {"a": codes_a, "b": codes_b, "c": codes_c}
 
 
-def _power(format: Format, exponent: Codes) -> Codes:
-    """Codes of 2**exponent, subnormals included; zero or the largest power where it does not exist."""
-    exponent = np.minimum(exponent, (format.largest_code >> format.fraction_bits) + format.minimum_exponent - 1)
-    normal = (np.maximum(exponent - format.minimum_exponent + 1, 0)).astype(np.uint64) << np.uint64(format.fraction_bits)
-    place = exponent - format.minimum_exponent + format.fraction_bits
-    tiny = np.where(place >= 0, np.uint64(1) << np.clip(place, 0, 63).astype(np.uint64), np.uint64(0))
-    code = np.where(exponent >= format.minimum_exponent, normal, tiny)
+def floor(problem: Problem, stream: Stream) -> Matrices:
+    """Sums one bit short of (or exactly half) the least result, and bits around the cut that the floor causes.
+
+    The products lie below the floor of the largest exponent, so that alone decides which bits count. One product, at a
+    k of its own, is one unit short of the least result (when the unit truncates) or half of it (when it rounds); a few
+    others are one unit, or half a unit: enough to reach it if and only if the floor is where the model says.
+    """
+    m, n, k = problem.shape
+    unit, result = problem.unit, problem.instruction.operands["d"].format
+    if unit is None:
+        raise ValueError(f"{problem.instruction!r} has no dot-add unit")
+    format_a, format_b = problem.format("a"), problem.format("b")
+    shape_a, shape_b = problem.dimensions("a"), problem.dimensions("b")
+    cut = unit.floor - unit.fraction_bits  # exponent of the last bit that counts
+    least = lowest_exponent(result)
+    factor_a, factor_b, place = (1, 1, least - 1) if unit.rounding == "rne" else (*_ones(least - cut, format_b), cut)
+    # exponents of B; subnormals keep their format's least exponent, so that the large product needs one of its own
+    half, half_base = cut // 2, place // 2
+    special = stream.below(k, (problem.count, 1, 1))
+    at = np.arange(k)
+    tiny = stream.choice([cut, cut, cut - 1, cut - 1, cut + 1], shape_a)
+    codes_a = np.where(stream.below(max(k, 4), shape_a) < 3, _power(format_a, tiny - half), format_a.dtype.type(0))
+    base = _power(format_a, np.full(shape_a, place - half_base), factor_a)
+    codes_a = np.where(at[None, None, :] == special, base, codes_a)
+    codes_b = _power(format_b, np.full(shape_b, half))
+    codes_b = np.where(at[None, :, None] == special, _power(format_b, np.full(shape_b, half_base), factor_b), codes_b)
+    codes_b = np.where(stream.chance(1, 6, shape_b), format_b.dtype.type(0), codes_b)
+    negative = stream.chance(1, 4, (problem.count, m, 1))
+    codes_a = np.where(negative, codes_a | _sign_bit(format_a), codes_a)
+    return {"a": codes_a, "b": codes_b, "c": np.zeros(problem.dimensions("c"), problem.format("c").dtype)}
+
+
+def underflow(problem: Problem, stream: Stream) -> Matrices:
+    """Few products of the least numbers, mostly negative, and addends around zero: results that round to zero."""
+    matrices = {}
+    for name in "abc":
+        format, shape = problem.format(name), problem.dimensions(name)
+        least = stream.below(3, shape).astype(format.dtype) + format.dtype.type(1)
+        values = least << format.dtype.type(format.ignored_low_bits)
+        zeros = format.dtype.type(0)
+        if name == "c":
+            values = np.where(stream.chance(5, 6, shape), zeros, values)
+        else:
+            values = np.where(stream.chance(1, 2, (*shape[:2], 1)) & stream.chance(3, 4, shape), values, zeros)
+        # A mostly minus, B plus, C mostly minus
+        odds = {"a": 7, "b": 1, "c": 6}[name]
+        matrices[name] = np.where(stream.chance(odds, 8, shape), values | _sign_bit(format), values)
+    return matrices
+
+
+def floor_matters(problem: Problem) -> bool:
+    """True if some product has bits at and below the cut that the unit's floor causes."""
+    if problem.unit is None:
+        return False
+    lowest = lowest_exponent(problem.format("a")) + lowest_exponent(problem.format("b"))
+    return lowest < problem.unit.floor - problem.unit.fraction_bits
+
+
+def lowest_exponent(format: Format) -> int:
+    """The exponent of a format's least subnormal."""
+    return format.minimum_exponent - format.fraction_bits
+
+
+def _ones(bits: int, format: Format) -> tuple[int, int]:
+    """Factors of 2**bits - 1 that fit the significand of a format."""
+    limit = 1 << (format.fraction_bits + 1)
+    number = (1 << bits) - 1
+    return next((number // f, f) for f in range(1, limit) if number % f == 0 and number // f < limit)
+
+
+def _sign_bit(format: Format) -> Any:
+    return format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+
+
+def _power(format: Format, exponent: Codes, factor: int = 1) -> Codes:
+    """Codes of factor * 2**exponent, subnormals included; zero where it is too small to exist.
+
+    Exponents too large are lowered to the largest power of two.
+    """
+    length = factor.bit_length() - 1
+    exponent = np.minimum(exponent, (format.largest_code >> format.fraction_bits) + format.minimum_exponent - 1 - length)
+    field = (np.maximum(exponent + length - format.minimum_exponent + 1, 0)).astype(np.uint64)
+    fraction = (factor << (format.fraction_bits - length)) & ((1 << format.fraction_bits) - 1)
+    normal = (field << np.uint64(format.fraction_bits)) | np.uint64(fraction)
+    place = exponent - lowest_exponent(format)
+    tiny = np.where(place >= 0, np.uint64(factor) << np.clip(place, 0, 63).astype(np.uint64), np.uint64(0))
+    code = np.where(exponent + length >= format.minimum_exponent, normal, tiny)
     return (code << np.uint64(format.ignored_low_bits)).astype(format.dtype)
 
 
@@ -391,6 +453,7 @@ class InputClass:
     make: Callable[[Problem, Stream], Matrices]
     kinds: tuple[str, ...]  # formats' `kind` it makes sense for
     per_k: int = 0  # matrix products per unit of K instead of the default count
+    applies: Callable[[Problem], bool] = lambda problem: True  # a further condition
 
 
 CLASSES = {
@@ -402,10 +465,12 @@ CLASSES = {
         InputClass("wide", wide, ("float",)),
         InputClass("cancellation", cancellation, ("float",)),
         InputClass("subnormals", subnormals, ("float",)),
+        InputClass("underflow", underflow, ("float",)),
         InputClass("sparse", sparse, ("float", "integer", "bit")),
         InputClass("zeros", zeros, ("float", "integer", "bit")),
         InputClass("boundaries", boundaries, ("float", "integer", "bit")),
         InputClass("edges", edges, ("float",)),
+        InputClass("floor", floor, ("float",), applies=floor_matters),
         InputClass("small", small, ("integer",)),
         InputClass("extremes", extremes, ("integer", "bit")),
         InputClass("saturation", saturation, ("integer", "bit")),
@@ -420,8 +485,8 @@ OUTPUTS_PER_CASE = 2048
 
 def classes_for(instruction: Instruction) -> list[InputClass]:
     """The classes that apply to an instruction's multiplicands."""
-    kind = instruction.operands["a"].format.kind
-    return [item for item in CLASSES.values() if kind in item.kinds]
+    kind, problem = instruction.operands["a"].format.kind, Problem(instruction, 1)
+    return [item for item in CLASSES.values() if kind in item.kinds and item.applies(problem)]
 
 
 def default_samples(instruction: Instruction, item: InputClass) -> int:

@@ -78,24 +78,23 @@ def parse_listing(listing: str) -> tuple[SassFunction, ...]:
 
     Raises SassError on an addressed line that is no instruction and on code outside a function.
     """
-    functions: dict[str, list[SassInstruction]] = {}
+    functions: dict[tuple[str, str], list[SassInstruction]] = {}  # by section and name
     announced: set[str] = set()
     current: list[SassInstruction] | None = None
-    section, sections = "", {}
+    section = ""
     for line in listing.splitlines():
         if match := _TYPE.match(line):
             announced.add(match[1])
         elif match := _SECTION.match(line):
-            section = match[1]
+            section, current = match[1], None
         elif (match := _LABEL.match(line)) and match[1] in announced:
-            current = functions.setdefault(match[1], [])
-            sections[match[1]] = section
+            current = functions.setdefault((section, match[1]), [])
         elif match := _ADDRESS.match(line):
             parts = _INSTRUCTION.match(match[2])
             if parts is None or current is None:
                 raise SassError(f"nvdisasm printed a line that is no instruction of a function: {line.strip()!r}")
             current.append(SassInstruction(int(match[1], 16), parts[1] or "", parts[2], parts[3]))
-    return tuple(SassFunction(name, tuple(instructions), sections[name]) for name, instructions in functions.items())
+    return tuple(SassFunction(name, tuple(found), section) for (section, name), found in functions.items())
 
 
 def opcode_counts(functions: Iterable[SassFunction]) -> Counter[str]:
@@ -123,14 +122,13 @@ def _sections(elf: bytes) -> Iterator[tuple[str, bytes]]:
 def code_sha256(cubin: bytes, section: str = ".text") -> str:
     """SHA-256 of the contents of the .text sections, in file order: the machine code and nothing else.
 
-    `section` narrows it to sections whose name begins so: ".text.KERNEL" for one kernel of several.
-
-    Debug paths, tool names and the kernel's name do not enter it. Raises SassError if `cubin` is no ELF64 file or holds
-    no code. Source: the section headers.
+    `section` narrows it: ".text.KERNEL" is one kernel of several, with the helpers that ptxas put beside it.
+    Debug paths, tool names and the kernel's name do not enter it. Raises SassError if `cubin` is no ELF64 file or has
+    no such code. Source: the section headers.
     """
     digest, found = hashlib.sha256(), False
     for name, contents in _sections(cubin):
-        if name.startswith(section):
+        if name == section or name.startswith(f"{section}."):  # ".text.k" is not ".text.k2"
             digest.update(contents)
             found = True
     if not found:

@@ -307,4 +307,4 @@ def assemble_many(
             return error
 
     with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
-        return list(pool.map(attempt, [Job(*job) for job in jobs]))
+        return list(pool.map(attempt, [job if isinstance(job, Job) else Job(*job) for job in jobs]))

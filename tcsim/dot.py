@@ -53,6 +53,9 @@ def dot_add(
     with np.errstate(invalid="ignore", over="ignore"):
         total = terms.products.sum(axis=0)
         total += terms.addend
+        if unit.keep_negative_zero:
+            negative = np.signbit(terms.products).all(axis=0) & np.signbit(terms.addend)
+            total = np.where(negative & (total == 0), -0.0, total)
     return round_sum(total, terms.exponent, unit).transpose(2, 0, 1)
 
 

@@ -54,7 +54,7 @@ class Format:
     nan: Literal["ieee", "all_ones", "none"] = "none"  # which codes are NaN: any fraction, only all ones, or none
     zero: bool = True  # a zero exponent field means zero or subnormal
     ignored_low_bits: int = 0  # low bits of the container that the hardware does not read
-    canonical_nan: int | None = None  # the NaN that tensor cores and cvt write
+    canonical_nan: int | None = None  # the NaN that the hardware writes where it makes one (measured on H200)
     source: str = ""  # where the facts of this row come from
 
     @cached_property
@@ -186,7 +186,7 @@ _ROWS = (
     # e4m3 whose sign bit the hardware ignores
     _float("ue4m3", 4, 3, 7, signed=False, nan="all_ones", canonical_nan=0x7F, source=_PTX),
     _float("f32", 8, 23, 127, infinity=True, nan="ieee", canonical_nan=0x7FFFFFFF, source="IEEE 754 binary32"),
-    _float("f64", 11, 52, 1023, infinity=True, nan="ieee", canonical_nan=0x7FF8 << 48, source="IEEE 754 binary64"),
+    _float("f64", 11, 52, 1023, infinity=True, nan="ieee", canonical_nan=0xFFF8 << 48, source="IEEE 754 binary64"),
     Format("s8", "integer", 8, 8, source=_PTX),
     Format("u8", "integer", 8, 8, signed=False, source=_PTX),
     Format("s4", "integer", 4, 8, source=_PTX),

@@ -48,11 +48,13 @@ def fma(
     formats: tuple[Format, Format, Format],
     out: Format,
     rounding: Rounding = "rne",
+    nan_order: str = "",
 ) -> npt.NDArray[np.unsignedinteger]:
     """a * b + c with one rounding, codes in and codes of `out` out; the arrays broadcast.
 
     Formats of up to 53 significand bits. An exact zero result has the sign IEEE 754 gives it (minus only if both terms
-    are negative, or under "rm" for a cancellation). NaN results are `out.canonical_nan`.
+    are negative, or under "rm" for a cancellation). NaN results are `out.canonical_nan`, unless `nan_order` names
+    operands, such as "bca": then the first of them that is NaN passes through, made quiet (all formats must be `out`).
     """
     pa, pb, pc = (f.fields(x) for f, x in zip(formats, (a, b, c), strict=True))
     fraction_bits = [f.fraction_bits for f in formats]
@@ -84,7 +86,12 @@ def fma(
     cancelled = subtract & ((high | low) == 0)
     sign = np.where(cancelled, np.uint8(rounding == "rm"), sign)
     codes = round_to_code(sign, high, low, exponent, out, rounding)
-    return _specials(codes, pa, pb, pc, out).astype(out.dtype)
+    codes = _specials(codes, pa, pb, pc, out)
+    quiet = np.uint64(1 << (out.fraction_bits - 1))
+    for name in reversed(nan_order):
+        given, parts = {"a": (a, pa), "b": (b, pb), "c": (c, pc)}[name]
+        codes = np.where(parts.kind == NAN, given.astype(np.uint64) | quiet, codes)
+    return codes.astype(out.dtype)
 
 
 def add(

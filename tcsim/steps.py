@@ -114,12 +114,14 @@ class Arithmetic:
     arguments: tuple[str, ...]
     format: str  # of the result; arguments are read in their own formats, exactly
     rounding: Rounding = "rne"
+    nan_order: str = ""  # of an fma: which operand's NaN passes through first; empty: the canonical NaN always
 
     def run(self, values: Values) -> None:
         """Bind the result."""
         codes, formats = zip(*(values.get(name) for name in self.arguments), strict=True)
         out = FORMATS[self.format]
-        values.put(self.result, _OPERATIONS[self.op](*codes, formats, out, self.rounding), out)
+        options = {"nan_order": self.nan_order} if self.nan_order else {}
+        values.put(self.result, _OPERATIONS[self.op](*codes, formats, out, self.rounding, **options), out)
 
 
 @dataclass(frozen=True)

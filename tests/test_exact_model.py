@@ -738,16 +738,80 @@ def test_steps_are_chained_over_ascending_k() -> None:
         assert element(mnemonic, arch, *first, 0) == element(mnemonic, arch, *last, 0) == 0x3F80_0002
 
 
-def test_each_step_rounds() -> None:
-    a, b = row({0: 1.0, 4: 2.0**-12}, 8, "tf32"), row({0: 1.0, 4: 2.0**-12}, 8, "tf32")
-    c = exactly(2.0**-24, "f32")
-    mnemonic = dense("m16n8k8", "tf32", "f32")
-    assert element(mnemonic, "sm_80", a, b, c) == F32_ONE  # 1 + 2^-24 truncated, twice
-    assert element(mnemonic, "sm_90", a, b, c) == 0x3F80_0001  # 1 + 2 * 2^-24 in one step
-    f16 = dense("m16n8k16", "f16", "f16")
-    halves = row({0: 1.0, 1: 2.0**-11, 8: 2.0**-11}, 16, "f16"), [F16_ONE] * 16
-    assert element(f16, "sm_80", *halves, 0) == 0x3C00  # each half ulp is a tie that goes back to 1
-    assert element(f16, "sm_90", *halves, 0) == 0x3C01
+@pytest.mark.parametrize(
+    ("shape", "inputs", "arch", "products"),
+    [
+        ("m16n8k8", "f16", "sm_75", 8),
+        ("m16n8k16", "f16", "sm_80", 8),
+        ("m16n8k16", "bf16", "sm_89", 8),
+        ("m16n8k8", "tf32", "sm_80", 4),
+        ("m16n8k16", "f16", "sm_90", 16),
+        ("m16n8k16", "bf16", "sm_103", 16),
+        ("m16n8k8", "tf32", "sm_90", 8),
+        ("m16n8k16", "e5m2", "sm_120", 16),
+        ("m16n8k32", "e5m2", "sm_120", 32),
+    ],
+)
+def test_products_of_one_step(shape: str, inputs: str, arch: str, products: int) -> None:
+    """Two halves of an ulp beside a 1 make an ulp if they meet in one step; each alone is truncated."""
+    mnemonic = dense(shape, inputs, "f32")
+    k = parse(mnemonic).k
+    for last in range(2, k):
+        values = {0: 1.0, 1: 2.0**-12, last: 2.0**-12}
+        codes_of_both = row(values, k, inputs)
+        expected = 0x3F80_0001 if last < products else F32_ONE
+        assert element(mnemonic, arch, codes_of_both, codes_of_both, 0) == expected
+    assert products <= k
+
+
+def test_f16_results_are_rounded_after_each_step() -> None:
+    mnemonic = dense("m16n8k16", "f16", "f16")
+    a, ones = row({0: 1.0, 1: 2.0**-11, 8: 2.0**-11}, 16, "f16"), [F16_ONE] * 16
+    assert element(mnemonic, "sm_80", a, ones, 0) == 0x3C00  # each half ulp is a tie that goes back to 1
+    assert element(mnemonic, "sm_90", a, ones, 0) == 0x3C01
+
+
+@pytest.mark.parametrize(
+    ("shape", "inputs", "arch", "last"),
+    [
+        ("m16n8k16", "bf16", "sm_80", -156),
+        ("m16n8k8", "bf16", "sm_89", -156),
+        ("m16n8k4", "tf32", "sm_86", -156),
+        ("m16n8k8", "bf16", "sm_90", -158),
+        ("m16n8k16", "bf16", "sm_100", -158),
+        ("m16n8k4", "tf32", "sm_90", -158),
+        ("m16n8k8", "tf32", "sm_121", -158),
+    ],
+)
+def test_f32_floors_of_every_datapath(shape: str, inputs: str, arch: str, last: int) -> None:
+    """2^last is the last bit beside the smallest f32; fp8 and f16 products are too large to show a floor of f32."""
+    mnemonic = dense(shape, inputs, "f32")
+    k = parse(mnemonic).k
+    for exponent, expected in ((last, 0), (last - 1, 1)):
+        a, b = row({0: 2.0**-75, 1: -(2.0**-80)}, k, inputs), row({0: 2.0**-74, 1: 2.0 ** (exponent + 80)}, k, inputs)
+        assert element(mnemonic, arch, a, b, 0) == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "arch", "last"),
+    [
+        ("m8n8k4", "sm_70", -42),
+        ("m8n8k4", "sm_75", -42),
+        ("m16n8k8", "sm_75", -44),
+        ("m16n8k8", "sm_80", -44),
+        ("m16n8k16", "sm_89", -44),
+        ("m16n8k8", "sm_90", -46),
+        ("m16n8k16", "sm_100", -46),
+        ("m16n8k16", "sm_120", -46),
+    ],
+)
+def test_f16_floors_of_every_datapath(shape: str, arch: str, last: int) -> None:
+    """2^last is the last bit that breaks the tie between 0 and the smallest f16; fp8 products are too large to."""
+    mnemonic = dense(shape, "f16", "f16")
+    k = parse(mnemonic).k
+    for exponent, expected in ((last, 1), (last - 1, 0)):
+        a, b = row({0: 2.0**-12, 1: 2.0**-23}, k, "f16"), row({0: 2.0**-13, 1: 2.0 ** (exponent + 23)}, k, "f16")
+        assert element(mnemonic, arch, a, b, 0) == expected
 
 
 @pytest.mark.parametrize(
@@ -786,6 +850,9 @@ def test_native_fp8_of_ada() -> None:
     assert element(mnemonic, "sm_89", *early, 0) == F32_ONE  # 2^-14 beside a 1
     two_steps = row({0: 2.0**-7, 15: 2.0**-7, 16: 1.0}, 32, "e4m3"), row({0: 2.0**-7, 15: 2.0**-7, 16: 1.0}, 32, "e4m3")
     assert element(mnemonic, "sm_89", *two_steps, 0) == exactly(1 + 2.0**-13, "f32")  # summed before they meet the 1
+    assert element(mnemonic, "sm_89", *early, exactly(1 + 2.0**-13, "f32")) == exactly(
+        2.0, "f32"
+    )  # 14 bits end at 2^-12
     one_step = row({1: 2.0**-7, 15: 2.0**-7, 0: 1.0}, 32, "e4m3"), row({1: 2.0**-7, 15: 2.0**-7, 0: 1.0}, 32, "e4m3")
     assert element(mnemonic, "sm_89", *one_step, 0) == F32_ONE
 

@@ -388,6 +388,23 @@ def test_the_code_hash_is_of_the_code_alone() -> None:
     assert code_sha256(first) != code_sha256(changed)
 
 
+def test_one_kernel_of_several_is_told_apart() -> None:
+    ptx = kernel("sm_80", "st.global.u32 [%d1], 1;")
+    second = kernel("sm_80", "ld.global.u64 %d2, [%d1]; div.u64 %d2, %d0, %d2; st.global.u64 [%d1], %d2;")
+    second = second.partition(".visible")[2].replace(" k(", " k2(")
+    alone = assemble(ptx, "sm_80").cubin
+    both = assemble(f"{ptx}.visible{second}", "sm_80").cubin
+    assert code_sha256(both, ".text.k") == code_sha256(alone, ".text.k") == code_sha256(alone)
+    assert len({code_sha256(both), code_sha256(both, ".text.k"), code_sha256(both, ".text.k2")}) == 3
+    with pytest.raises(SassError, match=r"has no \.text\.k3 section"):
+        code_sha256(both, ".text.k3")
+    sections = {function.name: function.section for function in disassemble(both)}
+    assert sections.pop("k") == ".text.k"
+    assert sections.pop("k2") == ".text.k2"
+    assert sections  # the division, which is a function of its own
+    assert set(sections.values()) == {".text.k2"}
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import pickle
@@ -37,6 +38,10 @@ def fake_executor(device: int) -> Callable[[Launch], list[Any]]:
                 return [array * 2 for array in launch.inputs]
             case "who":
                 return [np.array([os.getpid(), device])]
+            case "farewell":  # touches the file that its cubin names when the child leaves in good order
+                atexit.register(Path(launch.cubin.decode()).touch)
+                atexit.register(time.sleep, SHORT)  # runs first: a child that is killed never gets to the file
+                return []
             case "sleep":
                 time.sleep(3600)
             case "deaf":  # a hang that a polite signal would not end
@@ -288,6 +293,14 @@ def test_nothing_is_left_behind() -> None:
     assert len(multiprocessing.active_children()) == children
     assert open_files() == files
     worker.close()  # a second time: nothing to do
+
+
+def test_an_idle_child_leaves_by_itself(tmp_path: Path) -> None:
+    mark = tmp_path / "left"
+    with GpuWorker(executor=FAKE) as worker:
+        assert worker.run(Launch(cubin=str(mark).encode(), kernel="farewell"), LONG) == []
+        assert not mark.exists()
+    assert mark.exists()
 
 
 def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ INTEGER_FORMATS: dict[str, IntegerFormat] = {
 }
 FORMATS: dict[str, FloatFormat | IntegerFormat] = {**FLOAT_FORMATS, **INTEGER_FORMATS}
 
-F64_NAN = 0x7FF8_0000_0000_0000  # a choice, not a fact: the payload of an f64 NaN is unknown (section 3)
+F64_NAN = 0xFFF8_0000_0000_0000  # what DMMA writes for an invalid operation; measured on an H200 (section 3)
 CANONICAL_NAN = {"f16": 0x7FFF, "f32": 0x7FFF_FFFF, "e8m13": 0x7FFF_FFFF, "f64": F64_NAN}  # section 1.7
 
 

@@ -100,8 +100,15 @@ def _round_sum(total: Fraction, output: Output) -> int:
 
 
 def ieee_fma(a: int, b: int, c: int, name: str, mode: Mode = "rne") -> int:
-    """a * b + c of IEEE 754, rounded once, subnormals kept; any NaN result is the canonical one (section 3)."""
+    """a * b + c of IEEE 754, rounded once, subnormals kept (section 3).
+
+    A NaN result is the canonical one; but f64 passes a NaN operand on, quietened: that of b, else of c, else of a.
+    """
     x, y, z = decode(a, name), decode(b, name), decode(c, name)
+    if name == "f64":
+        for code, number in ((b, y), (c, z), (a, x)):
+            if number.kind == "nan":
+                return code | 1 << 51
     product_sign = x.sign ^ y.sign
     kinds = (x.kind, y.kind)
     if "nan" in (*kinds, z.kind) or ("infinity" in kinds and "zero" in kinds):

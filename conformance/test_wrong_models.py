@@ -1,0 +1,30 @@
+"""The committed cases can tell the model from every named wrong one: recorded hardware results contradict each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conformance import inputs
+from conformance.suite import Suite
+from conformance.wrong_models import WRONG_MODELS
+
+
+def test_wrong_models(recorded: str, suite: Suite) -> None:
+    """Each wrong model that applies to the instruction disagrees with the hardware somewhere."""
+    instruction, recording = suite.instruction(recorded), suite.recording(recorded)
+    if recording is None:
+        raise ValueError(f"{recorded} has no recording")
+    alive = {model.name: model for model in WRONG_MODELS if model.applies(instruction)}
+    applicable = len(alive)
+    for (name, seed), hardware in recording.results.items():
+        case = recording.cases[name, seed]
+        registers = inputs.registers(instruction, inputs.CLASSES[name], seed, case.samples)
+        for model in list(alive.values()):
+            if not np.array_equal(model.run(instruction, registers), hardware):
+                del alive[model.name]
+        if not alive:
+            break
+    if alive:
+        survivors = "; ".join(f"{model.name} ({model.mistake})" for model in alive.values())
+        pytest.fail(f"{recorded}: {len(alive)} of {applicable} wrong models survive every recorded case: {survivors}")
