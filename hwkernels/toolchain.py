@@ -20,45 +20,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tcsim.targets import TARGETS
+
 INSTALL_HINT = "pip install 'tcsim[assemble]'"
 PTXAS_TIMEOUT_S = 300.0
 COMPLAINT_LIMIT = 12  # PTX lines quoted in one error
 COMPLAINT_WIDTH = 160  # characters of each: a wgmma names up to 256 registers
-
-# The lowest `.version` with which ptxas takes an empty kernel for the target. Each row was found by trying every
-# version from 5.0 to 9.5 (there is no 8.9) with ptxas 12.9.86 for sm_70 and sm_72, and ptxas 13.5.37 for the others.
-# An instruction may need a later version than its target.
-PTX_VERSION_OF_TARGET: dict[str, str] = {
-    "sm_70": "5.1",  # 5.0 refused; the manual says 6.0, ptxas 12.9 is more lenient
-    "sm_72": "6.1",  # 6.0 refused
-    "sm_75": "6.3",  # 6.2 refused
-    "sm_80": "7.0",  # 6.5 refused
-    "sm_86": "7.1",  # 7.0 refused
-    "sm_87": "7.4",  # 7.3 refused
-    "sm_88": "9.0",  # 8.8 refused, though its neighbours are far older
-    "sm_89": "7.8",  # 7.7 refused
-    "sm_90": "7.8",  # 7.7 refused
-    "sm_90a": "8.0",  # 7.8 refused: the a-target came one version after sm_90
-    "sm_100": "8.6",  # 8.5 refused
-    "sm_100f": "8.8",  # 8.7 refused: f-targets begin with 8.8
-    "sm_100a": "8.6",  # 8.5 refused
-    "sm_103": "8.8",  # 8.7 refused
-    "sm_103f": "8.8",  # 8.7 refused
-    "sm_103a": "8.8",  # 8.7 refused
-    "sm_107": "9.4",  # 9.3 refused
-    "sm_107f": "9.4",  # 9.3 refused
-    "sm_107a": "9.4",  # 9.3 refused
-    "sm_110": "9.0",  # 8.8 refused
-    "sm_110f": "9.0",  # 8.8 refused
-    "sm_110a": "9.0",  # 8.8 refused
-    "sm_120": "8.7",  # 8.6 refused
-    "sm_120f": "8.8",  # 8.7 refused: f-targets begin with 8.8
-    "sm_120a": "8.7",  # 8.6 refused
-    "sm_121": "8.8",  # 8.7 refused
-    "sm_121f": "8.8",  # 8.7 refused
-    "sm_121a": "8.8",  # 8.7 refused
-}
-TARGETS: tuple[str, ...] = tuple(PTX_VERSION_OF_TARGET)
 
 # ptxas advisories about code that it changed: 'setmaxnreg' ignored (C7504, C7507 and C7508 seen), and wgmma serialised
 # or given a wait that the PTX lacks (C7509 .. C7520). The numbers move between releases, so all of C75xx is taken.
@@ -135,10 +102,10 @@ class Job(NamedTuple):
 def ptx_version_for(target: str) -> str:
     """The lowest `.version` that `target` needs, "8.0" for "sm_90a".
 
-    Raises ToolchainError for a target without a row. Source: PTX_VERSION_OF_TARGET, by experiment with ptxas.
+    Raises ToolchainError for an unknown target. Source: tcsim.targets, by experiment with ptxas.
     """
     try:
-        return PTX_VERSION_OF_TARGET[target]
+        return TARGETS[target].ptx_version
     except KeyError:
         raise ToolchainError(f"no PTX version is known for target {target!r}; known: {' '.join(TARGETS)}") from None
 

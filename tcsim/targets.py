@@ -29,7 +29,7 @@ class Target:
 
     name: str  # "sm_90a"
     arch: str  # the generation that runs its code
-    ptx_version: str  # lowest PTX ISA `.version` that has it (found with ptxas 12.9 and 13.5)
+    ptx_version: str  # lowest PTX ISA `.version` that has it
 
     @property
     def suffix(self) -> str:
@@ -65,37 +65,40 @@ ARCHS: MappingProxyType[str, Arch] = MappingProxyType(
     }
 )
 
+# The lowest `.version` with which ptxas takes an empty kernel for the target. Each row was found by trying every
+# version from 5.0 to 9.5 (there is no 8.9) with ptxas 12.9.86 for sm_70 and sm_72, and ptxas 13.5.37 for the others.
+# An instruction may need a later version than its target.
 TARGETS: MappingProxyType[str, Target] = MappingProxyType(
     {
         target.name: target
         for target in (
-            Target("sm_70", "sm_70", "6.0"),
-            Target("sm_72", "sm_72", "6.1"),
-            Target("sm_75", "sm_75", "6.3"),
-            Target("sm_80", "sm_80", "7.0"),
-            Target("sm_86", "sm_86", "7.1"),
-            Target("sm_87", "sm_87", "7.4"),
-            Target("sm_88", "sm_88", "9.0"),
-            Target("sm_89", "sm_89", "7.8"),
-            Target("sm_90", "sm_90", "7.8"),
-            Target("sm_90a", "sm_90", "8.0"),
-            Target("sm_100", "sm_100", "8.6"),
-            Target("sm_100f", "sm_100", "8.8"),
-            Target("sm_100a", "sm_100", "8.6"),
-            Target("sm_103", "sm_103", "8.8"),
-            Target("sm_103f", "sm_103", "8.8"),
-            Target("sm_103a", "sm_103", "8.8"),
-            Target("sm_107", "sm_107", "9.5"),
-            Target("sm_107f", "sm_107", "9.5"),
-            Target("sm_107a", "sm_107", "9.5"),
-            Target("sm_110", "sm_110", "9.0"),
-            Target("sm_110f", "sm_110", "9.0"),
-            Target("sm_110a", "sm_110", "9.0"),
-            Target("sm_120", "sm_120", "8.7"),
-            Target("sm_120f", "sm_120", "8.8"),
-            Target("sm_120a", "sm_120", "8.7"),
-            Target("sm_121", "sm_121", "8.8"),
-            Target("sm_121a", "sm_121", "8.8"),
+            Target("sm_70", "sm_70", "5.1"),  # 5.0 refused
+            Target("sm_72", "sm_72", "6.1"),  # 6.0 refused
+            Target("sm_75", "sm_75", "6.3"),  # 6.2 refused
+            Target("sm_80", "sm_80", "7.0"),  # 6.5 refused
+            Target("sm_86", "sm_86", "7.1"),  # 7.0 refused
+            Target("sm_87", "sm_87", "7.4"),  # 7.3 refused
+            Target("sm_88", "sm_88", "9.0"),  # 8.8 refused, though its neighbours are far older
+            Target("sm_89", "sm_89", "7.8"),  # 7.7 refused
+            Target("sm_90", "sm_90", "7.8"),  # 7.7 refused
+            Target("sm_90a", "sm_90", "8.0"),  # 7.8 refused: the a-target came one version after sm_90
+            Target("sm_100", "sm_100", "8.6"),  # 8.5 refused
+            Target("sm_100f", "sm_100", "8.8"),  # 8.7 refused: f-targets begin with 8.8
+            Target("sm_100a", "sm_100", "8.6"),  # 8.5 refused
+            Target("sm_103", "sm_103", "8.8"),  # 8.7 refused
+            Target("sm_103f", "sm_103", "8.8"),  # 8.7 refused
+            Target("sm_103a", "sm_103", "8.8"),  # 8.7 refused
+            Target("sm_107", "sm_107", "9.4"),  # 9.3 refused
+            Target("sm_107f", "sm_107", "9.4"),  # 9.3 refused
+            Target("sm_107a", "sm_107", "9.4"),  # 9.3 refused
+            Target("sm_110", "sm_110", "9.0"),  # 8.8 refused
+            Target("sm_110f", "sm_110", "9.0"),  # 8.8 refused
+            Target("sm_110a", "sm_110", "9.0"),  # 8.8 refused
+            Target("sm_120", "sm_120", "8.7"),  # 8.6 refused
+            Target("sm_120f", "sm_120", "8.8"),  # 8.7 refused: f-targets begin with 8.8
+            Target("sm_120a", "sm_120", "8.7"),  # 8.6 refused
+            Target("sm_121", "sm_121", "8.8"),  # 8.7 refused
+            Target("sm_121a", "sm_121", "8.8"),  # 8.7 refused
         )
     }
 )
