@@ -187,7 +187,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     compared = sum(item[3] for items in groups.values() for item in items)
     if not compared:
         terminalreporter.write_line("nothing was compared: this run proves nothing and fails", red=True)
-    for path in suite.written:
-        terminalreporter.write_line(f"recorded {path}")
+    if suite.written:
+        terminalreporter.write_line(f"recorded {len(suite.written)} instructions in {suite.written[0].parent}")
 
 
