@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.instruction import Instruction
+from conformance.exercises import Comparison
+from tcsim.multiply import MatrixMultiply
 from tcsim.trace import show_code, trace
 
 Registers = npt.NDArray[np.uint32]
@@ -31,7 +32,7 @@ class Mismatch:
     hardware: int
     model: int
 
-    def line(self, instruction: Instruction) -> str:
+    def line(self, instruction: MatrixMultiply) -> str:
         """Everything about it in one line."""
         formats = {name: operand.format for name, operand in instruction.operands.items()}
         a, b = (_codes(codes, formats[name]) for name, codes in (("a", self.a), ("b", self.b)))
@@ -43,7 +44,7 @@ class Mismatch:
             f"hardware {show_code(self.hardware, formats['d'])} model {show_code(self.model, formats['d'])}"
         )
 
-    def trace(self, instruction: Instruction) -> list[str]:
+    def trace(self, instruction: MatrixMultiply) -> list[str]:
         """How the model came to its bits."""
         c = np.array([self.c], instruction.operands["c"].format.dtype)
         return trace(instruction, self.a, self.b, c)
@@ -55,17 +56,8 @@ def _codes(codes: npt.NDArray[Any], format: Any) -> str:
     return "[" + " ".join(show_code(code, format) for code in codes) + "]"
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The outcome of comparing one case."""
-
-    outputs: int  # result elements compared
-    mismatches: int
-    first: tuple[Mismatch, ...]  # the first few
-
-
 def compare(
-    instruction: Instruction, inputs: dict[str, Registers], hardware: Registers, model: Registers, limit: int = 5
+    instruction: MatrixMultiply, inputs: dict[str, Registers], hardware: Registers, model: Registers, limit: int = 5
 ) -> Comparison:
     """Compare result registers bit for bit.
 
@@ -87,8 +79,18 @@ def compare(
         lane, register, slot = d.layout.where(int(row), int(column), int(matrix))
         first.append(
             Mismatch(
-                int(warp), int(matrix), lane, register, slot, int(row), int(column), flat["a"][row], flat["b"][:, column],
-                int(flat["c"][row, column]), int(got[warp, matrix, row, column]), int(want[warp, matrix, row, column]),
+                int(warp),
+                int(matrix),
+                lane,
+                register,
+                slot,
+                int(row),
+                int(column),
+                flat["a"][row],
+                flat["b"][:, column],
+                int(flat["c"][row, column]),
+                int(got[warp, matrix, row, column]),
+                int(want[warp, matrix, row, column]),
             )  # fmt: skip
         )
     return Comparison(got.size, len(different), tuple(first))

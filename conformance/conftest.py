@@ -59,7 +59,9 @@ def _settings(config: pytest.Config) -> Settings:
         raise pytest.UsageError(f"--live needs a GPU and cuda-python; here: {why}; valid without one: --replay")
     found = device_info().arch if available else None
     if live and arch is not None and found != arch:
-        raise pytest.UsageError(f"--live --arch {arch}: the GPU here is {found} ({why}); valid: --arch {found}, or --replay")
+        raise pytest.UsageError(
+            f"--live --arch {arch}: the GPU here is {found} ({why}); valid: --arch {found}, or --replay"
+        )
     arch = arch or (found if found in ARCHS else None) or "sm_90"
     mode = "live" if live or (available and found == arch) else "replay"
     return Settings(arch, mode, option("--record"), samples, option("--seed"), option("--recordings"))  # type: ignore[arg-type]
@@ -174,10 +176,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         groups[found[0], found[2], how].append(found)
     terminalreporter.section(f"conformance of {suite.settings.arch}, {suite.settings.mode}")
     rows = [("family", "variants", "cases", "outputs compared", "mismatches", "how verified")]
-    for (family, verdict, how), items in sorted(groups.items(), key=lambda kv: (kv[0][0], VERDICTS.index(kv[0][1]))):  # type: ignore[arg-type]
+    order: list[str] = list(VERDICTS)
+    for (family, verdict, how), items in sorted(groups.items(), key=lambda kv: (kv[0][0], order.index(kv[0][1]))):
         variants = len({item[1] for item in items})
         outputs, mismatches = (sum(item[place] for item in items) for place in (3, 4))
-        evidence = sorted({suite.instruction(item[1]).evidence.level for item in items}) if verdict == "UNVERIFIED" else []
+        evidence = (
+            sorted({suite.instruction(item[1]).evidence.level for item in items}) if verdict == "UNVERIFIED" else []
+        )
         note = f"{verdict}: {how}" if how else verdict + (f", evidence {', '.join(evidence)}" if evidence else "")
         rows.append((family, f"{variants:,}", f"{len(items):,}", f"{outputs:,}", f"{mismatches:,}", note))
     widths = [max(len(row[place]) for row in rows) for place in range(5)]
@@ -189,5 +194,3 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line("nothing was compared: this run proves nothing and fails", red=True)
     if suite.written:
         terminalreporter.write_line(f"recorded {len(suite.written)} instructions in {suite.written[0].parent}")
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,16 +59,14 @@ class Hardware:
         """The GPU and its driver."""
         return f"{self.info.name}, driver {self.info.driver_version}"
 
-    def run(
-        self, made: Probe, registers: dict[str, npt.NDArray[np.uint32]], repeat: int = 1
-    ) -> list[npt.NDArray[np.uint32]]:
-        """Result registers of each repetition.
+    def run(self, made: Probe, inputs: dict[str, npt.NDArray[Any]], repeat: int = 1) -> list[npt.NDArray[np.uint32]]:
+        """The result of each repetition.
 
         Raises Unassembled if the machine code is not what the registry claims; Hang, ContextLost.
         """
         if made.complaint:
             raise Unassembled(f"machine code of {made.instruction.mnemonic} is not as claimed: {made.complaint}")
-        return self._worker.run(made.launch(registers, repeat), TIMEOUT_S)
+        return self._worker.run(made.launch(inputs, repeat), TIMEOUT_S)
 
     def origin(self, made: Probe) -> Origin:
         """What a recording says of where it was made."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tcsim.codec import encode
 from tcsim.dot import Datapath
 from tcsim.formats import Format
-from tcsim.instruction import Instruction
+from tcsim.multiply import MatrixMultiply
 from tcsim.steps import DotAdd
 
 Codes = npt.NDArray[Any]
@@ -59,7 +59,7 @@ class Stream:
 class Problem:
     """What a class needs to know of an instruction to fill its operands."""
 
-    instruction: Instruction
+    instruction: MatrixMultiply
     count: int  # matrix products
 
     @property
@@ -100,7 +100,9 @@ def _finite_bits(format: Format, stream: Stream, shape: tuple[int, ...]) -> Code
     codes = _random_bits(format, stream, shape)
     if format.kind != "float":
         return codes
-    magnitude = (codes.astype(np.uint64) >> np.uint64(format.ignored_low_bits)) & np.uint64((1 << format.sign_shift) - 1)
+    magnitude = (codes.astype(np.uint64) >> np.uint64(format.ignored_low_bits)) & np.uint64(
+        (1 << format.sign_shift) - 1
+    )
     lower = codes ^ format.dtype.type(1 << (format.fraction_bits + format.ignored_low_bits + format.exponent_bits - 1))
     return np.where(magnitude > np.uint64(format.largest_code), lower, codes)
 
@@ -132,7 +134,8 @@ def normal(problem: Problem, stream: Stream) -> Matrices:
 
     def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
         parts = stream.words((*shape, 3))
-        total = sum((parts >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4)).sum(-1).astype(np.int64)
+        quarters = parts[..., None] >> (np.uint64(16) * np.arange(4, dtype=np.uint64)) & np.uint64(0xFFFF)
+        total = quarters.sum((-1, -2)).astype(np.int64)
         return encode((total - 6 * 0xFFFF) / 65536.0, format, saturate=True)
 
     return _each(problem, make)
@@ -366,7 +369,9 @@ def _power(format: Format, exponent: Codes, factor: int = 1) -> Codes:
     Exponents too large are lowered to the largest power of two.
     """
     length = factor.bit_length() - 1
-    exponent = np.minimum(exponent, (format.largest_code >> format.fraction_bits) + format.minimum_exponent - 1 - length)
+    exponent = np.minimum(
+        exponent, (format.largest_code >> format.fraction_bits) + format.minimum_exponent - 1 - length
+    )
     field = (np.maximum(exponent + length - format.minimum_exponent + 1, 0)).astype(np.uint64)
     fraction = (factor << (format.fraction_bits - length)) & ((1 << format.fraction_bits) - 1)
     normal = (field << np.uint64(format.fraction_bits)) | np.uint64(fraction)
@@ -393,7 +398,9 @@ def onehot(problem: Problem, stream: Stream) -> Matrices:
 
 
 def _one(format: Format) -> Any:
-    return format.dtype.type((format.bias << format.fraction_bits << format.ignored_low_bits) if format.kind == "float" else 1)
+    return format.dtype.type(
+        (format.bias << format.fraction_bits << format.ignored_low_bits) if format.kind == "float" else 1
+    )
 
 
 def _small_values(format: Format) -> Codes:
@@ -483,13 +490,13 @@ OUTPUTS_PER_CASE = 2048
 """Result elements of a case when the number of samples is not given."""
 
 
-def classes_for(instruction: Instruction) -> list[InputClass]:
+def classes_for(instruction: MatrixMultiply) -> list[InputClass]:
     """The classes that apply to an instruction's multiplicands."""
     kind, problem = instruction.operands["a"].format.kind, Problem(instruction, 1)
     return [item for item in CLASSES.values() if kind in item.kinds and item.applies(problem)]
 
 
-def default_samples(instruction: Instruction, item: InputClass) -> int:
+def default_samples(instruction: MatrixMultiply, item: InputClass) -> int:
     """Instructions (warps) in a case: enough for `OUTPUTS_PER_CASE` results, or for every k to be hot once."""
     m, n, k = instruction.shape
     if item.per_k:
@@ -497,7 +504,9 @@ def default_samples(instruction: Instruction, item: InputClass) -> int:
     return -(-OUTPUTS_PER_CASE // (m * n * instruction.matrices))
 
 
-def registers(instruction: Instruction, item: InputClass, seed: int, samples: int) -> dict[str, npt.NDArray[np.uint32]]:
+def registers(
+    instruction: MatrixMultiply, item: InputClass, seed: int, samples: int
+) -> dict[str, npt.NDArray[np.uint32]]:
     """The operands of a case: registers (samples, lanes, registers) of a, b and c."""
     problem = Problem(instruction, samples * instruction.matrices)
     stream = Stream(instruction.mnemonic, item.name, seed)
@@ -510,11 +519,12 @@ def registers(instruction: Instruction, item: InputClass, seed: int, samples: in
     return out
 
 
-def digest(arrays: dict[str, npt.NDArray[np.uint32]]) -> str:
-    """SHA-256 of the register arrays, by which a recording knows its inputs."""
+def digest(arrays: dict[str, npt.NDArray[Any]]) -> str:
+    """SHA-256 of the input arrays, by which a recording knows its inputs."""
     total = hashlib.sha256()
     for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name], "<u4")
+        array = np.ascontiguousarray(arrays[name])
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
         total.update(f"{name}{array.shape}".encode())
         total.update(array.tobytes())
     return total.hexdigest()

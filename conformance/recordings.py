@@ -85,9 +85,7 @@ def write(recording: Recording, root: Path = ROOT) -> Path:
         "origin": asdict(recording.origin),
         "cases": [asdict(case) for case in recording.cases.values()],
     }
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "header": np.frombuffer(json.dumps(header, indent=1).encode(), np.uint8)
-    }
+    arrays: dict[str, npt.NDArray[Any]] = {"header": np.frombuffer(json.dumps(header, indent=1).encode(), np.uint8)}
     arrays |= {f"{name}.{seed}": result for (name, seed), result in recording.results.items()}
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".partial")
     try:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 import tcsim
 from conformance import inputs, recordings
-from conformance.compare import Comparison, compare
+from conformance.exercises import Array, Comparison, Exercise, Inputs, exercise_of
 from conformance.hardware import Hardware, Unassembled, Workshop
 from conformance.recordings import RecordedCase, Recording
 from hwkernels import probe
@@ -58,8 +58,8 @@ class Case:
         Raises ValueError if it is none.
         """
         match = re.fullmatch(r"(.+)-([a-z]+)-(\d+)", text)
-        if match is None or match[2] not in inputs.CLASSES:
-            raise ValueError(f"no case id {text!r}; valid: <mnemonic>-<class>-<seed>, class one of {list(inputs.CLASSES)}")
+        if match is None:
+            raise ValueError(f"no case id {text!r}; valid: <mnemonic>-<class>-<seed>")
         return Case(match[1], match[2], int(match[3]))
 
 
@@ -113,14 +113,17 @@ class Suite:
         for row in self.rows:
             if self.settings.mode == "live":
                 instruction = self.instruction(row.mnemonic)
-                yield from (Case(row.mnemonic, item.name, self.settings.seed) for item in inputs.classes_for(instruction))
+                names = exercise_of(row.family).classes(instruction)
+                yield from (Case(row.mnemonic, name, self.settings.seed) for name in names)
             elif (recording := self.recording(row.mnemonic)) is not None:
                 seeds = {seed for _, seed in recording.cases}
                 if self.settings.seed not in seeds:
                     raise recordings.RecordingError(
                         f"{row.mnemonic} has no recording with --seed {self.settings.seed}; recorded seeds: {sorted(seeds)}"
                     )
-                yield from (Case(row.mnemonic, name, seed) for name, seed in recording.cases if seed == self.settings.seed)
+                yield from (
+                    Case(row.mnemonic, name, seed) for name, seed in recording.cases if seed == self.settings.seed
+                )
 
     def unproven(self) -> Iterator[str]:
         """Mnemonics without an oracle here: they are assembled, and no more."""
@@ -148,7 +151,8 @@ class Suite:
         """Warps in a case."""
         if self.settings.samples is not None:
             return self.settings.samples
-        return inputs.default_samples(self.instruction(case.mnemonic), inputs.CLASSES[case.name])
+        instruction = self.instruction(case.mnemonic)
+        return exercise_of(instruction.row.family).samples(instruction, case.name)
 
     # --- running
 
@@ -169,18 +173,20 @@ class Suite:
                 return Outcome("FAIL", how="machine code", text=f"{mnemonic} for {target}: {complaint}")
             checked.append(target)
         return Outcome(
-            "UNVERIFIED", how=f"assembled for {', '.join(checked)}; no hardware and no recording; {instruction.evidence}"
+            "UNVERIFIED",
+            how=f"assembled for {', '.join(checked)}; no hardware and no recording; {instruction.evidence}",
         )
 
     def _live(self, case: Case) -> Outcome:
         if self.hardware is None:
             raise RuntimeError("a live suite needs hardware")
         instruction, samples = self.instruction(case.mnemonic), self.samples(case)
-        registers = inputs.registers(instruction, inputs.CLASSES[case.name], case.seed, samples)
+        exercise = exercise_of(instruction.row.family)
+        given = exercise.inputs(instruction, case.name, case.seed, samples)
         where = self.hardware.text
         try:
             made = self.workshop.probe(instruction, instruction.targets[0])
-            results = self.hardware.run(made, registers, repeat=2)
+            results = self.hardware.run(made, given, repeat=2)
         except Hang as error:
             return Outcome("HANG", how=where, text=f"{error}\n{self.rerun(case)}")
         except ContextLost as error:
@@ -192,8 +198,8 @@ class Suite:
             text = f"two runs of {case.id} differ in {changed} of {results[0].size} registers\n{self.rerun(case)}"
             return Outcome("UNSTABLE", how=where, text=text)
         if self.settings.record:
-            self._remember(case, made, samples, registers, results[0])
-        return self._judge(case, instruction, registers, results[0], "PASS", where)
+            self._remember(case, made, samples, given, results[0])
+        return self._judge(case, instruction, exercise, given, results[0], "PASS", where)
 
     def _replay(self, case: Case) -> Outcome:
         instruction, recording = self.instruction(case.mnemonic), self.recording(case.mnemonic)
@@ -201,54 +207,62 @@ class Suite:
             return Outcome("UNTESTED", how=f"no recording on {self.settings.arch}")
         recorded = recording.cases[case.name, case.seed]
         hardware = recording.results[case.name, case.seed]
-        registers = inputs.registers(instruction, inputs.CLASSES[case.name], case.seed, recorded.samples)
-        trouble = self._stale(instruction, recording, recorded, registers)
+        exercise = exercise_of(instruction.row.family)
+        given = exercise.inputs(instruction, case.name, case.seed, recorded.samples)
+        trouble = self._stale(instruction, recording, recorded, given)
         if trouble:
             text = f"{trouble}; record it again with `pytest conformance/ --arch {self.settings.arch} --record`"
             return Outcome("FAIL", how=str(recording.origin), text=text)
         asked = self.settings.samples
         if asked is not None:
             if asked > recorded.samples:
-                text = f"--samples {asked}: {case.id} was recorded with {recorded.samples}; valid: 1 to {recorded.samples}"
+                text = (
+                    f"--samples {asked}: {case.id} was recorded with {recorded.samples}; valid: 1 to {recorded.samples}"
+                )
                 return Outcome("FAIL", how=str(recording.origin), text=text)
-            registers = {name: array[:asked] for name, array in registers.items()}
+            given = {name: array[:asked] for name, array in given.items()}
             hardware = hardware[:asked]
-        return self._judge(case, instruction, registers, hardware, "REPLAYED", f"recorded on {recording.origin}")
+        return self._judge(case, instruction, exercise, given, hardware, "REPLAYED", f"recorded on {recording.origin}")
 
     def _stale(
         self,
         instruction: Instruction,
         recording: Recording,
         recorded: RecordedCase,
-        registers: dict[str, npt.NDArray[np.uint32]],
+        given: Inputs,
     ) -> str:
         """Why a recording no longer speaks of what would be run today, or nothing."""
-        if inputs.digest(registers) != recorded.inputs_sha256:
-            return f"the inputs of class {recorded.name} are no longer those that {instruction.mnemonic} was recorded with"
+        if inputs.digest(given) != recorded.inputs_sha256:
+            return (
+                f"the inputs of class {recorded.name} are no longer those that {instruction.mnemonic} was recorded with"
+            )
         if probe.ptx_sha256(instruction.row, recording.origin.target) != recording.origin.ptx_sha256:
             return f"the probe of {instruction.mnemonic} is no longer the PTX that was recorded"
-        d = instruction.operands["d"]
-        want = (recorded.samples, d.lanes, d.registers)
         got = recording.results[recorded.name, recorded.seed].shape
-        return f"the recorded registers have shape {got} instead of {want}" if got != want else ""
+        if got[:1] != (recorded.samples,):
+            return f"the recorded result has shape {got}, but its header says {recorded.samples} samples"
+        return ""
 
     def _judge(
         self,
         case: Case,
         instruction: Instruction,
-        registers: dict[str, npt.NDArray[np.uint32]],
-        hardware: npt.NDArray[np.uint32],
+        exercise: Exercise,
+        given: Inputs,
+        hardware: Array,
         agreed: Verdict,
         how: str,
     ) -> Outcome:
-        comparison = compare(instruction, registers, hardware, instruction.execute(**registers))
+        comparison = exercise.compare(instruction, given, hardware, exercise.model(instruction, given))
         if not comparison.mismatches:
             return Outcome(agreed, comparison.outputs, 0, how)
         text = self._explain(case, instruction, comparison)
         return Outcome("FAIL", comparison.outputs, comparison.mismatches, how, text)
 
     def _explain(self, case: Case, instruction: Instruction, comparison: Comparison) -> str:
-        lines = [f"{case.id}: {comparison.mismatches} of {comparison.outputs} outputs differ; evidence {instruction.evidence}"]
+        lines = [
+            f"{case.id}: {comparison.mismatches} of {comparison.outputs} outputs differ; evidence {instruction.evidence}"
+        ]
         lines += [mismatch.line(instruction) for mismatch in comparison.first]
         if comparison.mismatches > len(comparison.first):
             lines.append(f"... and {comparison.mismatches - len(comparison.first)} more")
@@ -270,7 +284,7 @@ class Suite:
         case: Case,
         made: Probe,
         samples: int,
-        registers: dict[str, npt.NDArray[np.uint32]],
+        given: Inputs,
         result: npt.NDArray[np.uint32],
     ) -> None:
         if self.hardware is None:
@@ -279,11 +293,13 @@ class Suite:
         if recording is None:
             origin = self.hardware.origin(made)
             recording = self._new[case.mnemonic] = Recording(case.mnemonic, self.settings.arch, origin)
-        recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(registers)), result)
+        recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(given)), result)
 
     def write_recordings(self) -> None:
         """Write what was recorded: whole instructions only, each file moved into place when complete."""
         for mnemonic, recording in self._new.items():
-            wanted = {(item.name, self.settings.seed) for item in inputs.classes_for(self.instruction(mnemonic))}
+            instruction = self.instruction(mnemonic)
+            names = exercise_of(instruction.row.family).classes(instruction)
+            wanted = {(name, self.settings.seed) for name in names}
             if wanted <= set(recording.cases):
                 self.written.append(recordings.write(recording, self.settings.root))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conformance import inputs
+from conformance.exercises import exercise_of
 from conformance.suite import Suite
-from conformance.wrong_models import WRONG_MODELS
 
 
 def test_wrong_models(recorded: str, suite: Suite) -> None:
@@ -15,13 +14,14 @@ def test_wrong_models(recorded: str, suite: Suite) -> None:
     instruction, recording = suite.instruction(recorded), suite.recording(recorded)
     if recording is None:
         raise ValueError(f"{recorded} has no recording")
-    alive = {model.name: model for model in WRONG_MODELS if model.applies(instruction)}
+    exercise = exercise_of(instruction.row.family)
+    alive = {model.name: model for model in exercise.wrong_models if model.applies(instruction)}
     applicable = len(alive)
     for (name, seed), hardware in recording.results.items():
         case = recording.cases[name, seed]
-        registers = inputs.registers(instruction, inputs.CLASSES[name], seed, case.samples)
+        inputs = exercise.inputs(instruction, name, seed, case.samples)
         for model in list(alive.values()):
-            if not np.array_equal(model.run(instruction, registers), hardware):
+            if not np.array_equal(model.run(instruction, inputs), hardware):
                 del alive[model.name]
         if not alive:
             break

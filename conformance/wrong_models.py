@@ -7,49 +7,40 @@ all; where it could, some recorded hardware result must contradict it (test_wron
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
+from conformance.exercises import WrongModel
 from conformance.inputs import Problem, floor_matters, lowest_exponent
 from tcsim.dot import Datapath
 from tcsim.formats import FORMATS, NAN, SUBNORMAL, Format
-from tcsim.instruction import Instruction
+from tcsim.multiply import MatrixMultiply
 from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Widen
 
 Registers = npt.NDArray[np.uint32]
-Run = Callable[[Instruction, dict[str, Registers]], Registers]
-
-
-@dataclass(frozen=True)
-class WrongModel:
-    """One mistake."""
-
-    name: str
-    mistake: str  # what it gets wrong, in words
-    applies: Callable[[Instruction], bool]
-    run: Run
+Run = Callable[[MatrixMultiply, dict[str, Registers]], Registers]
 
 
 # --- changed lowerings
 
 
-def _relowered(change: Callable[[Instruction], tuple[Step, ...]]) -> Run:
-    def run(instruction: Instruction, registers: dict[str, Registers]) -> Registers:
+def _relowered(change: Callable[[MatrixMultiply], tuple[Step, ...]]) -> Run:
+    def run(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
         lowering = replace(instruction.lowering, steps=change(instruction))
         return replace(instruction, lowering=lowering).execute(**registers)
 
     return run
 
 
-def _dot_adds(instruction: Instruction) -> list[DotAdd]:
+def _dot_adds(instruction: MatrixMultiply) -> list[DotAdd]:
     return [step for step in instruction.lowering.steps if isinstance(step, DotAdd)]
 
 
 def _with_units(change: Callable[[Datapath], Datapath]) -> Run:
-    def steps(instruction: Instruction) -> tuple[Step, ...]:
+    def steps(instruction: MatrixMultiply) -> tuple[Step, ...]:
         return tuple(
             replace(step, unit=change(step.unit)) if isinstance(step, DotAdd) else step
             for step in instruction.lowering.steps
@@ -58,11 +49,11 @@ def _with_units(change: Callable[[Datapath], Datapath]) -> Run:
     return _relowered(steps)
 
 
-def _has(*kinds: type[Step]) -> Callable[[Instruction], bool]:
+def _has(*kinds: type[Step]) -> Callable[[MatrixMultiply], bool]:
     return lambda instruction: any(isinstance(step, kinds) for step in instruction.lowering.steps)
 
 
-def _halves(instruction: Instruction) -> tuple[Step, ...]:
+def _halves(instruction: MatrixMultiply) -> tuple[Step, ...]:
     steps: list[Step] = []
     for step in instruction.lowering.steps:
         if isinstance(step, DotAdd) and len(step.k) > 1:
@@ -77,7 +68,7 @@ def _halves(instruction: Instruction) -> tuple[Step, ...]:
 def _one_step(unit: Datapath) -> Run:
     """The instruction as a single native dot-add over all of K."""
 
-    def steps(instruction: Instruction) -> tuple[Step, ...]:
+    def steps(instruction: MatrixMultiply) -> tuple[Step, ...]:
         output = instruction.operands["d"].format.name
         own = replace(unit, output="f16", rounding="rne", floor=-21) if output == "f16" else unit
         return (DotAdd(tuple(range(instruction.shape[2])), "c", own, "d"),)
@@ -85,28 +76,32 @@ def _one_step(unit: Datapath) -> Run:
     return _relowered(steps)
 
 
-def _is_widened(instruction: Instruction) -> bool:
+def _is_widened(instruction: MatrixMultiply) -> bool:
     return _has(Widen)(instruction)
 
 
-def _is_cuda_cores(instruction: Instruction) -> bool:
+def _is_cuda_cores(instruction: MatrixMultiply) -> bool:
     return instruction.lowering.kind == "cuda cores"
 
 
-def _floor_shows(instruction: Instruction) -> bool:
+def _floor_shows(instruction: MatrixMultiply) -> bool:
     return floor_matters(Problem(instruction, 1))
 
 
-def _is_chain(instruction: Instruction) -> bool:
+def _is_chain(instruction: MatrixMultiply) -> bool:
     """f64: fused multiply-adds only."""
     return all(isinstance(step, Arithmetic) and step.op == "fma" for step in instruction.lowering.steps)
 
 
-def _rounding(instruction: Instruction) -> str:
+def _rounding(instruction: MatrixMultiply) -> str:
     return next(step.rounding for step in instruction.lowering.steps if isinstance(step, Arithmetic))
 
 
-def _unfused(instruction: Instruction) -> tuple[Step, ...]:
+def _rounds_otherwise(mode: str) -> Callable[[MatrixMultiply], bool]:
+    return lambda instruction: _is_chain(instruction) and _rounding(instruction) != mode
+
+
+def _unfused(instruction: MatrixMultiply) -> tuple[Step, ...]:
     steps: list[Step] = []
     for step in instruction.lowering.steps:
         if not isinstance(step, Arithmetic):
@@ -117,7 +112,7 @@ def _unfused(instruction: Instruction) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _descending(instruction: Instruction) -> tuple[Step, ...]:
+def _descending(instruction: MatrixMultiply) -> tuple[Step, ...]:
     given = [step for step in instruction.lowering.steps if isinstance(step, Arithmetic)]
     return tuple(
         replace(step, arguments=(*other.arguments[:2], step.arguments[2]))
@@ -125,7 +120,7 @@ def _descending(instruction: Instruction) -> tuple[Step, ...]:
     )
 
 
-def _addend_last_f64(instruction: Instruction) -> tuple[Step, ...]:
+def _addend_last_f64(instruction: MatrixMultiply) -> tuple[Step, ...]:
     given = [step for step in instruction.lowering.steps if isinstance(step, Arithmetic)]
     first = replace(given[0], op="mul", arguments=given[0].arguments[:2], result="acc", nan_order="")
     chain = [replace(step, result="acc") for step in given[1:]]
@@ -141,20 +136,20 @@ def _rerounded(rounding: str) -> Run:
     )
 
 
-def _canonical_nan(instruction: Instruction) -> tuple[Step, ...]:
+def _canonical_nan(instruction: MatrixMultiply) -> tuple[Step, ...]:
     return tuple(
         replace(step, nan_order="") if isinstance(step, Arithmetic) else step for step in instruction.lowering.steps
     )
 
 
-def _saturation_flipped(instruction: Instruction) -> tuple[Step, ...]:
+def _saturation_flipped(instruction: MatrixMultiply) -> tuple[Step, ...]:
     last = instruction.lowering.steps[-1]
     if not isinstance(last, IntegerDot | IntegerAdd):
         raise TypeError(f"{instruction!r} has no integer step")
     return (*instruction.lowering.steps[:-1], replace(last, saturate=not last.saturate))
 
 
-def _other_bits(instruction: Instruction) -> tuple[Step, ...]:
+def _other_bits(instruction: MatrixMultiply) -> tuple[Step, ...]:
     return tuple(
         replace(step, op="and" if step.op == "xor" else "xor") if isinstance(step, BitDot) else step
         for step in instruction.lowering.steps
@@ -164,8 +159,10 @@ def _other_bits(instruction: Instruction) -> tuple[Step, ...]:
 # --- changed operands and results
 
 
-def _with_codes(name: str, change: Callable[[npt.NDArray[np.unsignedinteger], Format], npt.NDArray[np.unsignedinteger]]) -> Run:
-    def run(instruction: Instruction, registers: dict[str, Registers]) -> Registers:
+def _with_codes(
+    name: str, change: Callable[[npt.NDArray[np.unsignedinteger], Format], npt.NDArray[np.unsignedinteger]]
+) -> Run:
+    def run(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
         codes = instruction.matrix(name, registers[name])
         changed = change(codes, instruction.operands[name].format)
         return instruction.execute(**{**registers, name: instruction.registers(name, changed)})
@@ -174,11 +171,13 @@ def _with_codes(name: str, change: Callable[[npt.NDArray[np.unsignedinteger], Fo
 
 
 def _flushed(codes: npt.NDArray[np.unsignedinteger], format: Format) -> npt.NDArray[np.unsignedinteger]:
-    sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)) if format.signed else format.dtype.type(0)
+    sign = (
+        format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)) if format.signed else format.dtype.type(0)
+    )
     return np.where(format.fields(codes).kind == SUBNORMAL, codes & sign, codes)
 
 
-def _flush_both(instruction: Instruction, registers: dict[str, Registers]) -> Registers:
+def _flush_both(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
     out = dict(registers)
     for name in "ab":
         codes = instruction.matrix(name, registers[name])
@@ -186,7 +185,7 @@ def _flush_both(instruction: Instruction, registers: dict[str, Registers]) -> Re
     return instruction.execute(**out)
 
 
-def _flush_result(instruction: Instruction, registers: dict[str, Registers]) -> Registers:
+def _flush_result(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
     codes = instruction.matrix("d", instruction.execute(**registers))
     return instruction.registers("d", _flushed(codes, instruction.operands["d"].format))
 
@@ -196,19 +195,19 @@ def _transposed(codes: npt.NDArray[np.unsignedinteger], format: Format) -> npt.N
     return np.ascontiguousarray(codes.reshape(*codes.shape[:-2], columns, rows).swapaxes(-1, -2))
 
 
-def _halves_swapped(instruction: Instruction, registers: dict[str, Registers]) -> Registers:
+def _halves_swapped(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
     a = registers["a"]
     return instruction.execute(**{**registers, "a": (a << np.uint32(16)) | (a >> np.uint32(16))})
 
 
-def _registers_swapped(instruction: Instruction, registers: dict[str, Registers]) -> Registers:
+def _registers_swapped(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
     a = registers["a"].copy()
     width = 2 if instruction.operands["a"].layout.element_bits == 64 else 1
     a[..., :width], a[..., width : 2 * width] = registers["a"][..., width : 2 * width], registers["a"][..., :width]
     return instruction.execute(**{**registers, "a": a})
 
 
-def _keep_payload(instruction: Instruction, registers: dict[str, Registers]) -> Registers:
+def _keep_payload(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
     d = instruction.matrix("d", instruction.execute(**registers))
     c = instruction.matrix("c", registers["c"])
     format_c, format_d = instruction.operands["c"].format, instruction.operands["d"].format
@@ -216,14 +215,14 @@ def _keep_payload(instruction: Instruction, registers: dict[str, Registers]) -> 
     return instruction.registers("d", np.where(format_c.fields(c).kind == NAN, c | quiet, d))
 
 
-def _payload_fits(instruction: Instruction) -> bool:
+def _payload_fits(instruction: MatrixMultiply) -> bool:
     return bool(_dot_adds(instruction)) and instruction.operands["c"].format is instruction.operands["d"].format
 
 
 def _sign_flipped(name: str) -> Run:
     """An 8- or 4-bit operand read with the other signedness: value differs by 2**bits where the top bit is set."""
 
-    def run(instruction: Instruction, registers: dict[str, Registers]) -> Registers:
+    def run(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
         operand = instruction.operands[name]
         other = FORMATS[("u" if operand.format.signed else "s") + operand.format.name[1:]]
         operands = dict(instruction.operands)
@@ -234,7 +233,7 @@ def _sign_flipped(name: str) -> Run:
     return run
 
 
-def _clamp_in_halves(instruction: Instruction, registers: dict[str, Registers]) -> Registers:
+def _clamp_in_halves(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
     """.satfinite after each half of K."""
     middle = instruction.shape[2] // 2
     partial = registers["c"]
@@ -248,39 +247,42 @@ def _clamp_in_halves(instruction: Instruction, registers: dict[str, Registers]) 
     return partial
 
 
-def _float(instruction: Instruction) -> bool:
+def _float(instruction: MatrixMultiply) -> bool:
     return instruction.operands["a"].format.kind == "float"
 
 
-def _kind(*kinds: str) -> Callable[[Instruction], bool]:
+def _kind(*kinds: str) -> Callable[[MatrixMultiply], bool]:
     return lambda instruction: instruction.operands["a"].format.kind in kinds
 
 
-def _signed(instruction: Instruction) -> bool:
+def _signed(instruction: MatrixMultiply) -> bool:
     return any(instruction.operands[name].format.signed for name in "ab")
 
 
-def _lowest_product(instruction: Instruction) -> int:
+def _lowest_product(instruction: MatrixMultiply) -> int:
     return sum(lowest_exponent(instruction.operands[name].format) for name in "ab")
 
 
-def _result_underflows(instruction: Instruction) -> bool:
+def _result_underflows(instruction: MatrixMultiply) -> bool:
     """A sum can be smaller than the least result, and so round to zero."""
     return _lowest_product(instruction) < lowest_exponent(instruction.operands["d"].format)
 
 
-def _subnormal_result(instruction: Instruction) -> bool:
+def _subnormal_result(instruction: MatrixMultiply) -> bool:
     least = instruction.operands["d"].format.minimum_exponent
-    return _float(instruction) and min(_lowest_product(instruction), lowest_exponent(instruction.operands["c"].format)) < least
+    return (
+        _float(instruction)
+        and min(_lowest_product(instruction), lowest_exponent(instruction.operands["c"].format)) < least
+    )
 
 
-def _negative_zero_shows(instruction: Instruction) -> bool:
+def _negative_zero_shows(instruction: MatrixMultiply) -> bool:
     """A step's sum is an exact zero of minus signs, addend included, or a negative sum that underflows."""
     steps = _dot_adds(instruction)
     return bool(steps) and (steps[0].addend == "c" or _result_underflows(instruction))
 
 
-def _saturating(instruction: Instruction) -> bool:
+def _saturating(instruction: MatrixMultiply) -> bool:
     """.satfinite on one native step; of two unsigned operands every partial sum grows, so that early clamping is right."""
     last = instruction.lowering.steps[-1]
     return isinstance(last, IntegerDot) and last.saturate and _signed(instruction)
@@ -325,8 +327,7 @@ WRONG_MODELS = (
     WrongModel("k descending", "the chain runs from the last k to the first", _is_chain, _relowered(_descending)),
     WrongModel("f64 addend last", "the chain starts from the first product", _is_chain, _relowered(_addend_last_f64)),
     *(
-        WrongModel(f"f64 {mode}", f"every operation rounds {mode}",
-                   lambda i, mode=mode: _is_chain(i) and _rounding(i) != mode, _rerounded(mode))
+        WrongModel(f"f64 {mode}", f"every operation rounds {mode}", _rounds_otherwise(mode), _rerounded(mode))
         for mode in ("rne", "rz", "rm", "rp", "rna")
     ),
     WrongModel("f64 NaN canonical", "NaN operands do not pass through", _is_chain, _relowered(_canonical_nan)),

@@ -1,8 +1,6 @@
-"""One-instruction probe kernels: PTX for any register-to-register row, emitted from the row itself.
+"""One-instruction probe kernels: PTX for any row of the registry, emitted from the row itself, assembled and checked.
 
-A probe is a batch of independent warps. Warp w loads each operand's registers from `operand[w][lane][register]`, runs
-the instruction once, and stores the result likewise. Kernel parameters: the inputs in PTX order a, b, c, then d, then
-the number of warps as u32.
+What a kernel does around the instruction differs by family (hwkernels/probes); what is common is here.
 """
 
 from __future__ import annotations
@@ -11,27 +9,32 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from hwkernels.driver import Launch
-from hwkernels.sass import SassError, SassFunction, code_sha256, disassemble, opcode_counts
+from hwkernels.probes import body_of
+from hwkernels.sass import (
+    SassError,
+    SassFunction,
+    code_sha256,
+    disassemble,
+    opcode_counts,
+)
 from hwkernels.toolchain import AssembleError, ToolchainError, assemble
 from tcsim.instruction import Instruction
-from tcsim.registry import Operand, Row
+from tcsim.registry import Row
 from tcsim.targets import TARGETS
 
-BLOCK_THREADS = 128  # four warps a block
 
-
-def kernel_name(row: Row) -> str:
-    """The entry point of a row's probe: the mnemonic with its punctuation replaced.
+def kernel_name(row: Row, variant: str = "") -> str:
+    """The entry point of a row's probe: the mnemonic with its punctuation replaced, and the operand form if several.
 
     >>> kernel_name(tcsim.registry.rows()["mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"])
     'probe_mma_sync_aligned_m16n8k4_row_col_f32_tf32_tf32_f32'
     """
-    return "probe_" + re.sub(r"\W+", "_", row.mnemonic)
+    return "probe_" + re.sub(r"\W+", "_", row.mnemonic) + (f"__{variant}" if variant else "")
 
 
 def ptx_version(rows: Sequence[Row], target: str) -> str:
@@ -50,7 +53,11 @@ def emit(rows: Row | Sequence[Row], target: str) -> str:
         if target not in row.targets:
             raise ValueError(f"{row.mnemonic} has no target {target}; valid: {', '.join(row.targets)}")
     head = f".version {ptx_version(rows, target)}\n.target {target}\n.address_size 64\n"
-    return head + "".join(_kernel(row) for row in rows)
+    return head + "".join(
+        body_of(row).kernel(row, kernel_name(row, variant), variant)
+        for row in rows
+        for variant in body_of(row).variants(row)
+    )
 
 
 @dataclass(frozen=True)
@@ -64,18 +71,18 @@ class Probe:
     complaint: str  # what is wrong with the machine code, or nothing
     code_sha256: str  # of this probe's machine code
 
-    def launch(self, inputs: dict[str, npt.NDArray[np.uint32]], repeat: int = 1) -> Launch:
-        """The launch that runs the probe on registers (warps, lanes, registers) of a, b and c."""
-        row, d = self.instruction.row, self.instruction.operands["d"]
-        warps = len(inputs["a"])
+    def launch(self, inputs: dict[str, npt.NDArray[Any]], repeat: int = 1) -> Launch:
+        """The launch that runs the probe on a batch of inputs, as the family's body takes them."""
+        row = self.instruction.row
+        plan = body_of(row).plan(row, inputs)
         return Launch(
             cubin=self.cubin,
-            kernel=kernel_name(row),
-            inputs=tuple(np.ascontiguousarray(inputs[name], np.uint32) for name in _inputs(row)),
-            outputs=(((warps, d.lanes, d.registers), np.dtype(np.uint32)),),
-            scalars=(np.uint32(warps),),
-            grid=(-(-warps * 32 // BLOCK_THREADS), 1, 1),
-            block=(BLOCK_THREADS, 1, 1),
+            kernel=kernel_name(row, plan.variant),
+            inputs=plan.inputs,
+            outputs=(plan.output,),
+            scalars=plan.scalars,
+            grid=plan.grid,
+            block=plan.block,
             repeat=repeat,
         )
 
@@ -103,61 +110,10 @@ def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe |
             assembly.cubin,
             f"ptxas {assembly.toolchain.version}",
             opcode_complaint(item, functions),
-            code_sha256(assembly.cubin, f".text.{kernel_name(item.row)}"),
+            _code_sha256(assembly.cubin, item.row),
         )
         for item in instructions
     }
-
-
-def _inputs(row: Row) -> list[str]:
-    return [name for name in row.operands if name != "d"]
-
-
-def _vector(operand: Operand) -> str:
-    return "{" + ", ".join(f"%{operand.name}{i}" for i in range(operand.ptx_registers)) + "}"
-
-
-def _transfer(operand: Operand, word: str) -> list[str]:
-    """Loads ("ld") or stores ("st") of all registers of an operand of this lane."""
-    size = 4 * operand.registers // operand.ptx_registers
-    lines = [
-        f"mad.wide.u32 %address, %thread, {4 * operand.registers}, %base_{operand.name};",
-    ]
-    kind = operand.register_type
-    for i in range(operand.ptx_registers):
-        place, register = f"[%address+{size * i}]", f"%{operand.name}{i}"
-        first, second = (register, place) if word == "ld" else (place, register)
-        lines.append(f"{word}.global{kind} {first}, {second};")
-    return lines
-
-
-def _kernel(row: Row) -> str:
-    inputs, d = [row.operands[name] for name in _inputs(row)], row.operands["d"]
-    names = [operand.name for operand in (*inputs, d)]
-    parameters = [f".param .u64 {name}" for name in names] + [".param .u32 warps"]
-    body = [
-        ".reg .pred %outside;",
-        ".reg .u32 %thread, %block, %size, %warp, %warps;",
-        ".reg .u64 %address;",
-        *(f".reg .u64 %base_{name};" for name in names),
-        *(f".reg {o.register_type} %{o.name}<{o.ptx_registers}>;" for o in (*inputs, d)),
-        "mov.u32 %thread, %tid.x;",
-        "mov.u32 %block, %ctaid.x;",
-        "mov.u32 %size, %ntid.x;",
-        "mad.lo.u32 %thread, %block, %size, %thread;",
-        "shr.u32 %warp, %thread, 5;",
-        "ld.param.u32 %warps, [warps];",
-        "setp.ge.u32 %outside, %warp, %warps;",
-        "@%outside exit;",
-    ]
-    for name in names:
-        body += [f"ld.param.u64 %base_{name}, [{name}];", f"cvta.to.global.u64 %base_{name}, %base_{name};"]
-    for operand in inputs:
-        body += _transfer(operand, "ld")
-    vectors = ", ".join(_vector(operand) for operand in (d, *inputs))
-    body += [f"{row.mnemonic} {vectors};", *_transfer(d, "st"), "ret;"]
-    text = "\n".join(f"    {line}" for line in body)
-    return f"\n.visible .entry {kernel_name(row)}({', '.join(parameters)})\n{{\n{text}\n}}\n"
 
 
 TENSOR_OPCODES = ("HMMA", "QMMA", "OMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "UTC")
@@ -170,23 +126,32 @@ def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]
     Every claimed opcode must occur as often as claimed, and no other tensor-core opcode may occur. `functions` may hold
     other kernels; those in the probe's own section count, with the helpers it calls.
     """
-    name = kernel_name(instruction.row)
-    own = [function for function in functions if function.section == f".text.{name}"]
-    if not own:
-        return f"{name} is not in the machine code"
-    counts = opcode_counts(own)
+    functions, wrong = list(functions), []
     claimed = dict(instruction.lowering.opcodes)
-    wrong = [
-        f"{opcode} {counts[opcode]} times instead of {times}"
-        for opcode, times in claimed.items()
-        if counts[opcode] != times
-    ]
-    wrong += [
-        f"{opcode} {times} times, which is not claimed"
-        for opcode, times in sorted(counts.items())
-        if opcode.startswith(TENSOR_OPCODES) and opcode not in claimed
-    ]
+    for variant in body_of(instruction.row).variants(instruction.row):
+        name = kernel_name(instruction.row, variant)
+        own = [function for function in functions if function.section == f".text.{name}"]
+        if not own:
+            wrong.append(f"{name} is not in the machine code")
+        counts = opcode_counts(own)
+        wrong += [
+            f"{opcode} {counts[opcode]} times instead of {times}"
+            for opcode, times in claimed.items()
+            if counts[opcode] != times
+        ]
+        wrong += [
+            f"{opcode} {times} times, which is not claimed"
+            for opcode, times in sorted(counts.items())
+            if opcode.startswith(TENSOR_OPCODES) and opcode not in claimed
+        ]
     return "; ".join(wrong)
+
+
+def _code_sha256(cubin: bytes, row: Row) -> str:
+    """SHA-256 of the machine code of a row's probe; of several operand forms, of their hashes."""
+    names = [kernel_name(row, variant) for variant in body_of(row).variants(row)]
+    hashes = [code_sha256(cubin, f".text.{name}") for name in names]
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def ptx_sha256(row: Row, target: str) -> str:

@@ -1,7 +1,13 @@
 """tcsim: the executable specification of NVIDIA tensor cores, exact to the bit."""
 
 from tcsim.codec import as_codes, decode, encode
-from tcsim.errors import FormatError, InstructionError, OperandError, TargetError, TcsimError
+from tcsim.errors import (
+    FormatError,
+    InstructionError,
+    OperandError,
+    TargetError,
+    TcsimError,
+)
 from tcsim.evidence import Evidence
 from tcsim.formats import FORMATS, Format, format
 from tcsim.instruction import Instruction, instruction

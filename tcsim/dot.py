@@ -40,7 +40,11 @@ class Datapath:
 
 
 def dot_add(
-    a: npt.NDArray[Any], b: npt.NDArray[Any], c: npt.NDArray[Any], formats: tuple[Format, Format, Format], unit: Datapath
+    a: npt.NDArray[Any],
+    b: npt.NDArray[Any],
+    c: npt.NDArray[Any],
+    formats: tuple[Format, Format, Format],
+    unit: Datapath,
 ) -> npt.NDArray[Any]:
     """One step: c + sum over k of a[:, k] * b[k, :], codes in and codes of the output's container out.
 
@@ -72,7 +76,11 @@ class AlignedTerms:
 
 
 def aligned_terms(
-    a: npt.NDArray[Any], b: npt.NDArray[Any], c: npt.NDArray[Any], formats: tuple[Format, Format, Format], unit: Datapath
+    a: npt.NDArray[Any],
+    b: npt.NDArray[Any],
+    c: npt.NDArray[Any],
+    formats: tuple[Format, Format, Format],
+    unit: Datapath,
 ) -> AlignedTerms:
     """Rules 1 to 3: exact products, the largest exponent, and the cut. Shapes as in `dot_add`."""
     format_a, format_b, format_c = formats
@@ -147,7 +155,11 @@ def _to_f16(value: F64, rounding: Rounding) -> npt.NDArray[np.uint16]:
 
 
 def _addend_last(
-    a: npt.NDArray[Any], b: npt.NDArray[Any], c: npt.NDArray[Any], formats: tuple[Format, Format, Format], unit: Datapath
+    a: npt.NDArray[Any],
+    b: npt.NDArray[Any],
+    c: npt.NDArray[Any],
+    formats: tuple[Format, Format, Format],
+    unit: Datapath,
 ) -> npt.NDArray[Any]:
     inner = replace(unit, addend_last=False)
     container = FORMATS["f16" if unit.output == "f16" else "f32"]

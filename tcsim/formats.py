@@ -127,7 +127,8 @@ class Format:
     def values(self, codes: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.float64]:
         """Decode float codes to float64, which holds every value of every format exactly."""
         if self.container_bits <= 16:
-            return self._value_table[codes]
+            values: npt.NDArray[np.float64] = self._value_table[codes]
+            return values
         if self.bits == 64:
             return codes.view(np.float64)
         kept = codes & np.uint32(0xFFFFFFFF ^ ((1 << self.ignored_low_bits) - 1))
@@ -136,7 +137,8 @@ class Format:
     def exponents(self, codes: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.int16]:
         """The unnormalised exponent of every code; `NO_EXPONENT` where the value is zero or not finite."""
         if self.container_bits <= 16:
-            return self._exponent_table[codes]
+            exponents: npt.NDArray[np.int16] = self._exponent_table[codes]
+            return exponents
         return self._exponents(self.fields(codes))
 
     @staticmethod

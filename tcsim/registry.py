@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from tcsim.errors import InstructionError, OperandError, listing, nearest
 from tcsim.evidence import Evidence
@@ -74,6 +75,7 @@ class Family:
     rows: Callable[[], tuple[Row, ...]]
     lowering: Callable[[Row, Arch], Lowering]
     evidence: Callable[[Row, Arch], Evidence]
+    bind: Callable[..., Any]  # (row, arch, targets, lowering, evidence) -> the instruction with its execute
 
 
 def families() -> tuple[Family, ...]:
@@ -139,9 +141,7 @@ def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]
 def _unavailable(row: Row, asked: str) -> str:
     shape = "m{}n{}k{}".format(*row.shape)
     kinds = " x ".join(dict.fromkeys((row.operands["a"].format.name, row.operands["b"].format.name)))
-    available = dict.fromkeys(
-        r.operands["a"].format.name for r in on_arch(asked, row.family) if "a" in r.operands
-    )
+    available = dict.fromkeys(r.operands["a"].format.name for r in on_arch(asked, row.family) if "a" in r.operands)
     same = dict.fromkeys(
         "m{}n{}k{}".format(*r.shape)
         for r in on_arch(asked, row.family)

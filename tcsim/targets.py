@@ -33,7 +33,7 @@ class Target:
 
     @property
     def suffix(self) -> str:
-        """"" for a base target, "f" for a family target, "a" for an arch-specific one."""
+        """ "" for a base target, "f" for a family target, "a" for an arch-specific one."""
         return self.name[-1] if self.name[-1] in "af" else ""
 
     @property

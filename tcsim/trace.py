@@ -10,11 +10,21 @@ import numpy as np
 from tcsim.codec import as_codes, decode
 from tcsim.dot import aligned_terms
 from tcsim.formats import NO_EXPONENT, Format
-from tcsim.instruction import Instruction
-from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Values, Widen, runs
+from tcsim.multiply import MatrixMultiply
+from tcsim.steps import (
+    Arithmetic,
+    BitDot,
+    DotAdd,
+    IntegerAdd,
+    IntegerDot,
+    Step,
+    Values,
+    Widen,
+    runs,
+)
 
 
-def trace(instruction: Instruction, a: Any, b: Any, c: Any) -> list[str]:
+def trace(instruction: MatrixMultiply, a: Any, b: Any, c: Any) -> list[str]:
     """Lines of text that follow one result element through the lowering.
 
     a: the K codes of a row of A; b: the K codes of a column of B; c: one code.
@@ -64,7 +74,11 @@ def show_code(code: Any, format: Format) -> str:
 
 def _show(code: Any, format: Format) -> str:
     value = decode(np.array([code], format.dtype), format)[0]
-    return f"{show_code(code, format)} ({value!r})" if isinstance(value, int) else f"{show_code(code, format)} ({value.item()!r})"
+    return (
+        f"{show_code(code, format)} ({value!r})"
+        if isinstance(value, int)
+        else f"{show_code(code, format)} ({value.item()!r})"
+    )
 
 
 @singledispatch
@@ -104,7 +118,9 @@ def _(step: DotAdd, values: Values) -> list[str]:
         lines.append(f"k={runs(tuple(zero))} zero products")
     own = int(formats[2].exponents(c)[0, 0, 0])
     where = f"exponent {own}" if own > NO_EXPONENT // 2 else "zero"
-    lines.append(f"{step.addend:<5} {_show(c[0, 0, 0], formats[2])}  {where}  -> {_integer(terms.addend[0, 0, 0])} * {scale}")
+    lines.append(
+        f"{step.addend:<5} {_show(c[0, 0, 0], formats[2])}  {where}  -> {_integer(terms.addend[0, 0, 0])} * {scale}"
+    )
     with np.errstate(invalid="ignore"):
         total = products.sum() + terms.addend[0, 0, 0]
     lines.append(f"largest exponent {exponent} (floor {unit.floor}); sum {_integer(total)} * {scale}")
@@ -142,4 +158,7 @@ def _(step: IntegerAdd, values: Values) -> list[str]:
 def _(step: BitDot, values: Values) -> list[str]:
     a, b = (values.get(name)[0].reshape(-1).astype(bool) for name in "ab")
     both = a ^ b if step.op == "xor" else a & b
-    return [f"popcount of a {step.op} b over k, plus c", f"set bits at k {runs(tuple(np.nonzero(both)[0].tolist())) or 'none'}"]
+    return [
+        f"popcount of a {step.op} b over k, plus c",
+        f"set bits at k {runs(tuple(np.nonzero(both)[0].tolist())) or 'none'}",
+    ]

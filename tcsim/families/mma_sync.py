@@ -16,9 +16,19 @@ from tcsim.dot import Datapath
 from tcsim.evidence import Evidence
 from tcsim.families import mma_fragments as fragments
 from tcsim.formats import FORMATS
+from tcsim.multiply import MatrixMultiply
 from tcsim.registry import Family, Operand, Row
 from tcsim.rounding import Rounding
-from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Lowering, Step, Widen
+from tcsim.steps import (
+    Arithmetic,
+    BitDot,
+    DotAdd,
+    IntegerAdd,
+    IntegerDot,
+    Lowering,
+    Step,
+    Widen,
+)
 from tcsim.targets import Arch, since, suffixed_since
 
 NAME = "mma.sync"
@@ -261,7 +271,12 @@ def _fma_chain(row: Row, arch: Arch, opcode: str) -> Lowering:
     last = row.shape[2] - 1
     steps = tuple(
         Arithmetic(
-            "fma", "d" if k == last else "acc", (f"a[{k}]", f"b[{k}]", "acc" if k else "c"), "f64", rounding, _F64_NAN_ORDER
+            "fma",
+            "d" if k == last else "acc",
+            (f"a[{k}]", f"b[{k}]", "acc" if k else "c"),
+            "f64",
+            rounding,
+            _F64_NAN_ORDER,
         )
         for k in range(row.shape[2])
     )
@@ -410,4 +425,4 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     return Evidence("inferred", f"as {arch.relative}: nothing of {arch.name} itself was measured")
 
 
-FAMILY = Family(NAME, rows, lowering, evidence)
+FAMILY = Family(NAME, rows, lowering, evidence, MatrixMultiply)

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .mnemonics import FP6_FP4, FP8, INT4, INT8, Instruction, generation, parse
-from .steps import Output, bit_dot, convert, dot_add, ieee_add, ieee_fma, ieee_mul, integer_add, integer_dot
+from .steps import (
+    Output,
+    bit_dot,
+    convert,
+    dot_add,
+    ieee_add,
+    ieee_fma,
+    ieee_mul,
+    integer_add,
+    integer_dot,
+)
 
 Codes = Sequence[int]
 
@@ -25,6 +35,8 @@ class Datapath:
     f16_floor: int | None  # the least e_max when D is f16; None: D is never f16
 
 
+# No input can show the f32 floors of f16 and fp8 inputs, nor the f16 floors of fp8 inputs: such products are too large.
+# They follow the rule at the end of section 2 (the least exponent of the output minus the integer bits of the sum).
 DATAPATHS: tuple[Datapath, ...] = (
     Datapath((70, 75), ("m8n8k4",), ("f16",), 4, 23, "f32", -131, -19),
     Datapath((75,), ("m16n8k8",), ("f16",), 8, 24, "f32", -132, -20),

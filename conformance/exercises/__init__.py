@@ -1,0 +1,83 @@
+"""How the instructions of a family are exercised: their input classes, the model's answer, the comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Inputs = dict[str, Array]
+
+
+class Mismatch(Protocol):
+    """One result on which hardware and model disagree."""
+
+    def line(self, instruction: Any) -> str:
+        """Everything about it in one line."""
+        ...
+
+    def trace(self, instruction: Any) -> list[str]:
+        """How the model came to its bits."""
+        ...
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of comparing one case."""
+
+    outputs: int  # results compared
+    mismatches: int
+    first: Sequence[Mismatch]  # the first few
+
+
+@dataclass(frozen=True)
+class WrongModel:
+    """A named mistake: the right model with one thing changed, which the recorded cases must contradict."""
+
+    name: str
+    mistake: str  # what it gets wrong, in words
+    applies: Callable[[Any], bool]  # to which instructions it could show at all
+    run: Callable[[Any, Inputs], Array]
+
+
+class Exercise(Protocol):
+    """A family under test. Inputs are arrays whose first axis is the sample (a warp, or a thread)."""
+
+    wrong_models: tuple[WrongModel, ...]
+
+    def classes(self, instruction: Any) -> list[str]:
+        """The names of the input classes that apply, in the order they run: letters only."""
+        ...
+
+    def samples(self, instruction: Any, name: str) -> int:
+        """How many samples a case has by default."""
+        ...
+
+    def inputs(self, instruction: Any, name: str, seed: int, samples: int) -> Inputs:
+        """The inputs of a case: a pure function of its arguments."""
+        ...
+
+    def model(self, instruction: Any, inputs: Inputs) -> npt.NDArray[np.uint32]:
+        """What the model answers: (samples, ...) like the probe's output."""
+        ...
+
+    def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+        """Compare bit for bit."""
+        ...
+
+
+def exercise_of(family: str) -> Exercise:
+    """The exercise of a family.
+
+    Raises ValueError if it has none.
+    """
+    from conformance.exercises import multiply
+
+    exercises: dict[str, Exercise] = {"mma.sync": multiply.DENSE}
+    if family not in exercises:
+        raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")
+    return exercises[family]
