@@ -6,29 +6,32 @@ targets accept which spelling, and the SASS they emit); docs/numerics.md (arithm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
-from typing import Literal
 
-from tcsim.dot import Datapath
 from tcsim.evidence import Evidence
 from tcsim.families import mma_fragments as fragments
+from tcsim.families.mma_lowering import (
+    Rule,
+    bits,
+    bits_by_and,
+    bits_by_int8,
+    cuda_cores,
+    fma_chain,
+    integer,
+    lower,
+    native,
+    native_quad_pair,
+    split_f64,
+    widened_to_f16,
+    widened_to_int8,
+)
 from tcsim.formats import FORMATS
 from tcsim.multiply import MatrixMultiply
 from tcsim.registry import Family, Operand, Row
-from tcsim.rounding import Rounding
-from tcsim.steps import (
-    Arithmetic,
-    BitDot,
-    DotAdd,
-    IntegerAdd,
-    IntegerDot,
-    Lowering,
-    Step,
-    Widen,
-)
+from tcsim.steps import Lowering
 from tcsim.targets import Arch, since, suffixed_since
 
 NAME = "mma.sync"
@@ -171,218 +174,35 @@ def _rows() -> Iterator[Row]:
 
 # --- arithmetic -----------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Unit:
-    """The dot-add unit that an arch's mma.sync uses for a class of inputs (docs/numerics.md, section 2)."""
-
-    archs: tuple[str, ...]
-    arithmetics: tuple[str, ...]  # rows' `arithmetic`
-    length: int | None  # L: products in one step; None: all of K
-    fraction_bits: int  # F
-    floor_f32: int  # floor of the largest exponent, f32 result
-    floor_f16: int  # the same, f16 result
-    f32_output: Literal["f32", "e8m13"] = "f32"  # what an f32 result really keeps
-
-
-_HOPPER_LIKE = ("sm_90", "sm_100", "sm_103", "sm_107", "sm_110", "sm_120", "sm_121")
-_AMPERE_LIKE = ("sm_80", "sm_86", "sm_87", "sm_88", "sm_89")
-
-UNITS = (
-    # Volta's unit; with an f32 result no product of f16 can reach its floor, so -131 is the rule's value, unobservable
-    Unit(("sm_70", "sm_72", "sm_75"), ("quad_pair",), 4, 23, -131, -19),
-    Unit(("sm_75", *_AMPERE_LIKE), ("half",), 8, 24, -132, -20),
-    Unit(_AMPERE_LIKE, ("tf32",), 4, 24, -132, -19),
-    # 16 products, the sum cut to 14 significant bits; the smallest fp8 product lies above the floor: unobservable
-    Unit(("sm_89",), ("fp8",), 16, 13, -133, -21, "e8m13"),
-    Unit(_HOPPER_LIKE, ("half", "tf32"), None, 25, -133, -21),
-    Unit(("sm_120", "sm_121"), ("fp8", "f6f4"), None, 25, -133, -21),
-)
-
-
-def unit_for(arithmetic: str, arch: Arch) -> Unit:
-    """The row of `UNITS` for a class of inputs on an arch."""
-    return next(unit for unit in UNITS if arch.name in unit.archs and arithmetic in unit.arithmetics)
-
-
-def _datapath(unit: Unit, output: str) -> Datapath:
-    if output == "f16":
-        return Datapath(unit.fraction_bits, unit.floor_f16, "f16", "rne")
-    return Datapath(unit.fraction_bits, unit.floor_f32, unit.f32_output, "rz")
-
-
-def _chain(unit: Unit, k: tuple[int, ...], output: str) -> tuple[Step, ...]:
-    """Dot-adds over ascending k: each step's rounded result is the next one's addend."""
-    length = unit.length or len(k)
-    blocks = [k[start : start + length] for start in range(0, len(k), length)]
-    last = len(blocks) - 1
-    return tuple(
-        DotAdd(block, "acc" if index else "c", _datapath(unit, output), "d" if index == last else "acc")
-        for index, block in enumerate(blocks)
-    )
-
-
-def _native(row: Row, arch: Arch, opcode: str) -> Lowering:
-    """The arch's own dot-add unit, over ascending k."""
-    steps = _chain(unit_for(row.arithmetic, arch), tuple(range(row.shape[2])), row.operands["d"].format.name)
-    return Lowering("native", steps, ((opcode, 1),))
-
-
-def _native_quad_pair(row: Row, arch: Arch, opcode: str) -> Lowering:
-    steps = _native(row, arch, opcode).steps
-    parts = 2 if row.operands["d"].format.name == "f16" else 4
-    return Lowering("native", steps, tuple((f"{opcode}.STEP{part}", 1) for part in range(parts)))
-
-
-def _widened_to_f16(row: Row, arch: Arch, opcode: str) -> Lowering:
-    """fp8 as two f16 dot-adds over interleaved halves of k from a zero accumulator, then an ordinary add of c."""
-    unit, output, k = unit_for("half", arch), row.operands["d"].format.name, range(row.shape[2])
-    first, second = (tuple(i for i in k if i % 4 in half) for half in ((0, 1), (2, 3)))
-    steps = (
-        Widen("f16"),
-        DotAdd(first, "+0", _datapath(unit, output), "acc"),
-        DotAdd(second, "acc", _datapath(unit, output), "acc"),
-        Arithmetic("add", "d", ("acc", "c"), output),
-    )
-    adds = (("HADD2", 2),) if output == "f16" else (("FADD", 4),)
-    return Lowering("emulated", steps, ((opcode, 2), *adds), "no fp8 mma.sync in this generation's tensor core")
-
-
-def _cuda_cores(row: Row, arch: Arch, opcode: str) -> Lowering:
-    """m8n8k4 f16 after Turing: shuffles and ordinary arithmetic; no tensor core runs."""
-    if row.operands["d"].format.name == "f16":
-        steps: tuple[Step, ...] = (
-            Arithmetic("mul", "p0", ("a[0]", "b[0]"), "f32"),
-            Arithmetic("fma", "p01", ("a[1]", "b[1]", "p0"), "f32"),
-            Arithmetic("mul", "p2", ("a[2]", "b[2]"), "f32"),
-            Arithmetic("fma", "p23", ("a[3]", "b[3]", "p2"), "f32"),
-            Arithmetic("add", "sum", ("c", "p01"), "f32"),
-            Arithmetic("add", "sum", ("sum", "p23"), "f32"),
-            Arithmetic("convert", "d", ("sum",), "f16"),
-        )
-        return Lowering("cuda cores", steps, (("FFMA", 16), ("FMUL", 16), ("FADD", 16)))
-    chain = [Arithmetic("fma", "t", (f"a[{k}]", f"b[{k}]", "t" if k else "+0"), "f32") for k in range(4)]
-    return Lowering("cuda cores", (*chain, Arithmetic("add", "d", ("c", "t"), "f32")), (("FFMA", 32), ("FADD", 8)))
-
-
-def _fma_chain(row: Row, arch: Arch, opcode: str) -> Lowering:
-    """f64: a chain of fused multiply-adds over ascending k, starting from c."""
-    rounding: Rounding = _F64_MODES[row.modifiers.get("rounding", ".rn")]
-    last = row.shape[2] - 1
-    steps = tuple(
-        Arithmetic(
-            "fma",
-            "d" if k == last else "acc",
-            (f"a[{k}]", f"b[{k}]", "acc" if k else "c"),
-            "f64",
-            rounding,
-            _F64_NAN_ORDER,
-        )
-        for k in range(row.shape[2])
-    )
-    return Lowering("native", steps, ((opcode, 1),))
-
-
-_F64_NAN_ORDER = "bca"
-"""DMMA passes a NaN of b on, else of c, else of a, quietened: 4,358 NaN results on an H200, no other order fits."""
-
-_F64_MODES: dict[str, Rounding] = {".rn": "rne", ".rz": "rz", ".rm": "rm", ".rp": "rp"}
-
-
-def _split_f64(row: Row, arch: Arch, opcode: str) -> Lowering:
-    """m16 f64 shapes where the tensor core has 8x8x4 only."""
-    parts = row.shape[0] // 8 * (row.shape[2] // 4)
-    return Lowering("split", _fma_chain(row, arch, opcode).steps, ((opcode, parts),))
-
-
-def _integer(row: Row, arch: Arch, opcode: str) -> Lowering:
-    """Integer dot products: exact, then wrapped or clamped once."""
-    return Lowering("native", (IntegerDot("c", "saturate" in row.modifiers, "d"),), ((opcode, 1),))
-
-
-def _widened_to_int8(row: Row, arch: Arch, opcode: str) -> Lowering:
-    """int4 as two int8 dot products from a zero accumulator, then one add of c (clamping if asked)."""
-    steps = (IntegerDot("+0", False, "acc"), IntegerAdd("saturate" in row.modifiers, "d"))
-    return Lowering("emulated", steps, ((opcode, 2),), "no int4 in this generation's tensor core")
-
-
-def _bits(row: Row, arch: Arch, opcode: str) -> Lowering:
-    op: Literal["xor", "and"] = "xor" if "xor" in row.modifiers["bits"] else "and"
-    return Lowering("native", (BitDot(op),), ((opcode, 1),))
-
-
-def _bits_by_and(row: Row, arch: Arch, opcode: str) -> Lowering:
-    """b1 on Hopper: XOR as two ANDs with complements; the same value."""
-    native = _bits(row, arch, opcode)
-    return Lowering("emulated", native.steps, ((opcode, 2),)) if "xor" in row.modifiers["bits"] else native
-
-
-def _bits_by_int8(row: Row, arch: Arch, opcode: str) -> Lowering:
-    """b1 on Blackwell: bits unpacked to bytes; the same value."""
-    return Lowering("emulated", _bits(row, arch, opcode).steps, ((opcode, row.shape[2] // 32),))
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """What an arithmetic class becomes on a range of archs."""
-
-    arithmetic: str
-    first: int  # arch numbers, inclusive
-    last: int
-    build: Callable[[Row, Arch, str], Lowering]
-    opcode: str  # SASS, with fields {mnk} {d} {a} {b} {A} {B} {sat} {op} {rounding}; measured with nvdisasm
-    shapes: tuple[str, ...] = ()  # only these shapes; empty: all
-
-
 _LOWERINGS = (
-    _Rule("quad_pair", 70, 75, _native_quad_pair, "HMMA.884.{D}.{C}"),
-    _Rule("quad_pair", 80, 121, _cuda_cores, ""),
-    _Rule("half", 75, 121, _native, "HMMA.{mnk}.{D}{bf16}"),
-    _Rule("tf32", 80, 121, _native, "HMMA.{mnk}.F32.TF32"),
-    _Rule("fp8", 89, 89, _native, "QMMA.{mnk}.{D}.{A}.{B}"),
-    _Rule("fp8", 90, 110, _widened_to_f16, "HMMA.{half_mnk}.{D}"),
-    _Rule("fp8", 120, 121, _native, "QMMA.{mnk}.{D}.{A}.{B}"),
-    _Rule("f6f4", 120, 121, _native, "QMMA.{mnk}.{D}.{A}.{B}"),
-    _Rule("f64", 80, 89, _fma_chain, "DMMA.884{RN}"),
-    _Rule("f64", 90, 121, _fma_chain, "DMMA.8x8x4{RN}", ("m8n8k4",)),
-    _Rule("f64", 90, 90, _fma_chain, "DMMA.{mxnxk}{RN}"),
-    _Rule("f64", 100, 121, _split_f64, "DMMA.8x8x4{RN}"),
-    _Rule("int8", 75, 90, _integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
-    _Rule("int8", 100, 121, _integer, "IMMA.16816.{A}.{B}{SAT}", ("m8n8k16",)),
-    _Rule("int8", 100, 121, _integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
-    _Rule("int4", 75, 89, _integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
-    _Rule("int4", 90, 90, _widened_to_int8, "IMMA.{half_mnk}.{A8}.{B8}"),
-    _Rule("int4", 100, 121, _widened_to_int8, "IMMA.16816.{A8}.{B8}", ("m8n8k32",)),
-    _Rule("int4", 100, 121, _widened_to_int8, "IMMA.{half_mnk}.{A8}.{B8}"),
-    _Rule("b1", 75, 89, _bits, "BMMA.{mnk}{OP}"),
-    _Rule("b1", 90, 90, _bits_by_and, "BMMA.{mnk}.AND.POPC"),
-    _Rule("b1", 100, 121, _bits_by_int8, "IMMA.16832.U8.U8"),
+    Rule("quad_pair", 70, 75, native_quad_pair, "HMMA.884.{D}.{C}"),
+    Rule("quad_pair", 80, 121, cuda_cores, ""),
+    Rule("half", 75, 121, native, "HMMA.{mnk}.{D}{bf16}"),
+    Rule("tf32", 80, 121, native, "HMMA.{mnk}.F32.TF32"),
+    Rule("fp8", 89, 89, native, "QMMA.{mnk}.{D}.{A}.{B}"),
+    Rule("fp8", 90, 110, widened_to_f16, "HMMA.{half_mnk}.{D}"),
+    Rule("fp8", 120, 121, native, "QMMA.{mnk}.{D}.{A}.{B}"),
+    Rule("f6f4", 120, 121, native, "QMMA.{mnk}.{D}.{A}.{B}"),
+    Rule("f64", 80, 89, fma_chain, "DMMA.884{RN}"),
+    Rule("f64", 90, 121, fma_chain, "DMMA.8x8x4{RN}", ("m8n8k4",)),
+    Rule("f64", 90, 90, fma_chain, "DMMA.{mxnxk}{RN}"),
+    Rule("f64", 100, 121, split_f64, "DMMA.8x8x4{RN}"),
+    Rule("int8", 75, 90, integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
+    Rule("int8", 100, 121, integer, "IMMA.16816.{A}.{B}{SAT}", ("m8n8k16",)),
+    Rule("int8", 100, 121, integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
+    Rule("int4", 75, 89, integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
+    Rule("int4", 90, 90, widened_to_int8, "IMMA.{half_mnk}.{A8}.{B8}"),
+    Rule("int4", 100, 121, widened_to_int8, "IMMA.16816.{A8}.{B8}", ("m8n8k32",)),
+    Rule("int4", 100, 121, widened_to_int8, "IMMA.{half_mnk}.{A8}.{B8}"),
+    Rule("b1", 75, 89, bits, "BMMA.{mnk}{OP}"),
+    Rule("b1", 90, 90, bits_by_and, "BMMA.{mnk}.AND.POPC"),
+    Rule("b1", 100, 121, bits_by_int8, "IMMA.16832.U8.U8"),
 )
 
 
 def lowering(row: Row, arch: Arch) -> Lowering:
     """What the assembler makes of a row on an arch, and what that computes."""
-    shape = "m{}n{}k{}".format(*row.shape)
-    rule = next(
-        rule
-        for rule in _LOWERINGS
-        if rule.arithmetic == row.arithmetic
-        and rule.first <= arch.number <= rule.last
-        and (not rule.shapes or shape in rule.shapes)
-    )
-    m, n, k = row.shape
-    types = {name: operand.format.name.upper() for name, operand in row.operands.items()}
-    rounding = row.modifiers.get("rounding", ".rn").upper()
-    opcode = rule.opcode.format(
-        mnk=f"{m}{n}{k}", half_mnk=f"{m}{n}{k // 2}", mxnxk=f"{m}x{n}x{k}",
-        A=types["a"], B=types["b"], C=types["c"], D=types["d"],
-        A8=types["a"].replace("4", "8"), B8=types["b"].replace("4", "8"),
-        bf16=".BF16" if types["a"] == "BF16" else "",
-        RN="" if rounding == ".RN" else rounding,
-        SAT=".SAT" if "saturate" in row.modifiers else "",
-        OP=row.modifiers.get("bits", "").upper(),
-    )  # fmt: skip
-    return rule.build(row, arch, opcode)
+    return lower(_LOWERINGS, row, arch)
 
 
 # --- evidence -------------------------------------------------------------------------------------------------------

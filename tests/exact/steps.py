@@ -92,10 +92,7 @@ def _special_result(factors: Sequence[tuple[Number, Number]], addend: Number, ou
 
 def _round_sum(total: Fraction, output: Output) -> int:
     """The one rounding of a step (section 1.5) and its zero, which is always +0 (section 1.6)."""
-    if output == "f16":
-        code = encode(total, 0, "f16", "rne")
-    else:
-        code = encode_rz_overflow_to_infinity(total, output)
+    code = encode(total, 0, "f16", "rne") if output == "f16" else encode_rz_overflow_to_infinity(total, output)
     return 0 if decode(code, output).kind == "zero" else code
 
 
