@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,10 +57,33 @@ def _codes(codes: npt.NDArray[Any], format: Any) -> str:
     return "[" + " ".join(show_code(code, format) for code in codes) + "]"
 
 
+Terms = Callable[[int, int, int, int], tuple[npt.NDArray[Any], npt.NDArray[Any], Any]]
+"""(warp, matrix, row, column) -> the codes of a and b that are multiplied for one result, and its addend."""
+
+
 def compare(
     instruction: MatrixMultiply, inputs: dict[str, Registers], hardware: Registers, model: Registers, limit: int = 5
 ) -> Comparison:
-    """Compare result registers bit for bit.
+    """Compare the result registers of a dense multiply bit for bit.
+
+    Raises ValueError if the shapes differ.
+    """
+    codes = {
+        name: instruction.matrix(name, registers).reshape(-1, instruction.matrices, *instruction.operands[name].shape)
+        for name, registers in inputs.items()
+    }
+
+    def terms(warp: int, matrix: int, row: int, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Any]:
+        a, b, c = (codes[name][warp, matrix] for name in "abc")
+        return a[row], b[:, column], c[row, column]
+
+    return compare_matrices(instruction, terms, hardware, model, limit)
+
+
+def compare_matrices(
+    instruction: MatrixMultiply, terms: Terms, hardware: Registers, model: Registers, limit: int = 5
+) -> Comparison:
+    """Compare result registers bit for bit; `terms` says what went into each element.
 
     Raises ValueError if the shapes differ.
     """
@@ -67,30 +91,13 @@ def compare(
         raise ValueError(f"hardware registers have shape {hardware.shape}, the model's {model.shape}")
     d = instruction.operands["d"]
     shape = (-1, instruction.matrices, *d.shape)
-    codes = {name: instruction.matrix(name, registers) for name, registers in inputs.items()}
     got, want = (instruction.matrix("d", registers).reshape(shape) for registers in (hardware, model))
     different = np.argwhere(got != want)
     first = []
-    for warp, matrix, row, column in different[:limit]:
-        flat = {
-            name: array.reshape(-1, instruction.matrices, *instruction.operands[name].shape)[warp, matrix]
-            for name, array in codes.items()
-        }
-        lane, register, slot = d.layout.where(int(row), int(column), int(matrix))
-        first.append(
-            Mismatch(
-                int(warp),
-                int(matrix),
-                lane,
-                register,
-                slot,
-                int(row),
-                int(column),
-                flat["a"][row],
-                flat["b"][:, column],
-                int(flat["c"][row, column]),
-                int(got[warp, matrix, row, column]),
-                int(want[warp, matrix, row, column]),
-            )  # fmt: skip
-        )
+    for place in different[:limit]:
+        warp, matrix, row, column = (int(index) for index in place)
+        lane, register, slot = d.layout.where(row, column, matrix)
+        a, b, c = terms(warp, matrix, row, column)
+        bits = int(got[warp, matrix, row, column]), int(want[warp, matrix, row, column])
+        first.append(Mismatch(warp, matrix, lane, register, slot, row, column, a, b, int(c), *bits))
     return Comparison(got.size, len(different), tuple(first))

@@ -235,7 +235,7 @@ def _sign_flipped(name: str) -> Run:
 
 def _clamp_in_halves(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
     """.satfinite after each half of K."""
-    middle = instruction.shape[2] // 2
+    middle = instruction.operands["a"].shape[1] // 2
     partial = registers["c"]
     for low in (True, False):
         codes = instruction.matrix("a", registers["a"]).copy()

@@ -18,7 +18,7 @@ from tcsim.registry import Operand, check_registers
 _CHUNK_PRODUCTS = 1 << 17  # products computed at a time: their float64 terms (1 MiB) stay in the L2 cache
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MatrixMultiply(Instruction):
     """d = a * b + c on fragments of a warp."""
 

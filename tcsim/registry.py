@@ -60,6 +60,7 @@ class Row:
     documented: bool = True  # listed by the PTX manual's grammar
     modifiers: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     dropped: str = ""  # why the accepted spelling is no instruction: it assembles to nothing
+    facts: object = None  # what only the family's own instructions have, as a dataclass of the family
 
     @property
     def first_arch(self) -> Arch:
@@ -80,9 +81,15 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
-    from tcsim.families import mma_sync
+    from tcsim.families import ldmatrix, mma_sp, mma_sync, movmatrix, stmatrix
 
-    return (mma_sync.FAMILY,)
+    return (
+        mma_sync.FAMILY,
+        mma_sp.FAMILY,
+        ldmatrix.FAMILY,
+        stmatrix.FAMILY,
+        movmatrix.FAMILY,
+    )
 
 
 @cache
@@ -139,6 +146,12 @@ def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]
 
 
 def _unavailable(row: Row, asked: str) -> str:
+    first = row.first_arch.name
+    later = [t for t in TARGETS if TARGETS[t].number >= row.first_arch.number]
+    need = f"needs {first} or later" if set(later) <= set(row.targets) else f"needs one of {listing(row.targets, 30)}"
+    if not {"a", "b"} <= row.operands.keys():  # no product
+        close = nearest(row.mnemonic, (other.mnemonic for other in on_arch(asked, row.family)), 3)
+        return f"{row.mnemonic} {need}; {asked} has {listing(close) or 'no instruction of this family'}"
     shape = "m{}n{}k{}".format(*row.shape)
     kinds = " x ".join(dict.fromkeys((row.operands["a"].format.name, row.operands["b"].format.name)))
     available = dict.fromkeys(r.operands["a"].format.name for r in on_arch(asked, row.family) if "a" in r.operands)
@@ -147,9 +160,6 @@ def _unavailable(row: Row, asked: str) -> str:
         for r in on_arch(asked, row.family)
         if r.operands["a"].format is row.operands["a"].format
     )
-    first = row.first_arch.name
-    later = [t for t in TARGETS if TARGETS[t].number >= row.first_arch.number]
-    need = f"needs {first} or later" if set(later) <= set(row.targets) else f"needs one of {listing(row.targets, 30)}"
     text = f"{shape} with {kinds} {need}; {asked} has {listing(available) or 'no instruction of this family'}"
     return text + (f" ({row.operands['a'].format.name} in {listing(same)})" if same else "")
 

@@ -5,5 +5,7 @@ from __future__ import annotations
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
-settings.register_profile("explore", derandomize=False, deadline=None, max_examples=2000)  # --hypothesis-profile explore
+settings.register_profile(
+    "explore", derandomize=False, deadline=None, max_examples=2000
+)  # --hypothesis-profile explore
 settings.load_profile("repeatable")

@@ -48,7 +48,7 @@ from exact.steps import (
     integer_add,
     integer_dot,
 )
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 F16_ONE, F32_ONE = 0x3C00, 0x3F80_0000
@@ -59,7 +59,6 @@ bits16 = st.integers(0, 0xFFFF)
 bits32 = st.integers(0, 0xFFFF_FFFF)
 bits64 = st.integers(0, 0xFFFF_FFFF_FFFF_FFFF)
 modes = st.sampled_from(MODES)
-many = settings(max_examples=400, deadline=None)
 
 
 def float_of(code: int, name: str) -> float:
@@ -128,7 +127,6 @@ def test_every_f16_code_against_struct() -> None:
     assert compared == 65536
 
 
-@many
 @given(bits32)
 @example(0x0000_0001)
 @example(0x807F_FFFF)
@@ -137,7 +135,6 @@ def test_f32_codes_against_struct(code: int) -> None:
     check_decoded(code, "f32")
 
 
-@many
 @given(bits64)
 @example(0x0000_0000_0000_0001)
 @example(0x800F_FFFF_FFFF_FFFF)
@@ -243,7 +240,6 @@ def test_codes_and_names_that_do_not_exist_raise() -> None:
 # ---- rounding ----
 
 
-@many
 @given(st.floats(allow_nan=False, allow_infinity=False))
 @example(65519.99)
 @example(65520.0)
@@ -257,7 +253,6 @@ def test_rne_of_a_float_against_struct(value: float) -> None:
         assert encode(Fraction(value), sign_of_zero, name, "rne") == code_of(value, name)
 
 
-@many
 @given(st.fractions(), st.integers(-1100, 1000))
 def test_f64_rne_of_a_fraction_against_python(value: Fraction, exponent: int) -> None:
     value *= scaled(1, exponent)
@@ -312,7 +307,6 @@ def test_rounding_modes_against_neighbours() -> None:
     assert compared == (distinct - 7) * 5 * 5
 
 
-@many
 @given(bits16, st.fractions(0, 1), modes, st.sampled_from(["f16", "bf16"]))
 def test_rounding_modes_of_16_bits_against_neighbours(code: int, part: Fraction, mode: Mode, name: str) -> None:
     below = decode(code & 0x7FFF, name)
@@ -385,7 +379,6 @@ def test_rz_that_overflows_to_infinity() -> None:
     assert encode_rz_overflow_to_infinity(scaled(3, -150), "f32") == 0x0000_0001
 
 
-@many
 @given(st.fractions(min_value=Fraction(1, 10**30)), st.integers(-300, 300))
 def test_floor_log2_brackets(value: Fraction, shift: int) -> None:
     value *= scaled(1, shift)
@@ -397,14 +390,13 @@ def test_floor_log2_brackets(value: Fraction, shift: int) -> None:
 
 
 def assert_ieee(code: int, truth: float, name: str) -> None:
-    """Compare a result with the float it should be. A NaN is canonical, but f64 may pass the payload of an operand on."""
+    """Compare a result with the float it should be. A NaN is canonical, but f64 passes the NaN of an operand on."""
     if math.isnan(truth) and name == "f64":
         assert decode(code, name).kind == "nan"
     else:
         assert code == (canonical_nan(name) if math.isnan(truth) else code_of(truth, name))
 
 
-@many
 @given(bits64, bits64)
 @example(0x8000_0000_0000_0000, 0x8000_0000_0000_0000)
 @example(0x3FF0_0000_0000_0000, 0xBFF0_0000_0000_0000)
@@ -418,7 +410,6 @@ def test_f64_add_and_mul_against_python(a: int, b: int) -> None:
     assert_ieee(ieee_mul(a, b, "f64"), x * y, "f64")
 
 
-@many
 @given(bits32, bits32)
 @example(0x8000_0000, 0x8000_0000)
 @example(0x3F80_0000, 0x3300_0000)
@@ -433,7 +424,6 @@ def test_f32_and_f16_add_and_mul_against_python(a: int, b: int) -> None:
 near_one = st.floats(-4, 4).filter(lambda value: value == 0 or abs(value) > 1e-100)
 
 
-@many
 @given(near_one, near_one, near_one, st.integers(-540, 540), st.integers(-540, 480))
 @example(1 + 2.0**-30, 1 - 2.0**-30, -1.0, 0, 0)
 def test_f64_fma_against_exact_fractions(x: float, y: float, z: float, scale_x: int, scale_y: int) -> None:
@@ -448,7 +438,6 @@ def test_f64_fma_against_exact_fractions(x: float, y: float, z: float, scale_x: 
         assert code == 0
 
 
-@many
 @given(bits32, bits32, bits32, modes)
 def test_f32_fma_in_every_mode_against_exact_fractions(a: int, b: int, c: int, mode: Mode) -> None:
     numbers = [decode(code, "f32") for code in (a, b, c)]
@@ -877,9 +866,8 @@ def test_native_fp8_of_ada() -> None:
     assert element(mnemonic, "sm_89", *early, 0) == F32_ONE  # 2^-14 beside a 1
     two_steps = row({0: 2.0**-7, 15: 2.0**-7, 16: 1.0}, 32, "e4m3"), row({0: 2.0**-7, 15: 2.0**-7, 16: 1.0}, 32, "e4m3")
     assert element(mnemonic, "sm_89", *two_steps, 0) == exactly(1 + 2.0**-13, "f32")  # summed before they meet the 1
-    assert element(mnemonic, "sm_89", *early, exactly(1 + 2.0**-13, "f32")) == exactly(
-        2.0, "f32"
-    )  # 14 bits end at 2^-12
+    late = row({16: 1.0}, 32, "e4m3")  # 2 + 2^-13 in step 2, whose 14 significant bits end at 2^-12
+    assert element(mnemonic, "sm_89", late, late, exactly(1 + 2.0**-13, "f32")) == exactly(2.0, "f32")
     one_step = row({1: 2.0**-7, 15: 2.0**-7, 0: 1.0}, 32, "e4m3"), row({1: 2.0**-7, 15: 2.0**-7, 0: 1.0}, 32, "e4m3")
     assert element(mnemonic, "sm_89", *one_step, 0) == F32_ONE
 

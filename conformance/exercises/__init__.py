@@ -75,9 +75,12 @@ def exercise_of(family: str) -> Exercise:
 
     Raises ValueError if it has none.
     """
-    from conformance.exercises import multiply
+    from conformance.exercises import multiply, sparse_multiply
 
-    exercises: dict[str, Exercise] = {"mma.sync": multiply.DENSE}
+    exercises: dict[str, Exercise] = {
+        "mma.sync": multiply.DENSE,
+        "mma.sp": sparse_multiply.SPARSE,
+    }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")
     return exercises[family]

@@ -49,7 +49,10 @@ def body_of(row: Row) -> Body:
     """
     from hwkernels.probes import registers
 
-    bodies: dict[str, Body] = {"mma.sync": registers.BODY}
+    bodies: dict[str, Body] = {
+        "mma.sync": registers.BODY,
+        "mma.sp": registers.SPARSE,
+    }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")
     return bodies[row.family]

@@ -120,10 +120,10 @@ _GROUPS = (
 )  # fmt: skip
 
 # how PTX declares the registers of an operand
-_REGISTER_TYPES = {"f32": ".f32", "s32": ".s32", "f64": ".f64"}
+REGISTER_TYPES = {"f32": ".f32", "s32": ".s32", "f64": ".f64"}
 
 
-def _element_bits(format: str) -> int:
+def element_bits(format: str) -> int:
     """Bits that one element takes in a multiplicand register: fp6 and fp4 take a byte in this family."""
     bits = FORMATS[format].bits
     return FORMATS[format].container_bits if FORMATS[format].kind == "float" else bits
@@ -143,13 +143,13 @@ def _operands(group: _Group, types: tuple[str, str, str, str], layouts: str) -> 
     else:
         tables = {
             "d": fragments.accumulator(m, n, FORMATS[d].bits),
-            "a": fragments.operand_a(m, k, _element_bits(a)),
-            "b": fragments.operand_b(n, k, _element_bits(b)),
+            "a": fragments.operand_a(m, k, element_bits(a)),
+            "b": fragments.operand_b(n, k, element_bits(b)),
             "c": fragments.accumulator(m, n, FORMATS[c].bits),
         }
     return MappingProxyType(
         {
-            name: Operand(name, FORMATS[format], tables[name], _REGISTER_TYPES.get(format, ".b32"))
+            name: Operand(name, FORMATS[format], tables[name], REGISTER_TYPES.get(format, ".b32"))
             for name, format in zip("dabc", types, strict=True)
         }
     )

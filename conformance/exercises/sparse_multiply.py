@@ -1,0 +1,200 @@
+"""Exercise of sparse matrix multiplies on registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance import inputs as input_classes
+from conformance.compare import compare_matrices
+from conformance.exercises import Array, Comparison, Inputs, WrongModel
+from conformance.inputs import Problem, Stream
+from conformance.wrong_models import WRONG_MODELS
+from tcsim.multiply import MatrixMultiply
+from tcsim.sparse_multiply import SparseMatrixMultiply
+
+_OUTPUTS_PER_CASE = 1024
+_METADATA_CLASSES = ("unordered", "repeated")  # of metadata: both indices swapped; both the same
+
+
+class SparseMultiply:
+    """mma.sp: registers of a, b and c, metadata words and a selector in, registers of d out."""
+
+    wrong_models: tuple[WrongModel, ...]  # those of dense multiplies that make sense, and those of metadata
+
+    def __init__(self) -> None:
+        self.wrong_models = _WRONG_MODELS
+
+    def classes(self, instruction: SparseMatrixMultiply) -> list[str]:
+        """The dense classes, and metadata that is not in increasing order where that means something."""
+        names = [item.name for item in input_classes.classes_for(instruction)]
+        if instruction.sparsity.element_bits == 32:
+            return names
+        if not instruction.sparsity.ordered:
+            names.append("unordered")
+        if instruction.arch.name == "sm_90":  # undefined by the manual, measured there
+            names.append("repeated")
+        return names
+
+    def samples(self, instruction: SparseMatrixMultiply, name: str) -> int:
+        """Enough for 1,024 results, or for every k to be hot once."""
+        if name == "onehot":
+            return input_classes.default_samples(instruction, input_classes.CLASSES[name])
+        m, n, _ = instruction.shape
+        return _OUTPUTS_PER_CASE // (m * n)
+
+    def inputs(self, instruction: SparseMatrixMultiply, name: str, seed: int, samples: int) -> Inputs:
+        """Registers (samples, 32, registers) of a, b, c and metadata; `selector` (samples,) holds one value.
+
+        Classes take the selectors in turn. Lanes that the selector does not name hold random words.
+        """
+        sparsity = instruction.sparsity
+        selector = sparsity.selectors[self.classes(instruction).index(name) % len(sparsity.selectors)]
+        stream = Stream(instruction.mnemonic, name, seed, "metadata")
+        base = "uniform" if name in _METADATA_CLASSES else name
+        if name in _METADATA_CLASSES and instruction.operands["a"].format.kind == "float":
+            base = "wide"
+        problem = _KeptProblem(instruction, samples)
+        matrices = input_classes.CLASSES[base].make(problem, Stream(instruction.mnemonic, name, seed))
+        shape = (samples, sparsity.rows, sparsity.groups)
+        groups = stream.choice(np.array(_allowed(sparsity.valid, name), np.uint8), shape)
+        groups[::2] = groups[::2, :1]  # in every other warp all rows keep the same columns
+        matrices["b"] = _spread(matrices["b"], sparsity.columns(sparsity.positions_of(groups))[:, 0])
+        words = sparsity.words_of(groups, selector)
+        used = sparsity.words_of(np.full(shape[1:], 15, np.uint8), selector)
+        noise = stream.words((samples, 32)).astype(np.uint32)
+        out: Inputs = {key: instruction.registers(key, codes) for key, codes in matrices.items()}
+        out["metadata"] = (words | (noise & ~used))[..., None]
+        out["selector"] = np.full(samples, selector, np.uint32)
+        return out
+
+    def model(self, instruction: SparseMatrixMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
+        """Registers of d."""
+        return _execute(instruction, inputs)
+
+    def compare(self, instruction: SparseMatrixMultiply, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+        """Element by element of D, with the rows of B that the kept elements meet."""
+        selector = int(inputs["selector"][0])
+        groups = instruction.sparsity.groups_of(inputs["metadata"][..., 0], selector)
+        columns = instruction.sparsity.columns(instruction.sparsity.positions_of(groups))
+        a, b, c = (instruction.matrix(name, inputs[name]) for name in "abc")
+
+        def terms(warp: int, matrix: int, row: int, column: int) -> tuple[Array, Array, Any]:
+            return a[warp, row], b[warp, columns[warp, row], column], c[warp, row, column]
+
+        return compare_matrices(instruction, terms, hardware, model)
+
+
+class _KeptProblem(Problem):
+    """The dense problem of the kept elements: K / 2 products."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """M, N, K / 2."""
+        m, n, k = self.instruction.shape
+        return m, n, k // 2
+
+    def dimensions(self, name: str) -> tuple[int, int, int]:
+        """(count, rows, columns) of an operand, B with the rows that are met."""
+        m, n, k = self.shape
+        return {"a": (self.count, m, k), "b": (self.count, k, n), "c": (self.count, m, n)}[name]
+
+
+def _spread(b: Array, columns: npt.NDArray[np.int64]) -> Array:
+    """B (count, K, N) in which the kept element j of row 0 meets b[:, j]; the other rows hold the neighbours of those."""
+    out = np.repeat(np.roll(b, 1, axis=1), 2, axis=1)
+    out[np.arange(len(b))[:, None], columns] = b
+    return out
+
+
+def _allowed(valid: tuple[int, ...], name: str) -> list[int]:
+    if name == "repeated":
+        return [0b0000, 0b0101, 0b1010, 0b1111, *valid]
+    increasing = [group for group in valid if group & 3 < group >> 2]
+    return list(valid) if name == "unordered" else increasing
+
+
+def _execute(instruction: SparseMatrixMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
+    return instruction.execute(
+        inputs["a"], inputs["b"], inputs["c"], metadata=inputs["metadata"][..., 0], selector=int(inputs["selector"][0])
+    )
+
+
+# --- wrong models: the dense ones call execute(a=, b=, c=); this stand-in adds the case's metadata
+
+
+class _WithMetadata(SparseMatrixMultiply):
+    """The instruction with its metadata filled in, so that dense wrong models can run it."""
+
+
+def _dense(model: WrongModel) -> WrongModel:
+    def run(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
+        def execute(self: MatrixMultiply, **registers: Array) -> npt.NDArray[np.uint32]:
+            return SparseMatrixMultiply.execute(
+                self,  # type: ignore[arg-type]
+                registers["a"],
+                registers["b"],
+                registers["c"],
+                metadata=inputs["metadata"][..., 0],
+                selector=int(inputs["selector"][0]),
+            )
+
+        bound = type("_Bound", (_WithMetadata,), {"execute": execute})
+        stand_in = bound(
+            instruction.row, instruction.arch, instruction.targets, instruction.lowering, instruction.evidence
+        )
+        return model.run(stand_in, {name: inputs[name] for name in "abc"})
+
+    return replace(model, run=run)
+
+
+def _with_groups(change: Any) -> Any:
+    """Run with the 4-bit groups (samples, rows, groups) changed."""
+
+    def run(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
+        sparsity, selector = instruction.sparsity, int(inputs["selector"][0])
+        groups = change(sparsity.groups_of(inputs["metadata"][..., 0], selector))
+        return _execute(instruction, {**inputs, "metadata": sparsity.words_of(groups, selector)[..., None]})
+
+    return run
+
+
+def _selector_ignored(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
+    """Lane 0 (or 0 and 1) of every four, whatever the selector says; undefined words there count as the first two."""
+    sparsity = instruction.sparsity
+    groups = sparsity.groups_of(inputs["metadata"][..., 0], 0)
+    groups = np.where(np.isin(groups, sparsity.valid), groups, np.uint8(sparsity.valid[0]))
+    selector = int(inputs["selector"][0])
+    return _execute(instruction, {**inputs, "metadata": sparsity.words_of(groups, selector)[..., None]})
+
+
+def _rows_exchanged(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
+    return _with_groups(lambda groups: np.roll(groups, 8, axis=-2))(instruction, inputs)
+
+
+def _groups_exchanged(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
+    return _with_groups(lambda groups: groups[..., np.arange(groups.shape[-1]) ^ 1])(instruction, inputs)
+
+
+def _indices_exchanged(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
+    return _with_groups(lambda groups: ((groups & 3) << 2 | groups >> 2).astype(np.uint8))(instruction, inputs)
+
+
+def _not_tf32(instruction: SparseMatrixMultiply) -> bool:
+    return instruction.sparsity.element_bits != 32
+
+
+_SKIPPED = ("fp8 as in wgmma", "fp8 as one step", "m8n8k4 on a tensor core")  # which have steps over all of K
+
+_WRONG_MODELS = (
+    *(_dense(model) for model in WRONG_MODELS if model.name not in _SKIPPED),
+    WrongModel("selector ignored", "the metadata of selector 0 is read", lambda i: len(i.sparsity.selectors) > 1,
+               _selector_ignored),
+    WrongModel("metadata rows exchanged", "rows g and g + 8 change places", lambda i: True, _rows_exchanged),
+    WrongModel("metadata nibbles swapped", "neighbouring 4-bit groups change places", lambda i: True, _groups_exchanged),
+    WrongModel("indices swapped", "the two indices of a group change places", _not_tf32, _indices_exchanged),
+)  # fmt: skip
+SPARSE = SparseMultiply()
