@@ -12,8 +12,10 @@ import numpy.typing as npt
 from conformance.exercises import Comparison
 from tcsim.multiply import MatrixMultiply
 from tcsim.trace import show_code, trace
+from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 Registers = npt.NDArray[np.uint32]
+Multiply = MatrixMultiply | WarpgroupMultiply
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class Mismatch:
     hardware: int
     model: int
 
-    def line(self, instruction: MatrixMultiply) -> str:
+    def line(self, instruction: Multiply) -> str:
         """Everything about it in one line."""
-        formats = {name: operand.format for name, operand in instruction.operands.items()}
+        formats = instruction.formats
         a, b = (_codes(codes, formats[name]) for name, codes in (("a", self.a), ("b", self.b)))
         where = f"warp {self.warp} lane {self.lane} register {self.register}"
         where += f" slot {self.slot}" if instruction.operands["d"].layout.slots > 1 else ""
@@ -45,7 +47,7 @@ class Mismatch:
             f"hardware {show_code(self.hardware, formats['d'])} model {show_code(self.model, formats['d'])}"
         )
 
-    def trace(self, instruction: MatrixMultiply) -> list[str]:
+    def trace(self, instruction: Multiply) -> list[str]:
         """How the model came to its bits."""
         c = np.array([self.c], instruction.operands["c"].format.dtype)
         return trace(instruction, self.a, self.b, c)
@@ -81,7 +83,7 @@ def compare(
 
 
 def compare_matrices(
-    instruction: MatrixMultiply, terms: Terms, hardware: Registers, model: Registers, limit: int = 5
+    instruction: Multiply, terms: Terms, hardware: Registers, model: Registers, limit: int = 5
 ) -> Comparison:
     """Compare result registers bit for bit; `terms` says what went into each element.
 

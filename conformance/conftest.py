@@ -95,6 +95,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if "refused" in metafunc.fixturenames:
             rows = list(suite.refused())
             metafunc.parametrize("refused", rows, ids=[row.mnemonic for row in rows])
+        if "published" in metafunc.fixturenames:
+            metafunc.parametrize("published", suite.published, ids=[item.name for item in suite.published])
         if "recorded" in metafunc.fixturenames:
             mnemonics = [row.mnemonic for row in suite.rows if suite.recording(row.mnemonic) is not None]
             metafunc.parametrize("recorded", mnemonics)

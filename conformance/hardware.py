@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +20,7 @@ from hwkernels.worker import GpuWorker
 from tcsim.instruction import Instruction
 
 TIMEOUT_S = 20.0
+MODULE_ROWS = 32
 
 
 class Unassembled(RuntimeError):
@@ -25,23 +28,31 @@ class Unassembled(RuntimeError):
 
 
 class Workshop:
-    """Makes the probes of a set of instructions: one module for each target."""
+    """Makes the probes of a set of instructions: modules of up to `MODULE_ROWS` of a family for a target, in parallel."""
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self._instructions = instructions
-        self._built: dict[str, dict[str, Probe | RuntimeError]] = {}
+        self._built: dict[tuple[str, str], dict[str, Probe | RuntimeError]] = {}
 
     def probe(self, instruction: Instruction, target: str) -> Probe:
         """The probe of an instruction for one of its targets.
 
         Raises Unassembled if there is no assembler or disassembler for the target, or it refuses the PTX.
         """
-        if target not in self._built:
-            self._built[target] = probe.build([i for i in self._instructions if target in i.row.targets], target)
-        made = self._built[target][instruction.mnemonic]
+        key = (instruction.row.family, target)
+        if key not in self._built:
+            self._built[key] = self._build(*key)
+        made = self._built[key][instruction.mnemonic]
         if isinstance(made, RuntimeError):
             raise Unassembled(f"{instruction.mnemonic} for {target}: {made}") from made
         return made
+
+    def _build(self, family: str, target: str) -> dict[str, Probe | RuntimeError]:
+        wanted = [i for i in self._instructions if i.row.family == family and target in i.row.targets]
+        parts = [wanted[start : start + MODULE_ROWS] for start in range(0, len(wanted), MODULE_ROWS)]
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            made = list(pool.map(lambda part: probe.build(part, target), parts))
+        return {name: item for part in made for name, item in part.items()}
 
 
 class Hardware:

@@ -107,7 +107,7 @@ def _finite_bits(format: Format, stream: Stream, shape: tuple[int, ...]) -> Code
     return np.where(magnitude > np.uint64(format.largest_code), lower, codes)
 
 
-def _window(format: Format, stream: Stream, shape: tuple[int, ...], low: int, high: int) -> Codes:
+def window(format: Format, stream: Stream, shape: tuple[int, ...], low: int, high: int) -> Codes:
     """Random signs and fractions, exponents uniform in a window clipped to the format's normal numbers."""
     top = (format.largest_code >> format.fraction_bits) + format.minimum_exponent - int(format.zero)
     low, high = max(low, format.minimum_exponent), min(high, top)
@@ -147,7 +147,7 @@ def wide(problem: Problem, stream: Stream) -> Matrices:
 
     def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
         low, high = (-24, 2 * reach + 4) if name == "c" else (-10, reach)
-        return _window(format, stream, shape, low, high)
+        return window(format, stream, shape, low, high)
 
     return _each(problem, make)
 
@@ -158,15 +158,15 @@ def cancellation(problem: Problem, stream: Stream) -> Matrices:
     count = problem.count
     format_a, format_b, format_c = (problem.format(name) for name in "abc")
     half = k // 2
-    a = _window(format_a, stream, (count, m, half), -6, 12)
-    b = _window(format_b, stream, (count, half, n), -6, 12)
+    a = window(format_a, stream, (count, m, half), -6, 12)
+    b = window(format_b, stream, (count, half, n), -6, 12)
     negated = a ^ _sign_bit(format_a)
     last_bit = format_a.dtype.type(1 << format_a.ignored_low_bits)
     negated = np.where(stream.chance(1, 2, negated.shape), negated & ~last_bit, negated)
     order = np.argsort(stream.words((count, k)), axis=1)
     a = np.take_along_axis(np.concatenate([a, negated], 2), order[:, None, :], 2)
     b = np.take_along_axis(np.concatenate([b, b], 1), order[:, :, None], 1)
-    c = _window(format_c, stream, (count, m, n), -30, 6)
+    c = window(format_c, stream, (count, m, n), -30, 6)
     c = np.where(stream.chance(1, 3, c.shape), format_c.dtype.type(0), c)
     return {"a": a, "b": b, "c": c}
 
@@ -194,7 +194,7 @@ def sparse(problem: Problem, stream: Stream) -> Matrices:
     def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
         if format.kind != "float":
             return np.where(stream.chance(7, 8, shape), format.dtype.type(0), _random_bits(format, stream, shape))
-        values = _window(format, stream, shape, -6, 6)
+        values = window(format, stream, shape, -6, 6)
         return np.where(stream.chance(7, 8, shape), values & _sign_bit(format), values)
 
     return _each(problem, make)

@@ -51,6 +51,7 @@ class RecordedCase:
     seed: int
     samples: int  # warps
     inputs_sha256: str
+    result_sha256: str = ""  # of all samples' results, where only the first few are kept
 
 
 @dataclass
@@ -77,7 +78,6 @@ def path_of(mnemonic: str, arch: str, root: Path = ROOT) -> Path:
 def write(recording: Recording, root: Path = ROOT) -> Path:
     """Write a recording: to a temporary file, then moved into place; the bytes depend on the content alone."""
     path = path_of(recording.mnemonic, recording.arch, root)
-    path.parent.mkdir(parents=True, exist_ok=True)
     header = {
         "schema": SCHEMA,
         "mnemonic": recording.mnemonic,
@@ -85,8 +85,15 @@ def write(recording: Recording, root: Path = ROOT) -> Path:
         "origin": asdict(recording.origin),
         "cases": [asdict(case) for case in recording.cases.values()],
     }
+    write_arrays(path, header, {f"{name}.{seed}": result for (name, seed), result in recording.results.items()})
+    return path
+
+
+def write_arrays(path: Path, header: dict[str, Any], content: dict[str, npt.NDArray[Any]]) -> None:
+    """Write an LZMA-compressed .npz with a JSON header, moved into place when complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, npt.NDArray[Any]] = {"header": np.frombuffer(json.dumps(header, indent=1).encode(), np.uint8)}
-    arrays |= {f"{name}.{seed}": result for (name, seed), result in recording.results.items()}
+    arrays |= content
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".partial")
     try:
         with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
@@ -99,7 +106,6 @@ def write(recording: Recording, root: Path = ROOT) -> Path:
     except BaseException:
         os.unlink(temporary)
         raise
-    return path
 
 
 def read(mnemonic: str, arch: str, root: Path = ROOT) -> Recording | None:

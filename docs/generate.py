@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import tcsim
-from conformance import conftest, inputs
+from conformance import conftest, inputs, recordings
 from conformance.exercises import exercise_of
 from tcsim import registry
 from tcsim.evidence import LEVELS, Evidence
@@ -41,7 +41,7 @@ CLASSES_OF_ARITHMETIC = {
     "int4": "s4, u4",
     "b1": "b1",
 }
-"""What the rows' `arithmetic` stands for, for readers."""
+"""What the `arithmetic` of the rows of mma.sync stands for, for readers."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[int] = ()) -> str:
@@ -133,6 +133,8 @@ def _(step: BitDot) -> str:
 
 def steps_text(steps: Sequence[Step], separator: str = "; ") -> str:
     """A whole lowering; a chain of fused multiply-adds from c is told as such."""
+    if not steps:
+        return "none: it moves data"
     first = steps[0]
     chain = isinstance(first, Arithmetic) and all(isinstance(step, Arithmetic) and step.op == "fma" for step in steps)
     if chain and isinstance(first, Arithmetic) and first.arguments[2] == "c":
@@ -163,11 +165,13 @@ def _floor(unit: mma_lowering.Unit, result: str) -> str:
 
 
 def units() -> str:
-    """The constants of the dot-add units."""
+    """The constants of the dot-add units that mma.sync uses."""
     head = ("arch", "inputs", "L", "F", "f32 result", "floor, f32 result", "floor, f16 result")
     rows = []
     for unit in mma_lowering.UNITS:
-        kinds = "; ".join(CLASSES_OF_ARITHMETIC[name] for name in unit.arithmetics)
+        kinds = "; ".join(CLASSES_OF_ARITHMETIC[name] for name in unit.arithmetics if name in CLASSES_OF_ARITHMETIC)
+        if not kinds:
+            continue
         output = {"f32": "RZ, 24 bits", "e8m13": "RZ, 14 bits"}[unit.f32_output]
         archs, floors = arch_ranges(unit.archs), (_floor(unit, "f32"), _floor(unit, "f16"))
         rows.append((archs, kinds, unit.length or "K", unit.fraction_bits, output, *floors))
@@ -235,12 +239,12 @@ def options() -> str:
 
 
 def _recorded_arch() -> str:
-    return next(arch for arch in ARCHS if evidence_levels_of(arch) == {"measured"})
+    """The arch with the most measured instructions."""
 
+    def measured(arch: Arch) -> int:
+        return sum(evidence_of(row, arch).level == "measured" for row in registry.on_arch(arch.name))
 
-def evidence_levels_of(arch: str) -> set[str]:
-    """The levels that occur on an arch."""
-    return {evidence_of(row, ARCHS[arch]).level for row in registry.on_arch(arch)}
+    return max(ARCHS.values(), key=measured).name
 
 
 def _instructions(arch: str) -> Iterator[tuple[Family, Any]]:
@@ -248,33 +252,65 @@ def _instructions(arch: str) -> Iterator[tuple[Family, Any]]:
         yield registry.family(row.family), tcsim.instruction(row.mnemonic, arch=arch)
 
 
+def families() -> str:
+    """What the registry holds."""
+    rows = []
+    for family in registry.families():
+        own = [row for row in family.rows() if not row.dropped]
+        archs = [
+            arch for arch in ARCHS.values() if any(TARGETS[t].arch == arch.name for row in own for t in row.targets)
+        ]
+        here = [row for row in own if "sm_90" in {TARGETS[target].arch for target in row.targets}]
+        recorded = sum(recordings.path_of(row.mnemonic, "sm_90").exists() for row in here)
+        page = f"[{family.name}](docs/reference/{family.name}.md)"
+        rows.append((page, len(own), arch_ranges(arch.name for arch in archs), f"{recorded} of {len(here)}"))
+    return table(("family", "instructions", "archs", "recorded on an sm_90 GPU"), rows, (1, 3))
+
+
+def reference_pages() -> str:
+    """The index of docs/reference/."""
+    lines = [f"- [{family.name}](reference/{family.name}.md)" for family in registry.families()]
+    lines += ["- [Number formats](reference/formats.md)", "- [Archs and targets](reference/targets.md)"]
+    return "\n".join(lines)
+
+
 def input_classes() -> str:
-    """The input classes, and how many instructions of the measured arch have them."""
+    """The input classes, and how many instructions of the measured arch have them; then those of single families."""
     arch = _recorded_arch()
     used: Counter[str] = Counter()
+    others: dict[str, Counter[str]] = defaultdict(Counter)
     for family, instruction in _instructions(arch):
-        used.update(exercise_of(family.name).classes(instruction))
-    rows = []
-    for name, item in inputs.CLASSES.items():
-        purpose = " ".join((item.make.__doc__ or "").split())
-        rows.append((code(name), ", ".join(item.kinds), used[name], purpose))
-    return table(("class", "multiplicands", f"instructions on {arch}", "what it holds"), rows, (2,))
+        for name in exercise_of(family.name).classes(instruction):
+            (used if name in inputs.CLASSES else others[family.name])[name] += 1
+    rows = [
+        (code(name), ", ".join(item.kinds), used[name], " ".join((item.make.__doc__ or "").split()))
+        for name, item in inputs.CLASSES.items()
+    ]
+    text = table(("class", "multiplicands", f"instructions on {arch}", "what it holds"), rows, (2,))
+    more = [
+        f"- {family}: " + ", ".join(f"{code(name)} ({n})" for name, n in own.items()) for family, own in others.items()
+    ]
+    return "\n\n".join([text, *(["Classes that one family has for itself:", "\n".join(more)] if more else [])])
 
 
 def wrong_models() -> str:
     """The wrong models, and to how many instructions of the measured arch each applies."""
     arch = _recorded_arch()
-    used: Counter[str] = Counter()
-    mistakes: dict[str, str] = {}
+    used: Counter[tuple[str, str]] = Counter()
+    names: dict[tuple[str, str], list[str]] = defaultdict(list)
     for family, instruction in _instructions(arch):
         for model in exercise_of(family.name).wrong_models:
-            mistakes[model.name] = model.mistake
-            used[model.name] += model.applies(instruction)
-    rows = [(name, mistake, used[name]) for name, mistake in mistakes.items()]
-    return table(("wrong model", "its mistake", f"applies to, of {arch}"), rows, (2,))
+            key = (model.name, model.mistake)
+            used[key] += model.applies(instruction)
+            if family.name not in names[key]:
+                names[key].append(family.name)
+    rows = [(name, mistake, ", ".join(own), used[name, mistake]) for (name, mistake), own in names.items()]
+    return table(("wrong model", "its mistake", "families", f"applies to, of {arch}"), rows, (3,))
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "families": families,
+    "reference pages": reference_pages,
     "units": units,
     "lowerings": lowerings,
     "evidence levels": evidence_levels,
@@ -309,7 +345,7 @@ others). Where nothing is known of an arch's arithmetic, the last column names t
 
 FAMILY_INTRODUCTION = """\
 Every spelling of {name} in the registry: {count}, of which {dropped} assemble to nothing. A section holds the spellings
-of one shape, one class of inputs and one pair of layouts: first their targets, then who holds which element, then what
+of one shape, one class of inputs and the same layouts: first their targets, then who holds which element, then what
 runs.
 
 - *Layouts* are CuTe's `(thread, value)` layouts `shape:stride` ([fragments](../fragments.md)). The index is `m + M*k`
@@ -357,19 +393,37 @@ class _Sources:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def cite(self, evidence: Evidence) -> str:
-        """Level and source number; an inference names its relative instead."""
+    def cite(self, evidence: Evidence, arch: Arch) -> str:
+        """Level and source number; an inference says from what instead."""
         if evidence.level == "inferred":
-            return f"inferred, {evidence.source.partition(':')[0]}"
+            return f"inferred, {evidence.source.partition(':')[0].replace(arch.name, 'this arch')}"
         if str(evidence) not in self.texts:
             self.texts.append(str(evidence))
         return f"{evidence.level} [{self.texts.index(str(evidence)) + 1}]"
 
 
+def _kind(row: Row) -> str:
+    """ ".kind::f8f6f4" of newer spellings, or nothing."""
+    found = re.search(r"\.kind::\w+", row.mnemonic)
+    return found[0] if found else ""
+
+
 def _label(row: Row) -> str:
     """What tells a row from others of its section: the result's format and the modifiers."""
-    parts = [row.operands["d"].format.name] if "d" in row.operands else []
-    return " ".join([*parts, *(code(value) for value in row.modifiers.values() if value)])
+    return " ".join(_features(row).values())
+
+
+def _features(row: Row) -> dict[str, str]:
+    result = {"d": row.operands["d"].format.name} if "d" in row.operands else {}
+    return result | {name: code(value) for name, value in row.modifiers.items() if value}
+
+
+def _common_label(rows: Sequence[Row], section: Sequence[Row]) -> str:
+    """The features that these rows of a section share and others of the section do not."""
+    all_features = [_features(row) for row in section]
+    shared = set.intersection(*(set(_features(row).items()) for row in rows))
+    telling = [item for item in _features(rows[0]).items() if item in shared]
+    return " ".join(text for name, text in telling if any(other.get(name) != text for other in all_features)) or "all"
 
 
 def _instruction_table(rows: Sequence[Row]) -> str:
@@ -387,12 +441,11 @@ def _instruction_table(rows: Sequence[Row]) -> str:
 def _fragment_table(rows: Sequence[Row]) -> str:
     formats: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for row in rows:
-        for name in ("a", "b", "c", "d"):
-            operand = row.operands.get(name)
-            if operand is None:
-                continue
+        for name, operand in row.operands.items():
             size = f"{operand.ptx_registers} x `{operand.register_type}`"
-            shape, title = "{} x {}".format(*operand.shape), "C, D" if name in "cd" else name.upper()
+            accumulator = name in ("c", "d") and "c" in row.operands
+            title = "C, D" if accumulator else name.upper() if len(name) == 1 else name
+            shape = "{} x {}".format(*operand.shape)
             key = (title, shape, size, code(operand.layout))
             if operand.format.name not in formats[key]:
                 formats[key].append(operand.format.name)
@@ -401,26 +454,29 @@ def _fragment_table(rows: Sequence[Row]) -> str:
 
 
 def _lowering_table(family: Family, rows: Sequence[Row], sources: _Sources) -> str:
-    evidence: dict[tuple[str, str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    opcodes: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for row in rows:
-        if row.dropped:
-            continue
+    evidence: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    opcodes: dict[tuple[str, str], list[str]] = defaultdict(list)
+    members: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    real = [row for row in rows if not row.dropped]
+    for row in real:
         for arch in ARCHS.values():
             if not any(TARGETS[target].arch == arch.name for target in row.targets):
                 continue
             lowering = family.lowering(row, arch)
-            key = (_label(row), str(lowering.kind), steps_text(lowering.steps, "<br>"))
-            evidence[key][sources.cite(family.evidence(row, arch))].append(arch.name)
-            text = " + ".join(f"{times} {code(opcode)}" for opcode, times in lowering.opcodes)
+            key = (str(lowering.kind), steps_text(lowering.steps, "<br>"))
+            if row not in members[key]:
+                members[key].append(row)
+            if arch.name not in (archs := evidence[key][sources.cite(family.evidence(row, arch), arch)]):
+                archs.append(arch.name)
+            text = " + ".join(f"{times} {code(opcode)}" for opcode, times in lowering.opcodes) or lowering.note
             if text not in opcodes[key]:
                 opcodes[key].append(text)
     cells = []
     for key, levels in evidence.items():
-        archs = "<br>".join(f"{arch_ranges(names)}: {level}" for level, names in levels.items())
+        archs_text = "<br>".join(f"{arch_ranges(names)}: {level}" for level, names in levels.items())
         machine = opcodes[key][0] + (f" and {len(opcodes[key]) - 1} like it" if len(opcodes[key]) > 1 else "")
-        cells.append((*key, machine, archs))
-    return table(("result", "kind", "steps", "machine code of one instruction", "arch: evidence"), cells)
+        cells.append((_common_label(members[key], real), *key, machine, archs_text))
+    return table(("rows", "kind", "steps", "machine code of one instruction", "arch: evidence"), cells)
 
 
 def family_page(family: Family) -> str:
@@ -428,13 +484,14 @@ def family_page(family: Family) -> str:
     sections: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in family.rows():
         layouts = tuple(str(row.operands[name].layout) for name in "ab" if name in row.operands)
-        sections[row.shape, row.arithmetic, "::" in row.mnemonic, layouts].append(row)
+        sections[row.shape, row.arithmetic, _kind(row), layouts].append(row)
     sources, body, titles = _Sources(), [], Counter[str]()
     for rows in sections.values():
         kinds = CLASSES_OF_ARITHMETIC.get(rows[0].arithmetic, rows[0].arithmetic)
-        title = f"{'m{}n{}k{}'.format(*rows[0].shape)}, {kinds}" if rows[0].shape else kinds
-        if kind := re.search(r"\.kind::\w+", rows[0].mnemonic):
-            title += f", {kind[0]}"
+        shape = "".join(f"{letter}{extent}" for letter, extent in zip("mnk", rows[0].shape, strict=False) if extent)
+        title = f"{shape}, {kinds}" if shape else kinds
+        if kind := _kind(rows[0]):
+            title += f", {kind}"
         if rows[0].arithmetic == "quad_pair":
             title = title.replace(" m8n8k4", "")
             title += f", {'.'.join(re.findall(r'row|col', rows[0].mnemonic))}"

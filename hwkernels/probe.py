@@ -83,6 +83,7 @@ class Probe:
             scalars=plan.scalars,
             grid=plan.grid,
             block=plan.block,
+            shared_bytes=plan.shared_bytes,
             repeat=repeat,
         )
 

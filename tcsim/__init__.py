@@ -1,5 +1,6 @@
 """tcsim: the executable specification of NVIDIA tensor cores, exact to the bit."""
 
+from tcsim.banks import BankConflicts, bank_conflicts
 from tcsim.codec import as_codes, decode, encode
 from tcsim.errors import (
     FormatError,
@@ -12,12 +13,13 @@ from tcsim.evidence import Evidence
 from tcsim.formats import FORMATS, Format, format
 from tcsim.instruction import Instruction, instruction
 from tcsim.layout import FragmentLayout, Layout
+from tcsim.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
 from tcsim.targets import ARCHS, TARGETS
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ARCHS", "FORMATS", "TARGETS", "Evidence", "Format", "FormatError", "FragmentLayout", "Instruction",
-    "InstructionError", "Layout", "OperandError", "TargetError", "TcsimError", "as_codes", "decode", "encode", "format",
-    "instruction",
+    "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Evidence", "Format", "FormatError", "FragmentLayout", "Instruction",
+    "InstructionError", "Layout", "OperandError", "TargetError", "TcsimError", "as_codes", "bank_conflicts", "decode",
+    "dequantize_mx", "dequantize_nvfp4", "encode", "format", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip

@@ -81,6 +81,7 @@ class FragmentLayout:
     element_bits: int  # bits an element takes in a register, padding included
     column_fastest: bool = False  # the index runs along columns first: B, which CuTe sees as N x K
     matrix: Layout | None = None  # lane -> which of several independent matrices; None: there is one
+    copies: int = 1  # places that hold each element; above 1 a mode of stride 0 repeats it, and `where` names the first
 
     def __str__(self) -> str:
         return f"({_text(self.thread.shape)},{_text(self.value.shape)}):({_text(self.thread.stride)},{_text(self.value.stride)})"
@@ -152,15 +153,20 @@ class FragmentLayout:
 
     @cached_property
     def holder(self) -> npt.NDArray[np.int64]:
-        """`lane * values + value` that holds each element: (matrices, rows, columns)."""
-        lane, value = np.divmod(np.arange(self.lanes * self.value.size), self.value.size)
-        row, column = self._element(lane, value)
-        which = np.zeros_like(lane) if self.matrix is None else self.matrix(lane)
-        table = np.full((self.matrices, self.rows, self.columns), -1, np.int64)
-        table[which, row, column] = lane * self.value.size + value
-        if table.size != lane.size or (table < 0).any():
-            raise OperandError(f"layout {self} does not hold every element exactly once")
-        return table
+        """`lane * values + value` that holds each element, the first place of several: (matrices, rows, columns)."""
+        size = self.matrices * self.rows * self.columns
+        if (np.bincount(self.flat_element, minlength=size) != self.copies).any():
+            often = "exactly once" if self.copies == 1 else f"exactly {self.copies} times"
+            raise OperandError(f"layout {self} does not hold every element {often}")
+        table = np.empty(size, np.int64)
+        table[self.flat_element[::-1]] = np.arange(self.flat_element.size)[::-1]  # the last assignment stays
+        return table.reshape(self.matrices, self.rows, self.columns)
+
+    @cached_property
+    def copies_in_lanes(self) -> bool:
+        """Copies of an element lie in different lanes; if there are copies and this is false, one lane holds them all."""
+        own = self.flat_element[: self.value.size]
+        return self.copies > 1 and len(np.unique(own)) == len(own)
 
     @cached_property
     def flat_holder(self) -> npt.NDArray[np.intp]:
@@ -170,6 +176,7 @@ class FragmentLayout:
     @cached_property
     def flat_element(self) -> npt.NDArray[np.intp]:
         """The inverse of `flat_holder`: gathers the values of a warp, in lane order, from its matrices."""
-        inverse = np.empty(self.flat_holder.size, np.intp)
-        inverse[self.flat_holder] = np.arange(inverse.size)
-        return inverse
+        lane, value = np.divmod(np.arange(self.lanes * self.value.size), self.value.size)
+        row, column = self._element(lane, value)
+        which = np.zeros_like(lane) if self.matrix is None else self.matrix(lane)
+        return ((which * self.rows + row) * self.columns + column).astype(np.intp)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tcsim.codec import as_codes
 from tcsim.errors import OperandError
+from tcsim.formats import Format
 from tcsim.instruction import Instruction, broadcast
 from tcsim.packing import pack, unpack
 from tcsim.registry import Operand, check_registers
@@ -21,6 +22,11 @@ _CHUNK_PRODUCTS = 1 << 17  # products computed at a time: their float64 terms (1
 @dataclass(frozen=True, eq=False, repr=False)
 class MatrixMultiply(Instruction):
     """d = a * b + c on fragments of a warp."""
+
+    @cached_property
+    def formats(self) -> dict[str, Format]:
+        """The number formats of a, b, c and d."""
+        return {name: operand.format for name, operand in self.operands.items()}
 
     @cached_property
     def matrices(self) -> int:

@@ -81,7 +81,7 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
-    from tcsim.families import ldmatrix, mma_sp, mma_sync, movmatrix, stmatrix
+    from tcsim.families import cvt, ldmatrix, mma_sp, mma_sync, movmatrix, stmatrix, wgmma
 
     return (
         mma_sync.FAMILY,
@@ -89,6 +89,8 @@ def families() -> tuple[Family, ...]:
         ldmatrix.FAMILY,
         stmatrix.FAMILY,
         movmatrix.FAMILY,
+        wgmma.FAMILY,
+        cvt.FAMILY,
     )
 
 

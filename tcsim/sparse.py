@@ -80,12 +80,13 @@ class Sparsity:
         else:
             lane = 2 * selector + upper if self.groups == 8 else upper + 2 * (group // 8)
             bit = 4 * (group % 8)
-        return np.broadcast_to(4 * quad + lane, (self.rows, self.groups)), np.broadcast_to(
-            bit, (self.rows, self.groups)
-        )
+        shape = (self.rows, self.groups)
+        return np.broadcast_to(4 * quad + lane, shape), np.broadcast_to(bit, shape)
 
     def check_selector(self, selector: int) -> None:
         """Raise OperandError unless the hardware runs the selector."""
+        if not isinstance(selector, (int, np.integer)):
+            raise OperandError(f"selector {selector!r} is not one integer; valid: {listing(self.selectors)}")
         if selector in self.refused:
             raise OperandError(
                 f"selector {selector}: the assembler accepts it, but the instruction stops with an illegal-instruction "
@@ -166,7 +167,7 @@ class Sparsity:
         """
         shape = dense.shape[:-1]
         unit = max(1, self.unit_bits // self.element_bits)  # elements that are kept or dropped together
-        units = self.group // unit if self.element_bits != 32 else 2
+        units = self.group // unit
         used = ~is_zero.reshape(*shape, self.groups, units, unit).all(-1)
         keep = units // 2
         if (used.sum(-1) > keep).any():
@@ -176,7 +177,6 @@ class Sparsity:
                 f"{'pairs' if unit == 2 else 'elements'} are nonzero"
             )
         # the used units and as many unused ones as are missing, in increasing order
-        rank = np.argsort(~used, axis=-1, kind="stable")[..., :keep]
-        chosen = np.sort(rank, axis=-1)
+        chosen = np.sort(np.argsort(~used, axis=-1, kind="stable")[..., :keep], axis=-1)
         positions = (chosen[..., None] * unit + np.arange(unit)).reshape(*shape, self.kept)
         return np.take_along_axis(dense, self.columns(positions), axis=-1), positions

@@ -22,9 +22,10 @@ from tcsim.steps import (
     Widen,
     runs,
 )
+from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 
-def trace(instruction: MatrixMultiply, a: Any, b: Any, c: Any) -> list[str]:
+def trace(instruction: MatrixMultiply | WarpgroupMultiply, a: Any, b: Any, c: Any) -> list[str]:
     """Lines of text that follow one result element through the lowering.
 
     a: the K codes of a row of A; b: the K codes of a column of B; c: one code.
@@ -41,8 +42,7 @@ def trace(instruction: MatrixMultiply, a: Any, b: Any, c: Any) -> list[str]:
       largest exponent 0 (floor -133); sum 109051906 * 2**-25
       d = 0x40500000 (3.25)
     """
-    operands = instruction.operands
-    formats = (operands["a"].format, operands["b"].format, operands["c"].format)
+    formats = (instruction.formats["a"], instruction.formats["b"], instruction.formats["c"])
     row = as_codes(a, formats[0], "trace: a").reshape(1, 1, -1)
     column = as_codes(b, formats[1], "trace: b").reshape(1, -1, 1)
     addend = as_codes(c, formats[2], "trace: c").reshape(1, 1, 1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -70,16 +71,40 @@ class Exercise(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsFew(Protocol):
+    """An exercise whose results are too large to record whole: the rest is recorded as a digest."""
+
+    def kept(self, instruction: Any, name: str) -> int:
+        """How many samples of a case a recording keeps."""
+        ...
+
+    def outputs(self, instruction: Any, samples: int) -> int:
+        """How many results a number of samples has."""
+        ...
+
+
+def result_digest(result: Array) -> str:
+    """SHA-256 of a result."""
+    array = np.ascontiguousarray(result)
+    return hashlib.sha256(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()).hexdigest()
+
+
 def exercise_of(family: str) -> Exercise:
     """The exercise of a family.
 
     Raises ValueError if it has none.
     """
-    from conformance.exercises import multiply, sparse_multiply
+    from conformance.exercises import conversion, matrix_move, multiply, sparse_multiply, warpgroup_multiply
 
     exercises: dict[str, Exercise] = {
         "mma.sync": multiply.DENSE,
         "mma.sp": sparse_multiply.SPARSE,
+        "wgmma": warpgroup_multiply.WARPGROUP,
+        "ldmatrix": matrix_move.LOAD,
+        "stmatrix": matrix_move.STORE,
+        "movmatrix": matrix_move.MOVE,
+        "cvt": conversion.CONVERSION,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

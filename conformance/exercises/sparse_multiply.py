@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from conformance.compare import compare_matrices
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.inputs import Problem, Stream
 from conformance.wrong_models import WRONG_MODELS
-from tcsim.multiply import MatrixMultiply
 from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim.steps import DotAdd, Widen
 
 _OUTPUTS_PER_CASE = 1024
 _METADATA_CLASSES = ("unordered", "repeated")  # of metadata: both indices swapped; both the same
@@ -31,11 +31,9 @@ class SparseMultiply:
     def classes(self, instruction: SparseMatrixMultiply) -> list[str]:
         """The dense classes, and metadata that is not in increasing order where that means something."""
         names = [item.name for item in input_classes.classes_for(instruction)]
-        if instruction.sparsity.element_bits == 32:
-            return names
-        if not instruction.sparsity.ordered:
+        if instruction.sparsity.element_bits != 32 and not instruction.sparsity.ordered:
             names.append("unordered")
-        if instruction.arch.name == "sm_90":  # undefined by the manual, measured there
+        if instruction.takes_any_group:
             names.append("repeated")
         return names
 
@@ -126,25 +124,35 @@ def _execute(instruction: SparseMatrixMultiply, inputs: Inputs) -> npt.NDArray[n
 # --- wrong models: the dense ones call execute(a=, b=, c=); this stand-in adds the case's metadata
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _WithMetadata(SparseMatrixMultiply):
     """The instruction with its metadata filled in, so that dense wrong models can run it."""
+
+    words: Array
+    selector: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """M, N, K / 2: of the products."""
+        m, n, k = self.row.shape
+        return m, n, k // 2
+
+    def execute(self, a: Any, b: Any, c: Any, metadata: Any = None, selector: int = 0) -> npt.NDArray[np.uint32]:
+        """With the case's own metadata and selector."""
+        return super().execute(a, b, c, self.words, self.selector)
 
 
 def _dense(model: WrongModel) -> WrongModel:
     def run(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
-        def execute(self: MatrixMultiply, **registers: Array) -> npt.NDArray[np.uint32]:
-            return SparseMatrixMultiply.execute(
-                self,  # type: ignore[arg-type]
-                registers["a"],
-                registers["b"],
-                registers["c"],
-                metadata=inputs["metadata"][..., 0],
-                selector=int(inputs["selector"][0]),
-            )
-
-        bound = type("_Bound", (_WithMetadata,), {"execute": execute})
-        stand_in = bound(
-            instruction.row, instruction.arch, instruction.targets, instruction.lowering, instruction.evidence
+        words, selector = inputs["metadata"][..., 0], int(inputs["selector"][0])
+        stand_in = _WithMetadata(
+            instruction.row,
+            instruction.arch,
+            instruction.targets,
+            instruction.lowering,
+            instruction.evidence,
+            words,
+            selector,
         )
         return model.run(stand_in, {name: inputs[name] for name in "abc"})
 
@@ -187,14 +195,27 @@ def _not_tf32(instruction: SparseMatrixMultiply) -> bool:
     return instruction.sparsity.element_bits != 32
 
 
-_SKIPPED = ("fp8 as in wgmma", "fp8 as one step", "m8n8k4 on a tensor core")  # which have steps over all of K
+def _is_widened(instruction: SparseMatrixMultiply) -> bool:
+    return any(isinstance(step, Widen) for step in instruction.lowering.steps)
+
+
+def _halves_in_order(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
+    blocks = iter(np.arange(instruction.sparsity.kept).reshape(2, -1).tolist())
+    steps = tuple(
+        replace(step, k=tuple(next(blocks))) if isinstance(step, DotAdd) else step
+        for step in instruction.lowering.steps
+    )
+    return _execute(replace(instruction, lowering=replace(instruction.lowering, steps=steps)), inputs)
+
 
 _WRONG_MODELS = (
-    *(_dense(model) for model in WRONG_MODELS if model.name not in _SKIPPED),
+    *(_dense(model) for model in WRONG_MODELS),
     WrongModel("selector ignored", "the metadata of selector 0 is read", lambda i: len(i.sparsity.selectors) > 1,
                _selector_ignored),
     WrongModel("metadata rows exchanged", "rows g and g + 8 change places", lambda i: True, _rows_exchanged),
     WrongModel("metadata nibbles swapped", "neighbouring 4-bit groups change places", lambda i: True, _groups_exchanged),
     WrongModel("indices swapped", "the two indices of a group change places", _not_tf32, _indices_exchanged),
+    WrongModel("fp8 halves in order", "the first step takes the lower half of K, not the even groups", _is_widened,
+               _halves_in_order),
 )  # fmt: skip
 SPARSE = SparseMultiply()

@@ -24,6 +24,7 @@ class Plan:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     variant: str = ""  # which operand form
+    shared_bytes: int = 0  # dynamic shared memory of a block
 
 
 class Body(Protocol):
@@ -47,11 +48,16 @@ def body_of(row: Row) -> Body:
 
     Raises ValueError if the family has none.
     """
-    from hwkernels.probes import registers
+    from hwkernels.probes import elementwise, matrix_move, registers, warpgroup
 
     bodies: dict[str, Body] = {
         "mma.sync": registers.BODY,
         "mma.sp": registers.SPARSE,
+        "wgmma": warpgroup.BODY,
+        "ldmatrix": matrix_move.LOAD,
+        "stmatrix": matrix_move.STORE,
+        "movmatrix": matrix_move.TRANSPOSE,
+        "cvt": elementwise.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")

@@ -108,7 +108,10 @@ class SparseBody(RegisterBody):
         values = np.unique(inputs["selector"])
         if len(values) != 1:
             raise ValueError(f"a batch has one selector, not {values.tolist()}")
-        return f"selector{values[0]}"
+        variant = f"selector{values[0]}"
+        if variant not in self.variants(row):
+            raise ValueError(f"{row.mnemonic} has no probe of {variant}; valid: {', '.join(self.variants(row))}")
+        return variant
 
 
 BODY = RegisterBody()

@@ -62,16 +62,12 @@ class StackedLayout(FragmentLayout):
         return index % self.rows, index // self.rows
 
     @cached_property
-    def holder(self) -> npt.NDArray[np.int64]:
-        """`lane * values + value` that holds each element: (matrices, rows, columns)."""
+    def flat_element(self) -> npt.NDArray[np.intp]:
+        """The place, in the matrices one after another, of each value of a warp in lane order."""
         lane, value = np.divmod(np.arange(self.lanes * self.value.size), self.value.size)
         row, column = self._element(lane, value)
         matrix = (self.thread(lane) + self.value(value)) // (self.rows * self.columns)
-        table = np.full((self.count, self.rows, self.columns), -1, np.int64)
-        table[matrix, row, column] = lane * self.value.size + value
-        if table.size != lane.size or (table < 0).any():
-            raise OperandError(f"layout {self} does not hold every element exactly once")
-        return table
+        return ((matrix * self.rows + row) * self.columns + column).astype(np.intp)
 
 
 def _stacked(modes: tuple[tuple[int, int], ...], rows: int, columns: int, bits: int, count: int) -> StackedLayout:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tcsim.layout import FragmentLayout, IntTuple, Layout
 
 
-def _compact(modes: list[tuple[int, int]]) -> Layout:
+def compact(modes: list[tuple[int, int]]) -> Layout:
     """A layout of (extent, stride) modes without those of extent 1."""
     kept = [mode for mode in modes if mode[0] > 1] or [(1, 0)]
     if len(kept) == 1:
@@ -24,7 +24,7 @@ def operand_a(m: int, k: int, element_bits: int) -> FragmentLayout:
     """A, M x K, of an m8n8 or m16n8 shape. Index m + M * k."""
     packed = max(1, 32 // element_bits)
     width = 4 * packed  # columns that four lanes cover with one register each
-    value = _compact([(packed, m), (m // 8, 8), (k // width, width * m)])
+    value = compact([(packed, m), (m // 8, 8), (k // width, width * m)])
     return FragmentLayout(Layout((4, 8), (packed * m, 1)), value, m, k, element_bits)
 
 
@@ -32,13 +32,13 @@ def operand_b(n: int, k: int, element_bits: int) -> FragmentLayout:
     """B, K x N, column-major in the registers. Index n + N * k."""
     packed = max(1, 32 // element_bits)
     width = 4 * packed
-    value = _compact([(packed, n), (k // width, width * n)])
+    value = compact([(packed, n), (k // width, width * n)])
     return FragmentLayout(Layout((4, 8), (packed * n, 1)), value, k, n, element_bits, column_fastest=True)
 
 
 def accumulator(m: int, n: int, element_bits: int) -> FragmentLayout:
     """C and D, M x N: each lane holds two neighbours of a row, then those 8 rows below. Index m + M * n."""
-    value = _compact([(2, m), (m // 8, 8)])
+    value = compact([(2, m), (m // 8, 8)])
     return FragmentLayout(Layout((4, 8), (2 * m, 1)), value, m, n, element_bits)
 
 

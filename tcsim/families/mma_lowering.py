@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tcsim.dot import Datapath
+from tcsim.formats import Format
 from tcsim.registry import Row
 from tcsim.rounding import Rounding
 from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Lowering, Step, Widen
@@ -40,6 +41,8 @@ UNITS = (
     # 16 products, the sum cut to 14 significant bits; the smallest fp8 product lies above the floor: unobservable
     Unit(("sm_89",), ("fp8",), 16, 13, -133, -21, "e8m13"),
     Unit(_HOPPER_LIKE, ("half", "tf32"), None, 25, -133, -21),
+    # wgmma's own fp8 unit: all 32 products in one step, the sum cut to 14 significant bits
+    Unit(("sm_90",), ("fp8_wgmma",), None, 13, -133, -21, "e8m13"),
     Unit(("sm_120", "sm_121"), ("fp8", "f6f4"), None, 25, -133, -21),
 )
 
@@ -183,8 +186,11 @@ class Rule:
     shapes: tuple[str, ...] = ()  # only these shapes; empty: all
 
 
-def lower(rules: tuple[Rule, ...], row: Row, arch: Arch) -> Lowering:
-    """What the assembler makes of a row on an arch, and what that computes: the first rule that fits."""
+def lower(rules: tuple[Rule, ...], row: Row, arch: Arch, b: Format | None = None) -> Lowering:
+    """What the assembler makes of a row on an arch, and what that computes: the first rule that fits.
+
+    `b` is the format of a B that is no register operand.
+    """
     shape = "m{}n{}k{}".format(*row.shape)
     rule = next(
         rule
@@ -195,6 +201,7 @@ def lower(rules: tuple[Rule, ...], row: Row, arch: Arch) -> Lowering:
     )
     m, n, k = row.shape
     types = {name: operand.format.name.upper() for name, operand in row.operands.items()}
+    types.setdefault("b", b.name.upper() if b else "")
     rounding = row.modifiers.get("rounding", ".rn").upper()
     opcode = rule.opcode.format(
         mnk=f"{m}{n}{k}", half_mnk=f"{m}{n}{k // 2}", mxnxk=f"{m}x{n}x{k}",

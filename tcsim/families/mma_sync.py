@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 
@@ -207,40 +208,94 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 
 # --- evidence -------------------------------------------------------------------------------------------------------
 
-_OURS = "NVIDIA H200, conformance/recordings/sm_90"
-_TACO = "Khattak and Mikaitis, ACM TACO, doi 10.1145/3830409: recorded results of {}"
+_MEASURED = {"sm_90": Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")}  # by arch, for all its rows
+_TACO = "{}, Khattak and Mikaitis, ACM TACO, doi 10.1145/3830409{}"
 _MMA_SIM = "MMA-Sim, arXiv 2511.10909: a bit-accurate model its authors checked on about 10**6 random cases"
 _SASS = "the machine code that ptxas emits (nvdisasm)"
 
 
 @dataclass(frozen=True)
+class _Published:
+    """Rows whose results on one arch others published; conformance/recordings/published holds them."""
+
+    arch: str
+    gpu: str  # which, as the authors name it; several are joined by "and"
+    rows: tuple[str, ...]  # mnemonics without "mma.sync.aligned."
+    how: str = ""  # what to know of how they ran
+
+
+_VOLTA_ROWS = ("m8n8k4.row.col.f16.f16.f16.f16", "m8n8k4.row.col.f32.f16.f16.f32")
+_HALF_ROWS = tuple(f"m16n8k16.row.col.{types}" for types in ("f16.f16.f16.f16", "f32.f16.f16.f32", "f32.bf16.bf16.f32"))
+_TF32_ROWS = ("m16n8k4.row.col.f32.tf32.tf32.f32",)
+_FP8_ROWS = {d: tuple(f"m16n8k32.row.col.{d}.{kind}.{kind}.{d}" for kind in _FP8) for d in ("f16", "f32")}
+# wmma m16n16k16 runs as HMMA.884 or HMMA.16816, and m16n16k8 as HMMA.1684: the machine code of these rows
+_AS_WMMA = "; run as wmma, which is the same HMMA"
+_FIRST_HALF = f"{_AS_WMMA}, with zeros at k 8-15"
+
+_PUBLISHED = (
+    _Published("sm_70", "V100", _VOLTA_ROWS, _AS_WMMA),
+    _Published("sm_80", "A100", _HALF_ROWS, _FIRST_HALF),
+    _Published("sm_80", "A100", _TF32_ROWS, _AS_WMMA),
+    _Published("sm_86", "A2", _HALF_ROWS, _FIRST_HALF),
+    _Published("sm_86", "A2", _TF32_ROWS, _AS_WMMA),
+    _Published("sm_89", "Ada", _HALF_ROWS, _FIRST_HALF),
+    _Published("sm_89", "Ada", _TF32_ROWS, _AS_WMMA),
+    _Published("sm_89", "Ada", _FP8_ROWS["f16"]),
+    _Published("sm_89", "Ada and L40S", _FP8_ROWS["f32"]),
+    _Published("sm_100", "B200", _HALF_ROWS + _TF32_ROWS, _AS_WMMA),
+    _Published("sm_100", "B200", _FP8_ROWS["f16"] + _FP8_ROWS["f32"]),
+)
+
+
+@dataclass(frozen=True)
 class _Known:
-    """Evidence for rows of some arithmetic classes on some archs; the first match counts."""
+    """Evidence for the other rows of some arithmetic classes on some archs; the first match counts."""
 
     archs: tuple[str, ...]
-    arithmetics: tuple[str, ...]  # empty: all
+    arithmetics: tuple[str, ...]
     evidence: Evidence
+    shapes: tuple[tuple[int, int, int], ...] = ()  # empty: all
+    formats: tuple[str, ...] = ()  # of both A and B; empty: all
+    plain: bool = False  # only rows without modifiers
 
 
-_EVIDENCE = (
-    _Known(("sm_90",), (), Evidence("measured", _OURS)),
-    _Known(("sm_70",), ("quad_pair",), Evidence("published", _TACO.format("V100"))),
-    _Known(("sm_80",), ("half", "tf32"), Evidence("published", _TACO.format("A100"))),
-    _Known(("sm_86",), ("half", "tf32"), Evidence("published", _TACO.format("A2"))),
-    _Known(("sm_89",), ("half", "tf32", "fp8"), Evidence("published", _TACO.format("Ada and L40S"))),
-    _Known(("sm_100",), ("half", "tf32", "fp8"), Evidence("published", _TACO.format("B200"))),
-    _Known(("sm_75",), ("quad_pair", "half"), Evidence("literature", _MMA_SIM)),
-    _Known(("sm_120",), ("half", "tf32", "fp8", "f6f4"), Evidence("literature", _MMA_SIM)),
-    _Known(("sm_80", "sm_86", "sm_89", "sm_100", "sm_120"), ("f64",), Evidence("literature", _MMA_SIM)),
-    _Known(("sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120"), ("int8", "int4", "b1", "quad_pair"),
+_AS_A100 = "as sm_80: of sm_86 itself m16n8k16 with f16 and bf16, and m16n8k4 with tf32, were compared"
+_AS_E2M1 = "as e2m1: MMA-Sim has no e3m2 and no e2m3"
+
+_KNOWN = (
+    _Known(("sm_70", "sm_75"), ("quad_pair",), Evidence("literature", _MMA_SIM)),
+    _Known(("sm_75", "sm_80", "sm_89", "sm_100", "sm_120"), ("half", "tf32"), Evidence("literature", _MMA_SIM)),
+    _Known(("sm_86",), ("half", "tf32"), Evidence("inferred", _AS_A100)),
+    _Known(("sm_89", "sm_120"), ("fp8",), Evidence("literature", _MMA_SIM)),
+    _Known(("sm_100",), ("fp8",), Evidence("literature", f"{_SASS}: f16 steps and additions, as in the published rows")),
+    _Known(("sm_120",), ("f6f4",), Evidence("literature", _MMA_SIM), formats=("e4m3", "e5m2", "e2m1")),
+    _Known(("sm_120",), ("f6f4",), Evidence("inferred", _AS_E2M1)),
+    _Known(("sm_80", "sm_89", "sm_100", "sm_120"), ("f64",), Evidence("literature", _MMA_SIM), ((8, 8, 4),), plain=True),
+    _Known(("sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120"), ("f64", "int8", "int4", "b1", "quad_pair"),
            Evidence("literature", _SASS)),
 )  # fmt: skip
 
 
+@cache
+def _published() -> dict[tuple[str, str], Evidence]:
+    """Evidence by arch and mnemonic."""
+    return {
+        (item.arch, f"mma.sync.aligned.{name}"): Evidence("published", _TACO.format(item.gpu, item.how))
+        for item in _PUBLISHED
+        for name in item.rows
+    }
+
+
 def evidence(row: Row, arch: Arch) -> Evidence:
     """How what `lowering` says is known."""
-    for known in _EVIDENCE:
-        if arch.name in known.archs and (not known.arithmetics or row.arithmetic in known.arithmetics):
+    if found := _MEASURED.get(arch.name) or _published().get((arch.name, row.mnemonic)):
+        return found
+    formats = {row.operands[name].format.name for name in "ab"}
+    for known in _KNOWN:
+        fits = arch.name in known.archs and row.arithmetic in known.arithmetics
+        fits = fits and (not known.shapes or row.shape in known.shapes)
+        fits = fits and (not known.formats or formats <= set(known.formats))
+        if fits and not (known.plain and row.modifiers):
             return known.evidence
     return Evidence("inferred", f"as {arch.relative}: nothing of {arch.name} itself was measured")
 

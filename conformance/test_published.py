@@ -1,0 +1,13 @@
+"""Hardware results that others published, against model bits: the same in a live run and in a replay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.published import PublishedSet
+from conformance.suite import Suite
+
+
+def test_published(published: PublishedSet, suite: Suite, conclude: Any) -> None:
+    """Every published result of the set equals the model's, bit for bit."""
+    conclude(published.family, published.mnemonic, suite.run_published(published))

@@ -1,0 +1,132 @@
+"""Rows of matrices in shared memory: how one holds its elements, and which addresses of rows the hardware takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.errors import OperandError
+
+
+class AddressError(OperandError):
+    """An address in shared memory that the instruction cannot take."""
+
+
+class MisalignedAddressError(AddressError):
+    """An address that is no multiple of what the access needs."""
+
+
+class OutsideMemoryError(AddressError):
+    """An address whose bytes do not lie inside the memory."""
+
+
+class ContestedRowError(AddressError):
+    """Two rows with different bytes for the same address: which one stays is not defined."""
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """How one row of a matrix (a column, with `.trans`) lies in memory: elements from the lowest bits up, then padding."""
+
+    name: str  # as PTX spells the source type
+    bits: int  # of one element in memory
+    elements: int  # in a row
+    row_bytes: int  # the row with its padding; also what its address must be a multiple of
+    container_bits: int  # of one element in a register
+    signed: bool = False  # an element is sign-extended to its container; else its upper bits are zero
+
+
+ROW_FORMATS: MappingProxyType[str, RowFormat] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            RowFormat("b16", 16, 8, 16, 16),
+            RowFormat("b8", 8, 16, 16, 8),
+            RowFormat("b6x16_p32", 6, 16, 16, 8),  # 12 bytes, and 4 of padding
+            RowFormat("b4x16_p64", 4, 16, 16, 8),  # 8 bytes, and 8 of padding; bits 3:0 of the byte in the register
+            RowFormat("s4", 4, 16, 8, 8, signed=True),  # 8 bytes without padding
+        )
+    }
+)
+"""Formats of rows by name. Sources: PTX ISA, sections ldmatrix and Optional Decompression; the comment of fp4_shift_A in
+CUTLASS's mma_traits_sm120 (where fp4 lands in the byte); vLLM pull request 50096 (s4: 8-byte rows, run on an H100)."""
+
+
+def unpack_rows(rows: npt.NDArray[np.uint8], format: RowFormat) -> npt.NDArray[Any]:
+    """The elements of rows uint8 (..., row_bytes): (..., elements) in their containers, uint8 or uint16.
+
+    >>> row = np.arange(8, dtype=np.uint8) + 0x80
+    >>> unpack_rows(row, ROW_FORMATS["s4"])[:4]
+    array([  0, 248,   1, 248], dtype=uint8)
+    """
+    if format.bits == format.container_bits:
+        return np.ascontiguousarray(rows).view(f"<u{format.bits // 8}")
+    stored = np.ascontiguousarray(rows[..., : format.bits * format.elements // 8])
+    bits = np.unpackbits(stored, axis=-1, bitorder="little").reshape(*rows.shape[:-1], format.elements, format.bits)
+    codes: npt.NDArray[np.uint8] = np.packbits(bits, axis=-1, bitorder="little")[..., 0]
+    if not format.signed:
+        return codes
+    sign = np.uint8(1 << (format.bits - 1))
+    return (codes ^ sign) - sign
+
+
+def integer_addresses(address: Any, call: str) -> npt.NDArray[np.int64]:
+    """Addresses as int64.
+
+    Raises OperandError unless they are integers.
+    """
+    array = np.asarray(address)
+    if array.dtype.kind not in "iu":
+        raise OperandError(f"{call}: address is {array.dtype}; valid: integers, byte addresses in shared memory")
+    return array.astype(np.int64)
+
+
+def require_alignment(address: npt.NDArray[np.int64], unit: int, what: str, call: str) -> None:
+    """Raise MisalignedAddressError unless every address (..., lanes) is a multiple of `unit` bytes."""
+    wrong = np.argwhere(address % unit != 0)
+    if wrong.size:
+        raise MisalignedAddressError(
+            f"{call}: {_name(address, wrong[0])}: {what} starts at a multiple of {unit} bytes{_others(wrong)}"
+        )
+
+
+def require_inside(address: npt.NDArray[np.int64], length: int, memory: int, what: str, call: str) -> None:
+    """Raise OutsideMemoryError unless `length` bytes at every address (..., lanes) lie in a memory of `memory` bytes."""
+    wrong = np.argwhere((address < 0) | (address > memory - length))
+    if wrong.size:
+        last = f"0 to {memory - length:#x}" if memory >= length else "none, the memory is smaller than that"
+        raise OutsideMemoryError(
+            f"{call}: {_name(address, wrong[0])}: {what} of {length} bytes does not lie in the {memory} bytes of smem; "
+            f"valid: {last}{_others(wrong)}"
+        )
+
+
+def require_uncontested(address: npt.NDArray[np.int64], rows: npt.NDArray[np.uint8], call: str) -> None:
+    """Raise ContestedRowError if two rows (..., lanes, bytes) with different bytes go to one of the addresses (..., lanes)."""
+    order = np.argsort(address, axis=-1, kind="stable")
+    sorted_rows = np.take_along_axis(rows, order[..., None], axis=-2)
+    places = np.take_along_axis(address, order, axis=-1)
+    same = places[..., 1:] == places[..., :-1]
+    differ = (sorted_rows[..., 1:, :] != sorted_rows[..., :-1, :]).any(axis=-1)
+    wrong = np.argwhere(same & differ)
+    if wrong.size:
+        *batch, place = wrong[0]
+        first, second = (int(order[(*batch, place + step)]) for step in (0, 1))
+        raise ContestedRowError(
+            f"{call}: lanes {first} and {second} store different bytes to {int(places[(*batch, place)]):#x}: which of them "
+            "stay is not defined; valid: one row for an address, or rows with the same bytes"
+        )
+
+
+def _name(address: npt.NDArray[np.int64], index: npt.NDArray[np.intp]) -> str:
+    place = ", ".join(str(i) for i in index)
+    value = int(address[tuple(index)])
+    return f"address[{place}] = {value:#x} (lane {index[-1]})"
+
+
+def _others(wrong: npt.NDArray[np.intp]) -> str:
+    return f" ({len(wrong) - 1} more like it)" if len(wrong) > 1 else ""

@@ -1,0 +1,74 @@
+"""Shared-memory swizzles: CuTe's `Swizzle<bits, base, shift>`, and the four that Hopper's hardware knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tcsim.errors import OperandError, listing, nearest
+
+
+@dataclass(frozen=True)
+class Swizzle:
+    """XOR `bits` address bits from position `base` with those `shift` positions higher; its own inverse.
+
+    Source: CuTe, class Swizzle. The hardware applies it to the absolute shared address (measured on an H200).
+
+    >>> swizzle = Swizzle(3, 4, 3)
+    >>> str(swizzle), swizzle(0x80), swizzle(swizzle(0x1234)) == 0x1234
+    ('Swizzle<3,4,3>', 144, True)
+    """
+
+    bits: int
+    base: int
+    shift: int
+
+    def __post_init__(self) -> None:
+        if self.bits < 0 or self.base < 0 or self.shift < self.bits:
+            raise OperandError(f"{self}: bits and base must not be negative, and shift must be at least bits")
+
+    def __str__(self) -> str:
+        return f"Swizzle<{self.bits},{self.base},{self.shift}>"
+
+    def __call__(self, address: Any) -> Any:
+        """Swizzle byte addresses: an int, or an array of integers."""
+        mask = ((1 << self.bits) - 1) << self.base
+        if isinstance(address, int):
+            return address ^ (address >> self.shift & mask)
+        address = np.asarray(address)
+        return address ^ (address >> self.shift & mask)
+
+    @property
+    def span(self) -> int:
+        """Bytes of a row of the pattern: 128 for the 128-byte swizzle."""
+        return 1 << (self.base + self.bits)
+
+    @property
+    def period(self) -> int:
+        """Bytes after which the pattern repeats: tiles must start at multiples of it to be read as written."""
+        return 1 << (self.base + self.shift + self.bits) if self.bits else 1 << self.base
+
+
+SWIZZLES: MappingProxyType[str, Swizzle] = MappingProxyType(
+    {
+        "NONE": Swizzle(0, 4, 3),
+        "32B": Swizzle(1, 4, 3),
+        "64B": Swizzle(2, 4, 3),
+        "128B": Swizzle(3, 4, 3),
+    }
+)
+"""By the suffix of the driver's enumerators (CU_TENSOR_MAP_SWIZZLE_128B) and of the matrix descriptor's modes."""
+
+
+def swizzle(name: str) -> Swizzle:
+    """A hardware swizzle by name.
+
+    Raises OperandError for a name that is not in `SWIZZLES`.
+    """
+    if name not in SWIZZLES:
+        close = nearest(str(name), SWIZZLES, 1)
+        raise OperandError(f"no swizzle {name!r}; nearest: {close[0]}; all: {listing(SWIZZLES)}")
+    return SWIZZLES[name]
