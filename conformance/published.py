@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,9 @@ import tcsim
 from conformance import recordings
 from conformance.exercises import Comparison
 from conformance.recordings import RecordingError
-from tcsim.dot import Datapath
 from tcsim.evidence import Evidence
 from tcsim.formats import FORMATS, Format
-from tcsim.multiply import MatrixMultiply
-from tcsim.steps import DotAdd, Lowering
-from tcsim.targets import ARCHS, Arch
+from tcsim.steps import Lowering
 from tcsim.trace import show_code, trace
 
 Codes = npt.NDArray[Any]
@@ -59,8 +56,7 @@ class PublishedMismatch:
     def trace(self, item: PublishedSet) -> list[str]:
         """How the model came to its bits."""
         c = np.array([self.c], item.formats["c"].dtype)
-        # trace reads four attributes that the set has too: mnemonic, arch, lowering and formats
-        return trace(cast(MatrixMultiply, item), item.padded(self.a), item.padded(self.b), c)
+        return trace(item.instruction, item.padded(self.a), item.padded(self.b), c)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +65,7 @@ class PublishedSet:
 
     name: str  # "A100-f16-f32": GPU, format of a and b, format of c and d; then how it ran, if there are two
     gpu: str  # "A100"
-    arch_name: str  # "sm_80"
+    arch: str  # "sm_80"
     ran: Literal["wmma", "mma.sync", "wgmma"]  # the instruction that the authors ran
     multiplicand: str  # format of a and b
     accumulator: str  # format of c and d
@@ -77,11 +73,6 @@ class PublishedSet:
     b: Codes  # (rows, K)
     c: Codes  # (rows,)
     d: Codes  # (rows,), by the hardware
-
-    @property
-    def arch(self) -> Arch:
-        """The arch of the GPU."""
-        return ARCHS[self.arch_name]
 
     @property
     def source(self) -> str:
@@ -107,36 +98,27 @@ class PublishedSet:
         """
         for rule in _RULES:
             fits = rule.ran == self.ran and self.multiplicand in rule.multiplicands
-            if fits and (not rule.archs or self.arch_name in rule.archs):
+            if fits and (not rule.archs or self.arch in rule.archs):
                 return rule.mnemonic.format(ab=self.multiplicand, cd=self.accumulator)
         valid = "; ".join(f"{rule.ran} of {', '.join(rule.multiplicands)}" for rule in _RULES)
         raise RecordingError(
             f"published set {self.name}: no instruction is known for {self.ran} of {self.multiplicand} on "
-            f"{self.arch_name}; valid: {valid}"
+            f"{self.arch}; valid: {valid}"
         )
+
+    @cached_property
+    def instruction(self) -> Any:
+        """The same, on the arch of the GPU."""
+        return tcsim.instruction(self.mnemonic, arch=self.arch)
 
     @property
     def family(self) -> str:
         """The family of the instruction."""
-        return self.ran if self.mnemonic in UNREGISTERED else self._instruction.row.family
-
-    @property
-    def lowering(self) -> Lowering:
-        """What the instruction computes."""
-        return UNREGISTERED.get(self.mnemonic) or self._instruction.lowering
-
-    @cached_property
-    def _instruction(self) -> Any:
-        return tcsim.instruction(self.mnemonic, arch=self.arch_name)
-
-    @property
-    def k(self) -> int:
-        """K of the instruction: at least as large as that of the set."""
-        return self.a.shape[1] if self.mnemonic in UNREGISTERED else self._instruction.shape[2]
+        return self.instruction.row.family
 
     def padded(self, codes: Codes) -> Codes:
         """Rows of K codes as the instruction takes them: zeros follow, as they did on the hardware."""
-        out = np.zeros((*codes.shape[:-1], self.k), codes.dtype)
+        out = np.zeros((*codes.shape[:-1], self.instruction.shape[2]), codes.dtype)
         out[..., : codes.shape[-1]] = codes
         return out
 
@@ -144,7 +126,9 @@ class PublishedSet:
         """What the model (or another lowering) answers: one code a row. Each row is a product of 1 x K by K x 1."""
         formats = self.formats
         a, b, c = self.padded(self.a)[:, None, :], self.padded(self.b)[:, :, None], self.c[:, None, None]
-        return (lowering or self.lowering).run(a, b, c, (formats["a"], formats["b"], formats["c"])).reshape(-1)
+        return (
+            (lowering or self.instruction.lowering).run(a, b, c, (formats["a"], formats["b"], formats["c"])).reshape(-1)
+        )
 
     def compare(self, limit: int = 5) -> Comparison:
         """Compare every row bit for bit."""
@@ -167,21 +151,15 @@ class _Rule:
     mnemonic: str  # fields: {ab} the format of a and b, {cd} of c and d
 
 
-_WGMMA_FP8 = "wgmma k32 {cd}.{ab}.{ab} (not in the registry)"
-
 _RULES = (
     # wmma m16n16k16 and m16n16k8 run as the machine instructions HMMA.884, HMMA.16816 and HMMA.1684 (ptxas 12.9, 13.5)
     _Rule("wmma", ("sm_70",), ("f16",), "mma.sync.aligned.m8n8k4.row.col.{cd}.{ab}.{ab}.{cd}"),
     _Rule("wmma", (), ("f16", "bf16"), "mma.sync.aligned.m16n8k16.row.col.{cd}.{ab}.{ab}.{cd}"),
     _Rule("wmma", (), ("tf32",), "mma.sync.aligned.m16n8k4.row.col.{cd}.{ab}.{ab}.{cd}"),
     _Rule("mma.sync", (), ("e4m3", "e5m2"), "mma.sync.aligned.m16n8k32.row.col.{cd}.{ab}.{ab}.{cd}"),
-    _Rule("wgmma", (), ("e4m3", "e5m2"), _WGMMA_FP8),
+    # which N ran is not told; every N has the same arithmetic
+    _Rule("wgmma", (), ("e4m3", "e5m2"), "wgmma.mma_async.sync.aligned.m64n8k32.{cd}.{ab}.{ab}"),
 )
-
-# docs/numerics.md, section 2: the fp8 unit of wgmma takes 32 products in one step
-_WGMMA_FP8_TO_F32 = Lowering("native", (DotAdd(tuple(range(32)), "c", Datapath(13, -133, "e8m13", "rz"), "d"),))
-UNREGISTERED = {_WGMMA_FP8.format(ab=kind, cd="f32"): _WGMMA_FP8_TO_F32 for kind in ("e4m3", "e5m2")}
-"""What instructions compute that are not yet in the registry."""
 
 
 # --- the file: codes as planes of bytes, which compress better; inputs that several sets share are there once
@@ -198,7 +176,7 @@ def write(sets: Iterable[PublishedSet], root: Path = recordings.ROOT) -> Path:
             inputs[key] = f"inputs{len(inputs)}"
             arrays |= {f"{inputs[key]}.a": _planes(item.a), f"{inputs[key]}.b": _planes(item.b)}
         arrays |= {f"{item.name}.c": _planes(item.c), f"{item.name}.d": _planes(item.d)}
-        fields = ("name", "gpu", "arch_name", "ran", "multiplicand", "accumulator")
+        fields = ("name", "gpu", "arch", "ran", "multiplicand", "accumulator")
         header["sets"].append({field: getattr(item, field) for field in fields} | {"inputs": inputs[key]})
     path = root / FILE
     recordings.write_arrays(path, header, arrays)
@@ -214,12 +192,12 @@ def read(arch: str | None = None, root: Path = recordings.ROOT) -> tuple[Publish
     if not path.exists():
         return ()
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())
             if header["schema"] != SCHEMA:
                 raise ValueError(f"schema {header['schema']}; valid: {SCHEMA}")
             return tuple(
-                _set(archive, dict(fields)) for fields in header["sets"] if arch is None or fields["arch_name"] == arch
+                _set(archive, dict(fields)) for fields in header["sets"] if arch is None or fields["arch"] == arch
             )
     except Exception as error:  # any damage to the file: zip, NumPy or JSON structure, or content
         raise RecordingError(

@@ -306,10 +306,10 @@ class Suite:
         text = self._explain(case.id, instruction, comparison, self.rerun(case))
         return Outcome("FAIL", comparison.outputs, comparison.mismatches, how, text)
 
-    def _explain(
-        self, title: str, instruction: Instruction | PublishedSet, comparison: Comparison, rerun: str
-    ) -> str:
-        lines = [f"{title}: {comparison.mismatches} of {comparison.outputs} outputs differ; evidence {instruction.evidence}"]
+    def _explain(self, title: str, instruction: Instruction | PublishedSet, comparison: Comparison, rerun: str) -> str:
+        lines = [
+            f"{title}: {comparison.mismatches} of {comparison.outputs} outputs differ; evidence {instruction.evidence}"
+        ]
         lines += [mismatch.line(instruction) for mismatch in comparison.first]
         if comparison.mismatches > len(comparison.first):
             lines.append(f"... and {comparison.mismatches - len(comparison.first)} more")
@@ -325,7 +325,9 @@ class Suite:
 
     def rerun_published(self, item: PublishedSet) -> str:
         """The command that runs only this published set again."""
-        command = f'pytest "conformance/test_published.py::test_published[{item.name}]" --arch {item.arch_name} --replay'
+        command = (
+            f'pytest "conformance/test_published.py::test_published[{item.name}]" --arch {item.arch} --replay'
+        )
         return f"rerun: {command}{self._recordings_option()}"
 
     def _recordings_option(self) -> str:

@@ -46,7 +46,9 @@ def compare_loads(instruction: FragmentLoad, inputs: Inputs, hardware: Array, mo
     different = np.argwhere(got != want)
     first = []
     for sample, lane, value in different[:LIMIT].tolist():
-        row, column = divmod(int(operand.layout.flat_element[lane * operand.layout.value.size + value]), operand.shape[1])
+        row, column = divmod(
+            int(operand.layout.flat_element[lane * operand.layout.value.size + value]), operand.shape[1]
+        )
         line, place = (row, column) if instruction.order.row_major else (column, row)
         text, at = _address(instruction, inputs, sample, line, place)
         found = inputs["memory"][sample, at : at + max(1, bits // 8)].tobytes().hex()

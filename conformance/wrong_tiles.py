@@ -184,7 +184,9 @@ Layout = Callable[[FragmentMove], FragmentLayout]
 
 def _load_laid_out(layout: Layout) -> Callable[[FragmentLoad, Inputs], Array]:
     def run(instruction: FragmentLoad, inputs: Inputs) -> Array:
-        return _registers_of(_gather(instruction, inputs, _right(instruction, inputs)), instruction, layout(instruction))
+        return _registers_of(
+            _gather(instruction, inputs, _right(instruction, inputs)), instruction, layout(instruction)
+        )
 
     return run
 

@@ -69,7 +69,9 @@ class FragmentMove(Instruction):
         """
         array, layout = as_codes(codes, self.operand.format, f"{self!r}.registers"), self.operand.layout
         if array.shape[-2:] != self.operand.shape:
-            raise OperandError(f"{self!r}.registers: shape {array.shape}; valid: (..., {layout.rows}, {layout.columns})")
+            raise OperandError(
+                f"{self!r}.registers: shape {array.shape}; valid: (..., {layout.rows}, {layout.columns})"
+            )
         batch = array.shape[:-2]
         values = array.reshape(*batch, -1)[..., layout.flat_element].reshape(*batch, layout.lanes, -1)
         return pack(values, self.operand.format, layout.element_bits).astype(np.uint32, copy=False)

@@ -81,7 +81,7 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
-    from tcsim.families import cvt, ldmatrix, mma_sp, mma_sync, movmatrix, stmatrix, wgmma
+    from tcsim.families import cvt, ldmatrix, mma_sp, mma_sync, movmatrix, stmatrix, wgmma, wmma_memory, wmma_mma
 
     return (
         mma_sync.FAMILY,
@@ -89,6 +89,9 @@ def families() -> tuple[Family, ...]:
         ldmatrix.FAMILY,
         stmatrix.FAMILY,
         movmatrix.FAMILY,
+        wmma_memory.LOAD_FAMILY,
+        wmma_memory.STORE_FAMILY,
+        wmma_mma.FAMILY,
         wgmma.FAMILY,
         cvt.FAMILY,
     )

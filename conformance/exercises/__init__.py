@@ -95,7 +95,15 @@ def exercise_of(family: str) -> Exercise:
 
     Raises ValueError if it has none.
     """
-    from conformance.exercises import conversion, matrix_move, multiply, sparse_multiply, warpgroup_multiply
+    from conformance.exercises import (
+        conversion,
+        fragment_multiply,
+        matrix_move,
+        memory_tile,
+        multiply,
+        sparse_multiply,
+        warpgroup_multiply,
+    )
 
     exercises: dict[str, Exercise] = {
         "mma.sync": multiply.DENSE,
@@ -104,6 +112,9 @@ def exercise_of(family: str) -> Exercise:
         "ldmatrix": matrix_move.LOAD,
         "stmatrix": matrix_move.STORE,
         "movmatrix": matrix_move.MOVE,
+        "wmma.load": memory_tile.LOAD,
+        "wmma.store": memory_tile.STORE,
+        "wmma.mma": fragment_multiply.FRAGMENT,
         "cvt": conversion.CONVERSION,
     }
     if family not in exercises:

@@ -54,7 +54,9 @@ def _places(instruction: FragmentMove, item: TileClass, stream: Stream, samples:
     growth = step * (1 + np.arange(samples) % 2) if item.stride == "wide" else np.zeros(samples, np.int64)
     stride = instruction.default_stride + growth
     room = MEMORY_BYTES - ((instruction.lines - 1) * stride * bits // 8 + instruction.line_bytes)
-    units = 1 + (stream.below(2**20, (samples,)) * (room // unit)) // 2**20 if item.offset else np.zeros(samples, np.int64)
+    units = (
+        1 + (stream.below(2**20, (samples,)) * (room // unit)) // 2**20 if item.offset else np.zeros(samples, np.int64)
+    )
     places = {"address": (units * unit).astype(np.uint32)}
     return places if item.stride == "none" else {**places, "stride": stride.astype(np.uint32)}
 

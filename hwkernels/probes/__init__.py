@@ -48,7 +48,7 @@ def body_of(row: Row) -> Body:
 
     Raises ValueError if the family has none.
     """
-    from hwkernels.probes import elementwise, matrix_move, registers, warpgroup
+    from hwkernels.probes import elementwise, matrix_move, memory_tile, registers, warpgroup
 
     bodies: dict[str, Body] = {
         "mma.sync": registers.BODY,
@@ -57,6 +57,9 @@ def body_of(row: Row) -> Body:
         "ldmatrix": matrix_move.LOAD,
         "stmatrix": matrix_move.STORE,
         "movmatrix": matrix_move.TRANSPOSE,
+        "wmma.load": memory_tile.LOAD,
+        "wmma.store": memory_tile.STORE,
+        "wmma.mma": registers.BODY,
         "cvt": elementwise.BODY,
     }
     if row.family not in bodies:
