@@ -16,6 +16,7 @@ from conformance.recordings import Origin
 from hwkernels import probe
 from hwkernels.driver import DeviceInfo, device_info
 from hwkernels.probe import Probe
+from hwkernels.toolchain import AssembleError, ToolchainError
 from hwkernels.worker import GpuWorker
 from tcsim.instruction import Instruction
 
@@ -24,7 +25,11 @@ MODULE_ROWS = 32
 
 
 class Unassembled(RuntimeError):
-    """A probe could not be made: no assembler here, or it refused the PTX, or its machine code is not as claimed."""
+    """A probe could not be made: the assembler refused the PTX, or its machine code is not as claimed."""
+
+
+class NoAssembler(Unassembled):
+    """A probe could not be made because there is no assembler here that knows the target or the PTX version."""
 
 
 class Workshop:
@@ -37,14 +42,16 @@ class Workshop:
     def probe(self, instruction: Instruction, target: str) -> Probe:
         """The probe of an instruction for one of its targets.
 
-        Raises Unassembled if there is no assembler or disassembler for the target, or it refuses the PTX.
+        Raises NoAssembler if there is no assembler or disassembler that knows it, Unassembled if it refuses the PTX.
         """
         key = (instruction.row.family, target)
         if key not in self._built:
             self._built[key] = self._build(*key)
         made = self._built[key][instruction.mnemonic]
         if isinstance(made, RuntimeError):
-            raise Unassembled(f"{instruction.mnemonic} for {target}: {made}") from made
+            too_old = isinstance(made, AssembleError) and "Unsupported .version" in made.log
+            kind = NoAssembler if too_old or isinstance(made, ToolchainError) else Unassembled
+            raise kind(f"{instruction.mnemonic} for {target}: {made}") from made
         return made
 
     def _build(self, family: str, target: str) -> dict[str, Probe | RuntimeError]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import tcsim
 from conformance import inputs, published, recordings
 from conformance.exercises import Array, Comparison, Exercise, Inputs, KeepsFew, exercise_of, result_digest
-from conformance.hardware import Hardware, Unassembled, Workshop
+from conformance.hardware import Hardware, NoAssembler, Unassembled, Workshop
 from conformance.published import PublishedSet
 from conformance.recordings import RecordedCase, Recording
 from hwkernels import probe
@@ -184,8 +184,10 @@ class Suite:
         for target in instruction.targets:
             try:
                 complaint = self.workshop.probe(instruction, target).complaint
-            except Unassembled as error:
+            except NoAssembler as error:
                 return Outcome("UNTESTED", how=str(error))
+            except Unassembled as error:
+                return Outcome("FAIL", how="assembler", text=str(error))
             if complaint:
                 return Outcome("FAIL", how="machine code", text=f"{mnemonic} for {target}: {complaint}")
             checked.append(target)
@@ -208,6 +210,8 @@ class Suite:
             return Outcome("HANG", how=where, text=f"{error}\n{self.rerun(case)}")
         except ContextLost as error:
             return Outcome("CONTEXT_LOST", how=where, text=f"{error}\n{self.rerun(case)}")
+        except NoAssembler as error:
+            return Outcome("UNTESTED", how=str(error))
         except Unassembled as error:
             return Outcome("FAIL", how=where, text=f"{error}\n{self.rerun(case)}")
         if not np.array_equal(results[0], results[1]):

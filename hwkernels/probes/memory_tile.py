@@ -65,7 +65,7 @@ class StoreBody:
         (vector,) = operand_vectors(row).values()
         line = f"{row.mnemonic} [%place], {vector.text}{_stride(variant)};"
         names = (*_numbers(variant), vector.name, "memory")
-        body = [*vector.transfer("ld"), *_place(row, variant, "memory", _fill()), line]
+        body = [*vector.transfer("ld"), *_place(row, variant, "memory", _fill(row)), line]
         if _is_shared(row):
             body += ["bar.sync 0;", *_copy_out()]
         return _entry(name, names, vector, body)
@@ -169,10 +169,21 @@ def _copy_in() -> list[str]:
     return lines
 
 
-def _fill() -> list[str]:
-    """Poison, byte by byte: no fragment is stored in bytes."""
-    stores = [f"st.shared.u8 [%mine+{step + i}], %v0;" for step in _steps() for i in range(_VECTOR_BYTES)]
-    return [f"mov.u32 %v0, {POISON};", *stores]
+_FILL_WORDS = {16: 2, 32: 4, 64: 1}
+"""By the bits of an element: words of a store that no wmma.store of such elements becomes on any arch."""
+
+
+def _fill(row: Row) -> list[str]:
+    """Poison in all of the lane's part of shared memory."""
+    (operand,) = row.operands.values()
+    words = _FILL_WORDS[operand.layout.element_bits]
+    kind, value = {1: (".b32", "%v0"), 2: (".v2.b32", "{%v0, %v0}"), 4: (".v4.b32", "{%v0, %v0, %v0, %v0}")}[words]
+    stores = [
+        f"st.shared{kind} [%mine+{step + at}], {value};"
+        for step in _steps()
+        for at in range(0, _VECTOR_BYTES, 4 * words)
+    ]
+    return [f"mov.b32 %v0, {int.from_bytes(bytes([POISON]) * 4, 'little'):#x};", *stores]
 
 
 def _copy_out() -> list[str]:
