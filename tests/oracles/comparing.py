@@ -1,0 +1,87 @@
+"""Comparing two projects' answers, and counting what was compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from disagreements import DISAGREEMENTS, Disagreement
+
+SHOWN = 8  # disagreements quoted in a failure
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of another project and of tcsim to the same questions."""
+
+    project: str
+    subject: str  # what was asked: "e4m3 rz", "sm_90 m16n8k16.f32.f16.f16.f32 wide"
+    inputs: dict[str, Array]  # for whoever has to say which element differs and why
+    theirs: Array
+    ours: Array
+
+
+@dataclass
+class Tally:
+    """What was compared with one project."""
+
+    version: str = ""
+    compared: int = 0
+    equal: int = 0
+    known: Counter[str] = field(default_factory=Counter)  # disagreement -> how many outputs
+
+
+def same(theirs: Array, ours: Array) -> npt.NDArray[np.bool_]:
+    """Where codes or values are equal; values by their bits, but one NaN is as good as another."""
+    if theirs.dtype.kind != "f":
+        return np.asarray(theirs == ours)
+    bits = theirs.view(f"u{theirs.itemsize}") == ours.view(f"u{ours.itemsize}")
+    return np.asarray(bits | (np.isnan(theirs) & np.isnan(ours)))
+
+
+def compare(tally: Tally, answers: Answers, show: Callable[[tuple[Any, ...]], str] | None = None) -> int:
+    """Count equal answers; fail unless the table of disagreements has every other one.
+
+    Returns how many were compared.
+    """
+    theirs, ours = np.asarray(answers.theirs), np.asarray(answers.ours)
+    assert theirs.shape == ours.shape, answers.subject
+    assert theirs.dtype == ours.dtype, answers.subject
+    assert theirs.size > 0, answers.subject
+    equal = same(theirs, ours)
+    left = ~equal
+    tally.compared += theirs.size
+    tally.equal += int(equal.sum())
+    for item in DISAGREEMENTS:
+        if item.project == answers.project and item.about(answers.subject):
+            explained = left & item.covers(answers)
+            tally.known[item.name] += int(explained.sum())
+            left &= ~explained
+    if left.any():
+        lines = []
+        for place in np.argwhere(left)[:SHOWN]:
+            at = tuple(int(i) for i in place)
+            what = show(at) if show else ", ".join(f"{k}={v[at]}" for k, v in answers.inputs.items())
+            lines.append(f"  {at}: {what}: {answers.project} {_text(theirs[at])}, tcsim {_text(ours[at])}")
+        count = int(left.sum())
+        raise AssertionError(
+            f"{answers.project} and tcsim disagree on {count} of {theirs.size} outputs of {answers.subject}, and the table "
+            "of disagreements does not have them:\n" + "\n".join(lines)
+        )
+    return int(theirs.size)
+
+
+def _text(x: Any) -> str:
+    return f"{int(x):#x}" if x.dtype.kind in "iu" else repr(x)
+
+
+def still_occurs(item: Disagreement, theirs: int, ours: int) -> None:
+    """Fail if a listed disagreement's smallest case is no longer answered as the table says."""
+    assert (hex(theirs), hex(ours)) == (hex(item.theirs), hex(item.ours)), f"{item.name} is not as the table says"
+    assert theirs != ours
