@@ -118,7 +118,7 @@ def read(mnemonic: str, arch: str, root: Path = ROOT) -> Recording | None:
         return None
     advice = "record it again on a GPU with `pytest conformance/ --record`, or restore the committed file"
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             content = {name: archive[name] for name in archive.files}
         header = json.loads(content.pop("header").tobytes())
         found = (header["schema"], header["mnemonic"], header["arch"])

@@ -169,19 +169,17 @@ def _copy_in() -> list[str]:
     return lines
 
 
-_FILL_WORDS = {16: 2, 32: 4, 64: 1}
-"""By the bits of an element: words of a store that no wmma.store of such elements becomes on any arch."""
+_FILLS = {16: (8, ".v2.b32", "{%v0, %v0}"), 32: (16, ".v4.b32", "{%v0, %v0, %v0, %v0}"), 64: (1, ".u8", "%v0")}
+"""By the bits of an element: a store (bytes, type, source) that no wmma.store of such elements becomes on any arch, and
+that the assembler does not merge into one that it does."""
 
 
 def _fill(row: Row) -> list[str]:
     """Poison in all of the lane's part of shared memory."""
     (operand,) = row.operands.values()
-    words = _FILL_WORDS[operand.layout.element_bits]
-    kind, value = {1: (".b32", "%v0"), 2: (".v2.b32", "{%v0, %v0}"), 4: (".v4.b32", "{%v0, %v0, %v0, %v0}")}[words]
+    size, kind, source = _FILLS[operand.layout.element_bits]
     stores = [
-        f"st.shared{kind} [%mine+{step + at}], {value};"
-        for step in _steps()
-        for at in range(0, _VECTOR_BYTES, 4 * words)
+        f"st.shared{kind} [%mine+{step + at}], {source};" for step in _steps() for at in range(0, _VECTOR_BYTES, size)
     ]
     return [f"mov.b32 %v0, {int.from_bytes(bytes([POISON]) * 4, 'little'):#x};", *stores]
 
