@@ -16,6 +16,7 @@ from conformance.recordings import Origin
 from hwkernels import probe
 from hwkernels.driver import DeviceInfo, device_info
 from hwkernels.probe import Probe
+from hwkernels.sass import SassError
 from hwkernels.toolchain import AssembleError, ToolchainError
 from hwkernels.worker import GpuWorker
 from tcsim.instruction import Instruction
@@ -50,7 +51,8 @@ class Workshop:
         made = self._built[key][instruction.mnemonic]
         if isinstance(made, RuntimeError):
             too_old = isinstance(made, AssembleError) and "Unsupported .version" in made.log
-            kind = NoAssembler if too_old or isinstance(made, ToolchainError) else Unassembled
+            unread = isinstance(made, SassError) and "no installed nvdisasm reads" in str(made)  # sm_70 and sm_72
+            kind = NoAssembler if too_old or unread or isinstance(made, ToolchainError) else Unassembled
             raise kind(f"{instruction.mnemonic} for {target}: {made}") from made
         return made
 

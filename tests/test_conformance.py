@@ -23,6 +23,7 @@ import pytest
 
 import conformance.hardware
 import tcsim
+from conformance import conftest as hooks
 from conformance import inputs, recordings
 from conformance.compare import compare
 from conformance.hardware import Hardware, Unassembled, Workshop
@@ -31,6 +32,7 @@ from conformance.suite import Case, Settings, Suite
 from hwkernels import probe
 from hwkernels.driver import DeviceInfo, Launch
 from hwkernels.probe import Probe
+from hwkernels.toolchain import AssembleError, ToolchainError
 from hwkernels.worker import ContextLost, GpuWorker, Hang
 from tcsim import registry
 
@@ -176,8 +178,8 @@ def test_one_flipped_bit_is_found_and_explained(copied: Path) -> None:
     assert "1 failed in" in again.stdout
 
 
-def test_a_wrong_constant_in_the_model_is_found(tmp_path: Path) -> None:
-    """The model with one fraction bit fewer, against the committed recordings."""
+def test_a_wrong_constant_in_the_model_is_found(copied: Path, tmp_path: Path) -> None:
+    """The model with one fraction bit fewer, against what the hardware said."""
     (tmp_path / "wrong_constant.py").write_text(
         "from dataclasses import replace\n"
         "from tcsim import steps\n"
@@ -186,7 +188,7 @@ def test_a_wrong_constant_in_the_model_is_found(tmp_path: Path) -> None:
         "    return right(a, b, c, formats, replace(unit, fraction_bits=unit.fraction_bits - 1))\n"
         "steps.dot_add = wrong\n"
     )
-    arguments = (case_path("wide"), case_path("zeros"), "--arch", "sm_90", "--replay")
+    arguments = (case_path("wide"), case_path("zeros"), "--arch", "sm_90", "--replay", "--recordings", str(copied))
     assert suite_run(*arguments).returncode == 0
     run = suite_run("-p", "wrong_constant", *arguments, path=tmp_path)
     assert run.returncode == 1, run.stdout + run.stderr
@@ -290,9 +292,10 @@ def test_more_samples_than_were_recorded(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("selection", ["nothing_has_this_name", "test_refused"])
-def test_a_run_that_compares_nothing_fails(selection: str) -> None:
+def test_a_run_that_compares_nothing_fails(copied: Path, selection: str) -> None:
     """No case selected, or refused spellings only."""
-    run = suite_run("conformance/test_cases.py", "-k", selection, "--arch", "sm_90", "--replay")
+    arguments = ("-k", selection, "--arch", "sm_90", "--replay", "--recordings", str(copied))
+    run = suite_run("conformance/test_cases.py", *arguments)
     assert run.returncode == pytest.ExitCode.TESTS_FAILED, run.stdout + run.stderr
     assert "nothing was compared: this run proves nothing and fails" in run.stdout
     assert " passed" not in run.stdout
@@ -602,18 +605,23 @@ def test_machine_code_that_is_not_as_claimed_is_not_run() -> None:
     assert suite.assemble(MNEMONIC).verdict == "FAIL"
 
 
-def test_without_an_assembler_nothing_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replay: UNTESTED, with the reason. Live: FAIL."""
-    monkeypatch.setattr(
-        probe, "build", lambda items, target: {item.mnemonic: RuntimeError("no ptxas") for item in items}
-    )
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (ToolchainError("no ptxas here"), "UNTESTED"),
+        (AssembleError("refused", "ptxas: Unsupported .version 9.9", "sm_90"), "UNTESTED"),
+        (AssembleError("refused", "ptxas: Unknown modifier", "sm_90"), "FAIL"),
+    ],
+)
+def test_a_probe_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, error: RuntimeError, verdict: str) -> None:
+    """No assembler, or one that is too old: UNTESTED. One that refuses the probe: FAIL. Never a pass, live or not."""
+    monkeypatch.setattr(probe, "build", lambda items, target: {item.mnemonic: error for item in items})
     suite = live_suite(Imaginary(the_model))
-    outcome = suite.assemble(MNEMONIC)
-    assert (outcome.verdict, outcome.how) == ("UNTESTED", f"{MNEMONIC} for sm_90: no ptxas")
-    outcome = suite.run(WIDE)
-    assert outcome.verdict == "FAIL"
-    assert "no ptxas" in outcome.text
-    with pytest.raises(Unassembled, match="no ptxas"):
+    for outcome in (suite.assemble(MNEMONIC), suite.run(WIDE)):
+        assert outcome.verdict == verdict
+        assert f"{MNEMONIC} for sm_90: {error}" in outcome.how + outcome.text
+        assert (outcome.outputs, outcome.mismatches) == (0, 0)
+    with pytest.raises(Unassembled, match="for sm_90: "):
         suite.workshop.probe(suite.instruction(MNEMONIC), "sm_90")
 
 
@@ -689,29 +697,73 @@ def test_record_then_replay_from_the_command_line(imaginary_gpu: Path, tmp_path:
     assert "REPLAYED: recorded on Imaginary GPU, driver 1.2.3, ptxas " in again.stdout
 
 
-def test_a_gpu_that_is_there_is_used(imaginary_gpu: Path) -> None:
+class Options:
+    """Of a pytest.Config what the hooks of the suite look at."""
+
+    def __init__(self, **given: Any) -> None:
+        defaults = {"arch": None, "live": False, "replay": False, "record": False, "samples": None, "seed": 0}
+        self.given = {**defaults, "recordings": recordings.ROOT, **given}
+        self.stash = pytest.Stash()
+
+    def getoption(self, name: str) -> Any:
+        """The value of an option."""
+        return self.given[name.removeprefix("--")]
+
+
+def header(options: Any) -> str:
+    """The line that a run with these options begins with."""
+    hooks.pytest_configure(options)
+    return hooks.pytest_report_header(options)
+
+
+def test_a_gpu_that_is_there_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Live without a word; --replay and another --arch do not use it; --live on another arch is refused."""
+    monkeypatch.setattr(hooks, "device_available", lambda: (True, GPU.name))
+    monkeypatch.setattr(hooks, "device_info", lambda: GPU)
+    monkeypatch.setattr(hooks, "Hardware", lambda: Imaginary(the_model))
+    live = "conformance: sm_90 live on Imaginary GPU, driver 1.2.3"
+    replay = "conformance: {} by replay of recorded hardware results (no GPU is used)"
+    assert header(Options()) == live
+    assert header(Options(live=True)) == header(Options(record=True)) == header(Options(arch="sm_90")) == live
+    assert header(Options(replay=True)) == replay.format("sm_90")
+    assert header(Options(arch="sm_80")) == replay.format("sm_80")
+    for given in ({"live": True, "arch": "sm_120"}, {"record": True, "arch": "sm_120"}):
+        with pytest.raises(pytest.UsageError, match=r"the GPU here is sm_90 .*; valid: --arch sm_90, or --replay"):
+            header(Options(**given))
 
-    def header(*arguments: str) -> str:
-        run = suite_run("-p", "imaginary_gpu", case_path("wide"), "--collect-only", *arguments, path=imaginary_gpu)
-        return next(
-            line for line in (run.stdout + run.stderr).splitlines() if line.startswith(("conformance: ", "ERROR: "))
-        )
 
-    assert header() == header("--live") == "conformance: sm_90 live on Imaginary GPU, driver 1.2.3"
-    assert header("--replay") == "conformance: sm_90 by replay of recorded hardware results (no GPU is used)"
-    assert header("--arch", "sm_80") == "conformance: sm_80 by replay of recorded hardware results (no GPU is used)"
-    assert "--live --arch sm_120: the GPU here is sm_90" in header("--live", "--arch", "sm_120")
-    assert "valid: --arch sm_90, or --replay" in header("--record", "--arch", "sm_120")
+def test_without_a_gpu_results_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sm_90 unless another arch is asked for; what needs a GPU says why there is none."""
+    monkeypatch.setattr(hooks, "device_available", lambda: (False, "no driver"))
+    assert header(Options()) == "conformance: sm_90 by replay of recorded hardware results (no GPU is used)"
+    assert header(Options(arch="sm_89")).startswith("conformance: sm_89 by replay ")
+    for given in ({"live": True}, {"record": True}, {"live": True, "arch": "sm_90"}):
+        with pytest.raises(
+            pytest.UsageError, match="--live needs a GPU and cuda-python; here: no driver; valid without"
+        ):
+            header(Options(**given))
 
 
-def test_recording_takes_one_process(imaginary_gpu: Path, tmp_path: Path) -> None:
-    """Several would each write a part: the error says what to leave out."""
-    arguments = ("-p", "imaginary_gpu", case_path("wide"), "--record", "--recordings", str(tmp_path / "new"), "-n", "2")
-    run = suite_run(*arguments, path=imaginary_gpu)
-    assert run.returncode != 0
-    assert "--record runs in one process: drop -n" in run.stdout + run.stderr
-    assert not (tmp_path / "new").exists()
+def test_a_gpu_of_an_unknown_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not used, and asking for it is an error."""
+    monkeypatch.setattr(hooks, "device_available", lambda: (True, GPU.name))
+    monkeypatch.setattr(hooks, "device_info", lambda: replace(GPU, arch="sm_61"))
+    monkeypatch.setattr(hooks, "Hardware", lambda: Imaginary(the_model))
+    assert header(Options()).startswith("conformance: sm_90 by replay ")
+    for given in ({"live": True}, {"record": True}, {"live": True, "arch": "sm_90"}):
+        with pytest.raises(pytest.UsageError, match="sm_61"):
+            header(Options(**given))
+
+
+def test_recording_takes_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several would each write a part: a worker of pytest-xdist refuses and says what to leave out."""
+    monkeypatch.setattr(hooks, "device_available", lambda: (True, GPU.name))
+    monkeypatch.setattr(hooks, "device_info", lambda: GPU)
+    monkeypatch.setattr(hooks, "Hardware", lambda: Imaginary(the_model))
+    worker = Options(record=True)
+    worker.__dict__["workerinput"] = {}
+    with pytest.raises(pytest.UsageError, match="--record runs in one process: drop -n"):
+        header(worker)
 
 
 # ---- cases and comparison
@@ -720,7 +772,7 @@ def test_recording_takes_one_process(imaginary_gpu: Path, tmp_path: Path) -> Non
 def test_a_case_is_its_id() -> None:
     """There and back, for every case there is; other text is refused."""
     checked = 0
-    for case in Suite(Settings("sm_90", "replay")).cases():
+    for case in Suite(Settings("sm_90", "live")).cases():
         assert Case.parse(case.id) == case
         checked += case.mnemonic.startswith("mma.sync.")
     assert checked == 1104

@@ -226,18 +226,21 @@ def links(product: Product, sm: int) -> tuple[str, int]:
 
 
 def element(mnemonic: str, arch: str, a_row: Sequence[int], b_column: Sequence[int], c: int) -> int:
-    """One element of D: mma.sync instructions over ascending k, accumulating in f32 if C or D is f32."""
+    """One element of D: mma.sync instructions over ascending k, accumulating in f32 if C or D is f32.
+
+    Volta's first mma.sync takes an f16 C as it is; later ones have no such form, and C is widened before.
+    """
     product = parse_product(mnemonic)
     sm = int(arch.removeprefix("sm_"))
     shape, step = links(product, sm)
     kept = "f32" if "f32" in (product.c, product.d) else product.d
     runs_on = "sm_75" if arch == "sm_72" and product.a in ("s8", "u8") else arch  # mma.sync has int8 from sm_75 on
-    accumulator = convert(c, product.c, kept) if product.c != kept else c
+    accumulator, held = (c, product.c) if sm < 75 or product.c == kept else (convert(c, product.c, kept), kept)
     for start in range(0, product.k, step):
-        types = f"{kept}.{product.a}.{product.b}.{kept}"
+        types = f"{kept}.{product.a}.{product.b}.{held}"
         own = f"mma.sync.aligned.{shape}.row.col{product.infix}.{types}{product.suffix}"
         part = slice(start, start + step)
-        accumulator = machine.element(own, runs_on, a_row[part], b_column[part], accumulator)
+        accumulator, held = machine.element(own, runs_on, a_row[part], b_column[part], accumulator), kept
     return convert(accumulator, kept, product.d) if product.d != kept else accumulator
 
 

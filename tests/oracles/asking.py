@@ -39,13 +39,14 @@ def ask(project: str, script: str, questions: Sequence[Question], folder: Path) 
     jobs = json.dumps([question.job for question in questions]).encode()
     np.savez(request, jobs=np.frombuffer(jobs, np.uint8), **arrays)
     reply.unlink(missing_ok=True)
-    # the one place that such projects may write to, and as little parallelism as makes them fast on small arrays
-    surroundings = {"HOME": str(folder), "TORCH_EXTENSIONS_DIR": str(folder), "TRITON_HOME": str(folder)}
+    # where such projects put what they compile, once for all questions; one thread, for the arrays are small
+    home = str(folder.parent)
+    surroundings = {"HOME": home, "TORCH_EXTENSIONS_DIR": home, "TRITON_HOME": home, "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
             [sys.executable, str(HERE / script), str(request), str(reply)],
             capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
-            env={**os.environ, **surroundings, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **surroundings},
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         pytest.fail(f"{project} ({script}) gave no answer in {error.timeout:.0f} s")

@@ -1,4 +1,4 @@
-"""Comparing two projects' answers, and counting what was compared."""
+"""Comparing two answers to the same question, and counting what was compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from disagreements import DISAGREEMENTS, Disagreement
+from disagreements import DISAGREEMENTS
 
 SHOWN = 8  # disagreements quoted in a failure
 
@@ -21,20 +21,24 @@ class Answers:
     """The answers of another project and of tcsim to the same questions."""
 
     project: str
-    subject: str  # what was asked: "e4m3 rz", "sm_90 m16n8k16.f32.f16.f16.f32 wide"
+    subject: str  # what was asked: "e4m3 rz", "sm_90 MMA m16n8k16.f32.f16.f16.f32 wide"
     inputs: dict[str, Array]  # for whoever has to say which element differs and why
     theirs: Array
     ours: Array
+    against: str = "tcsim"  # whose answers `ours` are
 
 
 @dataclass
 class Tally:
     """What was compared with one project."""
 
-    version: str = ""
     compared: int = 0
     equal: int = 0
     known: Counter[str] = field(default_factory=Counter)  # disagreement -> how many outputs
+
+
+TALLIES: dict[tuple[str, str], Tally] = {}
+"""By (project, against)."""
 
 
 def same(theirs: Array, ours: Array) -> npt.NDArray[np.bool_]:
@@ -45,21 +49,22 @@ def same(theirs: Array, ours: Array) -> npt.NDArray[np.bool_]:
     return np.asarray(bits | (np.isnan(theirs) & np.isnan(ours)))
 
 
-def compare(tally: Tally, answers: Answers, show: Callable[[tuple[Any, ...]], str] | None = None) -> int:
-    """Count equal answers; fail unless the table of disagreements has every other one.
+def compare(answers: Answers, show: Callable[[tuple[int, ...]], str] | None = None) -> int:
+    """Count equal answers; fail unless the table of disagreements has every other one. Returns how many were compared.
 
-    Returns how many were compared.
+    `show` says what the inputs of an output are; without it every input has the shape of the outputs.
     """
     theirs, ours = np.asarray(answers.theirs), np.asarray(answers.ours)
     assert theirs.shape == ours.shape, answers.subject
     assert theirs.dtype == ours.dtype, answers.subject
     assert theirs.size > 0, answers.subject
+    tally = TALLIES.setdefault((answers.project, answers.against), Tally())
     equal = same(theirs, ours)
-    left = ~equal
     tally.compared += theirs.size
     tally.equal += int(equal.sum())
+    left = ~equal
     for item in DISAGREEMENTS:
-        if item.project == answers.project and item.about(answers.subject):
+        if item.project == answers.project and item.about(answers.subject) and left.any():
             explained = left & item.covers(answers)
             tally.known[item.name] += int(explained.sum())
             left &= ~explained
@@ -67,21 +72,15 @@ def compare(tally: Tally, answers: Answers, show: Callable[[tuple[Any, ...]], st
         lines = []
         for place in np.argwhere(left)[:SHOWN]:
             at = tuple(int(i) for i in place)
-            what = show(at) if show else ", ".join(f"{k}={v[at]}" for k, v in answers.inputs.items())
-            lines.append(f"  {at}: {what}: {answers.project} {_text(theirs[at])}, tcsim {_text(ours[at])}")
-        count = int(left.sum())
+            what = show(at) if show else ", ".join(f"{name} {array[at]}" for name, array in answers.inputs.items())
+            lines.append(f"  {at}: {what}: {answers.project} {text(theirs[at])}, {answers.against} {text(ours[at])}")
         raise AssertionError(
-            f"{answers.project} and tcsim disagree on {count} of {theirs.size} outputs of {answers.subject}, and the table "
-            "of disagreements does not have them:\n" + "\n".join(lines)
+            f"{answers.project} and {answers.against} disagree on {int(left.sum())} of {theirs.size} outputs of "
+            f"{answers.subject}, and the table of disagreements does not have them:\n" + "\n".join(lines)
         )
     return int(theirs.size)
 
 
-def _text(x: Any) -> str:
+def text(x: Any) -> str:
+    """A code in hexadecimal, a value as it is."""
     return f"{int(x):#x}" if x.dtype.kind in "iu" else repr(x)
-
-
-def still_occurs(item: Disagreement, theirs: int, ours: int) -> None:
-    """Fail if a listed disagreement's smallest case is no longer answered as the table says."""
-    assert (hex(theirs), hex(ours)) == (hex(item.theirs), hex(item.ours)), f"{item.name} is not as the table says"
-    assert theirs != ours

@@ -1,29 +1,20 @@
-"""One tally for each project, and the closing table."""
+"""The closing table: what was compared with each project, and how it came out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from comparing import Tally
+from comparing import TALLIES
 from disagreements import VERSIONS
-
-_TALLIES: dict[str, Tally] = {}
-
-
-@pytest.fixture
-def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
-    """The tally of the project that a module names as PROJECT."""
-    project = request.module.PROJECT
-    yield _TALLIES.setdefault(project, Tally(VERSIONS[project]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What was compared with each project, and how it came out."""
-    if not _TALLIES:
+    """One line for each project."""
+    if not TALLIES:
         return
     terminalreporter.section("oracles")
-    terminalreporter.line(f"{'project':<20} {'version':<8} {'compared':>12} {'equal':>12}  known disagreements")
-    for project, tally in sorted(_TALLIES.items()):
-        known = ", ".join(f"{count:,} {name}" for name, count in tally.known.items() if count) or "none"
-        terminalreporter.line(f"{project:<20} {tally.version:<8} {tally.compared:>12,} {tally.equal:>12,}  {known}")
+    line = "{:<26} {:>12} {:>12}  {}".format
+    terminalreporter.line(line("project", "compared", "equal", "known disagreements"))
+    for (project, against), tally in sorted(TALLIES.items()):
+        known = ", ".join(f"{name}: {count:,}" for name, count in tally.known.items() if count) or "none"
+        name = f"{project} {VERSIONS[project]}" if against == "tcsim" else f"  against {against}"
+        terminalreporter.line(line(name, f"{tally.compared:,}", f"{tally.equal:,}", known))

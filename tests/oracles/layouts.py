@@ -16,7 +16,11 @@ Ints = npt.NDArray[np.int64]
 def values_of(layout: FragmentLayout) -> tuple[Ints, Ints]:
     """(row, column) of every (lane, value), values in register order: through the public call of the layout."""
     bits = np.arange(layout.registers * 32 // layout.element_bits) * layout.element_bits
-    lane, register, slot = np.arange(layout.lanes)[:, None], bits[None, :] // 32, bits[None, :] % 32 // layout.element_bits
+    lane, register, slot = (
+        np.arange(layout.lanes)[:, None],
+        bits[None, :] // 32,
+        bits[None, :] % 32 // layout.element_bits,
+    )
     row, column = layout(lane, register, slot if layout.element_bits < 32 else np.zeros_like(slot))
     return row, column
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import Question, ask
-from comparing import Answers, Tally, compare
+from comparing import Answers, compare
 from values import around, codes_of
 
 import tcsim
@@ -24,7 +24,7 @@ CLASSES = {"ZERO": "zero", "SUBNORMAL": "subnormal", "NORMAL": "normal", "INFINI
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_codes_decode_alike(name: str, tally: Tally, tmp_path: Path) -> None:
+def test_codes_decode_alike(name: str, tmp_path: Path) -> None:
     """Values of every code, and the parts of its number: sign, exponent, significand, class."""
     format = tcsim.format(name)
     codes = codes_of(format)
@@ -36,32 +36,35 @@ def test_codes_decode_alike(name: str, tally: Tally, tmp_path: Path) -> None:
         tmp_path,
     )
     inputs = {"code": codes}
-    count = compare(tally, Answers(PROJECT, f"{name} decode", inputs, whole["values"], tcsim.decode(codes, name)))
+    with np.errstate(invalid="ignore"):  # decoding a signalling NaN of f32 warns
+        values = tcsim.decode(codes, name)
+    count = compare(Answers(PROJECT, f"{name} decode", inputs, whole["values"], values))
     assert count == len(codes)
     ours = format.fields(some)
     kinds = np.array([CLASS_NAMES.index(CLASSES[str(kind)]) for kind in parts["kind"]], np.uint8)
     inputs = {"code": some}
-    count = compare(tally, Answers(PROJECT, f"{name} class", inputs, kinds, ours.kind))
+    count = compare(Answers(PROJECT, f"{name} class", inputs, kinds, ours.kind))
     numbers = (ours.kind == NORMAL) | (ours.kind == SUBNORMAL)
     signed = numbers | (ours.kind == ZERO)
     theirs = parts["significand"][numbers] * 2.0**format.fraction_bits
     inputs = {"code": some[numbers]}
     count += compare(
-        tally,
-        Answers(PROJECT, f"{name} exponent", inputs, parts["exponent"][numbers].astype(np.int32), ours.exponent[numbers]),
+        Answers(
+            PROJECT, f"{name} exponent", inputs, parts["exponent"][numbers].astype(np.int32), ours.exponent[numbers]
+        ),
     )
     count += compare(
-        tally, Answers(PROJECT, f"{name} significand", inputs, theirs.astype(np.uint64), ours.significand[numbers])
+        Answers(PROJECT, f"{name} significand", inputs, theirs.astype(np.uint64), ours.significand[numbers])
     )
     inputs = {"code": some[signed]}
     count += compare(
-        tally, Answers(PROJECT, f"{name} sign", inputs, parts["sign"][signed].astype(np.uint8), ours.sign[signed])
+        Answers(PROJECT, f"{name} sign", inputs, parts["sign"][signed].astype(np.uint8), ours.sign[signed])
     )
     assert count == len(some) + 2 * int(numbers.sum()) + int(signed.sum()) > 2 * len(some)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_values_round_alike(name: str, tally: Tally, tmp_path: Path) -> None:
+def test_values_round_alike(name: str, tmp_path: Path) -> None:
     """Values, middles and their neighbours, in five roundings, saturated and not.
 
     gfloat has no answer for an overflow of a format that has neither infinity nor NaN, unless it saturates.
@@ -79,12 +82,12 @@ def test_values_round_alike(name: str, tally: Tally, tmp_path: Path) -> None:
         for codes in (theirs, ours):  # which NaN an overflow gives is a choice of each
             codes[format.fields(codes).kind == NAN] = format.canonical_nan or 0
         subject = f"{name} {rounding}{' saturated' if saturate else ''}"
-        count += compare(tally, Answers(PROJECT, subject, {"value": values}, theirs, ours))
+        count += compare(Answers(PROJECT, subject, {"value": values}, theirs, ours))
     assert count == len(modes) * len(values) > 40_000
 
 
 @pytest.mark.parametrize("name", BLOCK_FORMATS)
-def test_blocks_alike(name: str, tally: Tally, tmp_path: Path) -> None:
+def test_blocks_alike(name: str, tmp_path: Path) -> None:
     """MX blocks: a ue8m0 scale and 32 elements decoded; scales and values encoded."""
     format, random = tcsim.format(name), np.random.Generator(np.random.PCG64(1))
     elements = random.integers(0, 1 << format.bits, (2 * 256, BLOCK), np.uint8)
@@ -103,10 +106,8 @@ def test_blocks_alike(name: str, tally: Tally, tmp_path: Path) -> None:
     with np.errstate(invalid="ignore"):
         ours = tcsim.decode(scales, "ue8m0") * tcsim.decode(elements, name)
     inputs = {"scale": np.broadcast_to(scales, elements.shape), "element": elements}
-    count = compare(tally, Answers(PROJECT, f"{name} block", inputs, decoded["values"], ours))
-    codes = np.concatenate(
-        [tcsim.encode(powers, "ue8m0")[:, None], tcsim.encode(values, name, saturate=True)], axis=1
-    )
+    count = compare(Answers(PROJECT, f"{name} block", inputs, decoded["values"], ours))
+    codes = np.concatenate([tcsim.encode(powers, "ue8m0")[:, None], tcsim.encode(values, name, saturate=True)], axis=1)
     inputs = {"value": np.concatenate([powers[:, None], values], axis=1)}
-    count += compare(tally, Answers(PROJECT, f"{name} to block", inputs, encoded["codes"].astype(np.uint8), codes))
+    count += compare(Answers(PROJECT, f"{name} to block", inputs, encoded["codes"].astype(np.uint8), codes))
     assert count == elements.size + codes.size

@@ -24,15 +24,17 @@ def codes_of(format: tcsim.Format, seed: int = 0, count: int = 60_000) -> npt.ND
 
 
 def around(format: tcsim.Format, seed: int = 0) -> Values:
-    """Values of a format, of half an ulp more, and their float64 neighbours; overflows, subnormals, zeros, infinities."""
-    values = np.unique(np.abs(tcsim.decode(codes_of(format), format)))
+    """Values of a format and of 1/4, 1/2, 3/4 ulp more, and their float64 neighbours; overflows, subnormals, zeros, infinities."""
+    with np.errstate(invalid="ignore"):  # decoding a signalling NaN of f32 warns
+        values = np.unique(np.abs(tcsim.decode(codes_of(format), format)))
     values = values[np.isfinite(values)]
     middles = (values[1:] + values[:-1]) / 2
+    quarters = np.concatenate([values[1:] + middles, values[:-1] + middles]) / 2
     beyond = format.largest + (format.largest - values[-2]) * np.array([0.25, 0.5, 0.75, 1, 2])
     random = np.random.Generator(np.random.PCG64(seed))
     scales = np.exp2(random.integers(-330, 330, 4000).astype(np.float64))
     far = np.concatenate([np.array([5e-324, 1e-310, 1e300, np.finfo(np.float64).max]), random.random(4000) * scales])
-    points = np.concatenate([values, middles, beyond])
+    points = np.concatenate([values, middles, quarters, beyond])
     with np.errstate(under="ignore"):
         beside = np.concatenate([np.nextafter(points, np.inf), np.nextafter(points[points > 0], 0)])
     every = np.concatenate([points, beside, far, [0.0, np.inf]])

@@ -1,0 +1,54 @@
+"""mmasim: bit-accurate models of mma.sync, wgmma and tcgen05. Run by tests/oracles/asking.py.
+
+Importing mmasim compiles a file, with ninja and a C++ compiler, into TORCH_EXTENSIONS_DIR.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from answering import Arrays, Job, main
+from mmasim import nv_ptx
+from mmasim.nv_ptx import isa_mma, isa_tcgen05mma, isa_wgmma
+from mmasim.nv_ptx.isa_common import nv_torch_dtype
+
+KNOWN = {
+    "MMA": isa_mma.mma_shape_and_type,
+    "MMABlockScale": isa_mma.mma_block_scale_shape_and_type,
+    "WGMMA": isa_wgmma.wgmma_shape_and_type,
+    "TCGen05MMA": isa_tcgen05mma.tcgen05mma_shape_and_type,
+    "TCGen05MMABlockScale": isa_tcgen05mma.tcgen05mma_block_scale_shape_and_type,
+}
+
+
+def tensor(codes: np.ndarray, name: str) -> torch.Tensor:
+    """Codes as mmasim takes them: fp4 in bits 5:2 of a byte."""
+    dtype = nv_torch_dtype[name]
+    raw = torch.from_numpy(np.ascontiguousarray(codes).view(f"i{codes.itemsize}").copy())
+    if dtype == torch.uint8:
+        return raw.view(torch.uint8) << (2 if name == "e2m1" else 0)
+    return raw.view(dtype)
+
+
+def answer(job: Job, given: Arrays) -> Arrays:
+    """What there is, or the results (count, M, N) of operands a (count, M, K), b (count, K, N), c (count, M, N)."""
+    if job["do"] == "list":
+        rows = [
+            (model, arch, name) for model, archs in KNOWN.items() for arch, names in archs.items() for name in names
+        ]
+        return {"known": np.array(rows)}
+    a, b, c = (tensor(given[name], job["formats"][name]) for name in "abc")
+    model = getattr(nv_ptx, job["model"])(job["arch"], job["name"])
+    # each result by itself: its row of A and its column of B
+    d = model.dpa(
+        a[:, :, None, :].expand(-1, -1, b.shape[2], -1), b.mT[:, None, :, :].expand(-1, a.shape[1], -1, -1), c
+    )
+    if job["do"] == "check the whole":  # that this is what mmasim does with whole matrices
+        whole = torch.stack([model(*operands) for operands in zip(a, b, c, strict=True)])
+        assert torch.equal(whole.view(torch.uint8), d.view(torch.uint8))
+    return {"d": d.contiguous().view(torch.uint8).numpy().view(f"u{d.element_size()}")}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main("mmasim", answer)
