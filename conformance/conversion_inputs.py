@@ -199,7 +199,7 @@ def _edges(instruction: Convert, register: Register, stream: Stream, count: int,
     integer = source.kind == "integer"
     patterns = _integer_boundaries(conversion.target) if integer else _float_boundaries(conversion.target, source)
     total = len(patterns) * len(_OFFSETS) * 2
-    index = np.arange(count, dtype=np.int64)
+    index = np.arange(-len(specials), count - len(specials))  # the walk begins after the specials
     chosen = _walk(index, total, phase=total * place // 4)
     negative, rest = chosen & 1, chosen >> 1
     code = patterns[rest // len(_OFFSETS)] + np.array(_OFFSETS)[rest % len(_OFFSETS)]
@@ -211,8 +211,8 @@ def _edges(instruction: Convert, register: Register, stream: Stream, count: int,
         codes = code.astype(np.uint64) | (negative.astype(np.uint64) << np.uint64(source.bits - 1))
         if "scale" in given:  # what is divided by the factor lies at the boundary
             codes = _scaled(codes.astype(source.dtype), _powers(instruction, given, place)).astype(np.uint64)
-    head = specials[_walk(index[: len(specials)], len(specials), phase=5 * place)]
-    codes[: len(head)] = head
+    head = min(count, len(specials))
+    codes[:head] = specials[_walk(np.arange(head), len(specials), phase=5 * place)]
     return codes.astype(register.dtype)
 
 

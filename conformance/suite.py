@@ -329,9 +329,7 @@ class Suite:
 
     def rerun_published(self, item: PublishedSet) -> str:
         """The command that runs only this published set again."""
-        command = (
-            f'pytest "conformance/test_published.py::test_published[{item.name}]" --arch {item.arch} --replay'
-        )
+        command = f'pytest "conformance/test_published.py::test_published[{item.name}]" --arch {item.arch} --replay'
         return f"rerun: {command}{self._recordings_option()}"
 
     def _recordings_option(self) -> str:

@@ -29,7 +29,7 @@ class OperandError(TcsimError):
 def nearest(word: str, choices: Iterable[str], count: int = 3) -> list[str]:
     """Return the `count` choices spelled most like `word`, best first.
 
-    >>> nearest("e4m2", ["e4m3", "e5m2", "f16"], 1)
+    >>> nearest("e4m2", ["e4m3", "bf16", "f16"], 1)
     ['e4m3']
     """
     return difflib.get_close_matches(word, list(choices), n=count, cutoff=0.0)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 import pytest
 
@@ -39,7 +40,7 @@ KINDS = {
     "saturation": r"satfinite|sat|relu|ftz",
     "rounding": r"r[nzmpas]i?|rna",
     "bits": r"xor|and|popc",
-    "space": r"(shared|global)(::\w+)?",
+    "space": r"(shared|global|local)(::\w+)?",
     "sync": r"sync|aligned|mma_async",
     "operand": r"[abcd]",
     "other": r".*",
@@ -50,6 +51,9 @@ EXTRA = {
     "mma.sp": ("satfinite", "rn", "trans", "x2", "shared", "relu"),
     "ldmatrix": ("trans", "x3", "x8", "global", "satfinite", "row"),
     "stmatrix": ("trans", "x3", "x8", "global", "satfinite", "row"),
+    "wmma.load": ("trans", "x4", "rn", "satfinite", "local"),
+    "wmma.store": ("trans", "x4", "rn", "satfinite", "local"),
+    "wmma.mma": ("trans", "x4", "rn", "satfinite", "kind::f8f6f4", "and", "shared"),
     "wgmma": ("satfinite", "row", "trans", "rn", "kind::f16", "x2"),
     "movmatrix": ("trans", "x2", "x4", "shared", "satfinite", "row", "m16n16", "m8n16", "b8", "b32"),
     "cvt": ("satfinite", "relu", "rn", "rz", "rna", "rs", "sync", "trans"),
@@ -264,6 +268,21 @@ def likely_forms(pair: Pair) -> list[Form]:
     return sorted(table, key=lambda form: min(len(words ^ other) for other in table[form]))[:FORMS]
 
 
+def all_forms(pair: Pair) -> list[Form]:
+    """Every operand form of a family, and those with one vector of registers in other lengths and types."""
+    table = dict.fromkeys(forms(pair.family))
+    for form in list(table):
+        vectors = re.findall(r"\{(%\w+?)0[^}]*\}", form.operands)
+        if len(vectors) == 1:
+            (name,) = vectors
+            others = tuple(line for line in form.declarations if f" {name}<" not in line)
+            for kind, length in product((".b32", ".f32", ".s32", ".f64"), (1, 2, 4, 8)):
+                vector = ", ".join(f"{name}{i}" for i in range(length))
+                operands = re.sub(r"\{[^}]*\}", f"{{{vector}}}", form.operands)
+                table[Form((*others, f".reg {kind} {name}<{length}>;"), operands)] = None
+    return list(table)
+
+
 @cache
 def newest_version(target: str) -> str:
     """The newest `.version` of the target's assembler."""
@@ -285,7 +304,8 @@ def complaints(target: str, lines: Sequence[str]) -> dict[int, list[str]]:
     """What ptxas says of each line that it refuses.
 
     It names every wrong line, but looks for some errors only where there are none of others: so the rest is assembled
-    again until nothing is wrong with it. Some lines make it crash: then each half is assembled by itself.
+    again until nothing is wrong with it. Where it names none, because it crashed or failed at what it made of a line,
+    each half is assembled by itself.
     """
     refused: dict[int, list[str]] = {}
     left = list(range(len(lines)))
@@ -294,16 +314,14 @@ def complaints(target: str, lines: Sequence[str]) -> dict[int, list[str]]:
         if isinstance(made, Assembly):
             break
         assert isinstance(made, AssembleError), made
-        if "(exit status -" in made.summary:
-            if len(left) == 1:
-                refused[left[0]] = ["the assembler crashes"]
-                break
+        crashed = "(exit status -" in made.summary  # then the log is cut short, perhaps inside a line
+        named = [] if crashed else re.findall(r"kernel\.ptx, line (\d+); (?:error|fatal)\s*: (.*)", made.log)
+        if not named and len(left) == 1:
+            refused[left[0]] = ["the assembler crashes" if crashed else made.log]
+        elif not named:
             for half in (left[: len(left) // 2], left[len(left) // 2 :]):
-                said = complaints(target, [lines[i] for i in half])
-                refused |= {half[i]: texts for i, texts in said.items()}
+                refused |= {half[i]: texts for i, texts in complaints(target, [lines[i] for i in half]).items()}
             break
-        named = re.findall(r", line (\d+); (?:error|fatal)\s*: (.*)", made.log)
-        assert named, made
         for number, text in named:
             refused.setdefault(left[int(number) - HEAD - 1], []).append(text)
         left = [i for i in left if i not in refused]

@@ -1,0 +1,36 @@
+"""What claims to be measured has a recording, and what was recorded is what the registry has."""
+
+from __future__ import annotations
+
+import tcsim
+from conformance import recordings
+from conformance.exercises import exercise_of
+from tcsim import registry
+from tcsim.targets import ARCHS
+
+
+def test_measured_rows_have_recordings_and_recordings_have_measured_rows() -> None:
+    claimed, recorded = set(), set()
+    for arch in ARCHS:
+        for row in registry.on_arch(arch):
+            if tcsim.instruction(row.mnemonic, arch=arch).evidence.level == "measured":
+                claimed.add(recordings.path_of(row.mnemonic, arch).relative_to(recordings.ROOT))
+        recorded |= {path.relative_to(recordings.ROOT) for path in (recordings.ROOT / arch).glob("*.npz")}
+    assert claimed == recorded
+    assert len(claimed) > 1_400
+
+
+def test_recordings_hold_every_class_of_their_instruction() -> None:
+    cases = 0
+    for path in sorted((recordings.ROOT / "sm_90").glob("*.npz"))[
+        ::7
+    ]:  # a seventh: reading them all is the replay's work
+        mnemonic = path.stem.replace("mma.sp-ordered", "mma.sp::ordered").replace("shared-cta", "shared::cta")
+        recording = recordings.read(mnemonic, "sm_90")
+        assert recording is not None, path
+        instruction = tcsim.instruction(mnemonic, arch="sm_90")
+        names = exercise_of(instruction.row.family).classes(instruction)
+        assert {name for name, _ in recording.cases} == set(names)
+        assert recording.origin.gpu == "NVIDIA H200"
+        cases += len(recording.cases)
+    assert cases > 900
