@@ -199,7 +199,9 @@ def _edges(instruction: Convert, register: Register, stream: Stream, count: int,
     integer = source.kind == "integer"
     patterns = _integer_boundaries(conversion.target) if integer else _float_boundaries(conversion.target, source)
     total = len(patterns) * len(_OFFSETS) * 2
-    index = np.arange(-len(specials), count - len(specials))  # the walk begins after the specials
+    index = np.arange(count, dtype=np.int64)
+    extra = index - EDGES  # the first values of the walk, whose place the specials take, follow after the default ones
+    index = np.where(extra < 0, index, np.where(extra < len(specials), extra, index - len(specials)))
     chosen = _walk(index, total, phase=total * place // 4)
     negative, rest = chosen & 1, chosen >> 1
     code = patterns[rest // len(_OFFSETS)] + np.array(_OFFSETS)[rest % len(_OFFSETS)]
@@ -212,7 +214,7 @@ def _edges(instruction: Convert, register: Register, stream: Stream, count: int,
         if "scale" in given:  # what is divided by the factor lies at the boundary
             codes = _scaled(codes.astype(source.dtype), _powers(instruction, given, place)).astype(np.uint64)
     head = min(count, len(specials))
-    codes[:head] = specials[_walk(np.arange(head), len(specials), phase=5 * place)]
+    codes[:head] = specials[_walk(index[:head], len(specials), phase=5 * place)]
     return codes.astype(register.dtype)
 
 

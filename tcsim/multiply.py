@@ -116,12 +116,13 @@ class MatrixMultiply(Instruction):
     @staticmethod
     def _matrices(registers: npt.NDArray[np.uint32], operand: Operand) -> npt.NDArray[Any]:
         layout = operand.layout
-        values = unpack(registers, operand.format, layout.element_bits).reshape(len(registers), -1)
+        values = unpack(registers, operand.format, layout.element_bits)
+        values = values.reshape(len(registers), layout.lanes * layout.value.size)
         return values[:, layout.flat_holder].reshape(-1, layout.rows, layout.columns)
 
     @staticmethod
     def _registers(codes: npt.NDArray[Any], operand: Operand) -> npt.NDArray[np.uint32]:
         layout = operand.layout
         values = codes.reshape(-1, layout.matrices * layout.rows * layout.columns)[:, layout.flat_element]
-        packed = pack(values.reshape(len(values), layout.lanes, -1), operand.format, layout.element_bits)
+        packed = pack(values.reshape(len(values), layout.lanes, layout.value.size), operand.format, layout.element_bits)
         return packed.astype(np.uint32, copy=False)

@@ -27,16 +27,15 @@ def unpack(registers: npt.NDArray[np.uint32], format: Format, element_bits: int)
     array([16384, 15360], dtype=uint16)
     """
     registers = np.ascontiguousarray(registers, "<u4")
-    shape = registers.shape[:-1]
+    shape = (*registers.shape[:-1], registers.shape[-1] * 32 // element_bits)
     if element_bits == 1:
-        bits = np.unpackbits(registers.view(np.uint8), axis=-1, bitorder="little")
-        return bits.reshape(*shape, -1)
+        return np.unpackbits(registers.view(np.uint8), axis=-1, bitorder="little").reshape(shape)
     if element_bits == 4:
         octets = registers.view(np.uint8)
         codes = np.empty((*octets.shape, 2), np.uint8)
         np.bitwise_and(octets, 15, out=codes[..., 0])
         np.right_shift(octets, 4, out=codes[..., 1])
-        return codes.reshape(*shape, -1)
+        return codes.reshape(shape)
     codes = registers.view(f"<u{element_bits // 8}")
     if format.bits < 8:  # fp6 or fp4 in a byte
         return (codes >> field_shift(format, element_bits)) & np.uint8(format.code_mask)
@@ -49,13 +48,12 @@ def pack(codes: npt.NDArray[Any], format: Format, element_bits: int) -> npt.NDAr
     >>> hex(pack(np.array([0xF, 1], np.uint8).repeat(2), FORMATS["e2m1"], 8)[0])
     '0x4043c3c'
     """
-    shape = codes.shape[:-1]
+    shape = (*codes.shape[:-1], codes.shape[-1] * element_bits // 32)
     if element_bits == 1:
-        octets = np.packbits(codes.astype(np.uint8), axis=-1, bitorder="little")
-        return octets.view("<u4").reshape(*shape, -1)
+        return np.packbits(codes.astype(np.uint8), axis=-1, bitorder="little").view("<u4").reshape(shape)
     if element_bits == 4:
-        pairs = codes.astype(np.uint8).reshape(*shape, -1, 2)
+        pairs = codes.astype(np.uint8).reshape(*shape[:-1], codes.shape[-1] // 2, 2)
         octets = pairs[..., 0] | (pairs[..., 1] << np.uint8(4))
-        return np.ascontiguousarray(octets).view("<u4").reshape(*shape, -1)
+        return np.ascontiguousarray(octets).view("<u4").reshape(shape)
     fields = codes.astype(f"<u{element_bits // 8}") << codes.dtype.type(field_shift(format, element_bits))
-    return np.ascontiguousarray(fields).view("<u4").reshape(*shape, -1)
+    return np.ascontiguousarray(fields).view("<u4").reshape(shape)

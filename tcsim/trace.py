@@ -9,6 +9,7 @@ import numpy as np
 
 from tcsim.codec import as_codes, decode
 from tcsim.dot import aligned_terms
+from tcsim.errors import OperandError
 from tcsim.formats import NO_EXPONENT, Format
 from tcsim.multiply import MatrixMultiply
 from tcsim.steps import (
@@ -28,7 +29,10 @@ from tcsim.warpgroup_multiply import WarpgroupMultiply
 def trace(instruction: MatrixMultiply | WarpgroupMultiply, a: Any, b: Any, c: Any) -> list[str]:
     """Lines of text that follow one result element through the lowering.
 
-    a: the K codes of a row of A; b: the K codes of a column of B; c: one code.
+    a: the K codes of a row of A; b: the K codes of a column of B; c: one code. Of a sparse A, the K / 2 kept codes and
+    those of B that they meet.
+
+    Raises OperandError for another number of codes, FormatError for another dtype.
 
     >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
     >>> half = tcsim.encode([1.5, 2**-12, 0, 0, 0, 0, 0, 0], "f16")
@@ -45,7 +49,11 @@ def trace(instruction: MatrixMultiply | WarpgroupMultiply, a: Any, b: Any, c: An
     formats = (instruction.formats["a"], instruction.formats["b"], instruction.formats["c"])
     row = as_codes(a, formats[0], "trace: a").reshape(1, 1, -1)
     column = as_codes(b, formats[1], "trace: b").reshape(1, -1, 1)
-    addend = as_codes(c, formats[2], "trace: c").reshape(1, 1, 1)
+    addend = as_codes(c, formats[2], "trace: c").reshape(1, 1, -1)
+    k = instruction.operands["a"].shape[1]
+    for name, codes, length in (("a", row, k), ("b", column, k), ("c", addend, 1)):
+        if codes.size != length:
+            raise OperandError(f"trace of {instruction!r}: {name} has {codes.size} codes; valid: {length}")
     steps = instruction.lowering.steps
     count = f"{len(steps)} step" + ("s" if len(steps) > 1 else "")
     lines = [f"{instruction.mnemonic} on {instruction.arch.name}: {instruction.lowering.kind}, {count}"]
@@ -111,20 +119,27 @@ def _(step: DotAdd, values: Values) -> list[str]:
             zero.append(k)
             continue
         lines.append(
-            f"k={k:<3} a={_show(code_a, formats[0])}  b={_show(code_b, formats[1])}  exponent {own}"
+            f"k={k:<3} a={_show(code_a, formats[0])}  b={_show(code_b, formats[1])}  {_where(own, products[place])}"
             f"  -> {_integer(products[place])} * {scale}"
         )
     if zero:
         lines.append(f"k={runs(tuple(zero))} zero products")
     own = int(formats[2].exponents(c)[0, 0, 0])
-    where = f"exponent {own}" if own > NO_EXPONENT // 2 else "zero"
+    addend = terms.addend[0, 0, 0]
     lines.append(
-        f"{step.addend:<5} {_show(c[0, 0, 0], formats[2])}  {where}  -> {_integer(terms.addend[0, 0, 0])} * {scale}"
+        f"{step.addend:<5} {_show(c[0, 0, 0], formats[2])}  {_where(own, addend)}  -> {_integer(addend)} * {scale}"
     )
     with np.errstate(invalid="ignore"):
         total = products.sum() + terms.addend[0, 0, 0]
     lines.append(f"largest exponent {exponent} (floor {unit.floor}); sum {_integer(total)} * {scale}")
     return lines
+
+
+def _where(exponent: int, value: float) -> str:
+    """What is said of a term's exponent: infinities, NaN and zeros have none."""
+    if not np.isfinite(value):
+        return "not finite"
+    return f"exponent {exponent}" if exponent > NO_EXPONENT // 2 else "zero"
 
 
 def _integer(value: float) -> str:

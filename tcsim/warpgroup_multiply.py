@@ -140,7 +140,8 @@ class WarpgroupMultiply(Instruction):
         operand = self.operands[name]
         array = np.asarray(registers)
         check_registers(array, operand, f"{self!r}.matrix")
-        values = unpack(array, operand.format, operand.layout.element_bits).reshape(*array.shape[:-2], -1)
+        values = unpack(array, operand.format, operand.layout.element_bits)
+        values = values.reshape(*array.shape[:-2], operand.layout.flat_element.size)
         return values[..., operand.layout.flat_holder].reshape(*array.shape[:-2], *operand.shape)
 
     def registers(self, name: str, codes: Any) -> npt.NDArray[np.uint32]:
@@ -149,8 +150,12 @@ class WarpgroupMultiply(Instruction):
         array = as_codes(codes, operand.format, f"{self!r}.registers: {name}")
         if array.shape[-2:] != operand.shape:
             raise OperandError(f"{self!r}.registers: {name} has shape {array.shape}; valid: (..., {operand.shape})")
-        values = array.reshape(*array.shape[:-2], -1)[..., operand.layout.flat_element]
-        packed = pack(values.reshape(*array.shape[:-2], 128, -1), operand.format, operand.layout.element_bits)
+        values = array.reshape(*array.shape[:-2], operand.layout.flat_holder.size)[..., operand.layout.flat_element]
+        packed = pack(
+            values.reshape(*array.shape[:-2], 128, operand.layout.value.size),
+            operand.format,
+            operand.layout.element_bits,
+        )
         return packed.astype(np.uint32, copy=False)
 
     def _check_immediates(self, call: str, scale_a: int, scale_b: int, trans_a: int, trans_b: int) -> None:

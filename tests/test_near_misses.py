@@ -74,7 +74,7 @@ def kind_of(word: str) -> str:
 
 @dataclass(frozen=True)
 class Tolerated:
-    """A habit of ptxas 13.5: it takes other spellings for a plain one, and emits the same machine code.
+    """A habit of ptxas 13.5 (or 12.9): it takes other spellings for a plain one, and emits the same machine code.
 
     The registry has the plain spelling, which is the manual's; `tcsim.instruction` refuses the others.
     """
@@ -83,7 +83,7 @@ class Tolerated:
     name: str  # pattern of the mnemonics' beginnings
     words: str  # pattern of the words that it does not mind ...
     read_as: str  # ... and what it takes them for; empty: nothing
-    beside: str  # pattern of a type that must be among the words; empty: any
+    beside: str  # pattern of a word that must be among them; empty: any
     spelling: str  # an example, ...
     plain: str  # ... what it is taken for, ...
     target: str  # ... and where
@@ -103,6 +103,11 @@ TOLERATED = (
               "", "ldmatrix.sync.aligned.m8n8.x8.shared.b16", "ldmatrix.sync.aligned.m8n8.x1.shared.b16", "sm_90"),
     Tolerated(".row and .col may stand where there is no matrix product", "(ld|st|mov)matrix|wgmma", "row|col", "", "",
               "movmatrix.sync.aligned.row.m8n8.trans.b16", "movmatrix.sync.aligned.m8n8.trans.b16", "sm_90"),
+    Tolerated(".f32 is taken for .s32 in the shapes of int4 and b1", r"wmma\.(load\.c|store\.d)", "f32", "s32",
+              "m8n8k(32|128)", "wmma.store.d.sync.aligned.row.m8n8k128.global.f32",
+              "wmma.store.d.sync.aligned.row.m8n8k128.global.s32", "sm_80"),
+    Tolerated("a missing type is taken for .f16 (by ptxas 12.9)", r"wmma\.load\.[ab]", "f16", "", "",
+              "wmma.load.b.sync.aligned.col.m16n16k16.global", "wmma.load.b.sync.aligned.col.m16n16k16.global.f16", "sm_70"),
     Tolerated(".aligned may be missing", "wgmma", "aligned", "", "", "wgmma.mma_async.sync.m64n8k16.f32.bf16.bf16",
               "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16", "sm_90a"),
 )  # fmt: skip
