@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,10 @@ from tcsim.formats import Format
 from tcsim.formats import format as find_format
 from tcsim.swizzle import SWIZZLES
 from tcsim.targets import accepting
+
+if TYPE_CHECKING:
+    from tcsim.canonical_tile import CanonicalTile
+    from tcsim.tile_check import TileCheck
 
 Major = Literal["K", "MN"]
 CORE_ROWS = 8  # rows (or columns of k) of a core matrix
@@ -172,6 +176,36 @@ class MatrixDescriptor:
             raise OperandError(f"descriptor {value:#x}: bits {form.constants:#x} must be set on {arch}")
         return MatrixDescriptor(**{**parts, "swizzle": modes[parts["swizzle"]]}, arch=name)  # type: ignore[arg-type]
 
+    @staticmethod
+    def for_tile(
+        rows: int,
+        k: int,
+        format: str | Format,
+        major: Major = "K",
+        swizzle: str = "128B",
+        start_address: int = 0,
+    ) -> CanonicalTile:
+        """Where to put a tile of rows x k elements for wgmma, and the descriptors that read it, one for each K step.
+
+        `rows` runs along M for A and along N for B; `k` may be many steps long. Panels of one swizzle span lie one after the
+        other, as TMA loads with boxes of that span write them. k below the span leaves the ends of rows unused (K-major).
+
+        Source: the element addresses measured on an H200; CuTe's canonical GMMA layouts are the same.
+
+        Raises OperandError for a shape, format, major or start address with which no such tile exists.
+
+        >>> tile = tcsim.MatrixDescriptor.for_tile(128, 128, "f16", major="K", swizzle="128B", start_address=1024)
+        >>> print(tile)
+        Swizzle<3,4,3> of ((8,16),(64,2)):((64,512),(1,8192)) (128 x 128 f16 in 16 bits, K-major)
+        >>> tile.descriptor.stride_byte_offset, tile.bytes
+        (1024, 32768)
+        >>> tile.advances  # bytes; 32 inside a panel, then the next panel
+        (0, 32, 64, 96, 16384, 16416, 16448, 16480)
+        """
+        from tcsim.canonical_tile import canonical_tile  # it needs this class
+
+        return canonical_tile(rows, k, format, major, swizzle, start_address)
+
     def encode(self) -> int:
         """The 64-bit descriptor.
 
@@ -187,6 +221,32 @@ class MatrixDescriptor:
         if unknown:
             raise OperandError(f"{self.arch} descriptors have no field {unknown[0]}")
         return form.constants | sum(field.put(numbers[field.name]) for field in form.fields)
+
+    def check(self, rows: int, k: int, format: str | Format, major: Major = "K", memory: int = 227 * 1024) -> TileCheck:
+        """What is remarkable about reading a tile of rows x k elements with this descriptor.
+
+        Elements outside `memory` bytes, bytes read for two elements, unused bytes, a start off the swizzle's phase, and the
+        bank conflicts of a core matrix's 8 rows, each as a number and as a sentence.
+
+        The default memory is what one block can have on sm_90. The 8 rows of a core matrix never conflict, whatever the
+        descriptor says, because the swizzle spreads just those; conflicts come from how threads write the tile: see
+        `tcsim.bank_conflicts`.
+
+        Raises OperandError for a major, format or memory that cannot be, TargetError for a descriptor of sm_100.
+
+        >>> units_for_bytes = tcsim.MatrixDescriptor(stride_byte_offset=64, swizzle="128B")  # 64 units of 16 bytes meant
+        >>> print(units_for_bytes.check(64, 16, "f16").messages[0])
+        672 of 1024 elements are read from a place that another element has too; the first is row 16, k 0 at 0x90: is SBO=64 or LBO=0 too small, or not in bytes?
+        """
+        from tcsim.tile_check import check_tile  # it needs this class
+
+        return check_tile(self, rows, k, format, major, memory)
+
+    def _only_sm_90(self, asked: str) -> None:
+        if self.arch != "sm_90":
+            raise TargetError(
+                f"MatrixDescriptor.{asked}: {self.arch}'s descriptors are decoded and encoded only; valid: sm_90"
+            )
 
     def describe(self) -> list[str]:
         """One line a field: bits, name, value in bytes, meaning.
@@ -206,8 +266,10 @@ class MatrixDescriptor:
     def addresses(self, rows: int, k: int, format: str | Format, major: Major = "K") -> npt.NDArray[np.int64]:
         """The shared byte address of every element of a tile: (rows, k); of sub-byte elements, that of their byte.
 
-        `rows` runs along M for A and along N for B. Raises OperandError for a major or format that cannot be.
+        `rows` runs along M for A and along N for B. Raises OperandError for a major or format that cannot be, TargetError
+        for a descriptor of sm_100.
         """
+        self._only_sm_90("addresses")
         return element_addresses(np.array(self.encode(), np.uint64), rows, k, find_format(format), major)
 
 

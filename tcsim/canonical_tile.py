@@ -1,0 +1,161 @@
+"""Canonical tiles: how to lay an operand out in shared memory so that a row of matrix descriptors reads it.
+
+The layouts are those of CuTe's GMMA layout atoms and of what a TMA load with the same swizzle writes. That the tensor core
+of sm_90 reads them so follows from the element addresses that were measured with random descriptors on an NVIDIA H200.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.codec import as_codes
+from tcsim.errors import OperandError, listing
+from tcsim.formats import Format
+from tcsim.formats import format as find_format
+from tcsim.layout import Layout
+from tcsim.matrix_descriptor import CORE_BYTES, CORE_ROWS, Major, MatrixDescriptor
+from tcsim.swizzle import SWIZZLES, Swizzle
+
+STEP_BYTES = 32
+"""Bytes along K of one row that one wgmma multiplies: k16 of 16-bit types, k32 of 8-bit, k8 of tf32, k256 of b1."""
+
+
+@dataclass(frozen=True)
+class CanonicalTile:
+    """An operand tile of `rows` x `k` elements in shared memory; rows run along M for A and along N for B.
+
+    The tile is cut into panels, `panel_bytes` apart: of one swizzle span along K (K-major) or along MN (MN-major).
+    """
+
+    rows: int
+    k: int
+    format: Format
+    major: Major
+    swizzle: Swizzle
+    descriptor: MatrixDescriptor  # of the first K step
+    layout: Layout  # (row, k) -> offset in elements from the start, before the swizzle
+    bytes: int  # of shared memory that the tile takes, unused ends of panels included
+
+    @property
+    def bits(self) -> int:
+        """Bits that an element takes in shared memory."""
+        return _bits(self.format)
+
+    @property
+    def step(self) -> int:
+        """Elements along K that one instruction multiplies."""
+        return STEP_BYTES * 8 // self.bits
+
+    @cached_property
+    def advances(self) -> tuple[int, ...]:
+        """Bytes to add to the start address for each K step; the descriptor counts them in units of 16."""
+        first = np.arange(0, self.k, self.step) * self.rows  # row 0 of each step, as a coordinate of the layout
+        return tuple(int(offset) for offset in self.layout(first) * self.bits // 8)
+
+    @property
+    def descriptors(self) -> tuple[MatrixDescriptor, ...]:
+        """One descriptor for each K step."""
+        start = self.descriptor.start_address
+        return tuple(replace(self.descriptor, start_address=start + advance) for advance in self.advances)
+
+    @property
+    def addresses(self) -> npt.NDArray[np.int64]:
+        """The shared byte address of every element (rows, k); of sub-byte elements, that of their byte."""
+        row, k = np.arange(self.rows)[:, None], np.arange(self.k)
+        offset = self.layout(row + self.rows * k) * self.bits // 8
+        address: npt.NDArray[np.int64] = self.swizzle(self.descriptor.start_address + offset)
+        return address
+
+    def image(self, codes: Any) -> npt.NDArray[np.uint8]:
+        """The bytes (..., bytes) from the start address on that hold codes (..., rows, k); unused bytes are 0.
+
+        Raises OperandError for another shape, FormatError for another dtype.
+        """
+        call = "CanonicalTile.image"
+        array = as_codes(codes, self.format, call)
+        if array.shape[-2:] != (self.rows, self.k):
+            raise OperandError(f"{call}: codes have shape {array.shape}; valid: (..., {self.rows}, {self.k})")
+        image = np.zeros((*array.shape[:-2], self.bytes), np.uint8)
+        place = (self.addresses - self.descriptor.start_address).reshape(-1)
+        flat = array.reshape(*array.shape[:-2], -1)
+        if self.bits < 8:
+            inside = (np.arange(self.k) * self.bits % 8).astype(np.uint8)
+            shifted = (array.astype(np.uint8) & np.uint8(self.format.code_mask)) << inside
+            for slot in range(8 // self.bits):  # elements that share a byte have different slots
+                chosen = np.broadcast_to(np.arange(self.k) % (8 // self.bits) == slot, array.shape[-2:]).reshape(-1)
+                image[..., place[chosen]] |= shifted.reshape(flat.shape)[..., chosen]
+            return image
+        parts = np.ascontiguousarray(flat)[..., None].view(np.uint8)  # little-endian, as shared memory is
+        for byte in range(self.bits // 8):
+            image[..., place + byte] = parts[..., byte]
+        return image
+
+    def __str__(self) -> str:
+        unit = f"{self.format.name} in {self.bits} bits"
+        return f"{self.swizzle} of {self.layout} ({self.rows} x {self.k} {unit}, {self.major}-major)"
+
+
+def canonical_tile(
+    rows: int, k: int, format: str | Format, major: Major = "K", swizzle: str = "128B", start_address: int = 0
+) -> CanonicalTile:
+    """What `MatrixDescriptor.for_tile` returns; its documentation says what is raised."""
+    kind = find_format(format)
+    call = f"MatrixDescriptor.for_tile(rows={rows}, k={k}, {kind.name}, major={major!r}, swizzle={swizzle!r})"
+    _check(rows, k, kind, major, swizzle, call)
+    pattern, bits = SWIZZLES[swizzle], _bits(kind)
+    if start_address % pattern.period:
+        raise OperandError(
+            f"{call}: start_address={start_address:#x}: the tile must start where the swizzle pattern does; valid: multiples "
+            f"of {pattern.period} bytes"
+        )
+    span = pattern.span
+    if major == "K":
+        width = min(span * 8 // bits, k)  # elements of k in a panel
+        panel = rows * span
+        row_mode, row_stride = (CORE_ROWS, rows // CORE_ROWS), (span * 8 // bits, CORE_ROWS * span * 8 // bits)
+        layout = Layout((row_mode, (width, -(-k // width))), (row_stride, (1, panel * 8 // bits)))
+        panels = -(-k // width)
+        leading, stride = (panel, CORE_ROWS * span) if span == CORE_BYTES else (0, CORE_ROWS * span)
+    else:
+        width = min(span * 8 // bits, rows)  # elements of MN in a panel
+        panel = k * span
+        k_mode, k_stride = (CORE_ROWS, k // CORE_ROWS), (span * 8 // bits, CORE_ROWS * span * 8 // bits)
+        layout = Layout(((width, rows // width), k_mode), ((1, panel * 8 // bits), k_stride))
+        panels = rows // width
+        group = CORE_ROWS * span
+        leading, stride = (group, panel) if span == CORE_BYTES else (panel, group)
+    descriptor = MatrixDescriptor(start_address, leading, stride, swizzle=swizzle)
+    descriptor.encode()  # raises if a field cannot hold its number
+    return CanonicalTile(rows, k, kind, major, pattern, descriptor, layout, panels * panel)
+
+
+def _bits(format: Format) -> int:
+    return format.container_bits if format.bits >= 8 else format.bits
+
+
+def _check(rows: int, k: int, format: Format, major: str, swizzle: str, call: str) -> None:
+    if swizzle not in SWIZZLES:
+        raise OperandError(f"{call}: no such swizzle; valid: {listing(SWIZZLES)}")
+    if major not in ("K", "MN"):
+        raise OperandError(f"{call}: no such major; valid: K, MN")
+    bits = _bits(format)
+    step = STEP_BYTES * 8 // bits
+    if rows < CORE_ROWS or rows % CORE_ROWS:
+        raise OperandError(f"{call}: rows come in groups of {CORE_ROWS}; valid: multiples of {CORE_ROWS}")
+    if k < step or k % step:
+        raise OperandError(
+            f"{call}: one instruction multiplies {step} {format.name} along K; valid: multiples of {step}"
+        )
+    span = SWIZZLES[swizzle].span
+    if major == "MN" and bits != 16:
+        raise OperandError(f"{call}: only 16-bit elements can be MN-major in shared memory on sm_90")
+    width = span * 8 // bits
+    if major == "K" and k > width and k % width:
+        raise OperandError(f"{call}: a panel has {width} elements along K; valid: at most {width}, or multiples of it")
+    if major == "MN" and rows > width and rows % width:
+        raise OperandError(f"{call}: a panel has {width} elements along MN; valid: at most {width}, or multiples of it")

@@ -1,0 +1,110 @@
+"""What is wrong, or wasteful, with a matrix descriptor: reads outside memory, bytes read twice, bank conflicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.banks import bank_conflicts
+from tcsim.errors import OperandError
+from tcsim.formats import Format
+from tcsim.formats import format as find_format
+from tcsim.matrix_descriptor import CORE_BYTES, CORE_ROWS, Major, MatrixDescriptor
+from tcsim.swizzle import SWIZZLES
+
+
+@dataclass(frozen=True)
+class TileCheck:
+    """Where a descriptor reads a tile of rows x k elements, and what is remarkable about it."""
+
+    outside: npt.NDArray[np.int64]  # (n, 2): row and k of the elements outside memory
+    shared: npt.NDArray[np.int64]  # (n, 2): row and k of the elements whose place an earlier element has too
+    first: int  # lowest byte read
+    last: int  # highest byte read
+    unused: int  # bytes between the two that no element is read from
+    off_phase: (
+        int  # bytes from the last multiple of the swizzle's period to the start address; 0 if the tile starts at one
+    )
+    conflict_degree: int  # worst of all core matrices: passes that its 8 rows of 16 bytes need; 1 is free of conflicts
+    messages: tuple[str, ...]  # what to look at, one sentence each; none if all is well
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is wrong: every element has a place of its own inside memory."""
+        return not len(self.outside) and not len(self.shared)
+
+
+def check_tile(
+    descriptor: MatrixDescriptor, rows: int, k: int, format: str | Format, major: Major = "K", memory: int = 227 * 1024
+) -> TileCheck:
+    """What `MatrixDescriptor.check` returns; its documentation says what it means and what is raised."""
+    kind = find_format(format)
+    if memory < 1:
+        raise OperandError(f"MatrixDescriptor.check: memory={memory}; valid: a number of bytes, at least 1")
+    address = descriptor.addresses(rows, k, kind, major)
+    bits = kind.container_bits if kind.bits >= 8 else kind.bits
+    size = max(1, bits // 8)
+    outside = np.argwhere(address + size > memory)
+    place = address * 8 + (np.arange(k) * bits % 8 if bits < 8 else 0)
+    _, first_of = np.unique(place, return_index=True)
+    again = np.ones(place.size, bool)
+    again[first_of] = False
+    shared = np.argwhere(again.reshape(place.shape))
+    read = np.unique((address[..., None] + np.arange(size)).reshape(-1))
+    low, high = int(read[0]), int(read[-1])
+    off = descriptor.start_address % SWIZZLES[descriptor.swizzle].period
+    degree = _conflicts(address, bits, major)
+    found = (len(outside), len(shared), high + 1 - low - len(read), off, degree)
+    text = _messages(descriptor, address, outside, shared, found, memory, (size, rows * k))
+    return TileCheck(outside, shared, low, high, found[2], off, degree, text)
+
+
+def _conflicts(address: npt.NDArray[np.int64], bits: int, major: Major) -> int:
+    """Passes for the 8 rows of 16 bytes of each core matrix, all of which lie at multiples of 16 bytes."""
+    per_row = CORE_BYTES * 8 // bits
+    chunks = address[:, ::per_row] if major == "K" else address[::per_row].T  # (lines, 16-byte rows of each)
+    whole = chunks.shape[0] // CORE_ROWS * CORE_ROWS
+    if not whole:
+        return 1
+    groups = chunks[:whole].reshape(-1, CORE_ROWS, chunks.shape[1]).swapaxes(-1, -2)
+    return int(np.max(bank_conflicts(groups & ~np.int64(CORE_BYTES - 1), width=CORE_BYTES).degree))
+
+
+def _messages(
+    descriptor: MatrixDescriptor,
+    address: npt.NDArray[np.int64],
+    outside: npt.NDArray[np.int64],
+    shared: npt.NDArray[np.int64],
+    found: tuple[int, int, int, int, int],
+    memory: int,
+    sizes: tuple[int, int],
+) -> tuple[str, ...]:
+    out, twice, unused, off, degree = found
+    size, elements = sizes
+    texts = []
+    if out:
+        row, k = outside[0]
+        texts.append(
+            f"{out} of {elements} elements lie outside the {memory} bytes of shared memory; the first is row {row}, k {k} at "
+            f"{int(address[row, k]):#x}"
+        )
+    if twice:
+        row, k = shared[0]
+        texts.append(
+            f"{twice} of {elements} elements are read from a place that another element has too; the first is row {row}, "
+            f"k {k} at {int(address[row, k]):#x}: is SBO={descriptor.stride_byte_offset} or "
+            f"LBO={descriptor.leading_byte_offset} too small, or not in bytes?"
+        )
+    if off:
+        period = SWIZZLES[descriptor.swizzle].period
+        texts.append(
+            f"the start address is {off} bytes past a multiple of {period}, the period of the {descriptor.swizzle} swizzle: right "
+            "for a later K step of a tile that starts at such a multiple, wrong for the tile's own start"
+        )
+    if unused:
+        texts.append(f"{unused} bytes between the first and the last that are read belong to no element")
+    if degree > 1:
+        texts.append(f"the 8 rows of a core matrix share banks: {degree} passes where a swizzle needs 1")
+    return tuple(texts)
