@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hypothesis import settings
 
+collect_ignore = ["oracles"]  # they need other projects: `tox -e oracles`, or `pytest tests/oracles` by name
+
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
 settings.register_profile(
     "explore", derandomize=False, deadline=None, max_examples=2000

@@ -42,6 +42,7 @@ def ask(project: str, script: str, questions: Sequence[Question], folder: Path) 
     # where such projects put what they compile, once for all questions; one thread, for the arrays are small
     home = str(folder.parent)
     surroundings = {"HOME": home, "TORCH_EXTENSIONS_DIR": home, "TRITON_HOME": home, "OMP_NUM_THREADS": "1"}
+    surroundings["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))  # ninja
     try:
         done = subprocess.run(
             [sys.executable, str(HERE / script), str(request), str(reply)],

@@ -14,7 +14,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("oracles")
     line = "{:<26} {:>12} {:>12}  {}".format
     terminalreporter.line(line("project", "compared", "equal", "known disagreements"))
-    for (project, against), tally in sorted(TALLIES.items()):
+    for (project, against), tally in sorted(TALLIES.items(), key=lambda item: (item[0][0], item[0][1] != "tcsim")):
         known = ", ".join(f"{name}: {count:,}" for name, count in tally.known.items() if count) or "none"
         name = f"{project} {VERSIONS[project]}" if against == "tcsim" else f"  against {against}"
         terminalreporter.line(line(name, f"{tally.compared:,}", f"{tally.equal:,}", known))

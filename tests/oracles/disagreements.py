@@ -76,8 +76,8 @@ def _both_nan(answers: Any) -> Any:
     return np.logical_and(*(np.isnan(codes.view(np.float64)) for codes in (answers.theirs, answers.ours)))
 
 
-def _everywhere(answers: Any) -> Any:
-    return np.ones(answers.ours.shape, bool)
+def _behind_the_first_lane(answers: Any) -> Any:
+    return answers.inputs["lane"] % 4 != 0
 
 
 _HEADER = "NVIDIA's cuda_fp8.hpp (CUDA 13.5), __nv_cvt_float_to_e8m0"
@@ -142,7 +142,7 @@ DISAGREEMENTS: tuple[Disagreement, ...] = (
         name="f64 NaN",
         project="mmasim",
         subjects=r"\w+ \w+ \S*\.f64\.f64\.f64\.f64 .*",
-        inputs="two NaN among the operands: mmasim passes on the one that the host's fma does, tcsim b before c before a",
+        inputs="several NaN: mmasim passes on the one that the host's fma does (the case is for x86-64), tcsim b, then c, then a",
         case={"mnemonic": "m8n8k4.f64.f64.f64.f64", "a": 0x7FF8000000000001, "b": 0x7FF8000000000002, "c": 0},
         theirs=0x7FF8000000000001,
         ours=0x7FF8000000000002,
@@ -159,6 +159,6 @@ DISAGREEMENTS: tuple[Disagreement, ...] = (
         ours=1,
         right="tcsim: the recordings of an H200 have it so; CuTe's layout leaves the matrix (the DSL uses this atom for f16 and "
         "bf16 only)",
-        covers=_everywhere,
+        covers=_behind_the_first_lane,
     ),
 )

@@ -71,6 +71,13 @@ def test_the_smallest_case_is_answered_so(item: Disagreement, tmp_path: Path) ->
     assert item.theirs != item.ours
 
 
+def test_the_page_has_the_table() -> None:
+    """docs/oracles.md names every disagreement and every version."""
+    page = (Path(__file__).parents[2] / "docs/oracles.md").read_text(encoding="utf-8")
+    assert [item.name for item in DISAGREEMENTS if f"| {item.name} |" not in page] == []
+    assert [project for project, version in VERSIONS.items() if f"| {project} {version} |" not in page] == []
+
+
 def test_the_table_is_complete() -> None:
     """Every entry says who is right; names are not used twice."""
     assert all(item.right and item.inputs and item.project in VERSIONS for item in DISAGREEMENTS)
