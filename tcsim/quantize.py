@@ -121,8 +121,8 @@ def quantize_mx(
     _check_mx(target, block, call)
     if scale not in get_args(ScaleChoice):
         raise OperandError(f"{call}: scale={scale!r}; valid: {listing(map(repr, get_args(ScaleChoice)))}")
-    array = _real(x, call).astype(np.float64)
-    blocks = _split(array, axis, block, call)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        blocks = _split(_real(x, call).astype(np.float64), axis, block, call)
     factors = _mx_scales(np.abs(blocks).max(-1), target, scale)
     conversion = Conversion(FORMATS["f64"], target, saturate=True, scale="divide", nan=nan_code(target))
     codes = _in_chunks(blocks.view(np.uint64).reshape(-1), conversion, np.repeat(factors.reshape(-1), block))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from conformance import conversion_inputs
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
-from conformance.wrong_conversions import WRONG_MODELS
+from conformance.wrong_conversions import WRONG_MODELS, words
 from tcsim.convert import Convert
 from tcsim.convert_trace import trace_conversion
 
@@ -68,7 +68,7 @@ class ConversionExercise:
 
     def model(self, instruction: Convert, inputs: Inputs) -> npt.NDArray[Any]:
         """Registers (samples,) of d; of 64 bits two words each, low first, (samples, 2)."""
-        return as_words(instruction.execute(**inputs))
+        return words(instruction.execute(**inputs))
 
     def compare(self, instruction: Convert, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Element by element of every result register.
@@ -86,13 +86,6 @@ class ConversionExercise:
             for at in different[:5]
         ]
         return Comparison(got.size * d.elements, max(wrong_elements, len(different)), tuple(first))
-
-
-def as_words(registers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """64-bit registers as two words each, low first; narrower ones as they are."""
-    if registers.dtype.itemsize < 8:
-        return registers
-    return np.ascontiguousarray(registers).view(np.uint32).reshape(*registers.shape, 2)
 
 
 def _joined(array: Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
