@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from conformance.exercises import Array, Comparison, Inputs
+from conformance.moved import LIMIT, MoveMismatch, require_same_shape
 from tcsim.matrix_move import LoadMatrix, MatrixMove, SharedMatrix, StoreMatrix
 from tcsim.registry import Operand
-
-LIMIT = 5
-"""Mismatches that are explained."""
-
-
-@dataclass(frozen=True)
-class MatrixMismatch:
-    """One element of a matrix in registers, or one byte of memory, on which hardware and model disagree."""
-
-    where: str  # sample, and lane, register, slot, matrix, row and column, or address
-    source: str  # what should have come there
-    hardware: str
-    model: str
-    steps: tuple[str, ...]  # how the model came to its bits
-
-    def line(self, instruction: Any) -> str:
-        """Everything about it in one line."""
-        return f"MISMATCH {self.where}: {self.source} hardware {self.hardware} model {self.model}"
-
-    def trace(self, instruction: Any) -> list[str]:
-        """How the model came to its bits."""
-        return [f"{instruction.mnemonic} on {instruction.arch.name}", *self.steps]
 
 
 def compare_loads(instruction: LoadMatrix, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
@@ -42,12 +19,12 @@ def compare_loads(instruction: LoadMatrix, inputs: Inputs, hardware: Array, mode
     """
     operand = instruction.operands["d"]
 
-    def explain(sample: int, matrix: int, row: int, column: int, bits: tuple[str, str]) -> MatrixMismatch:
+    def explain(sample: int, matrix: int, row: int, column: int, bits: tuple[str, str]) -> MoveMismatch:
         lane, index = _address_lane(instruction, matrix, row, column)
         address = int(inputs["address"][sample, lane])
         line = inputs["smem"][sample, address : address + instruction.rows.format.row_bytes]
         kind = instruction.rows.format
-        return MatrixMismatch(
+        return MoveMismatch(
             f"sample {sample} {_holder(operand, matrix, row, column)}",
             f"element {index} of the {_line_word(instruction)} at {address:#x} (lane {lane}), bytes {line.tobytes().hex()}",
             *bits,
@@ -68,8 +45,8 @@ def compare_moves(instruction: MatrixMove, inputs: Inputs, hardware: Array, mode
     """
     a, d = instruction.operands["a"], instruction.operands["d"]
 
-    def explain(sample: int, matrix: int, row: int, column: int, bits: tuple[str, str]) -> MatrixMismatch:
-        return MatrixMismatch(
+    def explain(sample: int, matrix: int, row: int, column: int, bits: tuple[str, str]) -> MoveMismatch:
+        return MoveMismatch(
             f"sample {sample} {_holder(d, matrix, row, column)}",
             f"row {column}, column {row} of a in {_holder(a, matrix, column, row)}",
             *bits,
@@ -84,7 +61,7 @@ def compare_stores(instruction: StoreMatrix, inputs: Inputs, hardware: Array, mo
 
     Raises ValueError if the shapes differ.
     """
-    _require_same(hardware, model)
+    require_same_shape(hardware, model)
     got, want = (np.ascontiguousarray(array, "<u4").view(np.uint8) for array in (hardware, model))
     different = np.argwhere(got != want)
     first = []
@@ -96,17 +73,17 @@ def compare_stores(instruction: StoreMatrix, inputs: Inputs, hardware: Array, mo
 
 def _store_mismatch(
     instruction: StoreMatrix, inputs: Inputs, sample: int, address: int, bits: tuple[str, str]
-) -> MatrixMismatch:
+) -> MoveMismatch:
     kind, operand = instruction.rows.format, instruction.operands["registers"]
     places = inputs["address"][sample, : instruction.address_lanes].astype(np.int64)
     lanes = np.flatnonzero((places <= address) & (address < places + kind.row_bytes))
     where, before = f"sample {sample} address {address:#x}", f"before {inputs['smem'][sample, address]:#04x}"
     if not lanes.size:
-        return MatrixMismatch(where, f"no row covers it, {before},", *bits, ("a byte that no row covers stays",))
+        return MoveMismatch(where, f"no row covers it, {before}", *bits, ("a byte that no row covers stays",))
     lane = int(lanes[-1])
     index = int(address - places[lane]) * 8 // kind.bits
     matrix, row, column = _element(instruction, lane, index)
-    return MatrixMismatch(
+    return MoveMismatch(
         where,
         f"element {index} of the {_line_word(instruction)} at {places[lane]:#x} (lane {lane}), {before}, "
         f"from {_holder(operand, matrix, row, column)}",
@@ -120,9 +97,9 @@ def _compare_registers(
     operand: Operand,
     hardware: Array,
     model: Array,
-    explain: Callable[[int, int, int, int, tuple[str, str]], MatrixMismatch],
+    explain: Callable[[int, int, int, int, tuple[str, str]], MoveMismatch],
 ) -> Comparison:
-    _require_same(hardware, model)
+    require_same_shape(hardware, model)
     shape = (-1, operand.layout.matrices, *operand.shape)
     got, want = (
         instruction.matrix(operand.name, np.asarray(array, np.uint32)).reshape(shape) for array in (hardware, model)
@@ -135,11 +112,6 @@ def _compare_registers(
         bits = tuple(f"{int(array[sample, matrix, row, column]):#0{digits}x}" for array in (got, want))
         first.append(explain(sample, matrix, row, column, (bits[0], bits[1])))
     return Comparison(got.size, len(different), tuple(first))
-
-
-def _require_same(hardware: Array, model: Array) -> None:
-    if hardware.shape != model.shape:
-        raise ValueError(f"the hardware's result has shape {hardware.shape}, the model's {model.shape}")
 
 
 def _address_lane(instruction: SharedMatrix, matrix: int, row: int, column: int) -> tuple[int, int]:
@@ -169,6 +141,3 @@ def _provenance(instruction: SharedMatrix, lane: int, index: int) -> str:
     word = _line_word(instruction)
     note = ".trans: an address points to a column" if instruction.rows.transposed else "an address points to a row"
     return f"{note}; the {word} of lane {lane}, element {index}"
-
-
-__all__ = ["MatrixMismatch", "compare_loads", "compare_moves", "compare_stores"]

@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from conformance.exercises import Array, Comparison, Inputs
+from conformance.moved import LIMIT, MoveMismatch, require_same_shape
 from tcsim.memory_tile import FragmentLoad, FragmentMove, FragmentStore
 from tcsim.packing import unpack
-
-LIMIT = 5
-"""Mismatches that are explained."""
-
-
-@dataclass(frozen=True)
-class TileMismatch:
-    """One field of a register, or one byte of memory, on which hardware and model disagree."""
-
-    where: str  # sample, and lane, register and slot, or address
-    source: str  # what should have come there
-    hardware: str
-    model: str
-    steps: tuple[str, ...]  # how the model came to its bits
-
-    def line(self, instruction: Any) -> str:
-        """Everything about it in one line."""
-        return f"MISMATCH {self.where}: {self.source}, hardware {self.hardware} model {self.model}"
-
-    def trace(self, instruction: Any) -> list[str]:
-        """How the model came to its bits."""
-        return [f"{instruction.mnemonic} on {instruction.arch.name}", *self.steps]
 
 
 def compare_loads(instruction: FragmentLoad, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
@@ -39,7 +15,7 @@ def compare_loads(instruction: FragmentLoad, inputs: Inputs, hardware: Array, mo
 
     Raises ValueError if the shapes differ.
     """
-    _require_same(hardware, model)
+    require_same_shape(hardware, model)
     operand = instruction.operand
     bits = operand.layout.element_bits
     got, want = (unpack(np.ascontiguousarray(x, np.uint32), operand.format, bits) for x in (hardware, model))
@@ -53,7 +29,7 @@ def compare_loads(instruction: FragmentLoad, inputs: Inputs, hardware: Array, mo
         text, at = _address(instruction, inputs, sample, line, place)
         found = inputs["memory"][sample, at : at + max(1, bits // 8)].tobytes().hex()
         first.append(
-            TileMismatch(
+            MoveMismatch(
                 f"sample {sample} {_holder(bits, lane, value)}",
                 f"row {row}, column {column} at {at:#x} (bytes {found})",
                 f"{int(got[sample, lane, value]):#x}",
@@ -69,20 +45,15 @@ def compare_stores(instruction: FragmentStore, inputs: Inputs, hardware: Array, 
 
     Raises ValueError if the shapes differ.
     """
-    _require_same(hardware, model)
+    require_same_shape(hardware, model)
     got, want = (np.ascontiguousarray(array, "<u4").view(np.uint8) for array in (hardware, model))
     different = np.argwhere(got != want)
     first = []
     for sample, at in different[:LIMIT].tolist():
         source, steps = _stored(instruction, inputs, sample, at)
         bits = f"{got[sample, at]:#04x}", f"{want[sample, at]:#04x}"
-        first.append(TileMismatch(f"sample {sample} address {at:#x}", source, *bits, steps))
+        first.append(MoveMismatch(f"sample {sample} address {at:#x}", source, *bits, steps))
     return Comparison(got.size, len(different), tuple(first))
-
-
-def _require_same(hardware: Array, model: Array) -> None:
-    if hardware.shape != model.shape:
-        raise ValueError(f"the hardware's answer has shape {hardware.shape}, the model's {model.shape}")
 
 
 def _holder(bits: int, lane: int, value: int) -> str:

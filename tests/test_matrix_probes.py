@@ -239,7 +239,7 @@ def test_a_wrong_element_of_a_load_is_explained() -> None:
     assert line.startswith(
         "MISMATCH sample 2 lane 9 register 3 slot 1 (matrix 1, row 10, column 5): element 10 of the column at 0x"
     )
-    assert re.search(r"\(lane 21\), bytes [0-9a-f]{32} hardware 0x[0-9a-f]{2} model 0x[0-9a-f]{2}$", line)
+    assert re.search(r"\(lane 21\), bytes [0-9a-f]{32}, hardware 0x[0-9a-f]{2} model 0x[0-9a-f]{2}$", line)
     assert steps[0] == "ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8x16.b6x16_p32 on sm_100"
     assert "the column of lane 21, element 10" in steps[1]
     assert steps[2] == "b6x16_p32: element 10 is bits 60 to 65 of those bytes"
@@ -255,7 +255,7 @@ def test_a_wrong_byte_of_a_store_is_explained() -> None:
     line, steps = first_mismatch(STORE, "sm_90", covered)
     assert re.search(
         r"element 3 of the column at 0x[0-9a-f]+ \(lane 11\), before 0x[0-9a-f]{2}, "
-        r"from lane 13 register 1 slot 1 \(matrix 1, row 3, column 3\) hardware 0x[0-9a-f]{2} model 0x[0-9a-f]{2}$",
+        r"from lane 13 register 1 slot 1 \(matrix 1, row 3, column 3\), hardware 0x[0-9a-f]{2} model 0x[0-9a-f]{2}$",
         line,
     )
     assert steps[1].startswith("matrix 1, row 3, column 3: .trans")

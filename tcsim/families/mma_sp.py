@@ -12,11 +12,9 @@ from itertools import product
 from types import MappingProxyType
 
 from tcsim.evidence import Evidence
-from tcsim.families import mma_fragments as fragments
 from tcsim.families.mma_lowering import Rule, integer, lower, native, widened_to_f16, widened_to_int8
-from tcsim.families.mma_sync import REGISTER_TYPES, element_bits
-from tcsim.formats import FORMATS
-from tcsim.registry import Family, Operand, Row
+from tcsim.families.mma_operands import FP8, element_bits, new_pairs, pairs, warp_operands
+from tcsim.registry import Family, Row
 from tcsim.sparse import Sparsity
 from tcsim.sparse_multiply import SparseMatrixMultiply
 from tcsim.steps import Lowering
@@ -24,8 +22,6 @@ from tcsim.targets import Arch, since, suffixed_since
 
 NAME = "mma.sp"
 
-_FP8 = ("e4m3", "e5m2")
-_F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 _SATURATE = ("", ".satfinite")
 _PLAIN, _ORDERED = "", "::ordered_metadata"
 _BOTH = (_PLAIN, _ORDERED)
@@ -47,55 +43,30 @@ class _Group:
     kind: str = ""
 
 
-def _pairs(d: str, kinds: tuple[str, ...]) -> tuple[tuple[str, str, str, str], ...]:
-    return tuple((d, a, b, d) for a, b in product(kinds, repeat=2))
-
-
-def _new_pairs(d: str) -> tuple[tuple[str, str, str, str], ...]:
-    return tuple(t for t in _pairs(d, _F8F6F4) if not (t[1] in _FP8 and t[2] in _FP8))
-
-
 _OLD = ("7.1", "8.5")
-_INT8, _INT4 = _pairs("s32", ("s8", "u8")), _pairs("s32", ("s4", "u4"))
+_INT8, _INT4 = pairs("s32", ("s8", "u8")), pairs("s32", ("s4", "u4"))
 
 _GROUPS = (
-    _Group((16, 8, 8), _pairs("f32", ("tf32",)), since("sm_80"), _OLD, "tf32", (0, 1, 2, 3)),
-    _Group((16, 8, 16), _pairs("f16", ("f16",)) + _pairs("f32", ("f16",)) + _pairs("f32", ("bf16",)), since("sm_80"), _OLD,
+    _Group((16, 8, 8), pairs("f32", ("tf32",)), since("sm_80"), _OLD, "tf32", (0, 1, 2, 3)),
+    _Group((16, 8, 16), pairs("f16", ("f16",)) + pairs("f32", ("f16",)) + pairs("f32", ("bf16",)), since("sm_80"), _OLD,
            "half", (0, 1, 2, 3)),
-    _Group((16, 8, 16), _pairs("f32", ("tf32",)), since("sm_80"), _OLD, "tf32", (0, 1)),
-    _Group((16, 8, 32), _pairs("f16", ("f16",)) + _pairs("f32", ("bf16",)), since("sm_80"), _OLD, "half", (0, 1)),
+    _Group((16, 8, 16), pairs("f32", ("tf32",)), since("sm_80"), _OLD, "tf32", (0, 1)),
+    _Group((16, 8, 32), pairs("f16", ("f16",)) + pairs("f32", ("bf16",)), since("sm_80"), _OLD, "half", (0, 1)),
     # ptxas takes selectors 2 and 3 too; an H200 stops at them with an illegal instruction
-    _Group((16, 8, 32), _pairs("f32", ("f16",)), since("sm_80"), _OLD, "half", (0, 1), refused=(2, 3)),
+    _Group((16, 8, 32), pairs("f32", ("f16",)), since("sm_80"), _OLD, "half", (0, 1), refused=(2, 3)),
     _Group((16, 8, 32), _INT8, since("sm_80"), _OLD, "int8", (0, 1), saturate=_SATURATE),
     _Group((16, 8, 64), _INT8, since("sm_80"), _OLD, "int8", (0,), saturate=_SATURATE),
     _Group((16, 8, 64), _INT4, since("sm_80"), _OLD, "int4", (0, 1), saturate=_SATURATE),
     _Group((16, 8, 128), _INT4, since("sm_80"), _OLD, "int4", (0,), saturate=_SATURATE),
-    _Group((16, 8, 64), _pairs("f32", _FP8), since("sm_89"), ("8.4", "8.5"), "fp8", (0,)),
-    _Group((16, 8, 64), _pairs("f16", _FP8), suffixed_since("sm_120"), ("8.7",), "fp8", (0,), spellings=(_ORDERED,)),
-    _Group((16, 8, 64), _pairs("f32", _FP8), suffixed_since("sm_100"), ("8.6",), "fp8", (0,), spellings=(_ORDERED,),
+    _Group((16, 8, 64), pairs("f32", FP8), since("sm_89"), ("8.4", "8.5"), "fp8", (0,)),
+    _Group((16, 8, 64), pairs("f16", FP8), suffixed_since("sm_120"), ("8.7",), "fp8", (0,), spellings=(_ORDERED,)),
+    _Group((16, 8, 64), pairs("f32", FP8), suffixed_since("sm_100"), ("8.6",), "fp8", (0,), spellings=(_ORDERED,),
            kind=".kind::f8f6f4"),
-    _Group((16, 8, 64), _pairs("f16", _FP8), suffixed_since("sm_120"), ("8.7",), "fp8", (0,), spellings=(_ORDERED,),
+    _Group((16, 8, 64), pairs("f16", FP8), suffixed_since("sm_120"), ("8.7",), "fp8", (0,), spellings=(_ORDERED,),
            kind=".kind::f8f6f4"),
-    _Group((16, 8, 64), _new_pairs("f16") + _new_pairs("f32"), suffixed_since("sm_120"), ("8.7",), "f6f4", (0,),
+    _Group((16, 8, 64), new_pairs("f16") + new_pairs("f32"), suffixed_since("sm_120"), ("8.7",), "f6f4", (0,),
            spellings=(_ORDERED,), kind=".kind::f8f6f4"),
 )  # fmt: skip
-
-
-def _operands(group: _Group, types: tuple[str, str, str, str]) -> MappingProxyType[str, Operand]:
-    m, n, k = group.shape
-    d, a, b, c = types
-    tables = {
-        "d": fragments.accumulator(m, n, FORMATS[d].bits),
-        "a": fragments.operand_a(m, k // 2, element_bits(a)),
-        "b": fragments.operand_b(n, k, element_bits(b)),
-        "c": fragments.accumulator(m, n, FORMATS[c].bits),
-    }
-    return MappingProxyType(
-        {
-            name: Operand(name, FORMATS[format], tables[name], REGISTER_TYPES.get(format, ".b32"))
-            for name, format in zip("dabc", types, strict=True)
-        }
-    )
 
 
 def rows() -> tuple[Row, ...]:
@@ -114,7 +85,7 @@ def _rows() -> Iterator[Row]:
                 mnemonic,
                 NAME,
                 group.shape,
-                _operands(group, types),
+                warp_operands(group.shape, types, group.shape[2] // 2),
                 group.targets,
                 version,
                 group.arithmetic,

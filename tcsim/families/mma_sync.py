@@ -29,6 +29,7 @@ from tcsim.families.mma_lowering import (
     widened_to_f16,
     widened_to_int8,
 )
+from tcsim.families.mma_operands import FP8, declared, new_pairs, pairs, warp_operands
 from tcsim.formats import FORMATS
 from tcsim.multiply import MatrixMultiply
 from tcsim.registry import Family, Operand, Row
@@ -57,20 +58,10 @@ class _Group:
     dropped: str = ""
 
 
-_FP8 = ("e4m3", "e5m2")
-_F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 _F64_ROUNDINGS = (("rounding", ".rn"), ("rounding", ".rz"), ("rounding", ".rm"), ("rounding", ".rp"))
 _SATURATE = (("", ""), ("saturate", ".satfinite"))
 _FOUR_LAYOUTS = ("row.row", "row.col", "col.row", "col.col")
 _F64 = (("f64",) * 4,)
-
-
-def _pairs(d: str, kinds: tuple[str, ...]) -> tuple[tuple[str, str, str, str], ...]:
-    return tuple((d, a, b, d) for a, b in product(kinds, repeat=2))
-
-
-def _new_pairs(d: str) -> tuple[tuple[str, str, str, str], ...]:
-    return tuple(t for t in _pairs(d, _F8F6F4) if not (t[1] in _FP8 and t[2] in _FP8))
 
 
 _EMPTY_BF16 = (
@@ -85,74 +76,55 @@ _GROUPS = (
            documented=False, dropped=_EMPTY_BF16),
     _Group((8, 8, 4), _F64, since("sm_80"), "7.0", "f64"),
     _Group((8, 8, 4), _F64, since("sm_80"), "7.0", "f64", modifiers=_F64_ROUNDINGS, documented=False),
-    _Group((8, 8, 16), _pairs("s32", ("s8", "u8")), since("sm_75"), "6.5", "int8", modifiers=_SATURATE),
-    _Group((8, 8, 32), _pairs("s32", ("s4", "u4")), since("sm_75"), "6.5", "int4", modifiers=_SATURATE),
-    _Group((8, 8, 128), _pairs("s32", ("b1",)), since("sm_75"), "7.0", "b1", modifiers=(("bits", ".xor.popc"),)),
-    _Group((8, 8, 128), _pairs("s32", ("b1",)), since("sm_80"), "7.1", "b1", modifiers=(("bits", ".and.popc"),)),
-    _Group((16, 8, 4), _pairs("f32", ("tf32",)), since("sm_80"), "7.0", "tf32"),
+    _Group((8, 8, 16), pairs("s32", ("s8", "u8")), since("sm_75"), "6.5", "int8", modifiers=_SATURATE),
+    _Group((8, 8, 32), pairs("s32", ("s4", "u4")), since("sm_75"), "6.5", "int4", modifiers=_SATURATE),
+    _Group((8, 8, 128), pairs("s32", ("b1",)), since("sm_75"), "7.0", "b1", modifiers=(("bits", ".xor.popc"),)),
+    _Group((8, 8, 128), pairs("s32", ("b1",)), since("sm_80"), "7.1", "b1", modifiers=(("bits", ".and.popc"),)),
+    _Group((16, 8, 4), pairs("f32", ("tf32",)), since("sm_80"), "7.0", "tf32"),
     _Group((16, 8, 4), _F64, since("sm_90"), "7.8", "f64"),
     _Group((16, 8, 4), _F64, since("sm_90"), "7.8", "f64", modifiers=_F64_ROUNDINGS, documented=False),
-    _Group((16, 8, 8), _pairs("f16", ("f16",)) + _pairs("f32", ("f16",)), since("sm_75"), "6.5", "half"),
-    _Group((16, 8, 8), _pairs("f32", ("bf16",)), since("sm_80"), "7.0", "half"),
-    _Group((16, 8, 8), _pairs("f32", ("tf32",)), since("sm_80"), "7.0", "tf32"),
+    _Group((16, 8, 8), pairs("f16", ("f16",)) + pairs("f32", ("f16",)), since("sm_75"), "6.5", "half"),
+    _Group((16, 8, 8), pairs("f32", ("bf16",)), since("sm_80"), "7.0", "half"),
+    _Group((16, 8, 8), pairs("f32", ("tf32",)), since("sm_80"), "7.0", "tf32"),
     _Group((16, 8, 8), _F64, since("sm_90"), "7.8", "f64"),
     _Group((16, 8, 8), _F64, since("sm_90"), "7.8", "f64", modifiers=_F64_ROUNDINGS, documented=False),
-    _Group((16, 8, 16), _pairs("f16", ("f16",)) + _pairs("f32", ("f16",)) + _pairs("f32", ("bf16",)), since("sm_80"),
+    _Group((16, 8, 16), pairs("f16", ("f16",)) + pairs("f32", ("f16",)) + pairs("f32", ("bf16",)), since("sm_80"),
            "7.0", "half"),
-    _Group((16, 8, 16), _pairs("f16", _FP8) + _pairs("f32", _FP8), since("sm_89"), "8.7", "fp8"),
+    _Group((16, 8, 16), pairs("f16", FP8) + pairs("f32", FP8), since("sm_89"), "8.7", "fp8"),
     _Group((16, 8, 16), _F64, since("sm_90"), "7.8", "f64"),
     _Group((16, 8, 16), _F64, since("sm_90"), "7.8", "f64", modifiers=_F64_ROUNDINGS, documented=False),
-    _Group((16, 8, 16), _pairs("s32", ("s8", "u8")), since("sm_80"), "7.0", "int8", modifiers=_SATURATE),
-    _Group((16, 8, 32), _pairs("f16", _FP8), since("sm_89"), "8.7", "fp8"),
-    _Group((16, 8, 32), _pairs("f32", _FP8), since("sm_89"), "8.4", "fp8"),
-    _Group((16, 8, 32), _pairs("s32", ("s8", "u8")), since("sm_80"), "7.0", "int8", modifiers=_SATURATE),
-    _Group((16, 8, 32), _pairs("s32", ("s4", "u4")), since("sm_80"), "7.0", "int4", modifiers=_SATURATE),
-    _Group((16, 8, 64), _pairs("s32", ("s4", "u4")), since("sm_80"), "7.0", "int4", modifiers=_SATURATE),
-    _Group((16, 8, 128), _pairs("s32", ("b1",)), since("sm_80"), "7.0", "b1", modifiers=(("bits", ".xor.popc"),)),
-    _Group((16, 8, 128), _pairs("s32", ("b1",)), since("sm_80"), "7.1", "b1", modifiers=(("bits", ".and.popc"),)),
-    _Group((16, 8, 256), _pairs("s32", ("b1",)), since("sm_80"), "7.0", "b1", modifiers=(("bits", ".xor.popc"),)),
-    _Group((16, 8, 256), _pairs("s32", ("b1",)), since("sm_80"), "7.1", "b1", modifiers=(("bits", ".and.popc"),)),
-    _Group((16, 8, 16), _pairs("f16", _FP8) + _pairs("f32", _FP8), suffixed_since("sm_100"), "8.7", "fp8",
+    _Group((16, 8, 16), pairs("s32", ("s8", "u8")), since("sm_80"), "7.0", "int8", modifiers=_SATURATE),
+    _Group((16, 8, 32), pairs("f16", FP8), since("sm_89"), "8.7", "fp8"),
+    _Group((16, 8, 32), pairs("f32", FP8), since("sm_89"), "8.4", "fp8"),
+    _Group((16, 8, 32), pairs("s32", ("s8", "u8")), since("sm_80"), "7.0", "int8", modifiers=_SATURATE),
+    _Group((16, 8, 32), pairs("s32", ("s4", "u4")), since("sm_80"), "7.0", "int4", modifiers=_SATURATE),
+    _Group((16, 8, 64), pairs("s32", ("s4", "u4")), since("sm_80"), "7.0", "int4", modifiers=_SATURATE),
+    _Group((16, 8, 128), pairs("s32", ("b1",)), since("sm_80"), "7.0", "b1", modifiers=(("bits", ".xor.popc"),)),
+    _Group((16, 8, 128), pairs("s32", ("b1",)), since("sm_80"), "7.1", "b1", modifiers=(("bits", ".and.popc"),)),
+    _Group((16, 8, 256), pairs("s32", ("b1",)), since("sm_80"), "7.0", "b1", modifiers=(("bits", ".xor.popc"),)),
+    _Group((16, 8, 256), pairs("s32", ("b1",)), since("sm_80"), "7.1", "b1", modifiers=(("bits", ".and.popc"),)),
+    _Group((16, 8, 16), pairs("f16", FP8) + pairs("f32", FP8), suffixed_since("sm_100"), "8.7", "fp8",
            kind=".kind::f8f6f4", documented=False),
-    _Group((16, 8, 32), _pairs("f16", _FP8), suffixed_since("sm_100"), "8.7", "fp8", kind=".kind::f8f6f4"),
-    _Group((16, 8, 32), _pairs("f32", _FP8), suffixed_since("sm_100"), "8.6", "fp8", kind=".kind::f8f6f4"),
-    _Group((16, 8, 32), _new_pairs("f16") + _new_pairs("f32"), suffixed_since("sm_120"), "8.7", "f6f4",
+    _Group((16, 8, 32), pairs("f16", FP8), suffixed_since("sm_100"), "8.7", "fp8", kind=".kind::f8f6f4"),
+    _Group((16, 8, 32), pairs("f32", FP8), suffixed_since("sm_100"), "8.6", "fp8", kind=".kind::f8f6f4"),
+    _Group((16, 8, 32), new_pairs("f16") + new_pairs("f32"), suffixed_since("sm_120"), "8.7", "f6f4",
            kind=".kind::f8f6f4"),
 )  # fmt: skip
 
-# how PTX declares the registers of an operand
-REGISTER_TYPES = {"f32": ".f32", "s32": ".s32", "f64": ".f64"}
-
-
-def element_bits(format: str) -> int:
-    """Bits that one element takes in a multiplicand register: fp6 and fp4 take a byte in this family."""
-    bits = FORMATS[format].bits
-    return FORMATS[format].container_bits if FORMATS[format].kind == "float" else bits
-
 
 def _operands(group: _Group, types: tuple[str, str, str, str], layouts: str) -> MappingProxyType[str, Operand]:
-    m, n, k = group.shape
+    if group.arithmetic != "quad_pair":
+        return warp_operands(group.shape, types)
     d, a, b, c = types
-    if group.arithmetic == "quad_pair":
-        row_a, row_b = (word == "row" for word in layouts.split("."))
-        tables = {
+    row_a, row_b = (word == "row" for word in layouts.split("."))
+    return declared(
+        types,
+        {
             "d": fragments.quad_pair_accumulator(FORMATS[d].bits),
             "a": fragments.quad_pair_a(row_a),
             "b": fragments.quad_pair_b(row_b),
             "c": fragments.quad_pair_accumulator(FORMATS[c].bits),
-        }
-    else:
-        tables = {
-            "d": fragments.accumulator(m, n, FORMATS[d].bits),
-            "a": fragments.operand_a(m, k, element_bits(a)),
-            "b": fragments.operand_b(n, k, element_bits(b)),
-            "c": fragments.accumulator(m, n, FORMATS[c].bits),
-        }
-    return MappingProxyType(
-        {
-            name: Operand(name, FORMATS[format], tables[name], REGISTER_TYPES.get(format, ".b32"))
-            for name, format in zip("dabc", types, strict=True)
-        }
+        },
     )
 
 
@@ -227,7 +199,7 @@ class _Published:
 _VOLTA_ROWS = ("m8n8k4.row.col.f16.f16.f16.f16", "m8n8k4.row.col.f32.f16.f16.f32")
 _HALF_ROWS = tuple(f"m16n8k16.row.col.{types}" for types in ("f16.f16.f16.f16", "f32.f16.f16.f32", "f32.bf16.bf16.f32"))
 _TF32_ROWS = ("m16n8k4.row.col.f32.tf32.tf32.f32",)
-_FP8_ROWS = {d: tuple(f"m16n8k32.row.col.{d}.{kind}.{kind}.{d}" for kind in _FP8) for d in ("f16", "f32")}
+_FP8_ROWS = {d: tuple(f"m16n8k32.row.col.{d}.{kind}.{kind}.{d}" for kind in FP8) for d in ("f16", "f32")}
 # wmma m16n16k16 runs as HMMA.884 or HMMA.16816, and m16n16k8 as HMMA.1684: the machine code of these rows
 _AS_WMMA = "; run as wmma, which is the same HMMA"
 _FIRST_HALF = f"{_AS_WMMA}, with zeros at k 8-15"

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from tcsim.evidence import Evidence
 from tcsim.families.mma_lowering import Rule, bits, integer, lower, native
-from tcsim.families.mma_sync import REGISTER_TYPES, element_bits
+from tcsim.families.mma_operands import REGISTER_TYPES, element_bits
 from tcsim.formats import FORMATS
 from tcsim.layout import FragmentLayout, Layout
 from tcsim.registry import Family, Operand, Row

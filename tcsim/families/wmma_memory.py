@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tcsim.evidence import Evidence
-from tcsim.families import mma_sync
+from tcsim.families.mma_operands import REGISTER_TYPES
 from tcsim.families.wmma_fragments import fragment
 from tcsim.families.wmma_mma import SHAPES_K16
 from tcsim.formats import FORMATS
@@ -67,7 +67,7 @@ _NEWEST = ARCHS["sm_90"]  # its layouts are those of every arch since sm_80, and
 
 def _operand(name: str, shape: tuple[int, int, int], format: str, row_major: bool, arch: Arch) -> Operand:
     layout = fragment(name, shape, FORMATS[format], row_major, arch)
-    return Operand(name, FORMATS[format], layout, mma_sync.REGISTER_TYPES.get(format, ".b32"))
+    return Operand(name, FORMATS[format], layout, REGISTER_TYPES.get(format, ".b32"))
 
 
 def _rows(family: str) -> Iterator[Row]:

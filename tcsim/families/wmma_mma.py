@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from tcsim.evidence import Evidence
 from tcsim.families import mma_sync
+from tcsim.families.mma_operands import REGISTER_TYPES
 from tcsim.families.wmma_fragments import fragment
 from tcsim.formats import FORMATS
 from tcsim.fragment_multiply import FragmentMultiply
@@ -83,7 +84,7 @@ def operands(
                 name,
                 FORMATS[format],
                 fragment(name, shape, FORMATS[format], order.get(name, True), arch),
-                mma_sync.REGISTER_TYPES.get(format, ".b32"),
+                REGISTER_TYPES.get(format, ".b32"),
             )
             for name, format in zip("dabc", types, strict=True)
         }
