@@ -62,6 +62,10 @@ def _settings(config: pytest.Config) -> Settings:
         raise pytest.UsageError(
             f"--live --arch {arch}: the GPU here is {found} ({why}); valid: --arch {found}, or --replay"
         )
+    if live and found not in ARCHS:
+        raise pytest.UsageError(
+            f"--live: the GPU here is {found} ({why}), which is not modelled; modelled: {', '.join(ARCHS)}; valid here: --replay"
+        )
     arch = arch or (found if found in ARCHS else None) or "sm_90"
     mode = "live" if live or (available and found == arch) else "replay"
     return Settings(arch, mode, option("--record"), samples, option("--seed"), option("--recordings"))  # type: ignore[arg-type]

@@ -114,14 +114,14 @@ def encode(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: b
     target = find_format(format)
     check_rounding(rounding)
     array = np.asarray(x)
+    if array.dtype.kind not in "fiub" and array.dtype not in FLOAT_DTYPES:
+        raise FormatError(f"encode to {target.name}: dtype {array.dtype} is not real; valid: floats and integers")
     if target.kind != "float":
         return _encode_integer(array, target, saturate)
     if array.dtype.kind in "iu" and array.size and (array > 2**53).any() | (array < -(2**53)).any():
         raise FormatError(f"encode to {target.name}: integers beyond 2**53 would be rounded twice; pass float64")
-    if array.dtype.kind not in "fiub" and array.dtype not in FLOAT_DTYPES:
-        raise FormatError(f"encode to {target.name}: dtype {array.dtype} is not real; valid: floats and integers")
     source = FORMATS["f64"]
-    parts = source.fields(np.ascontiguousarray(array.astype(np.float64)).view(np.uint64).reshape(array.shape))
+    parts = source.fields(np.ascontiguousarray(_as_float64(array)).view(np.uint64).reshape(array.shape))
     zeros = np.zeros_like(parts.significand)
     finite = np.where(parts.kind >= INFINITY, zeros, parts.significand)
     codes = round_to_code(parts.sign, zeros, finite, parts.exponent - source.fraction_bits, target, rounding, saturate)
@@ -138,6 +138,11 @@ def encode(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: b
     return codes.astype(target.dtype)
 
 
+def _as_float64(array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return array.astype(np.float64)
+
+
 def _infinity_codes(sign: npt.NDArray[np.uint8], target: Format, saturate: bool) -> npt.NDArray[np.uint64]:
     magnitude = target.largest_code if saturate or target.nan == "none" else target.largest_code + 1
     if not target.signed:
@@ -148,6 +153,8 @@ def _infinity_codes(sign: npt.NDArray[np.uint8], target: Format, saturate: bool)
 def _encode_integer(array: npt.NDArray[Any], target: Format, saturate: bool) -> npt.NDArray[Any]:
     low = -(1 << (target.bits - 1)) if target.signed else 0
     high = (1 << (target.bits - int(target.signed))) - 1
+    if array.dtype.kind == "b" or array.dtype in FLOAT_DTYPES:
+        array = _as_float64(array)
     if array.dtype.kind == "f" and not (np.isfinite(array) & (np.trunc(array) == array)).all():
         raise FormatError(f"encode to {target.name}: every value must be integral")
     clamped = np.clip(array, low, high)

@@ -132,7 +132,8 @@ class Format:
         if self.bits == 64:
             return codes.view(np.float64)
         kept = codes & np.uint32(0xFFFFFFFF ^ ((1 << self.ignored_low_bits) - 1))
-        return kept.view(np.float32).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            return kept.view(np.float32).astype(np.float64)
 
     def exponents(self, codes: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.int16]:
         """The unnormalised exponent of every code; `NO_EXPONENT` where the value is zero or not finite."""
