@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.inputs import Stream
+from conformance.stream import Stream
 from tcsim.conversion import Codes, Form, Register
 from tcsim.convert import Convert
 from tcsim.formats import Format

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from conformance.stream import Stream
 from tcsim.codec import encode
 from tcsim.dot import Datapath
 from tcsim.formats import Format
@@ -24,35 +25,6 @@ from tcsim.steps import DotAdd
 
 Codes = npt.NDArray[Any]
 Matrices = dict[str, Codes]
-
-
-class Stream:
-    """Deterministic random words for one case."""
-
-    def __init__(self, *key: object) -> None:
-        digest = hashlib.sha256("/".join(str(part) for part in key).encode()).digest()
-        self._generator = np.random.Philox(key=int.from_bytes(digest[:16], "little"))
-
-    def words(self, shape: tuple[int, ...]) -> npt.NDArray[np.uint64]:
-        """Uniform 64-bit words."""
-        return self._generator.random_raw(int(np.prod(shape))).reshape(shape)
-
-    def below(self, limit: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-        """Integers in [0, limit): the high bits of words, limit at most 2**31."""
-        return (((self.words(shape) >> np.uint64(33)) * np.uint64(limit)) >> np.uint64(31)).astype(np.int64)
-
-    def between(self, low: int, high: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-        """Integers in [low, high]."""
-        return self.below(high - low + 1, shape) + low
-
-    def chance(self, numerator: int, denominator: int, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-        """True with the given odds."""
-        return self.below(denominator, shape) < numerator
-
-    def choice(self, values: npt.ArrayLike, shape: tuple[int, ...]) -> Codes:
-        """Elements of a table."""
-        table = np.asarray(values)
-        return table[self.below(len(table), shape)]
 
 
 @dataclass(frozen=True)
@@ -530,4 +502,4 @@ def digest(arrays: dict[str, npt.NDArray[Any]]) -> str:
     return total.hexdigest()
 
 
-__all__ = ["CLASSES", "InputClass", "Problem", "Stream", "classes_for", "default_samples", "digest", "registers"]
+__all__ = ["CLASSES", "InputClass", "Problem", "classes_for", "default_samples", "digest", "registers"]

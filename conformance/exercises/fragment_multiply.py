@@ -12,7 +12,7 @@ import numpy.typing as npt
 from conformance import inputs as input_classes
 from conformance.exercises import Array, Inputs, WrongModel
 from conformance.exercises.multiply import DenseMultiply
-from conformance.inputs import Stream
+from conformance.stream import Stream
 from conformance.wrong_models import WRONG_MODELS
 from tcsim.codec import encode
 from tcsim.dot import Datapath

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
-from conformance.inputs import Stream
 from conformance.matrix_mismatches import compare_loads, compare_moves, compare_stores
+from conformance.stream import Stream
 from conformance.wrong_matrix_moves import WRONG_LOADS, WRONG_MOVES, WRONG_STORES
 from hwkernels.probes.matrix_move import LOAD_BYTES, STORE_BYTES
 from tcsim.matrix_move import (

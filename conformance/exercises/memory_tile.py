@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
-from conformance.inputs import Stream
+from conformance.stream import Stream
 from conformance.tile_mismatches import compare_loads, compare_stores
 from conformance.wrong_tiles import WRONG_LOADS, WRONG_STORES
 from hwkernels.driver import POISON

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from conformance import inputs as input_classes
 from conformance.compare import compare_matrices
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
-from conformance.inputs import Problem, Stream
+from conformance.inputs import Problem
+from conformance.stream import Stream
 from conformance.wrong_models import WRONG_MODELS
 from tcsim.sparse_multiply import SparseMatrixMultiply
 from tcsim.steps import DotAdd, Widen

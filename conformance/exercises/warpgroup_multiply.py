@@ -12,7 +12,8 @@ import numpy.typing as npt
 from conformance import inputs as input_classes
 from conformance.compare import compare_matrices
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
-from conformance.inputs import Codes, Matrices, Problem, Stream
+from conformance.inputs import Codes, Matrices, Problem
+from conformance.stream import Stream
 from conformance.wrong_models import WRONG_MODELS
 from tcsim.formats import Format
 from tcsim.matrix_descriptor import FORMS, Major, MatrixDescriptor

@@ -12,7 +12,8 @@ from comparing import Answers, compare
 
 import tcsim
 from conformance import inputs, recordings
-from conformance.inputs import InputClass, Matrices, Problem, Stream
+from conformance.inputs import InputClass, Matrices, Problem
+from conformance.stream import Stream
 from tcsim import registry
 from tcsim.formats import FORMATS, Format
 
