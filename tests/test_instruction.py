@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -395,7 +396,8 @@ def test_importing_tcsim_imports_no_gpu_and_no_test_library() -> None:
         "import sys, tcsim, tcsim.trace, tcsim.registry; tcsim.registry.rows();"
         "print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    root = Path(tcsim.__file__).parent.parent
+    answer = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     loaded = set(answer.stdout.split())
     assert {"tcsim", "numpy", "ml_dtypes"} <= loaded
     assert not loaded & {"cuda", "pytest", "_pytest", "hypothesis", "hwkernels", "conformance", "pynvml", "torch"}
