@@ -105,7 +105,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             mnemonics = [row.mnemonic for row in suite.rows if suite.recording(row.mnemonic) is not None]
             metafunc.parametrize("recorded", mnemonics)
     except (RecordingError, TcsimError) as error:
-        raise pytest.UsageError(str(error)) from error
+        raise pytest.Collector.CollectError(str(error)) from error
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -161,9 +161,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if suite.settings.record:
         suite.write_recordings()
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    compared = sum(found[3] for found in _all(terminal))
-    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and not compared:
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and not _proved(terminal):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _proved(terminal: Any) -> bool:
+    """Outputs were compared, or wrong models killed."""
+    killed = any(report.when == "call" and _verdict(report) is None for report in terminal.stats.get("passed", ()))
+    return killed or any(found[3] for found in _all(terminal))
 
 
 def _all(terminal: Any) -> Iterator[list[Any]]:
@@ -195,8 +200,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for row in rows:
         numbers = "  ".join(text.rjust(width) for text, width in zip(row[1:5], widths[1:], strict=True))
         terminalreporter.write_line(f"{row[0].ljust(widths[0])}  {numbers}  {row[5]}")
-    compared = sum(item[3] for items in groups.values() for item in items)
-    if not compared:
+    if not _proved(terminalreporter):
         terminalreporter.write_line("nothing was compared: this run proves nothing and fails", red=True)
     if suite.written:
         terminalreporter.write_line(f"recorded {len(suite.written)} instructions in {suite.written[0].parent}")

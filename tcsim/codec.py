@@ -114,8 +114,12 @@ def encode(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: b
     target = find_format(format)
     check_rounding(rounding)
     array = np.asarray(x)
-    if array.dtype.kind not in "fiub" and array.dtype not in FLOAT_DTYPES:
-        raise FormatError(f"encode to {target.name}: dtype {array.dtype} is not real; valid: floats and integers")
+    real = array.dtype.kind in "iub" or array.dtype.kind == "f" and array.dtype.itemsize <= 8
+    if not real and array.dtype not in FLOAT_DTYPES:
+        raise FormatError(
+            f"encode to {target.name}: dtype {array.dtype}; valid: integers, and floats of up to 64 bits (of wider ones, or "
+            "of complex numbers, part would be lost)"
+        )
     if target.kind != "float":
         return _encode_integer(array, target, saturate)
     if array.dtype.kind in "iu" and array.size and (array > 2**53).any() | (array < -(2**53)).any():
