@@ -114,11 +114,11 @@ def encode(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: b
     target = find_format(format)
     check_rounding(rounding)
     array = np.asarray(x)
-    real = array.dtype.kind in "iub" or array.dtype.kind == "f" and array.dtype.itemsize <= 8
+    real = array.dtype.kind in "iub" or (array.dtype.kind == "f" and array.dtype.itemsize <= 8)
     if not real and array.dtype not in FLOAT_DTYPES:
         raise FormatError(
-            f"encode to {target.name}: dtype {array.dtype}; valid: integers, and floats of up to 64 bits (of wider ones, or "
-            "of complex numbers, part would be lost)"
+            f"encode to {target.name}: dtype {array.dtype} is not real, or wider than 64 bits, and part of it would be lost; "
+            "valid: integers, and floats of up to 64 bits"
         )
     if target.kind != "float":
         return _encode_integer(array, target, saturate)

@@ -472,6 +472,15 @@ def test_an_integer_format_takes_real_values_only(value: object) -> None:
         tcsim.encode([value], "s8")
 
 
+def test_floats_of_more_than_64_bits_are_refused() -> None:
+    """They would be rounded twice: 1 + 2**-11 + 2**-63 is nearer to the f16 above 1, but a tie once it is a float64."""
+    value = np.longdouble(1) + np.longdouble(2) ** -11 + np.longdouble(2) ** -63
+    if value.dtype.itemsize > 8:
+        with pytest.raises(FormatError, match="wider than 64 bits"):
+            tcsim.encode(value, "f16")
+    assert int(tcsim.encode(np.float64(value), "f16")) == 0x3C00  # to nearest even, from the tie
+
+
 # ---- codes
 
 
