@@ -414,7 +414,7 @@ def test_small_integers_are_exact_on_every_arch() -> None:
     for mnemonic in all_mnemonics():
         instruction = parse(mnemonic)
         a, b, c = small_operands(instruction)
-        combine: Callable[[int, int], int] = lambda x, y: x * y  # noqa: E731
+        combine: Callable[[int, int], int] = int.__mul__
         if instruction.bit_operation:
             combine = {"xor": int.__xor__, "and": int.__and__}[instruction.bit_operation]
         place = compared % instruction.m, compared % instruction.n

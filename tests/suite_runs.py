@@ -1,0 +1,55 @@
+"""Runs of the conformance suite in processes of their own, for the tests of the suite."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import tcsim
+from conformance import inputs, recordings
+from conformance.recordings import Recording
+from hwkernels.driver import DeviceInfo
+
+ROOT = Path(__file__).resolve().parent.parent
+MNEMONIC = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
+OTHER = "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16"
+CLASSES = [item.name for item in inputs.classes_for(tcsim.instruction(MNEMONIC, arch="sm_90"))]
+OUTPUTS = 2048  # of each class but onehot, which has 16 warps of 128
+GPU = DeviceInfo(0, "Imaginary GPU", "sm_90", "1.2.3", "13.0", 1, 1)
+
+
+def suite_run(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run pytest on the suite. `path` is where plugins given with -p are."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+    if path is not None:
+        environment["PYTHONPATH"] = os.pathsep.join([str(path), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def case_path(name: str, mnemonic: str = MNEMONIC) -> str:
+    """The pytest id of a case."""
+    return f"conformance/test_cases.py::test_case[{mnemonic}-{name}-0]"
+
+
+def table_rows(output: str) -> list[list[str]]:
+    """The closing table: its lines, split where two spaces or more are."""
+    lines = output.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("family "))
+    rows = []
+    for line in lines[start + 1 :]:
+        if not line.startswith("mma.sync"):
+            break
+        rows.append(re.split(r"\s{2,}", line))
+    return rows
+
+
+def recorded(root: Path, mnemonic: str = MNEMONIC) -> Recording:
+    """A recording that must be there."""
+    recording = recordings.read(mnemonic, "sm_90", root)
+    assert recording is not None
+    return recording
