@@ -140,7 +140,9 @@ def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]
     asked = f'tcsim.instruction("{mnemonic}", arch="{arch_or_target}")'
     row = rows().get(mnemonic)
     if row is None:
-        close = nearest(mnemonic, rows(), 3)
+        head = str(mnemonic).split(".")[0] + "."
+        kin = [name for name in rows() if name.startswith(head)]
+        close = nearest(mnemonic, kin if len(kin) >= 3 else rows(), 3)
         raise InstructionError(f"{asked}: no such instruction; nearest: {listing(close)}")
     if row.dropped:
         raise InstructionError(f"{asked}: {row.dropped}")
