@@ -254,10 +254,7 @@ def _with_descriptors(
         for name in "ab":
             if inputs[name].dtype == np.uint64:
                 out[name] = change(inputs[name])
-        size = inputs["image"].shape[1]
-        out["image"] = np.concatenate(
-            [inputs["image"], np.zeros((len(inputs["image"]), (1 << 19) - size), np.uint8)], axis=1
-        )
+        out["image"] = _roomy(inputs["image"])
         return _execute(instruction, out)
 
     return run
@@ -274,10 +271,52 @@ def _no_swizzle(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return value & np.uint64((1 << 62) - 1)
 
 
+def _next_swizzle(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """128 bytes taken for 64, 64 for 32, 32 for 128; none stays."""
+    mode = value >> np.uint64(62)
+    return _no_swizzle(value) | np.where(mode == 0, mode, mode % np.uint64(3) + np.uint64(1)) << np.uint64(62)
+
+
+def _previous_swizzle(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """64 bytes taken for 128, 32 for 64, 128 for 32; none stays."""
+    return _next_swizzle(_next_swizzle(value))
+
+
+class _OffsetsSwizzled(WarpgroupMultiply):
+    """Reads at the start address plus the swizzled offset, where the hardware swizzles the sum."""
+
+    def fetch(
+        self, smem: npt.NDArray[np.uint8], a: Any, b: Any, trans_a: int = 0, trans_b: int = 0
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """The codes of A and B, each from memory that begins where its tile does."""
+
+        def own(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
+            start = (value & np.uint64(0x3FFF)).astype(np.int64)[:, None] * 16
+            place = (start + np.arange(smem.shape[-1])) % smem.shape[-1]
+            return np.take_along_axis(smem, place, axis=-1)
+
+        offset_b = b & ~np.uint64(0x3FFF)
+        descriptors = a.dtype == np.uint64
+        offset_a = a & ~np.uint64(0x3FFF) if descriptors else a
+        _, codes_b = super().fetch(own(b), offset_a, offset_b, trans_a, trans_b)
+        codes_a, _ = super().fetch(own(a) if descriptors else own(b), offset_a, offset_b, trans_a, trans_b)
+        return codes_a, codes_b
+
+
+def _swizzled_before_start(instruction: WarpgroupMultiply, inputs: Inputs) -> Array:
+    bound = _OffsetsSwizzled(
+        instruction.row, instruction.arch, instruction.targets, instruction.lowering, instruction.evidence
+    )
+    return _execute(bound, {**inputs, "image": _roomy(inputs["image"])})
+
+
+def _roomy(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The image, and zeros as far as any descriptor reaches."""
+    return np.concatenate([image, np.zeros((len(image), (1 << 19) - image.shape[1]), np.uint8)], axis=1)
+
+
 def _majors_flipped(instruction: WarpgroupMultiply, inputs: Inputs) -> Array:
-    size = inputs["image"].shape[1]
-    image = np.concatenate([inputs["image"], np.zeros((len(inputs["image"]), (1 << 19) - size), np.uint8)], axis=1)
-    flipped = {"trans_b": 1 - inputs["trans_b"], "image": image}
+    flipped = {"trans_b": 1 - inputs["trans_b"], "image": _roomy(inputs["image"])}
     return _execute(instruction, {**inputs, **flipped})
 
 
@@ -310,6 +349,18 @@ _WRONG_MODELS = (
         "addresses are not swizzled, nor rows as wide as the span",
         _full,
         _with_descriptors(_no_swizzle),
+    ),
+    WrongModel(
+        "next swizzle", "128B is taken for 64B, 64B for 32B, 32B for 128B", _full, _with_descriptors(_next_swizzle)
+    ),
+    WrongModel(
+        "previous swizzle",
+        "64B is taken for 128B, 32B for 64B, 128B for 32B",
+        _full,
+        _with_descriptors(_previous_swizzle),
+    ),
+    WrongModel(
+        "swizzle before start", "the offset is swizzled, then the start address added", _full, _swizzled_before_start
     ),
     WrongModel("major flipped", "B is read in the other major", _has_majors, _majors_flipped),
     WrongModel("signs ignored", "scale_a and scale_b are one", _has_signs, _unsigned),
