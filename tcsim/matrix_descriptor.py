@@ -68,6 +68,10 @@ _STRIDE = Field(
     "stride_byte_offset", 32, 14, 16, "SBO: between groups of 8 rows (K-major), between groups of 8 k (MN-major)"
 )
 
+_BASE = Field(
+    "base_offset", 49, 3, 1, "phase of the swizzle pattern if the tile does not start at a multiple of its period"
+)
+
 
 @dataclass(frozen=True)
 class Form:
@@ -85,13 +89,7 @@ FORMS: MappingProxyType[str, Form] = MappingProxyType(
                 _START,
                 _LEADING,
                 _STRIDE,
-                Field(
-                    "base_offset",
-                    49,
-                    3,
-                    1,
-                    "phase of the swizzle pattern if the tile does not start at a multiple of its period",
-                ),
+                _BASE,
                 Field("swizzle", 62, 2, 1, "0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes"),
             ),
             MappingProxyType({"NONE": 0, "128B": 1, "64B": 2, "32B": 3}),
@@ -101,13 +99,7 @@ FORMS: MappingProxyType[str, Form] = MappingProxyType(
                 _START,
                 _LEADING,
                 _STRIDE,
-                Field(
-                    "base_offset",
-                    49,
-                    3,
-                    1,
-                    "phase of the swizzle pattern if the tile does not start at a multiple of its period",
-                ),
+                _BASE,
                 Field("leading_mode", 52, 1, 1, "0: LBO is a byte offset; 1: LBO is an absolute address"),
                 Field("swizzle", 61, 3, 1, "0 none, 1 128 bytes of 32-byte atoms, 2 128 bytes, 4 64 bytes, 6 32 bytes"),
             ),
@@ -285,7 +277,8 @@ def element_addresses(
     value = np.asarray(descriptors, np.uint64)[..., None, None]
     start, leading, stride = (_take(value, field) for field in (_START, _LEADING, _STRIDE))
     mode = (value >> np.uint64(62)).astype(np.int64)
-    span = np.choose(mode, [16, 128, 64, 32])
+    patterns = [SWIZZLES[name] for name, _ in sorted(FORMS["sm_90"].modes.items(), key=lambda item: item[1])]
+    span = np.choose(mode, [pattern.span for pattern in patterns])
     r, column = np.arange(rows)[:, None], np.arange(k)[None, :]
     bits = format.container_bits if format.bits >= 8 else format.bits
     if major == "K":
@@ -302,9 +295,7 @@ def element_addresses(
     else:
         raise OperandError(f"MN-major {format.name}: only 16-bit elements can be MN-major in shared memory on sm_90")
     address = start + np.where(mode == 0, plain, swizzled)
-    result: npt.NDArray[np.int64] = np.choose(
-        mode, [SWIZZLES[name](address) for name in ("NONE", "128B", "64B", "32B")]
-    )
+    result: npt.NDArray[np.int64] = np.choose(mode, [pattern(address) for pattern in patterns])
     return result
 
 
