@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,16 @@ def conclude(request: pytest.FixtureRequest) -> Any:
             pytest.skip(f"{outcome.verdict}: {outcome.how}")
 
     return verdict
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The summary names a failure by its first line: under CI, pytest would print the whole text a second time."""
+    report = yield
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if report.failed and _verdict(report) is not None and crash is not None:
+        crash.message = crash.message.partition("\n")[0]
+    return report
 
 
 def _verdict(report: Any) -> list[Any] | None:

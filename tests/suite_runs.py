@@ -24,7 +24,7 @@ GPU = DeviceInfo(0, "Imaginary GPU", "sm_90", "1.2.3", "13.0", 1, 1)
 def suite_run(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run pytest on the suite. `path` is where plugins given with -p are."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+    environment |= {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", "CI": "true"}  # where summaries are longest
     if path is not None:
         environment["PYTHONPATH"] = os.pathsep.join([str(path), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
