@@ -102,6 +102,7 @@ def exercise_of(family: str) -> Exercise:
         memory_tile,
         multiply,
         sparse_multiply,
+        sparse_warpgroup_multiply,
         warpgroup_multiply,
     )
 
@@ -109,6 +110,7 @@ def exercise_of(family: str) -> Exercise:
         "mma.sync": multiply.DENSE,
         "mma.sp": sparse_multiply.SPARSE,
         "wgmma": warpgroup_multiply.WARPGROUP,
+        "wgmma.sp": sparse_warpgroup_multiply.SPARSE_WARPGROUP,
         "ldmatrix": matrix_move.LOAD,
         "stmatrix": matrix_move.STORE,
         "movmatrix": matrix_move.MOVE,
