@@ -16,11 +16,13 @@ from conformance.inputs import Codes, Matrices, Problem
 from conformance.stream import Stream
 from tcsim.formats import Format
 from tcsim.matrix_descriptor import FORMS, Major, MatrixDescriptor
+from tcsim.swizzle import SWIZZLES
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 FULL_N = 64  # the N whose rows run every class; the others run one class with A in shared memory, one with registers
 IMAGE_BYTES = 32 * 1024
 MODES = {"none": "NONE", "small": "32B", "medium": "64B", "large": "128B"}
+_BY_MODE = sorted(FORMS["sm_90"].modes, key=FORMS["sm_90"].modes.__getitem__)
 MAJORS: tuple[Major, Major] = ("K", "MN")
 
 
@@ -133,4 +135,16 @@ def random_descriptors(
         code = np.uint64(FORMS["sm_90"].modes[MODES[mode]])
         out[operand] = start | leading << np.uint64(16) | stride << np.uint64(32) | code << np.uint64(62)
     out["scale_d"] = np.ones(samples, np.uint32)
+    return out
+
+
+def with_base_offsets(inputs: Inputs, stream: Stream) -> Inputs:
+    """Random descriptors with a base_offset from 1 to 7; in every other sample both tiles start where the pattern does."""
+    out = dict(inputs)
+    for name in "ab":
+        value = inputs[name]
+        period = np.array([SWIZZLES[swizzle].period // 16 for swizzle in _BY_MODE], np.uint64)[value >> np.uint64(62)]
+        at_start = np.arange(len(value)) % 2 == 0
+        value = np.where(at_start, value - (value & np.uint64(0x3FFF)) % period, value)
+        out[name] = value | (stream.below(7, value.shape).astype(np.uint64) + np.uint64(1)) << np.uint64(49)
     return out

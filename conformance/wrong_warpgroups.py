@@ -17,7 +17,7 @@ from conformance.exercises import Array, Inputs, WrongModel
 from conformance.warpgroup_images import FULL_N
 from conformance.wrong_models import WRONG_MODELS
 from tcsim.formats import FORMATS, Format
-from tcsim.matrix_descriptor import Major, element_addresses
+from tcsim.matrix_descriptor import FORMS, Major, element_addresses
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 Addresses = npt.NDArray[np.int64]
@@ -125,6 +125,12 @@ def _previous_swizzle(value: Descriptors) -> Descriptors:
     return _next_swizzle(_next_swizzle(value))
 
 
+def _assumed(mode: str) -> Callable[[Descriptors], Descriptors]:
+    """No swizzle taken for one."""
+    code = np.uint64(FORMS["sm_90"].modes[mode])
+    return lambda value: np.where(value >> np.uint64(62) == 0, value | code << np.uint64(62), value)
+
+
 # --- addresses
 
 
@@ -223,6 +229,10 @@ WRONG_WARPGROUPS = (
                _with_descriptors(_next_swizzle)),
     WrongModel("previous swizzle", "64B is taken for 128B, 32B for 64B, 128B for 32B", full,
                _with_descriptors(_previous_swizzle)),
+    *(
+        WrongModel(f"{mode} swizzle assumed", f"no swizzle is taken for {mode}", full, _with_descriptors(_assumed(mode)))
+        for mode in ("32B", "64B", "128B")
+    ),
     WrongModel("swizzle before start", "the offset is swizzled, then the start address added", full,
                _reading(_swizzled_before_start)),
     WrongModel("K in elements", "K advances by the number of elements, not of bytes", _no_bytes,

@@ -13,12 +13,14 @@ from tcsim.codec import as_codes
 from tcsim.errors import OperandError
 from tcsim.formats import Format
 from tcsim.instruction import Instruction, broadcast
-from tcsim.matrix_descriptor import Major, element_addresses
+from tcsim.matrix_descriptor import FORMS, Major, element_addresses
 from tcsim.packing import pack, unpack
 from tcsim.registry import Operand, check_registers
 from tcsim.sparse import Sparsity
 
 _MAJORS: tuple[Major, Major] = ("K", "MN")
+KNOWN_BITS = np.uint64(FORMS["sm_90"].known)
+"""The bits of a descriptor that belong to a field."""
 
 
 @dataclass(frozen=True)
@@ -183,14 +185,17 @@ class WarpgroupMultiply(Instruction):
         return packed.astype(np.uint32, copy=False)
 
     def _check_immediates(self, call: str, scale_a: int, scale_b: int, trans_a: int, trans_b: int) -> None:
+        types = " and ".join(dict.fromkeys(self.formats[name].name for name in "ab"))
+        why = "" if self.facts.signs else f" ({types} have no imm-scale)"
         for name, value in (("scale_a", scale_a), ("scale_b", scale_b)):
             valid = (1, -1) if self.facts.signs else (1,)
             if value not in valid:
-                raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}")
+                raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
+        why = "" if self.facts.majors else f" ({types} must be K-major: only 16-bit elements can be MN-major)"
         for name, value in (("trans_a", trans_a), ("trans_b", trans_b)):
             valid = (0, 1) if self.facts.majors else (0,)
             if value not in valid:
-                raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}")
+                raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
 
     def _fetch(
         self, smem: npt.NDArray[np.uint8], descriptor: Any, rows: int, k: int, format: Format, major: Major, what: str
@@ -201,7 +206,14 @@ class WarpgroupMultiply(Instruction):
             raise OperandError(
                 f"{what} is {value.dtype} {value.shape}; valid: a 64-bit descriptor, or registers where A may be"
             )
-        address = self.addresses(value.astype(np.uint64), rows, k, format, major)
+        descriptors = value.astype(np.uint64)
+        foreign = descriptors & ~KNOWN_BITS
+        if foreign.any():
+            raise OperandError(
+                f"{what}: descriptor {int(descriptors[foreign != 0].flat[0]):#x}: bits {int(foreign[foreign != 0].flat[0]):#x} "
+                "belong to no field; has a start address been added beyond its 14 bits?"
+            )
+        address = self.addresses(descriptors, rows, k, format, major)
         size = format.container_bits // 8
         end = smem.shape[-1]
         outside = address + size > end

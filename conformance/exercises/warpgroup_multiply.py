@@ -9,11 +9,14 @@ from conformance import inputs as input_classes
 from conformance.compare import compare_matrices
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.stream import Stream
-from conformance.warpgroup_images import FULL_N, MODES, problem, random_descriptors, tiles
+from conformance.warpgroup_images import FULL_N, MODES, problem, random_descriptors, tiles, with_base_offsets
 from conformance.wrong_warpgroups import WRONG_WARPGROUPS, execute, multiplicands
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 _DESCRIPTOR_SAMPLES = 72  # for each swizzle, majors and type: three 16-bit rows make 216 pairs
+_MANY_SAMPLES = 208
+_DESCRIPTORS = ("descriptors", "manydescriptors", "baseoffset")  # how the names of these classes begin
+SWIZZLED = ("small", "medium", "large")
 SIGNS = {"negated": ((1, -1), (-1, 1)), "negatedtwice": ((-1, -1),)}  # class -> (scale_a, scale_b), taken in turn
 
 
@@ -35,10 +38,18 @@ class WarpgroupExercise:
         majors = ("kk", "kn", "nk", "nn") if instruction.facts.majors else ("kk",)
         return names + [f"descriptors{mode}{major}" for mode in MODES for major in majors]
 
+    def unrecorded(self, instruction: WarpgroupMultiply) -> list[str]:
+        """More random descriptors of the types of one spelling, and base_offset, which no one measured: it is taken for 0."""
+        if instruction.shape[1] != FULL_N:
+            return []
+        if instruction.facts.majors:
+            return [f"baseoffset{mode}{major}" for mode in SWIZZLED for major in ("kk", "nn")]
+        return [f"manydescriptors{mode}kk" for mode in MODES] + [f"baseoffset{mode}kk" for mode in SWIZZLED]
+
     def samples(self, instruction: WarpgroupMultiply, name: str) -> int:
         """One instruction for other N; two for numerics; enough descriptors."""
-        if name.startswith("descriptors"):
-            return _DESCRIPTOR_SAMPLES
+        if name.startswith(_DESCRIPTORS):
+            return _MANY_SAMPLES if name.startswith("many") else _DESCRIPTOR_SAMPLES
         return 1 if instruction.shape[1] != FULL_N else 2
 
     def kept(self, instruction: WarpgroupMultiply, name: str) -> int:
@@ -52,8 +63,9 @@ class WarpgroupExercise:
     def inputs(self, instruction: WarpgroupMultiply, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/warpgroup.py takes."""
         stream = Stream(instruction.mnemonic, name, seed)
-        if name.startswith("descriptors"):
-            return random_descriptors(instruction, *described(name), stream, samples)
+        if name.startswith(_DESCRIPTORS):
+            found = random_descriptors(instruction, *described(name), stream, samples)
+            return with_base_offsets(found, stream) if name.startswith("baseoffset") else found
         base = (
             name if name in input_classes.CLASSES else "wide" if instruction.formats["a"].kind == "float" else "uniform"
         )
