@@ -104,7 +104,7 @@ def test_a_recording_of_a_wrong_model_is_not_believed(tmp_path: Path) -> None:
     verdicts = [live.run(Case(F16, name, 0)).verdict for name in CLASSES]
     assert verdicts.count("FAIL") > len(CLASSES) // 2
     live.write_recordings()
-    with pytest.raises(pytest.fail.Exception, match=r"1 of 23 wrong models survive .*metadata nibbles swapped"):
+    with pytest.raises(pytest.fail.Exception, match=r"1 of 26 wrong models survive .*metadata nibbles swapped"):
         test_wrong_models.test_wrong_models(F16, suite("replay", root=tmp_path))
 
 
