@@ -81,6 +81,11 @@ class Form:
     modes: MappingProxyType[str, int]  # swizzle name -> value of the field `swizzle`
     constants: int = 0  # bits that must be set
 
+    @property
+    def known(self) -> int:
+        """The bits that belong to a field, and the constants."""
+        return self.constants | sum(((1 << field.bits) - 1) << field.low for field in self.fields)
+
 
 FORMS: MappingProxyType[str, Form] = MappingProxyType(
     {
@@ -159,10 +164,9 @@ class MatrixDescriptor:
             raise OperandError(
                 f"descriptor {value:#x}: swizzle mode {parts['swizzle']} does not exist on {arch}; valid: {listing(modes)}"
             )
-        known = form.constants | sum(((1 << field.bits) - 1) << field.low for field in form.fields)
-        if not 0 <= value < 1 << 64 or value & ~known:
+        if not 0 <= value < 1 << 64 or value & ~form.known:
             raise OperandError(
-                f"descriptor {value:#x}: bits {value & ~known:#x} belong to no field of {name}'s descriptor"
+                f"descriptor {value:#x}: bits {value & ~form.known:#x} belong to no field of {name}'s descriptor"
             )
         if value & form.constants != form.constants:
             raise OperandError(f"descriptor {value:#x}: bits {form.constants:#x} must be set on {arch}")
@@ -258,8 +262,9 @@ class MatrixDescriptor:
     def addresses(self, rows: int, k: int, format: str | Format, major: Major = "K") -> npt.NDArray[np.int64]:
         """The shared byte address of every element of a tile: (rows, k); of sub-byte elements, that of their byte.
 
-        `rows` runs along M for A and along N for B. Raises OperandError for a major or format that cannot be, TargetError
-        for a descriptor of sm_100.
+        `rows` runs along M for A and along N for B. `base_offset` changes nothing: what it does was not measured yet.
+
+        Raises OperandError for a major or format that cannot be, TargetError for a descriptor of sm_100.
         """
         self._only_sm_90("addresses")
         return element_addresses(np.array(self.encode(), np.uint64), rows, k, find_format(format), major)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -81,7 +84,18 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
-    from tcsim.families import cvt, ldmatrix, mma_sp, mma_sync, movmatrix, stmatrix, wgmma, wmma_memory, wmma_mma
+    from tcsim.families import (
+        cvt,
+        ldmatrix,
+        mma_sp,
+        mma_sync,
+        movmatrix,
+        stmatrix,
+        wgmma,
+        wgmma_sp,
+        wmma_memory,
+        wmma_mma,
+    )
 
     return (
         mma_sync.FAMILY,
@@ -93,6 +107,7 @@ def families() -> tuple[Family, ...]:
         wmma_memory.STORE_FAMILY,
         wmma_mma.FAMILY,
         wgmma.FAMILY,
+        wgmma_sp.FAMILY,
         cvt.FAMILY,
     )
 
@@ -143,13 +158,39 @@ def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]
         head = str(mnemonic).split(".")[0] + "."
         kin = [name for name in rows() if name.startswith(head)]
         close = nearest(mnemonic, kin if len(kin) >= 3 else rows(), 3)
-        raise InstructionError(f"{asked}: no such instruction; nearest: {listing(close)}")
+        raise InstructionError(f"{asked}: no such instruction; nearest: {listing(close)}{_shapes_of(str(mnemonic))}")
     if row.dropped:
         raise InstructionError(f"{asked}: {row.dropped}")
     accepted = tuple(t for t in candidates if t in row.targets)
     if not accepted:
         raise InstructionError(f"{asked}: {_unavailable(row, arch_or_target)}")
     return row, arch, accepted
+
+
+_SHAPE = re.compile(r"\bm\d+n\d+k\d+\b")
+
+
+def _shapes_of(mnemonic: str) -> str:
+    """The shapes that the spelling has, if only its shape is wrong: "M 64, N 8 to 256 in steps of 8, K 16"."""
+    rest = _SHAPE.sub("", mnemonic)
+    shapes = (
+        sorted({row.shape for name, row in rows().items() if _SHAPE.sub("", name) == rest}) if rest != mnemonic else []
+    )
+    if not shapes:
+        return ""
+    dimensions = [sorted(set(values)) for values in zip(*shapes, strict=True)]
+    if len(shapes) <= 4 or len(shapes) != prod(map(len, dimensions)):  # few, or not every combination
+        text = listing("m{}n{}k{}".format(*shape) for shape in shapes)
+    else:
+        text = ", ".join(f"{letter} {_values(found)}" for letter, found in zip("MNK", dimensions, strict=True))
+    return f"; the same spelling exists for {text}"
+
+
+def _values(found: list[int]) -> str:
+    steps = {later - earlier for earlier, later in pairwise(found)}
+    if len(found) > 3 and len(steps) == 1:
+        return f"{found[0]} to {found[-1]} in steps of {steps.pop()}"
+    return listing(found)
 
 
 def _unavailable(row: Row, asked: str) -> str:

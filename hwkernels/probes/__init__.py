@@ -54,6 +54,7 @@ def body_of(row: Row) -> Body:
         "mma.sync": registers.BODY,
         "mma.sp": registers.SPARSE,
         "wgmma": warpgroup.BODY,
+        "wgmma.sp": warpgroup.BODY,
         "ldmatrix": matrix_move.LOAD,
         "stmatrix": matrix_move.STORE,
         "movmatrix": matrix_move.TRANSPOSE,
