@@ -15,7 +15,7 @@ SCRIPT = "ask_triton_tmem.py"
 
 
 def agree(what: str, said: dict[str, np.ndarray], layout: TmemLayout) -> int:
-    """Triton puts each element where tcsim does, in every copy. (Lanes and columns that hold nothing repeat others there.)"""
+    """Triton puts each element where tcsim does, in every copy; what it says of places that hold nothing does not count."""
     cta, lane, column, slot = layout.cells
     unit = (cta * layout.width + column) * layout.slots + slot
     row, k = np.indices((layout.rows, layout.columns))
