@@ -14,6 +14,7 @@ from tcsim.evidence import Evidence
 from tcsim.formats import FORMATS, Format, format
 from tcsim.gemm import gemm
 from tcsim.instruction import Instruction, instruction
+from tcsim.instruction_descriptor import InstructionDescriptor
 from tcsim.layout import FragmentLayout, Layout
 from tcsim.matrix_descriptor import MatrixDescriptor
 from tcsim.mbarrier import MBarrier
@@ -24,7 +25,9 @@ from tcsim.targets import ARCHS, TARGETS
 __version__ = "0.1.0"
 
 __all__ = [
-    "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Format", "FormatError", "FragmentLayout", "Instruction",
-    "InstructionError", "Layout", "MBarrier", "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "as_codes", "bank_conflicts", "decode",
-    "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "format", "gemm", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
+    "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Format", "FormatError",
+    "FragmentLayout", "Instruction", "InstructionDescriptor", "InstructionError", "Layout", "MBarrier",
+    "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "as_codes", "bank_conflicts",
+    "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "format", "gemm", "instruction", "quantize",
+    "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip
