@@ -14,7 +14,7 @@ from tcsim.formats import Format
 from tcsim.instruction import broadcast
 from tcsim.instruction import instruction as find_instruction
 from tcsim.multiply import MatrixMultiply
-from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim.sparse_operand import SparseOperand
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 _CHUNK_PRODUCTS = 1 << 17  # products computed at a time: their float64 terms stay in the L2 cache
@@ -48,7 +48,7 @@ def gemm(
     """
     multiply = find_instruction(instruction, arch=arch) if isinstance(instruction, str) else instruction
     call = f"tcsim.gemm with {multiply!r}"
-    if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply) or isinstance(multiply, SparseMatrixMultiply):
+    if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply) or isinstance(multiply, SparseOperand):
         raise InstructionError(f"{call}: it multiplies no dense matrices; valid: mma.sync, wmma.mma, wgmma.mma_async")
     formats = (multiply.formats["a"], multiply.formats["b"], multiply.formats["c"])
     codes_a, codes_b = (as_codes(x, f, f"{call}: {n}") for n, x, f in zip("ab", (a, b), formats, strict=False))

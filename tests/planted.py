@@ -344,7 +344,7 @@ def _rows_exchanged(ins: Any, positions: Any) -> Any:
 
 def _selector(random: Random, ins: Any) -> Planted | None:
     """The right words with another selector."""
-    if len(ins.sparsity.selectors) < 2:
+    if len(ins.sparsity.selectors) < 2 or "b" not in ins.operands:
         return None
     matrices = [_sparse(random, ins, 1) for _ in range(2)]
     a, _, b, c = (np.stack(x) for x in zip(*matrices, strict=True))

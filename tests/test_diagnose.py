@@ -16,6 +16,7 @@ from tcsim.registry import on_arch
 FAMILIES = {
     "mma.sync": (planted.MATRIX + planted.REGISTERS, 45),
     "mma.sp": (planted.SPARSE, 100),
+    "wgmma.sp": (planted.SPARSE, 30),
     "wmma.mma": (planted.MATRIX + planted.REGISTERS, 45),
     "wgmma": (planted.MATRIX + planted.MEMORY, 90),
     "ldmatrix": (planted.MOVES, 30),
@@ -32,7 +33,7 @@ def cases(family: str) -> Iterator[Planted]:
     """The family's cases: its instructions in even steps, each mistake in turn."""
     plants, wanted = FAMILIES[family]
     rows = list(on_arch("sm_90", family))
-    if family == "wgmma":
+    if family.startswith("wgmma"):
         rows = [row for row in rows if row.shape[1] <= 128]  # quicker, and the same mistakes
     made = 0
     for turn in range(40 * wanted):

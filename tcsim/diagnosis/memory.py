@@ -106,8 +106,9 @@ def _read(
         image = image[:, tile.swizzle(np.arange(tile.bytes))]
     advances = other.get("advances", tile.advances)
     major: Major = other.get("major", tile.major)  # type: ignore[assignment]
+    wide = (problem.kept if name == "a" else problem.step) // tile.step  # a sparse instruction takes two of B's steps
     parts = []
-    for advance in advances:  # type: ignore[attr-defined]
+    for advance in advances[::wide]:  # type: ignore[index]
         start = int(advance) // _UNIT * _UNIT
         if start >= 1 << 18:
             return None
@@ -115,7 +116,7 @@ def _read(
             value = np.array(replace(descriptor, start_address=start).encode(), np.uint64)
         except TcsimError:
             return None
-        parts.append(element_addresses(value, tile.rows, tile.step, tile.format, major))
+        parts.append(element_addresses(value, tile.rows, tile.step * wide, tile.format, major))
     address = np.concatenate(parts, axis=1)
     found, inside = _gather(image, address, tile)
     lines: npt.NDArray[np.bool_] = np.asarray(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.multiply import MatrixMultiply
-from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim.sparse_operand import SparseOperand
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 Codes = npt.NDArray[Any]
@@ -116,7 +116,7 @@ class Problem:
                 total = multiply.lowering.run(own[None], met[None], total[None], formats)[0]
                 total = total if self.between is None else self.between(total)
                 continue
-            assert isinstance(multiply, SparseMatrixMultiply)  # it has positions
+            assert isinstance(multiply, SparseOperand)  # it has positions
             where = self.positions[part.matrix][rows, block * self.kept : (block + 1) * self.kept]
             chosen = met[multiply.sparsity.columns(where)]  # (rows, kept, columns): each row of A meets rows of its own
             total = multiply.lowering.run(own[:, None], chosen, total[:, None], formats)[:, 0]

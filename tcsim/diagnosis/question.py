@@ -12,7 +12,7 @@ from tcsim.diagnosis.problem import Codes, Memory, Multiply, Problem
 from tcsim.errors import InstructionError, OperandError, listing
 from tcsim.instruction import Instruction
 from tcsim.instruction import instruction as find_instruction
-from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim.sparse_operand import SparseOperand
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 _KNOWN = ("a", "b", "c", "metadata", "selector", "smem", "trans_a", "trans_b", "scale_d")
@@ -66,7 +66,7 @@ def _from_matrices(multiply: Multiply, call: str, observed: Any, operands: dict[
     codes = {name: as_codes(x, formats[name], f"{call}: {name}") for name, x in given.items()}
     if any(x.ndim < 2 for x in codes.values()):
         raise OperandError(f"{call}: a, b, c and observed are matrices, or registers (..., lanes, registers)")
-    sparse = isinstance(multiply, SparseMatrixMultiply)
+    sparse = isinstance(multiply, SparseOperand)
     (m, k), n = codes["a"].shape[-2:], codes["b"].shape[-1]
     codes.setdefault("c", np.zeros((m, n), formats["c"].dtype))
     dense_k = 2 * k if sparse else k
@@ -120,7 +120,7 @@ def _from_registers(multiply: Multiply, call: str, observed: Codes, operands: di
         matrix = multiply.matrix(name, whole)
         codes[name] = matrix.reshape(-1, *matrix.shape[-2:])
     problem = Problem(multiply, codes["a"], codes["b"], codes["c"], codes["d"])
-    if isinstance(multiply, SparseMatrixMultiply):
+    if isinstance(multiply, SparseOperand):
         words, selector = np.asarray(operands.get("metadata")), int(operands.get("selector", 0))
         positions = _flat(multiply.decode_metadata(words, selector), batch)
         words = np.broadcast_to(words, (*batch, words.shape[-1])).reshape(-1, words.shape[-1])
@@ -144,5 +144,7 @@ def _from_memory(multiply: Multiply, call: str, observed: Codes, operands: dict[
     whole_a, whole_b, whole_c, whole_d = (_flat(x, batch) for x in (codes_a, codes_b, codes_c, seen))
     descriptors = {} if a.ndim >= 2 and a.shape[-2] == 128 else {"a": a}
     sent = {n: np.broadcast_to(x.astype(np.uint64), batch).reshape(-1) for n, x in (descriptors | {"b": b}).items()}
+    if isinstance(multiply, SparseOperand):
+        raise OperandError(f"{call}: smem= is for dense wgmma; valid: matrices with metadata=")
     memory = Memory(np.broadcast_to(smem, (*batch, smem.shape[-1])).reshape(-1, smem.shape[-1]), sent, trans)
     return replace(_finished(Problem(multiply, whole_a, whole_b, whole_c, whole_d)), memory=memory)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tcsim.diagnosis.problem import Attempt, Problem
 from tcsim.errors import TcsimError
-from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim.sparse_operand import SparseOperand
 
 Positions = npt.NDArray[np.int64]
 
@@ -19,7 +19,7 @@ Positions = npt.NDArray[np.int64]
 def attempts(problem: Problem) -> Iterator[Attempt]:
     """Wrong groups, wrong rows, none at all; nothing for a dense instruction."""
     multiply = problem.instruction
-    if problem.positions is None or not isinstance(multiply, SparseMatrixMultiply):
+    if problem.positions is None or not isinstance(multiply, SparseOperand):
         return
     per_group = multiply.sparsity.kept // multiply.sparsity.groups  # kept elements that a group describes
     where = "look at which lanes and bits of the metadata register hold a group: docs/sparsity.md"
@@ -41,7 +41,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
 
 def _with(problem: Problem, change: Callable[[Positions, int], Positions | None]) -> Problem | None:
     multiply, given = problem.instruction, problem.positions
-    if given is None or not isinstance(multiply, SparseMatrixMultiply):
+    if given is None or not isinstance(multiply, SparseOperand):
         return None
     positions = change(given, multiply.sparsity.group)
     return None if positions is None else replace(problem, positions=positions)
@@ -49,7 +49,7 @@ def _with(problem: Problem, change: Callable[[Positions, int], Positions | None]
 
 def _selected(problem: Problem, selector: int) -> Problem | None:
     multiply = problem.instruction
-    if problem.metadata is None or not isinstance(multiply, SparseMatrixMultiply):
+    if problem.metadata is None or not isinstance(multiply, SparseOperand):
         return None
     try:
         return replace(problem, positions=multiply.decode_metadata(problem.metadata, selector))
