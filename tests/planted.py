@@ -339,7 +339,8 @@ def _groups_swapped(ins: Any, positions: Any) -> Any:
 
 
 def _rows_exchanged(ins: Any, positions: Any) -> Any:
-    return np.concatenate([positions[8:], positions[:8]])
+    """Each row r with r + 8, in groups of 16."""
+    return np.stack([positions[row ^ 8] for row in range(len(positions))])
 
 
 def _selector(random: Random, ins: Any) -> Planted | None:
