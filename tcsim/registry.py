@@ -81,11 +81,24 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
-    from tcsim.families import cvt, ldmatrix, mma_sp, mma_sync, movmatrix, stmatrix, wgmma, wmma_memory, wmma_mma
+    from tcsim.families import (
+        cvt,
+        ldmatrix,
+        mma_block_scale,
+        mma_sp,
+        mma_sync,
+        movmatrix,
+        stmatrix,
+        wgmma,
+        wmma_memory,
+        wmma_mma,
+    )
 
     return (
         mma_sync.FAMILY,
         mma_sp.FAMILY,
+        mma_block_scale.DENSE_FAMILY,
+        mma_block_scale.SPARSE_FAMILY,
         ldmatrix.FAMILY,
         stmatrix.FAMILY,
         movmatrix.FAMILY,
