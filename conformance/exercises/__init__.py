@@ -115,6 +115,7 @@ def exercise_of(family: str) -> Exercise:
         matrix_move,
         memory_tile,
         multiply,
+        scaled_multiply,
         sparse_multiply,
         sparse_warpgroup_multiply,
         warpgroup_multiply,
@@ -123,6 +124,8 @@ def exercise_of(family: str) -> Exercise:
     exercises: dict[str, Exercise] = {
         "mma.sync": multiply.DENSE,
         "mma.sp": sparse_multiply.SPARSE,
+        "mma.sync.block_scale": scaled_multiply.SCALED,
+        "mma.sp.block_scale": scaled_multiply.SCALED,
         "wgmma": warpgroup_multiply.WARPGROUP,
         "wgmma.sp": sparse_warpgroup_multiply.SPARSE_WARPGROUP,
         "ldmatrix": matrix_move.LOAD,
