@@ -1,11 +1,10 @@
-"""The verbs put together, and what becomes of a wrong argument."""
+"""The verbs put together."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from tcsim.cli import (
     compare,
@@ -23,24 +22,12 @@ from tcsim.cli import (
     what,
     where,
 )
-from tcsim.errors import TcsimError
+from tcsim.cli.group import Verbs
 
 HELP = """The executable specification of NVIDIA tensor cores.
 
 Where each element lives, what a descriptor reads, how a sum was rounded. Every verb takes --json.
 """
-
-
-class Verbs(TyperGroup):
-    """Says what is wrong with an argument in one message on standard error, and ends with status 2."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the verb."""
-        try:
-            return super().invoke(ctx)
-        except TcsimError as error:
-            typer.echo(f"tcsim: {error}", err=True)
-            raise typer.Exit(2) from None
 
 
 app = typer.Typer(

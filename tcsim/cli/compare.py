@@ -17,7 +17,9 @@ def compare(
     mnemonic: options.Mnemonic,
     archs: Annotated[
         str,
-        typer.Option("--archs", help="Separated by commas.", metavar="ARCH,ARCH", autocompletion=options.complete_archs),
+        typer.Option(
+            "--archs", help="Separated by commas.", metavar="ARCH,ARCH", autocompletion=options.complete_archs
+        ),
     ],
     file: Annotated[
         str | None, typer.Option("--inputs", "-i", help=".npz with matrices a, b, c.", metavar="FILE")
@@ -29,7 +31,7 @@ def compare(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Compare the results of an instruction between archs, bit by bit."""
+    """Compare the results of archs, bit by bit."""
     from tcsim.cli.output import emit
     from tcsim.inspection.catalog import arch_list
     from tcsim.inspection.comparison import compare_archs
@@ -39,7 +41,7 @@ def compare(
     if save is not None:
         _save(found, save)
     data = {**found.as_dict(), "saved": save}
-    emit("compare", data, lambda: _report(found), form="json" if json else "text")
+    emit("compare", lambda: data, lambda: _report(found), form="json" if json else "text")
 
 
 def _matrices(file: str) -> tuple[Any, Any, Any]:

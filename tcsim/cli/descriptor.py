@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tcsim.cli import options
+from tcsim.cli.group import Verbs
 
 if TYPE_CHECKING:
     from tcsim.canonical_tile import CanonicalTile
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from tcsim.matrix_descriptor import MatrixDescriptor
     from tcsim.tile_check import TileCheck
 
-app = typer.Typer(help="Matrix descriptors of wgmma and tcgen05: decode, encode, tile, check.", no_args_is_help=True)
+app = typer.Typer(cls=Verbs, help="Matrix descriptors: decode, encode, tile, check.", no_args_is_help=True)
 
 _Arch = Annotated[
     str, typer.Option("--arch", "-a", help="Whose form.", metavar="ARCH", autocompletion=options.complete_arch)
@@ -50,9 +51,16 @@ def encode(
     """Make a descriptor of its fields, all offsets in bytes."""
     from tcsim.matrix_descriptor import MatrixDescriptor, form_of
 
-    numbers = [options.integer_of(text, what) for text, what in ((start, "--start"), (lbo, "--lbo"), (sbo, "--sbo"))]
     form, _ = form_of(arch)
-    made = MatrixDescriptor(*numbers, base_offset, swizzle.upper(), leading_mode, form)
+    made = MatrixDescriptor(
+        options.integer_of(start, "--start"),
+        options.integer_of(lbo, "--lbo"),
+        options.integer_of(sbo, "--sbo"),
+        base_offset,
+        swizzle.upper(),
+        leading_mode,
+        form,
+    )
     _emit(made, "encode", json)
 
 
@@ -74,7 +82,7 @@ def tile(
     made = MatrixDescriptor.for_tile(
         rows, k, type, major.upper(), swizzle.upper(), options.integer_of(start, "--start")  # type: ignore[arg-type]
     )  # fmt: skip
-    emit("descriptor tile", tile_dict(made), lambda: _tile(made), form="json" if json else "text")
+    emit("descriptor tile", lambda: tile_dict(made), lambda: _tile(made), form="json" if json else "text")
 
 
 @app.command()
@@ -96,7 +104,7 @@ def check(
     given = MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch)
     found = given.check(rows, k, type, major.upper(), memory)  # type: ignore[arg-type]
     data = {**check_dict(found), "descriptor": descriptor_dict(given)}
-    emit("descriptor check", data, lambda: _check(given, found), form="json" if json else "text")
+    emit("descriptor check", lambda: data, lambda: _check(given, found), form="json" if json else "text")
     if not found.ok:
         raise typer.Exit(1)
 
@@ -106,7 +114,7 @@ def _emit(descriptor: MatrixDescriptor, verb: str, json: bool) -> None:
     from tcsim.inspection.descriptor_fields import descriptor_dict
 
     data = descriptor_dict(descriptor)
-    emit(f"descriptor {verb}", data, lambda: _fields(descriptor), form="json" if json else "text")
+    emit(f"descriptor {verb}", lambda: data, lambda: _fields(descriptor), form="json" if json else "text")
 
 
 def _fields(descriptor: MatrixDescriptor) -> Report:
@@ -139,8 +147,7 @@ def _check(given: MatrixDescriptor, found: TileCheck) -> Report:
     from tcsim.inspection.report import Lines, Report
 
     verdict = "every element has a place of its own inside memory" if found.ok else "wrong"
-    style = "good" if found.ok else "bad"
     notes = tuple(f"- {message}" for message in found.messages)
     reads = f"reads bytes {found.first:#x} to {found.last:#x}"
-    parts = [Lines((f"{verdict}; {reads}",), style=style, wrap=True)]
+    parts = [Lines((f"{verdict}; {reads}",), style="good" if found.ok else "bad", wrap=True)]
     return Report(f"{given.encode():#018x}", (*parts, *((Lines(notes, wrap=True),) if notes else ())))

@@ -52,8 +52,6 @@ def write_arrays(path: str, arrays: dict[str, Any]) -> None:
     if not path.endswith(".npz"):
         raise OperandError(f"cannot write {path!r}; valid: names that end in .npz")
     try:
-        np.savez(path, **{name: np.asarray(array) for name, array in arrays.items()})
+        np.savez(path, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
     except OSError as error:
         raise OperandError(f"cannot write {path!r}: {error}") from None
-
-

@@ -21,7 +21,7 @@ def inputs(
     arch: options.Arch = None,
     json: options.Json = False,
 ) -> None:
-    """Say which lanes and registers feed one element of the result."""
+    """Say which registers feed one output."""
     from tcsim.cli.output import emit
     from tcsim.inspection.feeds import feed_of
 
@@ -29,7 +29,7 @@ def inputs(
     row, column = options.element_of(element)
     found = feed_of(instruction, row, column, matrix, selector)
     data = {"mnemonic": mnemonic, "arch": instruction.arch.name, **found.as_dict()}
-    emit("inputs", data, lambda: _report(instruction, found), form="json" if json else "text")
+    emit("inputs", lambda: data, lambda: _report(instruction, found), form="json" if json else "text")
 
 
 def _report(instruction: Any, feed: Feed) -> Report:

@@ -39,24 +39,27 @@ def list_instructions(
     form = "json" if json else "text"
     if families:
         found = catalog.families(arch)
-        emit("list", {"families": [entry.as_dict() for entry in found]}, lambda: _families(found), form=form)
+        emit("list", lambda: {"families": [entry.as_dict() for entry in found]}, lambda: _families(found), form=form)
         return
     entries = catalog.entries(arch, family, type, text)
-    data = {"count": len(entries), "instructions": [entry.as_dict() for entry in entries]}
-    emit("list", data, lambda: _entries(entries, arch), form=form)
+    emit(
+        "list",
+        lambda: {"count": len(entries), "instructions": [entry.as_dict() for entry in entries]},
+        lambda: _entries(entries, arch),
+        form=form,
+    )
 
 
 def _entries(entries: tuple[Entry, ...], arch: str | None) -> Report:
-    from tcsim.inspection.catalog import target_text
     from tcsim.inspection.report import Lines, Report, table
 
     if not entries:
         return Report("", (Lines(("no such instruction; tcsim list --families shows what there is",)),))
     if arch is None:
-        rows = [(entry.mnemonic, target_text(entry.targets)) for entry in entries]
-        return Report("", (table(("mnemonic", "targets"), rows, whole_first=True),))
-    rows = [(entry.mnemonic, *entry.evidence.values()) for entry in entries]
-    return Report("", (table(("mnemonic", "evidence"), rows, whole_first=True),))
+        rows = [(entry.row.first_arch.name, entry.row.mnemonic) for entry in entries]
+        return Report("", (table(("since", "mnemonic"), rows, whole=(1,)),))
+    known = [(*entry.evidence.values(), entry.row.mnemonic) for entry in entries]
+    return Report("", (table(("evidence", "mnemonic"), known, whole=(1,)),))
 
 
 def _families(found: tuple[FamilyEntry, ...]) -> Report:

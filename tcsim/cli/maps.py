@@ -17,7 +17,7 @@ def map_fragment(
     arch: options.Arch = None,
     json: options.Json = False,
 ) -> None:
-    """Show the whole fragment: the elements of every register, or the holder of every element."""
+    """Show a whole fragment, by lane or by element."""
     from tcsim.cli.output import emit, write
     from tcsim.inspection import fragment_map
     from tcsim.inspection.places import operand_of
@@ -30,4 +30,4 @@ def map_fragment(
         write(fragment_map.as_svg(found, by.value))
     else:
         chosen = "json" if json else form.value
-        emit("map", found.as_dict(), lambda: fragment_map.tables(found, by.value), form=chosen)
+        emit("map", found.as_dict, lambda: fragment_map.tables(found, by.value), form=chosen)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tcsim.cli import options
+from tcsim.cli.group import Verbs
 
 if TYPE_CHECKING:
     from tcsim.inspection.report import Report
     from tcsim.mbarrier_object import BarrierObject
 
-app = typer.Typer(help="Barriers in shared memory: decode.", no_args_is_help=True)
+app = typer.Typer(cls=Verbs, help="Barriers in shared memory: decode.", no_args_is_help=True)
 
 
 @app.callback()
@@ -33,7 +34,7 @@ def decode(
     from tcsim.mbarrier_object import decode_barrier
 
     found = decode_barrier(options.integer_of(value, "mbarrier"), arch)
-    emit("mbarrier decode", found.as_dict(), lambda: _report(found), form="json" if json else "text")
+    emit("mbarrier decode", found.as_dict, lambda: _report(found), form="json" if json else "text")
 
 
 def _report(found: BarrierObject) -> Report:

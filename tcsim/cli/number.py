@@ -18,16 +18,17 @@ def number(
         str, typer.Argument(help="Number format: e4m3.", metavar="FORMAT", autocompletion=options.complete_format)
     ],
     value: Annotated[
-        str, typer.Argument(help="A code (0x3c, 0b111100) or a value (1.5, -1e-3, 1/3, inf, nan).", metavar="CODE|VALUE")
+        str,
+        typer.Argument(help="A code (0x3c, 0b111100) or a value (1.5, -1e-3, 1/3, inf, nan).", metavar="CODE|VALUE"),
     ],
     json: options.Json = False,
 ) -> None:
-    """Take a number apart: fields, neighbours, and what every rounding makes of a value."""
+    """Take a number apart: fields, neighbours, roundings."""
     from tcsim.cli.output import emit
     from tcsim.inspection.numbers import inspect_number
 
     found = inspect_number(format, value)
-    emit("number", found.as_dict(), lambda: _report(found), form="json" if json else "text")
+    emit("number", found.as_dict, lambda: _report(found), form="json" if json else "text")
 
 
 def _show(code: NumberCode | None) -> str:

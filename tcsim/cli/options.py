@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tcsim.registry import Row
 
 
-class TextFormat(str, Enum):
+class TextFormat(StrEnum):
     """How a report is written."""
 
     text = "text"
@@ -20,7 +20,7 @@ class TextFormat(str, Enum):
     json = "json"
 
 
-class MapFormat(str, Enum):
+class MapFormat(StrEnum):
     """How a map is written."""
 
     text = "text"
@@ -30,14 +30,14 @@ class MapFormat(str, Enum):
     svg = "svg"
 
 
-class MapBy(str, Enum):
+class MapBy(StrEnum):
     """What a line of a map is."""
 
     lane = "lane"
     element = "element"
 
 
-class Call(str, Enum):
+class Call(StrEnum):
     """Which method of an instruction takes the inputs."""
 
     execute = "execute"
@@ -136,7 +136,11 @@ Arch = Annotated[str | None, typer.Option("--arch", "-a", help=ARCH_HELP, metava
 Operand = Annotated[
     str | None,
     typer.Option(
-        "--operand", "-o", help="a, b, c or d; the only one if there is one.", metavar="NAME", autocompletion=complete_operand
+        "--operand",
+        "-o",
+        help="a, b, c or d; the only one if there is one.",
+        metavar="NAME",
+        autocompletion=complete_operand,
     ),
 ]
 Element = Annotated[str, typer.Option("--element", "-e", help="Row and column, from 0.", metavar="ROW,COLUMN")]

@@ -28,10 +28,10 @@ def plain(value: Any) -> Any:
     return value
 
 
-def emit(verb: str, data: dict[str, Any], report: Callable[[], Report], *, form: str = "text") -> None:
-    """Write an answer as text, Markdown or JSON; `report` is only called where it is shown."""
+def emit(verb: str, data: Callable[[], dict[str, Any]], report: Callable[[], Report], *, form: str = "text") -> None:
+    """Write an answer as text, Markdown or JSON; of `data` and `report` only what is written is called."""
     if form == "json":
-        write(json.dumps({"verb": verb, **plain(data)}, indent=2) + "\n")
+        write(json.dumps({"verb": verb, **plain(data())}, indent=2) + "\n")
         return
     from tcsim.inspection import report as reports
 

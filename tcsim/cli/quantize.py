@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tcsim.inspection.report import Report
 
 
-class Blocks(str, Enum):
+class Blocks(StrEnum):
     """Scale factors of blocks."""
 
     none = "none"
@@ -53,7 +53,7 @@ def quantize(
     if output is not None:
         write_arrays(output, found.arrays)
     data = {"file": file, "array": chosen, "output": output, **found.as_dict()}
-    emit("quantize", data, lambda: _report(file, chosen, found), form="json" if json else "text")
+    emit("quantize", lambda: data, lambda: _report(file, chosen, found), form="json" if json else "text")
 
 
 def _report(file: str, name: str, found: Quantization) -> Report:

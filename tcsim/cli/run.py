@@ -15,19 +15,22 @@ SHOWN_ROWS = 64
 """Rows of the result that text shows at most; JSON and --output have them all."""
 
 CallOption = Annotated[
-    options.Call | None, typer.Option("--call", help="Registers (execute) or matrices of codes (matmul). Default: what fits.")
+    options.Call | None,
+    typer.Option("--call", help="Registers (execute) or matrices of codes (matmul). Default: what fits."),
 ]
 
 
 def run(
     mnemonic: options.Mnemonic,
-    file: Annotated[str, typer.Option("--inputs", "-i", help=".npz with the call's arguments by name.", metavar="FILE")],
+    file: Annotated[
+        str, typer.Option("--inputs", "-i", help=".npz with the call's arguments by name.", metavar="FILE")
+    ],
     arch: options.Arch = None,
     call: CallOption = None,
     output: Annotated[str | None, typer.Option("--output", help="Write the result to this .npz, as d.")] = None,
     json: options.Json = False,
 ) -> None:
-    """Run an instruction on registers or matrices of a file."""
+    """Run an instruction on the inputs of a file."""
     from tcsim.cli.files import read_arrays, write_arrays
     from tcsim.cli.output import emit
     from tcsim.inspection.problems import run_call
@@ -40,7 +43,7 @@ def run(
         "mnemonic": mnemonic, "arch": instruction.arch.name, "call": chosen, "evidence": str(instruction.evidence),
         "dtype": str(d.dtype), "shape": list(d.shape), "d": d, "output": output,
     }  # fmt: skip
-    emit("run", data, lambda: _report(instruction, chosen, d), form="json" if json else "text")
+    emit("run", lambda: data, lambda: _report(instruction, chosen, d), form="json" if json else "text")
 
 
 def _report(instruction: Any, call: str, d: Any) -> Report:

@@ -10,7 +10,7 @@ from tcsim.cli import options
 
 if TYPE_CHECKING:
     from tcsim.inspection.description import Description, OperandDescription
-    from tcsim.inspection.report import Report
+    from tcsim.inspection.report import Facts, Report
 
 
 def show(
@@ -19,12 +19,15 @@ def show(
     form: Annotated[options.TextFormat, typer.Option("--format", help="How to write it.")] = options.TextFormat.text,
     json: options.Json = False,
 ) -> None:
-    """Show an instruction: types, targets, constraints, execution, registers, arithmetic, evidence."""
+    """Show all that is known of an instruction.
+
+    Types, targets, constraints, execution, registers with closed formulas, arithmetic, machine code, evidence, PTX.
+    """
     from tcsim.cli.output import emit
     from tcsim.inspection.description import describe
 
     found = describe(options.instruction_of(mnemonic, arch))
-    emit("show", found.as_dict(), lambda: report(found), form="json" if json else form.value)
+    emit("show", found.as_dict, lambda: report(found), form="json" if json else form.value)
 
 
 def report(found: Description) -> Report:

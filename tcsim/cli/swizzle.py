@@ -26,7 +26,7 @@ def swizzle(
     rows: Annotated[int, typer.Option("--rows", help="Rows to show.")] = 8,
     json: options.Json = False,
 ) -> None:
-    """Show a swizzle: where each 16-byte chunk lands, and the bank conflicts of its columns."""
+    """Show where a swizzle puts 16-byte chunks, and banks."""
     from tcsim.cli.output import emit
     from tcsim.inspection.report import Lines, Report
     from tcsim.inspection.swizzle_view import find_swizzle, swizzle_view
@@ -37,10 +37,10 @@ def swizzle(
         given = options.integer_of(address, "--address")
         lands = found(given)
         data = {"name": name, "address": given, "swizzled": lands}
-        emit("swizzle", data, lambda: Report("", (Lines((f"{given:#x} -> {lands:#x}",)),)), form=form)
+        emit("swizzle", lambda: data, lambda: Report("", (Lines((f"{given:#x} -> {lands:#x}",)),)), form=form)
         return
     view = swizzle_view(mode, options.integer_of(start, "--start"), pitch, rows)
-    emit("swizzle", view.as_dict(), lambda: _report(view), form=form)
+    emit("swizzle", view.as_dict, lambda: _report(view), form=form)
 
 
 def _report(view: SwizzleView) -> Report:

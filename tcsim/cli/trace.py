@@ -27,7 +27,10 @@ def trace(
     call: CallOption = None,
     json: options.Json = False,
 ) -> None:
-    """Trace one output: every term aligned, cut, added and rounded, as columns of bits."""
+    """Trace the sum of one output, as columns of bits.
+
+    Every term is shown aligned to the largest exponent; what is right of the bar was cut.
+    """
     from tcsim.cli.output import emit
     from tcsim.inspection.trace_steps import trace_steps
 
@@ -40,7 +43,7 @@ def trace(
         "evidence": str(instruction.evidence), "kind": instruction.lowering.kind,
         "steps": [step.as_dict() for step in steps],
     }  # fmt: skip
-    emit("trace", data, lambda: _report(instruction, place, steps), form="json" if json else "text")
+    emit("trace", lambda: data, lambda: _report(instruction, place, steps), form="json" if json else "text")
 
 
 def _problem(

@@ -36,7 +36,9 @@ def what(
     rows = [(place.name, *((place.matrix,) if several else ()), place.row, place.column) for place in places]
     right = tuple(range(1, len(head)))
     title = f"{chosen.name}{number} of lane {lane}: {chosen.format.name}"
-    emit("what", data, lambda: Report(title, (table(head, rows, right=right),)), form="json" if json else "text")
+    emit(
+        "what", lambda: data, lambda: Report(title, (table(head, rows, right=right),)), form="json" if json else "text"
+    )
 
 
 def _register(text: str, instruction: Any, operand: str | None) -> tuple[str | None, int]:

@@ -31,7 +31,12 @@ def where(
         "mnemonic": mnemonic, "arch": instruction.arch.name, "operand": chosen.name, "row": row, "column": column,
         "matrix": matrix, "places": [place.as_dict() for place in places],
     }  # fmt: skip
-    emit("where", data, lambda: Report("", (Lines(tuple(_lines(chosen, places))),)), form="json" if json else "text")
+    emit(
+        "where",
+        lambda: data,
+        lambda: Report("", (Lines(tuple(_lines(chosen, places))),)),
+        form="json" if json else "text",
+    )
 
 
 def _lines(operand: Any, places: tuple[Place, ...]) -> list[str]:

@@ -91,6 +91,6 @@ def _result(step: TracedStep, top: int, cut: int) -> str:
     low = -(exact.denominator.bit_length() - 1)
     magnitude = abs(exact.numerator)
     digits, lowest = _PRECISION.get(step.output or "", (0, low))
-    shown = max(0, min(digits - magnitude.bit_length(), low - lowest))  # its trailing zeros
+    shown = max(0, min(digits - magnitude.bit_length(), low - max(lowest, step.unit)))  # its trailing zeros
     magnitude, low = magnitude << shown, low - shown
     return _row(name, "-" if exact < 0 else "+", magnitude, low, top, step.unit, cut)

@@ -23,17 +23,22 @@ LEVELS: tuple[str, ...] = get_args(Level)
 class Entry:
     """One line of a list."""
 
-    mnemonic: str
-    family: str
-    formats: dict[str, str]  # operand -> number format
-    targets: tuple[str, ...]
-    ptx_version: str
-    documented: bool
-    evidence: dict[str, str]  # arch -> level, of the archs asked for, or of all
+    row: Row
+    archs: tuple[str, ...]  # the one asked for, or all that run it
+
+    @property
+    def evidence(self) -> dict[str, str]:
+        """Arch -> level."""
+        evidence = registry.family(self.row.family).evidence
+        return {name: evidence(self.row, ARCHS[name]).level for name in self.archs}
 
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON."""
-        return {**asdict(self), "targets": list(self.targets)}
+        row = self.row
+        return {
+            "mnemonic": row.mnemonic, "family": row.family, "formats": formats_of(row), "targets": list(row.targets),
+            "ptx_version": row.ptx_version, "documented": row.documented, "evidence": self.evidence,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,9 @@ def entries(
             continue
         if targets is not None and not targets & set(row.targets):
             continue
-        formats = formats_of(row)
-        if type is not None and type not in formats.values():
+        if type is not None and type not in formats_of(row).values():
             continue
-        asked = archs_of(row) if arch is None else (accepting(arch)[0].name,)
-        levels = {name: registry.family(row.family).evidence(row, ARCHS[name]).level for name in asked}
-        found.append(Entry(row.mnemonic, row.family, formats, row.targets, row.ptx_version, row.documented, levels))
+        found.append(Entry(row, archs_of(row) if arch is None else (accepting(arch)[0].name,)))
     return tuple(found)
 
 
@@ -138,10 +140,12 @@ def default_arch(mnemonic: str) -> str:
     >>> default_arch("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
     'sm_90'
     """
-    row = registry.rows().get(mnemonic)
-    if row is None or row.dropped:
-        registry.find(mnemonic, next(iter(ARCHS)))  # says what is wrong
-        raise InstructionError(f"no instruction {mnemonic!r}")
+    row = registry.row_of(mnemonic)
+    if row is None:
+        close = registry.nearest_mnemonics(mnemonic)
+        raise InstructionError(f"no instruction {mnemonic!r}; nearest: {listing(close)}; valid: see tcsim list")
+    if row.dropped:
+        raise InstructionError(f"{mnemonic}: {row.dropped}")
     evidence = registry.family(row.family).evidence
     return min(archs_of(row), key=lambda name: LEVELS.index(evidence(row, ARCHS[name]).level))
 

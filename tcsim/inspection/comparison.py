@@ -142,7 +142,9 @@ def _problems(mnemonic: str, matrices: tuple[Any, Any, Any], formats: dict[str, 
     call = f"compare {mnemonic}"
     a, b, c = (as_codes(x, formats[name], f"{call}: {name}") for name, x in zip("abc", matrices, strict=True))
     if a.ndim < 2 or b.ndim < 2 or c.ndim < 2 or a.shape[-1] != k or b.shape[-2] != k:
-        raise OperandError(f"{call}: a {a.shape}, b {b.shape}, c {c.shape}; valid: (..., M, {k}), (..., {k}, N), (..., M, N)")
+        raise OperandError(
+            f"{call}: a {a.shape}, b {b.shape}, c {c.shape}; valid: (..., M, {k}), (..., {k}, N), (..., M, N)"
+        )
     if c.shape[-2:] != (a.shape[-2], b.shape[-1]):
         raise OperandError(f"{call}: c is {c.shape}; valid: (..., {a.shape[-2]}, {b.shape[-1]})")
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])

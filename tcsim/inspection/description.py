@@ -130,15 +130,17 @@ def _plain_registers(instruction: Instruction) -> dict[str, str]:
     }
 
 
+_WHO = {32: "one warp: its 32 lanes together", 128: "one warpgroup: four warps, 128 lanes together"}
+
+
 def _execution(instruction: Instruction) -> tuple[str, ...]:
-    lanes = max((operand.lanes for operand in instruction.operands.values()), default=1)
-    who = {1: "every thread by itself", 32: "one warp: its 32 lanes together", 128: "one warpgroup: four warps, 128 lanes"}
-    words = instruction.mnemonic.split(".")
-    lines = [who.get(lanes, f"{lanes} lanes together")]
-    if "aligned" in words:
+    lines = [_WHO.get(n, f"{n} lanes together") for n in sorted({o.lanes for o in instruction.operands.values()})]
+    if isinstance(instruction, Convert):
+        lines.append("every thread by itself")
+    if "aligned" in instruction.mnemonic.split("."):
         lines.append(".aligned: all of them execute the same instruction")
-    if "mma_async" in words:
-        lines.append("asynchronous: wgmma.fence before, wgmma.commit_group and wgmma.wait_group after it")
+    if isinstance(instruction, WarpgroupMultiply):
+        lines.append("asynchronous: wgmma.fence before it; wgmma.commit_group and wgmma.wait_group before d is read")
     return tuple(lines)
 
 
@@ -197,8 +199,3 @@ def _(instruction: FragmentMove) -> tuple[str, ...]:
         f"address: a multiple of {instruction.alignment} bytes",
         f"stride: a multiple of {8 * instruction.alignment // bits} elements; without one, {instruction.default_stride}",
     )
-
-
-@_constraints.register
-def _(instruction: Convert) -> tuple[str, ...]:
-    return ()

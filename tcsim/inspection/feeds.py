@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
-
 from tcsim.errors import OperandError
 from tcsim.inspection.places import Place, places_of
 from tcsim.instruction import Instruction
@@ -112,13 +111,16 @@ def _(instruction: SparseMatrixMultiply, row: int, column: int, matrix: int = 0,
     per_group = sparsity.kept // sparsity.groups
     for kept in range(sparsity.kept):
         first = kept // per_group * sparsity.group
-        met = tuple(
-            _held(instruction, "b", k, column, matrix) for k in range(first, first + sparsity.group)
-        )
+        met = tuple(_held(instruction, "b", k, column, matrix) for k in range(first, first + sparsity.group))
         products.append((kept, _held(instruction, "a", row, kept, matrix), met))
     lanes, bits = sparsity.places(selector)
     words = tuple(
-        Source("metadata", row, group, (Place("metadata", 0, row, group, int(lane), 0, int(bit) // 4, int(bit) + 3, int(bit), (0,)),))
+        Source(
+            "metadata",
+            row,
+            group,
+            (Place("metadata", 0, row, group, int(lane), 0, int(bit) // 4, int(bit) + 3, int(bit), (0,)),),
+        )
         for group, (lane, bit) in enumerate(zip(lanes[row], bits[row], strict=True))
     )
     return Feed(output, tuple(products), _held(instruction, "c", row, column, matrix), words)

@@ -107,7 +107,9 @@ def tables(found: FragmentMap, by: By = "lane") -> Report:
         return Report(_title(found), (Table(head, cells, note, grid=True),))
     holders, parts = found.holders(), []
     slots = layout.slots > 1 and layout.element_bits < 64
-    note = f"lane:register{'.slot' if slots else ''} of each element" + (" (its first copy)" if layout.copies > 1 else "")
+    note = f"lane:register{'.slot' if slots else ''} of each element" + (
+        " (its first copy)" if layout.copies > 1 else ""
+    )
     for matrix in range(layout.matrices):
         cells = tuple(
             (str(row), *(_holder(holders[matrix, row, column], slots) for column in range(layout.columns)))

@@ -155,7 +155,19 @@ def _report(
     below, above = _neighbours(format, code)
     if format.kind != "float":
         return NumberReport(
-            format, asked, exact, number, format.kind, whole, {"code": code}, None, None, below, above, roundings, saturated
+            format,
+            asked,
+            exact,
+            number,
+            format.kind,
+            whole,
+            {"code": code},
+            None,
+            None,
+            below,
+            above,
+            roundings,
+            saturated,
         )
     parts = format.fields(np.array([code], format.dtype))
     name = CLASS_NAMES[int(parts.kind[0])]
@@ -185,7 +197,9 @@ def _neighbours(format: Format, code: int) -> tuple[NumberCode | None, NumberCod
         low = -(1 << (format.bits - 1)) if format.signed else 0
         high = (1 << (format.bits - int(format.signed))) - 1
         value = _number(format, code).value
-        found = [_number(format, int(encode(int(x), format))) if low <= x <= high else None for x in (value - 1, value + 1)]
+        found = [
+            _number(format, int(encode(int(x), format))) if low <= x <= high else None for x in (value - 1, value + 1)
+        ]
         return found[0], found[1]
     raw = code >> format.ignored_low_bits
     magnitude = raw & ((1 << format.sign_shift) - 1)

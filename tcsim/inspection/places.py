@@ -62,8 +62,8 @@ def operand_of(instruction: Instruction, name: str | None) -> Operand:
         return found
     if not known:
         raise OperandError(f"{instruction!r} has no fragments: every lane works on registers of its own")
-    asked = "which operand?" if name is None else f"no fragment {name!r}"
-    raise OperandError(f"{instruction!r}: {asked} valid: {listing(known)}".replace("? valid", "? valid operands"))
+    asked = "which operand?" if name is None else f"no operand {name!r} in registers;"
+    raise OperandError(f"{instruction!r}: {asked} valid: {listing(known)}")
 
 
 def _place(operand: Operand, where: tuple[int, int, int], lane: int, value: int) -> Place:

@@ -64,7 +64,12 @@ def _plain(value: Any) -> Any:
 
 
 def output_problem(
-    instruction: Any, arrays: Arrays, element: tuple[int, int], batch: int = 0, matrix: int = 0, call: Call | None = None
+    instruction: Any,
+    arrays: Arrays,
+    element: tuple[int, int],
+    batch: int = 0,
+    matrix: int = 0,
+    call: Call | None = None,
 ) -> tuple[Codes, Codes, Codes]:
     """The codes that make one output: those of a row of A, of a column of B (of a sparse A what it meets), and of C.
 
@@ -129,7 +134,9 @@ def _matrices(instruction: Any, arrays: Arrays, call: Call) -> tuple[Codes, Code
 @singledispatch
 def _held(instruction: Any, arrays: Arrays) -> tuple[Codes, Codes, Codes]:
     """The matrices in the inputs of `execute`."""
-    raise OperandError(f"{instruction!r}: one output is found in inputs of products only; valid: instructions with a, b, c")
+    raise OperandError(
+        f"{instruction!r}: one output is found in inputs of products only; valid: instructions with a, b, c"
+    )
 
 
 @_held.register

@@ -94,5 +94,3 @@ def quantization(
         float(error.max(initial=0)), float(np.sqrt((error**2).mean())) if error.size else 0.0,
         float(relative.max(initial=0)),
     )  # fmt: skip
-
-

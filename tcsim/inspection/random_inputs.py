@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.codec import encode
-from tcsim.formats import FORMATS, Format
+from tcsim.formats import Format
 
 SPREAD = 14
 """Exponents of random floats lie within so many of 0, where the format has them."""

@@ -38,7 +38,7 @@ class Table:
     title: str = ""
     right: tuple[int, ...] = ()  # columns that are right-aligned
     grid: bool = False
-    whole_first: bool = False  # the first column is never broken: lines may be too long instead
+    whole: tuple[int, ...] = ()  # columns whose cells are never broken: lines may be too long instead
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,7 @@ def _widths(part: Table) -> list[int]:
 
 def _rows(part: Table, width: int) -> Iterator[Line]:
     widths = _widths(part)
-    floor = [len(head) for head in part.head]
-    if part.whole_first and widths:
-        floor[0] = widths[0]
+    floor = [widths[i] if i in part.whole else len(head) for i, head in enumerate(part.head)]
     while sum(widths) + 2 * (len(widths) - 1) > width:
         slack = [own - least for own, least in zip(widths, floor, strict=True)]
         if max(slack) <= 0:

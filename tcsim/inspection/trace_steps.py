@@ -155,9 +155,7 @@ def _dot_add(step: DotAdd, values: Values) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _term(
-    name: str, factors: tuple[CodeValue, ...], codes: tuple[tuple[Any, Format], ...], kept: float
-) -> Term:
+def _term(name: str, factors: tuple[CodeValue, ...], codes: tuple[tuple[Any, Format], ...], kept: float) -> Term:
     """A product of codes: exact significand, not renormalised."""
     magnitude, low, exponent, negative = 1, 0, 0, False
     for code, format in codes:
