@@ -24,12 +24,13 @@ def bit_columns(step: TracedStep, width: int = 80) -> tuple[str, ...]:
     >>> half = tcsim.encode([1.5, 2**-13, 0, 0, 0, 0, 0, 0], "f16")
     >>> step, = trace_steps(mma, half, half, tcsim.encode(1.0, "f32"))
     >>> print("\\n".join(bit_columns(step, 60)))
-           2^1                     2^-25 cut
-    k=0    +10010000000000000000000
-    k=1    +                          | 1000000000000000000>
+            2^1                   2^-25 cut
+    k=0    +1001000000000000000000
+    k=1    +                           |100000000000000000000
     c      + 100000000000000000000000
-    sum    +11010000000000000000000000|
-    d      +110100000000000000000000
+           k=2-7: zero products
+    sum    +110100000000000000000000000|
+    = d    +110100000000000000000000
     """
     if step.unit is None or step.exponent is None:
         return ()
@@ -82,7 +83,7 @@ def _term(term: Term, top: int, unit: int, cut: int) -> str:
 
 def _result(step: TracedStep, top: int, cut: int) -> str:
     value = step.result.value if step.result is not None else 0.0
-    name = step.result.name if step.result is not None else ""
+    name = f"= {step.result.name}" if step.result is not None else ""
     if step.unit is None or value != value or value in (float("inf"), float("-inf")):
         return f"{name:<{LABEL}} {value}"
     exact = Fraction(value)
