@@ -57,9 +57,9 @@ def _entries(entries: tuple[Entry, ...], arch: str | None) -> Report:
         return Report("", (Lines(("no such instruction; tcsim list --families shows what there is",)),))
     if arch is None:
         rows = [(entry.row.first_arch.name, entry.row.mnemonic) for entry in entries]
-        return Report("", (table(("since", "mnemonic"), rows, whole=(1,)),))
+        return Report("", (table(("since", "mnemonic"), rows, whole=(0, 1)),))
     known = [(*entry.evidence.values(), entry.row.mnemonic) for entry in entries]
-    return Report("", (table(("evidence", "mnemonic"), known, whole=(1,)),))
+    return Report("", (table(("evidence", "mnemonic"), known, whole=(0, 1)),))
 
 
 def _families(found: tuple[FamilyEntry, ...]) -> Report:

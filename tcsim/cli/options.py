@@ -104,7 +104,9 @@ def complete_operand(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """Operands of the instruction that was given before."""
     from tcsim import registry
 
-    row = registry.rows().get(str(ctx.params.get("mnemonic")))
+    # while an option still lacks its value, the arguments before it are in ctx.args, not in ctx.params
+    given = [ctx.params.get("mnemonic"), *ctx.args]
+    row = next((row for name in given if name and (row := registry.row_of(str(name))) is not None), None)
     names = row.operands if row is not None else ("a", "b", "c", "d")
     yield from (name for name in names if name.startswith(incomplete.lower()))
 

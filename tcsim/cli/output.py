@@ -73,14 +73,22 @@ def _write_coloured(lines: Iterable[Line]) -> None:
 
 
 def write(text: str) -> None:
-    """Text to standard output. If its reader has gone (`| head`), stop with exit status 0."""
+    """Text to standard output. If its reader has gone (`| head`), stop with exit status 0; if it is full, with 1."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # the interpreter flushes once more as it ends: let that go nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go()
         raise SystemExit(0) from None
     except UnicodeEncodeError as error:
         sys.stdout.write(text.encode(error.encoding, "replace").decode(error.encoding))
         sys.stdout.flush()
+    except OSError as error:
+        _let_go()
+        print(f"tcsim: cannot write: {error.strerror}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _let_go() -> None:
+    """Let what is still to be written go nowhere: the interpreter flushes once more as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
