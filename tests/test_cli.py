@@ -445,6 +445,48 @@ def test_files_that_are_no_inputs(tmp_path: Path, matrices: tuple[str, dict[str,
     assert "no input q" in refusal("run", MMA, "--inputs", tmp_path / "some.npz")
 
 
+def documented_keys() -> dict[str, set[str]]:
+    """The keys of JSON by verb, from the table of docs/command-line.md."""
+    page = (Path(__file__).resolve().parent.parent / "docs/command-line.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", page.split("## JSON")[1].split("## ")[0], re.MULTILINE)
+    return {verb: set(re.findall(r"`(\w+)`", keys)) for verb, keys in rows}
+
+
+def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    """No key more and none less, for every verb."""
+    np.save(tmp_path / "x.npy", np.ones(4, np.float32))
+    tile = ("--rows", 64, "--k", 16, "--type", "f16")
+    commands: dict[str, tuple[object, ...]] = {
+        "list": ("movm",),
+        "list --families": (),
+        "show": (MMA,),
+        "where": (MMA, "-o", "a", "-e", "0,0"),
+        "what": (MMA, "-l", 0, "-r", "a0"),
+        "map": (MMA, "-o", "a"),
+        "inputs": (MMA, "-e", "0,0"),
+        "descriptor decode": (0,),
+        "descriptor encode": (),
+        "descriptor tile": tile,
+        "descriptor check": (tcsim.MatrixDescriptor.for_tile(64, 16, "f16").descriptor.encode(), *tile),
+        "swizzle": ("128B",),
+        "swizzle --address": ("128", "64B"),
+        "mbarrier decode": (0,),
+        "number": ("e4m3", "1"),
+        "quantize": (tmp_path / "x.npy", "-t", "e4m3"),
+        "run": (MMA, "-i", matrices[0]),
+        "trace": (MMA, "--seed", 1),
+        "compare": (MMA, "--archs", "sm_80,sm_90", "--count", 16),
+    }
+    documented = documented_keys()
+    assert set(documented) == set(commands)
+    for verb, arguments in commands.items():
+        found = json.loads(answer(*verb.split(), *arguments, "--json"))
+        assert set(found) == documented[verb] | {"verb"}, verb
+    assert set(data("where", MMA, "-o", "a", "-e", "0,0")["places"][0]) == {
+        "operand", "matrix", "row", "column", "lane", "register", "slot", "high", "low", "words", "name",
+    }  # fmt: skip
+
+
 # --- how it is written
 
 
