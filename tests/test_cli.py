@@ -351,6 +351,17 @@ def test_trace_of_an_element(matrices: tuple[str, dict[str, np.ndarray]]) -> Non
     assert answer("trace", MMA, "--seed", 1) == answer("trace", MMA, "--seed", 1) != answer("trace", MMA, "--seed", 2)
 
 
+def test_trace_of_ordinary_arithmetic() -> None:
+    """Steps that are no dot-adds are told in words: operands and result."""
+    text = " ".join(answer("trace", "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", "--seed", 1).split())
+    steps = data("trace", "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", "--seed", 1)["steps"]
+    assert len(steps) == 4
+    for step in steps:
+        assert step["notes"][0] in text and f"{step['result']['name']} = {step['result']['hex']}" in text
+    int4 = answer("trace", "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", "-a", "sm_90", "--seed", 1)
+    assert "integer dot product, addend +0" in int4 and max(map(len, int4.splitlines())) <= 80
+
+
 def test_compare_finds_the_difference(tmp_path: Path) -> None:
     """JSON is the comparison; the saved example differs when run, and can be traced."""
     saved = tmp_path / "example.npz"

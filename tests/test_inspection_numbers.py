@@ -144,6 +144,7 @@ def test_traces_end_with_the_result_and_add_up(arch: str) -> None:
         assert int(steps[-1].result.hex, 16) == int(d.reshape(-1)[0])
         assert trace(instruction, a, b, c)[-1] == f"  d = {steps[-1].result.hex} ({steps[-1].result.value!r})"
         for step in steps:
+            assert bool(step.terms) != bool(step.notes)
             if not step.terms or not isinstance(step.total, int):
                 continue
             assert step.unit is not None and step.exponent is not None and step.fraction_bits is not None

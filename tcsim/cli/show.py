@@ -64,9 +64,10 @@ def report(found: Description) -> Report:
 def _operand(operand: OperandDescription) -> Facts:
     from tcsim.inspection.report import Facts
 
-    size = f"{operand.rows} x {operand.columns}" + (f", {operand.matrices} matrices" if operand.matrices > 1 else "")
+    size = f"{operand.rows} x {operand.columns} {operand.format}"
+    several = f", {operand.matrices} matrices" if operand.matrices > 1 else ""
     held = f"{operand.ptx_registers} x {operand.register_type} in each of {operand.lanes} lanes"
     copies = f", every element {operand.copies} times" if operand.copies > 1 else ""
     pairs = [("registers", held + copies), ("layout", operand.layout), ("index", operand.index)]
     pairs += [(name, f"= {formula}") for name, _, formula in (text.partition(" = ") for text in operand.formulas)]
-    return Facts(tuple(pairs), f"Operand {operand.name}: {size} {operand.format}")
+    return Facts(tuple(pairs), f"Operand {operand.name}: {size}{several}")

@@ -79,7 +79,7 @@ def _report(instruction: Any, place: tuple[int, int], steps: tuple[TracedStep, .
             parts.append(table(("", "a, or addend", "b", "exponent"), rows, title, right=(3,)))
             parts.append(Lines(bit_columns(step, width())))
         else:
-            parts.append(Lines((), title))
+            parts.append(Lines(step.notes, title, wrap=True))
         if step.result is not None:
             floor = f"; largest exponent {step.exponent}, floor {step.floor}" if step.terms else ""
             parts.append(Lines((f"{step.result.name} = {step.result.hex} ({step.result.value!r}){floor}",)))

@@ -17,7 +17,7 @@ from tcsim.errors import OperandError
 from tcsim.formats import NO_EXPONENT, Format
 from tcsim.inspection.step_text import step_text
 from tcsim.steps import DotAdd, Values
-from tcsim.trace import show_code
+from tcsim.trace import explain, show_code
 
 Number = float | int
 
@@ -61,6 +61,7 @@ class TracedStep:
 
     text: str
     result: CodeValue | None
+    notes: tuple[str, ...] = ()  # of a step that is no dot-add: its operands, in words
     terms: tuple[Term, ...] = ()
     k: tuple[int, ...] = ()  # of the products
     zero_products: tuple[int, ...] = ()  # k of products that are zero, which have no term
@@ -76,7 +77,7 @@ class TracedStep:
         """The keys of JSON."""
         return {
             "text": self.text, "result": self.result.as_dict() if self.result else None,
-            "terms": [term.as_dict() for term in self.terms], "k": list(self.k),
+            "notes": list(self.notes), "terms": [term.as_dict() for term in self.terms], "k": list(self.k),
             "zero_products": list(self.zero_products), "exponent": self.exponent, "floor": self.floor,
             "fraction_bits": self.fraction_bits, "unit": self.unit, "total": self.total, "output": self.output,
             "rounding": self.rounding,
@@ -110,7 +111,7 @@ def trace_steps(instruction: Any, a: Any, b: Any, c: Any) -> tuple[TracedStep, .
     values = Values(dict(codes), dict(kinds))
     traced = []
     for step in instruction.lowering.steps:
-        details = _dot_add(step, values) if isinstance(step, DotAdd) else {}
+        details = _dot_add(step, values) if isinstance(step, DotAdd) else {"notes": tuple(explain(step, values))}
         step.run(values)
         result = None
         if getattr(step, "result", None) is not None:
