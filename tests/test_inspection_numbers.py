@@ -64,13 +64,14 @@ def test_a_fraction_is_rounded_once(format: tcsim.Format, value: Fraction) -> No
 
 def test_one_tenth_is_not_rounded_twice() -> None:
     """0.1 in f64 lies above 1/10, so a decimal just above a tie must go up though its float64 is the tie."""
-    tie = Fraction(1) + Fraction(1, 2**11)  # between two f16
-    above = f"{tie.numerator}{'0' * 30}1/{tie.denominator}{'0' * 31}"
-    value = Fraction(above)
-    assert float(value) != value
     assert inspect_number("f16", "1.00048828125").code.hex == "0x3c00"
     assert inspect_number("f16", "1.000488281250000000000000000000001").code.hex == "0x3c01"
     assert int(tcsim.encode(float("1.000488281250000000000000000000001"), "f16")) == 0x3C00
+    assert inspect_number("f16", f"1.00048828125{'0' * 80}1").code.hex == "0x3c01"  # far below 120 bits
+    assert inspect_number("f16", f"-1.00048828125{'0' * 80}1").roundings["rm"].hex == "0xbc01"
+    assert inspect_number("f32", f"1{'0' * 20}.{'0' * 80}1").roundings["rp"].code - 1 == (
+        inspect_number("f32", f"1{'0' * 20}.{'0' * 80}1").roundings["rz"].code
+    )
 
 
 @pytest.mark.parametrize("format", [f for f in tcsim.FORMATS.values() if f.bits <= 8], ids=lambda f: f.name)
