@@ -1,22 +1,19 @@
-"""Every verb of the command line: its text and its JSON say what the library says, wrong arguments list the valid ones."""
+"""Every verb of the command line: its text and its JSON say what the library says."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import ml_dtypes
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from cli_runs import MMA, WGMMA, answer, data
 
 import tcsim
 from tcsim import registry
-from tcsim.cli import output
-from tcsim.cli.app import app
-from tcsim.cli.group import ORDER
 from tcsim.inspection import catalog
 from tcsim.inspection.comparison import compare_archs
 from tcsim.inspection.description import describe
@@ -26,50 +23,6 @@ from tcsim.inspection.trace_steps import trace_steps
 from tcsim.mbarrier_object import initial_barrier
 from tcsim.rounding import Rounding
 from tcsim.targets import ARCHS, TARGETS
-
-MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
-RUNNER = CliRunner()
-
-
-def answer(*arguments: object, status: int = 0) -> str:
-    """What the verb writes; nothing may stand on standard error."""
-    result = RUNNER.invoke(app, [str(item) for item in arguments], env={"COLUMNS": None})
-    assert result.exit_code == status, result.output
-    assert result.stderr == ""
-    return result.stdout
-
-
-def data(*arguments: object, status: int = 0) -> Any:
-    """What the verb writes as JSON, without the verb's own name."""
-    found = json.loads(answer(*arguments, "--json", status=status))
-    words = [str(item) for item in arguments[:2]]
-    assert found.pop("verb") in (words[0], " ".join(words))
-    return found
-
-
-def refusal(*arguments: object) -> str:
-    """What stands on standard error after a wrong argument: status 2, no traceback, nothing on standard output."""
-    result = RUNNER.invoke(app, [str(item) for item in arguments])
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    return " ".join(result.stderr.split())
-
-
-@pytest.fixture
-def matrices(tmp_path: Path) -> tuple[str, dict[str, np.ndarray]]:
-    """A file with a, b, c of m16n8k16, and what is in it."""
-    stream = np.random.default_rng(2)
-    arrays = {
-        "a": stream.normal(size=(16, 16)).astype(np.float16),
-        "b": stream.normal(size=(16, 8)).astype(np.float16),
-        "c": stream.normal(size=(16, 8)).astype(np.float32),
-    }
-    path = tmp_path / "matrices.npz"
-    np.savez(path, **arrays)  # type: ignore[arg-type]
-    return str(path), arrays
-
 
 # --- list and show
 
@@ -378,199 +331,3 @@ def test_compare_finds_the_difference(tmp_path: Path) -> None:
     text = answer("compare", MMA, "--archs", "sm_80,sm_90,sm_100", "--count", 256)
     assert re.search(r"^sm_90, sm_100 +256 +0$", text, re.MULTILINE) and "Smallest example of sm_80 and sm_90" in text
     assert max(map(len, text.splitlines())) <= 80
-
-
-# --- what every verb does
-
-
-def test_every_verb_takes_json_and_explains_itself() -> None:
-    """`--json` is an option of each, and `--help` is short of 80 columns."""
-    verbs = 0
-    groups = {"descriptor": ("decode", "encode", "tile", "check"), "mbarrier": ("decode",)}
-    for name in ORDER:
-        for words in [(name, verb) for verb in groups.get(name, ())] or [(name,)]:
-            text = answer(*words, "--help")
-            assert "--json" in text and max(map(len, text.splitlines())) <= 80, words
-            verbs += 1
-    assert verbs == 12 + 5
-    listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
-    assert tuple(listed) == ORDER
-    assert answer("--version") == f"tcsim {tcsim.__version__}\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("frobnicate",), "valid: list, show, where"),
-        (("descriptor", "frobnicate"), "valid: decode, encode, tile, check"),
-        (("show", MMA[:-1]), f"nearest: {MMA}"),
-        (("show", MMA, "--arch", "sm_99"), "all: sm_70, sm_72"),
-        (("show", MMA, "--arch", "sm_75"), "needs sm_80 or later"),
-        (("show", MMA, "--format", "pdf"), "'text', 'markdown', 'json'"),
-        (("list", "--family", "mma"), "valid: mma.sync, mma.sp"),
-        (("list", "--type", "f17"), "nearest: f16, bf16"),
-        (("where", MMA, "--element", "0,0"), "valid: d, a, b, c"),
-        (("where", MMA, "-o", "e", "--element", "0,0"), "valid: d, a, b, c"),
-        (("where", WGMMA, "-o", "b", "--element", "0,0"), "valid: d, a, c"),
-        (("where", MMA, "-o", "a", "--element", "0,16"), "valid are 0 to 15"),
-        (("where", MMA, "-o", "a", "--element", "seven"), "valid: ROW,COLUMN"),
-        (("where", "cvt.rn.satfinite.e4m3x2.f32", "--element", "0,0"), "has no fragments"),
-        (("what", MMA, "-l", "32", "-r", "a0"), "valid: 0 to 31"),
-        (("what", MMA, "-l", "0", "-r", "a4"), "valid: 0 to 3"),
-        (("what", MMA, "-l", "0", "-r", "a-1"), "a0 to a3"),
-        (("map", MMA, "-o", "a", "--format", "html5"), "'svg'"),
-        (("inputs", MMA, "--element", "16,0"), "valid are 0 to 15"),
-        (("descriptor", "decode", "many"), "valid: an integer"),
-        (("descriptor", "decode", "0x8000"), "belong to no field"),
-        (("descriptor", "encode", "--start", "8"), "multiples of 16"),
-        (("descriptor", "encode", "--swizzle", "16B"), "valid: NONE, 128B, 64B, 32B"),
-        (("descriptor", "encode", "--arch", "sm_80"), "sm_90 (wgmma)"),
-        (("descriptor", "tile", "--rows", "12", "--k", "16", "--type", "f16"), "multiples of 8"),
-        (("swizzle", "16B"), "valid: NONE, 32B, 64B, 128B"),
-        (("mbarrier", "decode", "0", "--arch", "sm_75"), "sm_80 and later"),
-        (("number", "e4m4", "1"), "nearest: e4m3"),
-        (("number", "e4m3", "0x1ff"), "0x0 to 0xff"),
-        (("quantize", "nowhere.npy", "--type", "e4m3"), "no file"),
-        (("run", MMA, "--inputs", "nowhere.npz"), "no file"),
-        (("trace", MMA), "--inputs FILE.npz, or --seed N"),
-        (("trace", "movmatrix.sync.aligned.m8n8.trans.b16", "--seed", "1"), "computes no products"),
-        (("compare", MMA, "--archs", "sm_80"), "at least two"),
-        (("compare", MMA, "--archs", "sm_80,sm_91"), "nearest: sm_90"),
-        (("compare", "cvt.rn.satfinite.e4m3x2.f32", "--archs", "sm_90,sm_100"), "computes no products"),
-    ],
-)  # fmt: skip
-def test_wrong_arguments_list_the_valid_ones(arguments: tuple[str, ...], message: str) -> None:
-    """Status 2, one message on standard error."""
-    assert message in refusal(*arguments)
-
-
-def test_files_that_are_no_inputs(tmp_path: Path, matrices: tuple[str, dict[str, np.ndarray]]) -> None:
-    """Another kind of file, a missing array, an output that cannot be."""
-    (tmp_path / "text.npz").write_text("no archive")
-    assert "no .npz or .npy" in refusal("run", MMA, "--inputs", tmp_path / "text.npz")
-    np.savez(tmp_path / "some.npz", a=np.ones((16, 16), np.float16), q=np.ones(1))
-    assert "has no b, c" in refusal("compare", MMA, "--archs", "sm_80,sm_90", "--inputs", tmp_path / "some.npz")
-    assert "--name one of a, q" in refusal("quantize", tmp_path / "some.npz", "--type", "e4m3")
-    assert "end in .npz" in refusal("run", MMA, "--inputs", matrices[0], "--output", "d.txt")
-    assert "no array 'z'; valid: a, q" in refusal("quantize", tmp_path / "some.npz", "--type", "e4m3", "--name", "z")
-    assert "no input q" in refusal("run", MMA, "--inputs", tmp_path / "some.npz")
-
-
-def documented_keys() -> dict[str, set[str]]:
-    """The keys of JSON by verb, from the table of docs/command-line.md."""
-    page = (Path(__file__).resolve().parent.parent / "docs/command-line.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", page.split("## JSON")[1].split("## ")[0], re.MULTILINE)
-    return {verb: set(re.findall(r"`(\w+)`", keys)) for verb, keys in rows}
-
-
-def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]], tmp_path: Path) -> None:
-    """No key more and none less, for every verb."""
-    np.save(tmp_path / "x.npy", np.ones(4, np.float32))
-    tile = ("--rows", 64, "--k", 16, "--type", "f16")
-    commands: dict[str, tuple[object, ...]] = {
-        "list": ("movm",),
-        "list --families": (),
-        "show": (MMA,),
-        "where": (MMA, "-o", "a", "-e", "0,0"),
-        "what": (MMA, "-l", 0, "-r", "a0"),
-        "map": (MMA, "-o", "a"),
-        "inputs": (MMA, "-e", "0,0"),
-        "descriptor decode": (0,),
-        "descriptor encode": (),
-        "descriptor tile": tile,
-        "descriptor check": (tcsim.MatrixDescriptor.for_tile(64, 16, "f16").descriptor.encode(), *tile),
-        "swizzle": ("128B",),
-        "swizzle --address": ("128", "64B"),
-        "mbarrier decode": (0,),
-        "number": ("e4m3", "1"),
-        "quantize": (tmp_path / "x.npy", "-t", "e4m3"),
-        "run": (MMA, "-i", matrices[0]),
-        "trace": (MMA, "--seed", 1),
-        "compare": (MMA, "--archs", "sm_80,sm_90", "--count", 16),
-    }
-    documented = documented_keys()
-    assert set(documented) == set(commands)
-    for verb, arguments in commands.items():
-        found = json.loads(answer(*verb.split(), *arguments, "--json"))
-        assert set(found) == documented[verb] | {"verb"}, verb
-    assert set(data("where", MMA, "-o", "a", "-e", "0,0")["places"][0]) == {
-        "operand", "matrix", "row", "column", "lane", "register", "slot", "high", "low", "words", "name",
-    }  # fmt: skip
-
-
-# --- how it is written
-
-
-def test_json_has_words_for_what_json_has_not() -> None:
-    """Infinities and NaN, NumPy numbers and arrays."""
-    given = {"a": [float("inf"), float("nan"), -float("inf")], "b": np.uint32(7), "c": np.arange(2)}
-    assert output.plain(given) == {"a": ["inf", "nan", "-inf"], "b": 7, "c": [0, 1]}
-
-
-class Terminal:
-    """Standard output that says it is a terminal."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        """As terminals do."""
-        return True
-
-    def write(self, text: str) -> int:
-        """Keep what is written."""
-        self.text += text
-        return len(text)
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-
-@pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
-def test_colour_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], coloured: bool) -> None:
-    """The same text, with and without the escapes; NO_COLOR and dumb terminals have none."""
-    from tcsim.inspection.report import Line, Report, table, text_lines
-
-    for name in ("NO_COLOR", "TERM", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stdout", terminal)
-    report = Report("title [not markup]", (table(("a", "b"), [(1, 2)], "heading"),))
-    output.emit("show", dict, lambda: report)
-    assert ("\x1b[" in terminal.text) == coloured
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", terminal.text)
-    assert plain == "".join(f"{line.text}\n" for line in text_lines(report))
-    assert Line("title [not markup]", "title") in list(text_lines(report))
-
-
-# --- completion
-
-
-def completions(text: str) -> list[str]:
-    """What bash offers for a command line whose last word is begun."""
-    words = text.split(" ")
-    environment = {"_TCSIM_COMPLETE": "complete_bash", "COMP_WORDS": text, "COMP_CWORD": str(len(words) - 1)}
-    result = RUNNER.invoke(app, [], env=environment, prog_name="tcsim")
-    assert result.exit_code == 0, result.output
-    return result.stdout.split()
-
-
-def test_the_shell_completes_verbs_mnemonics_and_archs() -> None:
-    """Also families, types, formats, operands, swizzles, and the last of several archs."""
-    assert completions("tcsim sw") == ["swizzle"]
-    movable = [row.mnemonic for row in registry.rows().values() if row.mnemonic.startswith("movm")]
-    assert completions("tcsim show movm") == movable
-    wanted = [row.mnemonic for row in registry.on_arch("sm_90") if row.mnemonic.startswith("mma.sync.aligned.m16n8k8")]
-    assert completions("tcsim show --arch sm_90 mma.sync.aligned.m16n8k8") == wanted
-    assert completions("tcsim show --arch sm_9") == ["sm_90", "sm_90a"]
-    assert completions("tcsim compare x --archs sm_80,sm_8") == [f"sm_80,sm_8{n}" for n in (0, 6, 7, 8, 9)]
-    assert completions("tcsim list --family wg") == ["wgmma"]
-    assert completions("tcsim list --type bf") == ["bf16"]
-    assert completions("tcsim number e4") == ["e4m3"]
-    assert completions("tcsim swizzle 1") == ["128B"]
-    assert completions(f"tcsim where {WGMMA} --operand ") == ["d", "a", "c"]
-    assert completions("tcsim quantize f --rounding rn") == ["rne", "rna"]
