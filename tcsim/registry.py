@@ -120,11 +120,34 @@ def rows() -> MappingProxyType[str, Row]:
     """Every row of every family by mnemonic."""
     table: dict[str, Row] = {}
     for family in families():
-        for row in family.rows():
+        for row in _rows_of(family.name).values():
             if row.mnemonic in table:
                 raise InstructionError(f"{row.mnemonic} has two rows")
             table[row.mnemonic] = row
     return MappingProxyType(table)
+
+
+@cache
+def _rows_of(family_name: str) -> dict[str, Row]:
+    table: dict[str, Row] = {}
+    for row in family(family_name).rows():
+        if row.mnemonic in table:
+            raise InstructionError(f"{row.mnemonic} has two rows")
+        table[row.mnemonic] = row
+    return table
+
+
+def row_of(mnemonic: str) -> Row | None:
+    """The row of a mnemonic, or None. Families whose name begins as it does are asked first: others need not be built.
+
+    >>> row_of("movmatrix.sync.aligned.m8n8.trans.b16").family
+    'movmatrix'
+    """
+    head = str(mnemonic).split(".")[0]
+    for item in sorted(families(), key=lambda family: family.name.split(".")[0] != head):
+        if mnemonic in (table := _rows_of(item.name)):
+            return table[mnemonic]
+    return None
 
 
 @cache
@@ -149,6 +172,13 @@ def on_arch(arch_or_target: str, family_name: str | None = None) -> Iterator[Row
             yield row
 
 
+def nearest_mnemonics(mnemonic: str) -> list[str]:
+    """The three mnemonics spelled most like one that does not exist, of its own family if that has as many."""
+    head = str(mnemonic).split(".")[0] + "."
+    kin = [name for name in rows() if name.startswith(head)]
+    return nearest(str(mnemonic), kin if len(kin) >= 3 else rows(), 3)
+
+
 def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]]:
     """The row of a mnemonic, the arch, and those of the arch's targets (or the one named) that accept it.
 
@@ -156,12 +186,11 @@ def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]
     """
     arch, candidates = accepting(arch_or_target)
     asked = f'tcsim.instruction("{mnemonic}", arch="{arch_or_target}")'
-    row = rows().get(mnemonic)
+    row = row_of(mnemonic)
     if row is None:
-        head = str(mnemonic).split(".")[0] + "."
-        kin = [name for name in rows() if name.startswith(head)]
-        close = nearest(mnemonic, kin if len(kin) >= 3 else rows(), 3)
-        raise InstructionError(f"{asked}: no such instruction; nearest: {listing(close)}{_shapes_of(str(mnemonic))}")
+        raise InstructionError(
+            f"{asked}: no such instruction; nearest: {listing(nearest_mnemonics(mnemonic))}{_shapes_of(str(mnemonic))}"
+        )
     if row.dropped:
         raise InstructionError(f"{asked}: {row.dropped}")
     accepted = tuple(t for t in candidates if t in row.targets)
