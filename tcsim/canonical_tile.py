@@ -41,6 +41,11 @@ class CanonicalTile:
     layout: Layout  # (row, k) -> offset in elements from the start, before the swizzle
     bytes: int  # of shared memory that the tile takes, unused ends of panels included
 
+    def _repr_html_(self) -> str:
+        from tcsim.inspection.notebook import tile_html  # it needs this class
+
+        return tile_html(self)
+
     @property
     def bits(self) -> int:
         """Bits that an element takes in shared memory."""

@@ -240,6 +240,11 @@ class MatrixDescriptor:
                 f"MatrixDescriptor.{asked}: {self.arch}'s descriptors are decoded and encoded only; valid: sm_90"
             )
 
+    def _repr_html_(self) -> str:
+        from tcsim.inspection.notebook import descriptor_html  # it needs this class
+
+        return descriptor_html(self)
+
     def describe(self) -> list[str]:
         """One line a field: bits, name, value in bytes, meaning.
 
