@@ -147,6 +147,11 @@ class MatrixDescriptor:
 
         return check_tile(self, rows, k, format, major, memory, kind)
 
+    def _repr_html_(self) -> str:
+        from tcsim.inspection.notebook import descriptor_html  # it needs this class
+
+        return descriptor_html(self)
+
     def describe(self) -> list[str]:
         """One line a field: bits, name, value in bytes, meaning.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-collect_ignore = ["oracles"]  # they need other projects: `tox -e oracles`, or `pytest tests/oracles` by name
+collect_ignore = ["oracles", "browser"]  # they need other projects, or Chromium: `tox -e oracles`, `tox -e browser`
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
 settings.register_profile(
