@@ -132,7 +132,11 @@ class InstructionDescriptor:
         bits 3      reserved             0          must be 0
         bits 5:4    scale_b_id           0          byte of the TMEM words at which B's scale factors begin
         """
-        lines = []
+        return [f"bits {place:<6} {name:<20} {shown:<10} {meaning}" for place, name, shown, meaning in self.rows()]
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """The lines of `describe` as (bits, name, value, meaning)."""
+        found = []
         for one in with_reserved(self._fields):
             if one.name == "reserved":
                 shown = "0"
@@ -141,8 +145,8 @@ class InstructionDescriptor:
             else:
                 given = getattr(self, one.name, self._number(one))
                 shown = str(int(given)) if isinstance(given, bool) else str(given)
-            lines.append(f"bits {one.place:<6} {one.name:<20} {shown:<10} {one.meaning}")
-        return lines
+            found.append((one.place, one.name, shown, one.meaning))
+        return found
 
     def check(self, *, cta_group: int = 1, ws: bool = False, sparse: bool | None = None, block: int = 0) -> None:
         """Whether an instruction with these qualifiers can take this descriptor.
@@ -221,8 +225,14 @@ def bit_table(kind: str, arch: str = "sm_100") -> list[str]:
     >>> print(bit_table("i8")[3])
     bits 5:4    d_format             s32=2                                    element format of D
     """
+    rows = bit_rows(kind, arch)
+    return [f"bits {place:<6} {name:<20} {values:<40} {meaning}".rstrip() for place, name, values, meaning in rows]
+
+
+def bit_rows(kind: str, arch: str = "sm_100") -> list[tuple[str, str, str, str]]:
+    """The lines of `bit_table` as (bits, name, values, meaning)."""
     name, row = limits.place(kind, arch)
-    lines = []
+    found = []
     for one in with_reserved(fields_of(row, name)):
         names = _names(row, one.name, name)
         if one.name == "k":
@@ -231,8 +241,8 @@ def bit_table(kind: str, arch: str = "sm_100") -> list[str]:
             values = _listed(names)
         else:
             values = _numbers(row, one)
-        lines.append(f"bits {one.place:<6} {one.name:<20} {values:<40} {one.meaning}".rstrip())
-    return lines
+        found.append((one.place, one.name, values, one.meaning))
+    return found
 
 
 def _numbers(kind: Kind, field: Field) -> str:

@@ -9,6 +9,8 @@ import typer
 from tcsim.cli import (
     compare,
     descriptor,
+    diagnose,
+    idesc,
     inputs,
     listing,
     maps,
@@ -60,6 +62,7 @@ app.command("what")(what.what)
 app.command("map")(maps.map_fragment)
 app.command("inputs")(inputs.inputs)
 app.add_typer(descriptor.app, name="descriptor")
+app.add_typer(idesc.app, name="idesc")
 app.command("swizzle")(swizzle.swizzle)
 app.add_typer(mbarrier.app, name="mbarrier")
 app.command("number", context_settings={"ignore_unknown_options": True})(number.number)
@@ -67,3 +70,4 @@ app.command("quantize")(quantize.quantize)
 app.command("run")(run.run)
 app.command("trace")(trace.trace)
 app.command("compare")(compare.compare)
+app.command("diagnose")(diagnose.diagnose)

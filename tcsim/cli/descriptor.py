@@ -72,6 +72,7 @@ def tile(
     major: _Major = "K",
     swizzle: options.Swizzle = "128B",
     start: _Start = "0",
+    form: options.HtmlFormat = options.TextFormat.text,
     json: options.Json = False,
 ) -> None:
     """Say how a tile must lie for wgmma, and which descriptors read it."""
@@ -82,7 +83,8 @@ def tile(
     made = MatrixDescriptor.for_tile(
         rows, k, type, major.upper(), swizzle.upper(), options.integer_of(start, "--start")  # type: ignore[arg-type]
     )  # fmt: skip
-    emit("descriptor tile", lambda: tile_dict(made), lambda: _tile(made), form="json" if json else "text")
+    chosen = "json" if json else form.value
+    emit("descriptor tile", lambda: tile_dict(made), lambda: _tile(made), form=chosen, page=lambda: _tile_page(made))
 
 
 @app.command()
@@ -94,6 +96,7 @@ def check(
     major: _Major = "K",
     memory: Annotated[int, typer.Option("--memory", help="Bytes of shared memory.")] = 227 * 1024,
     arch: _Arch = "sm_90",
+    form: options.HtmlFormat = options.TextFormat.text,
     json: options.Json = False,
 ) -> None:
     """Say what is wrong with reading a tile through a descriptor. Exit status 1 if something is."""
@@ -104,9 +107,22 @@ def check(
     given = MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch)
     found = given.check(rows, k, type, major.upper(), memory)  # type: ignore[arg-type]
     data = {**check_dict(found), "descriptor": descriptor_dict(given)}
-    emit("descriptor check", lambda: data, lambda: _check(given, found), form="json" if json else "text")
+
+    def page() -> str:
+        from tcsim.inspection.html_page import descriptor_page
+
+        return descriptor_page(given, rows, k, type, major.upper())  # type: ignore[arg-type]
+
+    chosen = "json" if json else form.value
+    emit("descriptor check", lambda: data, lambda: _check(given, found), form=chosen, page=page)
     if not found.ok:
         raise typer.Exit(1)
+
+
+def _tile_page(made: CanonicalTile) -> str:
+    from tcsim.inspection.html_page import tile_page
+
+    return tile_page(made)
 
 
 def _emit(descriptor: MatrixDescriptor, verb: str, json: bool) -> None:

@@ -1,7 +1,8 @@
-"""Arrays from and to files: .npz and .npy."""
+"""Arrays from and to files: .npz and .npy, and PyTorch's .pt."""
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ def read_arrays(path: str, what: str) -> dict[str, npt.NDArray[Any]]:
 
     from tcsim.errors import OperandError
 
+    if path.endswith((".pt", ".pth")):
+        return _tensors(path, what)
     try:
         loaded = np.load(path, allow_pickle=False)
     except FileNotFoundError:
@@ -30,6 +33,33 @@ def read_arrays(path: str, what: str) -> dict[str, npt.NDArray[Any]]:
         raise OperandError(f"{what}: {path!r} is no .npz or .npy file without objects: {error}") from None
     arrays = {"x": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     return {name: _typed(array) for name, array in arrays.items()}
+
+
+def _tensors(path: str, what: str) -> dict[str, npt.NDArray[Any]]:
+    """The tensors of a PyTorch file: one, or a dict of them; those that NumPy has no type for as their bits."""
+    from tcsim.errors import OperandError
+
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ImportError:
+        raise OperandError(
+            f"{what}: {path!r} needs PyTorch, which is not installed; valid: .npz and .npy files"
+        ) from None
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds
+        raise OperandError(f"{what}: {path!r} is no file of tensors: {error}") from None
+    given = loaded if isinstance(loaded, dict) else {"x": loaded}
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+    out = {}
+    for name, tensor in given.items():
+        plain = tensor.detach().contiguous()
+        try:
+            out[str(name)] = plain.numpy()
+        except TypeError:  # bfloat16, float8
+            size = plain.element_size()
+            out[str(name)] = plain.view(bits[size]).numpy().view(f"u{size}")
+    return out
 
 
 def _typed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -10,8 +10,8 @@ from typer.core import TyperGroup
 from tcsim.errors import TcsimError, listing, nearest
 
 ORDER = (
-    "list", "show", "where", "what", "map", "inputs", "descriptor", "swizzle", "mbarrier", "number", "quantize", "run",
-    "trace", "compare",
+    "list", "show", "where", "what", "map", "inputs", "descriptor", "idesc", "swizzle", "mbarrier", "number", "quantize", "run",
+    "trace", "compare", "diagnose",
 )  # fmt: skip
 """In which the verbs are listed; others follow."""
 

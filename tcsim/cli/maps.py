@@ -24,7 +24,11 @@ def map_fragment(
 
     instruction = options.instruction_of(mnemonic, arch)
     found = fragment_map.map_of(instruction, operand_of(instruction, operand))
-    if form is options.MapFormat.csv and not json:
+    if form is options.MapFormat.html and not json:
+        from tcsim.inspection.html_page import instruction_page
+
+        write(instruction_page(instruction))
+    elif form is options.MapFormat.csv and not json:
         write(fragment_map.as_csv(found, by.value))
     elif form is options.MapFormat.svg and not json:
         write(fragment_map.as_svg(found, by.value))

@@ -18,6 +18,7 @@ class TextFormat(StrEnum):
     text = "text"
     markdown = "markdown"
     json = "json"
+    html = "html"
 
 
 class MapFormat(StrEnum):
@@ -28,6 +29,7 @@ class MapFormat(StrEnum):
     markdown = "markdown"
     json = "json"
     svg = "svg"
+    html = "html"
 
 
 class MapBy(StrEnum):
@@ -118,6 +120,13 @@ def complete_swizzle(incomplete: str) -> Iterator[str]:
     yield from (name for name in SWIZZLES if name.startswith(incomplete.upper()))
 
 
+def complete_kind(incomplete: str) -> Iterator[str]:
+    """Kinds of tcgen05.mma."""
+    from tcsim.instruction_kinds import KINDS
+
+    yield from (name for name in KINDS if name.startswith(incomplete))
+
+
 def complete_rounding(incomplete: str) -> Iterator[str]:
     """Roundings."""
     from typing import get_args
@@ -147,6 +156,9 @@ Operand = Annotated[
 ]
 Element = Annotated[str, typer.Option("--element", "-e", help="Row and column, from 0.", metavar="ROW,COLUMN")]
 Matrix = Annotated[int, typer.Option("--matrix", help="Which of several matrices (ldmatrix.x4, m8n8k4).", metavar="N")]
+HtmlFormat = Annotated[
+    TextFormat, typer.Option("--format", help="How to write it; html is one page that stands alone.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 Swizzle = Annotated[str, typer.Option("--swizzle", help="NONE, 32B, 64B or 128B.", autocompletion=complete_swizzle)]
 Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar="VALUE")]

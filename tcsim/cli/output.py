@@ -28,8 +28,18 @@ def plain(value: Any) -> Any:
     return value
 
 
-def emit(verb: str, data: Callable[[], dict[str, Any]], report: Callable[[], Report], *, form: str = "text") -> None:
-    """Write an answer as text, Markdown or JSON; of `data` and `report` only what is written is called."""
+def emit(
+    verb: str,
+    data: Callable[[], dict[str, Any]],
+    report: Callable[[], Report],
+    *,
+    form: str = "text",
+    page: Callable[[], str] | None = None,
+) -> None:
+    """Write an answer as text, Markdown, JSON or an HTML page; of `data`, `report` and `page` only one is called."""
+    if form == "html" and page is not None:
+        write(page())
+        return
     if form == "json":
         write(json.dumps({"verb": verb, **plain(data())}, indent=2) + "\n")
         return

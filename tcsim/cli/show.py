@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,8 +26,16 @@ def show(
     from tcsim.cli.output import emit
     from tcsim.inspection.description import describe
 
-    found = describe(options.instruction_of(mnemonic, arch))
-    emit("show", found.as_dict, lambda: report(found), form="json" if json else form.value)
+    instruction = options.instruction_of(mnemonic, arch)
+    found = describe(instruction)
+    chosen = "json" if json else form.value
+    emit("show", found.as_dict, lambda: report(found), form=chosen, page=lambda: _page(instruction))
+
+
+def _page(instruction: Any) -> str:
+    from tcsim.inspection.html_page import instruction_page
+
+    return instruction_page(instruction)
 
 
 def report(found: Description) -> Report:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 Verdict = Literal["correct", "explained", "ambiguous", "partly explained", "not explained"]
 
@@ -48,6 +48,10 @@ class Diagnosis:
         """The part of the outputs that the best explanation reproduces."""
         best = self.explanations or self.nearest
         return max([self.right, *(item.matched for item in best)]) / self.outputs
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of JSON."""
+        return {**asdict(self), "mistake": self.mistake, "fraction": self.fraction}
 
     def lines(self) -> list[str]:
         """The diagnosis in sentences."""

@@ -1,0 +1,57 @@
+"""`tcsim diagnose`: which mistake turns the inputs of a file into an observed result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tcsim.cli import options
+
+if TYPE_CHECKING:
+    from tcsim.diagnosis.report import Diagnosis
+    from tcsim.inspection.report import Report
+
+
+def diagnose(
+    mnemonic: options.Mnemonic,
+    file: Annotated[
+        str,
+        typer.Option(
+            "--inputs", "-i", help=".npz (or .pt) with a, b, c ... by name, and perhaps observed.", metavar="FILE"
+        ),
+    ],
+    observed: Annotated[
+        str | None, typer.Option("--observed", help="The result: .npy, .pt, or .npz with one array.", metavar="FILE")
+    ] = None,
+    arch: options.Arch = None,
+    json: options.Json = False,
+) -> None:
+    """Find the mistake behind a wrong result."""
+    from tcsim.cli.files import read_arrays
+    from tcsim.cli.output import emit
+    from tcsim.diagnosis import diagnose as search
+    from tcsim.errors import OperandError
+
+    instruction = options.instruction_of(mnemonic, arch)
+    read = read_arrays(file, "diagnose")
+    arrays: dict[str, Any] = {name: array.item() if array.ndim == 0 else array for name, array in read.items()}
+    if observed is not None:
+        results = read_arrays(observed, "diagnose")
+        if len(results) != 1:
+            raise OperandError(f"diagnose: {observed!r} holds {', '.join(results)}; valid: one array")
+        arrays["observed"] = next(iter(results.values()))
+    if "observed" not in arrays:
+        raise OperandError(
+            "diagnose: no observed result; valid: --observed FILE, or an array named observed in --inputs"
+        )
+    found = search(instruction, **arrays)
+    head = {"mnemonic": mnemonic, "arch": instruction.arch.name}
+    title = f"{mnemonic} on {instruction.arch.name}"
+    emit("diagnose", lambda: head | found.as_dict(), lambda: _report(title, found), form="json" if json else "text")
+
+
+def _report(title: str, found: Diagnosis) -> Report:
+    from tcsim.inspection.report import Lines, Report
+
+    return Report(title, (Lines(tuple(found.lines()), style="good" if found.verdict == "correct" else "", wrap=True),))
