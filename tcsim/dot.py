@@ -52,15 +52,9 @@ def dot_add(
     e8m13 and f16 codes (uint16) for f16.
     """
     if unit.addend_last:
-        return _addend_last(a, b, c, formats, unit)
-    terms = aligned_terms(a, b, c, formats, unit)
-    with np.errstate(invalid="ignore", over="ignore"):
-        total = terms.products.sum(axis=0)
-        total += terms.addend
-        if unit.keep_negative_zero:
-            negative = np.signbit(terms.products).all(axis=0) & np.signbit(terms.addend)
-            total = np.where(negative & (total == 0), -0.0, total)
-    return round_sum(total, terms.exponent, unit).transpose(2, 0, 1)
+        inner, zero, format_zero = without_addend(c, unit)
+        return add_afterwards(dot_add(a, b, zero, (*formats[:2], format_zero), inner), c, formats[2], unit)
+    return add_terms(aligned_terms(a, b, c, formats, unit), unit)
 
 
 @dataclass(frozen=True)
@@ -87,10 +81,20 @@ def aligned_terms(
     # batch innermost: long contiguous runs for NumPy's inner loops
     a = np.ascontiguousarray(a.transpose(2, 1, 0))[:, :, None, :]
     b = np.ascontiguousarray(b.transpose(1, 2, 0))[:, None, :, :]
-    c = np.ascontiguousarray(c.transpose(1, 2, 0))
     with np.errstate(invalid="ignore", over="ignore"):
         products = format_a.values(a) * format_b.values(b)
-        exponents = format_a.exponents(a) + format_b.exponents(b)
+    return align(products, format_a.exponents(a) + format_b.exponents(b), c, format_c, unit)
+
+
+def align(
+    products: F64, exponents: npt.NDArray[np.int16], c: npt.NDArray[Any], format_c: Format, unit: Datapath
+) -> AlignedTerms:
+    """Rules 2 and 3 for exact products with their exponents (K, M, N, batch) and addends c (batch, M, N).
+
+    An exponent of `NO_EXPONENT // 2` or less belongs to a zero, whatever the product is. `products` is overwritten.
+    """
+    c = np.ascontiguousarray(c.transpose(1, 2, 0))
+    with np.errstate(invalid="ignore", over="ignore"):
         if unit.renormalise_products:
             nonzero = exponents > NO_EXPONENT // 2
             exponents = np.where(nonzero, np.frexp(products)[1] - 1, exponents).astype(np.int16)
@@ -102,6 +106,17 @@ def aligned_terms(
         np.trunc(products, out=products)
         addend = np.trunc(format_c.values(c) * scale)
     return AlignedTerms(products, addend, exponent)
+
+
+def add_terms(terms: AlignedTerms, unit: Datapath) -> npt.NDArray[Any]:
+    """Rules 4 to 7: the exact sum, rounded once: codes (batch, M, N) of the output's container."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = terms.products.sum(axis=0)
+        total += terms.addend
+        if unit.keep_negative_zero:
+            negative = np.signbit(terms.products).all(axis=0) & np.signbit(terms.addend)
+            total = np.where(negative & (total == 0), -0.0, total)
+    return round_sum(total, terms.exponent, unit).transpose(2, 0, 1)
 
 
 def power_of_two(exponent: npt.NDArray[np.integer]) -> F64:
@@ -154,16 +169,17 @@ def _to_f16(value: F64, rounding: Rounding) -> npt.NDArray[np.uint16]:
     return codes - (finite & (np.abs(nearest.astype(np.float64)) > np.abs(value))).astype(np.uint16)
 
 
-def _addend_last(
-    a: npt.NDArray[Any],
-    b: npt.NDArray[Any],
-    c: npt.NDArray[Any],
-    formats: tuple[Format, Format, Format],
-    unit: Datapath,
-) -> npt.NDArray[Any]:
-    inner = replace(unit, addend_last=False)
+def without_addend(c: npt.NDArray[Any], unit: Datapath) -> tuple[Datapath, npt.NDArray[Any], Format]:
+    """For `addend_last`: the unit that sums the products alone, and the zeros it takes instead of c, with their format."""
     container = FORMATS["f16" if unit.output == "f16" else "f32"]
-    partial = dot_add(a, b, np.zeros(c.shape, container.dtype), (formats[0], formats[1], container), inner)
+    return replace(unit, addend_last=False), np.zeros(c.shape, container.dtype), container
+
+
+def add_afterwards(
+    partial: npt.NDArray[Any], c: npt.NDArray[Any], format_c: Format, unit: Datapath
+) -> npt.NDArray[Any]:
+    """For `addend_last`: c added to products that were rounded already, and rounded again."""
+    container = FORMATS["f16" if unit.output == "f16" else "f32"]
     with np.errstate(invalid="ignore", over="ignore"):
-        value = container.values(partial) + formats[2].values(c)
+        value = container.values(partial) + format_c.values(c)
     return round_sum(value, np.full(value.shape, unit.fraction_bits, np.int16), unit)
