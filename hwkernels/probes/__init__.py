@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ class Plan:
     block: tuple[int, int, int]
     variant: str = ""  # which operand form
     shared_bytes: int = 0  # dynamic shared memory of a block
+    cluster: tuple[int, int, int] | None = None  # blocks of a cluster
 
 
 class Body(Protocol):
@@ -43,12 +44,34 @@ class Body(Protocol):
         ...
 
 
+@runtime_checkable
+class ByTarget(Protocol):
+    """A probe some of whose operand forms not every target of the row takes."""
+
+    def accepted(self, row: Row, target: str) -> tuple[str, ...]:
+        """Those of its variants that a target takes."""
+        ...
+
+
+def variants_of(row: Row, target: str) -> tuple[str, ...]:
+    """The operand forms of a row that a target takes."""
+    body = body_of(row)
+    return body.accepted(row, target) if isinstance(body, ByTarget) else body.variants(row)
+
+
 def body_of(row: Row) -> Body:
     """The probe body of a row's family.
 
     Raises ValueError if the family has none.
     """
-    from hwkernels.probes import elementwise, matrix_move, memory_tile, registers, warpgroup
+    from hwkernels.probes import (
+        elementwise,
+        matrix_move,
+        memory_tile,
+        registers,
+        tensor_memory_multiply,
+        warpgroup,
+    )
 
     bodies: dict[str, Body] = {
         "mma.sync": registers.BODY,
@@ -61,6 +84,10 @@ def body_of(row: Row) -> Body:
         "wmma.store": memory_tile.STORE,
         "wmma.mma": registers.BODY,
         "cvt": elementwise.BODY,
+        "tcgen05.mma": tensor_memory_multiply.BODY,
+        "tcgen05.mma.sp": tensor_memory_multiply.BODY,
+        "tcgen05.mma.ws": tensor_memory_multiply.BODY,
+        "tcgen05.mma.ws.sp": tensor_memory_multiply.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")
