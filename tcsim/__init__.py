@@ -12,6 +12,7 @@ from tcsim.errors import (
 from tcsim.evidence import Evidence
 from tcsim.formats import FORMATS, Format, format
 from tcsim.instruction import Instruction, instruction
+from tcsim.instruction_descriptor import InstructionDescriptor
 from tcsim.layout import FragmentLayout, Layout
 from tcsim.matrix_descriptor import MatrixDescriptor
 from tcsim.mbarrier import MBarrier
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Evidence", "Format", "FormatError", "FragmentLayout", "Instruction",
-    "InstructionError", "Layout", "MBarrier", "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "TensorMemory", "as_codes", "bank_conflicts", "decode",
+    "InstructionDescriptor", "InstructionError", "Layout", "MBarrier", "MatrixDescriptor", "OperandError", "Swizzle",
+    "TargetError", "TcsimError", "TensorMemory", "as_codes", "bank_conflicts", "decode",
     "dequantize_mx", "dequantize_nvfp4", "encode", "format", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip

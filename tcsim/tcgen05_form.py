@@ -6,53 +6,9 @@ Source: PTX ISA, sections tcgen05.mma, tcgen05.mma.sp, tcgen05.mma.ws and tcgen0
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
-
-@dataclass(frozen=True)
-class Kind:
-    """One `.kind` of tcgen05.mma: which elements it multiplies and which machine instruction does it."""
-
-    name: str  # "f16", as after `.kind::`
-    opcode: str  # SASS: UTCHMMA for 16 and 32 bits, UTCQMMA for 8 and fewer, UTCOMMA for packed 4, UTCIMMA for integers
-    formats: tuple[str, ...]  # element formats of A and B; one instruction may mix those of f8f6f4, mxf8f6f4 and i8
-    element_bits: int  # of A in Tensor Memory and of B in shared memory: fp6 and fp4 of f8f6f4 kinds take a byte
-    results: tuple[str, ...]  # formats of D
-    scales: tuple[str, ...] = ()  # formats of the scale factors
-    blocks: tuple[int, ...] = ()  # elements of the dense K that share a scale factor
-    negates: bool = True  # takes the negate bits of the instruction descriptor
-    transposes: bool = True  # takes the transpose bits
-
-    @property
-    def k(self) -> int:
-        """K of one dense instruction: 32 bytes."""
-        return 256 // self.element_bits
-
-    @property
-    def scaled(self) -> bool:
-        """Takes scale factors."""
-        return bool(self.scales)
-
-
-_SMALL = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
-
-KINDS: MappingProxyType[str, Kind] = MappingProxyType(
-    {
-        kind.name: kind
-        for kind in (
-            Kind("f16", "UTCHMMA", ("f16", "bf16"), 16, ("f16", "f32")),
-            Kind("tf32", "UTCHMMA", ("tf32",), 32, ("f32",)),
-            Kind("f8f6f4", "UTCQMMA", _SMALL, 8, ("f16", "f32")),
-            Kind("i8", "UTCIMMA", ("u8", "s8"), 8, ("s32",), negates=False),
-            # sm_107: sign and magnitude of 11 bits in 16
-            Kind("ti16", "UTCHMMA", ("s1z4m11",), 16, ("s32",), transposes=False),
-            Kind("mxf8f6f4", "UTCQMMA", _SMALL, 8, ("f32",), ("ue8m0",), (32,)),
-            Kind("mxf4", "UTCOMMA", ("e2m1",), 4, ("f32",), ("ue8m0",), (32,), transposes=False),
-            Kind("mxf4nvf4", "UTCOMMA", ("e2m1",), 4, ("f32",), ("ue8m0", "ue4m3"), (16, 32), transposes=False),
-        )
-    }
-)
+from tcsim.instruction_kinds import Kind
 
 
 @dataclass(frozen=True)
@@ -88,17 +44,15 @@ class MultiplyForm:
 
     @property
     def k(self) -> int:
-        """K of one instruction whose descriptor asks for no other: twice the dense one for a sparse A."""
-        return self.kind.k * (2 if self.sparse else 1)
+        """The smallest K of one instruction, zeros of a sparse A included; some descriptors ask for more."""
+        return next(depth.k for depth in self.kind.depths if depth.sparse == self.sparse)
 
     @property
-    def block(self) -> int | None:
-        """Elements of the dense K that share a scale factor; None if there are no scale factors."""
-        if not self.kind.scaled:
-            return None
-        if self.vector in (".scale_vec::4X", ".block16"):
-            return 16
-        return 32
+    def block(self) -> int:
+        """Elements (of a sparse A, kept ones) that share a scale factor; 0 if there are no scale factors."""
+        if not self.kind.block_scaled:
+            return 0
+        return 16 if self.vector in (".scale_vec::4X", ".block16") else 32
 
     @property
     def unmodelled(self) -> str:

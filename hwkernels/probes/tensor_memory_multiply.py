@@ -116,7 +116,7 @@ def operands(facts: MultiplyForm, form: OperandForm, scale_d: int | None) -> str
     parts += ["[%metadata]"] if facts.sparse else []
     parts += ["[%lookup]"] if facts.lookup else []
     parts += ["%idesc"]
-    parts += ["[%scale_a]", "[%scale_b]"] if facts.kind.scaled else []
+    parts += ["[%scale_a]", "[%scale_b]"] if facts.kind.block_scaled else []
     if form.lanes:
         parts.append("{" + ", ".join(f"%lanes{i}" for i in range(4 * facts.cta_group)) + "}")
     parts.append("%enable")
@@ -132,7 +132,7 @@ def _loads(facts: MultiplyForm, form: OperandForm) -> list[str]:
     used += ["a"] if form.a == "tmem" else []
     used += ["metadata"] if facts.sparse else []
     used += ["lookup"] if facts.lookup else []
-    used += ["scale_a", "scale_b"] if facts.kind.scaled else []
+    used += ["scale_a", "scale_b"] if facts.kind.block_scaled else []
     for name in used:
         lines.append(f"ld.global.u32 %{name}, [%address+{4 * _WORDS.index(name)}];")
         lines += [f"add.u32 %{name}, %{name}, %tmem;"] if name != "idesc" else []

@@ -11,9 +11,10 @@ from itertools import product
 from types import MappingProxyType
 from typing import Literal
 
+from tcsim.instruction_kinds import KINDS, Kind
 from tcsim.registry import Row
 from tcsim.targets import TARGETS
-from tcsim.tcgen05_form import KINDS, Kind, MultiplyForm, OperandForm
+from tcsim.tcgen05_form import MultiplyForm, OperandForm
 
 _ARCHS = ("sm_100", "sm_103", "sm_107", "sm_110")  # that have tcgen05
 _EVERY = tuple(t.name for t in TARGETS.values() if t.arch in _ARCHS and t.suffix)
@@ -71,22 +72,23 @@ def _collectors(kind: Kind, ashift: bool, lookup: bool) -> Iterator[tuple[str, .
     """
     yield ()
     if lookup:
-        if not kind.scaled:
+        if not kind.block_scaled:
             yield (_B[0],)
         return
     yield from ((usage,) for usage in _A if not ashift or usage.endswith(("lastuse", "discard")))
     yield from ((usage,) for usage in _B)
-    if not ashift and not kind.scaled:
+    if not ashift and not kind.block_scaled:
         yield from ((_A[0], usage) for usage in _B)
 
 
 def _forms(
-    kind: Kind, targets: tuple[str, ...], *, ashift: bool, buffered: bool, lookup: bool, documented: bool
+    kind: Kind, targets: tuple[str, ...], *, sparse: bool, ashift: bool, buffered: bool, lookup: bool, documented: bool
 ) -> tuple[OperandForm, ...]:
     """The operand forms of a spelling of tcgen05.mma or .mma.sp; `buffered`: it says how B is collected."""
     places: tuple[Literal["desc", "tmem"], ...] = ("tmem",) if ashift else ("desc", "tmem")
-    lanes = (False,) if kind.scaled or (buffered and not lookup) else (False, True)
+    lanes = (False,) if kind.block_scaled or (buffered and not lookup) else (False, True)
     scales = (False, True) if kind.name in _SCALE_D and not buffered and not lookup else (False,)
+    both = not (sparse and kind.name == "i8")  # the assembler refuses scale-input-d beside the mask there
     without = tuple(target for target in targets if target not in _UNSCALED_D or kind.name == "i8")
     return tuple(
         OperandForm(
@@ -97,6 +99,7 @@ def _forms(
             documented=documented and not (scale and kind.name == "i8"),
         )
         for a, lane, scale in product(places, lanes, scales)
+        if both or not (lane and scale)
     )
 
 
@@ -121,7 +124,7 @@ def plain_rows(family: str, sparse: bool) -> Iterator[Row]:
         for lookup, vector, ashift in product((False, True), _VECTORS.get(kind.name, ("",)), (False, True)):
             if lookup and (sparse or ashift or kind.name not in ("f8f6f4", "mxf8f6f4")):
                 continue
-            if ashift and kind.scaled:
+            if ashift and kind.block_scaled:
                 continue
             for collectors in _collectors(kind, ashift, lookup):
                 buffered = any(usage in _B for usage in collectors)
@@ -130,10 +133,11 @@ def plain_rows(family: str, sparse: bool) -> Iterator[Row]:
                     targets = common(targets, _LATEST)
                 if not targets:  # kind::i8, which sm_107 does not have
                     continue
-                words = [f".cta_group::{group}.kind::{kind.name}", ".block_scale" * kind.scaled]
+                words = [f".cta_group::{group}.kind::{kind.name}", ".block_scale" * kind.block_scaled]
                 words += [".decompress::lut::b" * lookup, vector, ".ashift" * ashift, *collectors]
                 forms = _forms(
-                    kind, targets, ashift=ashift, buffered=buffered, lookup=lookup, documented=not (ashift and buffered)
+                    kind, targets, sparse=sparse, ashift=ashift, buffered=buffered, lookup=lookup,
+                    documented=not (ashift and buffered),
                 )
                 facts = MultiplyForm(kind, group, sparse, False, vector, ashift, collectors, lookup, forms)
                 yield _row(family, "".join(words), _version(kind, vector, buffered or lookup), facts)
@@ -142,7 +146,7 @@ def plain_rows(family: str, sparse: bool) -> Iterator[Row]:
 def weight_stationary_rows(family: str, sparse: bool) -> Iterator[Row]:
     """The rows of tcgen05.mma.ws or tcgen05.mma.ws.sp: one CTA, no scale factors, four collectors of B."""
     for kind in KINDS.values():
-        if kind.scaled:
+        if kind.block_scaled:
             continue
         usages = ["", *(f"{buffer}::{op}" for buffer, op in product(_BUFFERS, _OPERATIONS))]
         targets = _targets(kind, sparse, "")
