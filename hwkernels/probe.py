@@ -123,9 +123,7 @@ TENSOR_OPCODES = ("HMMA", "QMMA", "OMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "QGMM
 """SASS opcodes (or their beginnings) that run on the tensor core."""
 
 
-def opcode_complaint(
-    instruction: Instruction, functions: Iterable[SassFunction], target: str | None = None
-) -> str:
+def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction], target: str | None = None) -> str:
     """What is wrong with the machine code of an instruction's probe, or nothing: it must do what the row claims.
 
     Every claimed opcode must occur as often as claimed, and no other tensor-core opcode may occur. `functions` may hold

@@ -20,8 +20,11 @@ from tcsim.codec import decode, encode
 from tcsim.dot import Datapath, dot_add
 from tcsim.formats import FORMATS, Format
 from tcsim.rounding import Rounding
+from tcsim.scaled_dot import scaled_dot_add
 
 Codes = npt.NDArray[Any]
+Scales = tuple[Codes, Codes, Format]
+"""The scales of A, those of B, and the format of both."""
 
 
 @dataclass
@@ -97,6 +100,25 @@ class DotAdd:
         values.put(self.result, dot_add(*self.operands(values), self.unit), self.output)
 
 
+@dataclass(frozen=True)
+class ScaledDotAdd:
+    """One fused dot-add over all products with the block scales `scale_a` and `scale_b`, and an addend."""
+
+    addend: str  # "c" or "acc"
+    unit: Datapath
+    result: str
+    group: int = 0  # products that are summed before they are scaled; 0: each is scaled by itself
+
+    def run(self, values: Values) -> None:
+        """Bind the result, f32."""
+        (a, format_a), (b, format_b), (c, format_c) = (values.get(name) for name in ("a", "b", self.addend))
+        (scale_a, scale_format), (scale_b, _) = (values.get(name) for name in ("scale_a", "scale_b"))
+        formats = (format_a, format_b, format_c, scale_format)
+        values.put(
+            self.result, scaled_dot_add(a, b, c, scale_a, scale_b, formats, self.unit, self.group), FORMATS["f32"]
+        )
+
+
 _OPERATIONS: dict[str, Callable[..., Codes]] = {
     "fma": ieee.fma,
     "add": ieee.add,
@@ -170,7 +192,7 @@ class BitDot:
         values.put(self.result, to_s32(total, saturate=False), FORMATS["s32"])
 
 
-Step = Widen | DotAdd | Arithmetic | IntegerDot | IntegerAdd | BitDot
+Step = Widen | DotAdd | ScaledDotAdd | Arithmetic | IntegerDot | IntegerAdd | BitDot
 
 
 def to_s32(total: npt.NDArray[np.int64], saturate: bool) -> npt.NDArray[np.uint32]:
@@ -189,13 +211,23 @@ class Lowering:
     opcodes: tuple[tuple[str, int], ...] = ()  # (SASS opcode, how often): the arithmetic of one instruction
     note: str = field(default="", compare=False)  # for readers
 
-    def run(self, a: Codes, b: Codes, c: Codes, formats: tuple[Format, Format, Format]) -> Codes:
-        """Execute the steps on one batch: a (batch, M, K), b (batch, K, N), c (batch, M, N) -> d codes."""
-        return self.values(a, b, c, formats).codes["d"]
+    def run(
+        self, a: Codes, b: Codes, c: Codes, formats: tuple[Format, Format, Format], scales: Scales | None = None
+    ) -> Codes:
+        """Execute the steps on one batch: a (batch, M, K), b (batch, K, N), c (batch, M, N) -> d codes.
 
-    def values(self, a: Codes, b: Codes, c: Codes, formats: tuple[Format, Format, Format]) -> Values:
+        `scales`: scale_a (batch, M, blocks), scale_b (batch, blocks, N) and their format, of block-scaled steps.
+        """
+        return self.values(a, b, c, formats, scales).codes["d"]
+
+    def values(
+        self, a: Codes, b: Codes, c: Codes, formats: tuple[Format, Format, Format], scales: Scales | None = None
+    ) -> Values:
         """Execute the steps and keep every named value."""
         values = Values({"a": a, "b": b, "c": c}, dict(zip("abc", formats, strict=True)))
+        if scales is not None:
+            values.put("scale_a", scales[0], scales[2])
+            values.put("scale_b", scales[1], scales[2])
         for step in self.steps:
             step.run(values)
         return values

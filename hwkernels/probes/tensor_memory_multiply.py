@@ -19,7 +19,16 @@ from tcsim.tcgen05_form import MultiplyForm, OperandForm
 
 THREADS = 128
 WAITS = 1 << 20  # tries of the barrier before the kernel gives up and traps: seconds
-_WORDS = ("d", "a", "idesc", "enable_d", "scale_a", "scale_b", "metadata", "lookup")  # 32-bit operands, then 8 lane masks
+_WORDS = (
+    "d",
+    "a",
+    "idesc",
+    "enable_d",
+    "scale_a",
+    "scale_b",
+    "metadata",
+    "lookup",
+)  # 32-bit operands, then 8 lane masks
 _WIDE = ("a", "b", "mask")  # 64-bit operands
 _PER_STORE = 8  # columns that one tcgen05.st or .ld moves
 

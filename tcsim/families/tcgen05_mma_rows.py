@@ -136,7 +136,12 @@ def plain_rows(family: str, sparse: bool) -> Iterator[Row]:
                 words = [f".cta_group::{group}.kind::{kind.name}", ".block_scale" * kind.block_scaled]
                 words += [".decompress::lut::b" * lookup, vector, ".ashift" * ashift, *collectors]
                 forms = _forms(
-                    kind, targets, sparse=sparse, ashift=ashift, buffered=buffered, lookup=lookup,
+                    kind,
+                    targets,
+                    sparse=sparse,
+                    ashift=ashift,
+                    buffered=buffered,
+                    lookup=lookup,
                     documented=not (ashift and buffered),
                 )
                 facts = MultiplyForm(kind, group, sparse, False, vector, ashift, collectors, lookup, forms)
