@@ -15,6 +15,7 @@ from tcsim.formats import Format
 from tcsim.instruction import Instruction, broadcast
 from tcsim.packing import pack, unpack
 from tcsim.registry import Operand, check_registers
+from tcsim.steps import NO_SCALES, Scales
 
 _CHUNK_PRODUCTS = 1 << 17  # products computed at a time: their float64 terms (1 MiB) stay in the L2 cache
 
@@ -104,9 +105,11 @@ class MatrixMultiply(Instruction):
         flat = array.reshape(-1, *operand.shape)
         return self._registers(flat, operand).reshape(*array.shape[: -len(inner)], operand.lanes, operand.registers)
 
-    def _run(self, a: npt.NDArray[Any], b: npt.NDArray[Any], c: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _run(
+        self, a: npt.NDArray[Any], b: npt.NDArray[Any], c: npt.NDArray[Any], *, scales: Scales = NO_SCALES
+    ) -> npt.NDArray[Any]:
         formats = (self.operands["a"].format, self.operands["b"].format, self.operands["c"].format)
-        return self.lowering.run(a, b, c, formats)
+        return self.lowering.run(a, b, c, formats, scales)
 
     def _chunks(self, count: int, matrices: int) -> list[slice]:
         m, n, k = self.shape

@@ -84,6 +84,7 @@ def families() -> tuple[Family, ...]:
     from tcsim.families import (
         cvt,
         ldmatrix,
+        mma_block_scale,
         mma_sp,
         mma_sync,
         movmatrix,
@@ -97,6 +98,8 @@ def families() -> tuple[Family, ...]:
     return (
         mma_sync.FAMILY,
         mma_sp.FAMILY,
+        mma_block_scale.DENSE_FAMILY,
+        mma_block_scale.SPARSE_FAMILY,
         ldmatrix.FAMILY,
         stmatrix.FAMILY,
         movmatrix.FAMILY,

@@ -7,9 +7,10 @@ results such as `acc` and `d`), the last step writes `d`. Steps are data; `run` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -20,16 +21,17 @@ from tcsim.codec import decode, encode
 from tcsim.dot import Datapath, dot_add
 from tcsim.formats import FORMATS, Format
 from tcsim.rounding import Rounding
-from tcsim.scaled_dot import scaled_dot_add
+from tcsim.scaled_dot import ScaledFormats, scaled_dot_add
 
 Codes = npt.NDArray[Any]
-Scales = tuple[Codes, Codes, Format]
-"""The scales of A, those of B, and the format of both."""
 
 
 @dataclass
 class Values:
-    """The named values a lowering works on, each with its format. Axes: a (batch, M, K), b (batch, K, N), rest (batch, M, N)."""
+    """The named values a lowering works on, each with its format.
+
+    Axes: a (batch, M, K), b (batch, K, N), scale_a (batch, M, blocks), scale_b (batch, blocks, N), rest (batch, M, N).
+    """
 
     codes: dict[str, Codes]
     formats: dict[str, Format]
@@ -101,22 +103,24 @@ class DotAdd:
 
 
 @dataclass(frozen=True)
-class ScaledDotAdd:
-    """One fused dot-add over all products with the block scales `scale_a` and `scale_b`, and an addend."""
+class ScaledDotAdd(DotAdd):
+    """One fused dot-add whose products, or groups of them, are scaled by the block that their k lies in."""
 
-    addend: str  # "c" or "acc"
-    unit: Datapath
-    result: str
-    group: int = 0  # products that are summed before they are scaled; 0: each is scaled by itself
+    group: int = 0  # products summed exactly before they are scaled; 0: each product is a term of its own
+
+    def scaled_operands(self, values: Values) -> tuple[Codes, Codes, Codes, Codes, Codes, ScaledFormats]:
+        """The codes and formats that `tcsim.scaled_dot.scaled_dot_add` takes."""
+        a, b, c, formats = self.operands(values)
+        (scale_a, format), (scale_b, _) = values.get("scale_a"), values.get("scale_b")
+        length = values.codes["a"].shape[2] // scale_a.shape[2]
+        blocks = sorted({k // length for k in self.k})
+        return a, b, c, scale_a[:, :, blocks], scale_b[:, blocks, :], (*formats, format)
 
     def run(self, values: Values) -> None:
-        """Bind the result, f32."""
-        (a, format_a), (b, format_b), (c, format_c) = (values.get(name) for name in ("a", "b", self.addend))
-        (scale_a, scale_format), (scale_b, _) = (values.get(name) for name in ("scale_a", "scale_b"))
-        formats = (format_a, format_b, format_c, scale_format)
-        values.put(
-            self.result, scaled_dot_add(a, b, c, scale_a, scale_b, formats, self.unit, self.group), FORMATS["f32"]
-        )
+        """Bind the result."""
+        a, b, c, scale_a, scale_b, formats = self.scaled_operands(values)
+        d = scaled_dot_add(a, b, c, scale_a, scale_b, formats, self.unit, self.group)
+        values.put(self.result, d, self.output)
 
 
 _OPERATIONS: dict[str, Callable[..., Codes]] = {
@@ -202,6 +206,11 @@ def to_s32(total: npt.NDArray[np.int64], saturate: bool) -> npt.NDArray[np.uint3
     return (total & 0xFFFFFFFF).astype(np.uint32)
 
 
+Scales = Mapping[str, tuple[Codes, Format]]
+"""scale_a (batch, M, blocks) and scale_b (batch, blocks, N), each with its format."""
+NO_SCALES: Scales = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class Lowering:
     """What a mnemonic becomes on an arch."""
@@ -212,22 +221,18 @@ class Lowering:
     note: str = field(default="", compare=False)  # for readers
 
     def run(
-        self, a: Codes, b: Codes, c: Codes, formats: tuple[Format, Format, Format], scales: Scales | None = None
+        self, a: Codes, b: Codes, c: Codes, formats: tuple[Format, Format, Format], scales: Scales = NO_SCALES
     ) -> Codes:
-        """Execute the steps on one batch: a (batch, M, K), b (batch, K, N), c (batch, M, N) -> d codes.
-
-        `scales`: scale_a (batch, M, blocks), scale_b (batch, blocks, N) and their format, of block-scaled steps.
-        """
+        """Execute the steps on one batch: a (batch, M, K), b (batch, K, N), c (batch, M, N) -> d codes."""
         return self.values(a, b, c, formats, scales).codes["d"]
 
     def values(
-        self, a: Codes, b: Codes, c: Codes, formats: tuple[Format, Format, Format], scales: Scales | None = None
+        self, a: Codes, b: Codes, c: Codes, formats: tuple[Format, Format, Format], scales: Scales = NO_SCALES
     ) -> Values:
-        """Execute the steps and keep every named value."""
+        """Execute the steps and keep every named value. `scales`: scale_a and scale_b with their format, if there are."""
         values = Values({"a": a, "b": b, "c": c}, dict(zip("abc", formats, strict=True)))
-        if scales is not None:
-            values.put("scale_a", scales[0], scales[2])
-            values.put("scale_b", scales[1], scales[2])
+        for name, (codes, format) in scales.items():
+            values.put(name, codes, format)
         for step in self.steps:
             step.run(values)
         return values

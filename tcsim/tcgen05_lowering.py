@@ -49,6 +49,5 @@ def steps_of(
         path = Datapath(unit.fraction_bits, unit.floor_f16, "f16", "rne", addend_shift=scale_d)
     else:
         path = Datapath(unit.fraction_bits, unit.floor_f32, "f32", "rz", addend_shift=scale_d)
-    if scaled:
-        return (ScaledDotAdd("c", path, "d", unit.group),)
-    return (DotAdd(tuple(range(products)), "c", path, "d"),)
+    k = tuple(range(products))
+    return (ScaledDotAdd(k, "c", path, "d", unit.group) if scaled else DotAdd(k, "c", path, "d"),)

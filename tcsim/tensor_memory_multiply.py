@@ -18,7 +18,7 @@ from tcsim.formats import FORMATS, ZERO, Format
 from tcsim.instruction import Instruction, broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
 from tcsim.sparse import Indices, Sparsity
-from tcsim.steps import Lowering, Scales
+from tcsim.steps import NO_SCALES, Lowering, Scales
 from tcsim.tcgen05_form import MultiplyForm
 from tcsim.tcgen05_lowering import steps_of
 from tcsim.tensor_memory import TensorMemory
@@ -249,14 +249,16 @@ def _run(
 ) -> Codes:
     """One product (1, M, N): each row of a sparse A is a problem of its own, with the rows of B that it meets."""
     a, b, c = (arrays[name] for name in "abc")
-    scales: Scales | None = None if scale is None else (arrays["scale_a"], arrays["scale_b"], scale)
+    scales: Scales = NO_SCALES
+    if scale is not None:
+        scales = {name: (arrays[name], scale) for name in ("scale_a", "scale_b")}
     if "metadata" not in arrays:
         return lowering.run(a, b, c, formats, scales)[0]
     m = a.shape[1]
     met = b[0][arrays["metadata"][0]]  # (M, K / 2, N)
-    if scales is not None and scale is not None:
+    if scale is not None:
         per_row = np.broadcast_to(arrays["scale_b"], (m, *arrays["scale_b"].shape[1:]))
-        scales = (arrays["scale_a"].reshape(m, 1, -1), per_row, scale)
+        scales = {"scale_a": (arrays["scale_a"].reshape(m, 1, -1), scale), "scale_b": (per_row, scale)}
     return lowering.run(a.reshape(m, 1, -1), met, c.reshape(m, 1, -1), formats, scales)[:, 0]
 
 

@@ -14,7 +14,7 @@ from tcsim.registry import Operand
 Types = tuple[str, str, str, str]  # d, a, b, c
 
 FP8 = ("e4m3", "e5m2")
-_F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 
 # how PTX declares the registers of an operand
 REGISTER_TYPES = {"f32": ".f32", "s32": ".s32", "f64": ".f64"}
@@ -27,7 +27,7 @@ def pairs(d: str, kinds: tuple[str, ...]) -> tuple[Types, ...]:
 
 def new_pairs(d: str) -> tuple[Types, ...]:
     """The combinations of `.kind::f8f6f4` that have fp6 or fp4 in them."""
-    return tuple(t for t in pairs(d, _F8F6F4) if not (t[1] in FP8 and t[2] in FP8))
+    return tuple(t for t in pairs(d, F8F6F4) if not (t[1] in FP8 and t[2] in FP8))
 
 
 def element_bits(format: str) -> int:
@@ -46,16 +46,21 @@ def declared(types: Types, tables: Mapping[str, FragmentLayout]) -> MappingProxy
     )
 
 
-def warp_operands(shape: tuple[int, int, int], types: Types, kept: int | None = None) -> MappingProxyType[str, Operand]:
-    """The operands of a warp's multiplication; `kept`: elements of a row of A, if A is compressed."""
+def warp_operands(
+    shape: tuple[int, int, int], types: Types, kept: int | None = None, bits: int | None = None
+) -> MappingProxyType[str, Operand]:
+    """The operands of a warp's multiplication.
+
+    `kept`: elements of a row of A, if A is compressed. `bits`: of an element of A or B in a register, if not the usual.
+    """
     m, n, k = shape
     d, a, b, c = types
     return declared(
         types,
         {
             "d": fragments.accumulator(m, n, FORMATS[d].bits),
-            "a": fragments.operand_a(m, k if kept is None else kept, element_bits(a)),
-            "b": fragments.operand_b(n, k, element_bits(b)),
+            "a": fragments.operand_a(m, k if kept is None else kept, bits or element_bits(a)),
+            "b": fragments.operand_b(n, k, bits or element_bits(b)),
             "c": fragments.accumulator(m, n, FORMATS[c].bits),
         },
     )
