@@ -259,9 +259,7 @@ class Operands:
         k = desc.k // 2 if desc.sparse else desc.k
         rows = desc.m // facts.cta_group
         major: Major = "MN" if desc.transpose_a else "K"
-        parts = [
-            self._fetch(cta, a, rows, k, FORMATS[desc.a_format], major, "a") for cta in range(facts.cta_group)
-        ]
+        parts = [self._fetch(cta, a, rows, k, FORMATS[desc.a_format], major, "a") for cta in range(facts.cta_group)]
         return np.concatenate(parts, axis=-2)
 
     def _matrix_b(self, b: Any, mask: ZeroColumnMask) -> Codes:
@@ -278,9 +276,7 @@ class Operands:
         codes = np.concatenate(parts, axis=-2)
         return np.where(zero[:, None], np.zeros((), codes.dtype), codes).swapaxes(-1, -2)
 
-    def _fetch(
-        self, cta: int, descriptor: Any, rows: int, k: int, format: Format, major: Major, name: str
-    ) -> Codes:
+    def _fetch(self, cta: int, descriptor: Any, rows: int, k: int, format: Format, major: Major, name: str) -> Codes:
         """The codes (..., rows, k) that a descriptor reads in one CTA's shared memory."""
         memory = np.asarray(self.smem)
         pair = self.instruction.facts.cta_group == 2
@@ -302,9 +298,7 @@ class Operands:
         return _read(own, address, size, what).view(f"<u{size}")[..., 0].astype(format.dtype)
 
 
-def _read(
-    memory: npt.NDArray[np.uint8], address: npt.NDArray[np.int64], size: int, what: str
-) -> npt.NDArray[np.uint8]:
+def _read(memory: npt.NDArray[np.uint8], address: npt.NDArray[np.int64], size: int, what: str) -> npt.NDArray[np.uint8]:
     """Bytes (..., rows, columns[, size]) at addresses (..., rows, columns); with the size left out if it is 1.
 
     Raises OperandError for addresses outside the memory.

@@ -93,5 +93,3 @@ class ZeroColumnMask:
             place = np.arange(n // SUB_MASKS[m]) + start + (self.use_span + 1 if first else 0)
             runs.append(spans[place % len(spans)])
         return np.concatenate(runs)
-
-
