@@ -1,7 +1,8 @@
 """Canonical tiles: how to lay an operand out in shared memory so that a row of matrix descriptors reads it.
 
-The layouts are those of CuTe's GMMA layout atoms and of what a TMA load with the same swizzle writes. That the tensor core
-of sm_90 reads them so follows from the element addresses that were measured with random descriptors on an NVIDIA H200.
+The layouts are those of CuTe's GMMA and UMMA layout atoms and of what a TMA load with the same swizzle writes. That the tensor
+core of sm_90 reads them so follows from the element addresses that were measured with random descriptors on an NVIDIA H200;
+for sm_100 it is what the PTX ISA says.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.codec import as_codes
+from tcsim.descriptor_forms import CORE_BYTES, CORE_ROWS, Major, form_of
 from tcsim.errors import OperandError, listing
 from tcsim.formats import Format
 from tcsim.formats import format as find_format
 from tcsim.layout import Layout
-from tcsim.matrix_descriptor import CORE_BYTES, CORE_ROWS, Major, MatrixDescriptor
-from tcsim.swizzle import SWIZZLES, Swizzle
+from tcsim.matrix_descriptor import MatrixDescriptor
+from tcsim.smem_address import along_k, swizzle_refusal
+from tcsim.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES, Swizzle
 
 STEP_BYTES = 32
-"""Bytes along K of one row that one wgmma multiplies: k16 of 16-bit types, k32 of 8-bit, k8 of tf32, k256 of b1."""
+"""Bytes along K of one row that one instruction multiplies: k16 of 16-bit types, k32 of 8-bit, k8 of tf32, k256 of b1."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,12 @@ class CanonicalTile:
     descriptor: MatrixDescriptor  # of the first K step
     layout: Layout  # (row, k) -> offset in elements from the start, before the swizzle
     bytes: int  # of shared memory that the tile takes, unused ends of panels included
+    kind: str = ""  # tcgen05 kind
 
     @property
     def bits(self) -> int:
-        """Bits that an element takes in shared memory."""
-        return _bits(self.format)
+        """Bits that an element takes in shared memory, its share of padding included."""
+        return _along(self.format, self.kind, self.descriptor.arch)[0]
 
     @property
     def step(self) -> int:
@@ -65,10 +69,18 @@ class CanonicalTile:
 
     @property
     def addresses(self) -> npt.NDArray[np.int64]:
-        """The shared byte address of every element (rows, k); of sub-byte elements, that of their byte."""
+        """The shared byte address of every element (rows, k); of sub-byte elements, that of their first bit's byte."""
+        return self.bit_addresses // 8
+
+    @property
+    def bit_addresses(self) -> npt.NDArray[np.int64]:
+        """The same in bits: 8 times the byte, and the bit in it."""
         row, k = np.arange(self.rows)[:, None], np.arange(self.k)
-        offset = self.layout(row + self.rows * k) * self.bits // 8
-        address: npt.NDArray[np.int64] = self.swizzle(self.descriptor.start_address + offset)
+        width, chunk = _along(self.format, self.kind, self.descriptor.arch)[1:]
+        first = k // chunk * chunk  # the chunk's first element, at a multiple of 16 bytes
+        inside = k % chunk * width if chunk > 1 else 0 * k
+        offset = self.layout(row + self.rows * first) * self.bits + inside
+        address: npt.NDArray[np.int64] = self.swizzle(self.descriptor.start_address + offset // 8) * 8 + offset % 8
         return address
 
     def image(self, codes: Any) -> npt.NDArray[np.uint8]:
@@ -80,19 +92,17 @@ class CanonicalTile:
         array = as_codes(codes, self.format, call)
         if array.shape[-2:] != (self.rows, self.k):
             raise OperandError(f"{call}: codes have shape {array.shape}; valid: (..., {self.rows}, {self.k})")
-        image = np.zeros((*array.shape[:-2], self.bytes), np.uint8)
-        place = (self.addresses - self.descriptor.start_address).reshape(-1)
         flat = array.reshape(*array.shape[:-2], -1)
-        if self.bits < 8:
-            inside = (np.arange(self.k) * self.bits % 8).astype(np.uint8)
-            shifted = (array.astype(np.uint8) & np.uint8(self.format.code_mask)) << inside
-            for slot in range(8 // self.bits):  # elements that share a byte have different slots
-                chosen = np.broadcast_to(np.arange(self.k) % (8 // self.bits) == slot, array.shape[-2:]).reshape(-1)
-                image[..., place[chosen]] |= shifted.reshape(flat.shape)[..., chosen]
-            return image
+        place = (self.bit_addresses - self.descriptor.start_address * 8).reshape(-1)
+        if self.format.bits < 8:  # bit by bit: elements share bytes, and some lie in two
+            bits = np.zeros((*array.shape[:-2], self.bytes * 8), np.uint8)
+            for bit in range(self.format.bits):
+                bits[..., place + bit] = flat >> np.uint8(bit) & np.uint8(1)
+            return np.packbits(bits, axis=-1, bitorder="little")
+        image = np.zeros((*array.shape[:-2], self.bytes), np.uint8)
         parts = np.ascontiguousarray(flat)[..., None].view(np.uint8)  # little-endian, as shared memory is
         for byte in range(self.bits // 8):
-            image[..., place + byte] = parts[..., byte]
+            image[..., place // 8 + byte] = parts[..., byte]
         return image
 
     def __str__(self) -> str:
@@ -101,13 +111,24 @@ class CanonicalTile:
 
 
 def canonical_tile(
-    rows: int, k: int, format: str | Format, major: Major = "K", swizzle: str = "128B", start_address: int = 0
+    rows: int,
+    k: int,
+    format: str | Format,
+    major: Major = "K",
+    swizzle: str = "128B",
+    start_address: int = 0,
+    arch: str = "sm_90",
+    kind: str = "",
 ) -> CanonicalTile:
     """What `MatrixDescriptor.for_tile` returns; its documentation says what is raised."""
-    kind = find_format(format)
-    call = f"MatrixDescriptor.for_tile(rows={rows}, k={k}, {kind.name}, major={major!r}, swizzle={swizzle!r})"
-    _check(rows, k, kind, major, swizzle, call)
-    pattern, bits = SWIZZLES[swizzle], _bits(kind)
+    element = find_format(format)
+    name, form = form_of(arch)
+    call = f"MatrixDescriptor.for_tile(rows={rows}, k={k}, {element.name}, major={major!r}, swizzle={swizzle!r})"
+    if swizzle not in form.modes:
+        raise OperandError(f"{call}: no such swizzle; valid: {listing(form.modes)}")
+    bits = _along(element, kind, name)[0]
+    _check(rows, k, element, major, swizzle, call, name, bits)
+    pattern = DESCRIPTOR_SWIZZLES[swizzle]
     if start_address % pattern.period:
         raise OperandError(
             f"{call}: start_address={start_address:#x}: the tile must start where the swizzle pattern does; valid: multiples "
@@ -124,26 +145,25 @@ def canonical_tile(
     else:
         width = min(span * 8 // bits, rows)  # elements of MN in a panel
         panel = k * span
-        k_mode, k_stride = (CORE_ROWS, k // CORE_ROWS), (span * 8 // bits, CORE_ROWS * span * 8 // bits)
+        group = CORE_ROWS // 2 if swizzle == ATOM_32B else CORE_ROWS  # k of an atom
+        k_mode, k_stride = (group, k // group), (span * 8 // bits, group * span * 8 // bits)
         layout = Layout(((width, rows // width), k_mode), ((1, panel * 8 // bits), k_stride))
         panels = rows // width
-        group = CORE_ROWS * span
-        leading, stride = (group, panel) if span == CORE_BYTES else (panel, group)
-    descriptor = MatrixDescriptor(start_address, leading, stride, swizzle=swizzle)
+        leading, stride = (group * span, panel) if span == CORE_BYTES else (panel, group * span)
+    descriptor = MatrixDescriptor(start_address, leading, stride, swizzle=swizzle, arch=name)
     descriptor.encode()  # raises if a field cannot hold its number
-    return CanonicalTile(rows, k, kind, major, pattern, descriptor, layout, panels * panel)
+    return CanonicalTile(rows, k, element, major, pattern, descriptor, layout, panels * panel, kind)
 
 
-def _bits(format: Format) -> int:
-    return format.container_bits if format.bits >= 8 else format.bits
+def _along(format: Format, kind: str, arch: str) -> tuple[int, int, int]:
+    """(bits of an element with its share of padding, without it, elements in 16 bytes or 1 if they fill whole bytes)."""
+    along = along_k(1, format, kind, arch)
+    return CORE_BYTES * 8 // along.chunk, along.bits, along.chunk if along.bits < 8 else 1
 
 
-def _check(rows: int, k: int, format: Format, major: str, swizzle: str, call: str) -> None:
-    if swizzle not in SWIZZLES:
-        raise OperandError(f"{call}: no such swizzle; valid: {listing(SWIZZLES)}")
+def _check(rows: int, k: int, format: Format, major: str, swizzle: str, call: str, arch: str, bits: int) -> None:
     if major not in ("K", "MN"):
         raise OperandError(f"{call}: no such major; valid: K, MN")
-    bits = _bits(format)
     step = STEP_BYTES * 8 // bits
     if rows < CORE_ROWS or rows % CORE_ROWS:
         raise OperandError(f"{call}: rows come in groups of {CORE_ROWS}; valid: multiples of {CORE_ROWS}")
@@ -151,10 +171,10 @@ def _check(rows: int, k: int, format: Format, major: str, swizzle: str, call: st
         raise OperandError(
             f"{call}: one instruction multiplies {step} {format.name} along K; valid: multiples of {step}"
         )
-    span = SWIZZLES[swizzle].span
-    if major == "MN" and bits != 16:
-        raise OperandError(f"{call}: only 16-bit elements can be MN-major in shared memory on sm_90")
-    width = span * 8 // bits
+    why = swizzle_refusal(arch, format, major, [swizzle])
+    if why:
+        raise OperandError(f"{call}: {why}")
+    width = DESCRIPTOR_SWIZZLES[swizzle].span * 8 // bits
     if major == "K" and k > width and k % width:
         raise OperandError(f"{call}: a panel has {width} elements along K; valid: at most {width}, or multiples of it")
     if major == "MN" and rows > width and rows % width:

@@ -5,24 +5,19 @@ The tables of bits, formats and shapes, and their sources, are in `tcsim.instruc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tcsim import instruction_limits as limits
 from tcsim.bit_field import Field
-from tcsim.errors import OperandError, TargetError, listing, nearest
+from tcsim.errors import OperandError
 from tcsim.instruction_kinds import (
     KINDS,
     MAX_SHIFTS,
-    RUBIN_SCALE_VECTORS,
-    SCALE_VECTORS,
-    TENSOR_ARCHS,
     Depth,
     Kind,
     fields_of,
-    shapes_of,
 )
-from tcsim.targets import accepting
 
 _FLAGS = ("sparse", "saturate", "negate_a", "negate_b", "transpose_a", "transpose_b")
 _BITS = 32
@@ -66,7 +61,7 @@ class InstructionDescriptor:
     arch: str = "sm_100"  # whose bits and limits
 
     def __post_init__(self) -> None:
-        arch, kind = _place(self.kind, self.arch)
+        arch, kind = limits.place(self.kind, self.arch)
         set_ = object.__setattr__
         set_(self, "arch", arch)
         for name in _FLAGS:
@@ -75,15 +70,11 @@ class InstructionDescriptor:
         only = next(iter(kind.ab_formats)) if len(kind.ab_formats) == 1 else ""
         set_(self, "a_format", self.a_format or only)
         set_(self, "b_format", self.b_format or self.a_format)
-        formats = _scale_formats(kind, arch)
+        formats = limits.scale_formats(kind, arch)
         set_(self, "scale_format", self.scale_format or (next(iter(formats)) if len(formats) == 1 else ""))
         depths = [depth.k for depth in kind.depths if depth.sparse == self.sparse and arch in depth.archs]
         set_(self, "k", self.k or depths[0])
-        self._check_formats(kind)
-        self._check_flags(kind)
-        self._check_scales(kind)
-        self._check_depth(kind, depths)
-        self._check_shape(kind)
+        limits.check_fields(self, depths)
 
     @staticmethod
     def decode(value: int, kind: str, arch: str = "sm_100") -> InstructionDescriptor:
@@ -92,7 +83,7 @@ class InstructionDescriptor:
         Raises OperandError if a field has no meaning, or bits that must be 0 are set; TargetError for an arch without the
         kind.
         """
-        name, row = _place(kind, arch)
+        name, row = limits.place(kind, arch)
         value = int(value)
         table = fields_of(row, name)
         known = sum(one.mask for one in table)
@@ -165,29 +156,7 @@ class InstructionDescriptor:
         Traceback (most recent call last):
         tcsim.errors.OperandError: kind::f16 with cta_group::2: M = 64 cannot be; valid: 128, 256
         """
-        row = KINDS[self.kind]
-        form = f"kind::{self.kind} with cta_group::{cta_group}{' and .ws' if ws else ''}{' and .sp' if self.sparse else ''}"
-        if cta_group not in (1, 2):
-            raise OperandError(f"{form}: no such cta_group; valid: 1, 2")
-        if sparse is not None and sparse != self.sparse:
-            raise OperandError(
-                f"the mnemonic is {'sparse (.sp)' if sparse else 'dense'}, the descriptor's sparse bit (bit 2) is "
-                f"{int(self.sparse)}"
-            )
-        shapes = shapes_of(self.kind, cta_group, ws, self.sparse)
-        if not shapes:
-            raise OperandError(f"{form}: there is no such instruction; valid: {_forms(row)}")
-        fitting = [shape for shape in shapes if self.m in shape.m]
-        if not fitting:
-            valid = sorted({m for shape in shapes for m in shape.m})
-            raise OperandError(f"{form}: M = {self.m} cannot be; valid: {listing(valid)}")
-        if not any(self.n in shape.n for shape in fitting):
-            raise OperandError(f"{form}: N = {self.n} with M = {self.m} must be {fitting[0].rule}")
-        if self.max_shift and not ws:
-            raise OperandError(f"{form}: max_shift={self.max_shift} is for .ws only; valid: 0")
-        self._check_steps(form, cta_group, ws)
-        if block:
-            self._check_block(row, block)
+        limits.check_form(self, cta_group, ws, sparse, block)
 
     def check_mnemonic(self, mnemonic: str) -> None:
         """Whether the descriptor and a mnemonic agree: kind, sparsity, and everything that `check` looks at.
@@ -199,21 +168,7 @@ class InstructionDescriptor:
         Traceback (most recent call last):
         tcsim.errors.OperandError: tcgen05.mma.cta_group::1.kind::tf32: the descriptor was made for kind::f16; its bits mean something else in kind::tf32
         """
-        words = mnemonic.split(" ")[0].split(".")
-        kind = re.search(r"kind::(\w+)", mnemonic)
-        group = re.search(r"cta_group::(\d)", mnemonic)
-        if words[:2] != ["tcgen05", "mma"] or kind is None or group is None:
-            raise OperandError(f"{mnemonic!r} is no tcgen05.mma with a kind and a cta_group")
-        if kind[1] != self.kind:
-            raise OperandError(
-                f"{mnemonic}: the descriptor was made for kind::{self.kind}; its bits mean something else in kind::{kind[1]}"
-            )
-        try:
-            self.check(
-                cta_group=int(group[1]), ws="ws" in words, sparse="sp" in words, block=_block(self.kind, mnemonic)
-            )
-        except OperandError as error:
-            raise OperandError(f"{mnemonic}: {error}") from None
+        limits.check_mnemonic(self, mnemonic)
 
     def scale_vectors(self, block: int) -> int:
         """Scale factors of one row of A, or one column of B, if each covers `block` elements (of a sparse A, kept ones).
@@ -221,7 +176,7 @@ class InstructionDescriptor:
         >>> tcsim.InstructionDescriptor(kind="mxf4", m=128, n=64).scale_vectors(32)
         2
         """
-        self._check_block(KINDS[self.kind], block)
+        limits.check_block(self, block)
         return self.k // (2 if self.sparse else 1) // block
 
     @property
@@ -229,15 +184,16 @@ class InstructionDescriptor:
         return fields_of(KINDS[self.kind], self.arch)
 
     @property
-    def _depth(self) -> Depth:
+    def depth(self) -> Depth:
+        """The row of the kind that has this K."""
         return next(one for one in KINDS[self.kind].depths if (one.k, one.sparse) == (self.k, self.sparse))
 
     def _number(self, one: Field) -> int:
         """What a field holds, in its unit's terms."""
         if one.name == "k":
-            return self._depth.code & 1
+            return self.depth.code & 1
         if one.name == "k_high":
-            return self._depth.code & 2
+            return self.depth.code & 2
         if one.name == "sparsity_version":
             return 1
         if one.name == "scale_a_lanes":
@@ -245,115 +201,6 @@ class InstructionDescriptor:
         value = getattr(self, one.name)
         names = _names(KINDS[self.kind], one.name, self.arch)
         return int(value if names is None else names[value])
-
-    def _refuse(self, name: str, valid: object, why: str = "") -> OperandError:
-        given = getattr(self, name)
-        text = f"kind::{self.kind} on {self.arch}: {name}={given!r}{': ' + why if why else ''}; valid: {valid}"
-        return OperandError(text)
-
-    def _check_formats(self, kind: Kind) -> None:
-        for name, formats in (
-            ("d_format", kind.d_formats),
-            ("a_format", kind.ab_formats),
-            ("b_format", kind.ab_formats),
-        ):
-            if getattr(self, name) not in formats:
-                raise self._refuse(name, listing(formats))
-        if self.kind == "f16" and self.d_format == "f16" and {self.a_format, self.b_format} != {"f16"}:
-            raise self._refuse("d_format", "f32", "an f16 result needs f16 A and B")
-
-    def _check_flags(self, kind: Kind) -> None:
-        for side in "ab":
-            if getattr(self, f"negate_{side}") and not kind.negate:
-                raise self._refuse(f"negate_{side}", "False", "only floating-point A and B can be negated")
-            format = getattr(self, f"{side}_format")
-            if getattr(self, f"transpose_{side}") and format not in kind.transposable:
-                can = listing(sorted(kind.transposable)) or "none"
-                why = kind.note or f"{format} cannot be MN-major (formats that can: {can})"
-                raise self._refuse(f"transpose_{side}", "False", why)
-        if self.saturate and not kind.saturate:
-            raise self._refuse("saturate", "False", "only integer kinds saturate")
-        if not self.sparse and self.sparsity_selector:
-            raise self._refuse("sparsity_selector", "0", "A is dense")
-        if self.sparsity_selector not in kind.selectors:
-            raise self._refuse("sparsity_selector", listing(kind.selectors))
-        if self.max_shift not in MAX_SHIFTS:
-            raise self._refuse("max_shift", listing(MAX_SHIFTS))
-        if self.max_shift and not kind.ws:
-            raise self._refuse("max_shift", "0", "the kind has no .ws")
-
-    def _check_scales(self, kind: Kind) -> None:
-        if not kind.block_scaled:
-            for name, plain in (("scale_format", ""), ("scale_a_id", 0), ("scale_b_id", 0), ("scale_a_lanes", 32)):
-                if getattr(self, name) != plain:
-                    raise self._refuse(name, repr(plain), "the kind has no scale factors")
-            return
-        formats = _scale_formats(kind, self.arch)
-        if self.scale_format not in formats:
-            raise self._refuse("scale_format", listing(formats))
-        pairs = kind.table == "mxf4" and self.k != 96
-        ids = (0, 2) if pairs else (0, 1, 2, 3)
-        for name in ("scale_a_id", "scale_b_id"):
-            if getattr(self, name) not in ids:
-                raise self._refuse(name, listing(ids), "it selects half words" if pairs else "it selects bytes")
-        if self.scale_a_lanes not in ((32, 128) if self.arch == "sm_107" else (32,)):
-            raise self._refuse("scale_a_lanes", "32, and 128 on sm_107")
-
-    def _check_depth(self, kind: Kind, depths: list[int]) -> None:
-        if self.k in depths:
-            return
-        elsewhere = [one for one in kind.depths if (one.k, one.sparse) == (self.k, self.sparse)]
-        density = "sparse" if self.sparse else "dense"
-        if elsewhere:
-            raise TargetError(
-                f"kind::{self.kind}: {density} K = {self.k} needs {listing(elsewhere[0].archs)}; {self.arch} has {listing(depths)}"
-            )
-        raise self._refuse("k", listing(depths), f"K of a {density} instruction")
-
-    def _check_shape(self, kind: Kind) -> None:
-        """M and N that no form of the instruction has; `check` asks for the one form."""
-        rows = [
-            row
-            for cta_group, ws in ((1, False), (2, False), (1, True))
-            for row in shapes_of(self.kind, cta_group, ws, self.sparse)
-        ]
-        fitting = [row for row in rows if self.m in row.m]
-        if not fitting:
-            valid = sorted({m for row in rows for m in row.m})
-            raise OperandError(f"kind::{self.kind}: M = {self.m} cannot be; valid: {listing(valid)}")
-        if not any(self.n in row.n for row in fitting):
-            rules = [f"{row.rule} (cta_group::{row.cta_group}{', .ws' if row.ws else ''})" for row in fitting]
-            raise OperandError(
-                f"kind::{self.kind}: N = {self.n} with M = {self.m} must be {', or '.join(dict.fromkeys(rules))}"
-            )
-
-    def _check_steps(self, form: str, cta_group: int, ws: bool) -> None:
-        """Rules of N and M that hang on more than the kind."""
-        eight = {"e4m3", "e5m2", "s8", "u8"}
-        if self.transpose_b and self.b_format in eight and not ws and self.n % (16 * cta_group):
-            raise OperandError(
-                f"{form}: N = {self.n} with an N-major {self.b_format} B must be a multiple of {16 * cta_group}"
-            )
-        if self._depth.code and self.m != 128 * cta_group:
-            raise OperandError(f"{form}: M = {self.m} with K = {self.k} must be {128 * cta_group}")
-        if self.k == 96 and self.n % 16:
-            raise OperandError(f"{form}: N = {self.n} with K = 96 must be a multiple of 16")
-
-    def _check_block(self, kind: Kind, block: int) -> None:
-        vectors = (RUBIN_SCALE_VECTORS if self.arch == "sm_107" else SCALE_VECTORS).get(self.kind, {})
-        if block not in vectors:
-            raise OperandError(
-                f"kind::{self.kind} has no scale factors of {block} elements; valid: {listing(vectors) or 'none'}"
-            )
-        if self.scale_format not in vectors[block]:
-            raise OperandError(
-                f"kind::{self.kind} with scale factors of {block} elements: the descriptor's scale_format={self.scale_format!r} "
-                f"cannot be; valid: {listing(vectors[block])}"
-            )
-        ids = {(16, 64): (0,), (16, 128): (0,), (16, 96): (0, 2)}.get((block, self.k))
-        for name in ("scale_a_id", "scale_b_id"):
-            if ids is not None and getattr(self, name) not in ids:
-                raise self._refuse(name, listing(ids), f"K = {self.k} with scale factors of 16 elements")
 
 
 def with_reserved(table: tuple[Field, ...]) -> list[Field]:
@@ -374,7 +221,7 @@ def bit_table(kind: str, arch: str = "sm_100") -> list[str]:
     >>> print(bit_table("i8")[3])
     bits 5:4    d_format             s32=2                                    element format of D
     """
-    name, row = _place(kind, arch)
+    name, row = limits.place(kind, arch)
     lines = []
     for one in with_reserved(fields_of(row, name)):
         names = _names(row, one.name, name)
@@ -392,26 +239,6 @@ def _listed(names: Mapping[str, int] | Mapping[int, int]) -> str:
     return ", ".join(f"{word}={code}" for word, code in names.items())
 
 
-def _place(kind: str, arch: str) -> tuple[str, Kind]:
-    """The arch and the row of a kind."""
-    chip, _ = accepting(arch)
-    if kind not in KINDS:
-        close = nearest(str(kind), KINDS, 1)
-        raise OperandError(f"no kind::{kind}; nearest: {close[0]}; all: {listing(KINDS)}")
-    row = KINDS[kind]
-    if chip.name not in row.archs:
-        has = listing(one for one, other in KINDS.items() if chip.name in other.archs)
-        where = f"{arch} has {has}" if has else f"tcgen05 is on {listing(TENSOR_ARCHS)}"
-        raise TargetError(f"kind::{kind} needs {listing(row.archs)}; {where}")
-    return chip.name, row
-
-
-def _scale_formats(kind: Kind, arch: str) -> Mapping[str, int]:
-    if arch == "sm_107":
-        return kind.scale_formats
-    return {name: code for name, code in kind.scale_formats.items() if name != "ue5m3"}
-
-
 def _names(kind: Kind, field: str, arch: str) -> Mapping[str, int] | Mapping[int, int] | None:
     """What the codes of a field are called; None if it holds a plain number."""
     if field in ("a_format", "b_format"):
@@ -419,7 +246,7 @@ def _names(kind: Kind, field: str, arch: str) -> Mapping[str, int] | Mapping[int
     if field == "d_format":
         return kind.d_formats
     if field == "scale_format":
-        return _scale_formats(kind, arch)
+        return limits.scale_formats(kind, arch)
     if field == "max_shift":
         return {shift: code for code, shift in enumerate(MAX_SHIFTS)}
     return None
@@ -435,25 +262,3 @@ def _depth_of(kind: Kind, sparse: bool, code: int, arch: str, value: int) -> Dep
     raise OperandError(
         f"instruction descriptor {value:#x}: the code of K is {code}; valid for a {density} kind::{kind.name} on {arch}: {valid}"
     )
-
-
-def _forms(kind: Kind) -> str:
-    return "cta_group::1 and ::2 without .ws" + (", cta_group::1 with .ws" if kind.ws else "")
-
-
-def _block(kind: str, mnemonic: str) -> int:
-    """Elements of a scale factor by the mnemonic's qualifier; 0 for a kind without."""
-    if not KINDS[kind].block_scaled:
-        return 0
-    named = re.search(r"\.block(16|32)\b", mnemonic)
-    if named:
-        return int(named[1])
-    vector = re.search(r"scale_vec::(\dX)", mnemonic)
-    words = {"mxf8f6f4": {"1X": 32}, "mxf4": {"2X": 32}, "mxf4nvf4": {"2X": 32, "4X": 16}}[kind]
-    if vector is None:
-        if len(words) > 1:
-            raise OperandError(f"kind::{kind} needs .block16, .block32, .scale_vec::2X or .scale_vec::4X")
-        return 32
-    if vector[1] not in words:
-        raise OperandError(f"kind::{kind} has no .scale_vec::{vector[1]}; valid: {listing(words)}")
-    return words[vector[1]]

@@ -62,6 +62,10 @@ SWIZZLES: MappingProxyType[str, Swizzle] = MappingProxyType(
 )
 """By the suffix of the driver's enumerators (CU_TENSOR_MAP_SWIZZLE_128B) and of the matrix descriptor's modes."""
 
+ATOM_32B = "128B_ATOM_32B"
+DESCRIPTOR_SWIZZLES: MappingProxyType[str, Swizzle] = MappingProxyType({**SWIZZLES, ATOM_32B: Swizzle(2, 5, 2)})
+"""Those of every matrix descriptor: sm_100 also swizzles pieces of 32 bytes (PTX ISA; CUTLASS, SWIZZLE_128B_BASE32B)."""
+
 
 def swizzle(name: str) -> Swizzle:
     """A hardware swizzle by name.

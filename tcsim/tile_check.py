@@ -12,7 +12,8 @@ from tcsim.errors import OperandError
 from tcsim.formats import Format
 from tcsim.formats import format as find_format
 from tcsim.matrix_descriptor import CORE_BYTES, CORE_ROWS, Major, MatrixDescriptor
-from tcsim.swizzle import SWIZZLES
+from tcsim.smem_address import along_k
+from tcsim.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES
 
 
 @dataclass(frozen=True)
@@ -37,38 +38,46 @@ class TileCheck:
 
 
 def check_tile(
-    descriptor: MatrixDescriptor, rows: int, k: int, format: str | Format, major: Major = "K", memory: int = 227 * 1024
+    descriptor: MatrixDescriptor,
+    rows: int,
+    k: int,
+    format: str | Format,
+    major: Major = "K",
+    memory: int = 227 * 1024,
+    kind: str = "",
 ) -> TileCheck:
     """What `MatrixDescriptor.check` returns; its documentation says what it means and what is raised."""
-    kind = find_format(format)
+    element = find_format(format)
     if memory < 1:
         raise OperandError(f"MatrixDescriptor.check: memory={memory}; valid: a number of bytes, at least 1")
-    address = descriptor.addresses(rows, k, kind, major)
-    bits = kind.container_bits if kind.bits >= 8 else kind.bits
+    place = descriptor.bit_addresses(rows, k, element, major, kind)
+    address = place // 8
+    bits = element.container_bits if element.bits >= 8 else element.bits
     size = max(1, bits // 8)
-    outside = np.argwhere(address + size > memory)
-    place = address * 8 + (np.arange(k) * bits % 8 if bits < 8 else 0)
+    last = (place + bits - 1) // 8  # a 6-bit element may end in the next byte
+    outside = np.argwhere(last + 1 > memory)
     _, first_of = np.unique(place, return_index=True)
     again = np.ones(place.size, bool)
     again[first_of] = False
     shared = np.argwhere(again.reshape(place.shape))
-    read = np.unique((address[..., None] + np.arange(size)).reshape(-1))
+    read = np.unique(np.concatenate([(address[..., None] + np.arange(size)).reshape(-1), last.reshape(-1)]))
     low, high = int(read[0]), int(read[-1])
-    off = descriptor.start_address % SWIZZLES[descriptor.swizzle].period
-    degree = _conflicts(address, bits, major)
+    off = descriptor.start_address % DESCRIPTOR_SWIZZLES[descriptor.swizzle].period
+    whole = along_k(k, element, kind, descriptor.arch).chunk if major == "K" else CORE_BYTES * 8 // bits
+    degree = _conflicts(address, whole, major, CORE_ROWS // 2 if descriptor.swizzle == ATOM_32B else CORE_ROWS)
     found = (len(outside), len(shared), high + 1 - low - len(read), off, degree)
     text = _messages(descriptor, address, outside, shared, found, memory, (size, rows * k))
     return TileCheck(outside, shared, low, high, found[2], off, degree, text)
 
 
-def _conflicts(address: npt.NDArray[np.int64], bits: int, major: Major) -> int:
-    """Passes for the 8 rows of 16 bytes of each core matrix, all of which lie at multiples of 16 bytes."""
-    per_row = CORE_BYTES * 8 // bits
+def _conflicts(address: npt.NDArray[np.int64], per_row: int, major: Major, lines: int = CORE_ROWS) -> int:
+    """Passes for the 128 bytes of each core matrix: `lines` rows of 16 bytes (32 if there are 4), at multiples of that."""
     chunks = address[:, ::per_row] if major == "K" else address[::per_row].T  # (lines, 16-byte rows of each)
-    whole = chunks.shape[0] // CORE_ROWS * CORE_ROWS
-    if not whole:
+    parts = CORE_ROWS // lines
+    whole, wide = chunks.shape[0] // lines * lines, chunks.shape[1] // parts * parts
+    if not whole or not wide:
         return 1
-    groups = chunks[:whole].reshape(-1, CORE_ROWS, chunks.shape[1]).swapaxes(-1, -2)
+    groups = chunks[:whole, :wide].reshape(-1, lines, wide // parts, parts).swapaxes(1, 2).reshape(-1, CORE_ROWS)
     return int(np.max(bank_conflicts(groups & ~np.int64(CORE_BYTES - 1), width=CORE_BYTES).degree))
 
 
@@ -98,7 +107,7 @@ def _messages(
             f"LBO={descriptor.leading_byte_offset} too small, or not in bytes?"
         )
     if off:
-        period = SWIZZLES[descriptor.swizzle].period
+        period = DESCRIPTOR_SWIZZLES[descriptor.swizzle].period
         texts.append(
             f"the start address is {off} bytes past a multiple of {period}, the period of the {descriptor.swizzle} swizzle: right "
             "for a later K step of a tile that starts at such a multiple, wrong for the tile's own start"

@@ -14,7 +14,6 @@ from tcsim.evidence import Evidence
 from tcsim.layout import Layout
 
 LANES = 128
-COLUMNS = 512
 WORD_BITS = 32
 LANE = 1 << 16
 """What one lane adds to a TMEM address: bits 31:16 are the lane, 15:0 the column."""

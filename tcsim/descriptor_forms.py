@@ -1,0 +1,95 @@
+"""The bits of shared-memory matrix descriptors, as each generation has them.
+
+Sources: PTX ISA, sections Asynchronous Warpgroup Level Matrix Shared Memory Layout (sm_90) and tcgen05 Shared Memory
+Descriptor (sm_100); CUTLASS's GmmaDescriptor and UMMA::SmemDescriptor have the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from tcsim.bit_field import Field
+from tcsim.errors import TargetError
+from tcsim.targets import accepting
+
+Major = Literal["K", "MN"]
+CORE_ROWS = 8  # rows (or columns of k) of a core matrix
+CORE_BYTES = 16  # bytes of a row of a core matrix
+
+
+_START = Field("start_address", 0, 14, 16, "shared address of the tile's first byte")
+_LEADING = Field(
+    "leading_byte_offset", 16, 14, 16,
+    "LBO: between core matrices along K (no swizzle), between swizzled blocks along MN",
+)  # fmt: skip
+_STRIDE = Field(
+    "stride_byte_offset", 32, 14, 16, "SBO: between groups of 8 rows (K-major), between groups of 8 k (MN-major)"
+)
+
+_BASE = Field(
+    "base_offset", 49, 3, 1, "phase of the swizzle pattern if the tile does not start at a multiple of its period"
+)
+
+
+@dataclass(frozen=True)
+class Form:
+    """The descriptor of one generation."""
+
+    fields: tuple[Field, ...]
+    modes: MappingProxyType[str, int]  # swizzle name -> value of the field `swizzle`
+    fixed: tuple[tuple[Field, int], ...] = ()  # fields that hold one number
+
+    @property
+    def constants(self) -> int:
+        """The bits that must be set."""
+        return sum(field.put(number) for field, number in self.fixed)
+
+    def field(self, name: str) -> Field:
+        """One field by its name."""
+        return next(field for field in self.fields if field.name == name)
+
+
+FORMS: MappingProxyType[str, Form] = MappingProxyType(
+    {
+        "sm_90": Form(
+            (
+                _START,
+                _LEADING,
+                _STRIDE,
+                _BASE,
+                Field("swizzle", 62, 2, 1, "0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes"),
+            ),
+            MappingProxyType({"NONE": 0, "128B": 1, "64B": 2, "32B": 3}),
+        ),
+        "sm_100": Form(
+            (
+                _START,
+                _LEADING,
+                _STRIDE,
+                _BASE,
+                Field("leading_mode", 52, 1, 1, "0: LBO is a byte offset; 1: LBO is an absolute address"),
+                Field("swizzle", 61, 3, 1, "0 none, 1 128 bytes of 32-byte atoms, 2 128 bytes, 4 64 bytes, 6 32 bytes"),
+            ),
+            MappingProxyType({"NONE": 0, "128B_ATOM_32B": 1, "128B": 2, "64B": 4, "32B": 6}),
+            fixed=((Field("version", 46, 3, 1, "1: the form of sm_100"), 1),),
+        ),
+    }
+)
+"""By the first arch that has the form."""
+
+
+def form_of(arch: str) -> tuple[str, Form]:
+    """The descriptor form of an arch or target.
+
+    Raises TargetError for an arch whose tensor cores take no descriptors.
+    """
+    chip, _ = accepting(arch)
+    if chip.name == "sm_90":
+        return "sm_90", FORMS["sm_90"]
+    if 100 <= chip.number < 120:
+        return "sm_100", FORMS["sm_100"]
+    raise TargetError(
+        f"{arch} has no matrix descriptors; sm_90 (wgmma) and sm_100, sm_103, sm_107, sm_110 (tcgen05) have"
+    )
