@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.codec import as_codes
-from tcsim.errors import InstructionError, OperandError
+from tcsim.errors import InstructionError, OperandError, listing
 from tcsim.formats import FORMATS, ZERO, Format
 from tcsim.instruction import Instruction, broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
@@ -39,14 +39,19 @@ class TensorMemoryMultiply(Instruction):
             raise TypeError(f"{self!r} has no tcgen05.mma facts")
         return facts
 
+    @property
+    def unmodelled(self) -> str:
+        """Why the instruction is not computed, or nothing."""
+        return self.facts.unmodelled(self.arch.name)
+
     def descriptor(self, idesc: int | InstructionDescriptor) -> InstructionDescriptor:
         """The instruction descriptor, decoded if it is an integer, and checked against the mnemonic.
 
         Raises OperandError if it means nothing in this kind or disagrees with the mnemonic, InstructionError for an
         instruction that is not modelled.
         """
-        if self.facts.unmodelled:
-            raise InstructionError(f"{self!r}: {self.facts.unmodelled}")
+        if self.unmodelled:
+            raise InstructionError(f"{self!r}: {self.unmodelled}")
         if not isinstance(idesc, InstructionDescriptor):
             idesc = InstructionDescriptor.decode(int(idesc), self.facts.kind.name, self.arch.name)
         idesc.check_mnemonic(self.mnemonic)
@@ -66,6 +71,11 @@ class TensorMemoryMultiply(Instruction):
         names = {"a": desc.a_format, "b": desc.b_format, "c": desc.d_format, "d": desc.d_format}
         if desc.scale_format:
             names["scale"] = desc.scale_format
+        for name, format in names.items():
+            if format not in FORMATS:
+                raise InstructionError(
+                    f"{self!r}: {name} in {format}: that format is not modelled; valid: {listing(FORMATS)}"
+                )
         return {name: FORMATS[format] for name, format in names.items()}
 
     def shapes(self, idesc: int | InstructionDescriptor) -> dict[str, tuple[int, int]]:
@@ -83,17 +93,12 @@ class TensorMemoryMultiply(Instruction):
     def sparsity(self, idesc: int | InstructionDescriptor) -> Sparsity:
         """How positions of kept elements and 4-bit groups of metadata belong together.
 
-        Raises InstructionError for an instruction without .sp, or whose metadata is not documented.
+        Raises InstructionError for an instruction without .sp.
         """
         desc = self.descriptor(idesc)
         if not self.facts.sparse:
             raise InstructionError(f"{self!r} is dense: it has no metadata")
-        packed = self.facts.kind.table == "mxf4"
-        if packed and self.arch.name == "sm_107":
-            raise InstructionError(
-                f"{self!r}: the sparsity of 4-bit elements is another one on sm_107 (2:4), whose metadata is not documented"
-            )
-        bits = 4 if packed else max(8, FORMATS[desc.a_format].container_bits)
+        bits = 4 if self.facts.kind.table == "mxf4" else max(8, FORMATS[desc.a_format].container_bits)
         return Sparsity(desc.m, desc.k, bits, (0,), ordered=True)
 
     def compress(self, dense: Any, idesc: int | InstructionDescriptor) -> tuple[Codes, Indices]:
@@ -219,7 +224,7 @@ class TensorMemoryMultiply(Instruction):
         return steps_of(desc.kind, desc.d_format, products, scaled=scaled, saturate=desc.saturate, scale_d=scale_d)
 
     def _product(self, arrays: dict[str, Codes], desc: InstructionDescriptor, scale_d: int) -> Codes:
-        """D of checked codes; `metadata`, if there, holds the dense column of every kept element."""
+        """D of checked codes, of some of its columns at least; `metadata`, if there, holds the dense column of every kept element."""
         formats = self.formats(desc)
         lowering = replace(self.lowering, steps=self._steps(desc, scale_d))
         triple = (formats["a"], formats["b"], formats["c"])
@@ -234,14 +239,15 @@ class TensorMemoryMultiply(Instruction):
         flat = {
             name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in arrays.items()
         }
-        out = np.empty((len(flat["c"]), desc.m, desc.n), formats["d"].dtype)
-        rows = max(1, min(desc.m, _CHUNK_PRODUCTS // (desc.n * arrays["a"].shape[-1])))
+        n = arrays["b"].shape[-1]
+        out = np.empty((len(flat["c"]), desc.m, n), formats["d"].dtype)
+        rows = max(1, min(desc.m, _CHUNK_PRODUCTS // (n * arrays["a"].shape[-1])))
         for place in range(len(out)):
             one = {name: x[place : place + 1] for name, x in flat.items()}
             for start in range(0, desc.m, rows):
                 part = {name: x if name in ("b", "scale_b") else x[:, start : start + rows] for name, x in one.items()}
                 out[place, start : start + rows] = _run(lowering, part, triple, formats.get("scale"))
-        return out.reshape(*batch, desc.m, desc.n)
+        return out.reshape(*batch, desc.m, n)
 
 
 def _run(

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.descriptor_forms import Major
 from tcsim.errors import OperandError, listing
 from tcsim.formats import FORMATS, Format
 from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.matrix_descriptor import Major, element_addresses
-from tcsim.packed_rows import packed_bytes, unpacked
+from tcsim.smem_address import element_bit_addresses
 from tcsim.tensor_memory import TensorMemory, tmem_lane_column
 from tcsim.tmem_layout import CONTAINER_SHIFT, a_layout, accumulator_layout, metadata_layout, scale_layout
 from tcsim.tmem_matrix import TmemLayout
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 
 Codes = npt.NDArray[Any]
-_PACKED = ("mxf4", "mxf4nvf4")  # kinds that pack two 4-bit elements in a byte
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class Operands:
                     lane[own] + base[0], column[own] + base[1], cta=number, what=f"{self.call}: {name}: read"
                 )
         bits = layout.element_bits
-        return out >> (slot * bits).astype(np.uint32) & np.uint32((1 << bits) - 1)
+        return np.asarray(out >> (slot * bits).astype(np.uint32) & np.uint32((1 << bits) - 1), np.uint32)
 
     def _matrix_a_tmem(self, a: Any, lane: int) -> Codes:
         """A (..., copies, M, K) from Tensor Memory."""
@@ -288,30 +287,34 @@ class Operands:
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(f"{self.call}: {name} is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor")
         value = value.astype(np.uint64)
-        what = f"{self.call}: {name}"
-        if major == "K":  # by bytes: a row of fp6 or fp4 is packed in its own ways
-            count = packed_bytes(k, format, padded=self.desc.kind not in _PACKED)
-            address = element_addresses(value, rows, count, FORMATS["u8"], "K", self.instruction.arch.name)
-            return unpacked(_read(own, address, 1, what), k, format, padded=self.desc.kind not in _PACKED)
-        size = format.container_bits // 8
-        address = element_addresses(value, rows, k, format, "MN", self.instruction.arch.name)
-        return _read(own, address, size, what).view(f"<u{size}")[..., 0].astype(format.dtype)
+        address = element_bit_addresses(value, rows, k, format, major, self.instruction.arch.name, self.desc.kind)
+        return read_elements(own, address, format, f"{self.call}: {name}")
 
 
-def _read(memory: npt.NDArray[np.uint8], address: npt.NDArray[np.int64], size: int, what: str) -> npt.NDArray[np.uint8]:
-    """Bytes (..., rows, columns[, size]) at addresses (..., rows, columns); with the size left out if it is 1.
+def read_elements(
+    memory: npt.NDArray[np.uint8], bits: npt.NDArray[np.int64], format: Format, what: str
+) -> npt.NDArray[Any]:
+    """The codes at bit addresses (..., rows, columns) of a memory (..., bytes); leading dimensions broadcast.
 
     Raises OperandError for addresses outside the memory.
     """
     end = memory.shape[-1]
-    outside = address + size > end
-    if outside.any():
-        *_, row, column = np.argwhere(outside)[0]
+    address = bits // 8
+    size = max(1, format.container_bits // 8) if format.bits >= 8 else 1 + int((bits % 8 + format.bits > 8).any())
+    last = address + (size if format.bits >= 8 else 1)
+    if (last > end).any():
+        *_, row, column = np.argwhere(last > end)[0]
         raise OperandError(
-            f"{what}: row {row}, k {column} lies at byte {int(address[outside][0])}, outside the {end} bytes of smem"
+            f"{what}: row {row}, k {column} lies at byte {int(address[last > end][0])}, outside the {end} bytes of smem"
         )
-    places = address if size == 1 else address[..., None] + np.arange(size)
     batch = np.broadcast_shapes(memory.shape[:-1], address.shape[:-2])
-    flat = np.broadcast_to(places, (*batch, *places.shape[address.ndim - 2 :])).reshape(*batch, -1)
+    places = np.minimum(
+        address[..., None] + np.arange(size), end - 1
+    )  # a code may end with the byte that memory ends with
+    flat = np.broadcast_to(places, (*batch, *places.shape[-3:])).reshape(*batch, -1)
     found = np.take_along_axis(np.broadcast_to(memory, (*batch, end)), flat, axis=-1)
-    return np.ascontiguousarray(found.reshape(*batch, *places.shape[address.ndim - 2 :]))
+    octets = np.ascontiguousarray(found.reshape(*batch, *places.shape[-3:]))
+    if format.bits >= 8:
+        return octets.view(f"<u{size}")[..., 0].astype(format.dtype)
+    words = (octets.astype(np.uint16) << (8 * np.arange(size)).astype(np.uint16)).sum(-1, dtype=np.uint16)
+    return (words >> (bits % 8).astype(np.uint16) & np.uint16(format.code_mask)).astype(format.dtype)

@@ -102,6 +102,7 @@ def exercise_of(family: str) -> Exercise:
         memory_tile,
         multiply,
         sparse_multiply,
+        tensor_memory_multiply,
         warpgroup_multiply,
     )
 
@@ -116,6 +117,10 @@ def exercise_of(family: str) -> Exercise:
         "wmma.store": memory_tile.STORE,
         "wmma.mma": fragment_multiply.FRAGMENT,
         "cvt": conversion.CONVERSION,
+        "tcgen05.mma": tensor_memory_multiply.TENSOR_MEMORY,
+        "tcgen05.mma.sp": tensor_memory_multiply.TENSOR_MEMORY,
+        "tcgen05.mma.ws": tensor_memory_multiply.TENSOR_MEMORY,
+        "tcgen05.mma.ws.sp": tensor_memory_multiply.TENSOR_MEMORY,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

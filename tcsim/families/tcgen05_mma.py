@@ -52,8 +52,8 @@ def lowering(row: Row, arch: Arch) -> Lowering:
     """One instruction, one step: shown for the widest result of the kind and its smallest K."""
     facts = facts_of(row)
     opcodes = ((opcode(facts, arch), 1),)
-    if facts.unmodelled:
-        return Lowering("native", (), opcodes, facts.unmodelled)
+    if why := facts.unmodelled(arch.name):
+        return Lowering("native", (), opcodes, why)
     d_format = "s32" if "s32" in facts.kind.d_formats else "f32"
     products = facts.k // 2 if facts.sparse else facts.k
     return Lowering("native", steps_of(facts.kind.name, d_format, products, scaled=bool(facts.block)), opcodes)
@@ -65,8 +65,8 @@ _MODEL = "MMA-Sim, arXiv 2511.10909, for sm_100 (dense, one CTA); no hardware re
 def evidence(row: Row, arch: Arch) -> Evidence:
     """How what `lowering` says is known: never by a measurement of ours."""
     facts = facts_of(row)
-    if facts.unmodelled:
-        return Evidence("inferred", facts.unmodelled)
+    if why := facts.unmodelled(arch.name):
+        return Evidence("inferred", why)
     integers = facts.kind.name == "i8"
     base = "exact integers, by the PTX ISA; no hardware result was compared" if integers else _MODEL
     steps = []  # from the model that was published to this instruction
