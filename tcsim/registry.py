@@ -81,7 +81,21 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
-    from tcsim.families import cvt, ldmatrix, mma_sp, mma_sync, movmatrix, stmatrix, wgmma, wmma_memory, wmma_mma
+    from tcsim.families import (
+        cvt,
+        ldmatrix,
+        mma_sp,
+        mma_sync,
+        movmatrix,
+        spcompress,
+        stmatrix,
+        tcgen05_control,
+        tcgen05_cp,
+        tcgen05_ld_st,
+        wgmma,
+        wmma_memory,
+        wmma_mma,
+    )
 
     return (
         mma_sync.FAMILY,
@@ -94,6 +108,17 @@ def families() -> tuple[Family, ...]:
         wmma_mma.FAMILY,
         wgmma.FAMILY,
         cvt.FAMILY,
+        tcgen05_control.ALLOC_FAMILY,
+        tcgen05_control.COMMIT_FAMILY,
+        tcgen05_control.FENCE_FAMILY,
+        tcgen05_control.WAIT_FAMILY,
+        tcgen05_ld_st.LOAD_FAMILY,
+        tcgen05_ld_st.STORE_FAMILY,
+        tcgen05_ld_st.REDUCE_FAMILY,
+        tcgen05_ld_st.COMPRESS_FAMILY,
+        tcgen05_cp.COPY_FAMILY,
+        tcgen05_cp.SHIFT_FAMILY,
+        spcompress.FAMILY,
     )
 
 

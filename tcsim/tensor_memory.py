@@ -144,10 +144,19 @@ class TensorMemory:
         """Columns that there are."""
         return self.words.shape[-1]
 
-    def copy(self) -> TensorMemory:
-        """An independent memory with the same words and allocations."""
+    def copy(self, batch: tuple[int, ...] | None = None) -> TensorMemory:
+        """An independent memory with the same words and allocations, if asked with other leading dimensions.
+
+        Raises OperandError if the words do not broadcast to `batch`.
+        """
+        shape = (*(self.batch if batch is None else batch), *self.words.shape[-3:])
         new = TensorMemory.__new__(TensorMemory)
-        new.words, new.written, new.owned = self.words.copy(), self.written.copy(), self.owned.copy()
+        try:
+            new.words = np.broadcast_to(self.words, shape).copy()
+            new.written = np.broadcast_to(self.written, shape).copy()
+        except ValueError:
+            raise OperandError(f"a Tensor Memory of batch {self.batch} does not broadcast to {batch}") from None
+        new.owned = self.owned.copy()
         new._allocations = [dict(own) for own in self._allocations]
         new._permit, new._last = list(self._permit), list(self._last)
         new._exclusive, new._cta_group = set(self._exclusive), self._cta_group
@@ -269,11 +278,11 @@ class TensorMemory:
         Raises UnallocatedError for cells that do not exist or are not allocated, UnwrittenError for those never written.
         """
         lane, column = self._cells(lanes, columns, cta, what)
-        holds = self.written[..., cta, lane, column]
+        holds: npt.NDArray[np.bool_] = np.asarray(self.written[..., cta, lane, column], np.bool_)
         if not holds.all():
-            at = np.argwhere(~holds)[0][len(self.batch) :]
+            at = tuple(np.argwhere(~holds)[0][len(self.batch) :])
             raise UnwrittenError(
-                f"{what} of lane {lane[tuple(at)]}, column {column[tuple(at)]}{self._of(cta)}: nothing has written that cell"
+                f"{what} of lane {lane[at]}, column {column[at]}{self._of(cta)}: nothing has written that cell"
             )
         return np.asarray(self.words[..., cta, lane, column], np.uint32)
 
