@@ -14,7 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from hwkernels.driver import Launch
-from hwkernels.probes import body_of
+from hwkernels.probes import body_of, scaffold_of
 from hwkernels.sass import (
     SassError,
     SassFunction,
@@ -84,6 +84,7 @@ class Probe:
             grid=plan.grid,
             block=plan.block,
             shared_bytes=plan.shared_bytes,
+            cluster=plan.cluster,
             repeat=repeat,
         )
 
@@ -117,7 +118,21 @@ def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe |
     }
 
 
-TENSOR_OPCODES = ("HMMA", "QMMA", "OMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "UTC")
+TENSOR_OPCODES = (
+    "HMMA",
+    "QMMA",
+    "OMMA",
+    "IMMA",
+    "BMMA",
+    "DMMA",
+    "HGMMA",
+    "QGMMA",
+    "IGMMA",
+    "BGMMA",
+    "UTC",
+    "LDTM",
+    "STTM",
+)
 """SASS opcodes (or their beginnings) that run on the tensor core."""
 
 
@@ -125,10 +140,13 @@ def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]
     """What is wrong with the machine code of an instruction's probe, or nothing: it must do what the row claims.
 
     Every claimed opcode must occur as often as claimed, and no other tensor-core opcode may occur. `functions` may hold
-    other kernels; those in the probe's own section count, with the helpers it calls.
+    other kernels; those in the probe's own section count, with the helpers it calls. What the kernel needs around the
+    instruction (`scaffold_of`) is expected besides.
     """
     functions, wrong = list(functions), []
     claimed = dict(instruction.lowering.opcodes)
+    for opcode, times in scaffold_of(instruction.row).items():
+        claimed[opcode] = claimed.get(opcode, 0) + times
     for variant in body_of(instruction.row).variants(instruction.row):
         name = kernel_name(instruction.row, variant)
         own = [function for function in functions if function.section == f".text.{name}"]

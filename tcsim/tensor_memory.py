@@ -194,7 +194,7 @@ class TensorMemory:
                     f"{self._listing(member)} first"
                 )
         step = GRANULE if exclusive else columns
-        taken = self.owned[list(group)].any(axis=0)
+        taken = np.asarray(self.owned[list(group)].any(axis=0))
         starts = [s for s in range(0, self.columns - columns + 1, step) if not taken[s : s + columns].any()]
         if not starts:
             free = int((~taken).sum())

@@ -57,16 +57,22 @@ def allocation_rows() -> tuple[Row, ...]:
     return tuple(_allocations())
 
 
-def allocation_lowering(row: Row, arch: Arch) -> Lowering:
-    """What touches the allocation mask; the rest of the routine keeps a copy of it in shared memory."""
-    control = control_of(row)
+def allocation_opcodes(control: Control, word: str) -> tuple[tuple[str, int], ...]:
+    """What an alloc, dealloc or relinquish_alloc_permit has of instructions on the SM's allocation mask."""
+    pair = ".2CTA" if control.cta_group == 2 else ""
     align = "" if control.exclusive else ".ALIGN"
     opcodes = {
-        "alloc": (f"UTCATOMSWS.FIND_AND_SET{align}", 2),  # tried at once, and again in the loop that waits
+        "alloc": (f"UTCATOMSWS{pair}.FIND_AND_SET{align}", 2),  # tried at once, and again in the loop that waits
         "dealloc": ("UTCATOMSWS.AND", 1),
         "relinquish_alloc_permit": ("UVIRTCOUNT.DEALLOC.SMPOOL", 1),
     }
-    return Lowering("split", (), (opcodes[row.arithmetic],), "with its copy of the mask in shared memory")
+    return (opcodes[word],)
+
+
+def allocation_lowering(row: Row, arch: Arch) -> Lowering:
+    """What touches the allocation mask; the rest of the routine keeps a copy of it in shared memory."""
+    opcodes = allocation_opcodes(control_of(row), row.arithmetic)
+    return Lowering("split", (), opcodes, "with its copy of the mask in shared memory")
 
 
 def allocation_evidence(row: Row, arch: Arch) -> Evidence:
