@@ -14,7 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from hwkernels.driver import Launch
-from hwkernels.probes import body_of, variants_of
+from hwkernels.probes import body_of, scaffold_of, variants_of
 from hwkernels.sass import (
     SassError,
     SassFunction,
@@ -118,8 +118,21 @@ def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe |
     }
 
 
-TENSOR_OPCODES = ("HMMA", "QMMA", "OMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA",
-                  "UTCHMMA", "UTCQMMA", "UTCOMMA", "UTCIMMA")  # fmt: skip
+TENSOR_OPCODES = (
+    "HMMA",
+    "QMMA",
+    "OMMA",
+    "IMMA",
+    "BMMA",
+    "DMMA",
+    "HGMMA",
+    "QGMMA",
+    "IGMMA",
+    "BGMMA",
+    "UTC",
+    "LDTM",
+    "STTM",
+)
 """SASS opcodes (or their beginnings) that run on the tensor core."""
 
 
@@ -127,11 +140,14 @@ def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]
     """What is wrong with the machine code of an instruction's probe, or nothing: it must do what the row claims.
 
     Every claimed opcode must occur as often as claimed, and no other tensor-core opcode may occur. `functions` may hold
-    other kernels; those in the probe's own section count, with the helpers it calls. `target` is what they were assembled for,
-    by default the instruction's first.
+    other kernels; those in the probe's own section count, with the helpers it calls. What the kernel needs around the
+    instruction (`scaffold_of`) is expected besides. `target` is what they were assembled for, by default the instruction's
+    first.
     """
     functions, wrong = list(functions), []
     claimed = dict(instruction.lowering.opcodes)
+    for opcode, times in scaffold_of(instruction.row).items():
+        claimed[opcode] = claimed.get(opcode, 0) + times
     for variant in variants_of(instruction.row, target or instruction.targets[0]):
         name = kernel_name(instruction.row, variant)
         own = [function for function in functions if function.section == f".text.{name}"]

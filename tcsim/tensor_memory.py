@@ -1,6 +1,6 @@
 """Tensor Memory: the cells that tcgen05 instructions work on, who owns them, which of them hold something.
 
-Source: PTX ISA, sections Tensor Memory, tcgen05 memory allocation and management instructions. The guard rails that ptxas
+Source: PTX ISA 9.4, sections Tensor Memory and Tensor Memory Allocation and Management Instructions. The guard rails that ptxas
 can compile in (`-g-tensor-memory-access-check`) trap on the same uses: unallocated columns, columns out of bounds, an
 address that no alloc returned, an alloc after the permit was given up.
 """
@@ -30,6 +30,10 @@ class AllocationError(TensorMemoryError):
 
 class UnallocatedError(TensorMemoryError):
     """An access to a column that is not allocated, or to a lane or column that does not exist."""
+
+
+class LaneAccessError(TensorMemoryError):
+    """An access by a warp to lanes that belong to another warp of its warpgroup, or to lanes off the shape's alignment."""
 
 
 class UnwrittenError(TensorMemoryError):
@@ -106,7 +110,7 @@ class TensorMemory:
         self._allocations: list[dict[int, int]] = [{} for _ in range(ctas)]  # of each CTA: first column -> columns
         self._permit = [True] * ctas
         self._last = [columns] * ctas  # of each CTA: columns of its latest alloc
-        self._exclusive: bool | None = None  # whether the kernel's allocs are `.exclusive`
+        self._exclusive: set[int] = set()  # CTAs whose only live allocation is `.exclusive`
         self._cta_group: int | None = None  # the kernel's `.cta_group`, once an instruction has said it
 
     @classmethod
@@ -140,13 +144,22 @@ class TensorMemory:
         """Columns that there are."""
         return self.words.shape[-1]
 
-    def copy(self) -> TensorMemory:
-        """An independent memory with the same words and allocations."""
+    def copy(self, batch: tuple[int, ...] | None = None) -> TensorMemory:
+        """An independent memory with the same words and allocations, if asked with other leading dimensions.
+
+        Raises OperandError if the words do not broadcast to `batch`.
+        """
+        shape = (*(self.batch if batch is None else batch), *self.words.shape[-3:])
         new = TensorMemory.__new__(TensorMemory)
-        new.words, new.written, new.owned = self.words.copy(), self.written.copy(), self.owned.copy()
+        try:
+            new.words = np.broadcast_to(self.words, shape).copy()
+            new.written = np.broadcast_to(self.written, shape).copy()
+        except ValueError:
+            raise OperandError(f"a Tensor Memory of batch {self.batch} does not broadcast to {batch}") from None
+        new.owned = self.owned.copy()
         new._allocations = [dict(own) for own in self._allocations]
         new._permit, new._last = list(self._permit), list(self._last)
-        new._exclusive, new._cta_group = self._exclusive, self._cta_group
+        new._exclusive, new._cta_group = set(self._exclusive), self._cta_group
         return new
 
     def alloc(self, columns: int, *, cta_group: int = 1, cta: int = 0, exclusive: bool = False) -> int:
@@ -156,8 +169,9 @@ class TensorMemory:
         UTCATOMSWS.FIND_AND_SET.ALIGN), or, exclusive, the lowest.
 
         Raises AllocationError for columns that are no power of two from 32 to 512 (exclusive: no multiple of 32 up to all),
-        more columns than an earlier alloc of the CTA had, columns that are not free (the instruction would block), an alloc
-        after relinquish_alloc_permit, another cta_group than before, or exclusive and other allocs in one kernel.
+        more columns than an earlier alloc of the CTA had, columns that are not free, an exclusive allocation beside another
+        one (in both cases the instruction would block for ever), an alloc after relinquish_alloc_permit, or another
+        cta_group than before.
 
         >>> hex(tcsim.TensorMemory(ctas=2).alloc(256, cta_group=2))
         '0x0'
@@ -174,10 +188,13 @@ class TensorMemory:
                 raise AllocationError(
                     f"{name}: an earlier alloc of CTA {member} had {self._last[member]} columns, and a later one must not have more"
                 )
-        if self._exclusive not in (None, exclusive):
-            raise AllocationError(f"{name}: .exclusive and other allocs in one kernel; valid: all of them alike")
+            if self._allocations[member] and (exclusive or member in self._exclusive):
+                raise AllocationError(
+                    f"{name}: blocks for ever: no other allocation may live beside an exclusive one; valid: dealloc "
+                    f"{self._listing(member)} first"
+                )
         step = GRANULE if exclusive else columns
-        taken = self.owned[list(group)].any(axis=0)
+        taken = np.asarray(self.owned[list(group)].any(axis=0))
         starts = [s for s in range(0, self.columns - columns + 1, step) if not taken[s : s + columns].any()]
         if not starts:
             free = int((~taken).sum())
@@ -187,7 +204,8 @@ class TensorMemory:
             )
         for member in group:
             self._own(member, starts[0], columns)
-        self._exclusive = exclusive
+            if exclusive:
+                self._exclusive.add(member)
         return tmem_address(0, starts[0])
 
     def dealloc(self, address: int, columns: int, *, cta_group: int = 1, cta: int = 0, exclusive: bool = False) -> None:
@@ -209,13 +227,14 @@ class TensorMemory:
                     f"{name}: that alloc of CTA {member} had {self._allocations[member][start]} columns; valid: "
                     f"{self._listing(member)}"
                 )
-        if self._exclusive is not None and exclusive != self._exclusive:
-            raise AllocationError(
-                f"{name}: the alloc was {'' if self._exclusive else 'not '}.exclusive; valid: dealloc alike"
-            )
+            if exclusive != (member in self._exclusive):
+                raise AllocationError(
+                    f"{name}: the alloc was {'' if member in self._exclusive else 'not '}.exclusive; valid: a dealloc alike"
+                )
         for member in group:
             del self._allocations[member][start]
             self.owned[member, start : start + columns] = False
+            self._exclusive.discard(member)
             self.written[..., member, :, start : start + columns] = False
 
     def relinquish_alloc_permit(self, *, cta_group: int = 1, cta: int = 0) -> None:
@@ -259,11 +278,11 @@ class TensorMemory:
         Raises UnallocatedError for cells that do not exist or are not allocated, UnwrittenError for those never written.
         """
         lane, column = self._cells(lanes, columns, cta, what)
-        holds = self.written[..., cta, lane, column]
+        holds: npt.NDArray[np.bool_] = np.asarray(self.written[..., cta, lane, column], np.bool_)
         if not holds.all():
-            at = np.argwhere(~holds)[0][len(self.batch) :]
+            at = tuple(np.argwhere(~holds)[0][len(self.batch) :])
             raise UnwrittenError(
-                f"{what} of lane {lane[tuple(at)]}, column {column[tuple(at)]}{self._of(cta)}: nothing has written that cell"
+                f"{what} of lane {lane[at]}, column {column[at]}{self._of(cta)}: nothing has written that cell"
             )
         return np.asarray(self.words[..., cta, lane, column], np.uint32)
 

@@ -62,7 +62,9 @@ class TensorMemoryExercise:
         if facts.ashift or facts.collectors:
             return cases
         simple = [form for form in forms if not (form.lanes or form.scale or form.mask)]
-        numbers = dict.fromkeys(name for desc in descriptors(instruction) for name in Described(instruction, desc).classes)
+        numbers = dict.fromkeys(
+            name for desc in descriptors(instruction) for name in Described(instruction, desc).classes
+        )
         for turn, name in enumerate(numbers):
             cases[name] = _Case(simple[turn % len(simple)], name)
         cases["shapes"] = _Case(simple[0], plain, vary="shapes")

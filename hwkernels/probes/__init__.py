@@ -25,7 +25,7 @@ class Plan:
     block: tuple[int, int, int]
     variant: str = ""  # which operand form
     shared_bytes: int = 0  # dynamic shared memory of a block
-    cluster: tuple[int, int, int] | None = None  # blocks of a cluster
+    cluster: tuple[int, int, int] | None = None  # CTAs of a cluster
 
 
 class Body(Protocol):
@@ -68,7 +68,11 @@ def body_of(row: Row) -> Body:
         elementwise,
         matrix_move,
         memory_tile,
+        register_compression,
         registers,
+        tensor_control,
+        tensor_copy,
+        tensor_memory,
         tensor_memory_multiply,
         warpgroup,
     )
@@ -88,10 +92,30 @@ def body_of(row: Row) -> Body:
         "tcgen05.mma.sp": tensor_memory_multiply.BODY,
         "tcgen05.mma.ws": tensor_memory_multiply.BODY,
         "tcgen05.mma.ws.sp": tensor_memory_multiply.BODY,
+        "tcgen05.alloc": tensor_control.ALLOCATION,
+        "tcgen05.commit": tensor_control.COMMIT,
+        "tcgen05.fence": tensor_memory.ORDER,
+        "tcgen05.wait": tensor_memory.ORDER,
+        "tcgen05.ld": tensor_memory.LOAD,
+        "tcgen05.ld.red": tensor_memory.LOAD,
+        "tcgen05.ld.spcompress": tensor_memory.LOAD,
+        "tcgen05.st": tensor_memory.STORE,
+        "tcgen05.cp": tensor_copy.COPY,
+        "tcgen05.shift": tensor_copy.SHIFT,
+        "spcompress": register_compression.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")
     return bodies[row.family]
+
+
+def scaffold_of(row: Row) -> dict[str, int]:
+    """Opcodes that a row's probe needs around the instruction, and how often; most need none.
+
+    A body whose kernels need some has a method `scaffold(row)`.
+    """
+    scaffold: dict[str, int] = getattr(body_of(row), "scaffold", lambda _: {})(row)
+    return scaffold
 
 
 def grid_of(threads: int) -> tuple[int, int, int]:

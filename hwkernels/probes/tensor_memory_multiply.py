@@ -72,6 +72,12 @@ class TensorMemoryMultiplyBody:
         """The forms that a target takes: sm_110 has no scale-input-d."""
         return tuple(name for name, (form, _) in self.forms(row).items() if target in form.targets)
 
+    def scaffold(self, row: Row) -> dict[str, int]:
+        """Opcodes around the instruction: allocate and free, fill and drain, commit."""
+        pair = ".2CTA" if facts_of(row).cta_group == 2 else ""
+        moves = {f"STTM.x{_PER_STORE}": 1, f"LDTM.x{_PER_STORE}": 1}
+        return {f"UTCATOMSWS{pair}.FIND_AND_SET.ALIGN": 2, "UTCATOMSWS.AND": 1, f"UTCBAR{pair}": 1, **moves}
+
     def kernel(self, row: Row, name: str, variant: str) -> str:
         """PTX of the entry point."""
         form, value = self.forms(row)[variant]
@@ -163,6 +169,7 @@ def _each_column(label: str, body: list[str]) -> list[str]:
         "mov.u64 %place, %row;",
         "mov.u32 %column, %own;",
         "mov.u32 %count, 0;",
+        '.pragma "nounroll";',
         f"{label}:",
         *body,
         f"add.u64 %place, %place, {4 * _PER_STORE};",
