@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
 from tcsim.codec import as_codes, decode
-from tcsim.dot import aligned_terms
+from tcsim.dot import AlignedTerms, aligned_terms
 from tcsim.errors import OperandError
 from tcsim.formats import NO_EXPONENT, Format
 from tcsim.multiply import MatrixMultiply
+from tcsim.scaled_dot import scaled_terms
+from tcsim.scaled_multiply import ScaledMatrixMultiply
 from tcsim.steps import (
     Arithmetic,
     BitDot,
     DotAdd,
     IntegerAdd,
     IntegerDot,
+    ScaledDotAdd,
     Step,
     Values,
     Widen,
@@ -26,11 +30,13 @@ from tcsim.steps import (
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 
-def trace(instruction: MatrixMultiply | WarpgroupMultiply, a: Any, b: Any, c: Any) -> list[str]:
+def trace(
+    instruction: MatrixMultiply | WarpgroupMultiply, a: Any, b: Any, c: Any, scale_a: Any = None, scale_b: Any = None
+) -> list[str]:
     """Lines of text that follow one result element through the lowering.
 
     a: the K codes of a row of A; b: the K codes of a column of B; c: one code. Of a sparse A, the K / 2 kept codes and
-    those of B that they meet.
+    those of B that they meet. A block-scaled instruction takes the scales of that row and that column too.
 
     Raises OperandError for another number of codes, FormatError for another dtype.
 
@@ -58,6 +64,8 @@ def trace(instruction: MatrixMultiply | WarpgroupMultiply, a: Any, b: Any, c: An
     count = f"{len(steps)} step" + ("s" if len(steps) > 1 else "")
     lines = [f"{instruction.mnemonic} on {instruction.arch.name}: {instruction.lowering.kind}, {count}"]
     values = Values({"a": row, "b": column, "c": addend}, dict(zip("abc", formats, strict=True)))
+    for name, codes, format in _scales(instruction, scale_a, scale_b):
+        values.put(name, codes, format)
     for number, step in enumerate(steps, 1):
         text = _explain(step, values)
         step.run(values)
@@ -68,6 +76,19 @@ def trace(instruction: MatrixMultiply | WarpgroupMultiply, a: Any, b: Any, c: An
             codes, format = values.get(result)
             lines.append(f"  {result} = {_show(codes.reshape(-1)[0], format)}")
     return lines
+
+
+def _scales(instruction: Any, scale_a: Any, scale_b: Any) -> Iterator[tuple[str, Any, Format]]:
+    """The scales of one result, of an instruction that has any: (1, 1, blocks) of A, (1, blocks, 1) of B."""
+    if not isinstance(instruction, ScaledMatrixMultiply):
+        return
+    blocks = instruction.scaling.blocks
+    for name, given, shape in (("scale_a", scale_a, (1, 1, blocks)), ("scale_b", scale_b, (1, blocks, 1))):
+        format = instruction.scales[name].format
+        codes = as_codes([] if given is None else given, format, f"trace: {name}")
+        if codes.size != blocks:
+            raise OperandError(f"trace of {instruction!r}: {name} has {codes.size} codes; valid: {blocks}")
+        yield name, codes.reshape(shape), format
 
 
 def show_code(code: Any, format: Format) -> str:
@@ -124,15 +145,60 @@ def _(step: DotAdd, values: Values) -> list[str]:
         )
     if zero:
         lines.append(f"k={runs(tuple(zero))} zero products")
-    own = int(formats[2].exponents(c)[0, 0, 0])
-    addend = terms.addend[0, 0, 0]
-    lines.append(
-        f"{step.addend:<5} {_show(c[0, 0, 0], formats[2])}  {_where(own, addend)}  -> {_integer(addend)} * {scale}"
-    )
+    return [*lines, *_end(step, terms, c, formats[2])]
+
+
+def _end(step: DotAdd, terms: AlignedTerms, c: Any, format: Format) -> list[str]:
+    """What is said of the addend and of the sum."""
+    exponent = int(terms.exponent.reshape(-1)[0])
+    scale = f"2**{exponent - step.unit.fraction_bits}"
+    own, addend = int(format.exponents(c)[0, 0, 0]), terms.addend[0, 0, 0]
     with np.errstate(invalid="ignore"):
-        total = products.sum() + terms.addend[0, 0, 0]
-    lines.append(f"largest exponent {exponent} (floor {unit.floor}); sum {_integer(total)} * {scale}")
-    return lines
+        total = terms.products.sum() + addend
+    return [
+        f"{step.addend:<5} {_show(c[0, 0, 0], format)}  {_where(own, addend)}  -> {_integer(addend)} * {scale}",
+        f"largest exponent {exponent} (floor {step.unit.floor}); sum {_integer(total)} * {scale}",
+    ]
+
+
+@_explain.register
+def _(step: ScaledDotAdd, values: Values) -> list[str]:
+    a, b, c, scale_a, scale_b, formats = step.scaled_operands(values)
+    terms = scaled_terms(a, b, c, scale_a, scale_b, formats, step.unit, step.group)
+    unit, length = step.unit, len(step.k) // scale_a.shape[2]
+    scale = f"2**{int(terms.exponent.reshape(-1)[0]) - unit.fraction_bits}"
+    what = f"groups of {step.group} products of k" if step.group else "products of k"
+    lines = [
+        f"fused dot-add of scaled {what} {runs(step.k)} and {step.addend}, {unit.fraction_bits} fraction bits below the "
+        f"largest exponent, to {unit.output} {unit.rounding}"
+    ]
+    for block in range(scale_a.shape[2]):
+        shown = [
+            f"scale_{side}={_show(codes.reshape(-1)[block], formats[3])}"
+            for side, codes in (("a", scale_a), ("b", scale_b))
+        ]
+        lines.append(f"block {block}, k {runs(step.k[block * length : (block + 1) * length])}: {'  '.join(shown)}")
+    run, zero = step.group or 1, []
+    for place, product in enumerate(terms.products.reshape(-1)):
+        at = slice(place * run, (place + 1) * run)
+        block = place * run // length
+        with np.errstate(invalid="ignore"):
+            values_a, values_b = formats[0].values(a[0, 0, at]), formats[1].values(b[0, at, 0])
+            summed = (values_a * values_b).sum()
+        own = sum(int(formats[3].exponents(codes.reshape(-1)[block : block + 1])[0]) for codes in (scale_a, scale_b))
+        if not step.group:
+            own += int(formats[0].exponents(a[0, 0, at])[0]) + int(formats[1].exponents(b[0, at, 0])[0])
+        if not (values_a * values_b).any() and product == 0:
+            zero += list(step.k[at])
+            continue
+        factors = (
+            "" if step.group else f"a={_show(a[0, 0, place], formats[0])}  b={_show(b[0, place, 0], formats[1])}  "
+        )
+        what = f"k={runs(step.k[at]):<3} " + (factors or f"sum of products {summed.item()!r}  ")
+        lines.append(f"{what}{_where(own, product)}  -> {_integer(product)} * {scale}")
+    if zero:
+        lines.append(f"k={runs(tuple(zero))} zero products")
+    return [*lines, *_end(step, terms, c, formats[2])]
 
 
 def _where(exponent: int, value: float) -> str:

@@ -101,6 +101,7 @@ def exercise_of(family: str) -> Exercise:
         matrix_move,
         memory_tile,
         multiply,
+        scaled_multiply,
         sparse_multiply,
         tensor_memory_multiply,
         warpgroup_multiply,
@@ -109,6 +110,8 @@ def exercise_of(family: str) -> Exercise:
     exercises: dict[str, Exercise] = {
         "mma.sync": multiply.DENSE,
         "mma.sp": sparse_multiply.SPARSE,
+        "mma.sync.block_scale": scaled_multiply.SCALED,
+        "mma.sp.block_scale": scaled_multiply.SCALED,
         "wgmma": warpgroup_multiply.WARPGROUP,
         "ldmatrix": matrix_move.LOAD,
         "stmatrix": matrix_move.STORE,

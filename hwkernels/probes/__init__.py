@@ -80,6 +80,8 @@ def body_of(row: Row) -> Body:
     bodies: dict[str, Body] = {
         "mma.sync": registers.BODY,
         "mma.sp": registers.SPARSE,
+        "mma.sync.block_scale": registers.SCALED,
+        "mma.sp.block_scale": registers.SCALED,
         "wgmma": warpgroup.BODY,
         "ldmatrix": matrix_move.LOAD,
         "stmatrix": matrix_move.STORE,

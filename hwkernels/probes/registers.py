@@ -6,11 +6,13 @@ result likewise. Kernel parameters: the inputs in PTX order, then d, then the nu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
+from tcsim.block_scaling import BlockScaling
 from tcsim.registry import Row
 from tcsim.sparse import Sparsity
 
@@ -114,11 +116,56 @@ class SparseBody(RegisterBody):
         return variant
 
 
+class ScaledBody(RegisterBody):
+    """d = instruction(a, b, c[, metadata, selector], scale_a, {byte id, thread id}, scale_b, {byte id, thread id}).
+
+    The selectors of scales are registers, which the machine instruction takes from one uniform register anyway; every
+    lane of a warp gets the same. The selector of metadata is 0, the only one there is.
+    """
+
+    def sources(self, row: Row) -> list[Vector]:
+        """a, b, c, the metadata of a sparse A, scales and their selectors."""
+        metadata = [_word("metadata")] if _is_sparse(row) else []
+        return [*super().sources(row), *metadata, _word("scale_a"), _word("scale_b"), *map(_word, SCALE_SELECTORS)]
+
+    def kernel(self, row: Row, name: str, variant: str) -> str:
+        """PTX of the entry point."""
+        sources, d = self.sources(row), operand_vectors(row)["d"]
+        texts = [vector.text for vector in (d, *super().sources(row))]
+        texts += ["%metadata0", "0"] if _is_sparse(row) else []
+        texts += ["%scale_a0", "{%half0, %half1}", "%scale_b0", "{%half2, %half3}"]
+        halves = [f"cvt.u16.u32 %half{i}, %{selector}0;" for i, selector in enumerate(SCALE_SELECTORS)]
+        before = [f".reg .u16 %half<{len(halves)}>;", *halves]
+        return _kernel(name, sources, d, f"{row.mnemonic} {', '.join(texts)};", before)
+
+    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+        """Registers (warps, 32, registers) of every operand; scales and metadata (warps, 32); selectors (warps,)."""
+        spread = dict(inputs)
+        for name in SCALE_SELECTORS:
+            spread[name] = np.repeat(np.asarray(inputs[name], np.uint32)[:, None], 32, axis=1)
+        return super().plan(row, spread)
+
+
+SCALE_SELECTORS = ("byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b")
+"""The selectors of scales, in PTX order."""
+
+
+def _word(name: str) -> Vector:
+    return Vector(name, ".b32", 1, 1, bare=True)
+
+
+def _is_sparse(row: Row) -> bool:
+    if not isinstance(row.facts, BlockScaling):
+        raise TypeError(f"{row.mnemonic} has no block scaling")
+    return row.facts.sparsity is not None
+
+
 BODY = RegisterBody()
 SPARSE = SparseBody()
+SCALED = ScaledBody()
 
 
-def _kernel(entry: str, sources: list[Vector], d: Vector, line: str) -> str:
+def _kernel(entry: str, sources: list[Vector], d: Vector, line: str, before: Sequence[str] = ()) -> str:
     vectors = (*sources, d)
     parameters = [f".param .u64 {vector.name}" for vector in vectors] + [".param .u32 warps"]
     body = [
@@ -141,6 +188,6 @@ def _kernel(entry: str, sources: list[Vector], d: Vector, line: str) -> str:
         body += [f"ld.param.u64 %base_{name}, [{name}];", f"cvta.to.global.u64 %base_{name}, %base_{name};"]
     for vector in sources:
         body += vector.transfer("ld")
-    body += [line, *d.transfer("st"), "ret;"]
+    body += [*before, line, *d.transfer("st"), "ret;"]
     text = "\n".join(f"    {line}" for line in body)
     return f"\n.visible .entry {entry}({', '.join(parameters)})\n{{\n{text}\n}}\n"

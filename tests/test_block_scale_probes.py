@@ -1,0 +1,175 @@
+"""Probes of block-scaled mma: machine code for every target, selectors as the assembler takes them, fp4 and fp6 from ldmatrix.
+
+Like the tests of the assemblers these need ptxas 13.5 or later and nvdisasm, and fail without them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import tcsim
+from conformance.exercises import exercise_of
+from hwkernels import probe
+from hwkernels.probe import Probe
+from hwkernels.probes import body_of
+from hwkernels.sass import disassemble, opcode_counts
+from hwkernels.toolchain import AssembleError, Job, assemble, assemble_many
+from tcsim import registry
+from tcsim.block_scaling import BYTE_IDS, THREAD_IDS
+
+FAMILIES = ("mma.sync.block_scale", "mma.sp.block_scale")
+ROWS = {name: row for name, row in registry.rows().items() if row.family in FAMILIES}
+DENSE = "mma.sync.aligned.kind::{}.m16n8k{}.row.col.f32.{}.f32.{}"
+SPARSE = "mma.sp::ordered_metadata.sync.aligned.kind::{}.m16n8k{}.row.col.f32.{}.f32.{}"
+FORMS = {  # blocks -> one dense and one sparse spelling
+    1: (
+        DENSE.format("mxf8f6f4.block_scale", 32, "e4m3.e2m1", "ue8m0"),
+        SPARSE.format("mxf8f6f4.block_scale", 64, "e4m3.e2m1", "ue8m0"),
+    ),
+    2: (
+        DENSE.format("mxf4.block_scale", 64, "e2m1.e2m1", "ue8m0"),
+        SPARSE.format("mxf4.block_scale", 128, "e2m1.e2m1", "ue8m0"),
+    ),
+    4: (
+        DENSE.format("mxf4nvf4.block_scale.scale_vec::4X", 64, "e2m1.e2m1", "ue4m3"),
+        SPARSE.format("mxf4nvf4.block_scale.scale_vec::4X", 128, "e2m1.e2m1", "ue4m3"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("target", "count"), [("sm_120f", 105), ("sm_120a", 110), ("sm_121a", 110)])
+def test_every_probe_of_a_target_does_what_its_row_claims(target: str, count: int) -> None:
+    """One module with all of the target's instructions assembles without a note; each holds its one opcode."""
+    wanted = [tcsim.instruction(row.mnemonic, arch=target) for row in ROWS.values() if target in row.targets]
+    assert len(wanted) == count
+    built = probe.build(wanted, target)  # refuses what the assembler has a note about
+    opcodes = set()
+    for item in wanted:
+        made = built[item.mnemonic]
+        assert isinstance(made, Probe), made
+        assert made.complaint == "", item.mnemonic
+        ((opcode, times),) = item.lowering.opcodes
+        assert times == 1
+        assert opcode.startswith(("QMMA.SF.", "OMMA.SF."))
+        opcodes.add(opcode)
+    # 25 pairs of types dense and 25 sparse, and three of fp4 each; spellings with and without .scale_vec share theirs
+    assert len(opcodes) == (50 + 3 if target == "sm_120f" else 50 + 6)
+
+
+def with_selectors(mnemonic: str, selectors: tuple[int, int, int, int]) -> str:
+    """A module whose instruction has immediate selectors instead of the probe's registers."""
+    row = ROWS[mnemonic]
+    text = body_of(row).kernel(row, "immediates", "")
+    for i, value in enumerate(selectors):
+        text = text.replace(f"%half{i}, %half{i + 1}}}", f"{value}, {selectors[i + 1]}}}") if i % 2 == 0 else text
+    return f".version 9.1\n.target sm_120a\n.address_size 64\n{text}"
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+def test_the_assembler_takes_exactly_the_selectors_that_exist(blocks: int) -> None:
+    """Immediate selectors 0 to 4 in each place: accepted where `execute` takes them, else refused; the same opcode."""
+    places = (BYTE_IDS[blocks], THREAD_IDS["a"], BYTE_IDS[blocks], THREAD_IDS["b"])
+    checked = 0
+    for mnemonic in FORMS[blocks]:
+        jobs, expected = [], []
+        for place, valid in enumerate(places):
+            for value in range(5):
+                selectors = [0, 0, 0, 0]
+                selectors[place] = value
+                jobs.append(Job(with_selectors(mnemonic, (selectors[0], *selectors[1:])), "sm_120a"))  # type: ignore[arg-type]
+                expected.append(value in valid)
+        made = assemble_many(jobs)
+        assert [not isinstance(item, AssembleError) for item in made] == expected
+        checked += len(made)
+        ((opcode, _),) = tcsim.instruction(mnemonic, arch="sm_120").lowering.opcodes
+        last = assemble(with_selectors(mnemonic, tuple(valid[-1] for valid in places)), "sm_120a")  # type: ignore[arg-type]
+        assert opcode_counts(disassemble(last.cubin))[opcode] == 1
+    assert checked == 40
+
+
+@pytest.mark.parametrize("mnemonic", [name for names in FORMS.values() for name in names])
+def test_the_plan_of_a_launch(mnemonic: str) -> None:
+    """The exercise's inputs go in as the kernel's parameters, in its order: fragments, metadata, scales, selectors."""
+    row = ROWS[mnemonic]
+    mma, exercise, body = tcsim.instruction(mnemonic, arch="sm_120"), exercise_of(row.family), body_of(row)
+    inputs = exercise.inputs(mma, "uniform", 0, 3)
+    plan = body.plan(row, inputs)
+    names = ["a", "b", "c", *(["metadata"] if "mma.sp" in mnemonic else []), "scale_a", "scale_b"]
+    names += ["byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b"]
+    assert len(plan.inputs) == len(names)
+    for name, array in zip(names, plan.inputs, strict=True):
+        want = np.repeat(inputs[name], 32) if "_id_" in name else inputs[name].reshape(-1)
+        assert array.dtype == np.uint32
+        assert array.reshape(-1).tolist() == want.tolist()
+    assert (plan.output, plan.grid, plan.block) == (((3, 32, 4), np.dtype(np.uint32)), (1, 1, 1), (128, 1, 1))
+    text = body.kernel(row, "k", "")
+    parameters = [line.split()[-1] for line in text.split("(")[1].split(")")[0].split(", ")]
+    assert parameters == [*names, "d", "warps"]
+
+
+# ---- fp4 and fp6 from shared memory
+
+
+def rows_in_shared(codes: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+    """Rows of 16 codes as ldmatrix reads them: packed from the lowest bit on, then padding up to 16 bytes."""
+    flat = codes.reshape(-1, 16)
+    octets = np.full((len(flat), 16), 0xEE, np.uint8)  # padding may hold anything
+    for i, row in enumerate(flat.tolist()):
+        number = sum(code << bits * place for place, code in enumerate(row))
+        octets[i, : 2 * bits] = np.frombuffer(number.to_bytes(2 * bits, "little"), np.uint8)
+    return octets
+
+
+def loaded(
+    load: Any, codes: npt.NDArray[np.uint8], bits: int, tiles: list[tuple[slice, slice]]
+) -> npt.NDArray[np.uint32]:
+    """The registers that ldmatrix fills from 8 x 16 tiles of a matrix, a tile for each register."""
+    smem, address = np.zeros(2048, np.uint8), np.zeros(32, np.int64)
+    for number, (rows, columns) in enumerate(tiles):
+        octets = rows_in_shared(codes[rows, columns], bits)
+        for row in range(8):
+            at = 128 * number + 16 * row
+            smem[at : at + 16] = octets[row]
+            address[8 * number + row] = at
+    registers: npt.NDArray[np.uint32] = load.execute(smem=smem, address=address)
+    return registers
+
+
+@pytest.mark.parametrize(
+    ("format", "word", "shift"), [("e2m1", "b4x16_p64", 2), ("e3m2", "b6x16_p32", 0), ("e2m3", "b6x16_p32", 0)]
+)
+@pytest.mark.parametrize("kind", ["f8f6f4", "mxf8f6f4.block_scale"])
+def test_ldmatrix_feeds_the_operands(format: str, word: str, shift: int, kind: str) -> None:
+    """Tiles loaded with ldmatrix are the fragments of A and of B (stored by columns); fp4 after a shift by two bits."""
+    scale = ".ue8m0" if "block_scale" in kind else ""
+    mma = tcsim.instruction(
+        f"mma.sync.aligned.kind::{kind}.m16n8k32.row.col.f32.{format}.{format}.f32{scale}", arch="sm_120"
+    )
+    bits, generator = tcsim.format(format).bits, np.random.default_rng(5)
+    a = generator.integers(0, 1 << bits, (16, 32)).astype(np.uint8)
+    b = generator.integers(0, 1 << bits, (32, 8)).astype(np.uint8)
+    x4 = tcsim.instruction(f"ldmatrix.sync.aligned.m8n16.x4.shared.b8x16.{word}", arch="sm_120")
+    x2 = tcsim.instruction(f"ldmatrix.sync.aligned.m8n16.x2.shared.b8x16.{word}", arch="sm_120")
+    low, high, left, right = slice(0, 8), slice(8, 16), slice(0, 16), slice(16, 32)
+    got_a = loaded(x4, a, bits, [(low, left), (high, left), (low, right), (high, right)]) << np.uint32(shift)
+    got_b = loaded(x2, np.ascontiguousarray(b.T), bits, [(low, left), (low, right)]) << np.uint32(shift)
+    assert (got_a == mma.registers("a", a)).all()
+    assert (got_b == mma.registers("b", b)).all()
+    if shift:  # without it the tensor core would read other numbers
+        assert (mma.matrix("a", got_a >> np.uint32(shift)) != a).any()
+
+
+def test_plain_ldmatrix_feeds_packed_fp4() -> None:
+    """The kinds that pack two fp4 into a byte take what ldmatrix .b16 loads of packed rows."""
+    mma = tcsim.instruction(FORMS[2][0], arch="sm_120")
+    a = np.random.default_rng(6).integers(0, 16, (16, 64)).astype(np.uint8)
+    packed = (a[:, 0::2] | a[:, 1::2] << 4).astype(np.uint8)  # 32 bytes a row
+    smem = packed.reshape(-1)
+    starts = [32 * row + 16 * half for half in (0, 1) for row in range(16)]
+    load = tcsim.instruction("ldmatrix.sync.aligned.m8n8.x4.shared.b16", arch="sm_120")
+    got = load.execute(smem=smem, address=np.array(starts))
+    assert (got == mma.registers("a", a)).all()
