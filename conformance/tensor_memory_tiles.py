@@ -40,6 +40,9 @@ def filled(item: Described, form: OperandForm, numbers: str, stream: Stream, tur
     keep = 0xFFFF0000 if item.formats["c"].bits == 16 else 0
     put(tmem, d, (lane >> 16, 0), matrices["c"].astype(np.uint32), keep)
     places = {"a": behind, "scale_a": behind + _AREA, "scale_b": behind + 2 * _AREA, "metadata": behind + 3 * _AREA}
+    if facts.block:  # what else the words of the scales hold is the same in all copies, too
+        area = slice(places["scale_a"], places["metadata"])
+        tmem[..., area] = np.tile(tmem[:1, :32, area], (facts.cta_group, 4, 1))
     for name, layout, codes in _others(item, form, matrices):
         own = lane if len(layout.lane_bases) > 1 else 0
         put(tmem, layout, (own >> 16, places[name]), codes)
@@ -136,11 +139,15 @@ def _tile(rows: int, k: int, format: Format, major: Major, start: int, turn: int
     for step in range(len(_SWIZZLES)):
         swizzle = _SWIZZLES[(turn + step) % len(_SWIZZLES)]
         try:
-            return MatrixDescriptor.for_tile(
+            tile = MatrixDescriptor.for_tile(
                 rows, k, format, major, swizzle, start, item.instruction.arch.name, item.desc.kind
             )
         except OperandError:
             continue
+        if (
+            major == "MN" or swizzle == "NONE" or k * tile.bits // 8 <= tile.swizzle.span
+        ):  # one descriptor reaches it all
+            return tile
     raise OperandError(f"{item.mnemonic}: no tile of {rows} x {k} {format.name}, {major}-major")
 
 

@@ -169,8 +169,8 @@ def _each_column(label: str, body: list[str]) -> list[str]:
         "mov.u64 %place, %row;",
         "mov.u32 %column, %own;",
         "mov.u32 %count, 0;",
-        '.pragma "nounroll";',
         f"{label}:",
+        '.pragma "nounroll";',  # one tcgen05.st and one .ld in the code
         *body,
         f"add.u64 %place, %place, {4 * _PER_STORE};",
         f"add.u32 %column, %column, {_PER_STORE};",

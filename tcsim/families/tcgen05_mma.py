@@ -79,7 +79,9 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     if facts.weight_stationary and not integers:
         steps.append(".ws computes each output as the plain instruction does")
     if facts.ashift:
-        steps.append("row i of a shifted A is row i + 1, the last row of each CTA stays")
+        steps.append(
+            "row i of a shifted A is row i + 1, the last row of each CTA stays, and metadata stays where it is"
+        )
     if steps:
         return Evidence("inferred", f"{base}; taken from it: {'; '.join(steps)}")
     return Evidence("literature", base)
