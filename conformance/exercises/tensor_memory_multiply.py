@@ -41,8 +41,17 @@ class TensorMemoryExercise:
 
     wrong_models: tuple[WrongModel, ...] = WRONG_MODELS
 
+    def __init__(self) -> None:
+        self._cases: dict[tuple[str, str], dict[str, _Case]] = {}  # by mnemonic and targets
+
     def cases(self, instruction: TensorMemoryMultiply) -> dict[str, _Case]:
         """Class -> what it asks for. One class a form; rows without collectors run every class of numbers too."""
+        key = (instruction.mnemonic, " ".join(instruction.targets))
+        if key not in self._cases:
+            self._cases[key] = self._listed(instruction)
+        return self._cases[key]
+
+    def _listed(self, instruction: TensorMemoryMultiply) -> dict[str, _Case]:
         facts = instruction.facts
         if instruction.unmodelled:
             return {}
@@ -160,8 +169,30 @@ def operands_of(instruction: TensorMemoryMultiply, inputs: Inputs, sample: int) 
 # --- which descriptors a row is run with
 
 
-def descriptors(instruction: TensorMemoryMultiply) -> Iterator[InstructionDescriptor]:
-    """Descriptors that differ in everything but the number of their columns, which stays small."""
+_DESCRIPTORS: dict[tuple[str, int, bool, bool, bool, int, str], tuple[InstructionDescriptor, ...]] = {}
+
+
+def descriptors(instruction: TensorMemoryMultiply) -> tuple[InstructionDescriptor, ...]:
+    """Descriptors that differ in everything but the number of their columns, which stays small.
+
+    They are made once for instructions that take the same.
+    """
+    facts = instruction.facts
+    key = (
+        facts.kind.name,
+        facts.cta_group,
+        facts.sparse,
+        facts.weight_stationary,
+        facts.ashift,
+        facts.block,
+        instruction.arch.name,
+    )
+    if key not in _DESCRIPTORS:
+        _DESCRIPTORS[key] = tuple(_descriptors(instruction))
+    return _DESCRIPTORS[key]
+
+
+def _descriptors(instruction: TensorMemoryMultiply) -> Iterator[InstructionDescriptor]:
     facts = instruction.facts
     kind = facts.kind
     shapes = shapes_of(kind.name, facts.cta_group, facts.weight_stationary, facts.sparse)

@@ -43,7 +43,7 @@ def opcode(facts: MultiplyForm, arch: Arch) -> str:
     words = [_OPCODES[facts.kind.name]]
     words += ["LUTB"] * facts.lookup + ["WS"] * facts.weight_stationary + ["2CTA"] * (facts.cta_group == 2)
     if facts.block == 16:
-        words.append("BLOCK16" if arch.number == 107 else "4X")
+        words.append("BLOCK16" if arch.number in (103, 107) else "4X")  # the generations that know K = 96
     words += ["ASHIFT"] * facts.ashift
     return ".".join(words)
 
