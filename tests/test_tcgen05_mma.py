@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exact import tensor_memory as exact
+from exact import tensor_multiply as exact
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ from conformance.described import Described
 from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY, descriptors, executed
 from conformance.stream import Stream
 from conformance.tensor_memory_mismatches import layout_of
-from conformance.wrong_tensor_memory import WRONG_MODELS
+from conformance.wrong_tensor_multiplies import WRONG_MODELS
 from tcsim import registry
 from tcsim.errors import InstructionError
 from tcsim.families.tcgen05_mma import opcode

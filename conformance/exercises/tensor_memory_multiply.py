@@ -15,7 +15,7 @@ from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.stream import Stream
 from conformance.tensor_memory_mismatches import compare_memories
 from conformance.tensor_memory_tiles import filled, placeable
-from conformance.wrong_tensor_memory import WRONG_MODELS
+from conformance.wrong_tensor_multiplies import WRONG_MODELS
 from tcsim.errors import TcsimError
 from tcsim.instruction_descriptor import InstructionDescriptor
 from tcsim.instruction_kinds import shapes_of
