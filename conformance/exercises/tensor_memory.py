@@ -64,6 +64,12 @@ def _subnormals(stream: Stream, shape: tuple[int, ...]) -> Words:
     return stream.words(shape).astype(np.uint32) & np.uint32(0x807FFFFF)
 
 
+def _zeros(stream: Stream, shape: tuple[int, ...]) -> Words:
+    """Zeros of both signs in even lanes, -0 alone in odd ones."""
+    sign = stream.chance(1, 2, shape) | (np.arange(shape[-2]) % 2 == 1)[:, None]
+    return sign.astype(np.uint32) << np.uint32(31)
+
+
 def _nans(stream: Stream, shape: tuple[int, ...]) -> Words:
     """Half of the lanes hold nothing but NaNs, the others one number among them."""
     words = stream.words(shape).astype(np.uint32) | np.uint32(0x7FC00000)
@@ -78,6 +84,7 @@ CELLS: dict[str, Callable[[Stream, tuple[int, ...]], Words]] = {
     "same": _uniform,
     "specials": _specials,
     "subnormals": _subnormals,
+    "zeros": _zeros,
     "nans": _nans,
     "selected": _apart,
 }
@@ -103,13 +110,13 @@ class _MoveExercise:
         if 0 in splits:
             names.append("same")
         if access.reduction and access.reduction.type == "f32":
-            names += ["specials", "subnormals", "nans"]
+            names += ["specials", "subnormals", "zeros", "nans"]
         return names
 
     def _inputs(self, instruction: TensorMemoryMove, name: str, stream: Stream, samples: int) -> Inputs:
         size, rows = geometry(instruction.row), instruction.access.layout.rows
         column = stream.below(size.columns - size.reach + 1, (samples,))
-        half = stream.below(2, (samples,)) * (rows if rows < 32 else 0)
+        half = (stream.below(2, (1,)) + np.arange(samples)) % 2 * (rows if rows < 32 else 0)
         given = {
             "tmem": CELLS[name](stream, (samples, 128, size.columns)),
             "offset": (half << 16 | column).astype(np.uint32),
