@@ -101,8 +101,12 @@ def exercise_of(family: str) -> Exercise:
         matrix_move,
         memory_tile,
         multiply,
+        register_compression,
         scaled_multiply,
         sparse_multiply,
+        tensor_control,
+        tensor_copy,
+        tensor_memory,
         tensor_memory_multiply,
         warpgroup_multiply,
     )
@@ -124,6 +128,17 @@ def exercise_of(family: str) -> Exercise:
         "tcgen05.mma.sp": tensor_memory_multiply.TENSOR_MEMORY,
         "tcgen05.mma.ws": tensor_memory_multiply.TENSOR_MEMORY,
         "tcgen05.mma.ws.sp": tensor_memory_multiply.TENSOR_MEMORY,
+        "tcgen05.alloc": tensor_control.ALLOCATION,
+        "tcgen05.commit": tensor_control.COMMIT,
+        "tcgen05.fence": tensor_memory.ORDER,
+        "tcgen05.wait": tensor_memory.ORDER,
+        "tcgen05.ld": tensor_memory.LOAD,
+        "tcgen05.ld.red": tensor_memory.LOAD,
+        "tcgen05.ld.spcompress": tensor_memory.LOAD,
+        "tcgen05.st": tensor_memory.STORE,
+        "tcgen05.cp": tensor_copy.COPY,
+        "tcgen05.shift": tensor_copy.SHIFT,
+        "spcompress": register_compression.COMPRESSION,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

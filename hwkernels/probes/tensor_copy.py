@@ -16,7 +16,7 @@ from tcsim.registry import Row
 from tcsim.tmem_copy import facts_of
 
 COLUMNS = 32
-IMAGE_BYTES = 8192
+IMAGE_BYTES = 24576
 
 
 class CopyBody:
