@@ -230,9 +230,25 @@ def bit_table(kind: str, arch: str = "sm_100") -> list[str]:
         elif names is not None:
             values = _listed(names)
         else:
-            values = {"n": "N >> 3", "m": f"M >> {one.unit.bit_length() - 1}", "reserved": "0"}.get(one.name, "")
+            values = _numbers(row, one)
         lines.append(f"bits {one.place:<6} {one.name:<20} {values:<40} {one.meaning}".rstrip())
     return lines
+
+
+def _numbers(kind: Kind, field: Field) -> str:
+    """The numbers that a field without names may hold."""
+    flags = {
+        "sparse": True, "saturate": kind.saturate, "negate_a": kind.negate, "negate_b": kind.negate,
+        "transpose_a": bool(kind.transposable), "transpose_b": bool(kind.transposable), "scale_a_lanes": True,
+    }  # fmt: skip
+    if field.name in flags:
+        return "0, 1" if flags[field.name] else "0"
+    ids = "0, 2 (K = 96: 0 to 3)" if kind.table == "mxf4" else "0 to 3"
+    rest = {
+        "n": "N >> 3", "m": f"M >> {field.unit.bit_length() - 1}", "reserved": "0", "scale_a_id": ids, "scale_b_id": ids,
+        "sparsity_selector": ", ".join(map(str, kind.selectors)), "sparsity_version": "1", "k_high": "0, 1",
+    }  # fmt: skip
+    return rest[field.name]
 
 
 def _listed(names: Mapping[str, int] | Mapping[int, int]) -> str:

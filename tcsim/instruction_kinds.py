@@ -30,6 +30,7 @@ class Depth:
     sparse: bool
     code: int  # value of the descriptor's field or fields for K
     archs: tuple[str, ...] = TENSOR_ARCHS
+    formats: frozenset[str] = frozenset()  # of A and B, if not all of the kind's
 
 
 def _depths(dense: int, archs: tuple[str, ...] = TENSOR_ARCHS) -> tuple[Depth, ...]:
@@ -78,7 +79,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "tf32", "plain", _map(f32=1), _map(tf32=2), _depths(8), True, frozenset({"tf32"}), selectors=(0, 1)
             ),
             Kind(
-                "f8f6f4", "plain", _FLOATS, _NARROW, (*_depths(32), Depth(64, False, 1, _RUBIN)), True, _EIGHT_BITS
+                "f8f6f4", "plain", _FLOATS, _NARROW, (*_depths(32), Depth(64, False, 1, _RUBIN, _EIGHT_BITS)), True, _EIGHT_BITS
             ),
             Kind(
                 "i8", "plain", _map(s32=2), _map(u8=0, s8=1), _depths(32), False, frozenset({"u8", "s8"}),
@@ -91,7 +92,10 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             ),
             Kind(
                 "mxf8f6f4", "mxf8f6f4", _map(f32=1), _NARROW,
-                (*_depths(32), Depth(64, False, 1, _RUBIN), Depth(128, True, 1, _RUBIN)), True, _EIGHT_BITS,
+                (
+                    *_depths(32), Depth(64, False, 1, _RUBIN, _EIGHT_BITS),  # how narrower ones are packed is not known
+                    Depth(128, True, 1, _RUBIN, _EIGHT_BITS),
+                ), True, _EIGHT_BITS,
                 ws=False, scale_formats=_map(ue8m0=1), blocks=(32,),
             ),
             Kind(
@@ -126,6 +130,14 @@ RUBIN_SCALE_VECTORS: Mapping[str, Mapping[int, tuple[str, ...]]] = MappingProxyT
     {**SCALE_VECTORS, "mxf4nvf4": {32: ("ue8m0", "ue4m3", "ue5m3"), 16: ("ue8m0", "ue4m3", "ue5m3")}}
 )
 """The same on sm_107 (PTX ISA 9.4, second-hand)."""
+
+SCALE_IDS: Mapping[tuple[str, int, bool], tuple[int, ...]] = MappingProxyType(
+    {("mxf8f6f4", 32, False): (0, 1, 2, 3), ("mxf8f6f4", 64, True): (0, 1, 2, 3)}
+    | {(kind, 64, False): (0, 2) for kind in ("mxf4", "mxf4nvf4")}
+    | {(kind, 128, True): (0, 2) for kind in ("mxf4", "mxf4nvf4")}
+    | {(kind, 96, False): (0, 1, 2, 3) for kind in ("mxf4", "mxf4nvf4")}
+)
+"""(kind, K, sparse) -> where in a word the scale factors may begin; 0 for the rest, which need whole words (sm_107)."""
 
 MAX_SHIFTS = (0, 8, 16, 32)
 """Rows that a `.ws` instruction may shift B by while it reuses it, by the code of the field `max_shift`."""
@@ -208,9 +220,9 @@ _FLOAT_KINDS = ("f16", "tf32", "f8f6f4", "ti16")
 _SCALED_KINDS = ("mxf8f6f4", "mxf4", "mxf4nvf4")
 _PLAIN_KINDS = (*_FLOAT_KINDS, "i8")
 
-# M = 128 with N in steps of 16, and cta_group::2 with N in steps of 32, are what PTX ISA 8.6 and 9.4 and CUTLASS's atoms
-# with A in TMEM say; the tables of PTX ISA 9.0 to 9.3 and CUTLASS's atoms with A in shared memory list steps of 8 and 16.
-# Only what all of them allow is accepted.
+# M = 128 with N in steps of 16, and cta_group::2 with N in steps of 32, are what CUTLASS's atoms with A in TMEM and, second-hand,
+# PTX ISA 9.4 say; the tables of PTX ISA 9.0 to 9.3 and CUTLASS's atoms with A in shared memory list steps of 8 and 16. Only what
+# all of them allow is accepted.
 SHAPES: tuple[Shapes, ...] = (
     Shapes(_FLOAT_KINDS, 1, False, (64,), _steps(8), "a multiple of 8 from 8 to 256"),
     Shapes(_FLOAT_KINDS, 1, False, (128,), _steps(16), "a multiple of 16 from 16 to 256"),

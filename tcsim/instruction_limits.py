@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tcsim.errors import OperandError, TargetError, listing, nearest
-from tcsim.instruction_kinds import KINDS, MAX_SHIFTS, RUBIN_SCALE_VECTORS, SCALE_VECTORS, TENSOR_ARCHS, Kind, shapes_of
+from tcsim.instruction_kinds import (
+    KINDS,
+    MAX_SHIFTS,
+    RUBIN_SCALE_VECTORS,
+    SCALE_IDS,
+    SCALE_VECTORS,
+    TENSOR_ARCHS,
+    Kind,
+    shapes_of,
+)
 from tcsim.targets import accepting
 
 if TYPE_CHECKING:
@@ -140,17 +149,20 @@ def _check_scales(d: InstructionDescriptor, kind: Kind) -> None:
     formats = scale_formats(kind, d.arch)
     if d.scale_format not in formats:
         raise _refuse(d, "scale_format", listing(formats))
-    pairs = kind.table == "mxf4" and d.k != 96
-    ids = (0, 2) if pairs else (0, 1, 2, 3)
+    ids = SCALE_IDS.get((d.kind, d.k, d.sparse), (0,))
     for name in ("scale_a_id", "scale_b_id"):
         if getattr(d, name) not in ids:
-            raise _refuse(d, name, listing(ids), "it selects half words" if pairs else "it selects bytes")
+            raise _refuse(d, name, listing(ids), f"the byte of a word at which K = {d.k} may begin")
     if d.scale_a_lanes not in ((32, 128) if d.arch == "sm_107" else (32,)):
         raise _refuse(d, "scale_a_lanes", "32, and 128 on sm_107")
 
 
 def _check_depth(d: InstructionDescriptor, kind: Kind, depths: list[int]) -> None:
     if d.k in depths:
+        formats = d.depth.formats
+        for name in ("a_format", "b_format"):
+            if formats and getattr(d, name) not in formats:
+                raise _refuse(d, name, listing(sorted(formats)), f"with K = {d.k}")
         return
     elsewhere = [one for one in kind.depths if (one.k, one.sparse) == (d.k, d.sparse)]
     density = "sparse" if d.sparse else "dense"

@@ -36,7 +36,8 @@ def descriptors(draw: st.DrawFn) -> InstructionDescriptor:
     m, n = draw(st.sampled_from(row.m)), draw(st.sampled_from(row.n))
     d = draw(st.sampled_from(sorted(kind.d_formats)))
     narrow = kind.name == "f16" and d == "f16"
-    a, b = (draw(st.sampled_from(["f16"] if narrow else sorted(kind.ab_formats))) for _ in "ab")
+    formats = ["f16"] if narrow else sorted(depth.formats or kind.ab_formats)
+    a, b = (draw(st.sampled_from(formats)) for _ in "ab")
     given_ = {
         "d_format": d, "a_format": a, "b_format": b, "sparse": depth.sparse, "k": depth.k,
         "transpose_a": a in kind.transposable and draw(st.booleans()),
@@ -51,7 +52,11 @@ def descriptors(draw: st.DrawFn) -> InstructionDescriptor:
     if row.ws:
         given_["max_shift"] = draw(st.sampled_from(MAX_SHIFTS))
     if kind.block_scaled:
-        ids = (0, 2) if kind.table == "mxf4" and depth.k != 96 else (0, 1, 2, 3)
+        ids = {32: (0, 1, 2, 3), 96: (0, 1, 2, 3), 64: (0, 2), 128: (0, 2), 192: (0,)}[depth.k]
+        if depth.code and depth.k in (64, 128):  # sm_107
+            ids = (0,)
+        elif kind.name == "mxf8f6f4":
+            ids = (0, 1, 2, 3)
         formats = [one for one in kind.scale_formats if one != "ue5m3" or arch == "sm_107"]
         given_ |= {"scale_format": draw(st.sampled_from(formats)), "scale_a_id": draw(st.sampled_from(ids))}
         given_ |= {"scale_b_id": draw(st.sampled_from(ids))}
@@ -213,14 +218,15 @@ def scaled(kind: str, **rest: object) -> InstructionDescriptor:
         (lambda: InstructionDescriptor("i8", 128, 64, a_format="s8", sparse=True, sparsity_selector=1), "valid: 0"),
         (lambda: InstructionDescriptor("f8f6f4", 128, 64, a_format="e2m1", transpose_a=True), "e2m1 cannot be MN-major"),
         (lambda: InstructionDescriptor("f8f6f4", 64, 24, a_format="e4m3", transpose_b=True).check(), "must be a multiple of 16"),
+        (lambda: InstructionDescriptor("f8f6f4", 128, 64, a_format="e3m2", k=64, arch="sm_107"), "with K = 64; valid: e4m3, e5m2"),
         (lambda: InstructionDescriptor("ti16", 128, 64, transpose_a=True, arch="sm_107"), "its table of transposes does"),
         (lambda: scaled("mxf8f6f4", a_format="e4m3", scale_format="ue4m3"), "scale_format='ue4m3'; valid: ue8m0"),
         (lambda: scaled("mxf4", scale_format="ue4m3"), "scale_format='ue4m3'; valid: ue8m0"),
         (lambda: scaled("mxf4nvf4"), "scale_format=''; valid: ue4m3, ue8m0"),
         (lambda: scaled("mxf4nvf4", scale_format="ue5m3"), "valid: ue4m3, ue8m0"),
         (lambda: scaled("mxf4", a_format="e4m3"), "a_format='e4m3'; valid: e2m1"),
-        (lambda: scaled("mxf4", scale_a_id=1), "it selects half words; valid: 0, 2"),
-        (lambda: scaled("mxf8f6f4", a_format="e4m3", scale_b_id=4), "it selects bytes; valid: 0, 1, 2, 3"),
+        (lambda: scaled("mxf4", scale_a_id=1), "may begin; valid: 0, 2"),
+        (lambda: scaled("mxf8f6f4", a_format="e4m3", scale_b_id=4), "may begin; valid: 0, 1, 2, 3"),
         (lambda: scaled("mxf4", transpose_b=True), "e2m1 cannot be MN-major (formats that can: none)"),
         (lambda: scaled("mxf4", max_shift=8), "the kind has no .ws"),
         (lambda: scaled("mxf4", scale_a_lanes=128), "128 on sm_107"),
