@@ -21,10 +21,11 @@ import tcsim
 from conformance import conftest, inputs, recordings
 from conformance.exercises import exercise_of
 from tcsim import registry
+from tcsim.block_scaling import BlockScaling
 from tcsim.evidence import LEVELS, Evidence
 from tcsim.families import mma_lowering, mma_sync
 from tcsim.registry import Family, Row
-from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Widen, runs
+from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, ScaledDotAdd, Step, Widen, runs
 from tcsim.targets import ARCHS, TARGETS, Arch, since, suffixed_since
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -107,6 +108,14 @@ def _(step: DotAdd) -> str:
     constants = f"F = {unit.fraction_bits}, floor {unit.floor}"
     result = f"{unit.output} {unit.rounding.upper()}"
     return f"{step.result} = dot-add of k {short_runs(step.k)} and {step.addend} ({constants}) to {result}"
+
+
+@step_text.register
+def _(step: ScaledDotAdd) -> str:
+    unit, terms = step.unit, f"groups of {step.group} products" if step.group else "products"
+    constants = f"F = {unit.fraction_bits}, floor {unit.floor}"
+    result = f"{unit.output} {unit.rounding.upper()}"
+    return f"{step.result} = dot-add of scaled {terms} of k {short_runs(step.k)} and {step.addend} ({constants}) to {result}"
 
 
 @step_text.register
@@ -449,6 +458,11 @@ def _fragment_table(rows: Sequence[Row]) -> str:
             key = (title, shape, size, code(operand.layout))
             if operand.format.name not in formats[key]:
                 formats[key].append(operand.format.name)
+        if isinstance(row.facts, BlockScaling):
+            for scales in (row.facts.a, row.facts.b):
+                key = (scales.name, "{} x {}".format(*scales.shape), "1 x `.b32`", code(scales.layout))
+                if scales.format.name not in formats[key]:
+                    formats[key].append(scales.format.name)
     cells = [(name, ", ".join(formats[key]), *rest) for key in sorted(formats) for name, *rest in [key]]
     return table(("operand", "formats", "rows x columns", "registers of a lane", "layout"), cells)
 

@@ -11,11 +11,11 @@ import pytest
 from exact import block_scaling as exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale_cases import MX4, MX8, NV4, ROWS, SPARSE_MX4, SPARSE_MX8, SPARSE_NV4
 
 import tcsim
 from conformance.exercises import exercise_of
 from conformance.wrong_scales import matrices_of
-from tcsim import registry
 from tcsim.dot import Datapath
 from tcsim.errors import FormatError, OperandError
 from tcsim.formats import FORMATS
@@ -23,23 +23,19 @@ from tcsim.scaled_dot import scaled_dot_add
 from tcsim.scaled_multiply import ScaledMatrixMultiply
 from tcsim.trace import trace
 
-ROWS = [row for row in registry.rows().values() if row.family in ("mma.sync.block_scale", "mma.sp.block_scale")]
-HEAD, SPARSE = "mma.sync.aligned.kind::", "mma.sp::ordered_metadata.sync.aligned.kind::"
-MX8 = f"{HEAD}mxf8f6f4.block_scale.m16n8k32.row.col.f32.e4m3.e5m2.f32.ue8m0"
-MX4 = f"{HEAD}mxf4.block_scale.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0"
-NV4 = f"{HEAD}mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3"
+MIXED = MX8.replace("e4m3.e4m3", "e4m3.e5m2")
 EACH = [  # one of every kind, number of blocks, scale format and sparsity; mxf8f6f4 with several pairs of types
+    MIXED,
     MX8,
-    MX8.replace("e4m3.e5m2", "e4m3.e4m3"),
-    MX8.replace("e4m3.e5m2", "e2m1.e3m2"),
-    MX8.replace("e4m3.e5m2", "e2m3.e2m1"),
+    MX8.replace("e4m3.e4m3", "e2m1.e3m2"),
+    MX8.replace("e4m3.e4m3", "e2m3.e2m1"),
     MX4,
-    MX4.replace("mxf4.block_scale", "mxf4nvf4.block_scale.scale_vec::2X"),
+    MX4.replace("mxf4", "mxf4nvf4"),
     NV4.replace("ue4m3", "ue8m0"),
     NV4,
-    f"{SPARSE}mxf8f6f4.block_scale.m16n8k64.row.col.f32.e5m2.e2m1.f32.ue8m0",
-    f"{SPARSE}mxf4.block_scale.m16n8k128.row.col.f32.e2m1.e2m1.f32.ue8m0",
-    f"{SPARSE}mxf4nvf4.block_scale.scale_vec::4X.m16n8k128.row.col.f32.e2m1.e2m1.f32.ue4m3",
+    SPARSE_MX8,
+    SPARSE_MX4,
+    SPARSE_NV4,
 ]
 SEED = 20_005
 
@@ -71,15 +67,15 @@ def dot(mnemonic: str, a: Any, b: Any, c: float = 0.0, scale_a: Any = 1.0, scale
 @pytest.mark.parametrize(
     ("mnemonic", "operands", "result"),
     [
-        (MX8, {"a": [1.5], "b": [2.0], "scale_a": 4.0, "scale_b": 0.5}, 0x40C00000),  # 6
-        (MX8, {"a": [1], "b": [1], "scale_a": np.uint8(0), "scale_b": 1.0}, 0x00400000),  # 0x00 is 2**-127, no zero
-        (MX8, {"a": [0], "b": [0], "scale_a": np.uint8(0xFF)}, 0x7FFFFFFF),  # a NaN scale, though all it scales is zero
-        (MX8, {"a": [1], "b": [1], "c": np.inf, "scale_b": np.uint8(0xFF)}, 0x7FFFFFFF),
-        (MX8, {"a": [1, -1], "b": [1, 1], "c": 2.0**-26}, 0),  # products that cancel keep their exponents: F = 25
-        (MX8, {"a": [1, -1], "b": [1, 1], "c": 2.0**-25}, 0x33000000),
-        (MX8, {"a": [1, -1], "b": [1, 1], "c": 2.0**-25, "scale_a": 2.0}, 0),  # the scales' exponents count too
-        (MX8, {"a": [2], "b": [1], "scale_a": 2.0**127}, 0x7F800000),  # overflow is infinity
-        (MX8, {"a": [-1], "b": [1], "scale_a": 2.0**-127, "scale_b": 2.0**-127}, 0),  # a zero is +0
+        (MIXED, {"a": [1.5], "b": [2.0], "scale_a": 4.0, "scale_b": 0.5}, 0x40C00000),  # 6
+        (MIXED, {"a": [1], "b": [1], "scale_a": np.uint8(0), "scale_b": 1.0}, 0x00400000),  # 0x00 is 2**-127, no zero
+        (MIXED, {"a": [0], "b": [0], "scale_a": np.uint8(0xFF)}, 0x7FFFFFFF),  # a NaN scale, though all it scales is zero
+        (MIXED, {"a": [1], "b": [1], "c": np.inf, "scale_b": np.uint8(0xFF)}, 0x7FFFFFFF),
+        (MIXED, {"a": [1, -1], "b": [1, 1], "c": 2.0**-26}, 0),  # products that cancel keep their exponents: F = 25
+        (MIXED, {"a": [1, -1], "b": [1, 1], "c": 2.0**-25}, 0x33000000),
+        (MIXED, {"a": [1, -1], "b": [1, 1], "c": 2.0**-25, "scale_a": 2.0}, 0),  # the scales' exponents count too
+        (MIXED, {"a": [2], "b": [1], "scale_a": 2.0**127}, 0x7F800000),  # overflow is infinity
+        (MIXED, {"a": [-1], "b": [1], "scale_a": 2.0**-127, "scale_b": 2.0**-127}, 0),  # a zero is +0
         (MX4, {"a": [6], "b": [6], "scale_a": [2.0, 1.0]}, 0x42900000),  # 72
         (MX4, {"a": [0] * 32 + [6], "b": [0] * 32 + [6], "scale_a": [2.0, 1.0]}, 0x42100000),  # 36: the second block
         (MX4, {"a": [1, -1], "b": [1, 1], "c": 2.0**-35}, 0x2E000000),  # F = 35
@@ -158,7 +154,7 @@ def words_of(inputs: dict[str, npt.NDArray[Any]], warp: int) -> tuple[dict[str, 
 def test_the_models_agree(half: int) -> None:
     """Every row with every class of inputs, from registers and selectors on: one element of two warps each."""
     compared, classes = 0, set()
-    rows = ROWS[half::2]
+    rows = list(ROWS.values())[half::2]
     for row in rows:
         mma = instruction(row.mnemonic)
         exercise = exercise_of(row.family)
@@ -232,7 +228,7 @@ def test_execute_is_matmul(mnemonic: str) -> None:
 def test_sparse_is_the_dense_product_of_the_expanded_matrix() -> None:
     """A sparse product is the dense one of its kept elements: every group keeps half, so blocks of scales stay blocks."""
     generator, compared = np.random.default_rng(11), 0
-    dense, sparse = instruction(MX4), tcsim.instruction(EACH[9], arch="sm_120")
+    dense, sparse = instruction(MX4), tcsim.instruction(SPARSE_MX4, arch="sm_120")
     groups = generator.choice(np.array(sparse.sparsity.valid, np.uint8), (16, 16))
     groups[:] = groups[0]  # all rows keep the same columns: one dense product
     positions = sparse.sparsity.positions_of(groups)
@@ -275,7 +271,7 @@ def test_every_wrong_model_is_contradicted(mnemonic: str) -> None:
 
 def test_a_mismatch_says_everything() -> None:
     """One line with the scales of its row and column, and a trace that ends in the model's bits."""
-    for mnemonic in (NV4, EACH[8]):
+    for mnemonic in (NV4, SPARSE_MX8):
         mma = instruction(mnemonic)
         exercise = exercise_of(mma.row.family)
         inputs = exercise.inputs(mma, "normal", 0, 2)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scale_cases import MX4, MX8, NEAR_MISSES, NV4, ROWS, SPARSE_MX4, SPARSE_MX8, SPARSE_NV4
 
 import tcsim
 from conformance.exercises import exercise_of
@@ -18,27 +19,10 @@ from hwkernels.probe import Probe
 from hwkernels.probes import body_of
 from hwkernels.sass import disassemble, opcode_counts
 from hwkernels.toolchain import AssembleError, Job, assemble, assemble_many
-from tcsim import registry
 from tcsim.block_scaling import BYTE_IDS, THREAD_IDS
 
-FAMILIES = ("mma.sync.block_scale", "mma.sp.block_scale")
-ROWS = {name: row for name, row in registry.rows().items() if row.family in FAMILIES}
-DENSE = "mma.sync.aligned.kind::{}.m16n8k{}.row.col.f32.{}.f32.{}"
-SPARSE = "mma.sp::ordered_metadata.sync.aligned.kind::{}.m16n8k{}.row.col.f32.{}.f32.{}"
-FORMS = {  # blocks -> one dense and one sparse spelling
-    1: (
-        DENSE.format("mxf8f6f4.block_scale", 32, "e4m3.e2m1", "ue8m0"),
-        SPARSE.format("mxf8f6f4.block_scale", 64, "e4m3.e2m1", "ue8m0"),
-    ),
-    2: (
-        DENSE.format("mxf4.block_scale", 64, "e2m1.e2m1", "ue8m0"),
-        SPARSE.format("mxf4.block_scale", 128, "e2m1.e2m1", "ue8m0"),
-    ),
-    4: (
-        DENSE.format("mxf4nvf4.block_scale.scale_vec::4X", 64, "e2m1.e2m1", "ue4m3"),
-        SPARSE.format("mxf4nvf4.block_scale.scale_vec::4X", 128, "e2m1.e2m1", "ue4m3"),
-    ),
-}
+FORMS = {1: (MX8, SPARSE_MX8), 2: (MX4, SPARSE_MX4), 4: (NV4, SPARSE_NV4)}
+"""By the number of blocks, one dense and one sparse spelling."""
 
 
 @pytest.mark.parametrize(("target", "count"), [("sm_120f", 105), ("sm_120a", 110), ("sm_121a", 110)])
@@ -89,6 +73,15 @@ def test_the_assembler_takes_exactly_the_selectors_that_exist(blocks: int) -> No
         last = assemble(with_selectors(mnemonic, tuple(valid[-1] for valid in places)), "sm_120a")  # type: ignore[arg-type]
         assert opcode_counts(disassemble(last.cubin))[opcode] == 1
     assert checked == 40
+
+
+def test_the_assembler_refuses_the_near_misses() -> None:
+    """What `tcsim.instruction` refuses in tests/test_block_scale.py, ptxas refuses with the operands of its neighbour."""
+    right = {name: with_selectors(name, (0, 0, 0, 0)) for name, _, _ in NEAR_MISSES}
+    assert not any(isinstance(item, Exception) for item in assemble_many((text, "sm_120a") for text in right.values()))
+    wrong = [(right[name].replace(name, name.replace(old, new)), "sm_120a") for name, old, new in NEAR_MISSES]
+    made = assemble_many(wrong)
+    assert [type(item) for item in made] == [AssembleError] * 15
 
 
 @pytest.mark.parametrize("mnemonic", [name for names in FORMS.values() for name in names])

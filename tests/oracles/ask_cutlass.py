@@ -47,7 +47,9 @@ def atoms_of(job: Job) -> Iterator[Callable[[], Any]]:
             yield lambda: atoms.MmaAtomSM80Type.get(shape, a, b, c)
             yield lambda: atoms.MmaAtomSM89Type.get(shape, a, b, c)
         case "block scaled":
-            yield lambda: atoms.MmaAtomSM120BlockScaledType.get(shape, 32, False, a, b, c, TYPES["ue8m0"]())
+            vector, scale = job.get("vector", 32), TYPES[job.get("scale", "ue8m0")]()
+            of_scales = job.get("of scales", False)  # the layouts of A and B are then those of their scales
+            yield lambda: atoms.MmaAtomSM120BlockScaledType.get(shape, vector, of_scales, a, b, c, scale)
         case "sparse":
             yield lambda: ir.Type.parse(f"!cute_nvgpu.sm80.sparse_mma<{m}x{n}x{k}, {elements}, md_format = tid>")
         case "warpgroup":

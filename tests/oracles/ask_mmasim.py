@@ -21,6 +21,28 @@ KNOWN = {
 }
 
 
+def packed(codes: np.ndarray) -> torch.Tensor:
+    """fp4 codes as mmasim takes them for the kinds that pack them: two along K in a byte."""
+    return torch.from_numpy((codes[..., 0::2] | codes[..., 1::2] << 4).astype(np.uint8))
+
+
+def scaled(job: Job, given: Arrays) -> torch.Tensor:
+    """The results (count, M, N) of a block-scaled instruction: scale_a (count, M, blocks), scale_b (count, blocks, N)."""
+    names, model = job["formats"], nv_ptx.MMABlockScale(job["arch"], job["name"])
+    b = given["b"].transpose(0, 2, 1)
+    if model.packing == 2:
+        rows, columns = packed(given["a"]), packed(b)
+    else:
+        rows, columns = tensor(given["a"], names["a"]), tensor(b, names["b"])
+    scale_a = tensor(given["scale_a"], names["scale"])
+    scale_b = tensor(given["scale_b"].transpose(0, 2, 1), names["scale"])
+    m, n = given["c"].shape[1:]
+    # each result by itself
+    rows, scale_a = (x[:, :, None, :].expand(-1, -1, n, -1) for x in (rows, scale_a))
+    columns, scale_b = (x[:, None, :, :].expand(-1, m, -1, -1) for x in (columns, scale_b))
+    return model.dpa(rows, columns, tensor(given["c"], names["c"]), scale_a, scale_b)
+
+
 def tensor(codes: np.ndarray, name: str) -> torch.Tensor:
     """Codes as mmasim takes them: fp4 in bits 5:2 of a byte."""
     dtype = nv_torch_dtype[name]
@@ -45,6 +67,8 @@ def answer(job: Job, given: Arrays) -> Arrays:
             (model, arch, name) for model, archs in KNOWN.items() for arch, names in archs.items() for name in names
         ]
         return {"known": np.array(rows)}
+    if job["model"] == "MMABlockScale":
+        return {"d": scaled(job, given).contiguous().view(torch.uint8).numpy().view("u4")}
     model = getattr(nv_ptx, job["model"])(job["arch"], job["name"])
     n, m = given["b"].shape[2], given["a"].shape[1]
     if job.get("packed"):
