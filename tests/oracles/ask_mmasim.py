@@ -52,11 +52,6 @@ def tensor(codes: np.ndarray, name: str) -> torch.Tensor:
     return raw.view(dtype)
 
 
-def packed(codes: np.ndarray) -> torch.Tensor:
-    """fp4 codes along the last axis as mmasim takes those of mxf4 and mxf4nvf4: two in a byte, the first one high."""
-    return torch.from_numpy((codes[..., ::2] << 4 | codes[..., 1::2]).astype(np.uint8))
-
-
 def answer(job: Job, given: Arrays) -> Arrays:
     """What there is, or the results (count, M, N) of operands a (count, M, K), b (count, K, N), c (count, M, N).
 
