@@ -57,9 +57,9 @@ class MultiplyForm:
     def unmodelled(self, arch: str) -> str:
         """Why the instruction is not computed on an arch, or nothing."""
         if self.lookup:
-            return ".decompress::lut::b is not modelled: no source says how the table lies in Tensor Memory"
+            return "the lookup table of B is not modelled: no source says how it lies in Tensor Memory"
         if self.kind.name == "ti16":
-            return "kind::ti16 is not modelled: no hardware that has it, sm_107, was ever compared with anything"
+            return "ti16 is not modelled: no hardware that has it, sm_107, was ever compared with anything"
         if arch == "sm_107" and self.sparse and self.kind.table == "mxf4":
             return ".sp of 4-bit kinds is not modelled on sm_107: its sparsity is another one (2:4), whose metadata no source lays out"
         return ""

@@ -71,7 +71,7 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     base = "exact integers, by the PTX ISA; no hardware result was compared" if integers else _MODEL
     steps = []  # from the model that was published to this instruction
     if arch.name != "sm_100" and not integers:
-        steps.append(f"sm_100's unit, for {arch.name}")
+        steps.append("the unit of sm_100")
     if facts.sparse:
         steps.append("the kept products of a sparse A in one step" if not integers else "the kept products alone")
     if facts.cta_group == 2 and not integers:
@@ -83,7 +83,7 @@ def evidence(row: Row, arch: Arch) -> Evidence:
             "row i of a shifted A is row i + 1, the last row of each CTA stays, and metadata stays where it is"
         )
     if steps:
-        return Evidence("inferred", f"{base}; taken from it: {'; '.join(steps)}")
+        return Evidence("inferred", f"{'; '.join(steps)}: from {base}")
     return Evidence("literature", base)
 
 
