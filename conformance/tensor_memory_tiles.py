@@ -71,11 +71,14 @@ def filled(item: Described, form: OperandForm, numbers: str, stream: Stream, tur
 
 
 def placeable(item: Described, form: OperandForm) -> Described:
-    """The same without the transposes that its operands cannot have: A in Tensor Memory, and rows that fill no tile."""
+    """The same without the transposes that its operands cannot have: A in Tensor Memory, and rows that fill no tile.
+
+    A mask may shift B: then the descriptor says how far at most.
+    """
     shapes = item.instruction.shapes(item.desc)
     group = item.instruction.facts.cta_group
     more = min(_SHIFTED_ROWS, item.desc.n) if form.mask else 0
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {"max_shift": 16} if form.mask else {}
     for name, rows, k in (("a", item.desc.m, shapes["a"][1]), ("b", item.desc.n + more, item.desc.k)):
         if getattr(item.desc, f"transpose_{name}"):
             fits = name == "b" or form.a == "desc"

@@ -18,7 +18,7 @@ from tcsim.registry import Row
 from tcsim.tcgen05_form import MultiplyForm, OperandForm
 
 THREADS = 128
-WAITS = 1 << 20  # tries of the barrier before the kernel gives up and traps: seconds
+WAITS = 1 << 16  # tries of the barrier before the kernel gives up and traps
 _WORDS = (
     "d",
     "a",

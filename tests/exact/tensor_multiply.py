@@ -69,7 +69,8 @@ def _shared(run: Run, cta: int, descriptor: int, row: int, k: int, name: str, tr
     return octets >> first % 8 & ((1 << bits) - 1)
 
 
-def _negated(code: int, name: str, negate: bool) -> int:
+def negated(code: int, name: str, negate: bool) -> int:
+    """A code with its sign turned, if the descriptor says so."""
     return code ^ 1 << (STORED[name] - 1) if negate else code
 
 
@@ -94,7 +95,7 @@ def a_row(run: Run, row: int, bank: int) -> list[int]:
         if bits == 8 and STORED[name] < 8:
             code = code >> (2 if STORED[name] == 4 else 0) & ((1 << STORED[name]) - 1)
         codes.append(code)
-    return [_negated(code, name, f["negate_a"]) for code in codes]
+    return [negated(code, name, f["negate_a"]) for code in codes]
 
 
 def met(run: Run, row: int, bank: int) -> list[int]:
@@ -145,11 +146,11 @@ def b_code(run: Run, k: int, column: int) -> int:
     f = run.fields
     mask = run.operands.get("mask", 0)
     if zeroed(mask, f["m"], f["n"], column):
-        return _negated(0, f["b_format"], f["negate_b"])
+        return negated(0, f["b_format"], f["negate_b"])
     columns = f["n"] // run.group
     row = column % columns + (mask >> 56 & 63)
     code = _shared(run, column // columns, run.operands["b"], row, k, f["b_format"], f["transpose_b"])
-    return _negated(code, f["b_format"], f["negate_b"])
+    return negated(code, f["b_format"], f["negate_b"])
 
 
 def scale(run: Run, side: str, row: int, vector: int) -> int:
