@@ -191,6 +191,14 @@ def _flushed(instruction: Any, inputs: Inputs) -> Array:
     return np.concatenate([right[..., :-1], wrong[..., -1:]], axis=-1)
 
 
+def _whole_row(instruction: Any, inputs: Inputs) -> Array:
+    """Both halves of a row reduced together."""
+    right: Array = _exercise(instruction).model(instruction, inputs)
+    both = np.concatenate([right[:, :, :16, :-1], right[:, :, 16:, :-1]], axis=-1)
+    value = instruction.access.reduction(both)[..., None]
+    return np.concatenate([right[..., :-1], np.concatenate([value, value], axis=2)], axis=-1)
+
+
 def _unsigned(instruction: Any) -> Any:
     kinds = {"u32": "s32", "s32": "u32", "f32": "s32"}
     return _reduction(type=kinds[instruction.access.reduction.type])(instruction)
@@ -226,6 +234,7 @@ def _float_red(instruction: Any) -> bool:
 
 _REDUCTIONS: tuple[tuple[str, str, Callable[[Any], bool], Callable[[Any, Inputs], Array]], ...] = (
     ("other extreme", "min is taken for max", _reduces, _changed(_other_extreme)),
+    ("whole row reduced", "lanes i and i + 16 have the result of their whole row", lambda i: _reduces(i) and _two(i), _whole_row),
     ("other type", "the words are compared as another type", _reduces, _changed(_unsigned)),
     (".abs ignored or assumed", "magnitudes count where values should, or the other way round", lambda i: _reduces(i, "f32"),
      _changed(lambda i: _reduction(absolute=not i.access.reduction.absolute)(i))),

@@ -63,6 +63,7 @@ class AllocationBody:
             "setp.eq.u32 %lead, %lane, 0;",
             "cvt.u64.u32 %generic, %slot;",
             "cvta.shared.u64 %generic, %generic;",
+            *(kernel.meet(2) if group == 2 else []),  # the peer must be there
             "@!%first bra done;",
             "mov.u32 %next, 0;",
             "each:",

@@ -62,8 +62,9 @@ def meet(group: int = 1) -> list[str]:
 
 
 def allocate(columns: int, group: int = 1) -> list[str]:
-    """The first warp allocates; everyone reads the address."""
+    """The first warp allocates, of a pair once both CTAs are there; everyone reads the address."""
     return [
+        *(meet(2) if group == 2 else []),
         "@!%first bra allocated;",
         f"tcgen05.alloc.cta_group::{group}.sync.aligned.shared::cta.b32 [%slot], {columns};",
         "allocated:",

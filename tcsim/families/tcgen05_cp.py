@@ -44,12 +44,12 @@ _PAIRS = Evidence(
     "literature", "PTX ISA 9.4, section tcgen05.cp; CUTLASS, copy_sm100, comments of the UTCCP operations"
 )
 _REFRESH = Evidence(
-    "inferred", "the lanes that others found on a GB200 (probes of a Triton branch); section tcgen05.cp is silent"
+    "inferred", "probes by others on a GB200: lanes 32 apart, as a branch of Triton found; the manual is silent"
 )
 _DECOMPRESSED = Evidence(
-    "inferred", "the fp6 and fp4 containers of kind::f8f6f4; the bits in the byte are in figures only"
+    "inferred", "containers of fp6 and fp4 operands: bits 5:0 and 5:2; the manual shows them in figures only"
 )
-_SHIFTED = Evidence("inferred", "the section's words; the direction is not said, see tcsim/families/tcgen05_cp.py")
+_SHIFTED = Evidence("inferred", "the section's words: the direction is not said, see tcsim/families/tcgen05_cp.py")
 
 SHAPES = (
     _Shape("128x256b", "", 128, 32, "", "", _MANUAL),

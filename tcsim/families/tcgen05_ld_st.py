@@ -44,7 +44,7 @@ TYPES = tuple(
 _SHAPES = "PTX ISA 9.4, section Data Movement Shape; CUTLASS, copy_traits_sm100"
 _EVIDENCE = {
     "plain": Evidence("literature", _SHAPES),
-    "unpack": Evidence("inferred", "tcgen05.st without .unpack::16b; the upper halves of the cells as EXPAND16BIT reads"),
+    "unpack": Evidence("inferred", "tcgen05.st without unpacking: the upper halves of the cells as EXPAND16BIT reads"),
     "integer": Evidence("literature", f"{_SHAPES}; section tcgen05.ld"),
     "float": Evidence("inferred", "min.f32 and max.f32: order of zeros, NaN and subnormals; section tcgen05.ld says the rest"),
     "compress": Evidence("literature", "PTX ISA 9.4, sections tcgen05.ld and spcompress (figure 43: the order of what stays)"),
