@@ -5,6 +5,7 @@ Like the tests of the assemblers these need ptxas 13.5 or later and nvdisasm, an
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,13 @@ from scale_cases import MX4, MX8, NEAR_MISSES, NV4, ROWS, SPARSE_MX4, SPARSE_MX8
 
 import tcsim
 from conformance.exercises import exercise_of
+from conformance.hardware import Hardware, Workshop
+from conformance.suite import Settings, Suite
 from hwkernels import probe
+from hwkernels.driver import DeviceInfo
 from hwkernels.probe import Probe
 from hwkernels.probes import body_of
+from hwkernels.probes.registers import SCALE_SELECTORS
 from hwkernels.sass import disassemble, opcode_counts
 from hwkernels.toolchain import AssembleError, Job, assemble, assemble_many
 from tcsim.block_scaling import BYTE_IDS, THREAD_IDS
@@ -102,6 +107,60 @@ def test_the_plan_of_a_launch(mnemonic: str) -> None:
     text = body.kernel(row, "k", "")
     parameters = [line.split()[-1] for line in text.split("(")[1].split(")")[0].split(", ")]
     assert parameters == [*names, "d", "warps"]
+
+
+class Imaginary(Hardware):
+    """A GPU of sm_120 that answers what the model says of the launch's raw parameters; or with one bit turned."""
+
+    def __init__(self, turned: int = 0) -> None:
+        super().__init__(DeviceInfo(0, "Imaginary GPU", "sm_120", "1.2.3", "13.0", 1, 1))
+        self.turned = turned
+
+    def run(self, made: Probe, inputs: dict[str, npt.NDArray[Any]], repeat: int = 1) -> list[npt.NDArray[np.uint32]]:
+        """Execute the launch."""
+        launch = made.launch(inputs, repeat)
+        mma, (output, dtype) = made.instruction, launch.outputs[0]
+        names = [
+            "a",
+            "b",
+            "c",
+            *(["metadata"] if "mma.sp" in mma.mnemonic else []),
+            "scale_a",
+            "scale_b",
+            *SCALE_SELECTORS,
+        ]
+        given: dict[str, npt.NDArray[Any]] = dict(zip(names, launch.inputs, strict=True))
+        for name in SCALE_SELECTORS:
+            assert (given[name] == given[name][:, :1]).all()
+            given[name] = given[name][:, 0]
+        answer = mma.execute(**given).reshape(output).astype(dtype)  # type: ignore[attr-defined]
+        answer[0, 5, 1] ^= np.uint32(self.turned)
+        return [answer.copy() for _ in range(repeat)]
+
+
+@pytest.mark.parametrize("mnemonic", [NV4, SPARSE_MX8])
+def test_the_suite_runs_live_and_replays(mnemonic: str, tmp_path: Path) -> None:
+    """All classes on a GPU that the model describes pass, are recorded, and replay; one turned bit fails with its trace."""
+    live = Suite(Settings("sm_120", "live", record=True, root=tmp_path), Imaginary())
+    live.__dict__["workshop"] = Workshop([live.instruction(mnemonic)])
+    cases = [case for case in live.cases() if case.mnemonic == mnemonic]
+    assert [case.name for case in cases] == exercise_of(ROWS[mnemonic].family).classes(live.instruction(mnemonic))  # type: ignore[arg-type]
+    for case in cases:
+        outcome = live.run(case)
+        assert (outcome.verdict, outcome.mismatches) == ("PASS", 0), outcome.text
+        assert outcome.outputs >= 1024
+    live.write_recordings()
+    assert len(live.written) == 1
+    replay = Suite(Settings("sm_120", "replay", root=tmp_path))
+    again = [case for case in replay.cases() if case.mnemonic == mnemonic]
+    assert [case.name for case in again] == [case.name for case in cases]
+    assert {replay.run(case).verdict for case in again} == {"REPLAYED"}
+    live.hardware = Imaginary(turned=1)
+    outcome = live.run(cases[0])
+    assert (outcome.verdict, outcome.mismatches) == ("FAIL", 1)
+    assert "MISMATCH warp 0 lane 5 register 1 (row 1, column 3): a=[0x" in outcome.text
+    assert " scale_a=[0x" in outcome.text
+    assert "step 1: fused dot-add of scaled " in outcome.text
 
 
 # ---- fp4 and fp6 from shared memory
