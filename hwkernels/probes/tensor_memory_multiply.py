@@ -30,6 +30,7 @@ _WORDS = (
     "lookup",
 )  # 32-bit operands, then 8 lane masks
 _WIDE = ("a", "b", "mask")  # 64-bit operands
+_ALONE = 120 * 1024  # bytes of shared memory: more than half of an SM's, so that no two CTAs share its Tensor Memory
 _PER_STORE = 8  # columns that one tcgen05.st or .ld moves
 
 
@@ -117,7 +118,7 @@ class TensorMemoryMultiplyBody:
             grid=(samples * ctas, 1, 1),
             block=(THREADS, 1, 1),
             variant=self.variant(row, inputs),
-            shared_bytes=size + 1024,
+            shared_bytes=max(size + 1024, _ALONE),
             cluster=(ctas, 1, 1) if ctas > 1 else None,
         )
 
