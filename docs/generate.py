@@ -19,7 +19,7 @@ from typing import Any
 
 import tcsim
 from conformance import conftest, inputs, recordings
-from conformance.exercises import exercise_of
+from conformance.exercises import AsksMore, exercise_of
 from tcsim import registry
 from tcsim.block_scaling import BlockScaling
 from tcsim.evidence import LEVELS, Evidence
@@ -288,18 +288,28 @@ def input_classes() -> str:
     arch = _recorded_arch()
     used: Counter[str] = Counter()
     others: dict[str, Counter[str]] = defaultdict(Counter)
+    waiting: dict[str, Counter[str]] = defaultdict(Counter)
     for family, instruction in _instructions(arch):
-        for name in exercise_of(family.name).classes(instruction):
+        exercise = exercise_of(family.name)
+        for name in exercise.classes(instruction):
             (used if name in inputs.CLASSES else others[family.name])[name] += 1
+        if isinstance(exercise, AsksMore):
+            waiting[family.name].update(exercise.unrecorded(instruction))
     rows = [
         (code(name), ", ".join(item.kinds), used[name], " ".join((item.make.__doc__ or "").split()))
         for name, item in inputs.CLASSES.items()
     ]
     text = table(("class", "multiplicands", f"instructions on {arch}", "what it holds"), rows, (2,))
-    more = [
-        f"- {family}: " + ", ".join(f"{code(name)} ({n})" for name, n in own.items()) for family, own in others.items()
+    more = _by_family("Classes that one family has for itself:", others)
+    return "\n\n".join([text, *more, *_by_family("Classes that no recording holds yet; they run live:", waiting)])
+
+
+def _by_family(title: str, counts: dict[str, Counter[str]]) -> list[str]:
+    """A list of the classes of each family, or nothing."""
+    lines = [
+        f"- {family}: " + ", ".join(f"{code(name)} ({n})" for name, n in own.items()) for family, own in counts.items()
     ]
-    return "\n\n".join([text, *(["Classes that one family has for itself:", "\n".join(more)] if more else [])])
+    return [title, "\n".join(lines)] if lines else []
 
 
 def wrong_models() -> str:

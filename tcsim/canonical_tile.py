@@ -45,6 +45,11 @@ class CanonicalTile:
     bytes: int  # of shared memory that the tile takes, unused ends of panels included
     kind: str = ""  # tcgen05 kind
 
+    def _repr_html_(self) -> str:
+        from tcsim.inspection.notebook import tile_html  # it needs this class
+
+        return tile_html(self)
+
     @property
     def bits(self) -> int:
         """Bits that an element takes in shared memory, its share of padding included."""

@@ -46,6 +46,11 @@ class Form:
         """The bits that must be set."""
         return sum(field.put(number) for field, number in self.fixed)
 
+    @property
+    def known(self) -> int:
+        """The bits that belong to a field, and the constants."""
+        return self.constants | sum(field.mask for field in self.fields)
+
     def field(self, name: str) -> Field:
         """One field by its name."""
         return next(field for field in self.fields if field.name == name)

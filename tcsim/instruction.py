@@ -29,6 +29,11 @@ class Instruction:
     def __repr__(self) -> str:
         return f'tcsim.instruction("{self.mnemonic}", arch="{self.arch.name}")'
 
+    def _repr_html_(self) -> str:
+        from tcsim.inspection.notebook import instruction_html  # it needs this class
+
+        return instruction_html(self)
+
     @property
     def mnemonic(self) -> str:
         """The full PTX spelling."""

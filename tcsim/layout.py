@@ -46,6 +46,11 @@ class Layout:
     def __str__(self) -> str:
         return f"{_text(self.shape)}:{_text(self.stride)}"
 
+    def _repr_svg_(self) -> str | None:
+        from tcsim.inspection.notebook import layout_svg  # it needs this class
+
+        return layout_svg(self)
+
     @cached_property
     def size(self) -> int:
         """The number of coordinates."""
@@ -85,6 +90,11 @@ class FragmentLayout:
 
     def __str__(self) -> str:
         return f"({_text(self.thread.shape)},{_text(self.value.shape)}):({_text(self.thread.stride)},{_text(self.value.stride)})"
+
+    def _repr_svg_(self) -> str | None:
+        from tcsim.inspection.notebook import fragment_svg  # it needs this class
+
+        return fragment_svg(self)
 
     @property
     def lanes(self) -> int:

@@ -57,10 +57,9 @@ class MatrixDescriptor:
             raise OperandError(
                 f"descriptor {value:#x}: swizzle mode {parts['swizzle']} does not exist on {arch}; valid: {listing(modes)}"
             )
-        known = form.constants | sum(((1 << field.bits) - 1) << field.low for field in form.fields)
-        if not 0 <= value < 1 << 64 or value & ~known:
+        if not 0 <= value < 1 << 64 or value & ~form.known:
             raise OperandError(
-                f"descriptor {value:#x}: bits {value & ~known:#x} belong to no field of {name}'s descriptor"
+                f"descriptor {value:#x}: bits {value & ~form.known:#x} belong to no field of {name}'s descriptor"
             )
         if value & form.constants != form.constants:
             raise OperandError(f"descriptor {value:#x}: bits {form.constants:#x} must be set on {arch}")
@@ -148,6 +147,11 @@ class MatrixDescriptor:
 
         return check_tile(self, rows, k, format, major, memory, kind)
 
+    def _repr_html_(self) -> str:
+        from tcsim.inspection.notebook import descriptor_html  # it needs this class
+
+        return descriptor_html(self)
+
     def describe(self) -> list[str]:
         """One line a field: bits, name, value in bytes, meaning.
 
@@ -169,6 +173,8 @@ class MatrixDescriptor:
 
         `rows` runs along M for A and along N for B. `kind` is the tcgen05 kind, needed for e2m1 on sm_100: kind::f8f6f4 and
         kind::mxf8f6f4 take 16 fp4 or fp6 elements from the first bytes of 16, the others pack them.
+
+        `base_offset` changes nothing on sm_90: what it does was not measured yet.
 
         Evidence: measured on an H200 for sm_90; literature for sm_100 (PTX ISA, Canonical Layouts; CUTLASS's
         make_umma_desc). With leading_mode=1: inferred.

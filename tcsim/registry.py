@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -95,6 +98,7 @@ def families() -> tuple[Family, ...]:
         tcgen05_ld_st,
         tcgen05_mma,
         wgmma,
+        wgmma_sp,
         wmma_memory,
         wmma_mma,
     )
@@ -111,6 +115,7 @@ def families() -> tuple[Family, ...]:
         wmma_memory.STORE_FAMILY,
         wmma_mma.FAMILY,
         wgmma.FAMILY,
+        wgmma_sp.FAMILY,
         cvt.FAMILY,
         tcgen05_control.ALLOC_FAMILY,
         tcgen05_control.COMMIT_FAMILY,
@@ -132,11 +137,34 @@ def rows() -> MappingProxyType[str, Row]:
     """Every row of every family by mnemonic."""
     table: dict[str, Row] = {}
     for family in families():
-        for row in family.rows():
+        for row in _rows_of(family.name).values():
             if row.mnemonic in table:
                 raise InstructionError(f"{row.mnemonic} has two rows")
             table[row.mnemonic] = row
     return MappingProxyType(table)
+
+
+@cache
+def _rows_of(family_name: str) -> dict[str, Row]:
+    table: dict[str, Row] = {}
+    for row in family(family_name).rows():
+        if row.mnemonic in table:
+            raise InstructionError(f"{row.mnemonic} has two rows")
+        table[row.mnemonic] = row
+    return table
+
+
+def row_of(mnemonic: str) -> Row | None:
+    """The row of a mnemonic, or None. Families whose name begins as it does are asked first: others need not be built.
+
+    >>> row_of("movmatrix.sync.aligned.m8n8.trans.b16").family
+    'movmatrix'
+    """
+    head = str(mnemonic).split(".")[0]
+    for item in sorted(families(), key=lambda family: family.name.split(".")[0] != head):
+        if mnemonic in (table := _rows_of(item.name)):
+            return table[mnemonic]
+    return None
 
 
 @cache
@@ -161,6 +189,13 @@ def on_arch(arch_or_target: str, family_name: str | None = None) -> Iterator[Row
             yield row
 
 
+def nearest_mnemonics(mnemonic: str) -> list[str]:
+    """The three mnemonics spelled most like one that does not exist, of its own family if that has as many."""
+    head = str(mnemonic).split(".")[0] + "."
+    kin = [name for name in rows() if name.startswith(head)]
+    return nearest(str(mnemonic), kin if len(kin) >= 3 else rows(), 3)
+
+
 def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]]:
     """The row of a mnemonic, the arch, and those of the arch's targets (or the one named) that accept it.
 
@@ -168,18 +203,43 @@ def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]
     """
     arch, candidates = accepting(arch_or_target)
     asked = f'tcsim.instruction("{mnemonic}", arch="{arch_or_target}")'
-    row = rows().get(mnemonic)
+    row = row_of(mnemonic)
     if row is None:
-        head = str(mnemonic).split(".")[0] + "."
-        kin = [name for name in rows() if name.startswith(head)]
-        close = nearest(mnemonic, kin if len(kin) >= 3 else rows(), 3)
-        raise InstructionError(f"{asked}: no such instruction; nearest: {listing(close)}")
+        raise InstructionError(
+            f"{asked}: no such instruction; nearest: {listing(nearest_mnemonics(mnemonic))}{_shapes_of(str(mnemonic))}"
+        )
     if row.dropped:
         raise InstructionError(f"{asked}: {row.dropped}")
     accepted = tuple(t for t in candidates if t in row.targets)
     if not accepted:
         raise InstructionError(f"{asked}: {_unavailable(row, arch_or_target)}")
     return row, arch, accepted
+
+
+_SHAPE = re.compile(r"\bm\d+n\d+k\d+\b")
+
+
+def _shapes_of(mnemonic: str) -> str:
+    """The shapes that the spelling has, if only its shape is wrong: "M 64, N 8 to 256 in steps of 8, K 16"."""
+    rest = _SHAPE.sub("", mnemonic)
+    shapes = (
+        sorted({row.shape for name, row in rows().items() if _SHAPE.sub("", name) == rest}) if rest != mnemonic else []
+    )
+    if not shapes:
+        return ""
+    dimensions = [sorted(set(values)) for values in zip(*shapes, strict=True)]
+    if len(shapes) <= 4 or len(shapes) != prod(map(len, dimensions)):  # few, or not every combination
+        text = listing("m{}n{}k{}".format(*shape) for shape in shapes)
+    else:
+        text = ", ".join(f"{letter} {_values(found)}" for letter, found in zip("MNK", dimensions, strict=True))
+    return f"; the same spelling exists for {text}"
+
+
+def _values(found: list[int]) -> str:
+    steps = {later - earlier for earlier, later in pairwise(found)}
+    if len(found) > 3 and len(steps) == 1:
+        return f"{found[0]} to {found[-1]} in steps of {steps.pop()}"
+    return listing(found)
 
 
 def _unavailable(row: Row, asked: str) -> str:

@@ -3,7 +3,8 @@
 A row of the M x K matrix A keeps half of its elements. Metadata is a string of 4-bit groups, one for each 64 bits (16-
 and 32-bit formats) or 32 bits (8- and 4-bit formats) of the dense row: two 2-bit indices of the units that were kept,
 the lower first. A unit is 16 bits wide (an f16 or bf16 element, or half a tf32) or 8 bits (an int8 or fp8 element, or
-a pair of int4). Measured on an NVIDIA H200 for every shape, type and selector; PTX ISA, section Sparse matrix storage.
+a pair of int4). Measured on an NVIDIA H200 for every shape, type and selector of mma.sp; PTX ISA, sections Sparse matrix
+storage of mma.sp and of wgmma.mma_async.sp, whose warps each hold what a warp of mma.sp with the same K holds.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ class Sparsity:
     selectors: tuple[int, ...]  # values of the selector operand that the hardware runs
     refused: tuple[int, ...] = ()  # values that the assembler accepts and the hardware stops at
     ordered: bool = False  # mma.sp::ordered_metadata promises increasing indices
+
+    @property
+    def lanes(self) -> int:
+        """Lanes that hold metadata: the 32 of a warp for every 16 rows."""
+        return self.rows // 16 * 32
 
     @property
     def unit_bits(self) -> int:
@@ -66,14 +72,14 @@ class Sparsity:
     def places(self, selector: int) -> tuple[Indices, Indices]:
         """(lane, lowest bit) of every group's 4 bits: arrays (rows, groups).
 
-        Four lanes share rows g and g + 8. Of 16-bit units a word holds four groups of row g, then four of row g + 8; of
-        8-bit units it holds eight groups of one row.
+        Each warp speaks of 16 rows, and four of its lanes share rows g and g + 8. Of 16-bit units a word holds four groups
+        of row g, then four of row g + 8; of 8-bit units it holds eight groups of one row.
 
         Raises OperandError for a selector that the instruction does not have.
         """
         self.check_selector(selector)
         row, group = np.arange(self.rows)[:, None], np.arange(self.groups)[None, :]
-        quad, upper = row % 8, row // 8
+        warp, quad, upper = row // 16, row % 8, row // 8 % 2
         if self.unit_bits == 16:
             lane = selector if self.groups == 4 else 2 * selector + group // 4
             bit = 16 * upper + 4 * (group % 4)
@@ -81,7 +87,7 @@ class Sparsity:
             lane = 2 * selector + upper if self.groups == 8 else upper + 2 * (group // 8)
             bit = 4 * (group % 8)
         shape = (self.rows, self.groups)
-        return np.broadcast_to(4 * quad + lane, shape), np.broadcast_to(bit, shape)
+        return np.broadcast_to(32 * warp + 4 * quad + lane, shape), np.broadcast_to(bit, shape)
 
     def check_selector(self, selector: int) -> None:
         """Raise OperandError unless the hardware runs the selector."""
@@ -98,14 +104,14 @@ class Sparsity:
     # --- words and 4-bit groups
 
     def groups_of(self, metadata: npt.NDArray[np.uint32], selector: int) -> npt.NDArray[np.uint8]:
-        """The 4-bit groups in metadata words (..., 32): (..., rows, groups)."""
+        """The 4-bit groups in metadata words (..., lanes): (..., rows, groups)."""
         lane, bit = self.places(selector)
         return ((metadata[..., lane] >> bit.astype(np.uint32)) & np.uint32(15)).astype(np.uint8)
 
     def words_of(self, groups: npt.NDArray[np.uint8], selector: int) -> npt.NDArray[np.uint32]:
-        """Metadata words (..., 32) that hold 4-bit groups (..., rows, groups); other bits are zero."""
+        """Metadata words (..., lanes) that hold 4-bit groups (..., rows, groups); other bits are zero."""
         lane, bit = self.places(selector)
-        nibbles = np.zeros((*groups.shape[:-2], 32, 8), np.uint32)
+        nibbles = np.zeros((*groups.shape[:-2], self.lanes, 8), np.uint32)
         nibbles[..., lane, bit // 4] = groups
         return (nibbles << np.arange(0, 32, 4, dtype=np.uint32)).sum(-1, dtype=np.uint32)
 

@@ -112,6 +112,11 @@ def _messages(
             f"the start address is {off} bytes past a multiple of {period}, the period of the {descriptor.swizzle} swizzle: right "
             "for a later K step of a tile that starts at such a multiple, wrong for the tile's own start"
         )
+    if descriptor.base_offset:
+        texts.append(
+            f"base_offset={descriptor.base_offset} was never measured: these are the addresses of 0, with which tiles were measured "
+            "at any start address"
+        )
     if unused:
         texts.append(f"{unused} bytes between the first and the last that are read belong to no element")
     if degree > 1:

@@ -243,3 +243,7 @@ def _(step: BitDot, values: Values) -> list[str]:
         f"popcount of a {step.op} b over k, plus c",
         f"set bits at k {runs(tuple(np.nonzero(both)[0].tolist())) or 'none'}",
     ]
+
+
+explain = _explain
+"""What one step does with values, before it is run, in sentences; the first says what the step is."""

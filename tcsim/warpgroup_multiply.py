@@ -13,11 +13,14 @@ from tcsim.codec import as_codes
 from tcsim.errors import OperandError
 from tcsim.formats import Format
 from tcsim.instruction import Instruction, broadcast
-from tcsim.matrix_descriptor import Major, element_addresses
+from tcsim.matrix_descriptor import FORMS, Major, element_addresses
 from tcsim.packing import pack, unpack
 from tcsim.registry import Operand, check_registers
+from tcsim.sparse import Sparsity
 
 _MAJORS: tuple[Major, Major] = ("K", "MN")
+KNOWN_BITS = np.uint64(FORMS["sm_90"].known)
+"""The bits of a descriptor that belong to a field."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class WarpgroupFacts:
     format_b: Format  # B lies in shared memory and is no register operand
     signs: bool  # takes scale_a and scale_b, which are 1 or -1
     majors: bool  # takes trans_a and trans_b: 16-bit elements only
+    sparsity: Sparsity | None = None  # of a compressed A; None: A is dense
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,28 +75,32 @@ class WarpgroupMultiply(Instruction):
 
         Raises OperandError for another dtype or shape, immediates that the type does not have, or reads outside smem.
         """
+        codes = self.multiplicands(smem, a, b, c, scale_d, (scale_a, scale_b), (trans_a, trans_b))
+        return self.registers("d", self.matmul(*codes))
+
+    def multiplicands(
+        self, smem: Any, a: Any, b: Any, c: Any, scale_d: bool, scales: tuple[int, int], trans: tuple[int, int]
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """The codes of A, B (negated where asked) and C (zero where it is not read) that the operands of `execute` mean."""
         call = f"{self!r}.execute"
-        self._check_immediates(call, scale_a, scale_b, trans_a, trans_b)
+        self._check_immediates(call, *scales, *trans)
         memory = np.asarray(smem)
         if memory.dtype != np.uint8 or memory.ndim < 1:
             raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 (..., bytes)")
         accumulator = np.asarray(c)
         check_registers(accumulator, self.operands["c"], call)
-        codes_a, codes_b = self.fetch(memory, a, b, trans_a, trans_b)
+        codes_a, codes_b = self.fetch(memory, a, b, *trans)
         codes_c = self.matrix("c", accumulator)
-        if not scale_d:
-            codes_c = np.zeros_like(codes_c)
-        d = self.matmul(
-            _negated(codes_a, self.operands["a"].format, scale_a),
-            _negated(codes_b, self.facts.format_b, scale_b),
-            codes_c,
+        return (
+            _negated(codes_a, self.operands["a"].format, scales[0]),
+            _negated(codes_b, self.facts.format_b, scales[1]),
+            codes_c if scale_d else np.zeros_like(codes_c),
         )
-        return self.registers("d", d)
 
     def fetch(
         self, smem: npt.NDArray[np.uint8], a: Any, b: Any, trans_a: int = 0, trans_b: int = 0
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The codes of A (..., 64, K) and B (..., K, N) that the instruction reads.
+        """The codes of A (..., 64, K; of a sparse one K / 2) and B (..., K, N) that the instruction reads.
 
         Raises OperandError for reads outside smem.
         """
@@ -105,7 +113,15 @@ class WarpgroupMultiply(Instruction):
             if trans_a:
                 raise OperandError(f"{call}: A in registers has no trans_a; valid: 0")
             return self.matrix("a", registers), codes_b
-        return self._fetch(smem, a, m, k, self.operands["a"].format, _MAJORS[trans_a], f"{call}: a"), codes_b
+        depth = self.operands["a"].shape[1]
+        return self._fetch(smem, a, m, depth, self.operands["a"].format, _MAJORS[trans_a], f"{call}: a"), codes_b
+
+    @staticmethod
+    def addresses(
+        descriptors: npt.NDArray[np.uint64], rows: int, k: int, format: Format, major: Major
+    ) -> npt.NDArray[np.int64]:
+        """The shared byte addresses (..., rows, k) that descriptors (...) read: `tcsim.matrix_descriptor.element_addresses`."""
+        return element_addresses(descriptors, rows, k, format, major)
 
     def matmul(self, a: Any, b: Any, c: Any) -> npt.NDArray[Any]:
         """Codes in, codes out: a (..., 64, K), b (..., K, N), c and the result (..., 64, N); leading dimensions broadcast.
@@ -117,16 +133,8 @@ class WarpgroupMultiply(Instruction):
         >>> float(tcsim.decode(d, "f32")[0, 0])
         16.0
         """
-        m, n, k = self.shape
-        formats = (self.operands["a"].format, self.facts.format_b, self.operands["c"].format)
-        arrays = []
-        for name, given, format, shape in zip("abc", (a, b, c), formats, ((m, k), (k, n), (m, n)), strict=True):
-            codes = as_codes(given, format, f"{self!r}.matmul: {name}")
-            if codes.shape[-2:] != shape:
-                raise OperandError(
-                    f"{self!r}.matmul: {name} has shape {codes.shape}; valid: (..., {shape[0]}, {shape[1]})"
-                )
-            arrays.append(codes)
+        m, n, _ = self.shape
+        arrays, formats = self._checked(a, b, c), self._product_formats
         batch = broadcast([x.shape[:-2] for x in arrays], f"{self!r}.matmul")
         flat = [np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in arrays]
         out = np.empty((len(flat[0]), m, n), self.operands["d"].format.dtype)
@@ -134,6 +142,24 @@ class WarpgroupMultiply(Instruction):
             one_a, one_b, one_c = (x[place : place + 1] for x in flat)
             out[place : place + 1] = self.lowering.run(one_a, one_b, one_c, formats)
         return out.reshape(*batch, m, n)
+
+    @property
+    def _product_formats(self) -> tuple[Format, Format, Format]:
+        return self.operands["a"].format, self.facts.format_b, self.operands["c"].format
+
+    def _checked(self, a: Any, b: Any, c: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """The operands of `matmul` as codes of the right shapes."""
+        _, n, k = self.shape
+        shapes = (self.operands["a"].shape, (k, n), self.operands["c"].shape)
+        arrays = []
+        for name, given, format, shape in zip("abc", (a, b, c), self._product_formats, shapes, strict=True):
+            codes = as_codes(given, format, f"{self!r}.matmul: {name}")
+            if codes.shape[-2:] != shape:
+                raise OperandError(
+                    f"{self!r}.matmul: {name} has shape {codes.shape}; valid: (..., {shape[0]}, {shape[1]})"
+                )
+            arrays.append(codes)
+        return arrays[0], arrays[1], arrays[2]
 
     def matrix(self, name: str, registers: Any) -> npt.NDArray[Any]:
         """The codes (..., rows, columns) that registers (..., 128, registers) of a, c or d hold."""
@@ -159,14 +185,17 @@ class WarpgroupMultiply(Instruction):
         return packed.astype(np.uint32, copy=False)
 
     def _check_immediates(self, call: str, scale_a: int, scale_b: int, trans_a: int, trans_b: int) -> None:
+        types = " and ".join(dict.fromkeys(self.formats[name].name for name in "ab"))
+        why = "" if self.facts.signs else f" ({types} have no imm-scale)"
         for name, value in (("scale_a", scale_a), ("scale_b", scale_b)):
             valid = (1, -1) if self.facts.signs else (1,)
             if value not in valid:
-                raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}")
+                raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
+        why = "" if self.facts.majors else f" ({types} must be K-major: only 16-bit elements can be MN-major)"
         for name, value in (("trans_a", trans_a), ("trans_b", trans_b)):
             valid = (0, 1) if self.facts.majors else (0,)
             if value not in valid:
-                raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}")
+                raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
 
     def _fetch(
         self, smem: npt.NDArray[np.uint8], descriptor: Any, rows: int, k: int, format: Format, major: Major, what: str
@@ -177,7 +206,14 @@ class WarpgroupMultiply(Instruction):
             raise OperandError(
                 f"{what} is {value.dtype} {value.shape}; valid: a 64-bit descriptor, or registers where A may be"
             )
-        address = element_addresses(value.astype(np.uint64), rows, k, format, major)
+        descriptors = value.astype(np.uint64)
+        foreign = descriptors & ~KNOWN_BITS
+        if foreign.any():
+            raise OperandError(
+                f"{what}: descriptor {int(descriptors[foreign != 0].flat[0]):#x}: bits {int(foreign[foreign != 0].flat[0]):#x} "
+                "belong to no field; has a start address been added beyond its 14 bits?"
+            )
+        address = self.addresses(descriptors, rows, k, format, major)
         size = format.container_bits // 8
         end = smem.shape[-1]
         outside = address + size > end

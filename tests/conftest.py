@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
+import pytest
 from hypothesis import settings
 
-collect_ignore = ["oracles"]  # they need other projects: `tox -e oracles`, or `pytest tests/oracles` by name
+collect_ignore = ["oracles", "browser"]  # they need other projects, or Chromium: `tox -e oracles`, `tox -e browser`
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
 settings.register_profile(
     "explore", derandomize=False, deadline=None, max_examples=2000
 )  # --hypothesis-profile explore
 settings.load_profile("repeatable")
+
+
+@pytest.fixture
+def matrices(tmp_path: Path) -> tuple[str, dict[str, np.ndarray]]:
+    """A file with a, b, c of m16n8k16, and what is in it."""
+    stream = np.random.default_rng(2)
+    arrays = {
+        "a": stream.normal(size=(16, 16)).astype(np.float16),
+        "b": stream.normal(size=(16, 8)).astype(np.float16),
+        "c": stream.normal(size=(16, 8)).astype(np.float32),
+    }
+    path = tmp_path / "matrices.npz"
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return str(path), arrays

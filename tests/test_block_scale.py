@@ -109,7 +109,7 @@ def test_near_misses_are_refused(right: str, old: str, new: str) -> None:
     """None is guessed at; up to three that exist are named. tests/test_block_scale_probes.py: ptxas refuses them too."""
     with pytest.raises(InstructionError, match="no such instruction; nearest: ") as caught:
         tcsim.instruction(right.replace(old, new), arch="sm_120a")
-    offered = str(caught.value).split("nearest: ")[1].split(", ")
+    offered = str(caught.value).split("nearest: ")[1].split(";")[0].split(", ")
     assert 1 <= len(offered) <= 3
     assert set(offered) <= set(registry.rows())
 

@@ -12,13 +12,14 @@ from conformance import inputs as input_classes
 from conformance.compare import compare_matrices
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.inputs import Problem
+from conformance.sparse_inputs import METADATA_CLASSES, allowed, spread, words
 from conformance.stream import Stream
+from conformance.wrong_metadata import wrong_metadata
 from conformance.wrong_models import WRONG_MODELS
 from tcsim.sparse_multiply import SparseMatrixMultiply
 from tcsim.steps import DotAdd, Widen
 
 _OUTPUTS_PER_CASE = 1024
-_METADATA_CLASSES = ("unordered", "repeated")  # of metadata: both indices swapped; both the same
 
 
 class SparseMultiply:
@@ -53,20 +54,17 @@ class SparseMultiply:
         sparsity = instruction.sparsity
         selector = sparsity.selectors[self.classes(instruction).index(name) % len(sparsity.selectors)]
         stream = Stream(instruction.mnemonic, name, seed, "metadata")
-        base = "uniform" if name in _METADATA_CLASSES else name
-        if name in _METADATA_CLASSES and instruction.operands["a"].format.kind == "float":
+        base = "uniform" if name in METADATA_CLASSES else name
+        if name in METADATA_CLASSES and instruction.operands["a"].format.kind == "float":
             base = "wide"
         problem = _KeptProblem(instruction, samples)
         matrices = input_classes.CLASSES[base].make(problem, Stream(instruction.mnemonic, name, seed))
         shape = (samples, sparsity.rows, sparsity.groups)
-        groups = stream.choice(np.array(_allowed(sparsity.valid, name), np.uint8), shape)
+        groups = stream.choice(allowed(sparsity, name), shape)
         groups[::2] = groups[::2, :1]  # in every other warp all rows keep the same columns
-        matrices["b"] = _spread(matrices["b"], sparsity.columns(sparsity.positions_of(groups))[:, 0])
-        words = sparsity.words_of(groups, selector)
-        used = sparsity.words_of(np.full(shape[1:], 15, np.uint8), selector)
-        noise = stream.words((samples, 32)).astype(np.uint32)
+        matrices["b"] = spread(matrices["b"], sparsity.columns(sparsity.positions_of(groups))[:, 0])
         out: Inputs = {key: instruction.registers(key, codes) for key, codes in matrices.items()}
-        out["metadata"] = (words | (noise & ~used))[..., None]
+        out["metadata"] = words(sparsity, groups, selector, stream)
         out["selector"] = np.full(samples, selector, np.uint32)
         return out
 
@@ -100,20 +98,6 @@ class _KeptProblem(Problem):
         """(count, rows, columns) of an operand, B with the rows that are met."""
         m, n, k = self.shape
         return {"a": (self.count, m, k), "b": (self.count, k, n), "c": (self.count, m, n)}[name]
-
-
-def _spread(b: Array, columns: npt.NDArray[np.int64]) -> Array:
-    """B (count, K, N) in which the kept element j of row 0 meets b[:, j]; the other rows hold the neighbours of those."""
-    out = np.repeat(np.roll(b, 1, axis=1), 2, axis=1)
-    out[np.arange(len(b))[:, None], columns] = b
-    return out
-
-
-def _allowed(valid: tuple[int, ...], name: str) -> list[int]:
-    if name == "repeated":
-        return [0b0000, 0b0101, 0b1010, 0b1111, *valid]
-    increasing = [group for group in valid if group & 3 < group >> 2]
-    return list(valid) if name == "unordered" else increasing
 
 
 def _execute(instruction: SparseMatrixMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
@@ -160,42 +144,6 @@ def _dense(model: WrongModel) -> WrongModel:
     return replace(model, run=run)
 
 
-def _with_groups(change: Any) -> Any:
-    """Run with the 4-bit groups (samples, rows, groups) changed."""
-
-    def run(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
-        sparsity, selector = instruction.sparsity, int(inputs["selector"][0])
-        groups = change(sparsity.groups_of(inputs["metadata"][..., 0], selector))
-        return _execute(instruction, {**inputs, "metadata": sparsity.words_of(groups, selector)[..., None]})
-
-    return run
-
-
-def _selector_ignored(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
-    """Lane 0 (or 0 and 1) of every four, whatever the selector says; undefined words there count as the first two."""
-    sparsity = instruction.sparsity
-    groups = sparsity.groups_of(inputs["metadata"][..., 0], 0)
-    groups = np.where(np.isin(groups, sparsity.valid), groups, np.uint8(sparsity.valid[0]))
-    selector = int(inputs["selector"][0])
-    return _execute(instruction, {**inputs, "metadata": sparsity.words_of(groups, selector)[..., None]})
-
-
-def _rows_exchanged(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
-    return _with_groups(lambda groups: np.roll(groups, 8, axis=-2))(instruction, inputs)
-
-
-def _groups_exchanged(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
-    return _with_groups(lambda groups: groups[..., np.arange(groups.shape[-1]) ^ 1])(instruction, inputs)
-
-
-def _indices_exchanged(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
-    return _with_groups(lambda groups: ((groups & 3) << 2 | groups >> 2).astype(np.uint8))(instruction, inputs)
-
-
-def _not_tf32(instruction: SparseMatrixMultiply) -> bool:
-    return instruction.sparsity.element_bits != 32
-
-
 def _is_widened(instruction: SparseMatrixMultiply) -> bool:
     return any(isinstance(step, Widen) for step in instruction.lowering.steps)
 
@@ -211,12 +159,12 @@ def _halves_in_order(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array
 
 _WRONG_MODELS = (
     *(_dense(model) for model in WRONG_MODELS),
-    WrongModel("selector ignored", "the metadata of selector 0 is read", lambda i: len(i.sparsity.selectors) > 1,
-               _selector_ignored),
-    WrongModel("metadata rows exchanged", "rows g and g + 8 change places", lambda i: True, _rows_exchanged),
-    WrongModel("metadata nibbles swapped", "neighbouring 4-bit groups change places", lambda i: True, _groups_exchanged),
-    WrongModel("indices swapped", "the two indices of a group change places", _not_tf32, _indices_exchanged),
-    WrongModel("fp8 halves in order", "the first step takes the lower half of K, not the even groups", _is_widened,
-               _halves_in_order),
-)  # fmt: skip
+    *wrong_metadata(_execute),
+    WrongModel(
+        "fp8 halves in order",
+        "the first step takes the lower half of K, not the even groups",
+        _is_widened,
+        _halves_in_order,
+    ),
+)
 SPARSE = SparseMultiply()

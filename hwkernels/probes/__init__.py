@@ -83,6 +83,7 @@ def body_of(row: Row) -> Body:
         "mma.sync.block_scale": registers.SCALED,
         "mma.sp.block_scale": registers.SCALED,
         "wgmma": warpgroup.BODY,
+        "wgmma.sp": warpgroup.BODY,
         "ldmatrix": matrix_move.LOAD,
         "stmatrix": matrix_move.STORE,
         "movmatrix": matrix_move.TRANSPOSE,

@@ -1,13 +1,15 @@
-"""Probes of wgmma: one warpgroup copies an image into shared memory, issues one instruction, waits, stores.
+"""Probes of wgmma, dense and sparse: one warpgroup copies an image into shared memory, issues one instruction, waits, stores.
 
 Inputs by name, first axis the sample (one block of 128 threads each): `image` uint8 (samples, bytes), `a` uint64
 (samples,) descriptors or uint32 (samples, 128, registers), `b` uint64 (samples,), `c` uint32 (samples, 128, registers),
-`scale_d` uint32 (samples,), and the immediates `scale_a`, `scale_b`, `trans_a`, `trans_b`, each (samples,) of one value.
+`scale_d` uint32 (samples,), and the immediates `scale_a`, `scale_b`, `trans_a`, `trans_b`, each (samples,) of one value. Of a sparse A also
+`metadata` uint32 (samples, 128, 1), and `selector` (samples,) of one value.
 Descriptors count addresses from the start of the image, which lies at a multiple of 1024 bytes.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -28,15 +30,26 @@ def _facts(row: Row) -> WarpgroupFacts:
     return row.facts
 
 
-def _name(source: str, immediates: tuple[int, ...]) -> str:
-    return "_".join([source, *(str(value).replace("-", "m") for value in immediates)])
+@dataclass(frozen=True)
+class Form:
+    """One way to write the instruction's operands."""
+
+    source: str  # where A is: "ss" in shared memory, "rs" in registers
+    immediates: tuple[int, ...]  # those after scale-d, in PTX order
+    selector: int | None = None  # of metadata
+
+    @property
+    def name(self) -> str:
+        """The form in the name of a kernel."""
+        selector = () if self.selector is None else (f"s{self.selector}",)
+        return "_".join([self.source, *selector, *(str(value).replace("-", "m") for value in self.immediates)])
 
 
 class WarpgroupBody:
     """d = c + a b, each warpgroup by itself."""
 
-    def forms(self, row: Row) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Variant -> (where A is: "ss" or "rs", its immediates in PTX order)."""
+    def forms(self, row: Row) -> dict[str, Form]:
+        """Variant -> its operands."""
         facts = _facts(row)
         everything = row.shape[1] == ALL_FORMS_N
         signs = list(product((1, -1), repeat=2)) if facts.signs and everything else [(1, 1)] if facts.signs else [()]
@@ -44,8 +57,11 @@ class WarpgroupBody:
         for source in ("ss", "rs"):
             count = 0 if not facts.majors else 2 if source == "ss" else 1
             majors = list(product((0, 1), repeat=count)) if everything else [(0,) * count]
-            for sign, major in product(signs, majors):
-                forms[_name(source, (*sign, *major))] = (source, (*sign, *major))
+            for selector, sign, major in product(
+                facts.sparsity.selectors if facts.sparsity else (None,), signs, majors
+            ):
+                form = Form(source, (*sign, *major), selector)
+                forms[form.name] = form
         return forms
 
     def variants(self, row: Row) -> tuple[str, ...]:
@@ -54,8 +70,7 @@ class WarpgroupBody:
 
     def kernel(self, row: Row, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        source, immediates = self.forms(row)[variant]
-        return _kernel(row, name, source, immediates)
+        return _kernel(row, name, self.forms(row)[variant])
 
     def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
         """One block a sample."""
@@ -63,23 +78,22 @@ class WarpgroupBody:
         source = "rs" if inputs["a"].ndim == 3 else "ss"
         names = [*(("scale_a", "scale_b") if facts.signs else ())]
         names += [*(("trans_a", "trans_b") if source == "ss" else ("trans_b",))] if facts.majors else []
-        immediates = []
-        for name in names:
-            values = np.unique(inputs[name])
-            if len(values) != 1:
-                raise ValueError(f"a batch has one {name}, not {values.tolist()}")
-            immediates.append(int(values[0]))
+        arrays = ["image", "a", "b", "c", "scale_d"] + (["metadata"] if facts.sparsity else [])
+        selector = _one(inputs, "selector") if facts.sparsity else None
+        form = Form(source, tuple(_one(inputs, name) for name in names), selector)
+        if form.name not in self.forms(row):
+            raise ValueError(f"{row.mnemonic} has no probe of {form.name}; valid: {', '.join(self.forms(row))}")
         d = row.operands["d"]
         size = inputs["image"].shape[1]
         if size % 16:
             raise ValueError(f"an image of {size} bytes is no multiple of 16")
         return Plan(
-            inputs=tuple(np.ascontiguousarray(inputs[name]) for name in ("image", "a", "b", "c", "scale_d")),
+            inputs=tuple(np.ascontiguousarray(inputs[name]) for name in arrays),
             output=((samples, d.lanes, d.registers), np.dtype(np.uint32)),
             scalars=(np.uint32(size),),
             grid=(samples, 1, 1),
             block=(THREADS, 1, 1),
-            variant=_name(source, tuple(immediates)),
+            variant=form.name,
             shared_bytes=size + 1024,
         )
 
@@ -87,11 +101,20 @@ class WarpgroupBody:
 BODY = WarpgroupBody()
 
 
-def _kernel(row: Row, entry: str, source: str, immediates: tuple[int, ...]) -> str:
-    vectors = operand_vectors(row)
+def _one(inputs: dict[str, Array], name: str) -> int:
+    """The value that an immediate has in a whole batch."""
+    values = np.unique(inputs[name])
+    if len(values) != 1:
+        raise ValueError(f"a batch has one {name}, not {values.tolist()}")
+    return int(values[0])
+
+
+def _kernel(row: Row, entry: str, form: Form) -> str:
+    vectors, source = operand_vectors(row), form.source
     d = vectors["d"]
     loaded = Vector("d", d.kind, d.count, d.words)  # the accumulator, in place
-    parameters = ["image", "a", "b", "c", "scale_d", "d"]
+    metadata = [Vector("metadata", ".b32", 1, 1, bare=True)] if form.selector is not None else []
+    parameters = ["image", "a", "b", "c", "scale_d", *(vector.name for vector in metadata), "d"]
     body = [
         ".reg .pred %more, %scale;",
         ".reg .u32 %thread, %lane, %sample, %bytes, %offset, %shared, %flag, %w<4>;",
@@ -99,6 +122,7 @@ def _kernel(row: Row, entry: str, source: str, immediates: tuple[int, ...]) -> s
         *(f".reg .u64 %base_{name};" for name in parameters),
         f".reg {d.kind} %d<{d.count}>;",
         *((f".reg .b32 %a<{vectors['a'].count}>;",) if source == "rs" else ()),
+        *(f".reg {vector.kind} %{vector.name}<{vector.count}>;" for vector in metadata),
         "mov.u32 %lane, %tid.x;",
         "mov.u32 %sample, %ctaid.x;",
         f"mad.lo.u32 %thread, %sample, {THREADS}, %lane;",
@@ -142,7 +166,10 @@ def _kernel(row: Row, entry: str, source: str, immediates: tuple[int, ...]) -> s
         body += vectors["a"].transfer("ld")
     body += [line.replace("%base_d", "%base_c") for line in loaded.transfer("ld")]
     a = "%descriptor_a" if source == "ss" else vectors["a"].text
-    operands = ", ".join([d.text, a, "%descriptor_b", "%scale", *map(str, immediates)])
+    for vector in metadata:
+        body += vector.transfer("ld")
+    sparse = [word for vector in metadata for word in (vector.text, str(form.selector))]
+    operands = ", ".join([d.text, a, "%descriptor_b", *sparse, "%scale", *map(str, form.immediates)])
     body += [
         "wgmma.fence.sync.aligned;",
         f"{row.mnemonic} {operands};",

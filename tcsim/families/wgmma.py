@@ -1,4 +1,4 @@
-"""Dense wgmma.mma_async: the rows the assembler accepts, and what each computes.
+"""Dense wgmma.mma_async: the rows the assembler accepts, and what each computes; the sparse family derives its own from them.
 
 Sources: PTX ISA, section Asynchronous Multiply-and-Accumulate Instruction wgmma.mma_async; ptxas 13.5; arithmetic and
 descriptor addresses measured on an NVIDIA H200 (docs/numerics.md).
@@ -17,6 +17,7 @@ from tcsim.families.mma_operands import REGISTER_TYPES, element_bits
 from tcsim.formats import FORMATS
 from tcsim.layout import FragmentLayout, Layout
 from tcsim.registry import Family, Operand, Row
+from tcsim.sparse import Sparsity
 from tcsim.steps import Lowering
 from tcsim.targets import Arch
 from tcsim.warpgroup_multiply import WarpgroupFacts, WarpgroupMultiply
@@ -28,7 +29,7 @@ _INTEGER_N = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """Rows that differ only in N and the listed choices."""
 
     k: int
@@ -40,10 +41,11 @@ class _Group:
     suffix: str = ""
     signs: bool = True
     majors: bool = False
+    selectors: tuple[int, ...] = ()  # of the metadata of a sparse A
 
 
-_GROUPS = (
-    _Group(
+GROUPS = (
+    Group(
         16,
         (("f16", "f16", "f16"), ("f32", "f16", "f16"), ("f32", "bf16", "bf16")),
         _EVERY_N,
@@ -51,11 +53,11 @@ _GROUPS = (
         "half",
         majors=True,
     ),
-    _Group(8, (("f32", "tf32", "tf32"),), _EVERY_N, "8.0", "tf32"),
-    _Group(32, tuple((d, a, b) for a, b, d in product(_FP8, _FP8, ("f16", "f32"))), _EVERY_N, "8.0", "fp8_wgmma"),
-    _Group(32, (("s32", "s8", "s8"), ("s32", "u8", "u8")), _INTEGER_N, "8.0", "int8", ("", ".satfinite"), signs=False),
-    _Group(32, (("s32", "s8", "u8"), ("s32", "u8", "s8")), _INTEGER_N, "8.4", "int8", ("", ".satfinite"), signs=False),
-    _Group(256, (("s32", "b1", "b1"),), _INTEGER_N, "8.0", "b1", suffix=".and.popc", signs=False),
+    Group(8, (("f32", "tf32", "tf32"),), _EVERY_N, "8.0", "tf32"),
+    Group(32, tuple((d, a, b) for a, b, d in product(_FP8, _FP8, ("f16", "f32"))), _EVERY_N, "8.0", "fp8_wgmma"),
+    Group(32, (("s32", "s8", "s8"), ("s32", "u8", "u8")), _INTEGER_N, "8.0", "int8", ("", ".satfinite"), signs=False),
+    Group(32, (("s32", "s8", "u8"), ("s32", "u8", "s8")), _INTEGER_N, "8.4", "int8", ("", ".satfinite"), signs=False),
+    Group(256, (("s32", "b1", "b1"),), _INTEGER_N, "8.0", "b1", suffix=".and.popc", signs=False),
 )
 
 
@@ -74,37 +76,39 @@ def operand_a(k: int, bits: int) -> FragmentLayout:
     return FragmentLayout(Layout((4, 8, 4), (packed * 64, 1, 16)), value, 64, k, bits)
 
 
-def rows() -> tuple[Row, ...]:
-    """Every dense wgmma spelling."""
-    return tuple(_rows())
-
-
-def _rows() -> Iterator[Row]:
-    for group in _GROUPS:
+def build_rows(name: str, spelling: str, groups: tuple[Group, ...], sparse: bool) -> Iterator[Row]:
+    """The rows of a family; of a sparse one, K / 2 elements of each row of A are kept."""
+    for group in groups:
         for (d, a, b), saturate, n in product(group.types, group.saturate, group.n):
-            mnemonic = f"wgmma.mma_async.sync.aligned.m64n{n}k{group.k}{saturate}.{d}.{a}.{b}{group.suffix}"
+            mnemonic = f"{spelling}.sync.aligned.m64n{n}k{group.k}{saturate}.{d}.{a}.{b}{group.suffix}"
             out = accumulator(n, FORMATS[d].bits)
-            kind = REGISTER_TYPES.get(d, ".b32")
+            kind, bits = REGISTER_TYPES.get(d, ".b32"), element_bits(a)
             operands = {
                 "d": Operand("d", FORMATS[d], out, kind),
-                "a": Operand("a", FORMATS[a], operand_a(group.k, element_bits(a)), ".b32"),
+                "a": Operand("a", FORMATS[a], operand_a(group.k // 2 if sparse else group.k, bits), ".b32"),
                 "c": Operand("c", FORMATS[d], out, kind),
             }
             modifiers = ({"saturate": saturate} if saturate else {}) | ({"bits": group.suffix} if group.suffix else {})
+            sparsity = Sparsity(64, group.k, bits, group.selectors) if sparse else None
             yield Row(
                 mnemonic,
-                NAME,
+                name,
                 (64, n, group.k),
                 MappingProxyType(operands),
                 ("sm_90a",),
                 group.ptx_version,
                 group.arithmetic,
                 modifiers=MappingProxyType(modifiers),
-                facts=WarpgroupFacts(FORMATS[b], group.signs, group.majors),
+                facts=WarpgroupFacts(FORMATS[b], group.signs, group.majors, sparsity),
             )
 
 
-_LOWERINGS = (
+def rows() -> tuple[Row, ...]:
+    """Every dense wgmma spelling."""
+    return tuple(build_rows(NAME, "wgmma.mma_async", GROUPS, sparse=False))
+
+
+LOWERINGS = (
     Rule("half", 90, 90, native, "HGMMA.{mxnxk}.{D}{bf16}"),
     Rule("tf32", 90, 90, native, "HGMMA.{mxnxk}.F32.TF32"),
     Rule("fp8_wgmma", 90, 90, native, "QGMMA.{mxnxk}.{D}.{A}.{B}"),
@@ -115,7 +119,7 @@ _LOWERINGS = (
 
 def lowering(row: Row, arch: Arch) -> Lowering:
     """One instruction, one step."""
-    return lower(_LOWERINGS, row, arch, row.facts.format_b if isinstance(row.facts, WarpgroupFacts) else None)
+    return lower(LOWERINGS, row, arch, row.facts.format_b if isinstance(row.facts, WarpgroupFacts) else None)
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:

@@ -1,0 +1,24 @@
+"""The command line `tcsim`: one module for each verb. It needs the extra `cli`; `import tcsim` does not import it."""
+
+from __future__ import annotations
+
+import sys
+
+NEEDED = ("typer", "rich")
+MISSING = (
+    "tcsim: the command line needs {names}, which the extra `cli` brings: pip install 'tcsim[cli]'\n"
+    "The library works without it: import tcsim"
+)
+
+
+def main() -> None:
+    """Run the command line; exit status 2 after a wrong argument, 1 after a check that found something."""
+    import importlib.util
+
+    absent = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if absent:
+        print(MISSING.format(names=" and ".join(absent)), file=sys.stderr)
+        raise SystemExit(2)
+    from tcsim.cli.app import app
+
+    app(prog_name="tcsim")

@@ -1,0 +1,105 @@
+"""`tcsim compare`: where generations give other results, by how much, and the smallest example."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tcsim.cli import options
+
+if TYPE_CHECKING:
+    from tcsim.inspection.comparison import Comparison, Difference
+    from tcsim.inspection.report import Report
+
+
+def compare(
+    mnemonic: options.Mnemonic,
+    archs: Annotated[
+        str,
+        typer.Option(
+            "--archs", help="Separated by commas.", metavar="ARCH,ARCH", autocompletion=options.complete_archs
+        ),
+    ],
+    file: Annotated[
+        str | None, typer.Option("--inputs", "-i", help=".npz with matrices a, b, c.", metavar="FILE")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", min=1, max=1_000_000, help="Random outputs.")] = 4096,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random outputs.")] = 1,
+    save: Annotated[
+        str | None, typer.Option("--save", help="Write the first example to this .npz, as inputs of trace and run.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Compare the results of archs, bit by bit."""
+    from tcsim.cli.output import emit
+    from tcsim.inspection.catalog import arch_list
+    from tcsim.inspection.comparison import compare_archs
+
+    matrices = None if file is None else _matrices(file)
+    found = compare_archs(mnemonic, arch_list(archs), count, seed, matrices)
+    if save is not None:
+        _save(found, save)
+    data = {**found.as_dict(), "saved": save}
+    emit("compare", lambda: data, lambda: _report(found), form="json" if json else "text")
+
+
+def _matrices(file: str) -> tuple[Any, Any, Any]:
+    from tcsim.cli.files import read_arrays
+    from tcsim.errors import OperandError, listing
+
+    arrays = read_arrays(file, "compare")
+    missing = [name for name in "abc" if name not in arrays]
+    if missing:
+        raise OperandError(f"compare: {file!r} has no {listing(missing)}; valid: a, b, c; it has {listing(arrays)}")
+    return arrays["a"], arrays["b"], arrays["c"]
+
+
+def _save(found: Comparison, path: str) -> None:
+    import tcsim
+    from tcsim.cli.files import write_arrays
+    from tcsim.errors import OperandError
+    from tcsim.inspection.problems import example_arrays
+
+    example = next((item.example for item in found.differences if item.example is not None), None)
+    if example is None:
+        raise OperandError(f"compare: nothing differs, so there is no example to write to {path!r}")
+    instruction = tcsim.instruction(found.mnemonic, arch=found.archs[0])
+    write_arrays(path, example_arrays(instruction, example.a, example.b, example.c_code))
+
+
+def _report(found: Comparison) -> Report:
+    from tcsim.inspection.report import Facts, Report, table
+
+    inputs = "given inputs" if found.seed is None else f"random inputs, seed {found.seed}"
+    rows = [
+        (f"{own.first}, {own.second}", own.outputs, own.differing, *own.by_units.values())
+        if own.by_units
+        else (f"{own.first}, {own.second}", own.outputs, own.differing, "", "", "", "")
+        for own in found.differences
+    ]
+    head = ("archs", "outputs", "differ", "by 1 code", "2-9", "10 and more", "NaN")
+    facts = Facts((("inputs", inputs), *((f"{arch} is", level) for arch, level in found.evidence.items())))
+    parts: list[Any] = [facts, table(head, rows, right=(1, 2, 3, 4, 5, 6))]
+    seen = set()
+    for own in found.differences:
+        key = str(own.example.as_dict()) if own.example else ""
+        if key and key not in seen:
+            parts += _example(own)
+            seen.add(key)
+    return Report(found.mnemonic, tuple(parts))
+
+
+def _example(own: Difference) -> list[Any]:
+    from tcsim.inspection.report import Facts, table
+
+    example = own.example
+    if example is None:
+        return []
+    rows = [(f"k={x.k}", f"{x.a.hex} ({x.a.value!r})", f"{x.b.hex} ({x.b.value!r})") for x in example.products]
+    place = f", from output {example.place}" if example.place is not None else ""
+    title = f"Smallest example of {own.first} and {own.second}{place}"
+    facts = [("c", f"{example.c.hex} ({example.c.value!r})")]
+    facts += [(arch, f"{result.hex} ({result.value!r})") for arch, result in example.results.items()]
+    parts: list[Any] = [table(("", "a", "b"), rows, title)] if rows else []
+    return [*parts, Facts(tuple(facts), "" if rows else f"{title}: c alone")]

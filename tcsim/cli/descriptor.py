@@ -1,0 +1,153 @@
+"""`tcsim descriptor`: shared-memory matrix descriptors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tcsim.cli import options
+from tcsim.cli.group import Verbs
+
+if TYPE_CHECKING:
+    from tcsim.canonical_tile import CanonicalTile
+    from tcsim.inspection.report import Report
+    from tcsim.matrix_descriptor import MatrixDescriptor
+    from tcsim.tile_check import TileCheck
+
+app = typer.Typer(cls=Verbs, help="Matrix descriptors: decode, encode, tile, check.", no_args_is_help=True)
+
+_Arch = Annotated[
+    str, typer.Option("--arch", "-a", help="Whose form.", metavar="ARCH", autocompletion=options.complete_arch)
+]
+_Rows = Annotated[int, typer.Option("--rows", help="Rows of the tile: along M for A, along N for B.")]
+_K = Annotated[int, typer.Option("--k", help="Elements along K.")]
+_Format = Annotated[
+    str, typer.Option("--type", "-t", help="Number format of an element.", autocompletion=options.complete_format)
+]
+_Major = Annotated[str, typer.Option("--major", help="K or MN.")]
+_Start = Annotated[str, typer.Option("--start", help="Shared address of the first byte.")]
+
+
+@app.command()
+def decode(value: options.Number, arch: _Arch = "sm_90", json: options.Json = False) -> None:
+    """Take a 64-bit descriptor apart."""
+    from tcsim.matrix_descriptor import MatrixDescriptor
+
+    _emit(MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch), "decode", json)
+
+
+@app.command()
+def encode(
+    start: _Start = "0",
+    lbo: Annotated[str, typer.Option("--lbo", help="Leading byte offset, in bytes.")] = "0",
+    sbo: Annotated[str, typer.Option("--sbo", help="Stride byte offset, in bytes.")] = "0",
+    base_offset: Annotated[int, typer.Option("--base-offset", help="Phase of the swizzle pattern.")] = 0,
+    swizzle: options.Swizzle = "NONE",
+    leading_mode: Annotated[int, typer.Option("--leading-mode", help="1: LBO is an address (sm_100).")] = 0,
+    arch: _Arch = "sm_90",
+    json: options.Json = False,
+) -> None:
+    """Make a descriptor of its fields, all offsets in bytes."""
+    from tcsim.matrix_descriptor import MatrixDescriptor, form_of
+
+    form, _ = form_of(arch)
+    made = MatrixDescriptor(
+        options.integer_of(start, "--start"),
+        options.integer_of(lbo, "--lbo"),
+        options.integer_of(sbo, "--sbo"),
+        base_offset,
+        swizzle.upper(),
+        leading_mode,
+        form,
+    )
+    _emit(made, "encode", json)
+
+
+@app.command()
+def tile(
+    rows: _Rows,
+    k: _K,
+    type: _Format,
+    major: _Major = "K",
+    swizzle: options.Swizzle = "128B",
+    start: _Start = "0",
+    json: options.Json = False,
+) -> None:
+    """Say how a tile must lie for wgmma, and which descriptors read it."""
+    from tcsim.cli.output import emit
+    from tcsim.inspection.descriptor_fields import tile_dict
+    from tcsim.matrix_descriptor import MatrixDescriptor
+
+    made = MatrixDescriptor.for_tile(
+        rows, k, type, major.upper(), swizzle.upper(), options.integer_of(start, "--start")  # type: ignore[arg-type]
+    )  # fmt: skip
+    emit("descriptor tile", lambda: tile_dict(made), lambda: _tile(made), form="json" if json else "text")
+
+
+@app.command()
+def check(
+    value: options.Number,
+    rows: _Rows,
+    k: _K,
+    type: _Format,
+    major: _Major = "K",
+    memory: Annotated[int, typer.Option("--memory", help="Bytes of shared memory.")] = 227 * 1024,
+    arch: _Arch = "sm_90",
+    json: options.Json = False,
+) -> None:
+    """Say what is wrong with reading a tile through a descriptor. Exit status 1 if something is."""
+    from tcsim.cli.output import emit
+    from tcsim.inspection.descriptor_fields import check_dict, descriptor_dict
+    from tcsim.matrix_descriptor import MatrixDescriptor
+
+    given = MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch)
+    found = given.check(rows, k, type, major.upper(), memory)  # type: ignore[arg-type]
+    data = {**check_dict(found), "descriptor": descriptor_dict(given)}
+    emit("descriptor check", lambda: data, lambda: _check(given, found), form="json" if json else "text")
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _emit(descriptor: MatrixDescriptor, verb: str, json: bool) -> None:
+    from tcsim.cli.output import emit
+    from tcsim.inspection.descriptor_fields import descriptor_dict
+
+    data = descriptor_dict(descriptor)
+    emit(f"descriptor {verb}", lambda: data, lambda: _fields(descriptor), form="json" if json else "text")
+
+
+def _fields(descriptor: MatrixDescriptor) -> Report:
+    from tcsim.inspection.descriptor_fields import fields_of
+    from tcsim.inspection.report import Report, table
+
+    rows = [(f"{own.high}:{own.low}", own.name, own.value, own.meaning) for own in fields_of(descriptor)]
+    title = f"{descriptor.encode():#018x}: matrix descriptor of {descriptor.arch}; offsets in bytes"
+    return Report(title, (table(("bits", "field", "value", "meaning"), rows),))
+
+
+def _tile(made: CanonicalTile) -> Report:
+    from tcsim.inspection.report import Facts, Report, table
+
+    own = made.descriptor
+    facts = (
+        ("layout", f"{made.swizzle} of {made.layout}, in elements"),
+        ("bytes", str(made.bytes)),
+        ("LBO", f"{own.leading_byte_offset} bytes"),
+        ("SBO", f"{own.stride_byte_offset} bytes"),
+        ("K of one instruction", f"{made.step} elements"),
+    )
+    steps = enumerate(zip(made.advances, made.descriptors, strict=True))
+    rows = [(n, advance, f"{descriptor.encode():#018x}") for n, (advance, descriptor) in steps]
+    title = f"{made.rows} x {made.k} {made.format.name}, {made.major}-major, swizzle {own.swizzle}"
+    return Report(title, (Facts(facts), table(("K step", "bytes added", "descriptor"), rows, right=(0, 1))))
+
+
+def _check(given: MatrixDescriptor, found: TileCheck) -> Report:
+    from tcsim.inspection.report import Lines, Report
+
+    verdict = "every element has a place of its own inside memory" if found.ok else "wrong"
+    notes = tuple(f"- {message}" for message in found.messages)
+    reads = f"reads bytes {found.first:#x} to {found.last:#x}"
+    parts = [Lines((f"{verdict}; {reads}",), style="good" if found.ok else "bad", wrap=True)]
+    return Report(f"{given.encode():#018x}", (*parts, *((Lines(notes, wrap=True),) if notes else ())))

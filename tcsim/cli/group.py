@@ -1,0 +1,40 @@
+"""What becomes of a wrong argument: one message on standard error that lists what would be valid, and status 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from tcsim.errors import TcsimError, listing, nearest
+
+ORDER = (
+    "list", "show", "where", "what", "map", "inputs", "descriptor", "swizzle", "mbarrier", "number", "quantize", "run",
+    "trace", "compare",
+)  # fmt: skip
+"""In which the verbs are listed; others follow."""
+
+
+class Verbs(TyperGroup):
+    """A group of verbs."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The verbs in reading order."""
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb, or say which there are."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            ctx.fail(f"no verb {args[0]!r}; nearest: {listing(nearest(args[0], names, 1))}; valid: {listing(names)}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb."""
+        try:
+            return super().invoke(ctx)
+        except TcsimError as error:
+            typer.echo(f"tcsim: {error}", err=True)
+            raise typer.Exit(2) from None

@@ -1,0 +1,70 @@
+"""`tcsim list`: which instructions there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tcsim.cli import options
+
+if TYPE_CHECKING:
+    from tcsim.inspection.catalog import Entry, FamilyEntry
+    from tcsim.inspection.report import Report
+
+
+def list_instructions(
+    text: Annotated[str, typer.Argument(help="Only mnemonics that contain this.")] = "",
+    arch: Annotated[
+        str | None,
+        typer.Option("--arch", "-a", help="Only on this arch or target.", autocompletion=options.complete_arch),
+    ] = None,
+    family: Annotated[
+        str | None,
+        typer.Option("--family", "-f", help="Only this family.", autocompletion=options.complete_family),
+    ] = None,
+    type: Annotated[
+        str | None,
+        typer.Option(
+            "--type", "-t", help="Only with an operand of this number format.", autocompletion=options.complete_type
+        ),
+    ] = None,
+    families: Annotated[bool, typer.Option("--families", help="List the families instead.")] = False,
+    json: options.Json = False,
+) -> None:
+    """List instructions, by arch, family, type and text."""
+    from tcsim.cli.output import emit
+    from tcsim.inspection import catalog
+
+    form = "json" if json else "text"
+    if families:
+        found = catalog.families(arch)
+        emit("list", lambda: {"families": [entry.as_dict() for entry in found]}, lambda: _families(found), form=form)
+        return
+    entries = catalog.entries(arch, family, type, text)
+    emit(
+        "list",
+        lambda: {"count": len(entries), "instructions": [entry.as_dict() for entry in entries]},
+        lambda: _entries(entries, arch),
+        form=form,
+    )
+
+
+def _entries(entries: tuple[Entry, ...], arch: str | None) -> Report:
+    from tcsim.inspection.report import Lines, Report, table
+
+    if not entries:
+        return Report("", (Lines(("no such instruction; tcsim list --families shows what there is",)),))
+    if arch is None:
+        rows = [(entry.row.first_arch.name, entry.row.mnemonic) for entry in entries]
+        return Report("", (table(("since", "mnemonic"), rows, whole=(0, 1)),))
+    known = [(*entry.evidence.values(), entry.row.mnemonic) for entry in entries]
+    return Report("", (table(("evidence", "mnemonic"), known, whole=(0, 1)),))
+
+
+def _families(found: tuple[FamilyEntry, ...]) -> Report:
+    from tcsim.inspection.catalog import arch_ranges
+    from tcsim.inspection.report import Report, table
+
+    rows = [(entry.family, entry.instructions, arch_ranges(entry.archs)) for entry in found]
+    return Report("", (table(("family", "instructions", "archs"), rows, right=(1,)),))

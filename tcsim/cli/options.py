@@ -1,0 +1,189 @@
+"""Options and arguments that several verbs share, and what the shell completes them with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tcsim.registry import Row
+
+
+class TextFormat(StrEnum):
+    """How a report is written."""
+
+    text = "text"
+    markdown = "markdown"
+    json = "json"
+
+
+class MapFormat(StrEnum):
+    """How a map is written."""
+
+    text = "text"
+    csv = "csv"
+    markdown = "markdown"
+    json = "json"
+    svg = "svg"
+
+
+class MapBy(StrEnum):
+    """What a line of a map is."""
+
+    lane = "lane"
+    element = "element"
+
+
+class Call(StrEnum):
+    """Which method of an instruction takes the inputs."""
+
+    execute = "execute"
+    matmul = "matmul"
+
+
+# --- completion
+
+
+def complete_mnemonic(ctx: typer.Context, incomplete: str) -> Iterator[str]:
+    """Mnemonics that begin so, of the arch if one was given before."""
+    from tcsim import registry
+    from tcsim.errors import TargetError
+    from tcsim.targets import accepting
+
+    def fits(row: Row) -> bool:
+        return not row.dropped and row.mnemonic.startswith(incomplete) and (not here or bool(here & set(row.targets)))
+
+    try:
+        here = set(accepting(str(ctx.params["arch"]))[1]) if ctx.params.get("arch") else set()
+    except TargetError:
+        here = set()
+    yield from (row.mnemonic for row in registry.rows().values() if fits(row))
+
+
+def complete_arch(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Archs and targets."""
+    from tcsim.targets import ARCHS, TARGETS
+
+    for name in (*ARCHS, *(target for target in TARGETS if target not in ARCHS)):
+        if name.startswith(incomplete):
+            arch = ARCHS[TARGETS[name].arch]
+            yield name, f"{arch.generation}, {arch.example}"
+
+
+def complete_archs(incomplete: str) -> Iterator[str]:
+    """The last of several archs separated by commas."""
+    head, comma, last = incomplete.rpartition(",")
+    yield from (f"{head}{comma}{name}" for name, _ in complete_arch(last))
+
+
+def complete_family(incomplete: str) -> Iterator[str]:
+    """Families."""
+    from tcsim import registry
+
+    yield from (family.name for family in registry.families() if family.name.startswith(incomplete))
+
+
+def complete_type(incomplete: str) -> Iterator[str]:
+    """Number formats that instructions have."""
+    from tcsim.inspection.catalog import types
+
+    yield from (name for name in types() if name.startswith(incomplete))
+
+
+def complete_format(incomplete: str) -> Iterator[str]:
+    """Number formats."""
+    from tcsim.formats import FORMATS
+
+    yield from (name for name in FORMATS if name.startswith(incomplete))
+
+
+def complete_operand(ctx: typer.Context, incomplete: str) -> Iterator[str]:
+    """Operands of the instruction that was given before."""
+    from tcsim import registry
+
+    # while an option still lacks its value, the arguments before it are in ctx.args, not in ctx.params
+    given = [ctx.params.get("mnemonic"), *ctx.args]
+    row = next((row for name in given if name and (row := registry.row_of(str(name))) is not None), None)
+    names = row.operands if row is not None else ("a", "b", "c", "d")
+    yield from (name for name in names if name.startswith(incomplete.lower()))
+
+
+def complete_swizzle(incomplete: str) -> Iterator[str]:
+    """Swizzles of the hardware."""
+    from tcsim.swizzle import SWIZZLES
+
+    yield from (name for name in SWIZZLES if name.startswith(incomplete.upper()))
+
+
+def complete_rounding(incomplete: str) -> Iterator[str]:
+    """Roundings."""
+    from typing import get_args
+
+    from tcsim.rounding import Rounding
+
+    yield from (name for name in get_args(Rounding) if name.startswith(incomplete))
+
+
+# --- arguments and options
+
+ARCH_HELP = "Arch (sm_90) or target (sm_90a). Default: the earliest arch with the strongest evidence."
+
+Mnemonic = Annotated[
+    str, typer.Argument(help="The full PTX spelling.", metavar="MNEMONIC", autocompletion=complete_mnemonic)
+]
+Arch = Annotated[str | None, typer.Option("--arch", "-a", help=ARCH_HELP, metavar="ARCH", autocompletion=complete_arch)]
+Operand = Annotated[
+    str | None,
+    typer.Option(
+        "--operand",
+        "-o",
+        help="a, b, c or d; the only one if there is one.",
+        metavar="NAME",
+        autocompletion=complete_operand,
+    ),
+]
+Element = Annotated[str, typer.Option("--element", "-e", help="Row and column, from 0.", metavar="ROW,COLUMN")]
+Matrix = Annotated[int, typer.Option("--matrix", help="Which of several matrices (ldmatrix.x4, m8n8k4).", metavar="N")]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+Swizzle = Annotated[str, typer.Option("--swizzle", help="NONE, 32B, 64B or 128B.", autocompletion=complete_swizzle)]
+Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar="VALUE")]
+
+
+# --- what the text of an argument means
+
+
+def instruction_of(mnemonic: str, arch: str | None) -> Any:
+    """The instruction on the arch, or on the arch of which most is known."""
+    import tcsim
+    from tcsim.inspection.catalog import default_arch
+
+    return tcsim.instruction(mnemonic, arch=arch or default_arch(mnemonic))
+
+
+def element_of(text: str) -> tuple[int, int]:
+    """Row and column.
+
+    Raises OperandError for another text.
+    """
+    from tcsim.errors import OperandError
+
+    parts = text.replace("(", "").replace(")", "").split(",")
+    if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
+        raise OperandError(f"--element {text!r}: valid: ROW,COLUMN from 0, such as 3,7")
+    return int(parts[0]), int(parts[1])
+
+
+def integer_of(text: str, what: str) -> int:
+    """An integer, decimal or with 0x, 0b.
+
+    Raises OperandError for another text.
+    """
+    from tcsim.errors import OperandError
+
+    try:
+        return int(text.replace("_", ""), 0)
+    except ValueError:
+        raise OperandError(f"{what} {text!r}: valid: an integer, decimal or 0x...") from None

@@ -1,0 +1,94 @@
+"""How a verb's answer leaves: JSON, text, Markdown; colour on a terminal alone; a reader that goes away is no error."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tcsim.inspection.report import Line, Report
+
+STYLES = {"": "", "title": "bold", "heading": "bold cyan", "head": "dim", "good": "green", "bad": "bold red"}
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: infinities and NaN become the words "inf", "-inf" and "nan"; NumPy numbers become numbers."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value
+
+
+def emit(verb: str, data: Callable[[], dict[str, Any]], report: Callable[[], Report], *, form: str = "text") -> None:
+    """Write an answer as text, Markdown or JSON; of `data` and `report` only what is written is called."""
+    if form == "json":
+        write(json.dumps({"verb": verb, **plain(data())}, indent=2) + "\n")
+        return
+    from tcsim.inspection import report as reports
+
+    if form == "markdown":
+        write("\n".join(reports.markdown_lines(report())).rstrip() + "\n")
+        return
+    lines = reports.text_lines(report(), width())
+    if coloured():
+        _write_coloured(lines)
+    else:
+        write("".join(f"{line.text}\n" for line in lines))
+
+
+def width() -> int:
+    """Columns of text: of the terminal, at most 120; 80 where there is none."""
+    from tcsim.inspection.report import WIDTH
+
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        return WIDTH
+    return max(40, min(120, shutil.get_terminal_size((WIDTH, 24)).columns))
+
+
+def coloured() -> bool:
+    """Whether text is coloured: on a terminal, unless NO_COLOR is set or the terminal is dumb."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _write_coloured(lines: Iterable[Line]) -> None:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.text import Text
+
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, width=10_000, highlight=False, color_system="standard")
+    for line in lines:
+        console.print(Text(line.text, style=STYLES[line.style]), soft_wrap=True)
+    write(out.getvalue())
+
+
+def write(text: str) -> None:
+    """Text to standard output. If its reader has gone (`| head`), stop with exit status 0; if it is full, with 1."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_go()
+        raise SystemExit(0) from None
+    except UnicodeEncodeError as error:
+        sys.stdout.write(text.encode(error.encoding, "replace").decode(error.encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        _let_go()
+        print(f"tcsim: cannot write: {error.strerror}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _let_go() -> None:
+    """Let what is still to be written go nowhere: the interpreter flushes once more as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,73 @@
+"""`tcsim show`: everything that is known of one instruction on one arch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tcsim.cli import options
+
+if TYPE_CHECKING:
+    from tcsim.inspection.description import Description, OperandDescription
+    from tcsim.inspection.report import Facts, Report
+
+
+def show(
+    mnemonic: options.Mnemonic,
+    arch: options.Arch = None,
+    form: Annotated[options.TextFormat, typer.Option("--format", help="How to write it.")] = options.TextFormat.text,
+    json: options.Json = False,
+) -> None:
+    """Show all that is known of an instruction.
+
+    Types, targets, constraints, execution, registers with closed formulas, arithmetic, machine code, evidence, PTX.
+    """
+    from tcsim.cli.output import emit
+    from tcsim.inspection.description import describe
+
+    found = describe(options.instruction_of(mnemonic, arch))
+    emit("show", found.as_dict, lambda: report(found), form="json" if json else form.value)
+
+
+def report(found: Description) -> Report:
+    """A description as something to read."""
+    from tcsim.inspection.catalog import target_text
+    from tcsim.inspection.report import Facts, Lines, Report
+
+    facts = [
+        ("family", found.family),
+        ("types", ", ".join(f"{name} {kind}" for name, kind in found.types.items())),
+        ("targets", target_text(found.targets)),
+        (f"on {found.arch}", ", ".join(found.targets_here)),
+        ("evidence", f"{found.evidence_level}: {found.evidence_source}"),
+    ]
+    if any(found.shape):
+        facts.insert(1, ("shape", "m{}n{}k{}".format(*found.shape)))
+    machine = ", ".join(f"{times} {opcode}" for opcode, times in found.machine_code.items())
+    parts: list[Facts | Lines] = [
+        Facts(tuple(facts)),
+        Lines(tuple(f"- {line}" for line in found.constraints), "Constraints", wrap=True),
+        Lines(tuple(f"- {line}" for line in found.execution), "Execution", wrap=True),
+        *(_operand(operand) for operand in found.operands),
+    ]
+    if found.registers:
+        parts.append(Facts(tuple(found.registers.items()), "Registers"))
+    title = f"Arithmetic: {found.lowering_kind}" + (f", {found.note}" if found.note else "")
+    parts.append(Lines(found.steps, title, wrap=True))
+    parts.append(Lines((machine or "none is claimed",), "Machine code of one instruction", wrap=True))
+    if found.ptx is not None:
+        parts.append(Lines((found.ptx,), "PTX", wrap=True))
+    return Report(f"{found.mnemonic} on {found.arch}", tuple(parts))
+
+
+def _operand(operand: OperandDescription) -> Facts:
+    from tcsim.inspection.report import Facts
+
+    size = f"{operand.rows} x {operand.columns} {operand.format}"
+    several = f", {operand.matrices} matrices" if operand.matrices > 1 else ""
+    held = f"{operand.ptx_registers} x {operand.register_type} in each of {operand.lanes} lanes"
+    copies = f", every element {operand.copies} times" if operand.copies > 1 else ""
+    pairs = [("registers", held + copies), ("layout", operand.layout), ("index", operand.index)]
+    pairs += [(name, f"= {formula}") for name, _, formula in (text.partition(" = ") for text in operand.formulas)]
+    return Facts(tuple(pairs), f"Operand {operand.name}: {size}{several}")

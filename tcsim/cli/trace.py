@@ -1,0 +1,98 @@
+"""`tcsim trace`: the sum of one output, drawn as columns of bits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tcsim.cli import options
+from tcsim.cli.run import CallOption
+
+if TYPE_CHECKING:
+    from tcsim.inspection.report import Report
+    from tcsim.inspection.trace_steps import TracedStep
+
+
+def trace(
+    mnemonic: options.Mnemonic,
+    arch: options.Arch = None,
+    element: options.Element = "0,0",
+    file: Annotated[
+        str | None, typer.Option("--inputs", "-i", help=".npz with a, b, c by name.", metavar="FILE")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Random inputs instead of a file.")] = None,
+    batch: Annotated[int, typer.Option("--batch", help="Which item of the leading dimensions.")] = 0,
+    matrix: options.Matrix = 0,
+    call: CallOption = None,
+    json: options.Json = False,
+) -> None:
+    """Trace the sum of one output, as columns of bits.
+
+    Every term is shown aligned to the largest exponent; what is right of the bar was cut.
+    """
+    from tcsim.cli.output import emit
+    from tcsim.inspection.trace_steps import trace_steps
+
+    instruction = options.instruction_of(mnemonic, arch)
+    place = options.element_of(element)
+    a, b, c = _problem(instruction, file, seed, place, batch, matrix, call.value if call else None)
+    steps = trace_steps(instruction, a, b, c)
+    data = {
+        "mnemonic": mnemonic, "arch": instruction.arch.name, "element": list(place), "seed": seed,
+        "evidence": str(instruction.evidence), "kind": instruction.lowering.kind,
+        "steps": [step.as_dict() for step in steps],
+    }  # fmt: skip
+    emit("trace", lambda: data, lambda: _report(instruction, place, steps), form="json" if json else "text")
+
+
+def _problem(
+    instruction: Any, file: str | None, seed: int | None, place: tuple[int, int], batch: int, matrix: int, call: Any
+) -> tuple[Any, Any, Any]:
+    from tcsim.cli.files import read_arrays
+    from tcsim.errors import OperandError
+    from tcsim.inspection.problems import output_problem
+    from tcsim.inspection.random_inputs import random_problems
+
+    if (file is None) == (seed is None):
+        raise OperandError("trace: which inputs? valid: --inputs FILE.npz, or --seed N for random ones")
+    if file is not None:
+        return output_problem(instruction, read_arrays(file, "trace"), place, batch, matrix, call)
+    formats = getattr(instruction, "formats", None)
+    if formats is None:
+        raise OperandError(f"{instruction!r} computes no products; valid: instructions with a, b and c")
+    a, b, c = random_problems(formats, instruction.operands["a"].shape[1], 1, int(seed or 0))
+    return a[0, 0], b[0, :, 0], c[0, 0, 0]
+
+
+def _report(instruction: Any, place: tuple[int, int], steps: tuple[TracedStep, ...]) -> Report:
+    from tcsim.cli.output import width
+    from tcsim.inspection.bit_columns import bit_columns
+    from tcsim.inspection.report import Facts, Lines, Report, table
+
+    facts = (("lowering", instruction.lowering.kind), ("evidence", str(instruction.evidence)))
+    parts: list[Any] = [Facts(facts)]
+    for number, step in enumerate(steps, 1):
+        title = f"Step {number}: {step.text}"
+        if step.terms:
+            rows = [(term.name, *_factors(term.factors), _exponent(term)) for term in step.terms]
+            parts.append(table(("", "a, or addend", "b", "exponent"), rows, title, right=(3,)))
+            parts.append(Lines(bit_columns(step, width())))
+        else:
+            parts.append(Lines(step.notes, title, wrap=True))
+        if step.result is not None:
+            floor = f"; largest exponent {step.exponent}, floor {step.floor}" if step.terms else ""
+            parts.append(Lines((f"{step.result.name} = {step.result.hex} ({step.result.value!r}){floor}",)))
+    title = f"{instruction.mnemonic} on {instruction.arch.name}: ({place[0]}, {place[1]})"
+    return Report(title, tuple(parts))
+
+
+def _factors(factors: Any) -> tuple[str, str]:
+    texts = [f"{factor.hex} ({factor.value!r})" for factor in factors]
+    return texts[0], texts[1] if len(texts) > 1 else ""
+
+
+def _exponent(term: Any) -> str:
+    if term.exponent is not None:
+        return str(term.exponent)
+    return "zero" if term.kept == 0 else "not finite"

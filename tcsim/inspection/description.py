@@ -1,0 +1,201 @@
+"""Everything the registry says of one instruction on one arch, as data: what `tcsim show` shows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import singledispatch
+from typing import Any
+
+from tcsim.convert import Convert
+from tcsim.inspection.catalog import formats_of, target_text
+from tcsim.inspection.formulas import formulas_of
+from tcsim.inspection.ptx_line import ptx_line
+from tcsim.inspection.step_text import steps_text
+from tcsim.instruction import Instruction
+from tcsim.layout import FragmentLayout
+from tcsim.matrix_descriptor import CORE_ROWS
+from tcsim.matrix_move import ALL_ADDRESSES_VALID, LoadMatrix, SharedMatrix
+from tcsim.memory_tile import FragmentLoad, FragmentMove, FragmentStore
+from tcsim.registry import Operand
+from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim.warpgroup_multiply import WarpgroupMultiply
+
+
+@dataclass(frozen=True)
+class OperandDescription:
+    """One fragment: who holds what."""
+
+    name: str
+    format: str
+    rows: int
+    columns: int
+    matrices: int
+    copies: int
+    lanes: int
+    registers: int  # of one lane, in 32-bit words
+    ptx_registers: int
+    register_type: str
+    layout: str  # CuTe
+    index: str  # what the layout's result means: "m + 16*k"
+    formulas: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `describe` answers."""
+
+    mnemonic: str
+    arch: str
+    family: str
+    shape: tuple[int, int, int]
+    types: dict[str, str]
+    targets: tuple[str, ...]  # that accept the spelling, on every arch
+    targets_here: tuple[str, ...]  # of this arch
+    ptx_version: str
+    documented: bool
+    constraints: tuple[str, ...]
+    execution: tuple[str, ...]
+    operands: tuple[OperandDescription, ...]
+    registers: dict[str, str]  # operands of instructions without fragments: name -> what the register holds
+    lowering_kind: str
+    machine_code: dict[str, int]
+    note: str
+    steps: tuple[str, ...]
+    evidence_level: str
+    evidence_source: str
+    ptx: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of JSON."""
+        return {**asdict(self), "operands": [asdict(operand) for operand in self.operands]}
+
+
+def describe(instruction: Instruction) -> Description:
+    """Collect what is known of an instruction.
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> describe(mma).steps
+    ('d = dot-add of k 0-15 and c (F = 25, floor -133) to f32 RZ',)
+    """
+    row, lowering = instruction.row, instruction.lowering
+    needs = f"{target_text(row.targets)}; PTX ISA {row.ptx_version} or later"
+    unlisted = [] if row.documented else ["not in the PTX manual's grammar, but ptxas assembles it"]
+    return Description(
+        row.mnemonic,
+        instruction.arch.name,
+        row.family,
+        row.shape,
+        formats_of(row),
+        row.targets,
+        instruction.targets,
+        row.ptx_version,
+        row.documented,
+        (needs, *unlisted, *_constraints(instruction)),
+        _execution(instruction),
+        tuple(_operand(operand) for operand in instruction.operands.values()),
+        _plain_registers(instruction),
+        lowering.kind,
+        dict(lowering.opcodes),
+        lowering.note,
+        steps_text(lowering.steps),
+        instruction.evidence.level,
+        instruction.evidence.source,
+        ptx_line(row),
+    )
+
+
+def _operand(operand: Operand) -> OperandDescription:
+    layout = operand.layout
+    return OperandDescription(
+        operand.name, operand.format.name, layout.rows, layout.columns, layout.matrices, layout.copies, operand.lanes,
+        operand.registers, operand.ptx_registers, operand.register_type, str(layout), _index(operand.name, layout),
+        tuple(map(str, formulas_of(operand).values())),
+    )  # fmt: skip
+
+
+def _index(name: str, layout: FragmentLayout) -> str:
+    second = {"a": "k", "b": "k"}.get(name, "n")
+    first, extent = ("n", layout.columns) if layout.column_fastest else ("m", layout.rows)
+    own = {"a": "M x K", "b": "N x K"}.get(name, "M x N")
+    return f"{first} + {extent}*{second} ({own} in CuTe's order)"
+
+
+def _plain_registers(instruction: Instruction) -> dict[str, str]:
+    if not isinstance(instruction, Convert):
+        return {}
+    return {
+        name: f"{register.type}, {register.elements} x {register.format.name}"
+        + (f", {register.field_bits} bits apart" if register.elements > 1 else "")
+        for name, register in instruction.registers.items()
+    }
+
+
+_WHO = {32: "one warp: its 32 lanes together", 128: "one warpgroup: four warps, 128 lanes together"}
+
+
+def _execution(instruction: Instruction) -> tuple[str, ...]:
+    lines = [_WHO.get(n, f"{n} lanes together") for n in sorted({o.lanes for o in instruction.operands.values()})]
+    if isinstance(instruction, Convert):
+        lines.append("every thread by itself")
+    if "aligned" in instruction.mnemonic.split("."):
+        lines.append(".aligned: all of them execute the same instruction")
+    if isinstance(instruction, WarpgroupMultiply):
+        lines.append("asynchronous: wgmma.fence before it; wgmma.commit_group and wgmma.wait_group before d is read")
+    return tuple(lines)
+
+
+# --- constraints of one kind of instruction each
+
+
+@singledispatch
+def _constraints(instruction: Instruction) -> tuple[str, ...]:
+    return ()
+
+
+@_constraints.register
+def _(instruction: SparseMatrixMultiply) -> tuple[str, ...]:
+    own = instruction.sparsity
+    shown = ", ".join(map(str, own.selectors))
+    lines = [f"A keeps {own.group // 2} of every {own.group} elements of a row", f"selector: {shown}"]
+    if own.refused:
+        stopped = ", ".join(map(str, own.refused))
+        lines.append(f"selectors {stopped} assemble, and the hardware stops at them (measured on an H200)")
+    if own.ordered:
+        lines.append("::ordered_metadata: the indices of a group increase")
+    return tuple(lines)
+
+
+@_constraints.register
+def _(instruction: WarpgroupMultiply) -> tuple[str, ...]:
+    own = instruction.facts
+    lines = ["B, and A unless it is in registers, lie in shared memory behind a matrix descriptor"]
+    lines.append("scale_a, scale_b: 1 or -1" if own.signs else "no signs scale_a, scale_b")
+    majors = "K-major (0) or MN-major (1)" if own.majors else "K-major only"
+    lines.append(f"trans_a, trans_b: {majors}; core matrices of {CORE_ROWS} rows x 16 bytes")
+    return tuple(lines)
+
+
+@_constraints.register
+def _(instruction: SharedMatrix) -> tuple[str, ...]:
+    row, lanes = instruction.rows.format, instruction.address_lanes
+    line = "column" if instruction.rows.transposed else "row"
+    way = "from" if isinstance(instruction, LoadMatrix) else "to"
+    lines = [
+        f"lanes 0 to {lanes - 1} give the addresses: lane i that of the i-th {line}, matrix after matrix",
+        f"each {line} is {row.elements} elements {way} {row.row_bytes} bytes, at a multiple of {row.row_bytes}",
+    ]
+    if instruction.arch.name in ALL_ADDRESSES_VALID and lanes < 32:
+        lines.append(f"on {instruction.arch.name} the address of every lane must be valid")
+    return tuple(lines)
+
+
+@_constraints.register
+def _(instruction: FragmentMove) -> tuple[str, ...]:
+    order = "row" if instruction.order.row_major else "column"
+    way = {FragmentLoad: "read from", FragmentStore: "written to"}.get(type(instruction), "in")
+    bits = instruction.operand.layout.element_bits
+    return (
+        f"{instruction.lines} {order}s of {instruction.line_bytes} bytes {way} memory",
+        f"address: a multiple of {instruction.alignment} bytes",
+        f"stride: a multiple of {8 * instruction.alignment // bits} elements; without one, {instruction.default_stride}",
+    )

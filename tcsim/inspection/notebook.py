@@ -1,0 +1,99 @@
+"""What notebooks show of instructions, layouts, tiles and descriptors: `_repr_html_` and `_repr_svg_` come from here."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from tcsim.canonical_tile import CanonicalTile
+from tcsim.errors import OperandError
+from tcsim.inspection.descriptor_fields import fields_of
+from tcsim.inspection.html_page import MOST_ELEMENTS, instruction_page, tile_page
+from tcsim.inspection.svg import Cell, grid
+from tcsim.instruction import Instruction
+from tcsim.layout import FragmentLayout, Layout
+from tcsim.matrix_descriptor import MatrixDescriptor
+
+MOST_CELLS = 4096
+"""Cells of a picture; larger layouts are shown as text."""
+
+
+def frame(page: str, height: int = 620) -> str:
+    """A page inside a notebook: a frame of its own, so that neither's style touches the other's.
+
+    >>> frame('<p title="x">')[:40]
+    '<iframe srcdoc="&lt;p title=&quot;x&quot'
+    """
+    return f'<iframe srcdoc="{escape(page)}" style="width:100%;height:{height}px;border:0"></iframe>'
+
+
+def instruction_html(instruction: Instruction) -> str:
+    """The page of an instruction; of one without fragments, its name and arch."""
+    if not instruction.operands:
+        return f"<code>{escape(repr(instruction))}</code>"
+    return frame(instruction_page(instruction))
+
+
+def tile_html(tile: CanonicalTile) -> str:
+    """The page of a tile; of one too large for a page, its layout in words."""
+    if tile.rows * tile.k > MOST_ELEMENTS:
+        return f"<code>{escape(str(tile))}</code>"
+    return frame(tile_page(tile))
+
+
+def descriptor_html(descriptor: MatrixDescriptor) -> str:
+    """The fields of a descriptor as a table; of one that cannot be encoded, why."""
+    try:
+        value, found = descriptor.encode(), fields_of(descriptor)
+    except OperandError as error:
+        return f"<p>{escape(str(error))}</p>"
+    head = "".join(f"<th>{text}</th>" for text in ("bits", "field", "value", "meaning"))
+    lines = "".join(_line(f"{own.high}:{own.low}", own.name, own.value, own.meaning) for own in found)
+    return f"<table><caption>{value:#018x}</caption><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _line(*cells: Any) -> str:
+    return "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>"
+
+
+def fragment_svg(layout: FragmentLayout) -> str | None:
+    """Lane, register and slot of every element, a colour a lane; None for a layout of more than `MOST_CELLS`.
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> fragment_svg(mma.operands["a"].layout)[:4]
+    '<svg'
+    """
+    if layout.matrices * layout.rows * layout.columns > MOST_CELLS:
+        return None
+    matrix, row, column = np.indices((layout.matrices, layout.rows, layout.columns))
+    lane, register, slot = layout.where(row, column, matrix)
+    cells = [
+        Cell(
+            int(m) * layout.rows + int(r), int(c), f"{x}:{y}" + (f".{z}" if layout.slots > 1 else ""), int(x)
+        )
+        for m, r, c, x, y, z in zip(*(a.reshape(-1) for a in (matrix, row, column, lane, register, slot)), strict=True)
+    ]  # fmt: skip
+    several = layout.matrices > 1
+    rows = [f"{m}: {r}" if several else str(r) for m in range(layout.matrices) for r in range(layout.rows)]
+    return grid(f"{layout}: lane:register", cells, rows, [str(c) for c in range(layout.columns)])
+
+
+def layout_svg(layout: Layout) -> str | None:
+    """The index at every coordinate: rows are the first mode, columns the others; None beyond `MOST_CELLS`.
+
+    >>> layout_svg(tcsim.Layout((4, 8), (8, 1)))[:4]
+    '<svg'
+    """
+    if layout.size > MOST_CELLS:
+        return None
+    shape = layout.shape
+    first = shape[0] if isinstance(shape, tuple) and len(shape) > 1 else layout.size
+    rows = int(np.prod(np.array(_flat(first))))
+    cells = [Cell(i % rows, i // rows, str(int(layout(i))), i // rows) for i in range(layout.size)]
+    return grid(str(layout), cells, [str(r) for r in range(rows)], [str(c) for c in range(layout.size // rows)])
+
+
+def _flat(shape: Any) -> list[int]:
+    return [shape] if isinstance(shape, int) else [x for item in shape for x in _flat(item)]

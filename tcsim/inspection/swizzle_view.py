@@ -1,0 +1,102 @@
+"""A swizzle as a grid of 16-byte chunks, and the banks that a column of chunks meets with it and without."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tcsim.banks import BANKS, WORD_BYTES, bank_conflicts
+from tcsim.errors import OperandError, listing
+from tcsim.swizzle import SWIZZLES, Swizzle
+
+CHUNK = 16
+"""Bytes that move together."""
+PHASE_ROWS = 8
+"""Rows of 16 bytes that shared memory serves in one pass if no two meet in a bank."""
+
+
+@dataclass(frozen=True)
+class SwizzleView:
+    """What `swizzle_view` answers. A row of the grid is `pitch` bytes of logical addresses, a column a chunk of it."""
+
+    name: str
+    swizzle: Swizzle
+    start: int  # address of the first row
+    pitch: int  # bytes from row to row
+    lands: tuple[tuple[int, ...], ...]  # (rows, chunks): address of each logical chunk
+    banks: tuple[tuple[int, ...], ...]  # (rows, chunks): first bank of each
+    degrees: tuple[int, ...]  # of each column of 8 rows: passes to read it
+    plain_degrees: tuple[int, ...]  # the same without the swizzle
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of JSON."""
+        own = self.swizzle
+        return {
+            "name": self.name, "bits": own.bits, "base": own.base, "shift": own.shift, "span": own.span,
+            "period": own.period, "start": self.start, "pitch": self.pitch,
+            "addresses": [list(row) for row in self.lands], "banks": [list(row) for row in self.banks],
+            "conflict_degree": list(self.degrees), "conflict_degree_unswizzled": list(self.plain_degrees),
+        }  # fmt: skip
+
+
+def find_swizzle(text: str) -> tuple[str, Swizzle]:
+    """A hardware swizzle by name, or any as "3,4,3" or "Swizzle<3,4,3>".
+
+    Raises OperandError for anything else.
+
+    >>> find_swizzle("128b")[1] == find_swizzle("Swizzle<3,4,3>")[1]
+    True
+    """
+    if text.upper() in SWIZZLES:
+        return text.upper(), SWIZZLES[text.upper()]
+    numbers = re.fullmatch(r"(?:swizzle<)?(\d+),(\d+),(\d+)>?", text.replace(" ", "").lower())
+    if numbers is None:
+        raise OperandError(f"no swizzle {text!r}; valid: {listing(SWIZZLES)}, or bits,base,shift such as 3,4,3")
+    found = Swizzle(*map(int, numbers.groups()))
+    return next((name for name, own in SWIZZLES.items() if own == found), str(found)), found
+
+
+def swizzle_view(name: str, start: int = 0, pitch: int | None = None, rows: int = PHASE_ROWS) -> SwizzleView:
+    """Where the chunks of `rows` rows land; without a pitch the rows follow one another, a span each.
+
+    Raises OperandError for an unknown swizzle, or a start or pitch that is no multiple of 16 bytes.
+
+    >>> view = swizzle_view("128B")
+    >>> view.lands[1][:3], view.degrees[0], view.plain_degrees[0]
+    ((144, 128, 176), 1, 8)
+    """
+    spelled, swizzle = find_swizzle(name)
+    width = max(swizzle.span, CHUNK)
+    step = width if pitch is None else pitch
+    if swizzle.base != 4:
+        raise OperandError(f"{swizzle}: the view shows chunks of {CHUNK} bytes; valid: base 4")
+    for what, number, least in (("start", start, 0), ("pitch", step, CHUNK)):
+        if number % CHUNK or number < least:
+            raise OperandError(f"swizzle {name}: {what}={number}; valid: multiples of {CHUNK} from {least} on")
+    if not 1 <= rows <= 1024:
+        raise OperandError(f"swizzle {name}: rows={rows}; valid: 1 to 1024")
+    logical = start + np.arange(rows)[:, None] * step + np.arange(width // CHUNK) * CHUNK
+    lands = np.asarray(swizzle(logical))
+    return SwizzleView(
+        spelled,
+        swizzle,
+        start,
+        step,
+        tuple(tuple(int(x) for x in row) for row in lands),
+        tuple(tuple(int(x) for x in row) for row in lands // WORD_BYTES % BANKS),
+        _degrees(lands),
+        _degrees(logical),
+    )
+
+
+def _degrees(address: Any) -> tuple[int, ...]:
+    """Passes that each column needs for its worst 8 rows."""
+    rows = len(address)
+    found = []
+    for column in np.asarray(address).T:
+        groups = [column[at : at + PHASE_ROWS] for at in range(0, rows, PHASE_ROWS)]
+        found.append(max(int(bank_conflicts(group, width=CHUNK).degree) for group in groups))
+    return tuple(found)
