@@ -54,6 +54,8 @@ class TensorMemoryMultiply(Instruction):
             raise InstructionError(f"{self!r}: {self.unmodelled}")
         if not isinstance(idesc, InstructionDescriptor):
             idesc = InstructionDescriptor.decode(int(idesc), self.facts.kind.name, self.arch.name)
+        if idesc.arch != self.arch.name and idesc.kind == self.facts.kind.name:
+            idesc = replace(idesc, arch=self.arch.name)  # raises for what this arch has not
         idesc.check_mnemonic(self.mnemonic)
         if self.facts.ashift and idesc.m // self.facts.cta_group != 128:
             valid = 128 * self.facts.cta_group

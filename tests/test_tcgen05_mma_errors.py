@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.errors import InstructionError, OperandError
+from tcsim.errors import InstructionError, OperandError, TargetError
 from tcsim.instruction_descriptor import InstructionDescriptor
 from tcsim.tensor_memory import AllocationError, TensorMemory, UnallocatedError, UnwrittenError
 
@@ -135,6 +135,8 @@ ERRORS: list[tuple[str, type[Exception], Callable[[], Any], str]] = [
     ("e5m2 codes for f16", tcsim.FormatError, lambda: get(PLAIN).matmul(A.astype(np.uint8), B, C, idesc=IDESC), r"a"),
     ("negated integers", OperandError, lambda: InstructionDescriptor(kind="i8", a_format="s8", m=128, n=16, negate_a=True),
      r"negate_a=True"),
+    ("K = 96 on sm_100", TargetError, lambda: get(SCALED).shapes(InstructionDescriptor(
+        kind="mxf4nvf4", m=128, n=16, scale_format="ue4m3", k=96, arch="sm_103")), r"dense K = 96 needs sm_103, sm_107; sm_100 has 64"),
     ("ti16", InstructionError, lambda: get("tcgen05.mma.cta_group::1.kind::ti16", "sm_107").matmul(0, 0, 0, idesc=0), r"not modelled"),
     ("sm_120", InstructionError, lambda: get(PLAIN, "sm_120"), r"needs one of sm_100f, sm_100a"),
     ("i8 on sm_103", InstructionError, lambda: get(PLAIN.replace("f16", "i8"), "sm_103"), r"needs one of sm_100a, sm_110a"),
