@@ -152,11 +152,17 @@ class Suite:
             yield from (row.mnemonic for row in rows if self.recording(row.mnemonic) is None)
 
     def refused(self) -> Iterator[registry.Row]:
-        """Rows that the assembler accepts on this arch and drops."""
+        """Rows that the assembler accepts on this arch and drops; in a live run those that the model does not compute, too."""
         _, targets = accepting(self.settings.arch)
         for row in registry.rows().values():
             if row.dropped and set(row.targets) & set(targets):
                 yield row
+        if self.settings.mode == "live":
+            yield from (row for row in self.rows if self.why_refused(row))
+
+    def why_refused(self, row: registry.Row) -> str:
+        """Why no case of a row can be compared, or nothing."""
+        return row.dropped or str(getattr(self.instruction(row.mnemonic), "unmodelled", ""))
 
     def instruction(self, mnemonic: str) -> Instruction:
         """The instruction on the arch under test."""

@@ -19,5 +19,5 @@ def test_assembles(unproven: str, suite: Suite, conclude: Any) -> None:
 
 
 def test_refused(refused: Row, suite: Suite, conclude: Any) -> None:
-    """Spellings that the assembler accepts and drops are refused, with the reason."""
-    conclude(refused.family, refused.mnemonic, Outcome("NOT_SUPPORTED", how=refused.dropped))
+    """Spellings that the assembler accepts and drops, or that the model does not compute, are refused, with the reason."""
+    conclude(refused.family, refused.mnemonic, Outcome("NOT_SUPPORTED", how=suite.why_refused(refused)))

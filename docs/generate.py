@@ -508,11 +508,13 @@ def family_page(family: Family) -> str:
     sections: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in family.rows():
         layouts = tuple(str(row.operands[name].layout) for name in "ab" if name in row.operands)
-        sections[row.shape, row.arithmetic, _kind(row), layouts].append(row)
+        sections[row.shape, row.arithmetic, _kind(row), layouts, row.modifiers.get("shape")].append(row)
     sources, body, titles = _Sources(), [], Counter[str]()
     for rows in sections.values():
         kinds = CLASSES_OF_ARITHMETIC.get(rows[0].arithmetic, rows[0].arithmetic)
         shape = "".join(f"{letter}{extent}" for letter, extent in zip("mnk", rows[0].shape, strict=False) if extent)
+        if "shape" in rows[0].modifiers:  # a shape of data movement, which is no M, N and K
+            shape = rows[0].modifiers["shape"].removeprefix(".") + rows[0].modifiers.get("count", "")
         title = f"{shape}, {kinds}" if shape else kinds
         if kind := _kind(rows[0]):
             title += f", {kind}"
@@ -523,7 +525,7 @@ def family_page(family: Family) -> str:
         body += [
             f"## {title}" + (f" ({titles[title]})" if titles[title] > 1 else ""),
             _instruction_table(rows),
-            _fragment_table(rows),
+            *([_fragment_table(rows)] if rows[0].operands else []),
             _lowering_table(family, rows, sources),
         ]
     count = sum(len(rows) for rows in sections.values())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from hwkernels.driver import Launch
-from hwkernels.probes import body_of
+from hwkernels.probes import body_of, scaffold_of, variants_of
 from hwkernels.sass import (
     SassError,
     SassFunction,
@@ -56,7 +56,7 @@ def emit(rows: Row | Sequence[Row], target: str) -> str:
     return head + "".join(
         body_of(row).kernel(row, kernel_name(row, variant), variant)
         for row in rows
-        for variant in body_of(row).variants(row)
+        for variant in variants_of(row, target)
     )
 
 
@@ -84,6 +84,7 @@ class Probe:
             grid=plan.grid,
             block=plan.block,
             shared_bytes=plan.shared_bytes,
+            cluster=plan.cluster,
             repeat=repeat,
         )
 
@@ -110,26 +111,44 @@ def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe |
             target,
             assembly.cubin,
             f"ptxas {assembly.toolchain.version}",
-            opcode_complaint(item, functions),
-            _code_sha256(assembly.cubin, item.row),
+            opcode_complaint(item, functions, target),
+            _code_sha256(assembly.cubin, item.row, target),
         )
         for item in instructions
     }
 
 
-TENSOR_OPCODES = ("HMMA", "QMMA", "OMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "UTC")
+TENSOR_OPCODES = (
+    "HMMA",
+    "QMMA",
+    "OMMA",
+    "IMMA",
+    "BMMA",
+    "DMMA",
+    "HGMMA",
+    "QGMMA",
+    "IGMMA",
+    "BGMMA",
+    "UTC",
+    "LDTM",
+    "STTM",
+)
 """SASS opcodes (or their beginnings) that run on the tensor core."""
 
 
-def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]) -> str:
+def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction], target: str | None = None) -> str:
     """What is wrong with the machine code of an instruction's probe, or nothing: it must do what the row claims.
 
     Every claimed opcode must occur as often as claimed, and no other tensor-core opcode may occur. `functions` may hold
-    other kernels; those in the probe's own section count, with the helpers it calls.
+    other kernels; those in the probe's own section count, with the helpers it calls. What the kernel needs around the
+    instruction (`scaffold_of`) is expected besides. `target` is what they were assembled for, by default the instruction's
+    first.
     """
     functions, wrong = list(functions), []
     claimed = dict(instruction.lowering.opcodes)
-    for variant in body_of(instruction.row).variants(instruction.row):
+    for opcode, times in scaffold_of(instruction.row).items():
+        claimed[opcode] = claimed.get(opcode, 0) + times
+    for variant in variants_of(instruction.row, target or instruction.targets[0]):
         name = kernel_name(instruction.row, variant)
         own = [function for function in functions if function.section == f".text.{name}"]
         if not own:
@@ -148,9 +167,9 @@ def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]
     return "; ".join(wrong)
 
 
-def _code_sha256(cubin: bytes, row: Row) -> str:
+def _code_sha256(cubin: bytes, row: Row, target: str) -> str:
     """SHA-256 of the machine code of a row's probe; of several operand forms, of their hashes."""
-    names = [kernel_name(row, variant) for variant in body_of(row).variants(row)]
+    names = [kernel_name(row, variant) for variant in variants_of(row, target)]
     hashes = [code_sha256(cubin, f".text.{name}") for name in names]
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 

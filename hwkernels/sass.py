@@ -18,7 +18,7 @@ _TYPE = re.compile(r"^\s*\.type\s+(\S+),@function")  # announces a function; its
 _SECTION = re.compile(r"^\s*\.section\s+(\.text[^,\s]*)")
 _LABEL = re.compile(r"^(\S+):$")
 _ADDRESS = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s*(.*)$")
-_INSTRUCTION = re.compile(r"^(?:@(!?\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;$")
+_INSTRUCTION = re.compile(r"^(?:@(!?\w+)\s+)?((?:[A-Z]|__)[\w.]*)\s*(.*?)\s*;$")
 
 
 class SassError(RuntimeError):

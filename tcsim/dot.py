@@ -26,8 +26,8 @@ _BIAS64 = 1023
 class Datapath:
     """The constants of one dot-add unit.
 
-    The last three fields are what the hardware does on every GPU measured so far; they are fields so that a wrong
-    model, or another vendor's unit, is a row and not a patch.
+    The three fields after `rounding` are what the hardware does on every GPU measured so far; they are fields so that a
+    wrong model, or another vendor's unit, is a row and not a patch.
     """
 
     fraction_bits: int  # F: bits kept below the point of the largest exponent
@@ -37,6 +37,7 @@ class Datapath:
     renormalise_products: bool = False  # a significand product in [2, 4) moves to the next exponent
     keep_negative_zero: bool = False  # a zero result keeps the sign of the sum
     addend_last: bool = False  # c is added after the products were rounded
+    addend_shift: int = 0  # c counts 2**-addend_shift times: tcgen05.mma's scale-input-d
 
 
 def dot_add(
@@ -99,12 +100,12 @@ def align(
             nonzero = exponents > NO_EXPONENT // 2
             exponents = np.where(nonzero, np.frexp(products)[1] - 1, exponents).astype(np.int16)
         exponent = exponents.max(axis=0)
-        np.maximum(exponent, format_c.exponents(c), out=exponent)
+        np.maximum(exponent, format_c.exponents(c) - np.int16(unit.addend_shift), out=exponent)
         np.maximum(exponent, np.int16(unit.floor), out=exponent)
         scale = power_of_two(unit.fraction_bits - exponent)
         np.multiply(products, scale, out=products)
         np.trunc(products, out=products)
-        addend = np.trunc(format_c.values(c) * scale)
+        addend = np.trunc(format_c.values(c) * 2.0**-unit.addend_shift * scale)
     return AlignedTerms(products, addend, exponent)
 
 
@@ -181,5 +182,5 @@ def add_afterwards(
     """For `addend_last`: c added to products that were rounded already, and rounded again."""
     container = FORMATS["f16" if unit.output == "f16" else "f32"]
     with np.errstate(invalid="ignore", over="ignore"):
-        value = container.values(partial) + format_c.values(c)
+        value = container.values(partial) + format_c.values(c) * 2.0**-unit.addend_shift
     return round_sum(value, np.full(value.shape, unit.fraction_bits, np.int16), unit)

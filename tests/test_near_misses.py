@@ -245,7 +245,8 @@ def forms_of(row: Row) -> Iterator[Form]:
     """The operand forms of a row, as its probes have them."""
     for variant in body_of(row).variants(row):
         lines = [line.strip() for line in body_of(row).kernel(row, "probe", variant).splitlines()]
-        found = {line.removeprefix(row.mnemonic).strip() for line in lines if line.startswith(f"{row.mnemonic} ")}
+        own = (line for line in lines if line.startswith((f"{row.mnemonic} ", f"{row.mnemonic};")))
+        found = {line.removeprefix(row.mnemonic).strip() for line in own}
         assert found, f"the probe of {row.mnemonic} has no line of its own"
         for operands in sorted(found):
             names = {name.rstrip("0123456789") for name in re.findall(r"%\w+", operands)} | set(

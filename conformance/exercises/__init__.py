@@ -115,9 +115,14 @@ def exercise_of(family: str) -> Exercise:
         matrix_move,
         memory_tile,
         multiply,
+        register_compression,
         scaled_multiply,
         sparse_multiply,
         sparse_warpgroup_multiply,
+        tensor_control,
+        tensor_copy,
+        tensor_memory,
+        tensor_memory_multiply,
         warpgroup_multiply,
     )
 
@@ -135,6 +140,21 @@ def exercise_of(family: str) -> Exercise:
         "wmma.store": memory_tile.STORE,
         "wmma.mma": fragment_multiply.FRAGMENT,
         "cvt": conversion.CONVERSION,
+        "tcgen05.mma": tensor_memory_multiply.TENSOR_MEMORY,
+        "tcgen05.mma.sp": tensor_memory_multiply.TENSOR_MEMORY,
+        "tcgen05.mma.ws": tensor_memory_multiply.TENSOR_MEMORY,
+        "tcgen05.mma.ws.sp": tensor_memory_multiply.TENSOR_MEMORY,
+        "tcgen05.alloc": tensor_control.ALLOCATION,
+        "tcgen05.commit": tensor_control.COMMIT,
+        "tcgen05.fence": tensor_memory.ORDER,
+        "tcgen05.wait": tensor_memory.ORDER,
+        "tcgen05.ld": tensor_memory.LOAD,
+        "tcgen05.ld.red": tensor_memory.LOAD,
+        "tcgen05.ld.spcompress": tensor_memory.LOAD,
+        "tcgen05.st": tensor_memory.STORE,
+        "tcgen05.cp": tensor_copy.COPY,
+        "tcgen05.shift": tensor_copy.SHIFT,
+        "spcompress": register_compression.COMPRESSION,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

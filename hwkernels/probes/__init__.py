@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ class Plan:
     block: tuple[int, int, int]
     variant: str = ""  # which operand form
     shared_bytes: int = 0  # dynamic shared memory of a block
+    cluster: tuple[int, int, int] | None = None  # CTAs of a cluster
 
 
 class Body(Protocol):
@@ -43,12 +44,38 @@ class Body(Protocol):
         ...
 
 
+@runtime_checkable
+class ByTarget(Protocol):
+    """A probe some of whose operand forms not every target of the row takes."""
+
+    def accepted(self, row: Row, target: str) -> tuple[str, ...]:
+        """Those of its variants that a target takes."""
+        ...
+
+
+def variants_of(row: Row, target: str) -> tuple[str, ...]:
+    """The operand forms of a row that a target takes."""
+    body = body_of(row)
+    return body.accepted(row, target) if isinstance(body, ByTarget) else body.variants(row)
+
+
 def body_of(row: Row) -> Body:
     """The probe body of a row's family.
 
     Raises ValueError if the family has none.
     """
-    from hwkernels.probes import elementwise, matrix_move, memory_tile, registers, warpgroup
+    from hwkernels.probes import (
+        elementwise,
+        matrix_move,
+        memory_tile,
+        register_compression,
+        registers,
+        tensor_control,
+        tensor_copy,
+        tensor_memory,
+        tensor_memory_multiply,
+        warpgroup,
+    )
 
     bodies: dict[str, Body] = {
         "mma.sync": registers.BODY,
@@ -64,10 +91,34 @@ def body_of(row: Row) -> Body:
         "wmma.store": memory_tile.STORE,
         "wmma.mma": registers.BODY,
         "cvt": elementwise.BODY,
+        "tcgen05.mma": tensor_memory_multiply.BODY,
+        "tcgen05.mma.sp": tensor_memory_multiply.BODY,
+        "tcgen05.mma.ws": tensor_memory_multiply.BODY,
+        "tcgen05.mma.ws.sp": tensor_memory_multiply.BODY,
+        "tcgen05.alloc": tensor_control.ALLOCATION,
+        "tcgen05.commit": tensor_control.COMMIT,
+        "tcgen05.fence": tensor_memory.ORDER,
+        "tcgen05.wait": tensor_memory.ORDER,
+        "tcgen05.ld": tensor_memory.LOAD,
+        "tcgen05.ld.red": tensor_memory.LOAD,
+        "tcgen05.ld.spcompress": tensor_memory.LOAD,
+        "tcgen05.st": tensor_memory.STORE,
+        "tcgen05.cp": tensor_copy.COPY,
+        "tcgen05.shift": tensor_copy.SHIFT,
+        "spcompress": register_compression.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")
     return bodies[row.family]
+
+
+def scaffold_of(row: Row) -> dict[str, int]:
+    """Opcodes that a row's probe needs around the instruction, and how often; most need none.
+
+    A body whose kernels need some has a method `scaffold(row)`.
+    """
+    scaffold: dict[str, int] = getattr(body_of(row), "scaffold", lambda _: {})(row)
+    return scaffold
 
 
 def grid_of(threads: int) -> tuple[int, int, int]:

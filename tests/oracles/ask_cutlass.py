@@ -1,4 +1,4 @@
-"""CUTLASS's CuTe DSL: the TV layouts of MMA atoms. Run by tests/oracles/asking.py.
+"""CUTLASS's CuTe DSL: the TV layouts of MMA atoms, and of copies of Tensor Memory. Run by tests/oracles/asking.py.
 
 An atom is an MLIR type; its layouts are attributes of the type, so nothing is compiled and no GPU is needed.
 """
@@ -65,8 +65,20 @@ def layouts(type: Any) -> Arrays:
     return {name: str(text).split('"')[1] for name, text in texts.items()}
 
 
+def moved(job: Job) -> Arrays:
+    """The registers' layout of a copy between Tensor Memory and registers; its index runs along a row of elements first."""
+    kind = {"load": atoms.CopyAtomSM100TmemLoadType, "store": atoms.CopyAtomSM100TmemStoreType}[job["kind"]]
+    packed = ir.UnitAttr.get() if job["packed"] else None
+    element = TYPES["f16" if packed else "f32"]()
+    atom = atoms.CopyAtomTypeInterface(kind.get(element, *job["shape"], job["count"], packed))
+    text = atom.layout_dst_tv if job["kind"] == "load" else atom.layout_src_tv
+    return {"registers": str(text).split('"')[1]}
+
+
 def answer(job: Job, given: Arrays) -> Arrays:
     """The layouts of one atom, or why there is none."""
+    if job["kind"] in ("load", "store"):
+        return moved(job)
     refusals = []
     for make in atoms_of(job):
         try:

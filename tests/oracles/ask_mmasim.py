@@ -53,7 +53,10 @@ def tensor(codes: np.ndarray, name: str) -> torch.Tensor:
 
 
 def answer(job: Job, given: Arrays) -> Arrays:
-    """What there is, or the results (count, M, N) of operands a (count, M, K), b (count, K, N), c (count, M, N)."""
+    """What there is, or the results (count, M, N) of operands a (count, M, K), b (count, K, N), c (count, M, N).
+
+    Block scaling: scale_a (count, M, blocks), scale_b (count, blocks, N), in the format `formats["scale"]`.
+    """
     if job["do"] == "list":
         rows = [
             (model, arch, name) for model, archs in KNOWN.items() for arch, names in archs.items() for name in names
@@ -61,14 +64,22 @@ def answer(job: Job, given: Arrays) -> Arrays:
         return {"known": np.array(rows)}
     if job["model"] == "MMABlockScale":
         return {"d": scaled(job, given).contiguous().view(torch.uint8).numpy().view("u4")}
-    a, b, c = (tensor(given[name], job["formats"][name]) for name in "abc")
     model = getattr(nv_ptx, job["model"])(job["arch"], job["name"])
-    # each result by itself: its row of A and its column of B
-    d = model.dpa(
-        a[:, :, None, :].expand(-1, -1, b.shape[2], -1), b.mT[:, None, :, :].expand(-1, a.shape[1], -1, -1), c
-    )
+    n, m = given["b"].shape[2], given["a"].shape[1]
+    if job.get("packed"):
+        a, b = packed(given["a"]), packed(given["b"].swapaxes(1, 2))
+    else:
+        a, b = tensor(given["a"], job["formats"]["a"]), tensor(given["b"], job["formats"]["b"]).mT
+    c = tensor(given["c"], job["formats"]["c"])
+    # each result by itself: its row of A and its column of B, with their scales
+    rows = [a[:, :, None, :].expand(-1, -1, n, -1), b[:, None, :, :].expand(-1, m, -1, -1), c]
+    scales = []
+    if "scale_a" in given:
+        alpha, beta = scales = [tensor(given[name], job["formats"]["scale"]) for name in ("scale_a", "scale_b")]
+        rows += [alpha[:, :, None, :].expand(-1, -1, n, -1), beta.mT[:, None, :, :].expand(-1, m, -1, -1)]
+    d = model.dpa(*rows)
     if job["do"] == "check the whole":  # that this is what mmasim does with whole matrices
-        whole = torch.stack([model(*operands) for operands in zip(a, b, c, strict=True)])
+        whole = torch.stack([model(*operands) for operands in zip(a, b.mT, c, *scales, strict=True)])
         assert torch.equal(whole.view(torch.uint8), d.view(torch.uint8))
     return {"d": d.contiguous().view(torch.uint8).numpy().view(f"u{d.element_size()}")}
 

@@ -14,7 +14,6 @@ import tcsim
 from conformance import inputs, recordings
 from conformance.inputs import InputClass, Matrices, Problem
 from conformance.stream import Stream
-from tcsim import registry
 from tcsim.formats import FORMATS, Format
 
 PROJECT = "mmasim"
@@ -40,9 +39,11 @@ INSTRUCTIONS = {  # (model, arch) -> how many of mmasim's names are compared
 }
 WGMMA_N = (8, 16, 40)  # the arithmetic is the same for every N
 OUTPUTS = 1024  # of each input class of each instruction
-# What mmasim knows and tcsim does not have: a family's name, or a word of mnemonics. With it comes a comparison here.
-NOT_YET = {"TCGen05MMA": "tcgen05", "TCGen05MMABlockScale": "tcgen05"}
-ELSEWHERE = {("MMABlockScale", "RTX Blackwell")}  # compared in test_mmasim_scaled.py
+ELSEWHERE = {  # compared in test_mmasim_scaled.py and test_mmasim_tcgen05.py
+    ("MMABlockScale", "RTX Blackwell"),
+    ("TCGen05MMA", "Blackwell"),
+    ("TCGen05MMABlockScale", "Blackwell"),
+}
 
 
 class Operands(Problem):
@@ -142,14 +143,8 @@ def test_results_are_alike(model: str, arch: str, models: list[tuple[str, str, s
 
 
 def test_all_that_it_knows_is_compared(models: list[tuple[str, str, str]]) -> None:
-    """The models that are not compared are those that tcsim does not have yet."""
-    assert {(m, a) for m, a, _ in models} - set(INSTRUCTIONS) - ELSEWHERE == {
-        ("TCGen05MMA", "Blackwell"),
-        ("TCGen05MMABlockScale", "Blackwell"),
-    }
-    for model, word in NOT_YET.items():
-        have = [name for name in registry.rows() if word in name]
-        assert have == [], f"tcsim has {have[0]} now: compare it with mmasim's {model}"
+    """Here, or in the two tests beside."""
+    assert {(m, a) for m, a, _ in models} - set(INSTRUCTIONS) == ELSEWHERE
 
 
 def test_against_the_recordings_of_an_h200(models: list[tuple[str, str, str]], tmp_path: Path) -> None:

@@ -1,0 +1,127 @@
+"""A tcgen05.mma with its instruction descriptor, as the input classes and traces see an instruction.
+
+Its shape and formats come with the descriptor; here they are attributes, as those of other instructions are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance import inputs as input_classes
+from conformance.inputs import Matrices, Problem
+from conformance.stream import Stream
+from tcsim.evidence import Evidence
+from tcsim.formats import Format
+from tcsim.instruction_descriptor import InstructionDescriptor
+from tcsim.steps import Lowering
+from tcsim.targets import Arch
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One matrix of codes."""
+
+    format: Format
+    shape: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Described:
+    """An instruction with one descriptor; a sparse A counts with its kept half."""
+
+    instruction: TensorMemoryMultiply
+    desc: InstructionDescriptor
+    scale_input_d: int = 0
+
+    @property
+    def mnemonic(self) -> str:
+        """The full PTX spelling."""
+        return self.instruction.mnemonic
+
+    @property
+    def arch(self) -> Arch:
+        """The chip generation."""
+        return self.instruction.arch
+
+    @property
+    def evidence(self) -> Evidence:
+        """How the model is known."""
+        return self.instruction.evidence
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """M, N and the products of one output."""
+        return self.desc.m, self.desc.n, self.operands["a"].shape[1]
+
+    @property
+    def matrices(self) -> int:
+        """One matrix product."""
+        return 1
+
+    @cached_property
+    def formats(self) -> dict[str, Format]:
+        """The number formats of a, b, c, d, and of the scales."""
+        return self.instruction.formats(self.desc)
+
+    @cached_property
+    def operands(self) -> dict[str, Matrix]:
+        """The matrices; b has the rows that the kept elements of one row of A meet."""
+        shapes = self.instruction.shapes(self.desc)
+        m, kept = shapes["a"]
+        whole = {"a": (m, kept), "b": (kept, self.desc.n), "c": shapes["c"], "d": shapes["c"]}
+        return {name: Matrix(self.formats[name], shape) for name, shape in whole.items()}
+
+    @cached_property
+    def lowering(self) -> Lowering:
+        """What runs for the descriptor."""
+        return self.instruction.lowering_for(self.desc, self.scale_input_d)
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the input classes that apply."""
+        kind = self.formats["a"].kind
+        problem = Problem(self, 1)  # type: ignore[arg-type]
+        return [item.name for item in input_classes.CLASSES.values() if kind in item.kinds and item.applies(problem)]
+
+    def make(self, name: str, stream: Stream, count: int) -> Matrices:
+        """Operands of `matmul` (count, rows, columns) of an input class: a, b, c, and what else the instruction takes."""
+        problem = Problem(self, count)  # type: ignore[arg-type]
+        out = input_classes.CLASSES[name].make(problem, stream)
+        shapes = self.instruction.shapes(self.desc)
+        for side in ("scale_a", "scale_b"):
+            if side in shapes:
+                out[side] = scales(self.formats["scale"], name, stream, (count, *shapes[side]))
+        if "metadata" in shapes:
+            sparsity = self.instruction.sparsity(self.desc)
+            groups = stream.choice(np.array(sparsity.valid, np.uint8), (count, sparsity.rows, sparsity.groups))
+            out["metadata"] = sparsity.positions_of(groups)
+            out["b"] = _spread(out["b"], sparsity.columns(out["metadata"])[:, 0])
+        return out
+
+
+def scales(format: Format, name: str, stream: Stream, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Scale factors: any bits for the class `uniform`, else powers of two or numbers near 1, and now and then any but NaN."""
+    words = stream.words(shape)
+    mask = np.uint64((1 << format.bits) - 1)
+    if name == "uniform":
+        return (words & mask).astype(format.dtype)
+    one = np.uint64(format.bias << format.fraction_bits)
+    reach = 8 << format.fraction_bits if format.fraction_bits else 24
+    near = (one + words % np.uint64(2 * reach) - np.uint64(reach)) & mask
+    far = words >> np.uint64(32) & mask
+    codes = np.where(stream.chance(1, 16, shape), far, near)
+    top = np.uint64(format.largest_code)
+    return np.where(codes > top, top, codes).astype(format.dtype)
+
+
+def _spread(b: npt.NDArray[Any], columns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """B (count, K, N) in which the kept element j of row 0 meets b[:, j]; the other rows hold the neighbours of those."""
+    out = np.repeat(np.roll(b, 1, axis=1), 2, axis=1)
+    out[np.arange(len(b))[:, None], columns] = b
+    return out

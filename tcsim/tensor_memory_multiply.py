@@ -1,0 +1,281 @@
+"""Matrix multiply-accumulate in Tensor Memory: what tcgen05.mma instructions do with matrices of codes.
+
+How `execute` finds its operands is in `tcsim.tensor_memory_operands`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.codec import as_codes
+from tcsim.errors import InstructionError, OperandError, listing
+from tcsim.formats import FORMATS, ZERO, Format
+from tcsim.instruction import Instruction, broadcast
+from tcsim.instruction_descriptor import InstructionDescriptor
+from tcsim.sparse import Indices, Sparsity
+from tcsim.steps import NO_SCALES, Lowering, Scales
+from tcsim.tcgen05_form import MultiplyForm
+from tcsim.tcgen05_lowering import steps_of
+from tcsim.tensor_memory import TensorMemory
+
+Codes = npt.NDArray[Any]
+_CHUNK_PRODUCTS = 1 << 18  # products computed at a time: their float64 terms (2 MiB) stay in the cache
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TensorMemoryMultiply(Instruction):
+    """D = A B + D, where D lies in Tensor Memory and the instruction descriptor says shape and formats."""
+
+    @cached_property
+    def facts(self) -> MultiplyForm:
+        """What the spelling says."""
+        facts = self.row.facts
+        if not isinstance(facts, MultiplyForm):
+            raise TypeError(f"{self!r} has no tcgen05.mma facts")
+        return facts
+
+    @property
+    def unmodelled(self) -> str:
+        """Why the instruction is not computed, or nothing."""
+        return self.facts.unmodelled(self.arch.name)
+
+    def descriptor(self, idesc: int | InstructionDescriptor) -> InstructionDescriptor:
+        """The instruction descriptor, decoded if it is an integer, and checked against the mnemonic.
+
+        Raises OperandError if it means nothing in this kind or disagrees with the mnemonic, InstructionError for an
+        instruction that is not modelled.
+        """
+        if self.unmodelled:
+            raise InstructionError(f"{self!r}: {self.unmodelled}")
+        if not isinstance(idesc, InstructionDescriptor):
+            idesc = InstructionDescriptor.decode(int(idesc), self.facts.kind.name, self.arch.name)
+        if idesc.arch != self.arch.name and idesc.kind == self.facts.kind.name:
+            idesc = replace(idesc, arch=self.arch.name)  # raises for what this arch has not
+        idesc.check_mnemonic(self.mnemonic)
+        if self.facts.ashift and idesc.m // self.facts.cta_group != 128:
+            valid = 128 * self.facts.cta_group
+            raise OperandError(f"{self!r}: .ashift with M = {idesc.m}; valid with .cta_group: M = {valid}")
+        return idesc
+
+    def lowering_for(self, idesc: int | InstructionDescriptor, scale_input_d: int = 0) -> Lowering:
+        """What runs for a descriptor: `lowering` shows that of the widest result and the smallest K."""
+        desc = self.descriptor(idesc)
+        return replace(self.lowering, steps=self._steps(desc, scale_input_d))
+
+    def formats(self, idesc: int | InstructionDescriptor) -> dict[str, Format]:
+        """The number formats of a, b, c and d, and of the scales if there are any, under `scale`."""
+        desc = self.descriptor(idesc)
+        names = {"a": desc.a_format, "b": desc.b_format, "c": desc.d_format, "d": desc.d_format}
+        if desc.scale_format:
+            names["scale"] = desc.scale_format
+        for name, format in names.items():
+            if format not in FORMATS:
+                raise InstructionError(
+                    f"{self!r}: {name} in {format}: that format is not modelled; valid: {listing(FORMATS)}"
+                )
+        return {name: FORMATS[format] for name, format in names.items()}
+
+    def shapes(self, idesc: int | InstructionDescriptor) -> dict[str, tuple[int, int]]:
+        """Rows and columns of what `matmul` takes: a and metadata (the kept half of a sparse A), b, c, the scales."""
+        desc = self.descriptor(idesc)
+        kept = desc.k // 2 if desc.sparse else desc.k
+        shapes = {"a": (desc.m, kept), "b": (desc.k, desc.n), "c": (desc.m, desc.n)}
+        if self.facts.sparse:
+            shapes["metadata"] = (desc.m, kept)
+        if self.facts.block:
+            blocks = desc.scale_vectors(self.facts.block)
+            shapes |= {"scale_a": (desc.m, blocks), "scale_b": (blocks, desc.n)}
+        return shapes
+
+    def sparsity(self, idesc: int | InstructionDescriptor) -> Sparsity:
+        """How positions of kept elements and 4-bit groups of metadata belong together.
+
+        Raises InstructionError for an instruction without .sp.
+        """
+        desc = self.descriptor(idesc)
+        if not self.facts.sparse:
+            raise InstructionError(f"{self!r} is dense: it has no metadata")
+        bits = 4 if self.facts.kind.table == "mxf4" else max(8, FORMATS[desc.a_format].container_bits)
+        return Sparsity(desc.m, desc.k, bits, (0,), ordered=True)
+
+    def compress(self, dense: Any, idesc: int | InstructionDescriptor) -> tuple[Codes, Indices]:
+        """Kept codes (..., M, K / 2) and positions of a dense A (..., M, K) that has the instruction's sparsity.
+
+        Raises OperandError for another shape or a group with more nonzeros than are kept, FormatError for another dtype.
+        """
+        desc = self.descriptor(idesc)
+        format = FORMATS[desc.a_format]
+        codes = as_codes(dense, format, f"{self!r}.compress")
+        if codes.shape[-2:] != (desc.m, desc.k):
+            raise OperandError(f"{self!r}.compress: shape {codes.shape}; valid: (..., {desc.m}, {desc.k})")
+        zero = format.fields(codes).kind == ZERO if format.kind == "float" else codes == 0
+        return self.sparsity(desc).compress(codes, zero)
+
+    def matmul(
+        self,
+        a: Any,
+        b: Any,
+        c: Any,
+        *,
+        idesc: int | InstructionDescriptor,
+        scale_a: Any = None,
+        scale_b: Any = None,
+        metadata: Any = None,
+        scale_input_d: int | None = None,
+    ) -> Codes:
+        """Codes in, codes out: a (..., M, K), b (..., K, N), c and the result (..., M, N); leading dimensions broadcast.
+
+        Shapes and formats are those that `shapes` and `formats` give for the instruction descriptor. Block scaling:
+        scale_a (..., M, K / block), scale_b (..., K / block, N). Sparse: a and metadata (..., M, K / 2), the positions of
+        the kept elements in their groups, as `compress` gives them. The descriptor's negations are applied, and .ashift.
+
+        Raises OperandError for another shape, operands that the mnemonic has not, or a descriptor that disagrees with it;
+        FormatError for another dtype; InstructionError for an instruction that is not modelled.
+
+        >>> mma = tcsim.instruction("tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a")
+        >>> idesc = tcsim.InstructionDescriptor(kind="f16", a_format="f16", m=64, n=8)
+        >>> a, b = np.ones((64, 16), np.float16), np.ones((16, 8), np.float16)
+        >>> d = mma.matmul(a, b, np.zeros((64, 8), np.float32), idesc=idesc)
+        >>> float(tcsim.decode(d, "f32")[0, 0])
+        16.0
+        """
+        call = f"{self!r}.matmul"
+        desc = self.descriptor(idesc)
+        given = {"a": a, "b": b, "c": c, "scale_a": scale_a, "scale_b": scale_b, "metadata": metadata}
+        shapes = self.shapes(desc)
+        for name, value in given.items():
+            if (value is None) == (name in shapes):
+                raise OperandError(f"{call}: {name} is {'missing' if value is None else 'not an operand of it'}")
+        formats = self.formats(desc)
+        arrays = {}
+        for name, shape in shapes.items():
+            array = np.asarray(given[name])
+            if name != "metadata":
+                array = as_codes(given[name], formats[name.partition("_")[0]], f"{call}: {name}")
+            elif array.dtype.kind not in "iu":
+                raise OperandError(f"{call}: metadata is {array.dtype}; valid: integers, positions in their groups")
+            if array.shape[-2:] != shape:
+                raise OperandError(f"{call}: {name} has shape {array.shape}; valid: (..., {shape[0]}, {shape[1]})")
+            arrays[name] = array
+        if "metadata" in arrays:
+            sparsity = self.sparsity(desc)
+            try:
+                groups = sparsity.groups_for(arrays["metadata"])
+            except OperandError as error:
+                raise OperandError(f"{call}: metadata: {error}") from None
+            arrays["metadata"] = sparsity.columns(sparsity.positions_of(groups))
+        self._check_scale_d(scale_input_d, call)
+        return self._product(arrays, desc, scale_input_d or 0)
+
+    def execute(
+        self,
+        tmem: TensorMemory,
+        smem: Any = None,
+        *,
+        d: int,
+        a: Any,
+        b: Any,
+        idesc: int | InstructionDescriptor,
+        enable_input_d: bool = True,
+        scale_a: int | None = None,
+        scale_b: int | None = None,
+        metadata: int | None = None,
+        disable_output_lane: Any = None,
+        scale_input_d: int | None = None,
+        zero_column_mask: int | None = None,
+    ) -> TensorMemory:
+        """The Tensor Memory after the instruction; the one that is given stays as it is.
+
+        tmem: `tcsim.TensorMemory`, with ctas=2 for .cta_group::2. smem: uint8 (..., bytes), or (..., 2, bytes) for a pair
+        of CTAs; its index the shared address. d, scale_a, scale_b, metadata: Tensor Memory addresses. a: a 64-bit matrix
+        descriptor (uint64 array, or an int beyond 32 bits), or a Tensor Memory address. b: a matrix descriptor.
+        disable_output_lane: 4 words of 32 lanes each, 8 for a pair. zero_column_mask: 64 bits (.ws).
+
+        Raises OperandError for operands that the mnemonic has not or that do not fit, TensorMemoryError for cells that are
+        not allocated or were never written, or a memory used with another .cta_group; InstructionError for an
+        instruction that is not modelled.
+        """
+        from tcsim.tensor_memory_operands import Operands  # it needs this class
+
+        return Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.execute").run(
+            d, a, b, enable_input_d, scale_a, scale_b, metadata, disable_output_lane, scale_input_d, zero_column_mask
+        )
+
+    def _check_scale_d(self, scale_input_d: int | None, call: str) -> None:
+        if scale_input_d is None:
+            return
+        if not any(form.scale for form in self.facts.forms):
+            raise OperandError(f"{call}: scale_input_d={scale_input_d!r}: the instruction has no such operand")
+        valid = 0 if self.facts.kind.name == "i8" else 15
+        if not isinstance(scale_input_d, (int, np.integer)) or not 0 <= scale_input_d <= valid:
+            text = (
+                "0; the assembler takes others for kind::i8, the manual says f16 and tf32 only"
+                if not valid
+                else "0 to 15"
+            )
+            raise OperandError(f"{call}: scale_input_d={scale_input_d!r}; valid: {text}")
+
+    def _steps(self, desc: InstructionDescriptor, scale_d: int) -> tuple[Any, ...]:
+        products = desc.k // 2 if desc.sparse else desc.k
+        scaled = bool(self.facts.block)
+        return steps_of(desc.kind, desc.d_format, products, scaled=scaled, saturate=desc.saturate, scale_d=scale_d)
+
+    def _product(self, arrays: dict[str, Codes], desc: InstructionDescriptor, scale_d: int) -> Codes:
+        """D of checked codes, of some of its columns at least; `metadata`, if there, holds the dense column of every kept element."""
+        formats = self.formats(desc)
+        lowering = replace(self.lowering, steps=self._steps(desc, scale_d))
+        triple = (formats["a"], formats["b"], formats["c"])
+        batch = broadcast([x.shape[:-2] for x in arrays.values()], f"{self!r}")
+        arrays = dict(arrays)
+        for name in "ab":
+            if getattr(desc, f"negate_{name}"):
+                format = formats[name]
+                arrays[name] = arrays[name] ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+        if self.facts.ashift:
+            arrays["a"] = shifted(arrays["a"], self.facts.cta_group)
+        flat = {
+            name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in arrays.items()
+        }
+        n = arrays["b"].shape[-1]
+        out = np.empty((len(flat["c"]), desc.m, n), formats["d"].dtype)
+        rows = max(1, min(desc.m, _CHUNK_PRODUCTS // (n * arrays["a"].shape[-1])))
+        for place in range(len(out)):
+            one = {name: x[place : place + 1] for name, x in flat.items()}
+            for start in range(0, desc.m, rows):
+                part = {name: x if name in ("b", "scale_b") else x[:, start : start + rows] for name, x in one.items()}
+                out[place, start : start + rows] = _run(lowering, part, triple, formats.get("scale"))
+        return out.reshape(*batch, desc.m, n)
+
+
+def _run(
+    lowering: Lowering, arrays: dict[str, Codes], formats: tuple[Format, Format, Format], scale: Format | None
+) -> Codes:
+    """One product (1, M, N): each row of a sparse A is a problem of its own, with the rows of B that it meets."""
+    a, b, c = (arrays[name] for name in "abc")
+    scales: Scales = NO_SCALES
+    if scale is not None:
+        scales = {name: (arrays[name], scale) for name in ("scale_a", "scale_b")}
+    if "metadata" not in arrays:
+        return lowering.run(a, b, c, formats, scales)[0]
+    m = a.shape[1]
+    met = b[0][arrays["metadata"][0]]  # (M, K / 2, N)
+    if scale is not None:
+        per_row = np.broadcast_to(arrays["scale_b"], (m, *arrays["scale_b"].shape[1:]))
+        scales = {"scale_a": (arrays["scale_a"].reshape(m, 1, -1), scale), "scale_b": (per_row, scale)}
+    return lowering.run(a.reshape(m, 1, -1), met, c.reshape(m, 1, -1), formats, scales)[:, 0]
+
+
+def shifted(a: Codes, ctas: int) -> Codes:
+    """A with its rows one up, as .ashift has them: row i is row i + 1, and the last row of each CTA stays.
+
+    Inferred: the manual says that the rows go down by one row except for the last, as it says of tcgen05.shift.
+    """
+    m = a.shape[-2]
+    rows = np.arange(m)
+    per_cta = m // ctas
+    return a[..., np.where(rows % per_cta == per_cta - 1, rows, rows + 1), :]

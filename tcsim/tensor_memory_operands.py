@@ -1,0 +1,320 @@
+"""How tcgen05.mma finds its operands: matrices in shared memory through descriptors, and in Tensor Memory by its layouts.
+
+Sources: PTX ISA, sections of tcgen05.mma (operands, Data Path Layout Organization, packing formats); `tcsim.tmem_layout`
+for Tensor Memory, `tcsim.matrix_descriptor` for shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.descriptor_forms import Major
+from tcsim.errors import OperandError, listing
+from tcsim.formats import FORMATS, Format
+from tcsim.instruction_descriptor import InstructionDescriptor
+from tcsim.smem_address import element_bit_addresses
+from tcsim.tensor_memory import TensorMemory, tmem_lane_column
+from tcsim.tmem_layout import CONTAINER_SHIFT, a_layout, accumulator_layout, metadata_layout, scale_layout
+from tcsim.tmem_matrix import TmemLayout
+from tcsim.zero_column_mask import ZeroColumnMask
+
+if TYPE_CHECKING:
+    from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+
+Codes = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Operands:
+    """One instruction with the memories that it works on."""
+
+    instruction: TensorMemoryMultiply
+    desc: InstructionDescriptor
+    tmem: TensorMemory
+    smem: Any
+    call: str
+
+    def run(
+        self,
+        d: int,
+        a: Any,
+        b: Any,
+        enable_input_d: bool,
+        scale_a: int | None,
+        scale_b: int | None,
+        metadata: int | None,
+        disable_output_lane: Any,
+        scale_input_d: int | None,
+        zero_column_mask: int | None,
+    ) -> TensorMemory:
+        """Read, multiply, write: what `TensorMemoryMultiply.execute` answers."""
+        facts, desc = self.instruction.facts, self.desc
+        if not isinstance(self.tmem, TensorMemory):
+            raise OperandError(f"{self.call}: tmem is a {type(self.tmem).__name__}; valid: a tcsim.TensorMemory")
+        result = self.tmem.copy()
+        result.use_cta_group(facts.cta_group, self.call)
+        if result.ctas != facts.cta_group:
+            raise OperandError(
+                f"{self.call}: tmem has {result.ctas} CTAs; valid: TensorMemory(ctas={facts.cta_group}) for "
+                f".cta_group::{facts.cta_group}"
+            )
+        in_tmem = self._in_tensor_memory(a)
+        form = {
+            "lanes": disable_output_lane is not None,
+            "scale": scale_input_d is not None,
+            "mask": zero_column_mask is not None,
+        }
+        self._check_form("tmem" if in_tmem else "desc", form)
+        self._check_present(scale_a=(scale_a, bool(facts.block)), scale_b=(scale_b, bool(facts.block)),
+                            metadata=(metadata, facts.sparse))  # fmt: skip
+        if scale_input_d is not None:
+            self.instruction._check_scale_d(scale_input_d, self.call)
+        mask = ZeroColumnMask.decode(int(zero_column_mask or 0))
+        layout = accumulator_layout(desc.m, desc.n, facts.cta_group, ws=facts.weight_stationary, sparse=facts.sparse)
+        base = self._base(d, layout, "d")
+        arrays = {"b": self._matrix_b(b, mask)}
+        if facts.block:
+            arrays |= self._scales(int(scale_a or 0), int(scale_b or 0))
+        formats = self.instruction.formats(desc)
+        if enable_input_d:
+            words = self._gather(layout, base, "d")[..., 0, 0, :, :]
+            arrays["c"] = words.astype(formats["c"].dtype)
+        else:
+            arrays["c"] = np.zeros((desc.m, desc.n), formats["c"].dtype)
+        copies_a = self._matrix_a_tmem(a, base[0]) if in_tmem else self._matrix_a(a)[..., None, :, :]
+        if facts.sparse:
+            copies_k = self._columns(int(metadata or 0), base[0])
+        # each bank of the data path multiplies its own copy of A with its own columns of B
+        banks = copies_a.shape[-3] if not facts.sparse else max(copies_a.shape[-3], copies_k.shape[-3])
+        width = desc.n // banks
+        parts = []
+        for bank in range(banks):
+            columns = slice(bank * width, (bank + 1) * width)
+            part = {name: x[..., columns] if name in ("b", "c", "scale_b") else x for name, x in arrays.items()}
+            part["a"] = copies_a[..., bank % copies_a.shape[-3], :, :]
+            if facts.sparse:
+                part["metadata"] = copies_k[..., bank % copies_k.shape[-3], :, :]
+            parts.append(self.instruction._product(part, desc, scale_input_d or 0))
+        self._store(result, layout, base, np.concatenate(parts, axis=-1), disable_output_lane)
+        return result
+
+    # --- what is there, and whether it may be
+
+    def _in_tensor_memory(self, a: Any) -> bool:
+        """Whether `a` is a Tensor Memory address: a 32-bit integer, of an instruction that takes one."""
+        value = np.asarray(a)
+        if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
+            raise OperandError(
+                f"{self.call}: a is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor or a Tensor Memory address"
+            )
+        return value.ndim == 0 and value.dtype != np.uint64 and int(value) < 1 << 32
+
+    def _check_form(self, place: Literal["desc", "tmem"], given: dict[str, bool]) -> None:
+        facts = self.instruction.facts
+        if facts.form(place, **given) is None:
+            forms = listing(form.name for form in facts.forms)
+            extra = "".join(f"_{name}" for name, there in given.items() if there)
+            raise OperandError(f"{self.call}: there is no form {place}{extra}; valid: {forms}")
+        targets = self.instruction.targets
+        form = facts.form(place, **given)
+        if form is not None and not set(form.targets) & set(targets):
+            raise OperandError(
+                f"{self.call}: {listing(targets)} has no form {form.name}; it needs one of {listing(form.targets)}"
+            )
+
+    def _check_present(self, **operands: tuple[Any, bool]) -> None:
+        for name, (value, wanted) in operands.items():
+            if (value is not None) != wanted:
+                raise OperandError(f"{self.call}: {name} is {'missing' if wanted else 'not an operand of it'}")
+
+    def _base(self, address: int, layout: TmemLayout, name: str) -> tuple[int, int]:
+        lane, column = tmem_lane_column(address)
+        if lane not in layout.lane_bases:
+            raise OperandError(
+                f"{self.call}: {name} is at lane {lane}; {layout.name} begins at lane {listing(layout.lane_bases)}"
+            )
+        return lane, column
+
+    # --- Tensor Memory
+
+    def _gather(self, layout: TmemLayout, base: tuple[int, int], name: str) -> npt.NDArray[np.uint32]:
+        """The elements (*batch, CTAs that repeat, copies, rows, columns) of a matrix."""
+        cta, lane, column, slot = layout.cells
+        out = np.zeros((*self.tmem.batch, *cta.shape), np.uint32)
+        for number in range(self.tmem.ctas):
+            own = cta == number
+            if own.any():
+                out[..., own] = self.tmem.read(
+                    lane[own] + base[0], column[own] + base[1], cta=number, what=f"{self.call}: {name}: read"
+                )
+        bits = layout.element_bits
+        return np.asarray(out >> (slot * bits).astype(np.uint32) & np.uint32((1 << bits) - 1), np.uint32)
+
+    def _matrix_a_tmem(self, a: Any, lane: int) -> Codes:
+        """A (..., copies, M, K) from Tensor Memory."""
+        facts, desc = self.instruction.facts, self.desc
+        if desc.transpose_a:
+            raise OperandError(f"{self.call}: A in Tensor Memory is K-major; valid: transpose_a = 0")
+        layout = a_layout(
+            desc.m, desc.k, desc.a_format, facts.cta_group,
+            kind=desc.kind, ws=facts.weight_stationary, sparse=facts.sparse,
+        )  # fmt: skip
+        base = self._base(int(a), layout, "a")
+        self._check_lane("a", base[0], lane, layout)
+        format = FORMATS[desc.a_format]
+        words = self._gather(layout, base, "a")[..., 0, :, :, :]
+        if format.bits < 8 and layout.element_bits == 8:
+            words = words >> np.uint32(CONTAINER_SHIFT.get(format.name, 0)) & np.uint32(format.code_mask)
+        return words.astype(format.dtype)
+
+    def _columns(self, metadata: int, lane: int) -> Codes:
+        """The dense column (..., copies, M, K / 2) of every kept element."""
+        facts, desc = self.instruction.facts, self.desc
+        sparsity = self.instruction.sparsity(desc)
+        layout = metadata_layout(
+            desc.kind, desc.m, desc.k, facts.cta_group, ws=facts.weight_stationary, selector=desc.sparsity_selector
+        )
+        base = self._base(metadata, layout, "metadata")
+        self._check_lane("metadata", base[0], lane, layout)
+        groups = self._gather(layout, base, "metadata")[..., 0, :, :, :].astype(np.uint8)
+        try:
+            sparsity.check_groups(groups)
+        except OperandError as error:
+            raise OperandError(f"{self.call}: {error}") from None
+        return sparsity.columns(sparsity.positions_of(groups))
+
+    def _check_lane(self, name: str, own: int, other: int, layout: TmemLayout) -> None:
+        if len(layout.lane_bases) > 1 and own != other:
+            raise OperandError(
+                f"{self.call}: {name} begins at lane {own}, d at lane {other}; {layout.name} needs the same for both"
+            )
+
+    def _scales(self, scale_a: int, scale_b: int) -> dict[str, Codes]:
+        """The scale factors of A (..., M, blocks) and of B (..., blocks, N)."""
+        facts, desc = self.instruction.facts, self.desc
+        vectors = desc.scale_vectors(facts.block)
+        sides = {}
+        sides["scale_a"] = scale_layout(
+            "a", desc.m, vectors, scale_id=desc.scale_a_id, cta_group=facts.cta_group, lanes=desc.scale_a_lanes
+        )
+        sides["scale_b"] = scale_layout(
+            "b", desc.n, vectors, scale_id=desc.scale_b_id, cta_group=facts.cta_group, m=desc.m
+        )
+        out = {}
+        for (name, layout), address in zip(sides.items(), (scale_a, scale_b), strict=True):
+            found = self._gather(layout, self._base(address, layout, name), name)
+            first = found[..., :1, :1, :, :]
+            if (found != first).any():
+                *_, repeat, copy, row, block = np.argwhere(found != first)[0]
+                raise OperandError(
+                    f"{self.call}: {name}: factor {block} of row {row} differs between its copies: copy {copy} of CTA {repeat} "
+                    f"is not copy 0 of CTA 0, and which one counts where is not documented; valid: all copies alike"
+                )
+            codes = first[..., 0, 0, :, :].astype(np.uint8)
+            out[name] = codes.swapaxes(-1, -2) if name == "scale_b" else codes
+        return out
+
+    def _store(
+        self, result: TensorMemory, layout: TmemLayout, base: tuple[int, int], codes: Codes, disabled: Any
+    ) -> None:
+        """Write D, but for the lanes that are disabled."""
+        cta, lane, column, _ = layout.cells
+        lanes = self._disabled(disabled)
+        for number in range(result.ctas):
+            own = (cta == number)[0, 0]
+            if own.any():
+                own_lane = lane[0, 0][own] + base[0]
+                result.write(
+                    own_lane,
+                    column[0, 0][own] + base[1],
+                    codes[..., own].astype(np.uint32),
+                    cta=number,
+                    where=~lanes[number, own_lane],
+                    what=f"{self.call}: d: write",
+                )
+
+    def _disabled(self, words: Any) -> npt.NDArray[np.bool_]:
+        """(CTAs, lanes): which lanes keep what they hold."""
+        ctas = self.instruction.facts.cta_group
+        if words is None:
+            return np.zeros((ctas, TensorMemory.LANES), np.bool_)
+        array = np.asarray(words)
+        if array.shape != (4 * ctas,) or array.dtype.kind not in "iu" or (array.astype(object) < 0).any():
+            raise OperandError(
+                f"{self.call}: disable_output_lane is {array.dtype} {array.shape}; valid: uint32 ({4 * ctas},)"
+            )
+        bits = array.astype(np.uint64)[:, None] >> np.arange(32, dtype=np.uint64) & np.uint64(1)
+        return bits.astype(np.bool_).reshape(ctas, TensorMemory.LANES)
+
+    # --- shared memory
+
+    def _matrix_a(self, a: Any) -> Codes:
+        """A (..., M, K): each CTA holds its share of the rows."""
+        facts, desc = self.instruction.facts, self.desc
+        k = desc.k // 2 if desc.sparse else desc.k
+        rows = desc.m // facts.cta_group
+        major: Major = "MN" if desc.transpose_a else "K"
+        parts = [self._fetch(cta, a, rows, k, FORMATS[desc.a_format], major, "a") for cta in range(facts.cta_group)]
+        return np.concatenate(parts, axis=-2)
+
+    def _matrix_b(self, b: Any, mask: ZeroColumnMask) -> Codes:
+        """B (..., K, N): each CTA holds its share of the columns; those that are masked are zero."""
+        facts, desc = self.instruction.facts, self.desc
+        columns = desc.n // facts.cta_group
+        major: Major = "MN" if desc.transpose_b else "K"
+        format = FORMATS[desc.b_format]
+        zero = mask.columns(desc.m, desc.n) if facts.weight_stationary else np.zeros(desc.n, np.bool_)
+        parts = [
+            self._fetch(cta, b, columns + mask.shift, desc.k, format, major, "b")[..., mask.shift :, :]
+            for cta in range(facts.cta_group)
+        ]
+        codes = np.concatenate(parts, axis=-2)
+        return np.where(zero[:, None], np.zeros((), codes.dtype), codes).swapaxes(-1, -2)
+
+    def _fetch(self, cta: int, descriptor: Any, rows: int, k: int, format: Format, major: Major, name: str) -> Codes:
+        """The codes (..., rows, k) that a descriptor reads in one CTA's shared memory."""
+        memory = np.asarray(self.smem)
+        pair = self.instruction.facts.cta_group == 2
+        if memory.dtype != np.uint8 or memory.ndim < 1 + pair or (pair and memory.shape[-2] != 2):
+            shape = "(..., 2, bytes)" if pair else "(..., bytes)"
+            raise OperandError(f"{self.call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {shape}")
+        own = memory[..., cta, :] if pair else memory
+        value = np.asarray(descriptor)
+        if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
+            raise OperandError(f"{self.call}: {name} is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor")
+        value = value.astype(np.uint64)
+        address = element_bit_addresses(value, rows, k, format, major, self.instruction.arch.name, self.desc.kind)
+        return read_elements(own, address, format, f"{self.call}: {name}")
+
+
+def read_elements(
+    memory: npt.NDArray[np.uint8], bits: npt.NDArray[np.int64], format: Format, what: str
+) -> npt.NDArray[Any]:
+    """The codes at bit addresses (..., rows, columns) of a memory (..., bytes); leading dimensions broadcast.
+
+    Raises OperandError for addresses outside the memory.
+    """
+    end = memory.shape[-1]
+    address = bits // 8
+    size = max(1, format.container_bits // 8) if format.bits >= 8 else 1 + int((bits % 8 + format.bits > 8).any())
+    last = address + (size if format.bits >= 8 else 1)
+    if (last > end).any():
+        *_, row, column = np.argwhere(last > end)[0]
+        raise OperandError(
+            f"{what}: row {row}, k {column} lies at byte {int(address[last > end][0])}, outside the {end} bytes of smem"
+        )
+    batch = np.broadcast_shapes(memory.shape[:-1], address.shape[:-2])
+    places = np.minimum(
+        address[..., None] + np.arange(size), end - 1
+    )  # a code may end with the byte that memory ends with
+    flat = np.broadcast_to(places, (*batch, *places.shape[-3:])).reshape(*batch, -1)
+    found = np.take_along_axis(np.broadcast_to(memory, (*batch, end)), flat, axis=-1)
+    octets = np.ascontiguousarray(found.reshape(*batch, *places.shape[-3:]))
+    if format.bits >= 8:
+        return octets.view(f"<u{size}")[..., 0].astype(format.dtype)
+    words = (octets.astype(np.uint16) << (8 * np.arange(size)).astype(np.uint16)).sum(-1, dtype=np.uint16)
+    return (words >> (bits % 8).astype(np.uint16) & np.uint16(format.code_mask)).astype(format.dtype)

@@ -1,0 +1,221 @@
+"""tcgen05.cp and tcgen05.shift: from shared memory to Tensor Memory, and Tensor Memory moved down by a row.
+
+Sources: PTX ISA 9.4, section Tensor Memory Data Movement Instructions; where the manual's words leave room, see `ROW_MAPS`
+and `tcsim.families.tcgen05_cp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.errors import OperandError, listing
+from tcsim.formats import FORMATS
+from tcsim.instruction import Instruction, broadcast
+from tcsim.matrix_descriptor import FORMS, element_addresses, form_of
+from tcsim.registry import Row
+from tcsim.shared_rows import ROW_FORMATS, require_inside, unpack_rows
+from tcsim.tensor_memory import LaneAccessError, TensorMemory, TensorMemoryError, tmem_lane_column
+
+CHUNK_BYTES = 16  # 16 elements that `.b8x16` decompresses, with their padding
+COLUMN_ALIGNMENT = 4
+SHIFT_ROWS, SHIFT_COLUMNS = 32, 8
+
+
+ROW_MAPS: MappingProxyType[str, Callable[[], npt.NDArray[np.int64]]] = MappingProxyType(
+    {
+        "": lambda: np.arange(128)[:, None],
+        ".warpx4": lambda: np.arange(32)[:, None] + 32 * np.arange(4),
+        ".warpx2::02_13": lambda: (np.arange(32) + 32 * np.arange(2)[:, None]).reshape(64, 1) + 64 * np.arange(2),
+        ".warpx2::01_23": lambda: (np.arange(32) + 64 * np.arange(2)[:, None]).reshape(64, 1) + 32 * np.arange(2),
+        "4": lambda: 32 * np.arange(4)[:, None],
+    }
+)
+"""By multicast ("4" is the shape .4x256b): the lanes that each row of the source goes to, counted from the address.
+
+`.warpx2::02_13`: rows 0-31 go to warps 0 and 2, rows 32-63 to warps 1 and 3; `::01_23` likewise. The manual's sentence
+leaves it open; the comments of CUTLASS's copy_sm100 (data_row[0:31] -> DP[0:63]) and a probe by others on a GB200 say so.
+`.4x256b`: one row to the first lane of each warp's 32, as others found on a GB200."""
+
+
+@dataclass(frozen=True)
+class SharedCopy:
+    """What a row of tcgen05.cp copies."""
+
+    rows: int  # of the source
+    row_bytes: int  # of a row, 4 to a column
+    multicast: str  # a key of ROW_MAPS
+    source: str  # name of the rows' format in shared memory: "b8", "b6x16_p32" or "b4x16_p64"
+    cta_group: int  # 2: both CTAs of a pair copy, each from its own shared memory
+
+
+@dataclass(frozen=True)
+class ShiftDown:
+    """What a row of tcgen05.shift moves."""
+
+    cta_group: int
+
+
+def facts_of(row: Row) -> SharedCopy | ShiftDown:
+    """The facts of a row.
+
+    Raises TypeError if it has none.
+    """
+    if not isinstance(row.facts, SharedCopy | ShiftDown):
+        raise TypeError(f"{row.mnemonic} neither copies to Tensor Memory nor shifts it")
+    return row.facts
+
+
+def expand(chunks: npt.NDArray[np.uint8], source: str) -> npt.NDArray[np.uint8]:
+    """16 bytes of shared memory to the 16 bytes that go to Tensor Memory: uint8 (..., 16) to (..., 16).
+
+    fp6 codes lie in bits 5:0 of their byte, fp4 codes in bits 5:2, as `kind::f8f6f4` reads them; the rest is zero.
+
+    >>> expand(np.array([0x21, 0x43] + [0] * 14, np.uint8), "b4x16_p64")[:4].tolist()  # codes 1, 2, 3, 4
+    [4, 8, 12, 16]
+    """
+    codes = np.asarray(unpack_rows(chunks, ROW_FORMATS[source]), np.uint8)
+    return codes << np.uint8(2) if source == "b4x16_p64" else codes
+
+
+def source_addresses(
+    descriptors: npt.NDArray[np.uint64], rows: int, row_bytes: int, arch: str, call: str
+) -> npt.NDArray[np.int64]:
+    """Shared addresses (..., rows, bytes) of the K-major tile of bytes that tcgen05 descriptors (...) name.
+
+    The address rule is that of sm_90, without swizzle and with the swizzles of 32, 64 and 128 bytes in 16-byte atoms.
+
+    Raises OperandError for a descriptor that decodes to another layout.
+    """
+    _, form = form_of(arch)
+    value = np.asarray(descriptors, np.uint64)
+    fields = {field.name: (value >> np.uint64(field.low)) & np.uint64((1 << field.bits) - 1) for field in form.fields}
+    known = np.uint64(form.constants | sum(((1 << field.bits) - 1) << field.low for field in form.fields))
+    old = FORMS["sm_90"].modes
+    modes = {code: old[name] for name, code in form.modes.items() if name in old}
+    wrong = np.zeros(value.shape, np.bool_) | ((value & np.uint64(form.constants)) != np.uint64(form.constants))
+    wrong |= (value & ~known) != 0
+    wrong |= ~np.isin(fields["swizzle"], list(modes)) | (fields["leading_mode"] != 0)
+    if wrong.any():
+        first = int(value[wrong].flat[0])
+        raise OperandError(
+            f"{call}: descriptor {first:#x}; valid: bits {form.constants:#x} set, LBO a byte offset (bit 52 clear), swizzle "
+            f"(bits 63:61) {listing(f'{code} {name}' for name, code in form.modes.items() if code in modes)}, no other bits"
+        )
+    table = np.zeros(8, np.uint64)
+    for code, mode in modes.items():
+        table[code] = mode
+    low = value & np.uint64((1 << 46) - 1)  # start address, LBO, SBO: the same bits
+    translated = low | table[fields["swizzle"].astype(np.int64)] << np.uint64(62)
+    return element_addresses(translated, rows, row_bytes, FORMATS["u8"], "K")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CopyToTensorMemory(Instruction):
+    """tcgen05.cp: a tile of shared memory to Tensor Memory, decompressed and multicast on the way."""
+
+    @property
+    def copy(self) -> SharedCopy:
+        """What is copied."""
+        facts = facts_of(self.row)
+        assert isinstance(facts, SharedCopy)
+        return facts
+
+    def lanes(self, address: int) -> npt.NDArray[np.int64]:
+        """The lanes (rows, copies) that each row of the source goes to.
+
+        Raises LaneAccessError for a lane of the address from which the rows do not fit, TensorMemoryError for a column that
+        is no multiple of 4.
+        """
+        call = f"{self!r}.execute"
+        lane, column = tmem_lane_column(address)
+        lanes = ROW_MAPS[self.copy.multicast]()
+        if lane + int(lanes.max()) >= TensorMemory.LANES:
+            last = TensorMemory.LANES - 1 - int(lanes.max())
+            raise LaneAccessError(f"{call}: the address has lane {lane}; valid for this shape: 0 to {last}")
+        if column % COLUMN_ALIGNMENT:
+            raise TensorMemoryError(
+                f"{call}: the address has column {column}; valid: multiples of {COLUMN_ALIGNMENT} (a GB200 answers another with "
+                "'misaligned address')"
+            )
+        return lanes + lane
+
+    def execute(self, tmem: TensorMemory, address: int, smem: Any, descriptor: Any, *, cta: int = 0) -> TensorMemory:
+        """Copy: the new Tensor Memory. smem uint8 (..., bytes), for a CTA pair (..., 2, bytes); its index is the shared address.
+
+        `descriptor` is a 64-bit matrix descriptor of a K-major tile of bytes: an int, or uint64 (...). Leading dimensions
+        broadcast. With `.cta_group::2` each CTA copies from its own shared memory to its own Tensor Memory, at the same
+        addresses.
+
+        Raises OperandError for another dtype or shape or a descriptor that is not understood, AddressError for bytes outside
+        smem, and TensorMemoryError, LaneAccessError, UnallocatedError or AllocationError for where it should go.
+
+        >>> copy = tcsim.instruction("tcgen05.cp.cta_group::1.32x128b.warpx4", arch="sm_100")
+        >>> descriptor = tcsim.MatrixDescriptor(leading_byte_offset=128, stride_byte_offset=128, arch="sm_100").encode()
+        >>> smem = np.arange(128, dtype=np.uint32).view(np.uint8)  # 32 rows of 16 bytes
+        >>> tmem = copy.execute(tcsim.TensorMemory.allocated(), 8, smem, descriptor)
+        >>> tmem.read([0, 33, 127], 8)  # rows 0, 1 and 31 of the source
+        array([  0,   4, 124], dtype=uint32)
+        """
+        call, facts = f"{self!r}.execute", self.copy
+        memory, descriptors = np.asarray(smem), np.asarray(descriptor)
+        inner = 1 if facts.cta_group == 1 else 2
+        if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
+            need = "(..., bytes)" if inner == 1 else "(..., 2, bytes), one for each CTA"
+            raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {need}")
+        if descriptors.dtype.kind not in "iu":
+            raise OperandError(f"{call}: descriptor is {descriptors.dtype}; valid: an int or uint64 (...)")
+        lanes = self.lanes(address)
+        _, column = tmem_lane_column(address)
+        places = source_addresses(descriptors.astype(np.uint64), facts.rows, facts.row_bytes, self.arch.name, call)
+        flat = places.reshape(*places.shape[:-2], facts.rows * facts.row_bytes)
+        require_inside(flat, 1, memory.shape[-1], "a byte of the tile", call)
+        batch = broadcast([tmem.batch, memory.shape[:-inner], flat.shape[:-1]], call)
+        new = tmem.copy(batch)
+        new.use_cta_group(facts.cta_group, call)
+        image = np.broadcast_to(memory, (*batch, *memory.shape[-inner:]))
+        index = np.broadcast_to(flat, (*batch, flat.shape[-1]))
+        for member in (0, 1) if facts.cta_group == 2 else (cta,):
+            own = image[..., member, :] if inner == 2 else image
+            data = np.take_along_axis(own, index, axis=-1).reshape(*batch, -1, CHUNK_BYTES)
+            words = np.ascontiguousarray(expand(data, facts.source)).view("<u4").astype(np.uint32)
+            rows = words.reshape(*batch, facts.rows, 1, facts.row_bytes // 4)
+            columns = column + np.arange(facts.row_bytes // 4)
+            new.write(lanes[:, :, None], columns, rows, cta=member, what=f"{call}: write")
+        return new
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShiftTensorMemory(Instruction):
+    """tcgen05.shift: 32 rows of 32 bytes, all but the last replaced by the row below them."""
+
+    def execute(self, tmem: TensorMemory, address: int, *, cta: int = 0) -> TensorMemory:
+        """Shift: the new Tensor Memory, in which lane i of the 32 holds what lane i + 1 held; lane 31 stays.
+
+        The manual says "downwards, except the last, by one row"; that this is toward lane 0 is inferred (see
+        `tcsim.families.tcgen05_cp`). With `.cta_group::2` both CTAs shift at the same address.
+
+        Raises LaneAccessError for a lane that is no multiple of 32, UnallocatedError, UnwrittenError, AllocationError.
+
+        >>> tmem = tcsim.TensorMemory.allocated()
+        >>> tmem.write(np.arange(32)[:, None], np.arange(8), np.arange(256, dtype=np.uint32).reshape(32, 8))
+        >>> shifted = tcsim.instruction("tcgen05.shift.cta_group::1.down", arch="sm_100").execute(tmem, 0)
+        >>> shifted.read([0, 30, 31], 0).tolist()
+        [8, 248, 248]
+        """
+        call, facts = f"{self!r}.execute", facts_of(self.row)
+        lane, column = tmem_lane_column(address)
+        if lane % SHIFT_ROWS:
+            raise LaneAccessError(f"{call}: the address has lane {lane}; valid: multiples of {SHIFT_ROWS}")
+        new = tmem.copy()
+        new.use_cta_group(facts.cta_group, call)
+        rows, columns = lane + np.arange(SHIFT_ROWS)[:, None], column + np.arange(SHIFT_COLUMNS)
+        for member in (0, 1) if facts.cta_group == 2 else (cta,):
+            words = tmem.read(rows[1:], columns, cta=member, what=f"{call}: read")
+            new.write(rows[:-1], columns, words, cta=member, what=f"{call}: write")
+        return new

@@ -1,0 +1,396 @@
+"""tcgen05.mma and its kin: rows against the assembler's inventory, execution against a slow model written independently."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from exact import tensor_multiply as exact
+from exact.steps import integer_dot
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tcsim
+from conformance.described import Described
+from conformance.exercises import WrongModel
+from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY, descriptors, executed
+from conformance.stream import Stream
+from conformance.tensor_memory_mismatches import layout_of
+from conformance.wrong_tensor_multiplies import WRONG_MODELS
+from tcsim import registry
+from tcsim.errors import InstructionError
+from tcsim.families.tcgen05_mma import opcode
+from tcsim.targets import ARCHS, TARGETS
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.zero_column_mask import FIELDS, ZeroColumnMask
+
+INVENTORY = Path(__file__).parent / "data" / "tcgen05_mma_inventory.csv"
+FAMILIES = {"tcgen05.mma": 992, "tcgen05.mma.sp": 938, "tcgen05.mma.ws": 340, "tcgen05.mma.ws.sp": 340}
+ROWS = {name: row for name, row in registry.rows().items() if row.family in FAMILIES}
+FORMS = {"disable-output-lane": "lanes", "scale-input-d": "scale", "zero-column-mask": "mask"}
+
+
+def inventory() -> list[dict[str, str]]:
+    """The assembler's inventory, a line for spellings and forms that are accepted alike."""
+    lines = [line for line in INVENTORY.read_text().splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
+
+
+def form_name(text: str) -> tuple[str, str]:
+    """The registry's name of an inventory form, `A=desc;scale-input-d=3`, and the value of the immediate."""
+    place, *rest = text.split(";")
+    words = [place.removeprefix("A="), *(FORMS[word.partition("=")[0]] for word in rest)]
+    value = next((word.partition("=")[2] for word in rest if "=" in word), "")
+    return "_".join(words), value
+
+
+def instruction(mnemonic: str, arch: str = "sm_100") -> TensorMemoryMultiply:
+    """An instruction of these families."""
+    found = tcsim.instruction(mnemonic, arch=arch)
+    assert isinstance(found, TensorMemoryMultiply)
+    return found
+
+
+@cache
+def plain(arch: str) -> tuple[TensorMemoryMultiply, ...]:
+    """The modelled instructions of an arch without collector hints, which change nothing, one for each set of operands."""
+    rows = [row for row in registry.on_arch(arch) if row.family in FAMILIES and not row.facts.collectors]
+    found = {}
+    for row in rows:
+        item = instruction(row.mnemonic, arch)
+        if not item.unmodelled:
+            facts = item.facts
+            key = (row.family, facts.kind.name, facts.cta_group, facts.block, facts.ashift)
+            found.setdefault(key, item)
+    return tuple(found.values())
+
+
+# --- rows
+
+
+def test_the_registry_is_the_inventory() -> None:
+    pairs, seen = dict.fromkeys(FAMILIES, 0), set()
+    for line in inventory():
+        row = ROWS[line["mnemonic"]]
+        forms = {form.name: form for form in row.facts.forms}
+        for text in line["forms"].split("|"):
+            name, _ = form_name(text)
+            form = forms[name]
+            seen.add((row.mnemonic, name))
+            assert form.targets == tuple(line["targets"].split()), (row.mnemonic, text)
+            assert (row.ptx_version, form.documented) == (line["min_ptx_isa"], line["documented"] == "1"), (
+                row.mnemonic,
+                text,
+            )
+            pairs[row.family] += 1
+        for arch, column in (("sm_100", "sass_sm100a"), ("sm_107", "sass_sm107a")):
+            if line[column]:
+                assert opcode(row.facts, ARCHS[arch]) == line[column], row.mnemonic
+    assert pairs == FAMILIES
+    assert seen == {(row.mnemonic, form.name) for row in ROWS.values() for form in row.facts.forms}
+    assert len(ROWS) == 892 and len(seen) == 2554
+
+
+def test_every_target_takes_exactly_its_spellings() -> None:
+    counts = {}
+    for name in TARGETS:
+        taken = [row for row in ROWS.values() if name in row.targets]
+        counts[name] = len(taken)
+        if name in ARCHS:  # the arch runs what its f and a targets take
+            continue
+        for row in list(ROWS.values())[::37]:
+            if name in row.targets:
+                assert instruction(row.mnemonic, name).targets == (name,)
+            else:
+                with pytest.raises(InstructionError, match="needs one of"):
+                    instruction(row.mnemonic, name)
+    listed = {
+        name: len({line["mnemonic"] for line in inventory() if name in line["targets"].split()}) for name in TARGETS
+    }
+    assert counts == listed
+    assert (counts["sm_100a"], counts["sm_107a"], counts["sm_120a"]) == (464, 826, 0)
+
+
+def test_evidence_is_never_a_measurement() -> None:
+    levels = {"literature": 0, "inferred": 0}
+    for row in ROWS.values():
+        for arch in {TARGETS[target].arch for target in row.targets}:
+            levels[instruction(row.mnemonic, arch).evidence.level] += 1
+    assert sum(levels.values()) == sum(len({TARGETS[t].arch for t in row.targets}) for row in ROWS.values())
+    assert min(levels.values()) > 50
+    dense = "tcgen05.mma.cta_group::1.kind::f16"
+    assert instruction(dense).evidence.level == "literature"
+    for other in (dense.replace("::1", "::2"), dense.replace(".mma", ".mma.ws"), dense.replace(".mma", ".mma.sp")):
+        assert instruction(other).evidence.level == "inferred"
+    assert instruction(dense, "sm_103").evidence.level == "inferred"
+
+
+def test_what_is_not_modelled_says_so() -> None:
+    refused = 0
+    for mnemonic, arch in (
+        ("tcgen05.mma.cta_group::1.kind::ti16", "sm_107"),
+        ("tcgen05.mma.ws.sp.cta_group::1.kind::ti16", "sm_107"),
+        ("tcgen05.mma.cta_group::1.kind::f8f6f4.decompress::lut::b", "sm_107"),
+        ("tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale", "sm_107"),
+    ):
+        item = instruction(mnemonic, arch)
+        assert item.evidence.level == "inferred"
+        with pytest.raises(InstructionError, match="not modelled"):
+            item.matmul(0, 0, 0, idesc=0)
+        with pytest.raises(InstructionError, match="not modelled"):
+            item.execute(tcsim.TensorMemory.allocated(), d=0, a=0, b=0, idesc=0)
+        refused += 1
+    assert refused == 4
+
+
+# --- execution
+
+
+def slow(item: TensorMemoryMultiply, given: dict[str, Any], sample: int) -> exact.Run:
+    """One sample as the slow model takes it."""
+    operands = {name: int(given[name][sample]) for name in given if given[name].ndim == 1}
+    operands["a_is_descriptor"] = given["a"].dtype == np.uint64
+    operands["enable_input_d"] = bool(given["enable_d"][sample])
+    fields = asdict(item.descriptor(int(given["idesc"][sample])))
+    return exact.Run(item.mnemonic, fields, operands, exact.Memories(given["image"][sample], given["tmem"][sample]))
+
+
+def check_against_the_slow_model(item: TensorMemoryMultiply, name: str, seed: int, samples: int, elements: int) -> int:
+    """Run a class of the exercise; compare elements of D with the slow model, and every other cell with what it was."""
+    given_ = TENSOR_MEMORY.inputs(item, name, seed, samples)
+    after = TENSOR_MEMORY.model(item, given_)
+    stream = Stream("test_tcgen05_mma", item.mnemonic, name)
+    compared = 0
+    for sample in range(samples):
+        idesc = int(given_["idesc"][sample])
+        layout, half = layout_of(item, idesc), item.formats(idesc)["d"].bits == 16
+        run = slow(item, given_, sample)
+        rows, columns = stream.below(layout.rows, (elements,)), stream.below(layout.columns, (elements,))
+        rows[: elements // 4] = layout.rows - 1 - rows[: elements // 4] % 2  # the last rows, which .ashift treats apart
+        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+            (cta, lane, place), code = exact.element(run, row, column)
+            word = int(after[sample, cta, lane, place])
+            if "lanes" in given_ and int(given_["lanes"][sample][cta * 4 + lane // 32]) >> lane % 32 & 1:
+                assert word == given_["tmem"][sample, cta, lane, place]
+            else:
+                assert word & (0xFFFF if half else 0xFFFFFFFF) == code, (item.mnemonic, name, sample, row, column)
+            compared += 1
+        untouched = np.ones(after.shape[1:], np.bool_)
+        base = int(given_["d"][sample])
+        cta, lane, column = (x[0, 0] for x in layout.cells[:3])
+        untouched[cta, lane + (base >> 16), column + (base & 0xFFFF)] = False
+        np.testing.assert_array_equal(after[sample][untouched], given_["tmem"][sample][untouched])
+    return compared
+
+
+@pytest.mark.parametrize("arch", ["sm_100", "sm_103", "sm_107", "sm_110"])
+def test_execution_is_that_of_the_slow_model(arch: str) -> None:
+    """Every family, kind, cta_group, block and .ashift: each operand form, and a class of numbers that hurts."""
+    compared = cases = 0
+    for turn, item in enumerate(plain(arch)):
+        if arch != "sm_100" and turn % 4 != int(arch[-1]) % 4:  # the others differ in little; every fourth will do
+            continue
+        names = TENSOR_MEMORY.classes(item)
+        forms = [name for name in names if name.startswith(("desc", "tmem"))]
+        hard = [name for name in ("uniform", "cancellation", "edges", "boundaries", "subnormals") if name in names]
+        for name in [*forms, *hard[turn % 2 :: 2]]:
+            compared += check_against_the_slow_model(item, name, turn, 1 if name in hard else 2, 4)
+            cases += 1
+    assert cases > (200 if arch == "sm_100" else 30)
+    assert compared >= 4 * cases
+
+
+def test_every_shape_and_every_mix_of_formats() -> None:
+    compared = 0
+    for item in plain("sm_100"):
+        if item.facts.ashift:
+            continue
+        for name in ("shapes", "formats"):
+            count = TENSOR_MEMORY.samples(item, name)
+            for seed, samples in ((0, min(count, 6)), (1, 1)):
+                compared += check_against_the_slow_model(item, name, seed, samples, 2)
+    assert compared > 500
+
+
+def test_execution_is_matmul() -> None:
+    """The same matrices through memories and descriptors, and directly."""
+    outputs = 0
+    for turn, item in enumerate(plain("sm_100")):
+        stream = Stream("execution is matmul", item.mnemonic)
+        desc = list(descriptors(item))[turn % 7]
+        outputs += _both_ways(item, desc, stream, turn)
+    assert outputs > 100_000
+
+
+def _both_ways(item: TensorMemoryMultiply, desc: tcsim.InstructionDescriptor, stream: Stream, turn: int) -> int:
+    from conformance import tensor_memory_tiles as tiles
+
+    facts = item.facts
+    simple = [form for form in facts.forms if not (form.lanes or form.scale or form.mask)]
+    form = simple[turn % len(simple)]
+    described = tiles.placeable(Described(item, desc), form)
+    captured: dict[str, Any] = {}
+    make = Described.make
+
+    def keep(self: Described, *arguments: Any) -> Any:
+        captured.update(make(self, *arguments))
+        return dict(captured)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Described, "make", keep)
+        name = "wide" if item.formats(desc)["a"].kind == "float" else "uniform"
+        given_ = {key: array[None] for key, array in tiles.filled(described, form, name, stream, turn).items()}
+    given_["enable_d"] = np.ones(1, np.uint32)
+    after = executed(item, given_)[0]
+    layout = layout_of(item, described.desc.encode())
+    base = int(given_["d"][0])
+    cta, lane, column = (x[0, 0] for x in layout.cells[:3])
+    found = after[cta, lane + (base >> 16), column + (base & 0xFFFF)]
+    extra = {key: captured[key][0] for key in ("scale_a", "scale_b", "metadata") if key in captured}
+    want = item.matmul(*(captured[key][0] for key in "abc"), idesc=described.desc, **extra)
+    np.testing.assert_array_equal(found.astype(want.dtype), want)
+    return int(want.size)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.data())
+def test_products_are_those_of_the_slow_model(seed: int, data: st.DataObject) -> None:
+    """Any codes, any mix of formats, any scales, any scale-input-d."""
+    item = data.draw(st.sampled_from([one for one in plain("sm_100") if not one.facts.ashift]))
+    desc = data.draw(st.sampled_from(list(descriptors(item))))
+    desc = replace(desc, transpose_a=False, transpose_b=False)
+    described, stream = Described(item, desc), Stream("products", seed)
+    name = data.draw(st.sampled_from(described.classes))
+    matrices = {key: codes[0] for key, codes in described.make(name, stream, 1).items()}
+    scaled = any(form.scale for form in item.facts.forms) and item.facts.kind.name != "i8"
+    scale_d = data.draw(st.integers(0, 15)) if scaled else None
+    extra = {key: codes for key, codes in matrices.items() if key not in "abc"}
+    d = item.matmul(matrices["a"], matrices["b"], matrices["c"], idesc=desc, scale_input_d=scale_d, **extra)
+    assert _same_products(item, desc, matrices, d, scale_d or 0, stream) == 8
+
+
+def test_k_of_96() -> None:
+    """sm_103's K = 96 of the 4-bit kinds: six groups of 16."""
+    compared = 0
+    for vector, blocks, scale in ((".block16", 6, "ue4m3"), (".block32", 3, "ue8m0")):
+        item = instruction(f"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale{vector}", "sm_103")
+        desc = tcsim.InstructionDescriptor(kind="mxf4nvf4", m=128, n=16, scale_format=scale, k=96, arch="sm_103")
+        assert item.shapes(desc)["scale_a"] == (128, blocks)
+        assert item.evidence.level == "inferred"
+        matrices = {key: x[0] for key, x in Described(item, desc).make("uniform", Stream("k96"), 1).items()}
+        scales = {key: matrices[key] for key in ("scale_a", "scale_b")}
+        d = item.matmul(matrices["a"], matrices["b"], matrices["c"], idesc=desc, **scales)
+        compared += _same_products(item, desc, matrices, d, 0, Stream("places"))
+    assert compared == 16
+
+
+def _same_products(
+    item: TensorMemoryMultiply,
+    desc: tcsim.InstructionDescriptor,
+    given_: dict[str, Any],
+    d: Any,
+    scale_d: int,
+    stream: Stream,
+) -> int:
+    """Compare eight outputs of matmul with the slow model."""
+    fields = asdict(desc)
+    for row, column in zip(stream.below(desc.m, (8,)).tolist(), stream.below(desc.n, (8,)).tolist(), strict=True):
+        a = [exact.negated(x, desc.a_format, desc.negate_a) for x in given_["a"][row].tolist()]
+        met = item.sparsity(desc).columns(given_["metadata"])[row] if desc.sparse else slice(None)
+        b = [exact.negated(x, desc.b_format, desc.negate_b) for x in given_["b"][met, column].tolist()]
+        c = int(given_["c"][row, column])
+        if desc.d_format == "s32":
+            want = integer_dot(a, b, c, a_format=desc.a_format, b_format=desc.b_format, saturate=desc.saturate)
+        else:
+            blocks = []
+            if "scale_a" in given_:
+                blocks = list(zip(given_["scale_a"][row].tolist(), given_["scale_b"][:, column].tolist(), strict=True))
+            want = exact.fused(a, b, c, fields, blocks, scale_d)
+        assert int(d[row, column]) == want, (item.mnemonic, row, column)
+    return 8
+
+
+def test_collectors_change_nothing() -> None:
+    base = instruction("tcgen05.mma.cta_group::1.kind::f16")
+    given_ = TENSOR_MEMORY.inputs(base, "desc", 0, 2)
+    want = executed(base, given_)
+    kin = [f"{base.mnemonic}.collector::a::{use}" for use in ("fill", "use", "lastuse", "discard")]
+    for name in kin:
+        np.testing.assert_array_equal(executed(instruction(name), given_), want)
+    newest = instruction(base.mnemonic + ".collector::a::fill.collector::b::use", "sm_107")
+    np.testing.assert_array_equal(executed(newest, given_), want)
+
+
+def test_batches_run_as_their_parts() -> None:
+    item = instruction("tcgen05.mma.cta_group::1.kind::tf32")
+    desc = tcsim.InstructionDescriptor(kind="tf32", m=64, n=8)
+    tile_a, tile_b = (tcsim.MatrixDescriptor.for_tile(rows, 8, "tf32", arch="sm_100", swizzle="NONE", start_address=at)
+                      for rows, at in ((64, 0), (8, 4096)))  # fmt: skip
+    numbers = np.arange(3, dtype=np.float32)[:, None, None]
+    smem = np.zeros((3, 8192), np.uint8)
+    smem[:, : tile_a.bytes] = tile_a.image(np.broadcast_to(numbers, (3, 64, 8)).view(np.uint32))
+    smem[:, 4096 : 4096 + tile_b.bytes] = tile_b.image(np.ones((8, 8), np.float32).view(np.uint32))
+    operands = {"d": 0, "a": np.uint64(tile_a.descriptor.encode()), "b": tile_b.descriptor.encode(), "idesc": desc}
+    after = item.execute(tcsim.TensorMemory.allocated((3,)), smem, **operands, enable_input_d=False)
+    lane = np.arange(16)
+    assert after.read(lane, 5).view(np.float32).tolist() == [[8.0 * i] * 16 for i in range(3)]
+
+
+@given(st.integers(0, 2**62 - 1), st.sampled_from([32, 64, 128]), st.sampled_from([64, 128, 256]))
+def test_zero_column_masks(value: int, m: int, n: int) -> None:
+    value &= sum(field.mask for field in FIELDS) & ~(3 << 60)
+    mask = ZeroColumnMask.decode(value)
+    assert mask.encode() == value
+    runs = 128 // m
+    fits = all(
+        getattr(mask, f"start_{i}") < 1 + (mask.skip_span if getattr(mask, f"first_{i}") else mask.use_span)
+        for i in range(runs)
+    )
+    if mask.shift > (16 if m == 32 else 32):
+        with pytest.raises(tcsim.OperandError, match="shift"):
+            mask.columns(m, n)
+    elif mask.nonzero and not fits:
+        with pytest.raises(tcsim.OperandError, match="first span"):
+            mask.columns(m, n)
+    else:
+        assert mask.columns(m, n).tolist() == [exact.zeroed(value, m, n, column) for column in range(n)]
+
+
+# --- what the cases can see
+
+
+@pytest.mark.parametrize("wrong", WRONG_MODELS, ids=lambda wrong: wrong.name)
+def test_every_wrong_model_is_contradicted(wrong: WrongModel) -> None:
+    """Of seven instructions where it could show, each has a case with another answer."""
+    items = [item for item in plain("sm_100") if wrong.applies(item)]
+    first = {"addend last": "cancellation", "lanes all written": "desclanes", "negations ignored": "shapes"}.get(
+        wrong.name
+    )
+    for item in items[:: -(-len(items) // 7)]:
+        names = TENSOR_MEMORY.classes(item)
+        for name in sorted(names, key=lambda name: name != first):
+            given_ = TENSOR_MEMORY.inputs(item, name, 0, 2)
+            if not np.array_equal(wrong.run(item, given_), TENSOR_MEMORY.model(item, given_)):
+                break
+        else:
+            pytest.fail(f"{item.mnemonic}: no case contradicts {wrong.name!r}")
+    assert items
+
+
+def test_a_difference_is_shown() -> None:
+    item = instruction("tcgen05.mma.cta_group::1.kind::f16")
+    given_ = TENSOR_MEMORY.inputs(item, "desc", 0, 2)
+    model = TENSOR_MEMORY.model(item, given_)
+    hardware = model.copy()
+    hardware[1, 0, 3, 2] ^= 1
+    hardware[0, 0, 127, 100] ^= 0x80000000
+    found = TENSOR_MEMORY.compare(item, given_, hardware, model)
+    assert (found.outputs, found.mismatches) == (model.size, 2)
+    assert "outside D" in found.first[0].line(item) and "lane 127 column 100" in found.first[0].line(item)
+    assert "of D" in found.first[1].line(item)
+    assert any("d_format" in line for line in found.first[1].trace(item))
