@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +19,8 @@ from hwkernels.probes import body_of
 from hwkernels.sass import (
     SassError,
     SassFunction,
-    code_sha256,
     disassemble,
+    kernel_hashes,
     opcode_counts,
 )
 from hwkernels.toolchain import AssembleError, ToolchainError, assemble
@@ -97,7 +98,10 @@ def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe |
         return {}
     try:
         assembly = assemble(emit([item.row for item in instructions], target), target)
-        functions = disassemble(assembly.cubin)
+        functions: dict[str, list[SassFunction]] = defaultdict(list)
+        for function in disassemble(assembly.cubin):
+            functions[function.section].append(function)
+        hashes = kernel_hashes(assembly.cubin)
     except (ToolchainError, SassError) as error:
         return {item.mnemonic: error for item in instructions}
     except AssembleError as error:
@@ -110,8 +114,8 @@ def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe |
             target,
             assembly.cubin,
             f"ptxas {assembly.toolchain.version}",
-            opcode_complaint(item, functions),
-            _code_sha256(assembly.cubin, item.row),
+            opcode_complaint(item, [own for section in sections_of(item.row) for own in functions[section]]),
+            _code_sha256(hashes, item.row),
         )
         for item in instructions
     }
@@ -148,10 +152,14 @@ def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]
     return "; ".join(wrong)
 
 
-def _code_sha256(cubin: bytes, row: Row) -> str:
+def sections_of(row: Row) -> list[str]:
+    """The sections of a cubin that hold a row's probe, one for each operand form."""
+    return [f".text.{kernel_name(row, variant)}" for variant in body_of(row).variants(row)]
+
+
+def _code_sha256(kernels: Mapping[str, str], row: Row) -> str:
     """SHA-256 of the machine code of a row's probe; of several operand forms, of their hashes."""
-    names = [kernel_name(row, variant) for variant in body_of(row).variants(row)]
-    hashes = [code_sha256(cubin, f".text.{name}") for name in names]
+    hashes = [kernels.get(section, "") for section in sections_of(row)]
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
