@@ -15,7 +15,7 @@ from typing import Any
 import numpy.typing as npt
 
 from hwkernels.driver import Launch
-from hwkernels.probes import body_of
+from hwkernels.probes import FormBody, body_of
 from hwkernels.sass import (
     SassError,
     SassFunction,
@@ -40,7 +40,7 @@ def kernel_name(row: Row, variant: str = "") -> str:
 
 def ptx_version(rows: Sequence[Row], target: str) -> str:
     """The lowest `.version` that has the target and every row."""
-    versions = [TARGETS[target].ptx_version, *(row.ptx_version for row in rows)]
+    versions = [TARGETS[target].ptx_version, *(_version_on(row, target) for row in rows)]
     return max(versions, key=lambda v: tuple(int(part) for part in v.split(".")))
 
 
@@ -55,10 +55,26 @@ def emit(rows: Row | Sequence[Row], target: str) -> str:
             raise ValueError(f"{row.mnemonic} has no target {target}; valid: {', '.join(row.targets)}")
     head = f".version {ptx_version(rows, target)}\n.target {target}\n.address_size 64\n"
     return head + "".join(
-        body_of(row).kernel(row, kernel_name(row, variant), variant)
-        for row in rows
-        for variant in body_of(row).variants(row)
+        _kernel_on(row, kernel_name(row, variant), variant, target) for row in rows for variant in forms_on(row, target)
     )
+
+
+def forms_on(row: Row, target: str) -> tuple[str, ...]:
+    """The operand forms of a row that a target has, each an entry point."""
+    body = body_of(row)
+    return body.forms_on(row, target) if isinstance(body, FormBody) else body.variants(row)
+
+
+def _version_on(row: Row, target: str) -> str:
+    body = body_of(row)
+    return body.version_on(row, target) if isinstance(body, FormBody) else row.ptx_version
+
+
+def _kernel_on(row: Row, name: str, variant: str, target: str) -> str:
+    body = body_of(row)
+    if isinstance(body, FormBody):
+        return body.kernel_on(row, name, variant, target)
+    return body.kernel(row, name, variant)
 
 
 @dataclass(frozen=True)
@@ -114,8 +130,10 @@ def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe |
             target,
             assembly.cubin,
             f"ptxas {assembly.toolchain.version}",
-            opcode_complaint(item, [own for section in sections_of(item.row) for own in functions[section]]),
-            _code_sha256(hashes, item.row),
+            opcode_complaint(
+                item, [own for section in sections_of(item.row, target) for own in functions[section]], target
+            ),
+            _code_sha256(hashes, item.row, target),
         )
         for item in instructions
     }
@@ -125,20 +143,26 @@ TENSOR_OPCODES = ("HMMA", "QMMA", "OMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "QGMM
 """SASS opcodes (or their beginnings) that run on the tensor core."""
 
 
-def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]) -> str:
+def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction], target: str = "") -> str:
     """What is wrong with the machine code of an instruction's probe, or nothing: it must do what the row claims.
 
     Every claimed opcode must occur as often as claimed, and no other tensor-core opcode may occur. `functions` may hold
-    other kernels; those in the probe's own section count, with the helpers it calls.
+    other kernels; those in the probe's own section count, with the helpers it calls. `target` is the arch's first if not
+    given. A body whose forms differ says itself what each must hold.
     """
     functions, wrong = list(functions), []
-    claimed = dict(instruction.lowering.opcodes)
-    for variant in body_of(instruction.row).variants(instruction.row):
-        name = kernel_name(instruction.row, variant)
+    row, body, target = instruction.row, body_of(instruction.row), target or instruction.targets[0]
+    for variant in forms_on(row, target):
+        name = kernel_name(row, variant)
         own = [function for function in functions if function.section == f".text.{name}"]
         if not own:
             wrong.append(f"{name} is not in the machine code")
         counts = opcode_counts(own)
+        if isinstance(body, FormBody):
+            told = body.complaint(instruction, variant, target, counts)
+            wrong += [f"{name}: {told}"] if told else []
+            continue
+        claimed = dict(instruction.lowering.opcodes)
         wrong += [
             f"{opcode} {counts[opcode]} times instead of {times}"
             for opcode, times in claimed.items()
@@ -152,14 +176,14 @@ def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]
     return "; ".join(wrong)
 
 
-def sections_of(row: Row) -> list[str]:
+def sections_of(row: Row, target: str) -> list[str]:
     """The sections of a cubin that hold a row's probe, one for each operand form."""
-    return [f".text.{kernel_name(row, variant)}" for variant in body_of(row).variants(row)]
+    return [f".text.{kernel_name(row, variant)}" for variant in forms_on(row, target)]
 
 
-def _code_sha256(kernels: Mapping[str, str], row: Row) -> str:
+def _code_sha256(kernels: Mapping[str, str], row: Row, target: str) -> str:
     """SHA-256 of the machine code of a row's probe; of several operand forms, of their hashes."""
-    hashes = [kernels.get(section, "") for section in sections_of(row)]
+    hashes = [kernels.get(section, "") for section in sections_of(row, target)]
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 

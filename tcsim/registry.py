@@ -81,7 +81,18 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
-    from tcsim.families import cvt, ldmatrix, mma_sp, mma_sync, movmatrix, stmatrix, wgmma, wmma_memory, wmma_mma
+    from tcsim.families import (
+        cvt,
+        ldmatrix,
+        mbarrier,
+        mma_sp,
+        mma_sync,
+        movmatrix,
+        stmatrix,
+        wgmma,
+        wmma_memory,
+        wmma_mma,
+    )
 
     return (
         mma_sync.FAMILY,
@@ -94,6 +105,7 @@ def families() -> tuple[Family, ...]:
         wmma_mma.FAMILY,
         wgmma.FAMILY,
         cvt.FAMILY,
+        mbarrier.FAMILY,
     )
 
 

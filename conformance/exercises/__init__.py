@@ -96,6 +96,7 @@ def exercise_of(family: str) -> Exercise:
     Raises ValueError if it has none.
     """
     from conformance.exercises import (
+        barrier,
         conversion,
         fragment_multiply,
         matrix_move,
@@ -116,6 +117,7 @@ def exercise_of(family: str) -> Exercise:
         "wmma.store": memory_tile.STORE,
         "wmma.mma": fragment_multiply.FRAGMENT,
         "cvt": conversion.CONVERSION,
+        "mbarrier": barrier.BARRIER,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

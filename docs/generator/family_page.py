@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from generator.markdown import NOTICE, arch_ranges, code, table, target_text
 from generator.numerics_tables import CLASSES_OF_ARITHMETIC
+from generator.operand_forms import forms_table
 from generator.sections import common_label, kind_of
 from generator.step_text import steps_text
 from tcsim.evidence import Evidence
@@ -81,7 +82,8 @@ def _lowering_table(family: Family, rows: Sequence[Row], sources: _Sources) -> s
             if not any(TARGETS[target].arch == arch.name for target in row.targets):
                 continue
             lowering = family.lowering(row, arch)
-            key = (str(lowering.kind), steps_text(lowering.steps, "<br>"))
+            steps = steps_text(lowering.steps, "<br>") if row.operands or lowering.steps else "none: no arithmetic"
+            key = (str(lowering.kind), steps)
             if row not in members[key]:
                 members[key].append(row)
             if arch.name not in (archs := evidence[key][sources.cite(family.evidence(row, arch), arch)]):
@@ -117,7 +119,8 @@ def family_page(family: Family) -> str:
         body += [
             f"## {title}" + (f" ({titles[title]})" if titles[title] > 1 else ""),
             _instruction_table(rows),
-            _fragment_table(rows),
+            *([_fragment_table(rows)] if any(row.operands for row in rows) else []),
+            *([forms] if (forms := forms_table(rows)) else []),
             _lowering_table(family, rows, sources),
         ]
     count = sum(len(rows) for rows in sections.values())

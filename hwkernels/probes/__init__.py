@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.instruction import Instruction
 from tcsim.registry import Row
 
 Array = npt.NDArray[Any]
@@ -43,12 +45,33 @@ class Body(Protocol):
         ...
 
 
+@runtime_checkable
+class FormBody(Protocol):
+    """A body whose operand forms differ by target, and in the machine code that they must hold."""
+
+    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
+        """The operand forms of a row that a target has."""
+        ...
+
+    def version_on(self, row: Row, target: str) -> str:
+        """The lowest PTX ISA version that has them."""
+        ...
+
+    def kernel_on(self, row: Row, name: str, variant: str, target: str) -> str:
+        """PTX of one entry point for a target."""
+        ...
+
+    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
+        """What is wrong with the machine code of a form, of which these opcodes occur so often; or nothing."""
+        ...
+
+
 def body_of(row: Row) -> Body:
     """The probe body of a row's family.
 
     Raises ValueError if the family has none.
     """
-    from hwkernels.probes import elementwise, matrix_move, memory_tile, registers, warpgroup
+    from hwkernels.probes import barrier, elementwise, matrix_move, memory_tile, registers, warpgroup
 
     bodies: dict[str, Body] = {
         "mma.sync": registers.BODY,
@@ -61,6 +84,7 @@ def body_of(row: Row) -> Body:
         "wmma.store": memory_tile.STORE,
         "wmma.mma": registers.BODY,
         "cvt": elementwise.BODY,
+        "mbarrier": barrier.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")
