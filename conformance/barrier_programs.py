@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from conformance.stream import Stream
 from hwkernels.probes import barrier as probe
-from tcsim.barrier_instruction import BarrierForm, BarrierInstruction
+from tcsim.barrier_instruction import BarrierInstruction
 from tcsim.mbarrier import LAYOUTS, BarrierError, BarrierState, MBarrier
+from tcsim.operand_form import OperandForm
 
 STEPS = 24
 """Steps of a program."""
@@ -33,7 +34,7 @@ class Machine:
     """The state that a program works on: the barrier, and the state that the last arrive returned."""
 
     instruction: BarrierInstruction
-    form: BarrierForm
+    form: OperandForm
     kind: type[MBarrier] = MBarrier  # or a wrong model
     barrier: MBarrier | None = None
     state: BarrierState | None = None
@@ -133,7 +134,7 @@ class Writer:
     """Writes one program: at every step one of the operations that the barrier's state allows."""
 
     instruction: BarrierInstruction
-    form: BarrierForm
+    form: OperandForm
     threads: bool  # steps of several lanes
     raw: bool  # steps that store the bits of the state
     words: Iterator[int]  # random
@@ -289,7 +290,7 @@ class Writer:
 
 
 def programs(
-    instruction: BarrierInstruction, form: BarrierForm, threads: bool, raw: bool, samples: int, stream: Stream
+    instruction: BarrierInstruction, form: OperandForm, threads: bool, raw: bool, samples: int, stream: Stream
 ) -> npt.NDArray[np.uint32]:
     """Random programs: uint32 (samples, STEPS, 4)."""
     found = []
@@ -301,7 +302,7 @@ def programs(
 
 def run(
     instruction: BarrierInstruction,
-    form: BarrierForm,
+    form: OperandForm,
     program: npt.NDArray[np.uint32],
     kind: type[MBarrier] = MBarrier,
 ) -> npt.NDArray[np.uint32]:

@@ -101,6 +101,7 @@ class Probe:
             grid=plan.grid,
             block=plan.block,
             shared_bytes=plan.shared_bytes,
+            cluster=plan.cluster,
             repeat=repeat,
         )
 

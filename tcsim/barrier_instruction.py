@@ -15,22 +15,11 @@ from tcsim import mbarrier_bits
 from tcsim.errors import OperandError
 from tcsim.instruction import Instruction
 from tcsim.mbarrier import BarrierState, MBarrier
+from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
 
 CLUSTER_BLOCKS = 32
 """Blocks that a mask of .multicast::cluster::32b can name."""
-
-
-@dataclass(frozen=True)
-class BarrierForm:
-    """One list of operands that a spelling takes."""
-
-    name: str  # "", or what tells it from the others: "state", "sink+count", "hint", "report+value.b8"
-    results: tuple[str, ...]  # before the address: "state", "_" (sink), "complete", "report", "value", "matches"
-    operands: tuple[str, ...]  # after it: "count", "tx_count", "cta_mask", "state", "parity", "time_hint"
-    targets: tuple[str, ...]
-    ptx_version: str
-    documented: bool
 
 
 @dataclass(frozen=True)
@@ -44,7 +33,7 @@ class BarrierFacts:
     no_complete: bool  # .noComplete: the arrival must not end the phase
     parity: bool  # .parity: the phase is given by its parity, not by a state
     multicast: bool  # .multicast::cluster::32b: on the barriers at one offset in several blocks
-    forms: tuple[BarrierForm, ...]
+    forms: tuple[OperandForm, ...]
 
 
 def barrier_facts(row: Row) -> BarrierFacts:
@@ -67,7 +56,7 @@ class BarrierInstruction(Instruction):
         return barrier_facts(self.row)
 
     @cached_property
-    def forms(self) -> tuple[BarrierForm, ...]:
+    def forms(self) -> tuple[OperandForm, ...]:
         """The lists of operands that the spelling takes on this arch."""
         return tuple(form for form in self.facts.forms if set(form.targets) & set(self.targets))
 

@@ -82,6 +82,8 @@ class Family:
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
     from tcsim.families import (
+        cp_async,
+        cp_async_bulk,
         cvt,
         ldmatrix,
         mbarrier,
@@ -106,6 +108,9 @@ def families() -> tuple[Family, ...]:
         wgmma.FAMILY,
         cvt.FAMILY,
         mbarrier.FAMILY,
+        cp_async.FAMILY,
+        cp_async_bulk.FAMILY,
+        cp_async_bulk.REDUCE_FAMILY,
     )
 
 

@@ -96,6 +96,7 @@ def exercise_of(family: str) -> Exercise:
     Raises ValueError if it has none.
     """
     from conformance.exercises import (
+        async_copy,
         barrier,
         conversion,
         fragment_multiply,
@@ -118,6 +119,9 @@ def exercise_of(family: str) -> Exercise:
         "wmma.mma": fragment_multiply.FRAGMENT,
         "cvt": conversion.CONVERSION,
         "mbarrier": barrier.BARRIER,
+        "cp.async": async_copy.ASYNC,
+        "cp.async.bulk": async_copy.BULK,
+        "cp.reduce.async.bulk": async_copy.BULK,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

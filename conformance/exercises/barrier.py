@@ -13,7 +13,8 @@ from conformance.moved import LIMIT, MoveMismatch, require_same_shape
 from conformance.stream import Stream
 from conformance.wrong_barriers import WRONG_BARRIERS
 from hwkernels.probes import barrier as probe
-from tcsim.barrier_instruction import BarrierForm, BarrierInstruction
+from tcsim.barrier_instruction import BarrierInstruction
+from tcsim.operand_form import OperandForm
 
 OF_FORM = {
     "": "program",
@@ -32,7 +33,7 @@ _NAMES = ("the instruction", "init", "arrive", "arrive.noComplete", "expect_tx",
           "init.layout::v1")  # fmt: skip
 
 
-def form_of(instruction: BarrierInstruction, name: str) -> BarrierForm:
+def form_of(instruction: BarrierInstruction, name: str) -> OperandForm:
     """The list of operands that an input class uses: its own; of threads and tokens, the first that will do."""
     for form in instruction.forms:
         if OF_FORM[form.name] == name or name == "threads" or (name == "tokens" and "state" in form.results):

@@ -27,6 +27,7 @@ class Plan:
     block: tuple[int, int, int]
     variant: str = ""  # which operand form
     shared_bytes: int = 0  # dynamic shared memory of a block
+    cluster: tuple[int, int, int] | None = None  # blocks of a cluster, if the kernel needs one
 
 
 class Body(Protocol):
@@ -71,7 +72,16 @@ def body_of(row: Row) -> Body:
 
     Raises ValueError if the family has none.
     """
-    from hwkernels.probes import barrier, elementwise, matrix_move, memory_tile, registers, warpgroup
+    from hwkernels.probes import (
+        async_copy,
+        barrier,
+        bulk_copy,
+        elementwise,
+        matrix_move,
+        memory_tile,
+        registers,
+        warpgroup,
+    )
 
     bodies: dict[str, Body] = {
         "mma.sync": registers.BODY,
@@ -85,6 +95,9 @@ def body_of(row: Row) -> Body:
         "wmma.mma": registers.BODY,
         "cvt": elementwise.BODY,
         "mbarrier": barrier.BODY,
+        "cp.async": async_copy.BODY,
+        "cp.async.bulk": bulk_copy.BODY,
+        "cp.reduce.async.bulk": bulk_copy.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")

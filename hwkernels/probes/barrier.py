@@ -16,9 +16,10 @@ from types import MappingProxyType
 import numpy as np
 
 from hwkernels.probes import Array, Plan
-from tcsim.barrier_instruction import BarrierForm, barrier_facts
+from tcsim.barrier_instruction import barrier_facts
 from tcsim.families.mbarrier import opcodes
 from tcsim.instruction import Instruction
+from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
 from tcsim.targets import ARCHS, TARGETS
 
@@ -66,7 +67,7 @@ def knows_layouts(row: Row) -> bool:
     return "layout::" in row.mnemonic or "phase_type::" in row.mnemonic
 
 
-def form_named(row: Row, variant: str) -> BarrierForm:
+def form_named(row: Row, variant: str) -> OperandForm:
     """The list of operands that an entry point uses.
 
     Raises ValueError if the row has none of that name.
@@ -78,7 +79,7 @@ def form_named(row: Row, variant: str) -> BarrierForm:
     raise ValueError(f"{row.mnemonic} has no operand form {variant!r}; valid: {valid}")
 
 
-def variant_of(form: BarrierForm) -> str:
+def variant_of(form: OperandForm) -> str:
     """The name of a form as part of a kernel's name."""
     return form.name.replace("+", "_").replace(".", "_")
 
@@ -152,7 +153,7 @@ class BarrierBody:
 BODY = BarrierBody()
 
 
-def _own(row: Row, form: BarrierForm) -> list[str]:
+def _own(row: Row, form: OperandForm) -> list[str]:
     """The instruction under test, and what it returned as the word %result."""
     facts = barrier_facts(row)
     names = {"state": "%state", "_": "_", "complete": "%complete", "matches": "%complete", "pending": "%result"}
@@ -178,7 +179,7 @@ def _own(row: Row, form: BarrierForm) -> list[str]:
     return lines
 
 
-def _kernel(row: Row, name: str, form: BarrierForm, target: str) -> str:
+def _kernel(row: Row, name: str, form: OperandForm, target: str) -> str:
     operations = {ROW: _own(row, form), **{number: [text] for number, text in helpers(row, target).items()}}
     body = [
         ".reg .pred %complete, %report, %in, %is, %last, %first, %even, %odd;",
@@ -255,7 +256,7 @@ def _kernel(row: Row, name: str, form: BarrierForm, target: str) -> str:
     return f"\n.visible .entry {name}(.param .u64 program, .param .u64 results, .param .u32 steps)\n{{\n{text}\n}}\n"
 
 
-def _pending(row: Row, form: BarrierForm) -> list[str]:
+def _pending(row: Row, form: OperandForm) -> list[str]:
     """After an arrival of one lane, the result is what was pending before it, as `mbarrier.pending_count` says."""
     arrivals = [ARRIVE, NO_COMPLETE, DROP] + ([ROW] if "state" in form.results else [])
     lines = ["mbarrier.pending_count.b64 %extra, %state;", "setp.eq.u32 %in, %lanes, 1;"]
@@ -264,7 +265,7 @@ def _pending(row: Row, form: BarrierForm) -> list[str]:
     return lines
 
 
-def _helper_opcodes(row: Row, form: BarrierForm, target: str) -> Counter[str]:
+def _helper_opcodes(row: Row, form: OperandForm, target: str) -> Counter[str]:
     """The machine instructions of the helpers and of the two tests of parity."""
     arch = ARCHS[TARGETS[target].arch]
     if arch.number < 90:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from types import MappingProxyType
 
-from tcsim.barrier_instruction import BarrierFacts, BarrierForm, barrier_facts, bind
+from tcsim.barrier_instruction import BarrierFacts, barrier_facts, bind
 from tcsim.evidence import Evidence
+from tcsim.operand_form import OperandForm
 from tcsim.registry import Family, Row
 from tcsim.steps import Lowering
 from tcsim.targets import TARGETS, Arch, since
@@ -139,9 +140,9 @@ def _version(*versions: str) -> str:
     return max(versions, key=lambda version: tuple(int(part) for part in version.split(".")))
 
 
-def _form(form: _Form, group: _Group, space: str, order: _Order) -> BarrierForm:
+def _form(form: _Form, group: _Group, space: str, order: _Order) -> OperandForm:
     hopper = order.hopper or space == _CLUSTER
-    return BarrierForm(
+    return OperandForm(
         form.name,
         form.results,
         form.operands,
@@ -211,7 +212,7 @@ _AMPERE_NOTES = MappingProxyType(
 )
 
 
-def opcodes(row: Row, form: BarrierForm, arch: Arch) -> tuple[tuple[str, int], ...]:
+def opcodes(row: Row, form: OperandForm, arch: Arch) -> tuple[tuple[str, int], ...]:
     """The machine instructions on the barrier that a spelling becomes with one of its lists of operands.
 
     On sm_107 they may be the same of the uniform datapath, whose names begin with U.
@@ -244,7 +245,7 @@ def _ampere(facts: BarrierFacts) -> list[str]:
     return [kind.format(name) for name in names]
 
 
-def _arrival(facts: BarrierFacts, form: BarrierForm, arch: Arch) -> list[str]:
+def _arrival(facts: BarrierFacts, form: OperandForm, arch: Arch) -> list[str]:
     """SYNCS.ARRIVE.TRANS64 with what it counts: A arrivals (1, or R: from a register), T bytes (R expected, X complete)."""
     stem = "SYNCS.ARRIVE.TRANS64"
     if facts.operation in ("expect_tx", "complete_tx"):
