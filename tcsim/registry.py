@@ -90,6 +90,7 @@ def families() -> tuple[Family, ...]:
         mma_sp,
         mma_sync,
         movmatrix,
+        ordering,
         stmatrix,
         wgmma,
         wmma_memory,
@@ -111,6 +112,8 @@ def families() -> tuple[Family, ...]:
         cp_async.FAMILY,
         cp_async_bulk.FAMILY,
         cp_async_bulk.REDUCE_FAMILY,
+        ordering.FENCE_FAMILY,
+        ordering.WGMMA_FAMILY,
     )
 
 

@@ -103,6 +103,7 @@ def exercise_of(family: str) -> Exercise:
         matrix_move,
         memory_tile,
         multiply,
+        ordering,
         sparse_multiply,
         warpgroup_multiply,
     )
@@ -122,6 +123,8 @@ def exercise_of(family: str) -> Exercise:
         "cp.async": async_copy.ASYNC,
         "cp.async.bulk": async_copy.BULK,
         "cp.reduce.async.bulk": async_copy.BULK,
+        "fence": ordering.ORDER,
+        "wgmma.sync": ordering.ORDER,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

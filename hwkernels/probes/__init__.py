@@ -79,6 +79,7 @@ def body_of(row: Row) -> Body:
         elementwise,
         matrix_move,
         memory_tile,
+        ordering,
         registers,
         warpgroup,
     )
@@ -98,6 +99,8 @@ def body_of(row: Row) -> Body:
         "cp.async": async_copy.BODY,
         "cp.async.bulk": bulk_copy.BODY,
         "cp.reduce.async.bulk": bulk_copy.BODY,
+        "fence": ordering.BODY,
+        "wgmma.sync": ordering.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")
