@@ -108,6 +108,9 @@ TOLERATED = (
               "wmma.store.d.sync.aligned.row.m8n8k128.global.s32", "sm_80"),
     Tolerated("a missing type is taken for .f16 (by ptxas 12.9)", r"wmma\.load\.[ab]", "f16", "", "",
               "wmma.load.b.sync.aligned.col.m16n16k16.global", "wmma.load.b.sync.aligned.col.m16n16k16.global.f16", "sm_70"),
+    Tolerated("a state space may stand beside a one-way proxy fence", r"fence\.proxy\.(tensormap|async)::generic",
+              r"(shared|global|local)(::\w+)?", "", "", "fence.proxy.tensormap::generic.release.gpu.global",
+              "fence.proxy.tensormap::generic.release.gpu", "sm_90"),
     Tolerated(".aligned may be missing", "wgmma", "aligned", "", "", "wgmma.mma_async.sync.m64n8k16.f32.bf16.bf16",
               "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16", "sm_90a"),
 )  # fmt: skip
@@ -245,9 +248,10 @@ def forms_of(row: Row) -> Iterator[Form]:
     """The operand forms of a row, as its probes have them."""
     for variant in body_of(row).variants(row):
         lines = [line.strip() for line in body_of(row).kernel(row, "probe", variant).splitlines()]
-        found = {line.removeprefix(row.mnemonic).strip() for line in lines if line.startswith(f"{row.mnemonic} ")}
+        own = re.compile(rf"(?:@\S+ )?{re.escape(row.mnemonic)}(?= |;)(.*)")  # perhaps by one thread only
+        found = dict.fromkeys(match[1].strip() for line in lines if (match := own.match(line)))
         assert found, f"the probe of {row.mnemonic} has no line of its own"
-        for operands in sorted(found):
+        for operands in found:
             names = {name.rstrip("0123456789") for name in re.findall(r"%\w+", operands)} | set(
                 re.findall(r"%?\w+", operands)
             )

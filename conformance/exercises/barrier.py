@@ -25,6 +25,8 @@ OF_FORM = {
     "hint": "hinted",
     "report": "reported",
     "report+value.b8": "valued",
+    "report;hint": "reportedhinted",
+    "report+value.b8;hint": "valuedhinted",
 }
 """The input class that runs a list of operands."""
 SAMPLES = 32

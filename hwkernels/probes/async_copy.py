@@ -93,7 +93,7 @@ BODY = AsyncCopyBody()
 
 
 def _variant(form: OperandForm) -> str:
-    return variant_of(form).replace("=", "").replace(";", "_").replace("::", "_")
+    return variant_of(form).replace("=", "").replace("::", "_")
 
 
 def _form(row: Row, variant: str) -> OperandForm:

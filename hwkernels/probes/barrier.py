@@ -81,7 +81,7 @@ def form_named(row: Row, variant: str) -> OperandForm:
 
 def variant_of(form: OperandForm) -> str:
     """The name of a form as part of a kernel's name."""
-    return form.name.replace("+", "_").replace(".", "_")
+    return form.name.replace("+", "_").replace(".", "_").replace(";", "_")
 
 
 class BarrierBody:

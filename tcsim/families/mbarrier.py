@@ -100,15 +100,16 @@ def _waits(operation: str, version: str, parity_version: str, targets: tuple[str
         plain = _Form("", ("complete",), (phase,), first, targets)
         hint = (_Form("hint", ("complete",), (phase, "time_hint"), first, targets),) if operation == "try_wait" else ()
         yield _Group(stem, operation, (plain, *hint), _BLOCK, (*_ACQUIRE, *_RELAXED))
-        plain = replace(plain, targets=_HOPPER)
         report = _Form("report", ("complete", "report"), (phase,), "9.3")
         value = _Form("report+value.b8", ("complete", "report", "value"), (phase,), "9.3")
-        primary = f"{stem}.phase_type::primary"
-        yield _Group(primary, operation, (plain, *hint, report, value), _BLOCK[2:], ptx_version="9.3")
-        yield _Group(primary, operation, (value,), _BLOCK, (*_ACQUIRE[1:], *_RELAXED), "9.3")
+        told = [report, value]
+        if hint:
+            told += [replace(form, name=f"{form.name};hint", operands=(phase, "time_hint")) for form in (report, value)]
+        here = tuple(replace(form, targets=_HOPPER) for form in (plain, *hint))
+        orders = (*_ACQUIRE, *_RELAXED)
+        yield _Group(f"{stem}.phase_type::primary", operation, (*here, *told), _BLOCK, orders, "9.3")
         if parity:
-            conditional = f"{stem}.phase_type::conditional"
-            yield _Group(conditional, operation, (plain, *hint), _BLOCK[2:], ptx_version="9.3")
+            yield _Group(f"{stem}.phase_type::conditional", operation, here, _BLOCK, orders, "9.3")
 
 
 def _groups() -> Iterator[_Group]:
