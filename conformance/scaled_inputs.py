@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance import inputs as plain
-from conformance.inputs import Matrices, Problem, build
+from conformance.input_codes import build
+from conformance.problem import Matrices, Problem
 from conformance.stream import Stream
 from tcsim.codec import encode
 from tcsim.formats import FORMATS, Format

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
 
 from hwkernels.driver import Launch
-from hwkernels.probes import body_of, scaffold_of, variants_of
+from hwkernels.probes import ByTarget, FormBody, body_of, scaffold_of
 from hwkernels.sass import (
     SassError,
     SassFunction,
-    code_sha256,
     disassemble,
+    kernel_hashes,
     opcode_counts,
 )
 from hwkernels.toolchain import AssembleError, ToolchainError, assemble
@@ -39,7 +40,7 @@ def kernel_name(row: Row, variant: str = "") -> str:
 
 def ptx_version(rows: Sequence[Row], target: str) -> str:
     """The lowest `.version` that has the target and every row."""
-    versions = [TARGETS[target].ptx_version, *(row.ptx_version for row in rows)]
+    versions = [TARGETS[target].ptx_version, *(_version_on(row, target) for row in rows)]
     return max(versions, key=lambda v: tuple(int(part) for part in v.split(".")))
 
 
@@ -54,10 +55,26 @@ def emit(rows: Row | Sequence[Row], target: str) -> str:
             raise ValueError(f"{row.mnemonic} has no target {target}; valid: {', '.join(row.targets)}")
     head = f".version {ptx_version(rows, target)}\n.target {target}\n.address_size 64\n"
     return head + "".join(
-        body_of(row).kernel(row, kernel_name(row, variant), variant)
-        for row in rows
-        for variant in variants_of(row, target)
+        _kernel_on(row, kernel_name(row, variant), variant, target) for row in rows for variant in forms_on(row, target)
     )
+
+
+def forms_on(row: Row, target: str) -> tuple[str, ...]:
+    """The operand forms of a row that a target has, each an entry point."""
+    body = body_of(row)
+    return body.forms_on(row, target) if isinstance(body, ByTarget) else body.variants(row)
+
+
+def _version_on(row: Row, target: str) -> str:
+    body = body_of(row)
+    return body.version_on(row, target) if isinstance(body, FormBody) else row.ptx_version
+
+
+def _kernel_on(row: Row, name: str, variant: str, target: str) -> str:
+    body = body_of(row)
+    if isinstance(body, FormBody):
+        return body.kernel_on(row, name, variant, target)
+    return body.kernel(row, name, variant)
 
 
 @dataclass(frozen=True)
@@ -98,7 +115,10 @@ def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe |
         return {}
     try:
         assembly = assemble(emit([item.row for item in instructions], target), target)
-        functions = disassemble(assembly.cubin)
+        functions: dict[str, list[SassFunction]] = defaultdict(list)
+        for function in disassemble(assembly.cubin):
+            functions[function.section].append(function)
+        hashes = kernel_hashes(assembly.cubin)
     except (ToolchainError, SassError) as error:
         return {item.mnemonic: error for item in instructions}
     except AssembleError as error:
@@ -111,49 +131,43 @@ def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe |
             target,
             assembly.cubin,
             f"ptxas {assembly.toolchain.version}",
-            opcode_complaint(item, functions, target),
-            _code_sha256(assembly.cubin, item.row, target),
+            opcode_complaint(
+                item, [own for section in sections_of(item.row, target) for own in functions[section]], target
+            ),
+            _code_sha256(hashes, item.row, target),
         )
         for item in instructions
     }
 
 
 TENSOR_OPCODES = (
-    "HMMA",
-    "QMMA",
-    "OMMA",
-    "IMMA",
-    "BMMA",
-    "DMMA",
-    "HGMMA",
-    "QGMMA",
-    "IGMMA",
-    "BGMMA",
-    "UTC",
-    "LDTM",
-    "STTM",
-)
-"""SASS opcodes (or their beginnings) that run on the tensor core."""
+    "HMMA", "QMMA", "OMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "UTC", "LDTM", "STTM",
+)  # fmt: skip
+"""SASS opcodes (or their beginnings) that run on the tensor core or move its memory."""
 
 
-def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction], target: str | None = None) -> str:
+def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction], target: str = "") -> str:
     """What is wrong with the machine code of an instruction's probe, or nothing: it must do what the row claims.
 
     Every claimed opcode must occur as often as claimed, and no other tensor-core opcode may occur. `functions` may hold
     other kernels; those in the probe's own section count, with the helpers it calls. What the kernel needs around the
-    instruction (`scaffold_of`) is expected besides. `target` is what they were assembled for, by default the instruction's
-    first.
+    instruction (`scaffold_of`) is expected besides. `target` is the arch's first if not given. A body whose forms differ says itself what each must hold.
     """
     functions, wrong = list(functions), []
-    claimed = dict(instruction.lowering.opcodes)
-    for opcode, times in scaffold_of(instruction.row).items():
-        claimed[opcode] = claimed.get(opcode, 0) + times
-    for variant in variants_of(instruction.row, target or instruction.targets[0]):
-        name = kernel_name(instruction.row, variant)
+    row, body, target = instruction.row, body_of(instruction.row), target or instruction.targets[0]
+    for variant in forms_on(row, target):
+        name = kernel_name(row, variant)
         own = [function for function in functions if function.section == f".text.{name}"]
         if not own:
             wrong.append(f"{name} is not in the machine code")
         counts = opcode_counts(own)
+        if isinstance(body, FormBody):
+            told = body.complaint(instruction, variant, target, counts)
+            wrong += [f"{name}: {told}"] if told else []
+            continue
+        claimed = dict(instruction.lowering.opcodes)
+        for opcode, times in scaffold_of(row).items():
+            claimed[opcode] = claimed.get(opcode, 0) + times
         wrong += [
             f"{opcode} {counts[opcode]} times instead of {times}"
             for opcode, times in claimed.items()
@@ -167,10 +181,14 @@ def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]
     return "; ".join(wrong)
 
 
-def _code_sha256(cubin: bytes, row: Row, target: str) -> str:
+def sections_of(row: Row, target: str) -> list[str]:
+    """The sections of a cubin that hold a row's probe, one for each operand form."""
+    return [f".text.{kernel_name(row, variant)}" for variant in forms_on(row, target)]
+
+
+def _code_sha256(kernels: Mapping[str, str], row: Row, target: str) -> str:
     """SHA-256 of the machine code of a row's probe; of several operand forms, of their hashes."""
-    names = [kernel_name(row, variant) for variant in variants_of(row, target)]
-    hashes = [code_sha256(cubin, f".text.{name}") for name in names]
+    hashes = [kernels.get(section, "") for section in sections_of(row, target)]
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 

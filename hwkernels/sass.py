@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hwkernels.toolchain import INSTALL_HINT, Toolchain, ToolchainError, find_toolchains
 
@@ -117,6 +118,19 @@ def _sections(elf: bytes) -> Iterator[tuple[str, bytes]]:
     for name, _, _, _, offset, length in headers:
         end = elf.index(b"\0", names + name)
         yield elf[names + name : end].decode(), elf[offset : offset + length]
+
+
+def kernel_hashes(cubin: bytes) -> dict[str, str]:
+    """SHA-256 of the machine code of every kernel by its section, ".text.KERNEL", the file read once.
+
+    The helpers that ptxas put beside a kernel (".text.KERNEL.HELPER") belong to it. Raises SassError as `code_sha256`.
+    """
+    found: dict[str, Any] = {}
+    for name, contents in _sections(cubin):
+        if name.startswith(".text."):
+            owner = ".".join(name.split(".", 3)[:3])
+            found.setdefault(owner, hashlib.sha256()).update(contents)
+    return {name: digest.hexdigest() for name, digest in found.items()}
 
 
 def code_sha256(cubin: bytes, section: str = ".text") -> str:

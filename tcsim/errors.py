@@ -26,6 +26,10 @@ class OperandError(TcsimError):
     """Registers, codes or addresses whose shape, dtype or value does not fit the instruction."""
 
 
+class NotModelledError(TcsimError):
+    """Something that the assembler accepts and the hardware does, but that nothing known to us defines."""
+
+
 def nearest(word: str, choices: Iterable[str], count: int = 3) -> list[str]:
     """Return the `count` choices spelled most like `word`, best first.
 

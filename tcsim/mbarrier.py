@@ -1,17 +1,23 @@
 """mbarrier: the barrier in shared memory that counts arrivals and bytes, phase by phase.
 
-Source: PTX ISA, sections Parallel Synchronization and Communication Instructions: mbarrier (counts, phases, ranges). Not
-measured yet; the bits of the 64-bit object in shared memory are opaque and are not modelled.
+Source: PTX ISA 9.4, sections Parallel Synchronization and Communication Instructions: mbarrier (counts, phases, ranges,
+layouts). Not measured yet. The bits of the 64-bit object are in `tcsim.mbarrier_bits`, the instructions that act on it in
+`tcsim.barrier_instruction`.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from tcsim.errors import OperandError
+from tcsim import mbarrier_bits
+from tcsim.errors import OperandError, listing
 
 MOST_ARRIVALS = (1 << 20) - 1
-"""The largest expected arrival count; the smallest is 1."""
+"""The largest expected arrival count of layout v0; the smallest is 1."""
+LAYOUTS = MappingProxyType({"v0": MOST_ARRIVALS, "v1": (1 << 9) - 1})
+"""The layouts of an mbarrier object, and the largest expected arrival count of each (table Mbarrier counts)."""
 MOST_BYTES = (1 << 20) - 1
 """The largest magnitude of the transaction count."""
 
@@ -29,12 +35,14 @@ class BarrierState:
 
 
 class MBarrier:
-    """One barrier, as after `mbarrier.init`.
+    """One barrier, as after `mbarrier.init`. Its methods change it; `copy` keeps what it was.
 
     A phase ends when no arrival is pending and the transaction count is zero; the next one begins at once, with the
-    expected arrivals pending again. Here phases are counted from 0; the hardware keeps the lowest bit, the parity.
+    expected arrivals pending again. Here phases are counted from 0; the hardware keeps the lowest bit, the parity. In layout
+    v1 the conditional phase stays behind if an operation reports (report-on); none of those that are modelled does, so it
+    is the primary phase here.
 
-    Raises BarrierError for a count that is not 1 to 2**20 - 1.
+    Raises BarrierError for a layout that does not exist or a count that it does not hold: 1 to 2**20 - 1 in v0, to 511 in v1.
 
     >>> full = tcsim.MBarrier(1)
     >>> full.test_wait_parity(1)  # the phase before the first counts as complete: how a producer's first wait passes
@@ -45,9 +53,14 @@ class MBarrier:
     (True, 1)
     """
 
-    def __init__(self, count: int) -> None:
-        if not 1 <= count <= MOST_ARRIVALS:
-            raise BarrierError(f"MBarrier({count}): valid are expected arrivals from 1 to {MOST_ARRIVALS}")
+    def __init__(self, count: int, layout: str = "v0") -> None:
+        if layout not in LAYOUTS:
+            raise BarrierError(f"MBarrier({count}, {layout!r}): no such layout; valid: {listing(LAYOUTS)}")
+        if not 1 <= count <= LAYOUTS[layout]:
+            raise BarrierError(
+                f"MBarrier({count}): valid are expected arrivals from 1 to {LAYOUTS[layout]} (layout {layout})"
+            )
+        self._layout = layout
         self._phase = 0
         self._expected = count
         self._pending = count
@@ -58,6 +71,64 @@ class MBarrier:
         if not self._valid:
             return "MBarrier(invalidated)"
         return f"MBarrier(phase={self._phase}, pending={self._pending} of {self._expected}, tx_count={self._bytes})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MBarrier) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def copy(self) -> MBarrier:
+        """A barrier in the same state, which changes on its own."""
+        return copy(self)
+
+    @classmethod
+    def decode(cls, value: int, *, arch: str) -> MBarrier:
+        """The barrier that the 64 bits of an object (or of a state that an arrive returned) hold on an arch.
+
+        Of the phase they hold the parity, so `phase` is 0 or 1. Which bits and how they are known:
+        `tcsim.mbarrier_bits.FIELDS`.
+
+        Raises BarrierError for bits that no barrier has, NotModelledError for those of layout v1 on sm_107.
+
+        >>> MBarrier.decode(0x7FFF_F000_001F_FFFC, arch="sm_90")
+        MBarrier(phase=0, pending=2 of 2, tx_count=0)
+        """
+        fields = mbarrier_bits.unpack(value, arch)
+        call = f'MBarrier.decode({value:#018x}, arch="{arch}")'
+        if fields.get("error"):
+            raise BarrierError(f"{call}: the error bit is set: more arrivals came than were pending")
+        layout, expected, pending = f"v{fields.get('layout', 0)}", fields["expected"], fields["pending"]
+        if max(expected, pending) > LAYOUTS[layout]:
+            raise BarrierError(
+                f"{call}: {pending} arrivals pending, {expected} expected: no barrier of layout {layout}"
+            )
+        barrier = cls(1, layout)
+        barrier._expected = expected
+        barrier._phase, barrier._pending, barrier._bytes = fields["phase"], pending, fields.get("tx_count", 0)
+        return barrier
+
+    def encode(self, *, arch: str) -> int:
+        """The 64 bits of the object on an arch: inverse of `decode`, but for the phase, of which they hold the parity.
+
+        Raises OperandError for a barrier that the arch cannot have, BarrierError after inval, NotModelledError as `decode`.
+
+        >>> hex(MBarrier(5).encode(arch="sm_90")), hex(MBarrier(5).encode(arch="sm_80"))
+        ('0x7fffd800001ffff6', '0x7ffffffb3ffffffb')
+        """
+        self._alive("encode")
+        values = {
+            "phase": self.parity,
+            "pending": self._pending,
+            "expected": self._expected,
+            "tx_count": self._bytes,
+            "layout": int(self._layout.removeprefix("v")),
+        }
+        return mbarrier_bits.pack(values, arch)
+
+    @property
+    def layout(self) -> str:
+        """The layout of the object: "v0" or "v1"."""
+        return self._layout
 
     @property
     def phase(self) -> int:
@@ -101,9 +172,16 @@ class MBarrier:
     def expect_tx(self, bytes: int) -> None:
         """mbarrier.expect_tx: wait for so many bytes more in this phase.
 
-        Raises BarrierError for a negative number, a transaction count beyond 2**20 - 1, and after inval.
+        Raises BarrierError for a negative number, a transaction count beyond 2**20 - 1, and after inval; also where no
+        arrival is pending and the count comes to zero, since the manual does not say whether that ends the phase.
         """
-        self._add(bytes, 1, f"expect_tx({bytes})")
+        call = f"expect_tx({bytes})"
+        if self._valid and self._pending == 0 and self._bytes + bytes == 0:
+            raise BarrierError(
+                f"{self!r}.{call}: no arrival is pending, and whether expect_tx ends the phase is not known; valid: expect_tx "
+                "before the last arrival"
+            )
+        self._add(bytes, 1, call)
 
     def complete_tx(self, bytes: int) -> None:
         """mbarrier.complete_tx, which bulk copies do as their bytes arrive; it may end the phase.
@@ -121,6 +199,15 @@ class MBarrier:
         self._require(1, f"arrive_expect_tx({bytes})")
         self.expect_tx(bytes)
         return self.arrive()
+
+    def arrive_drop_expect_tx(self, bytes: int) -> BarrierState:
+        """mbarrier.arrive_drop.expect_tx: expect_tx, then one arrival that later phases no longer expect.
+
+        Raises BarrierError as the two do; then nothing has changed.
+        """
+        self._require(1, f"arrive_drop_expect_tx({bytes})")
+        self.expect_tx(bytes)
+        return self.arrive_drop()
 
     def test_wait(self, state: BarrierState) -> bool:
         """mbarrier.test_wait (and what try_wait ends with): whether the phase of `state` has completed.
@@ -160,6 +247,8 @@ class MBarrier:
 
     def _require(self, count: int, call: str) -> None:
         self._alive(call)
+        if self._expected == 0 and self._pending == 0 and self._bytes == 0:
+            raise BarrierError(f"{self!r}.{call}: every arrival was dropped, none is expected any more; valid: inval")
         if self._pending == 0:
             raise BarrierError(
                 f"{self!r}.{call}: all arrivals of this phase have come, and it waits for bytes; valid: complete_tx"

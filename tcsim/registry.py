@@ -85,12 +85,16 @@ class Family:
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
     from tcsim.families import (
+        cp_async,
+        cp_async_bulk,
         cvt,
         ldmatrix,
+        mbarrier,
         mma_block_scale,
         mma_sp,
         mma_sync,
         movmatrix,
+        ordering,
         spcompress,
         stmatrix,
         tcgen05_control,
@@ -129,6 +133,12 @@ def families() -> tuple[Family, ...]:
         tcgen05_cp.SHIFT_FAMILY,
         spcompress.FAMILY,
         *tcgen05_mma.FAMILIES,
+        mbarrier.FAMILY,
+        cp_async.FAMILY,
+        cp_async_bulk.FAMILY,
+        cp_async_bulk.REDUCE_FAMILY,
+        ordering.FENCE_FAMILY,
+        ordering.WGMMA_FAMILY,
     )
 
 

@@ -63,7 +63,7 @@ def test_every_form_has_a_kernel_for_exactly_its_targets() -> None:
         forms = BODY.forms(row)
         assert {form.name for form, _ in forms.values()} == {form.name for form in row.facts.forms}
         for target in row.targets:
-            assert set(BODY.accepted(row, target)) == {
+            assert set(BODY.forms_on(row, target)) == {
                 name for name, (form, _) in forms.items() if target in form.targets
             }
         kernels[row.family] += len(forms)

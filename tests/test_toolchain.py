@@ -18,6 +18,7 @@ from hwkernels.sass import (
     SassInstruction,
     code_sha256,
     disassemble,
+    kernel_hashes,
     opcode_counts,
     parse_listing,
 )
@@ -395,6 +396,7 @@ def test_one_kernel_of_several_is_told_apart() -> None:
     alone = assemble(ptx, "sm_80").cubin
     both = assemble(f"{ptx}.visible{second}", "sm_80").cubin
     assert code_sha256(both, ".text.k") == code_sha256(alone, ".text.k") == code_sha256(alone)
+    assert kernel_hashes(both) == {name: code_sha256(both, name) for name in (".text.k", ".text.k2")}
     assert len({code_sha256(both), code_sha256(both, ".text.k"), code_sha256(both, ".text.k2")}) == 3
     with pytest.raises(SassError, match=r"has no \.text\.k3 section"):
         code_sha256(both, ".text.k3")

@@ -110,11 +110,14 @@ def exercise_of(family: str) -> Exercise:
     Raises ValueError if it has none.
     """
     from conformance.exercises import (
+        async_copy,
+        barrier,
         conversion,
         fragment_multiply,
         matrix_move,
         memory_tile,
         multiply,
+        ordering,
         register_compression,
         scaled_multiply,
         sparse_multiply,
@@ -155,6 +158,12 @@ def exercise_of(family: str) -> Exercise:
         "tcgen05.cp": tensor_copy.COPY,
         "tcgen05.shift": tensor_copy.SHIFT,
         "spcompress": register_compression.COMPRESSION,
+        "mbarrier": barrier.BARRIER,
+        "cp.async": async_copy.ASYNC,
+        "cp.async.bulk": async_copy.BULK,
+        "cp.reduce.async.bulk": async_copy.BULK,
+        "fence": ordering.ORDER,
+        "wgmma.sync": ordering.ORDER,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

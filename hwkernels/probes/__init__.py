@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.instruction import Instruction
 from tcsim.registry import Row
 
 Array = npt.NDArray[Any]
@@ -46,17 +48,28 @@ class Body(Protocol):
 
 @runtime_checkable
 class ByTarget(Protocol):
-    """A probe some of whose operand forms not every target of the row takes."""
+    """A body some of whose operand forms not every target of the row has."""
 
-    def accepted(self, row: Row, target: str) -> tuple[str, ...]:
-        """Those of its variants that a target takes."""
+    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
+        """Those of its variants that a target has."""
         ...
 
 
-def variants_of(row: Row, target: str) -> tuple[str, ...]:
-    """The operand forms of a row that a target takes."""
-    body = body_of(row)
-    return body.accepted(row, target) if isinstance(body, ByTarget) else body.variants(row)
+@runtime_checkable
+class FormBody(ByTarget, Protocol):
+    """A body whose operand forms differ by target, and in the machine code that they must hold."""
+
+    def version_on(self, row: Row, target: str) -> str:
+        """The lowest PTX ISA version that has them."""
+        ...
+
+    def kernel_on(self, row: Row, name: str, variant: str, target: str) -> str:
+        """PTX of one entry point for a target."""
+        ...
+
+    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
+        """What is wrong with the machine code of a form, of which these opcodes occur so often; or nothing."""
+        ...
 
 
 def body_of(row: Row) -> Body:
@@ -65,9 +78,13 @@ def body_of(row: Row) -> Body:
     Raises ValueError if the family has none.
     """
     from hwkernels.probes import (
+        async_copy,
+        barrier,
+        bulk_copy,
         elementwise,
         matrix_move,
         memory_tile,
+        ordering,
         register_compression,
         registers,
         tensor_control,
@@ -106,6 +123,12 @@ def body_of(row: Row) -> Body:
         "tcgen05.cp": tensor_copy.COPY,
         "tcgen05.shift": tensor_copy.SHIFT,
         "spcompress": register_compression.BODY,
+        "mbarrier": barrier.BODY,
+        "cp.async": async_copy.BODY,
+        "cp.async.bulk": bulk_copy.BODY,
+        "cp.reduce.async.bulk": bulk_copy.BODY,
+        "fence": ordering.BODY,
+        "wgmma.sync": ordering.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")

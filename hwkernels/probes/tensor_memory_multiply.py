@@ -69,7 +69,7 @@ class TensorMemoryMultiplyBody:
         """Every form."""
         return tuple(self.forms(row))
 
-    def accepted(self, row: Row, target: str) -> tuple[str, ...]:
+    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
         """The forms that a target takes: sm_110 has no scale-input-d."""
         return tuple(name for name, (form, _) in self.forms(row).items() if target in form.targets)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
-from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Widen, runs
+from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, ScaledDotAdd, Widen, runs
 
 NO_STEPS = "none: it moves data"
 
@@ -38,6 +38,14 @@ def _(step: DotAdd) -> str:
     constants = f"F = {unit.fraction_bits}, floor {unit.floor}"
     result = f"{unit.output} {unit.rounding.upper()}"
     return f"{step.result} = dot-add of k {short_runs(step.k)} and {step.addend} ({constants}) to {result}"
+
+
+@step_text.register
+def _(step: ScaledDotAdd) -> str:
+    unit, terms = step.unit, f"groups of {step.group} products" if step.group else "products"
+    constants = f"F = {unit.fraction_bits}, floor {unit.floor}"
+    result = f"{unit.output} {unit.rounding.upper()}"
+    return f"{step.result} = dot-add of scaled {terms} of k {short_runs(step.k)} and {step.addend} ({constants}) to {result}"
 
 
 @step_text.register

@@ -1,0 +1,1 @@
+"""What the documentation restates of the code, as Markdown."""

@@ -1,0 +1,138 @@
+"""The page of a family: every row with its targets, fragments, lowering and evidence."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from generator.markdown import NOTICE, arch_ranges, code, table, target_text
+from generator.numerics_tables import CLASSES_OF_ARITHMETIC
+from generator.operand_forms import forms_table
+from generator.sections import common_label, kind_of
+from generator.step_text import steps_text
+from tcsim.block_scaling import BlockScaling
+from tcsim.evidence import Evidence
+from tcsim.registry import Family, Row
+from tcsim.targets import ARCHS, TARGETS, Arch
+
+FAMILY_INTRODUCTION = """\
+Every spelling of {name} in the registry: {count}, of which {dropped} assemble to nothing. A section holds the spellings
+of one shape, one class of inputs and the same layouts: first their targets, then who holds which element, then what
+runs.
+
+- *Layouts* are CuTe's `(thread, value)` layouts `shape:stride` ([fragments](../fragments.md)). The index is `m + M*k`
+  for A, `n + N*k` for B, `m + M*n` for C and D.
+- *Steps* name `a`, `b`, `c`, the result `d` and intermediate results. The dot-add is the fused step of
+  [numerics](../numerics.md), F and floor are its constants; RNE, RZ, RM and RP are roundings.
+- *Machine code* is what ptxas must emit for one instruction; the conformance suite checks it.
+- *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
+
+"""
+
+
+class _Sources:
+    """Numbers the sources of evidence of a page in the order of their first use."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def cite(self, evidence: Evidence, arch: Arch) -> str:
+        """Level and source number; an inference says from what instead."""
+        if evidence.level == "inferred":
+            return f"inferred, {evidence.source.partition(':')[0].replace(arch.name, 'this arch')}"
+        if str(evidence) not in self.texts:
+            self.texts.append(str(evidence))
+        return f"{evidence.level} [{self.texts.index(str(evidence)) + 1}]"
+
+
+def _instruction_table(rows: Sequence[Row]) -> str:
+    cells = [
+        (code(row.mnemonic), target_text(row.targets), row.ptx_version, "yes" if row.documented else "no",
+         f"none: {row.dropped}" if row.dropped else "")
+        for row in rows
+    ]  # fmt: skip
+    head = ["mnemonic", "targets", "PTX ISA", "in the manual", "effect"]
+    if not any(row.dropped for row in rows):
+        head, cells = head[:4], [cell[:4] for cell in cells]  # type: ignore[misc]
+    return table(head, cells)
+
+
+def _fragment_table(rows: Sequence[Row]) -> str:
+    formats: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for row in rows:
+        for name, operand in row.operands.items():
+            size = f"{operand.ptx_registers} x `{operand.register_type}`"
+            accumulator = name in ("c", "d") and "c" in row.operands
+            title = "C, D" if accumulator else name.upper() if len(name) == 1 else name
+            shape = "{} x {}".format(*operand.shape)
+            key = (title, shape, size, code(operand.layout))
+            if operand.format.name not in formats[key]:
+                formats[key].append(operand.format.name)
+        if isinstance(row.facts, BlockScaling):
+            for scales in (row.facts.a, row.facts.b):
+                key = (scales.name, "{} x {}".format(*scales.shape), "1 x `.b32`", code(scales.layout))
+                if scales.format.name not in formats[key]:
+                    formats[key].append(scales.format.name)
+    cells = [(name, ", ".join(formats[key]), *rest) for key in sorted(formats) for name, *rest in [key]]
+    return table(("operand", "formats", "rows x columns", "registers of a lane", "layout"), cells)
+
+
+def _lowering_table(family: Family, rows: Sequence[Row], sources: _Sources) -> str:
+    evidence: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    opcodes: dict[tuple[str, str], list[str]] = defaultdict(list)
+    members: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    real = [row for row in rows if not row.dropped]
+    for row in real:
+        for arch in ARCHS.values():
+            if not any(TARGETS[target].arch == arch.name for target in row.targets):
+                continue
+            lowering = family.lowering(row, arch)
+            steps = steps_text(lowering.steps, "<br>") if row.operands or lowering.steps else "none: no arithmetic"
+            key = (str(lowering.kind), steps)
+            if row not in members[key]:
+                members[key].append(row)
+            if arch.name not in (archs := evidence[key][sources.cite(family.evidence(row, arch), arch)]):
+                archs.append(arch.name)
+            text = " + ".join(f"{times} {code(opcode)}" for opcode, times in lowering.opcodes) or lowering.note
+            if text not in opcodes[key]:
+                opcodes[key].append(text)
+    cells = []
+    for key, levels in evidence.items():
+        archs_text = "<br>".join(f"{arch_ranges(names)}: {level}" for level, names in levels.items())
+        machine = opcodes[key][0] + (f" and {len(opcodes[key]) - 1} like it" if len(opcodes[key]) > 1 else "")
+        cells.append((common_label(members[key], real), *key, machine, archs_text))
+    return table(("rows", "kind", "steps", "machine code of one instruction", "arch: evidence"), cells)
+
+
+def family_page(family: Family) -> str:
+    """Every row of a family: targets, fragments, lowering, evidence."""
+    sections: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in family.rows():
+        layouts = tuple(str(row.operands[name].layout) for name in "ab" if name in row.operands)
+        sections[row.shape, row.arithmetic, kind_of(row), layouts, row.modifiers.get("shape")].append(row)
+    sources, body, titles = _Sources(), [], Counter[str]()
+    for rows in sections.values():
+        kinds = CLASSES_OF_ARITHMETIC.get(rows[0].arithmetic, rows[0].arithmetic)
+        shape = "".join(f"{letter}{extent}" for letter, extent in zip("mnk", rows[0].shape, strict=False) if extent)
+        if "shape" in rows[0].modifiers:  # a shape of data movement, which is no M, N and K
+            shape = rows[0].modifiers["shape"].removeprefix(".") + rows[0].modifiers.get("count", "")
+        title = f"{shape}, {kinds}" if shape else kinds
+        if kind := kind_of(rows[0]):
+            title += f", {kind}"
+        if rows[0].arithmetic == "quad_pair":
+            title = title.replace(" m8n8k4", "")
+            title += f", {'.'.join(re.findall(r'row|col', rows[0].mnemonic))}"
+        titles[title] += 1
+        body += [
+            f"## {title}" + (f" ({titles[title]})" if titles[title] > 1 else ""),
+            _instruction_table(rows),
+            *([_fragment_table(rows)] if any(row.operands for row in rows) else []),
+            *([forms] if (forms := forms_table(rows)) else []),
+            _lowering_table(family, rows, sources),
+        ]
+    count = sum(len(rows) for rows in sections.values())
+    dropped = sum(bool(row.dropped) for rows in sections.values() for row in rows)
+    intro = FAMILY_INTRODUCTION.format(name=family.name, count=count, dropped=dropped)
+    cited = "\n".join(f"  {number}. {text}" for number, text in enumerate(sources.texts, 1))
+    return "\n\n".join([f"# {family.name}", NOTICE, f"{intro}{cited}", *body]) + "\n"

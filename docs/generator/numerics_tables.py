@@ -1,0 +1,76 @@
+"""The tables of docs/numerics.md: constants of the dot-add units, and what each class of inputs runs on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import tcsim
+from conformance import inputs
+from generator.markdown import arch_ranges, table
+from generator.sections import label
+from generator.step_text import steps_text
+from tcsim import registry
+from tcsim.families import mma_lowering, mma_sync
+from tcsim.registry import Row
+from tcsim.targets import ARCHS
+
+CLASSES_OF_ARITHMETIC = {
+    "quad_pair": "f16 m8n8k4",
+    "half": "f16, bf16",
+    "tf32": "tf32",
+    "fp8": "e4m3, e5m2",
+    "f6f4": "e3m2, e2m3, e2m1",
+    "f64": "f64",
+    "int8": "s8, u8",
+    "int4": "s4, u4",
+    "b1": "b1",
+}
+"""What the `arithmetic` of the rows of mma.sync stands for, for readers."""
+
+
+def _floor(unit: mma_lowering.Unit, result: str) -> str:
+    """The floor of a unit for a result format; in parentheses if no product is small enough to show it."""
+    rows = [
+        tcsim.instruction(row.mnemonic, arch=arch)
+        for arch in unit.archs
+        for row in registry.on_arch(arch, mma_sync.NAME)
+        if row.arithmetic in unit.arithmetics and row.operands["d"].format.name == result
+    ]
+    if not rows:
+        return ""
+    value = unit.floor_f16 if result == "f16" else unit.floor_f32
+    return str(value) if any(inputs.floor_matters(inputs.Problem(row, 1)) for row in rows) else f"({value})"
+
+
+def units() -> str:
+    """The constants of the dot-add units that mma.sync uses."""
+    head = ("arch", "inputs", "L", "F", "f32 result", "floor, f32 result", "floor, f16 result")
+    rows = []
+    for unit in mma_lowering.UNITS:
+        kinds = "; ".join(CLASSES_OF_ARITHMETIC[name] for name in unit.arithmetics if name in CLASSES_OF_ARITHMETIC)
+        if not kinds:
+            continue
+        output = {"f32": "RZ, 24 bits", "e8m13": "RZ, 14 bits"}[unit.f32_output]
+        archs, floors = arch_ranges(unit.archs), (_floor(unit, "f32"), _floor(unit, "f16"))
+        rows.append((archs, kinds, unit.length or "K", unit.fraction_bits, output, *floors))
+    return table(head, rows, (2, 3, 5, 6))
+
+
+def lowerings() -> str:
+    """What each class of inputs runs on, by arch: the shape with the largest K speaks for the others."""
+    found: dict[tuple[str, str, str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, kinds in CLASSES_OF_ARITHMETIC.items():
+        for arch in ARCHS.values():
+            by_result: dict[str, Row] = {}
+            for row in registry.on_arch(arch.name, mma_sync.NAME):
+                if row.arithmetic == name and not {"rounding", "saturate"} & set(row.modifiers):
+                    by_result[label(row)] = row
+            for result, row in by_result.items():
+                lowering = mma_sync.lowering(row, arch)
+                steps = steps_text(lowering.steps, "<br>")
+                found[kinds, result, lowering.kind, steps]["m{}n{}k{}".format(*row.shape)].append(arch.name)
+    rows = []
+    for (kinds, result, kind, steps), shapes in found.items():
+        archs = arch_ranges(arch for own in shapes.values() for arch in own)
+        rows.append((kinds, result, archs, ", ".join(shapes), kind, steps))
+    return table(("inputs", "result", "arch", "shape shown", "kind", "steps"), rows)

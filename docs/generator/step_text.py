@@ -1,0 +1,13 @@
+"""The steps of a lowering in words, in one cell of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcsim.inspection import step_text
+from tcsim.steps import Step
+
+
+def steps_text(steps: Sequence[Step], separator: str = "; ") -> str:
+    """A whole lowering."""
+    return separator.join(step_text.steps_text(steps))

@@ -1,0 +1,136 @@
+"""Tables of what the registry and the conformance suite hold: evidence, options, families, input classes, wrong models."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import tcsim
+from conformance import conftest, inputs, recordings
+from conformance.exercises import AsksMore, exercise_of
+from generator.markdown import arch_ranges, code, table
+from tcsim import registry
+from tcsim.evidence import LEVELS, Evidence
+from tcsim.registry import Family, Row
+from tcsim.targets import ARCHS, TARGETS, Arch
+
+
+def evidence_levels() -> str:
+    """The levels, strongest first."""
+    return table(("level", "meaning"), [(f"**{level}**", meaning) for level, meaning in LEVELS.items()])
+
+
+def evidence_counts() -> str:
+    """Instructions by arch and level."""
+    rows = []
+    for arch in ARCHS.values():
+        levels = Counter(evidence_of(row, arch).level for row in registry.on_arch(arch.name))
+        counts = (levels[level] or "" for level in LEVELS)
+        rows.append((code(arch.name), arch.generation, arch.example, levels.total(), *counts))
+    return table(("arch", "generation", "example", "instructions", *LEVELS), rows, (3, 4, 5, 6, 7))
+
+
+def evidence_of(row: Row, arch: Arch) -> Evidence:
+    """The evidence of a row on an arch."""
+    return registry.family(row.family).evidence(row, arch)
+
+
+class _Options:
+    """Stands for pytest's parser and takes down the options."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str]] = []
+
+    def getgroup(self, *_: str) -> _Options:
+        return self
+
+    def addoption(self, name: str, help: str = "", **_: object) -> None:
+        self.rows.append((code(name), help))
+
+
+def options() -> str:
+    """The options of the conformance suite."""
+    recorder = _Options()
+    conftest.pytest_addoption(recorder)  # type: ignore[arg-type]
+    return table(("option", "meaning"), recorder.rows)
+
+
+def _recorded_arch() -> str:
+    """The arch with the most measured instructions."""
+
+    def measured(arch: Arch) -> int:
+        return sum(evidence_of(row, arch).level == "measured" for row in registry.on_arch(arch.name))
+
+    return max(ARCHS.values(), key=measured).name
+
+
+def _instructions(arch: str) -> Iterator[tuple[Family, Any]]:
+    for row in registry.on_arch(arch):
+        yield registry.family(row.family), tcsim.instruction(row.mnemonic, arch=arch)
+
+
+def families() -> str:
+    """What the registry holds."""
+    rows = []
+    for family in registry.families():
+        own = [row for row in family.rows() if not row.dropped]
+        archs = [
+            arch for arch in ARCHS.values() if any(TARGETS[t].arch == arch.name for row in own for t in row.targets)
+        ]
+        here = [row for row in own if "sm_90" in {TARGETS[target].arch for target in row.targets}]
+        recorded = sum(recordings.path_of(row.mnemonic, "sm_90").exists() for row in here)
+        page = f"[{family.name}](docs/reference/{family.name}.md)"
+        rows.append((page, len(own), arch_ranges(arch.name for arch in archs), f"{recorded} of {len(here)}"))
+    return table(("family", "instructions", "archs", "recorded on an sm_90 GPU"), rows, (1, 3))
+
+
+def reference_pages() -> str:
+    """The index of docs/reference/."""
+    lines = [f"- [{family.name}](reference/{family.name}.md)" for family in registry.families()]
+    lines += ["- [Number formats](reference/formats.md)", "- [Archs and targets](reference/targets.md)"]
+    return "\n".join(lines)
+
+
+def input_classes() -> str:
+    """The input classes, and how many instructions of the measured arch have them; then those of single families."""
+    arch = _recorded_arch()
+    used: Counter[str] = Counter()
+    others: dict[str, Counter[str]] = defaultdict(Counter)
+    waiting: dict[str, Counter[str]] = defaultdict(Counter)
+    for family, instruction in _instructions(arch):
+        exercise = exercise_of(family.name)
+        for name in exercise.classes(instruction):
+            (used if name in inputs.CLASSES else others[family.name])[name] += 1
+        if isinstance(exercise, AsksMore):
+            waiting[family.name].update(exercise.unrecorded(instruction))
+    rows = [
+        (code(name), ", ".join(item.kinds), used[name], " ".join((item.make.__doc__ or "").split()))
+        for name, item in inputs.CLASSES.items()
+    ]
+    text = table(("class", "multiplicands", f"instructions on {arch}", "what it holds"), rows, (2,))
+    more = _by_family("Classes that one family has for itself:", others)
+    return "\n\n".join([text, *more, *_by_family("Classes that no recording holds yet; they run live:", waiting)])
+
+
+def _by_family(title: str, counts: dict[str, Counter[str]]) -> list[str]:
+    """A list of the classes of each family, or nothing."""
+    lines = [
+        f"- {family}: " + ", ".join(f"{code(name)} ({n})" for name, n in own.items()) for family, own in counts.items()
+    ]
+    return [title, "\n".join(lines)] if lines else []
+
+
+def wrong_models() -> str:
+    """The wrong models, and to how many instructions of the measured arch each applies."""
+    arch = _recorded_arch()
+    used: Counter[tuple[str, str]] = Counter()
+    names: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for family, instruction in _instructions(arch):
+        for model in exercise_of(family.name).wrong_models:
+            key = (model.name, model.mistake)
+            used[key] += model.applies(instruction)
+            if family.name not in names[key]:
+                names[key].append(family.name)
+    rows = [(name, mistake, ", ".join(own), used[name, mistake]) for (name, mistake), own in names.items()]
+    return table(("wrong model", "its mistake", "families", f"applies to, of {arch}"), rows, (3,))

@@ -1,0 +1,56 @@
+"""Probes of fences and groups: they order and change nothing, so that there is nothing to compare; they are assembled only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hwkernels.probes import Array, Plan
+from hwkernels.probes.images import entry
+from tcsim.instruction import Instruction
+from tcsim.ordering import order_facts
+from tcsim.registry import Row
+from tcsim.targets import TARGETS
+
+
+class OrderBody:
+    """The instruction alone."""
+
+    def variants(self, row: Row) -> tuple[str, ...]:
+        """An entry point for each list of operands."""
+        return tuple(form.name.replace("=", "") for form in order_facts(row).forms)
+
+    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
+        """All of them."""
+        return self.variants(row)
+
+    def version_on(self, row: Row, target: str) -> str:
+        """The lowest PTX ISA version on the target."""
+        later = order_facts(row).hopper_version if TARGETS[target].number >= 90 else ""
+        return later or row.ptx_version
+
+    def kernel_on(self, row: Row, name: str, variant: str, target: str) -> str:
+        """PTX of the entry point, the same for every target."""
+        return self.kernel(row, name, variant)
+
+    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
+        """Nothing: what ptxas makes of a fence depends on what is around it, and here is nothing."""
+        return ""
+
+    def kernel(self, row: Row, name: str, variant: str) -> str:
+        """PTX of the entry point."""
+        form = order_facts(row).forms[self.variants(row).index(variant)]
+        words = {"address": "[%map]", "size": "128", "groups": form.name.removeprefix("N=")}
+        text = " ".join([row.mnemonic, ", ".join(words[operand] for operand in form.operands)]).strip()
+        # a group that is never waited for makes ptxas add a wait, and say so
+        after = ["wgmma.wait_group.sync.aligned 0;"] if "commit_group" in row.mnemonic else []
+        return entry(name, ("map",), [".reg .u64 %map;", "ld.param.u64 %map, [map];", f"{text};", *after, "ret;"])
+
+    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+        """Never launched.
+
+        Raises ValueError.
+        """
+        raise ValueError(f"{row.mnemonic} has no result to compare")
+
+
+BODY = OrderBody()

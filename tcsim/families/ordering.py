@@ -1,0 +1,151 @@
+"""fence, membar.proxy, and the fence and groups of wgmma: the rows the assembler accepts, and what each orders.
+
+Sources: PTX ISA 9.4, sections membar / fence, wgmma.fence, wgmma.commit_group, wgmma.wait_group; ptxas 13.5.37 and 12.9.86
+(targets, versions, SASS). Nothing here changes a state that is modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from tcsim.evidence import Evidence
+from tcsim.operand_form import OperandForm
+from tcsim.ordering import OrderFacts, bind
+from tcsim.registry import Family, Row
+from tcsim.steps import Lowering
+from tcsim.targets import Arch, since
+
+FENCE, WGMMA = "fence", "wgmma.sync"
+
+_VOLTA, _HOPPER = since("sm_70"), since("sm_90")
+_EARLY_ONE_WAY = ("sm_70", "sm_72", *_HOPPER)
+"""Targets of one-way fences: ptxas 12.9 takes them for sm_70 and sm_72 from PTX ISA 6.0 on, ptxas 13.5 refuses them for sm_75 to
+sm_89 and takes them for later ones from PTX ISA 8.6 on."""
+_SCOPES = MappingProxyType(
+    {"cta": "the block", "cluster": "the cluster", "gpu": "the GPU", "sys": "the whole system"},
+)
+_ONE_WAY = MappingProxyType(
+    {
+        "acquire": "earlier reads before later accesses, as the second half of a synchronisation, in {}",
+        "release": "earlier accesses before later writes, as the first half of a synchronisation, in {}",
+    }
+)
+_ORDINARY, _ASYNC = "by ordinary instructions", "those by asynchronous copies and wgmma"
+
+
+def _row(
+    family: str,
+    mnemonic: str,
+    version: str,
+    targets: tuple[str, ...],
+    orders: str,
+    documented: bool = True,
+    names: tuple[str, ...] = ("",),
+    operands: tuple[str, ...] = (),
+    hopper_version: str = "",
+) -> Row:
+    forms = tuple(OperandForm(name, (), operands, targets, version, documented) for name in names)
+    kind = "proxy" if ".proxy" in mnemonic else "fence" if family == FENCE else mnemonic.split(".")[1]
+    return Row(
+        mnemonic,
+        family,
+        (0, 0, 0),
+        MappingProxyType({}),
+        targets,
+        version,
+        kind,
+        documented=documented,
+        facts=OrderFacts(orders, forms, hopper_version),
+    )
+
+
+def _fences() -> Iterator[Row]:
+    for scope, whose in _SCOPES.items():
+        cluster = scope == "cluster"
+        targets, version = (_HOPPER, "7.8") if cluster else (_VOLTA, "6.0")
+        both = f"earlier accesses before later ones, in {whose}"
+        yield _row(FENCE, f"fence.{scope}", version, targets, both)
+        yield _row(FENCE, f"fence.acq_rel.{scope}", version, targets, both)
+        yield _row(FENCE, f"fence.sc.{scope}", version, targets, f"{both}, and all such fences among themselves")
+        one_way, first = (_HOPPER, "8.6") if cluster else (_EARLY_ONE_WAY, "6.0")
+        for half, text in _ONE_WAY.items():
+            yield _row(FENCE, f"fence.{half}.{scope}", first, one_way, text.format(whose), hopper_version="8.6")
+            operands = ("address", "size") if half == "acquire" else ()
+            told = f"writes to a tensor map by ordinary instructions and its use by tensor copies: the {half} half, in {whose}"
+            name = f"fence.proxy.tensormap::generic.{half}.{scope}"
+            yield _row(FENCE, name, "8.3", _HOPPER, told, operands=operands)
+
+
+def _proxies() -> Iterator[Row]:
+    for word, known in (("fence", True), ("membar", False)):
+        alias = "accesses to one memory through different virtual addresses"
+        yield _row(FENCE, f"{word}.proxy.alias", "7.5", _VOLTA, alias)
+        everywhere = f"accesses to memory {_ORDINARY}, and {_ASYNC}"
+        yield _row(FENCE, f"{word}.proxy.async", "8.0", _HOPPER, everywhere, known)
+    for space, where in (
+        ("global", "global memory"),
+        ("shared::cta", "shared memory of the block"),
+        ("shared::cluster", "shared memory of the cluster"),
+    ):
+        told = f"accesses to {where} {_ORDINARY}, and {_ASYNC}"
+        yield _row(FENCE, f"fence.proxy.async.{space}", "8.0", _HOPPER, told)
+    for half in _ONE_WAY:
+        told = f"accesses to one memory through different virtual addresses: the {half} half, in the whole system"
+        yield _row(FENCE, f"fence.proxy.alias.{half}.sys", "9.4", _HOPPER, told, False)
+    for half, space, version, known in (
+        ("acquire", "shared::cluster", "8.6", True),
+        ("release", "shared::cta", "8.6", True),
+        ("release", "shared::cluster::read", "9.4", False),
+    ):
+        told = f"only {space.replace('::', ' ')}: accesses {_ORDINARY}, and {_ASYNC}: the {half} half, in the cluster"
+        name = f"fence.proxy.async::generic.{half}.sync_restrict::{space}.cluster"
+        yield _row(FENCE, name, version, _HOPPER, told, known)
+        if known:
+            told = _ONE_WAY[half].format(f"the cluster, only of {space.replace('::', ' ')}")
+            yield _row(FENCE, f"fence.{half}.sync_restrict::{space}.cluster", "8.6", _HOPPER, told)
+    told = "the initialisation of barriers before later accesses, for the other blocks of the cluster"
+    yield _row(FENCE, "fence.mbarrier_init.release.cluster", "8.0", _HOPPER, told)
+
+
+def fence_rows() -> tuple[Row, ...]:
+    """Every fence, and membar.proxy."""
+    return (*_fences(), *_proxies())
+
+
+def wgmma_rows() -> tuple[Row, ...]:
+    """The fence and the groups of wgmma."""
+    only = ("sm_90a",)
+    return (
+        _row(WGMMA, "wgmma.fence.sync.aligned", "8.0", only, "earlier accesses to registers before wgmma's"),
+        _row(WGMMA, "wgmma.commit_group.sync.aligned", "8.0", only, "earlier wgmma.mma_async into one group"),
+        _row(
+            WGMMA,
+            "wgmma.wait_group.sync.aligned",
+            "8.0",
+            only,
+            "all groups but the latest few before later accesses",
+            names=("N=0", "N=1", "N=7"),
+            operands=("groups",),
+        ),
+    )
+
+
+def lowering(row: Row, arch: Arch) -> Lowering:
+    """Machine instructions, told in words: what ptxas emits depends on what is around them."""
+    return Lowering(
+        "native", (), (), "MEMBAR, FENCE or nothing" if row.family == FENCE else "WARPGROUP.ARRIVE or .DEPBAR"
+    )
+
+
+def evidence(row: Row, arch: Arch) -> Evidence:
+    """The manual's word; of what it does not list, that of its relatives."""
+    if not row.documented:
+        return Evidence("inferred", "PTX ISA 9.4, section membar / fence: the spellings beside it")
+    return Evidence(
+        "literature", "PTX ISA 9.4, section " + ("membar / fence" if row.family == FENCE else "wgmma.mma_async")
+    )
+
+
+FENCE_FAMILY = Family(FENCE, fence_rows, lowering, evidence, bind)
+WGMMA_FAMILY = Family(WGMMA, wgmma_rows, lowering, evidence, bind)

@@ -1,0 +1,450 @@
+"""cp.async, cp.async.bulk, cp.reduce.async.bulk: the inventory, a slow model, wrong use, probes, exercises."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from exact import copies as exact
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tcsim
+from conformance.exercises import exercise_of
+from conformance.inputs import digest
+from hwkernels import probe
+from hwkernels.probe import Probe
+from hwkernels.probes import async_copy, bulk_copy
+from hwkernels.probes.images import IMAGE_BYTES
+from tcsim import registry
+from tcsim.copy_instruction import CopyInstruction, copy_facts
+from tcsim.errors import InstructionError, NotModelledError, OperandError
+from tcsim.mbarrier import BarrierError, MBarrier
+from tcsim.reduction import Reduction, reduce_codes
+from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.targets import ARCHS, TARGETS
+
+FILES = {"cp.async": "cp_async", "cp.async.bulk": "cp_async_bulk", "cp.reduce.async.bulk": "cp_reduce"}
+ROWS = {name: row for name, row in registry.rows().items() if row.family in FILES}
+MASKED = "cp.async.bulk.global.shared::cta.bulk_group.cp_mask"
+LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+
+
+def last_arch(mnemonic: str) -> str:
+    """The latest arch that has a spelling."""
+    return TARGETS[ROWS[mnemonic].targets[-1]].arch
+
+
+def items(arch: str) -> list[CopyInstruction]:
+    """Every instruction of the three families on an arch."""
+    return [tcsim.instruction(row.mnemonic, arch=arch) for family in FILES for row in registry.on_arch(arch, family)]
+
+
+def image(seed: int, size: int = IMAGE_BYTES) -> Any:
+    """Random bytes."""
+    return np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+
+
+# ---- the inventory
+
+
+@pytest.mark.parametrize(
+    ("family", "spellings", "forms"),
+    [("cp.async", 41, 203), ("cp.async.bulk", 87, 91), ("cp.reduce.async.bulk", 68, 68)],
+)
+def test_the_registry_is_the_inventory(family: str, spellings: int, forms: int) -> None:
+    """Exactly the spellings and operand lists that ptxas accepts, with their targets and versions."""
+    path = Path(__file__).parent / f"data/{FILES[family]}_inventory.csv"
+    text = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = {(line["mnemonic"], line["extra"]): line for line in csv.DictReader(text)}
+    assert len(lines) == forms
+    rows = [row for row in ROWS.values() if row.family == family]
+    assert len(rows) == spellings
+    found = {(row.mnemonic, form.name): form for row in rows for form in copy_facts(row).forms}
+    assert set(found) == set(lines)
+    for key, line in lines.items():
+        form = found[key]
+        assert list(form.targets) == list(ROWS[key[0]].targets) == line["targets"].split(), key
+        assert form.ptx_version == line["min_ptx_isa"], key
+        assert form.documented == bool(int(line["documented"])), key
+    for row in rows:
+        assert row.ptx_version == min((form.ptx_version for form in copy_facts(row).forms), key=float)
+
+
+def test_accepted_on_exactly_their_targets() -> None:
+    """`tcsim.instruction` takes a spelling on the targets of the inventory and on no other (every fourth is refused)."""
+    accepted = 0
+    for place, (name, row) in enumerate(ROWS.items()):
+        for target in TARGETS:
+            if target in row.targets:
+                tcsim.instruction(name, arch=target)
+                accepted += 1
+            elif place % 4:
+                continue
+            elif target not in ARCHS or not {t for t in row.targets if TARGETS[t].arch == target}:
+                with pytest.raises(InstructionError, match="needs"):
+                    tcsim.instruction(name, arch=target)
+    assert accepted == sum(len(row.targets) for row in ROWS.values())
+
+
+# ---- against the slow model
+
+
+@given(data=st.data(), cache=st.sampled_from(["ca", "cg"]), kind=st.sampled_from(["", "source_size", "ignore"]))
+def test_cp_async(data: Any, cache: str, kind: str) -> None:
+    """Every byte of shared memory after the copies of a few threads."""
+    size = data.draw(st.sampled_from([4, 8, 16] if cache == "ca" else [16]))
+    lines = data.draw(st.lists(st.integers(0, 256 // size - 1), min_size=1, max_size=5, unique=True))
+    sources = [data.draw(st.integers(0, 512 // size - 1)) * size for _ in lines]
+    memory, smem = image(1, 512), image(2, 256)
+    reads, given_kind = [size] * len(lines), {}
+    if kind == "source_size":
+        reads = [data.draw(st.integers(0, size)) for _ in lines]
+        given_kind = {"source_size": reads}
+    if kind == "ignore":
+        skip = [data.draw(st.booleans()) for _ in lines]
+        reads, given_kind = [0 if gone else size for gone in skip], {"ignore": skip}
+    item = tcsim.instruction(f"cp.async.{cache}.shared.global", arch="sm_80")
+    destinations = [line * size for line in lines]
+    found = item.execute(memory=memory, smem=smem, source=sources, destination=destinations, size=size, **given_kind)
+    want = smem.tolist()
+    for source, destination, read in zip(sources, destinations, reads, strict=True):
+        exact.copy(memory.tolist(), want, source, destination, size, read)
+    assert found.tolist() == want
+
+
+@given(data=st.data(), name=st.sampled_from([LOAD, LOAD + ".ignore_oob", STORE, MASKED]))
+def test_cp_async_bulk(data: Any, name: str) -> None:
+    """Every byte of the memory that is written, but for the undefined ones."""
+    memory, smem = image(3, 256), image(4, 256)
+    size = 16 * data.draw(st.integers(1, 8))
+    source, destination = (16 * data.draw(st.integers(0, (256 - size) // 16)) for _ in range(2))
+    options = {}
+    if name == MASKED:
+        options["byte_mask"] = data.draw(st.integers(0, 0xFFFF))
+    if name.endswith("oob"):
+        options = {side: data.draw(st.integers(0, min(15, size // 2))) for side in ("ignore_left", "ignore_right")}
+    item = tcsim.instruction(name, arch="sm_100")
+    found = item.execute(memory=memory, smem=smem, source=source, destination=destination, size=size, **options)
+    read, written = (smem, memory) if ".global.shared" in name else (memory, smem)
+    want: list[int | None] = written.tolist()
+    ends = options.get("ignore_left", 0), options.get("ignore_right", 0)
+    exact.bulk(read.tolist(), want, source, destination, size, options.get("byte_mask", 0xFFFF), *ends)
+    undefined = [place for place, byte in enumerate(want) if byte is exact.UNDEFINED]
+    assert [byte for place, byte in enumerate(found.tolist()) if place not in undefined] == [
+        b for b in want if b is not None
+    ]
+    if ends != (0, 0) or undefined:
+        assert sorted(item.undefined_bytes(destination, size, *ends).tolist()) == undefined
+
+
+REDUCTIONS = sorted({(copy_facts(row).reduction.operation, copy_facts(row).reduction.type)  # type: ignore[union-attr]
+                     for row in ROWS.values() if copy_facts(row).reduction})  # fmt: skip
+
+
+def test_there_are_all_reductions() -> None:
+    """Eight operations; the types of the manual's table."""
+    assert len(REDUCTIONS) == 27
+    assert Counter(name for name, _ in REDUCTIONS) == {
+        "add": 7,
+        "min": 6,
+        "max": 6,
+        "and": 2,
+        "or": 2,
+        "xor": 2,
+        "inc": 1,
+        "dec": 1,
+    }
+
+
+@pytest.mark.parametrize(("operation", "type"), REDUCTIONS)
+def test_reductions(operation: str, type: str) -> None:
+    """Every pair of codes at the ends of the type, and random ones."""
+    reduction = Reduction(operation, type)
+    bits = reduction.bits
+    top = (1 << bits) - 1
+    ends = [0, 1, 2, 3, top, top - 1, top >> 1, (top >> 1) + 1, (top >> 1) - 1, (top >> 1) + 2]
+    if reduction.float:
+        format = tcsim.FORMATS[type]
+        infinity, one = format.infinity_code, format.bias << format.fraction_bits
+        near = [
+            infinity,
+            infinity - 1,
+            infinity + 1,
+            one,
+            one + 1,
+            1 << format.fraction_bits,
+            (1 << format.fraction_bits) - 1,
+        ]
+        ends += [code | sign << (bits - 1) for code in near for sign in (0, 1)]
+    generator = np.random.default_rng(bits)
+    old, new = (np.array(codes, np.uint64) for codes in zip(*[(a, b) for a in ends for b in ends], strict=True))
+    noise = generator.integers(0, 1 << 32, (2, 300), np.uint64) << np.uint64(32) | generator.integers(
+        0, 1 << 32, (2, 300), np.uint64
+    )
+    pairs = np.concatenate([np.stack([old, new]), noise >> np.uint64(64 - bits)], axis=1).astype(f"<u{bits // 8}")
+    found = reduce_codes(reduction, pairs[0], pairs[1]).tolist()
+    want = [exact.element(operation, type, int(a), int(b)) for a, b in pairs.T]
+    assert len(want) >= 400
+    wrong = [
+        (hex(int(a)), hex(int(b)), hex(f), hex(w)) for (a, b), f, w in zip(pairs.T, found, want, strict=True) if f != w
+    ]
+    assert wrong == []
+
+
+def test_every_reduction_row_executes() -> None:
+    """The elements in the range are reduced, the others stay; both memories stay as they were."""
+    executed = 0
+    for name, row in ROWS.items():
+        reduction = copy_facts(row).reduction
+        if reduction is None:
+            continue
+        memory, smem = image(5, 128), image(6, 128)
+        before = memory.copy(), smem.copy()
+        found = tcsim.instruction(name, arch="sm_90").execute(
+            memory=memory, smem=smem, source=16, destination=48, size=64
+        )
+        kind = f"<u{reduction.bits // 8}"
+        want = memory.copy()
+        pairs = zip(memory[48:112].view(kind).tolist(), smem[16:80].view(kind).tolist(), strict=True)
+        want[48:112].view(kind)[:] = [exact.element(reduction.operation, reduction.type, a, b) for a, b in pairs]
+        assert np.array_equal(found, want), name
+        assert np.array_equal(memory, before[0]) and np.array_equal(smem, before[1])
+        executed += 1
+    assert executed == 68
+
+
+def test_every_copy_row_executes() -> None:
+    """Each spelling of a copy, with each of its operand lists, on its last arch."""
+    executed, refused = 0, 0
+    extra = {"source_size": 4, "ignore": False, "byte_mask": 0xFFFF, "ignore_left": 0, "ignore_right": 0, "cta_mask": 1}
+    for name, row in ROWS.items():
+        facts, item = copy_facts(row), tcsim.instruction(name, arch=last_arch(name))
+        if facts.operation != "copy":
+            continue
+        for form in facts.forms:
+            memory, smem = image(7, 64), image(8, 64)
+            size = int(form.name.removeprefix("size=").partition(";")[0]) if facts.sizes else 16
+            options = {key: extra[key] for key in form.operands if key in extra}
+            if facts.reports:
+                with pytest.raises(NotModelledError, match="validity of the data is not modelled"):
+                    item.execute(memory=memory, smem=smem, source=16, destination=32, size=size, **options)
+                refused += 1
+                continue
+            own = smem[None, :] if facts.multicast else smem
+            found = item.execute(memory=memory, smem=own, source=16, destination=32, size=size, **options).reshape(-1)
+            outward = facts.source == ".shared::cta"
+            read, want = (smem, memory.copy()) if outward else (memory, smem.copy())
+            taken = options.get("source_size", size)
+            want[32 : 32 + size] = 0
+            want[32 : 32 + taken] = read[16 : 16 + taken]
+            assert np.array_equal(found, want), (name, form.name)
+            executed += 1
+    assert (executed, refused) == (192 + 60, 20)
+
+
+# ---- batches, several copies, blocks
+
+
+def test_batches() -> None:
+    """Leading dimensions broadcast; each batch is as if alone."""
+    memory, smem = np.stack([image(9, 64), image(10, 64)]), image(11, 64)
+    item = tcsim.instruction(LOAD, arch="sm_90")
+    found = item.execute(memory=memory, smem=smem, source=[[0, 16], [16, 32]], destination=[[32, 0], [0, 48]], size=16)
+    for place, (sources, destinations) in enumerate([([0, 16], [32, 0]), ([16, 32], [0, 48])]):
+        alone = item.execute(memory=memory[place], smem=smem, source=sources, destination=destinations, size=16)
+        assert np.array_equal(found[place], alone)
+    copy = tcsim.instruction("cp.async.cg.shared.global", arch="sm_80")
+    assert copy.execute(memory=memory, smem=smem, source=[0, 16], destination=[0, 16], size=16).shape == (2, 64)
+
+
+def test_multicast() -> None:
+    """The blocks of the mask get the bytes."""
+    item = tcsim.instruction(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster", arch="sm_90"
+    )
+    memory, smem = image(12, 64), np.stack([image(seed, 32) for seed in (13, 14, 15)])
+    found = item.execute(memory=memory, smem=smem, source=16, destination=0, size=16, cta_mask=0b101)
+    assert np.array_equal(found[1], smem[1])
+    for rank in (0, 2):
+        assert np.array_equal(found[rank], np.concatenate([memory[16:32], smem[rank, 16:]]))
+    with pytest.raises(OperandError, match="smem has 3 blocks; valid: 1 to 0x7"):
+        item.execute(memory=memory, smem=smem, source=16, destination=0, size=16, cta_mask=8)
+
+
+def test_arrivals_of_cp_async() -> None:
+    """With .noinc an arrival, without it nothing in the end."""
+    for space in ("", ".shared", ".shared::cta"):
+        plain, counted = (
+            tcsim.instruction(f"cp.async.mbarrier.arrive{n}{space}.b64", arch="sm_80") for n in ("", ".noinc")
+        )
+        assert plain.execute(MBarrier(2)) == MBarrier(2)
+        barrier = counted.execute(MBarrier(2))
+        assert (barrier.pending, counted.execute(barrier).phase) == (1, 1)
+    with pytest.raises(BarrierError, match="the pending count would be beyond 511"):
+        plain.execute(MBarrier(511, layout="v1"))
+    with pytest.raises(OperandError, match="valid: an MBarrier"):
+        plain.execute(3)
+
+
+# ---- wrong use
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "error", "words"),
+    [
+        ("cp.async.ca.shared.global", {"size": 12}, OperandError, "size=12: valid: 4, 8, 16 bytes"),
+        ("cp.async.cg.shared.global", {"size": 8}, OperandError, "size=8: valid: 16 bytes"),
+        ("cp.async.ca.shared.global", {"source": 8}, MisalignedAddressError, "source=0x8: a copy of cp.async needs multiples of 16"),
+        ("cp.async.ca.shared.global", {"source_size": 17}, OperandError, "source_size=17: valid: 0 to size, 16"),
+        ("cp.async.ca.shared.global", {"source_size": 1, "ignore": True}, OperandError, "has one of them at most"),
+        ("cp.async.ca.shared.global", {"ignore": 1}, OperandError, "valid: a bool"),
+        ("cp.async.ca.shared.global", {"source": 256}, OutsideMemoryError, "its 16 bytes do not lie in the 256 bytes"),
+        ("cp.async.ca.shared.global", {"destination": [0, 0], "source": [0, 16]}, ContestedRowError, "different bytes to 0x0"),
+        (LOAD, {"size": 24}, OperandError, "size=24: valid: multiples of 16 bytes"),
+        (LOAD, {"destination": 8}, MisalignedAddressError, "destination=0x8: a copy of cp.async.bulk needs multiples of 16"),
+        (LOAD, {"destination": 256}, OutsideMemoryError, "do not lie in the 256 bytes of memory"),
+        (LOAD, {"byte_mask": 1}, OperandError, "byte_mask=1: this instruction takes none; valid operands: none"),
+        (MASKED, {}, OperandError, "byte_mask=None: it is missing; valid operands: byte_mask"),
+        (MASKED, {"byte_mask": 1 << 16}, OperandError, "valid: 16 bits"),
+        (f"{LOAD}.ignore_oob", {"ignore_left": 16, "ignore_right": 0}, OperandError, "ignore_left=16: valid: 0 to 15"),
+        (STORE, {"memory": np.zeros(4)}, OperandError, r"memory is float64 \(4,\); valid: uint8"),
+        (STORE, {"source": 0.5}, OperandError, "source is float64"),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", {"destination": [0, 0]}, ContestedRowError, "two reductions of 16 bytes overlap"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_named(name: str, change: dict[str, Any], error: type[Exception], words: str) -> None:
+    """The error quotes the call and says what would be valid."""
+    call = {"memory": image(16, 256), "smem": image(17, 256), "source": 0, "destination": 0, "size": 16} | change
+    with pytest.raises(error, match=words) as caught:
+        tcsim.instruction(name, arch=last_arch(name)).execute(**call)
+    assert isinstance(caught.value, tcsim.TcsimError)
+    assert name in str(caught.value)
+
+
+def test_nothing_read_may_be_anywhere() -> None:
+    """An address that nothing is read from need only be aligned: ignored sources, and bytes left out at the ends."""
+    item = tcsim.instruction("cp.async.ca.shared.global", arch="sm_80")
+    found = item.execute(memory=image(18, 16), smem=image(19, 16), source=1 << 20, destination=0, size=16, ignore=True)
+    assert found.tolist() == [0] * 16
+    item = tcsim.instruction(f"{LOAD}.ignore_oob", arch="sm_90")
+    memory = image(20, 27)
+    found = item.execute(memory, image(21, 32), 0, 0, 32, ignore_left=0, ignore_right=5)
+    assert np.array_equal(found[:27], memory)
+
+
+def test_what_changes_nothing() -> None:
+    """Groups and prefetches."""
+    assert tcsim.instruction("cp.async.wait_group", arch="sm_80").execute(groups=2) is None
+    with pytest.raises(OperandError, match="groups=-1"):
+        tcsim.instruction("cp.async.bulk.wait_group.read", arch="sm_90").execute(groups=-1)
+    item = tcsim.instruction("cp.async.bulk.prefetch.L2.global", arch="sm_90")
+    memory = image(22, 64)
+    assert np.array_equal(item.execute(memory=memory, source=16, size=32), memory)
+    with pytest.raises(OutsideMemoryError):
+        item.execute(memory=memory, source=48, size=32)
+    with pytest.raises(OperandError, match="size=8"):
+        item.execute(memory=memory, source=48, size=8)
+
+
+# ---- probes and exercises
+
+
+@pytest.mark.parametrize(("target", "count"), [("sm_80", 41), ("sm_90a", 41 + 47 + 68), ("sm_107a", 87 - 47)])
+def test_every_form_assembles_to_what_is_claimed(target: str, count: int) -> None:
+    """Each kernel holds the row's machine instruction and those around it, and no other copy; no note, no spill.
+
+    On sm_107a those that sm_90a does not have; a replay of the conformance suite assembles all.
+    """
+    checked = 0
+    for family in FILES:
+        rows = [row for row in ROWS.values() if row.family == family and target in row.targets]
+        rows = [row for row in rows if target != "sm_107a" or "sm_90a" not in row.targets]
+        made = probe.build([tcsim.instruction(row.mnemonic, arch=target) for row in rows], target)
+        for name, item in made.items():
+            assert isinstance(item, Probe), (name, item)
+            assert item.complaint == "", name
+            checked += 1
+    assert checked == count
+
+
+def test_launches() -> None:
+    """One warp a copy, two blocks a cluster between blocks; other shapes are refused."""
+    across = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+    for name, clusters in ((LOAD, None), (across, (2, 1, 1)), ("cp.async.ca.shared.global", None)):
+        item = tcsim.instruction(name, arch="sm_90")
+        exercise = exercise_of(item.row.family)
+        given_inputs = exercise.inputs(item, exercise.classes(item)[0], 0, 3)
+        launch = Probe(item, "sm_90", b"code", "ptxas 13.0.0", "", "0" * 64).launch(given_inputs, repeat=2)
+        assert (launch.grid[0], launch.cluster, launch.block) == (6 if clusters else 3, clusters, (32, 1, 1))
+        ((shape, dtype),) = launch.outputs
+        assert shape == exercise.model(item, given_inputs).shape == (3, IMAGE_BYTES // 4)
+        head = re.search(rf"entry {launch.kernel}\(([^)]*)\)", probe.emit(item.row, "sm_90"))
+        assert head is not None
+        names = [word.split()[-1] for word in head[1].split(", ")]
+        assert len(names) == len(launch.inputs) + 1
+        body: Any = async_copy.BODY if item.row.family == "cp.async" else bulk_copy.BODY
+        with pytest.raises(ValueError, match=r"smem is uint8 \(3, 8\); this probe takes uint8 \(3, 1024\)"):
+            body.plan(item.row, given_inputs | {"smem": np.zeros((3, 8), np.uint8)})
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_107"])
+def test_exercises_and_wrong_models(arch: str) -> None:
+    """Inputs are pure functions of their arguments; each wrong model is contradicted; the model agrees with itself."""
+    outputs, applied = 0, Counter[str]()
+    for item in items(arch):
+        exercise, digests = exercise_of(item.row.family), set()
+        names = exercise.classes(item)
+        assert bool(names) != item.facts.reports
+        assert all(re.fullmatch("[a-z]+", name) for name in names)
+        alive = [model for model in exercise.wrong_models if model.applies(item)]
+        applied.update(model.name for model in alive)
+        for name in names:
+            inputs = exercise.inputs(item, name, 0, exercise.samples(item, name))
+            digests.add(digest(inputs))
+            assert digest(exercise.inputs(item, name, 0, exercise.samples(item, name))) in digests
+            answer = exercise.model(item, inputs)
+            comparison = exercise.compare(item, inputs, answer, answer)
+            assert comparison.mismatches == 0
+            outputs += comparison.outputs
+            for model in list(alive):
+                wrong = model.run(item, inputs)
+                if not np.array_equal(wrong, answer):
+                    alive.remove(model)
+                    assert item.facts.ignores or exercise.compare(item, inputs, wrong, answer).mismatches
+        assert not alive, (item.mnemonic, [model.name for model in alive])
+        assert len(digests) == len(names)
+    assert outputs > 1_000_000
+    every = {model.name for model in exercise_of("cp.async").wrong_models}
+    missing = {"sm_80": {"mask reversed", "not reduced"}, "sm_90": {"mask reversed"}}.get(arch, set())
+    assert set(applied) == every - missing
+
+
+def test_a_mismatch_is_explained() -> None:
+    """The address, the copy that covers it, both bytes; undefined bytes are no mismatch."""
+    item = tcsim.instruction(LOAD + ".ignore_oob", arch="sm_90")
+    exercise = exercise_of("cp.async.bulk")
+    inputs = exercise.inputs(item, "uniform", 0, 4)
+    model = exercise.model(item, inputs)
+    hardware = model.copy().view(np.uint8)
+    to, size = int(inputs["destination"][1, 0]), int(inputs["size"][1, 0])
+    left, right = inputs["options"][1, 1:3].tolist()
+    hardware[1, item.undefined_bytes(to, size, left, right)] ^= 0xFF
+    assert exercise.compare(item, inputs, hardware.view("<u4"), model).mismatches == 0
+    hardware[1, to + left] ^= 4
+    comparison = exercise.compare(item, inputs, hardware.view("<u4"), model)
+    assert comparison.mismatches == 1
+    line = comparison.first[0].line(item)
+    source = int(inputs["source"][1, 0])
+    assert line.startswith(
+        f"MISMATCH sample 1 address {to + left:#x}: byte {left} of {size} from {source:#x}, copy 0, hardware 0x"
+    )
+    assert comparison.first[0].trace(item)[0] == f"{item.mnemonic} on sm_90"
+    with pytest.raises(ValueError, match="the hardware's result has shape"):
+        exercise.compare(item, inputs, model[:1], model)

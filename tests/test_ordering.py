@@ -1,0 +1,75 @@
+"""Fences and the groups of wgmma: the inventory, what each orders, that all of them assemble."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+import tcsim
+from conformance.exercises import exercise_of
+from hwkernels import probe
+from hwkernels.probe import Probe
+from tcsim import registry
+from tcsim.errors import InstructionError, OperandError
+from tcsim.ordering import order_facts
+from tcsim.targets import ARCHS, TARGETS
+
+FILES = {"fence": "fence", "wgmma.sync": "wgmma_sync"}
+ROWS = {name: row for name, row in registry.rows().items() if row.family in FILES}
+
+
+@pytest.mark.parametrize(("family", "count"), [("fence", 43), ("wgmma.sync", 5)])
+def test_the_registry_is_the_inventory(family: str, count: int) -> None:
+    """Exactly the spellings and operand lists that ptxas accepts, with their targets and versions."""
+    path = Path(__file__).parent / f"data/{FILES[family]}_inventory.csv"
+    text = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = {(line["mnemonic"], line["extra"]): line for line in csv.DictReader(text)}
+    forms = {
+        (row.mnemonic, form.name): form
+        for row in ROWS.values()
+        if row.family == family
+        for form in order_facts(row).forms
+    }
+    assert len(lines) == count
+    assert set(forms) == set(lines)
+    for key, line in lines.items():
+        assert list(forms[key].targets) == list(ROWS[key[0]].targets) == line["targets"].split(), key
+        assert forms[key].ptx_version == ROWS[key[0]].ptx_version == line["min_ptx_isa"], key
+        assert forms[key].documented == ROWS[key[0]].documented == bool(int(line["documented"])), key
+
+
+def test_accepted_on_exactly_their_targets_and_told() -> None:
+    """On no other target; each says what it orders, and executes to nothing."""
+    accepted = 0
+    for name, row in ROWS.items():
+        for target in TARGETS:
+            if target in row.targets:
+                item = tcsim.instruction(name, arch=target)
+                assert len(item.orders.split()) > 4
+                assert item.execute() is None
+                assert exercise_of(row.family).classes(item) == []
+                accepted += 1
+            elif target not in ARCHS or not {t for t in row.targets if TARGETS[t].arch == target}:
+                with pytest.raises(InstructionError, match="needs"):
+                    tcsim.instruction(name, arch=target)
+    assert accepted == sum(len(row.targets) for row in ROWS.values())
+    scopes = {"cta": "block", "cluster": "cluster", "gpu": "GPU", "sys": "system"}
+    for scope, word in scopes.items():
+        assert word in order_facts(ROWS[f"fence.sc.{scope}"]).orders
+    with pytest.raises(OperandError, match="groups=-1: valid: 0 and more"):
+        tcsim.instruction("wgmma.wait_group.sync.aligned", arch="sm_90").execute(groups=-1)
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_90a", "sm_120a"])
+def test_all_assemble(target: str) -> None:
+    """Each list of operands, without a note."""
+    rows = [row for row in ROWS.values() if target in row.targets]
+    made = probe.build([tcsim.instruction(row.mnemonic, arch=target) for row in rows], target)
+    assert len(made) == len(rows) >= 10
+    for name, item in made.items():
+        assert isinstance(item, Probe), (name, item)
+        assert item.complaint == "", name
+    with pytest.raises(ValueError, match="has no result to compare"):
+        next(item for item in made.values() if isinstance(item, Probe)).launch({})
