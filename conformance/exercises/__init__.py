@@ -123,9 +123,9 @@ def exercise_of(family: str) -> Exercise:
         sparse_multiply,
         sparse_warpgroup_multiply,
         tensor_control,
-        tensor_copy,
         tensor_memory,
         tensor_memory_multiply,
+        tmem_copy,
         warpgroup_multiply,
     )
 
@@ -155,8 +155,8 @@ def exercise_of(family: str) -> Exercise:
         "tcgen05.ld.red": tensor_memory.LOAD,
         "tcgen05.ld.spcompress": tensor_memory.LOAD,
         "tcgen05.st": tensor_memory.STORE,
-        "tcgen05.cp": tensor_copy.COPY,
-        "tcgen05.shift": tensor_copy.SHIFT,
+        "tcgen05.cp": tmem_copy.COPY,
+        "tcgen05.shift": tmem_copy.SHIFT,
         "spcompress": register_compression.COMPRESSION,
         "mbarrier": barrier.BARRIER,
         "cp.async": async_copy.ASYNC,

@@ -88,9 +88,9 @@ def body_of(row: Row) -> Body:
         register_compression,
         registers,
         tensor_control,
-        tensor_copy,
         tensor_memory,
         tensor_memory_multiply,
+        tmem_copy,
         warpgroup,
     )
 
@@ -120,8 +120,8 @@ def body_of(row: Row) -> Body:
         "tcgen05.ld.red": tensor_memory.LOAD,
         "tcgen05.ld.spcompress": tensor_memory.LOAD,
         "tcgen05.st": tensor_memory.STORE,
-        "tcgen05.cp": tensor_copy.COPY,
-        "tcgen05.shift": tensor_copy.SHIFT,
+        "tcgen05.cp": tmem_copy.COPY,
+        "tcgen05.shift": tmem_copy.SHIFT,
         "spcompress": register_compression.BODY,
         "mbarrier": barrier.BODY,
         "cp.async": async_copy.BODY,

@@ -12,7 +12,7 @@ from conformance.exercises.tensor_memory import memory_of
 from conformance.stream import Stream
 from conformance.word_mismatches import compare_words
 from conformance.wrong_tensor_memory import WRONG_COPIES, WRONG_SHIFTS
-from hwkernels.probes.tensor_copy import COLUMNS, IMAGE_BYTES
+from hwkernels.probes.tmem_copy import COLUMNS, IMAGE_BYTES
 from tcsim.matrix_descriptor import MatrixDescriptor
 from tcsim.swizzle import SWIZZLES
 from tcsim.tmem_copy import COLUMN_ALIGNMENT, CopyToTensorMemory, ShiftTensorMemory, facts_of
@@ -40,7 +40,7 @@ class CopyExercise:
         return SAMPLES
 
     def inputs(self, instruction: CopyToTensorMemory, name: str, seed: int, samples: int) -> Inputs:
-        """What hwkernels/probes/tensor_copy.py takes."""
+        """What hwkernels/probes/tmem_copy.py takes."""
         facts, stream = instruction.copy, Stream(instruction.mnemonic, name, seed)
         room = COLUMNS - facts.row_bytes // 4
         column = stream.below(room // COLUMN_ALIGNMENT + 1, (samples,)) * COLUMN_ALIGNMENT
@@ -122,7 +122,7 @@ class ShiftExercise:
         return SAMPLES
 
     def inputs(self, instruction: ShiftTensorMemory, name: str, seed: int, samples: int) -> Inputs:
-        """What hwkernels/probes/tensor_copy.py takes."""
+        """What hwkernels/probes/tmem_copy.py takes."""
         stream = Stream(instruction.mnemonic, name, seed)
         lane, column = stream.below(4, (samples,)) * 32, stream.below(COLUMNS // 8, (samples,)) * 8
         group = facts_of(instruction.row).cta_group
