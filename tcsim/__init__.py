@@ -18,11 +18,12 @@ from tcsim.mbarrier import MBarrier
 from tcsim.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
 from tcsim.swizzle import Swizzle
 from tcsim.targets import ARCHS, TARGETS
+from tcsim.tensor_map import TensorMap
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Evidence", "Format", "FormatError", "FragmentLayout", "Instruction",
-    "InstructionError", "Layout", "MBarrier", "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "as_codes", "bank_conflicts", "decode",
+    "InstructionError", "Layout", "MBarrier", "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "TensorMap", "as_codes", "bank_conflicts", "decode",
     "dequantize_mx", "dequantize_nvfp4", "encode", "format", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip
