@@ -57,7 +57,7 @@ def tiled(draw: st.DrawFn, types: tuple[str, ...] = TYPES, direction: str = "loa
     span = SWIZZLE_MODES[swizzle].span
     step = facts.box or (32 if facts.bits == 4 else 128 // facts.bits)
     most = min(256, 8 * (span or 128) // facts.bits) // step
-    width = step * draw(st.integers(1, max(1, most)))
+    width = facts.box or step * draw(st.integers(1, max(1, most)))
     rank = 2 if rows4 else draw(st.integers(1, 5))
     box = (width, *([1] if rows4 else (draw(st.integers(1, 4 if rank > 3 else 7)) for _ in range(rank - 1))))
     every = tuple(1 if rows4 or not d else draw(st.sampled_from((1, 1, 2, 3, 8))) for d in range(rank))
