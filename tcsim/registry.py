@@ -81,7 +81,19 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
-    from tcsim.families import cvt, ldmatrix, mma_sp, mma_sync, movmatrix, stmatrix, wgmma, wmma_memory, wmma_mma
+    from tcsim.families import (
+        cvt,
+        ldmatrix,
+        mma_sp,
+        mma_sync,
+        movmatrix,
+        stmatrix,
+        tensor_copies,
+        tensormap,
+        wgmma,
+        wmma_memory,
+        wmma_mma,
+    )
 
     return (
         mma_sync.FAMILY,
@@ -94,6 +106,10 @@ def families() -> tuple[Family, ...]:
         wmma_mma.FAMILY,
         wgmma.FAMILY,
         cvt.FAMILY,
+        tensor_copies.COPY_FAMILY,
+        tensor_copies.REDUCE_FAMILY,
+        tensor_copies.PREFETCH_FAMILY,
+        tensormap.FAMILY,
     )
 
 
