@@ -38,8 +38,9 @@ def kernel_name(row: Row, variant: str = "") -> str:
 
 
 def ptx_version(rows: Sequence[Row], target: str) -> str:
-    """The lowest `.version` that has the target and every row."""
+    """The lowest `.version` that has the target, every row, and what their probes do around them."""
     versions = [TARGETS[target].ptx_version, *(row.ptx_version for row in rows)]
+    versions += [getattr(body_of(row), "ptx_version", "1.0") for row in rows]
     return max(versions, key=lambda v: tuple(int(part) for part in v.split(".")))
 
 
@@ -85,6 +86,10 @@ class Probe:
             block=plan.block,
             shared_bytes=plan.shared_bytes,
             repeat=repeat,
+            tensor_maps=plan.tensor_maps,
+            tensor_map_buffers=plan.tensor_map_buffers,
+            driver_map_table=plan.driver_map_table,
+            driver_maps=plan.driver_maps,
         )
 
 

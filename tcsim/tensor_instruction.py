@@ -107,13 +107,20 @@ class TensorCopy(Instruction):
 class TensorLoad(TensorCopy):
     """cp.async.bulk.tensor, global to shared."""
 
+    def transaction_bytes(self, tensor_map: TensorMap) -> int:
+        """Bytes that the mbarrier must expect: `TensorMap.transaction_bytes`, of .tile::gather4 four rows.
+
+        Raises as `check_map` and `TensorMap.transaction_bytes` do.
+        """
+        return self.check_map(tensor_map).transaction_bytes * (4 if self.facts.rows4 else 1)
+
     def execute(
         self, tensor_map: TensorMap, memory: Any, coordinates: Any, smem: Any, address: Any = 0, offsets: Any = None
     ) -> Bytes:
         """The new shared memory of a destination CTA: with .multicast every CTA of the mask gets the same.
 
         Operands as for `TensorMap.load`; coordinates (..., 5) with .tile::gather4. Cache policy, CTA mask and mbarrier have
-        no effect on bytes; `TensorMap.transaction_bytes` is what the mbarrier counts.
+        no effect on bytes; `transaction_bytes` is what the mbarrier counts.
 
         Raises as `check_map` and `TensorMap.load` do.
 

@@ -102,6 +102,8 @@ def exercise_of(family: str) -> Exercise:
         memory_tile,
         multiply,
         sparse_multiply,
+        tensor_copy,
+        tensormap,
         warpgroup_multiply,
     )
 
@@ -116,6 +118,10 @@ def exercise_of(family: str) -> Exercise:
         "wmma.store": memory_tile.STORE,
         "wmma.mma": fragment_multiply.FRAGMENT,
         "cvt": conversion.CONVERSION,
+        "cp.async.bulk.tensor": tensor_copy.COPY,
+        "cp.reduce.async.bulk.tensor": tensor_copy.REDUCE,
+        "cp.async.bulk.prefetch.tensor": tensor_copy.PREFETCH,
+        "tensormap": tensormap.UPDATE,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

@@ -25,6 +25,10 @@ class Plan:
     block: tuple[int, int, int]
     variant: str = ""  # which operand form
     shared_bytes: int = 0  # dynamic shared memory of a block
+    tensor_maps: tuple[bytes, ...] = ()  # parameters after the scalars
+    tensor_map_buffers: tuple[int | None, ...] = ()  # as in `hwkernels.driver.Launch`
+    driver_map_table: int | None = None  # which input is a table of tensor maps
+    driver_maps: bool = False  # the driver encodes tensor maps anew
 
 
 class Body(Protocol):
@@ -48,7 +52,7 @@ def body_of(row: Row) -> Body:
 
     Raises ValueError if the family has none.
     """
-    from hwkernels.probes import elementwise, matrix_move, memory_tile, registers, warpgroup
+    from hwkernels.probes import elementwise, matrix_move, memory_tile, registers, tensor_copy, tensormap, warpgroup
 
     bodies: dict[str, Body] = {
         "mma.sync": registers.BODY,
@@ -61,6 +65,10 @@ def body_of(row: Row) -> Body:
         "wmma.store": memory_tile.STORE,
         "wmma.mma": registers.BODY,
         "cvt": elementwise.BODY,
+        "cp.async.bulk.tensor": tensor_copy.BODY,
+        "cp.reduce.async.bulk.tensor": tensor_copy.BODY,
+        "cp.async.bulk.prefetch.tensor": tensor_copy.BODY,
+        "tensormap": tensormap.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")

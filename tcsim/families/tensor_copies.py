@@ -218,10 +218,13 @@ def _prefetches() -> Iterator[Row]:
 
 
 def lowering(row: Row, arch: Arch) -> Lowering:
-    """One machine instruction on every arch."""
+    """One machine instruction, which multicast on sm_120 loops over."""
     opcode = row.modifiers["opcode"]
     if arch.name == "sm_107":  # its prefetch is a cache control
         opcode = opcode.replace("UTMAPF.L2", "UTMAL2CCTL.PF")
+    if arch.number >= 120 and ".MULTICAST" in opcode:
+        note = "a loop over the CTAs of the mask, one copy each"
+        return Lowering("emulated", (), ((opcode.replace(".MULTICAST", ""), 1),), note)
     return Lowering("native", (), ((opcode, 1),), "the TMA unit moves the bytes: tcsim.tensor_copy")
 
 
