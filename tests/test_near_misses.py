@@ -110,6 +110,12 @@ TOLERATED = (
               "wmma.load.b.sync.aligned.col.m16n16k16.global", "wmma.load.b.sync.aligned.col.m16n16k16.global.f16", "sm_70"),
     Tolerated(".aligned may be missing", "wgmma", "aligned", "", "", "wgmma.mma_async.sync.m64n8k16.f32.bf16.bf16",
               "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16", "sm_90a"),
+    Tolerated(".global may be missing", "applypriority", "global", "", "",
+              "applypriority.async.bulk.tensor.1d.tile.bulk_group.L2::evict_normal",
+              "applypriority.async.bulk.tensor.1d.global.tile.bulk_group.L2::evict_normal", "sm_107a"),
+    Tolerated("the dimension may be missing", "applypriority", "[2-5]d", "", "tile::gather4",
+              "applypriority.async.bulk.tensor.global.tile::gather4.bulk_group.L2::evict_normal",
+              "applypriority.async.bulk.tensor.2d.global.tile::gather4.bulk_group.L2::evict_normal", "sm_107a"),
 )  # fmt: skip
 
 

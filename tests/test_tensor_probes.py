@@ -116,10 +116,11 @@ def test_every_mode_has_500_maps():
             assert counts["reduce", "", op, name] >= 500
 
 
-@pytest.mark.parametrize(("arch", "every"), [("sm_90", 37), ("sm_100", 211)])
+@pytest.mark.parametrize(("arch", "every"), [("sm_90", 31), ("sm_100", 211)])
 def test_wrong_models_are_contradicted_by_the_cases(arch, every):
     killed = Counter()
-    for ins in sample(arch, every):
+    column = "cp.async.bulk.tensor.4d.shared::cta.global.im2col.mbarrier::complete_tx::bytes"
+    for ins in [*sample(arch, every), tcsim.instruction(column, arch=arch)]:
         exercise = exercise_of(ins.row.family)
         alive = {model.name: model for model in exercise.wrong_models if model.applies(ins)}
         for name in exercise.classes(ins):
