@@ -113,9 +113,9 @@ TOLERATED = (
     Tolerated(".global may be missing", "applypriority", "global", "", "",
               "applypriority.async.bulk.tensor.1d.tile.bulk_group.L2::evict_normal",
               "applypriority.async.bulk.tensor.1d.global.tile.bulk_group.L2::evict_normal", "sm_107a"),
-    Tolerated("the dimension may be missing", "applypriority", "[2-5]d", "", "tile::gather4",
+    Tolerated("a missing dimension is taken for .1d", "applypriority", "1d", "", "tile::gather4",
               "applypriority.async.bulk.tensor.global.tile::gather4.bulk_group.L2::evict_normal",
-              "applypriority.async.bulk.tensor.2d.global.tile::gather4.bulk_group.L2::evict_normal", "sm_107a"),
+              "applypriority.async.bulk.tensor.1d.global.tile::gather4.bulk_group.L2::evict_normal", "sm_107a"),
 )  # fmt: skip
 
 
