@@ -21,11 +21,14 @@ import tcsim
 from conformance import conftest, inputs, recordings
 from conformance.exercises import exercise_of
 from tcsim import registry
+from tcsim import tensor_map_bits as bits
 from tcsim.evidence import LEVELS, Evidence
 from tcsim.families import mma_lowering, mma_sync
 from tcsim.registry import Family, Row
 from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Widen, runs
 from tcsim.targets import ARCHS, TARGETS, Arch, since, suffixed_since
+from tcsim.tensor_reduce import REDUCTIONS
+from tcsim.tensor_types import DATA_TYPES
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTICE = "<!-- Written by docs/generate.py from the code. Do not edit. -->"
@@ -73,7 +76,7 @@ def arch_ranges(names: Iterable[str]) -> str:
 
 def target_text(targets: Sequence[str]) -> str:
     """The targets of a row in few words."""
-    for arch in ARCHS:
+    for arch in reversed(ARCHS):  # f and a targets begin with sm_90a: earlier archs have the same set
         if set(targets) == set(since(arch)):
             return f"{arch} and later"
         if set(targets) == set(suffixed_since(arch)):
@@ -308,6 +311,31 @@ def wrong_models() -> str:
     return table(("wrong model", "its mistake", "families", f"applies to, of {arch}"), rows, (3,))
 
 
+def tensor_map_bits() -> str:
+    """The fields of a CUtensorMap."""
+    fields = [("", item) for item in (*bits.COMMON, *bits.TILED)]
+    fields += [(f"im2col, rank {rank}", item) for rank in (3, 4, 5) for item in bits.im2col_fields(rank)]
+    rows = []
+    for kind, item in fields:
+        place = f"{item.low + item.bits - 1}:{item.low}"
+        more = f" and {item.high + item.high_bits - 1}:{item.high}" if item.high is not None else ""
+        stored = f"value - {item.less}" if item.less else f"value / {item.unit}" if item.unit > 1 else "value"
+        rows.append((code(item.name), place + more, stored, item.meaning, kind, item.source))
+    return table(("field", "bits", "stored", "unit or meaning", "of", "source"), rows)
+
+
+def tensor_types() -> str:
+    """The data types of tensor maps."""
+    rows = []
+    for row in DATA_TYPES.values():
+        codes = bits.ELEMENT_CODES[row.name]
+        reductions = [op for op, types in REDUCTIONS.items() if row.name in types]
+        loads = " and ".join(["flushes"] * row.flushes + ["rounds"] * row.rounds) or "copies"
+        rows.append((code(row.name), row.bits, row.driver, row.ptx, codes[0], codes[1], loads, ", ".join(reductions)))
+    head = ("type", "bits", "driver", "PTX", "`element_type`", "`round_tf32`", "a load", "reductions")
+    return table(head, rows, (1, 2, 3, 4, 5))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "families": families,
     "reference pages": reference_pages,
@@ -318,6 +346,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "options": options,
     "input classes": input_classes,
     "wrong models": wrong_models,
+    "tensor map bits": tensor_map_bits,
+    "tensor types": tensor_types,
 }
 """What can be generated inside a page, by name."""
 
@@ -352,6 +382,15 @@ runs.
   for A, `n + N*k` for B, `m + M*n` for C and D.
 - *Steps* name `a`, `b`, `c`, the result `d` and intermediate results. The dot-add is the fused step of
   [numerics](../numerics.md), F and floor are its constants; RNE, RZ, RM and RP are roundings.
+- *Machine code* is what ptxas must emit for one instruction; the conformance suite checks it.
+- *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
+
+"""
+
+
+MAP_INTRODUCTION = """\
+Every spelling of {name} in the registry: {count}. [TMA](../tma.md) says what they do.
+
 - *Machine code* is what ptxas must emit for one instruction; the conformance suite checks it.
 - *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
 
@@ -499,12 +538,15 @@ def family_page(family: Family) -> str:
         body += [
             f"## {title}" + (f" ({titles[title]})" if titles[title] > 1 else ""),
             _instruction_table(rows),
-            _fragment_table(rows),
+            *([_fragment_table(rows)] if any(row.operands for row in rows) else []),
             _lowering_table(family, rows, sources),
         ]
     count = sum(len(rows) for rows in sections.values())
     dropped = sum(bool(row.dropped) for rows in sections.values() for row in rows)
-    intro = FAMILY_INTRODUCTION.format(name=family.name, count=count, dropped=dropped)
+    holds_fragments = any(row.operands for rows in sections.values() for row in rows)
+    intro = (FAMILY_INTRODUCTION if holds_fragments else MAP_INTRODUCTION).format(
+        name=family.name, count=count, dropped=dropped
+    )
     cited = "\n".join(f"  {number}. {text}" for number, text in enumerate(sources.texts, 1))
     return "\n\n".join([f"# {family.name}", NOTICE, f"{intro}{cited}", *body]) + "\n"
 
