@@ -96,7 +96,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             cases = list(suite.cases())
             metafunc.parametrize("case", cases, ids=[case.id for case in cases])
         if "unproven" in metafunc.fixturenames:
-            metafunc.parametrize("unproven", list(suite.unproven()))
+            unproven = list(suite.unproven())
+            metafunc.parametrize("unproven", unproven, ids=unproven)  # pytest would name long ones by a number
         if "refused" in metafunc.fixturenames:
             rows = list(suite.refused())
             metafunc.parametrize("refused", rows, ids=[row.mnemonic for row in rows])
@@ -104,7 +105,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize("published", suite.published, ids=[item.name for item in suite.published])
         if "recorded" in metafunc.fixturenames:
             mnemonics = [row.mnemonic for row in suite.rows if suite.recording(row.mnemonic) is not None]
-            metafunc.parametrize("recorded", mnemonics)
+            metafunc.parametrize("recorded", mnemonics, ids=mnemonics)
     except (RecordingError, TcsimError) as error:
         raise pytest.Collector.CollectError(str(error)) from error
 

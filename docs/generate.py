@@ -23,7 +23,7 @@ from conformance.exercises import exercise_of
 from tcsim import registry
 from tcsim import tensor_map_bits as bits
 from tcsim.evidence import LEVELS, Evidence
-from tcsim.families import mma_lowering, mma_sync
+from tcsim.families import mma_lowering, mma_sync, tensor_copies, tensormap
 from tcsim.registry import Family, Row
 from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Widen, runs
 from tcsim.targets import ARCHS, TARGETS, Arch, since, suffixed_since
@@ -397,6 +397,18 @@ Every spelling of {name} in the registry: {count}. [TMA](../tma.md) says what th
 """
 
 
+INTRODUCTIONS = {
+    family.name: MAP_INTRODUCTION
+    for family in (
+        tensor_copies.COPY_FAMILY,
+        tensor_copies.REDUCE_FAMILY,
+        tensor_copies.PREFETCH_FAMILY,
+        tensormap.FAMILY,
+    )
+}
+"""The introductions of families that hold no fragments and no arithmetic."""
+
+
 def formats_page() -> str:
     """Every number format."""
     rows = [
@@ -538,15 +550,12 @@ def family_page(family: Family) -> str:
         body += [
             f"## {title}" + (f" ({titles[title]})" if titles[title] > 1 else ""),
             _instruction_table(rows),
-            *([_fragment_table(rows)] if any(row.operands for row in rows) else []),
+            *([_fragment_table(rows)] if family.name not in INTRODUCTIONS else []),
             _lowering_table(family, rows, sources),
         ]
     count = sum(len(rows) for rows in sections.values())
     dropped = sum(bool(row.dropped) for rows in sections.values() for row in rows)
-    holds_fragments = any(row.operands for rows in sections.values() for row in rows)
-    intro = (FAMILY_INTRODUCTION if holds_fragments else MAP_INTRODUCTION).format(
-        name=family.name, count=count, dropped=dropped
-    )
+    intro = INTRODUCTIONS.get(family.name, FAMILY_INTRODUCTION).format(name=family.name, count=count, dropped=dropped)
     cited = "\n".join(f"  {number}. {text}" for number, text in enumerate(sources.texts, 1))
     return "\n\n".join([f"# {family.name}", NOTICE, f"{intro}{cited}", *body]) + "\n"
 
