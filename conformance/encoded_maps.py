@@ -188,7 +188,7 @@ def refusal(given: dict[str, Any]) -> str:
 
 
 def ask(kind: str, arch: int, seed: int) -> Answers:
-    """What the driver of this machine says.
+    """What the driver of this machine says; a context must be current.
 
     Raises hwkernels' CudaError or DriverUnavailable.
     """

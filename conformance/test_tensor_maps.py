@@ -8,6 +8,7 @@ import pytest
 
 from conformance import encoded_maps
 from conformance.suite import Outcome, Suite
+from hwkernels.driver import Context
 
 
 @pytest.mark.parametrize("kind", encoded_maps.KINDS)
@@ -24,7 +25,8 @@ def outcome(kind: str, suite: Suite) -> Outcome:
         return Outcome("NOT_SUPPORTED", how="tensor maps need sm_90 or later")
     number = int(settings.arch.removeprefix("sm_"))
     if settings.mode == "live" and suite.hardware is not None:
-        answers, how = encoded_maps.ask(kind, number, settings.seed), suite.hardware.text
+        with Context(suite.hardware.info.ordinal):
+            answers, how = encoded_maps.ask(kind, number, settings.seed), suite.hardware.text
         if settings.record:
             suite.written.append(encoded_maps.record(kind, settings.arch, settings.seed, answers, how, settings.root))
         agreed: Any = "PASS"

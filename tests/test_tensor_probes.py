@@ -12,8 +12,9 @@ import tcsim
 from conformance import encoded_maps, tensor_inputs
 from conformance.exercises import exercise_of
 from conformance.exercises.tensor_copy import maps_of, run_loads, run_stores
+from conformance.hardware import Workshop
 from conformance.recordings import RecordingError
-from conformance.suite import Settings, Suite
+from conformance.suite import Case, Settings, Suite
 from conformance.test_tensor_maps import outcome
 from hwkernels import driver, probe, tensor_map
 from hwkernels.driver import CudaError
@@ -24,6 +25,7 @@ from hwkernels.toolchain import assemble
 from tcsim import registry
 from tcsim.tensor_instruction import TensorLoad
 from tcsim.tensor_types import DATA_TYPES, L2_PROMOTIONS, SWIZZLE_MODES
+from tests.test_conformance_live import Imaginary
 
 FAMILIES = ("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "tensormap")
 
@@ -166,6 +168,53 @@ def test_a_load_leaves_what_the_box_does_not_cover():
         tcsim.instruction("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group", arch="sm_90"),
         given | {"image": out},
     ).shape == (len(out), body.MEMORY_BYTES // 4)
+
+
+RUN = {
+    "cp.async.bulk.tensor.3d.shared::cta.global.im2col.mbarrier::complete_tx::bytes": 5,
+    "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group": 4,
+    "cp.reduce.async.bulk.tensor.1d.global.shared::cta.max.tile.bulk_group.L2::cache_hint": 5,
+    "cp.async.bulk.prefetch.tensor.2d.L2.global": 2,
+    "tensormap.replace.tile.box_dim.shared::cta.b1024.b32": 5,
+}
+"""Instructions, and how many cases each has."""
+
+
+def test_a_live_run_is_recorded_small_and_replayed(tmp_path):
+    """With hardware that the model describes; what the probes launch is checked, then thrown away."""
+
+    def answer(made, given, repeat):
+        exercise = exercise_of(made.instruction.row.family)
+        assert made.launch(given, repeat).kernel.startswith("probe_")
+        return [exercise.model(made.instruction, given)] * repeat
+
+    suite = Suite(Settings("sm_90", "live", record=True, root=tmp_path), Imaginary(answer))
+    suite.__dict__["workshop"] = Workshop([suite.instruction(name) for name in RUN])
+    for name, count in RUN.items():
+        classes = exercise_of(registry.rows()[name].family).classes(suite.instruction(name))
+        assert len(classes) == count
+        assert {suite.run(Case(name, case, 0)).verdict for case in classes} == {"PASS"}
+    suite.write_recordings()
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.npz")) < 40_000
+    replay = Suite(Settings("sm_90", "replay", root=tmp_path))
+    cases = [case for case in replay.cases() if case.mnemonic in RUN]
+    assert len(cases) == sum(RUN.values())
+    assert {replay.run(case).verdict for case in cases} == {"REPLAYED"}
+
+
+def test_hardware_that_moves_one_byte_elsewhere_fails():
+    name = next(iter(RUN))
+
+    def answer(made, given, repeat):
+        right = exercise_of(made.instruction.row.family).model(made.instruction, given)
+        right[2, 7] ^= 1
+        return [right] * repeat
+
+    suite = Suite(Settings("sm_90", "live"), Imaginary(answer))
+    suite.__dict__["workshop"] = Workshop([suite.instruction(name)])
+    failed = suite.run(Case(name, "tile", 0))
+    assert (failed.verdict, failed.mismatches) == ("FAIL", 1)
+    assert "sample 2 shared byte 0x1c" in failed.text and "rerun: pytest" in failed.text and "TensorMap(" in failed.text
 
 
 # --- the driver's encoder, played by a stand-in that encodes as the model does

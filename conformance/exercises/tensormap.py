@@ -38,6 +38,14 @@ class UpdateExercise:
         """Enough."""
         return SAMPLES
 
+    def kept(self, instruction: Any, name: str) -> int:
+        """A few."""
+        return 2
+
+    def outputs(self, instruction: Any, samples: int) -> int:
+        """Bytes."""
+        return samples * BYTES
+
     def inputs(self, instruction: Any, name: str, seed: int, samples: int) -> Inputs:
         """maps uint8 (samples, 128), value uint64 (samples,), form uint32 (samples,)."""
         stream = Stream(instruction.mnemonic, name, seed)
