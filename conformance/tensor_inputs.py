@@ -127,20 +127,23 @@ def _tiled(
 ) -> Sample:  # fmt: skip
     step, dim, low = 128 // row.bits, facts.dim, 0 if facts.direction not in ("load", "prefetch") else -1
     box, every, left = [width], [1], min(rows, 64)
-    for _ in range(dim - 1):
-        stride = _one(stream, 1, 8 if _one(stream, 0, 3) == 0 else 3) if item.strided else 1
+    for place in range(dim - 1):
+        least = 2 if place == 0 else 1
+        stride = _one(stream, least, 8 if _one(stream, 0, 3) == 0 else 3) if item.strided else 1
         count = 1 if facts.rows4 else _one(stream, 1, min(left, 9))
         left //= count
         box.append(max(1, count * stride - (_one(stream, 0, stride - 1) if stride > 1 else 0)))
         every.append(stride)
     even = row.dim_multiple
     dims = [max(even, _one(stream, 1, 2 * width) // even * even)]
-    dims += [_one(stream, 1, _EXTENTS[dim]) for _ in range(dim - 1)]
+    dims += [_one(stream, 3 if item.strided and not place else 1, _EXTENTS[dim]) for place in range(dim - 1)]
     strides, dims = _strides(stream, dims, row)
     if item.crossing:
         at = [step * _one(stream, low * (width // step), dims[0] // step + 1)]
         at += [
-            _one(stream, low * (size + 1), extent + 1) if _one(stream, 0, 2) == 0 else _one(stream, 0, extent - 1)
+            _one(stream, low * (size + 1), extent + 1)
+            if _one(stream, 0, 2) == 0 and not item.strided
+            else _one(stream, 0, (extent - 1) // (2 if item.strided else 1))
             for size, extent in zip(box[1:], dims[1:], strict=True)
         ]
     else:
@@ -169,17 +172,21 @@ def _im2col(
 ) -> Sample:  # fmt: skip
     step, spatial, load = 128 // row.bits, facts.dim - 2, facts.direction in ("load", "prefetch")
     even = row.dim_multiple
-    dims = [max(even, _one(stream, 1, 2 * width) // even * even), *(_one(stream, 1, 7) for _ in range(spatial))]
+    dims = [
+        max(even, _one(stream, 1, 2 * width) // even * even),
+        *(_one(stream, 3 if item.strided and not place else 1, 7) for place in range(spatial)),
+    ]
     strides, dims = _strides(stream, [*dims, _one(stream, 1, 4)], row)
     lower, upper, base = [], [], []
     for size in dims[1:-1]:
-        first = _one(stream, -2, size - 1) if load else _one(stream, 0, size - 1)
+        most = (size - 1) // (3 if item.strided else 1)
+        first = _one(stream, -2, most) if load else _one(stream, 0, most)
         last = _one(stream, first, size - 1 + 2 * load)
         lower.append(first)
         upper.append(last - size + 1)
         base.append(_one(stream, first, last))
-    every = [1, *(_one(stream, 1, 3) if item.strided else 1 for _ in range(spatial)), 1]
-    pixels = _one(stream, 1, min(rows, 64))
+    every = [1, *(_one(stream, 1 + (not place), 3) if item.strided else 1 for place in range(spatial)), 1]
+    pixels = _one(stream, min(rows, 4), min(rows, 64))
     image = _one(stream, 0, dims[-1] - (not item.crossing))
     at = (step * _one(stream, -1 if load and item.crossing else 0, (dims[0] - 1) // step + item.crossing), *base, image)
     offsets = tuple(_one(stream, 0, 3) for _ in range(spatial)) if load else ()

@@ -21,7 +21,7 @@ from tcsim.tensor_map import TensorMap
 
 PLAIN_SAMPLES = 40
 """Samples of a class of a spelling without cache hint or multicast: over all spellings of a mode well above 500 maps."""
-OTHER_SAMPLES = 16
+OTHER_SAMPLES = 20
 """Samples of a class of any other spelling."""
 IM2COL_SAMPLES = 64
 """Samples of a class of an im2col spelling without cache hint or multicast: there are few of them."""
