@@ -108,6 +108,19 @@ def write_arrays(path: Path, header: dict[str, Any], content: dict[str, npt.NDAr
         raise
 
 
+def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """The header and the arrays of a file that `write_arrays` wrote.
+
+    Raises RecordingError if it cannot be read.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            content = {name: archive[name] for name in archive.files}
+        return json.loads(content.pop("header").tobytes()), content
+    except Exception as error:  # any damage to the file: zip, NumPy or JSON structure
+        raise RecordingError(f"corrupt recording {path}: {type(error).__name__}: {error}") from error
+
+
 def read(mnemonic: str, arch: str, root: Path = ROOT) -> Recording | None:
     """The recording of an instruction on an arch, or None if there is none.
 

@@ -26,6 +26,7 @@ from generator.suite_tables import (
     reference_pages,
     wrong_models,
 )
+from generator.tensor_map_tables import tensor_map_bits, tensor_types
 
 from tcsim import registry
 
@@ -41,6 +42,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "options": options,
     "input classes": input_classes,
     "wrong models": wrong_models,
+    "tensor map bits": tensor_map_bits,
+    "tensor types": tensor_types,
 }
 """What can be generated inside a page, by name."""
 

@@ -12,7 +12,7 @@ import importlib
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -106,6 +106,8 @@ class Launch:
     # Which buffer each tensor map describes: an index into inputs + outputs, whose device address is put into the map,
     # or None to pass the map as it is. Empty: all of them as they are.
     tensor_map_buffers: tuple[int | None, ...] = ()
+    driver_map_table: int | None = None  # an input that is a table of tensor maps, uint8 (n, 128)
+    driver_maps: bool = False  # the driver encodes the tensor maps anew from what their bytes say, before the launch
     poison: int = POISON
 
     def __post_init__(self) -> None:
@@ -317,6 +319,8 @@ class Context:
 
     def _run(self, launch: Launch) -> list[Array]:
         function = self.load(launch.cubin).function(launch.kernel)
+        if launch.driver_maps:
+            launch = _with_driver_maps(launch)
         inputs = [np.ascontiguousarray(array) for array in launch.inputs]
         results: list[Array] = []
         pointers: list[Any] = []
@@ -350,6 +354,17 @@ class Context:
             for pointer in pointers:
                 _call("cuMemFree", pointer)
         return results
+
+
+def _with_driver_maps(launch: Launch) -> Launch:
+    """A launch whose tensor maps are those that the driver makes of them."""
+    from hwkernels.tensor_map import encoded_by_driver  # it needs this module
+
+    inputs, table = list(launch.inputs), launch.driver_map_table
+    if table is not None:
+        inputs[table] = encoded_by_driver(inputs[table])
+    maps = [encoded_by_driver(np.frombuffer(data, np.uint8)[None])[0].tobytes() for data in launch.tensor_maps]
+    return replace(launch, inputs=tuple(inputs), tensor_maps=tuple(maps), driver_maps=False)
 
 
 def _arguments(launch: Launch, pointers: list[int]) -> list[Array]:

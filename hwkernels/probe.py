@@ -39,8 +39,9 @@ def kernel_name(row: Row, variant: str = "") -> str:
 
 
 def ptx_version(rows: Sequence[Row], target: str) -> str:
-    """The lowest `.version` that has the target and every row."""
+    """The lowest `.version` that has the target, every row, and what their probes do around them."""
     versions = [TARGETS[target].ptx_version, *(_version_on(row, target) for row in rows)]
+    versions += [getattr(body_of(row), "ptx_version", "1.0") for row in rows]
     return max(versions, key=lambda v: tuple(int(part) for part in v.split(".")))
 
 
@@ -103,6 +104,10 @@ class Probe:
             shared_bytes=plan.shared_bytes,
             cluster=plan.cluster,
             repeat=repeat,
+            tensor_maps=plan.tensor_maps,
+            tensor_map_buffers=plan.tensor_map_buffers,
+            driver_map_table=plan.driver_map_table,
+            driver_maps=plan.driver_maps,
         )
 
 

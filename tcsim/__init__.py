@@ -21,6 +21,7 @@ from tcsim.mbarrier import MBarrier
 from tcsim.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
 from tcsim.swizzle import Swizzle
 from tcsim.targets import ARCHS, TARGETS
+from tcsim.tensor_map import TensorMap
 from tcsim.tensor_memory import TensorMemory
 
 __version__ = "0.1.0"
@@ -28,7 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Format", "FormatError",
     "FragmentLayout", "Instruction", "InstructionDescriptor", "InstructionError", "Layout", "MBarrier",
-    "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "TensorMemory", "as_codes", "bank_conflicts",
-    "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "format", "gemm", "instruction", "quantize",
-    "quantize_mx", "quantize_nvfp4",
+    "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "TensorMap", "TensorMemory",
+    "as_codes", "bank_conflicts", "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "format",
+    "gemm", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip

@@ -101,6 +101,8 @@ def families() -> tuple[Family, ...]:
         tcgen05_cp,
         tcgen05_ld_st,
         tcgen05_mma,
+        tensor_copies,
+        tensormap,
         wgmma,
         wgmma_sp,
         wmma_memory,
@@ -139,6 +141,10 @@ def families() -> tuple[Family, ...]:
         cp_async_bulk.REDUCE_FAMILY,
         ordering.FENCE_FAMILY,
         ordering.WGMMA_FAMILY,
+        tensor_copies.COPY_FAMILY,
+        tensor_copies.REDUCE_FAMILY,
+        tensor_copies.PREFETCH_FAMILY,
+        tensormap.FAMILY,
     )
 
 

@@ -113,6 +113,12 @@ TOLERATED = (
               "fence.proxy.tensormap::generic.release.gpu", "sm_90"),
     Tolerated(".aligned may be missing", "wgmma", "aligned", "", "", "wgmma.mma_async.sync.m64n8k16.f32.bf16.bf16",
               "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16", "sm_90a"),
+    Tolerated(".global may be missing", "applypriority", "global", "", "",
+              "applypriority.async.bulk.tensor.1d.tile.bulk_group.L2::evict_normal",
+              "applypriority.async.bulk.tensor.1d.global.tile.bulk_group.L2::evict_normal", "sm_107a"),
+    Tolerated("a missing dimension is taken for .1d", "applypriority", "1d", "", "tile::gather4",
+              "applypriority.async.bulk.tensor.global.tile::gather4.bulk_group.L2::evict_normal",
+              "applypriority.async.bulk.tensor.1d.global.tile::gather4.bulk_group.L2::evict_normal", "sm_107a"),
 )  # fmt: skip
 
 

@@ -123,8 +123,10 @@ def exercise_of(family: str) -> Exercise:
         sparse_multiply,
         sparse_warpgroup_multiply,
         tensor_control,
+        tensor_copy,
         tensor_memory,
         tensor_memory_multiply,
+        tensormap,
         tmem_copy,
         warpgroup_multiply,
     )
@@ -164,6 +166,10 @@ def exercise_of(family: str) -> Exercise:
         "cp.reduce.async.bulk": async_copy.BULK,
         "fence": ordering.ORDER,
         "wgmma.sync": ordering.ORDER,
+        "cp.async.bulk.tensor": tensor_copy.COPY,
+        "cp.reduce.async.bulk.tensor": tensor_copy.REDUCE,
+        "cp.async.bulk.prefetch.tensor": tensor_copy.PREFETCH,
+        "tensormap": tensormap.UPDATE,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

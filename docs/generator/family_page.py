@@ -13,6 +13,7 @@ from generator.sections import common_label, kind_of
 from generator.step_text import steps_text
 from tcsim.block_scaling import BlockScaling
 from tcsim.evidence import Evidence
+from tcsim.families import tensor_copies, tensormap
 from tcsim.registry import Family, Row
 from tcsim.targets import ARCHS, TARGETS, Arch
 
@@ -29,6 +30,25 @@ runs.
 - *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
 
 """
+
+
+MOVE_INTRODUCTION = """\
+Every spelling of {name} in the registry: {count}. [TMA](../tma.md) says what they do.
+
+- *Machine code* is what ptxas must emit for one instruction; the conformance suite checks it.
+- *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
+
+"""
+INTRODUCTIONS = {
+    family.name: MOVE_INTRODUCTION
+    for family in (
+        tensor_copies.COPY_FAMILY,
+        tensor_copies.REDUCE_FAMILY,
+        tensor_copies.PREFETCH_FAMILY,
+        tensormap.FAMILY,
+    )
+}
+"""The introductions of families that hold no fragments and no arithmetic."""
 
 
 class _Sources:
@@ -133,6 +153,6 @@ def family_page(family: Family) -> str:
         ]
     count = sum(len(rows) for rows in sections.values())
     dropped = sum(bool(row.dropped) for rows in sections.values() for row in rows)
-    intro = FAMILY_INTRODUCTION.format(name=family.name, count=count, dropped=dropped)
+    intro = INTRODUCTIONS.get(family.name, FAMILY_INTRODUCTION).format(name=family.name, count=count, dropped=dropped)
     cited = "\n".join(f"  {number}. {text}" for number, text in enumerate(sources.texts, 1))
     return "\n\n".join([f"# {family.name}", NOTICE, f"{intro}{cited}", *body]) + "\n"

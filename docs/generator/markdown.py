@@ -38,7 +38,7 @@ def arch_ranges(names: Iterable[str]) -> str:
 
 def target_text(targets: Sequence[str]) -> str:
     """The targets of a row in few words."""
-    for arch in ARCHS:
+    for arch in reversed(ARCHS):  # f and a targets begin with sm_90a: earlier archs have the same set
         if set(targets) == set(since(arch)):
             return f"{arch} and later"
         if set(targets) == set(suffixed_since(arch)):

@@ -28,6 +28,10 @@ class Plan:
     variant: str = ""  # which operand form
     shared_bytes: int = 0  # dynamic shared memory of a block
     cluster: tuple[int, int, int] | None = None  # CTAs of a cluster
+    tensor_maps: tuple[bytes, ...] = ()  # parameters after the scalars
+    tensor_map_buffers: tuple[int | None, ...] = ()  # as in `hwkernels.driver.Launch`
+    driver_map_table: int | None = None  # which input is a table of tensor maps
+    driver_maps: bool = False  # the driver encodes tensor maps anew
 
 
 class Body(Protocol):
@@ -88,8 +92,10 @@ def body_of(row: Row) -> Body:
         register_compression,
         registers,
         tensor_control,
+        tensor_copy,
         tensor_memory,
         tensor_memory_multiply,
+        tensormap,
         tmem_copy,
         warpgroup,
     )
@@ -129,6 +135,10 @@ def body_of(row: Row) -> Body:
         "cp.reduce.async.bulk": bulk_copy.BODY,
         "fence": ordering.BODY,
         "wgmma.sync": ordering.BODY,
+        "cp.async.bulk.tensor": tensor_copy.BODY,
+        "cp.reduce.async.bulk.tensor": tensor_copy.BODY,
+        "cp.async.bulk.prefetch.tensor": tensor_copy.BODY,
+        "tensormap": tensormap.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")

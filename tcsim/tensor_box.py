@@ -1,0 +1,132 @@
+"""Where the bytes of a box lie: in the tensor (and which are outside it), and in shared memory.
+
+Measured on an H200 for tiled loads (96 random maps, ranks 1 to 5, every swizzle of sm_90, element strides, boxes across
+the edges). The im2col walk is the PTX manual's and CUTLASS's (copy_traits_sm90_im2col); gather4 is the PTX manual's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.tensor_types import SWIZZLE_MODES, TensorSwizzle, TensorType
+
+if TYPE_CHECKING:
+    from tcsim.tensor_map import TensorMap
+
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The rows of boxes. A *unit* is an element, or a group of packed ones (`TensorType`)."""
+
+    rows: Integers  # (..., rows): byte offset of the row's index 0 from the tensor's address
+    rows_inside: Flags  # (..., rows): the row is inside the tensor in every dimension but the innermost
+    units: Integers  # (..., units): index of each unit along the innermost dimension
+    units_inside: Flags  # (..., units)
+
+    def offsets(self, data_type: TensorType) -> Integers:
+        """Byte offset of every unit from the tensor's address: (..., rows, units)."""
+        return self.rows[..., :, None] + self.units[..., None, :] * data_type.global_bytes
+
+    @property
+    def inside(self) -> Flags:
+        """Whether the unit is inside the tensor: (..., rows, units)."""
+        return self.rows_inside[..., :, None] & self.units_inside[..., None, :]
+
+
+class BoxWalk:
+    """How a copy walks: over the tensor, and over shared memory. Coordinates are (..., rank), innermost first."""
+
+    def tiled(self, tmap: TensorMap, coordinates: Integers) -> Places:
+        """The box at the coordinates: ceil(box / element stride) indices a dimension, innermost fastest."""
+        rows = np.zeros((*coordinates.shape[:-1], 1), np.int64)
+        inside = np.ones(rows.shape, bool)
+        for dim in range(1, tmap.rank):
+            count = tmap.loaded[dim]
+            index = coordinates[..., dim, None] + np.arange(count) * tmap.element_strides[dim]
+            rows = _outer(rows, index * tmap.global_strides[dim - 1], np.add)
+            inside = _outer(inside, self.inside(index, tmap.global_dim[dim]), np.logical_and)
+        return Places(rows, inside, *self._innermost(tmap, coordinates[..., 0]))
+
+    def gathered(self, tmap: TensorMap, coordinates: Integers) -> Places:
+        """Four rows of a 2-dimensional tensor: coordinates (..., 5) are the column, then four rows."""
+        index = coordinates[..., 1:]
+        inside = self.inside(index, tmap.global_dim[1])
+        return Places(index * tmap.global_strides[0], inside, *self._innermost(tmap, coordinates[..., 0]))
+
+    def im2col(self, tmap: TensorMap, coordinates: Integers, offsets: Integers) -> Places:
+        """The pixels of a column: coordinates (..., rank) are C, W[, H[, D]], N; offsets (..., rank - 2) W[, H[, D]].
+
+        The walk starts at the coordinates and goes through the pixel box along W, then H, D and N, each by its element
+        stride; the pixel read is the one of the walk plus the offsets.
+        """
+        steps = np.arange(tmap.pixels_per_column)
+        rows = np.zeros((*coordinates.shape[:-1], len(steps)), np.int64)
+        inside = np.ones(rows.shape, bool)
+        for place in range(tmap.rank - 2):
+            dim = place + 1
+            low, high = pixel_range(tmap, place)
+            pixel, steps = _walk(steps, coordinates[..., dim, None], low, high, tmap.element_strides[dim])
+            index = pixel + offsets[..., place, None]
+            rows = rows + index * tmap.global_strides[dim - 1]
+            inside = inside & self.inside(index, tmap.global_dim[dim])
+        image = coordinates[..., -1, None] + steps
+        rows = rows + image * tmap.global_strides[-1]
+        inside = inside & self.inside(image, tmap.global_dim[-1])
+        return Places(rows, inside, *self._innermost(tmap, coordinates[..., 0]))
+
+    def inside(self, index: Integers, size: int) -> Flags:
+        """Whether indices of a dimension are inside the tensor."""
+        return (index >= 0) & (index < size)
+
+    def shared_bytes(self, tmap: TensorMap, rows: int, address: Integers) -> Integers:
+        """The shared address of every byte of every row: (..., rows, bytes of a row), for start addresses (...)."""
+        plain = np.arange(rows)[:, None] * self.pitch(tmap) + np.arange(tmap.row_bytes)
+        return self.swizzled(SWIZZLE_MODES[tmap.swizzle], plain, address[..., None, None])
+
+    def pitch(self, tmap: TensorMap) -> int:
+        """Bytes from one row to the next in shared memory: the swizzle's span; rows are packed without a swizzle."""
+        return SWIZZLE_MODES[tmap.swizzle].span or tmap.row_bytes
+
+    def swizzled(self, swizzle: TensorSwizzle, plain: Integers, address: Integers) -> Integers:
+        """Where bytes lie that are `plain` bytes after the start: the swizzle acts on the absolute address."""
+        return np.asarray(swizzle(address + plain))  # type: ignore[arg-type]
+
+    def _innermost(self, tmap: TensorMap, column: Integers) -> tuple[Integers, Flags]:
+        each = tmap.type.unit_elements
+        units = column[..., None] // each + np.arange(tmap.inner_elements // each)
+        return units, self.inside(units, tmap.global_dim[0] // each)
+
+
+WALK = BoxWalk()
+"""What the hardware does."""
+
+
+def pixel_range(tmap: TensorMap, place: int) -> tuple[int, int]:
+    """The first and the last index of the pixel box along W (place 0), H (1) or D (2)."""
+    last = tmap.global_dim[place + 1] - 1 + tmap.pixel_box_upper_corner[place]
+    return tmap.pixel_box_lower_corner[place], last
+
+
+def _walk(steps: Integers, start: Integers, low: int, high: int, stride: int) -> tuple[Integers, Integers]:
+    """Index after so many steps from `start`, wrapping from beyond `high` to `low`; and how often it wrapped."""
+    first = (high - start) // stride + 1  # indices of the first line, from the start on
+    line = (high - low) // stride + 1  # of every other line
+    rest = steps - first
+    before = rest < 0
+    return (
+        np.where(before, start + steps * stride, low + rest % line * stride),
+        np.where(before, 0, rest // line + 1),
+    )
+
+
+def _outer(rows: npt.NDArray[np.generic], index: npt.NDArray[np.generic], join: np.ufunc) -> npt.NDArray[np.generic]:
+    """Rows of one more dimension, the earlier ones fastest: (..., n), (..., m) -> (..., m * n)."""
+    joined = join(index[..., :, None], rows[..., None, :])
+    return joined.reshape(*joined.shape[:-2], -1)

@@ -1,0 +1,267 @@
+"""What a TMA copy does, one byte at a time in plain integers, written next to the manuals and the measurements.
+
+Sources: PTX ISA, section Tensors (bounding box, traversal stride, out of boundary access, im2col, gather4, swizzling
+tables) and cp.reduce.async.bulk; measured on an H200: row pitch under a swizzle, the swizzle of the absolute address, the NaN
+fill. Memory is a list of bytes. Nothing here is fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import product
+
+BITS = {
+    "UINT8": 8, "UINT16": 16, "UINT32": 32, "INT32": 32, "UINT64": 64, "INT64": 64, "FLOAT16": 16, "FLOAT32": 32,
+    "FLOAT64": 64, "BFLOAT16": 16, "FLOAT32_FTZ": 32, "TFLOAT32": 32, "TFLOAT32_FTZ": 32, "16U4_ALIGN8B": 4,
+    "16U4_ALIGN16B": 4, "16U6_ALIGN16B": 6,
+}  # fmt: skip
+SPANS = {"NONE": 0, "32B": 32, "64B": 64}
+
+# The manual's tables for 128 bytes: the 16-byte chunk of the source that each place of a line of 128 bytes holds.
+LINES = {
+    "NONE": [[0, 1, 2, 3, 4, 5, 6, 7]],
+    "32B": [[0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6]],
+    "64B": [
+        [0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6],
+        [2, 3, 0, 1, 6, 7, 4, 5], [3, 2, 1, 0, 7, 6, 5, 4],
+    ],
+    "128B": [
+        [0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6], [2, 3, 0, 1, 6, 7, 4, 5], [3, 2, 1, 0, 7, 6, 5, 4],
+        [4, 5, 6, 7, 0, 1, 2, 3], [5, 4, 7, 6, 1, 0, 3, 2], [6, 7, 4, 5, 2, 3, 0, 1], [7, 6, 5, 4, 3, 2, 1, 0],
+    ],
+    "128B_ATOM_32B": [
+        [0, 1, 2, 3, 4, 5, 6, 7], [2, 3, 0, 1, 6, 7, 4, 5], [4, 5, 6, 7, 0, 1, 2, 3], [6, 7, 4, 5, 2, 3, 0, 1],
+    ],
+    "128B_ATOM_64B": [[0, 1, 2, 3, 4, 5, 6, 7], [4, 5, 6, 7, 0, 1, 2, 3]],
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Map:
+    """What a test knows of a tensor map."""
+
+    data_type: str
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...] = ()
+    every: tuple[int, ...] = ()
+    swizzle: str = "NONE"
+    nan: bool = False
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    channels: int = 0
+    pixels: int = 0
+    offsets: tuple[int, ...] = field(default=())
+
+
+def swizzled(mode: str, address: int) -> int:
+    """Where the byte of an unswizzled shared address lies."""
+    flip = mode.endswith("_FLIP_8B")
+    lines = LINES[mode.removesuffix("_FLIP_8B")]
+    line, byte = divmod(address, 128)
+    chunk, rest = divmod(byte, 16)
+    place = lines[line % len(lines)].index(chunk)
+    if flip and line % 2:
+        rest = (rest + 8) % 16
+    return line * 128 + place * 16 + rest
+
+
+def elements(tmap: Map, at: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Every element of a copy: its row, its place in the row, and its index in the tensor, innermost first."""
+    if tmap.pixels:
+        yield from _pixels(tmap, at)
+        return
+    if len(at) == 5 and len(tmap.dims) == 2:  # gather4, scatter4
+        for row in range(4):
+            for place in range(tmap.box[0]):
+                yield row, place, (at[0] + place, at[1 + row])
+        return
+    counts = [tmap.box[0]] + [(b + e - 1) // e for b, e in zip(tmap.box[1:], tmap.every[1:], strict=True)]
+    for row, outer in enumerate(product(*(range(n) for n in reversed(counts[1:])))):
+        steps = list(reversed(outer))
+        rest = [at[d + 1] + steps[d] * tmap.every[d + 1] for d in range(len(steps))]
+        for place in range(counts[0]):
+            yield row, place, (at[0] + place, *rest)
+
+
+def _pixels(tmap: Map, at: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    here = list(at[1:])
+    spatial = len(here) - 1
+    offsets = tmap.offsets or (0,) * spatial
+    for row in range(tmap.pixels):
+        pixel = [here[d] + offsets[d] for d in range(spatial)] + [here[spatial]]
+        for place in range(tmap.channels):
+            yield row, place, (at[0] + place, *pixel)
+        for d in range(spatial):  # one step on: the first dimension that stays in its range
+            here[d] += tmap.every[d + 1]
+            if here[d] <= tmap.dims[d + 1] - 1 + tmap.upper[d]:
+                break
+            here[d] = tmap.lower[d]
+        else:
+            here[spatial] += 1
+
+
+def shared_bits(tmap: Map, address: int, row: int, place: int) -> list[tuple[int, int]]:
+    """(byte, bit) in shared memory of each bit of an element, lowest first."""
+    bits = BITS[tmap.data_type]
+    width = tmap.channels or tmap.box[0]
+    if tmap.data_type == "16U4_ALIGN16B":
+        inner, first = width // 16 * 16, place // 16 * 128 + place % 16 * 4
+    elif tmap.data_type == "16U6_ALIGN16B":
+        inner, first = width // 16 * 16, place // 16 * 128 + place % 16 * 6
+    else:
+        inner, first = width * bits // 8, place * bits
+    span = SPANS.get(tmap.swizzle, 128) or inner
+    start = address + row * span
+    return [(swizzled(tmap.swizzle, start + (first + bit) // 8), (first + bit) % 8) for bit in range(bits)]
+
+
+def _global_bits(tmap: Map, index: tuple[int, ...]) -> list[tuple[int, int]]:
+    bits = BITS[tmap.data_type]
+    start = 8 * sum(i * s for i, s in zip(index[1:], tmap.strides, strict=True)) + index[0] * bits
+    return [divmod(start + bit, 8) for bit in range(bits)]
+
+
+def _inside(tmap: Map, index: tuple[int, ...]) -> bool:
+    return all(0 <= i < size for i, size in zip(index, tmap.dims, strict=True))
+
+
+def _read(memory: list[int], bits: list[tuple[int, int]]) -> int:
+    return sum((memory[byte] >> bit & 1) << n for n, (byte, bit) in enumerate(bits))
+
+
+def _write(memory: list[int], bits: list[tuple[int, int]], value: int) -> None:
+    for n, (byte, bit) in enumerate(bits):
+        memory[byte] = memory[byte] & ~(1 << bit) | (value >> n & 1) << bit
+
+
+def load(tmap: Map, memory: list[int], at: tuple[int, ...], smem: list[int], address: int) -> list[int]:
+    """The new shared memory."""
+    out = list(smem)
+    for row, place, index in elements(tmap, at):
+        if _inside(tmap, index):
+            value = converted(tmap.data_type, _read(memory, _global_bits(tmap, index)))
+        else:
+            value = int.from_bytes(b"\xf7\x7f" * 4, "little") if tmap.nan else 0
+        _write(out, shared_bits(tmap, address, row, place), value)
+    return out
+
+
+def store(tmap: Map, memory: list[int], at: tuple[int, ...], smem: list[int], address: int, op: str = "") -> list[int]:
+    """The new global memory."""
+    out = list(memory)
+    for row, place, index in elements(tmap, at):
+        if not _inside(tmap, index):
+            continue
+        if tmap.data_type == "16U6_ALIGN16B":  # 6 bits of each byte
+            width = SPANS.get(tmap.swizzle, 128) or tmap.box[0]
+            byte = swizzled(tmap.swizzle, address + row * width + place)
+            value = smem[byte] & 63
+        else:
+            value = _read(smem, shared_bits(tmap, address, row, place))
+        where = _global_bits(tmap, index)
+        _write(out, where, reduced(op, tmap.data_type, _read(out, where), value) if op else value)
+    return out
+
+
+def converted(data_type: str, code: int) -> int:
+    """What a load makes of an f32 code: flushed, rounded to tf32 to nearest even."""
+    if data_type.endswith("_FTZ") and code >> 23 & 255 == 0:
+        code &= 1 << 31
+    if data_type.startswith("TFLOAT32") and code >> 23 & 255 != 255:
+        low, kept = code & 0x1FFF, code >> 13
+        kept += low > 0x1000 or (low == 0x1000 and kept & 1)
+        code = kept << 13
+    return code
+
+
+FLOATS = {"FLOAT16": (5, 10), "BFLOAT16": (8, 7), "FLOAT32": (8, 23)}
+
+
+def reduced(op: str, data_type: str, old: int, new: int) -> int:
+    """What a reduction leaves in global memory."""
+    bits = BITS[data_type]
+    if op == "and":
+        return old & new
+    if op == "or":
+        return old | new
+    if op == "xor":
+        return old ^ new
+    if op == "inc":
+        return 0 if old >= new else old + 1
+    if op == "dec":
+        return new if old == 0 or old > new else old - 1
+    if data_type in FLOATS:
+        return _float_add(data_type, old, new) if op == "add" else _float_pick(op, data_type, old, new)
+    if op == "add":
+        return (old + new) % (1 << bits)
+    low = 1 << (bits - 1) if data_type.startswith("INT") else 0  # signed numbers in order, from 0 on
+    pick = min if op == "min" else max
+    return pick((old ^ low, new ^ low)) ^ low
+
+
+def _value(data_type: str, code: int) -> Fraction | str:
+    """The number of a code, or "nan", "+inf", "-inf"."""
+    ebits, mbits = FLOATS[data_type]
+    sign, exponent = code >> (ebits + mbits), code >> mbits & ((1 << ebits) - 1)
+    mantissa, bias = code & ((1 << mbits) - 1), (1 << (ebits - 1)) - 1
+    if exponent == (1 << ebits) - 1:
+        return "nan" if mantissa else ("-inf" if sign else "+inf")
+    if exponent == 0:
+        number = Fraction(mantissa) * Fraction(2) ** (1 - bias - mbits)
+    else:
+        number = (Fraction(1) + Fraction(mantissa, 1 << mbits)) * Fraction(2) ** (exponent - bias)
+    return -number if sign else number
+
+
+def _nearest(data_type: str, number: Fraction) -> int:
+    """The code nearest to a positive number, ties to the even one: found among all codes by bisection."""
+    ebits, mbits = FLOATS[data_type]
+    top = ((1 << ebits) - 1) << mbits  # infinity, which stands for the next power of two
+    limit = Fraction(2) ** (1 << (ebits - 1))
+    at = lambda code: limit if code == top else _value(data_type, code)  # noqa: E731
+    low, high = 0, top
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if at(middle) <= number else (low, middle)
+    below, above = number - at(low), at(high) - number
+    if below == above:
+        return low if low % 2 == 0 else high
+    return low if below < above else high
+
+
+def _float_add(data_type: str, old: int, new: int) -> int:
+    ebits, mbits = FLOATS[data_type]
+    sign_bit, nan = 1 << (ebits + mbits), (1 << (ebits + mbits)) - 1
+    if data_type == "FLOAT32":
+        old, new = (code if code >> 23 & 255 else code & sign_bit for code in (old, new))
+    a, b = _value(data_type, old), _value(data_type, new)
+    if "nan" in (a, b) or {a, b} == {"+inf", "-inf"}:
+        return nan
+    if isinstance(a, str) or isinstance(b, str):
+        return old if isinstance(a, str) else new
+    total = a + b
+    if total == 0:
+        return old & new & sign_bit  # -0 from two -0 only
+    code = _nearest(data_type, abs(total)) | (sign_bit if total < 0 else 0)
+    if data_type == "FLOAT32" and not code >> 23 & 255:
+        code &= sign_bit
+    return code
+
+
+def _float_pick(op: str, data_type: str, old: int, new: int) -> int:
+    ebits, mbits = FLOATS[data_type]
+    a, b = _value(data_type, old), _value(data_type, new)
+    if a == b == "nan":
+        return (1 << (ebits + mbits)) - 1
+    if "nan" in (a, b):
+        return new if a == "nan" else old
+
+    def order(code: int) -> int:
+        magnitude = code & ((1 << (ebits + mbits)) - 1)
+        return -magnitude - 1 if code >> (ebits + mbits) else magnitude
+
+    pick = min if op == "min" else max
+    return pick((old, new), key=order)

@@ -1,0 +1,130 @@
+"""Random tensor maps with coordinates for the tests of TMA copies, each as the fast model's map and as the exact one's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+import tcsim
+from tcsim.tensor_types import DATA_TYPES, SWIZZLE_MODES, padded_swizzles
+from tests.exact import tensor_copy as exact
+
+SMEM = 4096
+TYPES = tuple(DATA_TYPES)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One copy."""
+
+    tmap: tcsim.TensorMap
+    slow: exact.Map
+    coordinates: tuple[int, ...]
+    offsets: tuple[int, ...] | None
+    address: int
+    memory: np.ndarray
+    smem: np.ndarray
+
+
+def draw_bytes(draw: st.DrawFn, size: int) -> np.ndarray:
+    seed = draw(st.integers(0, 2**32 - 1))
+    return np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+
+
+def _memory_bytes(dims: tuple[int, ...], strides: tuple[int, ...], bits: int) -> int:
+    row = -(-dims[0] * bits // 8)
+    return row + sum((size - 1) * stride for size, stride in zip(dims[1:], strides, strict=True))
+
+
+def _strides(draw: st.DrawFn, dims: tuple[int, ...], bits: int, unit: int) -> tuple[int, ...]:
+    """Rows that do not overlap, with a gap now and then."""
+    size, strides = -(-dims[0] * bits // 8), []
+    for extent in dims[1:]:
+        stride = -(-size // unit) * unit + unit * draw(st.integers(0, 1))
+        strides.append(stride)
+        size = stride * extent
+    return tuple(strides)
+
+
+@st.composite
+def tiled(draw: st.DrawFn, types: tuple[str, ...] = TYPES, direction: str = "load", rows4: bool = False) -> Case:
+    """A tiled map, or one of gather4 and scatter4."""
+    facts = DATA_TYPES[draw(st.sampled_from(types))]
+    modes = padded_swizzles(facts).get(direction, tuple(SWIZZLE_MODES))
+    swizzle = draw(st.sampled_from(modes))
+    span = SWIZZLE_MODES[swizzle].span
+    step = facts.box or (32 if facts.bits == 4 else 128 // facts.bits)
+    most = min(256, 8 * (span or 128) // facts.bits) // step
+    width = facts.box or step * draw(st.integers(1, max(1, most)))
+    rank = 2 if rows4 else draw(st.integers(1, 5))
+    box = (width, *([1] if rows4 else (draw(st.integers(1, 4 if rank > 3 else 7)) for _ in range(rank - 1))))
+    every = tuple(1 if rows4 or not d else draw(st.sampled_from((1, 1, 2, 3, 8))) for d in range(rank))
+    multiple = facts.dim_multiple
+    dims = (
+        max(1, draw(st.integers(1, 2 * width)) // multiple) * multiple,
+        *(draw(st.integers(1, 6)) for _ in range(rank - 1)),
+    )
+    strides = _strides(draw, dims, facts.bits, facts.address_multiple)
+    low = 0 if direction == "store" else -1
+    column = step * draw(st.integers(low, 2))
+    count = 4 if rows4 else rank - 1
+    rest = draw(st.permutations(range(low, 7)))[:4] if rows4 else [draw(st.integers(3 * low, 6)) for _ in range(count)]
+    nan = facts.floating and draw(st.booleans())
+    tmap = tcsim.TensorMap(
+        facts.name, dims, strides, box, every, swizzle=swizzle, oob_fill="NAN_REQUEST_ZERO_FMA" if nan else "NONE"
+    )
+    slow = exact.Map(facts.name, dims, strides, box, every, swizzle, nan)
+    rows = 4 if rows4 else int(np.prod(tmap.loaded[1:]))
+    needed = -(-rows * (span or tmap.row_bytes) // 1024) * 1024
+    address = 128 * draw(st.integers(0, 9))
+    return Case(
+        tmap, slow, (column, *rest), None, address,
+        draw_bytes(draw, _memory_bytes(dims, strides, facts.bits)), draw_bytes(draw, 1024 + address + needed),
+    )  # fmt: skip
+
+
+@st.composite
+def columns(draw: st.DrawFn, direction: str = "load", types: tuple[str, ...] = TYPES[:13]) -> Case:
+    """An im2col map."""
+    facts = DATA_TYPES[draw(st.sampled_from(types))]
+    swizzle = draw(st.sampled_from(tuple(SWIZZLE_MODES)))
+    span = SWIZZLE_MODES[swizzle].span
+    step = 128 // facts.bits
+    channels = step * draw(st.integers(1, max(1, 8 * (span or 64) // facts.bits // step)))
+    spatial = draw(st.integers(1, 3))
+    dims = (
+        draw(st.integers(1, 2 * channels)),
+        *(draw(st.integers(1, 5)) for _ in range(spatial)),
+        draw(st.integers(1, 3)),
+    )
+    strides = _strides(draw, dims, facts.bits, 16)
+    every = (1, *(draw(st.integers(1, 3)) for _ in range(spatial)), 1)
+    lower, upper, base = [], [], []
+    for size in dims[1:-1]:
+        low = 0 if direction == "store" else draw(st.integers(-2, size - 1))
+        high = draw(st.integers(low, size - 1 + (0 if direction == "store" else 2)))
+        lower.append(low)
+        upper.append(high - size + 1)
+        base.append(draw(st.integers(low, high)))
+    offsets = None if direction == "store" else tuple(draw(st.integers(0, 3)) for _ in range(spatial))
+    pixels = draw(st.integers(1, 24))
+    if direction == "store":  # no pixel twice
+        pixels = min(pixels, dims[-1] * int(np.prod(dims[1:-1])))
+    nan = facts.floating and draw(st.booleans())
+    tmap = tcsim.TensorMap.im2col(
+        facts.name, dims, strides, lower, upper, channels, pixels, every, swizzle=swizzle,
+        oob_fill="NAN_REQUEST_ZERO_FMA" if nan else "NONE",
+    )  # fmt: skip
+    slow = exact.Map(
+        facts.name, dims, strides, (), every, swizzle, nan, tuple(lower), tuple(upper), channels, pixels, offsets or ()
+    )
+    first = step * draw(st.integers(0, 2) if direction == "store" else st.integers(-1, 2))
+    at = (first, *base, draw(st.integers(0, dims[-1])))
+    address = 128 * draw(st.integers(0, 9))
+    needed = -(-pixels * (span or tmap.row_bytes) // 1024) * 1024
+    return Case(
+        tmap, slow, at, offsets, address,
+        draw_bytes(draw, _memory_bytes(dims, strides, facts.bits)), draw_bytes(draw, 1024 + address + needed),
+    )  # fmt: skip

@@ -1,0 +1,247 @@
+"""Tensor maps: every rule of the driver's encode functions and every use that cannot be, as an error with a name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim import tensor_rules as rules
+from tcsim.errors import OperandError
+from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.tensor_copy import CoordinateError, MisalignedCoordinateError, StoreCoordinateError
+from tcsim.tensor_reduce import ReductionError
+from tcsim.tensor_types import DATA_TYPES, SWIZZLE_MODES, NotModelledError, TensorMapError, UnknownModeError
+
+MATRIX = {"data_type": "FLOAT16", "global_dim": (256, 100), "global_strides": (512,), "box_dim": (64, 8)}
+CUBE = {"data_type": "FLOAT16", "global_dim": (64, 9, 3), "global_strides": (128, 1152), "box_dim": (16, 2, 2)}
+IMAGE = {
+    "data_type": "FLOAT16", "global_dim": (64, 9, 14, 3), "global_strides": (128, 1152, 16128),
+    "pixel_box_lower_corner": (-1, -1), "pixel_box_upper_corner": (-1, -1), "channels_per_pixel": 32,
+    "pixels_per_column": 64, "swizzle": "64B",
+}  # fmt: skip
+WIDE = {
+    "data_type": "FLOAT16", "global_dim": (64, 9, 3), "global_strides": (128, 1152), "channels_per_pixel": 64,
+    "pixels_per_column": 128,
+}  # fmt: skip
+
+TILED_FAULTS = [
+    (MATRIX, {"data_type": "FLOAT_16"}, UnknownModeError, "nearest: FLOAT16"),
+    (MATRIX, {"swizzle": "96B"}, UnknownModeError, "no CU_TENSOR_MAP_SWIZZLE_96B"),
+    (MATRIX, {"interleave": "64B"}, UnknownModeError, "all: NONE, 16B, 32B"),
+    (MATRIX, {"l2_promotion": "128B"}, UnknownModeError, "nearest: L2_128B"),
+    (MATRIX, {"oob_fill": "NAN"}, UnknownModeError, "NAN_REQUEST_ZERO_FMA"),
+    (MATRIX, {"global_dim": (256.0, 100)}, TensorMapError, "valid: integers"),
+    (MATRIX, {"global_dim": 256}, TensorMapError, "sequence of integers"),
+    (MATRIX, {"global_dim": ()}, rules.TensorRankError, "0 dimensions; a map has 1 to 5"),
+    (MATRIX, {"global_dim": (8,) * 6, "box_dim": (8,) * 6, "global_strides": (16,) * 5}, rules.TensorRankError, "6 dim"),
+    (MATRIX, {"global_strides": (512, 51200)}, rules.TensorRankError, "2 entries; rank 2 needs 1: the innermost"),
+    (MATRIX, {"box_dim": (64,)}, rules.TensorRankError, "1 entries; rank 2 needs 2"),
+    (MATRIX, {"element_strides": (1, 1, 1)}, rules.TensorRankError, "3 entries; rank 2 needs 2"),
+    (MATRIX, {"global_dim": (0, 100)}, rules.GlobalDimError, "global_dim\\[0\\]=0; valid: 1 to 2"),
+    (MATRIX, {"global_dim": (256, 2**32 + 1)}, rules.GlobalDimError, "global_dim\\[1\\]=4294967297"),
+    (MATRIX, {"global_strides": (520,)}, rules.GlobalStrideError, "multiples of 16 bytes below 2"),
+    (MATRIX, {"global_strides": (2**40,)}, rules.GlobalStrideError, "global_strides\\[0\\]=1099511627776"),
+    (MATRIX, {"global_strides": (-16,)}, rules.GlobalStrideError, "=-16"),
+    (CUBE, {"global_strides": (144, 1152), "interleave": "32B", "swizzle": "32B"}, rules.GlobalStrideError, "of 32 bytes"),
+    (MATRIX, {"box_dim": (64, 257)}, rules.BoxDimError, "box_dim\\[1\\]=257; valid: 1 to 256"),
+    (MATRIX, {"box_dim": (64, 0)}, rules.BoxDimError, "box_dim\\[1\\]=0"),
+    (MATRIX, {"box_dim": (60, 8)}, rules.BoxDimError, "120 bytes; .* multiple of 8 elements of FLOAT16"),
+    (MATRIX, {"element_strides": (1, 9)}, rules.ElementStrideError, "element_strides\\[1\\]=9; valid: 1 to 8"),
+    (MATRIX, {"element_strides": (1, 0)}, rules.ElementStrideError, "=0"),
+    (MATRIX, {"interleave": "16B"}, rules.InterleaveError, "2 dimensions; it needs 3"),
+    (CUBE, {"interleave": "32B"}, rules.InterleaveError, "needs swizzle='32B'"),
+    (MATRIX, {"box_dim": (72, 8)}, rules.SwizzleModeError, "144 bytes, more than the 128 bytes .* at most 64 elements"),
+    (MATRIX, {"swizzle": "32B"}, rules.SwizzleModeError, "at most 16 elements, or swizzle NONE, 128B"),
+    (MATRIX, {"swizzle": "128B_ATOM_64B", "box_dim": (72, 8)}, rules.SwizzleModeError, "more than the 128"),
+    (MATRIX, {"data_type": "UINT16", "oob_fill": "NAN_REQUEST_ZERO_FMA"}, rules.OutOfBoundsFillError, "UINT16 is filled"),
+    (MATRIX, {"data_type": "16U4_ALIGN8B", "oob_fill": "NAN_REQUEST_ZERO_FMA"}, rules.OutOfBoundsFillError, "16U4"),
+    (MATRIX, {"data_type": "16U4_ALIGN8B", "box_dim": (48, 8)}, rules.BoxDimError, "24 bytes; .* multiple of 32"),
+    (MATRIX, {"data_type": "16U4_ALIGN8B", "global_dim": (255, 100)}, rules.GlobalDimError, "multiple of 2"),
+    (MATRIX, {"data_type": "16U6_ALIGN16B"}, rules.BoxDimError, "takes 128 elements only"),
+    (MATRIX, {"data_type": "16U6_ALIGN16B", "global_dim": (192, 100)}, rules.GlobalDimError, "multiple of 128"),
+    (MATRIX, {"data_type": "16U4_ALIGN16B", "global_strides": (528,)}, rules.GlobalStrideError, "multiples of 32"),
+    (MATRIX, {"data_type": "16U4_ALIGN16B", "box_dim": (128, 8), "swizzle": "64B"}, rules.SwizzleModeError, "valid: 128B"),
+    (CUBE, {"data_type": "16U6_ALIGN16B", "global_dim": (128, 9, 3), "interleave": "16B"}, rules.InterleaveError, "NONE only"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("valid", "fault", "error", "words"), TILED_FAULTS)
+def test_tiled_maps_that_the_driver_would_not_encode(valid, fault, error, words):
+    tcsim.TensorMap(**valid)
+    with pytest.raises(error, match=words):
+        tcsim.TensorMap(**valid | fault)
+
+
+IM2COL_FAULTS = [
+    ({"global_dim": (64, 9), "global_strides": (128,)}, rules.TensorRankError, "an im2col map has 3 to 5"),
+    ({"pixel_box_lower_corner": (-1,)}, rules.TensorRankError, "pixel_box_lower_corner"),
+    ({"pixel_box_lower_corner": (-129, 0)}, rules.PixelBoxError, "lower_corner\\[0\\]=-129; rank 4 holds -128 to 127"),
+    ({"pixel_box_upper_corner": (0, 128)}, rules.PixelBoxError, "upper_corner\\[1\\]=128"),
+    ({"pixel_box_lower_corner": (8, 0)}, rules.PixelBoxError, "W reaches from 8 to 7 .* no pixel"),
+    ({"channels_per_pixel": 257, "swizzle": "NONE"}, rules.PixelCountError, "channels_per_pixel=257; valid: 1 to 256"),
+    ({"channels_per_pixel": 0}, rules.PixelCountError, "=0"),
+    ({"pixels_per_column": 1025}, rules.PixelCountError, "pixels_per_column=1025; valid: 1 to 1024"),
+    ({"channels_per_pixel": 64}, rules.SwizzleModeError, "channels_per_pixel=64 is 128 bytes"),
+    ({"element_strides": (1, 9, 1, 1)}, rules.ElementStrideError, "=9"),
+    ({"data_type": "16U4_ALIGN16B", "global_dim": (128, 9, 14, 3)}, rules.PixelCountError, "takes 128 only"),
+]
+
+
+@pytest.mark.parametrize(("fault", "error", "words"), IM2COL_FAULTS)
+def test_im2col_maps_that_the_driver_would_not_encode(fault, error, words):
+    tcsim.TensorMap.im2col(**IMAGE)
+    with pytest.raises(error, match=words):
+        tcsim.TensorMap.im2col(**IMAGE | fault)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "words"),
+    [
+        ({"mode": "X"}, UnknownModeError, "all: W, W128"),
+        ({"swizzle": "32B", "channels_per_pixel": 16}, rules.SwizzleModeError, "64B, 128B, 128B_ATOM_32B"),
+        ({"pixels_per_column": 1025}, rules.PixelCountError, "1025"),
+        ({"pixel_box_upper_corner_width": 32768}, rules.PixelBoxError, "32768"),
+        ({"pixel_box_upper_corner_width": -9}, rules.PixelBoxError, "no pixel"),
+        ({"interleave": "16B"}, rules.InterleaveError, "no interleaved layout"),
+    ],
+)
+def test_im2col_wide_maps_that_the_driver_would_not_encode(fault, error, words):
+    tcsim.TensorMap.im2col_wide(**WIDE)
+    with pytest.raises(error, match=words):
+        tcsim.TensorMap.im2col_wide(**WIDE | fault)
+
+
+def test_w128_ignores_the_number_of_pixels():
+    assert tcsim.TensorMap.im2col_wide(**WIDE | {"mode": "W128", "pixels_per_column": 5000}).wide_mode == "W128"
+
+
+def test_limits_are_inclusive():
+    tcsim.TensorMap("UINT8", (2**32, 1), (2**40 - 16,), (256, 256), (8, 8), swizzle="NONE")
+    tcsim.TensorMap("UINT8", (1, 1), (0,), (16, 1), swizzle="NONE")  # CUTLASS gives strides of 0
+    tcsim.TensorMap.im2col("UINT8", (1, 1, 1), (16, 16), (-32768,), (32767,), 256, 1024, swizzle="NONE")
+
+
+MEMORY, SMEM = np.zeros(51200, np.uint8), np.zeros(4096, np.uint8)
+
+
+def matrix(**fault: object) -> tcsim.TensorMap:
+    return tcsim.TensorMap(**MATRIX | fault)
+
+
+def test_an_innermost_coordinate_off_16_bytes_says_what_would_happen():
+    for column in (4, -4, 1):
+        with pytest.raises(MisalignedCoordinateError, match=r"CUDA_ERROR_ILLEGAL_INSTRUCTION.*multiple of 8 elements"):
+            matrix().load(MEMORY, (column, 0), SMEM)
+        with pytest.raises(MisalignedCoordinateError):
+            matrix(box_dim=(64, 1)).gather4(MEMORY, (column, 0, 1, 2, 3), SMEM)
+    matrix().load(MEMORY, (-8, 0), SMEM)
+    with pytest.raises(MisalignedCoordinateError, match="multiple of 128 elements"):
+        tcsim.TensorMap("16U6_ALIGN16B", (256, 4), (192,), (128, 1)).load(MEMORY, (64, 0), SMEM)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"coordinates": (0,)}, CoordinateError, "valid: integers \\(..., 2\\)"),
+        ({"coordinates": (0.0, 0.0)}, CoordinateError, "float64"),
+        ({"coordinates": (0, 2**31)}, CoordinateError, "32 bits"),
+        ({"address": 64}, MisalignedAddressError, "0x40.*multiple of 128"),
+        ({"address": 0.5}, OperandError, "address is float64"),
+        ({"smem": SMEM[:1000]}, OutsideMemoryError, "beyond the 1000 bytes of smem"),
+        ({"address": 4096}, OutsideMemoryError, "beyond the 4096"),
+        ({"memory": MEMORY[:5000]}, OutsideMemoryError, "of the tensor at byte .* in the 5000 bytes of memory"),
+        ({"smem": SMEM.astype(np.int8)}, OperandError, "smem is int8"),
+        ({"memory": 5}, OperandError, "memory is int64"),
+        ({"coordinates": np.zeros((2, 2), int), "smem": np.zeros((3, 4096), np.uint8)}, OperandError, "broadcast"),
+        ({"offsets": (0,)}, CoordinateError, "only im2col maps"),
+    ],
+)
+def test_operands_of_loads(arguments, error, words):
+    valid = {"memory": MEMORY, "coordinates": (0, 8), "smem": SMEM}
+    matrix().load(**valid)
+    with pytest.raises(error, match=words):
+        matrix().load(**valid | arguments)
+
+
+def test_stores_of_negative_coordinates_are_refused():
+    with pytest.raises(StoreCoordinateError, match="not negative"):
+        matrix().store(MEMORY, (0, -1), SMEM)
+    with pytest.raises(StoreCoordinateError, match="pixel box from \\(-1, -1\\)"):
+        tcsim.TensorMap.im2col(**IMAGE).store(np.zeros(48384, np.uint8), (0, 0, 0, 0), SMEM)
+
+
+def test_two_elements_for_one_place_are_refused():
+    still = matrix(global_strides=(0,))
+    still.load(MEMORY, (0, 0), SMEM)
+    for move in (still.store, lambda *a: still.reduce("add", *a)):
+        with pytest.raises(ContestedRowError, match="one place of the tensor"):
+            move(MEMORY, (0, 0), SMEM)
+
+
+def test_an_im2col_base_outside_the_pixel_box_is_refused():
+    image, memory = tcsim.TensorMap.im2col(**IMAGE), np.zeros(48384, np.uint8)
+    image.load(memory, (0, 7, 12, 0), SMEM)
+    with pytest.raises(CoordinateError, match=r"W coordinate 8 .* from -1 to 7"):
+        image.load(memory, (0, 8, 0, 0), SMEM)
+    with pytest.raises(CoordinateError, match="rank 4 has 0 to 255"):
+        image.load(memory, (0, 0, 0, 0), SMEM, offsets=(0, 256))
+
+
+def test_reductions_that_a_type_does_not_have():
+    with pytest.raises(ReductionError, match="no reduction 'mul'; valid: add"):
+        matrix().reduce("mul", MEMORY, (0, 0), SMEM)
+    with pytest.raises(ReductionError, match="FLOAT16 has add, min, max"):
+        matrix().reduce("xor", MEMORY, (0, 0), SMEM)
+    with pytest.raises(ReductionError, match="UINT8 has no reduction"):
+        matrix(data_type="UINT8").reduce("add", MEMORY, (0, 0), SMEM)
+
+
+def test_gather4_needs_rows():
+    with pytest.raises(TensorMapError, match="2 dimensions with box_dim\\[1\\] = 1"):
+        matrix().gather4(MEMORY, (0, 0, 1, 2, 3), SMEM)
+    with pytest.raises(CoordinateError, match="the column and four rows"):
+        matrix(box_dim=(64, 1)).gather4(MEMORY, (0, 0), SMEM)
+
+
+NOT_MODELLED = [
+    (lambda: tcsim.TensorMap(**CUBE | {"interleave": "16B"}).load(MEMORY, (0, 0, 0), SMEM), "interleave='16B'"),
+    (lambda: tcsim.TensorMap.im2col_wide(**WIDE).load(MEMORY, (0, 0, 0), SMEM), "im2col-wide"),
+    (lambda: tcsim.TensorMap.im2col_wide(**WIDE).transaction_bytes, "im2col-wide"),
+    (lambda: matrix(data_type="TFLOAT32", box_dim=(32, 8)).store(MEMORY, (0, 0), SMEM), "loads convert"),
+    (lambda: matrix(data_type="16U4_ALIGN16B", box_dim=(128, 8)).store(MEMORY, (0, 0), SMEM), "no direction"),
+    (lambda: matrix(data_type="16U4_ALIGN16B", box_dim=(128, 8)).transaction_bytes, "padding"),
+    (
+        lambda: matrix(data_type="16U6_ALIGN16B", box_dim=(128, 8), swizzle="128B_ATOM_64B").load(MEMORY, (0, 0), SMEM),
+        "has no load",
+    ),
+    (lambda: tcsim.TensorMap.im2col(**IMAGE | {"channels_per_pixel": 4}).load(MEMORY, (0, 0, 0, 0), SMEM), "8 bytes"),
+    (
+        lambda: tcsim.TensorMap.im2col(**IMAGE | {"element_strides": (1, 1, 1, 2)}).load(MEMORY, (0, 0, 0, 0), SMEM),
+        "along N",
+    ),
+]
+
+
+@pytest.mark.parametrize(("attempt", "words"), NOT_MODELLED)
+def test_what_nobody_knows_is_an_error_that_says_so(attempt, words):
+    with pytest.raises(NotModelledError, match=words):
+        attempt()
+
+
+def test_the_manuals_first_im2col_example_starts_where_it_says():
+    """PTX ISA, im2col example 1: base (7, 4) of image 7 (the manual lists N first), offsets (0, 0)."""
+    image = tcsim.TensorMap.im2col(
+        "UINT8", (64, 14, 9, 64), (64, 896, 8064), (-1, -1), (-1, -1), 16, 64, swizzle="NONE", oob_fill="NONE"
+    )
+    memory = np.zeros(64 * 8064, np.uint8)
+    memory.reshape(64, 9, 14, 64)[7, 7, 4] = 5
+    got = image.load(memory, (0, 4, 7, 7), np.zeros(1024, np.uint8))
+    assert got[:16].tolist() == [5] * 16
+    assert not got[16:].any()
+
+
+def test_tables_name_each_number_once():
+    assert sorted(row.driver for row in DATA_TYPES.values()) == list(range(16))
+    assert sorted(row.ptx for row in DATA_TYPES.values()) == list(range(16))
+    assert [row.driver for row in SWIZZLE_MODES.values()] == list(range(7))

@@ -1,0 +1,197 @@
+"""The tensor copies and tensormap: their rows are the inventory's, and what each executes."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tcsim
+from tcsim import registry
+from tcsim.errors import InstructionError, OperandError
+from tcsim.targets import ARCHS
+from tcsim.tensor_instruction import TensorCopyFacts
+from tcsim.tensor_types import NotModelledError, TensorMapError
+from tcsim.tensormap_update import UpdateFacts
+from tests.test_tensor_map_bits import TARGETS, replaced, replacements
+
+INVENTORY = Path(__file__).parent / "data/tensor_copy_inventory.csv"
+COUNTS = {
+    "cp.async.bulk.tensor": 656,
+    "cp.reduce.async.bulk.tensor": 292,
+    "cp.async.bulk.prefetch.tensor": 104,
+    "tensormap": 163,
+}
+SASS = {"sm_90": "sass_sm90a", "sm_100": "sass_sm100a", "sm_107": "sass_sm107a", "sm_120": "sass_sm120a"}
+
+
+def inventory() -> list[dict[str, str]]:
+    lines = [line for line in INVENTORY.read_text().splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
+
+
+def test_the_rows_are_the_inventory():
+    known = inventory()
+    assert Counter(item["family"] for item in known) == COUNTS
+    forms = defaultdict(list)
+    for item in known:
+        forms[item["mnemonic"]].append(item)
+    rows = {row.mnemonic: row for family in COUNTS for row in registry.family(family).rows()}
+    assert rows.keys() == forms.keys()
+    for mnemonic, items in forms.items():
+        row = rows[mnemonic]
+        assert row.family == items[0]["family"]
+        assert set(row.targets) == {target for item in items for target in item["targets"].split()}, mnemonic
+        assert row.ptx_version == min(item["min_ptx_isa"] for item in items), mnemonic
+        assert row.documented == any(item["documented"] == "1" for item in items), mnemonic
+
+
+def test_operand_forms_of_tensormap_are_the_inventorys():
+    checked = 0
+    for item in inventory():
+        facts = registry.rows()[item["mnemonic"]].facts
+        if not isinstance(facts, UpdateFacts):
+            continue
+        kind, _, number = item["extra"].partition("=")
+        if kind == "val":
+            assert dict(facts.immediates)[int(number)] == tuple(item["targets"].split())
+        elif kind == "ord":
+            assert (int(number) < facts.ordinals) == (item["documented"] == "1")
+            assert int(number) < facts.ordinals or int(number) == facts.spurious
+        checked += 1
+    assert checked == 163 - 7
+
+
+def test_opcodes_are_those_of_the_inventory():
+    compared = 0
+    for item in inventory():
+        row = registry.rows()[item["mnemonic"]]
+        for arch, column in SASS.items():
+            for opcode, _ in registry.family(row.family).lowering(row, ARCHS[arch]).opcodes if item[column] else ():
+                assert opcode in item[column].split("+"), (row.mnemonic, arch)
+                compared += 1
+    assert compared > 2000
+
+
+def test_every_row_executes_or_says_why_not():
+    outcomes = Counter()
+    maps = {
+        (dim, ""): tcsim.TensorMap("UINT32", (4,) * dim, (16,) * (dim - 1), (4,) + (1,) * (dim - 1), swizzle="NONE")
+        for dim in range(1, 6)
+    } | {
+        (dim, "im2col"): tcsim.TensorMap.im2col(
+            "UINT32", (4,) * dim, tuple(4**place for place in range(2, dim + 1)), (0,) * (dim - 2), (0,) * (dim - 2), 4, 1,
+            swizzle="NONE",
+        )
+        for dim in range(3, 6)
+    }  # fmt: skip
+    memory, smem = np.arange(4096, dtype=np.uint32).view(np.uint8)[:4096], np.full(128, 7, np.uint8)
+    for row in registry.rows().values():
+        facts = row.facts
+        if not isinstance(facts, TensorCopyFacts):
+            continue
+        copy = tcsim.instruction(row.mnemonic, arch=row.first_arch.name)
+        tmap = maps.get((facts.dim, facts.map_mode))
+        at = (0, *range(facts.coordinates - 1)) if facts.rows4 else (0,) * facts.coordinates
+        if facts.unmodelled:
+            with pytest.raises(NotModelledError, match="not modelled"):
+                copy.check_map(tmap)
+            outcomes["not modelled"] += 1
+        elif facts.direction == "prefetch":
+            assert copy.execute(tmap) is None
+            outcomes["hint"] += 1
+        else:
+            out = copy.execute(tmap, memory, at, smem)
+            assert out.shape == (smem if facts.direction == "load" else memory).shape
+            outcomes["executed"] += 1
+    assert outcomes == {"executed": 572, "hint": 60, "not modelled": 420}
+
+
+LOAD = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
+GATHER = "cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes"
+COLUMN = "cp.async.bulk.tensor.3d.shared::cta.global.im2col.mbarrier::complete_tx::bytes"
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "arch", "tmap", "words"),
+    [
+        (LOAD, "sm_90", tcsim.TensorMap("UINT8", (16,), (), (16,)), "1 dimensions; .2d needs 2"),
+        (COLUMN, "sm_90", tcsim.TensorMap("UINT8", (16, 1, 1), (16, 16), (16, 1, 1)), "TensorMap.im2col"),
+        (LOAD, "sm_90", tcsim.TensorMap("16U4_ALIGN8B", (32, 1), (16,), (32, 1)), "16U4_ALIGN8B needs sm_100"),
+        (LOAD, "sm_90", tcsim.TensorMap("UINT8", (16, 1), (16,), (16, 1), swizzle="128B_ATOM_32B"), "needs sm_100"),
+        (LOAD, "sm_120", tcsim.TensorMap("16U4_ALIGN8B", (32, 1), (16,), (32, 1)), "no sub-byte types"),
+        (LOAD, "sm_90", {"rank": 2}, "is a dict"),
+    ],
+)
+def test_maps_that_an_instruction_does_not_take(mnemonic, arch, tmap, words):
+    with pytest.raises(TensorMapError, match=words):
+        tcsim.instruction(mnemonic, arch=arch).check_map(tmap)
+
+
+def test_targets_are_exact():
+    with pytest.raises(InstructionError, match="needs sm_100 or later"):
+        tcsim.instruction(GATHER, arch="sm_90")
+    with pytest.raises(InstructionError, match="needs one of sm_90a"):
+        tcsim.instruction("tensormap.replace.tile.rank.global.b1024.b32", arch="sm_89")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_replacements_do_what_the_machine_code_does(target):
+    """Every spelling and operand form, in shared memory, on three different maps."""
+    random = np.random.default_rng(8)
+    compared = 0
+    for name, kind, ordinal, immediate in replacements(target):
+        ins = tcsim.instruction(f"tensormap.replace.tile.{name}.shared::cta.b1024.{kind}", arch=target)
+        for old in (bytes(128), bytes([255] * 128), random.bytes(128)):
+            value = immediate if immediate is not None else int(random.integers(1, 1 << 31))
+            if name == "global_stride":
+                value = value << 5 & (1 << 40) - 16
+            got = ins.execute(np.frombuffer(old, np.uint8), value, ordinal)
+            assert got.tobytes() == replaced(target, (name, ordinal, immediate), old, value), (name, ordinal, value)
+            compared += 1
+    assert compared == 3 * len(replacements(target))
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 2**32 - 1), st.integers(0, 4))
+def test_a_batch_of_maps(size, place):
+    ins = tcsim.instruction("tensormap.replace.tile.global_dim.b1024.b32", arch="sm_90")
+    data = np.random.default_rng(size).integers(0, 256, (3, 1, 128), np.uint8)
+    sizes = np.array([size, 1, 77])
+    got = ins.execute(data, sizes, ordinal=place)
+    assert got.shape == (3, 3, 128)
+    assert (got[2, 0] == ins.execute(data[2, 0], size, ordinal=place)).all()
+
+
+def test_wrong_replacements():
+    data = np.zeros(128, np.uint8)
+    kinds = "tensormap.replace.tile.{}.global.b1024.{}"
+    stride = tcsim.instruction(kinds.format("global_stride", "b64"), arch="sm_90")
+    with pytest.raises(NotModelledError, match="overwrites bits"):
+        stride.execute(data, 64, ordinal=4)
+    with pytest.raises(TensorMapError, match="global_stride has 0 to 3"):
+        stride.execute(data, 64, ordinal=5)
+    with pytest.raises(TensorMapError, match="rank has none"):
+        tcsim.instruction(kinds.format("rank", "b32"), arch="sm_90").execute(data, 2, ordinal=0)
+    element = kinds.format("elemtype", "b32")
+    with pytest.raises(TensorMapError, match="elemtype takes one of"):
+        tcsim.instruction(element, arch="sm_90").execute(data, 13)
+    assert tcsim.instruction(element, arch="sm_100").execute(data, 13).any()
+    with pytest.raises(OperandError, match=r"uint8 \(..., 128\)"):
+        stride.execute(data[:64], 64, ordinal=0)
+    with pytest.raises(OperandError, match=r"below 2\*\*32"):
+        tcsim.instruction(kinds.format("rank", "b32"), arch="sm_90").execute(data, 1 << 32)
+
+
+def test_fences_copy_and_prefetches_do_nothing():
+    data = np.arange(128, dtype=np.uint8)
+    fence = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
+    assert (tcsim.instruction(fence, arch="sm_90").execute(data) == data).all()
+    with pytest.raises(OperandError):
+        tcsim.instruction(fence, arch="sm_90").execute(data[:4])
+    assert tcsim.instruction("prefetch.tensormap", arch="sm_90").execute() is None
