@@ -14,32 +14,38 @@ import tcsim
 from tcsim.registry import on_arch
 
 FAMILIES = {
-    "mma.sync": (planted.MATRIX + planted.REGISTERS, 45),
-    "mma.sp": (planted.SPARSE, 100),
-    "wgmma.sp": (planted.SPARSE, 30),
-    "wmma.mma": (planted.MATRIX + planted.REGISTERS, 45),
-    "wgmma": (planted.MATRIX + planted.MEMORY, 90),
+    "mma.sync": (planted.MATRIX + planted.REGISTERS, 40),
+    "mma.sp": (planted.SPARSE, 70),
+    "wgmma.sp": (planted.SPARSE, 20),
+    "mma.sync.block_scale": (planted.SCALED, 35),
+    "tcgen05.mma": (planted.TENSOR, 35),
+    "wmma.mma": (planted.MATRIX + planted.REGISTERS, 40),
+    "wgmma": (planted.MATRIX + planted.MEMORY, 70),
     "ldmatrix": (planted.MOVES, 30),
     "stmatrix": (planted.MOVES, 20),
     "movmatrix": (planted.MOVES, 1),
     "wmma.load": (planted.MOVES, 40),
     "wmma.store": (planted.MOVES, 30),
-    "cvt": (planted.MOVES, 100),
+    "cvt": (planted.MOVES, 90),
 }
 """By family: what is planted, and how many cases."""
+ARCH = {"mma.sync.block_scale": "sm_120", "tcgen05.mma": "sm_100"}
+"""Where a family runs, if not on sm_90."""
 
 
 def cases(family: str) -> Iterator[Planted]:
     """The family's cases: its instructions in even steps, each mistake in turn."""
     plants, wanted = FAMILIES[family]
-    rows = list(on_arch("sm_90", family))
+    rows = list(on_arch(ARCH.get(family, "sm_90"), family))
     if family.startswith("wgmma"):
         rows = [row for row in rows if row.shape[1] <= 128]  # quicker, and the same mistakes
     made = 0
     for turn in range(40 * wanted):
         row = rows[turn * 37 % len(rows)]
         plant = plants[(turn + turn // len(rows)) % len(plants)]
-        case = plant(np.random.default_rng((turn, len(rows))), tcsim.instruction(row.mnemonic, arch="sm_90"))
+        case = plant(
+            np.random.default_rng((turn, len(rows))), tcsim.instruction(row.mnemonic, arch=ARCH.get(family, "sm_90"))
+        )
         if case is None:
             continue
         made += 1

@@ -9,10 +9,11 @@ from functools import partial
 import numpy as np
 
 from tcsim.codec import decode, encode
-from tcsim.diagnosis.problem import Attempt, Codes, Multiply, Part, Problem
+from tcsim.diagnosis.machine import Machine, machine_of
+from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
 from tcsim.errors import TcsimError
-from tcsim.formats import FORMATS
 from tcsim.instruction import instruction as find_instruction
+from tcsim.instruction_kinds import KINDS
 from tcsim.registry import Row, on_arch
 from tcsim.targets import ARCHS
 
@@ -22,7 +23,8 @@ _END_FORMATS = ("bf16", "f16", "tf32")
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
     """Other instructions that take the same registers, the same on other archs, and what is no tensor core's work."""
-    multiply = problem.instruction
+    multiply = problem.machine.instruction
+    yield from _descriptors(problem)
     for mnemonic in _kin(problem):
         said = "look at the element types and modifiers of the instruction that was emitted"
         yield Attempt("another instruction", mnemonic, said, partial(_replaced, problem, mnemonic, multiply.arch.name))
@@ -30,7 +32,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
         if arch != multiply.arch.name:
             said = "the result is another generation's: look at the arch that was asked for"
             yield Attempt("rounding of another arch", arch, said, partial(_other_arch, problem, arch))
-    d, c = multiply.operands["d"].format, multiply.formats["c"]
+    d, c = problem.machine.formats["d"], problem.machine.formats["c"]
     if d.name == c.name == "f32":
         for name in _END_FORMATS:
             yield Attempt(
@@ -57,8 +59,10 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
 
 def _kin(problem: Problem) -> Iterator[str]:
     """Instructions of the family and arch whose operands take the same registers."""
-    row = problem.instruction.row
-    for other in on_arch(problem.instruction.arch.name, row.family):
+    row = problem.machine.instruction.row
+    if not row.operands:
+        return  # tcgen05.mma: the instruction descriptor says what it is
+    for other in on_arch(problem.machine.instruction.arch.name, row.family):
         if other is not row and other.shape == row.shape and _places(other) == _places(row):
             yield other.mnemonic
 
@@ -68,26 +72,58 @@ def _places(row: Row) -> dict[str, tuple[int, str]]:
 
 
 def _replaced(problem: Problem, mnemonic: str, arch: str) -> Problem | None:
+    own = problem.machine
     try:
-        other = find_instruction(mnemonic, arch=arch)
+        other = machine_of(find_instruction(mnemonic, arch=arch), "tcsim.diagnose", own.descriptor)
     except TcsimError:
         return None
-    if mnemonic == problem.instruction.mnemonic and other.lowering == problem.instruction.lowering:
-        return None
-    containers = {name: format.dtype for name, format in problem.instruction.formats.items()}
-    if any(other.formats[name].dtype != dtype for name, dtype in containers.items()):
-        return None
-    masks = {name: getattr(problem, name) & other.formats[name].dtype.type(_mask(other, name)) for name in "abc"}
-    return replace(problem, instruction=other, **masks)
+    return _on(problem, other)
 
 
-def _mask(other: Multiply, name: str) -> int:
+def _on(problem: Problem, other: Machine) -> Problem | None:
+    """The same codes on another machine; None if it computes the same, or does not take them."""
+    own = problem.machine
+    if (other.shape, other.kept, other.blocks) != (own.shape, own.kept, own.blocks):
+        return None
+    if any(other.formats[name].dtype != format.dtype for name, format in own.formats.items()):
+        return None
+    if other.lowering == own.lowering and other.formats == own.formats:
+        return None
+    a, b, c = (getattr(problem, name) & other.formats[name].dtype.type(_mask(other, name)) for name in "abc")
+    return replace(problem, machine=other, a=a, b=b, c=c)
+
+
+def _mask(other: Machine, name: str) -> int:
     format = other.formats[name]
     return (1 << (format.bits + format.ignored_low_bits)) - 1
 
 
+def _descriptors(problem: Problem) -> Iterator[Attempt]:
+    """Other element formats in tcgen05.mma's instruction descriptor."""
+    own = problem.machine.descriptor
+    if own is None:
+        return
+    advice = "look at the formats in the instruction descriptor that was sent"
+    names = list(KINDS[own.kind].ab_formats)
+    for a in names:
+        for b in names:
+            if (a, b) != (own.a_format, own.b_format):
+                yield Attempt("another descriptor", f"A {a}, B {b}", advice, partial(_redescribed, problem, a, b))
+
+
+def _redescribed(problem: Problem, a: str, b: str) -> Problem | None:
+    machine = problem.machine
+    if machine.descriptor is None:
+        return None
+    try:
+        other = replace(machine.descriptor, a_format=a, b_format=b)
+        return _on(problem, machine_of(machine.instruction, "tcsim.diagnose", other))
+    except TcsimError:
+        return None
+
+
 def _other_arch(problem: Problem, arch: str) -> Problem | None:
-    return _replaced(problem, problem.instruction.mnemonic, arch)
+    return _replaced(problem, problem.machine.instruction.mnemonic, arch)
 
 
 def _ended(problem: Problem, name: str) -> Problem:
@@ -106,8 +142,6 @@ def narrowed(codes: Codes, name: str) -> Codes:
 
 
 def _narrow(problem: Problem, name: str) -> Problem | None:
-    if problem.positions is not None:
-        return None
     return replace(problem, between=partial(_between, name), c=narrowed(problem.c, name))
 
 
@@ -116,16 +150,16 @@ def _between(name: str, codes: Codes) -> Codes:
 
 
 def _reference(problem: Problem) -> Problem | None:
-    if problem.positions is not None:
+    if problem.positions is not None or problem.scales is not None:
         return None
     return replace(problem, finish=_rounded_once)
 
 
 def _rounded_once(problem: Problem, part: Part, codes: Codes) -> Codes:
-    formats = problem.instruction.formats
+    formats = problem.machine.formats
     a = decode(problem.a[part.matrix][part.rows], formats["a"])
     b = decode(problem.b[part.matrix][:, part.columns], formats["b"])
     c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], formats["c"])
     with np.errstate(invalid="ignore", over="ignore"):
         total = np.matmul(a, b) + c
-    return encode(total, FORMATS[problem.instruction.operands["d"].format.name])
+    return encode(total, formats["d"])

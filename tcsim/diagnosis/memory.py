@@ -33,7 +33,7 @@ _SCALES = (
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
     """Descriptors that are wrong in one respect: those given, else those of every canonical tile. Only for wgmma."""
-    if not isinstance(problem.instruction, WarpgroupMultiply):
+    if not isinstance(problem.machine.instruction, WarpgroupMultiply):
         return
     if problem.memory is not None:
         for name in problem.memory.descriptors:
@@ -50,7 +50,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
 def _tile(problem: Problem, name: str, major: Major, swizzle: str) -> CanonicalTile | None:
     rows, k = (problem.a.shape[1:]) if name == "a" else (problem.b.shape[2], problem.b.shape[1])
     try:
-        return MatrixDescriptor.for_tile(rows, k, problem.instruction.formats[name], major, swizzle)
+        return MatrixDescriptor.for_tile(rows, k, problem.machine.formats[name], major, swizzle)
     except TcsimError:
         return None  # no such tile
 
@@ -158,7 +158,7 @@ def _rereadings(problem: Problem, name: str) -> Iterator[Attempt]:
             yield attempt(f"{short} wrong", detail, look, partial(_scaled, field, number, over))
     for swizzle in SWIZZLES:
         yield attempt("swizzle wrong", f"read as {swizzle}", look, partial(_swizzled, swizzle))
-    if problem.instruction.formats[name].container_bits == 16:
+    if problem.machine.formats[name].container_bits == 16:
         yield attempt("major flipped", "", f"look at trans_{name}", lambda given: given, flip=True)
 
 
@@ -186,7 +186,7 @@ def _swizzled(swizzle: str, given: MatrixDescriptor) -> MatrixDescriptor:
 
 
 def _reread(problem: Problem, name: str, change: _Change, flip: bool) -> Problem | None:
-    memory, multiply = problem.memory, problem.instruction
+    memory, multiply = problem.memory, problem.machine.instruction
     if memory is None or not isinstance(multiply, WarpgroupMultiply):
         return None
     given = memory.descriptors[name]

@@ -90,7 +90,7 @@ def operand(problem: Problem, name: str) -> Codes:
 
 def format_of(problem: Problem, name: str) -> Format:
     """The number format of an operand."""
-    return problem.instruction.operands["d"].format if name == "d" else problem.instruction.formats[name]
+    return problem.machine.formats[name]
 
 
 def _changed(problem: Problem, name: str, change: Callable[[Codes], Codes | None]) -> Problem | None:

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.multiply import MatrixMultiply
-from tcsim.sparse_operand import SparseOperand
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.diagnosis.machine import Machine
+from tcsim.steps import NO_SCALES, Scales
 
 Codes = npt.NDArray[Any]
-Multiply = MatrixMultiply | WarpgroupMultiply
 _CHUNK_PRODUCTS = 1 << 17
 
 
@@ -46,12 +44,14 @@ class Problem:
     M, N and K are multiples of the instruction's shape. Of a sparse instruction, `a` holds the kept half of each row.
     """
 
-    instruction: Multiply
+    machine: Machine
     a: Codes  # (batch, M, K), of a sparse instruction (batch, M, K / 2)
     b: Codes  # (batch, K, N)
     c: Codes  # (batch, M, N)
     observed: Codes  # (batch, M, N)
     positions: npt.NDArray[np.int64] | None = None  # (batch, M, K / 2): sparse only
+    scales: tuple[Codes, Codes] | None = None  # (batch, M, blocks) of A and (batch, blocks, N) of B: block scaling only
+    scale_words: dict[str, tuple[Codes, int, int]] | None = None  # the registers they came in, their byte and thread id
     metadata: npt.NDArray[np.uint32] | None = None  # (batch, 32): the registers that the positions came in, if they did
     selector: int = 0  # of the metadata
     order: tuple[int, ...] = ()  # the K blocks in the order they are accumulated
@@ -63,12 +63,12 @@ class Problem:
     @property
     def kept(self) -> int:
         """Elements of A's K that one instruction takes: half of its K if it is sparse."""
-        return self.instruction.operands["a"].shape[1]
+        return self.machine.kept
 
     @property
     def step(self) -> int:
         """K of one instruction."""
-        return self.instruction.shape[2]
+        return self.machine.shape[2]
 
     @property
     def blocks(self) -> int:
@@ -94,7 +94,7 @@ class Problem:
 
     def predict(self, part: Part) -> Codes:
         """What the model gives for a part: (rows, columns)."""
-        out = np.empty((len(part.rows), len(part.columns)), self.instruction.operands["d"].format.dtype)
+        out = np.empty((len(part.rows), len(part.columns)), self.machine.formats["d"].dtype)
         height = 64 if self.positions is None else 1
         width = max(1, _CHUNK_PRODUCTS // (min(height, len(part.rows)) * self.step))
         a, b, c = self.a[part.matrix], self.b[part.matrix], self.c[part.matrix]
@@ -104,22 +104,37 @@ class Problem:
                 out[top : top + 64, left : left + width] = self._accumulate(part, a, b, c, rows, columns)
         return out if self.finish is None else self.finish(self, part, out)
 
+    def _scales(self, part: Part, rows: Codes, columns: Codes, block: int) -> Scales:
+        """The scale factors of one step: (1, rows, blocks) and (1, blocks, columns)."""
+        if self.scales is None:
+            return NO_SCALES
+        format, count = self.machine.formats["scale"], self.machine.blocks
+        own = slice(block * count, (block + 1) * count)
+        a, b = (x[part.matrix] for x in self.scales)
+        return {"scale_a": (a[rows, own][None], format), "scale_b": (b[own][:, columns][None], format)}
+
     def _accumulate(self, part: Part, a: Codes, b: Codes, c: Codes, rows: Codes, columns: Codes) -> Codes:
-        multiply = self.instruction
-        formats = (multiply.formats["a"], multiply.formats["b"], multiply.formats["c"])
+        machine = self.machine
+        formats = (machine.formats["a"], machine.formats["b"], machine.formats["c"])
         total = c[np.ix_(rows, columns)]
         a, b = a[rows], b[:, columns]
         for block in self.order:
             own = a[:, block * self.kept : (block + 1) * self.kept]
             met = b[block * self.step : (block + 1) * self.step]
-            if self.positions is None:
-                total = multiply.lowering.run(own[None], met[None], total[None], formats)[0]
-                total = total if self.between is None else self.between(total)
-                continue
-            assert isinstance(multiply, SparseOperand)  # it has positions
-            where = self.positions[part.matrix][rows, block * self.kept : (block + 1) * self.kept]
-            chosen = met[multiply.sparsity.columns(where)]  # (rows, kept, columns): each row of A meets rows of its own
-            total = multiply.lowering.run(own[:, None], chosen, total[:, None], formats)[:, 0]
+            scales = self._scales(part, rows, columns, block)
+            if self.positions is None or machine.sparsity is None:
+                total = machine.lowering.run(own[None], met[None], total[None], formats, scales)[0]
+            else:
+                where = self.positions[part.matrix][rows, block * self.kept : (block + 1) * self.kept]
+                chosen = met[
+                    machine.sparsity.columns(where)
+                ]  # (rows, kept, columns): each row of A meets rows of its own
+                if scales:
+                    (mine, format), (other, _) = scales["scale_a"], scales["scale_b"]
+                    per_row = np.broadcast_to(other, (len(rows), *other.shape[1:]))
+                    scales = {"scale_a": (mine.swapaxes(0, 1), format), "scale_b": (per_row, format)}
+                total = machine.lowering.run(own[:, None], chosen, total[:, None], formats, scales)[:, 0]
+            total = total if self.between is None else self.between(total)
         return total
 
 

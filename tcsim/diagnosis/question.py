@@ -8,14 +8,21 @@ from typing import Any
 import numpy as np
 
 from tcsim.codec import as_codes
-from tcsim.diagnosis.problem import Codes, Memory, Multiply, Problem
+from tcsim.diagnosis.machine import Machine, machine_of
+from tcsim.diagnosis.problem import Codes, Memory, Problem
 from tcsim.errors import InstructionError, OperandError, listing
 from tcsim.instruction import Instruction
 from tcsim.instruction import instruction as find_instruction
+from tcsim.multiply import MatrixMultiply
+from tcsim.scaled_multiply import ScaledMatrixMultiply
 from tcsim.sparse_operand import SparseOperand
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply, shifted
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
-_KNOWN = ("a", "b", "c", "metadata", "selector", "smem", "trans_a", "trans_b", "scale_d")
+_KNOWN = (
+    "a", "b", "c", "metadata", "selector", "smem", "trans_a", "trans_b", "scale_d", "scale_a", "scale_b", "byte_id_a",
+    "thread_id_a", "byte_id_b", "thread_id_b", "idesc",
+)  # fmt: skip
 
 
 def named(instruction: Any, arch: str) -> tuple[Instruction, str]:
@@ -29,7 +36,7 @@ def named(instruction: Any, arch: str) -> tuple[Instruction, str]:
     return found, f"tcsim.diagnose({found.mnemonic!r})"
 
 
-def problem_of(multiply: Multiply, call: str, observed: Any, operands: dict[str, Any]) -> Problem:
+def problem_of(multiply: Instruction, call: str, observed: Any, operands: dict[str, Any]) -> Problem:
     """The problem behind the arguments of `tcsim.diagnose`, which says what they are and what is raised."""
     unknown = [name for name in operands if name not in _KNOWN]
     missing = [name for name in "ab" if name not in operands]
@@ -38,13 +45,14 @@ def problem_of(multiply: Multiply, call: str, observed: Any, operands: dict[str,
         raise OperandError(f"{call}: {wrong}; valid: {listing(_KNOWN)}")
     if "smem" in operands:
         return _from_memory(multiply, call, np.asarray(observed), operands)
+    machine = machine_of(multiply, call, operands.get("idesc"))
     held = {name: operands[name] for name in "ab"} | {"d": observed}
     if all(_in_registers(multiply, name, given) for name, given in held.items()):
-        return _from_registers(multiply, call, np.asarray(observed), operands)
-    return _from_matrices(multiply, call, observed, operands)
+        return _from_registers(machine, call, np.asarray(observed), operands)
+    return _from_matrices(machine, call, observed, operands)
 
 
-def _in_registers(multiply: Multiply, name: str, given: Any) -> bool:
+def _in_registers(multiply: Instruction, name: str, given: Any) -> bool:
     """Whether an array has the dtype and shape of an operand's registers."""
     operand, array = multiply.operands.get(name), np.asarray(given)
     return operand is not None and array.dtype == np.uint32 and array.shape[-2:] == (operand.lanes, operand.registers)
@@ -58,53 +66,78 @@ def _flat(codes: Codes, batch: tuple[int, ...]) -> Codes:
     return np.ascontiguousarray(np.broadcast_to(codes, (*batch, *codes.shape[-2:]))).reshape(-1, *codes.shape[-2:])
 
 
-def _from_matrices(multiply: Multiply, call: str, observed: Any, operands: dict[str, Any]) -> Problem:
-    formats = multiply.formats | {"d": multiply.operands["d"].format}
+def _from_matrices(machine: Machine, call: str, observed: Any, operands: dict[str, Any]) -> Problem:
+    formats, sparse = machine.formats, machine.sparsity is not None
     given = {"a": operands["a"], "b": operands["b"], "d": observed}
     if operands.get("c") is not None:
         given["c"] = operands["c"]
     codes = {name: as_codes(x, formats[name], f"{call}: {name}") for name, x in given.items()}
     if any(x.ndim < 2 for x in codes.values()):
         raise OperandError(f"{call}: a, b, c and observed are matrices, or registers (..., lanes, registers)")
-    sparse = isinstance(multiply, SparseOperand)
     (m, k), n = codes["a"].shape[-2:], codes["b"].shape[-1]
     codes.setdefault("c", np.zeros((m, n), formats["c"].dtype))
     dense_k = 2 * k if sparse else k
-    for name, shape in (("b", (dense_k, n)), ("c", (m, n)), ("d", (m, n))):
-        if codes[name].shape[-2:] != shape:
-            said = "observed" if name == "d" else name
-            raise OperandError(
-                f"{call}: {said} is {codes[name].shape}; with a {codes['a'].shape} valid: (..., {shape[0]}, {shape[1]})"
-            )
-    for name, size, unit in (
-        ("M", m, multiply.shape[0]),
-        ("N", n, multiply.shape[1]),
-        ("K", dense_k, multiply.shape[2]),
-    ):
+    wanted = {"b": (dense_k, n), "c": (m, n), "d": (m, n)}
+    for name, size, unit in zip("MNK", (m, n, dense_k), machine.shape, strict=True):
         if size % unit or not size:
             raise OperandError(f"{call}: {name} = {size}; valid: multiples of the instruction's {unit}")
-    if dense_k > multiply.shape[2] and formats["c"] is not formats["d"]:
+    if dense_k > machine.shape[2] and formats["c"] is not formats["d"]:
         raise OperandError(
-            f"{call}: d ({formats['d'].name}) is no accumulator ({formats['c'].name}); valid: K = {multiply.shape[2]}"
+            f"{call}: d ({formats['d'].name}) is no accumulator ({formats['c'].name}); valid: K = {machine.shape[2]}"
         )
-    shapes = [x.shape[:-2] for x in codes.values()]
-    positions = None
+    for name, shape in {"scale_a": (m, dense_k), "scale_b": (dense_k, n)}.items() if machine.blocks else ():
+        wanted[name] = (m, shape[1] // machine.block) if name == "scale_a" else (shape[0] // machine.block, n)
+        codes[name] = as_codes(_scale(operands.get(name), name, call), formats["scale"], f"{call}: {name}")
+    for name, shape in wanted.items():
+        if codes[name].shape[-2:] != shape:
+            said = "observed" if name == "d" else name
+            valid = f"(..., {shape[0]}, {shape[1]})"
+            raise OperandError(f"{call}: {said} is {codes[name].shape}; with a {codes['a'].shape} valid: {valid}")
     if sparse:
         positions = np.asarray(operands.get("metadata"))
         if positions.dtype.kind not in "iu" or positions.shape[-2:] != (m, k):
             raise OperandError(
                 f"{call}: metadata is {positions.dtype} {positions.shape}; valid: positions (..., {m}, {k})"
             )
-        shapes.append(positions.shape[:-2])
-    batch = np.broadcast_shapes(*shapes)
+        codes["metadata"] = positions.astype(np.int64)
+    batch = np.broadcast_shapes(*(x.shape[:-2] for x in codes.values()))
     flat = {name: _flat(x, batch) for name, x in codes.items()}
-    positions = None if positions is None else _flat(positions.astype(np.int64), batch)
-    return _finished(Problem(multiply, flat["a"], flat["b"], flat["c"], flat["d"], positions))
+    return _made(machine, flat)
 
 
-def _from_registers(multiply: Multiply, call: str, observed: Codes, operands: dict[str, Any]) -> Problem:
-    if isinstance(multiply, WarpgroupMultiply):
-        raise OperandError(f"{call}: wgmma reads B from shared memory; valid: matrices, or smem= with descriptors")
+def _made(machine: Machine, flat: dict[str, Codes]) -> Problem:
+    scales = (flat["scale_a"], flat["scale_b"]) if machine.blocks else None
+    problem = Problem(machine, flat["a"], flat["b"], flat["c"], flat["d"], flat.get("metadata"), scales)
+    return _finished(_as_described(problem))
+
+
+def _as_described(problem: Problem) -> Problem:
+    """The negations of tcgen05.mma's instruction descriptor, and .ashift, made on the codes."""
+    desc, multiply = problem.machine.descriptor, problem.machine.instruction
+    if desc is None or not isinstance(multiply, TensorMemoryMultiply):
+        return problem
+    a, b = problem.a, problem.b
+    for name in "ab":
+        if getattr(desc, f"negate_{name}"):
+            format = problem.machine.formats[name]
+            sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+            a, b = (a ^ sign, b) if name == "a" else (a, b ^ sign)
+    if multiply.facts.ashift:
+        a = shifted(a, multiply.facts.cta_group)
+    return replace(problem, a=a, b=b)
+
+
+def _scale(given: Any, name: str, call: str) -> Any:
+    if given is None:
+        raise OperandError(f"{call}: {name} is missing; valid: codes of the scale factors")
+    array = np.asarray(given)
+    return array.view(np.uint8) if array.dtype.name == "float8_e4m3fn" else array
+
+
+def _from_registers(machine: Machine, call: str, observed: Codes, operands: dict[str, Any]) -> Problem:
+    multiply = machine.instruction
+    if not isinstance(multiply, MatrixMultiply):
+        raise OperandError(f"{call}: it reads B from shared memory; valid: matrices, or smem= with descriptors")
     c = operands.get("c")
     d = multiply.operands["c"]
     given = {
@@ -119,16 +152,29 @@ def _from_registers(multiply: Multiply, call: str, observed: Codes, operands: di
         whole = np.broadcast_to(registers, (*batch, *registers.shape[-2:]))
         matrix = multiply.matrix(name, whole)
         codes[name] = matrix.reshape(-1, *matrix.shape[-2:])
-    problem = Problem(multiply, codes["a"], codes["b"], codes["c"], codes["d"])
+    words: dict[str, tuple[Codes, int, int]] = {}
+    if isinstance(multiply, ScaledMatrixMultiply):
+        for side in ("a", "b"):
+            ids = int(operands.get(f"byte_id_{side}", 0)), int(operands.get(f"thread_id_{side}", 0))
+            held = _lines(np.asarray(_scale(operands.get(f"scale_{side}"), f"scale_{side}", call)), batch)
+            words[side] = (held, *ids)
+            codes[f"scale_{side}"] = multiply.scale_matrix(side, held, *ids)
+    problem = None
     if isinstance(multiply, SparseOperand):
-        words, selector = np.asarray(operands.get("metadata")), int(operands.get("selector", 0))
-        positions = _flat(multiply.decode_metadata(words, selector), batch)
-        words = np.broadcast_to(words, (*batch, words.shape[-1])).reshape(-1, words.shape[-1])
-        problem = replace(problem, positions=positions, metadata=words, selector=selector)
-    return _finished(problem)
+        held, selector = _lines(np.asarray(operands.get("metadata")), batch), int(operands.get("selector", 0))
+        codes["metadata"] = multiply.decode_metadata(held, selector)
+        problem = replace(_made(machine, codes), metadata=held, selector=selector)
+    problem = problem or _made(machine, codes)
+    return replace(problem, scale_words=words) if words else problem
 
 
-def _from_memory(multiply: Multiply, call: str, observed: Codes, operands: dict[str, Any]) -> Problem:
+def _lines(words: Codes, batch: tuple[int, ...]) -> Codes:
+    """Registers of one word a lane, (..., 32), with the batch as one dimension."""
+    words = words[..., 0] if words.shape[-1:] == (1,) else words
+    return np.ascontiguousarray(np.broadcast_to(words, (*batch, words.shape[-1]))).reshape(-1, words.shape[-1])
+
+
+def _from_memory(multiply: Instruction, call: str, observed: Codes, operands: dict[str, Any]) -> Problem:
     if not isinstance(multiply, WarpgroupMultiply):
         raise OperandError(f"{call}: its operands are in registers; smem= is for wgmma")
     smem = np.asarray(operands["smem"])
@@ -147,4 +193,4 @@ def _from_memory(multiply: Multiply, call: str, observed: Codes, operands: dict[
     if isinstance(multiply, SparseOperand):
         raise OperandError(f"{call}: smem= is for dense wgmma; valid: matrices with metadata=")
     memory = Memory(np.broadcast_to(smem, (*batch, smem.shape[-1])).reshape(-1, smem.shape[-1]), sent, trans)
-    return replace(_finished(Problem(multiply, whole_a, whole_b, whole_c, whole_d)), memory=memory)
+    return replace(_finished(Problem(machine_of(multiply, call), whole_a, whole_b, whole_c, whole_d)), memory=memory)

@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from tcsim.diagnosis.operands import changed, operand
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
+from tcsim.multiply import MatrixMultiply
 from tcsim.registry import Operand
+from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 Registers = npt.NDArray[np.uint32]
 Permutation = npt.NDArray[np.intp]
@@ -19,7 +21,9 @@ Permutation = npt.NDArray[np.intp]
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
     """Every operand that registers hold, each of the permutations below."""
-    for name, given in problem.instruction.operands.items():
+    if not isinstance(problem.machine.instruction, MatrixMultiply | WarpgroupMultiply):
+        return
+    for name, given in problem.machine.instruction.operands.items():
         for mistake, detail, forward, backward in _permutations(given):
             advice = f"compare with instruction.operands[{name!r}].layout: where an element of {name} belongs"
             change = backward if name == "d" else forward
@@ -101,7 +105,9 @@ def _swapped_nibbles(registers: Registers) -> Registers:
 
 
 def _permuted(problem: Problem, given: Operand, change: _Change) -> Problem | None:
-    codes = operand(problem, given.name)
+    multiply, codes = problem.machine.instruction, operand(problem, given.name)
+    if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply):
+        return None
     rows, columns = given.shape
     batch, tall, wide = codes.shape
     tiles = codes.reshape(batch, tall // rows, rows, wide // columns, columns).swapaxes(2, 3)
@@ -110,7 +116,7 @@ def _permuted(problem: Problem, given: Operand, change: _Change) -> Problem | No
     if len(flat) % matrices:
         return None  # the matrices of a warp are not all known
     grouped = flat.reshape(-1, matrices, rows, columns) if matrices > 1 else flat
-    registers = problem.instruction.registers(given.name, grouped)
-    moved = problem.instruction.matrix(given.name, change(registers)).reshape(tiles.shape)
+    registers = multiply.registers(given.name, grouped)
+    moved = multiply.matrix(given.name, change(registers)).reshape(tiles.shape)
     result: Codes = moved.swapaxes(2, 3).reshape(codes.shape)
     return changed(problem, given.name, result)

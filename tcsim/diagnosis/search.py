@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis import arithmetic, blocks, memory, operands, registers, sparsity
+from tcsim.diagnosis import arithmetic, blocks, memory, operands, registers, scales, sparsity
+from tcsim.diagnosis.machine import FAMILIES
 from tcsim.diagnosis.moves import diagnose_move
 from tcsim.diagnosis.problem import Attempt, Part, Problem
 from tcsim.diagnosis.question import named, problem_of
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
-from tcsim.multiply import MatrixMultiply
 from tcsim.steps import runs
-from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
     operands.attempts,
     blocks.attempts,
     memory.attempts,
     sparsity.attempts,
+    scales.attempts,
     registers.attempts,
     arithmetic.attempts,
 )
@@ -50,7 +50,8 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     instruction: a mnemonic, or what `tcsim.instruction` gives. The operands are named as in its `execute` or `matmul`:
     codes of whole matrices a (..., M, K), b (..., K, N), c (..., M, N) (zeros if left out) with `observed` (..., M, N), of
     any multiple of the instruction's M, N and K; or registers, with `observed` registers (..., lanes, registers); for
-    wgmma also smem= with descriptors. A sparse A comes with metadata=, as matmul takes it. `observed` and the
+    wgmma also smem= with descriptors. A sparse A comes with metadata=, block scales as scale_a= and scale_b=, tcgen05.mma's
+    instruction descriptor as idesc=, all as `matmul` takes them. `observed` and the
     matrices may be NumPy or ml_dtypes arrays of exactly the format. An instruction that multiplies nothing (ldmatrix,
     stmatrix, movmatrix, wmma.load, wmma.store, cvt) takes the arguments of its `execute`, and `observed` is its result.
 
@@ -67,7 +68,7 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
         look at the order in memory that a is given in, and at .row and .col
     """
     found_instruction, call = named(instruction, arch)
-    if not isinstance(found_instruction, MatrixMultiply | WarpgroupMultiply):
+    if not isinstance(found_instruction, FAMILIES):
         return diagnose_move(found_instruction, call, observed, operands)
     problem = problem_of(found_instruction, call, observed, operands)
     right, wrong = _model(problem)

@@ -18,10 +18,10 @@ Positions = npt.NDArray[np.int64]
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
     """Wrong groups, wrong rows, none at all; nothing for a dense instruction."""
-    multiply = problem.instruction
-    if problem.positions is None or not isinstance(multiply, SparseOperand):
+    sparsity = problem.machine.sparsity
+    if problem.positions is None or sparsity is None:
         return
-    per_group = multiply.sparsity.kept // multiply.sparsity.groups  # kept elements that a group describes
+    per_group = sparsity.kept // sparsity.groups  # kept elements that a group describes
     where = "look at which lanes and bits of the metadata register hold a group: docs/sparsity.md"
     for mistake, detail, change in (
         ("metadata groups swapped", "each two neighbours", partial(_swapped, count=per_group)),
@@ -33,22 +33,22 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
     ):
         yield Attempt(mistake, detail, where, partial(_with, problem, change))
     if problem.metadata is not None:
-        for selector in multiply.sparsity.selectors:
+        for selector in sparsity.selectors:
             if selector != problem.selector:
                 said = "look at the last immediate of the instruction: which lanes' metadata it reads"
                 yield Attempt("metadata selector wrong", f"{selector}", said, partial(_selected, problem, selector))
 
 
 def _with(problem: Problem, change: Callable[[Positions, int], Positions | None]) -> Problem | None:
-    multiply, given = problem.instruction, problem.positions
-    if given is None or not isinstance(multiply, SparseOperand):
+    sparsity, given = problem.machine.sparsity, problem.positions
+    if given is None or sparsity is None:
         return None
-    positions = change(given, multiply.sparsity.group)
+    positions = change(given, sparsity.group)
     return None if positions is None else replace(problem, positions=positions)
 
 
 def _selected(problem: Problem, selector: int) -> Problem | None:
-    multiply = problem.instruction
+    multiply = problem.machine.instruction
     if problem.metadata is None or not isinstance(multiply, SparseOperand):
         return None
     try:
