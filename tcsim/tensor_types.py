@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
+from tcsim import errors
 from tcsim.errors import OperandError, listing, nearest
 from tcsim.swizzle import SWIZZLES, Swizzle
 
@@ -22,7 +23,7 @@ class UnknownModeError(TensorMapError):
     """A data type, swizzle, interleave, promotion or fill that does not exist."""
 
 
-class NotModelledError(TensorMapError):
+class NotModelledError(TensorMapError, errors.NotModelledError):
     """Something that the assembler or the driver accepts and whose effect nobody has documented or measured."""
 
 

@@ -1,4 +1,4 @@
-"""The verbs diagnose and idesc, and pages from the command line."""
+"""The verbs diagnose, idesc and tensormap, and pages from the command line."""
 
 from __future__ import annotations
 
@@ -95,3 +95,20 @@ def test_pages_from_the_command_line() -> None:
     assert page == descriptor_page(tile.descriptor, 64, 16, "f16")
     assert json.loads(answer("show", WGMMA, "--format", "html", "--json"))["verb"] == "show"
     assert "no fragments to show" in refusal("show", "cvt.rn.f16.f32", "--format", "html")
+
+
+def test_tensormap_encode_decode_and_check(tmp_path: Path) -> None:
+    """The library's bytes, from digits and from a file; a broken rule is refused with what would be valid."""
+    own = tcsim.TensorMap("FLOAT16", (256, 100), (512,), (64, 8))
+    asked = ("--type", "float16", "--dim", "256,100", "--box", "64,8")
+    made = data("tensormap", "encode", *asked, "--address", "0x7fff00010000")
+    raw = own.encode(0x7FFF00010000)
+    assert made["bytes"] == raw.hex() and made["global_strides"] == [512] and made["transaction_bytes"] == 1024
+    (tmp_path / "map.bin").write_bytes(raw)
+    for given in (raw.hex(), str(tmp_path / "map.bin")):
+        assert data("tensormap", "decode", given) == made
+    text = answer("tensormap", "decode", raw.hex())
+    assert "TensorMap(FLOAT16, (256, 100))" in text and raw[:4].hex() in text and max(map(len, text.splitlines())) <= 80
+    assert data("tensormap", "check", *asked)["loaded"] == [64, 8]
+    assert "valid: multiples of 16 bytes" in refusal("tensormap", "check", *asked, "--strides", 520)
+    assert "neither hexadecimal digits nor a file" in refusal("tensormap", "decode", "xyz")

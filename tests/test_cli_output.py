@@ -24,13 +24,14 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
         "descriptor": ("decode", "encode", "tile", "check"),
         "mbarrier": ("decode",),
         "idesc": ("decode", "encode", "bits"),
+        "tensormap": ("decode", "encode", "check"),
     }
     for name in ORDER:
         for words in [(name, verb) for verb in groups.get(name, ())] or [(name,)]:
             text = answer(*words, "--help")
             assert "--json" in text and max(map(len, text.splitlines())) <= 80, words
             verbs += 1
-    assert verbs == 13 + 8
+    assert verbs == 13 + 11
     listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
     assert tuple(listed) == ORDER
     assert answer("--version") == f"tcsim {tcsim.__version__}\n"

@@ -20,6 +20,7 @@ from tcsim.cli import (
     run,
     show,
     swizzle,
+    tensormap,
     trace,
     what,
     where,
@@ -63,6 +64,7 @@ app.command("map")(maps.map_fragment)
 app.command("inputs")(inputs.inputs)
 app.add_typer(descriptor.app, name="descriptor")
 app.add_typer(idesc.app, name="idesc")
+app.add_typer(tensormap.app, name="tensormap")
 app.command("swizzle")(swizzle.swizzle)
 app.add_typer(mbarrier.app, name="mbarrier")
 app.command("number", context_settings={"ignore_unknown_options": True})(number.number)

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from tcsim.errors import TcsimError, listing, nearest
 
 ORDER = (
-    "list", "show", "where", "what", "map", "inputs", "descriptor", "idesc", "swizzle", "mbarrier", "number", "quantize", "run",
+    "list", "show", "where", "what", "map", "inputs", "descriptor", "idesc", "tensormap", "swizzle", "mbarrier", "number", "quantize", "run",
     "trace", "compare", "diagnose",
 )  # fmt: skip
 """In which the verbs are listed; others follow."""

@@ -120,6 +120,13 @@ def complete_swizzle(incomplete: str) -> Iterator[str]:
     yield from (name for name in SWIZZLES if name.startswith(incomplete.upper()))
 
 
+def complete_tensor_type(incomplete: str) -> Iterator[str]:
+    """Data types of tensor maps."""
+    from tcsim.tensor_types import DATA_TYPES
+
+    yield from (name for name in DATA_TYPES if name.startswith(incomplete.upper()))
+
+
 def complete_kind(incomplete: str) -> Iterator[str]:
     """Kinds of tcgen05.mma."""
     from tcsim.instruction_kinds import KINDS
