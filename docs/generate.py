@@ -3,7 +3,7 @@
     python docs/generate.py            write
     python docs/generate.py --check    change nothing; exit status 1 if something would change
 
-Pages under docs/reference/ are written whole. In the other pages, what stands between `<!-- generated: NAME -->` and
+Pages under docs/reference/ and pictures under docs/figures/ are written whole. In the other pages, what stands between `<!-- generated: NAME -->` and
 `<!-- end of NAME -->` is replaced by `TABLES[NAME]()`.
 """
 
@@ -29,6 +29,11 @@ from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Scal
 from tcsim.targets import ARCHS, TARGETS, Arch, since, suffixed_since
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "docs"))  # where this file is loaded by its path
+
+import drawings  # noqa: E402
+import generation_tables  # noqa: E402
+
 NOTICE = "<!-- Written by docs/generate.py from the code. Do not edit. -->"
 
 CLASSES_OF_ARITHMETIC = {
@@ -329,6 +334,8 @@ def wrong_models() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "families": families,
+    "generations": lambda: table(*generation_tables.by_arch(arch_ranges)),
+    "steps of generations": lambda: table(*generation_tables.by_step(arch_ranges), (4,)),
     "reference pages": reference_pages,
     "units": units,
     "lowerings": lowerings,
@@ -539,11 +546,13 @@ def family_page(family: Family) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every page that holds generated text, as it should read."""
+    """Every page that holds generated text, and every picture, as it should read."""
     found = {
         ROOT / "docs/reference/formats.md": formats_page(),
         ROOT / "docs/reference/targets.md": targets_page(),
     }
+    for name, draw in drawings.FIGURES.items():
+        found[ROOT / "docs/figures" / name] = draw()
     for family in registry.families():
         found[ROOT / f"docs/reference/{family.name}.md"] = family_page(family)
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
