@@ -40,6 +40,5 @@ FIGURES: dict[str, Callable[[], str]] = {
     "mma-m8n8k4-d.svg": partial(fragment, VOLTA, "sm_70", "d", "lane"),
     "ldmatrix-x4.svg": partial(fragment, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "sm_90", "d", "lane"),
     "swizzle-128B.svg": partial(swizzle, "128B"),
-    "swizzle-32B.svg": partial(swizzle, "32B"),
 }
 """By their names in docs/figures."""
