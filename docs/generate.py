@@ -3,7 +3,7 @@
     python docs/generate.py            write
     python docs/generate.py --check    change nothing; exit status 1 if something would change
 
-Pages under docs/reference/ are written whole. In the other pages, what stands between `<!-- generated: NAME -->` and
+Pages under docs/reference/ and pictures under docs/figures/ are written whole. In the other pages, what stands between `<!-- generated: NAME -->` and
 `<!-- end of NAME -->` is replaced by `TABLES[NAME]()`. The modules of docs/generator/ make the tables and the pages.
 """
 
@@ -14,12 +14,16 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from generator import generation_tables
+from generator.drawings import FIGURES
 from generator.family_page import family_page
+from generator.markdown import arch_ranges, table
 from generator.numerics_tables import lowerings, units
 from generator.reference_tables import formats_page, targets_page
 from generator.suite_tables import (
     evidence_counts,
     evidence_levels,
+    evidence_totals,
     families,
     input_classes,
     options,
@@ -34,11 +38,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 TABLES: dict[str, Callable[[], str]] = {
     "families": families,
+    "generations": lambda: table(*generation_tables.by_arch(arch_ranges)),
+    "steps of generations": lambda: table(*generation_tables.by_step(arch_ranges), (4,)),
     "reference pages": reference_pages,
     "units": units,
     "lowerings": lowerings,
     "evidence levels": evidence_levels,
     "evidence counts": evidence_counts,
+    "evidence totals": evidence_totals,
     "options": options,
     "input classes": input_classes,
     "wrong models": wrong_models,
@@ -56,11 +63,13 @@ def refresh(page: str) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every page that holds generated text, as it should read."""
+    """Every page that holds generated text, and every picture, as it should read."""
     found = {
         ROOT / "docs/reference/formats.md": formats_page(),
         ROOT / "docs/reference/targets.md": targets_page(),
     }
+    for name, draw in FIGURES.items():
+        found[ROOT / "docs/figures" / name] = draw()
     for family in registry.families():
         found[ROOT / f"docs/reference/{family.name}.md"] = family_page(family)
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:

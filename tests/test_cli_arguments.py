@@ -91,7 +91,7 @@ def test_the_shell_completes_verbs_mnemonics_and_archs() -> None:
     assert completions("tcsim show --arch sm_90 mma.sync.aligned.m16n8k8") == wanted
     assert completions("tcsim show --arch sm_9") == ["sm_90", "sm_90a"]
     assert completions("tcsim compare x --archs sm_80,sm_8") == [f"sm_80,sm_8{n}" for n in (0, 6, 7, 8, 9)]
-    assert completions("tcsim list --family wg") == ["wgmma", "wgmma.sp"]
+    assert completions("tcsim list --family wg") == ["wgmma", "wgmma.sp", "wgmma.sync"]
     assert completions("tcsim list --type bf") == ["bf16"]
     assert completions("tcsim number e4") == ["e4m3"]
     assert completions("tcsim swizzle 1") == ["128B"]

@@ -47,6 +47,8 @@ def documented_keys() -> dict[str, set[str]]:
 def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]], tmp_path: Path) -> None:
     """No key more and none less, for every verb."""
     np.save(tmp_path / "x.npy", np.ones(4, np.float32))
+    wrong = tmp_path / "wrong.npz"
+    np.savez(wrong, **matrices[1], observed=np.zeros((16, 8), np.uint32))
     tile = ("--rows", 64, "--k", 16, "--type", "f16")
     commands: dict[str, tuple[object, ...]] = {
         "list": ("movm",),
@@ -68,6 +70,10 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
         "run": (MMA, "-i", matrices[0]),
         "trace": (MMA, "--seed", 1),
         "compare": (MMA, "--archs", "sm_80,sm_90", "--count", 16),
+        "diagnose": (MMA, "-i", wrong),
+        "idesc decode": (0x8400410, "--kind", "f16"),
+        "idesc encode": ("--kind", "f16", "--a", "f16", "--m", 64, "--n", 8),
+        "idesc bits": ("--kind", "f16"),
     }
     documented = documented_keys()
     assert set(documented) == set(commands)

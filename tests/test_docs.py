@@ -161,6 +161,37 @@ def test_the_index_lists_every_guide() -> None:
     assert [page for page in pages if f"({page.removeprefix('docs/')})" not in index] == []
 
 
+PICTURES = sorted((ROOT / "docs/figures").iterdir())
+MOST_PICTURE_BYTES = 150_000
+
+
+@pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.name)
+def test_every_picture_is_shown_and_small(path: Path) -> None:
+    """A page shows it, with words for those who cannot see it; it is what its name says."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    shown = re.findall(rf"!\[([^\]]*)\]\((?:docs/)?figures/{re.escape(path.name)}\)", text)
+    assert shown and all(len(words) >= 15 for words in shown)
+    content = path.read_bytes()
+    assert len(content) <= MOST_PICTURE_BYTES
+    assert content.startswith({".png": b"\x89PNG\r\n", ".svg": b"<svg "}[path.suffix])
+
+
+def test_there_are_pictures() -> None:
+    """Drawn ones, and screenshots in light and dark."""
+    names = {path.name for path in PICTURES}
+    assert {"mma-m16n8k16-a.svg", "page-instruction-light.png", "page-instruction-dark.png"} <= names
+
+
+def test_every_module_is_on_the_map() -> None:
+    """docs/architecture.md names every module of the model, and every package inside it."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    modules = [path for path in (ROOT / "tcsim").glob("*.py") if not path.name.startswith("__")]
+    packages = [path.parent for path in (ROOT / "tcsim").glob("*/__init__.py")]
+    names = [name_of(path) for path in modules] + [f"{name_of(path)}/" for path in packages]
+    assert len(names) > 60
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
 # --- what is generated
 
 

@@ -71,18 +71,26 @@ def _instructions(arch: str) -> Iterator[tuple[Family, Any]]:
 
 
 def families() -> str:
-    """What the registry holds."""
-    rows = []
+    """What the registry holds: families whose names begin alike share a line."""
+    groups: dict[str, list[Family]] = defaultdict(list)
     for family in registry.families():
-        own = [row for row in family.rows() if not row.dropped]
-        archs = [
-            arch for arch in ARCHS.values() if any(TARGETS[t].arch == arch.name for row in own for t in row.targets)
-        ]
+        groups[family.name.partition(".")[0]].append(family)
+    rows = []
+    for members in groups.values():
+        own = [row for family in members for row in family.rows() if not row.dropped]
+        archs = {TARGETS[target].arch for row in own for target in row.targets}
         here = [row for row in own if "sm_90" in {TARGETS[target].arch for target in row.targets}]
         recorded = sum(recordings.path_of(row.mnemonic, "sm_90").exists() for row in here)
-        page = f"[{family.name}](docs/reference/{family.name}.md)"
-        rows.append((page, len(own), arch_ranges(arch.name for arch in archs), f"{recorded} of {len(here)}"))
+        pages = ", ".join(f"[{family.name}](docs/reference/{family.name}.md)" for family in members)
+        rows.append((pages, f"{len(own):,}", arch_ranges(archs), f"{recorded:,} of {len(here):,}" if here else ""))
     return table(("family", "instructions", "archs", "recorded on an sm_90 GPU"), rows, (1, 3))
+
+
+def evidence_totals() -> str:
+    """How many pairs of an instruction and an arch have each level."""
+    levels = Counter(evidence_of(row, arch).level for arch in ARCHS.values() for row in registry.on_arch(arch.name))
+    rows = [(f"*{level}*", meaning, f"{levels[level]:,}") for level, meaning in LEVELS.items()]
+    return table(("level", "meaning", "instructions x archs"), rows, (2,))
 
 
 def reference_pages() -> str:

@@ -135,7 +135,7 @@ _WHO = {32: "one warp: its 32 lanes together", 128: "one warpgroup: four warps, 
 
 def _execution(instruction: Instruction) -> tuple[str, ...]:
     lines = [_WHO.get(n, f"{n} lanes together") for n in sorted({o.lanes for o in instruction.operands.values()})]
-    if isinstance(instruction, Convert):
+    if not lines and "aligned" not in instruction.mnemonic.split("."):
         lines.append("every thread by itself")
     if "aligned" in instruction.mnemonic.split("."):
         lines.append(".aligned: all of them execute the same instruction")

@@ -63,9 +63,10 @@ def _(facts: Sparsity, row: Row) -> list[str] | None:
 
 @_operands.register
 def _(facts: WarpgroupFacts, row: Row) -> list[str] | None:
-    """Both multiplicands by descriptor; scale-d, the signs of a and b, and their majors."""
+    """Both multiplicands by descriptor; of a sparse A metadata and selector; scale-d, the signs of a and b, their majors."""
+    metadata = [] if facts.sparsity is None else ["%metadata0", str(facts.sparsity.selectors[0])]
     immediates = ["1"] * 2 * facts.signs + ["0"] * 2 * facts.majors
-    return [vector(row.operands["d"]), "%descriptor_a", "%descriptor_b", "%scale", *immediates]
+    return [vector(row.operands["d"]), "%descriptor_a", "%descriptor_b", *metadata, "%scale", *immediates]
 
 
 @_operands.register

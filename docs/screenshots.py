@@ -1,0 +1,109 @@
+"""Takes the screenshots of the documentation: the pages that `--format html` gives, in a headless Chromium.
+
+    python docs/screenshots.py        writes docs/figures/*.png; needs the extra `browser`, Chromium and ChromeDriver
+
+They differ a little from one browser and its fonts to the next, so no test compares them; take them again when the page changes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+import tcsim
+from tcsim.inspection.html_page import descriptor_page, instruction_page, tile_page
+
+FIGURES = Path(__file__).resolve().parent / "figures"
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+MOST_BYTES = 150_000
+
+
+class Shot(NamedTuple):
+    """One picture."""
+
+    page: Callable[[], str]
+    search: str  # what is looked up before it is taken
+    dark: bool
+    size: tuple[int, int]  # of the window, in CSS pixels
+
+
+def _instruction() -> str:
+    return instruction_page(tcsim.instruction(MMA, arch="sm_90"))
+
+
+def _tile() -> str:
+    return tile_page(tcsim.MatrixDescriptor.for_tile(8, 64, "f16", "K", "128B", start_address=1024))
+
+
+def _wrong_descriptor() -> str:
+    wrong = tcsim.MatrixDescriptor(start_address=1024, stride_byte_offset=64, swizzle="128B")
+    return descriptor_page(wrong, 32, 16, "f16")
+
+
+SHOTS = {
+    "page-instruction-light.png": Shot(_instruction, "d 8,6", False, (1000, 820)),
+    "page-instruction-dark.png": Shot(_instruction, "d 8,6", True, (1000, 820)),
+    "page-tile-dark.png": Shot(_tile, "1,8", True, (1180, 600)),
+    "page-descriptor-light.png": Shot(_wrong_descriptor, "16,0", False, (1180, 620)),
+}
+"""By their names in docs/figures."""
+
+
+def browser(dark: bool, size: tuple[int, int]) -> webdriver.Chrome:
+    """A headless Chromium that prefers light or dark."""
+    options = webdriver.ChromeOptions()
+    for option in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        f"--window-size={size[0]},{size[1]}",
+    ):
+        options.add_argument(option)
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is not None:
+        options.binary_location = chromium
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    return driver
+
+
+def take(shot: Shot, path: Path) -> None:
+    """One picture into a file."""
+    driver = browser(shot.dark, shot.size)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "page.html"
+            page.write_text(shot.page(), encoding="utf-8")
+            driver.get(page.as_uri())
+            box = driver.find_element(By.ID, "search")
+            box.send_keys(shot.search, Keys.ENTER)
+            driver.execute_script("scrollTo(0, 0)")
+            driver.save_screenshot(str(path))
+    finally:
+        driver.quit()
+
+
+def main() -> int:
+    """Take all; 1 if one is too large."""
+    large = 0
+    for name, shot in SHOTS.items():
+        take(shot, FIGURES / name)
+        size = (FIGURES / name).stat().st_size
+        large += size > MOST_BYTES
+        print(f"{name}: {size:,} bytes" + (", too large" if size > MOST_BYTES else ""))
+    return 1 if large else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""`tcsim tensormap`: tensor maps of TMA, and the 128 bytes of a CUtensorMap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tcsim.cli import options
+
+if TYPE_CHECKING:
+    from tcsim.inspection.report import Report
+    from tcsim.tensor_map import TensorMap
+
+app = typer.Typer(help="Tensor maps of TMA: decode, encode, check.", no_args_is_help=True)
+
+_Type = Annotated[
+    str,
+    typer.Option(
+        "--type", "-t", help="The driver's data type, such as FLOAT16.", autocompletion=options.complete_tensor_type
+    ),
+]
+_Dim = Annotated[str, typer.Option("--dim", help="Sizes in elements, innermost first: 256,128.")]
+_Strides = Annotated[str, typer.Option("--strides", help="Bytes of each dimension but the innermost; default: packed.")]
+_Box = Annotated[str, typer.Option("--box", help="Elements that a copy moves: 64,64.")]
+_Steps = Annotated[str, typer.Option("--element-strides", help="Every how-manieth element; default 1.")]
+_Interleave = Annotated[str, typer.Option("--interleave", help="NONE, 16B or 32B.")]
+_Swizzle = Annotated[str, typer.Option("--swizzle", help="NONE, 32B, 64B, 128B, ...")]
+_Fill = Annotated[str, typer.Option("--fill", help="NONE, or NAN_REQUEST_ZERO_FMA.")]
+_Promotion = Annotated[str, typer.Option("--l2", help="NONE, L2_64B, L2_128B or L2_256B.")]
+
+
+@app.command()
+def decode(
+    data: Annotated[str, typer.Argument(help="64 or 128 bytes: hexadecimal digits, or a file.", metavar="BYTES")],
+    json: options.Json = False,
+) -> None:
+    """Say what the bytes of a CUtensorMap mean."""
+    from tcsim.tensor_map import TensorMap
+
+    raw = _bytes_of(data)
+    found = TensorMap.decode(raw)
+    _emit(found, "decode", json, TensorMap.address_of(raw), raw)
+
+
+@app.command()
+def encode(
+    type: _Type,
+    dim: _Dim,
+    box: _Box,
+    address: Annotated[str, typer.Option("--address", help="Global address of the tensor.")] = "0",
+    strides: _Strides = "",
+    element_strides: _Steps = "",
+    interleave: _Interleave = "NONE",
+    swizzle: _Swizzle = "128B",
+    fill: _Fill = "NONE",
+    l2: _Promotion = "NONE",
+    json: options.Json = False,
+) -> None:
+    """Make the 128 bytes of a tiled map."""
+    made = _made(type, dim, box, strides, element_strides, interleave, swizzle, fill, l2)
+    place = options.integer_of(address, "--address")
+    _emit(made, "encode", json, place, made.encode(place))
+
+
+@app.command()
+def check(
+    type: _Type,
+    dim: _Dim,
+    box: _Box,
+    strides: _Strides = "",
+    element_strides: _Steps = "",
+    interleave: _Interleave = "NONE",
+    swizzle: _Swizzle = "128B",
+    fill: _Fill = "NONE",
+    l2: _Promotion = "NONE",
+    json: options.Json = False,
+) -> None:
+    """Say whether the driver would encode a tiled map, and what a copy moves."""
+    _emit(_made(type, dim, box, strides, element_strides, interleave, swizzle, fill, l2), "check", json)
+
+
+def _made(
+    type: str, dim: str, box: str, strides: str, steps: str, interleave: str, swizzle: str, fill: str, l2: str
+) -> TensorMap:
+    from tcsim.tensor_map import TensorMap
+    from tcsim.tensor_types import DATA_TYPES, find_mode
+
+    name = type.upper()
+    find_mode("data_type", name, DATA_TYPES)
+    sizes = _numbers(dim, "--dim")
+    if strides:
+        pitches = _numbers(strides, "--strides")
+    else:
+        pitches, pitch = (), sizes[0] * DATA_TYPES[name].bits // 8
+        for size in sizes[1:]:
+            pitches, pitch = (*pitches, pitch), pitch * size
+    return TensorMap(
+        name, sizes, pitches, _numbers(box, "--box"), _numbers(steps, "--element-strides") if steps else (),
+        interleave.upper(), swizzle.upper(), fill.upper(), l2.upper(),
+    )  # fmt: skip
+
+
+def _numbers(text: str, what: str) -> tuple[int, ...]:
+    return tuple(options.integer_of(part.strip(), what) for part in text.split(","))
+
+
+def _bytes_of(text: str) -> bytes:
+    from tcsim.errors import OperandError
+
+    digits = "".join(text.replace("0x", "").replace(",", " ").split())
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        pass
+    try:
+        return Path(text).read_bytes()
+    except OSError as error:
+        raise OperandError(f"{text[:40]!r} is neither hexadecimal digits nor a file: {error}") from None
+
+
+def _emit(found: TensorMap, verb: str, json: bool, address: int | None = None, raw: bytes = b"") -> None:
+    from tcsim.cli.output import emit
+
+    facts = _facts(found)
+    if address is not None:
+        facts = {"global_address": f"{address:#x}", **facts}
+    form = "json" if json else "text"
+    emit(
+        f"tensormap {verb}",
+        lambda: facts | ({"bytes": raw.hex()} if raw else {}),
+        lambda: _report(found, facts, raw),
+        form=form,
+    )
+
+
+def _facts(found: TensorMap) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from tcsim.errors import TcsimError
+
+    plain = {
+        name: value
+        for name, value in asdict(found).items()
+        if value not in ("", ()) and (found.im2col_mode or value != 0)
+    }
+    plain["loaded"] = found.loaded
+    try:
+        plain["transaction_bytes"] = found.transaction_bytes
+    except TcsimError as error:
+        plain["transaction_bytes"] = str(error)
+    return plain
+
+
+def _report(found: TensorMap, facts: dict[str, Any], raw: bytes) -> Report:
+    from tcsim.inspection.report import Facts, Lines, Report
+
+    shown = tuple((name, ", ".join(map(str, x)) if isinstance(x, tuple) else str(x)) for name, x in facts.items())
+    parts: list[Facts | Lines] = [Facts(shown)]
+    if raw:
+        words = [raw[place : place + 32].hex(" ", 4) for place in range(0, len(raw), 32)]
+        parts.append(Lines(tuple(words), "Bytes"))
+    return Report(str(found), tuple(parts))
