@@ -433,7 +433,30 @@ def _no_advance(random: Random, ins: Any, tile: Any) -> Any:
     return [tile.descriptors[0]] * len(tile.descriptors), 0
 
 
+def _off_phase(random: Random, ins: Any) -> Planted | None:
+    """B's tile as if its buffer started at 0, in a buffer that does not start at a multiple of the swizzle's period."""
+    a, b, c = _tile_codes(random, ins, 2)
+    swizzle = str(random.choice(["32B", "64B", "128B"]))
+    try:
+        tile = tcsim.MatrixDescriptor.for_tile(b.shape[0], b.shape[1], ins.formats["b"], "K", swizzle)
+    except tcsim.TcsimError:
+        return None
+    off = int(random.integers(1, 8)) * tile.swizzle.span
+    smem = random.integers(0, 256, 1 << 18, dtype=np.uint8)
+    smem[off : off + tile.bytes] = tile.image(b)
+    start = 1 << 17
+    tile_a = tcsim.MatrixDescriptor.for_tile(64, a.shape[1], ins.formats["a"], "K", "128B", start_address=start)
+    smem[start : start + tile_a.bytes] = tile_a.image(a)
+    out = ins.registers("c", c)
+    for mine, other in zip(tile_a.descriptors, tile.descriptors, strict=True):
+        moved = replace(other, start_address=other.start_address + off)
+        out = ins.execute(smem, mine.encode(), moved.encode(), out)
+    given = {"a": a, "b": np.ascontiguousarray(b.T), "c": c, "observed": ins.matrix("d", out)}
+    return Planted(ins, given, "b: start off the swizzle's period")
+
+
 MEMORY = (
+    _off_phase,
     _smem("b: LBO and SBO swapped", _exchange),
     _smem("b: LBO and SBO swapped", _exchange, "MN"),
     _smem("b: swizzle wrong", _other_swizzle),

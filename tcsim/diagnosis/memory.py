@@ -77,6 +77,9 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
         if other != mode:
             yield attempt("swizzle wrong", f"read as {other}", fields, replace(right, swizzle=other))
     if tile.swizzle.bits:
+        for off in range(tile.swizzle.span, tile.swizzle.period, tile.swizzle.span):
+            said = f"the swizzle acts on shared addresses: the buffer of {name} must start at a multiple of {tile.swizzle.period}"
+            yield attempt("start off the swizzle's period", f"by {off} bytes", said, right, off=off)
         plain = f"{name} was written without the swizzle that its descriptor names"
         yield attempt("swizzle not applied to the data", "", plain, right, unswizzled=True)
     if tile.bits == 16:
@@ -107,9 +110,10 @@ def _read(
     advances = other.get("advances", tile.advances)
     major: Major = other.get("major", tile.major)  # type: ignore[assignment]
     wide = (problem.kept if name == "a" else problem.step) // tile.step  # a sparse instruction takes two of B's steps
+    off = int(other.get("off", 0))  # type: ignore[call-overload]
     parts = []
     for advance in advances[::wide]:  # type: ignore[index]
-        start = int(advance) // _UNIT * _UNIT
+        start = int(advance) // _UNIT * _UNIT + off
         if start >= 1 << 18:
             return None
         try:
@@ -117,7 +121,7 @@ def _read(
         except TcsimError:
             return None
         parts.append(element_addresses(value, tile.rows, tile.step * wide, tile.format, major))
-    address = np.concatenate(parts, axis=1)
+    address = np.concatenate(parts, axis=1) - off
     found, inside = _gather(image, address, tile)
     lines: npt.NDArray[np.bool_] = np.asarray(
         inside.all(axis=1)
