@@ -2,6 +2,7 @@
 
 from tcsim.banks import BankConflicts, bank_conflicts
 from tcsim.codec import as_codes, decode, encode
+from tcsim.diagnosis import Diagnosis, diagnose
 from tcsim.errors import (
     FormatError,
     InstructionError,
@@ -11,6 +12,7 @@ from tcsim.errors import (
 )
 from tcsim.evidence import Evidence
 from tcsim.formats import FORMATS, Format, format
+from tcsim.gemm import gemm
 from tcsim.instruction import Instruction, instruction
 from tcsim.layout import FragmentLayout, Layout
 from tcsim.matrix_descriptor import MatrixDescriptor
@@ -22,7 +24,7 @@ from tcsim.targets import ARCHS, TARGETS
 __version__ = "0.1.0"
 
 __all__ = [
-    "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Evidence", "Format", "FormatError", "FragmentLayout", "Instruction",
+    "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Format", "FormatError", "FragmentLayout", "Instruction",
     "InstructionError", "Layout", "MBarrier", "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "as_codes", "bank_conflicts", "decode",
-    "dequantize_mx", "dequantize_nvfp4", "encode", "format", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
+    "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "format", "gemm", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip

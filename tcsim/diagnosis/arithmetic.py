@@ -1,0 +1,131 @@
+"""Mistakes about the arithmetic: another element type, another accumulator, another generation's rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from tcsim.codec import decode, encode
+from tcsim.diagnosis.problem import Attempt, Codes, Multiply, Part, Problem
+from tcsim.errors import TcsimError
+from tcsim.formats import FORMATS
+from tcsim.instruction import instruction as find_instruction
+from tcsim.registry import Row, on_arch
+from tcsim.targets import ARCHS
+
+_END_FORMATS = ("bf16", "f16", "tf32")
+"""Narrower formats that an f32 result is often passed through."""
+
+
+def attempts(problem: Problem) -> Iterator[Attempt]:
+    """Other instructions that take the same registers, the same on other archs, and what is no tensor core's work."""
+    multiply = problem.instruction
+    for mnemonic in _kin(problem):
+        said = "look at the element types and modifiers of the instruction that was emitted"
+        yield Attempt("another instruction", mnemonic, said, partial(_replaced, problem, mnemonic, multiply.arch.name))
+    for arch in ARCHS:
+        if arch != multiply.arch.name:
+            said = "the result is another generation's: look at the arch that was asked for"
+            yield Attempt("rounding of another arch", arch, said, partial(_other_arch, problem, arch))
+    d, c = multiply.operands["d"].format, multiply.formats["c"]
+    if d.name == c.name == "f32":
+        for name in _END_FORMATS:
+            yield Attempt(
+                "result passed through a narrower format",
+                name,
+                f"the epilogue or the output tensor is {name}, or the accumulator was moved as {name}",
+                partial(_ended, problem, name),
+            )
+        for name in ("f16", "bf16"):
+            yield Attempt(
+                f"accumulator in {name}",
+                "rounded after every instruction",
+                f"the accumulator is kept as {name} between instructions",
+                partial(_narrow, problem, name),
+            )
+    if d.kind == "float":
+        yield Attempt(
+            "not a tensor core's result",
+            "the exact sum, rounded once to nearest even",
+            "this is a reference in wider arithmetic: no tensor core rounds like that",
+            partial(_reference, problem),
+        )
+
+
+def _kin(problem: Problem) -> Iterator[str]:
+    """Instructions of the family and arch whose operands take the same registers."""
+    row = problem.instruction.row
+    for other in on_arch(problem.instruction.arch.name, row.family):
+        if other is not row and other.shape == row.shape and _places(other) == _places(row):
+            yield other.mnemonic
+
+
+def _places(row: Row) -> dict[str, tuple[int, str]]:
+    return {name: (item.layout.element_bits, str(item.layout)) for name, item in row.operands.items()}
+
+
+def _replaced(problem: Problem, mnemonic: str, arch: str) -> Problem | None:
+    try:
+        other = find_instruction(mnemonic, arch=arch)
+    except TcsimError:
+        return None
+    if mnemonic == problem.instruction.mnemonic and other.lowering == problem.instruction.lowering:
+        return None
+    containers = {name: format.dtype for name, format in problem.instruction.formats.items()}
+    if any(other.formats[name].dtype != dtype for name, dtype in containers.items()):
+        return None
+    masks = {name: getattr(problem, name) & other.formats[name].dtype.type(_mask(other, name)) for name in "abc"}
+    return replace(problem, instruction=other, **masks)
+
+
+def _mask(other: Multiply, name: str) -> int:
+    format = other.formats[name]
+    return (1 << (format.bits + format.ignored_low_bits)) - 1
+
+
+def _other_arch(problem: Problem, arch: str) -> Problem | None:
+    return _replaced(problem, problem.instruction.mnemonic, arch)
+
+
+def _ended(problem: Problem, name: str) -> Problem:
+    return replace(problem, finish=partial(_through, name))
+
+
+def _through(name: str, problem: Problem, part: Part, codes: Codes) -> Codes:
+    return narrowed(codes, name)
+
+
+def narrowed(codes: Codes, name: str) -> Codes:
+    """f32 codes after a round trip through a narrower format."""
+    if name == "tf32":
+        return encode(decode(encode(decode(codes, "f32"), "tf32"), "tf32"), "f32")
+    return encode(decode(encode(decode(codes, "f32"), name), name), "f32")
+
+
+def _narrow(problem: Problem, name: str) -> Problem | None:
+    if problem.positions is not None:
+        return None
+    return replace(problem, between=partial(_between, name), c=narrowed(problem.c, name))
+
+
+def _between(name: str, codes: Codes) -> Codes:
+    return narrowed(codes, name)
+
+
+def _reference(problem: Problem) -> Problem | None:
+    if problem.positions is not None:
+        return None
+    return replace(problem, finish=_rounded_once)
+
+
+def _rounded_once(problem: Problem, part: Part, codes: Codes) -> Codes:
+    formats = problem.instruction.formats
+    a = decode(problem.a[part.matrix][part.rows], formats["a"])
+    b = decode(problem.b[part.matrix][:, part.columns], formats["b"])
+    c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], formats["c"])
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = np.matmul(a, b) + c
+    return encode(total, FORMATS[problem.instruction.operands["d"].format.name])

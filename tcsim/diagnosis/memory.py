@@ -1,0 +1,199 @@
+"""Mistakes with operand tiles in shared memory: descriptor fields, swizzles, majors, the advance from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.canonical_tile import CanonicalTile
+from tcsim.diagnosis.operands import changed
+from tcsim.diagnosis.problem import Attempt, Codes, Problem
+from tcsim.errors import TcsimError
+from tcsim.matrix_descriptor import Major, MatrixDescriptor, element_addresses
+from tcsim.swizzle import SWIZZLES
+from tcsim.warpgroup_multiply import WarpgroupMultiply
+
+Addresses = npt.NDArray[np.int64]
+_MAJORS: tuple[Major, ...] = ("K", "MN")
+_UNIT = 16  # bytes that one step of a descriptor's offsets means
+_OFFSETS = {"leading_byte_offset": "LBO", "stride_byte_offset": "SBO"}
+_SCALES = (
+    ("a sixteenth: bytes given in units of 16 were encoded twice", 1, 16),
+    ("16 times: bytes were put where units of 16 belong", 16, 1),
+    ("half", 1, 2),
+    ("twice", 2, 1),
+    ("0", 0, 1),
+)
+"""How offsets are mistaken: in words, and as the fraction of the right one that they become."""
+
+
+def attempts(problem: Problem) -> Iterator[Attempt]:
+    """Descriptors that are wrong in one respect: those given, else those of every canonical tile. Only for wgmma."""
+    if not isinstance(problem.instruction, WarpgroupMultiply):
+        return
+    if problem.memory is not None:
+        for name in problem.memory.descriptors:
+            yield from _rereadings(problem, name)
+        return
+    for name in "ab":
+        for major in _MAJORS:
+            for swizzle in SWIZZLES:
+                tile = _tile(problem, name, major, swizzle)
+                if tile is not None:
+                    yield from _readings(problem, name, tile)
+
+
+def _tile(problem: Problem, name: str, major: Major, swizzle: str) -> CanonicalTile | None:
+    rows, k = (problem.a.shape[1:]) if name == "a" else (problem.b.shape[2], problem.b.shape[1])
+    try:
+        return MatrixDescriptor.for_tile(rows, k, problem.instruction.formats[name], major, swizzle)
+    except TcsimError:
+        return None  # no such tile
+
+
+def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Attempt]:
+    right = tile.descriptor
+    mode = next(key for key, pattern in SWIZZLES.items() if pattern == tile.swizzle)
+    place = f"{name} {tile.major}-major, swizzle {mode}"
+    leading, stride = right.leading_byte_offset, right.stride_byte_offset
+
+    def attempt(mistake: str, detail: str, advice: str, descriptor: MatrixDescriptor, **other: object) -> Attempt:
+        said = f"{place}: {detail}" if detail else place
+        return Attempt(f"{name}: {mistake}", said, advice, partial(_read, problem, name, tile, descriptor, other))
+
+    fields = f"the descriptor of {name} should have LBO {leading}, SBO {stride} bytes and swizzle {mode}"
+    if leading != stride:
+        yield attempt("LBO and SBO swapped", "", fields, _swapped(right))
+    for field, short in _OFFSETS.items():
+        for detail, number, over in _SCALES:
+            wrong = _scaled(field, number, over, right)
+            if wrong != right:
+                yield attempt(f"{short} wrong", detail, fields, wrong)
+    for other in SWIZZLES:
+        if other != mode:
+            yield attempt("swizzle wrong", f"read as {other}", fields, replace(right, swizzle=other))
+    if tile.swizzle.bits:
+        plain = f"{name} was written without the swizzle that its descriptor names"
+        yield attempt("swizzle not applied to the data", "", plain, right, unswizzled=True)
+    if tile.bits == 16:
+        flip = f"trans_{name} must be {int(tile.major == 'MN')}"
+        yield attempt("major flipped", "", flip, right, major="K" if tile.major == "MN" else "MN")
+    if len(tile.advances) > 1:
+        size = tile.bits // 8
+        said = f"the start address of {name} moves by {tile.advances[1]} bytes for the second K step: see CanonicalTile.advances"
+        for detail, advances in (
+            ("no advance", [0 for _ in tile.advances]),
+            ("elements for bytes", [x // size if size else x for x in tile.advances]),
+            ("bytes for units of 16", [x * _UNIT for x in tile.advances]),
+            ("always by the first step's bytes", [i * tile.advances[1] for i in range(len(tile.advances))]),
+            ("by a whole swizzle span", [i * tile.swizzle.span for i in range(len(tile.advances))]),
+        ):
+            if tuple(advances) != tile.advances:
+                yield attempt("K advance wrong", detail, said, right, advances=advances)
+
+
+def _read(
+    problem: Problem, name: str, tile: CanonicalTile, descriptor: MatrixDescriptor, other: dict[str, object]
+) -> Problem | None:
+    """The problem with the codes that a wrong descriptor reads from the right image."""
+    codes = problem.a if name == "a" else problem.b.swapaxes(1, 2)
+    image = tile.image(codes)
+    if other.get("unswizzled"):  # as the layout lies without its swizzle
+        image = image[:, tile.swizzle(np.arange(tile.bytes))]
+    advances = other.get("advances", tile.advances)
+    major: Major = other.get("major", tile.major)  # type: ignore[assignment]
+    parts = []
+    for advance in advances:  # type: ignore[attr-defined]
+        start = int(advance) // _UNIT * _UNIT
+        if start >= 1 << 18:
+            return None
+        try:
+            value = np.array(replace(descriptor, start_address=start).encode(), np.uint64)
+        except TcsimError:
+            return None
+        parts.append(element_addresses(value, tile.rows, tile.step, tile.format, major))
+    address = np.concatenate(parts, axis=1)
+    found, inside = _gather(image, address, tile)
+    lines: npt.NDArray[np.bool_] = np.asarray(
+        inside.all(axis=1)
+    )  # rows of A or columns of B that are read from the image alone
+    if not lines.any():
+        return None
+    known = np.broadcast_to(lines[:, None] if name == "a" else lines, problem.observed.shape)
+    read = changed(problem, name, found if name == "a" else np.ascontiguousarray(found.swapaxes(1, 2)))
+    return replace(read, known=known)
+
+
+def _gather(
+    image: npt.NDArray[np.uint8], address: Addresses, tile: CanonicalTile
+) -> tuple[Codes, npt.NDArray[np.bool_]]:
+    """The codes at byte addresses, and which lie inside the image: nobody knows what was outside."""
+    size = max(1, tile.bits // 8)
+    inside: npt.NDArray[np.bool_] = np.logical_and(address >= 0, address + size <= tile.bytes)
+    address = np.where(inside, address, 0)
+    if tile.bits < 8:
+        shift = (np.arange(address.shape[1]) * tile.bits % 8).astype(np.uint8)
+        codes = image[:, address] >> shift & np.uint8(tile.format.code_mask)
+    else:
+        places = address[..., None] + np.arange(size)
+        codes = np.ascontiguousarray(image[:, places]).view(f"<u{size}")[..., 0]
+    return codes.astype(tile.format.dtype, copy=False), inside
+
+
+def _rereadings(problem: Problem, name: str) -> Iterator[Attempt]:
+    """What was meant, if what was sent is given; what was sent, if what was meant is."""
+
+    def attempt(mistake: str, detail: str, advice: str, change: _Change, flip: bool = False) -> Attempt:
+        return Attempt(f"{name}: {mistake}", detail, advice, partial(_reread, problem, name, change, flip))
+
+    look = f"compare the descriptor of {name} field by field: MatrixDescriptor.decode(...).describe()"
+    yield attempt("LBO and SBO swapped", "", look, _swapped)
+    for field, short in ({"start_address": "start address"} | _OFFSETS).items():
+        for detail, number, over in _SCALES:
+            yield attempt(f"{short} wrong", detail, look, partial(_scaled, field, number, over))
+    for swizzle in SWIZZLES:
+        yield attempt("swizzle wrong", f"read as {swizzle}", look, partial(_swizzled, swizzle))
+    if problem.instruction.formats[name].container_bits == 16:
+        yield attempt("major flipped", "", f"look at trans_{name}", lambda given: given, flip=True)
+
+
+_Change = Callable[[MatrixDescriptor], MatrixDescriptor]
+
+
+def _swapped(given: MatrixDescriptor) -> MatrixDescriptor:
+    leading, stride = given.leading_byte_offset, given.stride_byte_offset
+    return replace(given, leading_byte_offset=stride, stride_byte_offset=leading)
+
+
+def _scaled(field: str, number: int, over: int, given: MatrixDescriptor) -> MatrixDescriptor:
+    value = getattr(given, field) * number // over // _UNIT * _UNIT % (1 << 18)
+    if field == "start_address":
+        return replace(given, start_address=value)
+    return (
+        replace(given, leading_byte_offset=value)
+        if field == "leading_byte_offset"
+        else replace(given, stride_byte_offset=value)
+    )
+
+
+def _swizzled(swizzle: str, given: MatrixDescriptor) -> MatrixDescriptor:
+    return replace(given, swizzle=swizzle)
+
+
+def _reread(problem: Problem, name: str, change: _Change, flip: bool) -> Problem | None:
+    memory, multiply = problem.memory, problem.instruction
+    if memory is None or not isinstance(multiply, WarpgroupMultiply):
+        return None
+    given = memory.descriptors[name]
+    try:
+        values = [change(MatrixDescriptor.decode(int(value), arch="sm_90")).encode() for value in given]
+        sent = memory.descriptors | {name: np.array(values, np.uint64)}
+        trans = memory.trans | ({name: 1 - memory.trans[name]} if flip else {})
+        a, b = multiply.fetch(memory.smem, sent.get("a", sent["b"]), sent["b"], trans.get("a", 0), trans["b"])
+    except TcsimError:
+        return None  # no such descriptor, or it reads outside
+    return changed(problem, name, a if name == "a" else np.ascontiguousarray(b))

@@ -1,0 +1,164 @@
+"""Mistakes with whole matrices: order in memory, blocks transposed, signs, operands left out or added twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from tcsim import ieee
+from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
+from tcsim.formats import SUBNORMAL, Format
+
+_NAMES = ("a", "b", "c", "d")
+
+
+def attempts(problem: Problem) -> Iterator[Attempt]:
+    """What can go wrong with a matrix as a whole."""
+    for name in _NAMES:
+        yield Attempt(
+            f"{name} transposed",
+            "the whole matrix, row-major taken for column-major",
+            f"look at the order in memory that {name} is given in, and at .row and .col",
+            partial(_changed, problem, name, _other_order),
+        )
+        yield Attempt(
+            f"{name} transposed",
+            "each 8 x 8 block",
+            f"add or drop .trans where {name} is moved with ldmatrix, stmatrix or movmatrix",
+            partial(_changed, problem, name, _blocks_transposed),
+        )
+        yield Attempt(
+            f"{name} negated",
+            "",
+            f"look at the signs that {name} is given with (scale_a, scale_b, negate)",
+            partial(_negated, problem, name),
+        )
+        yield Attempt(
+            f"{name} reversed",
+            "rows",
+            f"the rows of {name} are counted from the other end",
+            partial(_changed, problem, name, lambda x: x[:, ::-1]),
+        )
+        yield Attempt(
+            f"{name} reversed",
+            "columns",
+            f"the columns of {name} are counted from the other end",
+            partial(_changed, problem, name, lambda x: x[:, :, ::-1]),
+        )
+    yield Attempt("a and b exchanged", "", "look at the order of the operands", partial(_exchanged, problem))
+    yield Attempt(
+        "accumulator ignored", "c is taken for zero", "scale_d is 0, or c is not loaded", partial(_without_c, problem)
+    )
+    yield Attempt(
+        "accumulator added twice",
+        "",
+        "c goes in as accumulator and again at the end",
+        partial(_c_again, problem),
+    )
+    yield Attempt(
+        "stale accumulator",
+        "the product is added to an earlier run's result",
+        "clear the accumulator, or set scale_d to 0 for the first instruction",
+        partial(_run_twice, problem),
+    )
+    for name in "ab":
+        yield Attempt(
+            f"subnormals of {name} flushed",
+            "",
+            f"tensor cores keep subnormals: {name} was converted by code that flushes them",
+            partial(_flushed, problem, name),
+        )
+
+
+def changed(problem: Problem, name: str, codes: Codes) -> Problem:
+    """The problem with other codes for an operand; those of d are what would have been observed without the mistake."""
+    if name == "a":
+        return replace(problem, a=codes)
+    if name == "b":
+        return replace(problem, b=codes)
+    return replace(problem, c=codes) if name == "c" else replace(problem, observed=codes)
+
+
+def operand(problem: Problem, name: str) -> Codes:
+    """The codes of an operand."""
+    given: Codes = getattr(problem, "observed" if name == "d" else name)
+    return given
+
+
+def format_of(problem: Problem, name: str) -> Format:
+    """The number format of an operand."""
+    return problem.instruction.operands["d"].format if name == "d" else problem.instruction.formats[name]
+
+
+def _changed(problem: Problem, name: str, change: Callable[[Codes], Codes | None]) -> Problem | None:
+    codes = change(operand(problem, name))
+    return None if codes is None else changed(problem, name, codes)
+
+
+def _other_order(codes: Codes) -> Codes:
+    batch, rows, columns = codes.shape
+    return np.ascontiguousarray(codes.reshape(batch, columns, rows).swapaxes(1, 2))
+
+
+def _blocks_transposed(codes: Codes) -> Codes | None:
+    batch, rows, columns = codes.shape
+    if rows % 8 or columns % 8 or (rows, columns) == (8, 8):
+        return None  # nothing to cut, or the whole matrix
+    blocks = codes.reshape(batch, rows // 8, 8, columns // 8, 8)
+    return blocks.swapaxes(2, 4).reshape(codes.shape)
+
+
+def _negated(problem: Problem, name: str) -> Problem | None:
+    format = format_of(problem, name)
+    if format.kind == "bit":
+        return None
+    codes = operand(problem, name)
+    if format.kind == "float":
+        if not format.signed:
+            return None
+        return changed(problem, name, codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)))
+    return changed(problem, name, (np.zeros_like(codes) - codes) & format.dtype.type(format.code_mask))
+
+
+def _exchanged(problem: Problem) -> Problem | None:
+    a, b = problem.a, problem.b
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return None
+    return replace(problem, a=b, b=a)
+
+
+def _without_c(problem: Problem) -> Problem | None:
+    return replace(problem, c=np.zeros_like(problem.c)) if problem.c.any() else None
+
+
+def _c_again(problem: Problem) -> Problem | None:
+    return replace(problem, finish=_plus_c) if problem.c.any() else None
+
+
+def _plus_c(problem: Problem, part: Part, codes: Codes) -> Codes:
+    format = format_of(problem, "d")
+    c = problem.c[part.matrix][np.ix_(part.rows, part.columns)]
+    if format.kind != "float":
+        return codes + c
+    return ieee.add(codes, c, (format, format_of(problem, "c")), format)
+
+
+def _run_twice(problem: Problem) -> Problem | None:
+    if format_of(problem, "c") is not format_of(problem, "d"):
+        return None
+    return replace(problem, order=problem.order * 2)
+
+
+def _flushed(problem: Problem, name: str) -> Problem | None:
+    format = format_of(problem, name)
+    codes = operand(problem, name)
+    if format.kind != "float":
+        return None
+    kind = format.fields(codes).kind
+    if not (kind == SUBNORMAL).any():
+        return None
+    sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits) if format.signed else 0)
+    return changed(problem, name, np.where(kind == SUBNORMAL, codes & sign, codes))

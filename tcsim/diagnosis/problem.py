@@ -1,0 +1,133 @@
+"""A multiply with its observed result, as matrices; a mistake is a change of one of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.multiply import MatrixMultiply
+from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim.warpgroup_multiply import WarpgroupMultiply
+
+Codes = npt.NDArray[Any]
+Multiply = MatrixMultiply | WarpgroupMultiply
+_CHUNK_PRODUCTS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some outputs: a matrix of the batch, and the rows and columns that cross in them."""
+
+    matrix: int
+    rows: npt.NDArray[np.intp]
+    columns: npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The shared memory and the descriptors of one wgmma."""
+
+    smem: npt.NDArray[np.uint8]  # (batch, bytes)
+    descriptors: dict[str, npt.NDArray[np.uint64]]  # of a and b, or of b alone: (batch,)
+    trans: dict[str, int]  # 1: MN-major
+
+
+Finish = Callable[["Problem", Part, Codes], Codes]  # (problem, part, codes of d) -> codes of d
+
+
+@dataclass(frozen=True)
+class Problem:
+    """d = a b + c in steps of the instruction's K, and what was observed. All arrays hold codes.
+
+    M, N and K are multiples of the instruction's shape. Of a sparse instruction, `a` holds the kept half of each row.
+    """
+
+    instruction: Multiply
+    a: Codes  # (batch, M, K), of a sparse instruction (batch, M, K / 2)
+    b: Codes  # (batch, K, N)
+    c: Codes  # (batch, M, N)
+    observed: Codes  # (batch, M, N)
+    positions: npt.NDArray[np.int64] | None = None  # (batch, M, K / 2): sparse only
+    metadata: npt.NDArray[np.uint32] | None = None  # (batch, 32): the registers that the positions came in, if they did
+    selector: int = 0  # of the metadata
+    order: tuple[int, ...] = ()  # the K blocks in the order they are accumulated
+    between: Callable[[Codes], Codes] | None = None  # what is done to the accumulator after every instruction
+    finish: Finish | None = None  # what is done to each output at the end
+    known: npt.NDArray[np.bool_] | None = None  # (batch, M, N): outputs that can be predicted; None: all
+    memory: Memory | None = None  # where wgmma found its operands
+
+    @property
+    def kept(self) -> int:
+        """Elements of A's K that one instruction takes: half of its K if it is sparse."""
+        return self.instruction.operands["a"].shape[1]
+
+    @property
+    def step(self) -> int:
+        """K of one instruction."""
+        return self.instruction.shape[2]
+
+    @property
+    def blocks(self) -> int:
+        """Instructions that lie behind one output."""
+        return self.a.shape[2] // self.kept
+
+    def parts(self) -> Iterator[Part]:
+        """All outputs."""
+        rows, columns = (np.arange(size) for size in self.observed.shape[1:])
+        for matrix in range(len(self.observed)):
+            yield Part(matrix, rows, columns)
+
+    def seen(self, part: Part) -> Codes:
+        """What was observed of a part."""
+        return self.observed[part.matrix][np.ix_(part.rows, part.columns)]
+
+    def knows(self, part: Part) -> npt.NDArray[np.bool_]:
+        """Which outputs of a part can be predicted."""
+        if self.known is None:
+            return np.ones((len(part.rows), len(part.columns)), bool)
+        known: npt.NDArray[np.bool_] = self.known[part.matrix][np.ix_(part.rows, part.columns)]
+        return known
+
+    def predict(self, part: Part) -> Codes:
+        """What the model gives for a part: (rows, columns)."""
+        out = np.empty((len(part.rows), len(part.columns)), self.instruction.operands["d"].format.dtype)
+        height = 64 if self.positions is None else 1
+        width = max(1, _CHUNK_PRODUCTS // (min(height, len(part.rows)) * self.step))
+        a, b, c = self.a[part.matrix], self.b[part.matrix], self.c[part.matrix]
+        for top in range(0, len(part.rows), 64):
+            for left in range(0, len(part.columns), width):
+                rows, columns = part.rows[top : top + 64], part.columns[left : left + width]
+                out[top : top + 64, left : left + width] = self._accumulate(part, a, b, c, rows, columns)
+        return out if self.finish is None else self.finish(self, part, out)
+
+    def _accumulate(self, part: Part, a: Codes, b: Codes, c: Codes, rows: Codes, columns: Codes) -> Codes:
+        multiply = self.instruction
+        formats = (multiply.formats["a"], multiply.formats["b"], multiply.formats["c"])
+        total = c[np.ix_(rows, columns)]
+        a, b = a[rows], b[:, columns]
+        for block in self.order:
+            own = a[:, block * self.kept : (block + 1) * self.kept]
+            met = b[block * self.step : (block + 1) * self.step]
+            if self.positions is None:
+                total = multiply.lowering.run(own[None], met[None], total[None], formats)[0]
+                total = total if self.between is None else self.between(total)
+                continue
+            assert isinstance(multiply, SparseMatrixMultiply)  # it has positions
+            where = self.positions[part.matrix][rows, block * self.kept : (block + 1) * self.kept]
+            chosen = met[multiply.sparsity.columns(where)]  # (rows, kept, columns): each row of A meets rows of its own
+            total = multiply.lowering.run(own[:, None], chosen, total[:, None], formats)[:, 0]
+        return total
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One mistake in one of its forms, tried on a problem."""
+
+    mistake: str  # its name
+    detail: str  # which of its forms; may be empty
+    advice: str  # what to look at
+    change: Callable[[], Problem | None]  # the problem with the mistake made; None if it cannot be made here

@@ -1,0 +1,89 @@
+"""What a diagnosis found, as data and as text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["correct", "explained", "ambiguous", "partly explained", "not explained"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One mistake and how much of the observed result it reproduces."""
+
+    mistake: str  # its name, the same for all its forms
+    detail: str  # which form; may be empty
+    advice: str  # what to look at
+    matched: int  # outputs that it reproduces bit for bit
+
+    def __str__(self) -> str:
+        return f"{self.mistake} ({self.detail})" if self.detail else self.mistake
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why a result differs from the model's.
+
+    `correct`: it does not. `explained`: one mistake reproduces every output bit for bit; `ambiguous`: several different
+    ones do, and the data cannot tell them apart. `partly explained`: the first of `nearest` reproduces clearly more
+    outputs than the model. `not explained`: nothing does.
+    """
+
+    verdict: Verdict
+    outputs: int  # compared
+    right: int  # of them as the model says, without any mistake
+    explanations: tuple[Explanation, ...]  # each reproduces all outputs
+    nearest: tuple[Explanation, ...]  # the best of the others, best first
+    attempts: int  # mistakes tried, each in all its forms
+    where: str = ""  # which outputs differ from the model
+
+    @property
+    def mistake(self) -> str | None:
+        """The name of the mistake, if one explains everything."""
+        return self.explanations[0].mistake if self.verdict == "explained" else None
+
+    @property
+    def fraction(self) -> float:
+        """The part of the outputs that the best explanation reproduces."""
+        best = self.explanations or self.nearest
+        return max([self.right, *(item.matched for item in best)]) / self.outputs
+
+    def lines(self) -> list[str]:
+        """The diagnosis in sentences."""
+        if self.verdict == "correct":
+            return [f"correct: all {self.outputs:,} outputs are what the model says"]
+        lines = [f"{self.outputs - self.right:,} of {self.outputs:,} outputs differ from the model: {self.where}"]
+        if self.explanations:
+            head = "this mistake reproduces" if len(self.explanations) == 1 else "each of these mistakes reproduces"
+            lines.append(f"{self.verdict}: {head} every output bit for bit")
+        elif self.verdict == "partly explained":
+            share = self.nearest[0].matched / self.outputs
+            lines.append(f"partly explained: the nearest mistake reproduces {share:.1%} of the outputs")
+        else:
+            lines.append(f"not explained: none of {self.attempts} mistakes reproduces what was observed")
+        near = [item for item in self.nearest if item.matched > self.right]
+        shown = self.explanations or (near if self.verdict == "partly explained" else ())
+        for item in shown:
+            part = "" if self.explanations else f" [{item.matched / self.outputs:.1%}]"
+            lines += [f"  {item}{part}", f"    {item.advice}"]
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+_CLEARLY = 0.25  # a partial explanation must reproduce this part of the outputs more than the model does
+
+
+def described(
+    outputs: int, right: int, exact: list[Explanation], nearest: list[Explanation], attempts: int, where: str
+) -> Diagnosis:
+    """The diagnosis that follows from what reproduces the result, and from what comes nearest, best first."""
+    if exact:
+        names = {item.mistake for item in exact}
+        verdict: Verdict = "explained" if len(names) == 1 else "ambiguous"
+        return Diagnosis(verdict, outputs, right, tuple(exact), (), attempts, where)
+    clear = bool(nearest) and nearest[0].matched >= right + _CLEARLY * outputs
+    verdict = "partly explained" if clear else "not explained"
+    return Diagnosis(verdict, outputs, right, (), tuple(nearest), attempts, where)

@@ -1,0 +1,188 @@
+"""tcsim.diagnose names planted mistakes, and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import planted
+import pytest
+from planted import Planted
+
+import tcsim
+from tcsim.registry import on_arch
+
+FAMILIES = {
+    "mma.sync": (planted.MATRIX + planted.REGISTERS, 45),
+    "mma.sp": (planted.SPARSE, 100),
+    "wmma.mma": (planted.MATRIX + planted.REGISTERS, 45),
+    "wgmma": (planted.MATRIX + planted.MEMORY, 90),
+    "ldmatrix": (planted.MOVES, 30),
+    "stmatrix": (planted.MOVES, 20),
+    "movmatrix": (planted.MOVES, 1),
+    "wmma.load": (planted.MOVES, 40),
+    "wmma.store": (planted.MOVES, 30),
+    "cvt": (planted.MOVES, 100),
+}
+"""By family: what is planted, and how many cases."""
+
+
+def cases(family: str) -> Iterator[Planted]:
+    """The family's cases: its instructions in even steps, each mistake in turn."""
+    plants, wanted = FAMILIES[family]
+    rows = list(on_arch("sm_90", family))
+    if family == "wgmma":
+        rows = [row for row in rows if row.shape[1] <= 128]  # quicker, and the same mistakes
+    made = 0
+    for turn in range(40 * wanted):
+        row = rows[turn * 37 % len(rows)]
+        plant = plants[(turn + turn // len(rows)) % len(plants)]
+        case = plant(np.random.default_rng((turn, len(rows))), tcsim.instruction(row.mnemonic, arch="sm_90"))
+        if case is None:
+            continue
+        made += 1
+        yield case
+        if made == wanted:
+            return
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_planted_mistakes_are_named(family: str) -> None:
+    """At least 95 % of the cases, and none is given another name with confidence."""
+    count, named, wrong = 0, 0, []
+    verdicts: Counter[str] = Counter()
+    for case in cases(family):
+        found = tcsim.diagnose(case.instruction, **case.arguments)
+        count += 1
+        verdicts[found.verdict] += 1
+        names = {item.mistake for item in found.explanations}
+        named += case.mistake in names
+        if found.verdict == "explained" and case.mistake not in names:
+            wrong.append(f"{case.instruction.mnemonic}: {case.mistake} was called {found.mistake}")
+    assert count >= FAMILIES[family][1] * 0.9, f"only {count} cases"
+    assert not wrong
+    assert named >= 0.95 * count, verdicts
+
+
+def test_there_are_five_hundred_cases() -> None:
+    """Over all families that execute."""
+    assert sum(count for _, count in FAMILIES.values()) >= 500
+
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+WGMMA = "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"
+
+
+def tile(
+    mnemonic: str, seed: int, times: tuple[int, int, int] = (1, 1, 2)
+) -> tuple[tcsim.Instruction, dict[str, np.ndarray]]:
+    """An instruction and random operands."""
+    ins = tcsim.instruction(mnemonic, arch="sm_90")
+    random = np.random.default_rng(seed)
+    m, n, k = (size * by for size, by in zip(ins.shape, times, strict=True))
+    shapes = {"a": (m, k), "b": (k, n), "c": (m, n)}
+    return ins, {name: planted.codes(random, shape, ins.formats[name]) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("mnemonic", [MMA, WGMMA, "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"])
+def test_the_right_result_is_correct(mnemonic: str) -> None:
+    """No mistake is seen where there is none."""
+    ins, given = tile(mnemonic, 1)
+    found = tcsim.diagnose(ins, **given, observed=tcsim.gemm(given["a"], given["b"], given["c"], instruction=ins))
+    assert (found.verdict, found.right, found.mistake) == ("correct", found.outputs, None)
+    assert str(found) == f"correct: all {found.outputs:,} outputs are what the model says"
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("mnemonic", [MMA, WGMMA, "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"])
+def test_garbage_is_not_explained(mnemonic: str, seed: int) -> None:
+    """Random results, and results of operands that no mistake makes."""
+    ins, given = tile(mnemonic, seed)
+    random = np.random.default_rng(seed + 1000)
+    noise = planted.codes(random, given["c"].shape, ins.operands["d"].format)
+    other = planted.codes(random, given["a"].shape, ins.formats["a"])
+    for observed in (noise, tcsim.gemm(other, given["b"], given["c"], instruction=ins)):
+        found = tcsim.diagnose(ins, **given, observed=observed)
+        assert found.verdict == "not explained"
+        assert not found.explanations and found.attempts > 50
+        assert "not explained: none of" in str(found)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_unknown_permutation_gets_no_name(seed: int) -> None:
+    """Rows of A shuffled at random: no explanation reproduces everything."""
+    ins, given = tile(MMA, seed)
+    shuffled = given["a"][np.random.default_rng(seed).permutation(16)]
+    observed = tcsim.gemm(shuffled, given["b"], given["c"], instruction=ins)
+    assert tcsim.diagnose(ins, **given, observed=observed).verdict in ("not explained", "partly explained")
+
+
+def test_half_a_result_is_partly_explained() -> None:
+    """One mistake in most rows, something else in the others."""
+    ins, given = tile(MMA, 3, (4, 2, 2))
+    observed = tcsim.gemm(given["a"], given["b"], None, instruction=ins)
+    observed[:8] = 0x7FC00000
+    found = tcsim.diagnose(ins, **given, observed=observed)
+    assert (found.verdict, found.nearest[0].mistake) == ("partly explained", "accumulator ignored")
+    assert found.nearest[0].matched == 56 * 16 and found.fraction == 56 / 64
+
+
+def test_mistakes_that_the_data_cannot_tell_apart_are_all_named() -> None:
+    """A matrix of ones is its own transpose, and more."""
+    ins, given = tile(MMA, 4, (1, 1, 1))
+    given["a"] = tcsim.encode(np.full((16, 16), 2.0), "f16")
+    given["b"] = tcsim.encode(np.full((16, 8), 3.0), "f16")
+    observed = tcsim.gemm(given["a"], tcsim.encode(np.full((16, 8), -3.0), "f16"), given["c"], instruction=ins)
+    found = tcsim.diagnose(ins, **given, observed=observed)
+    assert found.verdict == "ambiguous" and found.mistake is None
+    assert {"a negated", "b negated"} <= {item.mistake for item in found.explanations}
+
+
+def test_a_constant_result_was_never_computed() -> None:
+    """All zeros, or a pattern that filled the memory before."""
+    ins, given = tile(MMA, 5)
+    for code in (0, 0xCDCDCDCD):
+        found = tcsim.diagnose(ins, **given, observed=np.full((16, 8), code, np.uint32))
+        assert found.mistake == "output never written" and f"{code:#x}" in str(found)
+
+
+def test_descriptors_that_were_meant_find_those_that_were_sent() -> None:
+    """wgmma with shared memory: the descriptor as meant, the result of one with LBO and SBO swapped."""
+    ins = tcsim.instruction("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16", arch="sm_90a")
+    smem = tcsim.encode(np.random.default_rng(0).standard_normal(4096), "f16").view(np.uint8)
+    right = tcsim.MatrixDescriptor(leading_byte_offset=1024, stride_byte_offset=128)
+    wrong = tcsim.MatrixDescriptor(leading_byte_offset=128, stride_byte_offset=1024)
+    b = tcsim.MatrixDescriptor(start_address=4096, leading_byte_offset=128, stride_byte_offset=256).encode()
+    c = np.zeros((128, 8), np.uint32)
+    observed = ins.execute(smem, wrong.encode(), b, c)
+    found = tcsim.diagnose(ins, smem=smem, a=right.encode(), b=b, c=c, observed=observed)
+    assert found.mistake == "a: LBO and SBO swapped"
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "text"),
+    [
+        ({"x": 1}, tcsim.OperandError, "unknown operand x; valid: a, b, c, metadata"),
+        ({"b": np.zeros((16, 8), np.uint16)}, tcsim.OperandError, r"b is \(16, 8\)"),
+        (
+            {"a": np.zeros((16, 40), np.uint16), "b": np.zeros((40, 8), np.uint16)},
+            tcsim.OperandError,
+            "K = 40; valid: multiples",
+        ),
+        ({"a": np.zeros((16, 32), np.float32)}, tcsim.FormatError, "a: dtype float32"),
+    ],
+)
+def test_wrong_use(changed: dict[str, object], error: type[Exception], text: str) -> None:
+    """Errors say what would be valid."""
+    ins, given = tile(MMA, 6)
+    with pytest.raises(error, match=text):
+        tcsim.diagnose(ins, **{**given, **changed}, observed=given["c"])
+
+
+def test_a_missing_operand_and_a_strange_instruction() -> None:
+    """Named errors."""
+    with pytest.raises(tcsim.OperandError, match="b is missing"):
+        tcsim.diagnose(MMA, a=np.zeros((16, 16), np.uint16), observed=np.zeros((16, 8), np.uint32))
+    with pytest.raises(tcsim.InstructionError, match="valid: a mnemonic"):
+        tcsim.diagnose(3, observed=0)
