@@ -1,0 +1,141 @@
+"""One GEMM kernel with all its compile-time choices made: macros, shared memory, instruction, and the cubin."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import tcsim
+from hwkernels.gemm_instructions import multiply_header
+from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
+from hwkernels.nvrtc import compile_cubin, digest_of
+from tcsim.instruction import Instruction
+from tcsim.targets import TARGETS
+
+SOURCES = Path(__file__).with_name("kernels")
+ENTRY = "gemm"  # the entry point of every kernel
+SHARED_LIMIT = (
+    227 * 1024
+)  # dynamic shared bytes of a block on sm_90. Source: CUDA C++ programming guide, table of limits
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232  # 40 + 2 * 232 = 504 of 512: three warpgroups of 168 at launch
+CACHE_VARIABLE = "HWKERNELS_CUBINS"  # a folder of cubins by digest: read before compiling, written after
+
+
+@dataclass(frozen=True)
+class Build:
+    """Everything that the machine code of a kernel depends on."""
+
+    kernel: str
+    a: str  # formats of A, B and d
+    b: str
+    out: str
+    target: str
+    block_n: int
+    block_m: int = 128
+    stages: int = 0
+    a_mn_major: bool = False
+    b_mn_major: bool = False
+    scaled: bool = False  # alpha, beta and c
+    cluster: tuple[int, int] = (1, 1)  # blocks along M and N
+    stagger: int = 0  # slots that the second consumer runs behind
+    promote: int = 0  # slots after which a chain is added to the sum in f32; 0: one chain
+    tma_store: bool = False
+
+    @property
+    def row(self) -> GemmKernel:
+        """The kernel's row in the table."""
+        return KERNELS[self.kernel]
+
+    @property
+    def block_k(self) -> int:
+        """Elements of K in a slot."""
+        return self.row.span // OPERAND_FORMATS[self.a].bytes
+
+    @property
+    def instruction(self) -> Instruction:
+        """The tensor-core instruction, on the arch that the target is of."""
+        item = OPERAND_FORMATS[self.a]
+        mnemonic = self.row.instruction.format(n=self.block_n, k=item.wgmma_k, acc=item.accumulator, a=self.a, b=self.b)
+        return tcsim.instruction(mnemonic, arch=TARGETS[self.target].arch)
+
+    @property
+    def slot_bytes(self) -> int:
+        """Shared bytes of one stage."""
+        return (self.block_m + self.block_n) * self.row.span
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory: alignment, ring, staging of stores, barriers."""
+        if not self.stages:
+            return 0
+        panels = self.block_m // 64 * 2 * 64 * SPAN_BYTES if self.tma_store else 0
+        barriers = 16 * self.stages if self.row.tma else 0
+        alignment = 1024 if self.row.tma else 0
+        return alignment + self.stages * self.slot_bytes + panels + barriers
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """The macros."""
+        values = {
+            f"OUT_{self.out.upper()}": 1,
+            "ELEMENT_BYTES": OPERAND_FORMATS[self.a].bytes,
+            "BLOCK_M": self.block_m,
+            "BLOCK_N": self.block_n,
+            "A_MN_MAJOR": int(self.a_mn_major),
+            "B_MN_MAJOR": int(self.b_mn_major),
+        }
+        if self.scaled:
+            values["SCALED"] = 1
+        if self.stages:
+            values["STAGES"] = self.stages
+        if self.row.threads == 384:
+            values |= {"PRODUCER_REGISTERS": PRODUCER_REGISTERS, "CONSUMER_REGISTERS": CONSUMER_REGISTERS}
+        if self.row.persistent:
+            values |= {
+                "CLUSTER_M": self.cluster[0],
+                "CLUSTER_N": self.cluster[1],
+                "STAGGER": self.stagger,
+                "PROMOTE": self.promote,
+                "STORE_TMA": int(self.tma_store),
+            }
+        return values
+
+    @property
+    def opcodes(self) -> tuple[str, ...]:
+        """The beginnings of SASS opcodes that the machine code must contain."""
+        found = (self.row.multiply_opcodes[self.a], *self.row.opcodes)
+        if self.cluster != (1, 1):
+            found += ("UTMALDG.2D.MULTICAST", "UCGABAR_ARV")
+        if self.tma_store:
+            found += ("UTMASTG.2D",) + (("STSM.16.M88.4",) if OUTPUT_BYTES[self.out] == 2 else ())
+        return found
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the source includes."""
+        texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCES.glob("*.cuh"))}
+        return texts | {"multiply.cuh": multiply_header(self.instruction, self.a_mn_major, self.b_mn_major)}
+
+
+SPAN_BYTES = 128  # of a row of a staged panel
+
+
+@cache
+def cubin_of(build: Build) -> bytes:
+    """The machine code of a build, compiled once in a process.
+
+    $HWKERNELS_CUBINS names a folder where cubins are kept between processes, by the digest of source and options.
+    Raises ToolchainError without an NVRTC for the target, AssembleError if the compiler complains of anything.
+    """
+    source = (SOURCES / f"{build.kernel}.cu").read_text(encoding="utf-8")
+    folder = os.environ.get(CACHE_VARIABLE)
+    place = Path(folder, f"{digest_of(source, build.target, build.headers, build.defines)}.cubin") if folder else None
+    if place and place.is_file():
+        return place.read_bytes()
+    made = compile_cubin(source, build.target, name=f"{build.kernel}.cu", headers=build.headers, defines=build.defines)
+    if place:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(made.cubin)
+    return made.cubin
