@@ -16,9 +16,14 @@ from tcsim.targets import TARGETS
 
 SOURCES = Path(__file__).with_name("kernels")
 ENTRY = "gemm"  # the entry point of every kernel
-SHARED_LIMIT = (
-    227 * 1024
-)  # dynamic shared bytes of a block on sm_90. Source: CUDA C++ programming guide, table of limits
+SHARED_LIMIT = 227 * 1024  # dynamic shared bytes of a block on sm_90
+# The same of each generation, KiB. Source: CUDA C++ programming guide, technical specifications per compute capability
+SHARED_KIB = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99} | {
+    90: 227,
+    100: 227,
+    103: 227,
+    110: 227,
+}
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232  # 40 + 2 * 232 = 504 of 512: three warpgroups of 168 at launch
 CACHE_VARIABLE = "HWKERNELS_CUBINS"  # a folder of cubins by digest: read before compiling, written after
 
@@ -57,12 +62,17 @@ class Build:
     def instruction(self) -> Instruction:
         """The tensor-core instruction, on the arch that the target is of."""
         item = OPERAND_FORMATS[self.a]
-        mnemonic = self.row.instruction.format(n=self.block_n, k=item.wgmma_k, acc=item.accumulator, a=self.a, b=self.b)
+        layouts = {"row": "col" if self.a_mn_major else "row", "col": "row" if self.b_mn_major else "col"}
+        mnemonic = self.row.instructions.get(self.a, self.row.instruction).format(
+            n=self.block_n, k=self.row.k_bytes // item.bytes, acc=item.accumulator, a=self.a, b=self.b, **layouts
+        )
         return tcsim.instruction(mnemonic, arch=TARGETS[self.target].arch)
 
     @property
     def slot_bytes(self) -> int:
         """Shared bytes of one stage."""
+        if self.row.padded:  # 64 bytes of K lie 80 apart; MN-major: 32 rows of K of 256 bytes, 272 apart
+            return sum(32 * 272 if mn_major else 128 * 80 for mn_major in (self.a_mn_major, self.b_mn_major))
         return (self.block_m + self.block_n) * self.row.span
 
     @property
@@ -70,6 +80,8 @@ class Build:
         """Dynamic shared memory: alignment, ring, staging of stores, barriers."""
         if not self.stages:
             return 0
+        if self.row.padded:
+            return 32 + (self.stages if TARGETS[self.target].number >= 80 else 2) * self.slot_bytes
         panels = self.block_m // 64 * 2 * 64 * SPAN_BYTES if self.tma_store else 0
         barriers = 16 * self.stages if self.row.tma else 0
         alignment = 1024 if self.row.tma else 0
@@ -103,9 +115,17 @@ class Build:
         return values
 
     @property
+    def multiply_opcode(self) -> str:
+        """The beginning of the SASS opcode that multiplies. Outside sm_89 and sm_12x, fp8 mma.sync is emulated in f16."""
+        number = TARGETS[self.target].number
+        if self.row.multiply_opcodes[self.a] == "QMMA" and number != 89 and number < 120:
+            return "HMMA"
+        return self.row.multiply_opcodes[self.a]
+
+    @property
     def opcodes(self) -> tuple[str, ...]:
         """The beginnings of SASS opcodes that the machine code must contain."""
-        found = (self.row.multiply_opcodes[self.a], *self.row.opcodes)
+        found: tuple[str, ...] = (self.multiply_opcode, *self.row.opcodes)
         if self.cluster != (1, 1):
             found += ("UTMALDG.2D.MULTICAST", "UCGABAR_ARV")
         if self.tma_store:
@@ -129,12 +149,12 @@ def cubin_of(build: Build) -> bytes:
     $HWKERNELS_CUBINS names a folder where cubins are kept between processes, by the digest of source and options.
     Raises ToolchainError without an NVRTC for the target, AssembleError if the compiler complains of anything.
     """
-    source = (SOURCES / f"{build.kernel}.cu").read_text(encoding="utf-8")
+    source = (SOURCES / build.row.file).read_text(encoding="utf-8")
     folder = os.environ.get(CACHE_VARIABLE)
     place = Path(folder, f"{digest_of(source, build.target, build.headers, build.defines)}.cubin") if folder else None
     if place and place.is_file():
         return place.read_bytes()
-    made = compile_cubin(source, build.target, name=f"{build.kernel}.cu", headers=build.headers, defines=build.defines)
+    made = compile_cubin(source, build.target, name=build.row.file, headers=build.headers, defines=build.defines)
     if place:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(made.cubin)

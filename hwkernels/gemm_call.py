@@ -59,8 +59,8 @@ def find_kernel(name: str | None, a: str, b: str, arch: int) -> GemmKernel:
 
     arch: 90 for sm_90. Raises GemmError that lists the kernels which are valid on this GPU.
     """
-    valid = [item for item in KERNELS.values() if gemm_tiles.runs_on(item, arch)]
-    listing = "; ".join(f"{item.name} ({', '.join(item.formats)})" for item in valid) or "none"
+    valid = {item.name: formats for item in KERNELS.values() if (formats := gemm_tiles.formats_on(item, arch))}
+    listing = "; ".join(f"{item} ({', '.join(formats)})" for item, formats in valid.items()) or "none"
     if name is not None and name not in KERNELS:
         raise GemmError(f"no kernel {name!r}; valid on sm_{arch}: {listing}")
     if a != b and not (a in _FP8 and b in _FP8):
@@ -68,11 +68,11 @@ def find_kernel(name: str | None, a: str, b: str, arch: int) -> GemmKernel:
     kernel = KERNELS[name] if name is not None else gemm_tiles.best_kernel(arch, a, b)
     if kernel is None:
         raise GemmError(f"no kernel multiplies {a} by {b} on sm_{arch}; valid there: {listing}")
-    if not gemm_tiles.runs_on(kernel, arch):
+    if kernel.name not in valid:
         raise GemmError(f"{kernel.name} is for {kernel.target}, this GPU is sm_{arch}; valid there: {listing}")
-    if a not in kernel.formats or b not in kernel.formats:
+    if not {a, b} <= set(valid[kernel.name]):
         raise GemmError(
-            f"{kernel.name} takes {', '.join(kernel.formats)}, not {a} and {b}; valid on sm_{arch}: {listing}"
+            f"{kernel.name} takes {', '.join(valid[kernel.name])}, not {a} and {b}; valid on sm_{arch}: {listing}"
         )
     return kernel
 

@@ -54,7 +54,9 @@ class GemmKernel:
     adds: str  # what it has that the step before it lacks
     targets: tuple[str, ...]  # what it is compiled for; the first is its generation's
     formats: tuple[str, ...]
-    instruction: str  # the tensor-core instruction: {n} {k} {acc} {a} {b} are filled in
+    instruction: (
+        str  # the tensor-core instruction: {n} {k} {acc} {a} {b} are filled in; {row} and {col} are the layouts
+    )
     block_m: int
     block_n: tuple[int, ...]  # choices, the default first
     threads: int
@@ -66,8 +68,25 @@ class GemmKernel:
     persistent: bool = False  # cluster, tile order and epilogue can be chosen
     needs_aligned: bool = False  # rows of A and B must start at multiples of 16 bytes: others are repacked
     later: bool = True  # runs on later generations too
+    padded: bool = False  # rows in shared memory are padded, not swizzled
     span: int = SPAN  # bytes of K per slot
+    instructions: MappingProxyType[str, str] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # of formats whose spelling is another
+    since: MappingProxyType[str, int] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # formats that need a later generation than the kernel
+    wide_since: MappingProxyType[int, int] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # tile widths for which ptxas spills registers before a generation
+    source: str = ""  # the file, if it is another kernel's
+    k_bytes: int = 32  # of one instruction
     k_order: str = "ascending"  # of the instruction's K blocks; the only one so far
+
+    @property
+    def file(self) -> str:
+        """The source in hwkernels/kernels."""
+        return f"{self.source or self.name}.cu"
 
     @property
     def target(self) -> str:
@@ -89,9 +108,105 @@ def _hopper(name: str, adds: str, **facts: object) -> GemmKernel:
     )
 
 
+_HMMA = MappingProxyType({"f16": "HMMA.16816", "bf16": "HMMA.16816", "tf32": "HMMA.1688", "s8": "IMMA.16832"})
+_WMMA_BF16 = MappingProxyType({"bf16": "wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.bf16.bf16.f32"})
+
 KERNELS = {
     item.name: item
     for item in (
+        GemmKernel(
+            "sm70_wmma_naive",
+            "one warp a tile of 16 x 16, wmma straight from global memory",
+            targets=("sm_70", "sm_75", "sm_80", "sm_90"),
+            formats=_HALF,
+            since=MappingProxyType({"bf16": 80}),
+            instruction="wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.f32",
+            instructions=_WMMA_BF16,
+            mn_major=_HALF,
+            block_m=16,
+            block_n=(64,),
+            threads=128,
+            opcodes=(),
+            multiply_opcodes=MappingProxyType({"f16": "HMMA", "bf16": "HMMA"}),
+        ),
+        GemmKernel(
+            "sm70_mma_m8n8k4",
+            "mma.sync of quad pairs, Volta's own shape",
+            targets=("sm_70",),
+            formats=("f16",),
+            instruction="mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32",
+            block_m=64,
+            block_n=(64,),
+            threads=128,
+            opcodes=("LDS.U.128", "BAR.SYNC"),
+            multiply_opcodes=MappingProxyType({"f16": "HMMA.884"}),
+            later=False,
+        ),
+        GemmKernel(
+            "sm70_wmma_shared",
+            "wmma with tiles of 128 x 128 in shared memory, 8 warps; cp.async from sm_80 on",
+            targets=("sm_70", "sm_75", "sm_80", "sm_90"),
+            formats=_HALF,
+            since=MappingProxyType({"bf16": 80}),
+            instruction="wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.f32",
+            instructions=_WMMA_BF16,
+            mn_major=_HALF,
+            block_m=128,
+            block_n=(128,),
+            threads=256,
+            stages=3,
+            padded=True,
+            needs_aligned=True,
+            span=64,
+            opcodes=("BAR.SYNC",),
+            multiply_opcodes=MappingProxyType({"f16": "HMMA", "bf16": "HMMA"}),
+        ),
+        GemmKernel(
+            "sm75_mma_ldmatrix",
+            "mma.sync with 16 bytes of K and ldmatrix; f16 and s8",
+            targets=("sm_75", "sm_80", "sm_90"),
+            formats=("f16", "s8"),
+            instruction="mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
+            instructions=MappingProxyType({"s8": "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32"}),
+            k_bytes=16,
+            block_m=128,
+            block_n=(128,),
+            threads=256,
+            span=64,
+            opcodes=("LDSM.16.M", "BAR.SYNC"),
+            multiply_opcodes=MappingProxyType({"f16": "HMMA.1688", "s8": "IMMA"}),
+        ),
+        GemmKernel(
+            "sm80_mma_multistage",
+            "mma.sync with 32 bytes of K, a ring filled by cp.async, swizzled rows",
+            targets=("sm_80", "sm_86", "sm_90"),
+            formats=("f16", "bf16", "tf32", "s8"),
+            instruction="mma.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}",
+            mn_major=_HALF,
+            block_m=128,
+            block_n=(256, 128),
+            wide_since=MappingProxyType({256: 90}),
+            threads=256,
+            stages=4,
+            needs_aligned=True,
+            opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
+            multiply_opcodes=_HMMA,
+        ),
+        GemmKernel(
+            "sm89_mma_multistage",
+            "the same file with e4m3 and e5m2; sm_90 and sm_100 emulate these in f16",
+            targets=("sm_89", "sm_90"),
+            source="sm80_mma_multistage",
+            formats=("e4m3", "e5m2"),
+            instruction="mma.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}",
+            block_m=128,
+            block_n=(128,),
+            threads=256,
+            stages=4,
+            needs_aligned=True,
+            opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
+            multiply_opcodes=MappingProxyType({"e4m3": "QMMA", "e5m2": "QMMA"}),
+        ),
         _hopper(
             "sm90_wgmma_basic",
             "one warpgroup and one wgmma tile of 64 x N; ordinary loads",

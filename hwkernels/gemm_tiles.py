@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from hwkernels.gemm_build import SHARED_LIMIT, Build
+from hwkernels.gemm_build import SHARED_KIB, SHARED_LIMIT, Build
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, OUTPUT_TMA, GemmKernel
+from tcsim.targets import TARGETS
 
 PANEL_ROWS = 64  # rows of 128 bytes that one MN-major box and one stored box have
 MAX_STAGES = 8
@@ -72,7 +73,7 @@ def choose(
         scaled=scaled,
     )
     if not kernel.persistent:
-        return build
+        return fitted(build) if kernel.stages and not kernel.padded else build
     pair = (2, 1) if shape.m > kernel.block_m else (1, 1)
     candidates = [
         item if parts_fit(item) else replace(item, cluster=(1, 1))
@@ -81,6 +82,24 @@ def choose(
     ]
     best = min(candidates, key=lambda item: estimated_cycles(item, shape, multiprocessors))
     return replace(best, stages=most_stages(best))
+
+
+def fitted(build: Build) -> Build:
+    """The first tile width and the longest ring of the kernel, with 3 slots at least if possible, that a target's shared memory holds.
+
+    >>> build = Build("sm80_mma_multistage", "f16", "f16", "f16", "sm_86", block_n=256, stages=4)
+    >>> fitted(build).block_n, fitted(build).stages
+    (128, 3)
+    """
+    number = TARGETS[build.target].number
+    limit = 1024 * SHARED_KIB.get(number, 99)
+    for least in (3, 2):
+        for n in (n for n in build.row.block_n if number >= build.row.wide_since.get(n, 0)):
+            for stages in range(build.row.stages, least - 1, -1):
+                item = replace(build, block_n=n, stages=stages)
+                if item.shared_bytes <= limit:
+                    return item
+    raise ValueError(f"{build.kernel} does not fit into the {limit} shared bytes of {build.target}")
 
 
 def parts_fit(build: Build) -> bool:
@@ -194,13 +213,19 @@ def tensor_maps(build: Build, shape: Shape, leading: tuple[int, int, int]) -> tu
 
 def best_kernel(arch_number: int, a: str, b: str) -> GemmKernel | None:
     """The kernel to take on a chip generation (90 for sm_90) when none is named; None if none fits."""
-    fitting = [
-        item for item in KERNELS.values() if runs_on(item, arch_number) and a in item.formats and b in item.formats
-    ]
+    fitting = [item for item in KERNELS.values() if {a, b} <= set(formats_on(item, arch_number))]
     return fitting[-1] if fitting else None
 
 
-def runs_on(kernel: GemmKernel, arch_number: int) -> bool:
-    """Whether a chip generation runs a kernel: its own, and later ones unless its target is arch-specific."""
-    own = int(kernel.target.removeprefix("sm_").rstrip("af"))
-    return arch_number == own or (kernel.later and arch_number > own)
+def formats_on(kernel: GemmKernel, arch_number: int) -> tuple[str, ...]:
+    """The formats that a kernel multiplies on a chip generation; none if it does not run there.
+
+    A kernel runs on its own generation, and on later ones unless it is written for that one alone.
+
+    >>> formats_on(KERNELS["sm70_wmma_naive"], 75), formats_on(KERNELS["sm90_wgmma_tma"], 100)
+    (('f16',), ())
+    """
+    own = TARGETS[kernel.target].number
+    if arch_number != own and not (kernel.later and arch_number > own):
+        return ()
+    return tuple(name for name in kernel.formats if arch_number >= kernel.since.get(name, own))

@@ -60,7 +60,12 @@ __device__ __forceinline__ scale_t scaled(scale_t value, const Problem& problem,
 #if defined(OUT_F16) || defined(OUT_BF16)
 __device__ __forceinline__ u32 packed(float low, float high) {  // two outputs in a register, to nearest even
     u32 pair;
-#ifdef OUT_F16
+#if defined(OUT_F16) && __CUDA_ARCH__ < 800
+    u16 halves[2];
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(halves[0]) : "f"(low));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(halves[1]) : "f"(high));
+    pair = halves[0] | static_cast<u32>(halves[1]) << 16;
+#elif defined(OUT_F16)
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
 #else
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));

@@ -12,6 +12,7 @@
 #include "ptx.cuh"
 #include "multiply.cuh"  // wgmma(d, a, b, scale_d) for 64 x BLOCK_N and the operands' formats; accumulator_t
 #include "epilogue.cuh"
+#include "tiles.cuh"
 
 constexpr u32 CONSUMERS = BLOCK_M / 64;
 constexpr u32 THREADS = 128 * (CONSUMERS + 1);
@@ -27,18 +28,6 @@ static_assert(BLOCK_M == 128 && BLOCK_N % 64 == 0 && BLOCK_N <= 256, "two consum
 static_assert((A_MN_MAJOR ? BLOCK_M / 64 % CLUSTER_N : BLOCK_M / 8 % CLUSTER_N) == 0, "parts of whole panels, or of 8 rows");
 static_assert((B_MN_MAJOR ? BLOCK_N / 64 % CLUSTER_M : BLOCK_N / 8 % CLUSTER_M) == 0, "parts of whole panels, or of 8 rows");
 static_assert(STAGGER < STAGES, "the leader must not wait for a slot that the follower has not begun");
-
-struct Tile {
-    s32 row, column;
-};
-
-// The cluster's tile with this number: groups of `group` rows of tiles, in a group column after column.
-__device__ __forceinline__ Tile tile_at(u32 index, u32 rows, u32 columns, u32 group) {
-    const u32 first = index / (group * columns) * group;
-    const u32 height = min(group, rows - first);
-    const u32 within = index % (group * columns);
-    return Tile{static_cast<s32>(first + within % height), static_cast<s32>(within / height)};
-}
 
 struct Slot {  // a place in the ring, and the parity of its phase
     u32 index = 0, parity = 0;
