@@ -11,8 +11,10 @@ import tcsim
 from hwkernels.gemm_instructions import multiply_header
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
 from hwkernels.nvrtc import compile_cubin, digest_of
+from hwkernels.tensor_memory_constants import TensorMemoryConstants, constants_of
 from tcsim.instruction import Instruction
 from tcsim.targets import TARGETS
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 
 SOURCES = Path(__file__).with_name("kernels")
 ENTRY = "gemm"  # the entry point of every kernel
@@ -24,6 +26,7 @@ SHARED_KIB = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99} 
     103: 227,
     110: 227,
 }
+TENSOR_MEMORY_BYTES = 64  # shared: at most four barriers more than the ring's, and the address of the allocation
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232  # 40 + 2 * 232 = 504 of 512: three warpgroups of 168 at launch
 CACHE_VARIABLE = "HWKERNELS_CUBINS"  # a folder of cubins by digest: read before compiling, written after
 
@@ -73,7 +76,7 @@ class Build:
         """Shared bytes of one stage."""
         if self.row.padded:  # 64 bytes of K lie 80 apart; MN-major: 32 rows of K of 256 bytes, 272 apart
             return sum(32 * 272 if mn_major else 128 * 80 for mn_major in (self.a_mn_major, self.b_mn_major))
-        return (self.block_m + self.block_n) * self.row.span
+        return (self.block_m + self.block_n // max(1, self.row.ctas)) * self.row.span  # a pair halves B
 
     @property
     def shared_bytes(self) -> int:
@@ -85,7 +88,8 @@ class Build:
         panels = self.block_m // 64 * 2 * 64 * SPAN_BYTES if self.tma_store else 0
         barriers = 16 * self.stages if self.row.tma else 0
         alignment = 1024 if self.row.tma else 0
-        return alignment + self.stages * self.slot_bytes + panels + barriers
+        tensor_memory = TENSOR_MEMORY_BYTES if self.row.ctas else 0
+        return alignment + self.stages * self.slot_bytes + panels + barriers + tensor_memory
 
     @property
     def defines(self) -> dict[str, int]:
@@ -126,7 +130,7 @@ class Build:
     def opcodes(self) -> tuple[str, ...]:
         """The beginnings of SASS opcodes that the machine code must contain."""
         found: tuple[str, ...] = (self.multiply_opcode, *self.row.opcodes)
-        if self.cluster != (1, 1):
+        if self.cluster != (1, 1) and not self.row.ctas:
             found += ("UTMALDG.2D.MULTICAST", "UCGABAR_ARV")
         if self.tma_store:
             found += ("UTMASTG.2D",) + (("STSM.16.M88.4",) if OUTPUT_BYTES[self.out] == 2 else ())
@@ -136,7 +140,22 @@ class Build:
     def headers(self) -> dict[str, str]:
         """What the source includes."""
         texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCES.glob("*.cuh"))}
+        if self.row.ctas:
+            return texts | {"multiply.cuh": self.constants.header()}
         return texts | {"multiply.cuh": multiply_header(self.instruction, self.a_mn_major, self.b_mn_major)}
+
+    @property
+    def constants(self) -> TensorMemoryConstants:
+        """What a tcgen05 kernel is told: descriptors and Tensor Memory columns.
+
+        Raises TypeError for a kernel of another instruction.
+        """
+        instruction = self.instruction
+        if not isinstance(instruction, TensorMemoryMultiply):
+            raise TypeError(f"{self.kernel} multiplies with {instruction!r}, not in Tensor Memory")
+        formats = (self.a, self.b, OPERAND_FORMATS[self.a].accumulator)
+        majors = (self.a_mn_major, self.b_mn_major)
+        return constants_of(instruction, formats, self.block_n, majors=majors, buffers=self.row.buffers)
 
 
 SPAN_BYTES = 128  # of a row of a staged panel

@@ -220,6 +220,8 @@ def tuned(build: Build, tuning: Tuning) -> Build:
         return build
     if not build.row.persistent and tuning != Tuning(block_n=tuning.block_n, stages=tuning.stages):
         raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages")
+    if build.row.ctas and (tuning.cluster or tuning.stagger or tuning.promote):
+        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages, group")
     changes = {
         name: value
         for name in ("block_n", "cluster", "stagger", "promote")

@@ -82,6 +82,8 @@ class GemmKernel:
     source: str = ""  # the file, if it is another kernel's
     k_bytes: int = 32  # of one instruction
     k_order: str = "ascending"  # of the instruction's K blocks; the only one so far
+    ctas: int = 0  # tcgen05: blocks that multiply a tile together, the cluster of a launch; 0: no Tensor Memory
+    buffers: int = 1  # tcgen05: accumulators in Tensor Memory
 
     @property
     def file(self) -> str:
@@ -104,6 +106,33 @@ def _hopper(name: str, adds: str, **facts: object) -> GemmKernel:
         multiply_opcodes=_WGMMA_OPCODES,
         mn_major=_HALF,
         later=False,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+_KINDS = MappingProxyType({"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "s8": "i8"})
+_UTC = MappingProxyType({"f16": "UTCHMMA", "tf32": "UTCHMMA", "f8f6f4": "UTCQMMA", "i8": "UTCIMMA"})  # by kind
+
+
+def _blackwell(name: str, adds: str, ctas: int, opcodes: tuple[str, ...], **facts: object) -> GemmKernel:
+    pair = ".2CTA" if ctas == 2 else ""
+    return GemmKernel(
+        name,
+        adds,
+        targets=("sm_100a",),
+        formats=_HOPPER,
+        instruction="",
+        instructions=MappingProxyType(
+            {item: f"tcgen05.mma.cta_group::{ctas}.kind::{kind}" for item, kind in _KINDS.items()}
+        ),
+        multiply_opcodes=MappingProxyType({item: _UTC[kind] + pair for item, kind in _KINDS.items()}),
+        opcodes=("LDTM.x32", "UTCATOMSWS", "SYNCS.PHASECHK", *opcodes),
+        mn_major=_HALF,
+        block_m=128,
+        tma=True,
+        needs_aligned=True,
+        later=False,
+        ctas=ctas,
         **facts,  # type: ignore[arg-type]
     )
 
@@ -256,6 +285,35 @@ KERNELS = {
             needs_aligned=True,
             persistent=True,
             opcodes=("WARPGROUP.ARRIVE", "UTMALDG.2D", "SYNCS.PHASECHK", "USETMAXREG.TRY_ALLOC", "USETMAXREG.DEALLOC"),
+        ),
+        _blackwell(
+            "sm100_tcgen05_basic",
+            "tcgen05.mma from one thread, accumulators in Tensor Memory",
+            ctas=1,
+            block_n=(256, 128),
+            threads=128,
+            stages=4,
+            opcodes=("UTMALDG.2D", "UTCBAR"),
+        ),
+        _blackwell(
+            "sm100_tcgen05_2cta",
+            "two blocks multiply 256 x 256 together: each loads half of B",
+            ctas=2,
+            block_n=(256, 128),
+            threads=128,
+            stages=6,
+            opcodes=("UTMALDG.2D.2CTA", "UTCBAR.2CTA.MULTICAST", "UCGABAR_ARV"),
+        ),
+        _blackwell(
+            "sm100_tcgen05_persistent",
+            "persistent pairs; warps that load, multiply and store; two accumulators",
+            ctas=2,
+            buffers=2,
+            block_n=(256, 128),
+            threads=192,
+            stages=6,
+            persistent=True,
+            opcodes=("UTMALDG.2D.2CTA", "UTCBAR.2CTA.MULTICAST", "UCGABAR_ARV"),
         ),
     )
 }

@@ -72,6 +72,8 @@ def choose(
         b_mn_major=majors[1],
         scaled=scaled,
     )
+    if kernel.ctas:
+        return fitted(replace(build, cluster=(kernel.ctas, 1)))
     if not kernel.persistent:
         return fitted(build) if kernel.stages and not kernel.padded else build
     pair = (2, 1) if shape.m > kernel.block_m else (1, 1)
@@ -184,7 +186,7 @@ def launch_grid(build: Build, shape: Shape, resident: int) -> tuple[int, int, in
         return min(rows * columns, resident) * math.prod(build.cluster), 1, 1
     if rows > 65535:
         raise ValueError(f"m = {shape.m} makes {rows} rows of tiles of {build.kernel}; valid: up to 65535")
-    return columns, rows, 1
+    return columns * build.cluster[0] * build.cluster[1], rows, 1
 
 
 def operand_map(build: Build, mn_major: bool, extent: int, k: int, leading: int, box_rows: int) -> TensorMapSpec:

@@ -36,7 +36,9 @@ def builds_of(name: str) -> list[Build]:
     if first.a in kernel.mn_major:
         found.append(replace(first, a_mn_major=True, b_mn_major=True))
     found += [choose(kernel, SQUARE, (first.a, first.b, first.out), target=target) for target in kernel.targets[:-1]]
-    if kernel.persistent:
+    if kernel.ctas:
+        found.append(tuned(first, Tuning(block_n=kernel.block_n[-1])))
+    elif kernel.persistent:
         found += [tuned(first, Tuning(block_n=n)) for n in kernel.block_n[1:]]
         found.append(replace(first, tma_store=False, cluster=(1, 1), a_mn_major=True))
         found.append(tuned(first, Tuning(cluster=(2, 2))))
