@@ -37,6 +37,53 @@ __device__ __forceinline__ Words load_factors(const u8* factors, s64 pitch, s32 
     return *reinterpret_cast<const Words*>(factors + row * pitch + step * sizeof(Words));
 }
 
+// TMA into this block. For a destination in .shared::cluster, ptxas adds to sm_120's code a check that it is this block's.
+__device__ __forceinline__ void tma_load_here(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(barrier)
+        : "memory");
+}
+
+// By one thread; the maps count bytes, elements are packed.
+__device__ __forceinline__ void fill(u32 slot, const TensorMap* map_a, const TensorMap* map_b, s32 m, s32 n, s32 byte, u32 barrier) {
+    mbarrier_expect(barrier, SLOT);
+    tma_load_here(slot, map_a, byte, m, barrier);
+    tma_load_here(slot + A_BYTES, map_b, byte, n, barrier);
+}
+
+// One K step of 32 bytes. Its number is a constant, because which byte of the factors counts is an immediate.
+template <u32 J>
+__device__ __forceinline__ void multiply(float (&d)[FRAGMENTS_A][FRAGMENTS_B][4], u32 tile_a, u32 tile_b,
+                                         const Words (&scale_a)[FRAGMENTS_A / 2], const Words& scale_b) {
+    constexpr u32 word = SCALE_WORD[J], byte = SCALE_BYTE[J];
+    const u32 warp = uniform_warp(), lane = threadIdx.x % 32, row = lane % 8, matrix = lane / 8;
+    // Of A a matrix is 8 rows, the next one 8 rows on, then 16 bytes on; of B 16 bytes on, then 8 columns on.
+    const u32 first_a = warp / 4 * WARP_M + row + matrix % 2 * 8, chunk_a = 2 * J + matrix / 2;
+    const u32 first_b = warp % 4 * WARP_N + row + matrix / 2 * 8, chunk_b = 2 * J + matrix % 2;
+    u32 a[FRAGMENTS_A][4], b[FRAGMENTS_B][2];
+#pragma unroll
+    for (u32 i = 0; i < FRAGMENTS_A; ++i) {
+        load_matrices(a[i][0], a[i][1], a[i][2], a[i][3], tile_a + swizzled(first_a + 16 * i, chunk_a));
+    }
+#pragma unroll
+    for (u32 i = 0; i < FRAGMENTS_B; i += 2) {
+        load_matrices(b[i][0], b[i][1], b[i + 1][0], b[i + 1][1], tile_b + swizzled(first_b + 8 * i, chunk_b));
+    }
+#pragma unroll
+    for (u32 i = 0; i < FRAGMENTS_A; i += 2) {
+        const u32 sa = scale_a[i / 2].word[word], sb = scale_b.word[word];
+        mma_scaled<byte, 0, 0>(d[i][0], a[i], b[0], sa, sb);
+        mma_scaled<byte, 0, 1>(d[i][1], a[i], b[1], sa, sb);
+        mma_scaled<byte, 0, 2>(d[i][2], a[i], b[2], sa, sb);
+        mma_scaled<byte, 0, 3>(d[i][3], a[i], b[3], sa, sb);
+        mma_scaled<byte, 1, 0>(d[i + 1][0], a[i + 1], b[0], sa, sb);
+        mma_scaled<byte, 1, 1>(d[i + 1][1], a[i + 1], b[1], sa, sb);
+        mma_scaled<byte, 1, 2>(d[i + 1][2], a[i + 1], b[2], sa, sb);
+        mma_scaled<byte, 1, 3>(d[i + 1][3], a[i + 1], b[3], sa, sb);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
          const __grid_constant__ TensorMap, const __grid_constant__ Problem problem,
@@ -48,16 +95,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u32 warp = uniform_warp(), lane = threadIdx.x % 32;
     const s32 warp_m = warp / 4 * WARP_M, warp_n = warp % 4 * WARP_N;
 
-    const auto fill = [&](u32 slot, u32 step) {  // by one thread; the maps count bytes
-        const u32 to = slots + slot * SLOT, barrier = full + 8 * slot;
-        mbarrier_expect(barrier, SLOT);
-        tma_load(to, &map_a, step * SPAN, m, barrier);
-        tma_load(to + A_BYTES, &map_b, step * SPAN, n, barrier);
-    };
     if (threadIdx.x == 0) {
         for (u32 slot = 0; slot < STAGES; ++slot) mbarrier_init(full + 8 * slot, 1);
         mbarrier_init_fence();
-        for (u32 step = 0; step < STAGES && step < steps; ++step) fill(step, step);
+        for (u32 step = 0; step < STAGES && step < steps; ++step) {
+            fill(slots + step * SLOT, &map_a, &map_b, m, n, step * SPAN, full + 8 * step);
+        }
     }
     __syncthreads();  // the barriers exist
 
@@ -71,11 +114,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         next_b = load_factors(factors.b, factors.pitch, row_b, problem.n, step);
     };
 
-    // Of A a matrix is 8 rows, the next one 8 rows on, then 16 bytes on; of B 16 bytes on, then 8 columns on.
-    const u32 matrix_row = lane % 8, matrix = lane / 8;
-    const u32 first_a = warp_m + matrix_row + matrix % 2 * 8, chunk_a = matrix / 2;
-    const u32 first_b = warp_n + matrix_row + matrix / 2 * 8, chunk_b = matrix % 2;
-
     float d[FRAGMENTS_A][FRAGMENTS_B][4] = {};
     u32 slot = 0, parity = 0;
     if (steps > 0) fetch(0);
@@ -87,37 +125,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (step + 1 < steps) fetch(step + 1);
         mbarrier_wait(full + 8 * slot, parity);
         const u32 tile_a = slots + slot * SLOT, tile_b = tile_a + A_BYTES;
-        const auto multiply = [&](auto constant) {  // one K step of 32 bytes; its number is a constant
-            constexpr u32 j = decltype(constant)::value;
-            u32 a[FRAGMENTS_A][4], b[FRAGMENTS_B][2];
-#pragma unroll
-            for (u32 i = 0; i < FRAGMENTS_A; ++i) {
-                load_matrices(a[i][0], a[i][1], a[i][2], a[i][3], tile_a + swizzled(first_a + 16 * i, 2 * j + chunk_a));
-            }
-#pragma unroll
-            for (u32 i = 0; i < FRAGMENTS_B; i += 2) {
-                load_matrices(b[i][0], b[i][1], b[i + 1][0], b[i + 1][1], tile_b + swizzled(first_b + 8 * i, 2 * j + chunk_b));
-            }
-            constexpr u32 word = SCALE_WORD[j], byte = SCALE_BYTE[j];
-#pragma unroll
-            for (u32 i = 0; i < FRAGMENTS_A; i += 2) {
-                const u32 sa = scale_a[i / 2].word[word], sb = scale_b.word[word];
-                mma_scaled<byte, 0, 0>(d[i][0], a[i], b[0], sa, sb);
-                mma_scaled<byte, 0, 1>(d[i][1], a[i], b[1], sa, sb);
-                mma_scaled<byte, 0, 2>(d[i][2], a[i], b[2], sa, sb);
-                mma_scaled<byte, 0, 3>(d[i][3], a[i], b[3], sa, sb);
-                mma_scaled<byte, 1, 0>(d[i + 1][0], a[i + 1], b[0], sa, sb);
-                mma_scaled<byte, 1, 1>(d[i + 1][1], a[i + 1], b[1], sa, sb);
-                mma_scaled<byte, 1, 2>(d[i + 1][2], a[i + 1], b[2], sa, sb);
-                mma_scaled<byte, 1, 3>(d[i + 1][3], a[i + 1], b[3], sa, sb);
-            }
-        };
-        multiply(Constant<0>{});
-        multiply(Constant<1>{});
-        multiply(Constant<2>{});
-        multiply(Constant<3>{});
+        multiply<0>(d, tile_a, tile_b, scale_a, scale_b);
+        multiply<1>(d, tile_a, tile_b, scale_a, scale_b);
+        multiply<2>(d, tile_a, tile_b, scale_a, scale_b);
+        multiply<3>(d, tile_a, tile_b, scale_a, scale_b);
         __syncthreads();  // everybody has read the slot
-        if (threadIdx.x == 0 && step + STAGES < steps) fill(slot, step + STAGES);
+        if (threadIdx.x == 0 && step + STAGES < steps) {
+            fill(tile_a, &map_a, &map_b, m, n, (step + STAGES) * SPAN, full + 8 * slot);
+        }
         if (++slot == STAGES) slot = 0, parity ^= 1;
     }
 
