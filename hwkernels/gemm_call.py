@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, SOURCES, Build, cubin_of
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
 from hwkernels.gemm_tiles import Shape
 from hwkernels.nvrtc import compile_cubin
+
+if TYPE_CHECKING:
+    from hwkernels.scaled_kernels import ScaledBuild
 
 _FP8 = ("e4m3", "e5m2")
 
@@ -42,7 +45,7 @@ class Tuning:
     promote: int | None = None
 
 
-def problem_dtype(build: Build) -> np.dtype[Any]:
+def problem_dtype(build: Build | ScaledBuild) -> np.dtype[Any]:
     """The struct Problem of epilogue.cuh.
 
     >>> problem_dtype(Build("sm90_wgmma_tma", "f16", "f16", "f16", "sm_90a", block_n=128)).itemsize
