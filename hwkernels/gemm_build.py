@@ -163,17 +163,30 @@ SPAN_BYTES = 128  # of a row of a staged panel
 
 @cache
 def cubin_of(build: Build) -> bytes:
-    """The machine code of a build, compiled once in a process.
+    """The machine code of a build, compiled once in a process. Raises what `kept_cubin` raises."""
+    return kept_cubin(build.row.file, build.target, build.headers, build.defines)
 
-    $HWKERNELS_CUBINS names a folder where cubins are kept between processes, by the digest of source and options.
-    Raises ToolchainError without an NVRTC for the target, AssembleError if the compiler complains of anything.
+
+@cache
+def pack_cubin(item_bytes: int, target: str) -> bytes:
+    """The machine code of pack.cu for elements of 1, 2 or 4 bytes. Raises what `kept_cubin` raises."""
+    headers = {"ptx.cuh": (SOURCES / "ptx.cuh").read_text(encoding="utf-8")}
+    return kept_cubin("pack.cu", target, headers, {"ELEMENT_BYTES": item_bytes})
+
+
+def kept_cubin(file: str, target: str, headers: dict[str, str], defines: dict[str, int]) -> bytes:
+    """Compile a file of hwkernels/kernels.
+
+    $HWKERNELS_CUBINS names a folder where cubins are kept between processes, by the digest of source and options: read
+    before compiling, written after. Raises ToolchainError without an NVRTC for the target, AssembleError if the compiler
+    complains of anything.
     """
-    source = (SOURCES / build.row.file).read_text(encoding="utf-8")
+    source = (SOURCES / file).read_text(encoding="utf-8")
     folder = os.environ.get(CACHE_VARIABLE)
-    place = Path(folder, f"{digest_of(source, build.target, build.headers, build.defines)}.cubin") if folder else None
+    place = Path(folder, f"{digest_of(source, target, headers, defines)}.cubin") if folder else None
     if place and place.is_file():
         return place.read_bytes()
-    made = compile_cubin(source, build.target, name=build.row.file, headers=build.headers, defines=build.defines)
+    made = compile_cubin(source, target, name=file, headers=headers, defines=defines)
     if place:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(made.cubin)

@@ -18,10 +18,9 @@ import numpy.typing as npt
 from hwkernels import gemm_tiles, stream_launch
 from hwkernels.device_arrays import DTYPES, DeviceArray, DeviceMatrix, new_output, read_matrix, round_up, upload
 from hwkernels.driver import call
-from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, SOURCES, Build, cubin_of
+from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, Build, cubin_of, pack_cubin
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
 from hwkernels.gemm_tiles import Shape
-from hwkernels.nvrtc import compile_cubin
 
 if TYPE_CHECKING:
     from hwkernels.scaled_kernels import ScaledBuild
@@ -301,12 +300,7 @@ def layout_of(matrix: DeviceMatrix, mn_allowed: bool, aligned: bool) -> bool | N
 
 
 def _pack(matrix: DeviceMatrix, packed: DeviceArray, leading: int) -> stream_launch.StreamLaunch:
-    arch = stream_launch.arch_number()
-    source = (SOURCES / "pack.cu").read_text(encoding="utf-8")
-    headers = {"ptx.cuh": (SOURCES / "ptx.cuh").read_text(encoding="utf-8")}
-    made = compile_cubin(
-        source, f"sm_{arch}", name="pack.cu", headers=headers, defines={"ELEMENT_BYTES": matrix.item_bytes}
-    )
+    cubin = pack_cubin(matrix.item_bytes, f"sm_{stream_launch.arch_number()}")
     fields = [(name, "<i8") for name in ("from", "to", "row", "column", "leading")] + [
         ("rows", "<i4"),
         ("columns", "<i4"),
@@ -314,7 +308,7 @@ def _pack(matrix: DeviceMatrix, packed: DeviceArray, leading: int) -> stream_lau
     copy = np.array((matrix.address, packed.address, *matrix.strides, leading, *matrix.shape), np.dtype(fields))
     grid = math.ceil(matrix.shape[1] / 32), math.ceil(matrix.shape[0] / 32), 1
     return stream_launch.StreamLaunch(
-        stream_launch.load_function(made.cubin, ENTRY), [copy], grid, (256, 1, 1), keep=(matrix, packed)
+        stream_launch.load_function(cubin, ENTRY), [copy], grid, (256, 1, 1), keep=(matrix, packed)
     )
 
 

@@ -76,9 +76,9 @@ class GemmKernel:
     since: MappingProxyType[str, int] = field(
         default_factory=lambda: MappingProxyType({})
     )  # formats that need a later generation than the kernel
-    wide_since: MappingProxyType[int, int] = field(
+    too_wide: MappingProxyType[int, tuple[int, ...]] = field(
         default_factory=lambda: MappingProxyType({})
-    )  # tile widths for which ptxas spills registers before a generation
+    )  # tile width -> generations for which ptxas would spill registers
     source: str = ""  # the file, if it is another kernel's
     k_bytes: int = 32  # of one instruction
     k_order: str = "ascending"  # of the instruction's K blocks; the only one so far
@@ -214,7 +214,7 @@ KERNELS = {
             mn_major=_HALF,
             block_m=128,
             block_n=(256, 128),
-            wide_since=MappingProxyType({256: 90}),
+            too_wide=MappingProxyType({256: (80, 86, 87, 88, 89)}),
             threads=256,
             stages=4,
             needs_aligned=True,
@@ -229,7 +229,8 @@ KERNELS = {
             formats=("e4m3", "e5m2"),
             instruction="mma.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}",
             block_m=128,
-            block_n=(128,),
+            block_n=(128, 64),
+            too_wide=MappingProxyType({128: (90, 100, 103)}),
             threads=256,
             stages=4,
             needs_aligned=True,

@@ -96,7 +96,7 @@ def fitted(build: Build) -> Build:
     number = TARGETS[build.target].number
     limit = 1024 * SHARED_KIB.get(number, 99)
     for least in (3, 2):
-        for n in (n for n in build.row.block_n if number >= build.row.wide_since.get(n, 0)):
+        for n in (n for n in build.row.block_n if number not in build.row.too_wide.get(n, ())):
             for stages in range(build.row.stages, least - 1, -1):
                 item = replace(build, block_n=n, stages=stages)
                 if item.shared_bytes <= limit:

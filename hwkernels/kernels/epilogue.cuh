@@ -31,9 +31,7 @@ struct Problem {
 
 __device__ __forceinline__ scale_t widened(output_t code) {
 #if defined(OUT_F16)
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(code));
-    return value;
+    return from_f16(code);
 #elif defined(OUT_BF16)
     return __uint_as_float(static_cast<u32>(code) << 16);
 #else
@@ -59,28 +57,13 @@ __device__ __forceinline__ scale_t scaled(scale_t value, const Problem& problem,
 
 #if defined(OUT_F16) || defined(OUT_BF16)
 __device__ __forceinline__ u32 packed(float low, float high) {  // two outputs in a register, to nearest even
-    u32 pair;
-#if defined(OUT_F16) && __CUDA_ARCH__ < 800
-    u16 halves[2];
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(halves[0]) : "f"(low));
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(halves[1]) : "f"(high));
-    pair = halves[0] | static_cast<u32>(halves[1]) << 16;
-#elif defined(OUT_F16)
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#ifdef OUT_F16
+    return f16_pair(low, high);
 #else
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return bf16_pair(low, high);
 #endif
-    return pair;
 }
 #endif
-
-__device__ __forceinline__ void store_shared_pair(u32 to, float low, float high) {
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(low), "f"(high) : "memory");
-}
-
-__device__ __forceinline__ void store_shared_pair(u32 to, s32 low, s32 high) {
-    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(low), "r"(high) : "memory");
-}
 
 // Two neighbouring outputs, straight to global memory; what lies outside is dropped.
 __device__ __forceinline__ void store_pair(const Problem& problem, s32 row, s32 column, scale_t low, scale_t high) {

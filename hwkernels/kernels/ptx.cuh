@@ -36,6 +36,56 @@ __device__ __forceinline__ u32 cluster_rank() {
     return rank;
 }
 
+__device__ __forceinline__ u32 lane_id() {  // volatile: addresses made from it are not kept in registers for later
+    u32 lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
+// ---- numbers of 16 bits: the low one first, to nearest even
+
+__device__ __forceinline__ u32 f16_pair(float low, float high) {
+    u32 pair;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#else
+    u16 halves[2];
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(halves[0]) : "f"(low));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(halves[1]) : "f"(high));
+    pair = halves[0] | static_cast<u32>(halves[1]) << 16;
+#endif
+    return pair;
+}
+
+__device__ __forceinline__ u32 bf16_pair(float low, float high) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+__device__ __forceinline__ float from_f16(u16 code) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(code));
+    return value;
+}
+
+// ---- stores to shared memory
+
+__device__ __forceinline__ void store_shared_pair(u32 to, float low, float high) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(low), "f"(high) : "memory");
+}
+
+__device__ __forceinline__ void store_shared_pair(u32 to, s32 low, s32 high) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(low), "r"(high) : "memory");
+}
+
+// Four 8 x 8 matrices of 16 bits (rows of 16 bytes); lane 8i + r gives the address of row r of matrix i.
+__device__ __forceinline__ void stmatrix(u32 to, const u32 (&from)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(from[0]), "r"(from[1]),
+                 "r"(from[2]), "r"(from[3])
+                 : "memory");
+}
+
 // ---- barriers of a block and of a cluster
 
 __device__ __forceinline__ void named_sync(u32 barrier, u32 threads) {

@@ -3,7 +3,7 @@
 //   - A slot holds 128 bytes of K of every row; 16-byte chunks are swizzled with the row's number, so that neither cp.async
 //     nor ldmatrix meets a bank conflict.
 //   - STAGES - 1 slots are on their way while one is multiplied; one barrier a slot.
-//   - The fragments of the next 32 bytes are loaded before the present ones are multiplied, across slots too.
+//   - The fragments of the next 32 bytes are loaded before the present ones are multiplied, across slots too (K-major).
 //
 // The same file for f16, bf16, tf32, s8 (sm_80) and e4m3, e5m2 (sm_89): the fragments of all of them are the same bytes.
 // MN-major operands (16 bits) lie in panels of 64 of M or N x 64 of K and are turned by ldmatrix.trans.
@@ -20,6 +20,7 @@ constexpr u32 TILES_M = WARP_M / 16, TILES_N = WARP_N / 8;
 constexpr u32 A_BYTES = BLOCK_M * SPAN, SLOT = (BLOCK_M + BLOCK_N) * SPAN;
 constexpr u32 BLOCK_K = SPAN / ELEMENT_BYTES;
 constexpr u32 STEPS = SPAN / 32;  // multiplications along K in a slot
+constexpr bool AHEAD = !A_MN_MAJOR && !B_MN_MAJOR;  // turned fragments need more addresses: no registers are left for a second set
 static_assert(THREADS == 256, "a thread copies the same chunk of every 32nd row");
 static_assert(WARP_N % 16 == 0 && BLOCK_M % 64 == 0, "ldmatrix loads 16 columns");
 
@@ -84,28 +85,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm(const __grid_const
     };
 
     accumulator_t d[TILES_M][TILES_N][4] = {};
-    Fragments fragments[2];
+    Fragments fragments[AHEAD ? 2 : 1];
     for (u32 step = 0; step < STAGES - 1; ++step) copy(step);
     async_copy_wait<STAGES - 2>();
     __syncthreads();
-    load(fragments[0], slots, 0);
+    if (AHEAD) load(fragments[0], slots, 0);
     for (u32 step = 0; step < steps; ++step) {
 #pragma unroll
         for (u32 j = 0; j < STEPS; ++j) {
             u32 slot = slots + step % STAGES * SLOT;
+            if (!AHEAD) load(fragments[0], slot, j);
             if (j == STEPS - 1) {
                 async_copy_wait<STAGES - 2>();  // the next slot has come, for this thread
                 __syncthreads();                // for all; and all have loaded the last of this slot
                 slot = slots + (step + 1) % STAGES * SLOT;
             }
-            if (j < STEPS - 1 || step + 1 < steps) load(fragments[(j + 1) % 2], slot, (j + 1) % STEPS);
+            if (AHEAD && (j < STEPS - 1 || step + 1 < steps)) load(fragments[(j + 1) % 2], slot, (j + 1) % STEPS);
+            const Fragments& present = fragments[AHEAD ? j % 2 : 0];
             if (j == 0) copy(step + STAGES - 1);  // into the slot before this one, which nobody reads any more
 #pragma unroll
             for (u32 y = 0; y < TILES_M; ++y) {
 #pragma unroll
                 for (u32 x = 0; x < TILES_N; ++x) {
                     const u32 turn = y % 2 ? TILES_N - 1 - x : x;  // back and forth: a fragment of B is used twice in a row
-                    mma(d[y][turn], fragments[j % 2].a[y], &fragments[j % 2].b[turn / 2][turn % 2 * 2]);
+                    mma(d[y][turn], present.a[y], &present.b[turn / 2][turn % 2 * 2]);
                 }
             }
         }

@@ -42,9 +42,7 @@ struct Slot {  // a place in the ring, and the parity of its phase
 #if STORE_TMA
 // Rows of a warp's 64 x STORE_COLUMNS part of the accumulator into a swizzled panel.
 __device__ __forceinline__ void stage_panel(u32 panel, const scale_t* d, const Problem& problem, s32 row, s32 column) {
-    u32 lane;  // read anew: addresses that outlive a store would take registers from the accumulators
-    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-    const u32 warp = threadIdx.x / 32 % 4;
+    const u32 lane = lane_id(), warp = threadIdx.x / 32 % 4;
     row += 16 * warp + lane / 4;
     column += 2 * (lane % 4);
 #if defined(OUT_F16) || defined(OUT_BF16)
@@ -57,10 +55,7 @@ __device__ __forceinline__ void stage_panel(u32 panel, const scale_t* d, const P
             const s32 r = row + 8 * (i % 2), c = column + 16 * g + 8 * (i / 2);
             pair[i] = packed(scaled(d[8 * g + 2 * i], problem, r, c), scaled(d[8 * g + 2 * i + 1], problem, r, c + 1));
         }
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                         panel + swizzled(to, 2 * g + lane / 16)),
-                     "r"(pair[0]), "r"(pair[1]), "r"(pair[2]), "r"(pair[3])
-                     : "memory");
+        stmatrix(panel + swizzled(to, 2 * g + lane / 16), pair);
     }
 #else
 #pragma unroll
