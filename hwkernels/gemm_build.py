@@ -6,6 +6,9 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
 
 import tcsim
 from hwkernels.gemm_instructions import multiply_header
@@ -156,6 +159,11 @@ class Build:
         formats = (self.a, self.b, OPERAND_FORMATS[self.a].accumulator)
         majors = (self.a_mn_major, self.b_mn_major)
         return constants_of(instruction, formats, self.block_n, majors=majors, buffers=self.row.buffers)
+
+    def predict(self, a: Any, b: Any) -> npt.NDArray[Any]:
+        """One chain of the instruction over ascending K, as `tcsim.gemm` computes it: codes of the accumulators."""
+        idesc = self.constants.descriptors[0] if self.row.ctas else None
+        return tcsim.gemm(a, b, instruction=self.instruction, idesc=idesc)
 
 
 SPAN_BYTES = 128  # of a row of a staged panel

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import tcsim
 from hwkernels import stream_launch
 from hwkernels.device_arrays import DTYPES, DeviceArray, round_up
 from hwkernels.driver import call
@@ -142,9 +141,3 @@ def _upload(values: Array) -> DeviceArray:
     array = DeviceArray(values.shape, values.dtype)
     array.set(values)
     return array
-
-
-def predicted(build: ScaledBuild, a: Any, scale_a: Any, b: Any, scale_b: Any) -> Array:
-    """What the kernel's chain gives before the epilogue: f32 codes (M, N), by `tcsim.gemm`."""
-    more: dict[str, Any] = {"idesc": build.constants.descriptors[0]} if build.row.tensor_memory else {}
-    return tcsim.gemm(a, b, scale_a=scale_a, scale_b=scale_b, instruction=build.instruction, **more)

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
+from typing import Any
+
+import numpy.typing as npt
 
 import tcsim
 from hwkernels.gemm_build import SHARED_KIB, SOURCES
@@ -191,6 +194,14 @@ class ScaledBuild:
         if isinstance(instruction, ScaledMatrixMultiply):
             return mma_scaled_header(instruction, self.row)
         return self.constants.header()
+
+    def predict(self, a: Any, scale_a: Any, b: Any, scale_b: Any) -> npt.NDArray[Any]:
+        """One chain of the instruction over ascending K, as `tcsim.gemm` computes it: f32 codes (M, N).
+
+        Shapes as for `scaled_call.scaled_gemm`.
+        """
+        idesc = self.constants.descriptors[0] if self.row.tensor_memory else None
+        return tcsim.gemm(a, b, scale_a=scale_a, scale_b=scale_b, instruction=self.instruction, idesc=idesc)
 
     @property
     def headers(self) -> dict[str, str]:
