@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.recordings import Origin
-from hwkernels import gemm_worker, probe
+from hwkernels import convert_call, gemm_worker, probe
 from hwkernels.driver import DeviceInfo, device_info
 from hwkernels.probe import Probe
 from hwkernels.sass import SassError
@@ -100,6 +100,17 @@ class Hardware:
         """
         return self._gemm_worker.run(job, GEMM_TIMEOUT_S)
 
+    @cached_property
+    def _convert_worker(self) -> GpuWorker:
+        return GpuWorker(self.info.ordinal, convert_call.EXECUTOR)
+
+    def run_conversion(self, job: convert_call.ConvertCall) -> list[npt.NDArray[Any]]:
+        """The result of each repetition of a converted array, from a process of its own.
+
+        Raises Hang, ContextLost, ExecutorError.
+        """
+        return self._convert_worker.run(job, GEMM_TIMEOUT_S)
+
     def origin(self, made: Probe) -> Origin:
         """What a recording says of where it was made."""
         return Origin(
@@ -114,6 +125,6 @@ class Hardware:
 
     def close(self) -> None:
         """End the worker."""
-        for name in ("_worker", "_gemm_worker"):
+        for name in ("_worker", "_gemm_worker", "_convert_worker"):
             if name in self.__dict__:
                 self.__dict__[name].close()

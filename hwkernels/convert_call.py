@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -20,11 +22,14 @@ from tcsim.convert import Convert
 from tcsim.errors import FormatError, listing
 from tcsim.targets import TARGETS
 
+EXECUTOR = "hwkernels.convert_call:open_executor"
 THREADS = 256
 RUN_BYTES = 16  # of output that a thread writes at a time
 BLOCKS_OF_MULTIPROCESSOR = 8  # 2,048 threads
 _SATURATING = MappingProxyType({name: f"cvt.rn.satfinite.{name}x2.f32" for name in ("f16", "bf16", "e4m3", "e5m2")})
 _OVERFLOWING = MappingProxyType({name: f"cvt.rn.{name}x2.f32" for name in ("f16", "bf16")})  # to infinity
+FORMATS = tuple((name, True) for name in _SATURATING) + tuple((name, False) for name in _OVERFLOWING)
+"""What there is a kernel for: format, and whether overflow saturates."""
 _PAIR = MappingProxyType({8: ("u16", "h"), 16: ("u32", "r")})  # by bits of an output: two of them in C++, constraint
 
 
@@ -105,6 +110,7 @@ def convert(x: Any, format: str, saturate: bool = True) -> npt.NDArray[Any]:
     source = DeviceArray((array.size,), np.float32)
     source.set(np.ascontiguousarray(array).reshape(-1))
     out = DeviceArray((array.size,), DTYPES[format])
+    out.fill(0xA5)  # an element that the kernel forgets shows
     launch = stream_launch.StreamLaunch(
         stream_launch.load_function(made.cubin, "convert"),
         [np.array(source.address, np.uint64), np.array(out.address, np.uint64), np.array(array.size, np.int64)],
@@ -115,3 +121,29 @@ def convert(x: Any, format: str, saturate: bool = True) -> npt.NDArray[Any]:
     launch()
     call("cuCtxSynchronize")
     return out.get().reshape(array.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvertCall:
+    """A conversion as data, for a process that may be lost: what `GpuWorker` runs when its executor is this module's."""
+
+    x: npt.NDArray[np.float32]
+    format: str
+    saturate: bool = True
+    repeat: int = 1
+
+    @property
+    def kernel(self) -> str:
+        """Its name in error texts."""
+        return f"convert to {self.format}"
+
+
+def run_call(job: ConvertCall) -> list[npt.NDArray[Any]]:
+    """The result of each repetition."""
+    return [convert(job.x, job.format, job.saturate) for _ in range(job.repeat)]
+
+
+def open_executor(ordinal: int) -> Callable[[Any], list[npt.NDArray[Any]]]:
+    """Open GPU `ordinal` for the life of this process. Raises DriverUnavailable or CudaError."""
+    stream_launch.make_current(ordinal)
+    return run_call
