@@ -33,10 +33,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm(const __grid_constant
     for (s32 k = 0; k < problem.k; k += 16) {
         s64 lda = problem.lda, ldb = problem.ldb;
         u32 a[FRAGMENT], b[FRAGMENT];
-        load_a(a, A_MN_MAJOR ? reachable(static_cast<const u16*>(problem.a), lda, k, m, problem.k, problem.m, copies[warp][0])
-                             : reachable(static_cast<const u16*>(problem.a), lda, m, k, problem.m, problem.k, copies[warp][0]), lda);
-        load_b(b, B_MN_MAJOR ? reachable(static_cast<const u16*>(problem.b), ldb, k, n, problem.k, problem.n, copies[warp][1])
-                             : reachable(static_cast<const u16*>(problem.b), ldb, n, k, problem.n, problem.k, copies[warp][1]), ldb);
+        const u16* const left = static_cast<const u16*>(problem.a);
+        const u16* const right = static_cast<const u16*>(problem.b);
+        const u16* const from_a = A_MN_MAJOR ? reachable(left, lda, k, m, problem.k, problem.m, copies[warp][0])
+                                             : reachable(left, lda, m, k, problem.m, problem.k, copies[warp][0]);
+        const u16* const from_b = B_MN_MAJOR ? reachable(right, ldb, k, n, problem.k, problem.n, copies[warp][1])
+                                             : reachable(right, ldb, n, k, problem.n, problem.k, copies[warp][1]);
+        load_a(a, from_a, lda);  // only now: the calls above change the leading dimensions
+        load_b(b, from_b, ldb);
         mma(d, a, b);
     }
     store_d_shared(shared_address(outputs[warp]), d, 16);  // nobody says where a wmma fragment's elements are; in memory they have places
