@@ -109,7 +109,7 @@ def convert(x: Any, format: str, saturate: bool = True) -> npt.NDArray[Any]:
         return result
     source = DeviceArray((array.size,), np.float32)
     source.set(np.ascontiguousarray(array).reshape(-1))
-    out = DeviceArray((array.size,), DTYPES[format])
+    out = DeviceArray((array.size,), tcsim.FORMATS[format].dtype)
     out.fill(0xA5)  # an element that the kernel forgets shows
     launch = stream_launch.StreamLaunch(
         stream_launch.load_function(made.cubin, "convert"),
@@ -120,7 +120,7 @@ def convert(x: Any, format: str, saturate: bool = True) -> npt.NDArray[Any]:
     )
     launch()
     call("cuCtxSynchronize")
-    return out.get().reshape(array.shape)
+    return out.get().view(DTYPES[format]).reshape(array.shape)
 
 
 @dataclass(frozen=True, eq=False)
