@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,9 +10,12 @@ import numpy as np
 import planted
 import pytest
 from tensor_memory_walk import constants_in, walk_dense
+from test_gemm_call import Driver, gpu, integers  # noqa: F401
 
+import hwkernels
 import tcsim
-from hwkernels import gemm_tiles
+from conformance import gemm_cases, precompile
+from hwkernels import gemm_tiles, stream_launch
 from hwkernels.gemm_build import SHARED_LIMIT, Build
 from hwkernels.gemm_call import GemmError, Tuning, find_kernel, tuned
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
@@ -161,3 +165,42 @@ def test_wrong_constants_are_refused() -> None:
         constants_of(mma, ("f16", "f16", "f32"), 264)
     with pytest.raises(ValueError, match="valid: up to 512"):
         _ = constants_of(mma, ("f16", "f16", "f32"), 256, buffers=3).tmem_columns
+
+
+@pytest.mark.parametrize("size", [(130, 300, 72), (600, 1100, 24), (3, 5, 7)])
+@pytest.mark.parametrize("name", NAMES)
+def test_from_arrays_to_a_launch(
+    gpu: Driver,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    size: tuple[int, int, int],
+) -> None:
+    """On a driver in memory: the operands that the kernel is given, its maps, its grid and its cluster."""
+    monkeypatch.setattr(stream_launch, "arch_number", functools.cache(lambda ordinal=0: 100))
+    (m, n, k), row = size, KERNELS[name]
+    a, b = integers((m, k), "bf16", 1), integers((k, n), "bf16", 2)
+    got = hwkernels.gemm(a, b, kernel=name)
+    np.testing.assert_array_equal(got.astype(float), a.astype(float) @ b.astype(float))
+    build, config = gpu.builds[-1], gpu.configs[-1]
+    assert (build.kernel, build.target, build.cluster) == (name, "sm_100a", (row.ctas, 1))
+    assert config.blockDimX == row.threads and config.sharedMemBytes == build.shared_bytes
+    assert config.gridDimX % row.ctas == 0 and config.numAttrs == (row.ctas == 2)
+    boxes = [tuple(arguments[5]) for arguments in gpu.maps[-2:]]
+    heights = (128, build.block_n // row.ctas)
+    assert boxes == [
+        (64, 64) if mn_major else (64, height)
+        for mn_major, height in zip((build.a_mn_major, build.b_mn_major), heights, strict=True)
+    ]
+    if not row.persistent:
+        tiles = -(-m // (128 * row.ctas)), -(-n // build.block_n)
+        assert (config.gridDimY, config.gridDimX) == (tiles[0], tiles[1] * row.ctas)
+
+
+def test_cases_wait_for_a_blackwell() -> None:
+    """Every kernel has some on sm_100, each with a build and a prediction."""
+    found = [case for case in gemm_cases.cases("sm_100") if case.kernel in NAMES]
+    assert {case.kernel for case in found} == set(NAMES) and len(found) > 200
+    case = next(one for one in found if one.size == (70, 520, 1096) and one.a == "e4m3")
+    a, b, _ = gemm_cases.operands(case, 0)
+    np.testing.assert_array_equal(gemm_cases.predicted(case, "sm_100", a, b, None), case.build("sm_100").predict(a, b))
+    assert {one.target for one in precompile.builds("sm_100") if one.kernel in NAMES} == {"sm_100a"}
