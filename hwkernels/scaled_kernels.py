@@ -15,7 +15,7 @@ import numpy.typing as npt
 import tcsim
 from hwkernels.gemm_build import SHARED_KIB, SOURCES
 from hwkernels.nvrtc import compile_cubin
-from hwkernels.tensor_memory_constants import SPAN, TensorMemoryConstants, constants_of
+from hwkernels.tensor_memory_constants import SPAN, STEP_BYTES, TensorMemoryConstants, constants_of
 from tcsim.formats import FORMATS
 from tcsim.instruction import Instruction
 from tcsim.scaled_multiply import ScaledMatrixMultiply
@@ -23,7 +23,6 @@ from tcsim.targets import TARGETS
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 
 OUTPUTS = ("bf16", "f16", "f32")
-STEP_BYTES = 32  # of K that one instruction multiplies
 STEPS = SPAN // STEP_BYTES  # instructions along K in a slot
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwkernels.gemm_tiles import Shape, TensorMapSpec
-from hwkernels.scaled_kernels import SCALED_KERNELS, ScaledBuild, ScaledKernel
+from hwkernels.scaled_kernels import ScaledBuild, ScaledKernel
 from hwkernels.tensor_memory_constants import SCALE_BLOCK, SCALE_ROWS, SPAN, scale_block_offsets
 
 Bytes = npt.NDArray[np.uint8]
@@ -40,6 +40,7 @@ def pack_factors(kernel: ScaledKernel, codes: Any) -> tuple[Bytes, int]:
     With Tensor Memory: (groups of 128 rows, slots, blocks of four factors, 512), each 512 bytes as tcgen05.cp copies them;
     the pitch is that of a group. Else: (rows, bytes), the pitch that of a row. What is missing to whole slots, and whole groups, is 0.
 
+    >>> from hwkernels.scaled_kernels import SCALED_KERNELS
     >>> factors, pitch = pack_factors(SCALED_KERNELS["sm120_nvfp4"], np.ones((8, 3), np.uint8))
     >>> factors.shape, pitch
     ((8, 16), 16)
@@ -93,6 +94,3 @@ def scaled_grid(build: ScaledBuild, shape: Shape) -> tuple[int, int, int]:
     if rows > 65535:
         raise ValueError(f"m = {shape.m} makes {rows} rows of tiles; valid: up to 65535")
     return math.ceil(shape.n / build.block_n), rows, 1
-
-
-__all__ = ["SCALED_KERNELS", "pack_elements", "pack_factors", "scaled_grid", "scaled_maps", "whole_tiles"]

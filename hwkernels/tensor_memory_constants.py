@@ -6,7 +6,8 @@ header multiply.cuh, whose text `TensorMemoryConstants.header` is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +22,7 @@ from tcsim.tmem_layout import TmemLayout, scale_layout
 
 UNIT = 16  # bytes that the address field of a descriptor counts in
 SPAN = 128  # bytes of K in a slot: one row of the 128B swizzle
+STEP_BYTES = 32  # of K that one instruction multiplies
 TMEM_COLUMNS = 512
 SCALE_ROWS = 128  # rows of a block of scale factors
 SCALE_BLOCK = 512  # its bytes: 128 rows and four factors of each
@@ -109,8 +111,8 @@ class TensorMemoryConstants:
         return "\n".join([*lines, _multiply(self.instruction), _COPY if self.factors else ""])
 
 
-def _list(values: object) -> str:
-    return "{" + ", ".join(str(value) for value in values) + "}"  # type: ignore[attr-defined]
+def _list(values: Iterable[object]) -> str:
+    return "{" + ", ".join(str(value) for value in values) + "}"
 
 
 def _multiply(instruction: TensorMemoryMultiply) -> str:
@@ -154,7 +156,7 @@ def constants_of(
     facts, arch = instruction.facts, instruction.arch.name
     a_format, b_format, accumulator = formats
     common = {"kind": facts.kind.name, "arch": arch}
-    probe = InstructionDescriptor(
+    one = InstructionDescriptor(
         **common,  # type: ignore[arg-type]
         m=128 * facts.cta_group,
         n=block_n,
@@ -165,26 +167,19 @@ def constants_of(
         transpose_b=majors[1],
         scale_format=scale_format,
     )
-    probe.check(cta_group=facts.cta_group, sparse=False, block=facts.block)
-    tile_a = _tile(128, a_format, majors[0], 0, probe)
-    tile_b = _tile(block_n // facts.cta_group, b_format, majors[1], tile_a.bytes, probe)
-    factors = probe.scale_vectors(facts.block) if facts.block else 0
+    one.check(cta_group=facts.cta_group, sparse=False, block=facts.block)
+    tile_a = _tile(128, a_format, majors[0], 0, one)
+    tile_b = _tile(block_n // facts.cta_group, b_format, majors[1], tile_a.bytes, one)
+    factors = one.scale_vectors(facts.block) if facts.block else 0
     steps = []
     for step in range(len(tile_a.advances)):
         first = step * factors % 4
-        steps.append(_with(probe, scale_a_id=first, scale_b_id=first) if factors else probe)
+        steps.append(replace(one, scale_a_id=first, scale_b_id=first) if factors else one)
     return TensorMemoryConstants(instruction, tile_a, tile_b, tuple(steps), buffers, stages)
 
 
-def _with(one: InstructionDescriptor, **changes: int) -> InstructionDescriptor:
-    from dataclasses import replace
-
-    return replace(one, **changes)  # type: ignore[arg-type]
-
-
 def _tile(rows: int, format: str, mn_major: bool, start: int, one: InstructionDescriptor) -> CanonicalTile:
-    step_bytes = 32
-    k = one.k * (SPAN // step_bytes)
+    k = one.k * (SPAN // STEP_BYTES)
     return tcsim.MatrixDescriptor.for_tile(
         rows,
         k,
