@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance import recordings
+from conformance import convert_cases, gemm_cases, recordings
 from conformance.hardware import Hardware
 from conformance.recordings import RecordingError
 from conformance.suite import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
@@ -103,6 +103,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize("refused", rows, ids=[row.mnemonic for row in rows])
         if "published" in metafunc.fixturenames:
             metafunc.parametrize("published", suite.published, ids=[item.name for item in suite.published])
+        if "gemm" in metafunc.fixturenames:
+            gemms = list(gemm_cases.cases(suite.settings.arch))
+            metafunc.parametrize("gemm", gemms, ids=[case.id for case in gemms])
+        if "converted" in metafunc.fixturenames:
+            arrays = list(convert_cases.cases(suite.settings.arch))
+            metafunc.parametrize("converted", arrays, ids=[case.id for case in arrays])
         if "recorded" in metafunc.fixturenames:
             mnemonics = [row.mnemonic for row in suite.rows if suite.recording(row.mnemonic) is not None]
             metafunc.parametrize("recorded", mnemonics, ids=mnemonics)

@@ -157,7 +157,7 @@ class Launch:
             )
 
 
-def _driver() -> Any:
+def driver_module() -> Any:
     """`cuda.bindings.driver`. Raises DriverUnavailable when cuda-python is missing."""
     try:
         return importlib.import_module("cuda.bindings.driver")
@@ -169,7 +169,7 @@ def _driver() -> Any:
 
 def _call(name: str, *arguments: Any) -> Any:
     """Call a driver function; return its value, a tuple of several, or None. Raises CudaError, DriverUnavailable."""
-    driver = _driver()
+    driver = driver_module()
     try:
         code, *values = getattr(driver, name)(*arguments)
     except (RuntimeError, AttributeError) as error:  # cuda-python's answer to a libcuda or a function that is not there
@@ -178,6 +178,10 @@ def _call(name: str, *arguments: Any) -> Any:
         code_name = getattr(code, "name", str(code))
         raise CudaError(name, code_name, code_name in STICKY_CODES)
     return values[0] if len(values) == 1 else tuple(values) or None
+
+
+call = _call
+"""A function of the driver API by name, for what this module has no wrapper for. Raises CudaError, DriverUnavailable."""
 
 
 def _kernel_driver_version() -> str:
@@ -197,7 +201,7 @@ def _kernel_driver_version() -> str:
 
 def device_info(ordinal: int = 0) -> DeviceInfo:
     """What GPU `ordinal` is. Raises DriverUnavailable or CudaError. Source: the driver."""
-    driver = _driver()
+    driver = driver_module()
     _call("cuInit", 0)
     count = _call("cuDeviceGetCount")
     if not 0 <= ordinal < count:
@@ -391,7 +395,7 @@ def _check_parameters(launch: Launch, declared: tuple[int, ...], given: list[int
 
 def _configure(launch: Launch, function: Any) -> Any:
     """The CUlaunchConfig of `launch`; raises the kernel's limits where the launch goes beyond the defaults."""
-    driver = _driver()
+    driver = driver_module()
     limits = driver.CUfunction_attribute
     static = _call("cuFuncGetAttribute", limits.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
     if launch.shared_bytes and launch.shared_bytes + static > DEFAULT_SHARED_LIMIT:

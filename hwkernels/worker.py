@@ -18,18 +18,27 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
-from hwkernels.driver import Array, CudaError, Launch
+from hwkernels.driver import Array, CudaError
 
 # An executor is named "package.module:function". function(device) prepares that device and returns what runs a Launch;
 # it may take START_TIMEOUT_S, so that opening a context never counts against the time of a launch.
-Executor = Callable[[Launch], list[Array]]
+Executor = Callable[[Any], list[Array]]
 DEFAULT_EXECUTOR = "hwkernels.driver:open_executor"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 5.0  # for an idle child to leave by itself
 EXIT_TIMEOUT_S = 2.0  # between the end of a dying child's pipe and its exit code
 KILL_TIMEOUT_S = 30.0  # for the system to take back a killed child, whose kernel the driver must stop first
+
+
+class Job(Protocol):
+    """What an executor is given: a Launch, or whatever else it takes. Picklable."""
+
+    @property
+    def kernel(self) -> str:
+        """Its name in error texts."""
+        ...
 
 
 class WorkerError(RuntimeError):
@@ -145,7 +154,7 @@ class GpuWorker:
         """The process id of the child, None while there is none."""
         return self._process.pid if self._process else None
 
-    def run(self, launch: Launch, timeout_s: float = 20.0) -> list[Array]:
+    def run(self, launch: Job, timeout_s: float = 20.0) -> list[Array]:
         """The outputs of `launch` (see Context.run), from the child.
 
         Raises Hang after `timeout_s` seconds without an answer; ContextLost if the child dies or reports a sticky

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,15 @@ from tcsim.errors import InstructionError, OperandError
 from tcsim.formats import Format
 from tcsim.instruction import broadcast
 from tcsim.instruction import instruction as find_instruction
+from tcsim.instruction_descriptor import InstructionDescriptor
 from tcsim.multiply import MatrixMultiply
+from tcsim.scaled_multiply import ScaledMatrixMultiply
 from tcsim.sparse_operand import SparseOperand
+from tcsim.steps import NO_SCALES, Lowering, Scales
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
+Codes = npt.NDArray[Any]
 _CHUNK_PRODUCTS = 1 << 17  # products computed at a time: their float64 terms stay in the L2 cache
 _TILE_ROWS = 64  # rows of a chunk
 
@@ -29,7 +35,10 @@ def gemm(
     instruction: Any,
     arch: str = "sm_90",
     k_order: Sequence[int] | None = None,
-) -> npt.NDArray[Any]:
+    idesc: int | InstructionDescriptor | None = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+) -> Codes:
     """d = a b + c as a kernel computes it that feeds each result of an instruction to the next as its accumulator.
 
     a: codes (..., M, K); b: codes (..., K, N); c: codes (..., M, N), or None for zeros; the result (..., M, N) in the
@@ -38,42 +47,117 @@ def gemm(
     `tcsim.instruction` gives. k_order: the blocks of the instruction's K in the order they are accumulated; ascending if
     None. How rows and columns are cut into tiles does not matter: no output depends on another's operands.
 
-    Raises OperandError for other shapes, a k_order that is no permutation, or several blocks where D is no accumulator, FormatError for another dtype,
-    InstructionError for an instruction that multiplies no dense matrices.
+    idesc: the instruction descriptor of a tcgen05.mma, which says its formats and its K; its M and N do not matter here,
+    nor do its places of scale factors. Block-scaled instructions need scale_a (..., M, blocks) and scale_b (..., blocks, N):
+    codes of the scale factors of all of K, the last block perhaps cut short.
+
+    Raises OperandError for other shapes, operands that the instruction has not or lacks, a k_order that is no permutation,
+    or several blocks where D is no accumulator, FormatError for another dtype, InstructionError for an instruction that
+    multiplies no dense matrices, or by rows that are not its own (.ashift).
 
     >>> a, b = np.ones((20, 40), np.float16), np.ones((40, 10), np.float16)
     >>> d = tcsim.gemm(a, b, instruction="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
     >>> d.shape, float(tcsim.decode(d, "f32")[19, 9])
     ((20, 10), 40.0)
+    >>> idesc = tcsim.InstructionDescriptor(kind="f16", a_format="f16", m=128, n=256)
+    >>> d = tcsim.gemm(a, b, instruction="tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a", idesc=idesc)
+    >>> float(tcsim.decode(d, "f32")[19, 9])
+    40.0
     """
     multiply = find_instruction(instruction, arch=arch) if isinstance(instruction, str) else instruction
     call = f"tcsim.gemm with {multiply!r}"
-    if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply) or isinstance(multiply, SparseOperand):
-        raise InstructionError(f"{call}: it multiplies no dense matrices; valid: mma.sync, wmma.mma, wgmma.mma_async")
-    formats = (multiply.formats["a"], multiply.formats["b"], multiply.formats["c"])
-    codes_a, codes_b = (as_codes(x, f, f"{call}: {n}") for n, x, f in zip("ab", (a, b), formats, strict=False))
-    if codes_a.ndim < 2 or codes_b.ndim < 2 or codes_a.shape[-1] != codes_b.shape[-2]:
-        raise OperandError(f"{call}: a is {codes_a.shape} and b {codes_b.shape}; valid: (..., M, K) and (..., K, N)")
-    m, n = codes_a.shape[-2], codes_b.shape[-1]
-    if c is None:
-        codes_c = np.zeros((m, n), formats[2].dtype)
-    else:
-        codes_c = as_codes(c, formats[2], f"{call}: c")
-    if codes_c.shape[-2:] != (m, n):
-        raise OperandError(f"{call}: c is {codes_c.shape}; valid: (..., {m}, {n})")
-    order = _order(k_order, -(-codes_a.shape[-1] // multiply.shape[2]), call)
-    if len(order) > 1 and formats[2].dtype != multiply.operands["d"].format.dtype:
+    work = _work_of(multiply, idesc, call)
+    codes = {name: as_codes(x, work.formats[name], f"{call}: {name}") for name, x in (("a", a), ("b", b))}
+    if codes["a"].ndim < 2 or codes["b"].ndim < 2 or codes["a"].shape[-1] != codes["b"].shape[-2]:
+        shapes = f"a is {codes['a'].shape} and b {codes['b'].shape}"
+        raise OperandError(f"{call}: {shapes}; valid: (..., M, K) and (..., K, N)")
+    (m, k), n = codes["a"].shape[-2:], codes["b"].shape[-1]
+    codes["c"] = (
+        np.zeros((m, n), work.formats["c"].dtype) if c is None else as_codes(c, work.formats["c"], f"{call}: c")
+    )
+    if codes["c"].shape[-2:] != (m, n):
+        raise OperandError(f"{call}: c is {codes['c'].shape}; valid: (..., {m}, {n})")
+    codes |= _scales_of(work, {"scale_a": scale_a, "scale_b": scale_b}, (m, n, k), call)
+    order = _order(k_order, -(-k // work.k), call)
+    if len(order) > 1 and work.formats["c"].dtype != work.formats["d"].dtype:
         raise OperandError(
-            f"{call}: its result ({multiply.operands['d'].format.name}) is no accumulator for it ({formats[2].name}); "
-            f"valid: K up to {multiply.shape[2]}"
+            f"{call}: its result ({work.formats['d'].name}) is no accumulator for it ({work.formats['c'].name}); "
+            f"valid: K up to {work.k}"
         )
-    batch = broadcast([x.shape[:-2] for x in (codes_a, codes_b, codes_c)], call)
-    flat = [np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (codes_a, codes_b, codes_c)]
-    out = np.empty((len(flat[0]), m, n), multiply.operands["d"].format.dtype)
+    codes = {name: work.negated(name, x) for name, x in codes.items()}
+    batch = broadcast([x.shape[:-2] for x in codes.values()], call)
+    flat = {name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in codes.items()}
+    out = np.empty((len(flat["c"]), m, n), work.formats["d"].dtype)
     for place in range(len(out)):
-        one_a, one_b, one_c = (x[place] for x in flat)
-        _accumulate(multiply, one_a, one_b, one_c, formats, order, out[place])
+        _accumulate(work, {name: x[place] for name, x in flat.items()}, order, out[place])
     return out.reshape(*batch, m, n)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What one instruction does with a block of K, whichever family it is of."""
+
+    lowering: Lowering
+    formats: dict[str, Format]  # of a, b, c, d, and scale
+    k: int
+    block: int = 0  # elements of K that share a scale factor; 0: none do
+    negations: tuple[str, ...] = ()  # operands whose signs are flipped
+
+    def negated(self, name: str, codes: Codes) -> Codes:
+        if name not in self.negations:
+            return codes
+        format = self.formats[name]
+        return codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+
+    def run(self, part: dict[str, Codes]) -> Codes:
+        """One block: a (rows, k), b (k, columns), c (rows, columns), and the factors."""
+        scales: Scales = NO_SCALES
+        if self.block:
+            scales = {name: (part[name][None], self.formats["scale"]) for name in ("scale_a", "scale_b")}
+        formats = (self.formats["a"], self.formats["b"], self.formats["c"])
+        return self.lowering.run(part["a"][None], part["b"][None], part["c"][None], formats, scales)[0]
+
+
+def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str) -> _Work:
+    if isinstance(multiply, TensorMemoryMultiply) and not multiply.facts.sparse:
+        if idesc is None:
+            raise OperandError(f"{call}: idesc is missing; valid: a tcsim.InstructionDescriptor, or its 32 bits")
+        if multiply.facts.ashift:
+            raise InstructionError(f"{call}: .ashift takes rows of A that other rows of D belong to; valid: without it")
+        desc = multiply.descriptor(idesc)
+        flipped = tuple(name for name in "ab" if getattr(desc, f"negate_{name}"))
+        return _Work(multiply.lowering_for(desc), multiply.formats(desc), desc.k, multiply.facts.block, flipped)
+    if isinstance(multiply, SparseOperand) or not isinstance(multiply, MatrixMultiply | WarpgroupMultiply):
+        raise InstructionError(
+            f"{call}: it multiplies no dense matrices; valid: mma.sync, wmma.mma, wgmma.mma_async, tcgen05.mma"
+        )
+    if idesc is not None:
+        raise OperandError(f"{call}: idesc is not an operand of it; valid: tcgen05.mma")
+    formats = {name: multiply.formats[name] for name in "abc"} | {"d": multiply.operands["d"].format}
+    if isinstance(multiply, ScaledMatrixMultiply):
+        formats["scale"] = multiply.scaling.a.format
+        return _Work(multiply.lowering, formats, multiply.shape[2], multiply.block)
+    return _Work(multiply.lowering, formats, multiply.shape[2])
+
+
+def _scales_of(work: _Work, given: dict[str, Any], sizes: tuple[int, int, int], call: str) -> dict[str, Codes]:
+    """The factors, if the instruction takes any."""
+    found = {}
+    m, n, k = sizes
+    for name, value in given.items():
+        if (value is None) == bool(work.block):
+            raise OperandError(f"{call}: {name} is {'missing' if value is None else 'not an operand of it'}")
+        if value is None:
+            continue
+        if work.formats["scale"].name == "ue4m3" and np.asarray(value).dtype.name == "float8_e4m3fn":
+            value = np.asarray(value).view(np.uint8)  # the top bit does not count
+        codes = as_codes(value, work.formats["scale"], f"{call}: {name}")
+        blocks = -(-k // work.block)
+        wanted = (m, blocks) if name == "scale_a" else (blocks, n)
+        if codes.shape[-2:] != wanted:
+            raise OperandError(f"{call}: {name} is {codes.shape}; valid: (..., {wanted[0]}, {wanted[1]})")
+        found[name] = codes
+    return found
 
 
 def _order(k_order: Sequence[int] | None, blocks: int, call: str) -> list[int]:
@@ -85,26 +169,28 @@ def _order(k_order: Sequence[int] | None, blocks: int, call: str) -> list[int]:
     return order
 
 
-def _accumulate(
-    multiply: MatrixMultiply | WarpgroupMultiply,
-    a: npt.NDArray[Any],
-    b: npt.NDArray[Any],
-    c: npt.NDArray[Any],
-    formats: tuple[Format, Format, Format],
-    order: list[int],
-    out: npt.NDArray[Any],
-) -> None:
+def _accumulate(work: _Work, codes: dict[str, Codes], order: list[int], out: Codes) -> None:
     """One matrix product into `out`, in chunks of rows and columns that stay in the cache."""
-    step = multiply.shape[2]
-    short = -a.shape[1] % step
-    a, b = np.pad(a, ((0, 0), (0, short))), np.pad(b, ((0, short), (0, 0)))
-    rows = min(len(a), _TILE_ROWS)
-    columns = max(1, _CHUNK_PRODUCTS // (rows * step))
-    for top in range(0, len(a), rows):
-        for left in range(0, b.shape[1], columns):
+    padded = dict(codes)
+    short = -codes["a"].shape[1] % work.k
+    padded["a"], padded["b"] = np.pad(codes["a"], ((0, 0), (0, short))), np.pad(codes["b"], ((0, short), (0, 0)))
+    if work.block:  # beyond the end of K any factor will do: the products are zeros
+        missing = padded["a"].shape[1] // work.block - codes["scale_a"].shape[1]
+        padded["scale_a"] = np.pad(codes["scale_a"], ((0, 0), (0, missing)))
+        padded["scale_b"] = np.pad(codes["scale_b"], ((0, missing), (0, 0)))
+    m, n = out.shape
+    rows = min(m, _TILE_ROWS)
+    columns = max(1, _CHUNK_PRODUCTS // (rows * work.k))
+    for top in range(0, m, rows):
+        for left in range(0, n, columns):
             part = slice(top, top + rows), slice(left, left + columns)
-            total = c[part][None]
+            total = codes["c"][part]
             for block in order:
-                k = slice(block * step, (block + 1) * step)
-                total = multiply.lowering.run(a[None, part[0], k], b[None, k, part[1]], total, formats)
-            out[part] = total[0]
+                k = slice(block * work.k, (block + 1) * work.k)
+                operands = {"a": padded["a"][part[0], k], "b": padded["b"][k, part[1]], "c": total}
+                if work.block:
+                    of = slice(k.start // work.block, k.stop // work.block)
+                    operands["scale_a"] = padded["scale_a"][part[0], of]
+                    operands["scale_b"] = padded["scale_b"][of, part[1]]
+                total = work.run(operands)
+            out[part] = total

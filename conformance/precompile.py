@@ -1,0 +1,51 @@
+"""`python -m conformance.precompile FOLDER --arch sm_90`: the kernels of all GEMM cases, compiled ahead into a folder of cubins.
+
+With HWKERNELS_CUBINS=FOLDER a live run reads them instead of compiling: no minute of a GPU is spent on the compiler, and the
+machine code is that of this machine's NVRTC.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from conformance.gemm_cases import cases
+from hwkernels.gemm_build import CACHE_VARIABLE, Build, cubin_of, pack_cubin
+from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
+from hwkernels.gemm_tiles import Shape, choose, formats_on
+from tcsim.targets import ARCHS
+
+
+def builds(arch: str) -> list[Build]:
+    """Every build of the cases, and those that `hwkernels.bench` chooses for its sizes, each once."""
+    found = dict.fromkeys(case.build(arch) for case in cases(arch))
+    for row in KERNELS.values():
+        for format_ in formats_on(row, ARCHS[arch].number):
+            formats = (format_, format_, OPERAND_FORMATS[format_].outputs[0])
+            for extent in (1024, 2048, 4096, 8192, 16384):
+                build = choose(row, Shape(extent, extent, extent), formats, target=next(iter(found)).target)
+                found[replace(build, target=next(b.target for b in found if b.kernel == row.name))] = None
+    return list(found)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compile them, several at a time."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.precompile")
+    parser.add_argument("folder")
+    parser.add_argument("--arch", default="sm_90", choices=list(ARCHS))
+    options = parser.parse_args(arguments)
+    os.environ[CACHE_VARIABLE] = options.folder
+    wanted = builds(options.arch)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        sizes = list(pool.map(lambda build: len(cubin_of(build)), wanted))
+    sizes += [len(pack_cubin(item_bytes, options.arch)) for item_bytes in (1, 2, 4)]
+    print(f"{len(sizes)} cubins, {sum(sizes)} bytes, in {options.folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

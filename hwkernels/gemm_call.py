@@ -1,0 +1,351 @@
+"""`hwkernels.gemm`: one matrix product on the GPU by a kernel of this package, from arrays of any library.
+
+    d = hwkernels.gemm(a, b)                        # the best kernel for this GPU
+    d = hwkernels.gemm(a, b, c, kernel="sm90_wgmma_tma", alpha=2.0, beta=0.5)
+
+Nothing here is needed to read the kernels: they are hwkernels/kernels/*.cu, and their facts hwkernels/gemm_kernels.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hwkernels import gemm_tiles, stream_launch
+from hwkernels.device_arrays import DTYPES, DeviceArray, DeviceMatrix, new_output, read_matrix, round_up, upload
+from hwkernels.driver import call
+from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, Build, cubin_of, pack_cubin
+from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
+from hwkernels.gemm_tiles import Shape
+
+if TYPE_CHECKING:
+    from hwkernels.scaled_kernels import ScaledBuild
+
+_FP8 = ("e4m3", "e5m2")
+
+
+class GemmError(ValueError):
+    """No kernel does what was asked; the text says what would be valid."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Choices that `gemm_tiles.choose` would make, fixed by hand. None: choose."""
+
+    block_n: int | None = None
+    cluster: tuple[int, int] | None = None
+    stages: int | None = None
+    stagger: int | None = None
+    group: int | None = None
+    promote: int | None = None
+
+
+def problem_dtype(build: Build | ScaledBuild) -> np.dtype[Any]:
+    """The struct Problem of epilogue.cuh.
+
+    >>> problem_dtype(Build("sm90_wgmma_tma", "f16", "f16", "f16", "sm_90a", block_n=128)).itemsize
+    88
+    """
+    scale = "<i4" if build.out == "s32" else "<f4"
+    pointers, leading = [(name, "<u8") for name in "abcd"], [(f"ld{name}", "<i8") for name in "abcd"]
+    sizes = [(name, "<i4") for name in ("m", "n", "k", "group")]
+    return np.dtype([*pointers, *leading, *sizes, ("alpha", scale), ("beta", scale)])
+
+
+def find_kernel(name: str | None, a: str, b: str, arch: int) -> GemmKernel:
+    """The kernel of that name, or the best for the GPU, that takes operands of these formats.
+
+    arch: 90 for sm_90. Raises GemmError that lists the kernels which are valid on this GPU.
+    """
+    valid = {item.name: formats for item in KERNELS.values() if (formats := gemm_tiles.formats_on(item, arch))}
+    listing = "; ".join(f"{item} ({', '.join(formats)})" for item, formats in valid.items()) or "none"
+    if name is not None and name not in KERNELS:
+        raise GemmError(f"no kernel {name!r}; valid on sm_{arch}: {listing}")
+    if a != b and not (a in _FP8 and b in _FP8):
+        raise GemmError(f"a is {a} and b {b}; valid: the same format, or e4m3 with e5m2")
+    kernel = KERNELS[name] if name is not None else gemm_tiles.best_kernel(arch, a, b)
+    if kernel is None:
+        raise GemmError(f"no kernel multiplies {a} by {b} on sm_{arch}; valid there: {listing}")
+    if kernel.name not in valid:
+        raise GemmError(f"{kernel.name} is for {kernel.target}, this GPU is sm_{arch}; valid there: {listing}")
+    if not {a, b} <= set(valid[kernel.name]):
+        raise GemmError(
+            f"{kernel.name} takes {', '.join(valid[kernel.name])}, not {a} and {b}; valid on sm_{arch}: {listing}"
+        )
+    return kernel
+
+
+class Plan:
+    """A GEMM that is ready to run: call it to launch it, again and again, into a stream."""
+
+    def __init__(self, build: Build, shape: Shape, launches: list[stream_launch.StreamLaunch], output: Any) -> None:
+        self.build, self.shape, self.launches, self.output = build, shape, launches, output
+
+    def __call__(self, stream: int | None = None) -> Any:
+        """Launch; returns the output, which is ready when the stream gets there."""
+        where = stream_launch.current_stream() if stream is None else stream
+        for launch in self.launches:
+            launch(where)
+        return self.output
+
+
+def plan_gemm(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    kernel: str | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    out_format: str | None = None,
+    out: Any = None,
+    tuning: Tuning | None = None,
+) -> Plan:
+    """Everything but the launch: operands found (or copied, or repacked), kernel compiled, tensor maps encoded.
+
+    Arguments and errors as for `gemm`. `out`: a GPU matrix to write instead of a new one.
+    """
+    stream_launch.make_current()
+    arch, tuning = stream_launch.arch_number(), tuning or Tuning()
+    left, right = read_matrix(a, "a"), read_matrix(b, "b").transposed()  # both with K last
+    row = find_kernel(kernel, left.format, right.format, arch)
+    if left.shape[1] != right.shape[1]:
+        raise GemmError(f"a is {left.shape} and b {right.shape[::-1]}; valid: (M, K) and (K, N)")
+    shape = Shape(left.shape[0], right.shape[0], left.shape[1])
+    outputs = OPERAND_FORMATS[left.format].outputs
+    result = _output_format(out, out_format, outputs)
+    launches: list[stream_launch.StreamLaunch] = []
+    operands = [_prepared(item, row, launches) for item in (left, right)]
+    scaled = alpha != 1 or c is not None
+    if result == "s32" and (alpha != int(alpha) or beta != int(beta)):
+        raise GemmError(f"alpha={alpha}, beta={beta} with an s32 output; valid: whole numbers")
+    addend = _addend(c, shape, result)
+    output, target = _output(out, a, b, shape, result)
+    ldd = target.strides[0]
+    size = OUTPUT_BYTES[result]
+    aligned = ldd * size % 16 == 0 and target.address % 16 == 0
+    build = gemm_tiles.choose(
+        row,
+        shape,
+        (left.format, right.format, result),
+        (operands[0].mn_major, operands[1].mn_major),
+        target=target_for(row, arch),
+        multiprocessors=stream_launch.multiprocessors(),
+        aligned_output=aligned,
+        scaled=scaled,
+    )
+    build = tuned(build, tuning)
+    leading = (operands[0].leading, operands[1].leading, ldd)
+    problem = np.zeros((), problem_dtype(build))
+    problem["a"], problem["b"], problem["d"] = operands[0].address, operands[1].address, target.address
+    problem["lda"], problem["ldb"], problem["ldd"] = leading
+    problem["c"], problem["ldc"] = (addend.address, addend.strides[0]) if addend else (0, 0)
+    problem["m"], problem["n"], problem["k"] = shape.m, shape.n, shape.k
+    problem["group"] = tuning.group or gemm_tiles.group_height(build, stream_launch.multiprocessors())
+    problem["alpha"], problem["beta"] = alpha, beta
+    parameters: list[npt.NDArray[Any]] = [problem]
+    if row.tma:
+        addresses = (operands[0].address, operands[1].address, target.address if build.tma_store else 0)
+        specs = gemm_tiles.tensor_maps(build, shape, leading)
+        maps = [
+            stream_launch.encode_tensor_map(spec, address) if address else bytes(128)
+            for spec, address in zip(specs, addresses, strict=True)
+        ]
+        parameters = [*(np.frombuffer(item, np.uint8) for item in maps), problem]
+    launch = stream_launch.StreamLaunch(
+        stream_launch.load_function(cubin_of(build), ENTRY),
+        parameters,
+        gemm_tiles.launch_grid(build, shape, stream_launch.multiprocessors()),
+        (row.threads, 1, 1),
+        build.shared_bytes,
+        math.prod(build.cluster),
+        keep=(operands, addend, target),
+    )
+    if row.persistent:
+        launch.set_grid(gemm_tiles.launch_grid(build, shape, max(1, launch.max_clusters())))
+    return Plan(build, shape, [*launches, launch], output)
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    kernel: str | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    out_format: str | None = None,
+    out: Any = None,
+) -> Any:
+    """d = alpha * (a b) + beta * c on the GPU.
+
+    a: (M, K); b: (K, N); c: (M, N) of the output's format, or None. NumPy arrays (with ml_dtypes for bf16 and fp8), or matrices on
+    the GPU that speak `__cuda_array_interface__` or DLPack, with any strides; f32 is multiplied as tf32. Returns a NumPy
+    array for NumPy operands, a torch tensor for torch's, else a DeviceArray; its rows may be padded. The product is one
+    chain of the kernel's instruction over ascending K from zero (`tcsim.gemm` gives its bits), then multiplied by alpha
+    (f32, to nearest), then fused with beta * c, then rounded to the output's format, to nearest even.
+
+    kernel: a name of `gemm_kernels.KERNELS`, None for the best on this GPU. out_format: "f16", "bf16", "f32" or "s32", as
+    the operands allow; None for the format of the operands (bf16 for fp8, f32 for tf32, s32 for s8).
+
+    Raises GemmError for an unknown kernel, one that this GPU does not run, formats and shapes that do not go together;
+    OperandTypeError for operands that cannot be read; DriverUnavailable without a GPU.
+    """
+    plan = plan_gemm(a, b, c, kernel, alpha=alpha, beta=beta, out_format=out_format, out=out)
+    result = plan()
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and out is None:
+        call("cuCtxSynchronize")
+        return result.get()
+    return result
+
+
+def target_for(kernel: GemmKernel, arch: int) -> str:
+    """What to compile a kernel for: its own target, or a later chip's when it runs there.
+
+    >>> target_for(KERNELS["sm90_wgmma_basic"], 90)
+    'sm_90a'
+    """
+    own = int(kernel.target.removeprefix("sm_").rstrip("af"))
+    return kernel.target if own == arch else f"sm_{arch}"
+
+
+def tuned(build: Build, tuning: Tuning) -> Build:
+    """A build with the choices made by hand.
+
+    Raises GemmError for a choice that the kernel does not have, or that does not fit in shared memory.
+    """
+    if tuning == Tuning():
+        return build
+    if not build.row.persistent and tuning != Tuning(block_n=tuning.block_n, stages=tuning.stages):
+        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages")
+    if build.row.ctas and (tuning.cluster or tuning.stagger or tuning.promote):
+        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages, group")
+    changes = {
+        name: value
+        for name in ("block_n", "cluster", "stagger", "promote")
+        if (value := getattr(tuning, name)) is not None
+    }
+    build = replace(build, **changes)
+    if build.block_n not in build.row.block_n:
+        raise GemmError(f"{build.kernel} has no tiles {build.block_n} wide; valid: {build.row.block_n}")
+    if not gemm_tiles.parts_fit(build):
+        raise GemmError(
+            f"a tile of {build.block_m} x {build.block_n} has no parts for a cluster of {build.cluster}; valid: (1, 1)"
+        )
+    if build.promote and build.block_n > 128:
+        raise GemmError(
+            f"promote needs a second set of accumulators; valid: tiles at most 128 wide, not {build.block_n}"
+        )
+    if build.row.persistent:
+        build = replace(build, stages=tuning.stages or gemm_tiles.most_stages(build))
+    elif tuning.stages:
+        build = replace(build, stages=tuning.stages)
+    if build.shared_bytes > SHARED_LIMIT or (build.row.persistent and build.stagger >= build.stages):
+        raise GemmError(f"{build} does not fit: {build.shared_bytes} shared bytes, at most {SHARED_LIMIT}")
+    return build
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """An operand as a kernel takes it."""
+
+    address: int
+    leading: int  # elements from one row to the next
+    mn_major: bool
+    owner: Any
+
+
+def _prepared(matrix: DeviceMatrix, kernel: GemmKernel, launches: list[stream_launch.StreamLaunch]) -> _Prepared:
+    """`matrix` (M or N, K) on the GPU, repacked if the kernel cannot read it where it lies."""
+    matrix = upload(matrix)
+    extent, k = matrix.shape
+    rows, columns = matrix.strides
+    major = layout_of(matrix, matrix.format in kernel.mn_major, kernel.needs_aligned)
+    if major is not None:
+        leading = (columns if k > 1 else extent) if major else (rows if extent > 1 else k)
+        return _Prepared(
+            matrix.address,
+            round_up(leading, 16 // matrix.item_bytes) if kernel.needs_aligned else leading,
+            major,
+            matrix,
+        )
+    leading = round_up(k, 16 // matrix.item_bytes)
+    packed = DeviceArray((extent, leading), DTYPES[matrix.format])
+    launches.append(_pack(matrix, packed, leading))
+    return _Prepared(packed.address, leading, False, (matrix, packed))
+
+
+def layout_of(matrix: DeviceMatrix, mn_allowed: bool, aligned: bool) -> bool | None:
+    """Whether (M or N, K) is MN-major as it lies; None if it must be repacked.
+
+    A dimension of one element has no stride to speak of.
+
+    >>> layout_of(DeviceMatrix("f16", (64, 32), (1, 64)), True, True), layout_of(DeviceMatrix("f16", (64, 33), (33, 1)), True, True)
+    (True, None)
+    """
+    extent, k = matrix.shape
+    rows, columns = matrix.strides
+    unit = 16 // matrix.item_bytes if aligned else 1
+    if aligned and matrix.address % 16:
+        return None
+    if (columns == 1 or k == 1) and ((rows >= k and rows % unit == 0) or extent == 1):
+        return False
+    if mn_allowed and (rows == 1 or extent == 1) and ((columns >= extent and columns % unit == 0) or k == 1):
+        return True
+    return None
+
+
+def _pack(matrix: DeviceMatrix, packed: DeviceArray, leading: int) -> stream_launch.StreamLaunch:
+    cubin = pack_cubin(matrix.item_bytes, f"sm_{stream_launch.arch_number()}")
+    fields = [(name, "<i8") for name in ("from", "to", "row", "column", "leading")] + [
+        ("rows", "<i4"),
+        ("columns", "<i4"),
+    ]
+    copy = np.array((matrix.address, packed.address, *matrix.strides, leading, *matrix.shape), np.dtype(fields))
+    grid = math.ceil(matrix.shape[1] / 32), math.ceil(matrix.shape[0] / 32), 1
+    return stream_launch.StreamLaunch(
+        stream_launch.load_function(cubin, ENTRY), [copy], grid, (256, 1, 1), keep=(matrix, packed)
+    )
+
+
+def _output_format(out: Any, wanted: str | None, outputs: tuple[str, ...]) -> str:
+    if out is not None:
+        found = read_matrix(out, "out").format
+        found = "f32" if found == "tf32" else found
+        if wanted not in (None, found):
+            raise GemmError(f"out is {found}, out_format={wanted!r}; valid: one of them")
+        wanted = found
+    if wanted is not None and wanted not in outputs:
+        raise GemmError(f"out_format={wanted!r}; valid for these operands: {', '.join(outputs)}")
+    return wanted or outputs[0]
+
+
+def _addend(c: Any, shape: Shape, result: str) -> DeviceMatrix | None:
+    if c is None:
+        return None
+    matrix = upload(read_matrix(c, "c"))
+    format_ = "f32" if matrix.format == "tf32" else matrix.format
+    if matrix.shape != (shape.m, shape.n) or format_ != result or (matrix.strides[1] != 1 and shape.n > 1):
+        raise GemmError(
+            f"c is {matrix.shape} {format_} with strides {matrix.strides}; valid: ({shape.m}, {shape.n}) {result}, rows of neighbours"
+        )
+    return matrix
+
+
+def _output(out: Any, a: Any, b: Any, shape: Shape, result: str) -> tuple[Any, DeviceMatrix]:
+    """The array that is returned, and where the kernel writes it."""
+    if out is None:
+        like = next((item for item in (a, b) if hasattr(item, "data_ptr")), None)
+        out = new_output(like, (shape.m, shape.n), round_up(shape.n, 16 // OUTPUT_BYTES[result]), result)
+    matrix = read_matrix(out, "out")
+    if matrix.host is not None or matrix.shape != (shape.m, shape.n) or (matrix.strides[1] != 1 and shape.n > 1):
+        raise GemmError(
+            f"out is {matrix.shape} with strides {matrix.strides}; valid: ({shape.m}, {shape.n}) on the GPU, rows of neighbours"
+        )
+    if shape.m == 1:
+        matrix = replace(matrix, strides=(round_up(shape.n, 16 // OUTPUT_BYTES[result]), 1))
+    return out, matrix

@@ -1,0 +1,320 @@
+"""The GEMM kernels as data: where each runs, what it multiplies, how its tiles are cut, which machine code it must contain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+SPAN = 128  # bytes of K in a slot of shared memory: one row of the 128B swizzle
+
+
+@dataclass(frozen=True)
+class OperandFormat:
+    """A format of A and B, and what comes with it."""
+
+    name: str  # tcsim's
+    bytes: int  # of one element
+    accumulator: str  # tcsim's name of the format that a product is accumulated in
+    outputs: tuple[str, ...]  # formats that d can have, the default first
+    tma: str  # CUtensorMapDataType; the copy engine only moves bits
+
+    @property
+    def wgmma_k(self) -> int:
+        """K of one wgmma: always 32 bytes."""
+        return 32 // self.bytes
+
+
+OPERAND_FORMATS = {
+    item.name: item
+    for item in (
+        OperandFormat("f16", 2, "f32", ("f16", "f32"), "FLOAT16"),
+        OperandFormat("bf16", 2, "f32", ("bf16", "f32"), "BFLOAT16"),
+        OperandFormat("tf32", 4, "f32", ("f32",), "FLOAT32"),  # TFLOAT32 would round: tensor cores drop the low bits
+        OperandFormat("e4m3", 1, "f32", ("bf16", "f16", "f32"), "UINT8"),
+        OperandFormat("e5m2", 1, "f32", ("bf16", "f16", "f32"), "UINT8"),
+        OperandFormat("s8", 1, "s32", ("s32",), "UINT8"),
+    )
+}
+OUTPUT_BYTES = MappingProxyType({"f32": 4, "s32": 4, "f16": 2, "bf16": 2})
+OUTPUT_TMA = MappingProxyType({"f32": "FLOAT32", "s32": "INT32", "f16": "FLOAT16", "bf16": "BFLOAT16"})
+
+_HALF = ("f16", "bf16")
+_HOPPER = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")
+_WGMMA = "wgmma.mma_async.sync.aligned.m64n{n}k{k}.{acc}.{a}.{b}"
+_WGMMA_OPCODES = MappingProxyType(
+    {"f16": "HGMMA", "bf16": "HGMMA", "tf32": "HGMMA", "e4m3": "QGMMA", "e5m2": "QGMMA", "s8": "IGMMA"}
+)
+
+
+@dataclass(frozen=True)
+class GemmKernel:
+    """One source file of hwkernels/kernels, and what must be known to compile and launch it."""
+
+    name: str  # the file's name, without .cu
+    adds: str  # what it has that the step before it lacks
+    targets: tuple[str, ...]  # what it is compiled for; the first is its generation's
+    formats: tuple[str, ...]
+    instruction: (
+        str  # the tensor-core instruction: {n} {k} {acc} {a} {b} are filled in; {row} and {col} are the layouts
+    )
+    block_m: int
+    block_n: tuple[int, ...]  # choices, the default first
+    threads: int
+    opcodes: tuple[str, ...]  # SASS opcodes (their beginnings) that every build contains, besides the multiplication
+    multiply_opcodes: MappingProxyType[str, str] = field(repr=False)  # by format of A: the beginning of the opcode
+    mn_major: tuple[str, ...] = ()  # formats whose A and B may lie MN-major; others are repacked
+    stages: int = 0  # slots of the ring; 0: static shared memory, no ring
+    tma: bool = False  # operands come through tensor maps
+    persistent: bool = False  # cluster, tile order and epilogue can be chosen
+    needs_aligned: bool = False  # rows of A and B must start at multiples of 16 bytes: others are repacked
+    later: bool = True  # runs on later generations too
+    padded: bool = False  # rows in shared memory are padded, not swizzled
+    span: int = SPAN  # bytes of K per slot
+    instructions: MappingProxyType[str, str] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # of formats whose spelling is another
+    since: MappingProxyType[str, int] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # formats that need a later generation than the kernel
+    too_wide: MappingProxyType[int, tuple[int, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # tile width -> generations for which ptxas would spill registers
+    source: str = ""  # the file, if it is another kernel's
+    k_bytes: int = 32  # of one instruction
+    k_order: str = "ascending"  # of the instruction's K blocks; the only one so far
+    ctas: int = 0  # tcgen05: blocks that multiply a tile together, the cluster of a launch; 0: no Tensor Memory
+    buffers: int = 1  # tcgen05: accumulators in Tensor Memory
+
+    @property
+    def file(self) -> str:
+        """The source in hwkernels/kernels."""
+        return f"{self.source or self.name}.cu"
+
+    @property
+    def target(self) -> str:
+        """The generation's own target."""
+        return self.targets[0]
+
+
+def _hopper(name: str, adds: str, **facts: object) -> GemmKernel:
+    return GemmKernel(
+        name,
+        adds,
+        targets=("sm_90a",),
+        formats=_HOPPER,
+        instruction=_WGMMA,
+        multiply_opcodes=_WGMMA_OPCODES,
+        mn_major=_HALF,
+        later=False,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+_KINDS = MappingProxyType({"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "s8": "i8"})
+_UTC = MappingProxyType({"f16": "UTCHMMA", "tf32": "UTCHMMA", "f8f6f4": "UTCQMMA", "i8": "UTCIMMA"})  # by kind
+
+
+def _blackwell(name: str, adds: str, ctas: int, opcodes: tuple[str, ...], **facts: object) -> GemmKernel:
+    pair = ".2CTA" if ctas == 2 else ""
+    return GemmKernel(
+        name,
+        adds,
+        targets=("sm_100a",),
+        formats=_HOPPER,
+        instruction="",
+        instructions=MappingProxyType(
+            {item: f"tcgen05.mma.cta_group::{ctas}.kind::{kind}" for item, kind in _KINDS.items()}
+        ),
+        multiply_opcodes=MappingProxyType({item: _UTC[kind] + pair for item, kind in _KINDS.items()}),
+        opcodes=("LDTM.x32", "UTCATOMSWS", "SYNCS.PHASECHK", *opcodes),
+        mn_major=_HALF,
+        block_m=128,
+        tma=True,
+        needs_aligned=True,
+        later=False,
+        ctas=ctas,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+_HMMA = MappingProxyType({"f16": "HMMA.16816", "bf16": "HMMA.16816", "tf32": "HMMA.1688", "s8": "IMMA.16832"})
+_WMMA_BF16 = MappingProxyType({"bf16": "wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.bf16.bf16.f32"})
+
+KERNELS = {
+    item.name: item
+    for item in (
+        GemmKernel(
+            "sm70_wmma_naive",
+            "one warp a tile of 16 x 16, wmma straight from global memory",
+            targets=("sm_70", "sm_75", "sm_80", "sm_90"),
+            formats=_HALF,
+            since=MappingProxyType({"bf16": 80}),
+            instruction="wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.f32",
+            instructions=_WMMA_BF16,
+            mn_major=_HALF,
+            block_m=16,
+            block_n=(64,),
+            threads=128,
+            opcodes=(),
+            multiply_opcodes=MappingProxyType({"f16": "HMMA", "bf16": "HMMA"}),
+        ),
+        GemmKernel(
+            "sm70_mma_m8n8k4",
+            "mma.sync of quad pairs, Volta's own shape",
+            targets=("sm_70",),
+            formats=("f16",),
+            instruction="mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32",
+            block_m=64,
+            block_n=(64,),
+            threads=128,
+            opcodes=("LDS.U.128", "BAR.SYNC"),
+            multiply_opcodes=MappingProxyType({"f16": "HMMA.884"}),
+            later=False,
+        ),
+        GemmKernel(
+            "sm70_wmma_shared",
+            "wmma with tiles of 128 x 128 in shared memory, 8 warps; cp.async from sm_80 on",
+            targets=("sm_70", "sm_75", "sm_80", "sm_90"),
+            formats=_HALF,
+            since=MappingProxyType({"bf16": 80}),
+            instruction="wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.f32",
+            instructions=_WMMA_BF16,
+            mn_major=_HALF,
+            block_m=128,
+            block_n=(128,),
+            threads=256,
+            stages=3,
+            padded=True,
+            needs_aligned=True,
+            span=64,
+            opcodes=("BAR.SYNC",),
+            multiply_opcodes=MappingProxyType({"f16": "HMMA", "bf16": "HMMA"}),
+        ),
+        GemmKernel(
+            "sm75_mma_ldmatrix",
+            "mma.sync with 16 bytes of K and ldmatrix; f16 and s8",
+            targets=("sm_75", "sm_80", "sm_90"),
+            formats=("f16", "s8"),
+            instruction="mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
+            instructions=MappingProxyType({"s8": "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32"}),
+            k_bytes=16,
+            block_m=128,
+            block_n=(128,),
+            threads=256,
+            span=64,
+            opcodes=("LDSM.16.M", "BAR.SYNC"),
+            multiply_opcodes=MappingProxyType({"f16": "HMMA.1688", "s8": "IMMA"}),
+        ),
+        GemmKernel(
+            "sm80_mma_multistage",
+            "mma.sync with 32 bytes of K, a ring filled by cp.async, swizzled rows",
+            targets=("sm_80", "sm_86", "sm_90"),
+            formats=("f16", "bf16", "tf32", "s8"),
+            instruction="mma.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}",
+            mn_major=_HALF,
+            block_m=128,
+            block_n=(256, 128),
+            too_wide=MappingProxyType({256: (80, 86, 87, 88, 89)}),
+            threads=256,
+            stages=4,
+            needs_aligned=True,
+            opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
+            multiply_opcodes=_HMMA,
+        ),
+        GemmKernel(
+            "sm89_mma_multistage",
+            "the same file with e4m3 and e5m2; sm_90 and sm_100 emulate these in f16",
+            targets=("sm_89", "sm_90"),
+            source="sm80_mma_multistage",
+            formats=("e4m3", "e5m2"),
+            instruction="mma.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}",
+            block_m=128,
+            block_n=(128, 64),
+            too_wide=MappingProxyType({128: (90, 100, 103)}),
+            threads=256,
+            stages=4,
+            needs_aligned=True,
+            opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
+            multiply_opcodes=MappingProxyType({"e4m3": "QMMA", "e5m2": "QMMA"}),
+        ),
+        _hopper(
+            "sm90_wgmma_basic",
+            "one warpgroup and one wgmma tile of 64 x N; ordinary loads",
+            block_m=64,
+            block_n=(64, 128),
+            threads=128,
+            opcodes=("WARPGROUP.ARRIVE", "FENCE.VIEW.ASYNC"),
+        ),
+        _hopper(
+            "sm90_wgmma_128",
+            "tiles 128 wide, two warpgroups",
+            block_m=128,
+            block_n=(128,),
+            threads=256,
+            opcodes=("WARPGROUP.ARRIVE", "FENCE.VIEW.ASYNC"),
+        ),
+        _hopper(
+            "sm90_wgmma_tma",
+            "TMA and a ring of slots with an mbarrier each",
+            block_m=128,
+            block_n=(128,),
+            threads=256,
+            stages=4,
+            tma=True,
+            needs_aligned=True,
+            opcodes=("WARPGROUP.ARRIVE", "UTMALDG.2D", "SYNCS.PHASECHK", "SYNCS.ARRIVE"),
+        ),
+        _hopper(
+            "sm90_wgmma_specialized",
+            "a producer warpgroup and two consumers of 64 x 256, registers moved between them",
+            block_m=128,
+            block_n=(256, 128),
+            threads=384,
+            stages=4,
+            tma=True,
+            needs_aligned=True,
+            opcodes=("WARPGROUP.ARRIVE", "UTMALDG.2D", "SYNCS.PHASECHK", "USETMAXREG.TRY_ALLOC", "USETMAXREG.DEALLOC"),
+        ),
+        _hopper(
+            "sm90_wgmma_persistent",
+            "persistent blocks, grouped tile order, multicast in clusters, TMA stores, warpgroups out of step",
+            block_m=128,
+            block_n=(256, 192, 128, 64),
+            threads=384,
+            stages=4,
+            tma=True,
+            needs_aligned=True,
+            persistent=True,
+            opcodes=("WARPGROUP.ARRIVE", "UTMALDG.2D", "SYNCS.PHASECHK", "USETMAXREG.TRY_ALLOC", "USETMAXREG.DEALLOC"),
+        ),
+        _blackwell(
+            "sm100_tcgen05_basic",
+            "tcgen05.mma from one thread, accumulators in Tensor Memory",
+            ctas=1,
+            block_n=(256, 128),
+            threads=128,
+            stages=4,
+            opcodes=("UTMALDG.2D", "UTCBAR"),
+        ),
+        _blackwell(
+            "sm100_tcgen05_2cta",
+            "two blocks multiply 256 x 256 together: each loads half of B",
+            ctas=2,
+            block_n=(256, 128),
+            threads=128,
+            stages=6,
+            opcodes=("UTMALDG.2D.2CTA", "UTCBAR.2CTA.MULTICAST", "UCGABAR_ARV"),
+        ),
+        _blackwell(
+            "sm100_tcgen05_persistent",
+            "persistent pairs; warps that load, multiply and store; two accumulators",
+            ctas=2,
+            buffers=2,
+            block_n=(256, 128),
+            threads=192,
+            stages=6,
+            persistent=True,
+            opcodes=("UTMALDG.2D.2CTA", "UTCBAR.2CTA.MULTICAST", "UCGABAR_ARV"),
+        ),
+    )
+}

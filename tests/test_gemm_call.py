@@ -1,0 +1,317 @@
+"""`hwkernels.gemm` from arrays to launch, with a driver that keeps its memory here and multiplies with NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import hwkernels
+from hwkernels import device_arrays, driver, gemm_call, stream_launch
+from hwkernels.device_arrays import DTYPES, DeviceArray
+from hwkernels.gemm_build import Build
+from hwkernels.gemm_call import GemmError, Plan, Tuning, plan_gemm, problem_dtype
+from hwkernels.gemm_worker import GemmCall, run_call
+
+Array = npt.NDArray[Any]
+
+
+class Enumeration:
+    """Any member of any enumeration: its name."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+class Struct:
+    """A driver struct: any fields."""
+
+    def __init__(self) -> None:
+        self.value = types.SimpleNamespace(clusterDim=types.SimpleNamespace(x=1, y=1, z=1))
+
+
+class Map:
+    """What cuTensorMapEncodeTiled returns: here its arguments."""
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        self.arguments = arguments
+        self.bytes = np.zeros(128, np.uint8)
+
+    def getPtr(self) -> int:
+        """Its address."""
+        return self.bytes.ctypes.data
+
+
+class Driver:
+    """One GPU of compute capability 9.0: memory is NumPy's, a launch does what its kernel is for."""
+
+    def __init__(self) -> None:
+        self.memory: dict[int, Array] = {}
+        self.builds: list[Build] = []
+        self.configs: list[Any] = []
+        self.maps: list[tuple[Any, ...]] = []
+        self.packed = 0
+        for name in ("CUdevice_attribute", "CUfunction_attribute", "CUlaunchAttributeID", "CUtensorMapDataType"):
+            setattr(self, name, Enumeration())
+        for name in (
+            "CUtensorMapInterleave",
+            "CUtensorMapSwizzle",
+            "CUtensorMapL2promotion",
+            "CUtensorMapFloatOOBfill",
+        ):
+            setattr(self, name, Enumeration())
+        self.CUlaunchConfig, self.CUlaunchAttribute, self.cuuint64_t, self.cuuint32_t = Struct, Struct, int, int
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """A driver function."""
+        return getattr(self, name, lambda *_: None)(*arguments)
+
+    def cuCtxGetCurrent(self) -> int:  # noqa: D102
+        return 1
+
+    def cuDeviceGetAttribute(self, attribute: str, device: Any) -> int:  # noqa: D102
+        return {"MULTIPROCESSOR_COUNT": 132, "COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0}[
+            attribute.removeprefix("CU_DEVICE_ATTRIBUTE_")
+        ]
+
+    def cuMemAlloc(self, size: int) -> int:  # noqa: D102
+        raw = np.full(size + 512, 0xA5, np.uint8)
+        address = -(-raw.ctypes.data // 256) * 256
+        self.memory[address] = raw
+        return address
+
+    def cuMemFree(self, address: int) -> None:  # noqa: D102
+        del self.memory[address]
+
+    def cuMemcpyHtoD(self, to: int, source: int, size: int) -> None:  # noqa: D102
+        ctypes.memmove(to, source, size)
+
+    cuMemcpyDtoH = cuMemcpyHtoD
+
+    def cuMemsetD8(self, to: int, byte: int, size: int) -> None:  # noqa: D102
+        ctypes.memset(to, byte, size)
+
+    def cuModuleLoadData(self, cubin: bytes) -> bytes:  # noqa: D102
+        return cubin
+
+    def cuModuleGetFunction(self, module: bytes, entry: bytes) -> str:  # noqa: D102
+        return module.decode()
+
+    def cuOccupancyMaxActiveClusters(self, function: str, config: Any) -> int:  # noqa: D102
+        return 66
+
+    def cuTensorMapEncodeTiled(self, *arguments: Any) -> Map:  # noqa: D102
+        assert arguments[2] % 16 == 0 and arguments[4][0] % 16 == 0, "the driver would refuse it"
+        self.maps.append(arguments)
+        return Map(arguments)
+
+    def cuLaunchKernelEx(self, config: Any, function: str, parameters: int, extra: int) -> None:  # noqa: D102
+        self.configs.append(config)
+        if function.startswith("pack"):
+            self.pack(parameters, int(function.split()[1]))
+        else:
+            build = eval(function)
+            self.builds.append(build)
+            self.multiply(build, parameters)
+
+    def pack(self, parameters: int, size: int) -> None:
+        """What pack.cu does."""
+        self.packed += 1
+        words = np.frombuffer(ctypes.string_at(_pointers(parameters, 1)[0], 48), "<i8")
+        source, to, row, column, leading = (int(value) for value in words[:5])
+        rows, columns = (int(value) for value in words[5:].view("<i4"))
+        dtype = np.dtype(f"<u{size}")
+        target = _matrix(to, dtype, (rows, columns), (leading, 1))
+        target[:] = _matrix(source, dtype, (rows, columns), (row, column))
+
+    def multiply(self, build: Build, parameters: int) -> None:
+        """What a GEMM kernel does, in float64."""
+        pointers = _pointers(parameters, 4 if build.row.tma else 1)
+        dtype = problem_dtype(build)
+        problem = np.frombuffer(ctypes.string_at(pointers[-1], dtype.itemsize), dtype)[0]
+        m, n, k = (int(problem[name]) for name in "mnk")
+        operands = []
+        for name, extent, mn_major, format_ in (
+            ("a", m, build.a_mn_major, build.a),
+            ("b", n, build.b_mn_major, build.b),
+        ):
+            leading = int(problem[f"ld{name}"])
+            strides = (1, leading) if mn_major else (leading, 1)
+            operands.append(_matrix(int(problem[name]), DTYPES[format_], (extent, k), strides).astype(np.float64))
+        value = float(problem["alpha"]) * (operands[0] @ operands[1].T)
+        out = DTYPES[build.out]
+        if problem["c"]:
+            assert build.scaled
+            value += float(problem["beta"]) * _matrix(int(problem["c"]), out, (m, n), (int(problem["ldc"]), 1)).astype(
+                float
+            )
+        _matrix(int(problem["d"]), out, (m, n), (int(problem["ldd"]), 1))[:] = value.astype(out)
+
+
+def _pointers(parameters: int, count: int) -> list[int]:
+    return [int(value) for value in np.frombuffer(ctypes.string_at(parameters, 8 * count), "<u8")]
+
+
+def _matrix(address: int, dtype: npt.DTypeLike, shape: tuple[int, int], strides: tuple[int, int]) -> Array:
+    dtype = np.dtype(dtype)
+    elements = (shape[0] - 1) * strides[0] + (shape[1] - 1) * strides[1] + 1
+    raw = (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(address)
+    steps = tuple(stride * dtype.itemsize for stride in strides)
+    codes = np.frombuffer(raw, f"<u{dtype.itemsize}")  # NumPy makes no strided views of fp8
+    return np.lib.stride_tricks.as_strided(codes, shape, steps, writeable=True).view(dtype)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    """The driver in place of NVIDIA's."""
+    made = Driver()
+    for module in (driver, stream_launch, device_arrays, gemm_call):
+        monkeypatch.setattr(module, "call", made.call, raising=False)
+    monkeypatch.setattr("hwkernels.gemm_worker.call", made.call)
+    monkeypatch.setattr(stream_launch, "driver_module", lambda: made)
+    monkeypatch.setattr(gemm_call, "cubin_of", lambda build: repr(build).encode())
+    monkeypatch.setattr(gemm_call, "pack_cubin", lambda size, target: f"pack {size} {target}".encode())
+    for cached in (stream_launch.load_function, stream_launch.multiprocessors, stream_launch.arch_number):
+        cached.cache_clear()
+    yield made
+    for cached in (stream_launch.load_function, stream_launch.multiprocessors, stream_launch.arch_number):
+        cached.cache_clear()
+
+
+def integers(shape: tuple[int, int], format_: str, seed: int) -> Array:
+    """Small whole numbers: every product of them is exact."""
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(DTYPES[format_])
+
+
+@pytest.mark.parametrize("size", [(128, 256, 64), (37, 53, 29), (1, 1, 1), (300, 1, 77), (1, 40, 8), (5, 8, 1)])
+@pytest.mark.parametrize(
+    ("format_", "kernel"),
+    [
+        ("f16", None),
+        ("bf16", "sm90_wgmma_tma"),
+        ("tf32", None),
+        ("e4m3", None),
+        ("s8", "sm75_mma_ldmatrix"),
+        ("f16", "sm70_wmma_naive"),
+    ],
+)
+def test_products_of_numpy_arrays(gpu: Driver, format_: str, kernel: str | None, size: tuple[int, int, int]) -> None:
+    """Any size, any order in memory; one launch, or with repacking more."""
+    m, n, k = size
+    a, b = integers((m, k), format_, 1), integers((k, n), format_, 2)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    for left, right in (
+        (a, b),
+        (np.asfortranarray(a), np.asfortranarray(b)),
+        (a[::-1][::-1], np.repeat(b, 2, 1)[:, ::2]),
+    ):
+        got = hwkernels.gemm(left, right, kernel=kernel)
+        assert isinstance(got, np.ndarray) and got.shape == (m, n)
+        np.testing.assert_array_equal(got.astype(np.float64), want)
+    assert len(gpu.builds) == 3
+    assert {build.kernel for build in gpu.builds} == {kernel or "sm90_wgmma_persistent"}
+
+
+def test_majors_reach_the_kernel_and_others_are_repacked(gpu: Driver) -> None:
+    """16 bits: nothing is copied. 8 bits: MN-major operands are repacked on the GPU."""
+    a, b = integers((64, 128), "f16", 1), integers((128, 72), "f16", 2)
+    for left in (a, np.asfortranarray(a)):
+        for right in (b, np.asfortranarray(b)):
+            hwkernels.gemm(left, right)
+    assert [(build.a_mn_major, build.b_mn_major) for build in gpu.builds] == [
+        (False, True),
+        (False, False),
+        (True, True),
+        (True, False),
+    ]
+    assert gpu.packed == 0
+    hwkernels.gemm(integers((64, 128), "e5m2", 1), integers((128, 72), "e4m3", 2))
+    assert gpu.packed == 1 and (gpu.builds[-1].a, gpu.builds[-1].b) == ("e5m2", "e4m3")
+
+
+def test_arrays_of_the_gpu(gpu: Driver) -> None:
+    """`__cuda_array_interface__` in, DeviceArray out; views whose rows do not start at multiples of 16 bytes are repacked."""
+    a, b = integers((40, 24), "f16", 3), integers((24, 16), "f16", 4)
+    device = []
+    for array in (a, b):
+        item = DeviceArray(array.shape, array.dtype)
+        item.set(np.ascontiguousarray(array))
+        device.append(item)
+    got = hwkernels.gemm(*device)
+    assert isinstance(got, DeviceArray) and gpu.packed == 0
+    np.testing.assert_array_equal(got.get().astype(float), a.astype(float) @ b.astype(float))
+
+    interface = dict(device[0].__cuda_array_interface__, shape=(40, 23), data=(device[0].address + 2, False))
+    view = types.SimpleNamespace(__cuda_array_interface__=interface, dtype=a.dtype)  # columns 1 .. of a
+    got = hwkernels.gemm(view, integers((23, 16), "f16", 5))
+    assert gpu.packed == 1
+    np.testing.assert_array_equal(
+        got.get().astype(float), a[:, 1:].astype(float) @ integers((23, 16), "f16", 5).astype(float)
+    )
+
+
+def test_alpha_beta_and_out(gpu: Driver) -> None:
+    """The epilogue is compiled in only when it is asked for."""
+    a, b, c = integers((20, 16), "bf16", 1), integers((16, 24), "bf16", 2), integers((20, 24), "f32", 3)
+    plain = a.astype(float) @ b.astype(float)
+    got = hwkernels.gemm(a, b, c, alpha=2.0, beta=-1.0, out_format="f32")
+    np.testing.assert_array_equal(got, 2 * plain - c)
+    assert gpu.builds[-1].scaled and gpu.builds[-1].out == "f32"
+    out = DeviceArray((20, 24), np.float32)
+    assert hwkernels.gemm(a, b, out=out) is out
+    np.testing.assert_array_equal(out.get(), plain)
+    assert not gpu.builds[-1].scaled
+    assert hwkernels.gemm(a, b).dtype == ml_dtypes.bfloat16
+
+
+def test_an_output_whose_rows_tma_cannot_store(gpu: Driver) -> None:
+    """Rows of 26 bytes: the kernel stores by itself."""
+    out = DeviceArray((20, 13), np.float16)
+    hwkernels.gemm(integers((20, 16), "f16", 1), integers((16, 13), "f16", 2), out=out)
+    assert not gpu.builds[-1].tma_store
+    hwkernels.gemm(integers((20, 16), "f16", 1), integers((16, 13), "f16", 2))
+    assert gpu.builds[-1].tma_store  # its own output has rows of 32
+
+
+def test_the_launch(gpu: Driver) -> None:
+    """Clusters, shared memory, grid and stream reach the driver; a plan can be launched again."""
+    plan = plan_gemm(integers((2048, 64), "f16", 1), integers((64, 2048), "f16", 2), tuning=Tuning(block_n=256))
+    assert isinstance(plan, Plan)
+    plan(77)
+    plan(78)
+    config = gpu.configs[-1]
+    assert (config.gridDimX, config.blockDimX, config.hStream) == (128, 384, 78)
+    assert config.sharedMemBytes == plan.build.shared_bytes > 200 * 1024
+    assert config.attrs[0].value.clusterDim.x == 2 and config.numAttrs == 1
+    assert [arguments[0] for arguments in gpu.maps] == ["CU_TENSOR_MAP_DATA_TYPE_FLOAT16"] * 3
+    assert gpu.maps[0][5] == [64, 128] and gpu.maps[2][5] == [64, 64]
+
+
+def test_a_call_as_data(gpu: Driver) -> None:
+    """What the GPU process of the conformance suite runs: twice, the output poisoned in between."""
+    a, b = integers((30, 16), "f16", 1), integers((16, 24), "f16", 2)
+    results = run_call(GemmCall("sm90_wgmma_persistent", a, b, out_format="f32", repeat=2))
+    assert len(results) == 2
+    for result in results:
+        np.testing.assert_array_equal(result, a.astype(float) @ b.astype(float))
+
+
+def test_refusals(gpu: Driver) -> None:
+    """Each says what would be valid."""
+    a, b = integers((8, 16), "f16", 1), integers((16, 8), "f16", 2)
+    for arguments, keywords, complaint in (
+        ((a, a), {}, r"a is \(8, 16\) and b \(8, 16\); valid: \(M, K\) and \(K, N\)"),
+        ((a, b), {"out_format": "s32"}, "valid for these operands: f16, f32"),
+        ((a, b, a), {}, r"c is \(8, 16\) f16"),
+        ((a.astype(np.int8), b.astype(np.int8)), {"alpha": 0.5}, "whole numbers"),
+        ((a, b), {"out": np.zeros((8, 8), np.float16)}, "on the GPU"),
+        ((a, b), {"kernel": "sm70_mma_m8n8k4"}, "is for sm_70, this GPU is sm_90"),
+    ):
+        with pytest.raises(GemmError, match=complaint):
+            hwkernels.gemm(*arguments, **keywords)
