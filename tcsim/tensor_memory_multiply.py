@@ -24,6 +24,8 @@ from tcsim.tcgen05_lowering import steps_of
 from tcsim.tensor_memory import TensorMemory
 
 Codes = npt.NDArray[Any]
+_UNORDERED = (0b0110,)
+"""The metadata whose indices fall, 2 and 1, that the PTX ISA (Sparse Matrices) lists as meaningful beside those that rise."""
 _CHUNK_PRODUCTS = 1 << 18  # products computed at a time: their float64 terms (2 MiB) stay in the cache
 
 
@@ -53,6 +55,8 @@ class TensorMemoryMultiply(Instruction):
         if self.unmodelled:
             raise InstructionError(f"{self!r}: {self.unmodelled}")
         if not isinstance(idesc, InstructionDescriptor):
+            if not isinstance(idesc, (int, np.integer)):
+                raise OperandError(f"{self!r}: idesc={idesc!r}; valid: a tcsim.InstructionDescriptor or its 32 bits")
             idesc = InstructionDescriptor.decode(int(idesc), self.facts.kind.name, self.arch.name)
         if idesc.arch != self.arch.name and idesc.kind == self.facts.kind.name:
             idesc = replace(idesc, arch=self.arch.name)  # raises for what this arch has not
@@ -101,7 +105,7 @@ class TensorMemoryMultiply(Instruction):
         if not self.facts.sparse:
             raise InstructionError(f"{self!r} is dense: it has no metadata")
         bits = 4 if self.facts.kind.table == "mxf4" else max(8, FORMATS[desc.a_format].container_bits)
-        return Sparsity(desc.m, desc.k, bits, (0,), ordered=True)
+        return Sparsity(desc.m, desc.k, bits, (0,), ordered=True, also=_UNORDERED)
 
     def compress(self, dense: Any, idesc: int | InstructionDescriptor) -> tuple[Codes, Indices]:
         """Kept codes (..., M, K / 2) and positions of a dense A (..., M, K) that has the instruction's sparsity.
@@ -193,7 +197,8 @@ class TensorMemoryMultiply(Instruction):
 
         tmem: `tcsim.TensorMemory`, with ctas=2 for .cta_group::2. smem: uint8 (..., bytes), or (..., 2, bytes) for a pair
         of CTAs; its index the shared address. d, scale_a, scale_b, metadata: Tensor Memory addresses. a: a 64-bit matrix
-        descriptor (uint64 array, or an int beyond 32 bits), or a Tensor Memory address. b: a matrix descriptor.
+        descriptor (uint64 array, or an int beyond 32 bits), or a Tensor Memory address. b: a matrix descriptor. The leading
+        dimensions of tmem, smem and descriptors broadcast; the result has them all.
         disable_output_lane: 4 words of 32 lanes each, 8 for a pair. zero_column_mask: 64 bits (.ws).
 
         Raises OperandError for operands that the mnemonic has not or that do not fit, TensorMemoryError for cells that are

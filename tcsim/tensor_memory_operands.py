@@ -15,8 +15,9 @@ import numpy.typing as npt
 from tcsim.descriptor_forms import Major
 from tcsim.errors import OperandError, listing
 from tcsim.formats import FORMATS, Format
+from tcsim.instruction import broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.smem_address import element_bit_addresses
+from tcsim.smem_address import check_descriptors, element_bit_addresses
 from tcsim.tensor_memory import TensorMemory, tmem_lane_column
 from tcsim.tmem_layout import CONTAINER_SHIFT, a_layout, accumulator_layout, metadata_layout, scale_layout
 from tcsim.tmem_matrix import TmemLayout
@@ -55,7 +56,7 @@ class Operands:
         facts, desc = self.instruction.facts, self.desc
         if not isinstance(self.tmem, TensorMemory):
             raise OperandError(f"{self.call}: tmem is a {type(self.tmem).__name__}; valid: a tcsim.TensorMemory")
-        result = self.tmem.copy()
+        result = self.tmem.copy(self._batch(a, b))
         result.use_cta_group(facts.cta_group, self.call)
         if result.ctas != facts.cta_group:
             raise OperandError(
@@ -103,6 +104,12 @@ class Operands:
         return result
 
     # --- what is there, and whether it may be
+
+    def _batch(self, a: Any, b: Any) -> tuple[int, ...]:
+        """The leading dimensions of all operands together."""
+        inner = 1 + (self.instruction.facts.cta_group == 2)
+        shapes = [self.tmem.batch, np.shape(self.smem)[:-inner], np.shape(a), np.shape(b)]
+        return broadcast(shapes, self.call)
 
     def _in_tensor_memory(self, a: Any) -> bool:
         """Whether `a` is a Tensor Memory address: a 32-bit integer, of an instruction that takes one."""
@@ -287,6 +294,7 @@ class Operands:
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(f"{self.call}: {name} is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor")
         value = value.astype(np.uint64)
+        check_descriptors(value, self.instruction.arch.name, f"{self.call}: {name}")
         address = element_bit_addresses(value, rows, k, format, major, self.instruction.arch.name, self.desc.kind)
         return read_elements(own, address, format, f"{self.call}: {name}")
 

@@ -339,6 +339,37 @@ def test_batches_run_as_their_parts() -> None:
     after = item.execute(tcsim.TensorMemory.allocated((3,)), smem, **operands, enable_input_d=False)
     lane = np.arange(16)
     assert after.read(lane, 5).view(np.float32).tolist() == [[8.0 * i] * 16 for i in range(3)]
+    # the same of one memory and three images, and of one memory and one image with descriptors of three tiles
+    one = item.execute(tcsim.TensorMemory.allocated(), smem, **operands, enable_input_d=False)
+    np.testing.assert_array_equal(one.read(lane, 5), after.read(lane, 5))
+    operands["a"] = operands["a"] + np.arange(3, dtype=np.uint64) * np.uint64(8192 >> 4)
+    operands["b"] = np.array(operands["b"], np.uint64)
+    three = item.execute(tcsim.TensorMemory.allocated((2, 1)), smem.reshape(-1), **operands, enable_input_d=False)
+    assert three.batch == (2, 3)
+    np.testing.assert_array_equal(three.read(lane, 5), np.stack([after.read(lane, 5)] * 2))
+
+
+@pytest.mark.parametrize("kind", ["f16", "f8f6f4", "i8", "mxf4"])
+def test_metadata_whose_indices_fall(kind: str) -> None:
+    """The PTX ISA lists 0b0110 beside the six that rise: the first kept element is the third, the second the second."""
+    scaled = ".block_scale" * (kind == "mxf4")
+    item = instruction(f"tcgen05.mma.sp.cta_group::1.kind::{kind}{scaled}")
+    formats = {"f16": "f16", "f8f6f4": "e4m3", "i8": "s8", "mxf4": "e2m1"}
+    desc = tcsim.InstructionDescriptor(kind=kind, a_format=formats[kind], m=128, n=16, sparse=True)
+    assert item.sparsity(desc).valid == (0b0100, 0b0110, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
+    group = [2, 1] if kind != "mxf4" else [4, 5, 2, 3]
+    kept = desc.k // 2
+    positions = np.tile(group, (128, kept // len(group)))
+    one = 1 if kind == "i8" else int(tcsim.encode(np.ones(1), formats[kind])[0])
+    dtype = item.formats(desc)["a"].dtype
+    a = np.zeros((128, kept), dtype)
+    a[:, 0] = one  # belongs to dense column 2, or 4
+    b = np.zeros((desc.k, 16), dtype)
+    b[group[0]] = one
+    c = np.zeros((128, 16), item.formats(desc)["c"].dtype)
+    scales = {"scale_a": np.full((128, 2), 127, np.uint8), "scale_b": np.full((2, 16), 127, np.uint8)} if scaled else {}
+    d = item.matmul(a, b, c, idesc=desc, metadata=positions, **scales)
+    assert (d == (1 if kind == "i8" else 0x3F800000)).all()
 
 
 @given(st.integers(0, 2**62 - 1), st.sampled_from([32, 64, 128]), st.sampled_from([64, 128, 256]))
