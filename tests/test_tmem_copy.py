@@ -128,7 +128,7 @@ def test_wrong_copies_are_named() -> None:
     ):
         with pytest.raises(OperandError, match=r"tcgen05\.cp.*" + text):
             ins.execute(tmem, 0, smem, wrong)
-    with pytest.raises(OperandError, match="leading_mode=1 .* is for operands of tcgen05.mma"):
+    with pytest.raises(OperandError, match=r"leading_mode=1 .* is for operands of tcgen05.mma"):
         tcsim.instruction(COPY, arch="sm_103").execute(tmem, 0, smem, PACKED | 1 << 52)
     with pytest.raises(AddressError, match="does not lie in the 4000 bytes of smem"):
         ins.execute(tmem, 0, smem[:4000], PACKED)
