@@ -1,12 +1,8 @@
-"""A tcgen05.mma with its instruction descriptor, as the input classes and traces see an instruction.
-
-Its shape and formats come with the descriptor; here they are attributes, as those of other instructions are.
-"""
+"""A tcgen05.mma with its instruction descriptor, as the input classes see an instruction."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,72 +11,13 @@ import numpy.typing as npt
 from conformance import inputs as input_classes
 from conformance.inputs import Matrices, Problem
 from conformance.stream import Stream
-from tcsim.evidence import Evidence
+from tcsim.described_multiply import DescribedMultiply
 from tcsim.formats import Format
-from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.steps import Lowering
-from tcsim.targets import Arch
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 
 
 @dataclass(frozen=True)
-class Matrix:
-    """One matrix of codes."""
-
-    format: Format
-    shape: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Described:
-    """An instruction with one descriptor; a sparse A counts with its kept half."""
-
-    instruction: TensorMemoryMultiply
-    desc: InstructionDescriptor
-    scale_input_d: int = 0
-
-    @property
-    def mnemonic(self) -> str:
-        """The full PTX spelling."""
-        return self.instruction.mnemonic
-
-    @property
-    def arch(self) -> Arch:
-        """The chip generation."""
-        return self.instruction.arch
-
-    @property
-    def evidence(self) -> Evidence:
-        """How the model is known."""
-        return self.instruction.evidence
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """M, N and the products of one output."""
-        return self.desc.m, self.desc.n, self.operands["a"].shape[1]
-
-    @property
-    def matrices(self) -> int:
-        """One matrix product."""
-        return 1
-
-    @cached_property
-    def formats(self) -> dict[str, Format]:
-        """The number formats of a, b, c, d, and of the scales."""
-        return self.instruction.formats(self.desc)
-
-    @cached_property
-    def operands(self) -> dict[str, Matrix]:
-        """The matrices; b has the rows that the kept elements of one row of A meet."""
-        shapes = self.instruction.shapes(self.desc)
-        m, kept = shapes["a"]
-        whole = {"a": (m, kept), "b": (kept, self.desc.n), "c": shapes["c"], "d": shapes["c"]}
-        return {name: Matrix(self.formats[name], shape) for name, shape in whole.items()}
-
-    @cached_property
-    def lowering(self) -> Lowering:
-        """What runs for the descriptor."""
-        return self.instruction.lowering_for(self.desc, self.scale_input_d)
+class Described(DescribedMultiply):
+    """An instruction with one descriptor, and the input classes that apply to it."""
 
     @property
     def classes(self) -> list[str]:

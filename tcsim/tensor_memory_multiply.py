@@ -205,11 +205,27 @@ class TensorMemoryMultiply(Instruction):
         not allocated or were never written, or a memory used with another .cta_group; InstructionError for an
         instruction that is not modelled.
         """
-        from tcsim.tensor_memory_operands import Operands  # it needs this class
+        from tcsim.tensor_memory_operands import Given, Operands  # it needs this class
 
-        return Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.execute").run(
+        given = Given(
             d, a, b, enable_input_d, scale_a, scale_b, metadata, disable_output_lane, scale_input_d, zero_column_mask
         )
+        return Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.execute").run(given)
+
+    def operands_of(
+        self, row: int, column: int, tmem: TensorMemory, smem: Any = None, *, idesc: Any, **given: Any
+    ) -> dict[str, Codes]:
+        """The codes that make one element of D, read as `execute` with the same arguments reads them.
+
+        a (..., K) of its row, b (..., K) of its column (of a sparse A the kept half, and what it meets), c (...), and the
+        scales of both. Signs are not turned: `tcsim.trace` takes these codes, and turns them.
+
+        Raises OperandError for an element that does not exist, and as `execute` does.
+        """
+        from tcsim.tensor_memory_operands import Given, Operands  # it needs this class
+
+        operands = Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.operands_of")
+        return operands.element(row, column, Given(**given))
 
     def _check_scale_d(self, scale_input_d: int | None, call: str) -> None:
         if scale_input_d is None:
@@ -239,8 +255,7 @@ class TensorMemoryMultiply(Instruction):
         arrays = dict(arrays)
         for name in "ab":
             if getattr(desc, f"negate_{name}"):
-                format = formats[name]
-                arrays[name] = arrays[name] ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+                arrays[name] = turned(arrays[name], formats[name])
         if self.facts.ashift:
             arrays["a"] = shifted(arrays["a"], self.facts.cta_group)
         flat = {
@@ -273,6 +288,11 @@ def _run(
         per_row = np.broadcast_to(arrays["scale_b"], (m, *arrays["scale_b"].shape[1:]))
         scales = {"scale_a": (arrays["scale_a"].reshape(m, 1, -1), scale), "scale_b": (per_row, scale)}
     return lowering.run(a.reshape(m, 1, -1), met, c.reshape(m, 1, -1), formats, scales)[:, 0]
+
+
+def turned(codes: Codes, format: Format) -> Codes:
+    """Codes with their sign bits turned, zeros and NaN too."""
+    return np.asarray(codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)))
 
 
 def shifted(a: Codes, ctas: int) -> Codes:

@@ -94,6 +94,8 @@ ERRORS: list[tuple[str, type[Exception], Callable[[], Any], str]] = [
     ("scales of another shape", OperandError,
      lambda: get(SCALED).matmul(A4, B4, C, idesc=MX, scale_a=ONE_A[:, :2], scale_b=ONE_B), r"scale_a has shape .*valid: .*128, 4"),
     ("scales left out of execute", OperandError, lambda: run(SCALED, idesc=MX), r"scale_a is missing"),
+    ("N-major B of a pair", OperandError, lambda: get("tcgen05.mma.cta_group::2.kind::mxf8f6f4.block_scale").shapes(
+        InstructionDescriptor(kind="mxf8f6f4", a_format="e4m3", m=256, n=48, transpose_b=True)), r"must be a multiple of 32"),
     ("kind of another mnemonic", OperandError, lambda: get(PLAIN.replace("f16", "tf32")).matmul(A, B, C, idesc=IDESC),
      r"the descriptor was made for kind::f16"),
     ("bits of another kind", OperandError, lambda: get(PLAIN).matmul(A, B, C, idesc=InstructionDescriptor(
