@@ -62,8 +62,11 @@ class TensorMemoryMultiply(Instruction):
             idesc = replace(idesc, arch=self.arch.name)  # raises for what this arch has not
         idesc.check_mnemonic(self.mnemonic)
         if self.facts.ashift and idesc.m // self.facts.cta_group != 128:
-            valid = 128 * self.facts.cta_group
-            raise OperandError(f"{self!r}: .ashift with M = {idesc.m}; valid with .cta_group: M = {valid}")
+            group = self.facts.cta_group
+            why = ": the manual allows it, and leaves open which of a CTA's 64 rows stays" if idesc.m == 128 else ""
+            raise OperandError(
+                f"{self!r}: .ashift with M = {idesc.m}{why}; valid with .cta_group::{group}: M = {128 * group}"
+            )
         return idesc
 
     def lowering_for(self, idesc: int | InstructionDescriptor, scale_input_d: int = 0) -> Lowering:

@@ -105,6 +105,8 @@ ERRORS: list[tuple[str, type[Exception], Callable[[], Any], str]] = [
     ("no sparse bit with .sp", OperandError, lambda: get(SPARSE).matmul(A, B, C, idesc=IDESC), r"the mnemonic is sparse"),
     ("M = 64 with .ashift", OperandError, lambda: get(PLAIN + ".ashift").matmul(A, B, C, idesc=InstructionDescriptor(
         kind="f16", a_format="f16", m=64, n=16)), r"\.ashift with M = 64; valid.*M = 128"),
+    (".ashift of half the rows", OperandError, lambda: get(PLAIN.replace("::1", "::2") + ".ashift").shapes(InstructionDescriptor(
+        kind="f16", a_format="f16", m=128, n=32)), r"\.ashift with M = 128: the manual allows it.*valid with .cta_group::2: M = 256"),
     ("M = 32 without .ws", OperandError, lambda: get(PLAIN).matmul(A, B, C, idesc=InstructionDescriptor(
         kind="f16", a_format="f16", m=32, n=64)), r"M = 32 cannot be; valid: 64, 128"),
     ("shape of A", OperandError, lambda: get(PLAIN).matmul(A[:64], B, C, idesc=IDESC), r"a has shape \(64, 16\); valid: .*128, 16"),
