@@ -19,7 +19,7 @@ from tcsim.instruction import broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
 from tcsim.smem_address import check_descriptors, element_bit_addresses
 from tcsim.smem_elements import read_elements
-from tcsim.tensor_memory import TensorMemory, tmem_lane_column
+from tcsim.tensor_memory import TensorMemory, require_tensor_memory, tmem_lane_column
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply, shifted
 from tcsim.tmem_layout import CONTAINER_SHIFT, a_layout, accumulator_layout, metadata_layout, scale_layout
 from tcsim.tmem_matrix import TmemLayout
@@ -89,8 +89,7 @@ class Operands:
     def _checked(self, given: Given) -> TensorMemory:
         """The memory that the result goes to, if the operands are those of the instruction."""
         facts = self.instruction.facts
-        if not isinstance(self.tmem, TensorMemory):
-            raise OperandError(f"{self.call}: tmem is a {type(self.tmem).__name__}; valid: a tcsim.TensorMemory")
+        require_tensor_memory(self.tmem, self.call)
         result = self.tmem.copy(self._batch(given.a, given.b))
         result.use_cta_group(facts.cta_group, self.call)
         if result.ctas != facts.cta_group:
@@ -118,7 +117,7 @@ class Operands:
         base = self._base(given.d, layout, "d")
         arrays = {"b": self._matrix_b(given.b, mask)}
         if facts.block:
-            arrays |= self._scales(int(given.scale_a or 0), int(given.scale_b or 0))
+            arrays |= self._scales(given.scale_a, given.scale_b)
         formats = self.instruction.formats(desc)
         if given.enable_input_d:
             words = self._gather(layout, base, "d")[..., 0, 0, :, :]
@@ -128,7 +127,7 @@ class Operands:
         in_tmem = self._in_tensor_memory(given.a)
         copies_a = self._matrix_a_tmem(given.a, base[0]) if in_tmem else self._matrix_a(given.a)[..., None, :, :]
         if facts.sparse:
-            copies_k = self._columns(int(given.metadata or 0), base[0])
+            copies_k = self._columns(given.metadata, base[0])
         banks = copies_a.shape[-3] if not facts.sparse else max(copies_a.shape[-3], copies_k.shape[-3])
         width = desc.n // banks
         parts = []
@@ -176,7 +175,7 @@ class Operands:
             if (value is not None) != wanted:
                 raise OperandError(f"{self.call}: {name} is {'missing' if wanted else 'not an operand of it'}")
 
-    def _base(self, address: int, layout: TmemLayout, name: str) -> tuple[int, int]:
+    def _base(self, address: Any, layout: TmemLayout, name: str) -> tuple[int, int]:
         lane, column = tmem_lane_column(address)
         if lane not in layout.lane_bases:
             raise OperandError(
@@ -216,7 +215,7 @@ class Operands:
             words = words >> np.uint32(CONTAINER_SHIFT.get(format.name, 0)) & np.uint32(format.code_mask)
         return words.astype(format.dtype)
 
-    def _columns(self, metadata: int, lane: int) -> Codes:
+    def _columns(self, metadata: Any, lane: int) -> Codes:
         """The dense column (..., copies, M, K / 2) of every kept element."""
         facts, desc = self.instruction.facts, self.desc
         sparsity = self.instruction.sparsity(desc)
@@ -238,7 +237,7 @@ class Operands:
                 f"{self.call}: {name} begins at lane {own}, d at lane {other}; {layout.name} needs the same for both"
             )
 
-    def _scales(self, scale_a: int, scale_b: int) -> dict[str, Codes]:
+    def _scales(self, scale_a: Any, scale_b: Any) -> dict[str, Codes]:
         """The scale factors of A (..., M, blocks) and of B (..., blocks, N)."""
         facts, desc = self.instruction.facts, self.desc
         vectors = desc.scale_vectors(facts.block)
@@ -288,9 +287,9 @@ class Operands:
         if words is None:
             return np.zeros((ctas, TensorMemory.LANES), np.bool_)
         array = np.asarray(words)
-        if array.shape != (4 * ctas,) or array.dtype.kind not in "iu" or (array.astype(object) < 0).any():
+        if array.shape != (4 * ctas,) or array.dtype.kind not in "iu" or (array.astype(object) >> 32 != 0).any():
             raise OperandError(
-                f"{self.call}: disable_output_lane is {array.dtype} {array.shape}; valid: uint32 ({4 * ctas},)"
+                f"{self.call}: disable_output_lane is {array.dtype} {array.shape}; valid: uint32 ({4 * ctas},), words of 32 bits"
             )
         bits = array.astype(np.uint64)[:, None] >> np.arange(32, dtype=np.uint64) & np.uint64(1)
         return bits.astype(np.bool_).reshape(ctas, TensorMemory.LANES)

@@ -21,7 +21,13 @@ from tcsim.matrix_descriptor import element_addresses, form_of
 from tcsim.registry import Row
 from tcsim.shared_rows import ROW_FORMATS, require_inside, unpack_rows
 from tcsim.smem_address import check_descriptors
-from tcsim.tensor_memory import LaneAccessError, TensorMemory, TensorMemoryError, tmem_lane_column
+from tcsim.tensor_memory import (
+    LaneAccessError,
+    TensorMemory,
+    TensorMemoryError,
+    require_tensor_memory,
+    tmem_lane_column,
+)
 
 CHUNK_BYTES = 16  # 16 elements that `.b8x16` decompresses, with their padding
 COLUMN_ALIGNMENT = 4
@@ -152,6 +158,7 @@ class CopyToTensorMemory(Instruction):
         array([  0,   4, 124], dtype=uint32)
         """
         call, facts = f"{self!r}.execute", self.copy
+        require_tensor_memory(tmem, call)
         memory, descriptors = np.asarray(smem), np.asarray(descriptor)
         inner = 1 if facts.cta_group == 1 else 2
         if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
@@ -198,6 +205,7 @@ class ShiftTensorMemory(Instruction):
         [8, 248, 248]
         """
         call, facts = f"{self!r}.execute", facts_of(self.row)
+        require_tensor_memory(tmem, call)
         lane, column = tmem_lane_column(address)
         if lane % SHIFT_ROWS:
             raise LaneAccessError(f"{call}: the address has lane {lane}; valid: multiples of {SHIFT_ROWS}")

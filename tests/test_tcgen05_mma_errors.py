@@ -124,6 +124,14 @@ ERRORS: list[tuple[str, type[Exception], Callable[[], Any], str]] = [
     ("lanes of .ws", OperandError, lambda: run(STATIONARY, disable_output_lane=np.zeros(4, np.uint32), idesc=InstructionDescriptor(
         kind="f16", a_format="f16", m=128, n=64)), r"there is no form desc_lanes"),
     ("lanes of a pair", OperandError, lambda: run(PLAIN, disable_output_lane=np.zeros(8, np.uint32)), r"valid: uint32 \(4,\)"),
+    ("lanes of more than 32 bits", OperandError, lambda: run(PLAIN, disable_output_lane=np.array([1 << 33, 0, 0, 0])),
+     r"valid: uint32 \(4,\), words of 32 bits"),
+    ("an address that is a fraction", UnallocatedError, lambda: run(PLAIN, d=1.5), r"address 1.5; valid: an integer"),
+    ("an address that is text", UnallocatedError, lambda: run(SCALED, idesc=MX, scale_a="x", scale_b=80), r"address 'x'"),
+    ("no memory to load from", OperandError, lambda: get("tcgen05.ld.sync.aligned.32x32b.x1.b32").execute(None, 0), r"tmem is a NoneType"),
+    ("no memory to copy to", OperandError, lambda: get("tcgen05.cp.cta_group::1.32x128b.warpx4").execute(None, 0, SMEM, DESC),
+     r"tmem is a NoneType"),
+    ("no memory to shift", OperandError, lambda: get("tcgen05.shift.cta_group::1.down").execute(None, 0), r"tmem is a NoneType"),
     ("mask without .ws", OperandError, lambda: run(PLAIN, zero_column_mask=0), r"there is no form desc_mask"),
     ("reserved bits of a mask", OperandError, lambda: run(STATIONARY, zero_column_mask=1 << 36, idesc=InstructionDescriptor(
         kind="f16", a_format="f16", m=128, n=64)), r"bits 0x1000000000 are reserved"),
