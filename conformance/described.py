@@ -9,10 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance import inputs as input_classes
+from conformance import scaled_inputs
 from conformance.inputs import Matrices, Problem
 from conformance.stream import Stream
 from tcsim.described_multiply import DescribedMultiply
 from tcsim.formats import Format
+
+ABOUT_SCALES = ("scales", "cancelled", "tiny")
+"""The classes of conformance.scaled_inputs that are about scales."""
 
 
 @dataclass(frozen=True)
@@ -24,15 +28,24 @@ class Described(DescribedMultiply):
         """The names of the input classes that apply."""
         kind = self.formats["a"].kind
         problem = Problem(self, 1)  # type: ignore[arg-type]
-        return [item.name for item in input_classes.CLASSES.values() if kind in item.kinds and item.applies(problem)]
+        found = [item.name for item in input_classes.CLASSES.values() if kind in item.kinds and item.applies(problem)]
+        return found + [name for name in ABOUT_SCALES if self.blocks and (name != "tiny" or self._reaches_floor)]
+
+    @property
+    def _reaches_floor(self) -> bool:
+        """True if scales can be so small that the floor of the largest exponent counts."""
+        unit = Problem(self, 1).unit  # type: ignore[arg-type]
+        return unit is not None and 2 * self.formats["scale"].minimum_exponent < unit.floor
 
     def make(self, name: str, stream: Stream, count: int) -> Matrices:
         """Operands of `matmul` (count, rows, columns) of an input class: a, b, c, and what else the instruction takes."""
-        problem = Problem(self, count)  # type: ignore[arg-type]
-        out = input_classes.CLASSES[name].make(problem, stream)
+        if name in ABOUT_SCALES:
+            out = scaled_inputs.CLASSES[name].make(_Scaled(self, count), stream)  # type: ignore[arg-type]
+        else:
+            out = input_classes.CLASSES[name].make(Problem(self, count), stream)  # type: ignore[arg-type]
         shapes = self.instruction.shapes(self.desc)
         for side in ("scale_a", "scale_b"):
-            if side in shapes:
+            if side in shapes and side not in out:
                 out[side] = scales(self.formats["scale"], name, stream, (count, *shapes[side]))
         if "metadata" in shapes:
             sparsity = self.instruction.sparsity(self.desc)
@@ -40,6 +53,22 @@ class Described(DescribedMultiply):
             out["metadata"] = sparsity.positions_of(groups)
             out["b"] = _spread(out["b"], sparsity.columns(out["metadata"])[:, 0])
         return out
+
+
+class _Scaled(scaled_inputs.ScaledProblem):
+    """The products of a block-scaled tcgen05.mma, as the classes about scales see them."""
+
+    instruction: Described  # type: ignore[assignment]
+
+    @property
+    def blocks(self) -> int:
+        """Scales of a row of A."""
+        return self.instruction.blocks
+
+    @property
+    def scale(self) -> Format:
+        """The format of the scales."""
+        return self.instruction.formats["scale"]
 
 
 def scales(format: Format, name: str, stream: Stream, shape: tuple[int, ...]) -> npt.NDArray[Any]:
