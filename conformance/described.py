@@ -1,101 +1,51 @@
-"""A tcgen05.mma with its instruction descriptor, as the input classes and traces see an instruction.
-
-Its shape and formats come with the descriptor; here they are attributes, as those of other instructions are.
-"""
+"""A tcgen05.mma with its instruction descriptor, as the input classes see an instruction."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from conformance import inputs as input_classes
+from conformance import scaled_inputs
 from conformance.inputs import Matrices, Problem
 from conformance.stream import Stream
-from tcsim.evidence import Evidence
+from tcsim.described_multiply import DescribedMultiply
 from tcsim.formats import Format
-from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.steps import Lowering
-from tcsim.targets import Arch
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+
+ABOUT_SCALES = ("scales", "cancelled", "tiny")
+"""The classes of conformance.scaled_inputs that are about scales."""
 
 
 @dataclass(frozen=True)
-class Matrix:
-    """One matrix of codes."""
-
-    format: Format
-    shape: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Described:
-    """An instruction with one descriptor; a sparse A counts with its kept half."""
-
-    instruction: TensorMemoryMultiply
-    desc: InstructionDescriptor
-    scale_input_d: int = 0
-
-    @property
-    def mnemonic(self) -> str:
-        """The full PTX spelling."""
-        return self.instruction.mnemonic
-
-    @property
-    def arch(self) -> Arch:
-        """The chip generation."""
-        return self.instruction.arch
-
-    @property
-    def evidence(self) -> Evidence:
-        """How the model is known."""
-        return self.instruction.evidence
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """M, N and the products of one output."""
-        return self.desc.m, self.desc.n, self.operands["a"].shape[1]
-
-    @property
-    def matrices(self) -> int:
-        """One matrix product."""
-        return 1
-
-    @cached_property
-    def formats(self) -> dict[str, Format]:
-        """The number formats of a, b, c, d, and of the scales."""
-        return self.instruction.formats(self.desc)
-
-    @cached_property
-    def operands(self) -> dict[str, Matrix]:
-        """The matrices; b has the rows that the kept elements of one row of A meet."""
-        shapes = self.instruction.shapes(self.desc)
-        m, kept = shapes["a"]
-        whole = {"a": (m, kept), "b": (kept, self.desc.n), "c": shapes["c"], "d": shapes["c"]}
-        return {name: Matrix(self.formats[name], shape) for name, shape in whole.items()}
-
-    @cached_property
-    def lowering(self) -> Lowering:
-        """What runs for the descriptor."""
-        return self.instruction.lowering_for(self.desc, self.scale_input_d)
+class Described(DescribedMultiply):
+    """An instruction with one descriptor, and the input classes that apply to it."""
 
     @property
     def classes(self) -> list[str]:
         """The names of the input classes that apply."""
         kind = self.formats["a"].kind
         problem = Problem(self, 1)  # type: ignore[arg-type]
-        return [item.name for item in input_classes.CLASSES.values() if kind in item.kinds and item.applies(problem)]
+        found = [item.name for item in input_classes.CLASSES.values() if kind in item.kinds and item.applies(problem)]
+        return found + [name for name in ABOUT_SCALES if self.blocks and (name != "tiny" or self._reaches_floor)]
+
+    @property
+    def _reaches_floor(self) -> bool:
+        """True if scales can be so small that the floor of the largest exponent counts."""
+        unit = Problem(self, 1).unit  # type: ignore[arg-type]
+        return unit is not None and 2 * self.formats["scale"].minimum_exponent < unit.floor
 
     def make(self, name: str, stream: Stream, count: int) -> Matrices:
         """Operands of `matmul` (count, rows, columns) of an input class: a, b, c, and what else the instruction takes."""
-        problem = Problem(self, count)  # type: ignore[arg-type]
-        out = input_classes.CLASSES[name].make(problem, stream)
+        if name in ABOUT_SCALES:
+            out = scaled_inputs.CLASSES[name].make(_Scaled(self, count), stream)  # type: ignore[arg-type]
+        else:
+            out = input_classes.CLASSES[name].make(Problem(self, count), stream)  # type: ignore[arg-type]
         shapes = self.instruction.shapes(self.desc)
         for side in ("scale_a", "scale_b"):
-            if side in shapes:
+            if side in shapes and side not in out:
                 out[side] = scales(self.formats["scale"], name, stream, (count, *shapes[side]))
         if "metadata" in shapes:
             sparsity = self.instruction.sparsity(self.desc)
@@ -103,6 +53,22 @@ class Described:
             out["metadata"] = sparsity.positions_of(groups)
             out["b"] = _spread(out["b"], sparsity.columns(out["metadata"])[:, 0])
         return out
+
+
+class _Scaled(scaled_inputs.ScaledProblem):
+    """The products of a block-scaled tcgen05.mma, as the classes about scales see them."""
+
+    instruction: Described  # type: ignore[assignment]
+
+    @property
+    def blocks(self) -> int:
+        """Scales of a row of A."""
+        return self.instruction.blocks
+
+    @property
+    def scale(self) -> Format:
+        """The format of the scales."""
+        return self.instruction.formats["scale"]
 
 
 def scales(format: Format, name: str, stream: Stream, shape: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.exercises import Array, Comparison, Inputs
+from tcsim.described_multiply import DescribedMultiply
 from tcsim.formats import FORMATS, Format
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 from tcsim.tmem_layout import accumulator_layout
 from tcsim.tmem_matrix import TmemLayout
-from tcsim.trace import show_code
+from tcsim.trace import show_code, trace
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class CellMismatch:
     hardware: int
     model: int
     descriptor: tuple[str, ...]  # the instruction descriptor, line by line
+    steps: tuple[str, ...]  # how the model came to an element of D
 
     def line(self, instruction: Any) -> str:
         """Everything about it in one line."""
@@ -40,8 +43,8 @@ class CellMismatch:
         return f"MISMATCH {where}{element}: before {before} hardware {got} model {want}"
 
     def trace(self, instruction: Any) -> list[str]:
-        """The instruction descriptor of the sample."""
-        return ["instruction descriptor:", *(f"  {line}" for line in self.descriptor)]
+        """The instruction descriptor of the sample, and how the model came to the element."""
+        return ["instruction descriptor:", *(f"  {line}" for line in self.descriptor), *self.steps]
 
 
 def layout_of(instruction: TensorMemoryMultiply, idesc: int) -> TmemLayout:
@@ -51,11 +54,17 @@ def layout_of(instruction: TensorMemoryMultiply, idesc: int) -> TmemLayout:
 
 
 def compare_memories(
-    instruction: TensorMemoryMultiply, inputs: Inputs, hardware: Array, model: Array, limit: int = 5
+    instruction: TensorMemoryMultiply,
+    inputs: Inputs,
+    hardware: Array,
+    model: Array,
+    operands: Callable[[int], dict[str, Any]],
+    limit: int = 5,
 ) -> Comparison:
     """Compare Tensor Memory (samples, ctas, 128, columns) bit for bit, but for the high half of the words of an f16 D.
 
     PTX ISA, Packing format for matrix D: a 16-bit element is in the low half of its word; of the high half it says nothing.
+    `operands` are the arguments of `execute` for a sample.
 
     Raises ValueError if the shapes differ.
     """
@@ -80,10 +89,19 @@ def compare_memories(
             before, got, want = (int(memory[cell]) & mask for memory in (inputs["tmem"], hardware, model))
             shown = format if element >= 0 else FORMATS["f32"]  # as many digits as a word has
             lines = tuple(instruction.descriptor(idesc).describe())
-            first.append(
-                CellMismatch(sample, int(cta), int(lane), int(column), row, place, shown, before, got, want, lines)
-            )
+            steps = _steps(instruction, row, place, operands(sample)) if row >= 0 else ()
+            found = (int(cta), int(lane), int(column))
+            first.append(CellMismatch(sample, *found, row, place, shown, before, got, want, lines, steps))
     return Comparison(different.size, mismatches, tuple(first))
+
+
+def _steps(instruction: TensorMemoryMultiply, row: int, column: int, operands: dict[str, Any]) -> tuple[str, ...]:
+    """The trace of one element of D."""
+    codes = instruction.operands_of(row, column, **operands)
+    bound = DescribedMultiply(
+        instruction, instruction.descriptor(operands["idesc"]), operands.get("scale_input_d") or 0
+    )
+    return tuple(trace(bound, **codes))
 
 
 def _elements(

@@ -32,6 +32,11 @@ def _is_float(facts: MultiplyForm) -> bool:
     return "s32" not in facts.kind.d_formats
 
 
+def _meets_floor(facts: MultiplyForm) -> bool:
+    """Whether products, or their scales, can be so small that the floor of the largest exponent counts; those of fp8 cannot."""
+    return _is_float(facts) and facts.kind.name != "f8f6f4" and not (facts.ashift or facts.collectors)
+
+
 # --- other arithmetic
 
 
@@ -125,6 +130,10 @@ WRONG_MODELS: tuple[WrongModel, ...] = (
                _with_units(lambda unit: replace(unit, fraction_bits=unit.fraction_bits - 1))),
     WrongModel("F+1", "one fraction bit more is kept", _form(_is_float),
                _with_units(lambda unit: replace(unit, fraction_bits=unit.fraction_bits + 1))),
+    WrongModel("floor-1", "the largest exponent may be one lower", _form(_meets_floor),
+               _with_units(lambda unit: replace(unit, floor=unit.floor - 1))),
+    WrongModel("floor+1", "the largest exponent is kept one higher", _form(_meets_floor),
+               _with_units(lambda unit: replace(unit, floor=unit.floor + 1))),
     WrongModel("addend last", "c is added to the rounded products", _form(_is_float),
                _with_units(lambda unit: replace(unit, addend_last=True))),
     WrongModel("products renormalised", "a significand product of 2 and more moves to the next exponent",

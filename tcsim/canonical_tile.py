@@ -26,6 +26,8 @@ from tcsim.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES, Swizzle
 
 STEP_BYTES = 32
 """Bytes along K of one row that one instruction multiplies: k16 of 16-bit types, k32 of 8-bit, k8 of tf32, k256 of b1."""
+LONG_STEPS = {STEP_BYTES: (4, 8, 16, 32), 48: (4,), 64: (4, 8)}
+"""Such bytes of tcgen05 -> bits of the elements: 48 is K = 96 of fp4 (sm_103, sm_107), 64 twice the smallest K (sm_107)."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class CanonicalTile:
     layout: Layout  # (row, k) -> offset in elements from the start, before the swizzle
     bytes: int  # of shared memory that the tile takes, unused ends of panels included
     kind: str = ""  # tcgen05 kind
+    step_bytes: int = STEP_BYTES  # of a row that one instruction multiplies
 
     def _repr_html_(self) -> str:
         from tcsim.inspection.notebook import tile_html  # it needs this class
@@ -58,7 +61,7 @@ class CanonicalTile:
     @property
     def step(self) -> int:
         """Elements along K that one instruction multiplies."""
-        return STEP_BYTES * 8 // self.bits
+        return self.step_bytes * 8 // self.bits
 
     @cached_property
     def advances(self) -> tuple[int, ...]:
@@ -68,9 +71,19 @@ class CanonicalTile:
 
     @property
     def descriptors(self) -> tuple[MatrixDescriptor, ...]:
-        """One descriptor for each K step."""
-        start = self.descriptor.start_address
-        return tuple(replace(self.descriptor, start_address=start + advance) for advance in self.advances)
+        """One descriptor for each K step.
+
+        A step of 48 bytes that runs on into the next panel says so: its LBO is that panel's address (leading_mode=1).
+        """
+        start, span = self.descriptor.start_address, self.swizzle.span
+        found = []
+        for advance in self.advances:
+            one = replace(self.descriptor, start_address=start + advance)
+            if self.major == "K" and span > CORE_BYTES and advance % span + self.step_bytes > span:
+                beyond = start + (advance // (self.rows * span) + 1) * self.rows * span
+                one = replace(one, leading_byte_offset=beyond, leading_mode=1)
+            found.append(one)
+        return tuple(found)
 
     @property
     def addresses(self) -> npt.NDArray[np.int64]:
@@ -124,6 +137,7 @@ def canonical_tile(
     start_address: int = 0,
     arch: str = "sm_90",
     kind: str = "",
+    step: int = 0,
 ) -> CanonicalTile:
     """What `MatrixDescriptor.for_tile` returns; its documentation says what is raised."""
     element = find_format(format)
@@ -132,7 +146,15 @@ def canonical_tile(
     if swizzle not in form.modes:
         raise OperandError(f"{call}: no such swizzle; valid: {listing(form.modes)}")
     bits = _along(element, kind, name)[0]
-    _check(rows, k, element, major, swizzle, call, name, bits)
+    step_bytes = step * bits // 8 if step else STEP_BYTES
+    sizes = [size for size in LONG_STEPS if name != "sm_90" and bits in LONG_STEPS[size]] or [STEP_BYTES]
+    if step_bytes not in sizes or step * bits % 8:
+        raise OperandError(f"{call}: step={step}; valid: {listing(size * 8 // bits for size in sizes)}")
+    if step_bytes == 48 and (major != "K" or swizzle not in ("128B", "NONE")):
+        raise OperandError(
+            f"{call}: steps of 48 bytes run over the ends of rows; valid: major='K' with the swizzle 128B or NONE"
+        )
+    _check(rows, k, element, major, swizzle, call, name, bits, step_bytes)
     pattern = DESCRIPTOR_SWIZZLES[swizzle]
     if start_address % pattern.period:
         raise OperandError(
@@ -157,7 +179,7 @@ def canonical_tile(
         leading, stride = (group * span, panel) if span == CORE_BYTES else (panel, group * span)
     descriptor = MatrixDescriptor(start_address, leading, stride, swizzle=swizzle, arch=name)
     descriptor.encode()  # raises if a field cannot hold its number
-    return CanonicalTile(rows, k, element, major, pattern, descriptor, layout, panels * panel, kind)
+    return CanonicalTile(rows, k, element, major, pattern, descriptor, layout, panels * panel, kind, step_bytes)
 
 
 def _along(format: Format, kind: str, arch: str) -> tuple[int, int, int]:
@@ -166,10 +188,12 @@ def _along(format: Format, kind: str, arch: str) -> tuple[int, int, int]:
     return CORE_BYTES * 8 // along.chunk, along.bits, along.chunk if along.bits < 8 else 1
 
 
-def _check(rows: int, k: int, format: Format, major: str, swizzle: str, call: str, arch: str, bits: int) -> None:
+def _check(
+    rows: int, k: int, format: Format, major: str, swizzle: str, call: str, arch: str, bits: int, step_bytes: int
+) -> None:
     if major not in ("K", "MN"):
         raise OperandError(f"{call}: no such major; valid: K, MN")
-    step = STEP_BYTES * 8 // bits
+    step = step_bytes * 8 // bits
     if rows < CORE_ROWS or rows % CORE_ROWS:
         raise OperandError(f"{call}: rows come in groups of {CORE_ROWS}; valid: multiples of {CORE_ROWS}")
     if k < step or k % step:

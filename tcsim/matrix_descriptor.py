@@ -75,14 +75,15 @@ class MatrixDescriptor:
         start_address: int = 0,
         arch: str = "sm_90",
         kind: str = "",
+        step: int = 0,
     ) -> CanonicalTile:
         """Where to put a tile of rows x k elements for wgmma or tcgen05, and the descriptors that read it, one for each K step.
 
         `rows` runs along M for A and along N for B; `k` may be many steps long. Panels of one swizzle span lie one after the
         other, as TMA loads with boxes of that span write them. k below the span leaves the ends of rows unused (K-major).
 
-        `kind` is the tcgen05 kind, as for `addresses`. The tile of a K step is 32 bytes wide (padding included), so K = 96 of
-        kind::mxf4 has none here.
+        `kind` is the tcgen05 kind, as for `addresses`. `step` is K of one instruction; 0: what 32 bytes hold, padding included.
+        The 48 bytes of K = 96 (sm_103, sm_107) run over the ends of 128-byte rows: such a step's descriptor names the next panel.
 
         Source: the element addresses measured on an H200, and CuTe's canonical GMMA layouts; for sm_100 the PTX ISA's canonical
         layouts, which CuTe's UMMA layouts are.
@@ -99,7 +100,7 @@ class MatrixDescriptor:
         """
         from tcsim.canonical_tile import canonical_tile  # it needs this class
 
-        return canonical_tile(rows, k, format, major, swizzle, start_address, arch, kind)
+        return canonical_tile(rows, k, format, major, swizzle, start_address, arch, kind, step)
 
     def encode(self) -> int:
         """The 64-bit descriptor.
@@ -177,7 +178,8 @@ class MatrixDescriptor:
         `base_offset` changes nothing on sm_90: what it does was not measured yet.
 
         Evidence: measured on an H200 for sm_90; literature for sm_100 (PTX ISA, Canonical Layouts; CUTLASS's
-        make_umma_desc). With leading_mode=1: inferred.
+        make_umma_desc). With leading_mode=1, and of rows longer than the swizzle's span: inferred. Of the latter no manual
+        speaks; they run on into the next row, as measured on sm_90, and `check` counts what is then read twice.
 
         Raises OperandError for a major, format, kind or mode that cannot be, or whose addresses nobody has published.
         """

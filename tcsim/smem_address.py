@@ -13,15 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.descriptor_forms import CORE_BYTES, CORE_ROWS, Form, Major, form_of
-from tcsim.errors import OperandError
+from tcsim.errors import OperandError, listing
 from tcsim.formats import Format
 from tcsim.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES
+from tcsim.targets import accepting
 
 Ints = npt.NDArray[np.int64]
 
 PADDED_KINDS = ("f8f6f4", "mxf8f6f4")
 """The kinds that take 16 elements of fewer than 8 bits from the first bytes of each 16 (PTX ISA, Packing formats)."""
 PACKED_KINDS = ("mxf4", "mxf4nvf4")
+ADDRESS_MODE_ARCHS = ("sm_103", "sm_107")
+"""The archs with K = 96, for whose 48 bytes of a row an LBO that is an address was made."""
 CHUNK = 16
 """Elements of a padded 4-bit or 6-bit format that share 16 bytes."""
 
@@ -165,6 +168,30 @@ def swizzle_refusal(arch: str, format: Format, major: str, swizzles: list[str]) 
     if bits < 32 and ATOM_32B in swizzles:
         return f"MN-major {format.name}: the swizzle {ATOM_32B} is for 32-bit elements"
     return ""
+
+
+def check_descriptors(descriptors: npt.NDArray[np.uint64], arch: str, what: str) -> None:
+    """Raise OperandError for matrix descriptors that the instructions of an arch cannot take.
+
+    Bits outside the fields, constant bits that are not set, and an LBO that is an address where only an offset is known.
+    Source: PTX ISA, Shared memory descriptor and its Target ISA Note (address mode: sm_103a), as K = 96, which needs it.
+    """
+    _, form = form_of(arch)
+    value = np.asarray(descriptors, np.uint64)
+    unknown = value & np.uint64(~form.known & (1 << 64) - 1)
+    if unknown.any():
+        first = int(value[unknown != 0].flat[0])
+        raise OperandError(f"{what}: descriptor {first:#x}: bits {first & ~form.known:#x} belong to no field; valid: 0")
+    for field, number in form.fixed:
+        wrong = field.take_array(value) != number
+        if wrong.any():
+            first = int(value[wrong].flat[0])
+            raise OperandError(
+                f"{what}: descriptor {first:#x}: {field.name} (bits {field.place}) is {field.take(first)}; valid: {number}"
+            )
+    modes = [field for field in form.fields if field.name == "leading_mode"]
+    if modes and accepting(arch)[0].name not in ADDRESS_MODE_ARCHS and (modes[0].take_array(value) != 0).any():
+        raise OperandError(f"{what}: leading_mode=1 (LBO is an address) needs {listing(ADDRESS_MODE_ARCHS)}; valid: 0")
 
 
 def _check_modes(value: Any, form: Form, used: list[str], major: Major) -> None:

@@ -34,6 +34,7 @@ class Sparsity:
     selectors: tuple[int, ...]  # values of the selector operand that the hardware runs
     refused: tuple[int, ...] = ()  # values that the assembler accepts and the hardware stops at
     ordered: bool = False  # mma.sp::ordered_metadata promises increasing indices
+    also: tuple[int, ...] = ()  # groups that an ordered instruction's manual lists beside the increasing ones
 
     @property
     def lanes(self) -> int:
@@ -66,7 +67,7 @@ class Sparsity:
         if self.element_bits == 32:
             return _WHOLE_TF32
         if self.ordered:
-            return _PAIRS
+            return tuple(sorted((*_PAIRS, *self.also))) if self.also else _PAIRS
         return tuple(sorted((*_PAIRS, *((pair & 3) << 2 | pair >> 2 for pair in _PAIRS))))
 
     def places(self, selector: int) -> tuple[Indices, Indices]:

@@ -7,6 +7,7 @@ address that no alloc returned, an alloc after the permit was given up.
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,10 @@ def tmem_lane_column(address: int) -> tuple[int, int]:
     >>> tcsim.tensor_memory.tmem_lane_column(0x200005)
     (32, 5)
     """
-    value = int(address)
+    try:
+        value = index(address)
+    except TypeError:
+        raise UnallocatedError(f"Tensor Memory address {address!r}; valid: an integer, lane << 16 | column") from None
     lane, column = value >> 16, value & 0xFFFF
     if not (0 <= value < 1 << 32 and lane < TensorMemory.LANES and column < MOST_COLUMNS):
         raise UnallocatedError(
@@ -71,6 +75,12 @@ def tmem_lane_column(address: int) -> tuple[int, int]:
             f"{TensorMemory.LANES - 1}, columns 0 to {MOST_COLUMNS - 1}"
         )
     return lane, column
+
+
+def require_tensor_memory(memory: Any, call: str) -> None:
+    """Raise OperandError unless a memory is a TensorMemory."""
+    if not isinstance(memory, TensorMemory):
+        raise OperandError(f"{call}: tmem is a {type(memory).__name__}; valid: a tcsim.TensorMemory")
 
 
 class TensorMemory:

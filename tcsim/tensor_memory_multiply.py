@@ -24,6 +24,8 @@ from tcsim.tcgen05_lowering import steps_of
 from tcsim.tensor_memory import TensorMemory
 
 Codes = npt.NDArray[Any]
+_UNORDERED = (0b0110,)
+"""The metadata whose indices fall, 2 and 1, that the PTX ISA (Sparse Matrices) lists as meaningful beside those that rise."""
 _CHUNK_PRODUCTS = 1 << 18  # products computed at a time: their float64 terms (2 MiB) stay in the cache
 
 
@@ -53,13 +55,18 @@ class TensorMemoryMultiply(Instruction):
         if self.unmodelled:
             raise InstructionError(f"{self!r}: {self.unmodelled}")
         if not isinstance(idesc, InstructionDescriptor):
+            if not isinstance(idesc, (int, np.integer)):
+                raise OperandError(f"{self!r}: idesc={idesc!r}; valid: a tcsim.InstructionDescriptor or its 32 bits")
             idesc = InstructionDescriptor.decode(int(idesc), self.facts.kind.name, self.arch.name)
         if idesc.arch != self.arch.name and idesc.kind == self.facts.kind.name:
             idesc = replace(idesc, arch=self.arch.name)  # raises for what this arch has not
         idesc.check_mnemonic(self.mnemonic)
         if self.facts.ashift and idesc.m // self.facts.cta_group != 128:
-            valid = 128 * self.facts.cta_group
-            raise OperandError(f"{self!r}: .ashift with M = {idesc.m}; valid with .cta_group: M = {valid}")
+            group = self.facts.cta_group
+            why = ": the manual allows it, and leaves open which of a CTA's 64 rows stays" if idesc.m == 128 else ""
+            raise OperandError(
+                f"{self!r}: .ashift with M = {idesc.m}{why}; valid with .cta_group::{group}: M = {128 * group}"
+            )
         return idesc
 
     def lowering_for(self, idesc: int | InstructionDescriptor, scale_input_d: int = 0) -> Lowering:
@@ -101,7 +108,7 @@ class TensorMemoryMultiply(Instruction):
         if not self.facts.sparse:
             raise InstructionError(f"{self!r} is dense: it has no metadata")
         bits = 4 if self.facts.kind.table == "mxf4" else max(8, FORMATS[desc.a_format].container_bits)
-        return Sparsity(desc.m, desc.k, bits, (0,), ordered=True)
+        return Sparsity(desc.m, desc.k, bits, (0,), ordered=True, also=_UNORDERED)
 
     def compress(self, dense: Any, idesc: int | InstructionDescriptor) -> tuple[Codes, Indices]:
         """Kept codes (..., M, K / 2) and positions of a dense A (..., M, K) that has the instruction's sparsity.
@@ -193,18 +200,35 @@ class TensorMemoryMultiply(Instruction):
 
         tmem: `tcsim.TensorMemory`, with ctas=2 for .cta_group::2. smem: uint8 (..., bytes), or (..., 2, bytes) for a pair
         of CTAs; its index the shared address. d, scale_a, scale_b, metadata: Tensor Memory addresses. a: a 64-bit matrix
-        descriptor (uint64 array, or an int beyond 32 bits), or a Tensor Memory address. b: a matrix descriptor.
+        descriptor (uint64 array, or an int beyond 32 bits), or a Tensor Memory address. b: a matrix descriptor. The leading
+        dimensions of tmem, smem and descriptors broadcast; the result has them all.
         disable_output_lane: 4 words of 32 lanes each, 8 for a pair. zero_column_mask: 64 bits (.ws).
 
         Raises OperandError for operands that the mnemonic has not or that do not fit, TensorMemoryError for cells that are
         not allocated or were never written, or a memory used with another .cta_group; InstructionError for an
         instruction that is not modelled.
         """
-        from tcsim.tensor_memory_operands import Operands  # it needs this class
+        from tcsim.tensor_memory_operands import Given, Operands  # it needs this class
 
-        return Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.execute").run(
+        given = Given(
             d, a, b, enable_input_d, scale_a, scale_b, metadata, disable_output_lane, scale_input_d, zero_column_mask
         )
+        return Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.execute").run(given)
+
+    def operands_of(
+        self, row: int, column: int, tmem: TensorMemory, smem: Any = None, *, idesc: Any, **given: Any
+    ) -> dict[str, Codes]:
+        """The codes that make one element of D, read as `execute` with the same arguments reads them.
+
+        a (..., K) of its row, b (..., K) of its column (of a sparse A the kept half, and what it meets), c (...), and the
+        scales of both. Signs are not turned: `tcsim.trace` takes these codes, and turns them.
+
+        Raises OperandError for an element that does not exist, and as `execute` does.
+        """
+        from tcsim.tensor_memory_operands import Given, Operands  # it needs this class
+
+        operands = Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.operands_of")
+        return operands.element(row, column, Given(**given))
 
     def _check_scale_d(self, scale_input_d: int | None, call: str) -> None:
         if scale_input_d is None:
@@ -234,8 +258,7 @@ class TensorMemoryMultiply(Instruction):
         arrays = dict(arrays)
         for name in "ab":
             if getattr(desc, f"negate_{name}"):
-                format = formats[name]
-                arrays[name] = arrays[name] ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+                arrays[name] = turned(arrays[name], formats[name])
         if self.facts.ashift:
             arrays["a"] = shifted(arrays["a"], self.facts.cta_group)
         flat = {
@@ -268,6 +291,11 @@ def _run(
         per_row = np.broadcast_to(arrays["scale_b"], (m, *arrays["scale_b"].shape[1:]))
         scales = {"scale_a": (arrays["scale_a"].reshape(m, 1, -1), scale), "scale_b": (per_row, scale)}
     return lowering.run(a.reshape(m, 1, -1), met, c.reshape(m, 1, -1), formats, scales)[:, 0]
+
+
+def turned(codes: Codes, format: Format) -> Codes:
+    """Codes with their sign bits turned, zeros and NaN too."""
+    return np.asarray(codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)))
 
 
 def shifted(a: Codes, ctas: int) -> Codes:

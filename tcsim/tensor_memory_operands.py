@@ -7,7 +7,7 @@ for Tensor Memory, `tcsim.matrix_descriptor` for shared memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +15,33 @@ import numpy.typing as npt
 from tcsim.descriptor_forms import Major
 from tcsim.errors import OperandError, listing
 from tcsim.formats import FORMATS, Format
+from tcsim.instruction import broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.smem_address import element_bit_addresses
-from tcsim.tensor_memory import TensorMemory, tmem_lane_column
+from tcsim.smem_address import check_descriptors, element_bit_addresses
+from tcsim.smem_elements import read_elements
+from tcsim.tensor_memory import TensorMemory, require_tensor_memory, tmem_lane_column
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply, shifted
 from tcsim.tmem_layout import CONTAINER_SHIFT, a_layout, accumulator_layout, metadata_layout, scale_layout
 from tcsim.tmem_matrix import TmemLayout
 from tcsim.zero_column_mask import ZeroColumnMask
 
-if TYPE_CHECKING:
-    from tcsim.tensor_memory_multiply import TensorMemoryMultiply
-
 Codes = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What `execute` is given beside the memories and the descriptor."""
+
+    d: int
+    a: Any
+    b: Any
+    enable_input_d: bool = True
+    scale_a: int | None = None
+    scale_b: int | None = None
+    metadata: int | None = None
+    disable_output_lane: Any = None
+    scale_input_d: int | None = None
+    zero_column_mask: int | None = None
 
 
 @dataclass(frozen=True)
@@ -38,57 +54,80 @@ class Operands:
     smem: Any
     call: str
 
-    def run(
-        self,
-        d: int,
-        a: Any,
-        b: Any,
-        enable_input_d: bool,
-        scale_a: int | None,
-        scale_b: int | None,
-        metadata: int | None,
-        disable_output_lane: Any,
-        scale_input_d: int | None,
-        zero_column_mask: int | None,
-    ) -> TensorMemory:
+    def run(self, given: Given) -> TensorMemory:
         """Read, multiply, write: what `TensorMemoryMultiply.execute` answers."""
+        result = self._checked(given)
+        layout, base, parts = self._parts(given)
+        products = [self.instruction._product(part, self.desc, given.scale_input_d or 0) for part in parts]
+        self._store(result, layout, base, np.concatenate(products, axis=-1), given.disable_output_lane)
+        return result
+
+    def element(self, row: int, column: int, given: Given) -> dict[str, Codes]:
+        """The codes that make one element of D: what `TensorMemoryMultiply.operands_of` answers."""
         facts, desc = self.instruction.facts, self.desc
-        if not isinstance(self.tmem, TensorMemory):
-            raise OperandError(f"{self.call}: tmem is a {type(self.tmem).__name__}; valid: a tcsim.TensorMemory")
-        result = self.tmem.copy()
+        self._checked(given)
+        if not (0 <= row < desc.m and 0 <= column < desc.n):
+            raise OperandError(
+                f"{self.call}: no element ({row}, {column}) of D; valid: 0 to {desc.m - 1}, 0 to {desc.n - 1}"
+            )
+        _, _, parts = self._parts(given)
+        bank, place = divmod(column, desc.n // len(parts))
+        part = parts[bank]
+        a = shifted(part["a"], facts.cta_group) if facts.ashift else part["a"]
+        b = part["b"][..., place]
+        if facts.sparse:
+            kept = part["metadata"][..., row, :]
+            batch = np.broadcast_shapes(b.shape[:-1], kept.shape[:-1])
+            b = np.take_along_axis(
+                np.broadcast_to(b, (*batch, b.shape[-1])), np.broadcast_to(kept, (*batch, kept.shape[-1])), axis=-1
+            )
+        found = {"a": a[..., row, :], "b": b, "c": part["c"][..., row, place]}
+        if facts.block:
+            found |= {"scale_a": part["scale_a"][..., row, :], "scale_b": part["scale_b"][..., place]}
+        return found
+
+    def _checked(self, given: Given) -> TensorMemory:
+        """The memory that the result goes to, if the operands are those of the instruction."""
+        facts = self.instruction.facts
+        require_tensor_memory(self.tmem, self.call)
+        result = self.tmem.copy(self._batch(given.a, given.b))
         result.use_cta_group(facts.cta_group, self.call)
         if result.ctas != facts.cta_group:
             raise OperandError(
                 f"{self.call}: tmem has {result.ctas} CTAs; valid: TensorMemory(ctas={facts.cta_group}) for "
                 f".cta_group::{facts.cta_group}"
             )
-        in_tmem = self._in_tensor_memory(a)
         form = {
-            "lanes": disable_output_lane is not None,
-            "scale": scale_input_d is not None,
-            "mask": zero_column_mask is not None,
+            "lanes": given.disable_output_lane is not None,
+            "scale": given.scale_input_d is not None,
+            "mask": given.zero_column_mask is not None,
         }
-        self._check_form("tmem" if in_tmem else "desc", form)
-        self._check_present(scale_a=(scale_a, bool(facts.block)), scale_b=(scale_b, bool(facts.block)),
-                            metadata=(metadata, facts.sparse))  # fmt: skip
-        if scale_input_d is not None:
-            self.instruction._check_scale_d(scale_input_d, self.call)
-        mask = ZeroColumnMask.decode(int(zero_column_mask or 0))
+        self._check_form("tmem" if self._in_tensor_memory(given.a) else "desc", form)
+        self._check_present(scale_a=(given.scale_a, bool(facts.block)), scale_b=(given.scale_b, bool(facts.block)),
+                            metadata=(given.metadata, facts.sparse))  # fmt: skip
+        if given.scale_input_d is not None:
+            self.instruction._check_scale_d(given.scale_input_d, self.call)
+        return result
+
+    def _parts(self, given: Given) -> tuple[TmemLayout, tuple[int, int], list[dict[str, Codes]]]:
+        """Where D lies, and the matrices that each bank of the data path multiplies: its own copy of A, its columns of B."""
+        facts, desc = self.instruction.facts, self.desc
+        mask = ZeroColumnMask.decode(int(given.zero_column_mask or 0))
         layout = accumulator_layout(desc.m, desc.n, facts.cta_group, ws=facts.weight_stationary, sparse=facts.sparse)
-        base = self._base(d, layout, "d")
-        arrays = {"b": self._matrix_b(b, mask)}
+        base = self._base(given.d, layout, "d")
+        arrays = {"b": self._matrix_b(given.b, mask)}
         if facts.block:
-            arrays |= self._scales(int(scale_a or 0), int(scale_b or 0))
+            arrays |= self._scales(given.scale_a, given.scale_b)
         formats = self.instruction.formats(desc)
-        if enable_input_d:
+        if given.enable_input_d:
             words = self._gather(layout, base, "d")[..., 0, 0, :, :]
             arrays["c"] = words.astype(formats["c"].dtype)
         else:
             arrays["c"] = np.zeros((desc.m, desc.n), formats["c"].dtype)
-        copies_a = self._matrix_a_tmem(a, base[0]) if in_tmem else self._matrix_a(a)[..., None, :, :]
+        in_tmem = self._in_tensor_memory(given.a)
+        copies_a = self._matrix_a_tmem(given.a, base[0]) if in_tmem else self._matrix_a(given.a)[..., None, :, :]
         if facts.sparse:
-            copies_k = self._columns(int(metadata or 0), base[0])
-        # each bank of the data path multiplies its own copy of A with its own columns of B
+            copies_k = self._columns(given.metadata, base[0])
         banks = copies_a.shape[-3] if not facts.sparse else max(copies_a.shape[-3], copies_k.shape[-3])
         width = desc.n // banks
         parts = []
@@ -98,11 +137,16 @@ class Operands:
             part["a"] = copies_a[..., bank % copies_a.shape[-3], :, :]
             if facts.sparse:
                 part["metadata"] = copies_k[..., bank % copies_k.shape[-3], :, :]
-            parts.append(self.instruction._product(part, desc, scale_input_d or 0))
-        self._store(result, layout, base, np.concatenate(parts, axis=-1), disable_output_lane)
-        return result
+            parts.append(part)
+        return layout, base, parts
 
     # --- what is there, and whether it may be
+
+    def _batch(self, a: Any, b: Any) -> tuple[int, ...]:
+        """The leading dimensions of all operands together."""
+        inner = 1 + (self.instruction.facts.cta_group == 2)
+        shapes = [self.tmem.batch, np.shape(self.smem)[:-inner], np.shape(a), np.shape(b)]
+        return broadcast(shapes, self.call)
 
     def _in_tensor_memory(self, a: Any) -> bool:
         """Whether `a` is a Tensor Memory address: a 32-bit integer, of an instruction that takes one."""
@@ -131,7 +175,7 @@ class Operands:
             if (value is not None) != wanted:
                 raise OperandError(f"{self.call}: {name} is {'missing' if wanted else 'not an operand of it'}")
 
-    def _base(self, address: int, layout: TmemLayout, name: str) -> tuple[int, int]:
+    def _base(self, address: Any, layout: TmemLayout, name: str) -> tuple[int, int]:
         lane, column = tmem_lane_column(address)
         if lane not in layout.lane_bases:
             raise OperandError(
@@ -171,7 +215,7 @@ class Operands:
             words = words >> np.uint32(CONTAINER_SHIFT.get(format.name, 0)) & np.uint32(format.code_mask)
         return words.astype(format.dtype)
 
-    def _columns(self, metadata: int, lane: int) -> Codes:
+    def _columns(self, metadata: Any, lane: int) -> Codes:
         """The dense column (..., copies, M, K / 2) of every kept element."""
         facts, desc = self.instruction.facts, self.desc
         sparsity = self.instruction.sparsity(desc)
@@ -193,7 +237,7 @@ class Operands:
                 f"{self.call}: {name} begins at lane {own}, d at lane {other}; {layout.name} needs the same for both"
             )
 
-    def _scales(self, scale_a: int, scale_b: int) -> dict[str, Codes]:
+    def _scales(self, scale_a: Any, scale_b: Any) -> dict[str, Codes]:
         """The scale factors of A (..., M, blocks) and of B (..., blocks, N)."""
         facts, desc = self.instruction.facts, self.desc
         vectors = desc.scale_vectors(facts.block)
@@ -243,9 +287,9 @@ class Operands:
         if words is None:
             return np.zeros((ctas, TensorMemory.LANES), np.bool_)
         array = np.asarray(words)
-        if array.shape != (4 * ctas,) or array.dtype.kind not in "iu" or (array.astype(object) < 0).any():
+        if array.shape != (4 * ctas,) or array.dtype.kind not in "iu" or (array.astype(object) >> 32 != 0).any():
             raise OperandError(
-                f"{self.call}: disable_output_lane is {array.dtype} {array.shape}; valid: uint32 ({4 * ctas},)"
+                f"{self.call}: disable_output_lane is {array.dtype} {array.shape}; valid: uint32 ({4 * ctas},), words of 32 bits"
             )
         bits = array.astype(np.uint64)[:, None] >> np.arange(32, dtype=np.uint64) & np.uint64(1)
         return bits.astype(np.bool_).reshape(ctas, TensorMemory.LANES)
@@ -287,34 +331,6 @@ class Operands:
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(f"{self.call}: {name} is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor")
         value = value.astype(np.uint64)
+        check_descriptors(value, self.instruction.arch.name, f"{self.call}: {name}")
         address = element_bit_addresses(value, rows, k, format, major, self.instruction.arch.name, self.desc.kind)
         return read_elements(own, address, format, f"{self.call}: {name}")
-
-
-def read_elements(
-    memory: npt.NDArray[np.uint8], bits: npt.NDArray[np.int64], format: Format, what: str
-) -> npt.NDArray[Any]:
-    """The codes at bit addresses (..., rows, columns) of a memory (..., bytes); leading dimensions broadcast.
-
-    Raises OperandError for addresses outside the memory.
-    """
-    end = memory.shape[-1]
-    address = bits // 8
-    size = max(1, format.container_bits // 8) if format.bits >= 8 else 1 + int((bits % 8 + format.bits > 8).any())
-    last = address + (size if format.bits >= 8 else 1)
-    if (last > end).any():
-        *_, row, column = np.argwhere(last > end)[0]
-        raise OperandError(
-            f"{what}: row {row}, k {column} lies at byte {int(address[last > end][0])}, outside the {end} bytes of smem"
-        )
-    batch = np.broadcast_shapes(memory.shape[:-1], address.shape[:-2])
-    places = np.minimum(
-        address[..., None] + np.arange(size), end - 1
-    )  # a code may end with the byte that memory ends with
-    flat = np.broadcast_to(places, (*batch, *places.shape[-3:])).reshape(*batch, -1)
-    found = np.take_along_axis(np.broadcast_to(memory, (*batch, end)), flat, axis=-1)
-    octets = np.ascontiguousarray(found.reshape(*batch, *places.shape[-3:]))
-    if format.bits >= 8:
-        return octets.view(f"<u{size}")[..., 0].astype(format.dtype)
-    words = (octets.astype(np.uint16) << (8 * np.arange(size)).astype(np.uint16)).sum(-1, dtype=np.uint16)
-    return (words >> (bits % 8).astype(np.uint16) & np.uint16(format.code_mask)).astype(format.dtype)

@@ -14,13 +14,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.errors import OperandError, listing
+from tcsim.errors import OperandError
 from tcsim.formats import FORMATS
 from tcsim.instruction import Instruction, broadcast
-from tcsim.matrix_descriptor import FORMS, element_addresses, form_of
+from tcsim.matrix_descriptor import element_addresses, form_of
 from tcsim.registry import Row
 from tcsim.shared_rows import ROW_FORMATS, require_inside, unpack_rows
-from tcsim.tensor_memory import LaneAccessError, TensorMemory, TensorMemoryError, tmem_lane_column
+from tcsim.smem_address import check_descriptors
+from tcsim.tensor_memory import (
+    LaneAccessError,
+    TensorMemory,
+    TensorMemoryError,
+    require_tensor_memory,
+    tmem_lane_column,
+)
 
 CHUNK_BYTES = 16  # 16 elements that `.b8x16` decompresses, with their padding
 COLUMN_ALIGNMENT = 4
@@ -88,31 +95,19 @@ def source_addresses(
 ) -> npt.NDArray[np.int64]:
     """Shared addresses (..., rows, bytes) of the K-major tile of bytes that tcgen05 descriptors (...) name.
 
-    The address rule is that of sm_90, without swizzle and with the swizzles of 32, 64 and 128 bytes in 16-byte atoms.
+    The address rule is that of tcgen05.mma: without swizzle, and with the swizzles of 32, 64 and 128 bytes in 16-byte atoms.
 
-    Raises OperandError for a descriptor that decodes to another layout.
+    Raises OperandError for a descriptor that decodes to another layout, or whose meaning is not published.
     """
     _, form = form_of(arch)
     value = np.asarray(descriptors, np.uint64)
-    fields = {field.name: (value >> np.uint64(field.low)) & np.uint64((1 << field.bits) - 1) for field in form.fields}
-    known = np.uint64(form.constants | sum(((1 << field.bits) - 1) << field.low for field in form.fields))
-    old = FORMS["sm_90"].modes
-    modes = {code: old[name] for name, code in form.modes.items() if name in old}
-    wrong = np.zeros(value.shape, np.bool_) | ((value & np.uint64(form.constants)) != np.uint64(form.constants))
-    wrong |= (value & ~known) != 0
-    wrong |= ~np.isin(fields["swizzle"], list(modes)) | (fields["leading_mode"] != 0)
-    if wrong.any():
-        first = int(value[wrong].flat[0])
-        raise OperandError(
-            f"{call}: descriptor {first:#x}; valid: bits {form.constants:#x} set, LBO a byte offset (bit 52 clear), swizzle "
-            f"(bits 63:61) {listing(f'{code} {name}' for name, code in form.modes.items() if code in modes)}, no other bits"
-        )
-    table = np.zeros(8, np.uint64)
-    for code, mode in modes.items():
-        table[code] = mode
-    low = value & np.uint64((1 << 46) - 1)  # start address, LBO, SBO: the same bits
-    translated = low | table[fields["swizzle"].astype(np.int64)] << np.uint64(62)
-    return element_addresses(translated, rows, row_bytes, FORMATS["u8"], "K")
+    check_descriptors(value, arch, call)
+    if (form.field("leading_mode").take_array(value) != 0).any():
+        raise OperandError(f"{call}: leading_mode=1 (LBO is an address) is for operands of tcgen05.mma; valid: 0")
+    try:
+        return element_addresses(value, rows, row_bytes, FORMATS["u8"], "K", arch)
+    except OperandError as error:
+        raise OperandError(f"{call}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -163,6 +158,7 @@ class CopyToTensorMemory(Instruction):
         array([  0,   4, 124], dtype=uint32)
         """
         call, facts = f"{self!r}.execute", self.copy
+        require_tensor_memory(tmem, call)
         memory, descriptors = np.asarray(smem), np.asarray(descriptor)
         inner = 1 if facts.cta_group == 1 else 2
         if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
@@ -209,6 +205,7 @@ class ShiftTensorMemory(Instruction):
         [8, 248, 248]
         """
         call, facts = f"{self!r}.execute", facts_of(self.row)
+        require_tensor_memory(tmem, call)
         lane, column = tmem_lane_column(address)
         if lane % SHIFT_ROWS:
             raise LaneAccessError(f"{call}: the address has lane {lane}; valid: multiples of {SHIFT_ROWS}")

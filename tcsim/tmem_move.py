@@ -17,7 +17,7 @@ from tcsim.instruction import Instruction, broadcast
 from tcsim.layout import FragmentLayout
 from tcsim.registry import Row, check_registers
 from tcsim.structured_compression import Selection, compress
-from tcsim.tensor_memory import LaneAccessError, TensorMemory, tmem_lane_column
+from tcsim.tensor_memory import LaneAccessError, TensorMemory, require_tensor_memory, tmem_lane_column
 from tcsim.tmem_reduce import Reduction
 
 WARP_LANES = 32
@@ -116,6 +116,7 @@ class TensorMemoryMove(Instruction):
     def _load(
         self, tmem: TensorMemory, address: int, warp: int, half_split_offset: int | None, cta: int
     ) -> npt.NDArray[np.uint32]:
+        require_tensor_memory(tmem, f"{self!r}.execute")
         lanes, columns = self.cells(address, warp, half_split_offset)
         words = tmem.read(lanes, columns, cta=cta, what=f"{self!r}.execute: read")
         if not self.access.packed:
@@ -226,6 +227,7 @@ class StoreTensorMemory(TensorMemoryMove):
         ['0x1234', '0xabcd']
         """
         call = f"{self!r}.execute"
+        require_tensor_memory(tmem, call)
         array = np.asarray(registers)
         check_registers(array, self.operands["registers"], call)
         lanes, columns = self.cells(address, warp, half_split_offset)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.codec import as_codes, decode
+from tcsim.described_multiply import DescribedMultiply
 from tcsim.dot import AlignedTerms, aligned_terms
 from tcsim.errors import OperandError
 from tcsim.formats import NO_EXPONENT, Format
@@ -31,12 +32,18 @@ from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 
 def trace(
-    instruction: MatrixMultiply | WarpgroupMultiply, a: Any, b: Any, c: Any, scale_a: Any = None, scale_b: Any = None
+    instruction: MatrixMultiply | WarpgroupMultiply | DescribedMultiply,
+    a: Any,
+    b: Any,
+    c: Any,
+    scale_a: Any = None,
+    scale_b: Any = None,
 ) -> list[str]:
     """Lines of text that follow one result element through the lowering.
 
     a: the K codes of a row of A; b: the K codes of a column of B; c: one code. Of a sparse A, the K / 2 kept codes and
-    those of B that they meet. A block-scaled instruction takes the scales of that row and that column too.
+    those of B that they meet. A block-scaled instruction takes the scales of that row and that column too. A tcgen05.mma comes
+    with its descriptor, as a `DescribedMultiply`, whose negations are applied.
 
     Raises OperandError for another number of codes, FormatError for another dtype.
 
@@ -63,8 +70,10 @@ def trace(
     steps = instruction.lowering.steps
     count = f"{len(steps)} step" + ("s" if len(steps) > 1 else "")
     lines = [f"{instruction.mnemonic} on {instruction.arch.name}: {instruction.lowering.kind}, {count}"]
+    if isinstance(instruction, DescribedMultiply):
+        row, column = instruction.negated("a", row), instruction.negated("b", column)
     values = Values({"a": row, "b": column, "c": addend}, dict(zip("abc", formats, strict=True)))
-    for name, codes, format in _scales(instruction, scale_a, scale_b):
+    for name, codes, format in scales_of(instruction, scale_a, scale_b):
         values.put(name, codes, format)
     for number, step in enumerate(steps, 1):
         text = _explain(step, values)
@@ -78,13 +87,21 @@ def trace(
     return lines
 
 
-def _scales(instruction: Any, scale_a: Any, scale_b: Any) -> Iterator[tuple[str, Any, Format]]:
-    """The scales of one result, of an instruction that has any: (1, 1, blocks) of A, (1, blocks, 1) of B."""
-    if not isinstance(instruction, ScaledMatrixMultiply):
+def scales_of(instruction: Any, scale_a: Any, scale_b: Any) -> Iterator[tuple[str, Any, Format]]:
+    """The scales of one result, of an instruction that has any: (1, 1, blocks) of A, (1, blocks, 1) of B.
+
+    Raises OperandError for another number of scales, FormatError for another dtype.
+    """
+    if isinstance(instruction, ScaledMatrixMultiply):
+        blocks = instruction.scaling.blocks
+        formats = {name: scale.format for name, scale in instruction.scales.items()}
+    elif isinstance(instruction, DescribedMultiply) and instruction.blocks:
+        blocks, own = instruction.blocks, instruction.formats["scale"]
+        formats = {"scale_a": own, "scale_b": own}
+    else:
         return
-    blocks = instruction.scaling.blocks
     for name, given, shape in (("scale_a", scale_a, (1, 1, blocks)), ("scale_b", scale_b, (1, blocks, 1))):
-        format = instruction.scales[name].format
+        format = formats[name]
         codes = as_codes([] if given is None else given, format, f"trace: {name}")
         if codes.size != blocks:
             raise OperandError(f"trace of {instruction!r}: {name} has {codes.size} codes; valid: {blocks}")

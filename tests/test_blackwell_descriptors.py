@@ -76,6 +76,54 @@ def test_an_absolute_leading_address_continues_the_rows_elsewhere() -> None:
     assert len(np.unique(found)) == found.size
 
 
+@pytest.mark.parametrize(("k", "swizzle", "far"), [(96, "128B", 0), (768, "128B", 2), (768, "NONE", 0)])
+def test_tiles_with_steps_of_96(k: int, swizzle: str, far: int) -> None:
+    """Three panels of 256 fp4 are eight steps of K = 96; two of them begin in one panel and end in the next."""
+    tile = MatrixDescriptor.for_tile(128, k, "e2m1", "K", swizzle, 4096, "sm_103", "mxf4nvf4", 96)
+    assert tile.step == 96 and len(tile.descriptors) == k // 96
+    assert sum(one.leading_mode for one in tile.descriptors) == far
+    steps = [one.bit_addresses(128, 96, "e2m1", "K", "mxf4nvf4") for one in tile.descriptors]
+    np.testing.assert_array_equal(np.concatenate(steps, axis=1), tile.bit_addresses)
+    codes = np.arange(128 * k).reshape(128, k) % 13 % 16
+    image = np.concatenate([np.zeros(4096, np.uint8), tile.image(codes.astype(np.uint8))])
+    for step, one in enumerate(tile.descriptors):
+        for row, place in itertools.product(range(0, 128, 17), range(0, 96, 5)):
+            bit = shared_bit(one.encode(), row, place, 4, False, False)
+            assert int(image[bit // 8]) >> bit % 8 & 15 == codes[row, 96 * step + place]
+
+
+def test_a_tile_with_steps_of_96_is_multiplied() -> None:
+    """A and B of K = 768 in shared memory: eight instructions, two with an LBO that is an address, give the sum of all."""
+    name = "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16"
+    mma = tcsim.instruction(name, arch="sm_103a")
+    idesc = tcsim.InstructionDescriptor(kind="mxf4nvf4", m=128, n=16, scale_format="ue4m3", k=96, arch="sm_103")
+    stream = np.random.default_rng(7)
+    a, b = (stream.integers(0, 16, (rows, 768)).astype(np.uint8) for rows in (128, 16))
+    of_a = MatrixDescriptor.for_tile(128, 768, "e2m1", "K", "128B", 0, "sm_103", "mxf4nvf4", 96)
+    of_b = MatrixDescriptor.for_tile(16, 768, "e2m1", "K", "128B", of_a.bytes, "sm_103", "mxf4nvf4", 96)
+    smem = np.concatenate([of_a.image(a), of_b.image(b)])
+    tmem = tcsim.TensorMemory.allocated()
+    tmem.write(np.arange(128)[:, None], np.arange(64, 96), np.full((128, 32), 0x38383838, np.uint32))  # scales of 1
+    want = np.zeros((128, 16), np.uint32)
+    one = np.full((128, 6), 0x38, np.uint8)
+    for step, (left, right) in enumerate(zip(of_a.descriptors, of_b.descriptors, strict=True)):
+        tmem = mma.execute(
+            tmem,
+            smem,
+            d=0,
+            a=left.encode(),
+            b=right.encode(),
+            idesc=idesc,
+            scale_a=64,
+            scale_b=80,
+            enable_input_d=step > 0,
+        )
+        part = slice(96 * step, 96 * step + 96)
+        want = mma.matmul(a[:, part], b[:, part].T, want, idesc=idesc, scale_a=one, scale_b=one[:16].T)
+    np.testing.assert_array_equal(tmem.read(np.arange(128)[:, None], np.arange(16)), want)
+    assert np.count_nonzero(want) > 2000
+
+
 @st.composite
 def tiles(draw: st.DrawFn) -> CanonicalTile:
     (format, kind, bits, padded), major, swizzle = draw(st.sampled_from(COMBINATIONS))
@@ -158,6 +206,9 @@ def test_known_words() -> None:
         (lambda: MatrixDescriptor.decode(0, arch="sm_100"), "must be set"),
         (lambda: MatrixDescriptor.for_tile(64, 64, "tf32", "MN", arch="sm_100"), "need the swizzle 128B_ATOM_32B"),
         (lambda: MatrixDescriptor.for_tile(64, 96, "e2m1", kind="mxf4", arch="sm_100"), "multiples of 64"),
+        (lambda: MatrixDescriptor.for_tile(64, 80, "e2m1", kind="mxf4", arch="sm_103", step=80), "step=80; valid: 64, 96, 128"),
+        (lambda: MatrixDescriptor.for_tile(64, 96, "e2m1", swizzle="64B", kind="mxf4", arch="sm_103", step=96), "with the swizzle 128B or NONE"),
+        (lambda: MatrixDescriptor.for_tile(64, 24, "f16", step=24), "step=24; valid: 16"),
         (lambda: MatrixDescriptor.for_tile(64, 64, "f16", swizzle="128B_ATOM_32B"), "no such swizzle; valid: NONE, 128B, 64B, 32B"),
         (lambda: element_bit_addresses(np.array([5 << 61], np.uint64), 8, 16, tcsim.format("f16"), "K", "sm_100"), "does not exist"),
     ],

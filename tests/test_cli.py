@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import ml_dtypes
 import numpy as np
@@ -302,6 +302,73 @@ def test_trace_of_an_element(matrices: tuple[str, dict[str, np.ndarray]]) -> Non
     assert len(re.findall(r"^k=\d+ +[+-][ 01]+", text, re.MULTILINE)) == 16
     assert max(map(len, text.splitlines())) <= 80
     assert answer("trace", MMA, "--seed", 1) == answer("trace", MMA, "--seed", 1) != answer("trace", MMA, "--seed", 2)
+
+
+def tensor_memory_inputs(tmp_path: Path, mnemonic: str, **idesc: Any) -> tuple[str, dict[str, np.ndarray]]:
+    """A file of what `matmul` of a tcgen05.mma takes, the descriptor as an integer."""
+    mma, stream = tcsim.instruction(mnemonic, arch="sm_100a"), np.random.default_rng(5)
+    desc = tcsim.InstructionDescriptor(**idesc)
+    formats, arrays = mma.formats(desc), {}
+    for name, shape in mma.shapes(desc).items():
+        if name == "metadata":
+            arrays[name] = mma.sparsity(desc).positions_of(np.full((shape[0], desc.k // 4), 0b1001, np.uint8))
+            continue
+        format = formats[name.partition("_")[0]]
+        one = format.bias << format.fraction_bits
+        codes = one + stream.integers(-1, 2, shape) if name.startswith("scale") else stream.integers(0, 1 << 4, shape)
+        arrays[name] = np.zeros(shape, format.dtype) if name == "c" else codes.astype(format.dtype)
+    arrays["idesc"] = np.uint32(desc.encode())
+    path = tmp_path / "tcgen05.npz"
+    np.savez(path, **arrays)
+    return str(path), arrays
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "idesc"),
+    [
+        ("tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16", {"kind": "mxf4nvf4", "scale_format": "ue4m3", "negate_a": True}),
+        ("tcgen05.mma.cta_group::2.kind::mxf8f6f4.block_scale", {"kind": "mxf8f6f4", "a_format": "e2m1", "b_format": "e5m2"}),
+        ("tcgen05.mma.sp.cta_group::1.kind::f16", {"kind": "f16", "a_format": "f16", "sparse": True}),
+    ],
+)  # fmt: skip
+def test_run_and_trace_of_tensor_memory_products(mnemonic: str, idesc: dict[str, Any], tmp_path: Path) -> None:
+    file, arrays = tensor_memory_inputs(tmp_path, mnemonic, m=128, n=32, **idesc)
+    d = tcsim.instruction(mnemonic, arch="sm_100a").matmul(**{**arrays, "idesc": int(arrays["idesc"])})
+    found = data("run", mnemonic, "--arch", "sm_100a", "-i", file)
+    assert found["call"] == "matmul" and found["d"] == d.tolist() and np.count_nonzero(d) > d.size // 2
+    assert f"{tcsim.decode(d, 'f32')[0, 0]:.9g}" in answer("run", mnemonic, "--arch", "sm_100a", "-i", file)
+    traced = data("trace", mnemonic, "--arch", "sm_100a", "-i", file, "--element", "77,9")
+    assert int(traced["steps"][-1]["result"]["hex"], 16) == int(d[77, 9])
+    assert f"0x{int(d[77, 9]):08x}" in answer("trace", mnemonic, "--arch", "sm_100a", "-i", file, "--element", "77,9")
+
+
+def test_trace_of_block_scaled_products(tmp_path: Path) -> None:
+    mnemonic = "mma.sync.aligned.kind::mxf4.block_scale.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0"
+    mma, stream = tcsim.instruction(mnemonic, arch="sm_120a"), np.random.default_rng(3)
+    arrays = {name: stream.integers(0, 16, shape).astype(np.uint8) for name, shape in (("a", (16, 64)), ("b", (64, 8)))}
+    arrays |= {"c": np.zeros((16, 8), np.uint32), "scale_a": stream.integers(120, 130, (16, 2)).astype(np.uint8)}
+    arrays["scale_b"] = stream.integers(120, 130, (2, 8)).astype(np.uint8)
+    want = int(mma.matmul(**arrays)[7, 5])
+    registers = {name: mma.registers(name, arrays[name]) for name in "abc"}
+    registers |= {f"scale_{x}": mma.scale_registers(x, arrays[f"scale_{x}"], 2, 1) for x in "ab"}
+    ids = {f"{what}_{x}": np.int64(value) for what, value in (("byte_id", 2), ("thread_id", 1)) for x in "ab"}
+    for number, given in enumerate((arrays, registers | ids)):
+        path = tmp_path / f"{number}.npz"
+        np.savez(path, **given)
+        traced = data("trace", mnemonic, "--arch", "sm_120a", "-i", str(path), "--element", "7,5")
+        assert int(traced["steps"][-1]["result"]["hex"], 16) == want
+    assert len(data("trace", mnemonic, "--arch", "sm_120a", "--seed", "4")["steps"]) == 1
+
+
+def test_show_says_where_tensor_memory_has_d() -> None:
+    shown = answer("show", "tcgen05.mma.cta_group::2.kind::f16", "--arch", "sm_100a")
+    assert "K 16; M and N from the instruction descriptor" in shown and "m0n0" not in shown
+    shown = " ".join(shown.split())
+    assert "D of M 128: layout B, row at lane r of CTA row/64, r = row%64, column n at lane + 64*(n/(N/2))" in shown
+    assert "one thread issues it, for the Tensor Memory of a pair of CTAs" in shown
+    assert "shape 16 x 4" in " ".join(
+        answer("show", "tcgen05.ld.sync.aligned.16x64b.x2.b32", "--arch", "sm_100a").split()
+    )
 
 
 def test_trace_of_ordinary_arithmetic() -> None:

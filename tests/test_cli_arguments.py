@@ -50,6 +50,12 @@ from tcsim.cli.app import app
         (("trace", "movmatrix.sync.aligned.m8n8.trans.b16", "--seed", "1"), "computes no products"),
         (("compare", MMA, "--archs", "sm_80"), "at least two"),
         (("compare", MMA, "--archs", "sm_80,sm_91"), "nearest: sm_90"),
+        (("compare", "tcgen05.mma.cta_group::1.kind::f16", "--archs", "sm_100,sm_103"), "computes no products in registers"),
+        (("compare", "mma.sync.aligned.kind::mxf4.block_scale.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", "--archs",
+          "sm_120,sm_121"), "its scales are not compared"),
+        (("trace", "tcgen05.mma.cta_group::1.kind::f16", "--seed", "1"), "computes no products in registers; valid: instructions with a, b and c, or --inputs with idesc"),
+        (("map", "tcgen05.mma.cta_group::1.kind::f16"), "its matrices lie in Tensor Memory"),
+        (("map", "tcgen05.shift.cta_group::1.down"), "it moves nothing in registers"),
         (("compare", "cvt.rn.satfinite.e4m3x2.f32", "--archs", "sm_90,sm_100"), "computes no products"),
     ],
 )  # fmt: skip

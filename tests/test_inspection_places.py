@@ -329,7 +329,7 @@ def test_examples_are_what_the_probes_run() -> None:
         compared += 1
     assert compared >= 2065
     assert {"mma.sync", "mma.sp", "ldmatrix", "stmatrix", "movmatrix", "wmma.load", "wmma.store", "wmma.mma", "wgmma",
-            "cvt"} <= families  # fmt: skip
+            "cvt", "wgmma.sp", "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp"} <= families  # fmt: skip
 
 
 def test_every_instruction_can_be_described() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -16,17 +17,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tcsim
+from conformance import tensor_memory_tiles as tiles
 from conformance.described import Described
 from conformance.exercises import WrongModel
-from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY, descriptors, executed
+from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY, descriptors, executed, operands_of
 from conformance.stream import Stream
 from conformance.tensor_memory_mismatches import layout_of
 from conformance.wrong_tensor_multiplies import WRONG_MODELS
 from tcsim import registry
+from tcsim.described_multiply import DescribedMultiply
 from tcsim.errors import InstructionError
 from tcsim.families.tcgen05_mma import opcode
 from tcsim.targets import ARCHS, TARGETS
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.trace import show_code, trace
 from tcsim.zero_column_mask import FIELDS, ZeroColumnMask
 
 INVENTORY = Path(__file__).parent / "data" / "tcgen05_mma_inventory.csv"
@@ -171,7 +175,8 @@ def check_against_the_slow_model(item: TensorMemoryMultiply, name: str, seed: in
         layout, half = layout_of(item, idesc), item.formats(idesc)["d"].bits == 16
         run = slow(item, given_, sample)
         rows, columns = stream.below(layout.rows, (elements,)), stream.below(layout.columns, (elements,))
-        rows[: elements // 4] = layout.rows - 1 - rows[: elements // 4] % 2  # the last rows, which .ashift treats apart
+        last = layout.rows_of_cta * (1 + columns % layout.ctas)  # of either CTA: .ashift treats their last rows apart
+        rows[: elements // 4] = (last - 1 - rows % 2)[: elements // 4]
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
             (cta, lane, place), code = exact.element(run, row, column)
             word = int(after[sample, cta, lane, place])
@@ -197,7 +202,21 @@ def test_execution_is_that_of_the_slow_model(arch: str) -> None:
             continue
         names = TENSOR_MEMORY.classes(item)
         forms = [name for name in names if name.startswith(("desc", "tmem"))]
-        hard = [name for name in ("uniform", "cancellation", "edges", "boundaries", "subnormals") if name in names]
+        hard = [
+            name
+            for name in (
+                "uniform",
+                "tiny",
+                "cancellation",
+                "cancelled",
+                "edges",
+                "floor",
+                "boundaries",
+                "scales",
+                "subnormals",
+            )
+            if name in names
+        ]
         for name in [*forms, *hard[turn % 2 :: 2]]:
             compared += check_against_the_slow_model(item, name, turn, 1 if name in hard else 2, 4)
             cases += 1
@@ -228,8 +247,6 @@ def test_execution_is_matmul() -> None:
 
 
 def _both_ways(item: TensorMemoryMultiply, desc: tcsim.InstructionDescriptor, stream: Stream, turn: int) -> int:
-    from conformance import tensor_memory_tiles as tiles
-
     facts = item.facts
     simple = [form for form in facts.forms if not (form.lanes or form.scale or form.mask)]
     form = simple[turn % len(simple)]
@@ -315,6 +332,98 @@ def _same_products(
     return 8
 
 
+def test_ashift_keeps_the_last_row_of_each_cta() -> None:
+    for group, kept in ((1, [127]), (2, [127, 255])):
+        item = instruction(f"tcgen05.mma.cta_group::{group}.kind::tf32.ashift")
+        desc = tcsim.InstructionDescriptor(kind="tf32", m=128 * group, n=32)
+        a = np.zeros((desc.m, 8), np.float32)
+        a[:, 0] = np.arange(desc.m)
+        d = item.matmul(
+            a.view(np.uint32),
+            np.ones((8, 32), np.float32).view(np.uint32),
+            np.zeros((desc.m, 32), np.float32),
+            idesc=desc,
+        )
+        rows = d.view(np.float32)[:, 7].astype(int)
+        assert rows.tolist() == [row if row in kept else row + 1 for row in range(desc.m)]
+
+
+def test_each_bank_multiplies_its_own_copy() -> None:
+    """Copies of A in Tensor Memory and of metadata that differ (layouts B, E and G), against the slow model."""
+    compared = 0
+    for mnemonic, sizes in (
+        ("tcgen05.mma.cta_group::2.kind::f16", [(128, 32)]),
+        ("tcgen05.mma.ws.cta_group::1.kind::f16", [(64, 64), (32, 64)]),
+        ("tcgen05.mma.ws.sp.cta_group::1.kind::f16", [(64, 64), (32, 64)]),
+        ("tcgen05.mma.ws.sp.cta_group::1.kind::f8f6f4", [(64, 64), (32, 64)]),
+    ):
+        item = instruction(mnemonic)
+        kind = item.facts.kind
+        form = next(form for form in item.facts.forms if form.name == "tmem")
+        for turn, (m, n) in enumerate(sizes):
+            desc = tcsim.InstructionDescriptor(
+                kind=kind.name, a_format=next(iter(kind.ab_formats)), m=m, n=n, sparse=item.facts.sparse
+            )
+            stream = Stream("copies", mnemonic, m)
+            filled_ = tiles.filled(Described(item, desc), form, "wide", stream, turn)
+            given_ = {name: array[None] for name, array in filled_.items()} | {"enable_d": np.ones(1, np.uint32)}
+            base = int(given_["a"][0]) & 0xFFFF
+            # another row of A and of the metadata in each bank: whole words of lanes change places
+            area = given_["tmem"][0, :, :, base : base + 64]
+            width = (item.facts.cta_group == 2 and 64) or m
+            for bank in range(1, 128 // width):
+                lanes = slice(bank * width, (bank + 1) * width)
+                area[:, lanes] = np.roll(area[:, lanes], 16 * bank, axis=1)
+            after = executed(item, given_)[0]
+            run = slow(item, given_, 0)
+            for row, column in itertools.product((0, 9, m - 1), range(0, n, 5)):
+                (cta, lane, place), code = exact.element(run, row, column)
+                assert int(after[cta, lane, place]) == code, (mnemonic, m, row, column)
+                compared += 1
+    assert compared > 150
+
+
+def two_terms(kind: str, low: int) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Fields of a descriptor and operands of a product of two terms, 2**-149 (2**-25 for f16) and a small one; and D's format.
+
+    To f32, the small one is -2**low: it takes 2**-149 away if it is not cut. To f16, it is 2**low and breaks a tie upward.
+    """
+    power = {"f16": "f16"}.get(kind, "bf16")
+    if kind in ("f16", "bf16"):
+        high = -25 if kind == "f16" else -149
+        a, b = np.zeros((128, 16)), np.zeros((16, 16))
+        a[:, 0], b[0] = 2.0 ** (high // 2), 2.0 ** (high - high // 2)
+        a[:, 1], b[1] = (1 if kind == "f16" else -1) * 2.0 ** (low // 2), 2.0 ** (low - low // 2)
+        fields = {"kind": "f16", "a_format": power, "d_format": "f16" if kind == "f16" else "f32"}
+        return fields, {"a": tcsim.encode(a, power), "b": tcsim.encode(b, power)}, fields["d_format"]
+    if kind == "mxf8f6f4":
+        a = np.zeros((128, 32))
+        a[:, 0], a[:, 1] = 2.0**4, -(2.0 ** (low + 153))
+        scales = {"scale_a": np.full((128, 1), 127 - 76, np.uint8), "scale_b": np.full((1, 16), 127 - 77, np.uint8)}
+        operands = {"a": tcsim.encode(a, "e4m3"), "b": tcsim.encode(np.ones((32, 16)), "e4m3"), **scales}
+        return {"kind": kind, "a_format": "e4m3"}, operands, "f32"
+    a = np.zeros((128, 64))
+    a[:, 0], a[:, 32] = 1, -1  # one of each block of 32
+    exponents = np.array([-149, low])
+    scales = {
+        "scale_a": np.tile(127 + exponents // 2, (128, 1)),
+        "scale_b": np.tile(127 + exponents - exponents // 2, (16, 1)).T,
+    }
+    operands = {"a": tcsim.encode(a, "e2m1"), "b": tcsim.encode(np.ones((64, 16)), "e2m1")}
+    return {"kind": kind}, operands | {name: x.astype(np.uint8) for name, x in scales.items()}, "f32"
+
+
+@pytest.mark.parametrize(("kind", "lowest"), [("f16", -46), ("bf16", -158), ("mxf8f6f4", -158), ("mxf4", -174)])
+def test_the_floor_is_where_it_is_said_to_be(kind: str, lowest: int) -> None:
+    """A term of 2**lowest, the last place below the floor, counts; half of it does not. The addend is zero."""
+    for low, counts in ((lowest + 1, True), (lowest, True), (lowest - 1, False)):
+        fields, operands, output = two_terms(kind, low)
+        desc = tcsim.InstructionDescriptor(**fields, m=128, n=16)
+        item = instruction(f"tcgen05.mma.cta_group::1.kind::{desc.kind}{'.block_scale' * ('scale_a' in operands)}")
+        d = item.matmul(c=np.zeros((128, 16), item.formats(desc)["c"].dtype), idesc=desc, **operands)
+        assert (d == (counts if output == "f16" else not counts)).all(), low
+
+
 def test_collectors_change_nothing() -> None:
     base = instruction("tcgen05.mma.cta_group::1.kind::f16")
     given_ = TENSOR_MEMORY.inputs(base, "desc", 0, 2)
@@ -339,6 +448,37 @@ def test_batches_run_as_their_parts() -> None:
     after = item.execute(tcsim.TensorMemory.allocated((3,)), smem, **operands, enable_input_d=False)
     lane = np.arange(16)
     assert after.read(lane, 5).view(np.float32).tolist() == [[8.0 * i] * 16 for i in range(3)]
+    # the same of one memory and three images, and of one memory and one image with descriptors of three tiles
+    one = item.execute(tcsim.TensorMemory.allocated(), smem, **operands, enable_input_d=False)
+    np.testing.assert_array_equal(one.read(lane, 5), after.read(lane, 5))
+    operands["a"] = operands["a"] + np.arange(3, dtype=np.uint64) * np.uint64(8192 >> 4)
+    operands["b"] = np.array(operands["b"], np.uint64)
+    three = item.execute(tcsim.TensorMemory.allocated((2, 1)), smem.reshape(-1), **operands, enable_input_d=False)
+    assert three.batch == (2, 3)
+    np.testing.assert_array_equal(three.read(lane, 5), np.stack([after.read(lane, 5)] * 2))
+
+
+@pytest.mark.parametrize("kind", ["f16", "f8f6f4", "i8", "mxf4"])
+def test_metadata_whose_indices_fall(kind: str) -> None:
+    """The PTX ISA lists 0b0110 beside the six that rise: the first kept element is the third, the second the second."""
+    scaled = ".block_scale" * (kind == "mxf4")
+    item = instruction(f"tcgen05.mma.sp.cta_group::1.kind::{kind}{scaled}")
+    formats = {"f16": "f16", "f8f6f4": "e4m3", "i8": "s8", "mxf4": "e2m1"}
+    desc = tcsim.InstructionDescriptor(kind=kind, a_format=formats[kind], m=128, n=16, sparse=True)
+    assert item.sparsity(desc).valid == (0b0100, 0b0110, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
+    group = [2, 1] if kind != "mxf4" else [4, 5, 2, 3]
+    kept = desc.k // 2
+    positions = np.tile(group, (128, kept // len(group)))
+    one = 1 if kind == "i8" else int(tcsim.encode(np.ones(1), formats[kind])[0])
+    dtype = item.formats(desc)["a"].dtype
+    a = np.zeros((128, kept), dtype)
+    a[:, 0] = one  # belongs to dense column 2, or 4
+    b = np.zeros((desc.k, 16), dtype)
+    b[group[0]] = one
+    c = np.zeros((128, 16), item.formats(desc)["c"].dtype)
+    scales = {"scale_a": np.full((128, 2), 127, np.uint8), "scale_b": np.full((2, 16), 127, np.uint8)} if scaled else {}
+    d = item.matmul(a, b, c, idesc=desc, metadata=positions, **scales)
+    assert (d == (1 if kind == "i8" else 0x3F800000)).all()
 
 
 @given(st.integers(0, 2**62 - 1), st.sampled_from([32, 64, 128]), st.sampled_from([64, 128, 256]))
@@ -361,6 +501,13 @@ def test_zero_column_masks(value: int, m: int, n: int) -> None:
         assert mask.columns(m, n).tolist() == [exact.zeroed(value, m, n, column) for column in range(n)]
 
 
+def test_zero_column_masks_shift_only_so_far() -> None:
+    for m, limit in ((32, 16), (64, 32), (128, 32)):
+        assert not ZeroColumnMask(shift=limit).columns(m, 64).any()
+        with pytest.raises(tcsim.OperandError, match=rf"M = {m}: shift={limit + 1}; valid: 0 to {limit}"):
+            ZeroColumnMask(shift=limit + 1).columns(m, 64)
+
+
 # --- what the cases can see
 
 
@@ -368,12 +515,13 @@ def test_zero_column_masks(value: int, m: int, n: int) -> None:
 def test_every_wrong_model_is_contradicted(wrong: WrongModel) -> None:
     """Of seven instructions where it could show, each has a case with another answer."""
     items = [item for item in plain("sm_100") if wrong.applies(item)]
-    first = {"addend last": "cancellation", "lanes all written": "desclanes", "negations ignored": "shapes"}.get(
-        wrong.name
-    )
+    first = {
+        "addend last": ("cancellation",), "lanes all written": ("desclanes",), "negations ignored": ("shapes",),
+        "floor-1": ("floor", "tiny"), "floor+1": ("floor", "tiny"),
+    }.get(wrong.name, ())  # fmt: skip
     for item in items[:: -(-len(items) // 7)]:
         names = TENSOR_MEMORY.classes(item)
-        for name in sorted(names, key=lambda name: name != first):
+        for name in sorted(names, key=lambda name: name not in first):
             given_ = TENSOR_MEMORY.inputs(item, name, 0, 2)
             if not np.array_equal(wrong.run(item, given_), TENSOR_MEMORY.model(item, given_)):
                 break
@@ -394,3 +542,28 @@ def test_a_difference_is_shown() -> None:
     assert "outside D" in found.first[0].line(item) and "lane 127 column 100" in found.first[0].line(item)
     assert "of D" in found.first[1].line(item)
     assert any("d_format" in line for line in found.first[1].trace(item))
+    assert any(line.startswith("step 1: fused dot-add of k 0-15") for line in found.first[1].trace(item))
+    assert not any(line.startswith("step ") for line in found.first[0].trace(item))
+
+
+def test_a_trace_ends_with_the_result() -> None:
+    """Of an element of D of every family, kind and operand form: the codes as `execute` reads them, and what comes of them."""
+    traced = 0
+    for turn, item in enumerate(plain("sm_100")):
+        for name in TENSOR_MEMORY.classes(item)[:6]:
+            given_ = TENSOR_MEMORY.inputs(item, name, turn, 1)
+            operands = operands_of(item, given_, 0)
+            bound = DescribedMultiply(item, item.descriptor(operands["idesc"]), operands.get("scale_input_d") or 0)
+            row, column = (turn * 37 + 5) % bound.desc.m, (turn * 11 + 3) % bound.desc.n
+            codes = item.operands_of(row, column, **operands)
+            lines = trace(bound, **codes)
+            operands.pop("disable_output_lane", None)
+            after = item.execute(**operands)
+            layout, base = layout_of(item, operands["idesc"]), operands["d"]
+            cta, lane, place, _ = layout.where(row, column)
+            word = int(after.read(lane + (base >> 16), place + (base & 0xFFFF), cta=cta))
+            assert lines[-1].startswith(f"  d = {show_code(word, bound.formats['d'])} ("), (item.mnemonic, name)
+            traced += 1
+    assert traced > 200
+    with pytest.raises(tcsim.OperandError, match=r"no element \(999, 0\) of D; valid: 0 to"):
+        item.operands_of(999, 0, **operands)

@@ -94,6 +94,8 @@ ERRORS: list[tuple[str, type[Exception], Callable[[], Any], str]] = [
     ("scales of another shape", OperandError,
      lambda: get(SCALED).matmul(A4, B4, C, idesc=MX, scale_a=ONE_A[:, :2], scale_b=ONE_B), r"scale_a has shape .*valid: .*128, 4"),
     ("scales left out of execute", OperandError, lambda: run(SCALED, idesc=MX), r"scale_a is missing"),
+    ("N-major B of a pair", OperandError, lambda: get("tcgen05.mma.cta_group::2.kind::mxf8f6f4.block_scale").shapes(
+        InstructionDescriptor(kind="mxf8f6f4", a_format="e4m3", m=256, n=48, transpose_b=True)), r"must be a multiple of 32"),
     ("kind of another mnemonic", OperandError, lambda: get(PLAIN.replace("f16", "tf32")).matmul(A, B, C, idesc=IDESC),
      r"the descriptor was made for kind::f16"),
     ("bits of another kind", OperandError, lambda: get(PLAIN).matmul(A, B, C, idesc=InstructionDescriptor(
@@ -103,6 +105,8 @@ ERRORS: list[tuple[str, type[Exception], Callable[[], Any], str]] = [
     ("no sparse bit with .sp", OperandError, lambda: get(SPARSE).matmul(A, B, C, idesc=IDESC), r"the mnemonic is sparse"),
     ("M = 64 with .ashift", OperandError, lambda: get(PLAIN + ".ashift").matmul(A, B, C, idesc=InstructionDescriptor(
         kind="f16", a_format="f16", m=64, n=16)), r"\.ashift with M = 64; valid.*M = 128"),
+    (".ashift of half the rows", OperandError, lambda: get(PLAIN.replace("::1", "::2") + ".ashift").shapes(InstructionDescriptor(
+        kind="f16", a_format="f16", m=128, n=32)), r"\.ashift with M = 128: the manual allows it.*valid with .cta_group::2: M = 256"),
     ("M = 32 without .ws", OperandError, lambda: get(PLAIN).matmul(A, B, C, idesc=InstructionDescriptor(
         kind="f16", a_format="f16", m=32, n=64)), r"M = 32 cannot be; valid: 64, 128"),
     ("shape of A", OperandError, lambda: get(PLAIN).matmul(A[:64], B, C, idesc=IDESC), r"a has shape \(64, 16\); valid: .*128, 16"),
@@ -120,11 +124,28 @@ ERRORS: list[tuple[str, type[Exception], Callable[[], Any], str]] = [
     ("lanes of .ws", OperandError, lambda: run(STATIONARY, disable_output_lane=np.zeros(4, np.uint32), idesc=InstructionDescriptor(
         kind="f16", a_format="f16", m=128, n=64)), r"there is no form desc_lanes"),
     ("lanes of a pair", OperandError, lambda: run(PLAIN, disable_output_lane=np.zeros(8, np.uint32)), r"valid: uint32 \(4,\)"),
+    ("lanes of more than 32 bits", OperandError, lambda: run(PLAIN, disable_output_lane=np.array([1 << 33, 0, 0, 0])),
+     r"valid: uint32 \(4,\), words of 32 bits"),
+    ("an address that is a fraction", UnallocatedError, lambda: run(PLAIN, d=1.5), r"address 1.5; valid: an integer"),
+    ("an address that is text", UnallocatedError, lambda: run(SCALED, idesc=MX, scale_a="x", scale_b=80), r"address 'x'"),
+    ("no memory to load from", OperandError, lambda: get("tcgen05.ld.sync.aligned.32x32b.x1.b32").execute(None, 0), r"tmem is a NoneType"),
+    ("no memory to copy to", OperandError, lambda: get("tcgen05.cp.cta_group::1.32x128b.warpx4").execute(None, 0, SMEM, DESC),
+     r"tmem is a NoneType"),
+    ("no memory to shift", OperandError, lambda: get("tcgen05.shift.cta_group::1.down").execute(None, 0), r"tmem is a NoneType"),
     ("mask without .ws", OperandError, lambda: run(PLAIN, zero_column_mask=0), r"there is no form desc_mask"),
     ("reserved bits of a mask", OperandError, lambda: run(STATIONARY, zero_column_mask=1 << 36, idesc=InstructionDescriptor(
         kind="f16", a_format="f16", m=128, n=64)), r"bits 0x1000000000 are reserved"),
     ("operands outside shared memory", OperandError, lambda: run(PLAIN, smem=SMEM[:1024]), r"[ab]: row \d+, k \d+ lies at byte \d+, outside the 1024 bytes"),
     ("B is no descriptor", OperandError, lambda: run(PLAIN, b=1.5), r"b is float64 .*valid: a 64-bit matrix descriptor"),
+    ("descriptor of sm_90", OperandError, lambda: run(PLAIN, b=DESC & ~np.uint64(7 << 46)),
+     r"b: descriptor 0x\w+: version \(bits 48:46\) is 0; valid: 1"),
+    ("bits of no field", OperandError, lambda: run(PLAIN, a=DESC | np.uint64(1 << 53)),
+     r"a: descriptor 0x\w+: bits 0x20000000000000 belong to no field; valid: 0"),
+    ("an LBO that is an address", OperandError, lambda: run(PLAIN, a=DESC | np.uint64(1 << 52 | 2 << 61)),
+     r"a: leading_mode=1 .* needs sm_103, sm_107; valid: 0"),
+    ("idesc left out", OperandError, lambda: get(PLAIN).shapes(None), r"idesc=None; valid: a tcsim.InstructionDescriptor or its 32 bits"),
+    ("batches that do not broadcast", OperandError, lambda: run(PLAIN, smem=np.stack([SMEM] * 2), a=np.array([DESC] * 3)),
+     r"leading dimensions .* do not broadcast"),
     ("smem of words", OperandError, lambda: run(PLAIN, smem=SMEM.view(np.uint32)), r"smem is uint32"),
     ("A transposed in TMEM", OperandError, lambda: run(PLAIN, a=64, idesc=InstructionDescriptor(
         kind="f16", a_format="f16", m=128, n=16, transpose_a=True)), r"A in Tensor Memory is K-major"),

@@ -118,11 +118,18 @@ def test_wrong_copies_are_named() -> None:
     """Descriptors, shared memory, addresses, CTA groups."""
     ins, tmem = anywhere(COPY), TensorMemory.allocated()
     smem = np.zeros(4096, np.uint8)
-    for wrong in (PACKED & ~(1 << 46), PACKED | 1 << 52, PACKED | 1 << 61, PACKED | 3 << 61, PACKED | 1 << 14):
-        with pytest.raises(
-            OperandError, match=r"descriptor 0x[0-9a-f]+; valid: bits 0x400000000000 set, LBO a byte offset"
-        ):
+    for wrong, text in (
+        (PACKED & ~(1 << 46), r"version \(bits 48:46\) is 0; valid: 1"),
+        (PACKED | 1 << 52, "leading_mode=1"),
+        (PACKED | 1 << 61, "128B_ATOM_32B has MN-major tiles only"),
+        (PACKED | 3 << 61, "swizzle mode that does not exist"),
+        (PACKED | 1 << 14, "bits 0x4000 belong to no field"),
+        (PACKED | 6 << 61 | 1 << 49, "base_offset=1.*not published; valid: 0"),
+    ):
+        with pytest.raises(OperandError, match=r"tcgen05\.cp.*" + text):
             ins.execute(tmem, 0, smem, wrong)
+    with pytest.raises(OperandError, match=r"leading_mode=1 .* is for operands of tcgen05.mma"):
+        tcsim.instruction(COPY, arch="sm_103").execute(tmem, 0, smem, PACKED | 1 << 52)
     with pytest.raises(AddressError, match="does not lie in the 4000 bytes of smem"):
         ins.execute(tmem, 0, smem[:4000], PACKED)
     for bad in (smem.astype(np.int8), np.uint8(3)):

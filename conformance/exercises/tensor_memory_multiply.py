@@ -127,7 +127,9 @@ class TensorMemoryExercise:
 
     def compare(self, instruction: TensorMemoryMultiply, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Cell by cell, of an f16 D the low half of its words."""
-        return compare_memories(instruction, inputs, hardware, model)
+        return compare_memories(
+            instruction, inputs, hardware, model, lambda sample: operands_of(instruction, inputs, sample)
+        )
 
 
 def executed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,20 +34,26 @@ def run(
     """Run an instruction on the inputs of a file."""
     from tcsim.cli.files import read_arrays, write_arrays
     from tcsim.cli.output import emit
-    from tcsim.inspection.problems import run_call
+    from tcsim.inspection.problems import formats_for, run_call
 
     instruction = options.instruction_of(mnemonic, arch)
-    chosen, d = run_call(instruction, read_arrays(file, "run"), call.value if call else None)
+    arrays = read_arrays(file, "run")
+    chosen, d = run_call(instruction, arrays, call.value if call else None)
+
+    def formats() -> Any:
+        return formats_for(instruction, arrays)
+
     if output is not None:
         write_arrays(output, {"d": d})
     data = {
         "mnemonic": mnemonic, "arch": instruction.arch.name, "call": chosen, "evidence": str(instruction.evidence),
         "dtype": str(d.dtype), "shape": list(d.shape), "d": d, "output": output,
     }  # fmt: skip
-    emit("run", lambda: data, lambda: _report(instruction, chosen, d), form="json" if json else "text")
+    emit("run", lambda: data, lambda: _report(instruction, chosen, d, formats), form="json" if json else "text")
 
 
-def _report(instruction: Any, call: str, d: Any) -> Report:
+def _report(instruction: Any, call: str, d: Any, formats: Callable[[], Any]) -> Report:
+    from tcsim.codec import decode
     from tcsim.inspection.report import Facts, Lines, Report, table
 
     facts = [("call", call), ("evidence", str(instruction.evidence)), ("d", f"{d.dtype} {tuple(d.shape)}")]
@@ -59,7 +66,7 @@ def _report(instruction: Any, call: str, d: Any) -> Report:
         parts.append(table(("", *map(str, range(flat.shape[1]))), rows, "d in hexadecimal", grid=True))
         hidden = len(flat) - len(rows)
     else:
-        values = _decoded(codes, instruction)
+        values = decode(codes, formats()["d"])
         rows = [(n, *(f"{x:.9g}" for x in row)) for n, row in enumerate(values[:SHOWN_ROWS])]
         parts.append(table(("row", *map(str, range(values.shape[1]))), rows, note, grid=True))
         hidden = len(values) - len(rows)
@@ -79,9 +86,3 @@ def _matrix(instruction: Any, call: str, d: Any) -> tuple[Any, str]:
         return None, ""
     note = f"d, values; the first of {count}" if count > 1 else "d, values"
     return d.reshape(count, *d.shape[-2:])[0], note
-
-
-def _decoded(codes: Any, instruction: Any) -> Any:
-    from tcsim.codec import decode
-
-    return decode(codes, instruction.formats["d"])

@@ -51,7 +51,7 @@ def report(found: Description) -> Report:
         ("evidence", f"{found.evidence_level}: {found.evidence_source}"),
     ]
     if any(found.shape):
-        facts.insert(1, ("shape", "m{}n{}k{}".format(*found.shape)))
+        facts.insert(1, ("shape", _shape(*found.shape)))
     machine = ", ".join(f"{times} {opcode}" for opcode, times in found.machine_code.items())
     parts: list[Facts | Lines] = [
         Facts(tuple(facts)),
@@ -67,6 +67,13 @@ def report(found: Description) -> Report:
     if found.ptx is not None:
         parts.append(Lines((found.ptx,), "PTX", wrap=True))
     return Report(f"{found.mnemonic} on {found.arch}", tuple(parts))
+
+
+def _shape(m: int, n: int, k: int) -> str:
+    """m16n8k16; without M and N what the descriptor leaves, without K the cells that an instruction moves."""
+    if not (m or n):
+        return f"K {k}; M and N from the instruction descriptor"
+    return f"m{m}n{n}k{k}" if k else f"{m} x {n}"
 
 
 def _operand(operand: OperandDescription) -> Facts:

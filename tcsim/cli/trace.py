@@ -36,8 +36,8 @@ def trace(
 
     instruction = options.instruction_of(mnemonic, arch)
     place = options.element_of(element)
-    a, b, c = _problem(instruction, file, seed, place, batch, matrix, call.value if call else None)
-    steps = trace_steps(instruction, a, b, c)
+    instruction, codes = _problem(instruction, file, seed, place, batch, matrix, call.value if call else None)
+    steps = trace_steps(instruction, *codes)
     data = {
         "mnemonic": mnemonic, "arch": instruction.arch.name, "element": list(place), "seed": seed,
         "evidence": str(instruction.evidence), "kind": instruction.lowering.kind,
@@ -48,21 +48,28 @@ def trace(
 
 def _problem(
     instruction: Any, file: str | None, seed: int | None, place: tuple[int, int], batch: int, matrix: int, call: Any
-) -> tuple[Any, Any, Any]:
+) -> tuple[Any, tuple[Any, ...]]:
+    """The instruction, of tcgen05.mma with its descriptor, and the codes of one output: a, b, c and the scales."""
     from tcsim.cli.files import read_arrays
     from tcsim.errors import OperandError
-    from tcsim.inspection.problems import output_problem
-    from tcsim.inspection.random_inputs import random_problems
+    from tcsim.inspection.problems import described, output_problem, output_scales
+    from tcsim.inspection.random_inputs import random_problems, random_scales
 
     if (file is None) == (seed is None):
         raise OperandError("trace: which inputs? valid: --inputs FILE.npz, or --seed N for random ones")
     if file is not None:
-        return output_problem(instruction, read_arrays(file, "trace"), place, batch, matrix, call)
+        arrays = read_arrays(file, "trace")
+        instruction = described(instruction, arrays)
+        codes = output_problem(instruction, arrays, place, batch, matrix, call)
+        return instruction, (*codes, *output_scales(instruction, arrays, place, batch, call).values())
     formats = getattr(instruction, "formats", None)
-    if formats is None:
-        raise OperandError(f"{instruction!r} computes no products; valid: instructions with a, b and c")
+    if formats is None or callable(formats):
+        raise OperandError(
+            f"{instruction!r} computes no products in registers; valid: instructions with a, b and c, or --inputs with idesc"
+        )
     a, b, c = random_problems(formats, instruction.operands["a"].shape[1], 1, int(seed or 0))
-    return a[0, 0], b[0, :, 0], c[0, 0, 0]
+    scales = random_scales(getattr(instruction, "scales", {}), int(seed or 0))
+    return instruction, (a[0, 0], b[0, :, 0], c[0, 0, 0], *scales)
 
 
 def _report(instruction: Any, place: tuple[int, int], steps: tuple[TracedStep, ...]) -> Report:

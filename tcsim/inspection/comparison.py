@@ -121,8 +121,12 @@ def compare_archs(
     instructions = {arch: tcsim.instruction(mnemonic, arch=arch) for arch in dict.fromkeys(archs)}
     reference = next(iter(instructions.values()))
     formats: dict[str, Format] = getattr(reference, "formats", {})
-    if not {"a", "b", "c"} <= set(formats):
-        raise OperandError(f"compare {mnemonic}: it computes no products; valid: instructions with a, b and c")
+    if callable(formats) or not {"a", "b", "c"} <= set(formats):
+        raise OperandError(
+            f"compare {mnemonic}: it computes no products in registers; valid: instructions with a, b and c"
+        )
+    if getattr(reference, "scales", None):
+        raise OperandError(f"compare {mnemonic}: its scales are not compared; valid: instructions without .block_scale")
     k = reference.operands["a"].shape[1]
     if matrices is None:
         a, b, c = random_problems(formats, k, count, seed)

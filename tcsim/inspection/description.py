@@ -11,6 +11,7 @@ from tcsim.inspection.catalog import formats_of, target_text
 from tcsim.inspection.formulas import formulas_of
 from tcsim.inspection.ptx_line import ptx_line
 from tcsim.inspection.step_text import steps_text
+from tcsim.inspection.tensor_memory_text import tensor_memory_constraints, tensor_memory_execution
 from tcsim.instruction import Instruction
 from tcsim.layout import FragmentLayout
 from tcsim.matrix_descriptor import CORE_ROWS
@@ -18,6 +19,7 @@ from tcsim.matrix_move import ALL_ADDRESSES_VALID, LoadMatrix, SharedMatrix
 from tcsim.memory_tile import FragmentLoad, FragmentMove, FragmentStore
 from tcsim.registry import Operand
 from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 
@@ -47,7 +49,7 @@ class Description:
     mnemonic: str
     arch: str
     family: str
-    shape: tuple[int, int, int]
+    shape: tuple[int, int, int]  # M and N are 0 where the instruction descriptor says them
     types: dict[str, str]
     targets: tuple[str, ...]  # that accept the spelling, on every arch
     targets_here: tuple[str, ...]  # of this arch
@@ -134,10 +136,15 @@ _WHO = {32: "one warp: its 32 lanes together", 128: "one warpgroup: four warps, 
 
 
 def _execution(instruction: Instruction) -> tuple[str, ...]:
+    if isinstance(instruction, TensorMemoryMultiply):
+        return tensor_memory_execution(instruction.facts)
     lines = [_WHO.get(n, f"{n} lanes together") for n in sorted({o.lanes for o in instruction.operands.values()})]
     if not lines and "aligned" not in instruction.mnemonic.split("."):
         lines.append("every thread by itself")
-    if "aligned" in instruction.mnemonic.split("."):
+    aligned = "aligned" in instruction.mnemonic.split(".")
+    if not lines:
+        lines.append(_WHO[32] if aligned else "one thread executes it")
+    if aligned:
         lines.append(".aligned: all of them execute the same instruction")
     if isinstance(instruction, WarpgroupMultiply):
         lines.append("asynchronous: wgmma.fence before it; wgmma.commit_group and wgmma.wait_group before d is read")
@@ -163,6 +170,11 @@ def _(instruction: SparseMatrixMultiply) -> tuple[str, ...]:
     if own.ordered:
         lines.append("::ordered_metadata: the indices of a group increase")
     return tuple(lines)
+
+
+@_constraints.register
+def _(instruction: TensorMemoryMultiply) -> tuple[str, ...]:
+    return tensor_memory_constraints(instruction)
 
 
 @_constraints.register

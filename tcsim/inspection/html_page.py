@@ -20,6 +20,7 @@ from tcsim.errors import OperandError, listing
 from tcsim.formats import Format
 from tcsim.formats import format as find_format
 from tcsim.inspection.description import describe
+from tcsim.inspection.places import no_fragments
 from tcsim.instruction import Instruction
 from tcsim.layout import FragmentLayout, Layout
 from tcsim.matrix_descriptor import Major, MatrixDescriptor
@@ -47,7 +48,7 @@ def instruction_page(instruction: Instruction) -> str:
     ('<!doctype html>', True)
     """
     if not instruction.operands:
-        raise OperandError(f"{instruction!r} has no fragments to show: every lane works on registers of its own")
+        raise OperandError(f"{instruction!r} has no fragments to show: {no_fragments(instruction)}")
     known = describe(instruction)
     shapes = {name: operand.shape for name, operand in instruction.operands.items()}
     views = [

@@ -15,6 +15,7 @@ from tcsim.errors import OperandError, listing
 from tcsim.instruction import Instruction
 from tcsim.packing import field_shift
 from tcsim.registry import Operand
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,15 @@ class Place:
         return {**asdict(self), "words": list(self.words), "name": self.name}
 
 
+def no_fragments(instruction: Instruction) -> str:
+    """Why an instruction has no fragments in registers."""
+    if isinstance(instruction, TensorMemoryMultiply):
+        return "its matrices lie in Tensor Memory and shared memory; `tcsim show` has the layouts of D"
+    if instruction.row.family.startswith("tcgen05."):
+        return "it moves nothing in registers"
+    return "every lane works on registers of its own"
+
+
 def operand_of(instruction: Instruction, name: str | None) -> Operand:
     """A register operand by name, in any case; None means the only one.
 
@@ -61,7 +71,7 @@ def operand_of(instruction: Instruction, name: str | None) -> Operand:
     if found is not None:
         return found
     if not known:
-        raise OperandError(f"{instruction!r} has no fragments: every lane works on registers of its own")
+        raise OperandError(f"{instruction!r} has no fragments: {no_fragments(instruction)}")
     asked = "which operand?" if name is None else f"no operand {name!r} in registers;"
     raise OperandError(f"{instruction!r}: {asked} valid: {listing(known)}")
 

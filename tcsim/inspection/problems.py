@@ -11,10 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.codec import as_codes
+from tcsim.described_multiply import DescribedMultiply
 from tcsim.errors import OperandError, listing
 from tcsim.formats import Format
 from tcsim.multiply import MatrixMultiply
+from tcsim.scaled_multiply import ScaledMatrixMultiply
 from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 Call = Literal["execute", "matmul"]
@@ -29,6 +32,8 @@ def call_of(instruction: Any, arrays: Arrays) -> Call:
     >>> call_of(mma, {"a": np.ones((16, 8), np.float16), "b": np.ones((8, 8), np.float16), "c": np.zeros((16, 8), np.float32)})
     'matmul'
     """
+    if isinstance(instruction, (TensorMemoryMultiply, DescribedMultiply)):  # Tensor Memory is no array
+        return "execute" if "tmem" in arrays else "matmul"
     if not hasattr(instruction, "matmul") or not {"a", "b"} <= set(arrays):
         return "execute"
     m, n, k = instruction.shape
@@ -56,6 +61,12 @@ def run_call(instruction: Any, arrays: Arrays, call: Call | None = None) -> tupl
         also = f"; optional {listing(optional)}" if optional else ""
         raise OperandError(f"{instruction!r}.{chosen}: {what}; valid: {listing(needed)}{also}")
     return chosen, method(**{name: _plain(value) for name, value in arrays.items()})
+
+
+def formats_for(instruction: Any, arrays: Arrays) -> Mapping[str, Format]:
+    """The number formats of an instruction's matrices; those of tcgen05.mma come with `idesc`."""
+    found: Mapping[str, Format] = described(instruction, arrays).formats
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -107,11 +118,57 @@ def output_problem(
             f"{instruction!r}: no element ({row}, {column}); valid: rows 0 to {c.shape[0] - 1}, columns 0 to {c.shape[1] - 1}"
         )
     met = b[:, column]
-    if isinstance(instruction, SparseMatrixMultiply):
+    if isinstance(instruction, DescribedMultiply):
+        if instruction.desc.sparse:
+            positions = _items(_positions(instruction, arrays, chosen), 2)
+            kept = instruction.instruction.sparsity(instruction.desc).columns(positions[min(index, len(positions) - 1)])
+            met = met[kept[row]]
+    elif isinstance(instruction, SparseMatrixMultiply):
         positions = _items(_positions(instruction, arrays, chosen), 2)
         kept = instruction.sparsity.columns(positions[min(index, len(positions) - 1)])
         met = met[kept[row]]
     return a[row], met, c[row, column]
+
+
+def described(instruction: Any, arrays: Arrays) -> Any:
+    """The instruction; a tcgen05.mma with the descriptor that is among its inputs.
+
+    Raises OperandError if there is none, or it disagrees with the mnemonic.
+    """
+    if not isinstance(instruction, TensorMemoryMultiply):
+        return instruction
+    if "idesc" not in arrays:
+        raise OperandError(f"{instruction!r}: idesc is missing; valid: the 32 bits of its instruction descriptor")
+    return DescribedMultiply(
+        instruction, instruction.descriptor(_plain(arrays["idesc"])), int(arrays.get("scale_input_d", 0))
+    )
+
+
+def output_scales(
+    instruction: Any, arrays: Arrays, element: tuple[int, int], batch: int = 0, call: Call | None = None
+) -> dict[str, Codes]:
+    """The scales of one output: scale_a of its row, scale_b of its column; nothing if the instruction has none.
+
+    Raises OperandError for scales that are missing.
+    """
+    if not getattr(instruction, "blocks", 0) and not isinstance(instruction, ScaledMatrixMultiply):
+        return {}
+    missing = [name for name in ("scale_a", "scale_b") if name not in arrays]
+    if missing:
+        raise OperandError(f"{instruction!r}: {listing(missing)} is missing; valid: a, b, c, scale_a, scale_b")
+    scales = [np.asarray(arrays["scale_a"]), np.asarray(arrays["scale_b"])]
+    if isinstance(instruction, ScaledMatrixMultiply) and (call or call_of(instruction, arrays)) == "execute":
+        ids = [[int(arrays.get(f"{what}_{side}", 0)) for what in ("byte_id", "thread_id")] for side in "ab"]
+        scales = [
+            instruction.scale_matrix("a", scales[0], *ids[0]),
+            instruction.scale_matrix("b", scales[1], *ids[1]),
+        ]
+    scale_a, scale_b = (_items(x, 2) for x in scales)
+    row, column = element
+    return {
+        "scale_a": scale_a[min(batch, len(scale_a) - 1)][row],
+        "scale_b": scale_b[min(batch, len(scale_b) - 1)][:, column],
+    }
 
 
 def _items(array: Codes, inner: int) -> Codes:
@@ -125,6 +182,8 @@ def _matrices(instruction: Any, arrays: Arrays, call: Call) -> tuple[Codes, Code
     formats: dict[str, Format] = instruction.formats
     found = [as_codes(arrays[name], formats[name], f"{instruction!r}: {name}") for name in "abc"]
     m, n, k = instruction.shape
+    if isinstance(instruction, DescribedMultiply):
+        k = instruction.desc.k
     for name, array, shape in zip("abc", found, ((m, instruction.operands["a"].shape[1]), (k, n), (m, n)), strict=True):
         if array.shape[-2:] != shape:
             raise OperandError(f"{instruction!r}: {name} has shape {array.shape}; valid: (..., {shape[0]}, {shape[1]})")
@@ -154,11 +213,11 @@ def _(instruction: WarpgroupMultiply, arrays: Arrays) -> tuple[Codes, Codes, Cod
     return a, b, instruction.matrix("c", arrays["c"])
 
 
-def _positions(instruction: SparseMatrixMultiply, arrays: Arrays, call: Call) -> Codes:
+def _positions(instruction: SparseMatrixMultiply | DescribedMultiply, arrays: Arrays, call: Call) -> Codes:
     if "metadata" not in arrays:
         raise OperandError(f"{instruction!r}: metadata is missing; valid: a, b, c, metadata")
     metadata = np.asarray(arrays["metadata"])
-    if call == "matmul":
+    if call == "matmul" or isinstance(instruction, DescribedMultiply):
         return metadata
     return instruction.decode_metadata(metadata, int(arrays.get("selector", 0)))
 

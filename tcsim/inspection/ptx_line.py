@@ -15,6 +15,7 @@ from tcsim.matrix_move import MatrixRows
 from tcsim.memory_tile import TileOrder
 from tcsim.registry import Operand, Row
 from tcsim.sparse import Sparsity
+from tcsim.tcgen05_form import MultiplyForm
 from tcsim.warpgroup_multiply import WarpgroupFacts
 
 
@@ -67,6 +68,15 @@ def _(facts: WarpgroupFacts, row: Row) -> list[str] | None:
     metadata = [] if facts.sparsity is None else ["%metadata0", str(facts.sparsity.selectors[0])]
     immediates = ["1"] * 2 * facts.signs + ["0"] * 2 * facts.majors
     return [vector(row.operands["d"]), "%descriptor_a", "%descriptor_b", *metadata, "%scale", *immediates]
+
+
+@_operands.register
+def _(facts: MultiplyForm, row: Row) -> list[str] | None:
+    """The shortest form: A by descriptor, or in Tensor Memory if .ashift wants it there."""
+    places = {form.a for form in facts.forms}
+    parts = ["[%d]", "%desc_a" if "desc" in places else "[%a]", "%desc_b"]
+    parts += ["[%metadata]"] * facts.sparse + ["[%lookup]"] * facts.lookup + ["%idesc"]
+    return [*parts, *["[%scale_a]", "[%scale_b]"] * facts.kind.block_scaled, "%enable"]
 
 
 @_operands.register

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.block_scaling import ScaleOperand
 from tcsim.codec import encode
 from tcsim.formats import Format
 
@@ -49,3 +51,14 @@ def random_problems(
         limit = formats["c"].largest
         c[::4] = encode(np.clip(total, -limit, limit), formats["c"])
     return a, b, c
+
+
+def random_scales(scales: Mapping[str, ScaleOperand], seed: int) -> tuple[npt.NDArray[Any], ...]:
+    """Scales of one row of A and one column of B, within 16 steps of 1; none for an instruction without."""
+    stream = np.random.default_rng(seed)
+    found = []
+    for operand in scales.values():
+        one = operand.format.bias << operand.format.fraction_bits
+        codes = stream.integers(one - 16, one + 17, operand.layout.blocks)
+        found.append(codes.astype(operand.format.dtype))
+    return tuple(found)

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from tcsim.codec import as_codes, decode
+from tcsim.described_multiply import DescribedMultiply
 from tcsim.dot import aligned_terms
 from tcsim.errors import OperandError
 from tcsim.formats import NO_EXPONENT, Format
 from tcsim.inspection.step_text import step_text
 from tcsim.steps import DotAdd, Values
-from tcsim.trace import explain, show_code
+from tcsim.trace import explain, scales_of, show_code
 
 Number = float | int
 
@@ -84,8 +85,12 @@ class TracedStep:
         }  # fmt: skip
 
 
-def trace_steps(instruction: Any, a: Any, b: Any, c: Any) -> tuple[TracedStep, ...]:
-    """Follow one result through the lowering. a, b: the codes of its products; c: one code; as `tcsim.trace.trace` takes them.
+def trace_steps(
+    instruction: Any, a: Any, b: Any, c: Any, scale_a: Any = None, scale_b: Any = None
+) -> tuple[TracedStep, ...]:
+    """Follow one result through the lowering. a, b: the codes of its products; c: one code; scales, if the instruction has any.
+
+    All are as `tcsim.trace.trace` takes them. Steps with scales are told in sentences.
 
     Raises OperandError for another number of codes or an instruction that computes no products, FormatError for another
     dtype.
@@ -97,8 +102,8 @@ def trace_steps(instruction: Any, a: Any, b: Any, c: Any) -> tuple[TracedStep, .
     ([('k=0', 0, 75497472), ('k=1', -26, 0), ('c', 0, 33554432)], -25, 3.25)
     """
     formats = getattr(instruction, "formats", None)
-    if formats is None or not {"a", "b", "c"} <= set(formats):
-        raise OperandError(f"{instruction!r} computes no products; valid: instructions with a, b and c")
+    if formats is None or callable(formats) or not {"a", "b", "c"} <= set(formats):
+        raise OperandError(f"{instruction!r} computes no products in registers; valid: instructions with a, b and c")
     kinds = {name: formats[name] for name in "abc"}
     length = instruction.operands["a"].shape[1]
     shapes = {"a": (1, 1, -1), "b": (1, -1, 1), "c": (1, 1, -1)}
@@ -108,10 +113,14 @@ def trace_steps(instruction: Any, a: Any, b: Any, c: Any) -> tuple[TracedStep, .
         want = 1 if name == "c" else length
         if codes[name].size != want:
             raise OperandError(f"trace of {instruction!r}: {name} has {codes[name].size} codes; valid: {want}")
+    if isinstance(instruction, DescribedMultiply):
+        codes |= {name: instruction.negated(name, codes[name]) for name in "ab"}
     values = Values(dict(codes), dict(kinds))
+    for name, scales, format in scales_of(instruction, scale_a, scale_b):
+        values.put(name, scales, format)
     traced = []
     for step in instruction.lowering.steps:
-        details = _dot_add(step, values) if isinstance(step, DotAdd) else {"notes": tuple(explain(step, values))}
+        details = _dot_add(step, values) if type(step) is DotAdd else {"notes": tuple(explain(step, values))}
         step.run(values)
         result = None
         if getattr(step, "result", None) is not None:

@@ -1,0 +1,72 @@
+"""What `tcsim show` says of tcgen05.mma: shapes and formats that a descriptor may name, layouts of D, who issues it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tcsim.errors import listing
+from tcsim.instruction_kinds import RUBIN_SCALE_VECTORS, SCALE_VECTORS, shapes_of
+from tcsim.tcgen05_form import MultiplyForm
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.tmem_layout import data_path
+
+
+def tensor_memory_execution(facts: MultiplyForm) -> tuple[str, ...]:
+    """Who issues a tcgen05.mma, and how its end is awaited."""
+    where = "a pair of CTAs" if facts.cta_group == 2 else "its CTA"
+    return (
+        f"one thread issues it, for the Tensor Memory of {where}",
+        "asynchronous: tcgen05.commit and a wait on its mbarrier before D is read or operands are changed",
+    )
+
+
+def tensor_memory_constraints(instruction: TensorMemoryMultiply) -> tuple[str, ...]:
+    """What the instruction descriptor may say, and where D lies for each M.
+
+    >>> mma = tcsim.instruction("tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a")
+    >>> print(*tensor_memory_constraints(mma), sep="\\n")
+    M and N come with the instruction descriptor (tcsim idesc): M 64: N a multiple of 8 from 8 to 256; M 128: N a multiple of 16 from 16 to 256
+    K: 16
+    A and B in f16, bf16; D in f16, f32
+    D of M 64: layout F, row r at lane r%16 + 32*(r/16), column n at column n; the address may begin at lane 0 or 16
+    D of M 128: layout D, row r at lane r, column n at column n
+    operands: desc, desc_scale, desc_lanes, desc_lanes_scale, tmem, tmem_scale, tmem_lanes, tmem_lanes_scale
+    """
+    return tuple(_lines(instruction))
+
+
+def _lines(instruction: TensorMemoryMultiply) -> Iterator[str]:
+    facts, arch = instruction.facts, instruction.arch.name
+    kind = facts.kind
+    rows = shapes_of(kind.name, facts.cta_group, facts.weight_stationary, facts.sparse)
+    sizes = [(m, row.rule) for row in rows for m in row.m if not facts.ashift or m == 128 * facts.cta_group]
+    rules = "; ".join(f"M {m}: N {rule}" for m, rule in sizes)
+    yield f"M and N come with the instruction descriptor (tcsim idesc): {rules}"
+    depths = [depth.k for depth in kind.depths if depth.sparse == facts.sparse and arch in depth.archs]
+    yield f"K: {listing(depths)}" + (", zeros of A included" if facts.sparse else "")
+    yield f"A and B in {listing(kind.ab_formats)}; D in {listing(kind.d_formats)}"
+    if facts.block:
+        vectors = (RUBIN_SCALE_VECTORS if arch == "sm_107" else SCALE_VECTORS)[kind.name]
+        yield f"a scale factor in {listing(vectors[facts.block])} for each {facts.block} elements along K"
+    for m in dict.fromkeys(m for m, _ in sizes):
+        yield f"D of M {m}: {_layout(facts, m)}"
+    forms = [form.name for form in facts.forms if set(form.targets) & set(instruction.targets)]
+    yield f"operands: {listing(forms, 30)}"
+    if instruction.unmodelled:
+        yield instruction.unmodelled
+
+
+def _layout(facts: MultiplyForm, m: int) -> str:
+    """One layout of D in words; the places are those of `accumulator_layout`."""
+    path = data_path(m, facts.cta_group, ws=facts.weight_stationary, sparse=facts.sparse)
+    own = m // facts.cta_group
+    lane = "r" if len(path.lanes) == 1 else "r%16 + 32*(r/16)"
+    cta = f" of CTA row/{own}, r = row%{own}" if facts.cta_group == 2 else ""
+    row = "row r" if facts.cta_group == 1 else "row"
+    text = f"layout {path.name}, {row} at lane {lane}{cta}, "
+    if path.banks == 1:
+        text += "column n at column n"
+    else:
+        text += f"column n at lane + {path.bank_lanes}*(n/(N/{path.banks})), column n%(N/{path.banks})"
+    bases = path.lane_bases
+    return text + (f"; the address may begin at lane {' or '.join(map(str, bases))}" if len(bases) > 1 else "")
