@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-collect_ignore = ["oracles"]  # they need other projects: `tox -e oracles`, or `pytest tests/oracles` by name
+# They need other projects (`tox -e oracles`), or a C++ compiler and minutes: `pytest tests/oracles`, `pytest tests/emulated` by name.
+collect_ignore = ["oracles", "emulated"]
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
 settings.register_profile(
