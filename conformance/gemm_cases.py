@@ -25,7 +25,7 @@ SIZES = (
     (257, 301, 143),  # nothing fits: rows are repacked, every edge is ragged
     (70, 520, 1096),  # rows start at multiples of 16 bytes, tiles are ragged; a long chain
 )
-WAVES = (1300, 1100, 200)  # more tiles than multiprocessors have at once, for the widest tiles of a cluster
+WAVES = (2700, 1700, 80)  # more tiles than multiprocessors have at once, for the widest tiles of a cluster
 WIDEST = 56  # exponent of the wide class, where the format has more
 SCALE = (0.5, -2.0)  # alpha and beta: powers of two, so that one f32 addition is what a fused multiply-add does
 

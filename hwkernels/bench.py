@@ -28,6 +28,9 @@ SQUARES = (1024, 2048, 4096, 8192, 16384)
 RECTANGLES = ((8192, 1024, 4096), (1024, 16384, 8192))  # two shapes of a transformer's layers
 FLUSH_BYTES = 512 << 20  # written between cold launches: several times the L2 of any GPU so far
 SUSTAINED_MS = 100.0
+# Relative error, as a norm, that a right kernel stays under beside cuBLAS. Of fp8 on normal data, tcsim.gemm says 0.3 % at
+# K = 16384 for the accumulator alone; rounding to bf16 adds as much.
+TOLERANCE = {"e4m3": 2e-2, "e5m2": 2e-2}
 TORCH = {
     "f16": "float16",
     "bf16": "bfloat16",
@@ -81,7 +84,7 @@ def contenders(
         plan()
         torch.cuda.synchronize()
         error = float((d.double() - right).norm() / right.norm())
-        if not error < 2e-2:
+        if not error < TOLERANCE.get(format_, 1e-2):
             raise RuntimeError(f"{name} {format_} {size}: relative error {error} against cuBLAS; {plan.build}")
         found[name] = plan
     del right

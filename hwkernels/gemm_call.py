@@ -165,7 +165,7 @@ def plan_gemm(
         math.prod(build.cluster),
         keep=(operands, addend, target),
     )
-    if row.persistent:
+    if launch.cluster > 1:  # fewer may fit than multiprocessors / size: a cluster stays within one GPC
         launch.set_grid(gemm_tiles.launch_grid(build, shape, max(1, launch.max_clusters())))
     return Plan(build, shape, [*launches, launch], output)
 

@@ -71,6 +71,10 @@ def _libraries() -> Iterator[Path]:
 
 @cache
 def _load(path: Path) -> ctypes.CDLL:
+    for builtins in sorted(
+        path.parent.glob("libnvrtc-builtins.so*")
+    ):  # NVRTC asks for it by name alone, and not always here
+        ctypes.CDLL(str(builtins))
     return ctypes.CDLL(str(path))
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-collect_ignore = ["oracles", "browser"]  # they need other projects, or Chromium: `tox -e oracles`, `tox -e browser`
+# They need other projects (`tox -e oracles`), Chromium (`tox -e browser`), or a C++ compiler and minutes (`tox -e emulated`).
+collect_ignore = ["oracles", "browser", "emulated"]
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
 settings.register_profile(

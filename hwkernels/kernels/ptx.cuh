@@ -221,6 +221,10 @@ constexpr u64 descriptor_bits(bool mn_major) {
     return u64(1) << 62 | u64(CORE >> 4) << 32 | u64(mn_major ? PANEL >> 4 : 1) << 16;
 }
 
+// The address field of a descriptor: 14 bits, in units of 16 bytes. In a cluster, shared addresses may carry the block's
+// rank in their high bits, which must not run into the next field.
+__device__ __forceinline__ u64 address_field(u32 shared) { return (shared >> 4) & 0x3fff; }
+
 // What a K step adds to a descriptor, in units of 16 bytes: 32 bytes along the row, or 16 rows.
 constexpr u32 descriptor_step(bool mn_major) { return mn_major ? 16 * SPAN >> 4 : 32 >> 4; }
 

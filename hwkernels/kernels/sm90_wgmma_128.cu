@@ -13,8 +13,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm(const __grid_constant
     __shared__ alignas(CORE) u8 tiles[A_BYTES + BLOCK_N * SPAN];
     const s32 m = blockIdx.y * 128, n = blockIdx.x * BLOCK_N;
     const u32 warpgroup = uniform_warp() / 4;  // rows 64 * warpgroup ... of the tile
-    const u64 a = descriptor_bits(A_MN_MAJOR) + ((shared_address(tiles) + warpgroup * PANEL) >> 4);
-    const u64 b = descriptor_bits(B_MN_MAJOR) + ((shared_address(tiles) + A_BYTES) >> 4);
+    const u64 a = descriptor_bits(A_MN_MAJOR) + address_field(shared_address(tiles) + warpgroup * PANEL);
+    const u64 b = descriptor_bits(B_MN_MAJOR) + address_field(shared_address(tiles) + A_BYTES);
     accumulator_t d[BLOCK_N / 2];
 
     for (s32 k = 0; k < problem.k; k += BLOCK_K) {

@@ -13,8 +13,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm(const __grid_constant
     __shared__ alignas(CORE) u8 tile_a[64 * SPAN];
     __shared__ alignas(CORE) u8 tile_b[BLOCK_N * SPAN];
     const s32 m = blockIdx.y * 64, n = blockIdx.x * BLOCK_N;
-    const u64 a = descriptor_bits(A_MN_MAJOR) + (shared_address(tile_a) >> 4);
-    const u64 b = descriptor_bits(B_MN_MAJOR) + (shared_address(tile_b) >> 4);
+    const u64 a = descriptor_bits(A_MN_MAJOR) + address_field(shared_address(tile_a));
+    const u64 b = descriptor_bits(B_MN_MAJOR) + address_field(shared_address(tile_b));
     accumulator_t d[BLOCK_N / 2];
 
     for (s32 k = 0; k < problem.k; k += BLOCK_K) {

@@ -154,8 +154,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (CLUSTER > 1) mbarrier_arrive_at(empty + 8 * slot, release_rank, releases);
             else mbarrier_arrive(empty + 8 * slot, releases);
         };
-        const u64 descriptor_a = descriptor_bits(A_MN_MAJOR) + ((slots + consumer * PANEL) >> 4);
-        const u64 descriptor_b = descriptor_bits(B_MN_MAJOR) + ((slots + A_BYTES) >> 4);
+        const u64 descriptor_a = descriptor_bits(A_MN_MAJOR) + address_field(slots + consumer * PANEL);
+        const u64 descriptor_b = descriptor_bits(B_MN_MAJOR) + address_field(slots + A_BYTES);
         accumulator_t d[BLOCK_N / 2];
 #if PROMOTE
         accumulator_t sum[BLOCK_N / 2];

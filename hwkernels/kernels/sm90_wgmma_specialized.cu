@@ -54,8 +54,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)  // setmaxnreg counts f
         registers_up<CONSUMER_REGISTERS>();
         const u32 consumer = role - 1;
         const bool releases = threadIdx.x % 128 == 0;
-        const u64 descriptor_a = descriptor_bits(A_MN_MAJOR) + ((slots + consumer * PANEL) >> 4);
-        const u64 descriptor_b = descriptor_bits(B_MN_MAJOR) + ((slots + A_BYTES) >> 4);
+        const u64 descriptor_a = descriptor_bits(A_MN_MAJOR) + address_field(slots + consumer * PANEL);
+        const u64 descriptor_b = descriptor_bits(B_MN_MAJOR) + address_field(slots + A_BYTES);
         accumulator_t d[BLOCK_N / 2];
         Slot slot;
         u32 previous = 0;

@@ -29,8 +29,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     __syncthreads();  // the barriers exist
 
-    const u64 descriptor_a = descriptor_bits(A_MN_MAJOR) + ((slots + warpgroup * PANEL) >> 4);
-    const u64 descriptor_b = descriptor_bits(B_MN_MAJOR) + ((slots + A_BYTES) >> 4);
+    const u64 descriptor_a = descriptor_bits(A_MN_MAJOR) + address_field(slots + warpgroup * PANEL);
+    const u64 descriptor_b = descriptor_bits(B_MN_MAJOR) + address_field(slots + A_BYTES);
     accumulator_t d[BLOCK_N / 2];
     u32 slot = 0, parity = 0, previous = 0;
     for (u32 step = 0; step < steps; ++step) {

@@ -59,10 +59,6 @@ __device__ __forceinline__ u32 address_in(u32 shared, u32 rank) {  // the same p
     return remote;
 }
 
-// The address field of a descriptor: 14 bits, in units of 16 bytes. In a cluster, shared addresses may carry the block's
-// rank in their high bits, which must not run into the next field.
-__device__ __forceinline__ u64 address_field(u32 shared) { return (shared >> 4) & 0x3fff; }
-
 // Loads into this block's shared memory whose bytes are counted by a barrier of either block of the pair (`barrier`: a
 // shared::cluster address).
 __device__ __forceinline__ void tma_load_pair(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) {

@@ -1,0 +1,51 @@
+"""`python -m conformance.gemm_direct --match TEXT`: GEMM cases in this very process, for compute-sanitizer and debuggers.
+
+    compute-sanitizer --tool memcheck python -m conformance.gemm_direct --match 257x301x143-random
+
+The suite runs them in a child with a watchdog, which a sanitizer would slow beyond its patience. Exit status 1 if a case fails, or none
+was run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from conformance.gemm_cases import call_of, cases, operands, predicted
+from hwkernels.driver import device_info
+from hwkernels.gemm_worker import open_executor
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run every case whose id contains all of the texts."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.gemm_direct")
+    parser.add_argument("--match", nargs="*", default=[], help="texts that an id must contain")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    info = device_info()
+    print(f"{info.name} ({info.arch}), driver {info.driver_version}", flush=True)
+    execute, failed, ran = open_executor(0), 0, 0
+    for case in cases(info.arch):
+        if not all(text in case.id for text in options.match):
+            continue
+        a, b, c = operands(case, options.seed)
+        start = time.perf_counter()
+        (got,) = execute(call_of(case, a, b, c, repeat=1))
+        seconds = time.perf_counter() - start
+        want = predicted(case, info.arch, a, b, c)
+        wrong = int((np.ascontiguousarray(got).view(want.dtype) != want).sum())
+        print(
+            f"{'FAIL' if wrong else 'PASS'} {case.id}: {wrong} of {want.size} outputs differ, {seconds:.1f} s",
+            flush=True,
+        )
+        failed, ran = failed + bool(wrong), ran + 1
+    print(f"{ran} cases, {failed} failed")
+    return int(failed > 0 or ran == 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""The GEMM kernels' own source, compiled for the CPU against an emulation of the PTX wrappers, on whole products.
+
+Needs g++ 12 or later (C++20, _Float16) and some minutes, so it runs only by name: `pytest tests/emulated`. What it does not see: the
+instructions inside the wrappers, the memory model between fences, and time. It does see every index, every barrier count and
+phase, multicast, swizzles, edges, and a slot or panel that is reused too early.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from hwkernels import gemm_tiles
+from hwkernels.device_arrays import DTYPES, round_up
+from hwkernels.gemm_build import SOURCES, Build
+from hwkernels.gemm_call import Tuning, problem_dtype, tuned
+from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
+from hwkernels.gemm_tiles import Shape, choose
+
+HERE = Path(__file__).resolve().parent
+STYLES = {"wgmma": "STYLE_WGMMA", "wmma.mma": "STYLE_WMMA", "mma.sync": "STYLE_MMA"}
+TIMEOUT_S = 120
+RESIDENT = 2  # clusters at a time: persistent blocks then walk over several tiles
+PERSISTENT = "sm90_wgmma_persistent"
+
+
+def compiled(build: Build, folder: Path, change: tuple[str, str] | None = None) -> Path:
+    """The kernel as a program. change: a text of the source and what stands in its place (a planted mistake)."""
+    family = build.instruction.row.family
+    style = "STYLE_QUAD_PAIRS" if build.instruction.shape == (8, 8, 4) else STYLES[family]
+    ptx = (SOURCES / "ptx.cuh").read_text(encoding="utf-8")
+    shared_geometry = ptx[ptx.index("// ---- tiles of shared memory") :]  # the descriptors and swizzles under test
+    (folder / "ptx.cuh").write_text(f'#pragma once\n#include "{HERE}/gpu.h"\n{shared_geometry}', encoding="utf-8")
+    (folder / "warp.cuh").write_text("#pragma once\n", encoding="utf-8")
+    (folder / "multiply.cuh").write_text(f'#include "{HERE}/multiply.h"\n', encoding="utf-8")
+    for name in ("epilogue.cuh", "panel.cuh", "tiles.cuh", "tma_operands.cuh"):
+        (folder / name).write_text((SOURCES / name).read_text(encoding="utf-8"), encoding="utf-8")
+    source = (SOURCES / build.row.file).read_text(encoding="utf-8")
+    if change is not None:
+        assert source.count(change[0]) == 1, f"{change[0]!r} is not once in the source"
+        source = source.replace(*change)
+    source = source.replace("extern __shared__ u8 dynamic[];", "u8* const dynamic = block->dynamic.data();")
+    source = re.sub(r"__shared__ alignas\(([^)]*)\)", r"alignas(\1) static", source)
+    program = folder / "kernel"
+    (folder / "kernel.cpp").write_text(f'{source}\n#include "{HERE}/main.h"\n', encoding="utf-8")
+    macros = build.defines | {style: 1, f"OPERAND_{build.a.upper()}": 1}
+    macros |= {"K_BYTES": build.row.k_bytes, "USES_TMA": int(build.row.tma)}
+    command = ["g++", "-std=c++20", "-O2", "-w", "-pthread", f"-I{folder}", *(f"-D{k}={v}" for k, v in macros.items())]
+    subprocess.run([*command, str(folder / "kernel.cpp"), "-o", str(program)], check=True)
+    return program
+
+
+def run(
+    build: Build,
+    size: tuple[int, int, int],
+    folder: Path,
+    *,
+    scale: tuple[float, float] | None = None,
+    odd_rows: bool = False,
+    change: tuple[str, str] | None = None,
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """What the kernel makes of small whole numbers, and what is right. Checks that nothing beside the output was written."""
+    m, n, k = size
+    random = np.random.default_rng(m + n + k)
+    a, b = random.integers(-3, 4, (m, k)), random.integers(-3, 4, (n, k))
+    out = DTYPES[build.out]
+    c = random.integers(-5, 6, (m, n)).astype(out)
+    memory, leading, places = bytearray(256), [], []  # address 0 is no matrix
+
+    def put(array: npt.NDArray[Any]) -> None:
+        memory.extend(bytes(-len(memory) % 256))
+        places.append(len(memory))
+        memory.extend(array.tobytes())
+
+    for values, mn_major, format_ in ((a, build.a_mn_major, build.a), (b, build.b_mn_major, build.b)):
+        rows = (values.T if mn_major else values).astype(DTYPES[format_])
+        pitch = round_up(rows.shape[1], 16 // rows.dtype.itemsize) if build.row.needs_aligned else rows.shape[1]
+        padded = np.full((rows.shape[0], pitch), 3, rows.dtype)  # what lies between rows must not count
+        padded[:, : rows.shape[1]] = rows
+        leading.append(pitch)
+        put(padded)
+    put(c)
+    ldd = n if odd_rows else round_up(n, 16 // out.itemsize)
+    put(np.full((m + 1, ldd * out.itemsize), 0xA5, np.uint8))
+    shape = Shape(m, n, k)
+    problem = np.zeros((), problem_dtype(build))
+    for name, place in zip("abcd", places, strict=True):
+        problem[name] = place
+    problem["c"] *= scale is not None
+    problem["lda"], problem["ldb"], problem["ldc"], problem["ldd"] = *leading, n, ldd
+    problem["m"], problem["n"], problem["k"] = size
+    problem["group"] = 2
+    problem["alpha"], problem["beta"] = scale or (1, 0)
+    maps = np.zeros((3, 128), np.uint8)
+    if build.row.tma:
+        kind = np.dtype([(f"wide{i}", "<u8") for i in range(4)] + [(f"narrow{i}", "<u4") for i in range(4)])
+        specs = gemm_tiles.tensor_maps(build, shape, (leading[0], leading[1], ldd))
+        for row, spec, place in zip(maps, specs, (places[0], places[1], places[3]), strict=True):
+            bytes_ = {"FLOAT16": 2, "BFLOAT16": 2, "FLOAT32": 4, "INT32": 4, "UINT8": 1}[spec.data_type]
+            row[: kind.itemsize] = np.array([(place, *spec.dims, spec.pitch, *spec.box, bytes_, 0)], kind).view(
+                np.uint8
+            )
+    columns, rows, _ = gemm_tiles.launch_grid(build, shape, RESIDENT)
+    header = np.array(
+        [columns, rows, build.row.threads, build.shared_bytes, math.prod(build.cluster), problem.nbytes], "<u4"
+    )
+    head = header.tobytes() + np.array([len(memory)], "<u8").tobytes() + problem.tobytes() + maps.tobytes()
+    exchange = folder / "product.bin"
+    exchange.write_bytes(head + memory)
+    subprocess.run([compiled(build, folder, change), exchange], check=True, timeout=TIMEOUT_S)
+    written = np.frombuffer(exchange.read_bytes()[len(head) + places[3] :], np.uint8).reshape(m + 1, -1)
+    assert (written[m:] == 0xA5).all() and (written[:m, n * out.itemsize :] == 0xA5).all(), "written beside the output"
+    got = written[:m, : n * out.itemsize].copy().view(out)
+    alpha, beta = scale or (1.0, 0.0)
+    want = alpha * (a @ b.T).astype(np.float32) + beta * c.astype(np.float32)
+    return got, want.astype(out)
+
+
+def build_of(
+    kernel: str, format_: str = "f16", *majors: bool, out: str | None = None, target: str | None = None, **changes: Any
+) -> Build:
+    """The kernel's build for a large square, with changes."""
+    row = KERNELS[kernel]
+    formats = (format_, format_, out or OPERAND_FORMATS[format_].outputs[0])
+    build = choose(row, Shape(4096, 4096, 4096), formats, majors or (False, False), target=target or row.targets[-1])  # type: ignore[arg-type]
+    return replace(build, **changes)
+
+
+MAJORS = ((False, False), (True, False), (False, True), (True, True))
+EARLIER = [
+    *(
+        (name, "f16", majors)
+        for name in ("sm70_wmma_naive", "sm70_wmma_shared", "sm80_mma_multistage")
+        for majors in MAJORS
+    ),
+    ("sm70_mma_m8n8k4", "f16", (False, False)),
+    *(("sm75_mma_ldmatrix", format_, (False, False)) for format_ in ("f16", "s8")),
+    *(("sm80_mma_multistage", format_, (False, False)) for format_ in ("tf32", "s8")),
+    ("sm89_mma_multistage", "e4m3", (False, False)),
+]
+LADDER = [
+    (name, format_, majors)
+    for name in ("sm90_wgmma_basic", "sm90_wgmma_128", "sm90_wgmma_tma", "sm90_wgmma_specialized")
+    for format_, majors in (
+        ("f16", (False, False)),
+        ("f16", (True, True)),
+        ("tf32", (False, False)),
+        ("e4m3", (False, False)),
+        ("s8", (False, False)),
+    )
+]
+
+
+@pytest.mark.parametrize(("kernel", "format_", "majors"), EARLIER + LADDER)
+def test_a_ragged_product(kernel: str, format_: str, majors: tuple[bool, bool], tmp_path: Path) -> None:
+    """Edges in every direction, more steps than slots."""
+    got, want = run(build_of(kernel, format_, *majors), (140, 150, 330), tmp_path)
+    np.testing.assert_array_equal(got, want)
+
+
+CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
+    (build_of(PERSISTENT), (600, 520, 394)),
+    (build_of(PERSISTENT, "f16", True, True), (300, 300, 576)),
+    (build_of(PERSISTENT, out="f32"), (300, 300, 200)),
+    (build_of(PERSISTENT, "s8"), (257, 300, 1000)),
+    (build_of(PERSISTENT, "e4m3"), (129, 40, 1000)),
+    (build_of(PERSISTENT, "tf32", tma_store=False), (300, 301, 33)),
+    (build_of(PERSISTENT), (1, 1, 1)),
+    (build_of(PERSISTENT, cluster=(1, 1), stagger=0), (140, 600, 70)),
+    *((tuned(build_of(PERSISTENT), Tuning(block_n=n)), (700, 500, 700)) for n in (192, 128, 64)),
+    *((tuned(build_of(PERSISTENT), Tuning(cluster=shape)), (700, 1100, 300)) for shape in ((2, 2), (1, 2), (4, 1))),
+    (tuned(build_of(PERSISTENT, "f16", True, True), Tuning(cluster=(2, 2))), (400, 1100, 300)),
+    *((tuned(build_of(PERSISTENT, "e4m3"), Tuning(block_n=128, promote=p)), (400, 300, 1000)) for p in (1, 3)),
+]
+
+
+@pytest.mark.parametrize(("build", "size"), CHOICES)
+def test_every_choice_of_the_persistent_kernel(build: Build, size: tuple[int, int, int], tmp_path: Path) -> None:
+    """Clusters, widths, majors, promotion; blocks that walk over several tiles; a product of one element."""
+    got, want = run(build, size, tmp_path, odd_rows=not build.tma_store)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("kernel", [PERSISTENT, "sm90_wgmma_tma", "sm70_wmma_shared"])
+def test_alpha_and_beta(kernel: str, tmp_path: Path) -> None:
+    """In every kind of epilogue."""
+    got, want = run(build_of(kernel, "bf16", scaled=True), (150, 140, 100), tmp_path, scale=(2.0, 0.5))
+    np.testing.assert_array_equal(got, want)
+
+
+MISTAKES = {
+    "a slot is released while it is read": ("wgmma_wait<1>();", "wgmma_wait<2>();"),
+    "a panel is filled while it is stored": ("tma_store_wait_read<1>();", "tma_store_wait_read<2>();"),
+    "a neighbour's release is not counted": ("CONSUMERS * RELEASES", "CONSUMERS"),
+    "the first half of B twice": ("k, n + part_b, barrier, same_columns", "k, n, barrier, same_columns"),
+    "a phase too far": ("slot.parity ^ 1", "slot.parity"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_found(mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each makes a wrong product, an abort or a hang: the emulation can fail."""
+    monkeypatch.setattr("test_emulated_kernels.TIMEOUT_S", 20)
+    try:
+        got, want = run(build_of(PERSISTENT), (600, 520, 700), tmp_path, change=MISTAKES[mistake])
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        return
+    assert (got != want).any()
