@@ -160,7 +160,8 @@ def test_shared_memory_fits_everywhere() -> None:
                 assert build.shared_bytes <= SHARED_LIMIT
                 if kernel.persistent:
                     assert gemm_tiles.parts_fit(build) and build.stagger < build.stages
-                    assert replace(build, stages=build.stages + 1).shared_bytes > SHARED_LIMIT or build.stages == 8
+                    grown = replace(build, stages=build.stages + 1).shared_bytes
+                    assert grown > SHARED_LIMIT or build.stages == 8 or kernel.target != "sm_90a"
                 checked += 1
     assert checked > 2000
 
@@ -222,7 +223,7 @@ def test_the_best_kernel_is_picked_and_wrong_ones_are_told_what_is_valid() -> No
     }
     assert picked[70, "f16"] == "sm70_wmma_shared" and picked[70, "bf16"] is None
     assert picked[75, "s8"] == "sm75_mma_ldmatrix"
-    assert picked[80, "bf16"] == picked[100, "f16"] == "sm80_mma_multistage"
+    assert picked[80, "bf16"] == "sm80_mma_multistage" and picked[100, "f16"] == "sm100_tcgen05_persistent"
     assert picked[89, "e4m3"] == "sm89_mma_multistage" and picked[80, "e4m3"] is None
     assert {picked[90, f] for f in ("f16", "bf16", "e4m3", "s8")} == {"sm90_wgmma_persistent"}
     with pytest.raises(
