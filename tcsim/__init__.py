@@ -1,8 +1,9 @@
 """tcsim: the executable specification of NVIDIA tensor cores, exact to the bit."""
 
+from typing import TYPE_CHECKING, Any
+
 from tcsim.banks import BankConflicts, bank_conflicts
 from tcsim.codec import as_codes, decode, encode
-from tcsim.diagnosis import Diagnosis, diagnose
 from tcsim.errors import (
     FormatError,
     InstructionError,
@@ -24,6 +25,9 @@ from tcsim.targets import ARCHS, TARGETS
 from tcsim.tensor_map import TensorMap
 from tcsim.tensor_memory import TensorMemory
 
+if TYPE_CHECKING:
+    from tcsim.diagnosis import Diagnosis, diagnose
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -33,3 +37,12 @@ __all__ = [
     "as_codes", "bank_conflicts", "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "format",
     "gemm", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """`diagnose` and `Diagnosis` are imported at their first use: most programs need neither."""
+    if name not in ("Diagnosis", "diagnose"):
+        raise AttributeError(f"module 'tcsim' has no attribute {name!r}")
+    from tcsim import diagnosis
+
+    return getattr(diagnosis, name)
