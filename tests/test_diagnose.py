@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import planted
+import planted_memory
+import planted_moves
+import planted_scales
 import pytest
 from planted import Planted
 
@@ -15,18 +18,18 @@ from tcsim.registry import on_arch
 
 FAMILIES = {
     "mma.sync": (planted.MATRIX + planted.REGISTERS, 40),
-    "mma.sp": (planted.SPARSE, 70),
-    "wgmma.sp": (planted.SPARSE, 20),
-    "mma.sync.block_scale": (planted.SCALED, 35),
-    "tcgen05.mma": (planted.TENSOR, 35),
+    "mma.sp": (planted_memory.SPARSE, 70),
+    "wgmma.sp": (planted_memory.SPARSE, 20),
+    "mma.sync.block_scale": (planted_scales.SCALED, 35),
+    "tcgen05.mma": (planted_scales.TENSOR, 35),
     "wmma.mma": (planted.MATRIX + planted.REGISTERS, 40),
-    "wgmma": (planted.MATRIX + planted.MEMORY, 70),
-    "ldmatrix": (planted.MOVES, 30),
-    "stmatrix": (planted.MOVES, 20),
-    "movmatrix": (planted.MOVES, 1),
-    "wmma.load": (planted.MOVES, 40),
-    "wmma.store": (planted.MOVES, 30),
-    "cvt": (planted.MOVES, 90),
+    "wgmma": (planted.MATRIX + planted_memory.MEMORY, 70),
+    "ldmatrix": (planted_moves.MOVES, 30),
+    "stmatrix": (planted_moves.MOVES, 20),
+    "movmatrix": (planted_moves.MOVES, 1),
+    "wmma.load": (planted_moves.MOVES, 40),
+    "wmma.store": (planted_moves.MOVES, 30),
+    "cvt": (planted_moves.MOVES, 90),
 }
 """By family: what is planted, and how many cases."""
 ARCH = {"mma.sync.block_scale": "sm_120", "tcgen05.mma": "sm_100"}

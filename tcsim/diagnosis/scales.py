@@ -27,7 +27,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
         name = f"scale_{side}"
         rows, blocks = _of(problem, side).shape[1:]
         said = "row" if side == "a" else "column"
-        ignored: _Change = lambda x: np.full_like(x, one)  # noqa: E731
+        ignored: _Change = partial(np.full_like, fill_value=one)
         yield Attempt(f"{name} ignored", "every factor is 1", where, partial(_changed, problem, side, ignored))
         for bit in (1, 2, 4, 8, 16, 32):
             if rows % (2 * bit) == 0:
