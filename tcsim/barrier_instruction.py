@@ -15,7 +15,7 @@ from tcsim import mbarrier_bits
 from tcsim.errors import OperandError
 from tcsim.instruction import Instruction
 from tcsim.mbarrier import BarrierState, MBarrier
-from tcsim.operand_form import OperandForm
+from tcsim.operand_form import OperandForm, forms_for
 from tcsim.registry import Row
 
 CLUSTER_BLOCKS = 32
@@ -58,7 +58,7 @@ class BarrierInstruction(Instruction):
     @cached_property
     def forms(self) -> tuple[OperandForm, ...]:
         """The lists of operands that the spelling takes on this arch."""
-        return tuple(form for form in self.facts.forms if set(form.targets) & set(self.targets))
+        return forms_for(self.facts.forms, self.targets)
 
     @property
     def _call(self) -> str:

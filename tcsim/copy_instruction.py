@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tcsim.errors import OperandError
 from tcsim.instruction import Instruction
-from tcsim.operand_form import OperandForm
+from tcsim.operand_form import OperandForm, forms_for
 from tcsim.reduction import Reduction
 from tcsim.registry import Row
 from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
@@ -66,7 +66,7 @@ class CopyInstruction(Instruction):
     @cached_property
     def forms(self) -> tuple[OperandForm, ...]:
         """The lists of operands that the spelling takes on this arch."""
-        return tuple(form for form in self.facts.forms if set(form.targets) & set(self.targets))
+        return forms_for(self.facts.forms, self.targets)
 
     @property
     def _call(self) -> str:

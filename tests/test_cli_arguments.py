@@ -55,7 +55,7 @@ from tcsim.cli.app import app
           "sm_120,sm_121"), "its scales are not compared"),
         (("trace", "tcgen05.mma.cta_group::1.kind::f16", "--seed", "1"), "computes no products in registers; valid: instructions with a, b and c, or --inputs with idesc"),
         (("map", "tcgen05.mma.cta_group::1.kind::f16"), "its matrices lie in Tensor Memory"),
-        (("map", "tcgen05.shift.cta_group::1.down"), "it moves nothing in registers"),
+        (("map", "tcgen05.shift.cta_group::1.down"), "it takes no matrix in registers"),
         (("compare", "cvt.rn.satfinite.e4m3x2.f32", "--archs", "sm_90,sm_100"), "computes no products"),
     ],
 )  # fmt: skip

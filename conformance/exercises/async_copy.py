@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from conformance.exercises import Array, Comparison, Inputs, WrongModel
+from conformance.exercises import Array, Comparison, Inputs, WrongModel, exercise_of
 from conformance.moved import LIMIT, MoveMismatch, require_same_shape
 from conformance.stream import Stream
 from conformance.wrong_copies import WRONG_COPIES
@@ -40,7 +40,7 @@ def _bytes(stream: Stream, shape: tuple[int, int]) -> Array:
 
 def exercise_model(instruction: CopyInstruction, inputs: Inputs) -> npt.NDArray[np.uint32]:
     """What the model answers, whichever family it is."""
-    exercise = ASYNC if instruction.row.family == "cp.async" else BULK
+    exercise = exercise_of(instruction.row.family)
     return exercise.model(instruction, inputs)
 
 

@@ -83,11 +83,12 @@ def _in() -> Iterator[Row]:
             facts: CopyFacts,
             operands: tuple[str, ...] = (),
             mark: str = "",
+            place: tuple[str, str, str, str, tuple[str, ...]] = (space, version, stem, hint, policy),
         ) -> Row:
-            name = f"{COPY}{space}{stem}{word}{hint}"  # noqa: B023
-            code = f"UBLKCP.S.G{mark}"
-            arithmetic = f"copy {space[1:]} from global"  # noqa: B023
-            return _row(COPY, name, _later(first, version), targets, arithmetic, facts, (*operands, *policy), code)  # noqa: B023
+            to, least, middle, end, after = place
+            name, code = f"{COPY}{to}{middle}{word}{end}", f"UBLKCP.S.G{mark}"
+            arithmetic = f"copy {to[1:]} from global"
+            return _row(COPY, name, _later(first, least), targets, arithmetic, facts, (*operands, *after), code)
 
         yield row("", version, _HOPPER, plain)
         if space == ".shared::cta":

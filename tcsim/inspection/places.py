@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.convert import Convert
 from tcsim.errors import OperandError, listing
 from tcsim.instruction import Instruction
 from tcsim.packing import field_shift
@@ -50,9 +51,9 @@ def no_fragments(instruction: Instruction) -> str:
     """Why an instruction has no fragments in registers."""
     if isinstance(instruction, TensorMemoryMultiply):
         return "its matrices lie in Tensor Memory and shared memory; `tcsim show` has the layouts of D"
-    if instruction.row.family.startswith("tcgen05."):
-        return "it moves nothing in registers"
-    return "every lane works on registers of its own"
+    if isinstance(instruction, Convert):
+        return "every lane works on registers of its own"
+    return "it takes no matrix in registers"
 
 
 def operand_of(instruction: Instruction, name: str | None) -> Operand:

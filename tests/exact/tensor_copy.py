@@ -221,7 +221,10 @@ def _nearest(data_type: str, number: Fraction) -> int:
     ebits, mbits = FLOATS[data_type]
     top = ((1 << ebits) - 1) << mbits  # infinity, which stands for the next power of two
     limit = Fraction(2) ** (1 << (ebits - 1))
-    at = lambda code: limit if code == top else _value(data_type, code)  # noqa: E731
+
+    def at(code: int) -> Fraction:
+        return limit if code == top else _value(data_type, code)
+
     low, high = 0, top
     while high - low > 1:
         middle = (low + high) // 2
