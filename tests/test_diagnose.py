@@ -138,6 +138,17 @@ def test_half_a_result_is_partly_explained() -> None:
     assert found.nearest[0].matched == 56 * 16 and found.fraction == 56 / 64
 
 
+@pytest.mark.parametrize("row", range(3, 64, 10))
+def test_one_output_that_does_not_fit_spoils_an_explanation(row: int) -> None:
+    """Wherever it lies: also outside of the outputs that every mistake is tried on first."""
+    ins, given = tile(MMA, 7, (4, 4, 2))
+    observed = tcsim.gemm(given["a"], given["b"], None, instruction=ins)
+    observed[row, 21] ^= 1
+    found = tcsim.diagnose(ins, **given, observed=observed)
+    assert (found.verdict, found.nearest[0].mistake) == ("partly explained", "accumulator ignored")
+    assert found.nearest[0].matched == found.outputs - 1
+
+
 def test_mistakes_that_the_data_cannot_tell_apart_are_all_named() -> None:
     """A matrix of ones is its own transpose, and more."""
     ins, given = tile(MMA, 4, (1, 1, 1))
