@@ -16,6 +16,7 @@ from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmK
 from hwkernels.nvrtc import compile_cubin, digest_of
 from hwkernels.tensor_memory_constants import TensorMemoryConstants, constants_of
 from tcsim.instruction import Instruction
+from tcsim.sparse_operand import SparseOperand
 from tcsim.targets import TARGETS
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 
@@ -79,7 +80,15 @@ class Build:
         """Shared bytes of one stage."""
         if self.row.padded:  # 64 bytes of K lie 80 apart; MN-major: 32 rows of K of 256 bytes, 272 apart
             return sum(32 * 272 if mn_major else 128 * 80 for mn_major in (self.a_mn_major, self.b_mn_major))
+        if self.row.sparse:
+            return (self.block_m // 2 + self.block_n) * self.row.span + self.metadata_bytes
         return (self.block_m + self.block_n // max(1, self.row.ctas)) * self.row.span  # a pair halves B
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Bytes of metadata of a slot, if A is sparse: a 4-bit group for each two elements kept (tf32: for each one)."""
+        kept = self.row.span // 2 // OPERAND_FORMATS[self.a].bytes
+        return self.block_m * kept // (1 if OPERAND_FORMATS[self.a].bytes == 4 else 2) // 2 if self.row.sparse else 0
 
     @property
     def shared_bytes(self) -> int:
@@ -125,9 +134,10 @@ class Build:
     def multiply_opcode(self) -> str:
         """The beginning of the SASS opcode that multiplies. Outside sm_89 and sm_12x, fp8 mma.sync is emulated in f16."""
         number = TARGETS[self.target].number
-        if self.row.multiply_opcodes[self.a] == "QMMA" and number != 89 and number < 120:
-            return "HMMA"
-        return self.row.multiply_opcodes[self.a]
+        opcode = self.row.multiply_opcodes[self.a]
+        if opcode.startswith("QMMA") and number != 89 and number < 120:
+            return "HMMA.SP" if self.row.sparse else "HMMA"
+        return opcode
 
     @property
     def opcodes(self) -> tuple[str, ...]:
@@ -161,9 +171,16 @@ class Build:
         return constants_of(instruction, formats, self.block_n, majors=majors, buffers=self.row.buffers)
 
     def predict(self, a: Any, b: Any) -> npt.NDArray[Any]:
-        """One chain of the instruction over ascending K, as `tcsim.gemm` computes it: codes of the accumulators."""
+        """One chain of the instruction over ascending K, as `tcsim.gemm` computes it: codes of the accumulators.
+
+        a: (M, K), dense even for a sparse kernel. Raises OperandError if that needs a sparsity which `a` has not.
+        """
+        instruction = self.instruction
+        if isinstance(instruction, SparseOperand):
+            kept, positions = instruction.sparsity.compress_matrix(a, self.a)
+            return tcsim.gemm(kept, b, metadata=positions, instruction=instruction)
         idesc = self.constants.descriptors[0] if self.row.ctas else None
-        return tcsim.gemm(a, b, instruction=self.instruction, idesc=idesc)
+        return tcsim.gemm(a, b, instruction=instruction, idesc=idesc)
 
 
 SPAN_BYTES = 128  # of a row of a staged panel

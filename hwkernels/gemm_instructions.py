@@ -120,6 +120,69 @@ __device__ __forceinline__ void store_d_shared(u32 to, const {kind} (&d)[{d}], u
     )
 
 
+def wgmma_sparse_function(instruction: Instruction, a_mn_major: bool = False, b_mn_major: bool = False) -> str:
+    """`wgmma_sparse<SELECTOR>(d, a, b, metadata, scale_d)` for kept elements and B in shared memory, K-major.
+
+    Raises ValueError for a row that is no sparse wgmma, or for MN-major operands.
+
+    >>> name = "wgmma.mma_async.sp.sync.aligned.m64n16k32.f32.f16.f16"
+    >>> "m64n16k32" in wgmma_sparse_function(tcsim.instruction(name, arch="sm_90"))
+    True
+    """
+    row = instruction.row
+    facts = row.facts
+    if not isinstance(facts, WarpgroupFacts) or facts.sparsity is None:
+        raise ValueError(f"{row.mnemonic} is no sparse wgmma; valid: wgmma.mma_async.sp")
+    if a_mn_major or b_mn_major:
+        raise ValueError(f"the sparse kernel of {row.mnemonic} takes K-major operands only")
+    count = row.operands["d"].registers
+    kind, constraint = _C_TYPES[row.operands["d"].register_type]
+    registers = ", ".join(f"%{index}" for index in range(count))
+    immediates = (", 1, 1" if facts.signs else "") + (", 0, 0" if facts.majors else "")
+    outputs = ", ".join(f'"+{constraint}"(d[{index}])' for index in range(count))
+    return f"""#pragma once
+using accumulator_t = {kind};
+template <u32 SELECTOR>
+__device__ __forceinline__ void wgmma_sparse({kind} (&d)[{count}], u64 a, u64 b, u32 metadata, bool scale_d) {{
+    asm volatile(
+        "{{\\n.reg .pred p;\\nsetp.ne.u32 p, %{count + 4}, 0;\\n"
+        "{row.mnemonic} "
+        "{{{registers}}}, "
+        "%{count}, %{count + 1}, %{count + 2}, %{count + 3}, p{immediates};\\n}}"
+        : {outputs}
+        : "l"(a), "l"(b), "r"(metadata), "n"(SELECTOR), "r"(static_cast<u32>(scale_d)));
+}}
+"""
+
+
+def mma_sparse_function(instruction: Instruction, a_mn_major: bool = False, b_mn_major: bool = False) -> str:
+    """`mma_sparse<SELECTOR>(d, a, b, metadata)`, d += a b, of a warp; A holds kept elements.
+
+    >>> name = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+    >>> "m16n8k32" in mma_sparse_function(tcsim.instruction(name, arch="sm_80"))
+    True
+    """
+    row = instruction.row
+    d, a, b = (row.operands[name].ptx_registers for name in "dab")
+    kind, constraint = _C_TYPES[row.operands["d"].register_type]
+    total = d + a + b
+    slots = [
+        ", ".join(f"%{index}" for index in range(first, end)) for first, end in ((0, d), (d, d + a), (d + a, total))
+    ]
+    vectors = ", ".join(f"{{{registers}}}" for registers in (*slots, slots[0]))
+    outputs = ", ".join(f'"+{constraint}"(d[{index}])' for index in range(d))
+    inputs = ", ".join([f'"r"(a[{index}])' for index in range(a)] + [f'"r"(b[{index}])' for index in range(b)])
+    return f"""#pragma once
+using accumulator_t = {kind};
+template <u32 SELECTOR>
+__device__ __forceinline__ void mma_sparse({kind} (&d)[{d}], const u32 (&a)[{a}], const u32 (&b)[{b}], u32 metadata) {{
+    asm volatile("{row.mnemonic} {vectors}, %{total}, %{total + 1};"
+                 : {outputs}
+                 : {inputs}, "r"(metadata), "n"(SELECTOR));
+}}
+"""
+
+
 def multiply_header(instruction: Instruction, a_mn_major: bool = False, b_mn_major: bool = False) -> str:
     """The header of a kernel's instruction, whichever it is.
 
@@ -133,4 +196,10 @@ def multiply_header(instruction: Instruction, a_mn_major: bool = False, b_mn_maj
     return _WRITERS[family](instruction, a_mn_major, b_mn_major)
 
 
-_WRITERS = {"wgmma": wgmma_function, "mma.sync": mma_function, "wmma.mma": wmma_functions}
+_WRITERS = {
+    "wgmma": wgmma_function,
+    "wgmma.sp": wgmma_sparse_function,
+    "mma.sync": mma_function,
+    "mma.sp": mma_sparse_function,
+    "wmma.mma": wmma_functions,
+}

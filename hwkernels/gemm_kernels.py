@@ -19,6 +19,19 @@ class OperandFormat:
     tma: str  # CUtensorMapDataType; the copy engine only moves bits
 
     @property
+    def group(self) -> int:
+        """Neighbours along K of which a sparse A keeps half: 2:4, and 1:2 of tf32."""
+        return 2 if self.bytes == 4 else 4
+
+    def kept(self, k: int) -> int:
+        """Elements that a row of a sparse A keeps of k: half of whole groups.
+
+        >>> OPERAND_FORMATS["f16"].kept(101)
+        52
+        """
+        return -(-k // self.group) * self.group // 2
+
+    @property
     def wgmma_k(self) -> int:
         """K of one wgmma: always 32 bytes."""
         return 32 // self.bytes
@@ -84,6 +97,7 @@ class GemmKernel:
     k_order: str = "ascending"  # of the instruction's K blocks; the only one so far
     ctas: int = 0  # tcgen05: blocks that multiply a tile together, the cluster of a launch; 0: no Tensor Memory
     buffers: int = 1  # tcgen05: accumulators in Tensor Memory
+    sparse: bool = False  # A keeps half of each row, and comes with metadata; rows of A in a slot have half of `span`
 
     @property
     def file(self) -> str:
@@ -137,6 +151,10 @@ def _blackwell(name: str, adds: str, ctas: int, opcodes: tuple[str, ...], **fact
     )
 
 
+_SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}"
+_HMMA_SP = MappingProxyType(
+    {"f16": "HMMA.SP.16832", "bf16": "HMMA.SP.16832", "tf32": "HMMA.SP.16816", "s8": "IMMA.SP.16864"}
+)
 _HMMA = MappingProxyType({"f16": "HMMA.16816", "bf16": "HMMA.16816", "tf32": "HMMA.1688", "s8": "IMMA.16832"})
 _WMMA_BF16 = MappingProxyType({"bf16": "wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.bf16.bf16.f32"})
 
@@ -237,6 +255,40 @@ KERNELS = {
             opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
             multiply_opcodes=MappingProxyType({"e4m3": "QMMA", "e5m2": "QMMA"}),
         ),
+        GemmKernel(
+            "sm80_mma_sparse",
+            "2:4 sparse A (tf32: 1:2): mma.sp with 64 bytes of K, metadata in the ring",
+            targets=("sm_80", "sm_86", "sm_90"),
+            formats=("f16", "bf16", "tf32", "s8"),
+            instruction=_SPARSE,
+            k_bytes=64,
+            sparse=True,
+            block_m=128,
+            block_n=(256, 128, 64),
+            threads=256,
+            stages=4,
+            needs_aligned=True,
+            opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
+            multiply_opcodes=_HMMA_SP,
+        ),
+        GemmKernel(
+            "sm89_mma_sparse",
+            "the same file with e4m3 and e5m2; sm_90 and sm_100 emulate these in f16",
+            targets=("sm_89", "sm_90"),
+            source="sm80_mma_sparse",
+            formats=("e4m3", "e5m2"),
+            instruction=_SPARSE,
+            k_bytes=64,
+            sparse=True,
+            block_m=128,
+            block_n=(128, 64),
+            too_wide=MappingProxyType({128: (90, 100, 103)}),
+            threads=256,
+            stages=4,
+            needs_aligned=True,
+            opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
+            multiply_opcodes=MappingProxyType({"e4m3": "QMMA.SP.16864", "e5m2": "QMMA.SP.16864"}),
+        ),
         _hopper(
             "sm90_wgmma_basic",
             "one warpgroup and one wgmma tile of 64 x N; ordinary loads",
@@ -286,6 +338,32 @@ KERNELS = {
             needs_aligned=True,
             persistent=True,
             opcodes=("WARPGROUP.ARRIVE", "UTMALDG.2D", "SYNCS.PHASECHK", "USETMAXREG.TRY_ALLOC", "USETMAXREG.DEALLOC"),
+        ),
+        GemmKernel(
+            "sm90_wgmma_sparse",
+            "the persistent kernel with a 2:4 sparse A (tf32: 1:2): wgmma.mma_async.sp",
+            targets=("sm_90a",),
+            formats=_HOPPER,
+            instruction="wgmma.mma_async.sp.sync.aligned.m64n{n}k{k}.{acc}.{a}.{b}",
+            multiply_opcodes=MappingProxyType({name: f"{opcode}.SP" for name, opcode in _WGMMA_OPCODES.items()}),
+            later=False,
+            k_bytes=64,
+            sparse=True,
+            block_m=128,
+            block_n=(256, 192, 128, 64),
+            threads=384,
+            stages=4,
+            tma=True,
+            needs_aligned=True,
+            persistent=True,
+            opcodes=(
+                "WARPGROUP.ARRIVE",
+                "UTMALDG.2D",
+                "UBLKCP",
+                "SYNCS.PHASECHK",
+                "USETMAXREG.TRY_ALLOC",
+                "USETMAXREG.DEALLOC",
+            ),
         ),
         _blackwell(
             "sm100_tcgen05_basic",

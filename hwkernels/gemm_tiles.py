@@ -32,12 +32,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class TensorMapSpec:
-    """The arguments of cuTensorMapEncodeTiled that matter here: two dimensions, innermost first, 128B swizzle."""
+    """The arguments of cuTensorMapEncodeTiled that matter here: two dimensions, innermost first."""
 
     data_type: str  # "BFLOAT16": the suffix of CU_TENSOR_MAP_DATA_TYPE_
     dims: tuple[int, int]  # elements
     pitch: int  # bytes from one row to the next
     box: tuple[int, int]  # elements
+    swizzle: str = "128B"  # the suffix of CU_TENSOR_MAP_SWIZZLE_
 
 
 def choose(
@@ -119,7 +120,7 @@ def parts_fit(build: Build) -> bool:
 
 def estimated_cycles(build: Build, shape: Shape, multiprocessors: int = 132) -> float:
     """Cycles of a whole GEMM in the model above: waves of tiles, each its slots and an epilogue."""
-    slot = 4 * build.block_n * _SLOWER[build.block_n]
+    slot = (2 if build.row.sparse else 4) * build.block_n * _SLOWER[build.block_n]
     waves = math.ceil(tile_count(build, shape) / max(1, multiprocessors // math.prod(build.cluster)))
     steps = math.ceil(shape.k / build.block_k)
     return waves * (steps * slot + _TILE_CYCLES * build.block_n / 256)
@@ -205,20 +206,39 @@ def operand_map(build: Build, mn_major: bool, extent: int, k: int, leading: int,
     return TensorMapSpec(item.tma, (k, extent), leading * item.bytes, (elements, box_rows))
 
 
+def kept_map(build: Build, extent: int, k: int, leading: int, box_rows: int) -> TensorMapSpec:
+    """The tensor map of a sparse A's kept elements: boxes of half a span, swizzled as rows of 64 bytes.
+
+    >>> build = Build("sm90_wgmma_sparse", "f16", "f16", "f16", "sm_90a", block_n=256, stages=4)
+    >>> kept_map(build, 300, 101, 56, 128)
+    TensorMapSpec(data_type='FLOAT16', dims=(52, 300), pitch=112, box=(32, 128), swizzle='64B')
+    """
+    item = OPERAND_FORMATS[build.a]
+    box = build.row.span // 2 // item.bytes, box_rows
+    return TensorMapSpec(item.tma, (item.kept(k), extent), leading * item.bytes, box, "64B")
+
+
 def tensor_maps(build: Build, shape: Shape, leading: tuple[int, int, int]) -> tuple[TensorMapSpec, ...]:
     """The maps of A, B and d. With a cluster, each block loads its part: the boxes are that part."""
     lda, ldb, ldd = leading
     size = OUTPUT_BYTES[build.out]
+    rows = build.block_m // build.cluster[1]
     return (
-        operand_map(build, build.a_mn_major, shape.m, shape.k, lda, build.block_m // build.cluster[1]),
+        kept_map(build, shape.m, shape.k, lda, rows)
+        if build.row.sparse
+        else operand_map(build, build.a_mn_major, shape.m, shape.k, lda, rows),
         operand_map(build, build.b_mn_major, shape.n, shape.k, ldb, build.block_n // build.cluster[0]),
         TensorMapSpec(OUTPUT_TMA[build.out], (shape.n, shape.m), ldd * size, (128 // size, PANEL_ROWS)),
     )
 
 
-def best_kernel(arch_number: int, a: str, b: str) -> GemmKernel | None:
-    """The kernel to take on a chip generation (90 for sm_90) when none is named; None if none fits."""
-    fitting = [item for item in KERNELS.values() if {a, b} <= set(formats_on(item, arch_number))]
+def best_kernel(arch_number: int, a: str, b: str, sparse: bool = False) -> GemmKernel | None:
+    """The kernel to take on a chip generation (90 for sm_90) when none is named, for a dense or a sparse A; None if none fits."""
+    fitting = [
+        item
+        for item in KERNELS.values()
+        if item.sparse == sparse and {a, b} <= set(formats_on(item, arch_number))
+    ]
     return fitting[-1] if fitting else None
 
 

@@ -43,7 +43,7 @@ def current_stream() -> int:
 
 
 def encode_tensor_map(spec: TensorMapSpec, address: int) -> bytes:
-    """The 128 bytes of a tensor map: two dimensions, 128B swizzle, zeros out of bounds.
+    """The 128 bytes of a tensor map: two dimensions, zeros out of bounds.
 
     Raises CudaError, CUDA_ERROR_INVALID_VALUE for an address or pitch that is no multiple of 16 bytes. Source: the driver.
     """
@@ -58,7 +58,7 @@ def encode_tensor_map(spec: TensorMapSpec, address: int) -> bytes:
         [driver.cuuint32_t(value) for value in spec.box],
         [driver.cuuint32_t(1)] * 2,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{spec.swizzle}"),
         getattr(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{L2_PROMOTION}"),
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )

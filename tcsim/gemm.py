@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tcsim.instruction import instruction as find_instruction
 from tcsim.instruction_descriptor import InstructionDescriptor
 from tcsim.multiply import MatrixMultiply
 from tcsim.scaled_multiply import ScaledMatrixMultiply
+from tcsim.sparse import Sparsity
 from tcsim.sparse_operand import SparseOperand
 from tcsim.steps import NO_SCALES, Lowering, Scales
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply
@@ -38,22 +39,26 @@ def gemm(
     idesc: int | InstructionDescriptor | None = None,
     scale_a: Any = None,
     scale_b: Any = None,
+    metadata: Any = None,
 ) -> Codes:
     """d = a b + c as a kernel computes it that feeds each result of an instruction to the next as its accumulator.
 
     a: codes (..., M, K); b: codes (..., K, N); c: codes (..., M, N), or None for zeros; the result (..., M, N) in the
     instruction's D format. Leading dimensions broadcast. M, N and K need not be multiples of the instruction's shape:
-    the ends are zero products, as kernels make them. instruction: a mnemonic of a dense multiply, or what
-    `tcsim.instruction` gives. k_order: the blocks of the instruction's K in the order they are accumulated; ascending if
+    the ends are zero products, as kernels make them. instruction: a mnemonic of a multiply, or what `tcsim.instruction`
+    gives. k_order: the blocks of the instruction's K in the order they are accumulated; ascending if
     None. How rows and columns are cut into tiles does not matter: no output depends on another's operands.
 
     idesc: the instruction descriptor of a tcgen05.mma, which says its formats and its K; its M and N do not matter here,
     nor do its places of scale factors. Block-scaled instructions need scale_a (..., M, blocks) and scale_b (..., blocks, N):
     codes of the scale factors of all of K, the last block perhaps cut short.
 
+    metadata: of mma.sp and wgmma.mma_async.sp, whose a holds the kept elements (..., M, kept): the position of each in its
+    group, as `Sparsity.compress_matrix` gives both. kept is half of K, rounded up to whole groups.
+
     Raises OperandError for other shapes, operands that the instruction has not or lacks, a k_order that is no permutation,
-    or several blocks where D is no accumulator, FormatError for another dtype, InstructionError for an instruction that
-    multiplies no dense matrices, or by rows that are not its own (.ashift).
+    positions that metadata cannot say, or several blocks where D is no accumulator, FormatError for another dtype,
+    InstructionError for an instruction that multiplies no matrices, or by rows that are not its own (.ashift).
 
     >>> a, b = np.ones((20, 40), np.float16), np.ones((40, 10), np.float16)
     >>> d = tcsim.gemm(a, b, instruction="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
@@ -63,21 +68,29 @@ def gemm(
     >>> d = tcsim.gemm(a, b, instruction="tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a", idesc=idesc)
     >>> float(tcsim.decode(d, "f32")[19, 9])
     40.0
+    >>> mma = tcsim.instruction("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> kept, positions = mma.sparsity.compress_matrix(np.tile(np.float16([0, 2, 0, 3]), (20, 10)), "f16")
+    >>> d = tcsim.gemm(kept, b, metadata=positions, instruction=mma)
+    >>> kept.shape, float(tcsim.decode(d, "f32")[19, 9])
+    ((20, 20), 50.0)
     """
     multiply = find_instruction(instruction, arch=arch) if isinstance(instruction, str) else instruction
     call = f"tcsim.gemm with {multiply!r}"
     work = _work_of(multiply, idesc, call)
     codes = {name: as_codes(x, work.formats[name], f"{call}: {name}") for name, x in (("a", a), ("b", b))}
-    if codes["a"].ndim < 2 or codes["b"].ndim < 2 or codes["a"].shape[-1] != codes["b"].shape[-2]:
-        shapes = f"a is {codes['a'].shape} and b {codes['b'].shape}"
-        raise OperandError(f"{call}: {shapes}; valid: (..., M, K) and (..., K, N)")
-    (m, k), n = codes["a"].shape[-2:], codes["b"].shape[-1]
+    if codes["a"].ndim < 2 or codes["b"].ndim < 2 or codes["a"].shape[-1] != work.width(codes["b"].shape[-2]):
+        shapes, of_a = f"a is {codes['a'].shape} and b {codes['b'].shape}", "(..., M, K)"
+        if work.sparsity is not None:
+            of_a = f"(..., M, kept), for each {work.sparsity.group} rows of b {work.sparsity.group // 2} kept elements of a,"
+        raise OperandError(f"{call}: {shapes}; valid: {of_a} and (..., K, N)")
+    m, (k, n) = codes["a"].shape[-2], codes["b"].shape[-2:]
     codes["c"] = (
         np.zeros((m, n), work.formats["c"].dtype) if c is None else as_codes(c, work.formats["c"], f"{call}: c")
     )
     if codes["c"].shape[-2:] != (m, n):
         raise OperandError(f"{call}: c is {codes['c'].shape}; valid: (..., {m}, {n})")
     codes |= _scales_of(work, {"scale_a": scale_a, "scale_b": scale_b}, (m, n, k), call)
+    codes |= _columns_of(work, metadata, codes["a"].shape, call)
     order = _order(k_order, -(-k // work.k), call)
     if len(order) > 1 and work.formats["c"].dtype != work.formats["d"].dtype:
         raise OperandError(
@@ -102,6 +115,11 @@ class _Work:
     k: int
     block: int = 0  # elements of K that share a scale factor; 0: none do
     negations: tuple[str, ...] = ()  # operands whose signs are flipped
+    sparsity: Sparsity | None = None  # of A
+
+    def width(self, k: int) -> int:
+        """Elements of a row of A for K of B."""
+        return k if self.sparsity is None else -(-k // self.sparsity.group) * self.sparsity.group // 2
 
     def negated(self, name: str, codes: Codes) -> Codes:
         if name not in self.negations:
@@ -115,6 +133,9 @@ class _Work:
         if self.block:
             scales = {name: (part[name][None], self.formats["scale"]) for name in ("scale_a", "scale_b")}
         formats = (self.formats["a"], self.formats["b"], self.formats["c"])
+        if self.sparsity is not None:  # each row of A meets rows of B of its own
+            met = part["b"][part["columns"]]  # (rows, kept, columns)
+            return self.lowering.run(part["a"][:, None], met, part["c"][:, None], formats)[:, 0]
         return self.lowering.run(part["a"][None], part["b"][None], part["c"][None], formats, scales)[0]
 
 
@@ -127,9 +148,13 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
         desc = multiply.descriptor(idesc)
         flipped = tuple(name for name in "ab" if getattr(desc, f"negate_{name}"))
         return _Work(multiply.lowering_for(desc), multiply.formats(desc), desc.k, multiply.facts.block, flipped)
-    if isinstance(multiply, SparseOperand) or not isinstance(multiply, MatrixMultiply | WarpgroupMultiply):
+    sparse = isinstance(multiply, SparseOperand)
+    if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply) or (
+        sparse and isinstance(multiply, ScaledMatrixMultiply)
+    ):
         raise InstructionError(
-            f"{call}: it multiplies no dense matrices; valid: mma.sync, wmma.mma, wgmma.mma_async, tcgen05.mma"
+            f"{call}: it multiplies no matrices, or block-scaled sparse ones; valid: mma.sync, mma.sp, wmma.mma, "
+            "wgmma.mma_async, wgmma.mma_async.sp, tcgen05.mma"
         )
     if idesc is not None:
         raise OperandError(f"{call}: idesc is not an operand of it; valid: tcgen05.mma")
@@ -137,7 +162,29 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
     if isinstance(multiply, ScaledMatrixMultiply):
         formats["scale"] = multiply.scaling.a.format
         return _Work(multiply.lowering, formats, multiply.shape[2], multiply.block)
-    return _Work(multiply.lowering, formats, multiply.shape[2])
+    return _Work(
+        multiply.lowering, formats, multiply.shape[2], sparsity=multiply.sparsity if sparse else None
+    )
+
+
+def _columns_of(work: _Work, metadata: Any, shape: tuple[int, ...], call: str) -> dict[str, Codes]:
+    """The row of B that each kept element meets, if A is sparse."""
+    if (metadata is None) == (work.sparsity is not None):
+        raise OperandError(f"{call}: metadata is {'missing' if metadata is None else 'not an operand of it'}")
+    if work.sparsity is None:
+        return {}
+    positions = np.asarray(metadata)
+    if positions.shape[-2:] != shape[-2:] or positions.dtype.kind not in "iu":
+        raise OperandError(
+            f"{call}: metadata is {positions.dtype} {positions.shape}; valid: integers, the position of every element of a in "
+            f"its group, (..., {shape[-2]}, {shape[-1]})"
+        )
+    whole = replace(work.sparsity, rows=shape[-2], k=2 * shape[-1])
+    try:
+        whole.groups_for(positions)  # are they what metadata can say?
+    except OperandError as error:
+        raise OperandError(f"{call}: {error}") from None
+    return {"columns": whole.columns(positions.astype(np.int64))}
 
 
 def _scales_of(work: _Work, given: dict[str, Any], sizes: tuple[int, int, int], call: str) -> dict[str, Codes]:
@@ -172,22 +219,31 @@ def _order(k_order: Sequence[int] | None, blocks: int, call: str) -> list[int]:
 def _accumulate(work: _Work, codes: dict[str, Codes], order: list[int], out: Codes) -> None:
     """One matrix product into `out`, in chunks of rows and columns that stay in the cache."""
     padded = dict(codes)
-    short = -codes["a"].shape[1] % work.k
-    padded["a"], padded["b"] = np.pad(codes["a"], ((0, 0), (0, short))), np.pad(codes["b"], ((0, short), (0, 0)))
+    depth = -(-codes["b"].shape[0] // work.k) * work.k
+    padded["b"] = np.pad(codes["b"], ((0, depth - codes["b"].shape[0]), (0, 0)))
+    padded["a"] = np.pad(codes["a"], ((0, 0), (0, work.width(depth) - codes["a"].shape[1])))
     if work.block:  # beyond the end of K any factor will do: the products are zeros
-        missing = padded["a"].shape[1] // work.block - codes["scale_a"].shape[1]
+        missing = depth // work.block - codes["scale_a"].shape[1]
         padded["scale_a"] = np.pad(codes["scale_a"], ((0, 0), (0, missing)))
         padded["scale_b"] = np.pad(codes["scale_b"], ((0, missing), (0, 0)))
+    kept = work.width(work.k)
+    if work.sparsity is not None:  # beyond the end of K any row will do
+        short = padded["a"].shape[1] - codes["columns"].shape[1]
+        ends = np.arange(padded["a"].shape[1]) // kept * work.k  # where the block of each kept element begins
+        padded["columns"] = np.maximum(np.pad(codes["columns"], ((0, 0), (0, short))) - ends, 0)
     m, n = out.shape
     rows = min(m, _TILE_ROWS)
-    columns = max(1, _CHUNK_PRODUCTS // (rows * work.k))
+    columns = max(1, _CHUNK_PRODUCTS // (rows * kept))
     for top in range(0, m, rows):
         for left in range(0, n, columns):
             part = slice(top, top + rows), slice(left, left + columns)
             total = codes["c"][part]
             for block in order:
                 k = slice(block * work.k, (block + 1) * work.k)
-                operands = {"a": padded["a"][part[0], k], "b": padded["b"][k, part[1]], "c": total}
+                width = slice(block * kept, (block + 1) * kept)
+                operands = {"a": padded["a"][part[0], width], "b": padded["b"][k, part[1]], "c": total}
+                if work.sparsity is not None:
+                    operands["columns"] = padded["columns"][part[0], width]
                 if work.block:
                     of = slice(k.start // work.block, k.stop // work.block)
                     operands["scale_a"] = padded["scale_a"][part[0], of]

@@ -9,7 +9,7 @@ storage of mma.sp and of wgmma.mma_async.sp, whose warps each hold what a warp o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.codec import as_codes
 from tcsim.errors import OperandError, listing
+from tcsim.formats import FORMATS, ZERO
 
 Indices = npt.NDArray[np.int64]
 _PAIRS = tuple(first | second << 2 for first, second in combinations(range(4), 2))  # 0b0100 ... 0b1110: increasing
@@ -187,3 +189,25 @@ class Sparsity:
         chosen = np.sort(np.argsort(~used, axis=-1, kind="stable")[..., :keep], axis=-1)
         positions = (chosen[..., None] * unit + np.arange(unit)).reshape(*shape, self.kept)
         return np.take_along_axis(dense, self.columns(positions), axis=-1), positions
+
+    def compress_matrix(self, dense: Any, format: str) -> tuple[npt.NDArray[Any], Indices]:
+        """The same of a whole matrix (..., M, K) of any size, codes of `format`: (..., M, kept) and their positions.
+
+        K is filled up with zeros to whole groups; kept is half of that. `tcsim.gemm(kept, b, metadata=positions)` takes them.
+
+        Raises OperandError if a group has more nonzeros than can be kept or a dimension is missing, FormatError for another
+        dtype.
+
+        >>> sparsity = tcsim.instruction("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90").sparsity
+        >>> kept, positions = sparsity.compress_matrix(np.float16([[0, 7, 0, 8, 9]]), "f16")
+        >>> kept.view(np.float16).tolist(), positions.tolist()
+        ([[7.0, 8.0, 9.0, 0.0]], [[1, 3, 0, 1]])
+        """
+        item = FORMATS[format]
+        codes = as_codes(dense, item, "compress_matrix")
+        if codes.ndim < 2:
+            raise OperandError(f"compress_matrix: shape {codes.shape}; valid: (..., M, K)")
+        fill = [(0, 0)] * (codes.ndim - 1) + [(0, -codes.shape[-1] % self.group)]
+        codes = np.pad(codes, fill)
+        is_zero = item.fields(codes).kind == ZERO if item.kind == "float" else codes == 0
+        return replace(self, rows=codes.shape[-2], k=codes.shape[-1]).compress(codes, is_zero)

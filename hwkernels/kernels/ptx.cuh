@@ -69,7 +69,13 @@ __device__ __forceinline__ float from_f16(u16 code) {
     return value;
 }
 
-// ---- stores to shared memory
+// ---- shared memory
+
+__device__ __forceinline__ u32 load_shared(u32 address) {
+    u32 word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+    return word;
+}
 
 __device__ __forceinline__ void store_shared_pair(u32 to, float low, float high) {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(low), "f"(high) : "memory");
@@ -164,6 +170,13 @@ __device__ __forceinline__ void tma_load_multicast(u32 to, const TensorMap* map,
 __device__ __forceinline__ void tma_store(const TensorMap* map, s32 x, s32 y, u32 from) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x),
                  "r"(y), "r"(from)
+                 : "memory");
+}
+
+// Contiguous bytes, a multiple of 16, without a tensor map.
+__device__ __forceinline__ void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
+                 "r"(bytes), "r"(barrier)
                  : "memory");
 }
 

@@ -12,6 +12,8 @@
 #include "ptx.cuh"
 #include "multiply.cuh"  // wgmma(d, a, b, scale_d) for 64 x BLOCK_N and the operands' formats; accumulator_t
 #include "epilogue.cuh"
+#include "ring.cuh"
+#include "staging.cuh"
 #include "tiles.cuh"
 
 constexpr u32 CONSUMERS = BLOCK_M / 64;
@@ -21,53 +23,12 @@ constexpr u32 RELEASES = CLUSTER_M + CLUSTER_N - 1;  // blocks that write into a
 constexpr u32 A_BYTES = BLOCK_M * SPAN, B_BYTES = BLOCK_N * SPAN, SLOT = A_BYTES + B_BYTES;
 constexpr u32 BLOCK_K = SPAN / ELEMENT_BYTES;
 constexpr u32 STORE_BUFFERS = STORE_TMA ? 2 : 0;  // per consumer, each 64 rows x 128 bytes
-constexpr u32 STORE_COLUMNS = SPAN / sizeof(output_t);
 constexpr u32 STORES = BLOCK_N / STORE_COLUMNS;
 constexpr u32 STAGGER_BARRIER = 1 + CONSUMERS;  // named barriers: 0 the block's, 1 .. CONSUMERS one per consumer, this
 static_assert(BLOCK_M == 128 && BLOCK_N % 64 == 0 && BLOCK_N <= 256, "two consumers of one wgmma each");
 static_assert((A_MN_MAJOR ? BLOCK_M / 64 % CLUSTER_N : BLOCK_M / 8 % CLUSTER_N) == 0, "parts of whole panels, or of 8 rows");
 static_assert((B_MN_MAJOR ? BLOCK_N / 64 % CLUSTER_M : BLOCK_N / 8 % CLUSTER_M) == 0, "parts of whole panels, or of 8 rows");
 static_assert(STAGGER < STAGES, "the leader must not wait for a slot that the follower has not begun");
-
-struct Slot {  // a place in the ring, and the parity of its phase
-    u32 index = 0, parity = 0;
-    __device__ __forceinline__ void advance() {
-        if (++index == STAGES) {
-            index = 0;
-            parity ^= 1;
-        }
-    }
-};
-
-#if STORE_TMA
-// Rows of a warp's 64 x STORE_COLUMNS part of the accumulator into a swizzled panel.
-__device__ __forceinline__ void stage_panel(u32 panel, const scale_t* d, const Problem& problem, s32 row, s32 column) {
-    const u32 lane = lane_id(), warp = threadIdx.x / 32 % 4;
-    row += 16 * warp + lane / 4;
-    column += 2 * (lane % 4);
-#if defined(OUT_F16) || defined(OUT_BF16)
-    const u32 to = 16 * warp + lane % 16;  // stmatrix: lanes 0-15 give rows of columns 0-7, lanes 16-31 of columns 8-15
-#pragma unroll
-    for (u32 g = 0; g < STORE_COLUMNS / 16; ++g) {
-        u32 pair[4];
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-            const s32 r = row + 8 * (i % 2), c = column + 16 * g + 8 * (i / 2);
-            pair[i] = packed(scaled(d[8 * g + 2 * i], problem, r, c), scaled(d[8 * g + 2 * i + 1], problem, r, c + 1));
-        }
-        stmatrix(panel + swizzled(to, 2 * g + lane / 16), pair);
-    }
-#else
-#pragma unroll
-    for (u32 i = 0; i < STORE_COLUMNS / 2; i += 2) {
-        const u32 half = i / 2 % 2, to = 16 * warp + lane / 4 + 8 * half;
-        const s32 r = row + 8 * half, c = column + 8 * (i / 4);
-        store_shared_pair(panel + swizzled(to, 2 * (i / 4) + lane % 4 / 2) + lane % 2 * 8, scaled(d[i], problem, r, c),
-                          scaled(d[i + 1], problem, r, c + 1));
-    }
-#endif
-}
-#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,

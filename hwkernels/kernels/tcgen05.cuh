@@ -27,12 +27,6 @@ __device__ __forceinline__ void tmem_free(u32 address, u32 columns) {
     }
 }
 
-__device__ __forceinline__ u32 load_shared(u32 address) {
-    u32 word;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
-    return word;
-}
-
 // ---- order: what a thread did with Tensor Memory before it met others, and what it does after
 
 __device__ __forceinline__ void tcgen05_before_sync() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
@@ -67,13 +61,6 @@ __device__ __forceinline__ void tma_load_pair(u32 to, const TensorMap* map, s32 
         "[%4];" ::"r"(to),
         "l"(map), "r"(x), "r"(y), "r"(barrier)
         : "memory");
-}
-
-// Contiguous bytes, a multiple of 16, without a tensor map.
-__device__ __forceinline__ void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
-                 "r"(bytes), "r"(barrier)
-                 : "memory");
 }
 
 // Arrival at a barrier of another block, which sees what this thread did before.
