@@ -249,6 +249,23 @@ def upload(matrix: DeviceMatrix) -> DeviceMatrix:
     return DeviceMatrix(matrix.format, matrix.shape, strides, array.address, owner=array)
 
 
+def download(matrix: DeviceMatrix) -> npt.NDArray[Any]:
+    """A matrix in NumPy, copied from the GPU if it lies there.
+
+    Raises OperandTypeError for strides below zero on the GPU.
+    """
+    if matrix.host is not None:
+        return matrix.host
+    if min(matrix.strides) < 0:
+        raise OperandTypeError(f"strides {matrix.strides} on the GPU; valid: none below zero")
+    last = sum((extent - 1) * stride for extent, stride in zip(matrix.shape, matrix.strides, strict=True))
+    raw = np.empty((last + 1) * matrix.item_bytes, np.uint8)
+    call("cuMemcpyDtoH", raw.ctypes.data, matrix.address, raw.size)
+    codes = raw.view(f"<u{matrix.item_bytes}")  # NumPy makes no strided views of fp8
+    strides = tuple(stride * matrix.item_bytes for stride in matrix.strides)
+    return np.lib.stride_tricks.as_strided(codes, matrix.shape, strides).copy().view(DTYPES[matrix.format])
+
+
 def round_up(value: int, multiple: int) -> int:
     """The least multiple that is not less.
 

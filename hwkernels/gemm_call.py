@@ -2,6 +2,7 @@
 
     d = hwkernels.gemm(a, b)                        # the best kernel for this GPU
     d = hwkernels.gemm(a, b, c, kernel="sm90_wgmma_tma", alpha=2.0, beta=0.5)
+    d = hwkernels.gemm(hwkernels.compress(a), b)    # a 2:4 sparse a, by the best sparse kernel
 
 Nothing here is needed to read the kernels: they are hwkernels/kernels/*.cu, and their facts hwkernels/gemm_kernels.py.
 """
@@ -16,14 +17,28 @@ import numpy as np
 import numpy.typing as npt
 
 from hwkernels import gemm_tiles, stream_launch
-from hwkernels.device_arrays import DTYPES, DeviceArray, DeviceMatrix, new_output, read_matrix, round_up, upload
+from hwkernels.device_arrays import DeviceMatrix, new_output, read_matrix, round_up, upload
 from hwkernels.driver import call
-from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, Build, cubin_of, pack_cubin
+from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, Build, cubin_of
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
+from hwkernels.gemm_operands import prepared
 from hwkernels.gemm_tiles import Shape
+from hwkernels.sparse_operands import SparseMatrix, SparsityError, compress
 
 if TYPE_CHECKING:
     from hwkernels.scaled_kernels import ScaledBuild
+
+__all__ = [
+    "GemmError",
+    "Plan",
+    "SparseMatrix",
+    "SparsityError",
+    "Tuning",
+    "compress",
+    "find_kernel",
+    "gemm",
+    "plan_gemm",
+]
 
 _FP8 = ("e4m3", "e5m2")
 
@@ -56,20 +71,26 @@ def problem_dtype(build: Build | ScaledBuild) -> np.dtype[Any]:
     return np.dtype([*pointers, *leading, *sizes, ("alpha", scale), ("beta", scale)])
 
 
-def find_kernel(name: str | None, a: str, b: str, arch: int) -> GemmKernel:
+def find_kernel(name: str | None, a: str, b: str, arch: int, sparse: bool = False) -> GemmKernel:
     """The kernel of that name, or the best for the GPU, that takes operands of these formats.
 
-    arch: 90 for sm_90. Raises GemmError that lists the kernels which are valid on this GPU.
+    arch: 90 for sm_90. sparse: A is compressed; a sparse kernel can be named for a dense one too. Raises GemmError that lists the kernels which are valid on this GPU.
     """
-    valid = {item.name: formats for item in KERNELS.values() if (formats := gemm_tiles.formats_on(item, arch))}
+    valid = {
+        item.name: formats
+        for item in KERNELS.values()
+        if (formats := gemm_tiles.formats_on(item, arch)) and item.sparse >= sparse
+    }
     listing = "; ".join(f"{item} ({', '.join(formats)})" for item, formats in valid.items()) or "none"
     if name is not None and name not in KERNELS:
         raise GemmError(f"no kernel {name!r}; valid on sm_{arch}: {listing}")
     if a != b and not (a in _FP8 and b in _FP8):
         raise GemmError(f"a is {a} and b {b}; valid: the same format, or e4m3 with e5m2")
-    kernel = KERNELS[name] if name is not None else gemm_tiles.best_kernel(arch, a, b)
+    kernel = KERNELS[name] if name is not None else gemm_tiles.best_kernel(arch, a, b, sparse)
     if kernel is None:
-        raise GemmError(f"no kernel multiplies {a} by {b} on sm_{arch}; valid there: {listing}")
+        raise GemmError(f"no kernel multiplies {'sparse ' * sparse}{a} by {b} on sm_{arch}; valid there: {listing}")
+    if sparse and not kernel.sparse:
+        raise GemmError(f"{kernel.name} takes no compressed a; valid on sm_{arch}: {listing}")
     if kernel.name not in valid:
         raise GemmError(f"{kernel.name} is for {kernel.target}, this GPU is sm_{arch}; valid there: {listing}")
     if not {a, b} <= set(valid[kernel.name]):
@@ -111,15 +132,18 @@ def plan_gemm(
     """
     stream_launch.make_current()
     arch, tuning = stream_launch.arch_number(), tuning or Tuning()
-    left, right = read_matrix(a, "a"), read_matrix(b, "b").transposed()  # both with K last
-    row = find_kernel(kernel, left.format, right.format, arch)
-    if left.shape[1] != right.shape[1]:
-        raise GemmError(f"a is {left.shape} and b {right.shape[::-1]}; valid: (M, K) and (K, N)")
-    shape = Shape(left.shape[0], right.shape[0], left.shape[1])
-    outputs = OPERAND_FORMATS[left.format].outputs
+    compressed = isinstance(a, SparseMatrix)
+    given = a if compressed else read_matrix(a, "a")
+    right = read_matrix(b, "b").transposed()  # K last
+    row = find_kernel(kernel, given.format, right.format, arch, compressed)
+    if given.shape[1] != right.shape[1]:
+        raise GemmError(f"a is {given.shape} and b {right.shape[::-1]}; valid: (M, K) and (K, N)")
+    shape = Shape(given.shape[0], right.shape[0], given.shape[1])
+    outputs = OPERAND_FORMATS[given.format].outputs
     result = _output_format(out, out_format, outputs)
     launches: list[stream_launch.StreamLaunch] = []
-    operands = [_prepared(item, row, launches) for item in (left, right)]
+    left, metadata = (a if compressed else compress(a)).on_device if row.sparse else (given, None)
+    operands = [prepared(item, row, launches) for item in (left, right)]
     scaled = alpha != 1 or c is not None
     if result == "s32" and (alpha != int(alpha) or beta != int(beta)):
         raise GemmError(f"alpha={alpha}, beta={beta} with an s32 output; valid: whole numbers")
@@ -131,7 +155,7 @@ def plan_gemm(
     build = gemm_tiles.choose(
         row,
         shape,
-        (left.format, right.format, result),
+        (given.format, right.format, result),
         (operands[0].mn_major, operands[1].mn_major),
         target=target_for(row, arch),
         multiprocessors=stream_launch.multiprocessors(),
@@ -156,6 +180,8 @@ def plan_gemm(
             for spec, address in zip(specs, addresses, strict=True)
         ]
         parameters = [*(np.frombuffer(item, np.uint8) for item in maps), problem]
+    if metadata is not None:
+        parameters.append(np.array(metadata.address, "<u8"))
     launch = stream_launch.StreamLaunch(
         stream_launch.load_function(cubin_of(build), ENTRY),
         parameters,
@@ -163,7 +189,7 @@ def plan_gemm(
         (row.threads, 1, 1),
         build.shared_bytes,
         math.prod(build.cluster),
-        keep=(operands, addend, target),
+        keep=(operands, metadata, addend, target),
     )
     if launch.cluster > 1:  # fewer may fit than multiprocessors / size: a cluster stays within one GPC
         launch.set_grid(gemm_tiles.launch_grid(build, shape, max(1, launch.max_clusters())))
@@ -183,21 +209,22 @@ def gemm(
 ) -> Any:
     """d = alpha * (a b) + beta * c on the GPU.
 
-    a: (M, K); b: (K, N); c: (M, N) of the output's format, or None. NumPy arrays (with ml_dtypes for bf16 and fp8), or matrices on
+    a: (M, K), or what `compress` makes of one; b: (K, N); c: (M, N) of the output's format, or None. NumPy arrays (with ml_dtypes for bf16 and fp8), or matrices on
     the GPU that speak `__cuda_array_interface__` or DLPack, with any strides; f32 is multiplied as tf32. Returns a NumPy
     array for NumPy operands, a torch tensor for torch's, else a DeviceArray; its rows may be padded. The product is one
     chain of the kernel's instruction over ascending K from zero (`tcsim.gemm` gives its bits), then multiplied by alpha
     (f32, to nearest), then fused with beta * c, then rounded to the output's format, to nearest even.
 
-    kernel: a name of `gemm_kernels.KERNELS`, None for the best on this GPU. out_format: "f16", "bf16", "f32" or "s32", as
+    kernel: a name of `gemm_kernels.KERNELS`, None for the best on this GPU, dense unless a is compressed. A sparse kernel that
+    is named compresses a dense a in every call. out_format: "f16", "bf16", "f32" or "s32", as
     the operands allow; None for the format of the operands (bf16 for fp8, f32 for tf32, s32 for s8).
 
     Raises GemmError for an unknown kernel, one that this GPU does not run, formats and shapes that do not go together;
-    OperandTypeError for operands that cannot be read; DriverUnavailable without a GPU.
+    SparsityError for a sparse kernel and an a with too many nonzeros in a group; OperandTypeError for operands that cannot be read; DriverUnavailable without a GPU.
     """
     plan = plan_gemm(a, b, c, kernel, alpha=alpha, beta=beta, out_format=out_format, out=out)
     result = plan()
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and out is None:
+    if isinstance(a, np.ndarray | SparseMatrix) and isinstance(b, np.ndarray) and out is None:
         call("cuCtxSynchronize")
         return result.get()
     return result
@@ -224,6 +251,10 @@ def tuned(build: Build, tuning: Tuning) -> Build:
         raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages")
     if build.row.ctas and (tuning.cluster or tuning.stagger or tuning.promote):
         raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages, group")
+    if build.row.sparse and (tuning.promote or (tuning.cluster and (tuning.cluster[1] != 1 or tuning.cluster[0] > 4))):
+        raise GemmError(
+            f"{build.kernel} has no {tuning}; valid: block_n, stages, stagger, group, clusters of 1, 2 or 4 rows"
+        )
     changes = {
         name: value
         for name in ("block_n", "cluster", "stagger", "promote")
@@ -247,69 +278,6 @@ def tuned(build: Build, tuning: Tuning) -> Build:
     if build.shared_bytes > SHARED_LIMIT or (build.row.persistent and build.stagger >= build.stages):
         raise GemmError(f"{build} does not fit: {build.shared_bytes} shared bytes, at most {SHARED_LIMIT}")
     return build
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """An operand as a kernel takes it."""
-
-    address: int
-    leading: int  # elements from one row to the next
-    mn_major: bool
-    owner: Any
-
-
-def _prepared(matrix: DeviceMatrix, kernel: GemmKernel, launches: list[stream_launch.StreamLaunch]) -> _Prepared:
-    """`matrix` (M or N, K) on the GPU, repacked if the kernel cannot read it where it lies."""
-    matrix = upload(matrix)
-    extent, k = matrix.shape
-    rows, columns = matrix.strides
-    major = layout_of(matrix, matrix.format in kernel.mn_major, kernel.needs_aligned)
-    if major is not None:
-        leading = (columns if k > 1 else extent) if major else (rows if extent > 1 else k)
-        return _Prepared(
-            matrix.address,
-            round_up(leading, 16 // matrix.item_bytes) if kernel.needs_aligned else leading,
-            major,
-            matrix,
-        )
-    leading = round_up(k, 16 // matrix.item_bytes)
-    packed = DeviceArray((extent, leading), DTYPES[matrix.format])
-    launches.append(_pack(matrix, packed, leading))
-    return _Prepared(packed.address, leading, False, (matrix, packed))
-
-
-def layout_of(matrix: DeviceMatrix, mn_allowed: bool, aligned: bool) -> bool | None:
-    """Whether (M or N, K) is MN-major as it lies; None if it must be repacked.
-
-    A dimension of one element has no stride to speak of.
-
-    >>> layout_of(DeviceMatrix("f16", (64, 32), (1, 64)), True, True), layout_of(DeviceMatrix("f16", (64, 33), (33, 1)), True, True)
-    (True, None)
-    """
-    extent, k = matrix.shape
-    rows, columns = matrix.strides
-    unit = 16 // matrix.item_bytes if aligned else 1
-    if aligned and matrix.address % 16:
-        return None
-    if (columns == 1 or k == 1) and ((rows >= k and rows % unit == 0) or extent == 1):
-        return False
-    if mn_allowed and (rows == 1 or extent == 1) and ((columns >= extent and columns % unit == 0) or k == 1):
-        return True
-    return None
-
-
-def _pack(matrix: DeviceMatrix, packed: DeviceArray, leading: int) -> stream_launch.StreamLaunch:
-    cubin = pack_cubin(matrix.item_bytes, f"sm_{stream_launch.arch_number()}")
-    fields = [(name, "<i8") for name in ("from", "to", "row", "column", "leading")] + [
-        ("rows", "<i4"),
-        ("columns", "<i4"),
-    ]
-    copy = np.array((matrix.address, packed.address, *matrix.strides, leading, *matrix.shape), np.dtype(fields))
-    grid = math.ceil(matrix.shape[1] / 32), math.ceil(matrix.shape[0] / 32), 1
-    return stream_launch.StreamLaunch(
-        stream_launch.load_function(cubin, ENTRY), [copy], grid, (256, 1, 1), keep=(matrix, packed)
-    )
 
 
 def _output_format(out: Any, wanted: str | None, outputs: tuple[str, ...]) -> str:

@@ -235,9 +235,7 @@ def tensor_maps(build: Build, shape: Shape, leading: tuple[int, int, int]) -> tu
 def best_kernel(arch_number: int, a: str, b: str, sparse: bool = False) -> GemmKernel | None:
     """The kernel to take on a chip generation (90 for sm_90) when none is named, for a dense or a sparse A; None if none fits."""
     fitting = [
-        item
-        for item in KERNELS.values()
-        if item.sparse == sparse and {a, b} <= set(formats_on(item, arch_number))
+        item for item in KERNELS.values() if item.sparse == sparse and {a, b} <= set(formats_on(item, arch_number))
     ]
     return fitting[-1] if fitting else None
 

@@ -148,9 +148,9 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
         desc = multiply.descriptor(idesc)
         flipped = tuple(name for name in "ab" if getattr(desc, f"negate_{name}"))
         return _Work(multiply.lowering_for(desc), multiply.formats(desc), desc.k, multiply.facts.block, flipped)
-    sparse = isinstance(multiply, SparseOperand)
+    sparsity = multiply.sparsity if isinstance(multiply, SparseOperand) else None
     if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply) or (
-        sparse and isinstance(multiply, ScaledMatrixMultiply)
+        sparsity is not None and isinstance(multiply, ScaledMatrixMultiply)
     ):
         raise InstructionError(
             f"{call}: it multiplies no matrices, or block-scaled sparse ones; valid: mma.sync, mma.sp, wmma.mma, "
@@ -162,9 +162,7 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
     if isinstance(multiply, ScaledMatrixMultiply):
         formats["scale"] = multiply.scaling.a.format
         return _Work(multiply.lowering, formats, multiply.shape[2], multiply.block)
-    return _Work(
-        multiply.lowering, formats, multiply.shape[2], sparsity=multiply.sparsity if sparse else None
-    )
+    return _Work(multiply.lowering, formats, multiply.shape[2], sparsity=sparsity)
 
 
 def _columns_of(work: _Work, metadata: Any, shape: tuple[int, ...], call: str) -> dict[str, Codes]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 import hwkernels
-from hwkernels import device_arrays, driver, gemm_call, stream_launch
+from hwkernels import device_arrays, driver, gemm_call, gemm_operands, stream_launch
 from hwkernels.device_arrays import DTYPES, DeviceArray
 from hwkernels.gemm_build import Build
 from hwkernels.gemm_call import GemmError, Plan, Tuning, plan_gemm, problem_dtype
@@ -177,7 +177,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr("hwkernels.gemm_worker.call", made.call)
     monkeypatch.setattr(stream_launch, "driver_module", lambda: made)
     monkeypatch.setattr(gemm_call, "cubin_of", lambda build: repr(build).encode())
-    monkeypatch.setattr(gemm_call, "pack_cubin", lambda size, target: f"pack {size} {target}".encode())
+    monkeypatch.setattr(gemm_operands, "pack_cubin", lambda size, target: f"pack {size} {target}".encode())
     for cached in (stream_launch.load_function, stream_launch.multiprocessors, stream_launch.arch_number):
         cached.cache_clear()
     yield made

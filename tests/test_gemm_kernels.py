@@ -13,8 +13,9 @@ import tcsim
 from hwkernels import gemm_tiles
 from hwkernels.device_arrays import DeviceMatrix, OperandTypeError, read_matrix, round_up
 from hwkernels.gemm_build import SHARED_LIMIT, Build, cubin_of
-from hwkernels.gemm_call import GemmError, Tuning, find_kernel, layout_of, problem_dtype, target_for, tuned
+from hwkernels.gemm_call import GemmError, Tuning, find_kernel, problem_dtype, target_for, tuned
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, OUTPUT_TMA
+from hwkernels.gemm_operands import layout_of
 from hwkernels.gemm_tiles import Shape, choose
 from hwkernels.nvrtc import compile_cubin, find_compilers
 from hwkernels.sass import SassError, disassemble, opcode_counts

@@ -133,7 +133,13 @@ inline u32 shared_address(const void* pointer) {
     if (!block->dynamic.empty()) return DYNAMIC_START + static_cast<u32>(at - block->dynamic.data());
     return static_cast<u32>(STATIC_START + (at - anchor));
 }
-inline u32 swizzle(u32 address) { return address ^ (address >> 3 & 0x70); }
+inline u32 swizzle(u32 address, u32 span = 128) { return address ^ (address >> 3 & (span == 128 ? 0x70 : 0x30)); }
+inline u32 load_shared(u32 address) {
+    NEED(address % 4 == 0, "a word off 4 bytes");
+    u32 word;
+    std::memcpy(&word, memory(address), 4);
+    return word;
+}
 
 // ---- who am I, barriers
 
@@ -189,19 +195,20 @@ inline thread_local Late multiplications, copies, stores;
 
 struct alignas(64) TensorMap {
     u64 base, width, height, pitch;  // elements, bytes
-    u32 box_width, box_height, element, unused;
+    u32 box_width, box_height, element, span;  // of the swizzle
     u8 rest[128 - 48];
 };
 inline void tma_prefetch_map(const TensorMap*) {}
 inline void for_box(const TensorMap* map, s32 x, s32 y, u32 at, const std::function<void(u8*, u32)>& move) {
     NEED(at % 128 == 0, "a TMA box off 128 bytes");
     NEED(x * static_cast<s64>(map->element) % 16 == 0, "a TMA coordinate off 16 bytes");
+    NEED(map->box_width * map->element <= map->span, "a TMA box wider than its swizzle");
     for (u32 j = 0; j < map->box_height; ++j) {
         for (u32 i = 0; i < map->box_width * map->element; ++i) {
             const s64 column = x + static_cast<s64>(i / map->element), row = y + static_cast<s64>(j);
             const bool inside = column >= 0 && row >= 0 && column < static_cast<s64>(map->width) && row < static_cast<s64>(map->height);
             u8* global = reinterpret_cast<u8*>(map->base) + row * static_cast<s64>(map->pitch) + column * map->element + i % map->element;
-            move(inside ? global : nullptr, swizzle(at + 128 * j + i));
+            move(inside ? global : nullptr, swizzle(at + map->span * j + i, map->span));
         }
     }
 }
@@ -215,6 +222,12 @@ inline void tma_load_multicast(u32 to, const TensorMap* map, s32 x, s32 y, u32 b
     for (u32 rank = 0; rank < cluster.size(); ++rank) {
         if (blocks >> rank & 1) tma_load_to(cluster[rank], to, map, x, y, barrier);
     }
+}
+inline void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
+    NEED(to % 16 == 0 && reinterpret_cast<u64>(from) % 16 == 0 && bytes % 16 == 0, "a bulk copy off 16 bytes");
+    memory(to + bytes - 1);  // aborts beyond the end
+    std::memcpy(memory(to), from, bytes);
+    block->barrier(barrier).update(0, -static_cast<long>(bytes));
 }
 inline void tma_store(const TensorMap* map, s32 x, s32 y, u32 from) {
     Block* owner = block;

@@ -3,7 +3,7 @@
 
 struct Header {
     u32 grid_x, grid_y, threads, shared, cluster, problem;  // bytes of the last; addresses in it count from the memory
-    u64 memory;
+    u64 memory, metadata;  // bytes; where a sparse A's are
 };
 
 int main(int, char** arguments) {
@@ -40,8 +40,12 @@ int main(int, char** arguments) {
                         threadIdx = {thread, 0, 0};
                         blockIdx = {x + rank, y, 0};
                         block = cluster[rank];
-#if USES_TMA
+#if USES_TMA && SPARSE
+                        gemm(maps[0], maps[1], maps[2], problem, data + header.metadata);
+#elif USES_TMA
                         gemm(maps[0], maps[1], maps[2], problem);
+#elif SPARSE
+                        gemm(problem, data + header.metadata);
 #else
                         gemm(problem);
 #endif

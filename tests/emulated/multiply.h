@@ -6,6 +6,27 @@ using accumulator_t = int;
 using accumulator_t = float;
 #endif
 
+#if SPARSE
+// The row of B that kept element j of a row (of 16) meets, as the metadata words of a warp say. Only what every instruction allows.
+inline u32 met(const std::vector<u32>& words, u32 row, u32 j, u32 selector) {
+    const u32 group = ELEMENT_BYTES == 4 ? j : j / 2, quad = 4 * (row % 8);
+#if ELEMENT_BYTES == 1
+    NEED(selector == 0, "8-bit elements have no selector but 0");
+    const u32 bits = words[quad + row / 8 + group / 8 * 2] >> 4 * (group % 8) & 15;
+#else
+    NEED(selector < 2, "a selector that the hardware does not run");
+    const u32 bits = words[quad + 2 * selector + group / 4] >> (row / 8 * 16 + 4 * (group % 4)) & 15;
+#endif
+    const u32 first = bits & 3, second = bits >> 2;
+    if (ELEMENT_BYTES == 4) {
+        NEED(bits == 4 || bits == 14, "undefined metadata");
+        return 2 * group + first / 2;
+    }
+    NEED(first < second, "undefined metadata");
+    return 4 * group + (j % 2 ? second : first);
+}
+#endif
+
 #if STYLE_WGMMA
 // Reads shared memory through the descriptors' start, LBO and SBO, with the 128B swizzle.
 inline void wgmma(accumulator_t (&d)[BLOCK_N / 2], u64 a, u64 b, bool scale_d) {
@@ -26,6 +47,54 @@ inline void wgmma(accumulator_t (&d)[BLOCK_N / 2], u64 a, u64 b, bool scale_d) {
             out[i] = static_cast<accumulator_t>(sum);
         }
     });
+}
+#elif STYLE_WGMMA_SPARSE
+// A: rows of 64 bytes, 64B swizzle; B: as above, K-major, two chunks of 32 bytes along the row.
+template <u32 SELECTOR>
+inline void wgmma_sparse(accumulator_t (&d)[BLOCK_N / 2], u64 a, u64 b, u32 metadata, bool scale_d) {
+    accumulator_t* const out = d;
+    const u32 thread = threadIdx.x % 128;
+    const auto words = gather(metadata);
+    multiplications.open.push_back([=] {
+        auto value = [](u64 descriptor, u32 mn, u32 byte, u32 span) {
+            const u32 start = (descriptor & 0x3fff) << 4, sbo = (descriptor >> 32 & 0x3fff) << 4;
+            NEED(descriptor >> 62 == (span == 128 ? 1 : 2), "not this operand's swizzle");
+            return element(memory(swizzle(start + mn % 8 * span + mn / 8 * sbo + byte, span)));
+        };
+        for (u32 i = 0; i < BLOCK_N / 2; ++i) {
+            const u32 row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+            double sum = scale_d ? out[i] : 0;
+            for (u32 j = 0; j < 32 / ELEMENT_BYTES; ++j) {
+                const u32 k = met(words, row % 16, j, SELECTOR);
+                sum += value(a, row, j * ELEMENT_BYTES, 64) * value(b, column, k * ELEMENT_BYTES, 128);
+            }
+            out[i] = static_cast<accumulator_t>(sum);
+        }
+    });
+}
+#elif STYLE_MMA_SPARSE
+// m16n8 with 64 bytes of K: the fragments of A are those of 32 bytes, register h of B holds bytes 16 h + 4 (lane % 4) ...
+template <u32 SELECTOR>
+inline void mma_sparse(accumulator_t (&d)[4], const u32 (&a)[4], const u32 (&b)[4], u32 metadata) {
+    struct Fragment {
+        u32 a[4], b[4];
+    } mine;
+    std::copy(a, a + 4, mine.a);
+    std::copy(b, b + 4, mine.b);
+    const auto all = gather(mine);
+    const auto words = gather(metadata);
+    const u32 lane = threadIdx.x % 32;
+    for (u32 i = 0; i < 4; ++i) {
+        const u32 row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        double sum = d[i];
+        for (u32 j = 0; j < 32 / ELEMENT_BYTES; ++j) {
+            const u32 from = j * ELEMENT_BYTES, to = met(words, row, j, SELECTOR) * ELEMENT_BYTES;
+            const u8* left = reinterpret_cast<const u8*>(&all[row % 8 * 4 + from % 16 / 4].a[row / 8 + 2 * (from / 16)]) + from % 4;
+            const u8* right = reinterpret_cast<const u8*>(&all[column * 4 + to % 16 / 4].b[to / 16]) + to % 4;
+            sum += element(left) * element(right);
+        }
+        d[i] = static_cast<accumulator_t>(sum);
+    }
 }
 #elif STYLE_QUAD_PAIRS
 inline void mma(accumulator_t (&d)[8], const u32* a, const u32* b) {

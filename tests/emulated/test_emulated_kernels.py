@@ -24,12 +24,19 @@ from hwkernels.gemm_build import SOURCES, Build
 from hwkernels.gemm_call import Tuning, problem_dtype, tuned
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm_tiles import Shape, choose
+from hwkernels.sparse_operands import compress, metadata_image, sparsity_in
 
 HERE = Path(__file__).resolve().parent
-STYLES = {"wgmma": "STYLE_WGMMA", "wmma.mma": "STYLE_WMMA", "mma.sync": "STYLE_MMA"}
+STYLES = {
+    "wgmma": "STYLE_WGMMA",
+    "wgmma.sp": "STYLE_WGMMA_SPARSE",
+    "wmma.mma": "STYLE_WMMA",
+    "mma.sync": "STYLE_MMA",
+    "mma.sp": "STYLE_MMA_SPARSE",
+}
 TIMEOUT_S = 120
 RESIDENT = 2  # clusters at a time: persistent blocks then walk over several tiles
-PERSISTENT = "sm90_wgmma_persistent"
+PERSISTENT, SPARSE = "sm90_wgmma_persistent", "sm90_wgmma_sparse"
 
 
 def compiled(build: Build, folder: Path, change: tuple[str, str] | None = None) -> Path:
@@ -41,7 +48,15 @@ def compiled(build: Build, folder: Path, change: tuple[str, str] | None = None) 
     (folder / "ptx.cuh").write_text(f'#pragma once\n#include "{HERE}/gpu.h"\n{shared_geometry}', encoding="utf-8")
     (folder / "warp.cuh").write_text("#pragma once\n", encoding="utf-8")
     (folder / "multiply.cuh").write_text(f'#include "{HERE}/multiply.h"\n', encoding="utf-8")
-    for name in ("epilogue.cuh", "panel.cuh", "tiles.cuh", "tma_operands.cuh"):
+    for name in (
+        "epilogue.cuh",
+        "panel.cuh",
+        "ring.cuh",
+        "sparse.cuh",
+        "staging.cuh",
+        "tiles.cuh",
+        "tma_operands.cuh",
+    ):
         (folder / name).write_text((SOURCES / name).read_text(encoding="utf-8"), encoding="utf-8")
     source = (SOURCES / build.row.file).read_text(encoding="utf-8")
     if change is not None:
@@ -52,9 +67,10 @@ def compiled(build: Build, folder: Path, change: tuple[str, str] | None = None) 
     program = folder / "kernel"
     (folder / "kernel.cpp").write_text(f'{source}\n#include "{HERE}/main.h"\n', encoding="utf-8")
     macros = build.defines | {style: 1, f"OPERAND_{build.a.upper()}": 1}
-    macros |= {"K_BYTES": build.row.k_bytes, "USES_TMA": int(build.row.tma)}
+    macros |= {"K_BYTES": build.row.k_bytes, "USES_TMA": int(build.row.tma), "SPARSE": int(build.row.sparse)}
     command = ["g++", "-std=c++20", "-O2", "-w", "-pthread", f"-I{folder}", *(f"-D{k}={v}" for k, v in macros.items())]
-    subprocess.run([*command, str(folder / "kernel.cpp"), "-o", str(program)], check=True)
+    done = subprocess.run([*command, str(folder / "kernel.cpp"), "-o", str(program)], check=False)
+    assert done.returncode == 0, "it does not compile"  # which is no way to find a planted mistake
     return program
 
 
@@ -71,6 +87,9 @@ def run(
     m, n, k = size
     random = np.random.default_rng(m + n + k)
     a, b = random.integers(-3, 4, (m, k)), random.integers(-3, 4, (n, k))
+    sparse = compress(pruned(a, build.a, random)) if build.row.sparse else None
+    if sparse is not None:
+        a = sparse.dense().astype(int)
     out = DTYPES[build.out]
     c = random.integers(-5, 6, (m, n)).astype(out)
     memory, leading, places = bytearray(256), [], []  # address 0 is no matrix
@@ -80,7 +99,8 @@ def run(
         places.append(len(memory))
         memory.extend(array.tobytes())
 
-    for values, mn_major, format_ in ((a, build.a_mn_major, build.a), (b, build.b_mn_major, build.b)):
+    left = a if sparse is None else sparse.kept
+    for values, mn_major, format_ in ((left, build.a_mn_major, build.a), (b, build.b_mn_major, build.b)):
         rows = (values.T if mn_major else values).astype(DTYPES[format_])
         pitch = round_up(rows.shape[1], 16 // rows.dtype.itemsize) if build.row.needs_aligned else rows.shape[1]
         padded = np.full((rows.shape[0], pitch), 3, rows.dtype)  # what lies between rows must not count
@@ -90,9 +110,13 @@ def run(
     put(c)
     ldd = n if odd_rows else round_up(n, 16 // out.itemsize)
     put(np.full((m + 1, ldd * out.itemsize), 0xA5, np.uint8))
+    if sparse is not None:
+        image = metadata_image(sparse.groups(), build.a, sparsity_in(build.instruction))
+        put(image)
+        memory.extend(bytes(image[0].nbytes))  # beyond the end: metadata that are not defined
     shape = Shape(m, n, k)
     problem = np.zeros((), problem_dtype(build))
-    for name, place in zip("abcd", places, strict=True):
+    for name, place in zip("abcd", places, strict=False):
         problem[name] = place
     problem["c"] *= scale is not None
     problem["lda"], problem["ldb"], problem["ldc"], problem["ldd"] = *leading, n, ldd
@@ -104,24 +128,35 @@ def run(
         kind = np.dtype([(f"wide{i}", "<u8") for i in range(4)] + [(f"narrow{i}", "<u4") for i in range(4)])
         specs = gemm_tiles.tensor_maps(build, shape, (leading[0], leading[1], ldd))
         for row, spec, place in zip(maps, specs, (places[0], places[1], places[3]), strict=True):
+            span = int(spec.swizzle.removesuffix("B"))
             bytes_ = {"FLOAT16": 2, "BFLOAT16": 2, "FLOAT32": 4, "INT32": 4, "UINT8": 1}[spec.data_type]
-            row[: kind.itemsize] = np.array([(place, *spec.dims, spec.pitch, *spec.box, bytes_, 0)], kind).view(
+            row[: kind.itemsize] = np.array([(place, *spec.dims, spec.pitch, *spec.box, bytes_, span)], kind).view(
                 np.uint8
             )
     columns, rows, _ = gemm_tiles.launch_grid(build, shape, RESIDENT)
     header = np.array(
         [columns, rows, build.row.threads, build.shared_bytes, math.prod(build.cluster), problem.nbytes], "<u4"
     )
-    head = header.tobytes() + np.array([len(memory)], "<u8").tobytes() + problem.tobytes() + maps.tobytes()
+    head = header.tobytes() + np.array([len(memory), places[-1]], "<u8").tobytes() + problem.tobytes() + maps.tobytes()
     exchange = folder / "product.bin"
     exchange.write_bytes(head + memory)
     subprocess.run([compiled(build, folder, change), exchange], check=True, timeout=TIMEOUT_S)
-    written = np.frombuffer(exchange.read_bytes()[len(head) + places[3] :], np.uint8).reshape(m + 1, -1)
+    after = exchange.read_bytes()[len(head) + places[3] :]
+    written = np.frombuffer(after, np.uint8, (m + 1) * ldd * out.itemsize).reshape(m + 1, -1)
     assert (written[m:] == 0xA5).all() and (written[:m, n * out.itemsize :] == 0xA5).all(), "written beside the output"
     got = written[:m, : n * out.itemsize].copy().view(out)
     alpha, beta = scale or (1.0, 0.0)
     want = alpha * (a @ b.T).astype(np.float32) + beta * c.astype(np.float32)
     return got, want.astype(out)
+
+
+def pruned(a: npt.NDArray[Any], format_: str, random: np.random.Generator) -> npt.NDArray[Any]:
+    """A matrix of which each group keeps half, chosen at random."""
+    group = OPERAND_FORMATS[format_].group
+    whole = np.zeros((a.shape[0], round_up(a.shape[1], group)), DTYPES[format_])
+    order = random.permuted(np.tile(np.arange(group), (whole.size // group, 1)), axis=-1).reshape(whole.shape)
+    whole[:, : a.shape[1]] = a
+    return np.where(order < group // 2, whole, np.zeros_like(whole))[:, : a.shape[1]]
 
 
 def build_of(
@@ -145,6 +180,8 @@ EARLIER = [
     *(("sm75_mma_ldmatrix", format_, (False, False)) for format_ in ("f16", "s8")),
     *(("sm80_mma_multistage", format_, (False, False)) for format_ in ("tf32", "s8")),
     ("sm89_mma_multistage", "e4m3", (False, False)),
+    *(("sm80_mma_sparse", format_, (False, False)) for format_ in ("f16", "tf32", "s8")),
+    ("sm89_mma_sparse", "e4m3", (False, False)),
 ]
 LADDER = [
     (name, format_, majors)
@@ -179,17 +216,27 @@ CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
     *((tuned(build_of(PERSISTENT), Tuning(cluster=shape)), (700, 1100, 300)) for shape in ((2, 2), (1, 2), (4, 1))),
     (tuned(build_of(PERSISTENT, "f16", True, True), Tuning(cluster=(2, 2))), (400, 1100, 300)),
     *((tuned(build_of(PERSISTENT, "e4m3"), Tuning(block_n=128, promote=p)), (400, 300, 1000)) for p in (1, 3)),
+    (build_of(SPARSE), (600, 520, 394)),
+    (build_of(SPARSE, out="f32"), (300, 300, 200)),
+    (build_of(SPARSE, "s8"), (257, 300, 1000)),
+    (build_of(SPARSE, "e4m3"), (129, 40, 1000)),
+    (build_of(SPARSE, "tf32", tma_store=False), (300, 301, 333)),
+    (build_of(SPARSE), (1, 1, 1)),
+    (build_of(SPARSE, cluster=(1, 1), stagger=0), (140, 600, 70)),
+    *((tuned(build_of(SPARSE), Tuning(block_n=n)), (700, 500, 700)) for n in (192, 128, 64)),
+    (tuned(build_of(SPARSE), Tuning(cluster=(4, 1))), (700, 1100, 300)),
+    *((tuned(build_of("sm80_mma_sparse"), Tuning(block_n=n)), (140, 300, 330)) for n in (128, 64)),
 ]
 
 
 @pytest.mark.parametrize(("build", "size"), CHOICES)
-def test_every_choice_of_the_persistent_kernel(build: Build, size: tuple[int, int, int], tmp_path: Path) -> None:
+def test_every_choice_of_the_persistent_kernels(build: Build, size: tuple[int, int, int], tmp_path: Path) -> None:
     """Clusters, widths, majors, promotion; blocks that walk over several tiles; a product of one element."""
     got, want = run(build, size, tmp_path, odd_rows=not build.tma_store)
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("kernel", [PERSISTENT, "sm90_wgmma_tma", "sm70_wmma_shared"])
+@pytest.mark.parametrize("kernel", [PERSISTENT, SPARSE, "sm90_wgmma_tma", "sm70_wmma_shared", "sm80_mma_sparse"])
 def test_alpha_and_beta(kernel: str, tmp_path: Path) -> None:
     """In every kind of epilogue."""
     got, want = run(build_of(kernel, "bf16", scaled=True), (150, 140, 100), tmp_path, scale=(2.0, 0.5))
@@ -205,12 +252,34 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes_are_found(mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+SPARSE_MISTAKES = {
+    "a slot is released while it is read": ("wgmma_wait<1>();", "wgmma_wait<2>();"),
+    "the metadata of the first consumer for both": ("4 * consumer + warp % 4, i", "warp % 4, i"),
+    "one selector for both steps": ("wgmma_sparse<METADATA_WORDS == 1>", "wgmma_sparse<0>"),
+    "the metadata are not announced": (
+        "mbarrier_expect(barrier, SLOT)",
+        "mbarrier_expect(barrier, SLOT - METADATA_BYTES)",
+    ),
+    "the metadata of the first rows": ("static_cast<s64>(min(rows, last_rows))", "static_cast<s64>(0 * last_rows)"),
+    "metadata beyond the last rows": ("min(rows, last_rows)", "(rows + 0 * last_rows)"),
+    "half a step of B": ("STEP_B = 64 >> 4", "STEP_B = 32 >> 4"),
+}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "change"),
+    [
+        *(pytest.param(PERSISTENT, change, id=name) for name, change in MISTAKES.items()),
+        *(pytest.param(SPARSE, change, id=f"sparse: {name}") for name, change in SPARSE_MISTAKES.items()),
+    ],
+)
+def test_mistakes_are_found(
+    kernel: str, change: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each makes a wrong product, an abort or a hang: the emulation can fail."""
     monkeypatch.setattr("test_emulated_kernels.TIMEOUT_S", 20)
     try:
-        got, want = run(build_of(PERSISTENT), (600, 520, 700), tmp_path, change=MISTAKES[mistake])
+        got, want = run(build_of(kernel), (600, 520, 700), tmp_path, change=change)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return
     assert (got != want).any()
