@@ -90,21 +90,37 @@ def cases(arch: str) -> Iterator[GemmCase]:
             yield from (replace(base, size=WAVES, tuning=Tuning(block_n=n)) for n in row.block_n)
             if row.ctas:
                 continue
-            yield from (
-                replace(base, size=WAVES, tuning=Tuning(cluster=shape)) for shape in ((1, 1), (1, 2), (2, 2), (4, 1))
-            )
+            shapes = ((1, 1), (4, 1)) if row.sparse else ((1, 1), (1, 2), (2, 2), (4, 1))
+            yield from (replace(base, size=WAVES, tuning=Tuning(cluster=shape)) for shape in shapes)
             yield replace(base, size=WAVES, tuning=Tuning(stagger=0))
-            if exact == "f32":
+            if exact == "f32" and not row.sparse:
                 yield from (replace(base, tuning=Tuning(block_n=128, promote=slots)) for slots in (1, 4))
 
 
 def operands(case: GemmCase, seed: int) -> tuple[Array, Array, Array | None]:
-    """Codes of a (M, K), b (K, N) and, if scaled, c (M, N): a pure function of the case's size, formats, class and the seed."""
+    """Codes of a (M, K), b (K, N) and, if scaled, c (M, N): a pure function of the case's size, formats, class and the seed.
+
+    For a sparse kernel, a is `pruned`.
+    """
     m, n, k = case.size
     stream = np.random.Generator(np.random.Philox(key=[seed, CLASSES.index(case.inputs) + 1000 * m + n]))
     a = _codes(case.a, (m, k), case.inputs, stream)
     b = _codes(case.b, (k, n), case.inputs, stream)
+    if KERNELS[case.kernel].sparse:
+        a = pruned(a, OPERAND_FORMATS[case.a].group, stream)
     return a, b, _codes(case.out, (m, n), "random", stream) if case.scaled else None
+
+
+def pruned(a: Array, group: int, stream: np.random.Generator) -> Array:
+    """A matrix (M, K) in which each `group` neighbours along K keep half, chosen at random; the others are zero.
+
+    >>> pruned(np.ones((1, 8), np.uint8), 4, np.random.default_rng(0)).reshape(2, 4).sum(1).tolist()
+    [2, 2]
+    """
+    rows, k = a.shape
+    groups = -(-k // group)
+    rank = np.argsort(stream.random((rows, groups, group)), axis=-1).reshape(rows, -1)[:, :k]
+    return np.where(rank < group // 2, a, np.zeros_like(a))
 
 
 def _codes(format_: str, shape: tuple[int, int], kind: str, stream: np.random.Generator) -> Array:

@@ -120,10 +120,9 @@ def compress(a: Any) -> SparseMatrix:
     parts = []
     for start in range(0, len(dense), rows):
         try:
-            kept, positions = sparsity.compress_matrix(dense[start : start + rows], matrix.format)
+            kept, positions = sparsity.compress_matrix(dense[start : start + rows], matrix.format, start)
         except OperandError as error:
-            where = f" (counted from row {start})" if start else ""
-            raise SparsityError(f"a: {error}{where}") from None
+            raise SparsityError(f"a: {error}") from None
         parts.append((kept, positions.astype(np.uint8)))
     kept, positions = (np.concatenate(part) for part in zip(*parts, strict=True))
     return SparseMatrix(kept.view(DTYPES[matrix.format]), positions, dense.shape[1])

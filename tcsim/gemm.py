@@ -225,10 +225,11 @@ def _accumulate(work: _Work, codes: dict[str, Codes], order: list[int], out: Cod
         padded["scale_a"] = np.pad(codes["scale_a"], ((0, 0), (0, missing)))
         padded["scale_b"] = np.pad(codes["scale_b"], ((0, missing), (0, 0)))
     kept = work.width(work.k)
-    if work.sparsity is not None:  # beyond the end of K any row will do
-        short = padded["a"].shape[1] - codes["columns"].shape[1]
-        ends = np.arange(padded["a"].shape[1]) // kept * work.k  # where the block of each kept element begins
-        padded["columns"] = np.maximum(np.pad(codes["columns"], ((0, 0), (0, short))) - ends, 0)
+    if work.sparsity is not None:  # beyond the end of K each kept zero meets a row beyond the end
+        width = padded["a"].shape[1]
+        own = replace(work.sparsity, rows=len(out), k=2 * width).columns(np.zeros((len(out), width), np.int64))
+        own[:, : codes["columns"].shape[1]] = codes["columns"]
+        padded["columns"] = own - np.arange(width) // kept * work.k  # counted from the block of each
     m, n = out.shape
     rows = min(m, _TILE_ROWS)
     columns = max(1, _CHUNK_PRODUCTS // (rows * kept))

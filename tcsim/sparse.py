@@ -167,10 +167,12 @@ class Sparsity:
         per_group = self.kept // self.groups
         return positions + np.arange(self.kept) // per_group * self.group
 
-    def compress(self, dense: npt.NDArray[Any], is_zero: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[Any], Indices]:
+    def compress(
+        self, dense: npt.NDArray[Any], is_zero: npt.NDArray[np.bool_], first_row: int = 0
+    ) -> tuple[npt.NDArray[Any], Indices]:
         """The kept codes (..., rows, K / 2) of a dense matrix (..., rows, K), and their positions.
 
-        Every nonzero is kept; zeros fill up, the lowest units first.
+        Every nonzero is kept; zeros fill up, the lowest units first. first_row: the number that an error gives to the first row.
 
         Raises OperandError if a group has more nonzeros than can be kept.
         """
@@ -182,7 +184,7 @@ class Sparsity:
         if (used.sum(-1) > keep).any():
             *_, row, group = np.argwhere(used.sum(-1) > keep)[0]
             raise OperandError(
-                f"row {row}, columns {group * self.group} to {(group + 1) * self.group - 1}: more than {keep} of {units} "
+                f"row {first_row + row}, columns {group * self.group} to {(group + 1) * self.group - 1}: more than {keep} of {units} "
                 f"{'pairs' if unit == 2 else 'elements'} are nonzero"
             )
         # the used units and as many unused ones as are missing, in increasing order
@@ -190,10 +192,11 @@ class Sparsity:
         positions = (chosen[..., None] * unit + np.arange(unit)).reshape(*shape, self.kept)
         return np.take_along_axis(dense, self.columns(positions), axis=-1), positions
 
-    def compress_matrix(self, dense: Any, format: str) -> tuple[npt.NDArray[Any], Indices]:
+    def compress_matrix(self, dense: Any, format: str, first_row: int = 0) -> tuple[npt.NDArray[Any], Indices]:
         """The same of a whole matrix (..., M, K) of any size, codes of `format`: (..., M, kept) and their positions.
 
-        K is filled up with zeros to whole groups; kept is half of that. `tcsim.gemm(kept, b, metadata=positions)` takes them.
+        K is filled up with zeros to whole groups; kept is half of that. first_row as for `compress`.
+        `tcsim.gemm(kept, b, metadata=positions)` takes both.
 
         Raises OperandError if a group has more nonzeros than can be kept or a dimension is missing, FormatError for another
         dtype.
@@ -210,4 +213,4 @@ class Sparsity:
         fill = [(0, 0)] * (codes.ndim - 1) + [(0, -codes.shape[-1] % self.group)]
         codes = np.pad(codes, fill)
         is_zero = item.fields(codes).kind == ZERO if item.kind == "float" else codes == 0
-        return replace(self, rows=codes.shape[-2], k=codes.shape[-1]).compress(codes, is_zero)
+        return replace(self, rows=codes.shape[-2], k=codes.shape[-1]).compress(codes, is_zero, first_row)

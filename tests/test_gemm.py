@@ -75,7 +75,7 @@ def test_leading_dimensions_broadcast_and_chunks_do_not_show() -> None:
         ({"k_order": (0, 0)}, tcsim.OperandError, "each of the blocks 0 to 1 once"),
         ({"b": np.zeros((31, 8), np.float16)}, tcsim.OperandError, r"a is \(16, 32\) and b \(31, 8\)"),
         ({"c": np.zeros((16, 9), np.float32)}, tcsim.OperandError, r"c is \(16, 9\); valid: \(..., 16, 8\)"),
-        ({"instruction": "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"}, tcsim.InstructionError, "no dense"),
+        ({"instruction": "ldmatrix.sync.aligned.m8n8.x4.shared.b16"}, tcsim.InstructionError, "multiplies no matrices"),
         ({"instruction": "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16"}, tcsim.OperandError, "no accumulator"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
@@ -168,21 +169,28 @@ def _matrix(address: int, dtype: npt.DTypeLike, shape: tuple[int, int], strides:
     return np.lib.stride_tricks.as_strided(codes, shape, steps, writeable=True).view(dtype)
 
 
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
-    """The driver in place of NVIDIA's."""
-    made = Driver()
+@contextmanager
+def installed(made: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    """A driver in place of NVIDIA's."""
     for module in (driver, stream_launch, device_arrays, gemm_call):
         monkeypatch.setattr(module, "call", made.call, raising=False)
     monkeypatch.setattr("hwkernels.gemm_worker.call", made.call)
     monkeypatch.setattr(stream_launch, "driver_module", lambda: made)
     monkeypatch.setattr(gemm_call, "cubin_of", lambda build: repr(build).encode())
     monkeypatch.setattr(gemm_operands, "pack_cubin", lambda size, target: f"pack {size} {target}".encode())
-    for cached in (stream_launch.load_function, stream_launch.multiprocessors, stream_launch.arch_number):
+    caches = (stream_launch.load_function, stream_launch.multiprocessors, stream_launch.arch_number)
+    for cached in caches:
         cached.cache_clear()
     yield made
-    for cached in (stream_launch.load_function, stream_launch.multiprocessors, stream_launch.arch_number):
+    for cached in caches:
         cached.cache_clear()
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    """The driver in place of NVIDIA's."""
+    with installed(Driver(), monkeypatch) as made:
+        yield made
 
 
 def integers(shape: tuple[int, int], format_: str, seed: int) -> Array:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from conformance.gemm_cases import pruned
 from hwkernels import gemm_tiles
 from hwkernels.device_arrays import DTYPES, round_up
 from hwkernels.gemm_build import SOURCES, Build
@@ -87,8 +88,9 @@ def run(
     m, n, k = size
     random = np.random.default_rng(m + n + k)
     a, b = random.integers(-3, 4, (m, k)), random.integers(-3, 4, (n, k))
-    sparse = compress(pruned(a, build.a, random)) if build.row.sparse else None
-    if sparse is not None:
+    sparse = None
+    if build.row.sparse:
+        sparse = compress(pruned(a, OPERAND_FORMATS[build.a].group, random).astype(DTYPES[build.a]))
         a = sparse.dense().astype(int)
     out = DTYPES[build.out]
     c = random.integers(-5, 6, (m, n)).astype(out)
@@ -148,15 +150,6 @@ def run(
     alpha, beta = scale or (1.0, 0.0)
     want = alpha * (a @ b.T).astype(np.float32) + beta * c.astype(np.float32)
     return got, want.astype(out)
-
-
-def pruned(a: npt.NDArray[Any], format_: str, random: np.random.Generator) -> npt.NDArray[Any]:
-    """A matrix of which each group keeps half, chosen at random."""
-    group = OPERAND_FORMATS[format_].group
-    whole = np.zeros((a.shape[0], round_up(a.shape[1], group)), DTYPES[format_])
-    order = random.permuted(np.tile(np.arange(group), (whole.size // group, 1)), axis=-1).reshape(whole.shape)
-    whole[:, : a.shape[1]] = a
-    return np.where(order < group // 2, whole, np.zeros_like(whole))[:, : a.shape[1]]
 
 
 def build_of(
