@@ -10,7 +10,7 @@ storage of mma.sp and of wgmma.mma_async.sp, whose warps each hold what a warp o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from typing import Any
 
@@ -19,11 +19,27 @@ import numpy.typing as npt
 
 from tcsim.codec import as_codes
 from tcsim.errors import OperandError, listing
-from tcsim.formats import FORMATS, ZERO
+from tcsim.formats import FORMATS
 
 Indices = npt.NDArray[np.int64]
 _PAIRS = tuple(first | second << 2 for first, second in combinations(range(4), 2))  # 0b0100 ... 0b1110: increasing
 _WHOLE_TF32 = (0b0100, 0b1110)  # both halves of the first or of the second element of a pair
+
+
+@cache
+def _kept_positions(units: int, unit: int) -> Indices:
+    """For each set of used units, as bits: the positions of the elements kept, in order (sets, elements).
+
+    All used units, and as many unused ones as are missing, the lowest first.
+
+    >>> _kept_positions(4, 1)[0b1000].tolist()
+    [0, 3]
+    """
+    chosen = []
+    for used in range(1 << units):
+        order = sorted(range(units), key=lambda i: (not used >> i & 1, i))
+        chosen.append([i * unit + j for i in sorted(order[: units // 2]) for j in range(unit)])
+    return np.array(chosen, np.int64)
 
 
 @dataclass(frozen=True)
@@ -181,15 +197,15 @@ class Sparsity:
         units = self.group // unit
         used = ~is_zero.reshape(*shape, self.groups, units, unit).all(-1)
         keep = units // 2
-        if (used.sum(-1) > keep).any():
-            *_, row, group = np.argwhere(used.sum(-1) > keep)[0]
+        pattern = np.packbits(used, axis=-1, bitorder="little")[..., 0]
+        wrong = np.isin(pattern, [p for p in range(1 << units) if p.bit_count() > keep])
+        if wrong.any():
+            *_, row, group = np.argwhere(wrong)[0]
             raise OperandError(
                 f"row {first_row + row}, columns {group * self.group} to {(group + 1) * self.group - 1}: more than {keep} of {units} "
                 f"{'pairs' if unit == 2 else 'elements'} are nonzero"
             )
-        # the used units and as many unused ones as are missing, in increasing order
-        chosen = np.sort(np.argsort(~used, axis=-1, kind="stable")[..., :keep], axis=-1)
-        positions = (chosen[..., None] * unit + np.arange(unit)).reshape(*shape, self.kept)
+        positions = _kept_positions(units, unit)[pattern].reshape(*shape, self.kept)
         return np.take_along_axis(dense, self.columns(positions), axis=-1), positions
 
     def compress_matrix(self, dense: Any, format: str, first_row: int = 0) -> tuple[npt.NDArray[Any], Indices]:
@@ -212,5 +228,7 @@ class Sparsity:
             raise OperandError(f"compress_matrix: shape {codes.shape}; valid: (..., M, K)")
         fill = [(0, 0)] * (codes.ndim - 1) + [(0, -codes.shape[-1] % self.group)]
         codes = np.pad(codes, fill)
-        is_zero = item.fields(codes).kind == ZERO if item.kind == "float" else codes == 0
+        ignored = (1 << item.ignored_low_bits) - 1
+        sign = 1 << item.sign_shift + item.ignored_low_bits if item.kind == "float" and item.signed else 0
+        is_zero = codes & item.dtype.type(np.iinfo(item.dtype).max ^ ignored ^ sign) == 0
         return replace(self, rows=codes.shape[-2], k=codes.shape[-1]).compress(codes, is_zero, first_row)

@@ -45,9 +45,10 @@ def builds_of(name: str) -> list[Build]:
         found.append(tuned(first, Tuning(block_n=kernel.block_n[-1])))
     elif kernel.persistent:
         found += [tuned(first, Tuning(block_n=n)) for n in kernel.block_n[1:]]
-        found.append(replace(first, tma_store=False, cluster=(1, 1), a_mn_major=True))
-        found.append(tuned(first, Tuning(cluster=(2, 2))))
-        found.append(tuned(choose(kernel, SQUARE, ("e4m3", "e5m2", "bf16")), Tuning(block_n=128, promote=1)))
+        found.append(replace(first, tma_store=False, cluster=(1, 1), a_mn_major=first.a in kernel.mn_major))
+        found.append(tuned(first, Tuning(cluster=(4, 1) if kernel.sparse else (2, 2))))
+        mixed = choose(kernel, SQUARE, ("e4m3", "e5m2", "bf16"))
+        found.append(mixed if kernel.sparse else tuned(mixed, Tuning(block_n=128, promote=1)))
     return found
 
 

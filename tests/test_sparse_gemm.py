@@ -163,3 +163,17 @@ def test_a_matrix_that_is_not_sparse_enough_is_refused() -> None:
     assert single.compress_matrix(low, "tf32")[1].tolist() == [[0]]
     with pytest.raises(tcsim.OperandError, match="row 0, columns 0 to 1: more than 1 of 2 elements"):
         single.compress_matrix(np.array([[0x3F800000, 0x00002000]], np.uint32), "tf32")
+
+
+@pytest.mark.parametrize("format_", ["f16", "bf16", "e4m3", "e5m2", "e3m2", "e2m1", "s8", "u8"])
+def test_every_code_but_the_zeros_is_kept(format_: str) -> None:
+    """Beside three zeros, a code that is no zero is the one whose position is said."""
+    item = tcsim.FORMATS[format_]
+    codes = np.arange(1 << item.bits).astype(item.dtype)
+    dense = np.zeros((len(codes), 4), item.dtype)
+    dense[:, 3] = codes
+    kept, positions = sparse(MNEMONICS[4]).sparsity.compress_matrix(dense, format_)
+    zero = np.asarray(tcsim.decode(codes, format_)).astype(float) == 0
+    assert zero.sum() == 1 + (item.kind == "float")
+    np.testing.assert_array_equal(positions[:, 1] == 3, ~zero)
+    np.testing.assert_array_equal(kept[~zero, 1], codes[~zero])
