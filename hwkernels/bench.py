@@ -6,6 +6,10 @@
 Every round times every contender once; cuBLAS (through torch) is there twice, and how far it is from itself is the noise.
 Cold: 512 MiB are written before each launch, which empties L2; the launch is timed alone. Sustained: launches back to back for
 some 100 ms, which lets the clocks settle under load. K-major operands (b is the transpose of a row-major matrix).
+
+A sparse kernel multiplies a pruned a (the half of each group that is largest in magnitude); cuBLAS, the reference, the whole
+one. With it comes what torch.sparse has for the same product, cuSPARSELt where torch has it. Rates count the operations of
+the dense product.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hwkernels import bench_sparse
 from hwkernels.bench_plot import svg_of
 from hwkernels.bench_results import AGAIN, REFERENCE, Result, from_json, summarise, table, to_json
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
@@ -48,9 +53,9 @@ def contenders(
 ) -> dict[str, Contender]:
     """cuBLAS twice and each kernel, on the same operands. Every kernel is checked against cuBLAS first.
 
-    Raises RuntimeError if a kernel's result is wrong.
+    Sparse kernels have a pruned a, and the vendor's sparse product beside them. Raises RuntimeError if a result is wrong.
     """
-    from hwkernels.gemm_call import plan_gemm
+    from hwkernels.gemm_call import compress, plan_gemm
 
     m, n, k = size
     dtype = getattr(torch, TORCH[format_])
@@ -64,30 +69,48 @@ def contenders(
     if format_ in ("e4m3", "e5m2"):
         one = torch.ones((), device="cuda")
 
-        def cublas() -> Any:
-            return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=out_dtype, use_fast_accum=False)
+        def cublas(left: Any = a) -> Any:
+            return torch._scaled_mm(left, b.t(), scale_a=one, scale_b=one, out_dtype=out_dtype, use_fast_accum=False)
     elif format_ == "s8":
 
-        def cublas() -> Any:
-            return torch._int_mm(a, b.t(), out=reference)
+        def cublas(left: Any = a) -> Any:
+            return torch._int_mm(left, b.t(), out=reference)
     else:
         torch.backends.cuda.matmul.allow_tf32 = True
 
-        def cublas() -> Any:
-            return torch.mm(a, b.t(), out=reference)
+        def cublas(left: Any = a) -> Any:
+            return torch.mm(left, b.t(), out=reference)
 
     found: dict[str, Contender] = {REFERENCE: cublas, AGAIN: cublas}
-    right = cublas().double()
-    for name in kernels:
-        d = torch.empty((m, n), device="cuda", dtype=out_dtype).fill_(-77)
-        plan = plan_gemm(a, b.t(), kernel=name, out=d, tuning=tuning)
-        plan()
+
+    def check(name: str, d: Any, right: Any, what: Any) -> None:
         torch.cuda.synchronize()
         error = float((d.double() - right).norm() / right.norm())
         if not error < TOLERANCE.get(format_, 1e-2):
-            raise RuntimeError(f"{name} {format_} {size}: relative error {error} against cuBLAS; {plan.build}")
-        found[name] = plan
-    del right
+            raise RuntimeError(f"{name} {format_} {size}: relative error {error} against cuBLAS; {what}")
+
+    for sparse in (False, True):
+        names = [name for name in kernels if KERNELS[name].sparse == sparse]
+        if not names:
+            continue
+        left = bench_sparse.pruned(torch, a, OPERAND_FORMATS[format_].group) if sparse else a
+        right, given = cublas(left).double(), compress(left) if sparse else a
+        for name in names:
+            d = torch.empty((m, n), device="cuda", dtype=out_dtype).fill_(-77)
+            plan = plan_gemm(given, b.t(), kernel=name, out=d, tuning=tuning)
+            plan()
+            check(name, d, right, plan.build)
+            found[name] = plan
+        if sparse:
+            theirs = bench_sparse.vendor(torch, left, b)
+            if isinstance(theirs, str):
+                print(theirs)
+                continue
+            try:
+                check(theirs[0], theirs[1](), right, torch.__version__)
+                found[theirs[0]] = theirs[1]
+            except RuntimeError as error:  # an output of 8 bits, say: no contender, and no failure of ours
+                print(error)
     return found
 
 

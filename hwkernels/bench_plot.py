@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.sax.saxutils import escape
 
-from hwkernels.bench_results import AGAIN, PEAK_TFLOPS, REFERENCE, Result
+from hwkernels.bench_results import AGAIN, REFERENCE, Result
 
 WIDTH, HEIGHT, MARGIN, GAP = 520, 380, 60, 30  # of one panel, pixels
 LEGEND = 18  # of one line
@@ -113,7 +113,7 @@ def svg_of(results: Sequence[Result], machine: Mapping[str, Any], mode: str = "c
     ratios = Panel(
         f"time of cuBLAS / time, {mode}", "M = N = K, or M x N x K", "ratio, quartiles", along, (low, high), ticks=ticks
     )
-    peaks = sorted({PEAK_TFLOPS[item.format] for item in shown})
+    peaks = sorted({item.peak for item in shown})
     floor = 10.0 ** math.floor(math.log10(min(item.tflops for item in shown)))
     roof = Panel(
         "roofline", "operations per byte", "TFLOP/s", (1.0, reach), (floor, 2 * max(*peaks, top)), logarithmic=True

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hwkernels.gemm_kernels import OPERAND_FORMATS, OUTPUT_BYTES
+from hwkernels.bench_sparse import VENDORS
+from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES
 
 REFERENCE = "cublas"  # the contender that the others are compared with
 AGAIN = "cublas again"  # the same once more, interleaved like any other: its ratio is the noise floor
@@ -20,7 +21,7 @@ PEAK_TFLOPS = {"f16": 989.5, "bf16": 989.5, "tf32": 494.7, "e4m3": 1979.0, "e5m2
 class Result:
     """One contender at one size in one mode."""
 
-    contender: str  # a kernel's name, "cublas" or "cublas again"
+    contender: str  # a kernel's name, "cublas" or "cublas again", one of bench_sparse.VENDORS
     format: str
     out: str
     m: int
@@ -41,9 +42,24 @@ class Result:
         return self.m, self.n, self.k
 
     @property
+    def sparse(self) -> bool:
+        """Whether A keeps half of each row."""
+        return KERNELS[self.contender].sparse if self.contender in KERNELS else self.contender in VENDORS.values()
+
+    @property
+    def peak(self) -> float:
+        """TFLOP/s of an H200 at best, counting the dense product's operations: twice as many with a sparse A."""
+        return PEAK_TFLOPS[self.format] * (2 if self.sparse else 1)
+
+    @property
     def intensity(self) -> float:
-        """Operations per byte that must move: A and B read once, d written once."""
-        a_b = OPERAND_FORMATS[self.format].bytes * (self.m + self.n) * self.k
+        """Operations (of the dense product) per byte that must move: A and B read once, d written once.
+
+        Of a sparse A, half the elements and 4 bits of metadata for each group.
+        """
+        item = OPERAND_FORMATS[self.format]
+        of_a = item.bytes / 2 + 0.5 / item.group if self.sparse else item.bytes
+        a_b = (of_a * self.m + item.bytes * self.n) * self.k
         return 2 * self.m * self.n * self.k / (a_b + OUTPUT_BYTES[self.out] * self.m * self.n)
 
 

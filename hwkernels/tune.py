@@ -1,4 +1,4 @@
-"""`python -m hwkernels.tune`: which tile width, cluster, ring, stagger and group of sm90_wgmma_persistent is fastest here.
+"""`python -m hwkernels.tune`: which tile width, cluster, ring, stagger and group of a persistent kernel is fastest here.
 
     python -m hwkernels.tune --format bf16 --size 4096 --block-n 256 192 --cluster 2x1 1x1 --stagger 0 2 --group 4 8 16
 
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from hwkernels.bench import contenders, measure, parse_size
 from hwkernels.bench_results import Result, summarise, to_json
-from hwkernels.gemm_kernels import OPERAND_FORMATS
+from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
 
-KERNEL = "sm90_wgmma_persistent"
+PERSISTENT = [name for name, row in KERNELS.items() if row.persistent and not row.ctas]
 
 
 def parse_cluster(text: str) -> tuple[int, int]:
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure every combination."""
     made = argparse.ArgumentParser(prog="python -m hwkernels.tune")
     made.add_argument("--format", default="bf16", choices=list(OPERAND_FORMATS))
+    made.add_argument("--kernel", default="sm90_wgmma_persistent", choices=PERSISTENT)
     made.add_argument("--size", type=parse_size, nargs="+", default=[(4096, 4096, 4096)])
     made.add_argument("--block-n", type=int, nargs="+", default=[256])
     made.add_argument("--cluster", type=parse_cluster, nargs="+", default=[(2, 1)])
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{block_n} {cluster[0]}x{cluster[1]} stages {stages} stagger {stagger} group {group} promote {promote}"
             )
             try:
-                runs[label] = contenders(torch, options.format, size, [KERNEL], tuning)[KERNEL]
+                runs[label] = contenders(torch, options.format, size, [options.kernel], tuning)[options.kernel]
             except GemmError as error:
                 print(f"{label}: {error}")
         times = measure(torch, runs, options.mode, options.rounds)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from hwkernels import bench
+from hwkernels import bench, bench_sparse
 from hwkernels.bench_plot import svg_of
 from hwkernels.bench_results import AGAIN, REFERENCE, from_json, summarise, table, to_json
 
@@ -50,6 +51,37 @@ def test_ratios_survive_a_drifting_clock_and_carry_their_noise() -> None:
     assert {item.ratio for item in results if item.contender == REFERENCE} == {1.0}
     square = next(item for item in results if item.m == 1024)
     assert square.intensity == pytest.approx(1024 / 3)
+
+
+def test_a_sparse_product_is_counted_as_the_dense_one() -> None:
+    """Rates of the dense operations, twice the peak, and what a compressed A weighs: 9 of 16 bits, with its metadata."""
+    names = [REFERENCE, AGAIN, "sm90_wgmma_sparse", "cusparselt"]
+    results = summarise({name: [10.0, 10.0] for name in names}, "bf16", "bf16", (1024, 1024, 1024), "cold")
+    assert [item.sparse for item in results] == [False, False, True, True]
+    assert results[2].peak == 2 * results[0].peak and results[2].tflops == results[0].tflops
+    assert results[2].intensity == pytest.approx(2 * 1024 / (9 / 8 + 2 + 2))
+    assert "sm90_wgmma_sparse" in svg_of(results, MACHINE)
+
+
+def test_torchs_sparse_library_is_named_or_its_refusal_is_told() -> None:
+    """By the class of torch's tensor; a torch without one leaves it out."""
+
+    class SparseSemiStructuredTensorCUSPARSELT:
+        pass
+
+    class Torch:
+        __version__ = "9.9"
+        sparse = SimpleNamespace(to_sparse_semi_structured=lambda a: SparseSemiStructuredTensorCUSPARSELT())
+
+        @staticmethod
+        def mm(a: object, b: object) -> object:
+            return b
+
+    b = SimpleNamespace(t=lambda: "b transposed")
+    found = bench_sparse.vendor(Torch, SimpleNamespace(dtype="bf16"), b)
+    assert not isinstance(found, str) and found[0] == "cusparselt" and found[1]() == "b transposed"
+    told = bench_sparse.vendor(SimpleNamespace(__version__="1.0"), SimpleNamespace(dtype="bf16"), b)
+    assert isinstance(told, str) and told.startswith("torch 1.0 multiplies no sparse bf16: ")
 
 
 def test_summaries_of_incomplete_runs_are_refused() -> None:
