@@ -121,9 +121,9 @@ __device__ __forceinline__ void store_d_shared(u32 to, const {kind} (&d)[{d}], u
 
 
 def wgmma_sparse_function(instruction: Instruction, a_mn_major: bool = False, b_mn_major: bool = False) -> str:
-    """`wgmma_sparse<SELECTOR>(d, a, b, metadata, scale_d)` for kept elements and B in shared memory, K-major.
+    """`wgmma_sparse<SELECTOR>(d, a, b, metadata, scale_d)` for kept elements, K-major, and B in shared memory.
 
-    Raises ValueError for a row that is no sparse wgmma, or for MN-major operands.
+    Raises ValueError for a row that is no sparse wgmma, an MN-major A, or an MN-major B of a format that has none.
 
     >>> name = "wgmma.mma_async.sp.sync.aligned.m64n16k32.f32.f16.f16"
     >>> "m64n16k32" in wgmma_sparse_function(tcsim.instruction(name, arch="sm_90"))
@@ -133,12 +133,12 @@ def wgmma_sparse_function(instruction: Instruction, a_mn_major: bool = False, b_
     facts = row.facts
     if not isinstance(facts, WarpgroupFacts) or facts.sparsity is None:
         raise ValueError(f"{row.mnemonic} is no sparse wgmma; valid: wgmma.mma_async.sp")
-    if a_mn_major or b_mn_major:
-        raise ValueError(f"the sparse kernel of {row.mnemonic} takes K-major operands only")
+    if a_mn_major or (b_mn_major and not facts.majors):
+        raise ValueError(f"{row.mnemonic}: A is compressed along K, and B is K-major; MN-major: B of f16 and bf16")
     count = row.operands["d"].registers
     kind, constraint = _C_TYPES[row.operands["d"].register_type]
     registers = ", ".join(f"%{index}" for index in range(count))
-    immediates = (", 1, 1" if facts.signs else "") + (", 0, 0" if facts.majors else "")
+    immediates = (", 1, 1" if facts.signs else "") + (f", 0, {int(b_mn_major)}" if facts.majors else "")
     outputs = ", ".join(f'"+{constraint}"(d[{index}])' for index in range(count))
     return f"""#pragma once
 using accumulator_t = {kind};

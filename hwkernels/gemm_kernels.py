@@ -97,7 +97,9 @@ class GemmKernel:
     k_order: str = "ascending"  # of the instruction's K blocks; the only one so far
     ctas: int = 0  # tcgen05: blocks that multiply a tile together, the cluster of a launch; 0: no Tensor Memory
     buffers: int = 1  # tcgen05: accumulators in Tensor Memory
-    sparse: bool = False  # A keeps half of each row, and comes with metadata; rows of A in a slot have half of `span`
+    sparse: bool = (
+        False  # A is compressed along K, and has metadata; its rows in a slot are half of `span`; B alone is MN-major
+    )
 
     @property
     def file(self) -> str:
@@ -263,6 +265,7 @@ KERNELS = {
             instruction=_SPARSE,
             k_bytes=64,
             sparse=True,
+            mn_major=_HALF,
             block_m=128,
             block_n=(256, 128, 64),
             threads=256,
@@ -349,6 +352,7 @@ KERNELS = {
             later=False,
             k_bytes=64,
             sparse=True,
+            mn_major=_HALF,
             block_m=128,
             block_n=(256, 192, 128, 64),
             threads=384,

@@ -18,6 +18,8 @@ STAGGER = 2  # slots that the second consumer runs behind, where a block has sev
 # of N columns and 32 bytes of K takes N / 2 cycles, and reads 64 x 32 + N x 32 bytes at 128 a cycle, so narrow
 # tiles are bound by shared memory.
 _SLOWER = {256: 1.0, 192: 1.02, 128: 1.05, 64: 1.25}
+# A sparse one reads 64 x 32 + N x 64 bytes in the same time, more than 128 a cycle at every width: that share more.
+_SLOWER_SPARSE = {256: 1.13, 192: 1.17, 128: 1.25, 64: 1.5}
 _TILE_CYCLES = 2500  # of an epilogue of 256 columns
 
 
@@ -70,7 +72,7 @@ def choose(
         block_n=kernel.block_n[0],
         block_m=kernel.block_m,
         stages=kernel.stages,
-        a_mn_major=majors[0],
+        a_mn_major=majors[0] and not kernel.sparse,  # compressed along K, whatever it was
         b_mn_major=majors[1],
         scaled=scaled,
     )
@@ -120,7 +122,9 @@ def parts_fit(build: Build) -> bool:
 
 def estimated_cycles(build: Build, shape: Shape, multiprocessors: int = 132) -> float:
     """Cycles of a whole GEMM in the model above: waves of tiles, each its slots and an epilogue."""
-    slot = (2 if build.row.sparse else 4) * build.block_n * _SLOWER[build.block_n]
+    slot = 4 * build.block_n * _SLOWER[build.block_n]
+    if build.row.sparse:
+        slot = 2 * build.block_n * _SLOWER_SPARSE[build.block_n]
     waves = math.ceil(tile_count(build, shape) / max(1, multiprocessors // math.prod(build.cluster)))
     steps = math.ceil(shape.k / build.block_k)
     return waves * (steps * slot + _TILE_CYCLES * build.block_n / 256)

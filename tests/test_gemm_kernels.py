@@ -39,13 +39,13 @@ def builds_of(name: str) -> list[Build]:
     first = found[0]
     found.append(replace(first, out=OPERAND_FORMATS[first.a].outputs[-1], scaled=True))
     if first.a in kernel.mn_major:
-        found.append(replace(first, a_mn_major=True, b_mn_major=True))
+        found.append(replace(first, a_mn_major=not kernel.sparse, b_mn_major=True))
     found += [choose(kernel, SQUARE, (first.a, first.b, first.out), target=target) for target in kernel.targets[:-1]]
     if kernel.ctas:
         found.append(tuned(first, Tuning(block_n=kernel.block_n[-1])))
     elif kernel.persistent:
         found += [tuned(first, Tuning(block_n=n)) for n in kernel.block_n[1:]]
-        found.append(replace(first, tma_store=False, cluster=(1, 1), a_mn_major=first.a in kernel.mn_major))
+        found.append(replace(first, tma_store=False, cluster=(1, 1), a_mn_major=not kernel.sparse))
         found.append(tuned(first, Tuning(cluster=(4, 1) if kernel.sparse else (2, 2))))
         mixed = choose(kernel, SQUARE, ("e4m3", "e5m2", "bf16"))
         found.append(mixed if kernel.sparse else tuned(mixed, Tuning(block_n=128, promote=1)))

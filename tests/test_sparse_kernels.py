@@ -102,13 +102,16 @@ def slots_of(build: Build, matrix: SparseMatrix, b: Array, block: int) -> Iterat
     """Every slot of one tile of 128 rows from row 128 `block`, all columns of b: kept elements, b, metadata."""
     size = OPERAND_FORMATS[build.a].bytes
     kept = np.ascontiguousarray(matrix.kept).view(np.uint8)
-    right = np.ascontiguousarray(b.T).view(np.uint8)
+    right = np.ascontiguousarray(b if build.b_mn_major else b.T).view(np.uint8)
     image = metadata_image(matrix.groups(), build.a, sparsity_in(build.instruction))
     for step in range(-(-matrix.k * size // 128)):
+        of_b = [slot_rows(right, 128 * step, 0, build.block_n, 128)]
+        if build.b_mn_major:
+            of_b = [slot_rows(right, 128 * panel, 64 * step, 64, 128) for panel in range(build.block_n // 64)]
         yield np.concatenate(
             [
                 slot_rows(kept, 64 * step, 128 * block, 128, 64),
-                slot_rows(right, 128 * step, 0, build.block_n, 128),
+                *of_b,
                 image[block, step].reshape(-1).view(np.uint8),
             ]
         )
@@ -121,14 +124,22 @@ def words_at(slot: Array, build: Build, rows: Array, step: int, lane: Array) -> 
     return np.stack([slot[place + byte].astype(np.uint32) << 8 * byte for byte in range(4)]).sum(0, dtype=np.uint32)
 
 
-@pytest.mark.parametrize(("name", "format_"), [item for item in FORMATS if item[0] != "sm90_wgmma_sparse"])
-def test_lanes_of_mma_sp(name: str, format_: str) -> None:
+WALKED = [(name, format_, False) for name, format_ in FORMATS] + [
+    (name, "f16", True) for name in SPARSE if "f16" in KERNELS[name].mn_major
+]
+
+
+@pytest.mark.parametrize(("name", "format_", "mn_major"), [item for item in WALKED if item[0] != "sm90_wgmma_sparse"])
+def test_lanes_of_mma_sp(name: str, format_: str, mn_major: bool) -> None:
     """ldmatrix, metadata, selectors and the rows of the epilogue as sm80_mma_sparse.cu has them, for the second rows of tiles."""
-    build = build_of(name, format_, block_n=64)
+    build = build_of(name, format_, block_n=64, b_mn_major=mn_major)
     size = 137, 64, 2 * build.block_k + 7
     a, b = random_operands(name, format_, size)
     matrix = compress(a.view(DTYPES[format_]))
-    mma, ldmatrix = build.instruction, tcsim.instruction("ldmatrix.sync.aligned.m8n8.x4.shared.b16", arch="sm_90")
+    mma, (ldmatrix, turning) = (
+        build.instruction,
+        (tcsim.instruction(f"ldmatrix.sync.aligned.m8n8.x4{turn}.shared.b16", arch="sm_90") for turn in ("", ".trans")),
+    )
     lane = np.arange(32)
     got = np.zeros((128, 64), np.uint32)
     totals = {tile: np.zeros((32, 4), np.uint32) for tile in itertools.product(range(8), range(8))}
@@ -140,6 +151,9 @@ def test_lanes_of_mma_sp(name: str, format_: str) -> None:
             column = 8 * np.arange(8)[:, None] + lane % 8
             chunk = 4 * step + lane // 8
             from_b = ldmatrix.execute(smem=slot, address=128 * 64 + column * 128 + ((chunk ^ column % 8) << 4))  # type: ignore[attr-defined]
+            if mn_major:
+                row, chunk = 32 * step + lane, np.arange(8)[:, None]
+                from_b = turning.execute(smem=slot, address=128 * 64 + row * 128 + ((chunk ^ row % 8) << 4))  # type: ignore[attr-defined]
             selector = step if build.metadata_bytes == 1024 else 0
             for x in range(8):
                 totals[0, x] = mma.execute(  # type: ignore[attr-defined]
@@ -156,11 +170,13 @@ def test_lanes_of_mma_sp(name: str, format_: str) -> None:
     np.testing.assert_array_equal(got[:9], want)
 
 
-@pytest.mark.parametrize("format_", KERNELS["sm90_wgmma_sparse"].formats)
-def test_descriptors_of_wgmma_sp(format_: str) -> None:
+@pytest.mark.parametrize(
+    ("format_", "mn_major"), [(format_, mn) for name, format_, mn in WALKED if name == "sm90_wgmma_sparse"]
+)
+def test_descriptors_of_wgmma_sp(format_: str, mn_major: bool) -> None:
     """Descriptors, K steps, metadata of each warp and selectors as sm90_wgmma_sparse.cu has them, both consumers."""
-    build = build_of("sm90_wgmma_sparse", format_, block_n=64)
-    size = 100, 64, 2 * build.block_k + 7
+    build = build_of("sm90_wgmma_sparse", format_, block_n=128, b_mn_major=mn_major)
+    size = 100, 128, 2 * build.block_k + 7
     a, b = random_operands(build.kernel, format_, size)
     matrix, wgmma, start = compress(a.view(DTYPES[format_])), build.instruction, 1024
     kept = tcsim.MatrixDescriptor.for_tile(
@@ -168,7 +184,8 @@ def test_descriptors_of_wgmma_sp(format_: str) -> None:
     )
     assert kept.descriptor.encode() & ~(0x3FFF << 16) == 2 << 62 | 512 >> 4 << 32 | start >> 4  # LBO is not read
     descriptor_a = 2 << 62 | 512 >> 4 << 32 | 1 << 16
-    descriptor_b = 1 << 62 | 1024 >> 4 << 32 | 1 << 16
+    descriptor_b = 1 << 62 | 1024 >> 4 << 32 | (8192 >> 4 if mn_major else 1) << 16
+    step_b = 32 * 128 if mn_major else 64
     thread = np.arange(128)
     totals = [np.zeros((128, wgmma.operands["d"].registers), np.uint32) for _ in range(2)]
     for slot in slots_of(build, matrix, b, 0):
@@ -178,7 +195,8 @@ def test_descriptors_of_wgmma_sp(format_: str) -> None:
             totals[consumer] = wgmma.execute(  # type: ignore[attr-defined]
                 smem=smem,
                 a=descriptor_a + (start + consumer * 4096 + 32 * step >> 4),
-                b=descriptor_b + (start + 8192 + 64 * step >> 4),
+                b=descriptor_b + (start + 8192 + step_b * step >> 4),
+                trans_b=int(mn_major),
                 c=totals[consumer],
                 metadata=words,
                 selector=step if build.metadata_bytes == 1024 else 0,
@@ -311,7 +329,13 @@ def test_the_launch(gpu: SparseDriver) -> None:
     device = DeviceArray(a.shape, a.dtype)
     device.set(a)
     plan = plan_gemm(
-        device, b, integers((2048, 2048), "f32", 3), "sm90_wgmma_sparse", alpha=2.0, beta=-1.0, out_format="f32"
+        device,
+        np.asfortranarray(b),
+        integers((2048, 2048), "f32", 3),
+        "sm90_wgmma_sparse",
+        alpha=2.0,
+        beta=-1.0,
+        out_format="f32",
     )
     got = plan(77)
     want = 2 * a.astype(float) @ b.astype(float) - integers((2048, 2048), "f32", 3)
@@ -322,6 +346,9 @@ def test_the_launch(gpu: SparseDriver) -> None:
     swizzles = [arguments[8].rpartition("_")[2] for arguments in gpu.maps]
     assert swizzles == ["64B", "128B", "128B"]
     assert gpu.maps[0][3] == [160, 2048] and gpu.maps[0][5] == [32, 128] and gpu.maps[1][5] == [64, build.block_n // 2]
+    assert not build.b_mn_major and gpu.packed == 0
+    hwkernels.gemm(hwkernels.compress(device), b)
+    assert gpu.builds[-1].b_mn_major and gpu.maps[-2][5] == [64, 64] and gpu.packed == 0
 
 
 def test_refusals(gpu: SparseDriver) -> None:

@@ -8,6 +8,7 @@
 //   - Where registers are left (AHEAD), the fragments of the next step are loaded before the present ones are multiplied.
 //
 // The same file for f16, bf16, tf32, s8 (sm_80) and e4m3, e5m2 (sm_89): the fragments of all of them are the same bytes.
+// An MN-major B (16 bits) lies in panels of 64 of N x 64 of K and is turned by ldmatrix.trans.
 #include "ptx.cuh"
 #include "multiply.cuh"  // mma_sparse<SELECTOR>(d, a, b, metadata) of the operands' formats; accumulator_t
 #include "epilogue.cuh"
@@ -64,15 +65,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const u32 slot = slots + step % STAGES * SLOT;
             copy_rows<BLOCK_M, 4>(slot, problem.a, problem.lda * ELEMENT_BYTES, m, problem.m, s64(step) * KEPT_SPAN,
                                   kept_of(problem.k) * s64(ELEMENT_BYTES));
-            copy_rows<BLOCK_N, 8>(slot + A_BYTES, problem.b, problem.ldb * ELEMENT_BYTES, n, problem.n, s64(step) * SPAN,
-                                  problem.k * s64(ELEMENT_BYTES));
+            const s64 pitch = problem.ldb * ELEMENT_BYTES;
+            if (B_MN_MAJOR) {  // a row is one k
+#pragma unroll
+                for (u32 i = 0; i < BLOCK_N / 64; ++i) {
+                    copy_rows<64, 8>(slot + A_BYTES + i * PANEL, problem.b, pitch, step * BLOCK_K, problem.k,
+                                     s64(n + 64 * i) * ELEMENT_BYTES, problem.n * s64(ELEMENT_BYTES));
+                }
+            } else {
+                copy_rows<BLOCK_N, 8>(slot + A_BYTES, problem.b, pitch, n, problem.n, s64(step) * SPAN, problem.k * s64(ELEMENT_BYTES));
+            }
             if (threadIdx.x < METADATA_BYTES / 16) {
                 async_copy(slot + A_BYTES + B_BYTES + 16 * threadIdx.x, metadata_of_rows + s64(step) * METADATA_BYTES + 16 * threadIdx.x, 16);
             }
         }
         async_copy_commit();
     };
-    // Lane 8i + r gives row r of matrix i. Of A: rows 8 (i % 2), chunk 2 step + i / 2. Of B: columns 0-7, chunk 4 step + i.
+    // Lane 8i + r gives row r of matrix i. Of A: rows 8 (i % 2), chunk 2 step + i / 2. Of B: columns 0-7, chunk 4 step + i;
+    // MN-major: k = 32 step + 8i + r, the chunk of the 8 columns.
     auto load = [&](Fragments& to, const Fragments& before, u32 slot, u32 step) {
 #pragma unroll
         for (u32 i = 0; i < TILES_M; ++i) {
@@ -82,7 +92,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
 #pragma unroll
         for (u32 i = 0; i < TILES_N; ++i) {
-            ldmatrix(to.b[i], slot + A_BYTES + swizzled(warp_n + 8 * i + lane % 8, 4 * step + lane / 8));
+            const u32 column = warp_n + 8 * i;
+            if (B_MN_MAJOR) ldmatrix_transposed(to.b[i], slot + A_BYTES + column / 64 * PANEL + swizzled(32 * step + lane, column % 64 / 8));
+            else ldmatrix(to.b[i], slot + A_BYTES + swizzled(column + lane % 8, 4 * step + lane / 8));
         }
     };
 

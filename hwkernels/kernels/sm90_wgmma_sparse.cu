@@ -25,14 +25,16 @@ constexpr u32 STORES = BLOCK_N / STORE_COLUMNS;
 constexpr u32 STAGGER_BARRIER = 1 + CONSUMERS;  // named barriers: 0 the block's, 1 .. CONSUMERS one per consumer, this
 constexpr u32 B_PART = BLOCK_N / CLUSTER_M;     // columns of B that a block loads for its cluster
 static_assert(BLOCK_N % 64 == 0 && BLOCK_N <= 256, "one wgmma a consumer");
-static_assert(CLUSTER_N == 1 && B_PART % 8 == 0 && CLUSTER_M <= 4, "blocks share columns of B, in parts of 8; four warps release");
+static_assert(CLUSTER_N == 1 && CLUSTER_M <= 4, "blocks share columns of B; four warps release");
+static_assert(B_PART % (B_MN_MAJOR ? 64 : 8) == 0, "parts of whole panels, or of 8 columns");
 static_assert(STAGGER < STAGES, "the leader must not wait for a slot that the follower has not begun");
 static_assert(SLOT % CORE == 0 && A_BYTES % CORE == 0, "tiles are aligned to their swizzle");
 
 // Matrix descriptors without their address. A: 64B swizzle (2 in bits 62-63), 8 rows take 512 bytes. B: as in ptx.cuh.
 constexpr u64 DESCRIPTOR_A = u64(2) << 62 | u64(8 * KEPT_SPAN >> 4) << 32 | u64(1) << 16;
-constexpr u64 DESCRIPTOR_B = descriptor_bits(false);
-constexpr u32 STEP_A = 32 >> 4, STEP_B = 64 >> 4;  // what a multiplication adds to them: 32 kept bytes, 64 bytes of K
+constexpr u64 DESCRIPTOR_B = descriptor_bits(B_MN_MAJOR);
+// What a multiplication adds to them: 32 kept bytes; 64 bytes of K, or 32 rows of one k each.
+constexpr u32 STEP_A = 32 >> 4, STEP_B = B_MN_MAJOR ? 32 * SPAN >> 4 : 64 >> 4;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
@@ -78,8 +80,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     mbarrier_wait(empty + 8 * slot.index, slot.parity ^ 1);
                     mbarrier_expect(barrier, SLOT);  // all that arrives here, whoever sends it
                     tma_load(to_a, &map_a, k / 2, m, barrier);
-                    if (CLUSTER_M > 1) tma_load_multicast(to_b + rank * B_PART * SPAN, &map_b, k, n, barrier, (1 << CLUSTER_M) - 1);
-                    else tma_load(to_b, &map_b, k, n, barrier);
+                    constexpr u16 ALL = (1 << CLUSTER_M) - 1;
+                    const u32 to_part = to_b + rank * B_PART * SPAN;
+#if B_MN_MAJOR
+#pragma unroll
+                    for (u32 i = 0; i < B_PART / 64; ++i) {
+                        if (CLUSTER_M > 1) tma_load_multicast(to_part + i * PANEL, &map_b, n + 64 * i, k, barrier, ALL);
+                        else tma_load(to_part + i * PANEL, &map_b, n + 64 * i, k, barrier);
+                    }
+#else
+                    if (CLUSTER_M > 1) tma_load_multicast(to_part, &map_b, k, n, barrier, ALL);
+                    else tma_load(to_part, &map_b, k, n, barrier);
+#endif
                     bulk_load(to_b + B_BYTES, from, METADATA_BYTES, barrier);
                 }
             }

@@ -16,7 +16,7 @@ constexpr u32 STEPS = 2;                                 // multiplications alon
 constexpr u32 BLOCK_K = SPAN / ELEMENT_BYTES;
 constexpr u32 A_BYTES = BLOCK_M * KEPT_SPAN, B_BYTES = BLOCK_N * SPAN, SLOT = A_BYTES + B_BYTES + METADATA_BYTES;
 static_assert(BLOCK_M == 128, "the image has blocks of 128 rows");
-static_assert(!A_MN_MAJOR && !B_MN_MAJOR, "rows of K only");
+static_assert(!A_MN_MAJOR && (!B_MN_MAJOR || ELEMENT_BYTES == 2), "A is compressed along K; B may lie MN-major with 16 bits");
 
 constexpr u32 swizzled_kept(u32 row, u32 chunk) {  // byte offset of a 16-byte chunk in rows of 64 bytes: the 64B swizzle
     return row * KEPT_SPAN + ((chunk ^ (row >> 1 & 3)) << 4);

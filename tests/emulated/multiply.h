@@ -49,24 +49,25 @@ inline void wgmma(accumulator_t (&d)[BLOCK_N / 2], u64 a, u64 b, bool scale_d) {
     });
 }
 #elif STYLE_WGMMA_SPARSE
-// A: rows of 64 bytes, 64B swizzle; B: as above, K-major, two chunks of 32 bytes along the row.
+// A: rows of 64 bytes, 64B swizzle; B: as above, with twice the K.
 template <u32 SELECTOR>
 inline void wgmma_sparse(accumulator_t (&d)[BLOCK_N / 2], u64 a, u64 b, u32 metadata, bool scale_d) {
     accumulator_t* const out = d;
     const u32 thread = threadIdx.x % 128;
     const auto words = gather(metadata);
     multiplications.open.push_back([=] {
-        auto value = [](u64 descriptor, u32 mn, u32 byte, u32 span) {
-            const u32 start = (descriptor & 0x3fff) << 4, sbo = (descriptor >> 32 & 0x3fff) << 4;
+        auto value = [](u64 descriptor, u32 mn, u32 k, u32 span, bool mn_major) {
+            const u32 start = (descriptor & 0x3fff) << 4, lbo = (descriptor >> 16 & 0x3fff) << 4, sbo = (descriptor >> 32 & 0x3fff) << 4;
             NEED(descriptor >> 62 == (span == 128 ? 1 : 2), "not this operand's swizzle");
-            return element(memory(swizzle(start + mn % 8 * span + mn / 8 * sbo + byte, span)));
+            const u32 offset = mn_major ? mn % 8 * 2 + mn / 8 % 8 * 16 + mn / 64 * lbo + k % 8 * 128 + k / 8 * sbo
+                                        : mn % 8 * span + mn / 8 * sbo + k * ELEMENT_BYTES;
+            return element(memory(swizzle(start + offset, span)));
         };
         for (u32 i = 0; i < BLOCK_N / 2; ++i) {
             const u32 row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + thread % 4 * 2 + i % 2;
             double sum = scale_d ? out[i] : 0;
             for (u32 j = 0; j < 32 / ELEMENT_BYTES; ++j) {
-                const u32 k = met(words, row % 16, j, SELECTOR);
-                sum += value(a, row, j * ELEMENT_BYTES, 64) * value(b, column, k * ELEMENT_BYTES, 128);
+                sum += value(a, row, j, 64, false) * value(b, column, met(words, row % 16, j, SELECTOR), 128, B_MN_MAJOR);
             }
             out[i] = static_cast<accumulator_t>(sum);
         }

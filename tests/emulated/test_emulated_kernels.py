@@ -174,6 +174,7 @@ EARLIER = [
     *(("sm80_mma_multistage", format_, (False, False)) for format_ in ("tf32", "s8")),
     ("sm89_mma_multistage", "e4m3", (False, False)),
     *(("sm80_mma_sparse", format_, (False, False)) for format_ in ("f16", "tf32", "s8")),
+    ("sm80_mma_sparse", "f16", (False, True)),
     ("sm89_mma_sparse", "e4m3", (False, False)),
 ]
 LADDER = [
@@ -210,6 +211,7 @@ CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
     (tuned(build_of(PERSISTENT, "f16", True, True), Tuning(cluster=(2, 2))), (400, 1100, 300)),
     *((tuned(build_of(PERSISTENT, "e4m3"), Tuning(block_n=128, promote=p)), (400, 300, 1000)) for p in (1, 3)),
     (build_of(SPARSE), (600, 520, 394)),
+    (build_of(SPARSE, "f16", False, True), (300, 300, 576)),
     (build_of(SPARSE, out="f32"), (300, 300, 200)),
     (build_of(SPARSE, "s8"), (257, 300, 1000)),
     (build_of(SPARSE, "e4m3"), (129, 40, 1000)),
@@ -218,6 +220,7 @@ CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
     (build_of(SPARSE, cluster=(1, 1), stagger=0), (140, 600, 70)),
     *((tuned(build_of(SPARSE), Tuning(block_n=n)), (700, 500, 700)) for n in (192, 128, 64)),
     (tuned(build_of(SPARSE), Tuning(cluster=(4, 1))), (700, 1100, 300)),
+    (tuned(build_of(SPARSE, "bf16", False, True), Tuning(cluster=(4, 1))), (400, 300, 300)),
     *((tuned(build_of("sm80_mma_sparse"), Tuning(block_n=n)), (140, 300, 330)) for n in (128, 64)),
 ]
 
@@ -255,7 +258,7 @@ SPARSE_MISTAKES = {
     ),
     "the metadata of the first rows": ("static_cast<s64>(min(rows, last_rows))", "static_cast<s64>(0 * last_rows)"),
     "metadata beyond the last rows": ("min(rows, last_rows)", "(rows + 0 * last_rows)"),
-    "half a step of B": ("STEP_B = 64 >> 4", "STEP_B = 32 >> 4"),
+    "half a step of B": (": 64 >> 4;", ": 32 >> 4;"),
 }
 
 
