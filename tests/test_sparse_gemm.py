@@ -93,6 +93,20 @@ def test_a_kept_zero_is_multiplied_and_a_dropped_one_is_not() -> None:
     assert tcsim.gemm(kept, b, metadata=np.array([[1, 3]]), instruction=ins).tolist() == [[0]]
 
 
+def test_leading_dimensions_broadcast_and_chunks_do_not_show() -> None:
+    """A batch of sparse A against one B, rows and columns beyond a chunk."""
+    ins, random = sparse(MNEMONICS[0], "sm_80"), np.random.default_rng(3)
+    a = pruned(random.standard_normal((260, 70)).astype(np.float16), 4, random).reshape(2, 130, 70)
+    b = random.standard_normal((70, 300)).astype(np.float16)
+    kept, positions = ins.sparsity.compress_matrix(a, "f16")
+    got = tcsim.gemm(kept, b, metadata=positions, instruction=ins)
+    assert got.shape == (2, 130, 300)
+    part = slice(100, 116), slice(250, 258)
+    picked = tcsim.gemm(kept[1, part[0]], b[:, part[1]], metadata=positions[1, part[0]], instruction=ins)
+    np.testing.assert_array_equal(got[1][part], picked)
+    np.testing.assert_array_equal(tcsim.gemm(kept[1], b, metadata=positions, instruction=ins)[1], got[1])
+
+
 def compressed_by_hand(row: list[float], group: int) -> tuple[list[float], list[int]]:
     """One row, element by element: nonzeros, and the first zeros where there are fewer."""
     kept, positions = [], []

@@ -222,6 +222,7 @@ CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
     (tuned(build_of(SPARSE), Tuning(cluster=(4, 1))), (700, 1100, 300)),
     (tuned(build_of(SPARSE, "bf16", False, True), Tuning(cluster=(4, 1))), (400, 300, 300)),
     *((tuned(build_of("sm80_mma_sparse"), Tuning(block_n=n)), (140, 300, 330)) for n in (128, 64)),
+    (tuned(build_of("sm80_mma_sparse", "s8"), Tuning(block_n=128)), (140, 200, 700)),
 ]
 
 
