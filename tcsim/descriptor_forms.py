@@ -22,7 +22,7 @@ CORE_BYTES = 16  # bytes of a row of a core matrix
 _START = Field("start_address", 0, 14, 16, "shared address of the tile's first byte")
 _LEADING = Field(
     "leading_byte_offset", 16, 14, 16,
-    "LBO: between core matrices along K (no swizzle), between swizzled blocks along MN",
+    "LBO: between core matrices along K (no swizzle), between swizzled blocks along MN, between the spans of a longer K-major row",
 )  # fmt: skip
 _STRIDE = Field(
     "stride_byte_offset", 32, 14, 16, "SBO: between groups of 8 rows (K-major), between groups of 8 k (MN-major)"

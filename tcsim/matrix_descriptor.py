@@ -175,11 +175,11 @@ class MatrixDescriptor:
         `rows` runs along M for A and along N for B. `kind` is the tcgen05 kind, needed for e2m1 on sm_100: kind::f8f6f4 and
         kind::mxf8f6f4 take 16 fp4 or fp6 elements from the first bytes of 16, the others pack them.
 
-        `base_offset` changes nothing on sm_90: what it does was not measured yet.
+        A K-major row longer than the swizzle's span goes on an LBO further with every span. `base_offset` moves the pattern
+        of a swizzle on by as many rows of 128 bytes.
 
         Evidence: measured on an H200 for sm_90; literature for sm_100 (PTX ISA, Canonical Layouts; CUTLASS's
-        make_umma_desc). With leading_mode=1, and of rows longer than the swizzle's span: inferred. Of the latter no manual
-        speaks; they run on into the next row, as measured on sm_90, and `check` counts what is then read twice.
+        make_umma_desc). On sm_100 long rows are inferred from sm_90, and leading_mode=1 is inferred.
 
         Raises OperandError for a major, format, kind or mode that cannot be, or whose addresses nobody has published.
         """

@@ -1,7 +1,8 @@
 """Which bits of shared memory a matrix descriptor reads an element from, on sm_90 and sm_100.
 
-Sources: sm_90 measured on an NVIDIA H200 with 1,000 random descriptors of every swizzle and both majors; sm_100 from the PTX
-ISA, sections Canonical Layouts and Leading Dimension Stride of tcgen05, and CUTLASS's make_umma_desc. Not measured there.
+Sources: sm_90 measured on an NVIDIA H200: random descriptors of every swizzle, both majors and every base_offset, and with
+rows longer than the span of the swizzle, whose further spans lie an LBO apart each. sm_100 from the PTX ISA, sections Canonical
+Layouts and Leading Dimension Stride of tcgen05, and CUTLASS's make_umma_desc; long rows inferred from sm_90. Not measured there.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def element_bit_addresses(
         byte = along.byte[None, :]
         row = r % CORE_ROWS * span + r // CORE_ROWS * stride
         plain = row + byte // CORE_BYTES * leading + byte % CORE_BYTES
-        address = start + np.where(mode == 0, plain, row + byte)
+        address = start + np.where(mode == 0, plain, row + byte % span + byte // span * leading)
         if name != "sm_90":
             far = form.field("leading_mode").take_array(value) == 1
             over = start % span + byte - span  # bytes past the end of the swizzled row
@@ -105,7 +106,8 @@ def element_bit_addresses(
         )  # fmt: skip
         address = start + np.where(mode == 0, plain, swizzled)
         bit = 0
-    swept: Ints = np.choose(place, [pattern(address) for pattern in patterns])
+    base_offset = form.field("base_offset").take_array(value)
+    swept: Ints = np.choose(place, [pattern(address, base_offset) for pattern in patterns])
     return swept * 8 + bit
 
 

@@ -13,7 +13,7 @@ from tcsim.formats import Format
 from tcsim.formats import format as find_format
 from tcsim.matrix_descriptor import CORE_BYTES, CORE_ROWS, Major, MatrixDescriptor
 from tcsim.smem_address import along_k
-from tcsim.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES
+from tcsim.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES, PATTERN_ROW
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def check_tile(
     shared = np.argwhere(again.reshape(place.shape))
     read = np.unique(np.concatenate([(address[..., None] + np.arange(size)).reshape(-1), last.reshape(-1)]))
     low, high = int(read[0]), int(read[-1])
-    off = descriptor.start_address % DESCRIPTOR_SWIZZLES[descriptor.swizzle].period
+    period = DESCRIPTOR_SWIZZLES[descriptor.swizzle].period
+    off = (descriptor.start_address - descriptor.base_offset * PATTERN_ROW) % period
     whole = along_k(k, element, kind, descriptor.arch).chunk if major == "K" else CORE_BYTES * 8 // bits
     degree = _conflicts(address, whole, major, CORE_ROWS // 2 if descriptor.swizzle == ATOM_32B else CORE_ROWS)
     found = (len(outside), len(shared), high + 1 - low - len(read), off, degree)
@@ -111,11 +112,6 @@ def _messages(
         texts.append(
             f"the start address is {off} bytes past a multiple of {period}, the period of the {descriptor.swizzle} swizzle: right "
             "for a later K step of a tile that starts at such a multiple, wrong for the tile's own start"
-        )
-    if descriptor.base_offset:
-        texts.append(
-            f"base_offset={descriptor.base_offset} was never measured: these are the addresses of 0, with which tiles were measured "
-            "at any start address"
         )
     if unused:
         texts.append(f"{unused} bytes between the first and the last that are read belong to no element")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -249,10 +249,14 @@ def test_the_assembler_takes_transposes_of_16_bit_types_only(mnemonic: str, own:
         assemble(head + warpgroup._kernel(row, name, Form("ss", more)), "sm_90a")
 
 
-def test_a_base_offset_is_told_to_be_unmeasured() -> None:
-    """check says that the addresses are those of 0, which they are."""
-    plain, shifted = MatrixDescriptor(1024, 0, 1024, swizzle="128B"), MatrixDescriptor(1024, 0, 1024, 3, swizzle="128B")
-    assert not plain.check(64, 64, "f16").messages
-    (message,) = shifted.check(64, 64, "f16").messages
-    assert re.match(r"base_offset=3 was never measured: these are the addresses of 0", message)
-    np.testing.assert_array_equal(plain.addresses(64, 64, "f16"), shifted.addresses(64, 64, "f16"))
+@pytest.mark.parametrize(("swizzle", "rows"), [("128B", 8), ("64B", 4), ("32B", 2)])
+def test_a_base_offset_puts_the_pattern_where_the_tile_starts(swizzle: str, rows: int) -> None:
+    """With the row of the pattern as base_offset, a tile reads as at a multiple of the period, further on."""
+    k = SWIZZLES[swizzle].span // 2
+    plain = MatrixDescriptor(1024, 0, 8 * SWIZZLES[swizzle].span, swizzle=swizzle)
+    for row in range(1, rows):
+        shifted = replace(plain, start_address=1024 + 128 * row, base_offset=row)
+        assert not shifted.check(64, k, "f16").messages
+        np.testing.assert_array_equal(plain.addresses(64, k, "f16") + 128 * row, shifted.addresses(64, k, "f16"))
+        (message,) = replace(shifted, base_offset=0).check(64, k, "f16").messages
+        assert f"the start address is {128 * row} bytes past a multiple of {128 * rows}" in message

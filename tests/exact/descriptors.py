@@ -11,6 +11,7 @@ def element_address(descriptor: int, row: int, k: int, element_bits: int, mn_maj
     start = (descriptor & 0x3FFF) * 16
     leading = (descriptor >> 16 & 0x3FFF) * 16
     stride = (descriptor >> 32 & 0x3FFF) * 16
+    base_offset = descriptor >> 49 & 7
     mode = descriptor >> 62
     if mn_major:
         in_chunk, chunk = row % 8 * 2, row // 8
@@ -22,8 +23,9 @@ def element_address(descriptor: int, row: int, k: int, element_bits: int, mn_maj
     else:
         byte = k * element_bits // 8
         offset = row % 8 * SPAN[mode] + row // 8 * stride
-        offset += byte // 16 * leading + byte % 16 if mode == 0 else byte
+        offset += byte // SPAN[mode] * leading + byte % SPAN[mode]
     address = start + offset
+    row_of_pattern = address // 128 - base_offset
     for bit in range(XOR_BITS[mode]):
-        address ^= (address >> (7 + bit) & 1) << (4 + bit)
+        address ^= (row_of_pattern >> bit & 1) << (4 + bit)
     return address
