@@ -254,8 +254,9 @@ def _interleaved(facts: TensorCopyFacts, stream: Stream, row: TensorType, interl
         pixels, channels = _one(stream, 4, 64), _one(stream, 1, 256)  # the channels of a pixel say nothing here
         tmap = TensorMap.im2col(row.name, dims, strides, lower, upper, channels, pixels, every, **common)
         return tmap, (*base, *outer), offsets, address
-    box = [_one(stream, 1, 3 if facts.dim > 4 else 5) * stride for stride in every]
-    at = [_one(stream, low, extent - (1 if _one(stream, 0, 3) else 0)) for extent in dims[:-2]]
+    box = [_one(stream, 1 + (not place), 3 if facts.dim > 4 else 5) * stride for place, stride in enumerate(every)]
+    at = [_one(stream, low, extent - (1 if _one(stream, 0, 3) else 0)) for extent in dims[1:-2]]
+    at.insert(0, _one(stream, low, dims[0] // 3 if _one(stream, 0, 3) else dims[0]))  # so that the stride along W shows
     return (
         TensorMap(row.name, tuple(dims), tuple(strides), tuple(box), tuple(every), **common),
         (*at, *outer),
@@ -309,7 +310,7 @@ def _strides(stream: Stream, dims: list[int], bits: int, unit: int = 16) -> tupl
 def _memory(
     facts: TensorCopyFacts, item: TensorClass, maps: list[TensorMap], stream: Stream, shape: tuple[int, int]
 ) -> Array:
-    """Random bytes; of numbers and conversions, a quarter of the elements from a table of edges."""
+    """Random bytes; of numbers and conversions, half of the elements from a table of edges."""
     words = stream.words((shape[0], shape[1] // 8))
     memory = words.astype("<u8").view(np.uint8).reshape(shape)
     if not (item.numbers or item.converted):
@@ -317,12 +318,13 @@ def _memory(
     for sample, tmap in enumerate(maps):
         bits = tmap.type.bits
         elements = memory[sample].view(f"<u{bits // 8}")
-        chosen = stream.chance(1, 4 if item.converted else 2, elements.shape)
+        chosen = stream.chance(1, 2, elements.shape)
         edges = np.array(_edges(tmap.data_type), np.uint64).astype(elements.dtype)
         elements[chosen] = stream.choice(edges, (int(chosen.sum()),))
         if item.converted:  # ties of the rounding to tf32
-            ties = stream.chance(1, 8, elements.shape)
+            ties, tiny = stream.chance(1, 8, elements.shape), stream.chance(1, 8, elements.shape)
             elements[ties] = elements[ties] & np.uint32(0xFFFFE000) | np.uint32(0x1000)
+            elements[tiny] &= np.uint32(0x807FFFFF)
     return memory
 
 

@@ -23,7 +23,7 @@ from tcsim.tensor_map import TensorMap
 PLAIN_SAMPLES = 40
 """Samples of a class of a spelling without cache hint or multicast: over all spellings of a mode well above 500 maps."""
 OTHER_SAMPLES = 20
-"""Samples of a class of any other spelling."""
+"""Samples of a class of any other spelling, but for those whose mistakes show in few boxes."""
 FEW_SAMPLES = 64
 """Samples of a class of an im2col spelling without cache hint or multicast, or of interleaved layouts: there are few of them."""
 
@@ -86,7 +86,7 @@ class TensorExercise:
         if name == "single":
             return 1
         if facts.cache_hint or facts.mask_bits or facts.direction == "prefetch" or ".cta_group" in instruction.mnemonic:
-            return OTHER_SAMPLES
+            return PLAIN_SAMPLES if name in ("convert", "interleaved") else OTHER_SAMPLES
         return FEW_SAMPLES if facts.map_mode or facts.rows4 or name == "interleaved" else PLAIN_SAMPLES
 
     def kept(self, instruction: TensorCopy, name: str) -> int:
