@@ -64,7 +64,7 @@ def tiled(draw: st.DrawFn, types: tuple[str, ...] = TYPES, direction: str = "loa
     width = facts.box or step * draw(st.integers(1, max(1, most)))
     rank = 2 if rows4 else draw(st.integers(1, 5))
     box = (width, *([1] if rows4 else (draw(st.integers(1, 4 if rank > 3 else 7)) for _ in range(rank - 1))))
-    every = tuple(1 if rows4 or not d else draw(st.sampled_from((1, 1, 2, 3, 8))) for d in range(rank))
+    every = tuple(1 if rows4 else draw(st.sampled_from((1, 1, 2, 3, 8))) for _ in range(rank))  # the first is ignored
     multiple = facts.dim_multiple
     dims = (
         max(1, draw(st.integers(1, 2 * width)) // multiple) * multiple,
@@ -118,7 +118,7 @@ def columns(draw: st.DrawFn, direction: str = "load", types: tuple[str, ...] = T
         draw(st.integers(1, 3)),
     )
     strides = _strides(draw, dims, facts.bits, 16)
-    every = (1, *(draw(st.integers(1, 3)) for _ in range(spatial)), draw(st.sampled_from((1, 1, 2, 3))))
+    every = tuple(draw(st.integers(1, 3)) for _ in range(spatial + 1)) + (draw(st.sampled_from((1, 1, 2, 3))),)
     lower, upper, base = _pixel_box(draw, dims[1:-1], direction)
     offsets = None if direction == "store" else tuple(draw(st.integers(0, 3)) for _ in range(spatial))
     pixels = draw(st.integers(1, 24))
