@@ -112,6 +112,16 @@ def test_im2col_wide_maps_that_the_driver_would_not_encode(fault, error, words):
         tcsim.TensorMap.im2col_wide(**WIDE | fault)
 
 
+@pytest.mark.parametrize("rank", [3, 4, 5])
+def test_corners_of_im2col_wide_have_16_bits_at_any_rank(rank):
+    """Those of im2col have 16, 8 or 5."""
+    image = WIDE | {"global_dim": (64, 9, *(1,) * (rank - 2)), "global_strides": (128, *(1152,) * (rank - 2))}
+    tmap = tcsim.TensorMap.im2col_wide(**image, pixel_box_lower_corner_width=-32768, pixel_box_upper_corner_width=32767)
+    assert tmap.pixel_box_lower_corner == (-32768,)
+    with pytest.raises(rules.PixelBoxError, match=f"rank {rank} holds -32768 to 32767"):
+        tcsim.TensorMap.im2col_wide(**image, pixel_box_lower_corner_width=-32769)
+
+
 def test_w128_ignores_the_number_of_pixels():
     assert tcsim.TensorMap.im2col_wide(**WIDE | {"mode": "W128", "pixels_per_column": 5000}).wide_mode == "W128"
 
