@@ -121,6 +121,13 @@ def test_misuse_is_named() -> None:
         barrier.test_wait(state)
     with pytest.raises(BarrierError, match="valid: 0, 1"):
         barrier.test_wait_parity(2)
+    last = tcsim.MBarrier(1)
+    last.arrive_drop_expect_tx(16)
+    with pytest.raises(BarrierError, match="waits for bytes; valid: complete_tx"):  # it is not over: bytes are to come
+        last.arrive()
+    last.complete_tx(16)
+    with pytest.raises(BarrierError, match="every arrival was dropped"):
+        last.arrive()
     barrier.inval()
     with pytest.raises(BarrierError, match="was invalidated"):
         barrier.arrive()

@@ -54,14 +54,14 @@ def agree_on_bytes(case: Case) -> None:
     assert 8 * counted == exact.payload_bits(case.slow, case.coordinates), case.tmap
 
 
-@settings(max_examples=400)
+@settings(max_examples=300)
 @given(interleaved())
 def test_interleaved_loads_are_the_exact_models(case):
     assert agree_on_load(case, case.tmap.load(case.memory, case.coordinates, case.smem, case.address))
     agree_on_bytes(case)
 
 
-@settings(max_examples=400)
+@settings(max_examples=300)
 @given(interleaved_columns())
 def test_interleaved_im2col_loads_are_the_exact_models(case):
     got = case.tmap.load(case.memory, case.coordinates, case.smem, case.address, offsets=case.offsets)
@@ -69,7 +69,7 @@ def test_interleaved_im2col_loads_are_the_exact_models(case):
     agree_on_bytes(case)
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(wide())
 def test_im2col_wide_loads_are_the_exact_models(case):
     got = case.tmap.load(case.memory, case.coordinates, case.smem, case.address, offsets=case.offsets)
