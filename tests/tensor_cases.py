@@ -118,7 +118,7 @@ def columns(draw: st.DrawFn, direction: str = "load", types: tuple[str, ...] = T
         draw(st.integers(1, 3)),
     )
     strides = _strides(draw, dims, facts.bits, 16)
-    every = tuple(draw(st.integers(1, 3)) for _ in range(spatial + 1)) + (draw(st.sampled_from((1, 1, 2, 3))),)
+    every = (*(draw(st.integers(1, 3)) for _ in range(spatial + 1)), draw(st.sampled_from((1, 1, 2, 3))))
     lower, upper, base = _pixel_box(draw, dims[1:-1], direction)
     offsets = None if direction == "store" else tuple(draw(st.integers(0, 3)) for _ in range(spatial))
     pixels = draw(st.integers(1, 24))

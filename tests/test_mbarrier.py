@@ -123,6 +123,11 @@ def test_misuse_is_named() -> None:
         barrier.test_wait_parity(2)
     last = tcsim.MBarrier(1)
     last.arrive_drop_expect_tx(16)
+    for call in (last.arrive_expect_tx, last.arrive_drop_expect_tx):
+        before = last.copy()
+        with pytest.raises(BarrierError, match="waits for bytes"):
+            call(16)
+        assert last == before  # no bytes are expected by an arrival that cannot be
     with pytest.raises(BarrierError, match="waits for bytes; valid: complete_tx"):  # it is not over: bytes are to come
         last.arrive()
     last.complete_tx(16)

@@ -179,6 +179,10 @@ def test_stores_of_negative_coordinates_are_refused():
         matrix().store(MEMORY, (0, -1), SMEM)
     with pytest.raises(StoreCoordinateError, match="pixel box from \\(-1, -1\\)"):
         tcsim.TensorMap.im2col(**IMAGE).store(np.zeros(48384, np.uint8), (0, 0, 0, 0), SMEM)
+    for lower, upper in (((0, 0), (0, 1)), ((0, -1), (0, 0))):
+        image = tcsim.TensorMap.im2col(**IMAGE | {"pixel_box_lower_corner": lower, "pixel_box_upper_corner": upper})
+        with pytest.raises(StoreCoordinateError, match="upper corners not positive"):
+            image.store(np.zeros(48384, np.uint8), (0, 0, 0, 0), SMEM)
 
 
 def test_two_elements_for_one_place_are_refused():
@@ -194,8 +198,22 @@ def test_an_im2col_base_outside_the_pixel_box_is_refused():
     image.load(memory, (0, 7, 12, 0), SMEM)
     with pytest.raises(CoordinateError, match=r"W coordinate 8 .* from -1 to 7"):
         image.load(memory, (0, 8, 0, 0), SMEM)
+    image.load(memory, (0, -1, -1, 0), SMEM)
+    with pytest.raises(CoordinateError, match=r"H coordinate -2 .* from -1 to 12"):
+        image.load(memory, (0, -1, -2, 0), SMEM)
     with pytest.raises(CoordinateError, match="rank 4 has 0 to 255"):
         image.load(memory, (0, 0, 0, 0), SMEM, offsets=(0, 256))
+
+
+@pytest.mark.parametrize(("rank", "most"), [(3, 65535), (4, 255), (5, 31)])
+def test_im2col_offsets_have_what_16_bits_leave_to_each(rank, most):
+    corner, sizes = (0,) * (rank - 2), (1,) * (rank - 1)
+    image = tcsim.TensorMap.im2col("UINT8", (16, *sizes), (16,) * (rank - 1), corner, corner, 16, 1, swizzle="NONE")
+    memory, at = np.ones(16, np.uint8), (0,) * rank
+    assert not image.load(memory, at, SMEM, offsets=(most, *corner[1:])).any()
+    for wrong in (most + 1, -1):
+        with pytest.raises(CoordinateError, match=f"rank {rank} has 0 to {most}"):
+            image.load(memory, at, SMEM, offsets=(*corner[1:], wrong))
 
 
 def test_reductions_that_a_type_does_not_have():
