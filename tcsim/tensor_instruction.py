@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -79,7 +79,9 @@ class TensorCopy(Instruction):
         return self.row.facts
 
     def check_map(self, tensor_map: Any) -> TensorMap:
-        """A map that the instruction takes on this arch.
+        """A map that the instruction takes on this arch; of .im2col::w::128 always one of mode W128.
+
+        That it takes one of mode W for that: NumSim (mlc-ai/TIRx-harness), whose authors checked it on an sm_100.
 
         Raises TensorMapError for another rank or kind of map, or for a data type or swizzle of sm_100 on an earlier arch;
         NotModelledError for a spelling, or a spelling of such a map, whose effect is not documented.
@@ -98,11 +100,13 @@ class TensorCopy(Instruction):
                 f"{call}: {tensor_map} is a {_MAPS[tensor_map.im2col_mode]} map; .{facts.mode} needs one of "
                 f"{_CONSTRUCTORS[facts.map_mode]}"
             )
-        if tensor_map.wide_mode != facts.wide_mode:
+        if (tensor_map.wide_mode, facts.wide_mode) == ("W128", "W"):
             raise NotModelledError(
-                f"{call}: not modelled: {tensor_map} of mode {tensor_map.wide_mode} with .{facts.mode}: what the instruction "
-                f"makes of a map of the other mode is not documented; known: a map of mode {facts.wide_mode}"
+                f"{call}: not modelled: {tensor_map} of mode W128 with .{facts.mode}: how many pixels it loads is not documented; "
+                "known: a map of mode W"
             )
+        if tensor_map.wide_mode != facts.wide_mode:  # a map of mode W, whose pixels .im2col::w::128 ignores
+            tensor_map = replace(tensor_map, wide_mode=facts.wide_mode)
         new = tensor_map.type.packed or SWIZZLE_MODES[tensor_map.swizzle].atomicity
         if new and self.arch.number < 100:
             what = tensor_map.data_type if tensor_map.type.packed else f"swizzle {tensor_map.swizzle}"

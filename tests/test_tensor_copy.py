@@ -114,6 +114,12 @@ def test_tiled_stores_are_the_exact_models(case):
     assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
 
 
+@settings(max_examples=40)
+@given(tiled(types=("16U6_ALIGN16B", "16U4_ALIGN8B"), direction="store"))
+def test_stores_of_packed_types_are_the_exact_models(case):
+    assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
+
+
 @settings(max_examples=20)
 @given(tiled(types=("FLOAT16", "UINT8", "UINT64"), direction="store", rows4=True))
 def test_scatter4_writes_four_rows(case):

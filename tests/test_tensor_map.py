@@ -174,6 +174,14 @@ def test_operands_of_loads(arguments, error, words):
         matrix().load(**valid | arguments)
 
 
+def test_coordinates_have_32_bits():
+    for corner in (-(2**31), 2**31 - 1):
+        assert not matrix().load(MEMORY, (0, corner), SMEM).any()
+    for corner in (-(2**31) - 1, 2**31):
+        with pytest.raises(CoordinateError, match="32 bits"):
+            matrix().load(MEMORY, (0, corner), SMEM)
+
+
 def test_stores_of_negative_coordinates_are_refused():
     with pytest.raises(StoreCoordinateError, match="not negative"):
         matrix().store(MEMORY, (0, -1), SMEM)
@@ -351,7 +359,7 @@ NOT_MODELLED = [
     (lambda: tcsim.TensorMap.im2col(**IMAGE | {"channels_per_pixel": 4}).load(MEMORY, (0, 0, 0, 0), SMEM), "8 bytes"),
     (
         lambda: tcsim.instruction(W, arch="sm_100").check_map(tcsim.TensorMap.im2col_wide(**WIDE | {"mode": "W128"})),
-        "mode W128 with .im2col::w: .*a map of mode W",
+        "mode W128 with .im2col::w: .*known: a map of mode W",
     ),
 ]  # fmt: skip
 W = "cp.async.bulk.tensor.3d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes"

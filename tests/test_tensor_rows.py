@@ -134,6 +134,10 @@ def test_an_instruction_counts_its_halos():
         assert ins.transaction_bytes(tmap, halo=5) == 16 * (pixels + 5 * halos)
         compared += 1
     assert compared == 2
+    plain = tcsim.TensorMap.im2col_wide(**one_pixel(3, mode="W"))  # whose pixels .im2col::w::128 ignores
+    memory, smem = np.arange(4096, dtype=np.uint16).view(np.uint8), np.zeros(1 << 14, np.uint8)
+    assert ins.transaction_bytes(plain, halo=5) == ins.transaction_bytes(tmap, halo=5)
+    assert (ins.execute(plain, memory, (0, 0, 0), smem) == ins.execute(tmap, memory, (0, 0, 0), smem)).all()
 
 
 LOAD = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"

@@ -48,7 +48,7 @@ def run_loads(copy: TensorCopy, inputs: Inputs, walk: BoxWalk = WALK, spare: int
         offsets = inputs["offsets"][sample, : facts.offsets].astype(np.int64) if facts.offsets else None
         poison = np.full(image_bytes(facts), POISON, np.uint8)
         address = int(inputs["address"][sample])
-        copy.check_map(tmap)
+        tmap = copy.check_map(tmap)
         images.append(tensor_copy.load(tmap, memory, at, poison, address, offsets, facts.rows4, walk))
     return np.stack(images).view("<u4").astype(np.uint32, copy=False)
 
@@ -62,7 +62,7 @@ def run_stores(
         memory = np.concatenate([inputs["memory"][sample], np.zeros(spare, np.uint8)])
         at = inputs["coordinates"][sample, : facts.coordinates].astype(np.int64)
         address = int(inputs["address"][sample])
-        copy.check_map(tmap)
+        tmap = copy.check_map(tmap)
         out = tensor_copy.store(
             tmap, memory, at, inputs["image"][sample], address, facts.rows4, op or facts.op, walk
         )  # fmt: skip
