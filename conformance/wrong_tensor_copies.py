@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from conformance.exercises import Array, Inputs, WrongModel
+from hwkernels.map_bytes import carried, carried_map
 from tcsim.shared_rows import ContestedRowError
-from tcsim.tensor_box import BoxWalk, Flags, Integers, Places
+from tcsim.tensor_box import HALO_STEP, BoxWalk, Flags, Integers, Places
 from tcsim.tensor_instruction import TensorCopy
-from tcsim.tensor_map import TensorMap
+from tcsim.tensor_map import WIDE_HALOS, TensorMap
+from tcsim.tensor_reduce import TF32_NAN, flush
 from tcsim.tensor_types import TensorSwizzle
 
 _SPARE = 1 << 17
@@ -50,16 +52,61 @@ class _Packed(BoxWalk):
 
 class _EveryElement(BoxWalk):
     def tiled(self, tmap: TensorMap, coordinates: Integers) -> Places:
-        counts = replace(tmap, box_dim=(tmap.box_dim[0], *tmap.loaded[1:]), element_strides=(1,) * tmap.rank)
+        counts = replace(tmap, box_dim=tmap.loaded, element_strides=(1,) * tmap.rank)
         return super().tiled(counts, coordinates)
 
     def im2col(self, tmap: TensorMap, coordinates: Integers, offsets: Integers) -> Places:
         return super().im2col(replace(tmap, element_strides=(1,) * tmap.rank), coordinates, offsets)
 
+    def im2col_wide(self, tmap: TensorMap, coordinates: Integers, halo: int, shift: Integers) -> Places:
+        return super().im2col_wide(replace(tmap, element_strides=(1,) * tmap.rank), coordinates, halo, shift)
+
 
 class _NoOffsets(BoxWalk):
     def im2col(self, tmap: TensorMap, coordinates: Integers, offsets: Integers) -> Places:
         return super().im2col(tmap, coordinates, offsets * 0)
+
+
+class _EveryImage(BoxWalk):
+    def _image(self, tmap: TensorMap, coordinates: Integers, steps: Integers) -> Integers:
+        return coordinates[..., -1, None] + steps
+
+
+class _FirstSlice(BoxWalk):
+    def tiled(self, tmap: TensorMap, coordinates: Integers) -> Places:
+        return super().tiled(tmap, self._first(tmap, coordinates))
+
+    def im2col(self, tmap: TensorMap, coordinates: Integers, offsets: Integers) -> Places:
+        return super().im2col(tmap, self._first(tmap, coordinates), offsets)
+
+    def _first(self, tmap: TensorMap, coordinates: Integers) -> Integers:
+        place = tmap.rank - 2 if tmap.slice_bytes else tmap.rank
+        return np.where(np.arange(tmap.rank) == place, 0, coordinates)
+
+
+class _EverySlice(BoxWalk):
+    def _innermost(self, tmap: TensorMap, column: Integers) -> tuple[Integers, Flags]:
+        box, every = (tmap.loaded[0], *tmap.box_dim[1:]), (1, *tmap.element_strides[1:])
+        return super()._innermost(replace(tmap, box_dim=box, element_strides=every), column)
+
+
+class _HalosBetween(BoxWalk):
+    def wide_steps(self, tmap: TensorMap, halo: int) -> Integers:
+        each = np.arange(0, tmap.loaded[1], HALO_STEP)[:, None] + np.arange(HALO_STEP + halo)
+        return each.reshape(-1) if tmap.wide_mode == "W128" else super().wide_steps(tmap, halo)
+
+
+class _HaloByHalo(BoxWalk):
+    def wide_steps(self, tmap: TensorMap, halo: int) -> Integers:
+        right, pixels = super().wide_steps(tmap, halo), tmap.loaded[1]
+        if tmap.wide_mode != "W128":
+            return right
+        return np.concatenate([right[:pixels], right[pixels:].reshape(halo, WIDE_HALOS).transpose().reshape(-1)])
+
+
+class _NoShift(BoxWalk):
+    def im2col_wide(self, tmap: TensorMap, coordinates: Integers, halo: int, shift: Integers) -> Places:
+        return super().im2col_wide(tmap, coordinates, halo, shift * 0)
 
 
 class _WholeImage(BoxWalk):
@@ -70,7 +117,13 @@ class _WholeImage(BoxWalk):
 
 
 def _kind(
-    direction: str, *, map_mode: str | None = None, least: int = 1, rows4: bool | None = None
+    direction: str,
+    *,
+    map_mode: str | None = None,
+    wide: str = "",
+    narrow: bool = False,
+    least: int = 1,
+    rows4: bool | None = None,
 ) -> Callable[[Any], bool]:
     def applies(instruction: TensorCopy) -> bool:
         facts = instruction.facts
@@ -79,6 +132,8 @@ def _kind(
             right
             and not facts.unmodelled
             and (map_mode is None or facts.map_mode == map_mode)
+            and (not wide or facts.wide_mode == wide)
+            and not (narrow and facts.wide_mode)
             and facts.dim >= least
             and (rows4 is None or facts.rows4 == rows4)
         )
@@ -111,10 +166,33 @@ def _store(walk: BoxWalk) -> Callable[[Any, Inputs], Array]:
 
 def _remapped(change: Callable[[TensorMap], TensorMap]) -> Callable[[Inputs], Inputs]:
     def changed(inputs: Inputs) -> Inputs:
-        maps = [change(TensorMap.decode(data.tobytes())) for data in inputs["maps"]]
-        return inputs | {"maps": np.stack([np.frombuffer(tmap.encode(0), np.uint8) for tmap in maps])}
+        maps = [change(carried_map(data.tobytes())) for data in inputs["maps"]]
+        return inputs | {"maps": np.stack([np.frombuffer(carried(tmap), np.uint8) for tmap in maps])}
 
     return changed
+
+
+def _recoded(types: tuple[str, ...], change: Callable[[Array], Array]) -> Callable[[Inputs], Inputs]:
+    """Global memory of the samples of some types, its 32-bit words changed."""
+
+    def changed(inputs: Inputs) -> Inputs:
+        words = np.ascontiguousarray(inputs["memory"]).view("<u4")
+        chosen = np.array([carried_map(data.tobytes()).data_type in types for data in inputs["maps"]])
+        return inputs | {"memory": np.where(chosen[:, None], change(words), words).astype("<u4").view(np.uint8)}
+
+    return changed
+
+
+def _ties_away(words: Array) -> Array:
+    return np.where(words & np.uint32(0x1FFF) == 0x1000, words | np.uint32(1), words)
+
+
+def _kept_nans(instruction: TensorCopy, inputs: Inputs) -> Array:
+    """Loads that round and leave NaNs as they are."""
+    from conformance.exercises.tensor_copy import run_loads
+
+    right, copied = (run_loads(instruction, change(inputs)) for change in (dict, _remapped(_copied_bits)))
+    return np.where(right == TF32_NAN, copied, right)
 
 
 def _zero_filled(tmap: TensorMap) -> TensorMap:
@@ -122,8 +200,11 @@ def _zero_filled(tmap: TensorMap) -> TensorMap:
 
 
 def _copied_bits(tmap: TensorMap) -> TensorMap:
-    return replace(tmap, data_type="FLOAT32") if tmap.type.flushes or tmap.type.rounds else tmap
+    return replace(tmap, data_type="FLOAT32") if tmap.type.rounds else tmap
 
+
+_TF32 = ("TFLOAT32", "TFLOAT32_FTZ")
+_FTZ = ("FLOAT32_FTZ", "TFLOAT32_FTZ")
 
 _WALKS: tuple[tuple[str, str, BoxWalk, dict[str, Any]], ...] = (
     ("late edge", "the index one beyond the tensor counts as inside", _LateEdge(), {}),
@@ -133,14 +214,37 @@ _WALKS: tuple[tuple[str, str, BoxWalk, dict[str, Any]], ...] = (
     ("rows packed", "under a swizzle rows follow each other without gaps", _Packed(), {"least": 2}),
     ("element strides ignored", "neighbours are taken", _EveryElement(), {"least": 2, "rows4": False}),
     ("whole image", "im2col walks over the whole image, not the pixel box", _WholeImage(), {"map_mode": "im2col"}),
+    ("element stride along N ignored", "im2col goes on in the next image", _EveryImage(), {"map_mode": "im2col"}),
+    (
+        "first slice",
+        "of an interleaved layout the first slice of channels is taken",
+        _FirstSlice(),
+        {"least": 3, "narrow": True},
+    ),
+    (
+        "element stride of slices ignored",
+        "the innermost element stride of an interleaved layout is ignored, too",
+        _EverySlice(),
+        {"least": 3, "map_mode": ""},
+    ),
 )
 
 WRONG_LOADS: tuple[WrongModel, ...] = (
     *(WrongModel(f"load: {name}", mistake, _kind("load", **options), _load(walk)) for name, mistake, walk, options in _WALKS),
     WrongModel("load: offsets ignored", "im2col offsets are taken for 0", _kind("load", map_mode="im2col"), _load(_NoOffsets())),
     WrongModel("load: always zeros", "a NaN fill gives zeros", _kind("load"), _load(BoxWalk(), _remapped(_zero_filled))),
-    WrongModel("load: types only name sizes", "TFLOAT32 and _FTZ types copy bits", _kind("load"),
+    WrongModel("load: types only name sizes", "TFLOAT32 copies bits", _kind("load"),
                _load(BoxWalk(), _remapped(_copied_bits))),
+    WrongModel("load: ties away from zero", "TFLOAT32 rounds as cvt.rna does", _kind("load"),
+               _load(BoxWalk(), _recoded(_TF32, _ties_away))),
+    WrongModel("load: NaNs kept", "TFLOAT32 leaves NaNs as they are", _kind("load"), _kept_nans),
+    WrongModel("load: subnormals flushed", "_FTZ types turn subnormal numbers into zeros", _kind("load"),
+               _load(BoxWalk(), _recoded(_FTZ, flush))),
+    WrongModel("load: wOffset ignored", "wOffset is taken for 0", _kind("load", map_mode="im2col_wide"), _load(_NoShift())),
+    WrongModel("load: halos between", "each halo of .im2col::w::128 follows its 32 pixels", _kind("load", wide="W128"),
+               _load(_HalosBetween())),
+    WrongModel("load: halo by halo", "behind the pixels of .im2col::w::128 lies one halo after the other",
+               _kind("load", wide="W128"), _load(_HaloByHalo())),
 )  # fmt: skip
 """Mistakes in loads."""
 

@@ -1,4 +1,4 @@
-"""How the CUDA driver encodes a tensor map: cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, asked through cuda-python.
+"""How the CUDA driver encodes a tensor map: cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide, through cuda-python.
 
 Importing this module needs neither cuda-python nor a GPU; calling into it does.
 """
@@ -13,15 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hwkernels.driver import TENSOR_MAP_BYTES, CudaError, DriverUnavailable
+from hwkernels.map_bytes import carried_map
 from tcsim.tensor_map import TensorMap
-from tcsim.tensor_types import DATA_TYPES, INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLE_MODES
+from tcsim.tensor_types import DATA_TYPES, INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLE_MODES, WIDE_MODES
 
 PLACEHOLDER = 1 << 20
 """The address in maps whose tensor has no address yet: what launches them puts it in."""
 _REFUSED = "CUDA_ERROR_INVALID_VALUE"
 _PASSED = (
     "global_dim", "global_strides", "element_strides", "box_dim", "pixel_box_lower_corner", "pixel_box_upper_corner",
-    "channels_per_pixel", "pixels_per_column",
+    "channels_per_pixel", "pixels_per_column", "wide_mode",
 )  # fmt: skip
 
 
@@ -71,17 +72,22 @@ def encode_arguments(given: dict[str, Any], global_address: int) -> bytes:
         [wide(stride) for stride in given["global_strides"]] or [wide(0)],  # a null pointer is refused
     )
     every = [narrow(stride) for stride in given["element_strides"]]
+    wide_mode = (
+        (driver.CUtensorMapIm2ColWideMode(WIDE_MODES[given["wide_mode"]]),) if given["kind"] == "im2col_wide" else ()
+    )
     tail = (
         driver.CUtensorMapInterleave(given["interleave"]),
+        *wide_mode,
         driver.CUtensorMapSwizzle(given["swizzle"]),
         driver.CUtensorMapL2promotion(given["l2_promotion"]),
         driver.CUtensorMapFloatOOBfill(given["oob_fill"]),
     )
+    middle: tuple[Any, ...]
     if given["kind"]:
-        name = "cuTensorMapEncodeIm2col"
-        middle: tuple[Any, ...] = (
-            list(given["pixel_box_lower_corner"]),
-            list(given["pixel_box_upper_corner"]),
+        name = "cuTensorMapEncodeIm2col" + "Wide" * bool(wide_mode)
+        corners = [list(given["pixel_box_lower_corner"]), list(given["pixel_box_upper_corner"])]
+        middle = (
+            *([corner[0] for corner in corners] if wide_mode else corners),
             narrow(given["channels_per_pixel"]),
             narrow(given["pixels_per_column"]),
             every,
@@ -113,9 +119,9 @@ def refuses(given: dict[str, Any], global_address: int = PLACEHOLDER) -> bool:
 
 
 def encoded_by_driver(maps: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """A table of maps (samples, 128), each encoded anew by the driver from what its bytes say.
+    """A table of maps (samples, 128), each encoded anew by the driver from what its bytes say (`hwkernels.map_bytes`).
 
     Raises as `driver_encode` does, and TensorMapError for bytes that are no map.
     """
-    out = [np.frombuffer(driver_encode(TensorMap.decode(data.tobytes())), np.uint8) for data in maps]
+    out = [np.frombuffer(driver_encode(carried_map(data.tobytes())), np.uint8) for data in maps]
     return np.stack(out) if out else np.zeros((0, TENSOR_MAP_BYTES), np.uint8)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.errors import OperandError
+from tcsim.errors import OperandError, listing
 from tcsim.instruction import broadcast
 from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
 from tcsim.tensor_box import WALK, BoxWalk, Integers, Places, pixel_range
-from tcsim.tensor_reduce import check_reduction, flush, reduce_codes, round_tf32
-from tcsim.tensor_types import NAN_FILL, NotModelledError, TensorMapError, padded_swizzles
+from tcsim.tensor_reduce import check_reduction, reduce_codes, round_tf32
+from tcsim.tensor_types import NAN_FILL, SWIZZLE_MODES, NotModelledError, TensorMapError, padded_swizzles
 
 if TYPE_CHECKING:
     from tcsim.tensor_map import TensorMap
@@ -37,13 +37,14 @@ class StoreCoordinateError(CoordinateError):
     """A negative coordinate, or a pixel box beyond the tensor, of a store or reduction."""
 
 
-def transaction_bytes(tmap: TensorMap) -> int:
-    """Bytes that a load of the map adds to the transaction count. See `TensorMap.transaction_bytes`."""
-    if tmap.im2col_mode == "im2col_wide":
-        raise NotModelledError(f"{tmap}: not modelled: copies of im2col-wide maps (halos and offsets are not measured)")
-    if tmap.type.shared_bytes > tmap.type.global_bytes:
-        raise NotModelledError(f"{tmap}: not modelled: whether a transaction counts the padding of {tmap.data_type}")
-    return int(np.prod(tmap.loaded)) * tmap.type.bits // 8
+class DirectionError(TensorMapError):
+    """A data type or swizzle that has no load, or no store."""
+
+
+WIDE_HALO = {"W": 511, "W128": 31}
+"""The largest wHalo of .im2col::w and .im2col::w::128 (PTX ISA, cp.async.bulk.tensor)."""
+WIDE_OFFSET = 31
+"""The largest wOffset."""
 
 
 def load(
@@ -63,11 +64,9 @@ def load(
     places = _places(tmap, coordinates, offsets, rows4, walk, call)
     start = _start(address, call)
     batch = broadcast([image.shape[:-1], source.shape[:-1], places.rows.shape[:-1], start.shape], call)
-    target = _shared_index(tmap, walk, places, start, image.shape[-1], call)[..., : tmap.type.global_bytes]
+    target = _shared_index(tmap, walk, places, start, image.shape[-1], call)[..., : tmap.unit.global_bytes]
     index = _global_index(tmap, places, source.shape[-1], call)
     found = _take(source, np.where(places.inside[..., None], index, 0), batch)
-    if tmap.type.flushes:
-        found = flush(found.view("<u4")).view(np.uint8)
     if tmap.type.rounds:
         found = round_tf32(found.view("<u4")).view(np.uint8)
     found = np.where(places.inside[..., None], found, _fill(tmap))
@@ -105,7 +104,7 @@ def store(
     out[..., :-1] = target
     index = np.where(places.inside[..., None], index, target.shape[-1])
     if op:
-        code = f"<u{tmap.type.global_bytes}"
+        code = f"<u{tmap.type.bits // 8}"
         old = np.take_along_axis(out, _flat(index, batch), axis=-1).reshape(found.shape)
         found = reduce_codes(op, tmap.type, old.view(code), np.ascontiguousarray(found).view(code)).view(np.uint8)
     np.put_along_axis(out, _flat(index, batch), _flat(found, batch), axis=-1)
@@ -116,27 +115,35 @@ def store(
 
 
 def _require_modelled(tmap: TensorMap, direction: str, call: str) -> None:
-    if tmap.im2col_mode == "im2col_wide":
+    _require_direction(tmap, direction, call)
+    if tmap.slice_bytes == 16 and tmap.swizzle != "NONE":
         raise NotModelledError(
-            f"{call}: not modelled: copies of im2col-wide maps (where halos and offsets put pixels is not measured)"
+            f"{call}: not modelled: interleave='16B' with swizzle={tmap.swizzle!r}: how far apart rows of swizzled 16-byte "
+            "slices lie is neither documented nor measured; known: interleave='16B' without a swizzle, interleave='32B'"
         )
-    if tmap.interleave != "NONE":
+    if tmap.slice_bytes and tmap.type.shared_bytes > tmap.type.global_bytes:
         raise NotModelledError(
-            f"{call}: not modelled: interleave={tmap.interleave!r} (which strides and coordinates count slices is neither "
-            "documented nor measured)"
+            f"{call}: not modelled: {tmap.data_type} with interleave={tmap.interleave!r}: what is padded of a slice is "
+            "neither documented nor measured"
         )
-    if direction == "store" and tmap.type.storable:
-        raise NotModelledError(f"{call}: not modelled: {tmap.type.storable}")
+    if tmap.im2col_mode and not tmap.slice_bytes and tmap.inner_elements * tmap.type.bits % 128:
+        raise NotModelledError(
+            f"{call}: not modelled: rows of {tmap.inner_elements * tmap.type.bits // 8} bytes: the driver takes them, but a "
+            "bounding box is a multiple of 16 bytes (PTX ISA), and what others do is not known"
+        )
+
+
+def _require_direction(tmap: TensorMap, direction: str, call: str) -> None:
+    """Types and swizzles that the manual or the driver gives to one direction only."""
+    if direction == "store" and tmap.type.load_only:
+        raise DirectionError(f"{call}: {tmap.data_type} has no store (PTX ISA, restrictions on tensor copies)")
+    if direction == "store" and SWIZZLE_MODES[tmap.swizzle].load_only:
+        raise DirectionError(f"{call}: swizzle {tmap.swizzle} has no store (PTX ISA, swizzling modes)")
     modes = padded_swizzles(tmap.type).get(direction)
     if modes is not None and tmap.swizzle not in modes:
-        raise NotModelledError(f"{call}: {tmap.data_type} with swizzle {tmap.swizzle} has no {direction} (cuda.h)")
-    if tmap.im2col_mode and tmap.inner_elements * tmap.type.bits % 128:
-        raise NotModelledError(
-            f"{call}: not modelled: rows of {tmap.inner_elements * tmap.type.bits // 8} bytes; a bounding box is a multiple "
-            "of 16 bytes (PTX ISA)"
+        raise DirectionError(
+            f"{call}: {tmap.data_type} with swizzle {tmap.swizzle} has no {direction} (cuda.h); valid: {listing(modes)}"
         )
-    if tmap.im2col_mode and tmap.element_strides[-1] != 1:
-        raise NotModelledError(f"{call}: not modelled: an element stride of {tmap.element_strides[-1]} along N")
 
 
 def _byte_array(name: str, given: Any, call: str) -> Bytes:
@@ -180,13 +187,16 @@ def _places(tmap: TensorMap, coordinates: Any, offsets: Any, rows4: bool, walk: 
         corners = _integers("coordinates", coordinates, 5, "the column and four rows", call)
     else:
         corners = _integers("coordinates", coordinates, tmap.rank, "one for each dimension", call)
-    _require_aligned(tmap, corners[..., 0], call)
-    if offsets is not None and tmap.im2col_mode != "im2col":
+    if not tmap.slice_bytes:  # of which every index is 16 or 32 bytes
+        _require_aligned(tmap, corners[..., 0], call)
+    if offsets is not None and not tmap.im2col_mode:
         raise CoordinateError(f"{call}: offsets={offsets}: only im2col maps have them")
     if rows4:
         return walk.gathered(tmap, corners)
     if not tmap.im2col_mode:
         return walk.tiled(tmap, corners)
+    if tmap.im2col_mode == "im2col_wide":
+        return walk.im2col_wide(tmap, *_wide_operands(tmap, corners, offsets, call))
     return walk.im2col(tmap, *_im2col_operands(tmap, corners, offsets, call))
 
 
@@ -199,7 +209,7 @@ def _im2col_operands(tmap: TensorMap, corners: Integers, offsets: Any, call: str
         raise CoordinateError(f"{call}: offsets={np.asarray(offsets).tolist()}; rank {tmap.rank} has 0 to {most}")
     for place in range(spatial):
         low, high = pixel_range(tmap, place)
-        base = corners[..., place + 1]
+        base = corners[..., tmap.first_spatial + place]
         if ((base < low) | (base > high)).any():
             bad = int(base[(base < low) | (base > high)].flat[0])
             raise CoordinateError(
@@ -207,6 +217,26 @@ def _im2col_operands(tmap: TensorMap, corners: Integers, offsets: Any, call: str
             )
     shape = broadcast([corners.shape[:-1], shifts.shape[:-1]], call)
     return np.broadcast_to(corners, (*shape, tmap.rank)), np.broadcast_to(shifts, (*shape, spatial))
+
+
+def _wide_operands(tmap: TensorMap, corners: Integers, offsets: Any, call: str) -> tuple[Integers, int, Integers]:
+    """Corners (..., rank), wHalo, and wOffset (...)."""
+    given = _integers("offsets", np.zeros(2, np.int64) if offsets is None else offsets, 2, "wHalo and wOffset", call)
+    halos, shifts = given[..., 0], given[..., 1]
+    for name, values, most in (("wHalo", halos, WIDE_HALO[tmap.wide_mode]), ("wOffset", shifts, WIDE_OFFSET)):
+        if ((values < 0) | (values > most)).any():
+            raise CoordinateError(f"{call}: {name} in offsets={given.tolist()}; mode {tmap.wide_mode} has 0 to {most}")
+    if halos.size == 0 or (halos != halos.flat[0]).any():
+        raise CoordinateError(f"{call}: offsets={given.tolist()}; valid: one wHalo for all copies of a call")
+    high = pixel_range(tmap, 0)[1]
+    if (corners[..., 1] > high).any():
+        bad = int(corners[..., 1][corners[..., 1] > high].flat[0])
+        raise CoordinateError(
+            f"{call}: W coordinate {bad} is beyond the pixel box, which ends at {high}; outside it a copy starts on the left "
+            "only (PTX ISA)"
+        )
+    shape = broadcast([corners.shape[:-1], shifts.shape], call)
+    return np.broadcast_to(corners, (*shape, tmap.rank)), int(halos.flat[0]), np.broadcast_to(shifts, shape)
 
 
 def _require_aligned(tmap: TensorMap, column: Integers, call: str) -> None:
@@ -257,7 +287,7 @@ def _require_apart(offsets: Integers, places: Places, call: str) -> None:
 
 def _global_index(tmap: TensorMap, places: Places, size: int, call: str) -> Integers:
     """Index in memory of every byte of every unit (..., rows, units, bytes); those inside the tensor are checked."""
-    offsets, each = places.offsets(tmap.type), tmap.type.global_bytes
+    offsets, each = places.offsets(tmap.unit), tmap.unit.global_bytes
     outside = places.inside & ((offsets < 0) | (offsets > size - each))
     if outside.any():
         raise OutsideMemoryError(
@@ -276,7 +306,7 @@ def _shared_index(tmap: TensorMap, walk: BoxWalk, places: Places, start: Integer
         raise OutsideMemoryError(
             f"{call}: the box has bytes at shared address {int(index[wrong].max()):#x}, beyond the {size} bytes of smem"
         )
-    return index.reshape(*index.shape[:-1], -1, tmap.type.shared_bytes)
+    return index.reshape(*index.shape[:-1], -1, tmap.unit.shared_bytes)
 
 
 def _take(source: Bytes, index: Integers, batch: tuple[int, ...]) -> Bytes:
@@ -294,8 +324,8 @@ def _flat(array: npt.NDArray[Any], batch: tuple[int, ...]) -> npt.NDArray[Any]:
 def _fill(tmap: TensorMap) -> Bytes:
     """The bytes of a unit outside the tensor."""
     if tmap.oob_fill == "NONE":
-        return np.zeros(tmap.type.global_bytes, np.uint8)
-    return np.resize(np.array([NAN_FILL], "<u2").view(np.uint8), tmap.type.global_bytes)
+        return np.zeros(tmap.unit.global_bytes, np.uint8)
+    return np.resize(np.array([NAN_FILL], "<u2").view(np.uint8), tmap.unit.global_bytes)
 
 
 def _pack6(found: Bytes) -> Bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -40,6 +40,13 @@ class TensorCopyFacts:
         return "im2col_wide" if "::w" in self.mode else "im2col"
 
     @property
+    def wide_mode(self) -> str:
+        """The mode of the im2col-wide map that it takes, as TensorMap.wide_mode."""
+        if self.map_mode != "im2col_wide":
+            return ""
+        return "W128" if self.mode.endswith("::128") else "W"
+
+    @property
     def rows4(self) -> bool:
         """The coordinates are a column and four rows."""
         return self.mode in ("tile::gather4", "tile::scatter4")
@@ -72,10 +79,12 @@ class TensorCopy(Instruction):
         return self.row.facts
 
     def check_map(self, tensor_map: Any) -> TensorMap:
-        """A map that the instruction takes on this arch.
+        """A map that the instruction takes on this arch; of .im2col::w::128 always one of mode W128.
+
+        That it takes one of mode W for that: NumSim (mlc-ai/TIRx-harness), whose authors checked it on an sm_100.
 
         Raises TensorMapError for another rank or kind of map, or for a data type or swizzle of sm_100 on an earlier arch;
-        NotModelledError for a spelling whose effect is not documented.
+        NotModelledError for a spelling, or a spelling of such a map, whose effect is not documented.
         """
         call, facts = f"{self!r}.execute", self.facts
         if facts.unmodelled:
@@ -91,6 +100,13 @@ class TensorCopy(Instruction):
                 f"{call}: {tensor_map} is a {_MAPS[tensor_map.im2col_mode]} map; .{facts.mode} needs one of "
                 f"{_CONSTRUCTORS[facts.map_mode]}"
             )
+        if (tensor_map.wide_mode, facts.wide_mode) == ("W128", "W"):
+            raise NotModelledError(
+                f"{call}: not modelled: {tensor_map} of mode W128 with .{facts.mode}: how many pixels it loads is not documented; "
+                "known: a map of mode W"
+            )
+        if tensor_map.wide_mode != facts.wide_mode:  # a map of mode W, whose pixels .im2col::w::128 ignores
+            tensor_map = replace(tensor_map, wide_mode=facts.wide_mode)
         new = tensor_map.type.packed or SWIZZLE_MODES[tensor_map.swizzle].atomicity
         if new and self.arch.number < 100:
             what = tensor_map.data_type if tensor_map.type.packed else f"swizzle {tensor_map.swizzle}"
@@ -107,12 +123,15 @@ class TensorCopy(Instruction):
 class TensorLoad(TensorCopy):
     """cp.async.bulk.tensor, global to shared."""
 
-    def transaction_bytes(self, tensor_map: TensorMap) -> int:
+    def transaction_bytes(self, tensor_map: TensorMap, halo: int = 0) -> int:
         """Bytes that the mbarrier must expect: `TensorMap.transaction_bytes`, of .tile::gather4 four rows.
 
-        Raises as `check_map` and `TensorMap.transaction_bytes` do.
+        halo: wHalo of .im2col::w and .im2col::w::128, each pixel of which adds `TensorMap.halo_bytes`.
+
+        Raises as `check_map` does.
         """
-        return self.check_map(tensor_map).transaction_bytes * (4 if self.facts.rows4 else 1)
+        tmap = self.check_map(tensor_map)
+        return tmap.transaction_bytes * (4 if self.facts.rows4 else 1) + halo * tmap.halo_bytes
 
     def execute(
         self, tensor_map: TensorMap, memory: Any, coordinates: Any, smem: Any, address: Any = 0, offsets: Any = None

@@ -14,10 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import tensor_copy, tensor_rules
-from tcsim.tensor_types import DATA_TYPES, TensorMapError, TensorType, find_mode
+from tcsim.tensor_types import DATA_TYPES, SLICES, TensorMapError, TensorType, Unit, find_mode
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = tuple[int, ...]
+
+WIDE_PIXELS, WIDE_HALOS = 128, 4
+"""Pixels of .im2col::w::128, and how many halos it loads: one after every 32 pixels (PTX ISA)."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,9 @@ class TensorMap:
 
     data_type, interleave, swizzle, l2_promotion, oob_fill: the driver's enumerators without their prefix. global_dim: size
     of each dimension in elements. global_strides: bytes from one index to the next of each dimension but the innermost.
-    box_dim: what a copy moves, in elements. element_strides: every how-manieth element, 1 where left out.
+    box_dim: what a copy moves, in elements. element_strides: every how-manieth element, 1 where left out. interleave: with
+    "16B" and "32B" the dimensions are W[, H[, D]], channel slices, N, in slices; a copy moves one channel slice, whatever
+    box_dim says of them.
 
     `TensorMap.im2col(...)` and `TensorMap.im2col_wide(...)` make the other two kinds.
 
@@ -124,7 +129,10 @@ class TensorMap:
         oob_fill: str = "NONE",
         l2_promotion: str = "NONE",
     ) -> TensorMap:
-        """An im2col-wide map of sm_100, as cuTensorMapEncodeIm2colWide makes it. Its rules are checked; its copies are not modelled.
+        """An im2col-wide map of sm_100, as cuTensorMapEncodeIm2colWide makes it: dimensions C, W[, H[, D]], N.
+
+        A copy walks along W and N only, H and D stay. mode "W": `pixels_per_column` pixels, then the halo; "W128": 128
+        pixels, then four halos, one of each 32 pixels.
 
         Raises a subclass of TensorMapError, named after the rule, for what the driver would not encode.
 
@@ -151,41 +159,82 @@ class TensorMap:
         return DATA_TYPES[self.data_type]
 
     @property
+    def slice_bytes(self) -> int:
+        """Bytes of a slice of channels of an interleaved layout; 0 of any other."""
+        return SLICES[self.interleave]
+
+    @property
+    def unit(self) -> Unit:
+        """What copies move whole."""
+        if self.slice_bytes:
+            return Unit(1, self.slice_bytes, self.slice_bytes)
+        return Unit(self.type.unit_elements, self.type.global_bytes, self.type.shared_bytes)
+
+    @property
     def inner_elements(self) -> int:
-        """Elements of one row of the box."""
+        """What the map says of one row of the box."""
         return self.channels_per_pixel if self.im2col_mode else self.box_dim[0]
 
     @property
-    def loaded(self) -> Numbers:
-        """Elements that a copy moves along each dimension: the box divided by the element stride, rounded up.
+    def first_spatial(self) -> int:
+        """The dimension that is W: 0 of an interleaved layout, where a slice of channels is no dimension, otherwise 1."""
+        return 0 if self.slice_bytes else 1
 
-        Of an im2col map: channels and pixels. The innermost element stride is ignored, as the driver says.
+    @property
+    def loaded(self) -> Numbers:
+        """How many a copy moves along each dimension: the box divided by the element stride, rounded up.
+
+        Of an im2col map: channels (or one slice of them) and pixels, without halos. The innermost element stride is
+        ignored, as the driver says; in an interleaved layout it is W's and counts, and one channel slice is moved.
         """
         if self.im2col_mode:
-            return (self.channels_per_pixel, self.pixels_per_column)
-        outer = zip(self.box_dim[1:], self.element_strides[1:], strict=True)
-        return (self.box_dim[0], *(-(-size // stride) for size, stride in outer))
+            pixels = WIDE_PIXELS if self.wide_mode == "W128" else self.pixels_per_column
+            return (1 if self.slice_bytes else self.channels_per_pixel, pixels)
+        counts = [-(-size // stride) for size, stride in zip(self.box_dim, self.element_strides, strict=True)]
+        if self.slice_bytes:
+            counts[-2] = 1
+        else:
+            counts[0] = self.box_dim[0]
+        return tuple(counts)
+
+    @property
+    def row_units(self) -> int:
+        """Units of one row of the box."""
+        return self.loaded[0] // self.unit.indices
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one row of the box in shared memory, padding of packed types included."""
-        return self.inner_elements // self.type.unit_elements * self.type.shared_bytes
+        return self.row_units * self.unit.shared_bytes
 
     @property
     def transaction_bytes(self) -> int:
-        """Bytes that a load adds to the mbarrier's transaction count: those of the box, without the gaps between rows.
+        """Bytes that a load adds to the mbarrier's transaction count: those of the box, without gaps, padding and halos.
 
-        Source: measured on an H200. Of types with padding it is not known: raises NotModelledError.
+        Of an im2col-wide map a load adds `halo_bytes` for each pixel of wHalo. Source: measured on an H200 for plain types;
+        that padding does not count: CUTLASS (sm_100 collectives, TmaTransactionBytes).
+
+        >>> padded = tcsim.TensorMap("16U4_ALIGN16B", (128, 2), (64,), (128, 2))
+        >>> padded.transaction_bytes, padded.row_bytes
+        (128, 128)
         """
-        return tensor_copy.transaction_bytes(self)
+        return int(np.prod(self.loaded[1:])) * self.row_units * self.unit.global_bytes
+
+    @property
+    def halo_bytes(self) -> int:
+        """Bytes that one halo pixel adds to a load of an im2col-wide map (of mode W128: one of each 32 pixels); 0 of others."""
+        if self.im2col_mode != "im2col_wide":
+            return 0
+        return self.row_units * self.unit.global_bytes * (WIDE_HALOS if self.wide_mode == "W128" else 1)
 
     def load(self, memory: Any, coordinates: Any, smem: Any, address: Any = 0, offsets: Any = None) -> Bytes:
         """cp.async.bulk.tensor, global to shared: a copy of smem with the box written at `address`.
 
         memory: uint8 (..., bytes); its index is the offset from the tensor's global address. coordinates: integers (...,
         rank), innermost first, perhaps negative or beyond the tensor. smem: uint8 (..., bytes); its index is the shared
-        address. address: multiples of 128 (...). offsets: of an im2col map, integers (..., rank - 2), W first; zeros if left
-        out. Leading dimensions broadcast. Bytes between rows stay.
+        address. address: multiples of 128 (...). offsets: of an im2col map, integers (..., rank - 2), W first; of an
+        im2col-wide map wHalo and wOffset (..., 2), with one wHalo for all; zeros if left out. Leading dimensions broadcast.
+        Bytes between rows stay.
 
         Raises OperandError for another dtype or shape; MisalignedCoordinateError, MisalignedAddressError,
         OutsideMemoryError, CoordinateError for a place that cannot be; NotModelledError where nothing is known.
@@ -213,10 +262,11 @@ class TensorMap:
     def store(self, memory: Any, coordinates: Any, smem: Any, address: Any = 0) -> Bytes:
         """cp.async.bulk.tensor, shared to global: a copy of memory with the box from `address` written.
 
-        Operands as `load`; elements outside the tensor are not written. An im2col map is one of .im2col_no_offs.
+        Operands as `load`; elements outside the tensor are not written. An im2col map is one of .im2col_no_offs, an
+        im2col-wide one of .im2col_no_offs::w (sm_107).
 
-        Raises as `load`, ContestedRowError if two elements of the box are one place of the tensor, and
-        StoreCoordinateError for negative coordinates, which the PTX manual excludes.
+        Raises as `load`, DirectionError for a type or swizzle of loads only, ContestedRowError if two elements of the box
+        are one place of the tensor, and StoreCoordinateError for negative coordinates, which the PTX manual excludes.
 
         >>> rows = tcsim.TensorMap("UINT16", (16, 4), (32,), (8, 2), swizzle="NONE")
         >>> smem = np.arange(1, 65, dtype=np.uint16).view(np.uint8)

@@ -1,4 +1,4 @@
-"""The reductions of cp.reduce.async.bulk.tensor: which data types each takes, and what it makes of two elements.
+"""What the TMA unit computes: the reductions of cp.reduce.async.bulk.tensor, and the rounding of loads to tf32.
 
 Source: PTX ISA, cp.reduce.async.bulk.tensor (table of types) and cp.reduce.async.bulk (inc and dec, rounding to nearest
 even, f32 flushes subnormal numbers to zeros of the same sign, f16 and bf16 do not). NaN results are PTX's canonical NaN,
@@ -39,6 +39,9 @@ REDUCTIONS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
 """The data types that each reduction takes."""
 
 _FORMATS = {"FLOAT16": "f16", "BFLOAT16": "bf16", "FLOAT32": "f32"}
+
+TF32_NAN = 0x7FFFE000
+"""What a load of TFLOAT32 or TFLOAT32_FTZ makes of any NaN."""
 
 
 class ReductionError(TensorMapError):
@@ -121,14 +124,17 @@ def flush(codes: Codes) -> Codes:
 
 
 def round_tf32(codes: Codes) -> Codes:
-    """f32 codes rounded to tf32, to nearest even; infinities and NaNs stay as they are.
+    """f32 codes rounded to tf32, to nearest even; subnormal numbers too; any NaN becomes 0x7FFFE000.
 
-    Loads were seen to round to nearest on an H200; ties to even, and NaNs left alone, are Triton's finding on an sm_120
-    (triton-lang/triton pull request 11751).
+    Loads were seen to round to nearest on an H200. Ties to even: Triton's test on an sm_120 (triton-lang/triton pull
+    request 11751), while two others, who saw no tie, took cvt.rna's ties away from zero. The NaN: seen on an sm_100 by
+    NumSim's authors (mlc-ai/TIRx-harness) and on an H100 and a B200 by the Ventus GPGPU project's TMA comparison of 2026.
 
-    >>> [hex(code) for code in round_tf32(np.uint32([0x3F801000, 0x3F803000, 0x7F800001]))]
-    ['0x3f800000', '0x3f804000', '0x7f800001']
+    >>> [hex(code) for code in round_tf32(np.uint32([0x3F801000, 0x3F803000, 0xFF800001, 0xFF800000]))]
+    ['0x3f800000', '0x3f804000', '0x7fffe000', '0xff800000']
     """
     codes = np.asarray(codes, np.uint32)
     rounded = codes + np.uint32(0xFFF) + (codes >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFFE000)
-    return np.where((codes & np.uint32(0x7F800000)) == 0x7F800000, codes, rounded)
+    magnitude = codes & np.uint32(0x7FFFFFFF)
+    special = np.where(magnitude > 0x7F800000, np.uint32(TF32_NAN), codes)
+    return np.where(magnitude >= 0x7F800000, special, rounded)

@@ -240,7 +240,7 @@ def _pixels(tmap: TensorMap) -> None:
             if not least <= value <= most:
                 raise PixelBoxError(f"{tmap}: {name}[{place}]={value}; rank {tmap.rank} holds {least} to {most}")
     for place, (low, high) in enumerate(zip(tmap.pixel_box_lower_corner, tmap.pixel_box_upper_corner, strict=True)):
-        size = tmap.global_dim[place + 1]
+        size = tmap.global_dim[tmap.first_spatial + place]
         if size + high - low < 1:
             raise PixelBoxError(
                 f"{tmap}: the pixel box of {'WHD'[place]} reaches from {low} to {size - 1 + high} ({size} - 1 + upper corner): "

@@ -39,12 +39,11 @@ class TensorType:
     unit_global: int = 0  # bytes in global memory; 0: the element's own
     unit_shared: int = 0  # bytes in shared memory, padding included
     floating: bool = False  # may be filled with NaN
-    flushes: bool = False  # loads turn subnormal numbers into zeros
-    rounds: bool = False  # loads round to tf32
+    rounds: bool = False  # loads round to tf32; stores copy
     box: int = 0  # the only innermost box that the type takes, in elements; 0: any
     dim_multiple: int = 1  # of the innermost dimension and, with `box`, of its coordinate
     address_multiple: int = 16  # of the global address and the strides, in bytes
-    storable: str = ""  # why stores and reductions are not modelled or not possible; empty: they are
+    load_only: bool = False  # no copy from shared to global memory (PTX ISA, restrictions on tensor copies)
 
     @property
     def global_bytes(self) -> int:
@@ -62,9 +61,6 @@ class TensorType:
         return self.bits < 8
 
 
-_CONVERTED = "a store of a type that loads convert: whether it converts too is neither documented nor measured"
-_P64 = "PTX ISA, restrictions on tensor copies: b4x16_p64 has no direction shared to global"
-
 DATA_TYPES: MappingProxyType[str, TensorType] = MappingProxyType(
     {
         row.name: row
@@ -79,19 +75,29 @@ DATA_TYPES: MappingProxyType[str, TensorType] = MappingProxyType(
             TensorType("FLOAT32", 7, 7, 32, floating=True),
             TensorType("FLOAT64", 8, 9, 64, floating=True),
             TensorType("BFLOAT16", 9, 10, 16, floating=True),
-            TensorType("FLOAT32_FTZ", 10, 8, 32, floating=True, flushes=True, storable=_CONVERTED),
-            TensorType("TFLOAT32", 11, 11, 32, floating=True, rounds=True, storable=_CONVERTED),
-            TensorType("TFLOAT32_FTZ", 12, 12, 32, floating=True, flushes=True, rounds=True, storable=_CONVERTED),
+            # No copy flushes subnormal numbers: seen by others on an H100, a B200 and another sm_100 (see `docs/tma.md`).
+            TensorType("FLOAT32_FTZ", 10, 8, 32, floating=True),
+            TensorType("TFLOAT32", 11, 11, 32, floating=True, rounds=True),
+            TensorType("TFLOAT32_FTZ", 12, 12, 32, floating=True, rounds=True),
             # 16 elements of 4 bits in 8 bytes, without gaps: moved byte by byte.
             TensorType("16U4_ALIGN8B", 13, 13, 4, 2, 1, 1, dim_multiple=2),
             # 16 elements of 4 bits: 8 bytes become 16, of which the upper 8 are padding.
-            TensorType("16U4_ALIGN16B", 14, 14, 4, 16, 8, 16, box=128, dim_multiple=128, address_multiple=32, storable=_P64),
+            TensorType("16U4_ALIGN16B", 14, 14, 4, 16, 8, 16, box=128, dim_multiple=128, address_multiple=32, load_only=True),
             # 16 elements of 6 bits: 12 bytes become 16, of which the upper 4 are padding. A store takes 6 bits a byte.
             TensorType("16U6_ALIGN16B", 15, 15, 6, 16, 12, 16, box=128, dim_multiple=128, address_multiple=32),
         )
     }
 )  # fmt: skip
 """Data types by name."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a map's copies move whole: an element, a group of packed ones, or a slice of an interleaved layout."""
+
+    indices: int  # of the innermost dimension
+    global_bytes: int
+    shared_bytes: int  # padding included
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,7 @@ class TensorSwizzle:
     atomicity: int  # `new_val` of tensormap.replace.swizzle_atomicity: sm_100 and later
     span: int  # bytes of a row in shared memory, and the most an inner box may have; 0: rows are packed
     parts: tuple[Swizzle, ...]  # applied together; they read other bits than they change
+    load_only: bool = False  # no copy from shared to global memory (PTX ISA, swizzling modes)
 
     def __call__(self, address: int) -> int:
         """Where the byte of an address lies: an int, or an array of integers."""
@@ -123,7 +130,7 @@ SWIZZLE_MODES: MappingProxyType[str, TensorSwizzle] = MappingProxyType(
             # Chunks of 32 bytes: bits 6:5 ^= bits 8:7.
             TensorSwizzle("128B_ATOM_32B", 4, 3, 1, 128, (Swizzle(2, 5, 2),)),
             # The same, and in every second line of 128 bytes the 8-byte halves of 16 bytes change places: bit 3 ^= bit 7.
-            TensorSwizzle("128B_ATOM_32B_FLIP_8B", 5, 3, 2, 128, (Swizzle(2, 5, 2), Swizzle(1, 3, 4))),
+            TensorSwizzle("128B_ATOM_32B_FLIP_8B", 5, 3, 2, 128, (Swizzle(2, 5, 2), Swizzle(1, 3, 4)), load_only=True),
             # Chunks of 64 bytes: bit 6 ^= bit 7.
             TensorSwizzle("128B_ATOM_64B", 6, 3, 3, 128, (Swizzle(1, 6, 1),)),
         )
@@ -133,6 +140,9 @@ SWIZZLE_MODES: MappingProxyType[str, TensorSwizzle] = MappingProxyType(
 
 INTERLEAVES: MappingProxyType[str, int] = MappingProxyType({"NONE": 0, "16B": 1, "32B": 2})
 """Interleaves by name: the driver's number, which is tensormap.replace's too."""
+
+SLICES: MappingProxyType[str, int] = MappingProxyType({"NONE": 0, "16B": 16, "32B": 32})
+"""Bytes of channels that an interleaved layout keeps together, by interleave; 0: the layout is not interleaved."""
 
 L2_PROMOTIONS: MappingProxyType[str, int] = MappingProxyType({"NONE": 0, "L2_64B": 1, "L2_128B": 2, "L2_256B": 3})
 """L2 promotions by name: a hint without effect on values."""

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tcsim
@@ -45,6 +45,7 @@ STEPS = st.lists(
 
 
 @given(count=st.integers(1, 12), steps=STEPS)
+@example(count=1, steps=[("complete", 1), ("both", 0), ("expect", 1), ("expect", 2), ("complete", 1)])
 def test_any_sequence_of_operations(count: int, steps: list[tuple[str, int]]) -> None:
     """Phase, pending arrivals, transaction count, states and parity waits after every step that is allowed."""
     barrier, ledger = tcsim.MBarrier(count), Ledger(count)
@@ -53,6 +54,13 @@ def test_any_sequence_of_operations(count: int, steps: list[tuple[str, int]]) ->
         if kind in ("arrive", "drop", "both") and not 1 <= (1 if kind == "both" else number) <= ledger.pending:
             with pytest.raises(BarrierError):
                 {"arrive": barrier.arrive, "drop": barrier.arrive_drop, "both": barrier.arrive_expect_tx}[kind](number)
+            continue
+        waiting = ledger.total("expect") - ledger.total("complete")
+        if (
+            kind == "expect" and ledger.pending == 0 and waiting + number == 0
+        ):  # whether that ends the phase is not known
+            with pytest.raises(BarrierError, match="no arrival is pending"):
+                barrier.expect_tx(number)
             continue
         before = ledger.phases, ledger.pending
         if kind == "arrive":
@@ -113,6 +121,18 @@ def test_misuse_is_named() -> None:
         barrier.test_wait(state)
     with pytest.raises(BarrierError, match="valid: 0, 1"):
         barrier.test_wait_parity(2)
+    last = tcsim.MBarrier(1)
+    last.arrive_drop_expect_tx(16)
+    for call in (last.arrive_expect_tx, last.arrive_drop_expect_tx):
+        before = last.copy()
+        with pytest.raises(BarrierError, match="waits for bytes"):
+            call(16)
+        assert last == before  # no bytes are expected by an arrival that cannot be
+    with pytest.raises(BarrierError, match="waits for bytes; valid: complete_tx"):  # it is not over: bytes are to come
+        last.arrive()
+    last.complete_tx(16)
+    with pytest.raises(BarrierError, match="every arrival was dropped"):
+        last.arrive()
     barrier.inval()
     with pytest.raises(BarrierError, match="was invalidated"):
         barrier.arrive()

@@ -19,6 +19,7 @@ from tcsim import registry
 from tcsim.barrier_instruction import CLASSES, barrier_facts
 from tcsim.errors import InstructionError, NotModelledError, OperandError
 from tcsim.mbarrier import BarrierError, BarrierState, MBarrier
+from tcsim.mbarrier_bits import pack, unpack
 from tcsim.targets import ARCHS, TARGETS
 
 INVENTORY = Path(__file__).parent / "data/mbarrier_inventory.csv"
@@ -317,6 +318,10 @@ def test_bits_that_are_not_known() -> None:
         MBarrier.decode(value | 1 << 42, arch="sm_90")
     with pytest.raises(BarrierError, match="no barrier of layout v1"):
         MBarrier.decode(MBarrier(512).encode(arch="sm_90") | 1, arch="sm_90")
+    for pending, expected in ((5, 512), (512, 5)):  # either count
+        with pytest.raises(BarrierError, match="no barrier of layout v1"):
+            MBarrier.decode(pack({"layout": 1, "pending": pending, "expected": expected}, "sm_90"), arch="sm_90")
+        MBarrier.decode(pack({"layout": 1, "pending": pending - 1, "expected": expected - 1}, "sm_90"), arch="sm_90")
     with pytest.raises(OperandError, match=re.escape("sm_75: no mbarrier; valid: sm_80")):
         MBarrier(3).encode(arch="sm_75")
     barrier = MBarrier(3)
@@ -325,3 +330,8 @@ def test_bits_that_are_not_known() -> None:
         barrier.encode(arch="sm_86")
     with pytest.raises(OperandError, match="has 64 bits"):
         MBarrier.decode(-1, arch="sm_90")
+    for number in (1 << 20, -(1 << 20)):
+        with pytest.raises(OperandError, match="does not fit the 21 bits"):
+            pack({"tx_count": number}, "sm_90")
+        nearest = number - number // abs(number)
+        assert unpack(pack({"tx_count": nearest}, "sm_90"), "sm_90")["tx_count"] == nearest

@@ -11,9 +11,9 @@ import tcsim
 from tcsim.tensor_reduce import REDUCTIONS, reduce_codes
 from tcsim.tensor_types import DATA_TYPES
 from tests.exact import tensor_copy as exact
-from tests.tensor_cases import Case, columns, tiled
+from tests.tensor_cases import Case, columns, interleaved, interleaved_columns, tiled, wide
 
-STORABLE = tuple(name for name, facts in DATA_TYPES.items() if not facts.storable)
+STORABLE = tuple(name for name, facts in DATA_TYPES.items() if not facts.load_only)
 
 
 def agree_on_load(case: Case, got: np.ndarray) -> int:
@@ -47,9 +47,76 @@ def test_im2col_loads_are_the_exact_models(case):
     assert agree_on_load(case, got)
 
 
+def agree_on_bytes(case: Case) -> None:
+    """A load's transaction count is the payload: no gaps, no padding."""
+    halo = 0 if case.offsets is None or not case.tmap.wide_mode else case.offsets[0]
+    counted = case.tmap.transaction_bytes + halo * case.tmap.halo_bytes
+    assert 8 * counted == exact.payload_bits(case.slow, case.coordinates), case.tmap
+
+
+@settings(max_examples=300)
+@given(interleaved())
+def test_interleaved_loads_are_the_exact_models(case):
+    assert agree_on_load(case, case.tmap.load(case.memory, case.coordinates, case.smem, case.address))
+    agree_on_bytes(case)
+
+
+@settings(max_examples=300)
+@given(interleaved_columns())
+def test_interleaved_im2col_loads_are_the_exact_models(case):
+    got = case.tmap.load(case.memory, case.coordinates, case.smem, case.address, offsets=case.offsets)
+    assert agree_on_load(case, got)
+    agree_on_bytes(case)
+
+
+@settings(max_examples=120)
+@given(wide())
+def test_im2col_wide_loads_are_the_exact_models(case):
+    got = case.tmap.load(case.memory, case.coordinates, case.smem, case.address, offsets=case.offsets)
+    assert agree_on_load(case, got)
+    agree_on_bytes(case)
+
+
+@settings(max_examples=150)
+@given(st.one_of(tiled(), columns()))
+def test_transaction_counts_are_the_payload(case):
+    agree_on_bytes(case)
+
+
+@settings(max_examples=100)
+@given(interleaved(direction="store"))
+def test_interleaved_stores_are_the_exact_models(case):
+    assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
+
+
+@settings(max_examples=40)
+@given(interleaved_columns(direction="store", types=("UINT8", "FLOAT32", "INT64")))
+def test_interleaved_im2col_stores_are_the_exact_models(case):
+    assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
+
+
+@settings(max_examples=60)
+@given(interleaved(direction="store", types=("UINT32", "FLOAT32", "FLOAT16")))
+def test_interleaved_reductions_are_the_exact_models(case):
+    got = case.tmap.reduce("add", case.memory, case.coordinates, case.smem, case.address)
+    assert agree_on_store(case, got, "add")
+
+
+@settings(max_examples=60)
+@given(wide(direction="store", mode="W"))
+def test_im2col_wide_stores_are_the_exact_models(case):
+    assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
+
+
 @settings(max_examples=200)
 @given(tiled(types=tuple(name for name in STORABLE), direction="store"))
 def test_tiled_stores_are_the_exact_models(case):
+    assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
+
+
+@settings(max_examples=40)
+@given(tiled(types=("16U6_ALIGN16B", "16U4_ALIGN8B"), direction="store"))
+def test_stores_of_packed_types_are_the_exact_models(case):
     assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
 
 
@@ -130,6 +197,6 @@ def test_a_batch_is_its_members():
 @given(st.integers(0, 2**32 - 1), st.sampled_from(("FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ")))
 def test_converted_types_are_the_exact_models(code, name):
     tmap = tcsim.TensorMap(name, (4,), (), (4,), swizzle="NONE")
-    codes = np.array([code, code & 0xFFFFE000 | 0x1000, code | 0x1FFF, code & 0x807FFFFF], "<u4")
+    codes = np.array([code, code & 0xFFFFE000 | 0x1000, code | 0x7F800000, code & 0x807FFFFF], "<u4")
     got = tmap.load(codes.view(np.uint8), (0,), np.zeros(128, np.uint8)).view("<u4")[:4]
     assert got.tolist() == [exact.converted(name, int(c)) for c in codes]

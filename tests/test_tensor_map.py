@@ -9,7 +9,7 @@ import tcsim
 from tcsim import tensor_rules as rules
 from tcsim.errors import OperandError
 from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
-from tcsim.tensor_copy import CoordinateError, MisalignedCoordinateError, StoreCoordinateError
+from tcsim.tensor_copy import CoordinateError, DirectionError, MisalignedCoordinateError, StoreCoordinateError
 from tcsim.tensor_reduce import ReductionError
 from tcsim.tensor_types import DATA_TYPES, SWIZZLE_MODES, NotModelledError, TensorMapError, UnknownModeError
 
@@ -112,6 +112,16 @@ def test_im2col_wide_maps_that_the_driver_would_not_encode(fault, error, words):
         tcsim.TensorMap.im2col_wide(**WIDE | fault)
 
 
+@pytest.mark.parametrize("rank", [3, 4, 5])
+def test_corners_of_im2col_wide_have_16_bits_at_any_rank(rank):
+    """Those of im2col have 16, 8 or 5."""
+    image = WIDE | {"global_dim": (64, 9, *(1,) * (rank - 2)), "global_strides": (128, *(1152,) * (rank - 2))}
+    tmap = tcsim.TensorMap.im2col_wide(**image, pixel_box_lower_corner_width=-32768, pixel_box_upper_corner_width=32767)
+    assert tmap.pixel_box_lower_corner == (-32768,)
+    with pytest.raises(rules.PixelBoxError, match=f"rank {rank} holds -32768 to 32767"):
+        tcsim.TensorMap.im2col_wide(**image, pixel_box_lower_corner_width=-32769)
+
+
 def test_w128_ignores_the_number_of_pixels():
     assert tcsim.TensorMap.im2col_wide(**WIDE | {"mode": "W128", "pixels_per_column": 5000}).wide_mode == "W128"
 
@@ -164,11 +174,23 @@ def test_operands_of_loads(arguments, error, words):
         matrix().load(**valid | arguments)
 
 
+def test_coordinates_have_32_bits():
+    for corner in (-(2**31), 2**31 - 1):
+        assert not matrix().load(MEMORY, (0, corner), SMEM).any()
+    for corner in (-(2**31) - 1, 2**31):
+        with pytest.raises(CoordinateError, match="32 bits"):
+            matrix().load(MEMORY, (0, corner), SMEM)
+
+
 def test_stores_of_negative_coordinates_are_refused():
     with pytest.raises(StoreCoordinateError, match="not negative"):
         matrix().store(MEMORY, (0, -1), SMEM)
     with pytest.raises(StoreCoordinateError, match="pixel box from \\(-1, -1\\)"):
         tcsim.TensorMap.im2col(**IMAGE).store(np.zeros(48384, np.uint8), (0, 0, 0, 0), SMEM)
+    for lower, upper in (((0, 0), (0, 1)), ((0, -1), (0, 0))):
+        image = tcsim.TensorMap.im2col(**IMAGE | {"pixel_box_lower_corner": lower, "pixel_box_upper_corner": upper})
+        with pytest.raises(StoreCoordinateError, match="upper corners not positive"):
+            image.store(np.zeros(48384, np.uint8), (0, 0, 0, 0), SMEM)
 
 
 def test_two_elements_for_one_place_are_refused():
@@ -184,8 +206,22 @@ def test_an_im2col_base_outside_the_pixel_box_is_refused():
     image.load(memory, (0, 7, 12, 0), SMEM)
     with pytest.raises(CoordinateError, match=r"W coordinate 8 .* from -1 to 7"):
         image.load(memory, (0, 8, 0, 0), SMEM)
+    image.load(memory, (0, -1, -1, 0), SMEM)
+    with pytest.raises(CoordinateError, match=r"H coordinate -2 .* from -1 to 12"):
+        image.load(memory, (0, -1, -2, 0), SMEM)
     with pytest.raises(CoordinateError, match="rank 4 has 0 to 255"):
         image.load(memory, (0, 0, 0, 0), SMEM, offsets=(0, 256))
+
+
+@pytest.mark.parametrize(("rank", "most"), [(3, 65535), (4, 255), (5, 31)])
+def test_im2col_offsets_have_what_16_bits_leave_to_each(rank, most):
+    corner, sizes = (0,) * (rank - 2), (1,) * (rank - 1)
+    image = tcsim.TensorMap.im2col("UINT8", (16, *sizes), (16,) * (rank - 1), corner, corner, 16, 1, swizzle="NONE")
+    memory, at = np.ones(16, np.uint8), (0,) * rank
+    assert not image.load(memory, at, SMEM, offsets=(most, *corner[1:])).any()
+    for wrong in (most + 1, -1):
+        with pytest.raises(CoordinateError, match=f"rank {rank} has 0 to {most}"):
+            image.load(memory, at, SMEM, offsets=(*corner[1:], wrong))
 
 
 def test_reductions_that_a_type_does_not_have():
@@ -204,23 +240,129 @@ def test_gather4_needs_rows():
         matrix(box_dim=(64, 1)).gather4(MEMORY, (0, 0), SMEM)
 
 
+SLICED = {"data_type": "UINT8", "global_dim": (6, 4, 3), "global_strides": (96, 384), "box_dim": (3, 2, 2), "swizzle": "NONE",
+          "interleave": "16B"}  # fmt: skip
+
+
+def test_an_interleaved_box_is_one_slice_of_channels():
+    """Dimensions W, slices, N: each index is 16 bytes, whatever the type and the box of slices, and W's stride counts."""
+    tmap = tcsim.TensorMap(**SLICED)
+    assert (tmap.loaded, tmap.transaction_bytes, tmap.row_bytes) == ((3, 1, 2), 96, 48)
+    memory = np.arange(6 * 4 * 3, dtype=np.uint8).repeat(16)  # each byte says which slice it is of
+    got = tmap.load(memory, (4, 2, 1), np.full(128, 255, np.uint8))
+    assert got[::16].tolist() == [40, 41, 0, 64, 65, 0, 255, 255]
+    assert (got.reshape(-1, 16) == got[::16, None]).all()
+    halves = tcsim.TensorMap(**SLICED | {"data_type": "FLOAT16", "box_dim": (6, 4, 1), "element_strides": (4, 3, 1)})
+    assert (halves.loaded, halves.transaction_bytes) == ((2, 1, 1), 32)
+    assert halves.load(memory, (1, 0, 0), np.zeros(128, np.uint8))[::16].tolist()[:3] == [1, 5, 0]
+
+
+def test_32_byte_slices_are_swizzled():
+    tmap = tcsim.TensorMap(
+        "UINT8", (4, 1, 1), (128, 128), (4, 1, 1), interleave="32B", swizzle="32B"
+    )  # fmt: skip
+    got = tmap.load(np.arange(8, dtype=np.uint8).repeat(16), (0, 0, 0), np.zeros(256, np.uint8), address=128)
+    assert got[128::16].tolist() == [1, 0, 3, 2, 5, 4, 7, 6]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_was_seen_of_interleaved_boxes_on_hopper(number):
+    """Ventus GPGPU's TMA comparison, H100: 4096 bytes complete the first; the second writes 8192 bytes."""
+    box = ((8, 8, 32), (16, 8, 32))[number]
+    tmap = tcsim.TensorMap("UINT16", (64, 8, 64), (16 * 64, 16 * 512), box, interleave="16B", swizzle="NONE")
+    assert tmap.transaction_bytes == (4096, 8192)[number]
+
+
+def test_halos_of_im2col_wide():
+    """An image of 8 pixels: .im2col::w walks on into its halo, .im2col::w::128 puts the halos behind all pixels."""
+    image = {"data_type": "UINT8", "global_dim": (16, 8, 64), "global_strides": (16, 128), "channels_per_pixel": 16,
+             "swizzle": "64B", "element_strides": (1, 1, 1)}  # fmt: skip
+    memory = np.arange(512).astype("<u2").repeat(8).view(np.uint8)  # each 16 bytes say which pixel they are
+    smem = np.zeros(1 << 14, np.uint8)
+    swizzle = SWIZZLE_MODES["64B"]
+
+    def pixels(tmap: tcsim.TensorMap, at: tuple[int, ...], offsets: tuple[int, int], count: int) -> list[int]:
+        words = tmap.load(memory, at, smem, offsets=offsets).view("<u2")
+        return [int(words[swizzle(64 * row) // 2]) for row in range(count)]
+
+    plain = tcsim.TensorMap.im2col_wide(**image, pixels_per_column=4)
+    assert (plain.transaction_bytes, plain.halo_bytes) == (64, 16)
+    assert pixels(plain, (0, 5, 1), (2, 0), 7) == [13, 14, 15, 16, 17, 18, 0]
+    assert pixels(plain, (0, 5, 1), (0, 1), 4) == [14, 15, 0, 17]  # the pixel box moves with wOffset
+    every32 = tcsim.TensorMap.im2col_wide(**image, mode="W128", pixels_per_column=0)
+    assert (every32.loaded, every32.transaction_bytes, every32.halo_bytes) == ((16, 128), 2048, 64)
+    want = [*range(16, 144), 48, 80, 112, 144, 49, 81, 113, 145]
+    assert pixels(every32, (0, 0, 2), (2, 0), 136) == want
+
+
+@pytest.mark.parametrize(
+    ("mode", "at", "offsets", "words"),
+    [
+        ("W", (0, 0, 0), (512, 0), "wHalo .* mode W has 0 to 511"),
+        ("W128", (0, 0, 0), (32, 0), "wHalo .* mode W128 has 0 to 31"),
+        ("W", (0, 0, 0), (0, 32), "wOffset .* has 0 to 31"),
+        ("W", (0, 0, 0), (-1, 0), "wHalo"),
+        ("W", (0, 0, 0), (0, 0, 0), "wHalo and wOffset"),
+        ("W", (0, 0, 0), [(1, 0), (2, 0)], "one wHalo"),
+        ("W", (0, 9, 0), (0, 0), "W coordinate 9 is beyond the pixel box, which ends at 8"),
+    ],
+)
+def test_operands_of_im2col_wide(mode, at, offsets, words):
+    tmap = tcsim.TensorMap.im2col_wide(**WIDE | {"mode": mode, "channels_per_pixel": 32})
+    smem, memory = np.zeros(1 << 15, np.uint8), np.zeros(4096, np.uint8)
+    tmap.load(memory, (0, 8, 0), smem, offsets=(31, 31))
+    tmap.load(memory, (0, -2, 0), smem)  # the left is allowed
+    with pytest.raises(CoordinateError, match=words):
+        tmap.load(memory, at, smem, offsets=offsets)
+
+
+PADDED = [("16U4_ALIGN16B", 64, 128), ("16U6_ALIGN16B", 96, 128)]
+
+
+@pytest.mark.parametrize(("name", "payload", "row"), PADDED)
+def test_padding_is_not_counted(name, payload, row):
+    """CUTLASS, sm_100 collectives: TmaTransactionBytes has 4 and 6 bits an element, where shared memory has bytes."""
+    tmap = matrix(data_type=name, global_strides=(512,), box_dim=(128, 8))
+    assert (tmap.transaction_bytes, tmap.row_bytes) == (8 * payload, row)
+
+
+@pytest.mark.parametrize(
+    ("fault", "move", "words"),
+    [
+        ({"data_type": "16U4_ALIGN16B", "box_dim": (128, 8)}, "store", "16U4_ALIGN16B has no store"),
+        ({"swizzle": "128B_ATOM_32B_FLIP_8B"}, "store", "FLIP_8B has no store"),
+        (
+            {"data_type": "16U6_ALIGN16B", "box_dim": (128, 8), "swizzle": "128B_ATOM_64B"},
+            "load",
+            "no load .* valid: NONE",
+        ),
+    ],
+)
+def test_types_and_swizzles_of_one_direction(fault, move, words):
+    with pytest.raises(DirectionError, match=words):
+        getattr(matrix(**fault), move)(MEMORY, (0, 0), SMEM)
+
+
+def test_stores_copy_the_types_that_loads_round():
+    tmap = tcsim.TensorMap("TFLOAT32", (4,), (), (4,), swizzle="NONE")
+    smem = np.resize(np.uint32([0x3F800001, 0x7F800001, 1, 0]), 32).view(np.uint8)
+    assert tmap.store(np.zeros(16, np.uint8), (0,), smem).tolist() == smem[:16].tolist()
+
+
 NOT_MODELLED = [
-    (lambda: tcsim.TensorMap(**CUBE | {"interleave": "16B"}).load(MEMORY, (0, 0, 0), SMEM), "interleave='16B'"),
-    (lambda: tcsim.TensorMap.im2col_wide(**WIDE).load(MEMORY, (0, 0, 0), SMEM), "im2col-wide"),
-    (lambda: tcsim.TensorMap.im2col_wide(**WIDE).transaction_bytes, "im2col-wide"),
-    (lambda: matrix(data_type="TFLOAT32", box_dim=(32, 8)).store(MEMORY, (0, 0), SMEM), "loads convert"),
-    (lambda: matrix(data_type="16U4_ALIGN16B", box_dim=(128, 8)).store(MEMORY, (0, 0), SMEM), "no direction"),
-    (lambda: matrix(data_type="16U4_ALIGN16B", box_dim=(128, 8)).transaction_bytes, "padding"),
+    (lambda: tcsim.TensorMap(**CUBE | {"interleave": "16B"}).load(MEMORY, (0, 0, 0), SMEM), "interleave='16B'.*known: .*32B"),
     (
-        lambda: matrix(data_type="16U6_ALIGN16B", box_dim=(128, 8), swizzle="128B_ATOM_64B").load(MEMORY, (0, 0), SMEM),
-        "has no load",
+        lambda: tcsim.TensorMap(**SLICED | {"data_type": "16U4_ALIGN16B", "global_dim": (128, 4, 3), "box_dim": (128, 2, 2),
+                                            "global_strides": (2048, 8192)}).load(MEMORY, (0, 0, 0), SMEM),
+        "padded",
     ),
     (lambda: tcsim.TensorMap.im2col(**IMAGE | {"channels_per_pixel": 4}).load(MEMORY, (0, 0, 0, 0), SMEM), "8 bytes"),
     (
-        lambda: tcsim.TensorMap.im2col(**IMAGE | {"element_strides": (1, 1, 1, 2)}).load(MEMORY, (0, 0, 0, 0), SMEM),
-        "along N",
+        lambda: tcsim.instruction(W, arch="sm_100").check_map(tcsim.TensorMap.im2col_wide(**WIDE | {"mode": "W128"})),
+        "mode W128 with .im2col::w: .*known: a map of mode W",
     ),
-]
+]  # fmt: skip
+W = "cp.async.bulk.tensor.3d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes"
 
 
 @pytest.mark.parametrize(("attempt", "words"), NOT_MODELLED)

@@ -78,26 +78,35 @@ def test_opcodes_are_those_of_the_inventory():
     assert compared > 2000
 
 
+def one_pixel(dim: int, **more: object) -> dict[str, object]:
+    return {
+        "data_type": "UINT32", "global_dim": (4,) * dim, "global_strides": tuple(4**place for place in range(2, dim + 1)),
+        "channels_per_pixel": 4, "pixels_per_column": 1, **more,
+    }  # fmt: skip
+
+
 def test_every_row_executes_or_says_why_not():
     outcomes = Counter()
-    maps = {
-        (dim, ""): tcsim.TensorMap("UINT32", (4,) * dim, (16,) * (dim - 1), (4,) + (1,) * (dim - 1), swizzle="NONE")
-        for dim in range(1, 6)
-    } | {
-        (dim, "im2col"): tcsim.TensorMap.im2col(
-            "UINT32", (4,) * dim, tuple(4**place for place in range(2, dim + 1)), (0,) * (dim - 2), (0,) * (dim - 2), 4, 1,
-            swizzle="NONE",
+    maps = {}
+    for dim in range(1, 6):
+        maps[dim, ""] = tcsim.TensorMap(
+            "UINT32", (4,) * dim, (16,) * (dim - 1), (4,) + (1,) * (dim - 1), swizzle="NONE"
         )
-        for dim in range(3, 6)
-    }  # fmt: skip
+    for dim in range(3, 6):
+        corner = (0,) * (dim - 2)
+        more = {"swizzle": "NONE", "pixel_box_lower_corner": corner, "pixel_box_upper_corner": corner}
+        maps[dim, "im2col", ""] = tcsim.TensorMap.im2col(**one_pixel(dim, **more))
+        for mode in ("W", "W128"):
+            maps[dim, "im2col_wide", mode] = tcsim.TensorMap.im2col_wide(**one_pixel(dim, mode=mode))
     memory, smem = np.arange(4096, dtype=np.uint32).view(np.uint8)[:4096], np.full(128, 7, np.uint8)
     for row in registry.rows().values():
         facts = row.facts
         if not isinstance(facts, TensorCopyFacts):
             continue
         copy = tcsim.instruction(row.mnemonic, arch=row.first_arch.name)
-        tmap = maps.get((facts.dim, facts.map_mode))
+        tmap = maps[(facts.dim, facts.map_mode, facts.wide_mode) if facts.map_mode else (facts.dim, "")]
         at = (0, *range(facts.coordinates - 1)) if facts.rows4 else (0,) * facts.coordinates
+        shared = np.resize(smem, 128 * (128 if facts.wide_mode == "W128" else 1))
         if facts.unmodelled:
             with pytest.raises(NotModelledError, match="not modelled"):
                 copy.check_map(tmap)
@@ -106,10 +115,29 @@ def test_every_row_executes_or_says_why_not():
             assert copy.execute(tmap) is None
             outcomes["hint"] += 1
         else:
-            out = copy.execute(tmap, memory, at, smem)
-            assert out.shape == (smem if facts.direction == "load" else memory).shape
-            outcomes["executed"] += 1
-    assert outcomes == {"executed": 572, "hint": 60, "not modelled": 420}
+            out = copy.execute(tmap, memory, at, shared)
+            assert out.shape == (shared if facts.direction == "load" else memory).shape
+            outcomes["executed", facts.wide_mode] += 1
+    assert outcomes == {
+        ("executed", ""): 572, ("executed", "W"): 126, ("executed", "W128"): 72, "hint": 84, "not modelled": 198,
+    }  # fmt: skip
+
+
+def test_an_instruction_counts_its_halos():
+    name = "cp.async.bulk.tensor.3d.shared::cta.global.im2col::w{}.mbarrier::complete_tx::bytes"
+    compared = 0
+    for ending, mode, halos in (("", "W", 1), ("::128", "W128", 4)):
+        ins = tcsim.instruction(name.format(ending), arch="sm_100")
+        tmap = tcsim.TensorMap.im2col_wide(**one_pixel(3, mode=mode))
+        pixels = 128 if mode == "W128" else 1
+        assert ins.transaction_bytes(tmap) == 16 * pixels
+        assert ins.transaction_bytes(tmap, halo=5) == 16 * (pixels + 5 * halos)
+        compared += 1
+    assert compared == 2
+    plain = tcsim.TensorMap.im2col_wide(**one_pixel(3, mode="W"))  # whose pixels .im2col::w::128 ignores
+    memory, smem = np.arange(4096, dtype=np.uint16).view(np.uint8), np.zeros(1 << 14, np.uint8)
+    assert ins.transaction_bytes(plain, halo=5) == ins.transaction_bytes(tmap, halo=5)
+    assert (ins.execute(plain, memory, (0, 0, 0), smem) == ins.execute(tmap, memory, (0, 0, 0), smem)).all()
 
 
 LOAD = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"

@@ -13,7 +13,8 @@ from conformance.moved import LIMIT, MoveMismatch, require_same_shape
 from conformance.stream import Stream
 from conformance.wrong_tensor_copies import WRONG_LOADS, WRONG_STORES
 from hwkernels.driver import POISON
-from hwkernels.probes.tensor_copy import IMAGE_BYTES, MEMORY_BYTES
+from hwkernels.map_bytes import carried_map
+from hwkernels.probes.tensor_copy import MEMORY_BYTES, image_bytes
 from tcsim import tensor_copy
 from tcsim.tensor_box import WALK, BoxWalk
 from tcsim.tensor_instruction import TensorCopy, TensorLoad, TensorPrefetch
@@ -22,15 +23,15 @@ from tcsim.tensor_map import TensorMap
 PLAIN_SAMPLES = 40
 """Samples of a class of a spelling without cache hint or multicast: over all spellings of a mode well above 500 maps."""
 OTHER_SAMPLES = 20
-"""Samples of a class of any other spelling."""
-IM2COL_SAMPLES = 64
-"""Samples of a class of an im2col spelling without cache hint or multicast: there are few of them."""
+"""Samples of a class of any other spelling, but for those whose mistakes show in few boxes."""
+FEW_SAMPLES = 64
+"""Samples of a class of an im2col spelling without cache hint or multicast, or of interleaved layouts: there are few of them."""
 
 
 @cache
 def decoded(data: bytes) -> TensorMap:
-    """The map of 128 bytes."""
-    return TensorMap.decode(data)
+    """The map that 128 bytes carry."""
+    return carried_map(data)
 
 
 def maps_of(inputs: Inputs) -> list[TensorMap]:
@@ -45,9 +46,9 @@ def run_loads(copy: TensorCopy, inputs: Inputs, walk: BoxWalk = WALK, spare: int
         memory = np.concatenate([inputs["memory"][sample], np.zeros(spare, np.uint8)])
         at = inputs["coordinates"][sample, : facts.coordinates].astype(np.int64)
         offsets = inputs["offsets"][sample, : facts.offsets].astype(np.int64) if facts.offsets else None
-        poison = np.full(IMAGE_BYTES, POISON, np.uint8)
+        poison = np.full(image_bytes(facts), POISON, np.uint8)
         address = int(inputs["address"][sample])
-        copy.check_map(tmap)
+        tmap = copy.check_map(tmap)
         images.append(tensor_copy.load(tmap, memory, at, poison, address, offsets, facts.rows4, walk))
     return np.stack(images).view("<u4").astype(np.uint32, copy=False)
 
@@ -61,7 +62,7 @@ def run_stores(
         memory = np.concatenate([inputs["memory"][sample], np.zeros(spare, np.uint8)])
         at = inputs["coordinates"][sample, : facts.coordinates].astype(np.int64)
         address = int(inputs["address"][sample])
-        copy.check_map(tmap)
+        tmap = copy.check_map(tmap)
         out = tensor_copy.store(
             tmap, memory, at, inputs["image"][sample], address, facts.rows4, op or facts.op, walk
         )  # fmt: skip
@@ -85,8 +86,8 @@ class TensorExercise:
         if name == "single":
             return 1
         if facts.cache_hint or facts.mask_bits or facts.direction == "prefetch" or ".cta_group" in instruction.mnemonic:
-            return OTHER_SAMPLES
-        return IM2COL_SAMPLES if facts.map_mode or facts.rows4 else PLAIN_SAMPLES
+            return PLAIN_SAMPLES if name in ("convert", "interleaved") else OTHER_SAMPLES
+        return FEW_SAMPLES if facts.map_mode or facts.rows4 or name == "interleaved" else PLAIN_SAMPLES
 
     def kept(self, instruction: TensorCopy, name: str) -> int:
         """One sample of the first class of the plain spellings."""
@@ -95,7 +96,7 @@ class TensorExercise:
 
     def outputs(self, instruction: TensorCopy, samples: int) -> int:
         """Bytes of shared or global memory."""
-        return samples * (IMAGE_BYTES if isinstance(instruction, TensorLoad) else MEMORY_BYTES)
+        return samples * (image_bytes(instruction.facts) if isinstance(instruction, TensorLoad) else MEMORY_BYTES)
 
     def inputs(self, instruction: TensorCopy, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/tensor_copy.py takes."""

@@ -27,7 +27,7 @@ def tensor_types() -> str:
     for row in DATA_TYPES.values():
         codes = bits.ELEMENT_CODES[row.name]
         reductions = [op for op, types in REDUCTIONS.items() if row.name in types]
-        loads = " and ".join(["flushes"] * row.flushes + ["rounds"] * row.rounds) or "copies"
+        loads = "rounds" if row.rounds else "copies"
         rows.append((code(row.name), row.bits, row.driver, row.ptx, codes[0], codes[1], loads, ", ".join(reductions)))
     head = ("type", "bits", "driver", "PTX", "`element_type`", "`round_tf32`", "a load", "reductions")
     return table(head, rows, (1, 2, 3, 4, 5))

@@ -8,7 +8,8 @@ tensor-map proxy; and `param`, where one sample's map is a kernel parameter of 1
 
 Inputs by name, first axis the sample: `maps` uint8 (samples, 128), `memory` uint8 (samples, MEMORY_BYTES), `coordinates`
 int32 (samples, 5), `offsets` uint32 (samples, 3), `address` uint32 (samples,) from the start of shared memory, `expect`
-uint32 (samples,) bytes; of stores `image` uint8 (samples, IMAGE_BYTES).
+uint32 (samples,) bytes; of stores `image` uint8 (samples, IMAGE_BYTES). `maps` are as `hwkernels.map_bytes` carries them. That
+the address of an im2col-wide map lies where that of other maps does is assumed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ MEMORY_BYTES = 8192
 """Global memory of one sample."""
 IMAGE_BYTES = 8192
 """Shared memory of one sample; it starts at a multiple of 1024 bytes, so that swizzles see the addresses of the model."""
+W128_IMAGE_BYTES = 32768
+"""Shared memory of one sample of .im2col::w::128: 128 pixels and up to 124 of halos, 128 bytes apart."""
 THREADS = 128
 VARIANTS = ("table", "param")
 LOADED, STORED, HINTED = (
@@ -33,10 +36,15 @@ LOADED, STORED, HINTED = (
 )
 """Inputs of the three shapes, in the order of the parameters, without the maps."""
 _STEP = THREADS * 16
-_WIDTHS = {"memory": MEMORY_BYTES, "image": IMAGE_BYTES, "result": MEMORY_BYTES, "maps": 128, "coordinates": 20,
-           "offsets": 12, "address": 4, "expect": 4}  # fmt: skip
+_WIDTHS = {"memory": MEMORY_BYTES, "result": MEMORY_BYTES, "maps": 128, "coordinates": 20, "offsets": 12, "address": 4,
+           "expect": 4}  # fmt: skip
 _TYPES = {"memory": np.uint8, "image": np.uint8, "maps": np.uint8, "coordinates": np.int32, "offsets": np.uint32,
           "address": np.uint32, "expect": np.uint32}  # fmt: skip
+
+
+def image_bytes(facts: TensorCopyFacts) -> int:
+    """Shared memory of one sample of a spelling."""
+    return W128_IMAGE_BYTES if facts.wide_mode == "W128" else IMAGE_BYTES
 
 
 def facts_of(row: Row) -> TensorCopyFacts:
@@ -64,7 +72,7 @@ class TensorBody:
         listed = [f".param .u64 {name}" for name in names]
         if variant == "param":
             listed.append(".param .align 64 .b8 map[128]")
-        body = [*_DECLARED, *_pointers(names), *_map_address(variant), *_coordinates(facts)]
+        body = [*_DECLARED, *_pointers(facts, names), *_map_address(variant), *_coordinates(facts)]
         shape = {"load": _load, "prefetch": _prefetch}.get(facts.direction, _store)
         text = "\n".join(f"    {line}" for line in (*body, *shape(row, facts, variant), "ret;"))
         return f"\n.visible .entry {name}({', '.join(listed)})\n{{\n{text}\n}}\n"
@@ -74,9 +82,9 @@ class TensorBody:
         facts = facts_of(row)
         names = _inputs(facts)
         samples = len(inputs["maps"])
-        arrays = [_checked(name, inputs[name], samples) for name in names]
-        maps = _checked("maps", inputs["maps"], samples)
-        output_bytes = IMAGE_BYTES if facts.direction == "load" else MEMORY_BYTES
+        arrays = [_checked(facts, name, inputs[name], samples) for name in names]
+        maps = _checked(facts, "maps", inputs["maps"], samples)
+        output_bytes = image_bytes(facts) if facts.direction == "load" else MEMORY_BYTES
         output = ((samples, output_bytes // 4), np.dtype(np.uint32))
         tensor = names.index("memory") if facts.direction in ("load", "prefetch") else len(names)  # or the result
         if samples == 1:
@@ -96,8 +104,12 @@ def _inputs(facts: TensorCopyFacts) -> tuple[str, ...]:
     return {"load": LOADED, "prefetch": HINTED}.get(facts.direction, STORED)
 
 
-def _checked(name: str, array: Array, samples: int) -> Array:
-    width = _WIDTHS[name] // np.dtype(_TYPES[name]).itemsize
+def _width(facts: TensorCopyFacts, name: str) -> int:
+    return image_bytes(facts) if name == "image" else _WIDTHS[name]
+
+
+def _checked(facts: TensorCopyFacts, name: str, array: Array, samples: int) -> Array:
+    width = _width(facts, name) // np.dtype(_TYPES[name]).itemsize
     shape = (samples,) if width == 1 else (samples, width)
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}; this probe takes {shape}")
@@ -119,11 +131,12 @@ _DECLARED = [
 ]
 
 
-def _pointers(names: list[str]) -> list[str]:
+def _pointers(facts: TensorCopyFacts, names: list[str]) -> list[str]:
     """The sample's part of every buffer; addresses of the global window are generic addresses too."""
     lines = []
     for name in names:
-        lines += [f"ld.param.u64 %p_{name}, [{name}];", f"mad.wide.u32 %p_{name}, %sample, {_WIDTHS[name]}, %p_{name};"]
+        step = _width(facts, name)
+        lines += [f"ld.param.u64 %p_{name}, [{name}];", f"mad.wide.u32 %p_{name}, %sample, {step}, %p_{name};"]
     return lines
 
 
@@ -178,15 +191,15 @@ _ALWAYS = ["mov.b16 %mask, 1;", "mov.b32 %masks, 1;", "createpolicy.fractional.L
 
 
 def _load(row: Row, facts: TensorCopyFacts, variant: str) -> list[str]:
-    poison = int.from_bytes(bytes([POISON]) * 4, "little")
+    poison, size = int.from_bytes(bytes([POISON]) * 4, "little"), image_bytes(facts)
     return [
-        f".shared .align 1024 .b8 box[{IMAGE_BYTES}];",
+        f".shared .align 1024 .b8 box[{size}];",
         ".shared .align 8 .b64 bar;",
         "mov.u32 %shared, box;",
         "mov.u32 %bar, bar;",
         "mad.lo.u32 %at, %lane, 16, %shared;",
         f"mov.b32 %v0, {poison:#x};",
-        *(f"st.shared.v4.b32 [%at+{step}], {{%v0, %v0, %v0, %v0}};" for step in range(0, IMAGE_BYTES, _STEP)),
+        *(f"st.shared.v4.b32 [%at+{step}], {{%v0, %v0, %v0, %v0}};" for step in range(0, size, _STEP)),
         "@%other bra ready;",
         "mbarrier.init.shared::cta.b64 [%bar], 1;",
         *_adopt("%p_memory", variant),
@@ -205,7 +218,7 @@ def _load(row: Row, facts: TensorCopyFacts, variant: str) -> list[str]:
         "mbarrier.try_wait.parity.shared::cta.b64 %done, [%bar], 0;",
         "@!%done bra issued;",
         "mad.wide.u32 %place, %lane, 16, %p_image;",
-        *_copy("%at", "shared", "%place", "global", IMAGE_BYTES),
+        *_copy("%at", "shared", "%place", "global", size),
     ]
 
 

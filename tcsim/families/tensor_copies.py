@@ -41,7 +41,6 @@ DIMS: MappingProxyType[str, tuple[int, ...]] = MappingProxyType(
 )
 """The dimensions that each load mode takes."""
 
-_WIDE = "where im2col::w puts pixels and halos is documented in figures only, and not measured"
 _OVERRIDE = "what .override puts in place of the map's fields is not documented for sm_107"
 _REPORT = "what .mbarrier::report puts into the mbarrier is not documented"
 _SCATTERED = (
@@ -136,10 +135,9 @@ def _loads() -> Iterator[Row]:
                     continue
                 base = f"{COPY}.{dim}d.{space}.global{_dot(mode)}.mbarrier::complete_tx::bytes{ending.text}"
                 opcode = f"UTMALDG.{dim}D{_OPCODE_MODES[mode]}{ending.opcode}"
-                unmodelled = ending.unmodelled or (_WIDE if "::w" in mode else "")
                 for hint in (False, True)[: 1 + ending.hint]:
                     facts = TensorCopyFacts(
-                        "load", dim, mode or "tile", "", ending.mask_bits, hint, ending.override, unmodelled
+                        "load", dim, mode or "tile", "", ending.mask_bits, hint, ending.override, ending.unmodelled
                     )
                     yield _row(
                         base + ".L2::cache_hint" * hint, COPY, targets, _later(version, ending.version), opcode, facts
@@ -153,7 +151,7 @@ def _stored(
         wide, scattered = mode == "im2col_no_offs::w", mode == "tile::scatter4"
         targets, version = (_RUBIN, "9.4") if wide else (_DATACENTER, "8.6") if scattered else (_HOPPER, "8.0")
         lost = bool(scattered and op)
-        why = _SCATTERED if lost else _WIDE if wide else ""
+        why = _SCATTERED if lost else ""
         for dim in DIMS[mode]:
             base = f"{family}.{dim}d.global.shared::cta{_dot(op)}{_dot(mode)}.bulk_group"
             opcode = f"UTMAREDG.{dim}D" if op and not lost else f"UTMASTG.{dim}D"
@@ -198,13 +196,12 @@ def _prefetches() -> Iterator[Row]:
     for mode in ("", "tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128"):
         new = mode in ("tile::gather4", "im2col::w", "im2col::w::128")
         targets, version = (_DATACENTER, "8.6") if new else (_HOPPER, "8.0")
-        wide = _WIDE if "::w" in mode else ""
         for dim in DIMS[mode]:
             base, shape = f"{PREFETCH}.{dim}d.L2.global{_dot(mode)}", f".{dim}D{_OPCODE_MODES[mode]}"
             for hint in (False, True):
-                facts = TensorCopyFacts("prefetch", dim, mode or "tile", cache_hint=hint, unmodelled=wide)
+                facts = TensorCopyFacts("prefetch", dim, mode or "tile", cache_hint=hint)
                 yield _row(base + ".L2::cache_hint" * hint, PREFETCH, targets, version, f"UTMAPF.L2{shape}", facts)
-            facts = TensorCopyFacts("prefetch", dim, mode or "tile", unmodelled=wide)
+            facts = TensorCopyFacts("prefetch", dim, mode or "tile")
             yield _row(f"{base}.L2::evict_last", PREFETCH, _RUBIN, "9.4", f"UTMAL2CCTL.PM{shape}", facts)
             facts = TensorCopyFacts("prefetch", dim, mode or "tile", override="global_address", unmodelled=_OVERRIDE)
             text = f"{base}.override::global_address"
@@ -213,7 +210,7 @@ def _prefetches() -> Iterator[Row]:
             text = f"applypriority.async.bulk.tensor.{dim}d.global{_dot(mode)}.bulk_group.L2::evict_normal"
             known = min(dim, 2) if mode == "tile::gather4" and dim > 1 else dim  # ptxas makes 2D of more dimensions
             opcode = f"UTMAL2CCTL.DM.{known}D{_OPCODE_MODES[mode]}"
-            facts = TensorCopyFacts("prefetch", dim, mode or "tile", unmodelled=wide)
+            facts = TensorCopyFacts("prefetch", dim, mode or "tile")
             yield _row(text, PREFETCH, _RUBIN, "9.4", opcode, facts, mode != "tile::gather4" or dim == 2)
 
 
@@ -230,10 +227,16 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 
 _TILED_LOAD = Evidence(
     "literature",
-    "96 random maps on an NVIDIA H200 agreed byte for byte (no recording); PTX ISA, sections Tensors and cp.async.bulk.tensor",
+    "96 random maps without interleave on an NVIDIA H200 agreed byte for byte (no recording); PTX ISA, sections Tensors and "
+    "cp.async.bulk.tensor; interleaved layouts: NumSim (mlc-ai/TIRx-harness)",
 )
 _MANUAL = Evidence("literature", "PTX ISA, sections Tensors and cp.async.bulk.tensor")
 _IM2COL = Evidence("literature", "PTX ISA, section Im2col mode; CUTLASS, copy_traits_sm90_im2col (pixel box, wrapping)")
+_WIDE = Evidence(
+    "literature",
+    "PTX ISA, section im2col::w and im2col::w::128 modes; NumSim (mlc-ai/TIRx-harness), whose authors checked its rows on an "
+    "sm_100: along N, and where halos lie",
+)
 _REDUCED = Evidence("literature", "PTX ISA, cp.reduce.async.bulk.tensor; NaN results inferred from other instructions")
 _NO_EFFECT = Evidence("literature", "PTX ISA, cp.async.bulk.prefetch.tensor: a hint")
 _UNKNOWN = Evidence("literature", "accepted by ptxas 13.5.37; its effect is not modelled")
@@ -247,7 +250,7 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     if facts.direction == "prefetch":
         return _NO_EFFECT
     if facts.map_mode:
-        return _IM2COL
+        return _WIDE if facts.wide_mode else _IM2COL
     if facts.op:
         return _REDUCED
     return _TILED_LOAD if facts.direction == "load" and not facts.rows4 and arch.name == "sm_90" else _MANUAL

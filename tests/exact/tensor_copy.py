@@ -1,8 +1,10 @@
 """What a TMA copy does, one byte at a time in plain integers, written next to the manuals and the measurements.
 
-Sources: PTX ISA, section Tensors (bounding box, traversal stride, out of boundary access, im2col, gather4, swizzling
-tables) and cp.reduce.async.bulk; measured on an H200: row pitch under a swizzle, the swizzle of the absolute address, the NaN
-fill. Memory is a list of bytes. Nothing here is fast.
+Sources: PTX ISA, section Tensors (bounding box, traversal stride, out of boundary access, im2col, im2col::w, gather4,
+interleave layout, swizzling tables) and cp.reduce.async.bulk; measured on an H200: row pitch under a swizzle, the swizzle of
+the absolute address, the NaN fill. Of NumSim (mlc-ai/TIRx-harness), whose authors ran them on an sm_100: slices as indices of
+interleaved layouts, the element stride along N, and where the halos of im2col::w::128 lie. Memory is a list of bytes.
+Nothing here is fast.
 """
 
 from __future__ import annotations
@@ -54,6 +56,10 @@ class Map:
     channels: int = 0
     pixels: int = 0
     offsets: tuple[int, ...] = field(default=())
+    slice_bytes: int = 0  # of an interleaved layout: dimensions W[, H[, D]], slices of channels, N
+    wide: str = ""  # "w", "w::128"
+    halo: int = 0
+    shift: int = 0  # wOffset
 
 
 def swizzled(mode: str, address: int) -> int:
@@ -71,7 +77,10 @@ def swizzled(mode: str, address: int) -> int:
 def elements(tmap: Map, at: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Every element of a copy: its row, its place in the row, and its index in the tensor, innermost first."""
     if tmap.pixels:
-        yield from _pixels(tmap, at)
+        pixels = wide_pixels(tmap, at) if tmap.wide else column_pixels(tmap, at)
+        for row, pixel in enumerate(pixels):
+            for place in range(tmap.channels):
+                yield row, place, (at[0] + place, *pixel)
         return
     if len(at) == 5 and len(tmap.dims) == 2:  # gather4, scatter4
         for row in range(4):
@@ -86,21 +95,56 @@ def elements(tmap: Map, at: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[i
             yield row, place, (at[0] + place, *rest)
 
 
-def _pixels(tmap: Map, at: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+def column_pixels(tmap: Map, at: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The pixels of an im2col load: the index in every dimension but the channels'. `at` starts with the channel."""
     here = list(at[1:])
     spatial = len(here) - 1
     offsets = tmap.offsets or (0,) * spatial
-    for row in range(tmap.pixels):
-        pixel = [here[d] + offsets[d] for d in range(spatial)] + [here[spatial]]
-        for place in range(tmap.channels):
-            yield row, place, (at[0] + place, *pixel)
+    for _ in range(tmap.pixels):
+        yield tuple([here[d] + offsets[d] for d in range(spatial)] + [here[spatial]])
         for d in range(spatial):  # one step on: the first dimension that stays in its range
             here[d] += tmap.every[d + 1]
             if here[d] <= tmap.dims[d + 1] - 1 + tmap.upper[d]:
                 break
             here[d] = tmap.lower[d]
         else:
-            here[spatial] += 1
+            here[spatial] += tmap.every[-1]
+
+
+def wide_pixels(tmap: Map, at: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The pixels of an im2col::w load, halos included: W and N move, whatever lies between them stays."""
+    low = tmap.lower[0] + tmap.shift
+    high = tmap.dims[1] - 1 + tmap.upper[0] + tmap.shift
+    w, n = at[1] + tmap.shift, at[-1]
+    walk = []
+    for _ in range((128 if tmap.wide == "w::128" else tmap.pixels) + tmap.halo):
+        walk.append((w, *at[2:-1], n))
+        w += tmap.every[1]
+        if w > high:
+            w, n = low, n + tmap.every[-1]
+    if tmap.wide == "w":
+        yield from walk
+        return
+    yield from walk[:128]
+    for h in range(tmap.halo):  # the first pixel after each 32, then the second, ...
+        for group in (32, 64, 96, 128):
+            yield walk[group + h]
+
+
+def slices(tmap: Map, at: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The slices of a copy of an interleaved layout, in the order in which they lie in shared memory."""
+    if tmap.pixels:  # the walk of a column, with the slice of channels where im2col has the channel
+        *spatial, chosen, image = at
+        columns = Map("UINT8", (1, *tmap.dims[:-2], tmap.dims[-1]), (), every=(1, *tmap.every[:-2], tmap.every[-1]),
+                      lower=tmap.lower, upper=tmap.upper, pixels=tmap.pixels, offsets=tmap.offsets)  # fmt: skip
+        for *pixel, n in column_pixels(columns, (0, *spatial, image)):
+            yield (*pixel, chosen, n)
+        return
+    walks = []
+    for dim, (start, size, every) in enumerate(zip(at, tmap.box, tmap.every, strict=True)):
+        walks.append([start] if dim == len(at) - 2 else [start + i for i in range(size) if i % every == 0])
+    for index in product(*reversed(walks)):
+        yield tuple(reversed(index))
 
 
 def shared_bits(tmap: Map, address: int, row: int, place: int) -> list[tuple[int, int]]:
@@ -124,15 +168,36 @@ def _global_bits(tmap: Map, index: tuple[int, ...]) -> list[tuple[int, int]]:
     return [divmod(start + bit, 8) for bit in range(bits)]
 
 
+Bits = list[tuple[int, int]]
+
+
+def pieces(tmap: Map, at: tuple[int, ...], address: int) -> Iterator[tuple[bool, Bits, Bits]]:
+    """Every element of a copy: whether it is inside the tensor, its bits in global memory, its bits in shared memory."""
+    if not tmap.slice_bytes:
+        for row, place, index in elements(tmap, at):
+            yield _inside(tmap, index), _global_bits(tmap, index), shared_bits(tmap, address, row, place)
+        return
+    bits = BITS[tmap.data_type]
+    for number, index in enumerate(slices(tmap, at)):
+        offset = index[0] * tmap.slice_bytes + sum(i * s for i, s in zip(index[1:], tmap.strides, strict=True))
+        start = address + number * tmap.slice_bytes
+        for first in range(0, 8 * tmap.slice_bytes, bits):
+            yield (
+                _inside(tmap, index),
+                [(offset + bit // 8, bit % 8) for bit in range(first, first + bits)],
+                [(swizzled(tmap.swizzle, start + bit // 8), bit % 8) for bit in range(first, first + bits)],
+            )
+
+
 def _inside(tmap: Map, index: tuple[int, ...]) -> bool:
     return all(0 <= i < size for i, size in zip(index, tmap.dims, strict=True))
 
 
-def _read(memory: list[int], bits: list[tuple[int, int]]) -> int:
+def _read(memory: list[int], bits: Bits) -> int:
     return sum((memory[byte] >> bit & 1) << n for n, (byte, bit) in enumerate(bits))
 
 
-def _write(memory: list[int], bits: list[tuple[int, int]], value: int) -> None:
+def _write(memory: list[int], bits: Bits, value: int) -> None:
     for n, (byte, bit) in enumerate(bits):
         memory[byte] = memory[byte] & ~(1 << bit) | (value >> n & 1) << bit
 
@@ -140,37 +205,42 @@ def _write(memory: list[int], bits: list[tuple[int, int]], value: int) -> None:
 def load(tmap: Map, memory: list[int], at: tuple[int, ...], smem: list[int], address: int) -> list[int]:
     """The new shared memory."""
     out = list(smem)
-    for row, place, index in elements(tmap, at):
-        if _inside(tmap, index):
-            value = converted(tmap.data_type, _read(memory, _global_bits(tmap, index)))
+    for inside, where, to in pieces(tmap, at, address):
+        if inside:
+            value = converted(tmap.data_type, _read(memory, where))
         else:
             value = int.from_bytes(b"\xf7\x7f" * 4, "little") if tmap.nan else 0
-        _write(out, shared_bits(tmap, address, row, place), value)
+        _write(out, to, value)
     return out
+
+
+def payload_bits(tmap: Map, at: tuple[int, ...]) -> int:
+    """Bits that a load moves, halos included, padding not: what the mbarrier counts, times 8."""
+    return sum(len(where) for _, where, _ in pieces(tmap, at, 0))
 
 
 def store(tmap: Map, memory: list[int], at: tuple[int, ...], smem: list[int], address: int, op: str = "") -> list[int]:
     """The new global memory."""
     out = list(memory)
-    for row, place, index in elements(tmap, at):
-        if not _inside(tmap, index):
-            continue
-        if tmap.data_type == "16U6_ALIGN16B":  # 6 bits of each byte
+    if tmap.data_type == "16U6_ALIGN16B":  # 6 bits of each byte of shared memory
+        for row, place, index in elements(tmap, at):
             width = SPANS.get(tmap.swizzle, 128) or tmap.box[0]
             byte = swizzled(tmap.swizzle, address + row * width + place)
-            value = smem[byte] & 63
-        else:
-            value = _read(smem, shared_bits(tmap, address, row, place))
-        where = _global_bits(tmap, index)
-        _write(out, where, reduced(op, tmap.data_type, _read(out, where), value) if op else value)
+            if _inside(tmap, index):
+                _write(out, _global_bits(tmap, index), smem[byte] & 63)
+        return out
+    for inside, where, found in pieces(tmap, at, address):
+        if inside:
+            value = _read(smem, found)
+            _write(out, where, reduced(op, tmap.data_type, _read(out, where), value) if op else value)
     return out
 
 
 def converted(data_type: str, code: int) -> int:
-    """What a load makes of an f32 code: flushed, rounded to tf32 to nearest even."""
-    if data_type.endswith("_FTZ") and code >> 23 & 255 == 0:
-        code &= 1 << 31
-    if data_type.startswith("TFLOAT32") and code >> 23 & 255 != 255:
+    """What a load makes of an f32 code: rounded to tf32 to nearest even, any NaN to one NaN; no type flushes."""
+    if data_type.startswith("TFLOAT32"):
+        if code >> 23 & 255 == 255:
+            return 0x7FFFE000 if code & 0x7FFFFF else code
         low, kept = code & 0x1FFF, code >> 13
         kept += low > 0x1000 or (low == 0x1000 and kept & 1)
         code = kept << 13
