@@ -44,7 +44,9 @@ class LaunchCancellationBody:
         if cancel_facts(row).operation == "try_cancel":
             return entry(name, ("numbers", "result"), _ask(row, cancel_facts(row)))
         text = "\n".join(f"    {line}" for line in _read(row, cancel_facts(row)))
-        return f"\n.visible .entry {name}(.param .u64 response, .param .u64 result, .param .u32 count)\n{{\n{text}\n}}\n"
+        return (
+            f"\n.visible .entry {name}(.param .u64 response, .param .u64 result, .param .u32 count)\n{{\n{text}\n}}\n"
+        )
 
     def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
         """numbers uint32 (samples, blocks) -> the same shape; or response uint32 (samples, 4) -> uint32 (samples, words).

@@ -56,13 +56,19 @@ BODY = RemoteStoreBody()
 def _values(facts: RemoteFacts) -> tuple[list[str], str]:
     """What makes the value of the loaded words, and the operand."""
     if facts.type == "b128":
-        return ["mov.b64 %wide0, {%word0, %word1};", "mov.b64 %wide1, {%word2, %word3};", "mov.b128 %all, {%wide0, %wide1};"], "%all"
+        return [
+            "mov.b64 %wide0, {%word0, %word1};",
+            "mov.b64 %wide1, {%word2, %word3};",
+            "mov.b128 %all, {%wide0, %wide1};",
+        ], "%all"
     if facts.word_bits == 32:
         names = [f"%word{place}" for place in range(facts.elements)]
         lines = []
     else:
         names = [f"%wide{place}" for place in range(facts.elements)]
-        lines = [f"mov.b64 %wide{place}, {{%word{2 * place}, %word{2 * place + 1}}};" for place in range(facts.elements)]
+        lines = [
+            f"mov.b64 %wide{place}, {{%word{2 * place}, %word{2 * place + 1}}};" for place in range(facts.elements)
+        ]
     return lines, names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
 
 
@@ -78,7 +84,11 @@ def _body(row: Row, facts: RemoteFacts) -> list[str]:
         mapped = [
             line
             for name, place in (("%wide_far", "%at"), ("%wide_barrier", "%barrier"))
-            for line in (f"cvt.u64.u32 {name}, {place};", f"cvta.shared.u64 {name}, {name};", f"mapa.u64 {name}, {name}, 1;")
+            for line in (
+                f"cvt.u64.u32 {name}, {place};",
+                f"cvta.shared.u64 {name}, {name};",
+                f"mapa.u64 {name}, {name}, 1;",
+            )
         ]
     return [
         ".reg .pred %first, %other;",
