@@ -85,14 +85,11 @@ class MapAddress(Instruction):
 
 
 def _integers(given: Any, what: str, limit: int, valid: str) -> npt.NDArray[np.uint64]:
-    try:
-        array = np.asarray(given)
-        whole = array.dtype.kind in "iu"
-        if not whole or (array < 0).any() or (array > limit - 1).any():
-            told = array.dtype if not whole else "out of range"
-            raise OperandError(f"{what} is {told}; valid: integers, {valid}")
-    except OverflowError:
-        raise OperandError(f"{what} is out of range; valid: integers, {valid}") from None
+    array = np.asarray(given)
+    if array.dtype.kind not in "iuO":
+        raise OperandError(f"{what} is {array.dtype}; valid: integers, {valid}")
+    if array.dtype.kind == "O" or (array < 0).any() or (array > limit - 1).any():  # O: wider than 64 bits
+        raise OperandError(f"{what} is out of range; valid: integers, {valid}")
     return array.astype(np.uint64)
 
 

@@ -124,7 +124,7 @@ class TryCancel(CancelInstruction):
             raise OutsideMemoryError(
                 f"{self._call}: address={address:#x}: its {RESPONSE_BYTES} bytes do not lie in the {image.shape[-1]} bytes of memory"
             )
-        barriers = list(barrier) if many and isinstance(barrier, Sequence) else [barrier]
+        barriers = list(barrier) if many and isinstance(barrier, Sequence) else [] if many else [barrier]
         blocks = image.shape[-2] if many else 1
         if len(barriers) != blocks or not all(isinstance(item, MBarrier) for item in barriers):
             want = f"a list of {blocks} MBarrier, one of each block" if many else "an MBarrier"

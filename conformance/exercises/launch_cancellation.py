@@ -61,6 +61,16 @@ def _swapped(words: Words) -> Words:
     return words
 
 
+def _lowest(instruction: CancelInstruction, given: Inputs) -> Array:
+    lowest: Array = given["response"][:, :1]
+    return lowest % np.uint32(2)
+
+
+def _any_bit(instruction: CancelInstruction, given: Inputs) -> Array:
+    response: Array = given["response"]
+    return np.where(response.any(axis=1), 1, 0).astype(np.uint32)[:, None]
+
+
 def _narrow(words: Words) -> Words:
     words[:, 0] &= 0xFFFF
     return words
@@ -109,9 +119,9 @@ class LaunchCancellationExercise:
         WrongModel("one block does all", "only the first block of a cluster gets the answer",
                    lambda item: _asks(item) and item.facts.multicast, _first_block),
         WrongModel("lowest bit tells", "bit 0 says whether a cluster was cancelled", _tells,
-                   lambda item, given: np.bitwise_and(given["response"][:, :1], 1, dtype=np.uint32)),
+                   _lowest),
         WrongModel("any bit tells", "an answer that is not zero means a cancelled cluster", _tells,
-                   lambda item, given: given["response"].any(axis=1, keepdims=True).astype(np.uint32)),
+                   _any_bit),
         WrongModel("y and z swapped", "z lies below y", lambda item: _places(item) and item.facts.dimension != "x",
                    _other_words(_swapped)),
         WrongModel("x of 16 bits", "x is as narrow as y and z", lambda item: _places(item) and item.facts.dimension in ("", "x"),
