@@ -33,7 +33,7 @@ class RemoteStoreExercise:
 
     def classes(self, instruction: RemoteInstruction) -> list[str]:
         """Random values at places of their own; of reductions also the ends of the type, and several threads at one place."""
-        return ["spread"] if instruction.facts.reduction is None else ["spread", "edges", "crowded"]
+        return ["spread"] if instruction.facts.reduction is None else ["spread", "ends", "crowded"]
 
     def samples(self, instruction: RemoteInstruction, name: str) -> int:
         """Images of a case."""
