@@ -21,9 +21,6 @@ from tcsim.reduction import Codes, Reduction, reduce_codes
 from tcsim.registry import Row
 from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
 
-ORDER_COUNTS = ("inc", "dec")
-"""Reductions whose result depends on their order, if their operands differ."""
-
 
 @dataclass(frozen=True)
 class RemoteFacts:
@@ -206,7 +203,7 @@ class RemoteReduce(RemoteInstruction):
             raise TypeError(f"{self.mnemonic} reduces nothing")
         words = memory[: len(memory) // self.facts.bytes * self.facts.bytes].view(codes.dtype)
         at, values = places // self.facts.bytes, codes[:, 0]
-        if reduction.operation in ORDER_COUNTS:
+        if reduction.ordered:  # inc and dec, with one operand for all
             self._same_operands(reduction, at, values)
         order = np.argsort(at, kind="stable")
         turn = np.arange(len(at)) - np.searchsorted(at[order], at[order])  # the how-many-th of its address

@@ -96,7 +96,7 @@ def test_nothing_claims_a_measurement() -> None:
         for arch in {ARCHS[TARGETS[target].arch] for target in row.targets}
     )
     assert {level for _, level in levels} == {"literature", "inferred"}
-    assert {family for family, level in levels if level == "inferred"} == {"elect.sync", "mapa", "clusterlaunchcontrol"}
+    assert {family for family, level in levels if level == "inferred"} == {"elect.sync"}
 
 
 # ---- the machine code

@@ -12,7 +12,7 @@ from conformance.wrong_remote_stores import WRONG_REMOTE_STORES
 from hwkernels.probes.images import IMAGE_BYTES, LANES
 from hwkernels.probes.remote_store import VALUE_WORDS
 from tcsim.mbarrier import MBarrier
-from tcsim.remote_store import ORDER_COUNTS, RemoteFacts, RemoteInstruction
+from tcsim.remote_store import RemoteFacts, RemoteInstruction
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 16
@@ -47,7 +47,7 @@ class RemoteStoreExercise:
         places = np.argsort(stream.words((samples, IMAGE_BYTES // facts.bytes)), axis=1)[:, :LANES]
         if name == "crowded":
             places = np.take_along_axis(places, stream.below(CROWDED, (samples, LANES)), axis=1)
-            if facts.reduction is not None and facts.reduction.operation in ORDER_COUNTS:
+            if facts.reduction is not None and facts.reduction.ordered:
                 words[:] = words[:, :1]  # one operand for all threads: then their order does not matter
         return {"smem": image.view(np.uint8), "address": (places * facts.bytes).astype(np.uint32), "value": words}
 

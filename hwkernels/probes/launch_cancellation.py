@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
-from hwkernels.probes.images import LANES, checked, entry, pointer, wait
+from hwkernels.probes.images import CLUSTER_WAIT, LANES, checked, entry, pointer, wait
 from tcsim.launch_cancellation import DIMENSIONS, CancelFacts, cancel_facts
 from tcsim.registry import Row
 
@@ -121,7 +121,10 @@ def _ask(row: Row, facts: CancelFacts) -> list[str]:
         "}",
         "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], 16;",
         f"@%asks {row.mnemonic} [{place}], [{barrier}];",
-        *(line.replace(", 0;", ", %phase;") if "test_wait" in line else line for line in wait("%barrier", _WAIT)),
+        *(
+            line.replace(", 0;", ", %phase;") if "test_wait" in line else line
+            for line in wait("%barrier", CLUSTER_WAIT)
+        ),
         "ld.shared.v2.b64 {%half0, %half1}, [%answer];",
         "mov.b128 %told, {%half0, %half1};",
         "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %got, %told;",
@@ -135,9 +138,6 @@ def _ask(row: Row, facts: CancelFacts) -> list[str]:
         "LEAVE:",
         "ret;",
     ]
-
-
-_WAIT = "mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64"
 
 
 def _read(row: Row, facts: CancelFacts) -> list[str]:

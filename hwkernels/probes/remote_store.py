@@ -9,13 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from hwkernels.probes import Array, Plan
-from hwkernels.probes.images import IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
+from hwkernels.probes.images import CLUSTER_WAIT, IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
 from tcsim.registry import Row
 from tcsim.remote_store import RemoteFacts, remote_facts
 
 VALUE_WORDS = 4
 """32-bit words of a thread's value, of which the row takes the first."""
-CLUSTER_WAIT = "mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64"
 
 
 class RemoteStoreBody:
@@ -57,17 +56,17 @@ def _values(facts: RemoteFacts) -> tuple[list[str], str]:
     """What makes the value of the loaded words, and the operand."""
     if facts.type == "b128":
         return [
-            "mov.b64 %wide0, {%word0, %word1};",
-            "mov.b64 %wide1, {%word2, %word3};",
-            "mov.b128 %all, {%wide0, %wide1};",
+            "mov.b64 %pair0, {%part0, %part1};",
+            "mov.b64 %pair1, {%part2, %part3};",
+            "mov.b128 %all, {%pair0, %pair1};",
         ], "%all"
     if facts.word_bits == 32:
-        names = [f"%word{place}" for place in range(facts.elements)]
+        names = [f"%part{place}" for place in range(facts.elements)]
         lines = []
     else:
-        names = [f"%wide{place}" for place in range(facts.elements)]
+        names = [f"%pair{place}" for place in range(facts.elements)]
         lines = [
-            f"mov.b64 %wide{place}, {{%word{2 * place}, %word{2 * place + 1}}};" for place in range(facts.elements)
+            f"mov.b64 %pair{place}, {{%part{2 * place}, %part{2 * place + 1}}};" for place in range(facts.elements)
         ]
     return lines, names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
 
@@ -93,8 +92,8 @@ def _body(row: Row, facts: RemoteFacts) -> list[str]:
     return [
         ".reg .pred %first, %other;",
         ".reg .u32 %lane, %sample, %rank, %image, %barrier, %at, %far, %far_barrier;",
-        ".reg .b32 %word<4>;",
-        ".reg .b64 %wide<2>;",
+        ".reg .b32 %part<4>;",
+        ".reg .b64 %pair<2>;",
         ".reg .u64 %wide_far, %wide_barrier, %wide_at;",
         *([".reg .b128 %all;"] if facts.type == "b128" else []),
         f".shared .align 128 .b8 image[{IMAGE_BYTES}];",
@@ -120,7 +119,7 @@ def _body(row: Row, facts: RemoteFacts) -> list[str]:
         f"mul.wide.u32 %wide_at, %lane, {4 * VALUE_WORDS};",
         "add.u64 %value, %value, %wide_at;",
         "ld.global.u32 %at, [%address];",
-        "ld.global.v4.b32 {%word0, %word1, %word2, %word3}, [%value];",
+        "ld.global.v4.b32 {%part0, %part1, %part2, %part3}, [%value];",
         "add.u32 %at, %image, %at;",
         *mapped,
         *lines,

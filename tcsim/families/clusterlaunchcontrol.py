@@ -60,7 +60,8 @@ _ASK = Evidence(
     "literature", "PTX ISA 9.4, section clusterlaunchcontrol.try_cancel; the bits of the answer are query_cancel's"
 )
 _READ = Evidence(
-    "inferred", "the machine code of clusterlaunchcontrol.query_cancel, ptxas 13.5: PTX ISA 9.4 calls the answer opaque"
+    "literature",
+    "the machine code of clusterlaunchcontrol.query_cancel, ptxas 13.5; PTX ISA 9.4, section clusterlaunchcontrol, calls the answer opaque",
 )
 
 
