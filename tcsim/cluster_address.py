@@ -1,7 +1,8 @@
 """Addresses of shared memory within a cluster: the byte that says whose block it is, and mapa, which sets it.
 
 Source: PTX ISA 9.4, section mapa (what it is for); that the rank is the highest byte of the 32 bits of a shared address, and of the
-lower 32 bits of a generic one, is what the machine code of mapa does on every arch from sm_90 on (one PRMT).
+lower 32 bits of a generic one, is what the machine code of mapa does on every arch from sm_90 on (one PRMT). A block's own
+addresses hold its own rank: ptxas adds SR_CgaCtaId, shifted by 24, to the place of a shared variable.
 """
 
 from __future__ import annotations

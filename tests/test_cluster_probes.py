@@ -186,6 +186,16 @@ def test_mapa_sets_the_highest_byte(target: str) -> None:
         assert re.fullmatch(r"PRMT R\d+, R10, 0x654, R\d+", line)  # R10 is the rank
 
 
+@pytest.mark.parametrize("target", ["sm_90a", "sm_120a"])
+def test_a_blocks_own_addresses_hold_its_rank(target: str) -> None:
+    """ptxas adds the rank of the block, shifted by 24, to the place of a shared variable."""
+    row = registry.rows()["mapa.shared::cluster.u32"]
+    (function,) = disassemble(assemble(probe.emit(row, target), target).cubin)
+    lines = [f"{line.opcode} {line.operands}" for line in function.instructions]
+    (rank,) = (match[1] for line in lines if (match := re.fullmatch(r"S2UR (UR\d+), SR_CgaCtaId", line)))
+    assert [line for line in lines if re.fullmatch(rf"ULEA UR\d+, {rank}, UR\d+, 0x18", line)]
+
+
 @pytest.mark.parametrize("target", ["sm_100a", "sm_107a", "sm_120a"])
 def test_answers_are_read_with_plain_instructions(target: str) -> None:
     """Bit 0 of the third word; the first word as it is; the halves of the second. The answer is in R4 to R7."""
