@@ -29,10 +29,12 @@ Move = tuple[str, str, int]
 
 def moves_before(row: Row, count: int) -> tuple[Move, ...]:
     """(who, "inc" or "dec", count): what the block does before the row's instruction asks for `count`."""
-    others = ((OTHERS, "dec", FEWEST),)
-    if pool_facts(row).increase:
-        return (*others, (FIRST, "dec", FEWEST))
-    return (*others, (FIRST, "inc", MOST)) if count > REGISTERS else ()
+    most = ((OTHERS, "dec", FEWEST), (FIRST, "inc", MOST))
+    if pool_facts(
+        row
+    ).increase:  # with an .inc to the most, ptxas lets the kernel begin with `REGISTERS`, not with `count`
+        return (*most, (FIRST, "dec", FEWEST))
+    return most if count > REGISTERS else ()
 
 
 def count_of(variant: str) -> int:
