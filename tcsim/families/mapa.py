@@ -37,7 +37,8 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 
 
 _CODE = Evidence(
-    "inferred", "the machine code of mapa, ptxas 13.5: PTX ISA 9.4 does not say what an address consists of"
+    "literature",
+    "the machine code of mapa, ptxas 13.5; PTX ISA 9.4, section mapa, does not say what an address consists of",
 )
 
 
