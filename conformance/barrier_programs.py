@@ -93,9 +93,10 @@ class Machine:
         return self._here.encode(arch=self.instruction.arch.name) if known else 0
 
     def _arrived(self, before: int, state: BarrierState, first: bool) -> int:
+        """What was pending, where pending_count is defined: of other states nothing is stored."""
         if first:
             self.state, self.bits = state, before
-        return state.pending
+        return state.pending if state.counted else 0
 
     def _row(self, value: int, first: bool) -> int:
         instruction: Any = self.instruction  # whose `execute` takes what its spelling takes
@@ -208,7 +209,7 @@ class Writer:
     def _arrive(self) -> tuple[int, int, int, int] | None:
         barrier = self.machine.barrier
         assert barrier is not None
-        if not self.machine.hopper and self._chance(2) and barrier.pending > 1:
+        if self._chance(2) and barrier.pending > 1:
             lanes, count = 1, 1 + self._below(barrier.pending - 1)
             return probe.NO_COMPLETE, lanes, count, self._flags(False)
         found = self._arrivals(self.machine.hopper)
@@ -255,8 +256,9 @@ class Writer:
         if facts.operation.startswith("arrive"):
             return self._row_arrives()
         if "state" in self.form.operands:
-            current = state is not None and state.phase >= barrier.phase - 1
-            if state is None or (facts.operation != "pending_count" and not current):
+            if state is None:
+                return None
+            if not (state.counted if facts.operation == "pending_count" else state.phase >= barrier.phase - 1):
                 return None
         parity = self._below(2)
         if facts.operation == "try_wait":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from conformance.barrier_programs import run
@@ -49,9 +50,7 @@ class _CountIgnored(MBarrier):
 class _StateAfter(MBarrier):
     def _arrive(self, count: int, dropped: int, no_complete: bool, name: str) -> BarrierState:
         before = super()._arrive(count, dropped, no_complete, name)
-        return (
-            BarrierState(self._phase, self._pending) if self._phase == before.phase else BarrierState(before.phase, 0)
-        )
+        return replace(before, pending=self._pending if self._phase == before.phase else 0)
 
 
 class _ParityInverted(MBarrier):

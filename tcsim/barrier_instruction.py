@@ -224,13 +224,19 @@ class PendingCount(BarrierInstruction):
     def execute(self, state: BarrierState | int) -> int:
         """The arrivals that were pending when an arrive returned this state: a `BarrierState`, or its 64 bits.
 
-        Raises OperandError for a number that is not 64 bits.
+        Raises OperandError for a number that is not 64 bits, and for a state that an arrive without .noComplete returned:
+        of that the manual leaves the answer undefined (section mbarrier.pending_count).
 
         >>> pending = tcsim.instruction("mbarrier.pending_count.b64", arch="sm_90")
-        >>> pending.execute(state=0x7FFF_D800_001F_FFF6), pending.execute(state=tcsim.MBarrier(5).arrive())
+        >>> pending.execute(state=0x7FFF_D800_001F_FFF6), pending.execute(state=tcsim.MBarrier(5).arrive(no_complete=True))
         (5, 5)
         """
         if isinstance(state, BarrierState):
+            if not state.counted:
+                raise OperandError(
+                    f"{self._call}: {state} is of an arrive without .noComplete, and the answer is undefined; valid: the state of "
+                    "mbarrier.arrive.noComplete or mbarrier.arrive_drop.noComplete"
+                )
             return state.pending
         return mbarrier_bits.pending_count(state, self.arch.name)
 

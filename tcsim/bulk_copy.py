@@ -112,10 +112,11 @@ class BulkCopy(BulkInstruction):
             there &= (byte_mask >> np.arange(size) % BULK_BYTES & 1).astype(bool)
         if cta_mask is None:
             return self._put(written, places, data, there)
-        blocks = written.shape[-2]
-        if not 0 < cta_mask < 1 << blocks:
+        blocks, most = written.shape[-2], min(written.shape[-2], self.facts.mask_bits)
+        if not 0 < cta_mask < 1 << most:
             raise OperandError(
-                f"{self._call}: cta_mask={cta_mask:#x}: smem has {blocks} blocks; valid: 1 to {(1 << blocks) - 1:#x}"
+                f"{self._call}: cta_mask={cta_mask:#x}: smem has {blocks} blocks, the mask {self.facts.mask_bits} bits; valid: 1 to "
+                f"{(1 << most) - 1:#x}"
             )
         out = written.copy()
         for rank in range(blocks):
@@ -140,8 +141,10 @@ class BulkReduce(BulkInstruction):
         To .shared::cluster, `memory` is the shared memory of the other block. Floats are added with one rounding to
         nearest, ties to even, subnormals kept.
 
-        Raises OperandError, MisalignedAddressError, OutsideMemoryError as a bulk copy; ContestedRowError where copies of one
-        call overlap, since the order of their sums would count.
+        Copies of one call may overlap where their order does not show: each element is combined as one (`.relaxed`, atomic).
+
+        Raises OperandError, MisalignedAddressError, OutsideMemoryError as a bulk copy; ContestedRowError where overlapping
+        copies add floats, or count with inc or dec: there the order would show.
 
         >>> reduce = tcsim.instruction("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", arch="sm_90")
         >>> memory, smem = (np.arange(8, dtype=np.uint32) for _ in range(2))
@@ -154,10 +157,23 @@ class BulkReduce(BulkInstruction):
             raise TypeError(f"{self.mnemonic} reduces nothing")
         read, written, froms, places = self._ranges(memory, smem, source, destination, size)
         starts = np.sort(places[..., 0], axis=-1)
-        if (np.diff(starts, axis=-1) < size).any():
+        if not (np.diff(starts, axis=-1) < size).any():
+            return self._combined(read, written, froms, places)
+        if reduction.ordered:
             raise ContestedRowError(
-                f"{self._call}: destination: two reductions of {size} bytes overlap; valid: apart by that"
+                f"{self._call}: destination: two reductions of {size} bytes overlap, and the order of {reduction.operation} "
+                f"{reduction.type} shows; valid: apart by that"
             )
+        for place in range(places.shape[-2]):
+            one = slice(place, place + 1)
+            written = self._combined(read, written, froms[..., one, :], places[..., one, :])
+        return written
+
+    def _combined(self, read: Bytes, written: Bytes, froms: Places, places: Places) -> Bytes:
+        """The written memory after copies that do not overlap."""
+        reduction = self.facts.reduction
+        if reduction is None:
+            raise TypeError(f"{self.mnemonic} reduces nothing")
         everywhere = np.ones(places.shape, bool)
         theirs, own = (self._bytes_at(image, at, everywhere) for image, at in ((written, places), (read, froms)))
         kind = f"<u{reduction.bits // 8}"
@@ -173,12 +189,13 @@ class Prefetch(CopyInstruction):
     def execute(self, memory: Any, source: Any, size: int) -> Bytes:
         """The memory as it was, once address and size are found to be valid.
 
-        Raises OperandError for a size that is no multiple of 16, MisalignedAddressError, OutsideMemoryError.
+        Raises OperandError for a size that is no multiple of 16, MisalignedAddressError unless the address is a multiple of 16
+        (of applypriority, of 128: PTX ISA 9.4, section applypriority.async.bulk), OutsideMemoryError.
         """
         image, places = self._memory("memory", memory), self._integers("source", source)
         if size < 0 or size % BULK_BYTES:
             raise OperandError(f"{self._call}: size={size}: valid: multiples of {BULK_BYTES} bytes")
-        self._aligned("source", places, BULK_BYTES)
+        self._aligned("source", places, self.facts.alignment)
         self._inside("source", places, size, image.shape[-1])
         return image.copy()
 

@@ -42,6 +42,8 @@ class CopyFacts:
     increments: bool = True  # of cp.async.mbarrier.arrive: without .noinc
     reduction: Reduction | None = None
     opcode: str = ""  # the machine instruction of a bulk copy
+    alignment: int = 16  # of the addresses of a bulk copy, in bytes
+    mask_bits: int = 16  # of the mask of a multicast
 
 
 def copy_facts(row: Row) -> CopyFacts:

@@ -8,7 +8,7 @@ layouts). Not measured yet. The bits of the 64-bit object are in `tcsim.mbarrier
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tcsim import mbarrier_bits
@@ -32,6 +32,9 @@ class BarrierState:
 
     phase: int
     pending: int  # what mbarrier.pending_count gives
+    counted: bool = field(
+        default=False, compare=False, repr=False
+    )  # of .noComplete: only then pending_count is defined
 
 
 class MBarrier:
@@ -263,7 +266,7 @@ class MBarrier:
         self._require(count, call)
         if no_complete and count == self._pending and self._bytes == 0:
             raise BarrierError(f"{self!r}.{call}: .noComplete promises not to end the phase, and this arrival would")
-        state = BarrierState(self._phase, self._pending)
+        state = BarrierState(self._phase, self._pending, counted=no_complete)
         self._pending -= count
         self._expected -= dropped
         self._end_phase()

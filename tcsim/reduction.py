@@ -38,6 +38,11 @@ class Reduction:
         """Whether the elements are floats."""
         return self.type in FORMATS and FORMATS[self.type].kind == "float"
 
+    @property
+    def ordered(self) -> bool:
+        """Whether the result depends on the order in which several operands come: sums of floats round, inc and dec wrap."""
+        return self.operation in ("inc", "dec") or (self.float and self.operation == "add")
+
 
 def _increment(old: Codes, top: Codes) -> Codes:
     return np.where(old >= top, old.dtype.type(0), old + old.dtype.type(1))

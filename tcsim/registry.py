@@ -85,17 +85,25 @@ class Family:
 def families() -> tuple[Family, ...]:
     """All families, in the order of issue of their first instruction."""
     from tcsim.families import (
+        barrier_cluster,
+        clusterlaunchcontrol,
         cp_async,
         cp_async_bulk,
         cvt,
+        elect_sync,
+        griddepcontrol,
         ldmatrix,
+        mapa,
         mbarrier,
         mma_block_scale,
         mma_sp,
         mma_sync,
         movmatrix,
         ordering,
+        remote_stores,
+        setmaxnreg,
         spcompress,
+        st_bulk,
         stmatrix,
         tcgen05_control,
         tcgen05_cp,
@@ -145,6 +153,15 @@ def families() -> tuple[Family, ...]:
         tensor_copies.REDUCE_FAMILY,
         tensor_copies.PREFETCH_FAMILY,
         tensormap.FAMILY,
+        setmaxnreg.FAMILY,
+        elect_sync.FAMILY,
+        barrier_cluster.FAMILY,
+        mapa.FAMILY,
+        remote_stores.STORE_FAMILY,
+        remote_stores.REDUCE_FAMILY,
+        st_bulk.FAMILY,
+        clusterlaunchcontrol.FAMILY,
+        griddepcontrol.FAMILY,
     )
 
 

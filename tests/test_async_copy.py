@@ -274,7 +274,7 @@ def test_multicast() -> None:
     assert np.array_equal(found[1], smem[1])
     for rank in (0, 2):
         assert np.array_equal(found[rank], np.concatenate([memory[16:32], smem[rank, 16:]]))
-    with pytest.raises(OperandError, match="smem has 3 blocks; valid: 1 to 0x7"):
+    with pytest.raises(OperandError, match="smem has 3 blocks, the mask 16 bits; valid: 1 to 0x7"):
         item.execute(memory=memory, smem=smem, source=16, destination=0, size=16, cta_mask=8)
 
 
@@ -291,6 +291,67 @@ def test_arrivals_of_cp_async() -> None:
         plain.execute(MBarrier(511, layout="v1"))
     with pytest.raises(OperandError, match="valid: an MBarrier"):
         plain.execute(3)
+
+
+UNORDERED = sorted(name for name, row in ROWS.items() if (own := copy_facts(row).reduction) and not own.ordered)
+
+
+@given(data=st.data(), name=st.sampled_from(UNORDERED))
+def test_overlapping_reductions(data: Any, name: str) -> None:
+    """Elements are combined one by one (.relaxed, atomic): where the order cannot show, copies may overlap, in any order."""
+    reduction = copy_facts(ROWS[name]).reduction
+    assert reduction is not None
+    memory, smem = image(23, 64), image(24, 64)
+    copies = [(16 * data.draw(st.integers(0, 2)), 16 * data.draw(st.integers(0, 2))) for _ in range(3)]
+    sources, destinations = zip(*copies, strict=True)
+    found = tcsim.instruction(name, arch="sm_90").execute(memory, smem, list(sources), list(destinations), 32)
+    kind, width = f"<u{reduction.bits // 8}", reduction.bits // 8
+    want, codes = memory.view(kind).tolist(), smem.view(kind).tolist()
+    for source, destination in data.draw(st.permutations(copies)):
+        for place in range(32 // width):
+            at = destination // width + place
+            want[at] = exact.element(reduction.operation, reduction.type, want[at], codes[source // width + place])
+    assert found.view(kind).tolist() == want
+
+
+def test_masks_have_the_width_of_their_spelling() -> None:
+    """16 bits, or 32 with ::32b, however many blocks there are."""
+    stem = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+    call = {"memory": image(25, 16), "smem": np.zeros((20, 16), np.uint8), "source": 0, "destination": 0, "size": 16}
+    for width in ("", "::16b"):
+        item = tcsim.instruction(stem + width, arch="sm_107")
+        assert item.execute(**call, cta_mask=1 << 15).any(axis=1).nonzero()[0].tolist() == [15]
+        with pytest.raises(OperandError, match="smem has 20 blocks, the mask 16 bits; valid: 1 to 0xffff"):
+            item.execute(**call, cta_mask=1 << 16)
+    wide = tcsim.instruction(stem + "::32b", arch="sm_107")
+    assert wide.execute(**call, cta_mask=1 << 19).any(axis=1).nonzero()[0].tolist() == [19]
+    with pytest.raises(OperandError, match="valid: 1 to 0xfffff"):
+        wide.execute(**call, cta_mask=1 << 20)
+
+
+def test_applypriority_needs_128_bytes() -> None:
+    """PTX ISA 9.4: its address is a multiple of 128, its size of 16; the exercise asks for no other."""
+    item = tcsim.instruction("applypriority.async.bulk.global.bulk_group.L2::evict_normal", arch="sm_107")
+    memory = image(26, 256)
+    assert np.array_equal(item.execute(memory=memory, source=128, size=16), memory)
+    with pytest.raises(MisalignedAddressError, match=r"source=0x10: .* needs multiples of 128 bytes"):
+        item.execute(memory=memory, source=16, size=16)
+    exercise = exercise_of(item.row.family)
+    starts = exercise.inputs(item, "uniform", 0, 64)["source"]
+    assert (starts % 128 == 0).all() and starts.any()
+
+
+def test_another_block_waits_with_the_scope_of_the_cluster() -> None:
+    """complete-tx releases at the scope of the cluster: a wait for what another block did must acquire with it."""
+    checked = 0
+    for row in ROWS.values():
+        facts = copy_facts(row)
+        if (facts.source, facts.destination) == (".shared::cta", ".shared::cluster"):
+            text = bulk_copy.BODY.kernel(row, "k", "")
+            assert "mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64" in text
+            assert "mbarrier.test_wait.parity.shared" not in text
+            checked += 1
+    assert checked == 4 + 12
 
 
 # ---- wrong use
@@ -316,7 +377,8 @@ def test_arrivals_of_cp_async() -> None:
         (f"{LOAD}.ignore_oob", {"ignore_left": 16, "ignore_right": 0}, OperandError, "ignore_left=16: valid: 0 to 15"),
         (STORE, {"memory": np.zeros(4)}, OperandError, r"memory is float64 \(4,\); valid: uint8"),
         (STORE, {"source": 0.5}, OperandError, "source is float64"),
-        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", {"destination": [0, 0]}, ContestedRowError, "two reductions of 16 bytes overlap"),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", {"destination": [0, 0]}, ContestedRowError, "two reductions of 16 bytes overlap, and the order of add f32 shows"),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.inc.u32", {"destination": [0, 0]}, ContestedRowError, "the order of inc u32 shows"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_named(name: str, change: dict[str, Any], error: type[Exception], words: str) -> None:

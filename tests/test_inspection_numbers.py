@@ -189,8 +189,9 @@ def test_barriers_of_every_count() -> None:
     for arch in ("sm_80", "sm_90", "sm_120"):
         for count in (1, 2, 128, 1023, (1 << 20) - 1):
             found = decode_barrier(initial_barrier(count, arch), arch)
-            assert found.numbers == {"expected": count, "pending": count, "phase_parity": 0}
-            assert found.unknown == 0 or arch == "sm_80"
+            counts = {name: number for name, number in found.numbers.items() if number}
+            assert counts == {"expected": count, "pending": count}
+            assert found.unknown == 0
     with pytest.raises(tcsim.TargetError, match="sm_80 and later"):
         decode_barrier(0, "sm_75")
     with pytest.raises(tcsim.OperandError, match="valid are 64 bits"):

@@ -112,13 +112,19 @@ def exercise_of(family: str) -> Exercise:
     from conformance.exercises import (
         async_copy,
         barrier,
+        cluster_address,
+        cluster_barrier,
         conversion,
         fragment_multiply,
+        lane_election,
+        launch_cancellation,
         matrix_move,
         memory_tile,
         multiply,
         ordering,
         register_compression,
+        register_pool,
+        remote_store,
         scaled_multiply,
         sparse_multiply,
         sparse_warpgroup_multiply,
@@ -129,6 +135,7 @@ def exercise_of(family: str) -> Exercise:
         tensormap,
         tmem_copy,
         warpgroup_multiply,
+        zero_fill,
     )
 
     exercises: dict[str, Exercise] = {
@@ -170,6 +177,15 @@ def exercise_of(family: str) -> Exercise:
         "cp.reduce.async.bulk.tensor": tensor_copy.REDUCE,
         "cp.async.bulk.prefetch.tensor": tensor_copy.PREFETCH,
         "tensormap": tensormap.UPDATE,
+        "setmaxnreg": register_pool.POOL,
+        "elect.sync": lane_election.ELECTION,
+        "barrier.cluster": cluster_barrier.CLUSTER_BARRIER,
+        "mapa": cluster_address.ADDRESS,
+        "st.async": remote_store.REMOTE,
+        "red.async": remote_store.REMOTE,
+        "st.bulk": zero_fill.FILL,
+        "clusterlaunchcontrol": launch_cancellation.CANCELLATION,
+        "griddepcontrol": ordering.ORDER,
     }
     if family not in exercises:
         raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises)}")

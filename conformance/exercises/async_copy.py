@@ -172,6 +172,7 @@ class BulkExercise(_Copies):
         lines = IMAGE_BYTES // BULK_BYTES
         size = 1 + stream.below(lines, (samples, 1)) if name != "whole" else np.full((samples, 1), lines)
         start, end = ((stream.below(2**20, (samples, 1)) * (lines - size + 1)) >> 20 for _ in range(2))
+        start -= start % (facts.alignment // BULK_BYTES)
         options = np.zeros((samples, 4), np.int64)
         options[:, 0] = stream.below(1 << 16, (samples,)) if facts.masked else 0
         if facts.ignores:

@@ -81,7 +81,7 @@ class BarrierExercise:
         require_same_shape(hardware, model)
         program = inputs["program"]
         seen = (program[..., 3] & probe.OBSERVE != 0).sum() + 2 * (program[..., 3] & probe.RAW_STATE != 0).sum()
-        returned = np.isin(program[..., 0], [probe.ROW, probe.ARRIVE, probe.NO_COMPLETE, probe.DROP]).sum()
+        returned = np.isin(program[..., 0], [probe.ROW, probe.NO_COMPLETE]).sum()
         wrong = np.argwhere(hardware != model)
         first = [self._mismatch(program, hardware, model, place) for place in wrong[:LIMIT].tolist()]
         return Comparison(int(seen + returned), len(wrong), tuple(first))

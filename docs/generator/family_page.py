@@ -11,6 +11,7 @@ from generator.numerics_tables import CLASSES_OF_ARITHMETIC
 from generator.operand_forms import forms_table
 from generator.sections import common_label, kind_of
 from generator.step_text import steps_text
+from generator.surroundings import SURROUNDING_INTRODUCTIONS
 from tcsim.block_scaling import BlockScaling
 from tcsim.evidence import Evidence
 from tcsim.families import tensor_copies, tensormap
@@ -39,7 +40,7 @@ Every spelling of {name} in the registry: {count}. [TMA](../tma.md) says what th
 - *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
 
 """
-INTRODUCTIONS = {
+INTRODUCTIONS = SURROUNDING_INTRODUCTIONS | {
     family.name: MOVE_INTRODUCTION
     for family in (
         tensor_copies.COPY_FAMILY,

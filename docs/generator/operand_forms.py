@@ -19,10 +19,21 @@ def forms_table(rows: Sequence[Row]) -> str:
             operands = ", ".join(code(name) for name in form.operands)
             known = "yes" if form.documented else "no"
             spaces = found.setdefault((form.name, results, operands, target_text(form.targets), known), [])
-            space = row.modifiers.get("space", "")
-            if (text := code(space) if space else "generic") not in spaces:
+            if (text := _space(row)) not in spaces:
                 spaces.append(text)
     if not found:
         return ""
-    cells = [(*key[1:3], ", ".join(spaces), *key[3:]) for key, spaces in found.items()]
-    return table(("before the address", "after it", "state spaces", "targets", "in the manual"), cells)
+    cells = list(dict.fromkeys((*key[1:3], ", ".join(spaces), *key[3:]) for key, spaces in found.items()))
+    if any(cell[2] for cell in cells):
+        return table(("before the address", "after it", "state spaces", "targets", "in the manual"), cells)
+    shown = [(*cell[:2], *cell[3:]) for cell in cells]
+    return table(("results", "operands", "targets", "in the manual"), shown) if any(any(c[:2]) for c in shown) else ""
+
+
+def _space(row: Row) -> str:
+    """The state space of the address that a row writes to or acts on, or nothing if it has none."""
+    space = row.modifiers.get("space", "") or getattr(row.facts, "destination", "")
+    if space:
+        return code(space)
+    addressed = hasattr(row.facts, "space") or getattr(row.facts, "operation", "") == "arrive"
+    return "generic" if addressed else ""

@@ -85,12 +85,18 @@ def body_of(row: Row) -> Body:
         async_copy,
         barrier,
         bulk_copy,
+        cluster_address,
+        cluster_barrier,
         elementwise,
+        lane_election,
+        launch_cancellation,
         matrix_move,
         memory_tile,
         ordering,
         register_compression,
+        register_pool,
         registers,
+        remote_store,
         tensor_control,
         tensor_copy,
         tensor_memory,
@@ -98,6 +104,7 @@ def body_of(row: Row) -> Body:
         tensormap,
         tmem_copy,
         warpgroup,
+        zero_fill,
     )
 
     bodies: dict[str, Body] = {
@@ -139,6 +146,15 @@ def body_of(row: Row) -> Body:
         "cp.reduce.async.bulk.tensor": tensor_copy.BODY,
         "cp.async.bulk.prefetch.tensor": tensor_copy.BODY,
         "tensormap": tensormap.BODY,
+        "setmaxnreg": register_pool.BODY,
+        "elect.sync": lane_election.BODY,
+        "barrier.cluster": cluster_barrier.BODY,
+        "mapa": cluster_address.BODY,
+        "st.async": remote_store.BODY,
+        "red.async": remote_store.BODY,
+        "st.bulk": zero_fill.BODY,
+        "clusterlaunchcontrol": launch_cancellation.BODY,
+        "griddepcontrol": ordering.BODY,
     }
     if row.family not in bodies:
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")

@@ -46,6 +46,7 @@ _HOPPER = MappingProxyType(
     {
         INIT: "mbarrier.init.shared::cta.b64 [%barrier], %value;",
         ARRIVE: "mbarrier.arrive.shared::cta.b64 %state, [%barrier], %value;",
+        NO_COMPLETE: "mbarrier.arrive.noComplete.shared::cta.b64 %state, [%barrier], %value;",
         EXPECT_TX: "mbarrier.expect_tx.shared::cta.b64 [%barrier], %value;",
         COMPLETE_TX: "mbarrier.complete_tx.shared::cta.b64 [%barrier], %value;",
         DROP: "mbarrier.arrive_drop.shared::cta.b64 %state, [%barrier], %value;",
@@ -257,8 +258,11 @@ def _kernel(row: Row, name: str, form: OperandForm, target: str) -> str:
 
 
 def _pending(row: Row, form: OperandForm) -> list[str]:
-    """After an arrival of one lane, the result is what was pending before it, as `mbarrier.pending_count` says."""
-    arrivals = [ARRIVE, NO_COMPLETE, DROP] + ([ROW] if "state" in form.results else [])
+    """After a .noComplete arrival of one lane, the result is what was pending before it, as `mbarrier.pending_count` says.
+
+    Of the states of other arrivals the manual leaves its answer undefined.
+    """
+    arrivals = [NO_COMPLETE] + ([ROW] if "state" in form.results and barrier_facts(row).no_complete else [])
     lines = ["mbarrier.pending_count.b64 %extra, %state;", "setp.eq.u32 %in, %lanes, 1;"]
     for number in arrivals:
         lines += [f"setp.eq.and.u32 %is, %operation, {number}, %in;", "@%is mov.u32 %result, %extra;"]
@@ -273,6 +277,7 @@ def _helper_opcodes(row: Row, form: OperandForm, target: str) -> Counter[str]:
     found = Counter(
         {
             "SYNCS.ARRIVE.TRANS64.ART0": 1,
+            "SYNCS.ARRIVE.TRANS64.TMASK.ART0": 1,
             "SYNCS.ARRIVE.TRANS64.OPTOUT.ART0": 1,
             "SYNCS.ARRIVE.TRANS64.RED.A0TR": 1,
             "SYNCS.ARRIVE.TRANS64.RED.A0TX": 1,

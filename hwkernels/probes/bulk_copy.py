@@ -16,7 +16,7 @@ import numpy as np
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.async_copy import POLICY
 from hwkernels.probes.barrier import variant_of
-from hwkernels.probes.images import IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
+from hwkernels.probes.images import CLUSTER_WAIT, IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
 from tcsim.copy_instruction import CopyFacts, copy_facts
 from tcsim.instruction import Instruction
 from tcsim.operand_form import OperandForm
@@ -232,7 +232,7 @@ def _across(row: Row, form: OperandForm) -> list[str]:
         *_call(row, form, "[%far], [%here]", "%far_barrier"),
         "bra.uni LEAVE;",
         "RECEIVE:",
-        *wait("%barrier"),
+        *wait("%barrier", CLUSTER_WAIT),  # the bytes' release has the scope of the cluster
         "bar.warp.sync 0xffffffff;",
         *moves("shared %image", "global %result"),
         "LEAVE:",

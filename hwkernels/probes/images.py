@@ -11,6 +11,8 @@ IMAGE_BYTES = 1024
 """Bytes of shared memory, and of the memory that a bulk copy reads or writes: all of it is recorded."""
 TRIES = 1 << 20
 """How often a kernel tests a barrier before it gives up: then it stores nothing, and the poison stays in the result."""
+CLUSTER_WAIT = "mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64"
+"""A wait for what another block of the cluster did; without a scope it is that of the block."""
 _VECTOR = 16  # bytes of one access
 
 

@@ -33,8 +33,12 @@ class OrderBody:
         return self.kernel(row, name, variant)
 
     def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
-        """Nothing: what ptxas makes of a fence depends on what is around it, and here is nothing."""
-        return ""
+        """The opcodes that the row claims; a fence claims none, since what ptxas makes of it depends on what is around it."""
+        return "; ".join(
+            f"{name} {counts.get(name, 0)} times instead of {times}"
+            for name, times in instruction.lowering.opcodes
+            if counts.get(name, 0) != times
+        )
 
     def kernel(self, row: Row, name: str, variant: str) -> str:
         """PTX of the entry point."""

@@ -40,13 +40,11 @@ def decode(
 def _report(found: BarrierObject) -> Report:
     from tcsim.inspection.report import Lines, Report, table
 
+    numbers = found.numbers
     rows = [
-        (f"{own.low + own.bits - 1}:{own.low}", own.name, own.take(found.value), str(own.evidence))
-        for own in found.fields
+        (f"{own.low + own.bits - 1}:{own.low}", own.name, numbers[own.name], str(own.evidence)) for own in found.fields
     ]
     note = f"bits {found.unknown:#018x} are set and belong to no field that is known"
-    if found.unknown and found.fields[0].low:
-        note += "; the transaction count must be among them"
     parts = [table(("bits", "field", "number", "evidence"), rows, right=(2,))]
     notes = (Lines((note,), wrap=True),) if found.unknown else ()
     return Report(f"{found.value:#018x}: mbarrier of {found.arch}", (*parts, *notes))

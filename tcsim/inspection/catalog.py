@@ -184,11 +184,11 @@ def arch_ranges(names: Iterable[str]) -> str:
 def target_text(targets: Iterable[str]) -> str:
     """Targets in few words.
 
-    >>> target_text(since("sm_80")), target_text(["sm_90a"])
-    ('sm_80 and later', 'sm_90a')
+    >>> target_text(since("sm_80")), target_text(["sm_90a"]), target_text(suffixed_since("sm_90"))
+    ('sm_80 and later', 'sm_90a', 'f and a targets of sm_90 and later')
     """
     given = tuple(targets)
-    for arch in ARCHS:
+    for arch in reversed(ARCHS):  # f and a targets begin with sm_90a: earlier archs have the same set
         if set(given) == set(since(arch)):
             return f"{arch} and later"
         if set(given) == set(suffixed_since(arch)):
