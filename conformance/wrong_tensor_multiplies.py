@@ -25,7 +25,7 @@ def _executed(instruction: Any, inputs: Inputs, change: Callable[[Operands], Ope
 
 
 def _form(condition: Callable[[MultiplyForm], bool]) -> Callable[[TensorMemoryMultiply], bool]:
-    return lambda instruction: not instruction.unmodelled and condition(instruction.facts)
+    return lambda instruction: condition(instruction.facts)
 
 
 def _is_float(facts: MultiplyForm) -> bool:
