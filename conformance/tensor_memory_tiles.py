@@ -49,6 +49,9 @@ def filled(item: Described, form: OperandForm, numbers: str, stream: Stream, tur
     put(tmem, d, (lane >> 16, 0), matrices["c"].astype(np.uint32), keep)
     places = {"a": behind, "scale_a": behind + _AREA, "scale_b": behind + 2 * _AREA, "metadata": behind + 3 * _AREA}
     places["lookup"] = places["metadata"]  # of a dense A
+    if facts.lookup:  # as in the scales' words below
+        area = slice(places["lookup"], places["lookup"] + _AREA)
+        tmem[..., area] = np.tile(tmem[:, :32, area], (1, 4, 1))
     if facts.block:  # what else the words of the scales hold is the same in all copies, too
         area = slice(places["scale_a"], places["metadata"])
         tmem[..., area] = np.tile(tmem[:1, :32, area], (facts.cta_group, 4, 1))
@@ -70,8 +73,8 @@ def filled(item: Described, form: OperandForm, numbers: str, stream: Stream, tur
         rows = len(codes) // facts.cta_group
         tile = _tile(rows, codes.shape[1], format, major, start, turn + len(name), item)
         images.append(np.stack([tile.image(codes[cta * rows : (cta + 1) * rows]) for cta in range(facts.cta_group)]))
-        half = turn % 2 if name == "b" and facts.lookup else 0
-        out[name] = np.uint64(replace(tile.descriptor, **({"k_half": half} if half else {})).encode())  # type: ignore[assignment]
+        one = replace(tile.descriptor, k_half=turn % 2) if name == "b" and facts.lookup else tile.descriptor
+        out[name] = np.uint64(one.encode())  # type: ignore[assignment]
         padding = -images[-1].shape[1] % 1024
         images.append(stream.words((facts.cta_group, padding)).astype(np.uint8))
         start += tile.bytes + padding

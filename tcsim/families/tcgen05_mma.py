@@ -7,8 +7,8 @@ Sources: MMA-Sim, arXiv 2511.10909 (dense products on sm_100); PTX ISA, tcgen05.
 from __future__ import annotations
 
 from tcsim.evidence import Evidence
-from tcsim.formats import FORMATS
 from tcsim.families.tcgen05_mma_rows import plain_rows, weight_stationary_rows
+from tcsim.formats import FORMATS
 from tcsim.registry import Family, Row
 from tcsim.steps import Lowering
 from tcsim.targets import Arch
