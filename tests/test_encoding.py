@@ -31,7 +31,7 @@ def test_every_16_bit_number_encodes_as_in_ml_dtypes(source: str) -> None:
     assert values.size == finite
     compared = 0
     for target in NARROW:
-        if target == "ue4m3":
+        if target not in TWINS:
             continue
         codes = tcsim.encode(values, target)
         with np.errstate(over="ignore", invalid="ignore"):
