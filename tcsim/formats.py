@@ -102,11 +102,7 @@ class Format:
 
     @cached_property
     def limits(self) -> tuple[int, int]:
-        """The smallest and the largest integer of an integer format.
-
-        >>> FORMATS["s8"].limits, FORMATS["s1z4m11"].limits
-        ((-128, 127), (-2047, 2047))
-        """
+        """The smallest and the largest integer of an integer format."""
         high = ((1 << (self.bits - int(self.signed))) - 1) & ~self.zero_bits
         return (-high if self.sign_magnitude else -high - 1) if self.signed else 0, high
 

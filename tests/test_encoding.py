@@ -268,6 +268,7 @@ def test_integers() -> None:
     assert compared == 256 + 256 + 16 + 16 + 2 + 7 + 7
     assert tcsim.encode([-2047, -1, 0, 2047], "s1z4m11").tolist() == [0x87FF, 0x8001, 0, 0x7FF]
     assert tcsim.decode(np.uint16([0x8000]), "s1z4m11").tolist() == [0]  # minus zero
+    assert (tcsim.format("s8").limits, tcsim.format("s1z4m11").limits) == ((-128, 127), (-2047, 2047))
     for call in (tcsim.decode, tcsim.as_codes):
         with pytest.raises(FormatError, match="0x4001 is not a code of s1z4m11, bits 0x7800 of a code must be 0"):
             call(np.uint16([0x8001, 0x4001]), "s1z4m11")
