@@ -14,6 +14,8 @@ from conformance.inputs import Matrices, Problem
 from conformance.stream import Stream
 from tcsim.described_multiply import DescribedMultiply
 from tcsim.formats import Format
+from tcsim.lookup_table import looked_up
+from tcsim.tmem_layout import LOOKUP_COLUMNS, LOOKUP_ENTRIES
 
 ABOUT_SCALES = ("scales", "cancelled", "tiny")
 """The classes of conformance.scaled_inputs that are about scales."""
@@ -52,6 +54,8 @@ class Described(DescribedMultiply):
             groups = stream.choice(np.array(sparsity.valid, np.uint8), (count, sparsity.rows, sparsity.groups))
             out["metadata"] = sparsity.positions_of(groups)
             out["b"] = _spread(out["b"], sparsity.columns(out["metadata"])[:, 0])
+        if "lookup" in shapes:
+            out |= _lookup(out["b"], stream)
         return out
 
 
@@ -91,3 +95,12 @@ def _spread(b: npt.NDArray[Any], columns: npt.NDArray[np.int64]) -> npt.NDArray[
     out = np.repeat(np.roll(b, 1, axis=1), 2, axis=1)
     out[np.arange(len(b))[:, None], columns] = b
     return out
+
+
+def _lookup(b: npt.NDArray[Any], stream: Stream) -> Matrices:
+    """Tables of numbers of B (count, K, N), random indices, and the B that they make; of most tables each entry counts."""
+    count, k, n = b.shape
+    first = b[:, : LOOKUP_ENTRIES * (k // LOOKUP_ENTRIES)].reshape(count, LOOKUP_ENTRIES, -1, n)
+    tables = first[:, :, 0, ::LOOKUP_COLUMNS].swapaxes(1, 2)  # eight numbers of the first column of each group
+    indices = stream.below(LOOKUP_ENTRIES, b.shape).astype(np.uint8)
+    return {"lookup": np.ascontiguousarray(tables), "indices": indices, "b": looked_up(indices, tables)}

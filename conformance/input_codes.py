@@ -28,6 +28,13 @@ def random_bits(format: Format, stream: Stream, shape: tuple[int, ...]) -> Codes
     return (stream.words(shape) & np.uint64(format.code_mask)).astype(format.dtype)
 
 
+def integers(value: Codes, format: Format) -> Codes:
+    """Codes of integers, of those beyond the format's range their low bits."""
+    if format.sign_magnitude:
+        return encode(value, format)
+    return (value & format.code_mask).astype(format.dtype)
+
+
 def finite_bits(format: Format, stream: Stream, shape: tuple[int, ...]) -> Codes:
     """Random codes; a NaN or an infinity gets a lower exponent."""
     codes = random_bits(format, stream, shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from conformance.input_codes import integers, sign_bit
 from conformance.problem import Codes, Matrices, Problem, each_operand
 from conformance.stream import Stream
 from tcsim.formats import Format
@@ -14,7 +15,7 @@ def small(problem: Problem, stream: Stream) -> Matrices:
 
     def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
         value = stream.between(-3, 3, shape) if format.signed else stream.between(0, 3, shape)
-        return (value & format.code_mask).astype(format.dtype)
+        return integers(value, format)
 
     return each_operand(problem, make)
 
@@ -31,7 +32,8 @@ def saturation(problem: Problem, stream: Stream) -> Matrices:
     # in half of the products, the first or second half of K is turned to the other sign
     if format_a.signed and format_a.bits > 1:
         turned = (np.arange(problem.count) % 2 == 0)[:, None, None] & (np.arange(k)[None, None, :] < k // 2)
-        negated = (-matrices["a"].astype(np.int64)) & format_a.code_mask
+        codes = matrices["a"].astype(np.int64)
+        negated = codes ^ int(sign_bit(format_a)) if format_a.sign_magnitude else -codes & format_a.code_mask
         matrices["a"] = np.where(turned, negated, matrices["a"]).astype(format_a.dtype)
     return matrices
 
@@ -42,10 +44,10 @@ def extremes(problem: Problem, stream: Stream) -> Matrices:
     def make(name: str, format: Format, shape: tuple[int, ...]) -> Codes:
         if format.bits == 1:
             return (~stream.chance(1, 16, shape)).astype(format.dtype)
-        top, bottom = (1 << (format.bits - int(format.signed))) - 1, 1 << (format.bits - 1) if format.signed else 0
+        bottom, top = format.limits
         each = np.where(stream.chance(1, 2, (shape[0], 1, 1)), top, bottom if bottom else top)
         noise = stream.below(3, shape)
         value = np.where(each == top, each - noise, each + noise)
-        return (value & format.code_mask).astype(format.dtype)
+        return integers(value, format)
 
     return each_operand(problem, make)

@@ -84,7 +84,7 @@ def boundaries(problem: Problem, stream: Stream) -> Matrices:
         if format.kind != "float":
             top = 1 << (format.bits - 1)
             table = [0, 1, top - 1, top, top + 1, 2 * top - 1] if format.bits > 1 else [0, 1]
-            return stream.choice(np.array(table, np.uint64).astype(format.dtype), shape)
+            return stream.choice((np.array(table, np.uint64) & np.uint64(format.code_mask)).astype(format.dtype), shape)
         values = stream.choice(landmarks(format, specials=False), shape)
         # blank most of them, so that single products and single roundings show
         keep = stream.below(4, (shape[0], 1, 1)) + 1

@@ -14,10 +14,18 @@ from conformance.stream import Stream
 from tcsim.canonical_tile import CanonicalTile
 from tcsim.descriptor_forms import Major
 from tcsim.errors import OperandError
-from tcsim.formats import Format
+from tcsim.formats import FORMATS, Format
+from tcsim.lookup_table import ROW_BYTES, packed
 from tcsim.matrix_descriptor import MatrixDescriptor
 from tcsim.tcgen05_form import OperandForm
-from tcsim.tmem_layout import CONTAINER_SHIFT, a_layout, accumulator_layout, metadata_layout, scale_layout
+from tcsim.tmem_layout import (
+    CONTAINER_SHIFT,
+    a_layout,
+    accumulator_layout,
+    lookup_layout,
+    metadata_layout,
+    scale_layout,
+)
 from tcsim.tmem_matrix import TmemLayout
 from tcsim.zero_column_mask import SUB_MASKS, ZeroColumnMask
 
@@ -40,6 +48,10 @@ def filled(item: Described, form: OperandForm, numbers: str, stream: Stream, tur
     keep = 0xFFFF0000 if item.formats["c"].bits == 16 else 0
     put(tmem, d, (lane >> 16, 0), matrices["c"].astype(np.uint32), keep)
     places = {"a": behind, "scale_a": behind + _AREA, "scale_b": behind + 2 * _AREA, "metadata": behind + 3 * _AREA}
+    places["lookup"] = places["metadata"]  # of a dense A
+    if facts.lookup:  # as in the scales' words below
+        area = slice(places["lookup"], places["lookup"] + _AREA)
+        tmem[..., area] = np.tile(tmem[:, :32, area], (1, 4, 1))
     if facts.block:  # what else the words of the scales hold is the same in all copies, too
         area = slice(places["scale_a"], places["metadata"])
         tmem[..., area] = np.tile(tmem[:1, :32, area], (facts.cta_group, 4, 1))
@@ -50,15 +62,19 @@ def filled(item: Described, form: OperandForm, numbers: str, stream: Stream, tur
     parts: list[tuple[str, Codes, Format, Major]] = []
     if form.a == "desc":
         parts.append(("a", matrices["a"], item.formats["a"], "MN" if desc.transpose_a else "K"))
-    b = np.concatenate([matrices["b"], _beyond(item, form, matrices["b"])], axis=1).T
-    parts.append(("b", np.ascontiguousarray(b), item.formats["b"], "MN" if desc.transpose_b else "K"))
+    if facts.lookup:
+        parts.append(("b", _packed(matrices["indices"], stream, turn), FORMATS["u8"], "K"))
+    else:
+        b = np.concatenate([matrices["b"], _beyond(item, form, matrices["b"])], axis=1).T
+        parts.append(("b", np.ascontiguousarray(b), item.formats["b"], "MN" if desc.transpose_b else "K"))
     images: list[npt.NDArray[np.uint8]] = []
     start = 0
     for name, codes, format, major in parts:
         rows = len(codes) // facts.cta_group
         tile = _tile(rows, codes.shape[1], format, major, start, turn + len(name), item)
         images.append(np.stack([tile.image(codes[cta * rows : (cta + 1) * rows]) for cta in range(facts.cta_group)]))
-        out[name] = np.uint64(tile.descriptor.encode())  # type: ignore[assignment]
+        one = replace(tile.descriptor, k_half=turn % 2) if name == "b" and facts.lookup else tile.descriptor
+        out[name] = np.uint64(one.encode())  # type: ignore[assignment]
         padding = -images[-1].shape[1] % 1024
         images.append(stream.words((facts.cta_group, padding)).astype(np.uint8))
         start += tile.bytes + padding
@@ -121,15 +137,27 @@ def _others(item: Described, form: OperandForm, matrices: dict[str, Codes]) -> l
         found.append(("a", layout, matrices["a"].astype(np.uint32) << np.uint32(shift)))
     if facts.block:
         vectors = desc.scale_vectors(facts.block)
-        of_a = scale_layout("a", desc.m, vectors, scale_id=desc.scale_a_id, cta_group=facts.cta_group)
+        of_a = scale_layout(
+            "a", desc.m, vectors, scale_id=desc.scale_a_id, cta_group=facts.cta_group, lanes=desc.scale_a_lanes
+        )
         of_b = scale_layout("b", desc.n, vectors, scale_id=desc.scale_b_id, cta_group=facts.cta_group, m=desc.m)
         found += [("scale_a", of_a, matrices["scale_a"]), ("scale_b", of_b, matrices["scale_b"].T)]
     if facts.sparse:
         layout = metadata_layout(
-            desc.kind, desc.m, desc.k, facts.cta_group, ws=facts.weight_stationary, selector=desc.sparsity_selector
-        )
+            desc.kind, desc.m, desc.k, facts.cta_group,
+            ws=facts.weight_stationary, selector=desc.sparsity_selector, unpaired=desc.arch in facts.kind.unpaired,
+        )  # fmt: skip
         found.append(("metadata", layout, item.instruction.sparsity(desc).groups_for(matrices["metadata"])))
+    if facts.lookup:
+        found.append(("lookup", lookup_layout(desc.n, facts.cta_group), matrices["lookup"]))
     return found
+
+
+def _packed(indices: Codes, stream: Stream, turn: int) -> Codes:
+    """Rows of 48 bytes: the packed indices (K, N) in the half that `turn` says, noise in the other."""
+    own = packed(indices.T)
+    noise = stream.words(own.shape).astype(np.uint8)
+    return np.concatenate([noise, own] if turn % 2 else [own, noise], axis=1)
 
 
 def _beyond(item: Described, form: OperandForm, b: Codes) -> Codes:
@@ -139,11 +167,12 @@ def _beyond(item: Described, form: OperandForm, b: Codes) -> Codes:
 
 def _tile(rows: int, k: int, format: Format, major: Major, start: int, turn: int, item: Described) -> CanonicalTile:
     """A tile with one of the swizzles that it can have."""
-    for step in range(len(_SWIZZLES)):
-        swizzle = _SWIZZLES[(turn + step) % len(_SWIZZLES)]
+    step = k if k * format.bits == ROW_BYTES * 8 else 0
+    for place in range(len(_SWIZZLES)):
+        swizzle = _SWIZZLES[(turn + place) % len(_SWIZZLES)]
         try:
             tile = MatrixDescriptor.for_tile(
-                rows, k, format, major, swizzle, start, item.instruction.arch.name, item.desc.kind
+                rows, k, format, major, swizzle, start, item.instruction.arch.name, item.desc.kind, step
             )
         except OperandError:
             continue

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from conformance.exercises import Array, Inputs, WrongModel
+from tcsim.conversion import OTHER_FORMATS
 from tcsim.dot import Datapath
+from tcsim.formats import FORMATS, Format
 from tcsim.instruction_descriptor import InstructionDescriptor
+from tcsim.matrix_descriptor import MatrixDescriptor
 from tcsim.steps import DotAdd, ScaledDotAdd
 from tcsim.tcgen05_form import MultiplyForm
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply
@@ -25,7 +28,7 @@ def _executed(instruction: Any, inputs: Inputs, change: Callable[[Operands], Ope
 
 
 def _form(condition: Callable[[MultiplyForm], bool]) -> Callable[[TensorMemoryMultiply], bool]:
-    return lambda instruction: not instruction.unmodelled and condition(instruction.facts)
+    return lambda instruction: condition(instruction.facts)
 
 
 def _is_float(facts: MultiplyForm) -> bool:
@@ -116,9 +119,62 @@ class _Unshifted(TensorMemoryMultiply):
         return replace(super().facts, ashift=False)
 
 
-def _not_shifted(instruction: TensorMemoryMultiply, inputs: Inputs) -> Array:
-    parts = (instruction.row, instruction.arch, instruction.targets, instruction.lowering, instruction.evidence)
-    return _executed(_Unshifted(*parts), inputs, lambda operands: operands)
+class _Paired(TensorMemoryMultiply):
+    """The instruction with the sparsity of other archs."""
+
+    @property
+    def facts(self) -> MultiplyForm:
+        """What the spelling says, but for how 4-bit elements are kept."""
+        return replace(super().facts, kind=replace(super().facts.kind, unpaired=()))
+
+
+class _TwosComplement(TensorMemoryMultiply):
+    """The instruction with A and B in the usual integers."""
+
+    def formats(self, idesc: int | InstructionDescriptor) -> dict[str, Format]:
+        """The formats, with another for A and B."""
+        return super().formats(idesc) | dict.fromkeys("ab", OTHER_FORMATS["s16"])
+
+
+class _Unsigned(TensorMemoryMultiply):
+    """The instruction with A and B without signs."""
+
+    def _product(self, arrays: dict[str, Any], desc: InstructionDescriptor, scale_d: int) -> Array:
+        formats = self.formats(desc)
+        bare = {name: arrays[name] & formats[name].dtype.type((1 << formats[name].sign_shift) - 1) for name in "ab"}
+        return super()._product({**arrays, **bare}, desc, scale_d)
+
+
+def _as(kind: type[TensorMemoryMultiply]) -> Callable[[TensorMemoryMultiply, Inputs], Array]:
+    def run(instruction: TensorMemoryMultiply, inputs: Inputs) -> Array:
+        parts = (instruction.row, instruction.arch, instruction.targets, instruction.lowering, instruction.evidence)
+        return _executed(kind(*parts), inputs, lambda operands: operands)
+
+    return run
+
+
+def _tables(order: Callable[[Array], Array]) -> Callable[[Operands], Operands]:
+    """The bytes (CTAs, lanes, 8) of the lookup tables put in another order."""
+
+    def change(operands: Operands) -> Operands:
+        tmem = operands["tmem"].copy()
+        columns = slice(operands["lookup"] & 0xFFFF, (operands["lookup"] & 0xFFFF) + 2)
+        octets = np.ascontiguousarray(tmem.words[..., columns]).view(np.uint8)
+        tmem.words[..., columns] = np.ascontiguousarray(order(octets)).view(np.uint32)
+        return {**operands, "tmem": tmem}
+
+    return change
+
+
+def _first_half(operands: Operands) -> Operands:
+    """The descriptor of B without its bit for the upper half of the indices."""
+    tile = MatrixDescriptor.decode(int(operands["b"]), "sm_107")
+    return {**operands, "b": np.uint64(replace(tile, k_half=0).encode())}
+
+
+def _has_signs(facts: MultiplyForm) -> bool:
+    """Whether A and B have a sign and a magnitude, and are integers."""
+    return any(FORMATS[name].sign_magnitude for name in facts.kind.ab_formats)
 
 
 def _has_two_vectors(facts: MultiplyForm) -> bool:
@@ -152,7 +208,22 @@ WRONG_MODELS: tuple[WrongModel, ...] = (
                _operands(_without("scale_input_d"))),
     WrongModel("no mask", "the zero-column mask does nothing", _form(lambda facts: facts.weight_stationary),
                _operands(_without("zero_column_mask"))),
-    WrongModel("A not shifted", ".ashift does nothing", _form(lambda facts: facts.ashift), _not_shifted),
+    WrongModel("A not shifted", ".ashift does nothing", _form(lambda facts: facts.ashift), _as(_Unshifted)),
+    WrongModel("4-bit elements in pairs", "metadata means pairs, as on the other archs",
+               lambda instruction: instruction.facts.sparse and instruction.arch.name in instruction.facts.kind.unpaired,
+               _as(_Paired)),
+    WrongModel("two's complement", "negative numbers are read as other integers are", _form(_has_signs), _as(_TwosComplement)),
+    WrongModel("signs ignored", "only the magnitudes of A and B count", _form(_has_signs), _as(_Unsigned)),
+    WrongModel("sums saturate", "integer sums stop at the ends of s32, which the kind cannot ask for", _form(_has_signs),
+               _with_steps(lambda step: replace(step, saturate=True))),
+    WrongModel("tables backwards", "index 0 means the last number of a table", _form(lambda facts: facts.lookup),
+               _operands(_tables(lambda octets: octets[..., ::-1]))),
+    WrongModel("index bits backwards", "the first bit of an index is its highest", _form(lambda facts: facts.lookup),
+               _operands(_tables(lambda octets: octets[..., [0, 4, 2, 6, 1, 5, 3, 7]]))),
+    WrongModel("tables of the next columns", "neighbouring lookup tables change places", _form(lambda facts: facts.lookup),
+               _operands(_tables(lambda octets: octets[:, np.arange(128) ^ 1]))),
+    WrongModel("first half only", "the bit of the indices' half does nothing", _form(lambda facts: facts.lookup),
+               _operands(_first_half)),
     WrongModel("CTAs exchanged", "each CTA multiplies the other's shared memory", _form(lambda facts: facts.cta_group == 2),
                _operands(_exchanged)),
     WrongModel("scale bytes exchanged", "neighbouring bytes of the scale words change places",

@@ -26,8 +26,9 @@ from tcsim.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES, Swizzle
 
 STEP_BYTES = 32
 """Bytes along K of one row that one instruction multiplies: k16 of 16-bit types, k32 of 8-bit, k8 of tf32, k256 of b1."""
-LONG_STEPS = {STEP_BYTES: (4, 8, 16, 32), 48: (4,), 64: (4, 8)}
-"""Such bytes of tcgen05 -> bits of the elements: 48 is K = 96 of fp4 (sm_103, sm_107), 64 twice the smallest K (sm_107)."""
+LONG_STEPS = {STEP_BYTES: (4, 8, 16, 32), 48: (4, 8), 64: (4, 8)}
+"""Such bytes of tcgen05 -> bits of the elements: 48 is K = 96 of fp4 (sm_103, sm_107), or bytes of lookup
+indices (sm_107), 64 twice the smallest K (sm_107)."""
 
 
 @dataclass(frozen=True)

@@ -48,18 +48,9 @@ def as_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[A
     array = np.asarray(x)
     dtype = array.dtype
     if dtype == target.dtype:
-        if target.bits < target.container_bits and target.kind != "float":
-            excess = array > target.code_mask
-        elif target.bits < min(target.container_bits, 7):
-            excess = array > target.code_mask
-        else:
-            return array
-        if excess.any():
-            bad = int(array[excess].flat[0])
-            raise FormatError(
-                f"{what}: {bad:#x} is not a code of {target.name}, which has {target.bits} bits: "
-                f"valid codes are 0 to {target.code_mask:#x}"
-            )
+        narrow = target.bits < (target.container_bits if target.kind != "float" else min(target.container_bits, 7))
+        if narrow or target.zero_bits:
+            check_codes(array, target, what)
         return array
     alias = FLOAT_DTYPES.get(dtype)
     if alias == target.name or (alias == "f32" and target.name == "tf32"):
@@ -75,6 +66,22 @@ def as_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[A
     raise FormatError(
         f"{what}: dtype {dtype} does not hold codes of {target.name}; valid: {listing([str(target.dtype), *exact])}{hint}"
     )
+
+
+def check_codes(codes: npt.NDArray[Any], format: Format, what: str) -> None:
+    """Whether no code sets a bit that the format has not.
+
+    Raises FormatError that names the first such code and `what` it is in.
+    """
+    excess = codes & format.dtype.type(~format.code_mask & ((1 << format.container_bits) - 1)) != 0
+    if not excess.any():
+        return
+    bad = int(codes[excess].flat[0])
+    if format.zero_bits:
+        rule = f"bits {format.zero_bits:#x} of a code must be 0"
+    else:
+        rule = f"which has {format.bits} bits: valid codes are 0 to {format.code_mask:#x}"
+    raise FormatError(f"{what}: {bad:#x} is not a code of {format.name}, {rule}")
 
 
 def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
@@ -93,6 +100,8 @@ def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
     if not target.signed:
         return wide
     half = np.int64(1 << (target.bits - 1))
+    if target.sign_magnitude:
+        return np.where(wide & half, -(wide ^ half), wide)
     return (wide ^ half) - half
 
 
@@ -155,8 +164,7 @@ def _infinity_codes(sign: npt.NDArray[np.uint8], target: Format, saturate: bool)
 
 
 def _encode_integer(array: npt.NDArray[Any], target: Format, saturate: bool) -> npt.NDArray[Any]:
-    low = -(1 << (target.bits - 1)) if target.signed else 0
-    high = (1 << (target.bits - int(target.signed))) - 1
+    low, high = target.limits
     if array.dtype.kind == "b" or array.dtype in FLOAT_DTYPES:
         array = _as_float64(array)
     if array.dtype.kind == "f" and not (np.isfinite(array) & (np.trunc(array) == array)).all():
@@ -165,4 +173,7 @@ def _encode_integer(array: npt.NDArray[Any], target: Format, saturate: bool) -> 
     if not saturate and (clamped != array).any():
         bad = array[clamped != array].flat[0]
         raise FormatError(f"encode: {bad} is outside {target.name}, {low} to {high}; saturate=True clamps")
-    return (clamped.astype(np.int64) & target.code_mask).astype(target.dtype)
+    wide = clamped.astype(np.int64)
+    if target.sign_magnitude:
+        wide = abs(wide) | (wide < 0).astype(np.int64) << target.sign_shift
+    return (wide & target.code_mask).astype(target.dtype)

@@ -28,8 +28,6 @@ OTHER_FORMATS: MappingProxyType[str, Format] = MappingProxyType(
     {
         row.name: row
         for row in (
-            # a scale format of sm_107: no sign, no infinity, 0xff is NaN, 114688 the largest number
-            Format("ue5m3", "float", 8, 8, 5, 3, 15, signed=False, nan="all_ones", canonical_nan=0xFF, source=_PTX),
             # two's complement in units of 2**-6: the fraction bits of an integer format
             Format("s2f6", "integer", 8, 8, fraction_bits=6, source=_PTX),
             Format("s16", "integer", 16, 16, source=_PTX),
@@ -46,8 +44,8 @@ OTHER_FORMATS: MappingProxyType[str, Format] = MappingProxyType(
 def conversion_format(name: str) -> Format:
     """A format of `tcsim.FORMATS` or of `OTHER_FORMATS`.
 
-    >>> conversion_format("ue5m3").largest
-    114688.0
+    >>> conversion_format("s2").bits
+    2
     """
     return FORMATS[name] if name in FORMATS else OTHER_FORMATS[name]
 

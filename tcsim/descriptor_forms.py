@@ -1,12 +1,12 @@
 """The bits of shared-memory matrix descriptors, as each generation has them.
 
 Sources: PTX ISA, sections Asynchronous Warpgroup Level Matrix Shared Memory Layout (sm_90) and tcgen05 Shared Memory
-Descriptor (sm_100); CUTLASS's GmmaDescriptor and UMMA::SmemDescriptor have the same bits.
+Descriptor (sm_100, sm_107); CUTLASS's GmmaDescriptor and UMMA::SmemDescriptor have the same bits of the first two.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -31,6 +31,12 @@ _STRIDE = Field(
 _BASE = Field(
     "base_offset", 49, 3, 1, "phase of the swizzle pattern if the tile does not start at a multiple of its period"
 )
+
+
+_MODE = Field("leading_mode", 52, 1, 1, "0: LBO is a byte offset; 1: LBO is an absolute address")
+_SWIZZLE = Field("swizzle", 61, 3, 1, "0 none, 1 128 bytes of 32-byte atoms, 2 128 bytes, 4 64 bytes, 6 32 bytes")
+_VERSION = (Field("version", 46, 3, 1, "1: the form of sm_100"), 1)
+_MODES = MappingProxyType({"NONE": 0, "128B_ATOM_32B": 1, "128B": 2, "64B": 4, "32B": 6})
 
 
 @dataclass(frozen=True)
@@ -68,17 +74,20 @@ FORMS: MappingProxyType[str, Form] = MappingProxyType(
             ),
             MappingProxyType({"NONE": 0, "128B": 1, "64B": 2, "32B": 3}),
         ),
-        "sm_100": Form(
+        "sm_100": Form((_START, _LEADING, _STRIDE, _BASE, _MODE, _SWIZZLE), _MODES, fixed=(_VERSION,)),
+        # more shared memory: a bit more of what may be an address
+        "sm_107": Form(
             (
-                _START,
-                _LEADING,
+                replace(_START, bits=15),
+                replace(_LEADING, bits=15),
                 _STRIDE,
                 _BASE,
-                Field("leading_mode", 52, 1, 1, "0: LBO is a byte offset; 1: LBO is an absolute address"),
-                Field("swizzle", 61, 3, 1, "0 none, 1 128 bytes of 32-byte atoms, 2 128 bytes, 4 64 bytes, 6 32 bytes"),
+                _MODE,
+                Field("k_half", 53, 1, 1, "half of 48 bytes of lookup indices that is read (.decompress::lut::b)"),
+                _SWIZZLE,
             ),
-            MappingProxyType({"NONE": 0, "128B_ATOM_32B": 1, "128B": 2, "64B": 4, "32B": 6}),
-            fixed=((Field("version", 46, 3, 1, "1: the form of sm_100"), 1),),
+            _MODES,
+            fixed=(_VERSION,),
         ),
     }
 )
@@ -91,8 +100,8 @@ def form_of(arch: str) -> tuple[str, Form]:
     Raises TargetError for an arch whose tensor cores take no descriptors.
     """
     chip, _ = accepting(arch)
-    if chip.name == "sm_90":
-        return "sm_90", FORMS["sm_90"]
+    if chip.name in FORMS:
+        return chip.name, FORMS[chip.name]
     if 100 <= chip.number < 120:
         return "sm_100", FORMS["sm_100"]
     raise TargetError(

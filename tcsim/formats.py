@@ -50,6 +50,8 @@ class Format:
     fraction_bits: int = 0  # width of the fraction field: the hidden bit is not counted
     bias: int = 0  # exponent field minus bias is the exponent
     signed: bool = True  # has a sign bit, or is two's complement
+    sign_magnitude: bool = False  # an integer with a sign bit of its own on top, not in two's complement
+    zero_bits: int = 0  # bits of a code that must be 0
     infinity: bool = False  # all-ones exponent with zero fraction is an infinity
     nan: Literal["ieee", "all_ones", "none"] = "none"  # which codes are NaN: any fraction, only all ones, or none
     zero: bool = True  # a zero exponent field means zero or subnormal
@@ -65,7 +67,7 @@ class Format:
     @cached_property
     def code_mask(self) -> int:
         """The container's bits that a valid code may set."""
-        return (1 << (self.bits + self.ignored_low_bits)) - 1
+        return ((1 << (self.bits + self.ignored_low_bits)) - 1) & ~self.zero_bits
 
     @cached_property
     def minimum_exponent(self) -> int:
@@ -75,7 +77,7 @@ class Format:
     @cached_property
     def sign_shift(self) -> int:
         """The position of the sign bit inside the code without its ignored low bits."""
-        return self.exponent_bits + self.fraction_bits
+        return self.bits - 1 if self.sign_magnitude else self.exponent_bits + self.fraction_bits
 
     @cached_property
     def largest_code(self) -> int:
@@ -94,9 +96,15 @@ class Format:
     def largest(self) -> float:
         """The largest finite value."""
         if self.kind != "float":
-            return float((1 << (self.bits - int(self.signed))) - 1)
+            return float(self.limits[1])
         code = np.array([self.largest_code << self.ignored_low_bits], dtype=self.dtype)
         return float(self.values(code)[0])
+
+    @cached_property
+    def limits(self) -> tuple[int, int]:
+        """The smallest and the largest integer of an integer format."""
+        high = ((1 << (self.bits - int(self.signed))) - 1) & ~self.zero_bits
+        return (-high if self.sign_magnitude else -high - 1) if self.signed else 0, high
 
     def fields(self, codes: npt.ArrayLike) -> Fields:
         """Split float codes into sign, exponent, significand and class.
@@ -172,6 +180,9 @@ def _float(name: str, exponent_bits: int, fraction_bits: int, bias: int, **rest:
 
 _PTX = "PTX ISA, section Fundamental Types and Alternate Floating-Point Data Formats"
 _OCP8 = "OCP 8-bit Floating Point Specification 1.0"
+_RUBIN = (
+    "PTX ISA 9.4, sections Matrix fragments and Matrix Shape of tcgen05: S1Z4M11, -2047 to 2047; the split by its name"
+)
 _MX = "OCP Microscaling Formats Specification 1.0"
 
 _ROWS = (
@@ -188,6 +199,8 @@ _ROWS = (
     _float("ue8m0", 8, 0, 127, signed=False, nan="all_ones", zero=False, canonical_nan=0xFF, source=_MX),
     # e4m3 whose sign bit the hardware ignores
     _float("ue4m3", 4, 3, 7, signed=False, nan="all_ones", canonical_nan=0x7F, source=_PTX),
+    # a scale format of sm_107: no sign, no infinity
+    _float("ue5m3", 5, 3, 15, signed=False, nan="all_ones", canonical_nan=0xFF, source=_PTX),
     _float("f32", 8, 23, 127, infinity=True, nan="ieee", canonical_nan=0x7FFFFFFF, source="IEEE 754 binary32"),
     _float("f64", 11, 52, 1023, infinity=True, nan="ieee", canonical_nan=0xFFF8 << 48, source="IEEE 754 binary64"),
     Format("s8", "integer", 8, 8, source=_PTX),
@@ -196,6 +209,8 @@ _ROWS = (
     Format("u4", "integer", 4, 8, signed=False, source=_PTX),
     Format("b1", "bit", 1, 8, signed=False, source=_PTX),
     Format("s32", "integer", 32, 32, source=_PTX),
+    # a sign, four bits that must be 0, a magnitude: 2**15 stands for minus zero, which counts as 0
+    Format("s1z4m11", "integer", 16, 16, sign_magnitude=True, zero_bits=0x7800, source=_RUBIN),
 )
 
 FORMATS: MappingProxyType[str, Format] = MappingProxyType({row.name: row for row in _ROWS})

@@ -145,6 +145,8 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
             raise OperandError(f"{call}: idesc is missing; valid: a tcsim.InstructionDescriptor, or its 32 bits")
         if multiply.facts.ashift:
             raise InstructionError(f"{call}: .ashift takes rows of A that other rows of D belong to; valid: without it")
+        if multiply.facts.lookup:
+            raise InstructionError(f"{call}: B is made of indices and tables; valid: without .decompress::lut::b")
         desc = multiply.descriptor(idesc)
         flipped = tuple(name for name in "ab" if getattr(desc, f"negate_{name}"))
         return _Work(multiply.lowering_for(desc), multiply.formats(desc), desc.k, multiply.facts.block, flipped)

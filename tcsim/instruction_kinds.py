@@ -3,7 +3,7 @@
 Sources, named where they differ:
 - PTX ISA 9.0 to 9.3, sections Instruction descriptor, Matrix Shape, Transpose and Negate operations, Block Scaling;
 - CUTLASS 4 (cute/arch/mma_sm100_desc.hpp and mma_sm100_umma.hpp), whose bit-fields are the same;
-- sm_107 (PTX ISA 9.4, tables 51 to 53): taken from two public programs that restate those tables and agree.
+- PTX ISA 9.4, tables 51 to 53, for sm_107, which two public programs restate alike.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ from tcsim.bit_field import Field
 
 TENSOR_ARCHS = ("sm_100", "sm_103", "sm_107", "sm_110")
 """The archs that have tcgen05."""
+
+LOOKUP_K = 64
+"""K of an instruction that reads B through a lookup table."""
+LOOKUP_FORMAT = "e4m3"
+"""The format of the table's numbers, which the descriptor gives B."""
 
 
 def _map(**codes: int) -> Mapping[str, int]:
@@ -51,6 +56,7 @@ class Kind:
     saturate: bool = False
     ws: bool = True  # has weight-stationary forms
     selectors: tuple[int, ...] = (0,)  # values of the sparsity selector
+    unpaired: tuple[str, ...] = ()  # archs whose 4-bit elements are kept one by one, not in pairs
     scale_formats: Mapping[str, int] = field(default_factory=_map)  # of block-scaled kinds
     blocks: tuple[int, ...] = ()  # elements that one scale factor covers
     archs: tuple[str, ...] = TENSOR_ARCHS
@@ -103,14 +109,15 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 (
                     *_depths(64), Depth(96, False, 1, ("sm_103", "sm_107")),
                     Depth(128, False, 2, _RUBIN), Depth(192, True, 1, _RUBIN),
-                ), True, frozenset(), ws=False, scale_formats=_map(ue8m0=1), blocks=(32,),
+                ), True, frozenset(), ws=False, unpaired=_RUBIN, scale_formats=_map(ue8m0=1), blocks=(32,),
             ),
             Kind(
                 "mxf4nvf4", "mxf4", _map(f32=1), _map(e2m1=1),
                 (
                     *_depths(64), Depth(96, False, 1, ("sm_103", "sm_107")),
                     Depth(128, False, 2, _RUBIN), Depth(192, True, 1, _RUBIN),
-                ), True, frozenset(), ws=False, scale_formats=_map(ue4m3=0, ue8m0=1, ue5m3=2), blocks=(16, 32),
+                ), True, frozenset(), ws=False, unpaired=_RUBIN,
+                scale_formats=_map(ue4m3=0, ue8m0=1, ue5m3=2), blocks=(16, 32),
             ),
         )
     }
@@ -129,7 +136,7 @@ SCALE_VECTORS: Mapping[str, Mapping[int, tuple[str, ...]]] = MappingProxyType(
 RUBIN_SCALE_VECTORS: Mapping[str, Mapping[int, tuple[str, ...]]] = MappingProxyType(
     {**SCALE_VECTORS, "mxf4nvf4": {32: ("ue8m0", "ue4m3", "ue5m3"), 16: ("ue8m0", "ue4m3", "ue5m3")}}
 )
-"""The same on sm_107 (PTX ISA 9.4, second-hand)."""
+"""The same on sm_107 (PTX ISA 9.4, Block Scaling)."""
 
 SCALE_IDS: Mapping[tuple[str, int, bool], tuple[int, ...]] = MappingProxyType(
     {("mxf8f6f4", 32, False): (0, 1, 2, 3), ("mxf8f6f4", 64, True): (0, 1, 2, 3)}
@@ -220,9 +227,9 @@ _FLOAT_KINDS = ("f16", "tf32", "f8f6f4", "ti16")
 _SCALED_KINDS = ("mxf8f6f4", "mxf4", "mxf4nvf4")
 _PLAIN_KINDS = (*_FLOAT_KINDS, "i8")
 
-# M = 128 with N in steps of 16, and cta_group::2 with N in steps of 32, are what CUTLASS's atoms with A in TMEM and, second-hand,
-# PTX ISA 9.4 say; the tables of PTX ISA 9.0 to 9.3 and CUTLASS's atoms with A in shared memory list steps of 8 and 16. Only what
-# all of them allow is accepted.
+# M = 128 with N in steps of 16, and cta_group::2 with N in steps of 32: PTX ISA 9.4 says so of ti16, and CUTLASS's atoms with A in
+# TMEM of the others; for f16 and tf32 the tables of PTX ISA 9.0 to 9.4 and CUTLASS's atoms with A in shared memory list steps of 8
+# and 16, and for f8f6f4 that of 9.4 names both. Only what all of them allow is accepted.
 SHAPES: tuple[Shapes, ...] = (
     Shapes(_FLOAT_KINDS, 1, False, (64,), _steps(8), "a multiple of 8 from 8 to 256"),
     Shapes(_FLOAT_KINDS, 1, False, (128,), _steps(16), "a multiple of 16 from 16 to 256"),

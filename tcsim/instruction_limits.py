@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from tcsim.errors import OperandError, TargetError, listing, nearest
 from tcsim.instruction_kinds import (
     KINDS,
+    LOOKUP_FORMAT,
+    LOOKUP_K,
     MAX_SHIFTS,
     RUBIN_SCALE_VECTORS,
     SCALE_IDS,
@@ -97,8 +99,18 @@ def check_mnemonic(d: InstructionDescriptor, mnemonic: str) -> None:
         )
     try:
         d.check(cta_group=int(group[1]), ws="ws" in words, sparse="sp" in words, block=_block(d.kind, mnemonic))
+        if ".decompress::lut::b" in mnemonic:
+            _check_lookup(d)
     except OperandError as error:
         raise OperandError(f"{mnemonic}: {error}") from None
+
+
+def _check_lookup(d: InstructionDescriptor) -> None:
+    """What .decompress::lut::b asks of B (PTX ISA 9.4, Decompression of B)."""
+    wanted = {"k": LOOKUP_K, "b_format": LOOKUP_FORMAT, "transpose_b": False}
+    for name, value in wanted.items():
+        if getattr(d, name) != value:
+            raise _refuse(d, name, repr(value), "B is read through a lookup table")
 
 
 def _refuse(d: InstructionDescriptor, name: str, valid: object, why: str = "") -> OperandError:

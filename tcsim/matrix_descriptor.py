@@ -40,7 +40,8 @@ class MatrixDescriptor:
     stride_byte_offset: int = 0
     base_offset: int = 0
     swizzle: str = "NONE"  # a key of the form's modes
-    leading_mode: int = 0  # sm_100 only
+    leading_mode: int = 0  # not on sm_90
+    k_half: int = 0  # sm_107 only: which half of 48 bytes of lookup indices
     arch: str = "sm_90"  # whose form
 
     @staticmethod
@@ -113,7 +114,9 @@ class MatrixDescriptor:
         numbers = {field.name: getattr(self, field.name) for field in fields(self)} | {
             "swizzle": form.modes[self.swizzle]
         }
-        unknown = [name for name in ("leading_mode",) if numbers[name] and name not in {f.name for f in form.fields}]
+        unknown = [
+            name for name in ("leading_mode", "k_half") if numbers[name] and name not in {f.name for f in form.fields}
+        ]
         if unknown:
             raise OperandError(f"{self.arch} descriptors have no field {unknown[0]}")
         return form.constants | sum(field.put(numbers[field.name]) for field in form.fields)

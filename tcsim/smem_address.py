@@ -172,10 +172,11 @@ def swizzle_refusal(arch: str, format: Format, major: str, swizzles: list[str]) 
     return ""
 
 
-def check_descriptors(descriptors: npt.NDArray[np.uint64], arch: str, what: str) -> None:
+def check_descriptors(descriptors: npt.NDArray[np.uint64], arch: str, what: str, halves: bool = False) -> None:
     """Raise OperandError for matrix descriptors that the instructions of an arch cannot take.
 
-    Bits outside the fields, constant bits that are not set, and an LBO that is an address where only an offset is known.
+    Bits outside the fields, constant bits that are not set, an LBO that is an address where only an offset is known, and the
+    upper half of lookup indices unless `halves`.
     Source: PTX ISA, Shared memory descriptor and its Target ISA Note (address mode: sm_103a), as K = 96, which needs it.
     """
     _, form = form_of(arch)
@@ -194,6 +195,10 @@ def check_descriptors(descriptors: npt.NDArray[np.uint64], arch: str, what: str)
     modes = [field for field in form.fields if field.name == "leading_mode"]
     if modes and accepting(arch)[0].name not in ADDRESS_MODE_ARCHS and (modes[0].take_array(value) != 0).any():
         raise OperandError(f"{what}: leading_mode=1 (LBO is an address) needs {listing(ADDRESS_MODE_ARCHS)}; valid: 0")
+    if not halves and any((field.take_array(value) != 0).any() for field in form.fields if field.name == "k_half"):
+        raise OperandError(
+            f"{what}: k_half=1 (the upper half of lookup indices) is for B of .decompress::lut::b; valid: 0"
+        )
 
 
 def _check_modes(value: Any, form: Form, used: list[str], major: Major) -> None:

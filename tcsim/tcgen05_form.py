@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tcsim.instruction_kinds import Kind
+from tcsim.instruction_kinds import LOOKUP_K, Kind
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,11 @@ class MultiplyForm:
     @property
     def k(self) -> int:
         """The smallest K of one instruction, zeros of a sparse A included; some descriptors ask for more."""
-        return next(depth.k for depth in self.kind.depths if depth.sparse == self.sparse)
+        return next(
+            depth.k
+            for depth in self.kind.depths
+            if depth.sparse == self.sparse and (not self.lookup or depth.k == LOOKUP_K)
+        )
 
     @property
     def block(self) -> int:
@@ -53,16 +57,6 @@ class MultiplyForm:
         if not self.kind.block_scaled:
             return 0
         return 16 if self.vector in (".scale_vec::4X", ".block16") else 32
-
-    def unmodelled(self, arch: str) -> str:
-        """Why the instruction is not computed on an arch, or nothing."""
-        if self.lookup:
-            return "the lookup table of B is not modelled: no source says how it lies in Tensor Memory"
-        if self.kind.name == "ti16":
-            return "ti16 is not modelled: no hardware that has it, sm_107, was ever compared with anything"
-        if arch == "sm_107" and self.sparse and self.kind.table == "mxf4":
-            return ".sp of 4-bit kinds is not modelled on sm_107: its sparsity is another one (2:4), whose metadata no source lays out"
-        return ""
 
     def form(self, a: str, *, lanes: bool = False, scale: bool = False, mask: bool = False) -> OperandForm | None:
         """The operand form with these operands, or None if the spelling has none."""

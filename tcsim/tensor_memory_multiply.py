@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.codec import as_codes
-from tcsim.errors import InstructionError, OperandError, listing
+from tcsim.codec import as_codes, decode
+from tcsim.errors import InstructionError, OperandError
 from tcsim.formats import FORMATS, ZERO, Format
 from tcsim.instruction import Instruction, broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
+from tcsim.lookup_table import check_indices, looked_up
+from tcsim.smem_address import PACKED_KINDS
 from tcsim.sparse import Indices, Sparsity
 from tcsim.steps import NO_SCALES, Lowering, Scales
 from tcsim.tcgen05_form import MultiplyForm
 from tcsim.tcgen05_lowering import steps_of
 from tcsim.tensor_memory import TensorMemory
+from tcsim.tmem_layout import LOOKUP_COLUMNS, LOOKUP_ENTRIES
 
 Codes = npt.NDArray[Any]
 _UNORDERED = (0b0110,)
@@ -41,19 +44,11 @@ class TensorMemoryMultiply(Instruction):
             raise TypeError(f"{self!r} has no tcgen05.mma facts")
         return facts
 
-    @property
-    def unmodelled(self) -> str:
-        """Why the instruction is not computed, or nothing."""
-        return self.facts.unmodelled(self.arch.name)
-
     def descriptor(self, idesc: int | InstructionDescriptor) -> InstructionDescriptor:
         """The instruction descriptor, decoded if it is an integer, and checked against the mnemonic.
 
-        Raises OperandError if it means nothing in this kind or disagrees with the mnemonic, InstructionError for an
-        instruction that is not modelled.
+        Raises OperandError if it means nothing in this kind or disagrees with the mnemonic.
         """
-        if self.unmodelled:
-            raise InstructionError(f"{self!r}: {self.unmodelled}")
         if not isinstance(idesc, InstructionDescriptor):
             if not isinstance(idesc, (int, np.integer)):
                 raise OperandError(f"{self!r}: idesc={idesc!r}; valid: a tcsim.InstructionDescriptor or its 32 bits")
@@ -80,15 +75,10 @@ class TensorMemoryMultiply(Instruction):
         names = {"a": desc.a_format, "b": desc.b_format, "c": desc.d_format, "d": desc.d_format}
         if desc.scale_format:
             names["scale"] = desc.scale_format
-        for name, format in names.items():
-            if format not in FORMATS:
-                raise InstructionError(
-                    f"{self!r}: {name} in {format}: that format is not modelled; valid: {listing(FORMATS)}"
-                )
         return {name: FORMATS[format] for name, format in names.items()}
 
     def shapes(self, idesc: int | InstructionDescriptor) -> dict[str, tuple[int, int]]:
-        """Rows and columns of what `matmul` takes: a and metadata (the kept half of a sparse A), b, c, the scales."""
+        """Rows and columns of what `matmul` takes: a and metadata (the kept half of a sparse A), b, c, scales, lookup tables."""
         desc = self.descriptor(idesc)
         kept = desc.k // 2 if desc.sparse else desc.k
         shapes = {"a": (desc.m, kept), "b": (desc.k, desc.n), "c": (desc.m, desc.n)}
@@ -97,6 +87,8 @@ class TensorMemoryMultiply(Instruction):
         if self.facts.block:
             blocks = desc.scale_vectors(self.facts.block)
             shapes |= {"scale_a": (desc.m, blocks), "scale_b": (blocks, desc.n)}
+        if self.facts.lookup:
+            shapes["lookup"] = (desc.n // LOOKUP_COLUMNS, LOOKUP_ENTRIES)
         return shapes
 
     def sparsity(self, idesc: int | InstructionDescriptor) -> Sparsity:
@@ -107,7 +99,9 @@ class TensorMemoryMultiply(Instruction):
         desc = self.descriptor(idesc)
         if not self.facts.sparse:
             raise InstructionError(f"{self!r} is dense: it has no metadata")
-        bits = 4 if self.facts.kind.table == "mxf4" else max(8, FORMATS[desc.a_format].container_bits)
+        format = FORMATS[desc.a_format]
+        pairs = self.facts.kind.name in PACKED_KINDS and self.arch.name not in self.facts.kind.unpaired
+        bits = format.bits if pairs else max(8, format.container_bits)
         return Sparsity(desc.m, desc.k, bits, (0,), ordered=True, also=_UNORDERED)
 
     def compress(self, dense: Any, idesc: int | InstructionDescriptor) -> tuple[Codes, Indices]:
@@ -120,7 +114,7 @@ class TensorMemoryMultiply(Instruction):
         codes = as_codes(dense, format, f"{self!r}.compress")
         if codes.shape[-2:] != (desc.m, desc.k):
             raise OperandError(f"{self!r}.compress: shape {codes.shape}; valid: (..., {desc.m}, {desc.k})")
-        zero = format.fields(codes).kind == ZERO if format.kind == "float" else codes == 0
+        zero = format.fields(codes).kind == ZERO if format.kind == "float" else decode(codes, format) == 0
         return self.sparsity(desc).compress(codes, zero)
 
     def matmul(
@@ -133,16 +127,18 @@ class TensorMemoryMultiply(Instruction):
         scale_a: Any = None,
         scale_b: Any = None,
         metadata: Any = None,
+        lookup: Any = None,
         scale_input_d: int | None = None,
     ) -> Codes:
         """Codes in, codes out: a (..., M, K), b (..., K, N), c and the result (..., M, N); leading dimensions broadcast.
 
         Shapes and formats are those that `shapes` and `formats` give for the instruction descriptor. Block scaling:
         scale_a (..., M, K / block), scale_b (..., K / block, N). Sparse: a and metadata (..., M, K / 2), the positions of
-        the kept elements in their groups, as `compress` gives them. The descriptor's negations are applied, and .ashift.
+        the kept elements in their groups, as `compress` gives them. With .decompress::lut::b, b holds indices from 0 to 7 of
+        lookup (..., N / 8, 8), a table for each 8 columns. The descriptor's negations are applied, and .ashift.
 
         Raises OperandError for another shape, operands that the mnemonic has not, or a descriptor that disagrees with it;
-        FormatError for another dtype; InstructionError for an instruction that is not modelled.
+        FormatError for another dtype.
 
         >>> mma = tcsim.instruction("tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a")
         >>> idesc = tcsim.InstructionDescriptor(kind="f16", a_format="f16", m=64, n=8)
@@ -153,7 +149,7 @@ class TensorMemoryMultiply(Instruction):
         """
         call = f"{self!r}.matmul"
         desc = self.descriptor(idesc)
-        given = {"a": a, "b": b, "c": c, "scale_a": scale_a, "scale_b": scale_b, "metadata": metadata}
+        given = {"a": a, "b": b, "c": c, "scale_a": scale_a, "scale_b": scale_b, "metadata": metadata, "lookup": lookup}
         shapes = self.shapes(desc)
         for name, value in given.items():
             if (value is None) == (name in shapes):
@@ -162,8 +158,11 @@ class TensorMemoryMultiply(Instruction):
         arrays = {}
         for name, shape in shapes.items():
             array = np.asarray(given[name])
-            if name != "metadata":
-                array = as_codes(given[name], formats[name.partition("_")[0]], f"{call}: {name}")
+            if name == "b" and self.facts.lookup:
+                check_indices(array, f"{call}: b")
+            elif name != "metadata":
+                format = formats["b" if name == "lookup" else name.partition("_")[0]]
+                array = as_codes(given[name], format, f"{call}: {name}")
             elif array.dtype.kind not in "iu":
                 raise OperandError(f"{call}: metadata is {array.dtype}; valid: integers, positions in their groups")
             if array.shape[-2:] != shape:
@@ -176,6 +175,8 @@ class TensorMemoryMultiply(Instruction):
             except OperandError as error:
                 raise OperandError(f"{call}: metadata: {error}") from None
             arrays["metadata"] = sparsity.columns(sparsity.positions_of(groups))
+        if self.facts.lookup:
+            arrays["b"] = looked_up(arrays["b"], arrays.pop("lookup"))
         self._check_scale_d(scale_input_d, call)
         return self._product(arrays, desc, scale_input_d or 0)
 
@@ -192,6 +193,7 @@ class TensorMemoryMultiply(Instruction):
         scale_a: int | None = None,
         scale_b: int | None = None,
         metadata: int | None = None,
+        lookup: int | None = None,
         disable_output_lane: Any = None,
         scale_input_d: int | None = None,
         zero_column_mask: int | None = None,
@@ -199,19 +201,28 @@ class TensorMemoryMultiply(Instruction):
         """The Tensor Memory after the instruction; the one that is given stays as it is.
 
         tmem: `tcsim.TensorMemory`, with ctas=2 for .cta_group::2. smem: uint8 (..., bytes), or (..., 2, bytes) for a pair
-        of CTAs; its index the shared address. d, scale_a, scale_b, metadata: Tensor Memory addresses. a: a 64-bit matrix
+        of CTAs; its index the shared address. d, scale_a, scale_b, metadata, lookup: Tensor Memory addresses. a: a 64-bit matrix
         descriptor (uint64 array, or an int beyond 32 bits), or a Tensor Memory address. b: a matrix descriptor. The leading
         dimensions of tmem, smem and descriptors broadcast; the result has them all.
         disable_output_lane: 4 words of 32 lanes each, 8 for a pair. zero_column_mask: 64 bits (.ws).
 
         Raises OperandError for operands that the mnemonic has not or that do not fit, TensorMemoryError for cells that are
-        not allocated or were never written, or a memory used with another .cta_group; InstructionError for an
-        instruction that is not modelled.
+        not allocated or were never written, or a memory used with another .cta_group.
         """
         from tcsim.tensor_memory_operands import Given, Operands  # it needs this class
 
         given = Given(
-            d, a, b, enable_input_d, scale_a, scale_b, metadata, disable_output_lane, scale_input_d, zero_column_mask
+            d,
+            a,
+            b,
+            enable_input_d,
+            scale_a,
+            scale_b,
+            metadata,
+            lookup,
+            disable_output_lane,
+            scale_input_d,
+            zero_column_mask,
         )
         return Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.execute").run(given)
 
@@ -220,8 +231,8 @@ class TensorMemoryMultiply(Instruction):
     ) -> dict[str, Codes]:
         """The codes that make one element of D, read as `execute` with the same arguments reads them.
 
-        a (..., K) of its row, b (..., K) of its column (of a sparse A the kept half, and what it meets), c (...), and the
-        scales of both. Signs are not turned: `tcsim.trace` takes these codes, and turns them.
+        a (..., K) of its row, b (..., K) of its column (of a sparse A the kept half, and what it meets; looked up), c (...), and
+        the scales of both. Signs are not turned: `tcsim.trace` takes these codes, and turns them.
 
         Raises OperandError for an element that does not exist, and as `execute` does.
         """
@@ -235,7 +246,7 @@ class TensorMemoryMultiply(Instruction):
             return
         if not any(form.scale for form in self.facts.forms):
             raise OperandError(f"{call}: scale_input_d={scale_input_d!r}: the instruction has no such operand")
-        valid = 0 if self.facts.kind.name == "i8" else 15
+        valid = 0 if "s32" in self.facts.kind.d_formats else 15
         if not isinstance(scale_input_d, (int, np.integer)) or not 0 <= scale_input_d <= valid:
             text = (
                 "0; the assembler takes others for kind::i8, the manual says f16 and tf32 only"

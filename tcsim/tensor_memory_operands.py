@@ -12,16 +12,25 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.descriptor_forms import Major
+from tcsim.codec import check_codes
+from tcsim.descriptor_forms import Major, form_of
 from tcsim.errors import OperandError, listing
 from tcsim.formats import FORMATS, Format
 from tcsim.instruction import broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
+from tcsim.lookup_table import ROW_BYTES, looked_up, unpacked
 from tcsim.smem_address import check_descriptors, element_bit_addresses
 from tcsim.smem_elements import read_elements
 from tcsim.tensor_memory import TensorMemory, require_tensor_memory, tmem_lane_column
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply, shifted
-from tcsim.tmem_layout import CONTAINER_SHIFT, a_layout, accumulator_layout, metadata_layout, scale_layout
+from tcsim.tmem_layout import (
+    CONTAINER_SHIFT,
+    a_layout,
+    accumulator_layout,
+    lookup_layout,
+    metadata_layout,
+    scale_layout,
+)
 from tcsim.tmem_matrix import TmemLayout
 from tcsim.zero_column_mask import ZeroColumnMask
 
@@ -39,6 +48,7 @@ class Given:
     scale_a: int | None = None
     scale_b: int | None = None
     metadata: int | None = None
+    lookup: int | None = None
     disable_output_lane: Any = None
     scale_input_d: int | None = None
     zero_column_mask: int | None = None
@@ -104,7 +114,7 @@ class Operands:
         }
         self._check_form("tmem" if self._in_tensor_memory(given.a) else "desc", form)
         self._check_present(scale_a=(given.scale_a, bool(facts.block)), scale_b=(given.scale_b, bool(facts.block)),
-                            metadata=(given.metadata, facts.sparse))  # fmt: skip
+                            metadata=(given.metadata, facts.sparse), lookup=(given.lookup, facts.lookup))  # fmt: skip
         if given.scale_input_d is not None:
             self.instruction._check_scale_d(given.scale_input_d, self.call)
         return result
@@ -115,7 +125,7 @@ class Operands:
         mask = ZeroColumnMask.decode(int(given.zero_column_mask or 0))
         layout = accumulator_layout(desc.m, desc.n, facts.cta_group, ws=facts.weight_stationary, sparse=facts.sparse)
         base = self._base(given.d, layout, "d")
-        arrays = {"b": self._matrix_b(given.b, mask)}
+        arrays = {"b": self._matrix_b(given.b, mask, given.lookup)}
         if facts.block:
             arrays |= self._scales(given.scale_a, given.scale_b)
         formats = self.instruction.formats(desc)
@@ -213,15 +223,18 @@ class Operands:
         words = self._gather(layout, base, "a")[..., 0, :, :, :]
         if format.bits < 8 and layout.element_bits == 8:
             words = words >> np.uint32(CONTAINER_SHIFT.get(format.name, 0)) & np.uint32(format.code_mask)
-        return words.astype(format.dtype)
+        codes = words.astype(format.dtype)
+        check_codes(codes, format, f"{self.call}: a")
+        return codes
 
     def _columns(self, metadata: Any, lane: int) -> Codes:
         """The dense column (..., copies, M, K / 2) of every kept element."""
         facts, desc = self.instruction.facts, self.desc
         sparsity = self.instruction.sparsity(desc)
         layout = metadata_layout(
-            desc.kind, desc.m, desc.k, facts.cta_group, ws=facts.weight_stationary, selector=desc.sparsity_selector
-        )
+            desc.kind, desc.m, desc.k, facts.cta_group,
+            ws=facts.weight_stationary, selector=desc.sparsity_selector, unpaired=desc.arch in facts.kind.unpaired,
+        )  # fmt: skip
         base = self._base(metadata, layout, "metadata")
         self._check_lane("metadata", base[0], lane, layout)
         groups = self._gather(layout, base, "metadata")[..., 0, :, :, :].astype(np.uint8)
@@ -250,17 +263,29 @@ class Operands:
         )
         out = {}
         for (name, layout), address in zip(sides.items(), (scale_a, scale_b), strict=True):
-            found = self._gather(layout, self._base(address, layout, name), name)
-            first = found[..., :1, :1, :, :]
-            if (found != first).any():
-                *_, repeat, copy, row, block = np.argwhere(found != first)[0]
-                raise OperandError(
-                    f"{self.call}: {name}: factor {block} of row {row} differs between its copies: copy {copy} of CTA {repeat} "
-                    f"is not copy 0 of CTA 0, and which one counts where is not documented; valid: all copies alike"
-                )
-            codes = first[..., 0, 0, :, :].astype(np.uint8)
+            codes = self._agreed(layout, self._base(address, layout, name), name, "factor")
             out[name] = codes.swapaxes(-1, -2) if name == "scale_b" else codes
         return out
+
+    def _agreed(self, layout: TmemLayout, base: tuple[int, int], name: str, element: str) -> npt.NDArray[np.uint8]:
+        """The bytes (..., rows, columns) of a matrix whose copies must be alike."""
+        found = self._gather(layout, base, name)
+        first = found[..., :1, :1, :, :]
+        if (found != first).any():
+            *_, repeat, copy, row, place = np.argwhere(found != first)[0]
+            raise OperandError(
+                f"{self.call}: {name}: {element} {place} of row {row} differs between its copies: copy {copy} of CTA {repeat} "
+                f"is not copy 0 of CTA 0, and which one counts where is not documented; valid: all copies alike"
+            )
+        return first[..., 0, 0, :, :].astype(np.uint8)
+
+    def _tables(self, lookup: Any) -> npt.NDArray[np.uint8]:
+        """The lookup tables (..., N / 8, 8) of B."""
+        layout = lookup_layout(self.desc.n, self.instruction.facts.cta_group)
+        base = self._base(lookup, layout, "lookup")
+        if base[1] % 2:
+            raise OperandError(f"{self.call}: lookup is at column {base[1]}; valid: even ones")
+        return self._agreed(layout, base, "lookup", "entry")
 
     def _store(
         self, result: TensorMemory, layout: TmemLayout, base: tuple[int, int], codes: Codes, disabled: Any
@@ -303,11 +328,15 @@ class Operands:
         rows = desc.m // facts.cta_group
         major: Major = "MN" if desc.transpose_a else "K"
         parts = [self._fetch(cta, a, rows, k, FORMATS[desc.a_format], major, "a") for cta in range(facts.cta_group)]
-        return np.concatenate(parts, axis=-2)
+        codes = np.concatenate(parts, axis=-2)
+        check_codes(codes, FORMATS[desc.a_format], f"{self.call}: a")
+        return codes
 
-    def _matrix_b(self, b: Any, mask: ZeroColumnMask) -> Codes:
+    def _matrix_b(self, b: Any, mask: ZeroColumnMask, lookup: Any) -> Codes:
         """B (..., K, N): each CTA holds its share of the columns; those that are masked are zero."""
         facts, desc = self.instruction.facts, self.desc
+        if facts.lookup:
+            return looked_up(self._indices(b), self._tables(lookup))
         columns = desc.n // facts.cta_group
         major: Major = "MN" if desc.transpose_b else "K"
         format = FORMATS[desc.b_format]
@@ -317,10 +346,31 @@ class Operands:
             for cta in range(facts.cta_group)
         ]
         codes = np.concatenate(parts, axis=-2)
-        return np.where(zero[:, None], np.zeros((), codes.dtype), codes).swapaxes(-1, -2)
+        codes = np.where(zero[:, None], np.zeros((), codes.dtype), codes)
+        check_codes(codes, format, f"{self.call}: b")
+        return codes.swapaxes(-1, -2)
 
-    def _fetch(self, cta: int, descriptor: Any, rows: int, k: int, format: Format, major: Major, name: str) -> Codes:
-        """The codes (..., rows, k) that a descriptor reads in one CTA's shared memory."""
+    def _indices(self, b: Any) -> Codes:
+        """The indices (..., K, N) that stand for B: each CTA holds those of its share of the columns."""
+        ctas, desc = self.instruction.facts.cta_group, self.desc
+        octets, columns = FORMATS["u8"], desc.n // ctas
+        parts = [self._fetch(cta, b, columns, ROW_BYTES, octets, "K", "b", halves=True) for cta in range(ctas)]
+        half = form_of(desc.arch)[1].field("k_half").take_array(np.asarray(b, np.uint64))[..., None, None]
+        indices = unpacked(np.concatenate(parts, axis=-2))
+        return np.where(half == 0, indices[..., : desc.k], indices[..., desc.k :]).swapaxes(-1, -2)
+
+    def _fetch(
+        self,
+        cta: int,
+        descriptor: Any,
+        rows: int,
+        k: int,
+        format: Format,
+        major: Major,
+        name: str,
+        halves: bool = False,
+    ) -> Codes:
+        """The codes (..., rows, k) that a descriptor reads in one CTA's shared memory; `halves`: its bit for a half may be set."""
         memory = np.asarray(self.smem)
         pair = self.instruction.facts.cta_group == 2
         if memory.dtype != np.uint8 or memory.ndim < 1 + pair or (pair and memory.shape[-2] != 2):
@@ -331,6 +381,6 @@ class Operands:
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(f"{self.call}: {name} is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor")
         value = value.astype(np.uint64)
-        check_descriptors(value, self.instruction.arch.name, f"{self.call}: {name}")
+        check_descriptors(value, self.instruction.arch.name, f"{self.call}: {name}", halves)
         address = element_bit_addresses(value, rows, k, format, major, self.instruction.arch.name, self.desc.kind)
         return read_elements(own, address, format, f"{self.call}: {name}")

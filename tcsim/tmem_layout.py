@@ -12,9 +12,11 @@ from types import MappingProxyType
 from typing import Literal
 
 from tcsim.errors import OperandError, listing
+from tcsim.evidence import Evidence
 from tcsim.formats import format as find_format
+from tcsim.instruction_kinds import KINDS
 from tcsim.layout import IntTuple, Layout
-from tcsim.tmem_matrix import DRAWN, LANE, LANES, MANUAL, WORD_BITS, TmemLayout
+from tcsim.tmem_matrix import DRAWN, LANE, LANES, LOOKUP, MANUAL, WORD_BITS, TmemLayout
 
 __all__ = [
     "DATA_PATHS",
@@ -23,6 +25,7 @@ __all__ = [
     "a_layout",
     "accumulator_layout",
     "data_path",
+    "lookup_layout",
     "metadata_layout",
     "scale_layout",
 ]
@@ -158,14 +161,14 @@ def _a_bits(format: str, kind: str) -> int:
 
 def _build(
     name: str, rows: int, columns: int, bits: int, mode: tuple[IntTuple, IntTuple], path: DataPath, ctas: int,
-    copies: tuple[int, int], lane_bases: tuple[int, ...],
+    copies: tuple[int, int], lane_bases: tuple[int, ...], evidence: Evidence = MANUAL,
 ) -> TmemLayout:  # fmt: skip
     unit = LANE * (WORD_BITS // bits)
     counts = tuple(count for count, _ in path.lanes)
     steps = tuple(step * unit for _, step in path.lanes)
     row: tuple[IntTuple, IntTuple] = (counts, steps) if len(counts) > 1 else (counts[0], steps[0])
     place = Layout((row[0], mode[0], copies[0]), (row[1], mode[1], copies[1]))
-    return TmemLayout(name, rows, columns, bits, place, copies[0], ctas, lane_bases=lane_bases)
+    return TmemLayout(name, rows, columns, bits, place, copies[0], ctas, lane_bases=lane_bases, evidence=evidence)
 
 
 def scale_layout(
@@ -231,14 +234,15 @@ _PAIRED = ("f16", "tf32", "ti16")  # kinds whose words hold rows r and r + 8
 
 
 def metadata_layout(
-    kind: str, m: int, k: int, cta_group: int = 1, *, ws: bool = False, selector: int = 0
+    kind: str, m: int, k: int, cta_group: int = 1, *, ws: bool = False, selector: int = 0, unpaired: bool = False
 ) -> TmemLayout:
     """Where the metadata of a sparse A lies: m rows of 4-bit codes, each for `GROUPS[kind]` elements of K.
 
-    8-bit and 4-bit kinds: lane = row, eight codes a word in the order of K, two columns. f16 and tf32: rows r and r + 8 share
-    the words of lanes r % 8 (first four codes, low half for r) and r % 8 + 8 (the other four); the codes of an instruction
+    8-bit and 4-bit kinds: lane = row, eight codes a word in the order of K, two columns. f16, tf32 and ti16: rows r and r + 8
+    share the words of lanes r % 8 (first four codes, low half for r) and r % 8 + 8 (the other four); the codes of an instruction
     fill one column, and `selector` says which of the two at the metadata's address, which must be even.
-    In layouts E and G each bank of lanes has a copy.
+    In layouts E and G each bank of lanes has a copy. `unpaired`: sm_107's codes of 4-bit kinds, each for 4 elements, as those of
+    8-bit kinds are. Of a longer K more columns are read in the same order, six of the longest: inferred.
 
     Raises OperandError for a kind, shape or selector that cannot be.
 
@@ -250,18 +254,45 @@ def metadata_layout(
     if kind not in GROUPS:
         raise OperandError(f"no kind::{kind}; valid: {listing(GROUPS)}")
     path = data_path(m, cta_group, ws=ws, sparse=True)
-    codes = k // GROUPS[kind]
-    wanted = 8 if kind in _PAIRED else 16
-    if codes != wanted or k % GROUPS[kind]:
-        raise OperandError(f"kind::{kind}: sparse K = {k}; valid: {wanted * GROUPS[kind]}")
+    group = 4 if unpaired else GROUPS[kind]
+    codes = k // group
+    depths = [depth.k for depth in KINDS[kind].depths if depth.sparse]
+    if k not in depths:
+        raise OperandError(f"kind::{kind}: sparse K = {k}; valid: {listing(depths)}")
     if selector not in ((0, 1) if kind in _PAIRED else (0,)):
         raise OperandError(f"kind::{kind}: selector={selector}; valid: {'0, 1' if kind in _PAIRED else '0'}")
     unit = LANE * (WORD_BITS // 4)
     copies = (path.banks, path.bank_lanes * unit if path.banks > 1 else 0)
     name = f"metadata of A, layout {path.name}"
     if kind not in _PAIRED:
-        return _build(name, m, codes, 4, (codes, 1), path, cta_group, copies=copies, lane_bases=path.lane_bases)
+        evidence = MANUAL if codes == 16 else DRAWN
+        return _build(name, m, codes, 4, (codes, 1), path, cta_group, copies, path.lane_bases, evidence)
     rows = m // cta_group
     row_step = unit * (32 if path.lanes == _HALF else 16)
     place = Layout(((8, 2, rows // 16), (4, 2, 2), copies[0]), ((unit, 4, row_step), (1, 8 * unit, 8), copies[1]))
     return TmemLayout(name, m, codes, 4, place, copies[0], cta_group, first=8 * selector, lane_bases=path.lane_bases)
+
+
+LOOKUP_COLUMNS = 8
+"""Columns of B that share a lookup table."""
+LOOKUP_ENTRIES = 8
+"""Numbers in a lookup table: what three bits tell apart."""
+
+
+def lookup_layout(n: int, cta_group: int = 1) -> TmemLayout:
+    """Where the lookup tables of .decompress::lut::b lie: a row for each 8 columns of B, of eight bytes, entry 0 first.
+
+    A row takes one lane and the two columns at the address, which must be even. Each CTA has those of its own columns of B. Every
+    warp has a copy, as tcgen05.cp .32x128b.warpx4 writes them: inferred, the PTX ISA draws one.
+
+    Raises OperandError for an N that cannot be.
+
+    >>> lookup_layout(64).where(3, 6)  # CTA, lane, column, byte
+    (0, 3, 1, 2)
+    """
+    if not 8 <= n <= 256 or n % (LOOKUP_COLUMNS * cta_group):
+        raise OperandError(f"N = {n}: valid are multiples of {LOOKUP_COLUMNS * cta_group} up to 256")
+    rows = n // LOOKUP_COLUMNS
+    unit = LANE * (WORD_BITS // 8)
+    place = Layout((rows // cta_group, LOOKUP_ENTRIES, 4), (unit, 1, 32 * unit))
+    return TmemLayout("lookup tables of B", rows, LOOKUP_ENTRIES, 8, place, 4, cta_group, evidence=LOOKUP)

@@ -20,6 +20,10 @@ LANE = 1 << 16
 
 MANUAL = Evidence("literature", "PTX ISA, sections of tcgen05.mma, read as CUTLASS's traits of sm_100 do")
 DRAWN = Evidence("literature", "PTX ISA, figures only, as public programs restate them")
+LOOKUP = Evidence(
+    "inferred",
+    "PTX ISA 9.4, Decompression of B, with the layout that Triton's test on sm_107 and a public simulator use alike",
+)
 
 Ints = npt.NDArray[np.int64]
 

@@ -24,6 +24,7 @@ FLOATS: dict[str, tuple[int, int, int, int, int, float, float, int | None]] = {
     "e2m1": (4, 8, 2, 1, 1, 6.0, 0.5, None),
     "ue8m0": (8, 8, 8, 0, 127, 2.0**127, 2.0**-127, 0xFF),
     "ue4m3": (7, 8, 4, 3, 7, 448.0, 2.0**-9, 0x7F),
+    "ue5m3": (8, 8, 5, 3, 15, 114688.0, 2.0**-17, 0xFF),
     "f32": (32, 32, 8, 23, 127, 2.0**128 - 2.0**104, 2.0**-149, 0x7FFFFFFF),
     "f64": (64, 64, 11, 52, 1023, float(np.finfo(np.float64).max), 2.0**-1074, 0xFFF8 << 48),
 }
@@ -35,6 +36,7 @@ INTEGERS: dict[str, tuple[int, int, int, int]] = {
     "u4": (4, 8, 0, 15),
     "b1": (1, 8, 0, 1),
     "s32": (32, 32, -(2**31), 2**31 - 1),
+    "s1z4m11": (16, 16, -2047, 2047),
 }
 # The independent implementation of each format that has one.
 TWINS: dict[str, Any] = {
@@ -53,14 +55,15 @@ TWINS: dict[str, Any] = {
     "b1": np.bool_,
 }
 NARROW = [name for name in FLOATS if FLOATS[name][1] == 8]  # the float formats of at most 8 bits
-UNSIGNED = ("ue8m0", "ue4m3")
+UNSIGNED = ("ue8m0", "ue4m3", "ue5m3")
 MODES: tuple[Rounding, ...] = ("rne", "rz", "rm", "rp", "rna")
 BITS32 = st.integers(0, 2**32 - 1)
 
 
 def all_codes(name: str) -> npt.NDArray[Any]:
     """Every code of a format of at most 16 bits."""
-    return np.arange(1 << tcsim.format(name).bits, dtype=tcsim.format(name).dtype)
+    codes = np.arange(1 << tcsim.format(name).bits, dtype=tcsim.format(name).dtype)
+    return codes[(codes & tcsim.format(name).zero_bits) == 0]
 
 
 def as_float64(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -76,13 +76,7 @@ def _tensor(mistake: str, change: Callable[[Random, Any, Any, dict[str, Any]], d
 
     def plant(random: Random, ins: Any) -> Planted | None:
         kind = ins.facts.kind.name
-        if (
-            ins.unmodelled
-            or kind not in _DESCRIPTORS
-            or ins.facts.sparse
-            or ins.facts.weight_stationary
-            or ins.facts.lookup
-        ):
+        if kind not in _DESCRIPTORS or ins.facts.sparse or ins.facts.weight_stationary or ins.facts.lookup:
             return None
         options = dict(_DESCRIPTORS[kind])
         if ins.facts.block == 16:

@@ -218,6 +218,31 @@ def test_what_cannot_be(call: Callable[[], object], text: str) -> None:
         call()
 
 
+def test_the_descriptor_of_sm_107() -> None:
+    """A bit more of what may be an address, and one for the half of lookup indices; the rest as on sm_100."""
+    compared = 0
+    for start, leading, far in ((1 << 14, 0, 0), (0x7FFF, 0x4001, 0), (0x7F00, 0x7123, 1)):
+        one = MatrixDescriptor(
+            16 * start, 16 * leading, 1024, 0, "128B" if far else "NONE", far, k_half=1, arch="sm_107"
+        )
+        assert (
+            one.encode() == start | leading << 16 | 64 << 32 | 1 << 46 | far << 52 | 1 << 53 | (2 if far else 0) << 61
+        )
+        assert MatrixDescriptor.decode(one.encode(), "sm_107a") == one
+        found = one.bit_addresses(16, 48, "u8")
+        for row, k in itertools.product(range(16), range(48)):
+            assert found[row, k] == shared_bit(one.encode() & ~(1 << 53), row, k, 8, False, False)
+            compared += 1
+        for arch in ("sm_100", "sm_103"):
+            with pytest.raises(tcsim.OperandError, match="belong to no field"):
+                MatrixDescriptor.decode(one.encode(), arch)
+    assert compared == 3 * 16 * 48
+    with pytest.raises(tcsim.OperandError, match="sm_103 descriptors have no field k_half"):
+        MatrixDescriptor(k_half=1, arch="sm_103").encode()
+    tile = MatrixDescriptor.for_tile(64, 48, "u8", arch="sm_107", step=48)
+    assert (tile.step, tile.advances) == (48, (0,))
+
+
 def test_archs_without_descriptors() -> None:
     with pytest.raises(tcsim.TargetError, match="sm_120 has no matrix descriptors"):
         MatrixDescriptor.for_tile(64, 64, "f16", arch="sm_120")

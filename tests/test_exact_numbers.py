@@ -138,17 +138,19 @@ def test_every_code_of_a_small_format_survives_a_round_trip() -> None:
         if fmt.bits > 16:
             continue
         for code in range(1 << fmt.bits):
+            if name == "s1z4m11" and code & 0x7800:  # bits that must be 0
+                continue
             number = decode(code, name)
             if number.kind in ("infinity", "nan"):
                 continue
             modes_here: Sequence[Mode] = [mode for mode in MODES if name != "ue8m0" or mode != "rne"]
             for mode in modes_here:
                 back = encode(number.value, number.sign, name, mode)
-                assert back == (code & 0x7F if name == "ue4m3" else code)
+                assert back == {"ue4m3": code & 0x7F, "s1z4m11": code if number.value else 0}.get(name, code)
                 compared += 1
     f16, bf16, e5m2, e4m3, small, scales = 63488, 65280, 248, 254, 64 + 64 + 16, 255 * 4 + 254 * 5
-    integers = 256 + 256 + 16 + 16 + 2
-    assert compared == 5 * (f16 + bf16 + e5m2 + e4m3 + small + integers) + scales
+    integers = 256 + 256 + 16 + 16 + 2 + 4096
+    assert compared == 5 * (f16 + bf16 + e5m2 + e4m3 + small + integers) + scales + 5 * 255
 
 
 def test_codes_and_names_that_do_not_exist_raise() -> None:

@@ -22,7 +22,7 @@ from tcsim.formats import CLASS_NAMES
 def test_the_vocabulary_and_its_numbers() -> None:
     """Exactly the formats of the vocabulary exist, with the widths and limits of their specifications."""
     assert set(tcsim.FORMATS) == set(FLOATS) | set(INTEGERS)
-    assert len(tcsim.FORMATS) == 18
+    assert len(tcsim.FORMATS) == 20
     for name, (bits, container, exponent_bits, fraction_bits, bias, largest, least, nan) in FLOATS.items():
         row = tcsim.format(name)
         assert (row.name, row.kind) == (name, "float")
@@ -126,7 +126,7 @@ def test_fields_against_the_exact_model() -> None:
                 assert truth.fraction_bits == row.fraction_bits
                 assert (parts.exponent[place], parts.significand[place]) == (truth.exponent, truth.significand)
             compared += 1
-    assert compared == 2 * 65536 + 4 * 256 + 2 * 64 + 16 + 3 * 4012
+    assert compared == 2 * 65536 + 5 * 256 + 2 * 64 + 16 + 3 * 4012
     with pytest.raises(FormatError, match="s8 is an integer format"):
         tcsim.format("s8").fields(np.zeros(1, np.uint8))
 
@@ -165,7 +165,7 @@ def test_as_codes_takes_exactly_the_format() -> None:
         assert (tcsim.decode(values, name) == values.astype(np.float64)).all()
         assert (tcsim.as_codes(values[::-1, 1:], name) == codes[::-1, 1:]).all()
         taken += 1
-    assert taken == 18 + 17
+    assert taken == 20 + 17
     assert tcsim.as_codes(np.array([-1, 7], ml_dtypes.int4), "s4").tolist() == [15, 7]
 
 

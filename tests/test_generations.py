@@ -15,7 +15,7 @@ NO_PRODUCTS = {"cvt", "ldmatrix", "movmatrix", "spcompress", "stmatrix", "wmma.l
 
 
 def test_the_multiplying_families_of_each_arch() -> None:
-    """Counts are the registry's; ti16 of tcgen05, which is not modelled, is left out."""
+    """Counts are the registry's."""
     found = generations()
     assert tuple(item.arch for item in found) == tuple(ARCHS)
     for item in found:

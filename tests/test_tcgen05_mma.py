@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,7 @@ from tcsim.described_multiply import DescribedMultiply
 from tcsim.errors import InstructionError
 from tcsim.families.tcgen05_mma import opcode
 from tcsim.targets import ARCHS, TARGETS
+from tcsim.tcgen05_form import MultiplyForm
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 from tcsim.trace import show_code, trace
 from tcsim.zero_column_mask import FIELDS, ZeroColumnMask
@@ -62,15 +64,14 @@ def instruction(mnemonic: str, arch: str = "sm_100") -> TensorMemoryMultiply:
 
 @cache
 def plain(arch: str) -> tuple[TensorMemoryMultiply, ...]:
-    """The modelled instructions of an arch without collector hints, which change nothing, one for each set of operands."""
+    """The instructions of an arch without collector hints, which change nothing, one for each set of operands."""
     rows = [row for row in registry.on_arch(arch) if row.family in FAMILIES and not row.facts.collectors]
     found = {}
     for row in rows:
         item = instruction(row.mnemonic, arch)
-        if not item.unmodelled:
-            facts = item.facts
-            key = (row.family, facts.kind.name, facts.cta_group, facts.block, facts.ashift)
-            found.setdefault(key, item)
+        facts = item.facts
+        key = (row.family, facts.kind.name, facts.cta_group, facts.block, facts.ashift, facts.lookup)
+        found.setdefault(key, item)
     return tuple(found.values())
 
 
@@ -134,22 +135,17 @@ def test_evidence_is_never_a_measurement() -> None:
     assert instruction(dense, "sm_103").evidence.level == "inferred"
 
 
-def test_what_is_not_modelled_says_so() -> None:
-    refused = 0
-    for mnemonic, arch in (
-        ("tcgen05.mma.cta_group::1.kind::ti16", "sm_107"),
-        ("tcgen05.mma.ws.sp.cta_group::1.kind::ti16", "sm_107"),
-        ("tcgen05.mma.cta_group::1.kind::f8f6f4.decompress::lut::b", "sm_107"),
-        ("tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale", "sm_107"),
-    ):
-        item = instruction(mnemonic, arch)
-        assert item.evidence.level == "inferred"
-        with pytest.raises(InstructionError, match="not modelled"):
-            item.matmul(0, 0, 0, idesc=0)
-        with pytest.raises(InstructionError, match="not modelled"):
-            item.execute(tcsim.TensorMemory.allocated(), d=0, a=0, b=0, idesc=0)
-        refused += 1
-    assert refused == 4
+def test_every_row_executes() -> None:
+    """All 892 spellings, on the newest arch that takes each: memories in, another Tensor Memory out."""
+    executed_ = dict.fromkeys(FAMILIES, 0)
+    for turn, row in enumerate(ROWS.values()):
+        item = instruction(row.mnemonic, "sm_107" if "sm_107a" in row.targets else TARGETS[row.targets[-1]].arch)
+        name = TENSOR_MEMORY.classes(item)[0]
+        given_ = TENSOR_MEMORY.inputs(item, name, turn, 1)
+        after = TENSOR_MEMORY.model(item, given_)
+        assert (after != given_["tmem"]).any(), item.mnemonic
+        executed_[row.family] += 1
+    assert executed_ == {"tcgen05.mma": 366, "tcgen05.mma.sp": 356, "tcgen05.mma.ws": 85, "tcgen05.mma.ws.sp": 85}
 
 
 # --- execution
@@ -222,6 +218,38 @@ def test_execution_is_that_of_the_slow_model(arch: str) -> None:
             cases += 1
     assert cases > (200 if arch == "sm_100" else 30)
     assert compared >= 4 * cases
+
+
+NEWEST: dict[str, Callable[[MultiplyForm], bool]] = {
+    "ti16": lambda facts: facts.kind.name == "ti16",
+    "lookup": lambda facts: facts.lookup,
+    "unpaired": lambda facts: facts.sparse and facts.kind.table == "mxf4",
+    "deeper": lambda facts: facts.kind.block_scaled and not facts.lookup,
+}
+
+
+@pytest.mark.parametrize(("what", "least"), [("ti16", 800), ("lookup", 450), ("unpaired", 700), ("deeper", 1900)])
+def test_what_only_sm_107_has_is_that_of_the_slow_model(what: str, least: int) -> None:
+    """Every class of inputs, every K that a descriptor may ask for, both scale layouts."""
+    compared, depths = 0, set()
+    for turn, item in enumerate(one for one in plain("sm_107") if NEWEST[what](one.facts)):
+        names = TENSOR_MEMORY.classes(item)
+        for place, name in enumerate(names):
+            compared += check_against_the_slow_model(item, name, turn + place, 1, 4)
+        for seed in range(6):
+            given_ = TENSOR_MEMORY.inputs(item, names[0], seed, 2)
+            depths |= {(item.facts.sparse, item.descriptor(int(idesc)).k) for idesc in given_["idesc"]}
+            compared += check_against_the_slow_model(item, names[0], seed, 2, 4)
+    assert compared > least
+    assert (
+        depths
+        == {
+            "ti16": {(False, 16), (True, 32)},
+            "lookup": {(False, 64)},
+            "unpaired": {(True, 128), (True, 192)},
+            "deeper": {(False, 32), (False, 64), (False, 96), (False, 128), (True, 64), (True, 128), (True, 192)},
+        }[what]
+    )
 
 
 def test_every_shape_and_every_mix_of_formats() -> None:
@@ -515,6 +543,7 @@ def test_zero_column_masks_shift_only_so_far() -> None:
 def test_every_wrong_model_is_contradicted(wrong: WrongModel) -> None:
     """Of seven instructions where it could show, each has a case with another answer."""
     items = [item for item in plain("sm_100") if wrong.applies(item)]
+    items = items or [item for item in plain("sm_107") if wrong.applies(item)]
     first = {
         "addend last": ("cancellation",), "lanes all written": ("desclanes",), "negations ignored": ("shapes",),
         "floor-1": ("floor", "tiny"), "floor+1": ("floor", "tiny"),

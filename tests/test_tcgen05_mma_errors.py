@@ -22,6 +22,13 @@ MX = InstructionDescriptor(kind="mxf4nvf4", m=128, n=16, scale_format="ue4m3")
 A, B, C = np.zeros((128, 16), np.uint16), np.zeros((16, 16), np.uint16), np.zeros((128, 16), np.uint32)
 A4, B4 = np.zeros((128, 64), np.uint8), np.zeros((64, 16), np.uint8)
 ONE_A, ONE_B = np.full((128, 4), 0x38, np.uint8), np.full((4, 16), 0x38, np.uint8)
+TI16 = "tcgen05.mma.cta_group::1.kind::ti16"
+TI = InstructionDescriptor(kind="ti16", m=128, n=16, arch="sm_107")
+LOOKUP = "tcgen05.mma.cta_group::1.kind::f8f6f4.decompress::lut::b"
+LUT = InstructionDescriptor(kind="f8f6f4", a_format="e4m3", m=128, n=16, k=64, arch="sm_107")
+A8, B8, TABLES = A4, B4, np.zeros((2, 8), np.uint8)
+SPARSE4 = "tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale"
+UNPAIRED = InstructionDescriptor(kind="mxf4", m=128, n=16, sparse=True, arch="sm_107")
 DESC = np.uint64(tcsim.MatrixDescriptor(stride_byte_offset=128, leading_byte_offset=2048, arch="sm_100").encode())
 SMEM = np.zeros(1 << 16, np.uint8)
 
@@ -59,6 +66,13 @@ def allocated(columns: int) -> TensorMemory:
 def fresh() -> TensorMemory:
     """All of it allocated, nothing written."""
     return TensorMemory.allocated()
+
+
+def of_ones() -> TensorMemory:
+    """Every cell written, with codes that kind::ti16 does not have."""
+    memory = written()
+    memory.words[...] = 0x7FFF7FFF
+    return memory
 
 
 def after_pair() -> TensorMemory:
@@ -158,7 +172,54 @@ ERRORS: list[tuple[str, type[Exception], Callable[[], Any], str]] = [
      r"negate_a=True"),
     ("K = 96 on sm_100", TargetError, lambda: get(SCALED).shapes(InstructionDescriptor(
         kind="mxf4nvf4", m=128, n=16, scale_format="ue4m3", k=96, arch="sm_103")), r"dense K = 96 needs sm_103, sm_107; sm_100 has 64"),
-    ("ti16", InstructionError, lambda: get("tcgen05.mma.cta_group::1.kind::ti16", "sm_107").matmul(0, 0, 0, idesc=0), r"not modelled"),
+    ("a code of ti16 that is none", tcsim.FormatError, lambda: get(TI16, "sm_107").matmul(A + 0x800, B, C, idesc=TI),
+     r"a: 0x800 is not a code of s1z4m11, bits 0x7800 of a code must be 0"),
+    ("a code of ti16 in shared memory", tcsim.FormatError, lambda: run(TI16, smem=SMEM + 0x40, arch="sm_107", idesc=TI),
+     r"b: 0x4040 is not a code of s1z4m11"),
+    ("a code of ti16 in Tensor Memory", tcsim.FormatError, lambda: run(TI16, of_ones(), arch="sm_107", idesc=TI, a=64),
+     r"a: 0x7fff is not a code of s1z4m11"),
+    ("a transposed ti16", OperandError, lambda: run(TI16, arch="sm_107", idesc=TI.encode() | 1 << 16),
+     r"transpose_b=True: the PTX ISA.s table .* lists no transpose for ti16.*valid: False"),
+    ("a ti16 that saturates", OperandError, lambda: InstructionDescriptor(
+        kind="ti16", m=128, n=16, saturate=True, arch="sm_107"), r"saturate=True: .*valid: False"),
+    ("ti16 on sm_103", TargetError, lambda: InstructionDescriptor(kind="ti16", m=128, n=16, arch="sm_103"), r"ti16 needs sm_107"),
+    ("a selector of dense ti16", OperandError, lambda: InstructionDescriptor(
+        kind="ti16", m=128, n=16, sparsity_selector=1, arch="sm_107"), r"sparsity_selector=1: A is dense"),
+    ("N = 24 of ti16", OperandError, lambda: InstructionDescriptor(kind="ti16", m=128, n=24, arch="sm_107").check(), r"multiple of 16"),
+    ("K = 32 with a lookup", OperandError, lambda: run(LOOKUP, arch="sm_107", lookup=128, idesc=InstructionDescriptor(
+        kind="f8f6f4", a_format="e4m3", m=128, n=16, arch="sm_107")), r"k=32: B is read through a lookup table; valid: 64"),
+    ("e5m2 with a lookup", OperandError, lambda: run(LOOKUP, arch="sm_107", lookup=128, idesc=InstructionDescriptor(
+        kind="f8f6f4", a_format="e4m3", b_format="e5m2", m=128, n=16, k=64, arch="sm_107")), r"b_format='e5m2': B is .*valid: 'e4m3'"),
+    ("an N-major B with a lookup", OperandError, lambda: run(LOOKUP, arch="sm_107", lookup=128, idesc=InstructionDescriptor(
+        kind="f8f6f4", a_format="e4m3", m=128, n=16, k=64, transpose_b=True, arch="sm_107")), r"transpose_b=True: B is .*valid: False"),
+    ("M = 64 with a lookup", OperandError, lambda: get(LOOKUP, "sm_107").shapes(InstructionDescriptor(
+        kind="f8f6f4", a_format="e4m3", m=64, n=16, k=64, arch="sm_107")), r"M = 64 with K = 64 must be 128"),
+    ("no lookup", OperandError, lambda: run(LOOKUP, arch="sm_107", idesc=LUT), r"lookup is missing"),
+    ("a lookup for another", OperandError, lambda: run(PLAIN, lookup=128), r"lookup is not an operand of it"),
+    ("no lookup tables", OperandError, lambda: get(LOOKUP, "sm_107").matmul(A8, B8, C, idesc=LUT), r"lookup is missing"),
+    ("a lookup at an odd column", OperandError, lambda: run(LOOKUP, arch="sm_107", idesc=LUT, lookup=129),
+     r"lookup is at column 129; valid: even ones"),
+    ("a lookup at another lane", OperandError, lambda: run(LOOKUP, arch="sm_107", idesc=LUT, lookup=128 | 8 << 16),
+     r"lookup is at lane 8; lookup tables of B begins at lane 0"),
+    ("a lookup never written", UnwrittenError, lambda: run(LOOKUP, fresh(), arch="sm_107", idesc=LUT, lookup=128), r"lookup: read of lane"),
+    ("an index beyond the table", OperandError, lambda: get(LOOKUP, "sm_107").matmul(A8, B8 + 8, C, idesc=LUT, lookup=TABLES),
+     r"b: index 8; valid: 0 to 7"),
+    ("indices that are no integers", OperandError, lambda: get(LOOKUP, "sm_107").matmul(
+        A8, B8.astype(np.float32), C, idesc=LUT, lookup=TABLES), r"b is float32; valid: integers"),
+    ("tables of another shape", OperandError, lambda: get(LOOKUP, "sm_107").matmul(A8, B8, C, idesc=LUT, lookup=TABLES[:1]),
+     r"lookup has shape \(1, 8\); valid: \(..., 2, 8\)"),
+    ("the upper half of B without a lookup", OperandError, lambda: run(PLAIN, arch="sm_107", b=DESC | np.uint64(1 << 53)),
+     r"b: k_half=1 .*is for B of .decompress::lut::b; valid: 0"),
+    ("the upper half of A", OperandError, lambda: run(LOOKUP, arch="sm_107", idesc=LUT, lookup=128, a=DESC | np.uint64(1 << 53)),
+     r"a: k_half=1"),
+    ("a lookup in gemm", InstructionError, lambda: tcsim.gemm(A8, B8, C, instruction=LOOKUP, arch="sm_107", idesc=LUT),
+     r"B is made of indices and tables; valid: without"),
+    ("pairs on sm_107", OperandError, lambda: get(SPARSE4, "sm_107").sparsity(UNPAIRED).groups_for(np.tile([4, 5, 2, 3], (128, 16))),
+     r"positions must be 0 to 3"),
+    ("the sparsity of other archs", OperandError, lambda: run(SPARSE4, arch="sm_107", idesc=UNPAIRED.encode() & ~(1 << 12)),
+     r"bit 12, the version of sparsity, must be 1 on sm_107"),
+    ("sparse 4-bit metadata that means nothing", OperandError, lambda: run(
+        SPARSE4, arch="sm_107", idesc=UNPAIRED, scale_a=64, scale_b=80, metadata=128), r"metadata 0b0000 of row 0, group 0 is undefined"),
     ("sm_120", InstructionError, lambda: get(PLAIN, "sm_120"), r"needs one of sm_100f, sm_100a"),
     ("i8 on sm_103", InstructionError, lambda: get(PLAIN.replace("f16", "i8"), "sm_103"), r"needs one of sm_100a, sm_110a"),
 ]  # fmt: skip
@@ -176,6 +237,14 @@ def test_copies_of_scale_factors_must_agree() -> None:
     memory.words[0, 37, 64] = 1  # row 5's factors, in the copy of the second warp
     with pytest.raises(OperandError, match="scale_a: factor 0 of row 5 differs between its copies"):
         run(SCALED, memory, idesc=MX, scale_a=64, scale_b=80)
+
+
+def test_copies_of_lookup_tables_must_agree() -> None:
+    memory = written()
+    memory.words[0, 33, 129] = 1 << 8  # entry 5 of the second table, in the copy of the second warp
+    with pytest.raises(OperandError, match="lookup: entry 5 of row 1 differs between its copies"):
+        run(LOOKUP, memory, arch="sm_107", idesc=LUT, lookup=128)
+    run(LOOKUP, memory, arch="sm_107", idesc=LUT, lookup=130)
 
 
 def test_undefined_metadata_is_refused() -> None:

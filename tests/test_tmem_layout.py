@@ -17,6 +17,7 @@ from tcsim.tmem_layout import (
     a_layout,
     accumulator_layout,
     data_path,
+    lookup_layout,
     metadata_layout,
     scale_layout,
 )
@@ -122,6 +123,32 @@ def test_metadata(form: tuple[int, int, bool, bool], kind: str) -> None:
                 assert found[r][c] == exact.metadata_places(kind, m, cta_group, ws, selector, r, c)
 
 
+@pytest.mark.parametrize(("kind", "k"), [("mxf8f6f4", 128), ("mxf4", 128), ("mxf4nvf4", 192)])
+def test_metadata_of_sm_107(kind: str, k: int) -> None:
+    """Codes of four elements, of 4-bit kinds too, and as many columns as they fill."""
+    for m, cta_group in ((128, 1), (256, 2)):
+        layout = metadata_layout(kind, m, k, cta_group, unpaired=True)
+        assert (layout.columns, layout.width) == (k // 4, k // 32)
+        assert both_ways(layout) == m * k // 4
+        found = places(layout)
+        for r in range(0, m, 7):
+            for c in range(k // 4):
+                assert found[r][c] == exact.metadata_places(kind, m, cta_group, False, 0, r, c)
+
+
+@pytest.mark.parametrize(("n", "cta_group"), [(8, 1), (24, 1), (256, 1), (16, 2), (256, 2)])
+def test_lookup_tables(n: int, cta_group: int) -> None:
+    """Byte i of table t in lane t of each warp; each CTA counts its own tables."""
+    layout = lookup_layout(n, cta_group)
+    assert (layout.rows, layout.columns, layout.copies, layout.evidence.level) == (n // 8, 8, 4, "inferred")
+    assert both_ways(layout) == n * 4
+    own = n // 8 // cta_group
+    for table, row in enumerate(places(layout)):
+        for entry, found in enumerate(row):
+            cta, lane = divmod(table, own)
+            assert found == {(cta, lane + 32 * warp, entry // 4, entry % 4) for warp in range(4)}
+
+
 def test_metadata_fills_its_words() -> None:
     """Both selectors of kind::f16 together use every nibble of two columns, as one kind::i8 does."""
     both = [metadata_layout("f16", 128, 32, selector=one) for one in (0, 1)]
@@ -156,6 +183,9 @@ def test_strings_are_cutes() -> None:
         (lambda: accumulator_layout(128, 64, 3), "no such form"),
         (lambda: a_layout(128, 17, "f16"), "must fill whole words of 2 f16"),
         (lambda: a_layout(128, 32, "e2m1"), "which kind?"),
+        (lambda: lookup_layout(12), "multiples of 8 up to 256"),
+        (lambda: lookup_layout(24, 2), "multiples of 16 up to 256"),
+        (lambda: metadata_layout("mxf4", 128, 64), "sparse K = 64; valid: 128, 192"),
         (lambda: scale_layout("c", 128, 4), "valid: a, b"),  # type: ignore[arg-type]
         (lambda: scale_layout("a", 128, 5), "1, 2, 3, 4, 6 or 8 vectors"),
         (lambda: scale_layout("b", 100, 4), "multiples of 8"),

@@ -53,9 +53,7 @@ class TensorMemoryExercise:
 
     def _listed(self, instruction: TensorMemoryMultiply) -> dict[str, _Case]:
         facts = instruction.facts
-        if instruction.unmodelled:
-            return {}
-        kind = "integer" if facts.kind.name == "i8" else "float"
+        kind = "integer" if "s32" in facts.kind.d_formats else "float"
         plain = "wide" if kind == "float" else "uniform"
         forms = [form for form in facts.forms if set(form.targets) & set(instruction.targets)]
         cases = {}
@@ -153,7 +151,7 @@ def operands_of(instruction: TensorMemoryMultiply, inputs: Inputs, sample: int) 
     tmem.owned = tmem.owned[:, : words.shape[-1]]
     image = inputs["image"][sample]
     arguments: dict[str, Any] = {"tmem": tmem, "smem": image if instruction.facts.cta_group == 2 else image[0]}
-    for name in ("d", "idesc", "scale_a", "scale_b", "metadata"):
+    for name in ("d", "idesc", "scale_a", "scale_b", "metadata", "lookup"):
         if name in inputs:
             arguments[name] = int(inputs[name][sample])
     arguments["a"] = inputs["a"][sample] if inputs["a"].dtype == np.uint64 else int(inputs["a"][sample])
@@ -171,7 +169,7 @@ def operands_of(instruction: TensorMemoryMultiply, inputs: Inputs, sample: int) 
 # --- which descriptors a row is run with
 
 
-_DESCRIPTORS: dict[tuple[str, int, bool, bool, bool, int, str], tuple[InstructionDescriptor, ...]] = {}
+_DESCRIPTORS: dict[tuple[str, int, bool, bool, bool, int, bool, str], tuple[InstructionDescriptor, ...]] = {}
 
 
 def descriptors(instruction: TensorMemoryMultiply) -> tuple[InstructionDescriptor, ...]:
@@ -187,6 +185,7 @@ def descriptors(instruction: TensorMemoryMultiply) -> tuple[InstructionDescripto
         facts.weight_stationary,
         facts.ashift,
         facts.block,
+        facts.lookup,
         instruction.arch.name,
     )
     if key not in _DESCRIPTORS:
@@ -201,6 +200,7 @@ def _descriptors(instruction: TensorMemoryMultiply) -> Iterator[InstructionDescr
     whole = (128 * facts.cta_group,) if facts.ashift else (32, 64, 128, 256)
     sizes = [(m, n) for row in shapes for m in row.m if m in whole for n in row.n[:3]]
     mixes = list(_mixes(instruction))
+    depths = [one.k for one in kind.depths if one.sparse == facts.sparse and instruction.arch.name in one.archs]
     flags = (
         list(product((False, True), repeat=4))
         if kind.negate
@@ -213,7 +213,7 @@ def _descriptors(instruction: TensorMemoryMultiply) -> Iterator[InstructionDescr
             instruction,
             {**mixes[turn % len(mixes)], "m": m, "n": n, "negate_a": negate_a, "negate_b": negate_b},
             {"transpose_a": transpose_a, "transpose_b": transpose_b, "sparsity_selector": turn % 2,
-             "saturate": bool(turn % 3 == 1), "scale_a_id": (0, 2, 1, 3)[turn % 4], "scale_b_id": (2, 0, 3, 1)[turn % 4]},
+             "k": depths[turn % len(depths)], "scale_a_lanes": (32, 128)[turn // 3 % 2], "saturate": bool(turn % 3 == 1), "scale_a_id": (0, 2, 1, 3)[turn % 4], "scale_b_id": (2, 0, 3, 1)[turn % 4]},
         )  # fmt: skip
         if found is not None:
             yield found
@@ -251,6 +251,8 @@ def _legal(
     """A descriptor with `must`, and with each of `may` that can be."""
     facts = instruction.facts
     fields = {"kind": facts.kind.name, "sparse": facts.sparse, "arch": instruction.arch.name, **must}
+    if facts.lookup:
+        fields["k"] = facts.k
     try:
         found = InstructionDescriptor(**fields)
         instruction.descriptor(found)

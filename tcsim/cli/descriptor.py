@@ -45,6 +45,7 @@ def encode(
     base_offset: Annotated[int, typer.Option("--base-offset", help="Phase of the swizzle pattern.")] = 0,
     swizzle: options.Swizzle = "NONE",
     leading_mode: Annotated[int, typer.Option("--leading-mode", help="1: LBO is an address (sm_100).")] = 0,
+    k_half: Annotated[int, typer.Option("--k-half", help="1: the upper half of lookup indices (sm_107).")] = 0,
     arch: _Arch = "sm_90",
     json: options.Json = False,
 ) -> None:
@@ -59,6 +60,7 @@ def encode(
         base_offset,
         swizzle.upper(),
         leading_mode,
+        k_half,
         form,
     )
     _emit(made, "encode", json)

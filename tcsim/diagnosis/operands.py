@@ -116,7 +116,7 @@ def _negated(problem: Problem, name: str) -> Problem | None:
     if format.kind == "bit":
         return None
     codes = operand(problem, name)
-    if format.kind == "float":
+    if format.kind == "float" or format.sign_magnitude:
         if not format.signed:
             return None
         return changed(problem, name, codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tcsim.evidence import Evidence
 from tcsim.families.tcgen05_mma_rows import plain_rows, weight_stationary_rows
+from tcsim.formats import FORMATS
 from tcsim.registry import Family, Row
 from tcsim.steps import Lowering
 from tcsim.targets import Arch
@@ -52,8 +53,6 @@ def lowering(row: Row, arch: Arch) -> Lowering:
     """One instruction, one step: shown for the widest result of the kind and its smallest K."""
     facts = facts_of(row)
     opcodes = ((opcode(facts, arch), 1),)
-    if why := facts.unmodelled(arch.name):
-        return Lowering("native", (), opcodes, why)
     d_format = "s32" if "s32" in facts.kind.d_formats else "f32"
     products = facts.k // 2 if facts.sparse else facts.k
     return Lowering("native", steps_of(facts.kind.name, d_format, products, scaled=bool(facts.block)), opcodes)
@@ -65,9 +64,7 @@ _MODEL = "MMA-Sim, arXiv 2511.10909, for sm_100 (dense, one CTA); no hardware re
 def evidence(row: Row, arch: Arch) -> Evidence:
     """How what `lowering` says is known: never by a measurement of ours."""
     facts = facts_of(row)
-    if why := facts.unmodelled(arch.name):
-        return Evidence("inferred", why)
-    integers = facts.kind.name == "i8"
+    integers = "s32" in facts.kind.d_formats
     base = "exact integers, by the PTX ISA; no hardware result was compared" if integers else _MODEL
     steps = []  # from the model that was published to this instruction
     if arch.name != "sm_100" and not integers:
@@ -82,6 +79,16 @@ def evidence(row: Row, arch: Arch) -> Evidence:
         steps.append(
             "row i of a shifted A is row i + 1, the last row of each CTA stays, and metadata stays where it is"
         )
+    if facts.lookup:
+        steps.append(
+            "three-bit indices and tables of eight as the PTX ISA 9.4, Triton's test on sm_107 and a simulator have them"
+        )
+    if any(FORMATS[name].sign_magnitude for name in facts.kind.ab_formats):
+        steps.append(
+            "a sign and eleven bits of magnitude, by the name and the range that the PTX ISA 9.4 gives; sums wrap"
+        )
+    if facts.sparse and arch.name in facts.kind.unpaired:
+        steps.append("2:4 sparsity with the metadata of 8-bit kinds, as the PTX ISA 9.4 says of sm_107")
     if steps:
         return Evidence("inferred", f"{'; '.join(steps)}: from {base}")
     return Evidence("literature", base)

@@ -81,7 +81,7 @@ def inspect_number(format: str | Format, text: str) -> NumberReport:
     call = f'number {kind.name} "{text}"'
     if re.fullmatch(r"0x[0-9a-f_]+|0b[01_]+", stripped):
         code = int(stripped.replace("_", ""), 0)
-        if code > kind.code_mask:
+        if code & ~kind.code_mask:
             raise FormatError(
                 f"{call}: {code:#x} is not a code of {kind.name}, which has {kind.bits + kind.ignored_low_bits} bits: valid "
                 f"codes are 0x0 to {kind.code_mask:#x}"
@@ -194,8 +194,7 @@ def _report(
 def _neighbours(format: Format, code: int) -> tuple[NumberCode | None, NumberCode | None]:
     """The codes of the next smaller and next larger value; None beyond the ends, and for NaN and infinities."""
     if format.kind != "float":
-        low = -(1 << (format.bits - 1)) if format.signed else 0
-        high = (1 << (format.bits - int(format.signed))) - 1
+        low, high = format.limits
         value = _number(format, code).value
         found = [
             _number(format, int(encode(int(x), format))) if low <= x <= high else None for x in (value - 1, value + 1)

@@ -23,7 +23,7 @@ def random_codes(format: Format, shape: tuple[int, ...], stream: np.random.Gener
     (2, 3)
     """
     if format.kind != "float":
-        return stream.integers(0, 1 << format.bits, shape, dtype=np.uint64).astype(format.dtype)
+        return stream.integers(0, 1 << format.bits, shape, dtype=np.uint64).astype(format.dtype) & format.code_mask
     top = np.frexp(format.largest)[1] - 2
     low, high = max(-SPREAD, format.minimum_exponent - format.fraction_bits), min(SPREAD, int(top))
     sign = stream.choice([-1.0, 1.0], shape) if format.signed else 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcsim.errors import listing
-from tcsim.instruction_kinds import RUBIN_SCALE_VECTORS, SCALE_VECTORS, shapes_of
+from tcsim.instruction_kinds import LOOKUP_FORMAT, RUBIN_SCALE_VECTORS, SCALE_VECTORS, shapes_of
 from tcsim.tcgen05_form import MultiplyForm
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 from tcsim.tmem_layout import data_path
@@ -43,6 +43,9 @@ def _lines(instruction: TensorMemoryMultiply) -> Iterator[str]:
     rules = "; ".join(f"M {m}: N {rule}" for m, rule in sizes)
     yield f"M and N come with the instruction descriptor (tcsim idesc): {rules}"
     depths = [depth.k for depth in kind.depths if depth.sparse == facts.sparse and arch in depth.archs]
+    if facts.lookup:
+        depths = [facts.k]
+        yield f"B: indices of three bits; each 8 columns have a table of 8 numbers in {LOOKUP_FORMAT}"
     yield f"K: {listing(depths)}" + (", zeros of A included" if facts.sparse else "")
     yield f"A and B in {listing(kind.ab_formats)}; D in {listing(kind.d_formats)}"
     if facts.block:
@@ -52,8 +55,6 @@ def _lines(instruction: TensorMemoryMultiply) -> Iterator[str]:
         yield f"D of M {m}: {_layout(facts, m)}"
     forms = [form.name for form in facts.forms if set(form.targets) & set(instruction.targets)]
     yield f"operands: {listing(forms, 30)}"
-    if instruction.unmodelled:
-        yield instruction.unmodelled
 
 
 def _layout(facts: MultiplyForm, m: int) -> str:

@@ -61,20 +61,25 @@ class FloatFormat:
 
 @dataclass(frozen=True)
 class IntegerFormat:
-    """An integer format; a signed one is two's complement in its own width."""
+    """An integer format; a signed one is two's complement in its own width, or a sign bit and a magnitude."""
 
     name: str
     bits: int
     signed: bool
+    magnitude_bits: int = 0  # of sign and magnitude; the bits between the two are zeros
 
     @property
     def smallest(self) -> int:
         """The smallest representable integer."""
+        if self.magnitude_bits:
+            return -self.largest
         return -(1 << (self.bits - 1)) if self.signed else 0
 
     @property
     def largest(self) -> int:
         """The largest representable integer."""
+        if self.magnitude_bits:
+            return (1 << self.magnitude_bits) - 1
         return (1 << (self.bits - self.signed)) - 1
 
 
@@ -94,6 +99,7 @@ FLOAT_FORMATS: dict[str, FloatFormat] = {
         FloatFormat("e2m1", 4, 2, 1, 1, "none"),
         FloatFormat("ue8m0", 8, 8, 0, 127, "nan", sign="absent", subnormals=False),  # section 4: 0x00 is 2^-127
         FloatFormat("ue4m3", 8, 4, 3, 7, "nan", sign="ignored"),  # section 4
+        FloatFormat("ue5m3", 8, 5, 3, 15, "nan", sign="absent"),
     )
 }
 INTEGER_FORMATS: dict[str, IntegerFormat] = {
@@ -105,6 +111,7 @@ INTEGER_FORMATS: dict[str, IntegerFormat] = {
         IntegerFormat("s4", 4, True),
         IntegerFormat("u4", 4, False),
         IntegerFormat("b1", 1, False),
+        IntegerFormat("s1z4m11", 16, True, magnitude_bits=11),
     )
 }
 FORMATS: dict[str, FloatFormat | IntegerFormat] = {**FLOAT_FORMATS, **INTEGER_FORMATS}
@@ -132,6 +139,11 @@ def decode(code: int, name: str) -> Number:
     code = index(code)  # a plain Python integer, whatever integer type the caller counts in
     if not 0 <= code < 1 << fmt.bits:
         raise ValueError(f"{code:#x} is not a code of {name}, which has {fmt.bits} bits")
+    if isinstance(fmt, IntegerFormat) and fmt.magnitude_bits:
+        sign, magnitude = divmod(code, 1 << (fmt.bits - 1))
+        if magnitude > fmt.largest:
+            raise ValueError(f"{code:#x} is not a code of {name}: bits between sign and magnitude are set")
+        return Number("normal" if magnitude else "zero", sign, 0, magnitude, 0)
     if isinstance(fmt, IntegerFormat):
         integer = code - (1 << fmt.bits) if code > fmt.largest else code
         return Number("normal" if integer else "zero", int(integer < 0), 0, abs(integer), 0)
@@ -249,10 +261,12 @@ def _join(sign: int, magnitude: int, fmt: FloatFormat) -> int:
 
 
 def _encode_integer(value: Fraction, fmt: IntegerFormat, mode: Mode, saturate: bool) -> int:
-    """The two's complement code of `value` rounded to an integer."""
+    """The code of `value` rounded to an integer; there is no code of minus zero."""
     integer = round_to_integer(value, mode)
     if saturate:
         integer = min(max(integer, fmt.smallest), fmt.largest)
     if not fmt.smallest <= integer <= fmt.largest:
         raise ValueError(f"{integer} is outside {fmt.smallest} .. {fmt.largest} of {fmt.name}; ask for saturate")
+    if fmt.magnitude_bits:
+        return (integer < 0) << (fmt.bits - 1) | abs(integer)
     return integer % (1 << fmt.bits)

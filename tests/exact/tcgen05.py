@@ -42,9 +42,9 @@ SPANS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}  # swizzle mode of sm_100 -> bytes
 
 
 def shared_bit(descriptor: int, row: int, k: int, element_bits: int, mn_major: bool, padded: bool) -> int:
-    """The first bit of element (row, k) of a tile that an sm_100 descriptor reads; `row` runs along M or N."""
-    start = (descriptor & 0x3FFF) * 16
-    leading = (descriptor >> 16 & 0x3FFF) * 16
+    """The first bit of element (row, k) of a tile that a descriptor of sm_100 or sm_107 reads; `row` runs along M or N."""
+    start = (descriptor & 0x7FFF) * 16  # the 15th bit is sm_107's, and 0 elsewhere
+    leading = (descriptor >> 16 & 0x7FFF) * 16
     stride = (descriptor >> 32 & 0x3FFF) * 16
     mode, far = descriptor >> 61, descriptor >> 52 & 1
     span = SPANS[mode]
@@ -106,9 +106,16 @@ def a_places(m: int, cta_group: int, ws: bool, sparse: bool, bits: int, row: int
     return {(cta, lane, *rest)}
 
 
-def scale_places(side: str, rows: int, m: int, cta_group: int, scale_id: int, row: int, vector: int) -> set:
-    """All (CTA, lane, column, byte) of a scale factor of row `row` (of A) or column `row` (of B)."""
+def scale_places(
+    side: str, rows: int, m: int, cta_group: int, scale_id: int, row: int, vector: int, lanes: int = 32
+) -> set:
+    """All (CTA, lane, column, byte) of a scale factor of row `row` (of A) or column `row` (of B).
+
+    `lanes` is 128 for those of A that lie in a lane each.
+    """
     word, byte = divmod(scale_id + vector, 4)
+    if side == "a" and lanes == 128:
+        return {(row // (rows // cta_group), row % (rows // cta_group), word, byte)}
     if side == "a":
         cta, row = divmod(row, rows // cta_group)
         columns = 4 * -(-(rows // cta_group) // 128)

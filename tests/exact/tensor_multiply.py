@@ -17,9 +17,22 @@ from .steps import integer_dot
 
 MNEMONIC = re.compile(
     r"tcgen05\.mma(?P<ws>\.ws)?(?P<sparse>\.sp)?\.cta_group::(?P<group>[12])\.kind::(?P<kind>\w+)(?P<scaled>\.block_scale)?"
+    r"(?P<lookup>\.decompress::lut::b)?"
     r"(?P<vector>\.scale_vec::\dX|\.block\d\d)?(?P<ashift>\.ashift)?(?:\.collector::\w+::\w+)*"
 )
-STORED = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "e3m2": 6, "e2m3": 6, "e2m1": 4, "u8": 8, "s8": 8}
+STORED = {
+    "f16": 16,
+    "bf16": 16,
+    "tf32": 32,
+    "e4m3": 8,
+    "e5m2": 8,
+    "e3m2": 6,
+    "e2m3": 6,
+    "e2m1": 4,
+    "u8": 8,
+    "s8": 8,
+    "s1z4m11": 16,
+}
 FLOORS = {"f32": -133, "f16": -21}
 
 
@@ -105,9 +118,10 @@ def met(run: Run, row: int, bank: int) -> list[int]:
         return list(range(f["k"]))
     said, kind = run.spelled, f["kind"]
     columns: list[int] = []
-    span = {"tf32": 2, "mxf4": 8, "mxf4nvf4": 8}.get(kind, 4)
+    of_pairs = 4 if f["arch"] == "sm_107" else 8  # 4-bit elements: one by one on sm_107
+    span = {"tf32": 2, "mxf4": of_pairs, "mxf4nvf4": of_pairs}.get(kind, 4)
     for number in range(f["k"] // span):
-        selector = f["sparsity_selector"] if kind in ("f16", "tf32") else 0
+        selector = f["sparsity_selector"] if kind in ("f16", "tf32", "ti16") else 0
         found = sorted(
             places.metadata_places(kind, f["m"], run.group, bool(said["ws"]), selector, row, number), key=lambda x: x[1]
         )
@@ -149,15 +163,29 @@ def b_code(run: Run, k: int, column: int) -> int:
         return negated(0, f["b_format"], f["negate_b"])
     columns = f["n"] // run.group
     row = column % columns + (mask >> 56 & 63)
+    if run.spelled["lookup"]:
+        return negated(looked_up(run, column // columns, k, row), f["b_format"], f["negate_b"])
     code = _shared(run, column // columns, run.operands["b"], row, k, f["b_format"], f["transpose_b"])
     return negated(code, f["b_format"], f["negate_b"])
+
+
+def looked_up(run: Run, cta: int, k: int, row: int) -> int:
+    """The number for which an index stands: rows of 128 indices of three bits, low bits first, a table for each 8 rows."""
+    descriptor, memory = run.operands["b"], run.memories.shared[cta]
+    first = 3 * (k + 64 * (descriptor >> 53 & 1))
+    index = 0
+    for place in range(3):
+        byte, bit = divmod(first + place, 8)
+        octet = int(memory[places.shared_bit(descriptor & ~(1 << 53), row, byte, 8, False, False) // 8])
+        index |= (octet >> bit & 1) << place
+    return _word(run, run.operands["lookup"], (cta, row // 8, index // 4)) >> 8 * (index % 4) & 255
 
 
 def scale(run: Run, side: str, row: int, vector: int) -> int:
     """A scale factor of a row of A or a column of B."""
     f = run.fields
     rows = f["m"] if side == "a" else f["n"]
-    found = places.scale_places(side, rows, f["m"], run.group, f[f"scale_{side}_id"], row, vector)
+    found = places.scale_places(side, rows, f["m"], run.group, f[f"scale_{side}_id"], row, vector, f["scale_a_lanes"])
     cta, lane, column, byte = min(found)
     return _word(run, run.operands[f"scale_{side}"], (cta, lane, column)) >> 8 * byte & 255
 
