@@ -151,6 +151,9 @@ def _body(row: Row, form: OperandForm) -> list[str]:
         "add.u64 %from, %from, %memory;",
         "ld.global.u32 %at, [%destination];",
         "add.u32 %to, %image, %at;",
+        # Through a shuffle, so that ptxas cannot split the address into two registers: with a cache hint it then emits
+        # LDGSTS [R+UR4], desc[UR5], an instruction that an H200 finds illegal (ptxas 13.0.88 and 13.5.37).
+        "shfl.sync.idx.b32 %to, %to, %lane, 31, 0xffffffff;",
         "ld.global.u32 %size, [%reads];",
         "setp.ne.u32 %ignore, %size, 0;",
         "bar.sync 0;",
