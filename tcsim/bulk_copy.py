@@ -156,8 +156,8 @@ class BulkReduce(BulkInstruction):
         if reduction is None:
             raise TypeError(f"{self.mnemonic} reduces nothing")
         read, written, froms, places = self._ranges(memory, smem, source, destination, size)
-        starts = np.sort(places[..., 0], axis=-1)
-        if not (np.diff(starts, axis=-1) < size).any():
+        starts = np.sort(places[..., :1], axis=-2)  # none if the size is 0
+        if not (np.diff(starts, axis=-2) < size).any():
             return self._combined(read, written, froms, places)
         if reduction.ordered:
             raise ContestedRowError(

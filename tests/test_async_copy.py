@@ -314,6 +314,26 @@ def test_overlapping_reductions(data: Any, name: str) -> None:
     assert found.view(kind).tolist() == want
 
 
+def test_a_size_of_zero_changes_nothing() -> None:
+    """Zero is a multiple of 16: of copies and of reductions the memory that would be written comes back as it was."""
+    memory, smem = image(27, 64), image(28, 64)
+    checked = 0
+    for row in ROWS.values():
+        facts = copy_facts(row)
+        if (
+            row.family == "cp.async"
+            or facts.operation not in ("copy", "reduce")
+            or facts.reports
+            or facts.forms[0].operands
+        ):
+            continue
+        item = tcsim.instruction(row.mnemonic, arch=last_arch(row.mnemonic))
+        found = item.execute(memory=memory, smem=smem, source=[0, 16], destination=[32, 32], size=0)
+        assert np.array_equal(found, memory if facts.source == ".shared::cta" else smem), row.mnemonic
+        checked += 1
+    assert checked > 45
+
+
 def test_masks_have_the_width_of_their_spelling() -> None:
     """16 bits, or 32 with ::32b, however many blocks there are."""
     stem = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
