@@ -22,7 +22,7 @@ __device__ __forceinline__ const u16* reachable(const u16* matrix, s64& leading,
     return copy;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) gemm(const __grid_constant__ Problem problem) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm(const __grid_constant__ Problem problem) {
     __shared__ alignas(32) u16 copies[WARPS][2][256];
     __shared__ alignas(32) accumulator_t outputs[WARPS][256];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
