@@ -38,8 +38,8 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
 
 
 def documented_keys() -> dict[str, set[str]]:
-    """The keys of JSON by verb, from the table of docs/command-line.md."""
-    page = (Path(__file__).resolve().parent.parent / "docs/command-line.md").read_text(encoding="utf-8")
+    """The keys of JSON by verb, from the table of docs/command-line-json.md."""
+    page = (Path(__file__).resolve().parent.parent / "docs/command-line-json.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", page.split("## JSON")[1].split("## ")[0], re.MULTILINE)
     return {verb: set(re.findall(r"`(\w+)`", keys)) for verb, keys in rows}
 
