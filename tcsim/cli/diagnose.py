@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,7 @@ def diagnose(
         str | None, typer.Option("--observed", help="The result: .npy, .pt, or .npz with one array.", metavar="FILE")
     ] = None,
     arch: options.Arch = None,
+    idesc: options.Idesc = None,
     json: options.Json = False,
 ) -> None:
     """Find the mistake behind a wrong result."""
@@ -35,7 +36,8 @@ def diagnose(
 
     instruction = options.instruction_of(mnemonic, arch)
     read = read_arrays(file, "diagnose")
-    arrays: dict[str, Any] = {name: array.item() if array.ndim == 0 else array for name, array in read.items()}
+    plain = {name: array.item() if array.ndim == 0 else array for name, array in read.items()}
+    arrays = options.with_idesc(plain, idesc)
     if observed is not None:
         results = read_arrays(observed, "diagnose")
         if len(results) != 1:

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 64
 """Rows of the result that text shows at most; JSON and --output have them all."""
 
-CallOption = Annotated[
-    options.Call | None,
-    typer.Option("--call", help="Registers (execute) or matrices of codes (matmul). Default: what fits."),
-]
-
 
 def run(
     mnemonic: options.Mnemonic,
@@ -27,7 +22,8 @@ def run(
         str, typer.Option("--inputs", "-i", help=".npz with the call's arguments by name.", metavar="FILE")
     ],
     arch: options.Arch = None,
-    call: CallOption = None,
+    call: options.CallOption = None,
+    idesc: options.Idesc = None,
     output: Annotated[str | None, typer.Option("--output", help="Write the result to this .npz, as d.")] = None,
     json: options.Json = False,
 ) -> None:
@@ -37,7 +33,7 @@ def run(
     from tcsim.inspection.problems import formats_for, run_call
 
     instruction = options.instruction_of(mnemonic, arch)
-    arrays = read_arrays(file, "run")
+    arrays = options.with_idesc(read_arrays(file, "run"), idesc)
     chosen, d = run_call(instruction, arrays, call.value if call else None)
 
     def formats() -> Any:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.run import CallOption
 
 if TYPE_CHECKING:
     from tcsim.inspection.report import Report
@@ -24,7 +23,8 @@ def trace(
     seed: Annotated[int | None, typer.Option("--seed", help="Random inputs instead of a file.")] = None,
     batch: Annotated[int, typer.Option("--batch", help="Which item of the leading dimensions.")] = 0,
     matrix: options.Matrix = 0,
-    call: CallOption = None,
+    call: options.CallOption = None,
+    idesc: options.Idesc = None,
     json: options.Json = False,
 ) -> None:
     """Trace the sum of one output, as columns of bits.
@@ -32,11 +32,18 @@ def trace(
     Every term is shown aligned to the largest exponent; what is right of the bar was cut.
     """
     from tcsim.cli.output import emit
+    from tcsim.inspection.outputs import output_problem
+    from tcsim.inspection.problems import described
     from tcsim.inspection.trace_steps import trace_steps
 
     instruction = options.instruction_of(mnemonic, arch)
     place = options.element_of(element)
-    instruction, codes = _problem(instruction, file, seed, place, batch, matrix, call.value if call else None)
+    given = options.with_idesc(_arrays(file, seed), idesc)
+    instruction = described(instruction, given)
+    if seed is not None:
+        codes = _random(instruction, seed)
+    else:
+        codes = output_problem(instruction, given, place, batch, matrix, call.value if call else None)
     steps = trace_steps(instruction, *codes)
     data = {
         "mnemonic": mnemonic, "arch": instruction.arch.name, "element": list(place), "seed": seed,
@@ -46,30 +53,24 @@ def trace(
     emit("trace", lambda: data, lambda: _report(instruction, place, steps), form="json" if json else "text")
 
 
-def _problem(
-    instruction: Any, file: str | None, seed: int | None, place: tuple[int, int], batch: int, matrix: int, call: Any
-) -> tuple[Any, tuple[Any, ...]]:
-    """The instruction, of tcgen05.mma with its descriptor, and the codes of one output: a, b, c and the scales."""
+def _arrays(file: str | None, seed: int | None) -> dict[str, Any]:
     from tcsim.cli.files import read_arrays
     from tcsim.errors import OperandError
-    from tcsim.inspection.problems import described, output_problem, output_scales
-    from tcsim.inspection.random_inputs import random_problems, random_scales
 
     if (file is None) == (seed is None):
         raise OperandError("trace: which inputs? valid: --inputs FILE.npz, or --seed N for random ones")
-    if file is not None:
-        arrays = read_arrays(file, "trace")
-        instruction = described(instruction, arrays)
-        codes = output_problem(instruction, arrays, place, batch, matrix, call)
-        return instruction, (*codes, *output_scales(instruction, arrays, place, batch, call).values())
-    formats = getattr(instruction, "formats", None)
-    if formats is None or callable(formats):
-        raise OperandError(
-            f"{instruction!r} computes no products in registers; valid: instructions with a, b and c, or --inputs with idesc"
-        )
-    a, b, c = random_problems(formats, instruction.operands["a"].shape[1], 1, int(seed or 0))
-    scales = random_scales(getattr(instruction, "scales", {}), int(seed or 0))
-    return instruction, (a[0, 0], b[0, :, 0], c[0, 0, 0], *scales)
+    return {} if file is None else dict(read_arrays(file, "trace"))
+
+
+def _random(instruction: Any, seed: int) -> tuple[Any, ...]:
+    """Random codes of one output: a, b, c and the scales."""
+    from tcsim.errors import OperandError
+    from tcsim.inspection.products import formats_of
+    from tcsim.inspection.random_inputs import random_products
+
+    if not formats_of(instruction):
+        raise OperandError(f"{instruction!r} computes no products; valid: instructions with a, b and c")
+    return tuple(codes.reshape(-1) for codes in random_products(instruction, 1, seed).codes.values())
 
 
 def _report(instruction: Any, place: tuple[int, int], steps: tuple[TracedStep, ...]) -> Report:
