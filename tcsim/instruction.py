@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,9 @@ class Instruction:
     targets: tuple[str, ...]  # the arch's PTX targets that accept it
     lowering: Lowering  # what runs on the arch
     evidence: Evidence  # how we know
+
+    RESULTS: ClassVar[tuple[str, ...]] = ()
+    """Names of what `execute` gives, where that is several arrays which are not the first operands."""
 
     def __repr__(self) -> str:
         return f'tcsim.instruction("{self.mnemonic}", arch="{self.arch.name}")'

@@ -66,6 +66,8 @@ class _Managed(Instruction):
 class AllocateTensorMemory(_Managed):
     """tcgen05.alloc: columns of Tensor Memory, whose address goes to shared memory."""
 
+    RESULTS = ("tmem", "smem")
+
     def execute(
         self, tmem: TensorMemory, columns: int, smem: Any, address: int, *, cta: int = 0
     ) -> tuple[TensorMemory, npt.NDArray[np.uint8]]:
@@ -157,7 +159,7 @@ class Commit(Instruction):
 
         Without `.multicast` the barrier of `cta` gets it; with it those of the CTAs whose bit is set in `mask`.
 
-        Raises OperandError for a CTA outside the cluster, a mask where there is no `.multicast` or none where there is, and
+        Raises OperandError for no list of barriers, a CTA outside the cluster, a mask where there is no `.multicast` or none where there is, and
         BarrierError where no arrival is pending.
 
         >>> name = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
@@ -166,6 +168,10 @@ class Commit(Instruction):
         [1, 1]
         """
         call, control = f"{self!r}.execute", self.control
+        if not isinstance(barriers, Sequence) or not all(isinstance(barrier, MBarrier) for barrier in barriers):
+            raise OperandError(
+                f"{call}: barriers is a {type(barriers).__name__}; valid: an MBarrier for each CTA, in a list"
+            )
         ranks = range(len(barriers))
         if control.multicast != (mask is not None):
             need = "an integer, one bit for each CTA" if control.multicast else "None, without .multicast"

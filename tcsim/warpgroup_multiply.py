@@ -89,21 +89,30 @@ class WarpgroupMultiply(Instruction):
             raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 (..., bytes)")
         accumulator = np.asarray(c)
         check_registers(accumulator, self.operands["c"], call)
-        codes_a, codes_b = self.fetch(memory, a, b, *trans)
+        codes_a, codes_b = self.fetch(memory, a, b, *trans, *scales)
         codes_c = self.matrix("c", accumulator)
-        return (
-            _negated(codes_a, self.operands["a"].format, scales[0]),
-            _negated(codes_b, self.facts.format_b, scales[1]),
-            codes_c if scale_d else np.zeros_like(codes_c),
-        )
+        return codes_a, codes_b, codes_c if scale_d else np.zeros_like(codes_c)
 
     def fetch(
-        self, smem: npt.NDArray[np.uint8], a: Any, b: Any, trans_a: int = 0, trans_b: int = 0
+        self,
+        smem: npt.NDArray[np.uint8],
+        a: Any,
+        b: Any,
+        trans_a: int = 0,
+        trans_b: int = 0,
+        scale_a: int = 1,
+        scale_b: int = 1,
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The codes of A (..., 64, K; of a sparse one K / 2) and B (..., K, N) that the instruction reads.
+        """The codes of A (..., 64, K; of a sparse one K / 2) and B (..., K, N) that the instruction multiplies.
 
         Raises OperandError for reads outside smem.
         """
+        codes_a, codes_b = self._fetched(smem, a, b, trans_a, trans_b)
+        return _negated(codes_a, self.operands["a"].format, scale_a), _negated(codes_b, self.facts.format_b, scale_b)
+
+    def _fetched(
+        self, smem: npt.NDArray[np.uint8], a: Any, b: Any, trans_a: int, trans_b: int
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         call = f"{self!r}.execute"
         m, n, k = self.shape
         codes_b = self._fetch(smem, b, n, k, self.facts.format_b, _MAJORS[trans_b], f"{call}: b").swapaxes(-1, -2)

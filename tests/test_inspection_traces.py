@@ -131,7 +131,7 @@ def test_one_output_of_registers_and_of_matrices() -> None:
         registers = inputs.registers(mma, inputs.CLASSES["uniform"], 5, 3)
         assert call_of(mma, registers) == "execute"
         call, d = run_call(mma, registers)
-        codes = mma.matrix("d", d)[1]
+        codes = mma.matrix("d", d["d"])[1]
         wanted = codes if mma.matrices == 1 else codes[matrix]
         a, b, c = output_problem(mma, registers, (5, 6), batch=1, matrix=matrix)
         assert int(trace_steps(mma, a, b, c)[-1].result.hex, 16) == int(wanted[5, 6])  # type: ignore[union-attr]
@@ -169,7 +169,7 @@ def test_one_output_of_sparse_and_of_warpgroup_inputs() -> None:
         "smem": smem, "a": np.uint64(tile_a.descriptor.encode()), "b": np.uint64(tile_b.descriptor.encode()),
         "c": np.zeros((128, 4), np.uint32),
     }  # fmt: skip
-    _, out = run_call(wgmma, arrays)
+    out = run_call(wgmma, arrays)[1]["d"]
     steps = trace_steps(wgmma, *output_problem(wgmma, arrays, (40, 3)))
     assert int(steps[-1].result.hex, 16) == int(wgmma.matrix("d", out)[40, 3])  # type: ignore[union-attr]
     assert int(wgmma.matrix("d", out)[40, 3]) != 0

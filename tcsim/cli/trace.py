@@ -1,4 +1,4 @@
-"""`tcsim trace`: the sum of one output, drawn as columns of bits."""
+"""`tcsim trace`: the sum of one output, drawn as columns of bits; the roundings of one conversion, in words."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ def trace(
 ) -> None:
     """Trace the sum of one output, as columns of bits.
 
-    Every term is shown aligned to the largest exponent; what is right of the bar was cut.
+    Every term is shown aligned to the largest exponent; what is right of the bar was cut. Of a cvt, one result is told
+    element by element: --batch says which of the file's.
     """
     from tcsim.cli.output import emit
+    from tcsim.convert import Convert
+    from tcsim.inspection.conversion_inputs import conversion_steps, random_registers
     from tcsim.inspection.outputs import output_problem
     from tcsim.inspection.problems import described
     from tcsim.inspection.trace_steps import trace_steps
@@ -40,11 +43,14 @@ def trace(
     place = options.element_of(element)
     given = options.with_idesc(_arrays(file, seed), idesc)
     instruction = described(instruction, given)
-    if seed is not None:
-        codes = _random(instruction, seed)
+    if isinstance(instruction, Convert):
+        steps = conversion_steps(instruction, given or random_registers(instruction, int(seed or 0)), batch)
+    elif seed is not None:
+        steps = trace_steps(instruction, *_random(instruction, seed))
     else:
-        codes = output_problem(instruction, given, place, batch, matrix, call.value if call else None)
-    steps = trace_steps(instruction, *codes)
+        steps = trace_steps(
+            instruction, *output_problem(instruction, given, place, batch, matrix, call.value if call else None)
+        )
     data = {
         "mnemonic": mnemonic, "arch": instruction.arch.name, "element": list(place), "seed": seed,
         "evidence": str(instruction.evidence), "kind": instruction.lowering.kind,
@@ -91,7 +97,9 @@ def _report(instruction: Any, place: tuple[int, int], steps: tuple[TracedStep, .
         if step.result is not None:
             floor = f"; largest exponent {step.exponent}, floor {step.floor}" if step.terms else ""
             parts.append(Lines((f"{step.result.name} = {step.result.hex} ({step.result.value!r}){floor}",)))
-    title = f"{instruction.mnemonic} on {instruction.arch.name}: ({place[0]}, {place[1]})"
+    title = f"{instruction.mnemonic} on {instruction.arch.name}"
+    if hasattr(instruction, "matmul") or hasattr(instruction, "desc"):
+        title += f": ({place[0]}, {place[1]})"
     return Report(title, tuple(parts))
 
 

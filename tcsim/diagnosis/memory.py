@@ -198,7 +198,8 @@ def _reread(problem: Problem, name: str, change: _Change, flip: bool) -> Problem
         values = [change(MatrixDescriptor.decode(int(value), arch="sm_90")).encode() for value in given]
         sent = memory.descriptors | {name: np.array(values, np.uint64)}
         trans = memory.trans | ({name: 1 - memory.trans[name]} if flip else {})
-        a, b = multiply.fetch(memory.smem, sent.get("a", sent["b"]), sent["b"], trans.get("a", 0), trans["b"])
+        majors = trans.get("a", 0), trans["b"]
+        a, b = multiply.fetch(memory.smem, sent.get("a", sent["b"]), sent["b"], *majors, *memory.signs)
     except TcsimError:
         return None  # no such descriptor, or it reads outside
     return changed(problem, name, a if name == "a" else np.ascontiguousarray(b))

@@ -99,7 +99,9 @@ def compare_archs(
     instructions = {arch: described(tcsim.instruction(mnemonic, arch=arch), given) for arch in dict.fromkeys(archs)}
     reference = next(iter(instructions.values()))
     if not formats_of(reference):
-        raise OperandError(f"compare {mnemonic}: it computes no products; valid: instructions with a, b and c")
+        raise OperandError(
+            f"compare {mnemonic}: it computes no products, whose sums archs round differently; valid: instructions with a, b and c"
+        )
     shape: tuple[int, ...] | None = None
     if inputs is None:
         products = random_products(reference, count, seed)

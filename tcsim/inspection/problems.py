@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tcsim.described_multiply import DescribedMultiply
 from tcsim.errors import OperandError, listing
 from tcsim.formats import Format
+from tcsim.tensor_memory import TensorMemory
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply
 
 Call = Literal["execute", "matmul"]
@@ -36,10 +37,13 @@ def call_of(instruction: Any, arrays: Arrays) -> Call:
     return "matmul" if matrices else "execute"
 
 
-def run_call(instruction: Any, arrays: Arrays, call: Call | None = None) -> tuple[Call, Codes]:
+def run_call(instruction: Any, arrays: Arrays, call: Call | None = None) -> tuple[Call, dict[str, Codes]]:
     """Execute the instruction, or multiply matrices, with named inputs; zero-dimensional arrays are numbers.
 
-    Raises OperandError for a name that the call does not take or one that it lacks, and what the call itself raises.
+    Results come by name, one alone as d. Tensor Memory, as `tmem` and as a result, is an array of its words.
+
+    Raises OperandError for a name that the call does not take or one that it lacks, for a
+    result that is no array, and what the call itself raises.
     """
     chosen = call or call_of(instruction, arrays)
     method = getattr(instruction, chosen, None)
@@ -54,7 +58,40 @@ def run_call(instruction: Any, arrays: Arrays, call: Call | None = None) -> tupl
         optional = [name for name in parameters if name not in needed]
         also = f"; optional {listing(optional)}" if optional else ""
         raise OperandError(f"{instruction!r}.{chosen}: {what}; valid: {listing(needed)}{also}")
-    return chosen, method(**{name: _plain(value) for name, value in arrays.items()})
+    given = {name: _plain(value) for name, value in arrays.items()}
+    if "tmem" in given:
+        given["tmem"] = tensor_memory(given["tmem"], f"{instruction!r}.{chosen}")
+    found = method(**given)
+    names = ("d",)
+    if isinstance(found, tuple):
+        names = instruction.RESULTS or tuple(instruction.operands)[: len(found)]
+    results = {}
+    for name, value in zip(names, found if isinstance(found, tuple) else (found,), strict=True):
+        array = np.asarray(value.words if isinstance(value, TensorMemory) else value)
+        if array.dtype.kind not in "biu":
+            raise OperandError(f"{instruction!r}.{chosen} gives no array; valid: the call from Python")
+        results[name] = array
+    return chosen, results
+
+
+def tensor_memory(words: Any, call: str) -> TensorMemory:
+    """A Tensor Memory that holds words uint32 (..., ctas, 128, 512), or (128, 512) of one CTA; all of it is allocated and written.
+
+    Raises OperandError for another shape or dtype.
+
+    >>> tensor_memory(np.zeros((128, 512), np.uint32), "run").ctas
+    1
+    """
+    array = np.asarray(words)
+    ctas = 1 if array.ndim == 2 else array.shape[-3] if array.ndim > 2 else 0
+    if array.dtype != np.uint32 or array.shape[-2:] != (TensorMemory.LANES, TensorMemory.COLUMNS) or ctas not in (1, 2):
+        raise OperandError(
+            f"{call}: tmem is {array.dtype} {array.shape}; valid: uint32 (128, 512) or (..., ctas, 128, 512) with 1 or 2 CTAs"
+        )
+    memory = TensorMemory.allocated(array.shape[:-3], ctas=ctas)
+    memory.words[...] = array
+    memory.written[...] = True
+    return memory
 
 
 def formats_for(instruction: Any, arrays: Arrays) -> Mapping[str, Format]:
@@ -76,7 +113,9 @@ def described(instruction: Any, arrays: Arrays) -> Any:
     if not isinstance(instruction, TensorMemoryMultiply):
         return instruction
     if "idesc" not in arrays:
-        raise OperandError(f"{instruction!r}: idesc is missing; valid: its instruction descriptor, 32 bits that `tcsim idesc encode` makes")
+        raise OperandError(
+            f"{instruction!r}: idesc is missing; valid: its instruction descriptor, 32 bits that `tcsim idesc encode` makes"
+        )
     return DescribedMultiply(
         instruction, instruction.descriptor(_plain(arrays["idesc"])), int(arrays.get("scale_input_d", 0))
     )
