@@ -116,7 +116,7 @@ def _lowering_table(family: Family, rows: Sequence[Row], sources: _Sources) -> s
             if not any(TARGETS[target].arch == arch.name for target in row.targets):
                 continue
             lowering = family.lowering(row, arch)
-            steps = steps_text(lowering.steps, "<br>") if row.operands or lowering.steps else "none: no arithmetic"
+            steps = steps_text(lowering.steps, "<br>", family.without_steps)
             key = (str(lowering.kind), steps)
             if row not in members[key]:
                 members[key].append(row)

@@ -248,4 +248,11 @@ def evidence(row: Row, arch: Arch) -> Evidence:
 
 
 FAMILY = Family(COPY, rows, lowering, evidence, bind)
-REDUCE_FAMILY = Family(REDUCE, reduce_rows, lowering, evidence, bind)
+REDUCE_FAMILY = Family(
+    REDUCE,
+    reduce_rows,
+    lowering,
+    evidence,
+    bind,
+    "none of a product: each element is combined with the one that is there",
+)

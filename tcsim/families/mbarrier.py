@@ -279,4 +279,4 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     return _MANUAL
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, bind)
+FAMILY = Family(NAME, rows, lowering, evidence, bind, "none: it counts arrivals and bytes")

@@ -147,5 +147,5 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     )
 
 
-FENCE_FAMILY = Family(FENCE, fence_rows, lowering, evidence, bind)
-WGMMA_FAMILY = Family(WGMMA, wgmma_rows, lowering, evidence, bind)
+FENCE_FAMILY = Family(FENCE, fence_rows, lowering, evidence, bind, "none: it orders memory accesses")
+WGMMA_FAMILY = Family(WGMMA, wgmma_rows, lowering, evidence, bind, "none: it orders and waits")

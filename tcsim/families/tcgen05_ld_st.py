@@ -202,5 +202,12 @@ def evidence(row: Row, arch: Arch) -> Evidence:
 
 LOAD_FAMILY = Family(LOAD, load_rows, lowering, evidence, LoadTensorMemory)
 STORE_FAMILY = Family(STORE, store_rows, lowering, evidence, StoreTensorMemory)
-REDUCE_FAMILY = Family(REDUCE, reduce_rows, lowering, evidence, ReduceTensorMemory)
-COMPRESS_FAMILY = Family(COMPRESS, compress_rows, lowering, evidence, CompressTensorMemory)
+REDUCE_FAMILY = Family(
+    REDUCE,
+    reduce_rows,
+    lowering,
+    evidence,
+    ReduceTensorMemory,
+    "none of a product: the smallest or largest value that a lane loads",
+)
+COMPRESS_FAMILY = Family(COMPRESS, compress_rows, lowering, evidence, CompressTensorMemory, "none: it selects elements")
