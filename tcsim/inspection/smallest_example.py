@@ -65,12 +65,12 @@ def smallest_example(
 
     >>> mma = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
     >>> archs = {arch: tcsim.instruction(mma, arch=arch) for arch in ("sm_80", "sm_90")}
-    >>> a = tcsim.encode([[[1, 3, 1, 1, 1, 1, 1, 1]]], "tf32")
-    >>> b = tcsim.encode([[[2**-23], [5], [0], [0], [0], [0], [0], [7]]], "tf32")
-    >>> one = Products(a, b, tcsim.encode([[[1.0]]], "f32"))
+    >>> a = tcsim.encode([[[1, 3, 0, 0, 0, 0, 0, 5]]], "tf32")
+    >>> b = tcsim.encode([[[2**-22], [0.25], [0], [0], [0], [0], [0], [0.125]]], "tf32")
+    >>> one = Products(a, b, tcsim.encode([[[-11.0]]], "f32"))
     >>> example = smallest_example(("sm_80", "sm_90"), archs, one, None)
-    >>> [(x.a.value, x.b.value) for x in example.products], example.c.value
-    ([(1.0, 1.1920928955078125e-07)], 8.0)
+    >>> [(x.k, x.a.value, x.b.value) for x in example.products], example.c.value
+    ([(0, 1.0, 2.384185791015625e-07)], -8.0)
     """
     two = [instructions[arch] for arch in pair]
     formats = formats_of(two[0])
