@@ -188,7 +188,8 @@ class Prefetch(CopyInstruction):
 _CLASSES: dict[str, type[CopyInstruction]] = {
     "copy": BulkCopy,
     "reduce": BulkReduce,
-    "group": CopyGroup,
+    "commit": CopyGroup,
+    "wait": CopyGroup,
     "prefetch": Prefetch,
 }
 

@@ -28,7 +28,7 @@ Places = npt.NDArray[np.int64]
 class CopyFacts:
     """What a row copies from where to where."""
 
-    operation: str  # "copy", "reduce", "arrive", "group" (commit or wait) or "prefetch"
+    operation: str  # "copy", "reduce", "arrive", "commit", "wait" or "prefetch"
     destination: (
         str  # state space: ".shared", ".shared::cta", ".shared::cluster", ".global"; empty if nothing is written
     )
@@ -41,7 +41,15 @@ class CopyFacts:
     reports: bool = False  # .mbarrier::report::validity: the barrier gets a report of what was copied
     increments: bool = True  # of cp.async.mbarrier.arrive: without .noinc
     reduction: Reduction | None = None
+    grouped: bool = False  # .bulk_group: it completes through a group, which is committed and waited for
+    blocks: int = 16  # that the mask of a multicast can name
+    bypasses: bool = False  # .cg: not through the cache of the SM
     opcode: str = ""  # the machine instruction of a bulk copy
+
+    @property
+    def of_groups(self) -> bool:
+        """Whether it commits a group, or waits for groups, and copies nothing."""
+        return self.operation in ("commit", "wait")
 
 
 def copy_facts(row: Row) -> CopyFacts:

@@ -18,6 +18,7 @@ class OrderFacts:
 
     orders: str  # a sentence
     forms: tuple[OperandForm, ...]
+    commits: bool = False  # it makes a group, which something must wait for
     hopper_version: str = ""  # the lowest PTX ISA version from sm_90 on, if not the row's
 
 

@@ -159,7 +159,7 @@ class BulkExercise(_Copies):
         """Random ranges and the whole image; of reductions, elements at the ends of their type. None where it reports."""
         if instruction.facts.reports:
             return []
-        if instruction.facts.operation == "group":
+        if instruction.facts.of_groups:
             return [class_of(form) for form in instruction.forms]
         reduction = instruction.facts.reduction
         if reduction is None:
@@ -221,7 +221,7 @@ class BulkExercise(_Copies):
         """The memory that was written, as words (samples, 256)."""
         item: Any = instruction
         facts = instruction.facts
-        if facts.operation == "group":
+        if facts.of_groups:
             item = tcsim.instruction("cp.async.bulk.global.shared::cta.bulk_group", arch=instruction.arch.name)
         takes = {name for form in item.forms for name in form.operands}
         found = []
