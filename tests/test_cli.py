@@ -20,7 +20,6 @@ from tcsim.inspection.description import describe
 from tcsim.inspection.feeds import feed_of
 from tcsim.inspection.numbers import inspect_number
 from tcsim.inspection.trace_steps import trace_steps
-from tcsim.mbarrier_object import initial_barrier
 from tcsim.rounding import Rounding
 from tcsim.targets import ARCHS, TARGETS
 
@@ -212,14 +211,14 @@ def test_swizzle_grid_and_banks() -> None:
 
 def test_mbarrier_decode() -> None:
     """Counts of an initialised barrier, with the evidence of each field."""
-    found = data("mbarrier", "decode", initial_barrier(12))
+    found = data("mbarrier", "decode", tcsim.MBarrier(12).encode(arch="sm_90"))
     numbers = {field["name"]: field["value"] for field in found["fields"]}
-    assert numbers == {"expected": 12, "pending": 12, "phase_parity": 0}
+    assert numbers == {"layout": 0, "expected": 12, "tx_count": 0, "error": 0, "pending": 12, "phase": 0}
     assert {field["evidence"] for field in found["fields"]} == {"literature", "inferred"}
-    text = answer("mbarrier", "decode", hex(initial_barrier(12)))
+    text = answer("mbarrier", "decode", hex(tcsim.MBarrier(12).encode(arch="sm_90")))
     assert re.search(r"^62:43 +pending +12 ", text, re.MULTILINE)
-    unknown = answer("mbarrier", "decode", initial_barrier(1) | 1 << 30)
-    assert "the transaction count must be among them" in " ".join(unknown.split())
+    unknown = answer("mbarrier", "decode", tcsim.MBarrier(1).encode(arch="sm_80") | 1 << 30, "--arch", "sm_80")
+    assert "belong to no field that is known" in " ".join(unknown.split())
 
 
 # --- numbers
