@@ -18,7 +18,12 @@ from tcsim.targets import Arch
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """An instruction bound to an arch. Make one with `tcsim.instruction`; the family's class has `execute`."""
+    """An instruction bound to an arch. Make one with `tcsim.instruction`; the family's class has `execute`.
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> mma.shape, mma.targets, mma.operands["b"].registers, mma.evidence.level
+    ((16, 8, 8), ('sm_90', 'sm_90a'), 1, 'measured')
+    """
 
     row: Row
     arch: Arch

@@ -229,6 +229,11 @@ class TensorMap:
         """cp.async.bulk.tensor.2d with .tile::scatter4 (sm_100): coordinates (..., 5) are the column and four rows.
 
         Raises as `store`.
+
+        >>> rows = tcsim.TensorMap("UINT8", (16, 9), (16,), (16, 1), swizzle="NONE")
+        >>> smem = np.repeat(np.uint8([1, 2, 3, 4]), 16)
+        >>> rows.scatter4(np.zeros(144, np.uint8), (0, 8, 0, 2, 5), smem)[::16].tolist()
+        [2, 0, 3, 0, 0, 4, 0, 0, 1]
         """
         return tensor_copy.store(self, memory, coordinates, smem, address, rows4=True)
 
