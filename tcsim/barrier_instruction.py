@@ -141,6 +141,9 @@ class InvalidateBarrier(BarrierInstruction):
         """The barrier, invalidated: any use of it is an error.
 
         Raises BarrierError if it is already.
+
+        >>> inval = tcsim.instruction("mbarrier.inval.b64", arch="sm_90")
+        >>> dead = inval.execute(barrier=tcsim.MBarrier(1))
         """
         found = self._barrier(barrier)
         found.inval()

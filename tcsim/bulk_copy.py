@@ -176,6 +176,10 @@ class Prefetch(CopyInstruction):
         """The memory as it was, once address and size are found to be valid.
 
         Raises OperandError for a size that is no multiple of 16, MisalignedAddressError, OutsideMemoryError.
+
+        >>> prefetch = tcsim.instruction("cp.async.bulk.prefetch.L2.global", arch="sm_90")
+        >>> prefetch.execute(memory=np.arange(32, dtype=np.uint8), source=16, size=16)[16:18]
+        array([16, 17], dtype=uint8)
         """
         image, places = self._memory("memory", memory), self._integers("source", source)
         if size < 0 or size % BULK_BYTES:

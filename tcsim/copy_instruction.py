@@ -143,6 +143,8 @@ class CopyGroup(CopyInstruction):
         """Nothing: every `execute` of a copy gives what is there after the wait.
 
         groups: how many of the latest groups wait_group leaves pending. Raises OperandError for a negative number.
+
+        >>> tcsim.instruction("cp.async.wait_group", arch="sm_80").execute(groups=1)
         """
         if groups < 0:
             raise OperandError(f"{self._call}: groups={groups}: valid: 0 and more")

@@ -49,6 +49,8 @@ class OrderInstruction(Instruction):
         """Nothing: no `execute` here leaves an access outstanding.
 
         groups: of wait_group, how many of the latest may be pending. Raises OperandError for a negative number.
+
+        >>> tcsim.instruction("wgmma.wait_group.sync.aligned", arch="sm_90a").execute(groups=1)
         """
         if groups < 0:
             raise OperandError(f"{self!r}.execute: groups={groups}: valid: 0 and more")

@@ -129,6 +129,9 @@ class RelinquishPermit(_Managed):
         """The new Tensor Memory, in which an alloc of the CTA is an error.
 
         Raises AllocationError for another cta_group than before.
+
+        >>> name = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned"
+        >>> after = tcsim.instruction(name, arch="sm_100").execute(tmem=tcsim.TensorMemory())
         """
         new = tmem.copy()
         new.relinquish_alloc_permit(cta_group=self.control.cta_group, cta=cta)
@@ -197,5 +200,10 @@ class Ordering(Instruction):
     """tcgen05.fence and tcgen05.wait: order and completion, of which the model has nothing to do."""
 
     def execute(self, tmem: TensorMemory) -> TensorMemory:
-        """The same Tensor Memory, a copy: the model's instructions are complete and in order."""
+        """The same Tensor Memory, a copy: the model's instructions are complete and in order.
+
+        >>> wait = tcsim.instruction("tcgen05.wait::ld.sync.aligned", arch="sm_100")
+        >>> wait.execute(tmem=tcsim.TensorMemory()).columns
+        512
+        """
         return tmem.copy()

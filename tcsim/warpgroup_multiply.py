@@ -74,6 +74,14 @@ class WarpgroupMultiply(Instruction):
         dimensions broadcast. scale_a, scale_b: 1 or -1; trans_a, trans_b: 0 for K-major, 1 for MN-major.
 
         Raises OperandError for another dtype or shape, immediates that the type does not have, or reads outside smem.
+
+        >>> wgmma = tcsim.instruction("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", arch="sm_90a")
+        >>> tile = tcsim.MatrixDescriptor.for_tile(8, 16, "f16", swizzle="NONE")
+        >>> ones = np.full((128, 4), 0x3C003C00, np.uint32)  # A in registers
+        >>> smem = tile.image(np.full((8, 16), 2, np.float16))
+        >>> d = wgmma.execute(smem=smem, a=ones, b=tile.descriptor.encode(), c=np.zeros((128, 4), np.uint32))
+        >>> float(d.view(np.float32)[0, 0])
+        32.0
         """
         codes = self.multiplicands(smem, a, b, c, scale_d, (scale_a, scale_b), (trans_a, trans_b))
         return self.registers("d", self.matmul(*codes))

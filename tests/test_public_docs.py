@@ -15,9 +15,7 @@ from tcsim.targets import TARGETS
 
 EXPORTED = {name: getattr(tcsim, name) for name in tcsim.__all__}
 FUNCTIONS = {name: item for name, item in EXPORTED.items() if inspect.isfunction(item)}
-CLASSES = {
-    name: item for name, item in EXPORTED.items() if inspect.isclass(item) and not issubclass(item, Exception)
-}
+CLASSES = {name: item for name, item in EXPORTED.items() if inspect.isclass(item) and not issubclass(item, Exception)}
 
 
 def said(item: Any) -> str:
