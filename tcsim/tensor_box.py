@@ -1,6 +1,6 @@
 """Where the bytes of a box lie: in the tensor (and which are outside it), and in shared memory.
 
-Measured on an H200 for tiled loads (96 random maps, ranks 1 to 5, every swizzle of sm_90, element strides, boxes across
+Seen on an H200 for tiled loads, without a recording (96 random maps, ranks 1 to 5, every swizzle of sm_90, element strides, boxes across
 the edges). The im2col walk is the PTX manual's and CUTLASS's (copy_traits_sm90_im2col); gather4 is the PTX manual's.
 """
 

@@ -1,7 +1,7 @@
 """Tensor maps: what a TMA copy makes of a tensor in global memory and a box in shared memory.
 
 Memory is bytes: `memory` uint8 (..., bytes), whose index is the offset from the map's global address, and `smem` uint8
-(..., bytes), whose index is the shared address. What is measured and what is not: `tcsim.tensor_box`, `docs/tma.md`.
+(..., bytes), whose index is the shared address. What was seen on hardware and what was not: `tcsim.tensor_box`, `docs/tma.md`.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class TensorMap:
     def transaction_bytes(self) -> int:
         """Bytes that a load adds to the mbarrier's transaction count: those of the box, without the gaps between rows.
 
-        Source: measured on an H200. Of types with padding it is not known: raises NotModelledError.
+        Source: seen on an H200 (no recording). Of types with padding it is not known: raises NotModelledError.
         """
         return tensor_copy.transaction_bytes(self)
 
