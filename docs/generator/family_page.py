@@ -67,14 +67,14 @@ class _Sources:
 
 
 def _instruction_table(rows: Sequence[Row]) -> str:
-    cells = [
+    cells: list[tuple[str, ...]] = [
         (code(row.mnemonic), target_text(row.targets), row.ptx_version, "yes" if row.documented else "no",
          f"none: {row.dropped}" if row.dropped else "")
         for row in rows
     ]  # fmt: skip
     head = ["mnemonic", "targets", "PTX ISA", "in the manual", "effect"]
     if not any(row.dropped for row in rows):
-        head, cells = head[:4], [cell[:4] for cell in cells]  # type: ignore[misc]
+        head, cells = head[:4], [cell[:4] for cell in cells]
     return table(head, cells)
 
 
