@@ -145,3 +145,26 @@ def test_tensor_memory_in_files(tmp_path: Path) -> None:
     assert "valid: an MBarrier" in refusal("run", "mbarrier.inval.b64", "--inputs", tmp_path / "barrier.npz")
     np.savez(tmp_path / "nothing.npz")
     assert "gives no array" in refusal("run", "fence.proxy.async", "--inputs", tmp_path / "nothing.npz")
+
+
+def test_moves_of_tensor_memory_are_diagnosed(tmp_path: Path) -> None:
+    """Registers exchanged on the way from it, to it, and beside a reduction; a fence gives nothing to compare."""
+    random = np.random.default_rng(3)
+    words = random.integers(0, 1 << 32, (128, 512), np.uint64).astype(np.uint32)
+    np.savez(tmp_path / "in.npz", tmem=words, address=np.int64(0))
+    for name, results in (("tcgen05.ld.sync.aligned.32x32b.x4.b32", ("d",)),
+                          ("tcgen05.ld.red.sync.aligned.32x32b.x4.min.u32", ("d", "redval"))):  # fmt: skip
+        answer("run", name, "--inputs", tmp_path / "in.npz", "--output", tmp_path / "out.npz")
+        found = data("diagnose", name, "--inputs", tmp_path / "in.npz", "--observed", tmp_path / "out.npz")
+        assert found["verdict"] == "correct" and found["outputs"] == 32 * (4 + len(results) - 1)
+    load: Any = tcsim.instruction("tcgen05.ld.sync.aligned.32x32b.x4.b32", arch="sm_100")
+    tmem = tcsim.TensorMemory.allocated()
+    tmem.write(np.arange(128)[:, None], np.arange(512), words)
+    d = load.execute(tmem, 0)
+    assert tcsim.diagnose(load, tmem=tmem, address=0, observed=d[:, [1, 0, 2, 3]]).verdict in ("explained", "ambiguous")
+    store: Any = tcsim.instruction("tcgen05.st.sync.aligned.32x32b.x4.b32", arch="sm_100")
+    wrong = store.execute(tmem, 64, d[:, [0, 2, 1, 3]])
+    found = tcsim.diagnose(store, tmem=tmem, address=64, registers=d, observed=wrong)
+    assert found.verdict in ("explained", "ambiguous") and "registers" in str(found) and found.outputs == 128
+    with pytest.raises(tcsim.OperandError, match="gives no bits to compare"):
+        tcsim.diagnose("fence.proxy.async", arch="sm_90", observed=np.zeros(1, np.uint32))

@@ -33,6 +33,7 @@ def diagnose(
     from tcsim.cli.output import emit
     from tcsim.diagnosis import diagnose as search
     from tcsim.errors import OperandError
+    from tcsim.inspection.problems import result_names, tensor_memory
 
     instruction = options.instruction_of(mnemonic, arch)
     read = read_arrays(file, "diagnose")
@@ -40,13 +41,19 @@ def diagnose(
     arrays = options.with_idesc(plain, idesc)
     if observed is not None:
         results = read_arrays(observed, "diagnose")
-        if len(results) != 1:
-            raise OperandError(f"diagnose: {observed!r} holds {', '.join(results)}; valid: one array")
-        arrays["observed"] = next(iter(results.values()))
+        names = result_names(instruction)
+        if len(results) != 1 and set(results) != set(names):
+            valid = "one array" + (f", or {', '.join(names)}" if len(names) > 1 else "")
+            raise OperandError(f"diagnose: {observed!r} holds {', '.join(results)}; valid: {valid}")
+        arrays["observed"] = (
+            next(iter(results.values())) if len(results) == 1 else tuple(results[name] for name in names)
+        )
     if "observed" not in arrays:
         raise OperandError(
             "diagnose: no observed result; valid: --observed FILE, or an array named observed in --inputs"
         )
+    if "tmem" in arrays:
+        arrays["tmem"] = tensor_memory(arrays["tmem"], "diagnose")
     found = search(instruction, **arrays)
     head = {"mnemonic": mnemonic, "arch": instruction.arch.name}
     title = f"{mnemonic} on {instruction.arch.name}"

@@ -62,9 +62,9 @@ def run_call(instruction: Any, arrays: Arrays, call: Call | None = None) -> tupl
     if "tmem" in given:
         given["tmem"] = tensor_memory(given["tmem"], f"{instruction!r}.{chosen}")
     found = method(**given)
-    names = ("d",)
+    names: tuple[str, ...] = ("d",)
     if isinstance(found, tuple):
-        names = instruction.RESULTS or tuple(instruction.operands)[: len(found)]
+        names = result_names(instruction)
     results = {}
     for name, value in zip(names, found if isinstance(found, tuple) else (found,), strict=True):
         array = np.asarray(value.words if isinstance(value, TensorMemory) else value)
@@ -72,6 +72,16 @@ def run_call(instruction: Any, arrays: Arrays, call: Call | None = None) -> tupl
             raise OperandError(f"{instruction!r}.{chosen} gives no array; valid: the call from Python")
         results[name] = array
     return chosen, results
+
+
+def result_names(instruction: Any) -> tuple[str, ...]:
+    """The names of what `execute` gives, where that is several arrays.
+
+    >>> result_names(tcsim.instruction("tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32", arch="sm_103"))
+    ('d', 'redval')
+    """
+    names: tuple[str, ...] = instruction.RESULTS or tuple(instruction.operands)
+    return names
 
 
 def tensor_memory(words: Any, call: str) -> TensorMemory:
