@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,9 @@ import tcsim
 from tcsim import registry
 from tcsim.targets import TARGETS
 
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = [path for folder in ("tcsim", "hwkernels", "conformance") for path in sorted((ROOT / folder).rglob("*.py"))]
+MOST_LINES = 500
 EXPORTED = {name: getattr(tcsim, name) for name in tcsim.__all__}
 FUNCTIONS = {name: item for name, item in EXPORTED.items() if inspect.isfunction(item)}
 CLASSES = {name: item for name, item in EXPORTED.items() if inspect.isclass(item) and not issubclass(item, Exception)}
@@ -95,3 +100,16 @@ def test_instructions_show_a_call_and_say_what_they_raise() -> None:
                 wrong.append(f"{name}.{method} does not say what it raises")
             checked += 1
     assert wrong == [] and checked > 40
+
+
+def test_modules_say_first_what_they_know() -> None:
+    """Each in words of its own, and none knows so much that it should be two."""
+    first: dict[str, Path] = {}
+    for path in MODULES:
+        text = path.read_text(encoding="utf-8")
+        line = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+        assert len(line.split()) >= 3, f"{path}: {line!r}"
+        assert line not in first, f"{path} and {first[line]}"
+        first[line] = path
+        assert text.count("\n") <= MOST_LINES, path
+    assert len(first) > 200
