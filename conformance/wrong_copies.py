@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from conformance.exercises import Array, Inputs, WrongModel
-from tcsim.copy_instruction import CopyInstruction
+from tcsim.copy_instruction import GROUPS, CopyInstruction
 
 Change = Callable[[CopyInstruction, Inputs, Array], Array]
 """(instruction, inputs, the right memory uint8 (samples, 1024)) -> what a mistaken model would have there."""
@@ -48,7 +48,7 @@ def _before(instruction: CopyInstruction, given: Inputs) -> Array:
     """The memory that is written, as it was."""
     facts = instruction.facts
     outward = facts.source == ".shared::cta" and facts.destination in (".global", ".shared::cluster")
-    return given["memory" if outward or (facts.of_groups and facts.grouped) else "smem"]
+    return given["memory" if outward or (facts.operation in GROUPS and facts.grouped) else "smem"]
 
 
 def _read(instruction: CopyInstruction, given: Inputs) -> Array:

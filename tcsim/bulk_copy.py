@@ -170,21 +170,23 @@ class BulkReduce(BulkInstruction):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prefetch(CopyInstruction):
-    """cp.async.bulk.prefetch and applypriority.async.bulk: caches only."""
+    """cp.async.bulk.prefetch and applypriority.async.bulk: caches only.
+
+    >>> prefetch = tcsim.instruction("cp.async.bulk.prefetch.L2.global", arch="sm_90")
+    >>> prefetch.execute(memory=np.arange(32, dtype=np.uint8), source=16, size=16)[16:18]
+    array([16, 17], dtype=uint8)
+    """
 
     def execute(self, memory: Any, source: Any, size: int) -> Bytes:
         """The memory as it was, once address and size are found to be valid.
 
-        Raises OperandError for a size that is no multiple of 16, MisalignedAddressError, OutsideMemoryError.
-
-        >>> prefetch = tcsim.instruction("cp.async.bulk.prefetch.L2.global", arch="sm_90")
-        >>> prefetch.execute(memory=np.arange(32, dtype=np.uint8), source=16, size=16)[16:18]
-        array([16, 17], dtype=uint8)
+        Raises OperandError for a size that is no multiple of 16, MisalignedAddressError unless the address is a multiple of 16
+        (of applypriority, of 128: PTX ISA 9.4, section applypriority.async.bulk), OutsideMemoryError.
         """
         image, places = self._memory("memory", memory), self._integers("source", source)
         if size < 0 or size % BULK_BYTES:
             raise OperandError(f"{self._call}: size={size}: valid: multiples of {BULK_BYTES} bytes")
-        self._aligned("source", places, BULK_BYTES)
+        self._aligned("source", places, self.facts.alignment)
         self._inside("source", places, size, image.shape[-1])
         return image.copy()
 

@@ -24,6 +24,10 @@ Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
 
 
+GROUPS = ("commit", "wait")
+"""The operations of groups, which copy nothing."""
+
+
 @dataclass(frozen=True)
 class CopyFacts:
     """What a row copies from where to where."""
@@ -42,14 +46,10 @@ class CopyFacts:
     increments: bool = True  # of cp.async.mbarrier.arrive: without .noinc
     reduction: Reduction | None = None
     grouped: bool = False  # .bulk_group: it completes through a group, which is committed and waited for
-    blocks: int = 16  # that the mask of a multicast can name
     bypasses: bool = False  # .cg: not through the cache of the SM
     opcode: str = ""  # the machine instruction of a bulk copy
-
-    @property
-    def of_groups(self) -> bool:
-        """Whether it commits a group, or waits for groups, and copies nothing."""
-        return self.operation in ("commit", "wait")
+    alignment: int = 16  # of the addresses of a bulk copy, in bytes
+    mask_bits: int = 16  # of the mask of a multicast
 
 
 def copy_facts(row: Row) -> CopyFacts:

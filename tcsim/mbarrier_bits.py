@@ -16,10 +16,10 @@ from tcsim.errors import NotModelledError, OperandError
 from tcsim.evidence import Evidence
 from tcsim.targets import ARCHS
 
-_INIT = Evidence("inferred", "the machine code of mbarrier.init, ptxas 13.5")
-_PENDING = Evidence("inferred", "the machine code of mbarrier.init and mbarrier.pending_count, ptxas 13.5")
-_PHASE = Evidence("inferred", "the machine code of mbarrier.test_wait and mbarrier.test_wait.parity, ptxas 13.5")
-_LAYOUT = Evidence("inferred", "the machine code of mbarrier.init and mbarrier.check_layout, ptxas 13.5")
+_INIT = Evidence("literature", "the machine code of mbarrier.init, ptxas 13.5")
+_PENDING = Evidence("literature", "the machine code of mbarrier.init and mbarrier.pending_count, ptxas 13.5")
+_PHASE = Evidence("literature", "the machine code of mbarrier.test_wait and mbarrier.test_wait.parity, ptxas 13.5")
+_LAYOUT = Evidence("literature", "the machine code of mbarrier.init and mbarrier.check_layout, ptxas 13.5")
 _ANNOTATED = Evidence(
     "literature", "comments in an annotated copy of DeepEP (a table of the fields); no machine code shows it"
 )
@@ -73,7 +73,7 @@ def unpack(value: int, arch: str) -> dict[str, int]:
         raise OperandError(f"unpack({value}): an mbarrier object has 64 bits; valid: 0 to 2**64 - 1")
     fields = _fields(arch)
     _require_known(value & 1, arch)
-    return {field.name: _number(field, value >> field.low & (1 << field.bits) - 1) for field in fields}
+    return {field.name: number_of(field, value) for field in fields}
 
 
 def pack(values: dict[str, int], arch: str) -> int:
@@ -100,7 +100,13 @@ def pack(values: dict[str, int], arch: str) -> int:
     return total
 
 
-def _number(field: Field, code: int) -> int:
+def number_of(field: Field, value: int) -> int:
+    """The number that an object's bits hold in a field: of no pending arrivals 0, not a power of two.
+
+    >>> number_of(HOPPER[4], 0), number_of(HOPPER[2], 0x1F_FFFF << 21), number_of(HOPPER[2], 1 << 21)
+    (0, 1, -1)
+    """
+    code = value >> field.low & (1 << field.bits) - 1
     if field.negated:
         code = -code & (1 << field.bits) - 1
     return code - (1 << field.bits) if field.signed and code >> field.bits - 1 else code

@@ -20,6 +20,8 @@ from tcsim.inspection.description import describe
 from tcsim.inspection.feeds import feed_of
 from tcsim.inspection.numbers import inspect_number
 from tcsim.inspection.trace_steps import trace_steps
+from tcsim.mbarrier import MBarrier
+from tcsim.mbarrier_object import initial_barrier
 from tcsim.rounding import Rounding
 from tcsim.targets import ARCHS, TARGETS
 
@@ -211,14 +213,20 @@ def test_swizzle_grid_and_banks() -> None:
 
 def test_mbarrier_decode() -> None:
     """Counts of an initialised barrier, with the evidence of each field."""
-    found = data("mbarrier", "decode", tcsim.MBarrier(12).encode(arch="sm_90"))
+    found = data("mbarrier", "decode", initial_barrier(12))
     numbers = {field["name"]: field["value"] for field in found["fields"]}
     assert numbers == {"layout": 0, "expected": 12, "tx_count": 0, "error": 0, "pending": 12, "phase": 0}
-    assert {field["evidence"] for field in found["fields"]} == {"literature", "inferred"}
-    text = answer("mbarrier", "decode", hex(tcsim.MBarrier(12).encode(arch="sm_90")))
+    assert {field["evidence"] for field in found["fields"]} == {"literature"}
+    text = answer("mbarrier", "decode", hex(initial_barrier(12)))
     assert re.search(r"^62:43 +pending +12 ", text, re.MULTILINE)
-    unknown = answer("mbarrier", "decode", tcsim.MBarrier(1).encode(arch="sm_80") | 1 << 30, "--arch", "sm_80")
-    assert "belong to no field that is known" in " ".join(unknown.split())
+    waiting = MBarrier(1)
+    waiting.arrive_expect_tx(4096)  # no arrival is pending any more, only bytes
+    numbers = {
+        field["name"]: field["value"] for field in data("mbarrier", "decode", waiting.encode(arch="sm_90"))["fields"]
+    }
+    assert (numbers["pending"], numbers["tx_count"]) == (0, 4096)
+    unknown = answer("mbarrier", "decode", initial_barrier(1, "sm_80") | 1 << 31, "--arch", "sm_80")
+    assert "bits 0x0000000080000000 are set and belong to no field" in " ".join(unknown.split())
 
 
 # --- numbers

@@ -17,7 +17,7 @@ from hwkernels.probes import Array, Plan
 from hwkernels.probes.async_copy import POLICY
 from hwkernels.probes.barrier import variant_of
 from hwkernels.probes.images import IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
-from tcsim.copy_instruction import copy_facts
+from tcsim.copy_instruction import GROUPS, copy_facts
 from tcsim.instruction import Instruction
 from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
@@ -47,7 +47,7 @@ class BulkCopyBody:
         """The row's instruction must occur once, and no other bulk copy but what the kernel needs around it."""
         row, facts = instruction.row, copy_facts(instruction.row)
         claimed = Counter(dict(instruction.lowering.opcodes))
-        if facts.of_groups:
+        if facts.operation in GROUPS:
             claimed["UBLKCP.G.S"] += 1
         if facts.grouped:
             claimed["UTMACMDFLUSH"] += _commits(_form(row, variant)) - (facts.operation == "commit")
@@ -143,7 +143,7 @@ def _call(row: Row, form: OperandForm, addresses: str, barrier: str = "") -> lis
         "byte_mask": "%mask",
         "ignore_left": "%option1",
         "ignore_right": "%option2",
-        "cta_mask": "%option3" if copy_facts(row).blocks > 16 else "%blocks",
+        "cta_mask": "%option3" if copy_facts(row).mask_bits > 16 else "%blocks",
     }
     early = [words[name] for name in form.operands if name.startswith("ignore")]
     late = [words[name] for name in form.operands if not name.startswith("ignore") and name in words]
@@ -180,7 +180,7 @@ def _outward(row: Row, form: OperandForm) -> list[str]:
     """Shared memory to the result, which holds the image of memory before."""
     commit, done = "@%first cp.async.bulk.commit_group;", "@%first cp.async.bulk.wait_group 0;"
     facts = copy_facts(row)
-    if facts.of_groups:
+    if facts.operation in GROUPS:
         if facts.operation == "commit":
             own = [f"@%first {_STORE}", f"@%first {row.mnemonic};", done]
         else:

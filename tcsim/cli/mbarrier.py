@@ -10,8 +10,8 @@ from tcsim.cli import options
 from tcsim.cli.group import Verbs
 
 if TYPE_CHECKING:
-    from tcsim.inspection.barrier_fields import BarrierObject
     from tcsim.inspection.report import Report
+    from tcsim.mbarrier_object import BarrierObject
 
 app = typer.Typer(cls=Verbs, help="Barriers in shared memory: decode.", no_args_is_help=True)
 
@@ -31,7 +31,7 @@ def decode(
 ) -> None:
     """Take a 64-bit mbarrier object apart, as far as its bits are known."""
     from tcsim.cli.output import emit
-    from tcsim.inspection.barrier_fields import decode_barrier
+    from tcsim.mbarrier_object import decode_barrier
 
     found = decode_barrier(options.integer_of(value, "mbarrier"), arch)
     emit("mbarrier decode", found.as_dict, lambda: _report(found), form="json" if json else "text")
@@ -40,9 +40,9 @@ def decode(
 def _report(found: BarrierObject) -> Report:
     from tcsim.inspection.report import Lines, Report, table
 
+    numbers = found.numbers
     rows = [
-        (f"{own.low + own.bits - 1}:{own.low}", own.name, found.numbers[own.name], str(own.evidence))
-        for own in found.fields
+        (f"{own.low + own.bits - 1}:{own.low}", own.name, numbers[own.name], str(own.evidence)) for own in found.fields
     ]
     note = f"bits {found.unknown:#018x} are set and belong to no field that is known"
     parts = [table(("bits", "field", "number", "evidence"), rows, right=(2,))]

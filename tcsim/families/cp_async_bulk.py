@@ -96,13 +96,13 @@ def _in() -> Iterator[Row]:
             yield row(".ignore_oob", "9.2", _HOPPER, replace(plain, ignores=True), ends)
         else:
             several = replace(plain, multicast=True)
-            for width, first, targets, blocks, mark in (
-                ("", "8.0", _HOPPER, 16, ".MULTICAST"),
-                ("::16b", "9.4", _HOPPER, 16, ".MULTICAST"),
-                ("::32b", "9.4", _RUBIN, 32, ".MULTICAST32"),
+            for width, first, targets, mark, bits in (
+                ("", "8.0", _HOPPER, ".MULTICAST", 16),
+                ("::16b", "9.4", _HOPPER, ".MULTICAST", 16),
+                ("::32b", "9.4", _RUBIN, ".MULTICAST32", 32),
             ):
-                facts = replace(several, blocks=blocks)
-                yield row(f".multicast::cluster{width}", first, targets, facts, ("cta_mask",), mark)
+                own = replace(several, mask_bits=bits)
+                yield row(f".multicast::cluster{width}", first, targets, own, ("cta_mask",), mark)
         report = ".mbarrier::report::"
         yield row(f"{report}disabled", "9.4", _RUBIN, plain)
         for pattern, mark in _PATTERNS.items():
@@ -169,8 +169,9 @@ def _others() -> Iterator[Row]:
         yield _row(COPY, f"{COPY}.prefetch.L2.global{hint}", "8.0", _HOPPER, "prefetch", facts, operands, "UBLKPF.L2")
     name = f"{COPY}.prefetch.L2.global.L2::evict_last"
     yield _row(COPY, name, "9.4", _RUBIN, "prefetch", facts, (), "UBLKL2CCTL.PM")
+    facts = replace(facts, grouped=True)
     name = "applypriority.async.bulk.global.bulk_group.L2::evict_normal"
-    yield _row(COPY, name, "9.4", _RUBIN, "applypriority", replace(facts, grouped=True), (), "UBLKL2CCTL.DM")
+    yield _row(COPY, name, "9.4", _RUBIN, "applypriority", replace(facts, alignment=128), (), "UBLKL2CCTL.DM")
 
 
 def rows() -> tuple[Row, ...]:
