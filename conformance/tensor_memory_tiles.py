@@ -58,7 +58,7 @@ def filled(item: Described, form: OperandForm, numbers: str, stream: Stream, tur
         rows = len(codes) // facts.cta_group
         tile = _tile(rows, codes.shape[1], format, major, start, turn + len(name), item)
         images.append(np.stack([tile.image(codes[cta * rows : (cta + 1) * rows]) for cta in range(facts.cta_group)]))
-        out[name] = np.array(tile.descriptor.encode(), np.uint64)
+        out[name] = np.uint64(tile.descriptor.encode())  # type: ignore[assignment]
         padding = -images[-1].shape[1] % 1024
         images.append(stream.words((facts.cta_group, padding)).astype(np.uint8))
         start += tile.bytes + padding

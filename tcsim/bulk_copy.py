@@ -153,8 +153,6 @@ class BulkReduce(BulkInstruction):
         if reduction is None:
             raise TypeError(f"{self.mnemonic} reduces nothing")
         read, written, froms, places = self._ranges(memory, smem, source, destination, size)
-        if not size:
-            return written.copy()
         starts = np.sort(places[..., 0], axis=-1)
         if (np.diff(starts, axis=-1) < size).any():
             raise ContestedRowError(

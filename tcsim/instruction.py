@@ -31,9 +31,6 @@ class Instruction:
     lowering: Lowering  # what runs on the arch
     evidence: Evidence  # how we know
 
-    RESULTS: ClassVar[tuple[str, ...]] = ()
-    """Names of what `execute` gives, where that is several arrays which are not the first operands."""
-
     def __repr__(self) -> str:
         return f'tcsim.instruction("{self.mnemonic}", arch="{self.arch.name}")'
 
@@ -56,6 +53,9 @@ class Instruction:
     def operands(self) -> MappingProxyType[str, Operand]:
         """The register operands by name, in PTX's order."""
         return self.row.operands
+
+    RESULTS: ClassVar[tuple[str, ...]] = ()
+    """Names of what `execute` gives, where that is several arrays which are not the first operands."""
 
 
 def broadcast(shapes: list[tuple[int, ...]], call: str) -> tuple[int, ...]:
