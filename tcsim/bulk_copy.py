@@ -178,13 +178,12 @@ class Prefetch(CopyInstruction):
     def execute(self, memory: Any, source: Any, size: int) -> Bytes:
         """The memory as it was, once address and size are found to be valid.
 
-        Raises OperandError for a size that is no multiple of 16, MisalignedAddressError unless the address is a multiple of 16
-        (of applypriority, of 128: PTX ISA 9.4, section applypriority.async.bulk), OutsideMemoryError.
+        Raises OperandError for a size that is no multiple of 16, MisalignedAddressError, OutsideMemoryError.
         """
         image, places = self._memory("memory", memory), self._integers("source", source)
         if size < 0 or size % BULK_BYTES:
             raise OperandError(f"{self._call}: size={size}: valid: multiples of {BULK_BYTES} bytes")
-        self._aligned("source", places, self.facts.alignment)
+        self._aligned("source", places, BULK_BYTES)
         self._inside("source", places, size, image.shape[-1])
         return image.copy()
 

@@ -48,7 +48,6 @@ class CopyFacts:
     grouped: bool = False  # .bulk_group: it completes through a group, which is committed and waited for
     bypasses: bool = False  # .cg: not through the cache of the SM
     opcode: str = ""  # the machine instruction of a bulk copy
-    alignment: int = 16  # of the addresses of a bulk copy, in bytes
     mask_bits: int = 16  # of the mask of a multicast
 
 

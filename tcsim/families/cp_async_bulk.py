@@ -171,7 +171,7 @@ def _others() -> Iterator[Row]:
     yield _row(COPY, name, "9.4", _RUBIN, "prefetch", facts, (), "UBLKL2CCTL.PM")
     facts = replace(facts, grouped=True)
     name = "applypriority.async.bulk.global.bulk_group.L2::evict_normal"
-    yield _row(COPY, name, "9.4", _RUBIN, "applypriority", replace(facts, alignment=128), (), "UBLKL2CCTL.DM")
+    yield _row(COPY, name, "9.4", _RUBIN, "applypriority", facts, (), "UBLKL2CCTL.DM")
 
 
 def rows() -> tuple[Row, ...]:
