@@ -185,7 +185,7 @@ class Writer:
         operation, layout = probe.INIT, "v0"
         if self.instruction.facts.operation == "init":
             operation, layout = probe.ROW, self.instruction.facts.layout or "v0"
-        elif self.machine.hopper and probe.knows_layouts(self.instruction.row) and self._chance(2):
+        elif self.machine.hopper and self.instruction.facts.names_layouts and self._chance(2):
             operation, layout = probe.INIT_V1, "v1"
         count = COUNTS[self._below(len(COUNTS))]
         return operation, 1, LAYOUTS[layout] if self._chance(12) else count, probe.OBSERVE

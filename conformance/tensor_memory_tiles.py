@@ -44,7 +44,7 @@ def filled(item: Described, form: OperandForm, numbers: str, stream: Stream, tur
     columns = 128 if behind == 64 else 512
     lane = d.lane_bases[turn % len(d.lane_bases)] << 16
     tmem = stream.words((facts.cta_group, 128, columns)).astype(np.uint32)
-    out: Inputs = {"d": np.uint32(lane), "idesc": np.uint32(desc.encode())}  # type: ignore[dict-item]
+    out: Inputs = {"d": np.array(lane, np.uint32), "idesc": np.array(desc.encode(), np.uint32)}
     keep = 0xFFFF0000 if item.formats["c"].bits == 16 else 0
     put(tmem, d, (lane >> 16, 0), matrices["c"].astype(np.uint32), keep)
     places = {"a": behind, "scale_a": behind + _AREA, "scale_b": behind + 2 * _AREA, "metadata": behind + 3 * _AREA}
@@ -58,7 +58,7 @@ def filled(item: Described, form: OperandForm, numbers: str, stream: Stream, tur
     for name, layout, codes in _others(item, form, matrices):
         own = lane if len(layout.lane_bases) > 1 else 0
         put(tmem, layout, (own >> 16, places[name]), codes)
-        out[name] = np.uint32(own + places[name])  # type: ignore[assignment]
+        out[name] = np.array(own + places[name], np.uint32)
     parts: list[tuple[str, Codes, Format, Major]] = []
     if form.a == "desc":
         parts.append(("a", matrices["a"], item.formats["a"], "MN" if desc.transpose_a else "K"))
@@ -82,7 +82,7 @@ def filled(item: Described, form: OperandForm, numbers: str, stream: Stream, tur
     if form.lanes:
         out["lanes"] = stream.words((4 * facts.cta_group,)).astype(np.uint32)
     if form.mask:
-        out["mask"] = np.uint64(_mask(desc.m, turn).encode())  # type: ignore[assignment]
+        out["mask"] = np.array(_mask(desc.m, turn).encode(), np.uint64)
     return out
 
 

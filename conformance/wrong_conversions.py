@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from conformance import conversion_conditions as on
 from conformance.exercises import WrongModel
-from tcsim.conversion import Codes, Conversion, Form, conversion_format, convert, numbers
+from tcsim.conversion import Codes, Conversion, Form, conversion_format, convert
 from tcsim.convert import Convert, ConvertEach
-from tcsim.formats import FORMATS, INFINITY, NAN, SUBNORMAL, ZERO, Format
+from tcsim.formats import FORMATS, NAN, SUBNORMAL, ZERO, Format
 from tcsim.registry import Row
-from tcsim.rounding import Rounding
 
 Registers = dict[str, npt.NDArray[Any]]
 Run = Callable[[Convert, Registers], npt.NDArray[Any]]
-Applies = Callable[[Convert], bool]
 
 
 def words(registers: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -197,269 +195,61 @@ def _random_of_the_next(form: Form) -> Form:
     return replace(form, random=form.random[::-1])
 
 
-# --- where they show
-
-
-def _conversion(instruction: Convert) -> Conversion:
-    return instruction.lowering.conversion
-
-
-def _to_float(instruction: Convert) -> bool:
-    return _conversion(instruction).target.kind == "float"
-
-
-def _from_float(instruction: Convert) -> bool:
-    return _conversion(instruction).source.kind == "float"
-
-
-@dataclass(frozen=True)
-class _Products:
-    """What can happen to a source times a scale factor, by trying all of them."""
-
-    inexact: bool
-    ties: bool
-    too_large: bool
-    subnormal: bool
-
-
-@cache
-def _products(conversion: Conversion) -> _Products:
-    source, target = conversion.source, conversion.target
-    codes = np.arange(1 << source.bits, dtype=source.dtype)
-    fields = source.fields(codes) if source.kind == "float" else None
-    values = numbers(codes, source)
-    values = values[fields.kind < INFINITY] if fields is not None else values
-    values = np.maximum(values, 0.0) if conversion.relu else values
-    products = np.ldexp(np.abs(values)[:, None], np.arange(-127, 128)[None, :]).reshape(-1)
-    products = products[products > 0]
-    leading = np.maximum(np.frexp(products)[1] - 1, target.minimum_exponent)
-    units = np.ldexp(products, target.fraction_bits - leading)
-    return _Products(
-        inexact=bool((units != np.trunc(units)).any()),
-        ties=bool((units - np.trunc(units) == 0.5).any()),
-        too_large=bool((products > target.largest).any()),
-        subnormal=bool((products < 2.0**target.minimum_exponent).any()),
-    )
-
-
-def _loses_bits(instruction: Convert) -> bool:
-    """Some source lies strictly between two numbers of the target."""
-    conversion = _conversion(instruction)
-    source, target = conversion.source, conversion.target
-    if conversion.scale == "multiply":
-        return _products(conversion).inexact
-    if source.kind == target.kind == "integer":
-        return False
-    if source.kind == "integer":
-        return source.bits - int(source.signed) > target.fraction_bits + 1
-    if target.kind == "integer" or conversion.scale:
-        return True
-    least = [f.minimum_exponent - f.fraction_bits for f in (source, target)]
-    return source.fraction_bits > target.fraction_bits or least[0] < least[1]
-
-
-def _rounds(*modes: Rounding) -> Applies:
-    return lambda i: _loses_bits(i) and not _conversion(i).random_bits and _conversion(i).rounding in modes
-
-
-def _has_ties(instruction: Convert) -> bool:
-    """Some source lies exactly between two numbers of the target."""
-    conversion = _conversion(instruction)
-    return _products(conversion).ties if conversion.scale == "multiply" else _loses_bits(instruction)
-
-
-def _reaches_infinity(instruction: Convert) -> bool:
-    """Some source is infinite or above the target's largest number."""
-    conversion = _conversion(instruction)
-    source, target = conversion.source, conversion.target
-    if source.kind == "float" and source.infinity:
-        return True
-    if conversion.scale == "multiply":
-        return _products(conversion).too_large
-    return bool(conversion.scale) or source.largest > target.largest
-
-
-def _beyond(instruction: Convert) -> bool:
-    """The target has a code for what is too large: infinity or NaN."""
-    return _to_float(instruction) and _conversion(instruction).target.nan != "none"
-
-
-def _negative(instruction: Convert) -> bool:
-    return _conversion(instruction).source.signed
-
-
-def _source_nan(instruction: Convert) -> bool:
-    return _from_float(instruction) and _conversion(instruction).source.nan != "none"
-
-
-def _subnormal_result(instruction: Convert) -> bool:
-    conversion = _conversion(instruction)
-    source, target = conversion.source, conversion.target
-    if not (_to_float(instruction) and _from_float(instruction) and target.zero):
-        return False
-    if conversion.scale == "multiply":
-        return _products(conversion).subnormal
-    return bool(conversion.scale) or source.minimum_exponent - source.fraction_bits < target.minimum_exponent
-
-
-def _subnormal_source_matters(instruction: Convert) -> bool:
-    """A subnormal source has a result other than zero."""
-    conversion = _conversion(instruction)
-    source, target = conversion.source, conversion.target
-    if not _from_float(instruction) or not source.zero or conversion.flush_source:
-        return False
-    if conversion.scale == "multiply":
-        return True
-    if conversion.scale or target.kind == "integer":
-        return conversion.rounding in ("rm", "rp") and target.kind == "integer" and _half_open(conversion)
-    away = conversion.rounding in ("rm", "rp")
-    return away or (target.zero and source.minimum_exponent > target.minimum_exponent - target.fraction_bits)
-
-
-def _half_open(conversion: Conversion) -> bool:
-    """A tiny number rounds away from zero to something that the target has."""
-    return conversion.target.signed or conversion.rounding == "rp"
-
-
-def _all(*conditions: Applies) -> Applies:
-    return lambda instruction: all(condition(instruction) for condition in conditions)
-
-
-def _not(condition: Applies) -> Applies:
-    return lambda instruction: not condition(instruction)
-
-
-def _field(**wanted: Any) -> Applies:
-    """Attributes of the conversion with these values."""
-    return lambda i: all(getattr(_conversion(i), name) == value for name, value in wanted.items())
-
-
-def _packs(instruction: Convert) -> bool:
-    return instruction.registers["d"].elements > 1
-
-
-def _has(name: str) -> Applies:
-    return lambda instruction: name in instruction.registers
-
-
-def _narrow_integer(instruction: Convert) -> bool:
-    target = _conversion(instruction).target
-    return target.kind == "integer" and target.bits < 32 and not target.fraction_bits
-
-
-def _sign_extends(instruction: Convert) -> bool:
-    return _conversion(instruction).target.name == "s8" and not _packs(instruction)
-
-
-def _eight_of_sixteen(instruction: Convert) -> bool:
-    a = instruction.registers["a"]
-    return a.format.kind == "integer" and a.format.bits == 8 and a.dtype.itemsize == 2
-
-
-def _target_is(*names: str) -> Applies:
-    return lambda instruction: _conversion(instruction).target.name in names
-
-
-def _source_is(*names: str) -> Applies:
-    return lambda instruction: _conversion(instruction).source.name in names
-
-
-def _kept_payload(instruction: Convert) -> bool:
-    return _source_nan(instruction) and _conversion(instruction).nan is None
-
-
-def _canonical(instruction: Convert) -> bool:
-    return _source_nan(instruction) and _conversion(instruction).nan is not None
-
-
-def _payload_fits(instruction: Convert) -> bool:
-    conversion = _conversion(instruction)
-    return (
-        _canonical(instruction) and _to_float(instruction) and conversion.target.nan == "ieee" == conversion.source.nan
-    )
-
-
-def _truncation_shows(instruction: Convert) -> bool:
-    """Where nothing is negative, rounding toward minus infinity truncates."""
-    conversion = _conversion(instruction)
-    return _rounds("rne", "rna", "rp")(instruction) or (_rounds("rm")(instruction) and conversion.target.signed)
-
-
-def _nearest_matters(instruction: Convert) -> bool:
-    return _loses_bits(instruction) and not _field(rounding="rne")(instruction) and not _random(instruction)
-
-
-def _random(instruction: Convert) -> bool:
-    return bool(instruction.form.random)
-
-
-def _clamps(instruction: Convert) -> bool:
-    return _reaches_infinity(instruction) and (_conversion(instruction).saturate or not _to_float(instruction))
-
-
-def _signed_float(instruction: Convert) -> bool:
-    return _to_float(instruction) and _conversion(instruction).target.signed
-
-
-def _random_shared(instruction: Convert) -> bool:
-    return len(instruction.form.random) == 4
-
-
 WRONG_MODELS = (
-    WrongModel("ties away", "ties go away from zero", _all(_rounds("rne"), _has_ties), _with(rounding="rna")),
-    WrongModel("ties to even", "ties go to the even code", _rounds("rna"), _with(rounding="rne")),
-    WrongModel("truncated", "rounding toward zero", _truncation_shows, _with(rounding="rz")),
-    WrongModel("nearest", "rounding to nearest", _nearest_matters, _with(rounding="rne")),
-    WrongModel("downward", "rounding toward minus infinity", _all(_rounds("rp", "rz"), _negative, _signed_float, _field(relu=False)), _with(rounding="rm")),
-    WrongModel("upward", "rounding toward plus infinity", _all(_rounds("rm", "rz")), _with(rounding="rp")),
-    WrongModel("largest one code low", "saturation stops one code short", _clamps, _with_results(_one_code_low)),
-    WrongModel("satfinite ignored", "too large is infinity or NaN", _all(_field(saturate=True), _reaches_infinity, _beyond),
+    WrongModel("ties away", "ties go away from zero", on.all_of(on.rounds("rne"), on.has_ties), _with(rounding="rna")),
+    WrongModel("ties to even", "ties go to the even code", on.rounds("rna"), _with(rounding="rne")),
+    WrongModel("truncated", "rounding toward zero", on.truncation_shows, _with(rounding="rz")),
+    WrongModel("nearest", "rounding to nearest", on.nearest_matters, _with(rounding="rne")),
+    WrongModel("downward", "rounding toward minus infinity", on.all_of(on.rounds("rp", "rz"), on.negative, on.signed_float, on.field(relu=False)), _with(rounding="rm")),
+    WrongModel("upward", "rounding toward plus infinity", on.all_of(on.rounds("rm", "rz")), _with(rounding="rp")),
+    WrongModel("largest one code low", "saturation stops one code short", on.clamps, _with_results(_one_code_low)),
+    WrongModel("satfinite ignored", "too large is infinity or NaN", on.all_of(on.field(saturate=True), on.reaches_infinity, on.beyond),
                _with(saturate=False, nan_decrement=0)),
     WrongModel("satfinite assumed", "too large is the largest number",
-               _all(_field(saturate=False), _reaches_infinity, _beyond), _with(saturate=True)),
-    WrongModel("relu ignored", "negative results stay", _field(relu=True), _with(relu=False)),
-    WrongModel("relu assumed", "negative results are zero", _all(_field(relu=False), _negative, _signed_float),
+               on.all_of(on.field(saturate=False), on.reaches_infinity, on.beyond), _with(saturate=True)),
+    WrongModel("relu ignored", "negative results stay", on.field(relu=True), _with(relu=False)),
+    WrongModel("relu assumed", "negative results are zero", on.all_of(on.field(relu=False), on.negative, on.signed_float),
                _with(relu=True)),
-    WrongModel("relu keeps -0", "a result of -0 stays", _all(_field(relu=True, positive_zero=False, scale="", random_bits=0),
-                                                            _signed_float, _from_float), _with_results(_negative_zero_kept)),
-    WrongModel("fields swapped", "the first source goes into the lowest field", _packs, _with_results(_reversed)),
-    WrongModel("NaN is zero", "NaN becomes +0", _all(_source_nan, _not(_field(nan=0))), _with_results(_nan_to_zero)),
-    WrongModel("NaN is minus one", "NaN becomes all ones", _all(_source_nan, _narrow_integer), _with(nan=0xFF)),
-    WrongModel("NaN sign kept", "a negative NaN stays negative", _all(_canonical, _signed_float, _negative,
-                                                                      lambda i: _conversion(i).target.nan != "none"),
+    WrongModel("relu keeps -0", "a result of -0 stays", on.all_of(on.field(relu=True, positive_zero=False, scale="", random_bits=0),
+                                                            on.signed_float, on.from_float), _with_results(_negative_zero_kept)),
+    WrongModel("fields swapped", "the first source goes into the lowest field", on.packs, _with_results(_reversed)),
+    WrongModel("NaN is zero", "NaN becomes +0", on.all_of(on.source_nan, on.unless(on.field(nan=0))), _with_results(_nan_to_zero)),
+    WrongModel("NaN is minus one", "NaN becomes all ones", on.all_of(on.source_nan, on.narrow_integer), _with(nan=0xFF)),
+    WrongModel("NaN sign kept", "a negative NaN stays negative", on.all_of(on.canonical, on.signed_float, on.negative,
+                                                                      lambda i: on.conversion_of(i).target.nan != "none"),
                _with_results(_nan_sign_kept)),
-    WrongModel("NaN payload kept", "sign and leading payload bits of a NaN stay", _payload_fits, _with(nan=None)),
-    WrongModel("NaN canonical", "every NaN is the same", _kept_payload, _with(nan=0x7FFFFFFF)),
-    WrongModel("NaN quieted", "a signalling NaN becomes quiet", _all(_kept_payload, _field(quiet=False)), _with(quiet=True)),
-    WrongModel("NaN signalling", "a signalling NaN stays signalling", _all(_kept_payload, _field(quiet=True)),
+    WrongModel("NaN payload kept", "sign and leading payload bits of a NaN stay", on.payload_fits, _with(nan=None)),
+    WrongModel("NaN canonical", "every NaN is the same", on.kept_payload, _with(nan=0x7FFFFFFF)),
+    WrongModel("NaN quieted", "a signalling NaN becomes quiet", on.all_of(on.kept_payload, on.field(quiet=False)), _with(quiet=True)),
+    WrongModel("NaN signalling", "a signalling NaN stays signalling", on.all_of(on.kept_payload, on.field(quiet=True)),
                _with(quiet=False)),
-    WrongModel("subnormal results flushed", "subnormal results are zeros", _subnormal_result,
+    WrongModel("subnormal results flushed", "subnormal results are zeros", on.subnormal_result,
                _with_results(_subnormals_flushed)),
-    WrongModel("subnormal sources flushed", "subnormal sources are zeros", _subnormal_source_matters,
+    WrongModel("subnormal sources flushed", "subnormal sources are zeros", on.subnormal_source_matters,
                _with(flush_source=True)),
     WrongModel("-0 lost", "a result of -0 becomes +0",
-               _all(_field(relu=False, positive_zero=False), _signed_float, _from_float, _negative),
+               on.all_of(on.field(relu=False, positive_zero=False), on.signed_float, on.from_float, on.negative),
                _with(positive_zero=True)),
-    WrongModel("pzo ignored", "a result of -0 stays", _field(positive_zero=True, relu=False), _with(positive_zero=False)),
-    WrongModel("rounded twice", "f64 goes through f32", _source_is("f64"), _with_results(_rounded_twice)),
-    WrongModel("wraps", "an integer out of range wraps", _narrow_integer, _with_results(_wrapped)),
-    WrongModel("zero-extended", "the upper half of the result register is zero", _sign_extends, _zero_extended),
-    WrongModel("upper bits read", "all 16 bits of the source register count", _eight_of_sixteen, _upper_bits_read),
-    WrongModel("low bits kept", "the low 13 bits of tf32 are those of the source", _target_is("tf32"),
+    WrongModel("pzo ignored", "a result of -0 stays", on.field(positive_zero=True, relu=False), _with(positive_zero=False)),
+    WrongModel("rounded twice", "f64 goes through f32", on.source_is("f64"), _with_results(_rounded_twice)),
+    WrongModel("wraps", "an integer out of range wraps", on.narrow_integer, _with_results(_wrapped)),
+    WrongModel("zero-extended", "the upper half of the result register is zero", on.sign_extends, _zero_extended),
+    WrongModel("upper bits read", "all 16 bits of the source register count", on.eight_of_sixteen, _upper_bits_read),
+    WrongModel("low bits kept", "the low 13 bits of tf32 are those of the source", on.target_is("tf32"),
                _with_results(_low_bits_kept)),
     WrongModel("negative is zero", "a format without sign takes negative numbers for zero",
-               _all(_target_is("ue8m0", "ue5m3"), _not(_has("scale"))), _with_results(_negative_to_zero)),
-    WrongModel("c ignored", "the bits above the fields are zero", _has("c"), _c_ignored),
-    WrongModel("c in place", "c's upper bits stay where they are", _has("c"), _c_in_place),
-    WrongModel("unscaled", "the scale factors are 1", _has("scale"), _unscaled),
-    WrongModel("multiplied", "the scale factor multiplies", _field(scale="divide"), _with(scale="multiply")),
-    WrongModel("divided", "the scale factor divides", _field(scale="multiply"), _with(scale="divide")),
-    WrongModel("scale NaN ignored", "scale factor 0xff is a power of two", _has("scale"), _scale_nan_ignored),
+               on.all_of(on.target_is("ue8m0", "ue5m3"), on.unless(on.has("scale"))), _with_results(_negative_to_zero)),
+    WrongModel("c ignored", "the bits above the fields are zero", on.has("c"), _c_ignored),
+    WrongModel("c in place", "c's upper bits stay where they are", on.has("c"), _c_in_place),
+    WrongModel("unscaled", "the scale factors are 1", on.has("scale"), _unscaled),
+    WrongModel("multiplied", "the scale factor multiplies", on.field(scale="divide"), _with(scale="multiply")),
+    WrongModel("divided", "the scale factor divides", on.field(scale="multiply"), _with(scale="divide")),
+    WrongModel("scale NaN ignored", "scale factor 0xff is a power of two", on.has("scale"), _scale_nan_ignored),
     WrongModel("scales swapped", "each field has the other's scale factor",
                lambda i: "scale" in i.registers and i.registers["scale"].elements == 2, _scale_fields_swapped),
-    WrongModel("subnormals kept", "subnormal sources count", _field(flush_source=True), _with(flush_source=False)),
-    WrongModel("random bits in order", "no source reads its random bits reversed", _random_shared,
+    WrongModel("subnormals kept", "subnormal sources count", on.field(flush_source=True), _with(flush_source=False)),
+    WrongModel("random bits in order", "no source reads its random bits reversed", on.random_shared,
                _with_form(_random_in_order)),
-    WrongModel("random bits of another", "the first source reads the last one's random bits", _random,
+    WrongModel("random bits of another", "the first source reads the last one's random bits", on.random,
                _with_form(_random_of_the_next)),
 )  # fmt: skip

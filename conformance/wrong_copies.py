@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from conformance.exercises import Array, Inputs, WrongModel
-from tcsim.copy_instruction import CopyInstruction
+from tcsim.copy_instruction import GROUPS, CopyInstruction
 
 Change = Callable[[CopyInstruction, Inputs, Array], Array]
 """(instruction, inputs, the right memory uint8 (samples, 1024)) -> what a mistaken model would have there."""
@@ -25,7 +25,7 @@ def _wrong(name: str, mistake: str, applies: Callable[[CopyInstruction], bool], 
 
 
 def _copies(instruction: CopyInstruction) -> bool:
-    return instruction.facts.operation in ("copy", "group", "arrive") and not instruction.facts.reports
+    return instruction.facts.operation in ("copy", "commit", "wait", "arrive") and not instruction.facts.reports
 
 
 def _writes(instruction: CopyInstruction) -> bool:
@@ -46,9 +46,9 @@ def _masked(instruction: CopyInstruction) -> bool:
 
 def _before(instruction: CopyInstruction, given: Inputs) -> Array:
     """The memory that is written, as it was."""
-    return given["memory" if (instruction.facts.destination in (".global", ".shared::cluster")
-                 and instruction.facts.source == ".shared::cta") or (instruction.row.family != "cp.async"
-                 and instruction.facts.operation == "group") else "smem"]  # fmt: skip
+    facts = instruction.facts
+    outward = facts.source == ".shared::cta" and facts.destination in (".global", ".shared::cluster")
+    return given["memory" if outward or (facts.operation in GROUPS and facts.grouped) else "smem"]
 
 
 def _read(instruction: CopyInstruction, given: Inputs) -> Array:

@@ -18,6 +18,7 @@ from conformance.inputs import Problem, floor_matters, lowest_exponent
 from tcsim.dot import Datapath
 from tcsim.formats import FORMATS, NAN, SUBNORMAL, Format
 from tcsim.multiply import MatrixMultiply
+from tcsim.rounding import Rounding
 from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Widen
 
 Registers = npt.NDArray[np.uint32]
@@ -127,10 +128,10 @@ def _addend_last_f64(instruction: MatrixMultiply) -> tuple[Step, ...]:
     return (first, *chain, replace(given[-1], op="add", arguments=("acc", "c"), nan_order=""))
 
 
-def _rerounded(rounding: str) -> Run:
+def _rerounded(rounding: Rounding) -> Run:
     return _relowered(
         lambda instruction: tuple(
-            replace(step, rounding=rounding) if isinstance(step, Arithmetic) else step  # type: ignore[arg-type]
+            replace(step, rounding=rounding) if isinstance(step, Arithmetic) else step
             for step in instruction.lowering.steps
         )
     )

@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -169,8 +169,8 @@ def digest_of(
     return hashlib.sha256("\0".join([source, *texts, *_arguments(target, defines, options)]).encode()).hexdigest()
 
 
-def _strings(values: object) -> ctypes.Array[ctypes.c_char_p]:
-    encoded = [str(value).encode() for value in values]  # type: ignore[attr-defined]
+def _strings(values: Iterable[object]) -> ctypes.Array[ctypes.c_char_p]:
+    encoded = [str(value).encode() for value in values]
     return (ctypes.c_char_p * max(1, len(encoded)))(*encoded)
 
 

@@ -104,7 +104,12 @@ class AsyncArrive(CopyInstruction):
         return found
 
 
-_CLASSES: dict[str, type[CopyInstruction]] = {"copy": AsyncCopy, "arrive": AsyncArrive, "group": CopyGroup}
+_CLASSES: dict[str, type[CopyInstruction]] = {
+    "copy": AsyncCopy,
+    "arrive": AsyncArrive,
+    "commit": CopyGroup,
+    "wait": CopyGroup,
+}
 
 
 def bind(row: Row, *rest: Any) -> CopyInstruction:

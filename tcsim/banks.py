@@ -26,6 +26,10 @@ class BankConflicts:
 
     A *phase* is a group of lanes that the memory serves together; a *wavefront* is one pass through the banks. A phase
     takes as many wavefronts as the busiest bank has different words to deliver.
+
+    >>> cost = tcsim.bank_conflicts(64 * np.arange(32), width=4)  # a column of a matrix with rows of 64 bytes
+    >>> cost.degree, cost.wavefronts, cost.ideal
+    (16, 16, 1)
     """
 
     degrees: npt.NDArray[np.int64]  # (..., phases): wavefronts of each phase; 1 is free of conflicts, 0 has no lane

@@ -34,6 +34,12 @@ class BarrierFacts:
     parity: bool  # .parity: the phase is given by its parity, not by a state
     multicast: bool  # .multicast::cluster::32b: on the barriers at one offset in several blocks
     forms: tuple[OperandForm, ...]
+    phase_type: str = ""  # of a wait: "primary" or "conditional", if the spelling names one
+
+    @property
+    def names_layouts(self) -> bool:
+        """Whether the spelling names a layout, or a type of phase, which only one layout has."""
+        return bool(self.layout or self.phase_type)
 
 
 def barrier_facts(row: Row) -> BarrierFacts:
@@ -135,6 +141,9 @@ class InvalidateBarrier(BarrierInstruction):
         """The barrier, invalidated: any use of it is an error.
 
         Raises BarrierError if it is already.
+
+        >>> inval = tcsim.instruction("mbarrier.inval.b64", arch="sm_90")
+        >>> dead = inval.execute(barrier=tcsim.MBarrier(1))
         """
         found = self._barrier(barrier)
         found.inval()

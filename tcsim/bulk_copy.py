@@ -184,7 +184,12 @@ class BulkReduce(BulkInstruction):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prefetch(CopyInstruction):
-    """cp.async.bulk.prefetch and applypriority.async.bulk: caches only."""
+    """cp.async.bulk.prefetch and applypriority.async.bulk: caches only.
+
+    >>> prefetch = tcsim.instruction("cp.async.bulk.prefetch.L2.global", arch="sm_90")
+    >>> prefetch.execute(memory=np.arange(32, dtype=np.uint8), source=16, size=16)[16:18]
+    array([16, 17], dtype=uint8)
+    """
 
     def execute(self, memory: Any, source: Any, size: int) -> Bytes:
         """The memory as it was, once address and size are found to be valid.
@@ -203,7 +208,8 @@ class Prefetch(CopyInstruction):
 _CLASSES: dict[str, type[CopyInstruction]] = {
     "copy": BulkCopy,
     "reduce": BulkReduce,
-    "group": CopyGroup,
+    "commit": CopyGroup,
+    "wait": CopyGroup,
     "prefetch": Prefetch,
 }
 

@@ -24,11 +24,15 @@ Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
 
 
+GROUPS = ("commit", "wait")
+"""The operations of groups, which copy nothing."""
+
+
 @dataclass(frozen=True)
 class CopyFacts:
     """What a row copies from where to where."""
 
-    operation: str  # "copy", "reduce", "arrive", "group" (commit or wait) or "prefetch"
+    operation: str  # "copy", "reduce", "arrive", "commit", "wait" or "prefetch"
     destination: (
         str  # state space: ".shared", ".shared::cta", ".shared::cluster", ".global"; empty if nothing is written
     )
@@ -41,6 +45,8 @@ class CopyFacts:
     reports: bool = False  # .mbarrier::report::validity: the barrier gets a report of what was copied
     increments: bool = True  # of cp.async.mbarrier.arrive: without .noinc
     reduction: Reduction | None = None
+    grouped: bool = False  # .bulk_group: it completes through a group, which is committed and waited for
+    bypasses: bool = False  # .cg: not through the cache of the SM
     opcode: str = ""  # the machine instruction of a bulk copy
     alignment: int = 16  # of the addresses of a bulk copy, in bytes
     mask_bits: int = 16  # of the mask of a multicast
@@ -137,6 +143,8 @@ class CopyGroup(CopyInstruction):
         """Nothing: every `execute` of a copy gives what is there after the wait.
 
         groups: how many of the latest groups wait_group leaves pending. Raises OperandError for a negative number.
+
+        >>> tcsim.instruction("cp.async.wait_group", arch="sm_80").execute(groups=1)
         """
         if groups < 0:
             raise OperandError(f"{self._call}: groups={groups}: valid: 0 and more")

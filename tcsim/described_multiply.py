@@ -88,6 +88,11 @@ class DescribedMultiply:
         return self.instruction.lowering_for(self.desc, self.scale_input_d)
 
     @property
+    def scale_formats(self) -> dict[str, Format]:
+        """The number formats of scale_a and scale_b; none without block scaling."""
+        return dict.fromkeys(("scale_a", "scale_b"), self.formats["scale"]) if self.blocks else {}
+
+    @property
     def blocks(self) -> int:
         """Scale factors of one row of A; 0 without block scaling."""
         return self.desc.scale_vectors(self.instruction.facts.block) if self.instruction.facts.block else 0

@@ -10,7 +10,11 @@ Level = Literal["measured", "published", "literature", "inferred"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why we believe what the model says of one instruction on one arch."""
+    """Why we believe what the model says of one instruction on one arch.
+
+    >>> print(tcsim.instruction("movmatrix.sync.aligned.m8n8.trans.b16", arch="sm_80").evidence)
+    literature: PTX ISA, section movmatrix
+    """
 
     level: Level
     source: str  # which GPU and run, whose results, which paper or manual, or which relative

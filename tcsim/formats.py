@@ -38,8 +38,11 @@ class Fields(NamedTuple):
 class Format:
     """One number format.
 
-    >>> tcsim.format("e4m3").largest
-    448.0
+    >>> e4m3 = tcsim.format("e4m3")
+    >>> e4m3.largest, e4m3.values(np.uint8([0x38, 0x7E])), e4m3.exponents(np.uint8([0x38, 0x40]))
+    (448.0, array([  1., 448.]), array([0, 1], dtype=int16))
+    >>> e4m3.fields(np.uint8([0xC4])).significand
+    array([12], dtype=uint64)
     """
 
     name: str  # as PTX spells the type

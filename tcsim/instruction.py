@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,12 @@ from tcsim.targets import Arch
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """An instruction bound to an arch. Make one with `tcsim.instruction`; the family's class has `execute`."""
+    """An instruction bound to an arch. Make one with `tcsim.instruction`; the family's class has `execute`.
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> mma.shape, mma.targets, mma.operands["b"].registers, mma.evidence.level
+    ((16, 8, 8), ('sm_90', 'sm_90a'), 1, 'measured')
+    """
 
     row: Row
     arch: Arch
@@ -48,6 +53,9 @@ class Instruction:
     def operands(self) -> MappingProxyType[str, Operand]:
         """The register operands by name, in PTX's order."""
         return self.row.operands
+
+    RESULTS: ClassVar[tuple[str, ...]] = ()
+    """Names of what `execute` gives, where that is several arrays which are not the first operands."""
 
 
 def broadcast(shapes: list[tuple[int, ...]], call: str) -> tuple[int, ...]:

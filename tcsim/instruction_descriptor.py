@@ -135,7 +135,11 @@ class InstructionDescriptor:
         return [f"bits {place:<6} {name:<20} {shown:<10} {meaning}" for place, name, shown, meaning in self.rows()]
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """The lines of `describe` as (bits, name, value, meaning)."""
+        """The lines of `describe` as (bits, name, value, meaning).
+
+        >>> tcsim.InstructionDescriptor(kind="f16", a_format="f16", m=128, n=64).rows()[3][:3]
+        ('5:4', 'd_format', 'f32')
+        """
         found = []
         for one in with_reserved(self._fields):
             if one.name == "reserved":

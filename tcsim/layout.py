@@ -77,6 +77,10 @@ class FragmentLayout:
     `thread` and `value` map to `m + M * k` for A, `n + N * k` for B and `m + M * n` for C and D: CuTe's convention,
     so that `str(layout)` can be compared with CuTe's MMA traits. Called with (lane, register, slot) it answers
     (row, column) of A (M x K), B (K x N), C or D (M x N).
+
+    >>> layout = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90").operands["a"].layout
+    >>> str(layout), layout(3, 1, 0), layout.where(8, 6)
+    ('((4,8),(2,2,2)):((32,1),(16,8,128))', (8, 6), (3, 1, 0))
     """
 
     thread: Layout  # lane -> index

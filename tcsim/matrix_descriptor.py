@@ -185,6 +185,10 @@ class MatrixDescriptor:
         make_umma_desc). On sm_100 long rows are inferred from sm_90, and leading_mode=1 is inferred.
 
         Raises OperandError for a major, format, kind or mode that cannot be, or whose addresses nobody has published.
+
+        >>> one = tcsim.MatrixDescriptor.for_tile(8, 16, "f16", swizzle="32B").descriptor
+        >>> one.addresses(8, 16, "f16")[[0, 4], :9:4].tolist()  # rows from 4 on have their 16-byte chunks exchanged
+        [[0, 8, 16], [144, 152, 128]]
         """
         return self.bit_addresses(rows, k, format, major, kind) // 8
 

@@ -54,6 +54,16 @@ class MBarrier:
     >>> full.complete_tx(4096)
     >>> full.test_wait(state), full.phase
     (True, 1)
+    >>> empty = tcsim.MBarrier(4)
+    >>> before, last = empty.arrive(2), empty.copy()
+    >>> state = last.arrive_drop(2)  # the next phase expects two arrivals
+    >>> empty, last
+    (MBarrier(phase=0, pending=2 of 4, tx_count=0), MBarrier(phase=1, pending=2 of 2, tx_count=0))
+    >>> last.expect_tx(16)
+    >>> state = last.arrive_drop_expect_tx(48)
+    >>> last
+    MBarrier(phase=1, pending=1 of 1, tx_count=64)
+    >>> last.inval()
     """
 
     def __init__(self, count: int, layout: str = "v0") -> None:

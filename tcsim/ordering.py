@@ -18,6 +18,7 @@ class OrderFacts:
 
     orders: str  # a sentence
     forms: tuple[OperandForm, ...]
+    commits: bool = False  # it makes a group, which something must wait for
     hopper_version: str = ""  # the lowest PTX ISA version from sm_90 on, if not the row's
 
 
@@ -48,6 +49,8 @@ class OrderInstruction(Instruction):
         """Nothing: no `execute` here leaves an access outstanding.
 
         groups: of wait_group, how many of the latest may be pending. Raises OperandError for a negative number.
+
+        >>> tcsim.instruction("wgmma.wait_group.sync.aligned", arch="sm_90a").execute(groups=1)
         """
         if groups < 0:
             raise OperandError(f"{self!r}.execute: groups={groups}: valid: 0 and more")

@@ -56,6 +56,8 @@ class _Compression(Instruction):
 class CompressRegisters(_Compression):
     """spcompress: two of every four elements, and where they were."""
 
+    RESULTS = ("mdata", "cdata")
+
     def execute(self, data: Any, spdesc: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
         """Compress: data uint32 (..., 2n) and the sparsity descriptor -> mdata (..., m), cdata (..., n), uint32.
 

@@ -80,6 +80,7 @@ class Family:
     lowering: Callable[[Row, Arch], Lowering]
     evidence: Callable[[Row, Arch], Evidence]
     bind: Callable[..., Any]  # (row, arch, targets, lowering, evidence) -> the instruction with its execute
+    without_steps: str = "none: it moves data"  # what a row does whose lowering has no arithmetic steps
 
 
 def families() -> tuple[Family, ...]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tcsim.block_scaling import BlockScaling, ScaleOperand
 from tcsim.codec import as_codes
 from tcsim.errors import FormatError, OperandError
+from tcsim.formats import Format
 from tcsim.instruction import broadcast
 from tcsim.multiply import MatrixMultiply
 from tcsim.registry import check_registers
@@ -46,6 +47,16 @@ class ScaledMatrixMultiply(MatrixMultiply):
     def scales(self) -> dict[str, ScaleOperand]:
         """The scale operands by name, scale_a and scale_b: format, registers, layout."""
         return {operand.name: operand for operand in (self.scaling.a, self.scaling.b)}
+
+    @property
+    def scale_formats(self) -> dict[str, Format]:
+        """The number formats of scale_a and scale_b."""
+        return {name: operand.format for name, operand in self.scales.items()}
+
+    @property
+    def blocks(self) -> int:
+        """Scales of one row of A, and of one column of B."""
+        return self.scaling.blocks
 
     @property
     def block(self) -> int:

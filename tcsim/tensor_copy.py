@@ -22,7 +22,7 @@ Bytes = npt.NDArray[np.uint8]
 SHARED_ALIGNMENT = 128
 """What the address in shared memory must be a multiple of, in bytes (CUDA C++ Programming Guide, tensor memory access)."""
 BOX_ALIGNMENT = 16
-"""What the innermost coordinate must be a multiple of, in bytes (PTX ISA, bounding box; measured on an H200)."""
+"""What the innermost coordinate must be a multiple of, in bytes (PTX ISA, bounding box; seen on an H200, no recording)."""
 
 
 class CoordinateError(TensorMapError):

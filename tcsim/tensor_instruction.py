@@ -184,6 +184,9 @@ class TensorPrefetch(TensorCopy):
         """Nothing: the instruction changes no memory.
 
         Raises as `check_map` does.
+
+        >>> prefetch = tcsim.instruction("cp.async.bulk.prefetch.tensor.1d.L2.global", arch="sm_90")
+        >>> prefetch.execute(tensor_map=tcsim.TensorMap("FLOAT16", (64,), (), (64,), swizzle="NONE"))
         """
         self.check_map(tensor_map)
 

@@ -1,7 +1,7 @@
 """Tensor maps: what a TMA copy makes of a tensor in global memory and a box in shared memory.
 
 Memory is bytes: `memory` uint8 (..., bytes), whose index is the offset from the map's global address, and `smem` uint8
-(..., bytes), whose index is the shared address. What is measured and what is not: `tcsim.tensor_box`, `docs/tma.md`.
+(..., bytes), whose index is the shared address. What was seen on hardware and what was not: `tcsim.tensor_box`, `docs/tma.md`.
 """
 
 from __future__ import annotations
@@ -279,6 +279,11 @@ class TensorMap:
         """cp.async.bulk.tensor.2d with .tile::scatter4 (sm_100): coordinates (..., 5) are the column and four rows.
 
         Raises as `store`.
+
+        >>> rows = tcsim.TensorMap("UINT8", (16, 9), (16,), (16, 1), swizzle="NONE")
+        >>> smem = np.repeat(np.uint8([1, 2, 3, 4]), 16)
+        >>> rows.scatter4(np.zeros(144, np.uint8), (0, 8, 0, 2, 5), smem)[::16].tolist()
+        [2, 0, 3, 0, 0, 4, 0, 0, 1]
         """
         return tensor_copy.store(self, memory, coordinates, smem, address, rows4=True)
 

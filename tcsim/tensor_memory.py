@@ -103,6 +103,12 @@ class TensorMemory:
     >>> tmem.read(2, 5)
     Traceback (most recent call last):
     tcsim.tensor_memory.UnwrittenError: read of lane 2, column 5: nothing has written that cell
+    >>> other = tmem.copy()
+    >>> other.dealloc(64, 32)
+    >>> other.relinquish_alloc_permit()
+    >>> other.check_exit()
+    Traceback (most recent call last):
+    tcsim.tensor_memory.AllocationError: the kernel ends with allocations that were not freed: CTA 0: 0x0 (64 columns)
     """
 
     LANES = 128
@@ -268,6 +274,9 @@ class TensorMemory:
         """Note the `.cta_group` of an instruction: all of a kernel must name the same.
 
         Raises AllocationError if an earlier one named the other, or if a pair is asked of a single CTA's memory.
+
+        >>> tmem = tcsim.TensorMemory(ctas=2)
+        >>> tmem.use_cta_group(2, "tcgen05.mma")
         """
         if cta_group not in (1, 2) or cta_group > self.ctas:
             raise AllocationError(

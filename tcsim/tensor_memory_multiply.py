@@ -34,7 +34,18 @@ _CHUNK_PRODUCTS = 1 << 18  # products computed at a time: their float64 terms (2
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorMemoryMultiply(Instruction):
-    """D = A B + D, where D lies in Tensor Memory and the instruction descriptor says shape and formats."""
+    """D = A B + D, where D lies in Tensor Memory and the instruction descriptor says shape and formats.
+
+    >>> mma = tcsim.instruction("tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a")
+    >>> a = tcsim.MatrixDescriptor.for_tile(64, 16, "f16", arch="sm_100", swizzle="NONE")
+    >>> b = tcsim.MatrixDescriptor.for_tile(8, 16, "f16", arch="sm_100", swizzle="NONE", start_address=a.bytes)
+    >>> smem = np.concatenate([a.image(np.ones((64, 16), np.float16)), b.image(np.full((8, 16), 2, np.float16))])
+    >>> idesc = tcsim.InstructionDescriptor(kind="f16", a_format="f16", m=64, n=8)
+    >>> places = {"d": 0, "a": np.uint64(a.descriptor.encode()), "b": b.descriptor.encode()}
+    >>> after = mma.execute(tcsim.TensorMemory.allocated(), smem, **places, idesc=idesc, enable_input_d=False)
+    >>> after.read(0, [0, 7]).view(np.float32).tolist()
+    [32.0, 32.0]
+    """
 
     @cached_property
     def facts(self) -> MultiplyForm:

@@ -136,7 +136,7 @@ SWIZZLE_MODES: MappingProxyType[str, TensorSwizzle] = MappingProxyType(
         )
     }
 )
-"""Swizzles by name. 32B, 64B and 128B were measured on an H200; the ATOM forms are the PTX manual's tables (sm_100)."""
+"""Swizzles by name. 32B, 64B and 128B were seen on an H200 (no recording); the ATOM forms are the PTX manual's tables (sm_100)."""
 
 INTERLEAVES: MappingProxyType[str, int] = MappingProxyType({"NONE": 0, "16B": 1, "32B": 2})
 """Interleaves by name: the driver's number, which is tensormap.replace's too."""
@@ -154,7 +154,7 @@ WIDE_MODES: MappingProxyType[str, int] = MappingProxyType({"W": 0, "W128": 1})
 """Modes of cuTensorMapEncodeIm2colWide by name."""
 
 NAN_FILL = 0x7FF7
-"""The 16-bit pattern that a NaN fill repeats over the element (measured on an H200)."""
+"""The 16-bit pattern that a NaN fill repeats over the element (seen on an H200; no recording)."""
 
 Mode = Literal["data_type", "swizzle", "interleave", "l2_promotion", "oob_fill", "wide_mode"]
 _PREFIXES: dict[str, str] = {

@@ -148,6 +148,10 @@ class TensorMapCopy(Instruction):
         """The bytes in global memory: a copy of tensor_map uint8 (..., 128).
 
         Raises OperandError for another dtype or shape.
+
+        >>> name = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
+        >>> tcsim.instruction(name, arch="sm_90").execute(tensor_map=np.zeros(128, np.uint8)).shape
+        (128,)
         """
         data = np.asarray(tensor_map)
         if data.dtype != np.uint8 or data.shape[-1:] != (BYTES,):
@@ -162,4 +166,7 @@ class TensorMapPrefetch(Instruction):
     """prefetch.tensormap: a hint."""
 
     def execute(self) -> None:
-        """Nothing: the instruction changes no memory."""
+        """Nothing: the instruction changes no memory.
+
+        >>> tcsim.instruction("prefetch.tensormap", arch="sm_90").execute()
+        """

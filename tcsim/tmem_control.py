@@ -66,6 +66,8 @@ class _Managed(Instruction):
 class AllocateTensorMemory(_Managed):
     """tcgen05.alloc: columns of Tensor Memory, whose address goes to shared memory."""
 
+    RESULTS = ("tmem", "smem")
+
     def execute(
         self, tmem: TensorMemory, columns: int, smem: Any, address: int, *, cta: int = 0
     ) -> tuple[TensorMemory, npt.NDArray[np.uint8]]:
@@ -127,6 +129,9 @@ class RelinquishPermit(_Managed):
         """The new Tensor Memory, in which an alloc of the CTA is an error.
 
         Raises AllocationError for another cta_group than before.
+
+        >>> name = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned"
+        >>> after = tcsim.instruction(name, arch="sm_100").execute(tmem=tcsim.TensorMemory())
         """
         new = tmem.copy()
         new.relinquish_alloc_permit(cta_group=self.control.cta_group, cta=cta)
@@ -157,7 +162,7 @@ class Commit(Instruction):
 
         Without `.multicast` the barrier of `cta` gets it; with it those of the CTAs whose bit is set in `mask`.
 
-        Raises OperandError for a CTA outside the cluster, a mask where there is no `.multicast` or none where there is, and
+        Raises OperandError for no list of barriers, a CTA outside the cluster, a mask where there is no `.multicast` or none where there is, and
         BarrierError where no arrival is pending.
 
         >>> name = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
@@ -166,6 +171,10 @@ class Commit(Instruction):
         [1, 1]
         """
         call, control = f"{self!r}.execute", self.control
+        if not isinstance(barriers, Sequence) or not all(isinstance(barrier, MBarrier) for barrier in barriers):
+            raise OperandError(
+                f"{call}: barriers is a {type(barriers).__name__}; valid: an MBarrier for each CTA, in a list"
+            )
         ranks = range(len(barriers))
         if control.multicast != (mask is not None):
             need = "an integer, one bit for each CTA" if control.multicast else "None, without .multicast"
@@ -191,5 +200,10 @@ class Ordering(Instruction):
     """tcgen05.fence and tcgen05.wait: order and completion, of which the model has nothing to do."""
 
     def execute(self, tmem: TensorMemory) -> TensorMemory:
-        """The same Tensor Memory, a copy: the model's instructions are complete and in order."""
+        """The same Tensor Memory, a copy: the model's instructions are complete and in order.
+
+        >>> wait = tcsim.instruction("tcgen05.wait::ld.sync.aligned", arch="sm_100")
+        >>> wait.execute(tmem=tcsim.TensorMemory()).columns
+        512
+        """
         return tmem.copy()

@@ -15,7 +15,6 @@ from tcsim.errors import OperandError
 from tcsim.formats import NO_EXPONENT, Format
 from tcsim.multiply import MatrixMultiply
 from tcsim.scaled_dot import scaled_terms
-from tcsim.scaled_multiply import ScaledMatrixMultiply
 from tcsim.steps import (
     Arithmetic,
     BitDot,
@@ -92,14 +91,10 @@ def scales_of(instruction: Any, scale_a: Any, scale_b: Any) -> Iterator[tuple[st
 
     Raises OperandError for another number of scales, FormatError for another dtype.
     """
-    if isinstance(instruction, ScaledMatrixMultiply):
-        blocks = instruction.scaling.blocks
-        formats = {name: scale.format for name, scale in instruction.scales.items()}
-    elif isinstance(instruction, DescribedMultiply) and instruction.blocks:
-        blocks, own = instruction.blocks, instruction.formats["scale"]
-        formats = {"scale_a": own, "scale_b": own}
-    else:
+    formats: dict[str, Format] = getattr(instruction, "scale_formats", {})
+    if not formats:
         return
+    blocks = instruction.blocks
     for name, given, shape in (("scale_a", scale_a, (1, 1, blocks)), ("scale_b", scale_b, (1, blocks, 1))):
         format = formats[name]
         codes = as_codes([] if given is None else given, format, f"trace: {name}")

@@ -74,6 +74,14 @@ class WarpgroupMultiply(Instruction):
         dimensions broadcast. scale_a, scale_b: 1 or -1; trans_a, trans_b: 0 for K-major, 1 for MN-major.
 
         Raises OperandError for another dtype or shape, immediates that the type does not have, or reads outside smem.
+
+        >>> wgmma = tcsim.instruction("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", arch="sm_90a")
+        >>> tile = tcsim.MatrixDescriptor.for_tile(8, 16, "f16", swizzle="NONE")
+        >>> ones = np.full((128, 4), 0x3C003C00, np.uint32)  # A in registers
+        >>> smem = tile.image(np.full((8, 16), 2, np.float16))
+        >>> d = wgmma.execute(smem=smem, a=ones, b=tile.descriptor.encode(), c=np.zeros((128, 4), np.uint32))
+        >>> float(d.view(np.float32)[0, 0])
+        32.0
         """
         codes = self.multiplicands(smem, a, b, c, scale_d, (scale_a, scale_b), (trans_a, trans_b))
         return self.registers("d", self.matmul(*codes))
@@ -89,21 +97,30 @@ class WarpgroupMultiply(Instruction):
             raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 (..., bytes)")
         accumulator = np.asarray(c)
         check_registers(accumulator, self.operands["c"], call)
-        codes_a, codes_b = self.fetch(memory, a, b, *trans)
+        codes_a, codes_b = self.fetch(memory, a, b, *trans, *scales)
         codes_c = self.matrix("c", accumulator)
-        return (
-            _negated(codes_a, self.operands["a"].format, scales[0]),
-            _negated(codes_b, self.facts.format_b, scales[1]),
-            codes_c if scale_d else np.zeros_like(codes_c),
-        )
+        return codes_a, codes_b, codes_c if scale_d else np.zeros_like(codes_c)
 
     def fetch(
-        self, smem: npt.NDArray[np.uint8], a: Any, b: Any, trans_a: int = 0, trans_b: int = 0
+        self,
+        smem: npt.NDArray[np.uint8],
+        a: Any,
+        b: Any,
+        trans_a: int = 0,
+        trans_b: int = 0,
+        scale_a: int = 1,
+        scale_b: int = 1,
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The codes of A (..., 64, K; of a sparse one K / 2) and B (..., K, N) that the instruction reads.
+        """The codes of A (..., 64, K; of a sparse one K / 2) and B (..., K, N) that the instruction multiplies.
 
         Raises OperandError for reads outside smem.
         """
+        codes_a, codes_b = self._fetched(smem, a, b, trans_a, trans_b)
+        return _negated(codes_a, self.operands["a"].format, scale_a), _negated(codes_b, self.facts.format_b, scale_b)
+
+    def _fetched(
+        self, smem: npt.NDArray[np.uint8], a: Any, b: Any, trans_a: int, trans_b: int
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         call = f"{self!r}.execute"
         m, n, k = self.shape
         codes_b = self._fetch(smem, b, n, k, self.facts.format_b, _MAJORS[trans_b], f"{call}: b").swapaxes(-1, -2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -53,3 +54,11 @@ def recorded(root: Path, mnemonic: str = MNEMONIC) -> Recording:
     recording = recordings.read(mnemonic, "sm_90", root)
     assert recording is not None
     return recording
+
+
+def copy_recording(root: Path) -> Path:
+    """A folder with the committed recording of `MNEMONIC`."""
+    source = recordings.path_of(MNEMONIC, "sm_90")
+    (root / "sm_90").mkdir(parents=True)
+    shutil.copy(source, root / "sm_90" / source.name)
+    return root

@@ -50,10 +50,10 @@ from tcsim.cli.app import app
         (("trace", "movmatrix.sync.aligned.m8n8.trans.b16", "--seed", "1"), "computes no products"),
         (("compare", MMA, "--archs", "sm_80"), "at least two"),
         (("compare", MMA, "--archs", "sm_80,sm_91"), "nearest: sm_90"),
-        (("compare", "tcgen05.mma.cta_group::1.kind::f16", "--archs", "sm_100,sm_103"), "computes no products in registers"),
-        (("compare", "mma.sync.aligned.kind::mxf4.block_scale.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", "--archs",
-          "sm_120,sm_121"), "its scales are not compared"),
-        (("trace", "tcgen05.mma.cta_group::1.kind::f16", "--seed", "1"), "computes no products in registers; valid: instructions with a, b and c, or --inputs with idesc"),
+        (("compare", "tcgen05.mma.cta_group::1.kind::f16", "--archs", "sm_100,sm_103"), "idesc is missing; valid: its instruction"),
+        (("compare", "tcgen05.mma.cta_group::1.kind::f16", "--archs", "sm_100,sm_103", "--idesc", "x"), "--idesc 'x': valid: an integer"),
+        (("compare", "tcgen05.mma.cta_group::1.kind::f16", "--archs", "sm_100,sm_103", "--idesc", "3"), "sparsity_selector=3: A is dense"),
+        (("trace", "tcgen05.mma.cta_group::1.kind::f16", "--seed", "1"), "idesc is missing; valid: its instruction"),
         (("map", "tcgen05.mma.cta_group::1.kind::f16"), "its matrices lie in Tensor Memory"),
         (("map", "tcgen05.shift.cta_group::1.down"), "it takes no matrix in registers"),
         (("compare", "cvt.rn.satfinite.e4m3x2.f32", "--archs", "sm_90,sm_100"), "computes no products"),
@@ -69,7 +69,7 @@ def test_files_that_are_no_inputs(tmp_path: Path, matrices: tuple[str, dict[str,
     (tmp_path / "text.npz").write_text("no archive")
     assert "no .npz or .npy" in refusal("run", MMA, "--inputs", tmp_path / "text.npz")
     np.savez(tmp_path / "some.npz", a=np.ones((16, 16), np.float16), q=np.ones(1))
-    assert "has no b, c" in refusal("compare", MMA, "--archs", "sm_80,sm_90", "--inputs", tmp_path / "some.npz")
+    assert "b, c is missing" in refusal("compare", MMA, "--archs", "sm_80,sm_90", "--inputs", tmp_path / "some.npz")
     assert "--name one of a, q" in refusal("quantize", tmp_path / "some.npz", "--type", "e4m3")
     assert "end in .npz" in refusal("run", MMA, "--inputs", matrices[0], "--output", "d.txt")
     assert "no array 'z'; valid: a, q" in refusal("quantize", tmp_path / "some.npz", "--type", "e4m3", "--name", "z")

@@ -38,8 +38,8 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
 
 
 def documented_keys() -> dict[str, set[str]]:
-    """The keys of JSON by verb, from the table of docs/command-line.md."""
-    page = (Path(__file__).resolve().parent.parent / "docs/command-line.md").read_text(encoding="utf-8")
+    """The keys of JSON by verb, from the table of docs/command-line-json.md."""
+    page = (Path(__file__).resolve().parent.parent / "docs/command-line-json.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", page.split("## JSON")[1].split("## ")[0], re.MULTILINE)
     return {verb: set(re.findall(r"`(\w+)`", keys)) for verb, keys in rows}
 
@@ -71,6 +71,9 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
         "trace": (MMA, "--seed", 1),
         "compare": (MMA, "--archs", "sm_80,sm_90", "--count", 16),
         "diagnose": (MMA, "-i", wrong),
+        "tensormap decode": (tcsim.TensorMap("FLOAT16", (64, 64), (128,), (64, 8)).encode(4096).hex(),),
+        "tensormap encode": ("--type", "FLOAT16", "--dim", "64,64", "--box", "64,8"),
+        "tensormap check": ("--type", "FLOAT16", "--dim", "64,64", "--box", "64,8"),
         "idesc decode": (0x8400410, "--kind", "f16"),
         "idesc encode": ("--kind", "f16", "--a", "f16", "--m", 64, "--n", 8),
         "idesc bits": ("--kind", "f16"),

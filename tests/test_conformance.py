@@ -8,31 +8,24 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from suite_runs import CLASSES, MNEMONIC, OTHER, OUTPUTS, case_path, recorded, suite_run, table_rows
+from suite_runs import CLASSES, MNEMONIC, OTHER, OUTPUTS, case_path, copy_recording, recorded, suite_run, table_rows
 
 import tcsim
-from conformance import inputs, recordings
-from conformance.compare import compare
-from conformance.recordings import Origin, RecordedCase, Recording, RecordingError
+from conformance import recordings
+from conformance.recordings import Recording
 from conformance.suite import Case, Settings, Suite
 
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """A folder with the committed recording of one instruction."""
-    root = tmp_path / "recordings"
-    source = recordings.path_of(MNEMONIC, "sm_90")
-    (root / "sm_90").mkdir(parents=True)
-    shutil.copy(source, root / "sm_90" / source.name)
-    return root
+    return copy_recording(tmp_path / "recordings")
 
 
 # ---- replay
@@ -268,234 +261,3 @@ def test_what_was_only_assembled_is_unverified() -> None:
     assert not re.search(r"\d+ (passed|skipped)", run.stdout)
     assert [row[1:] for row in table_rows(run.stdout)] == [["1", "1", "0", "0", "UNVERIFIED, evidence inferred"]]
     assert "nothing was compared: this run proves nothing and fails" in run.stdout
-
-
-# ---- recordings
-
-
-def test_a_corrupt_recording_stops_the_run(copied: Path) -> None:
-    """Wrong usage, not a pass of what is left: the file, what is wrong and how to repair it."""
-    path = recordings.path_of(MNEMONIC, "sm_90", copied)
-    path.write_bytes(path.read_bytes()[:-200])
-    run = suite_run("conformance/test_cases.py", "-k", MNEMONIC, "--replay", "--recordings", str(copied))
-    assert run.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    text = run.stdout + run.stderr
-    assert f"corrupt recording {path}: BadZipFile" in text
-    assert "record it again on a GPU with `pytest conformance/ --record`, or restore the committed file" in text
-    assert " passed" not in run.stdout
-
-
-def with_header(path: Path, change: Callable[[bytes], bytes]) -> None:
-    """Rewrite the header of a recording."""
-    with np.load(path) as archive:
-        content = {name: archive[name] for name in archive.files}
-    content["header"] = np.frombuffer(change(content["header"].tobytes()), np.uint8)
-    np.savez(path, **content)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(b"not a zip file"),
-        lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-        lambda path: path.write_bytes(
-            bytearray(x ^ 0xFF if 3000 < i < 3100 else x for i, x in enumerate(path.read_bytes()))
-        ),
-        lambda path: np.savez(path, header=np.zeros(3, np.uint8)),
-        lambda path: np.savez(path, something=np.zeros(3)),
-        lambda path: with_header(path, lambda header: header[:-10]),
-        lambda path: with_header(path, lambda header: header.replace(b'"schema"', b'"scheme"')),
-        lambda path: with_header(path, lambda header: header.replace(b'"driver"', b'"drover"')),
-        lambda path: with_header(path, lambda header: header.replace(b'"name": "wide"', b'"name": "vast"')),
-    ],
-    ids=[
-        "empty",
-        "text",
-        "half",
-        "flipped bytes",
-        "no JSON",
-        "no header",
-        "cut JSON",
-        "no schema",
-        "no driver",
-        "no array",
-    ],
-)
-def test_every_damage_is_a_recording_error(copied: Path, damage: Callable[[Path], object]) -> None:
-    """Whatever is wrong with the file, reading it raises one kind of error that names it."""
-    path = recordings.path_of(MNEMONIC, "sm_90", copied)
-    assert path.stat().st_size > 3100
-    damage(path)
-    with pytest.raises(RecordingError, match=f"corrupt recording {re.escape(str(path))}: .+; record it again"):
-        recordings.read(MNEMONIC, "sm_90", copied)
-
-
-def test_a_foreign_recording_is_refused(copied: Path) -> None:
-    """A file under the name of another instruction or arch, or of another schema."""
-    path = recordings.path_of(MNEMONIC, "sm_90", copied)
-    for mnemonic, arch in ((OTHER, "sm_90"), (MNEMONIC, "sm_80")):
-        other = recordings.path_of(mnemonic, arch, copied)
-        other.parent.mkdir(exist_ok=True)
-        shutil.copy(path, other)
-        complaint = (
-            f"foreign recording {other}: it holds {MNEMONIC} on sm_90, schema 1; valid: {mnemonic} on {arch}, schema 1"
-        )
-        with pytest.raises(RecordingError, match=re.escape(complaint)):
-            recordings.read(mnemonic, arch, copied)
-    with_header(path, lambda header: header.replace(b'"schema": 1', b'"schema": 2'))
-    with pytest.raises(RecordingError, match=r"foreign recording .* schema 2; valid: .* schema 1"):
-        recordings.read(MNEMONIC, "sm_90", copied)
-    run = suite_run("conformance/test_cases.py", "-k", OTHER, "--replay", "--recordings", str(copied))
-    assert run.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    assert "foreign recording " in run.stdout + run.stderr
-
-
-def test_a_recording_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    """Content, and bytes that depend on nothing else; none where there is no file."""
-    origin = Origin("GPU", "1", "ptxas 1.2.3", "sm_90a", "a" * 64, "b" * 64, "2026-01-02")
-    recording = Recording("family.x::y", "sm_90", origin)
-    for seed in (0, 3):
-        recording.add(RecordedCase("wide", seed, 2, "c" * 64), np.arange(12, dtype=np.uint32).reshape(2, 3, 2) + seed)
-    assert recordings.read("family.x::y", "sm_90", tmp_path) is None
-    path = recordings.write(recording, tmp_path)
-    assert path == tmp_path / "sm_90" / "family.x-y.npz"
-    back = recordings.read("family.x::y", "sm_90", tmp_path)
-    assert back is not None
-    assert (back.mnemonic, back.arch, back.origin, back.cases) == ("family.x::y", "sm_90", origin, recording.cases)
-    assert list(back.results) == [("wide", 0), ("wide", 3)]
-    assert all((back.results[key] == recording.results[key]).all() for key in back.results)
-    first = path.read_bytes()
-    recordings.write(back, tmp_path)
-    assert path.read_bytes() == first
-    assert str(origin) == "GPU, driver 1, ptxas 1.2.3, 2026-01-02"
-
-
-@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
-@pytest.mark.parametrize("where", ["replace", "chmod"])
-def test_a_failed_write_leaves_the_old_file_and_no_other(
-    copied: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: BaseException
-) -> None:
-    """Neither half a recording nor a temporary file."""
-    path = recordings.path_of(MNEMONIC, "sm_90", copied)
-    before = path.read_bytes()
-    recording = recorded(copied)
-    recording.results["wide", 0][:] = 0
-
-    def fail(*arguments: object) -> None:
-        raise error
-
-    monkeypatch.setattr(f"conformance.recordings.os.{where}", fail)
-    with pytest.raises(type(error)):
-        recordings.write(recording, copied)
-    monkeypatch.undo()
-    assert path.read_bytes() == before
-    assert [item.name for item in path.parent.iterdir()] == [path.name]
-
-
-def test_a_write_that_fails_while_it_packs_leaves_nothing(tmp_path: Path) -> None:
-    """An array that cannot be stored."""
-    recording = Recording(MNEMONIC, "sm_90", Origin(*"abcdefg"))
-    recording.results["wide", 0] = np.array([object()])
-    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
-        recordings.write(recording, tmp_path)
-    assert list((tmp_path / "sm_90").iterdir()) == []
-
-
-# ---- cases and comparison
-
-
-def test_a_case_is_its_id() -> None:
-    """There and back, for every case there is; other text is refused."""
-    checked = 0
-    for case in Suite(Settings("sm_90", "live")).cases():
-        assert Case.parse(case.id) == case
-        checked += case.mnemonic.startswith("mma.sync.")
-    assert checked == 1104
-    for text in ("", MNEMONIC, f"{MNEMONIC}-wide", f"{MNEMONIC}-wide-", f"{MNEMONIC}-wide-x", f"-wide-0 {MNEMONIC}"):
-        with pytest.raises(ValueError, match="no case id"):
-            Case.parse(text)
-
-
-def test_inputs_depend_on_the_case_alone() -> None:
-    """The same registers every time; others for another seed or number of samples, by their digest."""
-    compared = 0
-    for mnemonic in (MNEMONIC, "mma.sync.aligned.m8n8k16.row.col.s32.s8.u8.s32"):
-        instruction = tcsim.instruction(mnemonic, arch="sm_90")
-        seen = set()
-        for item in inputs.classes_for(instruction):
-            first, second = (inputs.registers(instruction, item, 0, 4) for _ in range(2))
-            assert list(first) == list("abc")
-            assert all((first[name] == second[name]).all() for name in first)
-            digests = [
-                inputs.digest(inputs.registers(instruction, item, seed, n)) for seed, n in ((0, 4), (1, 4), (0, 5))
-            ]
-            assert digests[0] == inputs.digest(first)
-            if item.name != "zeros" or instruction.operands["a"].format.kind == "float":
-                assert len({*digests}) == 3, item.name
-            seen.add(digests[0])
-            compared += 1
-        assert len(seen) == len(inputs.classes_for(instruction))
-    assert compared == len(CLASSES) + 8
-
-
-@pytest.mark.parametrize(
-    ("mnemonic", "place", "where"),
-    [
-        (MNEMONIC, (3, 31, 1), "warp 3 lane 31 register 1 (row 7, column 7)"),
-        (OTHER, (0, 4, 1), "warp 0 lane 4 register 1 slot 1 (row 9, column 1)"),
-        ("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64", (1, 0, 5), "warp 1 lane 0 register 4 (row 8, column 0)"),
-        (
-            "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32",
-            (2, 20, 6),
-            "warp 2 lane 20 register 6 matrix 1 (row 6, column 4)",
-        ),
-        ("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32", (0, 9, 1), "warp 0 lane 9 register 1 (row 2, column 3)"),
-        (
-            "mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.and.popc",
-            (0, 0, 0),
-            "warp 0 lane 0 register 0 (row 0, column 0)",
-        ),
-    ],
-)
-def test_a_mismatch_is_located(mnemonic: str, place: tuple[int, int, int], where: str) -> None:
-    """One bit of one register: lane, register, slot, matrix, row and column; that result's inputs and trace."""
-    instruction = tcsim.instruction(mnemonic, arch="sm_90")
-    registers = inputs.registers(instruction, inputs.CLASSES["boundaries"], 1, 4)
-    model = instruction.execute(**registers)
-    assert compare(instruction, registers, model, model.copy()).mismatches == 0
-    hardware = model.copy()
-    hardware[place] ^= np.uint32(1 << 20)
-    comparison = compare(instruction, registers, hardware, model)
-    outputs = 4 * instruction.matrices * 8 * instruction.shape[0]
-    assert (comparison.outputs, comparison.mismatches, len(comparison.first)) == (outputs, 1, 1)
-    (mismatch,) = comparison.first
-    line = mismatch.line(instruction)
-    assert line.startswith(f"MISMATCH {where}: a=")
-    assert "\n" not in line
-    found: Any = mismatch
-    one = instruction.matmul(
-        np.tile(found.a, (instruction.shape[0], 1)),
-        np.tile(found.b[:, None], (1, 8)),
-        np.full((instruction.shape[0], 8), found.c, instruction.operands["c"].format.dtype),
-    )
-    assert int(one[0, 0]) == found.model  # the inputs shown are those of the result shown
-    assert f"model 0x{found.model:0{instruction.operands['d'].format.bits // 4}x}" in line
-    assert found.hardware != found.model
-    assert mismatch.trace(instruction)[-1].startswith(
-        f"  d = 0x{found.model:0{instruction.operands['d'].format.bits // 4}x}"
-    )
-
-
-def test_many_mismatches_are_counted_and_few_shown() -> None:
-    """Every differing element counts once, in order; a comparison of other shapes is refused."""
-    instruction = tcsim.instruction(MNEMONIC, arch="sm_90")
-    registers = inputs.registers(instruction, inputs.CLASSES["wide"], 1, 4)
-    model = instruction.execute(**registers)
-    comparison = compare(instruction, registers, ~model, model)
-    assert (comparison.outputs, comparison.mismatches, len(comparison.first)) == (512, 512, 5)
-    places = [line.split(":")[0] for line in (item.line(instruction) for item in comparison.first)]
-    assert places[1] == "MISMATCH warp 0 lane 0 register 1 (row 0, column 1)"
-    assert len(compare(instruction, registers, ~model, model, limit=7).first) == 7
-    with pytest.raises(ValueError, match=r"hardware registers have shape \(3, 32, 4\), the model's \(4, 32, 4\)"):
-        compare(instruction, registers, model[:3], model)

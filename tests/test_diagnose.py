@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import planted
@@ -179,6 +180,31 @@ def test_descriptors_that_were_meant_find_those_that_were_sent() -> None:
     observed = ins.execute(smem, wrong.encode(), b, c)
     found = tcsim.diagnose(ins, smem=smem, a=right.encode(), b=b, c=c, observed=observed)
     assert found.mistake == "a: LBO and SBO swapped"
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_descriptors_and_metadata_of_sparse_wgmma(sign: int) -> None:
+    """The same with a sparse A behind a descriptor, with another selector, and with a sign that is turned."""
+    ins: Any = tcsim.instruction("wgmma.mma_async.sp.sync.aligned.m64n16k32.f32.f16.f16", arch="sm_90a")
+    random = np.random.default_rng(1)
+    smem = tcsim.encode(random.standard_normal(4096), "f16").view(np.uint8)
+    right = tcsim.MatrixDescriptor(leading_byte_offset=1024, stride_byte_offset=128)
+    wrong = tcsim.MatrixDescriptor(leading_byte_offset=128, stride_byte_offset=1024)
+    b = tcsim.MatrixDescriptor(start_address=4096, leading_byte_offset=128, stride_byte_offset=512).encode()
+    groups = random.choice(np.array(ins.sparsity.valid, np.uint8), (2, 64, ins.sparsity.groups))
+    words = [ins.encode_metadata(ins.sparsity.positions_of(own), selector) for selector, own in enumerate(groups)]
+    given = {"smem": smem, "b": b, "c": np.zeros((128, 8), np.uint32), "metadata": words[0] | words[1], "scale_b": sign}
+    a = {"a": right.encode()}
+    cases = (
+        ("a: LBO and SBO swapped", ins.execute(a=wrong.encode(), **given)),
+        ("metadata selector wrong", ins.execute(**a, **given, selector=1)),
+        (None, ins.execute(**a, **given)),
+    )
+    for mistake, observed in cases:
+        found = tcsim.diagnose(ins, **a, **given, observed=observed)
+        assert (found.verdict, found.mistake) == (("explained", mistake) if mistake else ("correct", None)), str(found)
+    found = tcsim.diagnose(ins, **a, **given, observed=ins.execute(**a, **given | {"scale_b": -sign}))
+    assert found.verdict in ("explained", "ambiguous") and "negated" in str(found)
 
 
 @pytest.mark.parametrize(

@@ -73,47 +73,58 @@ class Driver:
         """A driver function."""
         return getattr(self, name, lambda *_: None)(*arguments)
 
-    def cuCtxGetCurrent(self) -> int:  # noqa: D102
+    def cuCtxGetCurrent(self) -> int:
+        """There is a context."""
         return 1
 
-    def cuDeviceGetAttribute(self, attribute: str, device: Any) -> int:  # noqa: D102
+    def cuDeviceGetAttribute(self, attribute: str, device: Any) -> int:
+        """Those of an H100."""
         return {"MULTIPROCESSOR_COUNT": 132, "COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0}[
             attribute.removeprefix("CU_DEVICE_ATTRIBUTE_")
         ]
 
-    def cuMemAlloc(self, size: int) -> int:  # noqa: D102
+    def cuMemAlloc(self, size: int) -> int:
+        """NumPy's memory, aligned, full of rubbish."""
         raw = np.full(size + 512, 0xA5, np.uint8)
         address = -(-raw.ctypes.data // 256) * 256
         self.memory[address] = raw
         return address
 
-    def cuMemFree(self, address: int) -> None:  # noqa: D102
+    def cuMemFree(self, address: int) -> None:
+        """Forget it."""
         del self.memory[address]
 
-    def cuMemcpyHtoD(self, to: int, source: int, size: int) -> None:  # noqa: D102
+    def cuMemcpyHtoD(self, to: int, source: int, size: int) -> None:
+        """Copy."""
         ctypes.memmove(to, source, size)
 
     cuMemcpyDtoH = cuMemcpyHtoD
 
-    def cuMemsetD8(self, to: int, byte: int, size: int) -> None:  # noqa: D102
+    def cuMemsetD8(self, to: int, byte: int, size: int) -> None:
+        """Fill."""
         ctypes.memset(to, byte, size)
 
-    def cuModuleLoadData(self, cubin: bytes) -> bytes:  # noqa: D102
+    def cuModuleLoadData(self, cubin: bytes) -> bytes:
+        """A module is its cubin."""
         return cubin
 
-    def cuModuleGetFunction(self, module: bytes, entry: bytes) -> str:  # noqa: D102
+    def cuModuleGetFunction(self, module: bytes, entry: bytes) -> str:
+        """A function is the text of its module."""
         return module.decode()
 
-    def cuOccupancyMaxActiveClusters(self, function: str, config: Any) -> int:  # noqa: D102
+    def cuOccupancyMaxActiveClusters(self, function: str, config: Any) -> int:
+        """Half of the multiprocessors."""
         assert config.numAttrs == 1, "the driver wants a cluster"
         return 66
 
-    def cuTensorMapEncodeTiled(self, *arguments: Any) -> Map:  # noqa: D102
+    def cuTensorMapEncodeTiled(self, *arguments: Any) -> Map:
+        """Keep what was asked."""
         assert arguments[2] % 16 == 0 and arguments[4][0] % 16 == 0, "the driver would refuse it"
         self.maps.append(arguments)
         return Map(arguments)
 
-    def cuLaunchKernelEx(self, config: Any, function: str, parameters: int, extra: int) -> None:  # noqa: D102
+    def cuLaunchKernelEx(self, config: Any, function: str, parameters: int, extra: int) -> None:
+        """Do what the kernel is for."""
         self.configs.append(config)
         if function.startswith("pack"):
             self.pack(parameters, int(function.split()[1]))

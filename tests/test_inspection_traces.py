@@ -14,7 +14,8 @@ from conformance import inputs
 from tcsim import registry
 from tcsim.inspection.bit_columns import LABEL, bit_columns
 from tcsim.inspection.comparison import compare_archs
-from tcsim.inspection.problems import call_of, example_arrays, output_problem, run_call
+from tcsim.inspection.outputs import example_arrays, output_problem
+from tcsim.inspection.problems import call_of, run_call
 from tcsim.inspection.random_inputs import random_problems
 from tcsim.inspection.trace_steps import TracedStep, exact_sum, trace_steps
 from tcsim.trace import trace
@@ -130,7 +131,7 @@ def test_one_output_of_registers_and_of_matrices() -> None:
         registers = inputs.registers(mma, inputs.CLASSES["uniform"], 5, 3)
         assert call_of(mma, registers) == "execute"
         call, d = run_call(mma, registers)
-        codes = mma.matrix("d", d)[1]
+        codes = mma.matrix("d", d["d"])[1]
         wanted = codes if mma.matrices == 1 else codes[matrix]
         a, b, c = output_problem(mma, registers, (5, 6), batch=1, matrix=matrix)
         assert int(trace_steps(mma, a, b, c)[-1].result.hex, 16) == int(wanted[5, 6])  # type: ignore[union-attr]
@@ -168,7 +169,7 @@ def test_one_output_of_sparse_and_of_warpgroup_inputs() -> None:
         "smem": smem, "a": np.uint64(tile_a.descriptor.encode()), "b": np.uint64(tile_b.descriptor.encode()),
         "c": np.zeros((128, 4), np.uint32),
     }  # fmt: skip
-    _, out = run_call(wgmma, arrays)
+    out = run_call(wgmma, arrays)[1]["d"]
     steps = trace_steps(wgmma, *output_problem(wgmma, arrays, (40, 3)))
     assert int(steps[-1].result.hex, 16) == int(wgmma.matrix("d", out)[40, 3])  # type: ignore[union-attr]
     assert int(wgmma.matrix("d", out)[40, 3]) != 0
@@ -181,7 +182,7 @@ def test_inputs_that_a_call_does_not_take() -> None:
     for arrays, message in (({**good, "q": 1}, "no input q; valid: a, b, c"), ({"a": good["a"]}, "b, c is missing")):
         with pytest.raises(tcsim.OperandError, match=re.escape(message)):
             run_call(mma, arrays)
-    for element, batch, message in (((16, 0), 0, "rows 0 to 15, columns 0 to 7"), ((0, 0), 1, "valid: 0")):
+    for element, batch, message in (((16, 0), 0, "rows 0 to 15, columns 0 to 7"), ((0, 0), 1, "valid: items 0 to 0")):
         with pytest.raises(tcsim.OperandError, match=re.escape(message)):
             output_problem(mma, good, element, batch)
     with pytest.raises(tcsim.OperandError, match="has no matmul"):
@@ -212,17 +213,16 @@ def test_examples_show_the_difference_and_are_minimal(mnemonic: str, archs: tupl
         results = {}
         for arch in (own.first, own.second):
             instruction = tcsim.instruction(mnemonic, arch=arch)
-            d = instruction.matmul(**example_arrays(instruction, example.a, example.b, example.c_code))
+            d = instruction.matmul(**example_arrays(instruction, example.codes))
             results[arch] = int(d[0, 0])
             assert int(example.results[arch].hex, 16) == results[arch]
         assert results[own.first] != results[own.second]
         for product in example.products:
-            a, b = example.a.copy(), example.b.copy()
-            a[product.k] = b[product.k] = 0
+            without = example.codes.changed("a", product.k, 0).changed("b", product.k, 0)
             values = set()
             for arch in (own.first, own.second):
                 instruction = tcsim.instruction(mnemonic, arch=arch)
-                values.add(int(instruction.matmul(**example_arrays(instruction, a, b, example.c_code))[0, 0]))
+                values.add(int(instruction.matmul(**example_arrays(instruction, without))[0, 0]))
             assert len(values) == 1, product
         shown += 1
     assert shown == len(found.differences)
@@ -233,7 +233,7 @@ def test_given_matrices_are_compared_everywhere() -> None:
     stream = np.random.default_rng(1)
     a, b = stream.normal(size=(2, 16, 16)).astype(np.float16), stream.normal(size=(16, 8)).astype(np.float16)
     c = stream.normal(size=(16, 8)).astype(np.float32)
-    (own,) = compare_archs(MMA, ("sm_80", "sm_90"), matrices=(a, b, c)).differences
+    (own,) = compare_archs(MMA, ("sm_80", "sm_90"), inputs={"a": a, "b": b, "c": c}).differences
     d = [tcsim.instruction(MMA, arch=arch).matmul(a, b, c) for arch in ("sm_80", "sm_90")]
     assert (own.outputs, own.differing) == (256, int((d[0] != d[1]).sum()))
     assert own.example is not None and own.example.place is not None
@@ -244,5 +244,5 @@ def test_given_matrices_are_compared_everywhere() -> None:
         compare_archs(MMA, ("sm_80", "sm_80"))
     with pytest.raises(tcsim.InstructionError, match="needs sm_89"):
         compare_archs("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", ("sm_80", "sm_90"))
-    with pytest.raises(tcsim.OperandError, match=re.escape("valid: (..., M, 16)")):
-        compare_archs(MMA, ("sm_80", "sm_90"), matrices=(a[..., :8], b, c))
+    with pytest.raises(tcsim.OperandError, match=re.escape("valid: (..., 16, 16)")):
+        compare_archs(MMA, ("sm_80", "sm_90"), inputs={"a": a[..., :8], "b": b, "c": c}, call="matmul")

@@ -10,7 +10,8 @@ import numpy as np
 import planted
 import pytest
 from tensor_memory_walk import constants_in, walk_dense
-from test_gemm_call import Driver, gpu, integers  # noqa: F401
+from test_gemm_call import Driver, integers
+from test_gemm_call import gpu as installed_gpu
 
 import hwkernels
 import tcsim
@@ -23,6 +24,7 @@ from hwkernels.gemm_tiles import Shape, choose
 from hwkernels.tensor_memory_constants import constants_of
 from tcsim.formats import FORMATS
 
+gpu = installed_gpu  # the fixture
 NAMES = tuple(name for name, row in KERNELS.items() if row.ctas)
 NEITHER, BOTH = (False, False), (True, True)
 
@@ -170,7 +172,7 @@ def test_wrong_constants_are_refused() -> None:
 @pytest.mark.parametrize("size", [(130, 300, 72), (600, 1100, 24), (3, 5, 7)])
 @pytest.mark.parametrize("name", NAMES)
 def test_from_arrays_to_a_launch(
-    gpu: Driver,  # noqa: F811
+    gpu: Driver,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     size: tuple[int, int, int],

@@ -15,7 +15,7 @@ from conformance.wrong_copies import WRONG_COPIES
 from hwkernels.probes.async_copy import MEMORY_BYTES
 from hwkernels.probes.images import IMAGE_BYTES, LANES
 from tcsim.bulk_copy import BULK_BYTES
-from tcsim.copy_instruction import CopyInstruction
+from tcsim.copy_instruction import GROUPS, CopyInstruction
 from tcsim.formats import FORMATS
 from tcsim.mbarrier import MBarrier
 from tcsim.operand_form import OperandForm
@@ -159,7 +159,7 @@ class BulkExercise(_Copies):
         """Random ranges and the whole image; of reductions, elements at the ends of their type. None where it reports."""
         if instruction.facts.reports:
             return []
-        if instruction.facts.operation == "group":
+        if instruction.facts.operation in GROUPS:
             return [class_of(form) for form in instruction.forms]
         reduction = instruction.facts.reduction
         if reduction is None:
@@ -222,7 +222,7 @@ class BulkExercise(_Copies):
         """The memory that was written, as words (samples, 256)."""
         item: Any = instruction
         facts = instruction.facts
-        if facts.operation == "group":
+        if facts.operation in GROUPS:
             item = tcsim.instruction("cp.async.bulk.global.shared::cta.bulk_group", arch=instruction.arch.name)
         takes = {name for form in item.forms for name in form.operands}
         found = []

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from generator.markdown import NOTICE, arch_ranges, code, table, target_text
 from generator.numerics_tables import CLASSES_OF_ARITHMETIC
 from generator.operand_forms import forms_table
-from generator.sections import common_label, kind_of
+from generator.sections import common_label, kind_of, section_of, shapes_text
 from generator.step_text import steps_text
 from generator.surroundings import SURROUNDING_INTRODUCTIONS
 from tcsim.block_scaling import BlockScaling
@@ -20,7 +20,7 @@ from tcsim.targets import ARCHS, TARGETS, Arch
 
 FAMILY_INTRODUCTION = """\
 Every spelling of {name} in the registry: {count}, of which {dropped} assemble to nothing. A section holds the spellings
-of one shape, one class of inputs and the same layouts: first their targets, then who holds which element, then what
+of {shape}, one class of inputs and the same layouts: first their targets, then who holds which element, then what
 runs.
 
 - *Layouts* are CuTe's `(thread, value)` layouts `shape:stride` ([fragments](../fragments.md)). The index is `m + M*k`
@@ -68,14 +68,14 @@ class _Sources:
 
 
 def _instruction_table(rows: Sequence[Row]) -> str:
-    cells = [
+    cells: list[tuple[str, ...]] = [
         (code(row.mnemonic), target_text(row.targets), row.ptx_version, "yes" if row.documented else "no",
          f"none: {row.dropped}" if row.dropped else "")
         for row in rows
     ]  # fmt: skip
     head = ["mnemonic", "targets", "PTX ISA", "in the manual", "effect"]
     if not any(row.dropped for row in rows):
-        head, cells = head[:4], [cell[:4] for cell in cells]  # type: ignore[misc]
+        head, cells = head[:4], [cell[:4] for cell in cells]
     return table(head, cells)
 
 
@@ -95,8 +95,16 @@ def _fragment_table(rows: Sequence[Row]) -> str:
                 key = (scales.name, "{} x {}".format(*scales.shape), "1 x `.b32`", code(scales.layout))
                 if scales.format.name not in formats[key]:
                     formats[key].append(scales.format.name)
-    cells = [(name, ", ".join(formats[key]), *rest) for key in sorted(formats) for name, *rest in [key]]
+    cells = [
+        (name, ", ".join(formats[key]), *rest) for key in sorted(formats, key=_by_extents) for name, *rest in [key]
+    ]
     return table(("operand", "formats", "rows x columns", "registers of a lane", "layout"), cells)
+
+
+def _by_extents(key: tuple[str, ...]) -> tuple[object, ...]:
+    """Sorts by operand, then by rows, columns and registers as numbers."""
+    name, extents, registers, layout = key
+    return name, *map(int, extents.split(" x ")), int(registers.split(" x ")[0]), layout
 
 
 def _lowering_table(family: Family, rows: Sequence[Row], sources: _Sources) -> str:
@@ -109,7 +117,7 @@ def _lowering_table(family: Family, rows: Sequence[Row], sources: _Sources) -> s
             if not any(TARGETS[target].arch == arch.name for target in row.targets):
                 continue
             lowering = family.lowering(row, arch)
-            steps = steps_text(lowering.steps, "<br>") if row.operands or lowering.steps else "none: no arithmetic"
+            steps = steps_text(lowering.steps, "<br>", family.without_steps)
             key = (str(lowering.kind), steps)
             if row not in members[key]:
                 members[key].append(row)
@@ -130,14 +138,11 @@ def family_page(family: Family) -> str:
     """Every row of a family: targets, fragments, lowering, evidence."""
     sections: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in family.rows():
-        layouts = tuple(str(row.operands[name].layout) for name in "ab" if name in row.operands)
-        sections[row.shape, row.arithmetic, kind_of(row), layouts, row.modifiers.get("shape")].append(row)
+        sections[section_of(row)].append(row)
     sources, body, titles = _Sources(), [], Counter[str]()
     for rows in sections.values():
         kinds = CLASSES_OF_ARITHMETIC.get(rows[0].arithmetic, rows[0].arithmetic)
-        shape = "".join(f"{letter}{extent}" for letter, extent in zip("mnk", rows[0].shape, strict=False) if extent)
-        if "shape" in rows[0].modifiers:  # a shape of data movement, which is no M, N and K
-            shape = rows[0].modifiers["shape"].removeprefix(".") + rows[0].modifiers.get("count", "")
+        shape = shapes_text(rows)
         title = f"{shape}, {kinds}" if shape else kinds
         if kind := kind_of(rows[0]):
             title += f", {kind}"
@@ -154,6 +159,12 @@ def family_page(family: Family) -> str:
         ]
     count = sum(len(rows) for rows in sections.values())
     dropped = sum(bool(row.dropped) for rows in sections.values() for row in rows)
-    intro = INTRODUCTIONS.get(family.name, FAMILY_INTRODUCTION).format(name=family.name, count=count, dropped=dropped)
+    several = any(" to " in shapes_text(rows) for rows in sections.values())
+    intro = INTRODUCTIONS.get(family.name, FAMILY_INTRODUCTION).format(
+        name=family.name,
+        count=count,
+        dropped=dropped,
+        shape="shapes that differ in N or count only" if several else "one shape",
+    )
     cited = "\n".join(f"  {number}. {text}" for number, text in enumerate(sources.texts, 1))
     return "\n\n".join([f"# {family.name}", NOTICE, f"{intro}{cited}", *body]) + "\n"

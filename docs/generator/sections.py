@@ -15,6 +15,25 @@ def kind_of(row: Row) -> str:
     return found[0] if found else ""
 
 
+def section_of(row: Row) -> tuple[object, ...]:
+    """What the rows of a section share: M, K and the layouts of A and B, or the shape of data movement; arithmetic; kind."""
+    if "shape" in row.modifiers:
+        return row.modifiers["shape"], row.arithmetic, kind_of(row)
+    layouts = tuple(str(row.operands[name].layout) for name in "ab" if name in row.operands)
+    return row.shape[::2], row.arithmetic, kind_of(row), layouts
+
+
+def shapes_text(rows: Sequence[Row]) -> str:
+    """The shapes of a section: "m64n8k16 to m64n256k16", "16x64b.x1 to .x128", or nothing."""
+    if "shape" in rows[0].modifiers:  # a shape of data movement, which is no M, N and K
+        counts = list(dict.fromkeys(row.modifiers.get("count", "") for row in rows))
+        shape = rows[0].modifiers["shape"].removeprefix(".")
+        return f"{shape}{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{shape}{counts[0]}"
+    shapes = sorted({row.shape for row in rows})
+    texts = ["".join(f"{letter}{x}" for letter, x in zip("mnk", shape, strict=False) if x) for shape in shapes]
+    return f"{texts[0]} to {texts[-1]}" if len(texts) > 1 else texts[0]
+
+
 def label(row: Row) -> str:
     """What tells a row from others of its section: the result's format and the modifiers."""
     return " ".join(features(row).values())

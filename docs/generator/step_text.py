@@ -8,6 +8,6 @@ from tcsim.inspection import step_text
 from tcsim.steps import Step
 
 
-def steps_text(steps: Sequence[Step], separator: str = "; ") -> str:
+def steps_text(steps: Sequence[Step], separator: str = "; ", without: str = "none") -> str:
     """A whole lowering."""
-    return separator.join(step_text.steps_text(steps))
+    return separator.join(step_text.steps_text(steps, without))

@@ -48,9 +48,7 @@ class AsyncCopyBody:
         claimed = Counter(dict(opcodes(row, form, instruction.arch)))
         if copy_facts(row).operation != "copy":
             claimed["LDGSTS.E.128"] += 1
-        claimed["LDGDEPBAR"] += _commits(form) + (0 if "wait" in row.mnemonic or "commit" in row.mnemonic else 1)
-        if copy_facts(row).operation == "arrive":
-            claimed["LDGDEPBAR"] -= 1
+        claimed["LDGDEPBAR"] += _commits(form) + (copy_facts(row).operation == "copy")
         found = {name: counts[name] for name in counts if name.startswith(("LDGSTS", "LDGDEPBAR", "ARRIVES"))}
         return "; ".join(
             f"{name} {found.get(name, 0)} times instead of {claimed[name]}"
@@ -121,7 +119,7 @@ def _own(row: Row, form: OperandForm) -> list[str]:
     if form.name.startswith("N="):
         commits = ["cp.async.commit_group;"] * _commits(form)
         return [_COPY, *commits, f"{row.mnemonic} {form.name.removeprefix('N=')};"]
-    return [_COPY, f"{row.mnemonic};", *(["cp.async.wait_group 0;"] if "commit" in row.mnemonic else [])]
+    return [_COPY, f"{row.mnemonic};", *(["cp.async.wait_group 0;"] if facts.operation == "commit" else [])]
 
 
 def _body(row: Row, form: OperandForm) -> list[str]:

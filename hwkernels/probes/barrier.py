@@ -60,12 +60,7 @@ def helpers(row: Row, target: str) -> Mapping[int, str]:
     """The operations besides the row's own, in PTX. Rows that layouts matter to have a second init."""
     if TARGETS[target].number < 90:
         return _AMPERE
-    return {**_HOPPER, INIT_V1: _LAYOUT_V1} if knows_layouts(row) else _HOPPER
-
-
-def knows_layouts(row: Row) -> bool:
-    """Whether the row names a layout or a type of phase."""
-    return "layout::" in row.mnemonic or "phase_type::" in row.mnemonic
+    return {**_HOPPER, INIT_V1: _LAYOUT_V1} if barrier_facts(row).names_layouts else _HOPPER
 
 
 def form_named(row: Row, variant: str) -> OperandForm:
@@ -99,7 +94,7 @@ class BarrierBody:
     def version_on(self, row: Row, target: str) -> str:
         """The lowest `.version` that has all of those, and the helpers."""
         versions = [form.ptx_version for form in barrier_facts(row).forms if target in form.targets]
-        versions.append("7.1" if TARGETS[target].number < 90 else "9.3" if knows_layouts(row) else "8.0")
+        versions.append("7.1" if TARGETS[target].number < 90 else "9.3" if barrier_facts(row).names_layouts else "8.0")
         return max(versions, key=lambda version: tuple(map(int, version.split("."))))
 
     def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
@@ -287,5 +282,5 @@ def _helper_opcodes(row: Row, form: OperandForm, target: str) -> Counter[str]:
     )
     # from sm_100 on ptxas initialises with a plain store where the address is not in a uniform register
     stored = arch.number >= 100 and "time_hint" in form.operands
-    found["SYNCS.CCTL.IVALL" if stored else "SYNCS.EXCH.64"] += 2 if knows_layouts(row) else 1
+    found["SYNCS.CCTL.IVALL" if stored else "SYNCS.EXCH.64"] += 2 if barrier_facts(row).names_layouts else 1
     return found

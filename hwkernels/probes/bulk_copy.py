@@ -17,7 +17,7 @@ from hwkernels.probes import Array, Plan
 from hwkernels.probes.async_copy import POLICY
 from hwkernels.probes.barrier import variant_of
 from hwkernels.probes.images import CLUSTER_WAIT, IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
-from tcsim.copy_instruction import CopyFacts, copy_facts
+from tcsim.copy_instruction import GROUPS, copy_facts
 from tcsim.instruction import Instruction
 from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
@@ -47,10 +47,10 @@ class BulkCopyBody:
         """The row's instruction must occur once, and no other bulk copy but what the kernel needs around it."""
         row, facts = instruction.row, copy_facts(instruction.row)
         claimed = Counter(dict(instruction.lowering.opcodes))
-        if facts.operation == "group":
+        if facts.operation in GROUPS:
             claimed["UBLKCP.G.S"] += 1
-        if _grouped(row, facts):
-            claimed["UTMACMDFLUSH"] += _commits(_form(row, variant)) - ("commit" in row.mnemonic)
+        if facts.grouped:
+            claimed["UTMACMDFLUSH"] += _commits(_form(row, variant)) - (facts.operation == "commit")
         starts = ("UBLK", "UTMACMD")
         found = {name: times for name, times in counts.items() if name.startswith(starts)}
         return "; ".join(
@@ -125,11 +125,6 @@ def _commits(form: OperandForm) -> int:
     return int(form.name.removeprefix("N=")) + 1 if form.name.startswith("N=") else 1
 
 
-def _grouped(row: Row, facts: CopyFacts) -> bool:
-    """Whether the copy completes through a group."""
-    return ".bulk_group" in row.mnemonic or facts.operation == "group"
-
-
 def _inputs() -> list[str]:
     """The pointers of this sample, its addresses, size and options in registers."""
     lines = [line for name in ("memory", "smem", "result") for line in pointer(name, IMAGE_BYTES)]
@@ -148,7 +143,7 @@ def _call(row: Row, form: OperandForm, addresses: str, barrier: str = "") -> lis
         "byte_mask": "%mask",
         "ignore_left": "%option1",
         "ignore_right": "%option2",
-        "cta_mask": "%option3" if "::32b" in row.mnemonic else "%blocks",
+        "cta_mask": "%option3" if copy_facts(row).mask_bits > 16 else "%blocks",
     }
     early = [words[name] for name in form.operands if name.startswith("ignore")]
     late = [words[name] for name in form.operands if not name.startswith("ignore") and name in words]
@@ -184,8 +179,9 @@ def _inward(row: Row, form: OperandForm) -> list[str]:
 def _outward(row: Row, form: OperandForm) -> list[str]:
     """Shared memory to the result, which holds the image of memory before."""
     commit, done = "@%first cp.async.bulk.commit_group;", "@%first cp.async.bulk.wait_group 0;"
-    if copy_facts(row).operation == "group":
-        if "commit" in row.mnemonic:
+    facts = copy_facts(row)
+    if facts.operation in GROUPS:
+        if facts.operation == "commit":
             own = [f"@%first {_STORE}", f"@%first {row.mnemonic};", done]
         else:
             number = form.name.removeprefix("N=")
@@ -251,6 +247,6 @@ def _prefetch(row: Row, form: OperandForm) -> list[str]:
         "cvt.u64.u32 %wide_at, %at;",
         "add.u64 %there, %memory, %wide_at;",
         *_call(row, form, "[%there]"),
-        *(grouped if ".bulk_group" in row.mnemonic else []),
+        *(grouped if copy_facts(row).grouped else []),
         *moves("global %memory", "global %result"),
     ]

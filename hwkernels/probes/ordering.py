@@ -46,7 +46,7 @@ class OrderBody:
         words = {"address": "[%map]", "size": "128", "groups": form.name.removeprefix("N=")}
         text = " ".join([row.mnemonic, ", ".join(words[operand] for operand in form.operands)]).strip()
         # a group that is never waited for makes ptxas add a wait, and say so
-        after = ["wgmma.wait_group.sync.aligned 0;"] if "commit_group" in row.mnemonic else []
+        after = ["wgmma.wait_group.sync.aligned 0;"] if order_facts(row).commits else []
         return entry(name, ("map",), [".reg .u64 %map;", "ld.param.u64 %map, [map];", f"{text};", *after, "ret;"])
 
     def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:

@@ -22,8 +22,11 @@ def compare(
         ),
     ],
     file: Annotated[
-        str | None, typer.Option("--inputs", "-i", help=".npz with matrices a, b, c.", metavar="FILE")
+        str | None,
+        typer.Option("--inputs", "-i", help=".npz with the call's arguments by name, as of run.", metavar="FILE"),
     ] = None,
+    call: options.CallOption = None,
+    idesc: options.Idesc = None,
     count: Annotated[int, typer.Option("--count", min=1, max=1_000_000, help="Random outputs.")] = 4096,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random outputs.")] = 1,
     save: Annotated[
@@ -32,40 +35,29 @@ def compare(
     json: options.Json = False,
 ) -> None:
     """Compare the results of archs, bit by bit."""
+    from tcsim.cli.files import read_arrays
     from tcsim.cli.output import emit
     from tcsim.inspection.catalog import arch_list
     from tcsim.inspection.comparison import compare_archs
 
-    matrices = None if file is None else _matrices(file)
-    found = compare_archs(mnemonic, arch_list(archs), count, seed, matrices)
+    inputs = None if file is None else options.with_idesc(read_arrays(file, "compare"), idesc)
+    descriptor = options.integer_of(idesc, "--idesc") if idesc is not None and inputs is None else None
+    found = compare_archs(mnemonic, arch_list(archs), count, seed, inputs, call.value if call else None, descriptor)
     if save is not None:
         _save(found, save)
     data = {**found.as_dict(), "saved": save}
     emit("compare", lambda: data, lambda: _report(found), form="json" if json else "text")
 
 
-def _matrices(file: str) -> tuple[Any, Any, Any]:
-    from tcsim.cli.files import read_arrays
-    from tcsim.errors import OperandError, listing
-
-    arrays = read_arrays(file, "compare")
-    missing = [name for name in "abc" if name not in arrays]
-    if missing:
-        raise OperandError(f"compare: {file!r} has no {listing(missing)}; valid: a, b, c; it has {listing(arrays)}")
-    return arrays["a"], arrays["b"], arrays["c"]
-
-
 def _save(found: Comparison, path: str) -> None:
-    import tcsim
     from tcsim.cli.files import write_arrays
     from tcsim.errors import OperandError
-    from tcsim.inspection.problems import example_arrays
+    from tcsim.inspection.outputs import example_arrays
 
     example = next((item.example for item in found.differences if item.example is not None), None)
     if example is None:
         raise OperandError(f"compare: nothing differs, so there is no example to write to {path!r}")
-    instruction = tcsim.instruction(found.mnemonic, arch=found.archs[0])
-    write_arrays(path, example_arrays(instruction, example.a, example.b, example.c_code))
+    write_arrays(path, example_arrays(found.reference, example.codes))
 
 
 def _report(found: Comparison) -> Report:
@@ -79,13 +71,17 @@ def _report(found: Comparison) -> Report:
         for own in found.differences
     ]
     head = ("archs", "outputs", "differ", "by 1 code", "2-9", "10 and more", "NaN")
-    facts = Facts((("inputs", inputs), *((f"{arch} is", level) for arch, level in found.evidence.items())))
-    parts: list[Any] = [facts, table(head, rows, right=(1, 2, 3, 4, 5, 6))]
+    facts = [("inputs", inputs), *((f"{arch} is", level) for arch, level in found.evidence.items())]
+    if found.descriptor is not None:
+        own = found.descriptor
+        formats = f"{own.a_format} x {own.b_format} to {own.d_format}"
+        facts.insert(1, ("idesc", f"{own.encode():#010x}: {own.m} x {own.n} x {own.k}, {formats}"))
+    parts: list[Any] = [Facts(tuple(facts)), table(head, rows, right=(1, 2, 3, 4, 5, 6))]
     seen = set()
-    for own in found.differences:
-        key = str(own.example.as_dict()) if own.example else ""
+    for pair in found.differences:
+        key = str(pair.example.as_dict()) if pair.example else ""
         if key and key not in seen:
-            parts += _example(own)
+            parts += _example(pair)
             seen.add(key)
     return Report(found.mnemonic, tuple(parts))
 
@@ -100,6 +96,7 @@ def _example(own: Difference) -> list[Any]:
     place = f", from output {example.place}" if example.place is not None else ""
     title = f"Smallest example of {own.first} and {own.second}{place}"
     facts = [("c", f"{example.c.hex} ({example.c.value!r})")]
+    facts += [(name, ", ".join(f"{x.hex} ({x.value!r})" for x in codes)) for name, codes in example.scales.items()]
     facts += [(arch, f"{result.hex} ({result.value!r})") for arch, result in example.results.items()]
     parts: list[Any] = [table(("", "a", "b"), rows, title)] if rows else []
     return [*parts, Facts(tuple(facts), "" if rows else f"{title}: c alone")]

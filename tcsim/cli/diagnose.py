@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,7 @@ def diagnose(
         str | None, typer.Option("--observed", help="The result: .npy, .pt, or .npz with one array.", metavar="FILE")
     ] = None,
     arch: options.Arch = None,
+    idesc: options.Idesc = None,
     json: options.Json = False,
 ) -> None:
     """Find the mistake behind a wrong result."""
@@ -32,19 +33,27 @@ def diagnose(
     from tcsim.cli.output import emit
     from tcsim.diagnosis import diagnose as search
     from tcsim.errors import OperandError
+    from tcsim.inspection.problems import result_names, tensor_memory
 
     instruction = options.instruction_of(mnemonic, arch)
     read = read_arrays(file, "diagnose")
-    arrays: dict[str, Any] = {name: array.item() if array.ndim == 0 else array for name, array in read.items()}
+    plain = {name: array.item() if array.ndim == 0 else array for name, array in read.items()}
+    arrays = options.with_idesc(plain, idesc)
     if observed is not None:
         results = read_arrays(observed, "diagnose")
-        if len(results) != 1:
-            raise OperandError(f"diagnose: {observed!r} holds {', '.join(results)}; valid: one array")
-        arrays["observed"] = next(iter(results.values()))
+        names = result_names(instruction)
+        if len(results) != 1 and set(results) != set(names):
+            valid = "one array" + (f", or {', '.join(names)}" if len(names) > 1 else "")
+            raise OperandError(f"diagnose: {observed!r} holds {', '.join(results)}; valid: {valid}")
+        arrays["observed"] = (
+            next(iter(results.values())) if len(results) == 1 else tuple(results[name] for name in names)
+        )
     if "observed" not in arrays:
         raise OperandError(
             "diagnose: no observed result; valid: --observed FILE, or an array named observed in --inputs"
         )
+    if "tmem" in arrays:
+        arrays["tmem"] = tensor_memory(arrays["tmem"], "diagnose")
     found = search(instruction, **arrays)
     head = {"mnemonic": mnemonic, "arch": instruction.arch.name}
     title = f"{mnemonic} on {instruction.arch.name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,7 +45,7 @@ def _report(found: NumberReport) -> Report:
         sign = "-" if found.fields.get("sign") else ""
         facts.append(("is", f"{sign}{found.significand} (binary) * 2^{found.exponent}"))
     facts += [("below", _show(found.below)), ("above", _show(found.above))]
-    parts: list[Facts | object] = [Facts(tuple(facts))]
+    parts: list[Any] = [Facts(tuple(facts))]
     if found.roundings:
         rows = [(mode, DIRECTIONS[mode], code.hex, repr(code.value)) for mode, code in found.roundings.items()]
         if found.saturated is not None:
@@ -53,4 +53,4 @@ def _report(found: NumberReport) -> Report:
         parts.append(table(("rounding", "", "code", "value"), rows, f"{found.exact} rounded"))
     elif found.saturated is not None:
         parts.append(Facts((("saturated", _show(found.saturated)),)))
-    return Report(f"{found.format.name} {found.asked}", tuple(parts))  # type: ignore[arg-type]
+    return Report(f"{found.format.name} {found.asked}", tuple(parts))

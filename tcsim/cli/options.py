@@ -166,6 +166,16 @@ Matrix = Annotated[int, typer.Option("--matrix", help="Which of several matrices
 HtmlFormat = Annotated[
     TextFormat, typer.Option("--format", help="How to write it; html is one page that stands alone.")
 ]
+CallOption = Annotated[
+    Call | None,
+    typer.Option("--call", help="Registers (execute) or matrices of codes (matmul). Default: what fits."),
+]
+Idesc = Annotated[
+    str | None,
+    typer.Option(
+        "--idesc", help="The instruction descriptor of tcgen05.mma, if not among the inputs.", metavar="VALUE"
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 Swizzle = Annotated[str, typer.Option("--swizzle", help="NONE, 32B, 64B or 128B.", autocompletion=complete_swizzle)]
 Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar="VALUE")]
@@ -206,3 +216,17 @@ def integer_of(text: str, what: str) -> int:
         return int(text.replace("_", ""), 0)
     except ValueError:
         raise OperandError(f"{what} {text!r}: valid: an integer, decimal or 0x...") from None
+
+
+def with_idesc(arrays: dict[str, Any], idesc: str | None) -> dict[str, Any]:
+    """Inputs with the instruction descriptor of --idesc among them.
+
+    Raises OperandError for a text that is no integer, or a descriptor that is there already.
+    """
+    from tcsim.errors import OperandError
+
+    if idesc is None:
+        return arrays
+    if "idesc" in arrays:
+        raise OperandError(f"--idesc {idesc!r}: idesc is among the inputs; valid: one of the two")
+    return {**arrays, "idesc": integer_of(idesc, "--idesc")}

@@ -13,12 +13,9 @@ if TYPE_CHECKING:
     from tcsim.inspection.report import Report
 
 SHOWN_ROWS = 64
-"""Rows of the result that text shows at most; JSON and --output have them all."""
-
-CallOption = Annotated[
-    options.Call | None,
-    typer.Option("--call", help="Registers (execute) or matrices of codes (matmul). Default: what fits."),
-]
+"""Rows of a result that text shows at most; JSON and --output have them all."""
+SHOWN_COLUMNS = 128
+"""Columns of registers and words likewise."""
 
 
 def run(
@@ -27,7 +24,8 @@ def run(
         str, typer.Option("--inputs", "-i", help=".npz with the call's arguments by name.", metavar="FILE")
     ],
     arch: options.Arch = None,
-    call: CallOption = None,
+    call: options.CallOption = None,
+    idesc: options.Idesc = None,
     output: Annotated[str | None, typer.Option("--output", help="Write the result to this .npz, as d.")] = None,
     json: options.Json = False,
 ) -> None:
@@ -37,41 +35,54 @@ def run(
     from tcsim.inspection.problems import formats_for, run_call
 
     instruction = options.instruction_of(mnemonic, arch)
-    arrays = read_arrays(file, "run")
-    chosen, d = run_call(instruction, arrays, call.value if call else None)
+    arrays = options.with_idesc(read_arrays(file, "run"), idesc)
+    chosen, results = run_call(instruction, arrays, call.value if call else None)
 
     def formats() -> Any:
         return formats_for(instruction, arrays)
 
     if output is not None:
-        write_arrays(output, {"d": d})
+        write_arrays(output, results)
+    one = list(results) == ["d"]  # several are objects by name
     data = {
         "mnemonic": mnemonic, "arch": instruction.arch.name, "call": chosen, "evidence": str(instruction.evidence),
-        "dtype": str(d.dtype), "shape": list(d.shape), "d": d, "output": output,
+        "dtype": _by_name(results, one, lambda array: str(array.dtype)),
+        "shape": _by_name(results, one, lambda array: list(array.shape)),
+        "d": _by_name(results, one, lambda array: array), "output": output,
     }  # fmt: skip
-    emit("run", lambda: data, lambda: _report(instruction, chosen, d, formats), form="json" if json else "text")
+    emit("run", lambda: data, lambda: _report(instruction, chosen, results, formats), form="json" if json else "text")
 
 
-def _report(instruction: Any, call: str, d: Any, formats: Callable[[], Any]) -> Report:
+def _by_name(results: dict[str, Any], one: bool, of: Callable[[Any], Any]) -> Any:
+    return of(results["d"]) if one else {name: of(array) for name, array in results.items()}
+
+
+def _report(instruction: Any, call: str, results: dict[str, Any], formats: Callable[[], Any]) -> Report:
     from tcsim.codec import decode
     from tcsim.inspection.report import Facts, Lines, Report, table
 
-    facts = [("call", call), ("evidence", str(instruction.evidence)), ("d", f"{d.dtype} {tuple(d.shape)}")]
-    codes, note = _matrix(instruction, call, d)
+    facts = [("call", call), ("evidence", str(instruction.evidence))]
+    facts += [(name, f"{array.dtype} {tuple(array.shape)}") for name, array in results.items()]
     parts: list[Any] = [Facts(tuple(facts))]
-    if codes is None:
-        flat = d.reshape(-1, d.shape[-1]) if d.ndim > 1 else d.reshape(1, -1)
-        digits = 2 * d.dtype.itemsize
-        rows = [(n, *(f"{int(x):0{digits}x}" for x in row)) for n, row in enumerate(flat[:SHOWN_ROWS])]
-        parts.append(table(("", *map(str, range(flat.shape[1]))), rows, "d in hexadecimal", grid=True))
-        hidden = len(flat) - len(rows)
-    else:
-        values = decode(codes, formats()["d"])
-        rows = [(n, *(f"{x:.9g}" for x in row)) for n, row in enumerate(values[:SHOWN_ROWS])]
-        parts.append(table(("row", *map(str, range(values.shape[1]))), rows, note, grid=True))
-        hidden = len(values) - len(rows)
-    if hidden > 0:
-        parts.append(Lines((f"{hidden} rows more: --json or --output",)))
+    for name, array in results.items():
+        codes, note = _matrix(instruction, call, array) if len(results) == 1 else (None, "")
+        if codes is None:
+            flat = array.reshape(-1, array.shape[-1]) if array.ndim > 1 else array.reshape(1, -1)
+            digits = 2 * array.dtype.itemsize
+            columns = list(range(flat.shape[1]))[:SHOWN_COLUMNS]
+            rows = [
+                (n, *(f"{int(x):0{digits}x}" for x in row[: len(columns)])) for n, row in enumerate(flat[:SHOWN_ROWS])
+            ]
+            hidden = len(flat) - len(rows), flat.shape[1] - len(columns)
+            parts.append(table(("", *map(str, columns)), rows, f"{name} in hexadecimal", grid=True))
+        else:
+            values = decode(codes, formats()["d"])
+            rows = [(n, *(f"{x:.9g}" for x in row)) for n, row in enumerate(values[:SHOWN_ROWS])]
+            hidden = len(values) - len(rows), 0
+            parts.append(table(("row", *map(str, range(values.shape[1]))), rows, note, grid=True))
+        for count, what in zip(hidden, ("rows", "columns"), strict=True):
+            if count > 0:
+                parts.append(Lines((f"{count} {what} more: --json or --output",)))
     return Report(f"{instruction.mnemonic} on {instruction.arch.name}", tuple(parts))
 
 

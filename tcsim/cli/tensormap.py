@@ -121,42 +121,39 @@ def _bytes_of(text: str) -> bytes:
 
 
 def _emit(found: TensorMap, verb: str, json: bool, address: int | None = None, raw: bytes = b"") -> None:
+    from dataclasses import asdict
+
     from tcsim.cli.output import emit
 
-    facts = _facts(found)
-    if address is not None:
-        facts = {"global_address": f"{address:#x}", **facts}
-    form = "json" if json else "text"
+    moved, why = _transaction_bytes(found)
+    place = {} if address is None else {"global_address": f"{address:#x}"}
+    data = {**place, **asdict(found), "loaded": found.loaded, "transaction_bytes": moved}
     emit(
         f"tensormap {verb}",
-        lambda: facts | ({"bytes": raw.hex()} if raw else {}),
-        lambda: _report(found, facts, raw),
-        form=form,
+        lambda: data | ({"bytes": raw.hex()} if raw else {}),
+        lambda: _report(found, {**data, "transaction_bytes": why or moved}, raw),
+        form="json" if json else "text",
     )
 
 
-def _facts(found: TensorMap) -> dict[str, Any]:
-    from dataclasses import asdict
-
+def _transaction_bytes(found: TensorMap) -> tuple[int | None, str]:
+    """What an mbarrier is told that a load brings, or why there is no such number."""
     from tcsim.errors import TcsimError
 
-    plain = {
-        name: value
-        for name, value in asdict(found).items()
-        if value not in ("", ()) and (found.im2col_mode or value != 0)
-    }
-    plain["loaded"] = found.loaded
     try:
-        plain["transaction_bytes"] = found.transaction_bytes
+        return found.transaction_bytes, ""
     except TcsimError as error:
-        plain["transaction_bytes"] = str(error)
-    return plain
+        return None, str(error)
 
 
 def _report(found: TensorMap, facts: dict[str, Any], raw: bytes) -> Report:
     from tcsim.inspection.report import Facts, Lines, Report
 
-    shown = tuple((name, ", ".join(map(str, x)) if isinstance(x, tuple) else str(x)) for name, x in facts.items())
+    shown = tuple(
+        (name, ", ".join(map(str, x)) if isinstance(x, tuple) else str(x))
+        for name, x in facts.items()
+        if x not in ("", ()) and (found.im2col_mode or x != 0)
+    )
     parts: list[Facts | Lines] = [Facts(shown)]
     if raw:
         words = [raw[place : place + 32].hex(" ", 4) for place in range(0, len(raw), 32)]

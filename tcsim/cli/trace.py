@@ -1,4 +1,4 @@
-"""`tcsim trace`: the sum of one output, drawn as columns of bits."""
+"""`tcsim trace`: the sum of one output, drawn as columns of bits; the roundings of one conversion, in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.run import CallOption
 
 if TYPE_CHECKING:
     from tcsim.inspection.report import Report
@@ -24,20 +23,34 @@ def trace(
     seed: Annotated[int | None, typer.Option("--seed", help="Random inputs instead of a file.")] = None,
     batch: Annotated[int, typer.Option("--batch", help="Which item of the leading dimensions.")] = 0,
     matrix: options.Matrix = 0,
-    call: CallOption = None,
+    call: options.CallOption = None,
+    idesc: options.Idesc = None,
     json: options.Json = False,
 ) -> None:
     """Trace the sum of one output, as columns of bits.
 
-    Every term is shown aligned to the largest exponent; what is right of the bar was cut.
+    Every term is shown aligned to the largest exponent; what is right of the bar was cut. Of a cvt, one result is told
+    element by element: --batch says which of the file's.
     """
     from tcsim.cli.output import emit
+    from tcsim.convert import Convert
+    from tcsim.inspection.conversion_inputs import conversion_steps, random_registers
+    from tcsim.inspection.outputs import output_problem
+    from tcsim.inspection.problems import described
     from tcsim.inspection.trace_steps import trace_steps
 
     instruction = options.instruction_of(mnemonic, arch)
     place = options.element_of(element)
-    instruction, codes = _problem(instruction, file, seed, place, batch, matrix, call.value if call else None)
-    steps = trace_steps(instruction, *codes)
+    given = options.with_idesc(_arrays(file, seed), idesc)
+    instruction = described(instruction, given)
+    if isinstance(instruction, Convert):
+        steps = conversion_steps(instruction, given or random_registers(instruction, int(seed or 0)), batch)
+    elif seed is not None:
+        steps = trace_steps(instruction, *_random(instruction, seed))
+    else:
+        steps = trace_steps(
+            instruction, *output_problem(instruction, given, place, batch, matrix, call.value if call else None)
+        )
     data = {
         "mnemonic": mnemonic, "arch": instruction.arch.name, "element": list(place), "seed": seed,
         "evidence": str(instruction.evidence), "kind": instruction.lowering.kind,
@@ -46,30 +59,24 @@ def trace(
     emit("trace", lambda: data, lambda: _report(instruction, place, steps), form="json" if json else "text")
 
 
-def _problem(
-    instruction: Any, file: str | None, seed: int | None, place: tuple[int, int], batch: int, matrix: int, call: Any
-) -> tuple[Any, tuple[Any, ...]]:
-    """The instruction, of tcgen05.mma with its descriptor, and the codes of one output: a, b, c and the scales."""
+def _arrays(file: str | None, seed: int | None) -> dict[str, Any]:
     from tcsim.cli.files import read_arrays
     from tcsim.errors import OperandError
-    from tcsim.inspection.problems import described, output_problem, output_scales
-    from tcsim.inspection.random_inputs import random_problems, random_scales
 
     if (file is None) == (seed is None):
         raise OperandError("trace: which inputs? valid: --inputs FILE.npz, or --seed N for random ones")
-    if file is not None:
-        arrays = read_arrays(file, "trace")
-        instruction = described(instruction, arrays)
-        codes = output_problem(instruction, arrays, place, batch, matrix, call)
-        return instruction, (*codes, *output_scales(instruction, arrays, place, batch, call).values())
-    formats = getattr(instruction, "formats", None)
-    if formats is None or callable(formats):
-        raise OperandError(
-            f"{instruction!r} computes no products in registers; valid: instructions with a, b and c, or --inputs with idesc"
-        )
-    a, b, c = random_problems(formats, instruction.operands["a"].shape[1], 1, int(seed or 0))
-    scales = random_scales(getattr(instruction, "scales", {}), int(seed or 0))
-    return instruction, (a[0, 0], b[0, :, 0], c[0, 0, 0], *scales)
+    return {} if file is None else dict(read_arrays(file, "trace"))
+
+
+def _random(instruction: Any, seed: int) -> tuple[Any, ...]:
+    """Random codes of one output: a, b, c and the scales."""
+    from tcsim.errors import OperandError
+    from tcsim.inspection.products import formats_of
+    from tcsim.inspection.random_inputs import random_products
+
+    if not formats_of(instruction):
+        raise OperandError(f"{instruction!r} computes no products; valid: instructions with a, b and c")
+    return tuple(codes.reshape(-1) for codes in random_products(instruction, 1, seed).codes.values())
 
 
 def _report(instruction: Any, place: tuple[int, int], steps: tuple[TracedStep, ...]) -> Report:
@@ -90,7 +97,9 @@ def _report(instruction: Any, place: tuple[int, int], steps: tuple[TracedStep, .
         if step.result is not None:
             floor = f"; largest exponent {step.exponent}, floor {step.floor}" if step.terms else ""
             parts.append(Lines((f"{step.result.name} = {step.result.hex} ({step.result.value!r}){floor}",)))
-    title = f"{instruction.mnemonic} on {instruction.arch.name}: ({place[0]}, {place[1]})"
+    title = f"{instruction.mnemonic} on {instruction.arch.name}"
+    if hasattr(instruction, "matmul") or hasattr(instruction, "desc"):
+        title += f": ({place[0]}, {place[1]})"
     return Report(title, tuple(parts))
 
 

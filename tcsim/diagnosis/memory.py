@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +101,7 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
 
 
 def _read(
-    problem: Problem, name: str, tile: CanonicalTile, descriptor: MatrixDescriptor, other: dict[str, object]
+    problem: Problem, name: str, tile: CanonicalTile, descriptor: MatrixDescriptor, other: dict[str, Any]
 ) -> Problem | None:
     """The problem with the codes that a wrong descriptor reads from the right image."""
     codes = problem.a if name == "a" else problem.b.swapaxes(1, 2)
@@ -108,11 +109,11 @@ def _read(
     if other.get("unswizzled"):  # as the layout lies without its swizzle
         image = image[:, tile.swizzle(np.arange(tile.bytes))]
     advances = other.get("advances", tile.advances)
-    major: Major = other.get("major", tile.major)  # type: ignore[assignment]
+    major: Major = other.get("major", tile.major)
     wide = (problem.kept if name == "a" else problem.step) // tile.step  # a sparse instruction takes two of B's steps
-    off = int(other.get("off", 0))  # type: ignore[call-overload]
+    off = int(other.get("off", 0))
     parts = []
-    for advance in advances[::wide]:  # type: ignore[index]
+    for advance in advances[::wide]:
         start = int(advance) // _UNIT * _UNIT + off
         if start >= 1 << 18:
             return None
@@ -198,7 +199,8 @@ def _reread(problem: Problem, name: str, change: _Change, flip: bool) -> Problem
         values = [change(MatrixDescriptor.decode(int(value), arch="sm_90")).encode() for value in given]
         sent = memory.descriptors | {name: np.array(values, np.uint64)}
         trans = memory.trans | ({name: 1 - memory.trans[name]} if flip else {})
-        a, b = multiply.fetch(memory.smem, sent.get("a", sent["b"]), sent["b"], trans.get("a", 0), trans["b"])
+        majors = trans.get("a", 0), trans["b"]
+        a, b = multiply.fetch(memory.smem, sent.get("a", sent["b"]), sent["b"], *majors, *memory.signs)
     except TcsimError:
         return None  # no such descriptor, or it reads outside
     return changed(problem, name, a if name == "a" else np.ascontiguousarray(b))

@@ -16,6 +16,7 @@ from tcsim.instruction import Instruction
 from tcsim.instruction import instruction as find_instruction
 from tcsim.registry import on_arch
 from tcsim.swizzle import SWIZZLES
+from tcsim.tensor_memory import TensorMemory
 
 Arguments = dict[str, Any]
 _ROW_BYTES = 16
@@ -33,8 +34,7 @@ class _Trial:
 def diagnose_move(instruction: Any, call: str, observed: Any, given: Arguments) -> Diagnosis:
     """What `tcsim.diagnose` does for an instruction that multiplies nothing."""
     execute: Callable[..., Any] = instruction.execute
-    right = np.asarray(execute(**given))
-    seen = np.asarray(observed)
+    right, seen = _bits(execute(**given), call), _bits(observed, call)
     if seen.dtype != right.dtype or seen.shape != right.shape:
         raise OperandError(f"{call}: observed is {seen.dtype} {seen.shape}; valid: {right.dtype} {right.shape}")
     before = _before(given, right)
@@ -49,7 +49,7 @@ def diagnose_move(instruction: Any, call: str, observed: Any, given: Arguments) 
     tried = 0
     for trial in _trials(instruction, given, right):
         try:
-            result = np.asarray(trial.run())
+            result = _bits(trial.run(), call)
         except TcsimError:
             continue  # the mistake would have stopped the kernel
         if result.shape != seen.shape or result.dtype != seen.dtype:
@@ -63,12 +63,25 @@ def diagnose_move(instruction: Any, call: str, observed: Any, given: Arguments) 
     return described(outputs, matched, found, rest[:5], tried, where)
 
 
+def _bits(result: Any, call: str) -> npt.NDArray[Any]:
+    """A result as one array: Tensor Memory by its words, several results one after the other.
+
+    Raises OperandError for a result that is no array.
+    """
+    if isinstance(result, tuple):
+        return np.concatenate([_bits(part, call).reshape(-1) for part in result])
+    found = np.asarray(result.words if isinstance(result, TensorMemory) else result)
+    if found.dtype.kind not in "biu":
+        raise OperandError(f"{call}: it gives no bits to compare; valid: instructions whose result is an array")
+    return found
+
+
 def _before(given: Arguments, right: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """Memory as it was before a store: bytes that neither is nor should be changed prove nothing."""
     if "registers" not in given:
         return None
-    memory = given.get("smem", given.get("memory"))
-    return None if memory is None else np.broadcast_to(np.asarray(memory), right.shape)
+    memory = next((given[name] for name in ("smem", "memory", "tmem") if given.get(name) is not None), None)
+    return None if memory is None else np.broadcast_to(_bits(memory, "diagnose"), right.shape)
 
 
 def _trials(instruction: Any, given: Arguments, right: npt.NDArray[Any]) -> Iterator[_Trial]:

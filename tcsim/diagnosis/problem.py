@@ -32,6 +32,7 @@ class Memory:
     smem: npt.NDArray[np.uint8]  # (batch, bytes)
     descriptors: dict[str, npt.NDArray[np.uint64]]  # of a and b, or of b alone: (batch,)
     trans: dict[str, int]  # 1: MN-major
+    signs: tuple[int, int] = (1, 1)  # scale_a, scale_b: -1 turns the sign
 
 
 Finish = Callable[["Problem", Part, Codes], Codes]  # (problem, part, codes of d) -> codes of d

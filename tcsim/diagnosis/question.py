@@ -180,7 +180,8 @@ def _from_memory(multiply: Instruction, call: str, observed: Codes, operands: di
     smem = np.asarray(operands["smem"])
     a, b = np.asarray(operands["a"]), np.asarray(operands["b"])
     trans = {"a": int(operands.get("trans_a", 0)), "b": int(operands.get("trans_b", 0))}
-    codes_a, codes_b = multiply.fetch(smem, a, b, trans["a"], trans["b"])
+    signs = int(operands.get("scale_a", 1)), int(operands.get("scale_b", 1))
+    codes_a, codes_b = multiply.fetch(smem, a, b, trans["a"], trans["b"], *signs)
     d = multiply.operands["d"]
     seen = multiply.matrix("d", observed) if observed.shape[-2:] == (d.lanes, d.registers) else observed
     c = operands.get("c")
@@ -190,7 +191,10 @@ def _from_memory(multiply: Instruction, call: str, observed: Codes, operands: di
     whole_a, whole_b, whole_c, whole_d = (_flat(x, batch) for x in (codes_a, codes_b, codes_c, seen))
     descriptors = {} if a.ndim >= 2 and a.shape[-2] == 128 else {"a": a}
     sent = {n: np.broadcast_to(x.astype(np.uint64), batch).reshape(-1) for n, x in (descriptors | {"b": b}).items()}
+    memory = Memory(np.broadcast_to(smem, (*batch, smem.shape[-1])).reshape(-1, smem.shape[-1]), sent, trans, signs)
+    problem = Problem(machine_of(multiply, call), whole_a, whole_b, whole_c, whole_d, memory=memory)
     if isinstance(multiply, SparseOperand):
-        raise OperandError(f"{call}: smem= is for dense wgmma; valid: matrices with metadata=")
-    memory = Memory(np.broadcast_to(smem, (*batch, smem.shape[-1])).reshape(-1, smem.shape[-1]), sent, trans)
-    return replace(_finished(Problem(machine_of(multiply, call), whole_a, whole_b, whole_c, whole_d)), memory=memory)
+        held, selector = _lines(np.asarray(operands.get("metadata")), batch), int(operands.get("selector", 0))
+        positions = multiply.decode_metadata(held, selector)
+        problem = replace(problem, positions=positions, metadata=held, selector=selector)
+    return _finished(problem)

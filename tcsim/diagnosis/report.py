@@ -28,6 +28,14 @@ class Diagnosis:
     `correct`: it does not. `explained`: one mistake reproduces every output bit for bit; `ambiguous`: several different
     ones do, and the data cannot tell them apart. `partly explained`: the first of `nearest` reproduces clearly more
     outputs than the model. `not explained`: nothing does.
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> a, b = (np.arange(size, dtype=np.float16).reshape(-1, 8) for size in (128, 64))
+    >>> found = tcsim.diagnose(mma, a=a, b=b, observed=mma.matmul(a, b.T, np.zeros((16, 8), np.float32)))
+    >>> found.verdict, found.mistake, found.as_dict()["fraction"]
+    ('explained', 'b transposed', 1.0)
+    >>> found.lines()[0]
+    '127 of 128 outputs differ from the model: rows 0-15, columns 0-7'
     """
 
     verdict: Verdict

@@ -53,7 +53,8 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     wgmma also smem= with descriptors. A sparse A comes with metadata=, block scales as scale_a= and scale_b=, tcgen05.mma's
     instruction descriptor as idesc=, all as `matmul` takes them. `observed` and the
     matrices may be NumPy or ml_dtypes arrays of exactly the format. An instruction that multiplies nothing (ldmatrix,
-    stmatrix, movmatrix, wmma.load, wmma.store, cvt) takes the arguments of its `execute`, and `observed` is its result.
+    stmatrix, movmatrix, wmma.load, wmma.store, tcgen05.ld and .st, cvt) takes the arguments of its `execute`, and `observed` is
+    its result, of several arrays a tuple.
 
     Raises OperandError for operands that do not fit, InstructionError for an unknown instruction.
 

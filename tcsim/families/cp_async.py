@@ -61,7 +61,7 @@ def _copies() -> Iterator[Row]:
             f"cp.async{cache}{space}.global{hint}{prefetch}",
             version,
             f"copy{cache}",
-            CopyFacts("copy", space, ".global", forms, sizes),
+            CopyFacts("copy", space, ".global", forms, sizes, bypasses=cache == ".cg"),
             space=space,
             hint=hint,
             prefetch=prefetch,
@@ -71,12 +71,12 @@ def _copies() -> Iterator[Row]:
 def rows() -> tuple[Row, ...]:
     """Every cp.async spelling."""
 
-    def group(mnemonic: str, names: tuple[str, ...]) -> Row:
+    def group(operation: str, mnemonic: str, names: tuple[str, ...]) -> Row:
         forms = tuple(OperandForm(name, (), ("groups",) if name else (), _TARGETS, "7.0") for name in names)
-        return _row(mnemonic, "7.0", mnemonic.removeprefix("cp.async."), CopyFacts("group", "", "", forms))
+        return _row(mnemonic, "7.0", mnemonic.removeprefix("cp.async."), CopyFacts(operation, "", "", forms))
 
-    found = [*_copies(), group("cp.async.commit_group", ("",)), group("cp.async.wait_all", ("",))]
-    found.append(group("cp.async.wait_group", tuple(f"N={number}" for number in WAITS)))
+    found = [*_copies(), group("commit", "cp.async.commit_group", ("",)), group("wait", "cp.async.wait_all", ("",))]
+    found.append(group("wait", "cp.async.wait_group", tuple(f"N={number}" for number in WAITS)))
     for count, (space, name, version) in product(
         ("", ".noinc"), (("", "generic", "7.0"), (".shared", "shared", "7.0"), (".shared::cta", "shared::cta", "7.8"))
     ):
@@ -93,12 +93,12 @@ def opcodes(row: Row, form: OperandForm, arch: Arch) -> tuple[tuple[str, int], .
     if facts.operation == "copy":
         size = int(form.name.removeprefix("size=").partition(";")[0])
         prefetch = row.modifiers.get("prefetch", "").replace(".L2::", ".LTC")
-        words = ["LDGSTS.E", ".BYPASS" if ".cg" in row.mnemonic else "", prefetch, "" if size == 4 else f".{8 * size}"]
+        words = ["LDGSTS.E", ".BYPASS" if facts.bypasses else "", prefetch, "" if size == 4 else f".{8 * size}"]
         return (("".join([*words, ".ZFILL" if "source_size" in form.operands else ""]), 1),)
     if facts.operation == "arrive":
         mode = "" if arch.number < 90 else ".TRANSCNT" if facts.increments else ".ARVCNT"
         return (("ARRIVES.LDGSTSBAR.64" + mode, 1),)
-    return () if "wait_group" in row.mnemonic else (("LDGDEPBAR", 1),)
+    return () if "groups" in form.operands else (("LDGDEPBAR", 1),)  # wait_all is a commit and a wait
 
 
 def lowering(row: Row, arch: Arch) -> Lowering:

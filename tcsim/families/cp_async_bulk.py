@@ -119,7 +119,7 @@ def _in() -> Iterator[Row]:
 def _out() -> Iterator[Row]:
     """From shared memory to global memory."""
     for masked, hint in product((False, True), ("", _HINT)):
-        facts = CopyFacts("copy", ".global", ".shared::cta", (), masked=masked)
+        facts = CopyFacts("copy", ".global", ".shared::cta", (), masked=masked, grouped=True)
         operands = (*(("cache_policy",) if hint else ()), *(("byte_mask",) if masked else ()))
         tail = f".global.shared::cta{_GROUP}{hint}" + (".cp_mask" if masked else "")
         code = "UBLKCP.G.S" + (".DST_G_BYTE_MASK" if masked else "")
@@ -159,16 +159,17 @@ def _across() -> Iterator[Row]:
 
 def _others() -> Iterator[Row]:
     """Groups and caches."""
-    facts = CopyFacts("group", "", "", ())
+    facts = CopyFacts("commit", "", "", (), grouped=True)
     yield _row(COPY, f"{COPY}.commit_group", "8.0", _HOPPER, "commit_group", facts, (), "UTMACMDFLUSH")
     for name in ("wait_group", "wait_group.read"):
         waits = tuple(f"N={number}" for number in WAITS)
-        yield _row(COPY, f"{COPY}.{name}", "8.0", _HOPPER, name, facts, (), "", waits)
+        yield _row(COPY, f"{COPY}.{name}", "8.0", _HOPPER, name, replace(facts, operation="wait"), (), "", waits)
     facts = CopyFacts("prefetch", "", ".global", ())
     for hint, operands in (("", ()), (_HINT, ("cache_policy",))):
         yield _row(COPY, f"{COPY}.prefetch.L2.global{hint}", "8.0", _HOPPER, "prefetch", facts, operands, "UBLKPF.L2")
     name = f"{COPY}.prefetch.L2.global.L2::evict_last"
     yield _row(COPY, name, "9.4", _RUBIN, "prefetch", facts, (), "UBLKL2CCTL.PM")
+    facts = replace(facts, grouped=True)
     name = "applypriority.async.bulk.global.bulk_group.L2::evict_normal"
     yield _row(COPY, name, "9.4", _RUBIN, "applypriority", replace(facts, alignment=128), (), "UBLKL2CCTL.DM")
 
@@ -201,13 +202,13 @@ def reduce_rows() -> tuple[Row, ...]:
     found = []
     for name, type in (*_BITS, *_INTEGERS, *_FLOATS):
         operation = name.removesuffix(".noftz")
-        facts = CopyFacts("reduce", ".global", ".shared::cta", (), reduction=Reduction(operation, type))
+        facts = CopyFacts("reduce", ".global", ".shared::cta", (), reduction=Reduction(operation, type), grouped=True)
         version = "9.4" if (name, type) == ("add.noftz", "f32") else "8.0"
         opcode = f".{operation.upper()}{_TYPES[type]}"
         arithmetic = f"{operation} {type}"
         if (name, type) in _WITHIN_CLUSTER:
             tail = f".shared::cluster.shared::cta{_TO_BARRIER}.{name}.{type}"
-            within = replace(facts, destination=".shared::cluster")
+            within = replace(facts, destination=".shared::cluster", grouped=False)
             found.append(_row(REDUCE, REDUCE + tail, "8.0", _HOPPER, arithmetic, within, (), f"UBLKRED.S.S{opcode}"))
         for hint in ("", _HINT):
             tail = f".global.shared::cta{_GROUP}{hint}.{name}.{type}"
@@ -249,4 +250,11 @@ def evidence(row: Row, arch: Arch) -> Evidence:
 
 
 FAMILY = Family(COPY, rows, lowering, evidence, bind)
-REDUCE_FAMILY = Family(REDUCE, reduce_rows, lowering, evidence, bind)
+REDUCE_FAMILY = Family(
+    REDUCE,
+    reduce_rows,
+    lowering,
+    evidence,
+    bind,
+    "none of a product: each element is combined with the one that is there",
+)

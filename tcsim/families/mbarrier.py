@@ -162,7 +162,7 @@ def _row(group: _Group, space: str, order: _Order) -> Row:
     )
     targets = max((form.targets for form in forms), key=len)
     scope = order.text.rpartition(".")[2]
-    layout = next((word.removeprefix("layout::") for word in words if word.startswith("layout::")), "")
+    named = dict(word.split("::") for word in words if "::" in word)  # layout::v0, phase_type::primary
     modifiers = {
         "order": order.text.rpartition(".")[0],
         "scope": f".{scope}" if scope else "",
@@ -182,12 +182,13 @@ def _row(group: _Group, space: str, order: _Order) -> Row:
         facts=BarrierFacts(
             group.operation,
             space,
-            layout,
+            named.get("layout", ""),
             expect_tx=group.operation.startswith("arrive") and "expect_tx" in words,
             no_complete="noComplete" in words,
             parity="parity" in words,
             multicast=bool(group.suffix),
             forms=forms,
+            phase_type=named.get("phase_type", ""),
         ),
     )
 
@@ -233,7 +234,7 @@ def opcodes(row: Row, form: OperandForm, arch: Arch) -> tuple[tuple[str, int], .
     if names is None:
         names = _arrival(facts, form, arch)
     elif facts.operation.endswith("_wait") and arch.name == "sm_107":
-        kind = ".PRIMARY" if "report" in form.results else ".CONDITIONAL" if "conditional" in row.mnemonic else ""
+        kind = ".PRIMARY" if "report" in form.results else ".CONDITIONAL" if facts.phase_type == "conditional" else ""
         names = [name + kind for name in names]
     return tuple((name, 1) for name in names)
 
@@ -279,4 +280,4 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     return _MANUAL
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, bind)
+FAMILY = Family(NAME, rows, lowering, evidence, bind, "none: it counts arrivals and bytes")

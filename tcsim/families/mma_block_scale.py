@@ -140,13 +140,16 @@ _FP6 = {"e3m2", "e2m3"}
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """How what `lowering` says is known."""
-    if row.family == SPARSE:
-        return _SPARSE
+    """How what `lowering` says of a dense row is known."""
     if arch.name != "sm_120":
         return _RELATIVE
     return _NO_FP6 if _FP6 & {row.operands[name].format.name for name in "ab"} else _MMA_SIM
 
 
+def sparse_evidence(row: Row, arch: Arch) -> Evidence:
+    """Of a sparse row, nothing but its dense relatives."""
+    return _SPARSE
+
+
 DENSE_FAMILY = Family(DENSE, dense_rows, lowering, evidence, ScaledMatrixMultiply)
-SPARSE_FAMILY = Family(SPARSE, sparse_rows, lowering, evidence, ScaledSparseMatrixMultiply)
+SPARSE_FAMILY = Family(SPARSE, sparse_rows, lowering, sparse_evidence, ScaledSparseMatrixMultiply)

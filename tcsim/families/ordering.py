@@ -6,7 +6,7 @@ Sources: PTX ISA 9.4, sections membar / fence, wgmma.fence, wgmma.commit_group, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
 from tcsim.evidence import Evidence
@@ -17,6 +17,7 @@ from tcsim.steps import Lowering
 from tcsim.targets import Arch, since
 
 FENCE, WGMMA = "fence", "wgmma.sync"
+_PROXY = "proxy"
 
 _VOLTA, _HOPPER = since("sm_70"), since("sm_90")
 _EARLY_ONE_WAY = ("sm_70", "sm_72", *_HOPPER)
@@ -44,9 +45,10 @@ def _row(
     names: tuple[str, ...] = ("",),
     operands: tuple[str, ...] = (),
     hopper_version: str = "",
+    kind: str = "fence",
+    commits: bool = False,
 ) -> Row:
     forms = tuple(OperandForm(name, (), operands, targets, version, documented) for name in names)
-    kind = "proxy" if ".proxy" in mnemonic else "fence" if family == FENCE else mnemonic.split(".")[1]
     return Row(
         mnemonic,
         family,
@@ -56,7 +58,7 @@ def _row(
         version,
         kind,
         documented=documented,
-        facts=OrderFacts(orders, forms, hopper_version),
+        facts=OrderFacts(orders, forms, commits, hopper_version),
     )
 
 
@@ -74,25 +76,25 @@ def _fences() -> Iterator[Row]:
             operands = ("address", "size") if half == "acquire" else ()
             told = f"writes to a tensor map by ordinary instructions and its use by tensor copies: the {half} half, in {whose}"
             name = f"fence.proxy.tensormap::generic.{half}.{scope}"
-            yield _row(FENCE, name, "8.3", _HOPPER, told, operands=operands)
+            yield _row(FENCE, name, "8.3", _HOPPER, told, operands=operands, kind=_PROXY)
 
 
 def _proxies() -> Iterator[Row]:
     for word, known in (("fence", True), ("membar", False)):
         alias = "accesses to one memory through different virtual addresses"
-        yield _row(FENCE, f"{word}.proxy.alias", "7.5", _VOLTA, alias)
+        yield _row(FENCE, f"{word}.proxy.alias", "7.5", _VOLTA, alias, kind=_PROXY)
         everywhere = f"accesses to memory {_ORDINARY}, and {_ASYNC}"
-        yield _row(FENCE, f"{word}.proxy.async", "8.0", _HOPPER, everywhere, known)
+        yield _row(FENCE, f"{word}.proxy.async", "8.0", _HOPPER, everywhere, known, kind=_PROXY)
     for space, where in (
         ("global", "global memory"),
         ("shared::cta", "shared memory of the block"),
         ("shared::cluster", "shared memory of the cluster"),
     ):
         told = f"accesses to {where} {_ORDINARY}, and {_ASYNC}"
-        yield _row(FENCE, f"fence.proxy.async.{space}", "8.0", _HOPPER, told)
+        yield _row(FENCE, f"fence.proxy.async.{space}", "8.0", _HOPPER, told, kind=_PROXY)
     for half in _ONE_WAY:
         told = f"accesses to one memory through different virtual addresses: the {half} half, in the whole system"
-        yield _row(FENCE, f"fence.proxy.alias.{half}.sys", "9.4", _HOPPER, told, False)
+        yield _row(FENCE, f"fence.proxy.alias.{half}.sys", "9.4", _HOPPER, told, False, kind=_PROXY)
     for half, space, version, known in (
         ("acquire", "shared::cluster", "8.6", True),
         ("release", "shared::cta", "8.6", True),
@@ -100,7 +102,7 @@ def _proxies() -> Iterator[Row]:
     ):
         told = f"only {space.replace('::', ' ')}: accesses {_ORDINARY}, and {_ASYNC}: the {half} half, in the cluster"
         name = f"fence.proxy.async::generic.{half}.sync_restrict::{space}.cluster"
-        yield _row(FENCE, name, version, _HOPPER, told, known)
+        yield _row(FENCE, name, version, _HOPPER, told, known, kind=_PROXY)
         if known:
             told = _ONE_WAY[half].format(f"the cluster, only of {space.replace('::', ' ')}")
             yield _row(FENCE, f"fence.{half}.sync_restrict::{space}.cluster", "8.6", _HOPPER, told)
@@ -118,7 +120,15 @@ def wgmma_rows() -> tuple[Row, ...]:
     only = ("sm_90a",)
     return (
         _row(WGMMA, "wgmma.fence.sync.aligned", "8.0", only, "earlier accesses to registers before wgmma's"),
-        _row(WGMMA, "wgmma.commit_group.sync.aligned", "8.0", only, "earlier wgmma.mma_async into one group"),
+        _row(
+            WGMMA,
+            "wgmma.commit_group.sync.aligned",
+            "8.0",
+            only,
+            "earlier wgmma.mma_async into one group",
+            kind="commit_group",
+            commits=True,
+        ),
         _row(
             WGMMA,
             "wgmma.wait_group.sync.aligned",
@@ -127,25 +137,26 @@ def wgmma_rows() -> tuple[Row, ...]:
             "all groups but the latest few before later accesses",
             names=("N=0", "N=1", "N=7"),
             operands=("groups",),
+            kind="wait_group",
         ),
     )
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
-    """Machine instructions, told in words: what ptxas emits depends on what is around them."""
-    return Lowering(
-        "native", (), (), "MEMBAR, FENCE or nothing" if row.family == FENCE else "WARPGROUP.ARRIVE or .DEPBAR"
-    )
+def _family(name: str, rows: Callable[[], tuple[Row, ...]], machine: str, section: str, does: str) -> Family:
+    """Machine instructions are told in words: what ptxas emits depends on what is around them."""
+
+    def lowering(row: Row, arch: Arch) -> Lowering:
+        return Lowering("native", (), (), machine)
+
+    def evidence(row: Row, arch: Arch) -> Evidence:
+        if not row.documented:
+            return Evidence("inferred", f"PTX ISA 9.4, section {section}: the spellings beside it")
+        return Evidence("literature", f"PTX ISA 9.4, section {section}")
+
+    return Family(name, rows, lowering, evidence, bind, does)
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
-    """The manual's word; of what it does not list, that of its relatives."""
-    if not row.documented:
-        return Evidence("inferred", "PTX ISA 9.4, section membar / fence: the spellings beside it")
-    return Evidence(
-        "literature", "PTX ISA 9.4, section " + ("membar / fence" if row.family == FENCE else "wgmma.mma_async")
-    )
-
-
-FENCE_FAMILY = Family(FENCE, fence_rows, lowering, evidence, bind)
-WGMMA_FAMILY = Family(WGMMA, wgmma_rows, lowering, evidence, bind)
+FENCE_FAMILY = _family(
+    FENCE, fence_rows, "MEMBAR, FENCE or nothing", "membar / fence", "none: it orders memory accesses"
+)
+WGMMA_FAMILY = _family(WGMMA, wgmma_rows, "WARPGROUP.ARRIVE or .DEPBAR", "wgmma.mma_async", "none: it orders and waits")

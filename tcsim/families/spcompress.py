@@ -84,4 +84,4 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     return Evidence("literature", f"PTX ISA 9.4, section {row.mnemonic.split('.')[0]}")
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, compression)
+FAMILY = Family(NAME, rows, lowering, evidence, compression, "none: it selects elements")

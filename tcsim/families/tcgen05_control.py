@@ -153,7 +153,9 @@ def order_evidence(row: Row, arch: Arch) -> Evidence:
     return Evidence("literature", f"PTX ISA 9.4, section {row.family}")
 
 
-ALLOC_FAMILY = Family(ALLOC, allocation_rows, allocation_lowering, allocation_evidence, managed)
-COMMIT_FAMILY = Family(COMMIT, commit_rows, commit_lowering, commit_evidence, Commit)
-FENCE_FAMILY = Family(FENCE, fence_rows, fence_lowering, order_evidence, Ordering)
-WAIT_FAMILY = Family(WAIT, wait_rows, wait_lowering, order_evidence, Ordering)
+ALLOC_FAMILY = Family(
+    ALLOC, allocation_rows, allocation_lowering, allocation_evidence, managed, "none: it manages Tensor Memory"
+)
+COMMIT_FAMILY = Family(COMMIT, commit_rows, commit_lowering, commit_evidence, Commit, "none: it arrives at mbarriers")
+FENCE_FAMILY = Family(FENCE, fence_rows, fence_lowering, order_evidence, Ordering, "none: it orders")
+WAIT_FAMILY = Family(WAIT, wait_rows, wait_lowering, order_evidence, Ordering, "none: it waits")

@@ -6,6 +6,7 @@ Sources: PTX ISA 9.4, section Tensor Memory and Register Load/Store Instructions
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from types import MappingProxyType
 
@@ -162,22 +163,22 @@ def compress_rows() -> tuple[Row, ...]:
     return tuple(_compressions())
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
+def lowering(row: Row, arch: Arch, opcode: str = "LDTM", packed: str = "PACK16BIT") -> Lowering:
     """One machine instruction, two for `.16x32bx2`."""
     facts = access_of(row)
-    parts = ["STTM" if row.family == STORE else "LDTM"]
+    parts = [opcode]
     if facts.reduction:
         parts.append("STAT")
     if facts.selection:
         parts.append("SPARSIFY.U2.2TO4")
     tail = [] if row.modifiers["count"] == ".x1" else [row.modifiers["count"][1:]]
     if facts.packed:
-        tail.append("EXPAND16BIT" if row.family == STORE else "PACK16BIT")
+        tail.append(packed)
     if facts.reduction or facts.selection:
         operation = facts.selection.operation if facts.selection else _operation(facts)
         tail += [operation, *_type(facts)]
-    opcode = SHAPES[facts.shape].opcode
-    shapes = [f"{opcode}_t0_t15", f"{opcode}_t16_t31"] if facts.halves == 2 else [opcode]
+    lanes = SHAPES[facts.shape].opcode
+    shapes = [f"{lanes}_t0_t15", f"{lanes}_t16_t31"] if facts.halves == 2 else [lanes]
     names = [".".join([*parts, *([shape] if shape else []), *tail]) for shape in shapes]
     return Lowering("split" if facts.halves == 2 else "native", (), tuple((name, 1) for name in names))
 
@@ -201,6 +202,14 @@ def evidence(row: Row, arch: Arch) -> Evidence:
 
 
 LOAD_FAMILY = Family(LOAD, load_rows, lowering, evidence, LoadTensorMemory)
-STORE_FAMILY = Family(STORE, store_rows, lowering, evidence, StoreTensorMemory)
-REDUCE_FAMILY = Family(REDUCE, reduce_rows, lowering, evidence, ReduceTensorMemory)
-COMPRESS_FAMILY = Family(COMPRESS, compress_rows, lowering, evidence, CompressTensorMemory)
+_STORES = partial(lowering, opcode="STTM", packed="EXPAND16BIT")
+STORE_FAMILY = Family(STORE, store_rows, _STORES, evidence, StoreTensorMemory)
+REDUCE_FAMILY = Family(
+    REDUCE,
+    reduce_rows,
+    lowering,
+    evidence,
+    ReduceTensorMemory,
+    "none of a product: the smallest or largest value that a lane loads",
+)
+COMPRESS_FAMILY = Family(COMPRESS, compress_rows, lowering, evidence, CompressTensorMemory, "none: it selects elements")

@@ -97,7 +97,7 @@ def evidence(row: Row, arch: Arch) -> Evidence:
 def _family(name: str) -> Family:
     sparse = name.endswith(".sp")
     make = weight_stationary_rows if ".ws" in name else plain_rows
-    return Family(name, lambda: tuple(make(name, sparse)), lowering, evidence, TensorMemoryMultiply)
+    return Family(name, lambda: tuple(make(name, sparse)), lowering, evidence, TensorMemoryMultiply, "not modelled")
 
 
 FAMILIES = tuple(_family(name) for name in ("tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp"))

@@ -7,7 +7,7 @@ Sources: PTX ISA 9.2, sections cp.async.bulk.tensor, cp.reduce.async.bulk.tensor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tcsim import tensor_instruction
@@ -261,5 +261,8 @@ def _family(name: str, rows: tuple[Row, ...]) -> Family:
 
 
 COPY_FAMILY = _family(COPY, _copies())
-REDUCE_FAMILY = _family(REDUCE, _reductions())
+REDUCE_FAMILY = replace(
+    _family(REDUCE, _reductions()),
+    without_steps="none of a product: each element is combined with the one that is there",
+)
 PREFETCH_FAMILY = _family(PREFETCH, tuple(_prefetches()))

@@ -90,4 +90,4 @@ def bind(row: Row, *arguments: Any) -> Any:
     return kinds[row.arithmetic](row, *arguments)
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, bind)
+FAMILY = Family(NAME, rows, lowering, evidence, bind, "none: it edits or moves the 128 bytes of a tensor map")

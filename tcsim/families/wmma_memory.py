@@ -7,8 +7,9 @@ accesses they emit); tcsim.families.wmma_fragments (layouts).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from types import MappingProxyType
 
@@ -70,16 +71,15 @@ def _operand(name: str, shape: tuple[int, int, int], format: str, row_major: boo
     return Operand(name, FORMATS[format], layout, REGISTER_TYPES.get(format, ".b32"))
 
 
-def _rows(family: str) -> Iterator[Row]:
+def _rows(family: str, names: Mapping[str, str]) -> Iterator[Row]:
+    """`names`: what the family calls each fragment that it moves."""
     for group in _GROUPS:
         for given, order, shape, space, format in product(
-            group.names, ("row", "col"), group.shapes, _SPACES, group.formats
+            [name for name in group.names if name in names], ("row", "col"), group.shapes, _SPACES, group.formats
         ):
-            if family == STORE and given != "c":
-                continue
             if group.along_k_only and (given == "a") != (order == "row"):
                 continue
-            name = "d" if family == STORE else given
+            name = names[given]
             size = "m{}n{}k{}".format(*shape)
             version = max(group.ptx_version, _SPACES[space])
             operand = _operand(name, shape, format, order == "row", _NEWEST)
@@ -92,12 +92,12 @@ def _rows(family: str) -> Iterator[Row]:
 
 def load_rows() -> tuple[Row, ...]:
     """Every wmma.load spelling; each has a form with a stride and one without."""
-    return tuple(_rows(LOAD))
+    return tuple(_rows(LOAD, {"a": "a", "b": "b", "c": "c"}))
 
 
 def store_rows() -> tuple[Row, ...]:
     """Every wmma.store spelling; each has a form with a stride and one without."""
-    return tuple(_rows(STORE))
+    return tuple(_rows(STORE, {"c": "d"}))
 
 
 # --- machine code ---------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ _FIRST_MOVM = 75  # arch number from which LDSM and MOVM move 8 x 8 matrices of 
 _FIRST_LDSM_BY_4 = 80  # arch number from which wmma.load of 16-bit elements uses LDSM of four matrices
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
+def lowering(row: Row, arch: Arch, stores: bool = False) -> Lowering:
     """The memory accesses of one lane and the transpositions, by opcode; nothing is computed."""
     (operand,) = _operands(row, arch).values()
     order, layout = _order(row), operand.layout
@@ -127,12 +127,12 @@ def lowering(row: Row, arch: Arch) -> Lowering:
     run = _run(layout, order.row_major)
     narrow = layout.element_bits <= 16 and arch.number >= _FIRST_MOVM
     transposes = layout.element_bits == 16 and run == 1 and narrow
-    if narrow and row.family == LOAD and operand.name in "ab" and ".shared" in order.space and (run > 1 or transposes):
+    if narrow and not stores and operand.name in "ab" and ".shared" in order.space and (run > 1 or transposes):
         return Lowering("native", (), (_ldsm(registers, transposes, layout.element_bits, arch),))
     if transposes:
-        return Lowering("native", (), ((_access(row, order, 32, arch), registers), ("MOVM.16.MT88", registers)))
+        return Lowering("native", (), ((_access(stores, order, 32, arch), registers), ("MOVM.16.MT88", registers)))
     width = min(128, run * layout.element_bits)
-    return Lowering("native", (), ((_access(row, order, width, arch), 32 * registers // width),))
+    return Lowering("native", (), ((_access(stores, order, width, arch), 32 * registers // width),))
 
 
 def _ldsm(registers: int, transposes: bool, element_bits: int, arch: Arch) -> tuple[str, int]:
@@ -142,13 +142,12 @@ def _ldsm(registers: int, transposes: bool, element_bits: int, arch: Arch) -> tu
     return opcode + (f".{matrices}" if matrices > 1 else ""), registers // matrices
 
 
-def _access(row: Row, order: TileOrder, width: int, arch: Arch) -> str:
+def _access(stores: bool, order: TileOrder, width: int, arch: Arch) -> str:
     """The opcode of a load or store of one lane."""
     spelling = next(s for s in _SPELLINGS if s.first <= arch.number <= s.last)
-    word = "LD" if row.family == LOAD else "ST"
     if ".shared" in order.space:
-        return (spelling.shared_load if word == "LD" else "STS") + _WIDTHS[width]
-    return f"{word}{'G' if order.space else ''}.E{_WIDTHS[width]}{spelling.suffix}"
+        return ("STS" if stores else spelling.shared_load) + _WIDTHS[width]
+    return f"{'ST' if stores else 'LD'}{'G' if order.space else ''}.E{_WIDTHS[width]}{spelling.suffix}"
 
 
 def _run(layout: FragmentLayout, row_major: bool) -> int:
@@ -195,4 +194,4 @@ def bind_store(row: Row, arch: Arch, targets: tuple[str, ...], lowered: Lowering
 
 
 LOAD_FAMILY = Family(LOAD, load_rows, lowering, evidence, bind_load)
-STORE_FAMILY = Family(STORE, store_rows, lowering, evidence, bind_store)
+STORE_FAMILY = Family(STORE, store_rows, partial(lowering, stores=True), evidence, bind_store)

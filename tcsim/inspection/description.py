@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import singledispatch
 from typing import Any
 
+from tcsim import registry
 from tcsim.convert import Convert
 from tcsim.inspection.catalog import formats_of, target_text
 from tcsim.inspection.formulas import formulas_of
@@ -100,7 +101,7 @@ def describe(instruction: Instruction) -> Description:
         lowering.kind,
         dict(lowering.opcodes),
         lowering.note,
-        steps_text(lowering.steps),
+        steps_text(lowering.steps, registry.family(row.family).without_steps),
         instruction.evidence.level,
         instruction.evidence.source,
         ptx_line(row),

@@ -14,6 +14,7 @@ from tcsim.memory_tile import FragmentLoad, FragmentMove, FragmentStore
 from tcsim.multiply import MatrixMultiply
 from tcsim.sparse_multiply import SparseMatrixMultiply
 from tcsim.steps import runs
+from tcsim.tmem_move import LoadTensorMemory, ReduceTensorMemory, StoreTensorMemory, TensorMemoryMove
 from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 
@@ -186,6 +187,28 @@ def _(instruction: FragmentStore, row: int, column: int, matrix: int = 0, select
     held = _held(instruction, instruction.operand.name, row, column, matrix)
     output = Source("memory", row, column, (), _tile_place(instruction, row, column))
     return Feed(output, (), None, (held,))
+
+
+def _cell(instruction: TensorMemoryMove, row: int, column: int) -> str:
+    """Which cell of Tensor Memory an element is, counted from the address; of a packed one the low half."""
+    access = instruction.access
+    half, inside = divmod(column, access.layout.columns // access.halves)
+    start = " and half_split_offset" if half else ""
+    bits = "bits 15:0 of " if access.packed else ""
+    return f"{bits}lane {row}, column {inside} from address{start} on"
+
+
+@feed_of.register(LoadTensorMemory)
+@feed_of.register(ReduceTensorMemory)
+def _(instruction: TensorMemoryMove, row: int, column: int, matrix: int = 0, selector: int = 0) -> Feed:
+    output = _held(instruction, "d", row, column, matrix)
+    return Feed(output, (), None, (Source("tmem", row, column, (), _cell(instruction, row, column)),))
+
+
+@feed_of.register
+def _(instruction: StoreTensorMemory, row: int, column: int, matrix: int = 0, selector: int = 0) -> Feed:
+    held = _held(instruction, "registers", row, column, matrix)
+    return Feed(Source("tmem", row, column, (), _cell(instruction, row, column)), (), None, (held,))
 
 
 def range_text(numbers: tuple[int, ...]) -> str:

@@ -48,7 +48,7 @@ class Quantization:
         if self.scales is not None:
             found["scales"] = self.scales
         if self.tensor_scale is not None:
-            found["tensor_scale"] = np.float32(self.tensor_scale)  # type: ignore[assignment]
+            found["tensor_scale"] = np.asarray(self.tensor_scale, np.float32)
         return found
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.block_scaling import ScaleOperand
 from tcsim.codec import encode
 from tcsim.formats import Format
+from tcsim.inspection.products import Products, formats_of
 
 SPREAD = 14
 """Exponents of random floats lie within so many of 0, where the format has them."""
@@ -47,18 +46,35 @@ def random_problems(
         zero = encode(0.0, formats["a"]) if formats["a"].zero else a.flat[0]
         a = np.where(sparse & (stream.random(a.shape) < 0.5), zero, a).astype(formats["a"].dtype)
     if formats["c"].kind == "float" and count:
-        total = -(formats["a"].values(a) @ formats["b"].values(b))[::4]
-        limit = formats["c"].largest
-        c[::4] = encode(np.clip(total, -limit, limit), formats["c"])
+        c[::4] = _cancelling(formats["a"].values(a) @ formats["b"].values(b), formats["c"])
     return a, b, c
 
 
-def random_scales(scales: Mapping[str, ScaleOperand], seed: int) -> tuple[npt.NDArray[Any], ...]:
-    """Scales of one row of A and one column of B, within 16 steps of 1; none for an instruction without."""
+def _cancelling(sums: npt.NDArray[Any], format: Format) -> npt.NDArray[Any]:
+    """The addends that all but cancel every fourth sum."""
+    return encode(np.clip(-sums[::4], -format.largest, format.largest), format)
+
+
+def random_products(instruction: Any, count: int, seed: int) -> Products:
+    """So many dot products of an instruction, of tcgen05.mma one with its descriptor; scales within 16 codes of 1.
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> random_products(mma, 3, seed=1).a.shape
+    (3, 1, 8)
+    """
+    formats = formats_of(instruction)
+    a, b, c = random_problems(formats, instruction.operands["a"].shape[1], count, seed)
     stream = np.random.default_rng(seed)
-    found = []
-    for operand in scales.values():
-        one = operand.format.bias << operand.format.fraction_bits
-        codes = stream.integers(one - 16, one + 17, operand.layout.blocks)
-        found.append(codes.astype(operand.format.dtype))
-    return tuple(found)
+    scales: dict[str, npt.NDArray[Any]] = {}
+    for name in ("scale_a", "scale_b"):
+        if name in formats:
+            one = int(encode(1.0, formats[name]))
+            shape = (count, 1, instruction.blocks) if name == "scale_a" else (count, instruction.blocks, 1)
+            scales[name] = stream.integers(one - 16, one + 17, shape).astype(formats[name].dtype)
+    if scales and count:
+        factors = formats["scale_a"].values(scales["scale_a"]) * formats["scale_b"].values(scales["scale_b"]).swapaxes(
+            1, 2
+        )
+        weights = np.repeat(factors, a.shape[2] // instruction.blocks, axis=2)
+        c[::4] = _cancelling((formats["a"].values(a) * weights) @ formats["b"].values(b), formats["c"])
+    return Products(a, b, c, scales)

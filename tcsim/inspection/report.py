@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Style = Literal["", "title", "heading", "head", "good", "bad"]
 WIDTH = 80
@@ -56,10 +56,10 @@ class Line(NamedTuple):
     style: Style = ""
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]], title: str = "", **options: object) -> Table:
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], title: str = "", **options: Any) -> Table:
     """A table whose cells are made text."""
     cells = tuple(tuple(str(cell) for cell in row) for row in rows)
-    return Table(tuple(head), cells, title, **options)  # type: ignore[arg-type]
+    return Table(tuple(head), cells, title, **options)
 
 
 # --- text

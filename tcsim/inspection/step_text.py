@@ -8,8 +8,6 @@ from typing import Any
 
 from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, ScaledDotAdd, Widen, runs
 
-NO_STEPS = "none: it moves data"
-
 
 def short_runs(k: tuple[int, ...]) -> str:
     """Indices as ranges; of more than four ranges the middle ones are left out.
@@ -70,15 +68,15 @@ def _(step: BitDot) -> str:
     return f"{step.result} = c + popc(a {step.op} b) mod 2^32"
 
 
-def steps_text(steps: Sequence[Any]) -> tuple[str, ...]:
-    """A whole lowering, a line each; a chain of fused multiply-adds over k is told as such.
+def steps_text(steps: Sequence[Any], without: str = "none") -> tuple[str, ...]:
+    """A whole lowering, a line each; a chain of fused multiply-adds over k is told as such. `without`: what no steps are called.
 
     >>> mma = tcsim.instruction("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", arch="sm_90")
     >>> steps_text(mma.lowering.steps)
     ('acc = c', 'acc = fma(a[k], b[k], acc) in f64 RNE for k = 0 to 3', 'd = acc')
     """
     if not steps:
-        return (NO_STEPS,)
+        return (without,)
     first = steps[0]
     chain = isinstance(first, Arithmetic) and all(isinstance(step, Arithmetic) and step.op == "fma" for step in steps)
     if chain and first.arguments[2] == "c":

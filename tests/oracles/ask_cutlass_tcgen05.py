@@ -1,26 +1,21 @@
 """CUTLASS's CuTe DSL: TMEM layouts, shared-memory layouts and descriptors of tcgen05.mma. Run by tests/oracles/asking.py.
 
 Layouts are read while a function is traced; descriptors are constants of the PTX that a kernel is compiled to. No GPU is needed.
+The environment (`asking.SURROUNDINGS`) names the target and asks for the PTX to be kept.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
-import warnings
 from typing import Any
 
-os.environ |= {"CUTE_DSL_ARCH": "sm_100a", "CUTE_DSL_KEEP_PTX": "1", "CUTE_DSL_DUMP_DIR": tempfile.mkdtemp()}
-warnings.simplefilter("ignore")
-
-import cutlass  # noqa: E402
-import cutlass.utils as utils  # noqa: E402
-import cutlass.utils.blackwell_helpers as blackwell  # noqa: E402
-import cutlass.utils.blockscaled_layout as scales  # noqa: E402
-from answering import Arrays, Job, main  # noqa: E402
-from cutlass import cute  # noqa: E402
-from cutlass.cute.nvgpu import OperandMajorMode, tcgen05  # noqa: E402
+import cutlass
+import cutlass.utils as utils
+import cutlass.utils.blackwell_helpers as blackwell
+import cutlass.utils.blockscaled_layout as scales
+from answering import Arrays, Job, main
+from cutlass import cute
+from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
 
 TYPES = {
     "f16": cutlass.Float16, "bf16": cutlass.BFloat16, "tf32": cutlass.TFloat32, "e4m3": cutlass.Float8E4M3FN,

@@ -17,6 +17,10 @@ from disagreements import VERSIONS
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 600.0
+SURROUNDINGS = {
+    "ask_cutlass_tcgen05.py": {"CUTE_DSL_ARCH": "sm_100a", "CUTE_DSL_KEEP_PTX": "1", "PYTHONWARNINGS": "ignore"},
+}
+"""Variables that a script's project reads when it is imported, by script."""
 TAIL = 4000  # characters of a failed script's output that are shown
 
 
@@ -43,6 +47,7 @@ def ask(project: str, script: str, questions: Sequence[Question], folder: Path) 
     home = str(folder.parent)
     surroundings = {"HOME": home, "TORCH_EXTENSIONS_DIR": home, "TRITON_HOME": home, "OMP_NUM_THREADS": "1"}
     surroundings["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))  # ninja
+    surroundings |= {"CUTE_DSL_DUMP_DIR": str(folder), **SURROUNDINGS.get(script, {})}
     try:
         done = subprocess.run(
             [sys.executable, str(HERE / script), str(request), str(reply)],

@@ -1,0 +1,32 @@
+"""The rows and instructions of tcgen05.mma, for the tests that go through them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import tcsim
+from tcsim import registry
+from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+
+FAMILIES = {"tcgen05.mma": 992, "tcgen05.mma.sp": 938, "tcgen05.mma.ws": 340, "tcgen05.mma.ws.sp": 340}
+ROWS = {name: row for name, row in registry.rows().items() if row.family in FAMILIES}
+
+
+def instruction(mnemonic: str, arch: str = "sm_100") -> TensorMemoryMultiply:
+    """An instruction of these families."""
+    found = tcsim.instruction(mnemonic, arch=arch)
+    assert isinstance(found, TensorMemoryMultiply)
+    return found
+
+
+@cache
+def plain(arch: str) -> tuple[TensorMemoryMultiply, ...]:
+    """The instructions of an arch without collector hints, which change nothing, one for each set of operands."""
+    rows = [row for row in registry.on_arch(arch) if row.family in FAMILIES and not row.facts.collectors]
+    found = {}
+    for row in rows:
+        item = instruction(row.mnemonic, arch)
+        facts = item.facts
+        key = (row.family, facts.kind.name, facts.cta_group, facts.block, facts.ashift, facts.lookup)
+        found.setdefault(key, item)
+    return tuple(found.values())
