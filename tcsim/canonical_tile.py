@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import integer
 from tcsim.codec import as_codes
 from tcsim.descriptor_forms import CORE_BYTES, CORE_ROWS, Major, form_of
 from tcsim.errors import OperandError, listing
@@ -143,6 +144,8 @@ def canonical_tile(
     element = find_format(format)
     name, form = form_of(arch)
     call = f"MatrixDescriptor.for_tile(rows={rows}, k={k}, {element.name}, major={major!r}, swizzle={swizzle!r})"
+    for what, size in (("rows", rows), ("k", k), ("start_address", start_address), ("step", step)):
+        integer(size, f"{call}: {what}")
     if swizzle not in form.modes:
         raise OperandError(f"{call}: no such swizzle; valid: {listing(form.modes)}")
     bits = _along(element, kind, name)[0]

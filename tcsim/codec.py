@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import as_array
 from tcsim.errors import FormatError, listing
 from tcsim.formats import FORMATS, INFINITY, NAN, Format
 from tcsim.formats import format as find_format
@@ -45,7 +46,7 @@ def as_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[A
     array([15360], dtype=uint16)
     """
     target = find_format(format)
-    array = np.asarray(x)
+    array = as_array(x, what, FormatError)
     dtype = array.dtype
     if dtype == target.dtype:
         if target.bits < target.container_bits and target.kind != "float":
@@ -75,6 +76,17 @@ def as_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[A
     raise FormatError(
         f"{what}: dtype {dtype} does not hold codes of {target.name}; valid: {listing([str(target.dtype), *exact])}{hint}"
     )
+
+
+def as_scale_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[Any]:
+    """As `as_codes`, but that an array of signed e4m3 counts as ue4m3, whose top bit the hardware ignores.
+
+    >>> tcsim.codec.as_scale_codes(tcsim.encode([1.0], "e4m3"), "ue4m3")
+    array([56], dtype=uint8)
+    """
+    target, array = find_format(format), as_array(x, what, FormatError)
+    signed = target.name == "ue4m3" and FLOAT_DTYPES.get(array.dtype) == "e4m3"
+    return as_codes(array.view(np.uint8) if signed else array, target, what)
 
 
 def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
@@ -113,7 +125,7 @@ def encode(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: b
     """
     target = find_format(format)
     check_rounding(rounding)
-    array = np.asarray(x)
+    array = as_array(x, f"encode to {target.name}", FormatError)
     real = array.dtype.kind in "iub" or (array.dtype.kind == "f" and array.dtype.itemsize <= 8)
     if not real and array.dtype not in FLOAT_DTYPES:
         raise FormatError(

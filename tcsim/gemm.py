@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.codec import as_codes
+from tcsim.codec import as_codes, as_scale_codes
 from tcsim.errors import InstructionError, OperandError
 from tcsim.formats import Format
 from tcsim.instruction import broadcast
@@ -149,9 +149,7 @@ def _scales_of(work: _Work, given: dict[str, Any], sizes: tuple[int, int, int], 
             raise OperandError(f"{call}: {name} is {'missing' if value is None else 'not an operand of it'}")
         if value is None:
             continue
-        if work.formats["scale"].name == "ue4m3" and np.asarray(value).dtype.name == "float8_e4m3fn":
-            value = np.asarray(value).view(np.uint8)  # the top bit does not count
-        codes = as_codes(value, work.formats["scale"], f"{call}: {name}")
+        codes = as_scale_codes(value, work.formats["scale"], f"{call}: {name}")
         blocks = -(-k // work.block)
         wanted = (m, blocks) if name == "scale_a" else (blocks, n)
         if codes.shape[-2:] != wanted:

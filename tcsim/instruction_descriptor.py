@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tcsim import instruction_limits as limits
+from tcsim.arguments import integer
 from tcsim.bit_field import Field
 from tcsim.errors import OperandError
 from tcsim.instruction_kinds import (
@@ -65,7 +66,12 @@ class InstructionDescriptor:
         set_ = object.__setattr__
         set_(self, "arch", arch)
         for name in _FLAGS:
-            set_(self, name, bool(getattr(self, name)))
+            given = getattr(self, name)
+            if isinstance(given, str) or given not in (0, 1):
+                raise OperandError(f"kind::{self.kind} on {arch}: {name}={given!r}; valid: False, True")
+            set_(self, name, bool(given))
+        for name in ("m", "n", "k", "sparsity_selector", "max_shift", "scale_a_id", "scale_b_id", "scale_a_lanes"):
+            set_(self, name, integer(getattr(self, name), f"kind::{self.kind} on {arch}: {name}"))
         set_(self, "d_format", self.d_format or ("f32" if "f32" in kind.d_formats else next(iter(kind.d_formats))))
         only = next(iter(kind.ab_formats)) if len(kind.ab_formats) == 1 else ""
         set_(self, "a_format", self.a_format or only)
@@ -77,14 +83,14 @@ class InstructionDescriptor:
         limits.check_fields(self, depths)
 
     @staticmethod
-    def decode(value: int, kind: str, arch: str = "sm_100") -> InstructionDescriptor:
-        """Take a 32-bit descriptor apart; the kind comes from the mnemonic.
+    def decode(value: int, kind: str = "", arch: str = "sm_100") -> InstructionDescriptor:
+        """Take a 32-bit descriptor apart; the kind comes from the mnemonic, as the bits do not say it.
 
-        Raises OperandError if a field has no meaning, or bits that must be 0 are set; TargetError for an arch without the
+        Raises OperandError without a kind or for anything but an integer, if a field has no meaning, or bits that must be 0 are set; TargetError for an arch without the
         kind.
         """
         name, row = limits.place(kind, arch)
-        value = int(value)
+        value = integer(value, "InstructionDescriptor.decode: value")
         table = fields_of(row, name)
         known = sum(one.mask for one in table)
         if not 0 <= value < 1 << _BITS or value & ~known:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import integer
 from tcsim.descriptor_forms import CORE_BYTES, CORE_ROWS, Form, Major, form_of
 from tcsim.errors import OperandError, listing
 from tcsim.formats import Format
@@ -59,6 +60,9 @@ def element_bit_addresses(
     Raises as `MatrixDescriptor.addresses` does.
     """
     name, form = form_of(arch)
+    for what, size in (("rows", rows), ("k", k)):
+        if integer(size, what) < 1:
+            raise OperandError(f"{what}={size}; valid: at least 1")
     if major not in ("K", "MN"):
         raise OperandError(f"major={major!r}: valid are K, MN")
     value = np.asarray(descriptors, np.uint64)[..., None, None]

@@ -83,12 +83,12 @@ def store(
     smem: Any,
     address: Any,
     rows4: bool = False,
-    op: str = "",
+    op: str | None = None,
     walk: BoxWalk = WALK,
 ) -> Bytes:
     """Shared to global, combined by `op` if there is one. See `TensorMap.store`, `scatter4` and `reduce`."""
-    call = f"{tmap}.{'reduce' if op else 'scatter4' if rows4 else 'store'}"
-    if op:
+    call = f"{tmap}.{'reduce' if op is not None else 'scatter4' if rows4 else 'store'}"
+    if op is not None:
         check_reduction(op, tmap.type, call)
     _require_modelled(tmap, "store", call)
     image, target = _byte_array("smem", smem, call), _byte_array("memory", memory, call)
@@ -104,7 +104,7 @@ def store(
     out = np.zeros((*batch, target.shape[-1] + 1), np.uint8)  # what lies outside the tensor goes to the byte more
     out[..., :-1] = target
     index = np.where(places.inside[..., None], index, target.shape[-1])
-    if op:
+    if op is not None:
         code = f"<u{tmap.type.global_bytes}"
         old = np.take_along_axis(out, _flat(index, batch), axis=-1).reshape(found.shape)
         found = reduce_codes(op, tmap.type, old.view(code), np.ascontiguousarray(found).view(code)).view(np.uint8)

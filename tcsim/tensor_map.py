@@ -244,7 +244,7 @@ class TensorMap:
         >>> counts.reduce("add", np.uint32([10, 20, 30, 40]).view(np.uint8), (0,), smem).view(np.uint32).tolist()
         [11, 22, 33, 44]
         """
-        return tensor_copy.store(self, memory, coordinates, smem, address, op=op)
+        return tensor_copy.store(self, memory, coordinates, smem, address, op="" if op is None else op)
 
     def encode(self, global_address: int, allocation: Literal["SMALL", "LARGE"] = "SMALL") -> bytes:
         """The 128 bytes of the CUtensorMap: 64 that describe the tensor, then 64 zeros. Bits: `tcsim.tensor_map_bits`.

@@ -197,12 +197,17 @@ def read(data: bytes) -> dict[str, int]:
 
     Raises TensorMapError for another length, another kind of map, or set bits that are no field's.
     """
-    if not isinstance(data, bytes | bytearray | memoryview) or len(data) not in (DESCRIBED, BYTES):
-        size = len(data) if hasattr(data, "__len__") else "no"
+    try:
+        raw = memoryview(data).tobytes()
+    except TypeError:
         raise TensorMapError(
-            f"TensorMap.decode: {size} bytes of {type(data).__name__}; valid: {DESCRIBED} or {BYTES} bytes"
+            f"TensorMap.decode: a {type(data).__name__}; valid: {DESCRIBED} or {BYTES} bytes, as bytes, bytearray or array"
+        ) from None
+    if len(raw) not in (DESCRIBED, BYTES):
+        raise TensorMapError(
+            f"TensorMap.decode: {len(raw)} bytes of {type(data).__name__}; valid: {DESCRIBED} or {BYTES} bytes"
         )
-    word = int.from_bytes(bytes(data[:DESCRIBED]), "little")
+    word = int.from_bytes(raw[:DESCRIBED], "little")
     common = {item.name: item.take(word) for item in COMMON}
     kinds = {number: kind for kind, number in KINDS.items()}
     if common["kind"] not in kinds:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import broadcast_together, integer, integers
 from tcsim.errors import OperandError, listing
 
 GRANULE = 32
@@ -113,6 +114,10 @@ class TensorMemory:
             raise AllocationError(
                 f"TensorMemory(ctas={ctas}, columns={columns}): valid: ctas 1, 2; columns 512, 576 (sm_107)"
             )
+        if not isinstance(batch, tuple) or any(
+            integer(size, "TensorMemory: batch", AllocationError) < 0 for size in batch
+        ):
+            raise AllocationError(f"TensorMemory(batch={batch!r}): valid: a tuple of sizes, () for a single memory")
         shape = (*batch, ctas, self.LANES, columns)
         self.words: npt.NDArray[np.uint32] = np.zeros(shape, np.uint32)
         self.written: npt.NDArray[np.bool_] = np.zeros(shape, np.bool_)
@@ -188,6 +193,7 @@ class TensorMemory:
         """
         name = f"alloc({columns}, cta_group={cta_group}, cta={cta}{', exclusive=True' if exclusive else ''})"
         group = self._group(cta_group, cta, name)
+        columns = integer(columns, f"{name}: columns", AllocationError)
         self._check_count(columns, exclusive, name)
         for member in group:
             if not self._permit[member]:
@@ -224,9 +230,10 @@ class TensorMemory:
         Raises AllocationError for an address that no alloc of the CTA returned, another number of columns than it had,
         another cta_group than before, or `exclusive` unlike the alloc.
         """
-        name = f"dealloc({int(address):#x}, {columns}, cta_group={cta_group}, cta={cta}{', exclusive=True' if exclusive else ''})"
+        address = integer(address, "dealloc: address", AllocationError)
+        name = f"dealloc({address:#x}, {columns}, cta_group={cta_group}, cta={cta}{', exclusive=True' if exclusive else ''})"
         group = self._group(cta_group, cta, name)
-        start = int(address)
+        start = address
         for member in group:
             if start not in self._allocations[member]:
                 raise AllocationError(
@@ -325,7 +332,8 @@ class TensorMemory:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         if not 0 <= cta < self.ctas:
             raise UnallocatedError(f"{what}: CTA {cta}; valid: {listing(range(self.ctas))}")
-        lane, column = np.broadcast_arrays(np.asarray(lanes, np.int64), np.asarray(columns, np.int64))
+        given = [integers(lanes, f"{what}: lanes"), integers(columns, f"{what}: columns")]
+        lane, column = broadcast_together(f"{what}: lanes, columns", *given)
         outside = (lane < 0) | (lane >= self.LANES) | (column < 0) | (column >= self.columns)
         if outside.any():
             at = tuple(np.argwhere(outside)[0])

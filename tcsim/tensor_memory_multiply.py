@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.codec import as_codes
+from tcsim.arguments import as_array
+from tcsim.codec import as_codes, as_scale_codes
 from tcsim.errors import InstructionError, OperandError, listing
 from tcsim.formats import FORMATS, ZERO, Format
 from tcsim.instruction import Instruction, broadcast
@@ -161,9 +162,10 @@ class TensorMemoryMultiply(Instruction):
         formats = self.formats(desc)
         arrays = {}
         for name, shape in shapes.items():
-            array = np.asarray(given[name])
+            array = as_array(given[name], f"{call}: {name}")
             if name != "metadata":
-                array = as_codes(given[name], formats[name.partition("_")[0]], f"{call}: {name}")
+                take = as_scale_codes if name.startswith("scale_") else as_codes
+                array = take(given[name], formats[name.partition("_")[0]], f"{call}: {name}")
             elif array.dtype.kind not in "iu":
                 raise OperandError(f"{call}: metadata is {array.dtype}; valid: integers, positions in their groups")
             if array.shape[-2:] != shape:

@@ -17,6 +17,7 @@ from tcsim.errors import OperandError, listing
 from tcsim.formats import FORMATS, Format
 from tcsim.instruction import broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
+from tcsim.matrix_descriptor import descriptor_values
 from tcsim.smem_address import check_descriptors, element_bit_addresses
 from tcsim.smem_elements import read_elements
 from tcsim.tensor_memory import TensorMemory, require_tensor_memory, tmem_lane_column
@@ -150,7 +151,7 @@ class Operands:
 
     def _in_tensor_memory(self, a: Any) -> bool:
         """Whether `a` is a Tensor Memory address: a 32-bit integer, of an instruction that takes one."""
-        value = np.asarray(a)
+        value = np.asarray(descriptor_values(a))
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(
                 f"{self.call}: a is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor or a Tensor Memory address"
@@ -327,7 +328,7 @@ class Operands:
             shape = "(..., 2, bytes)" if pair else "(..., bytes)"
             raise OperandError(f"{self.call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {shape}")
         own = memory[..., cta, :] if pair else memory
-        value = np.asarray(descriptor)
+        value = np.asarray(descriptor_values(descriptor))
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(f"{self.call}: {name} is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor")
         value = value.astype(np.uint64)

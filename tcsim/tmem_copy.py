@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tcsim.errors import OperandError
 from tcsim.formats import FORMATS
 from tcsim.instruction import Instruction, broadcast
-from tcsim.matrix_descriptor import element_addresses, form_of
+from tcsim.matrix_descriptor import descriptor_values, element_addresses, form_of
 from tcsim.registry import Row
 from tcsim.shared_rows import ROW_FORMATS, require_inside, unpack_rows
 from tcsim.smem_address import check_descriptors
@@ -159,7 +159,7 @@ class CopyToTensorMemory(Instruction):
         """
         call, facts = f"{self!r}.execute", self.copy
         require_tensor_memory(tmem, call)
-        memory, descriptors = np.asarray(smem), np.asarray(descriptor)
+        memory, descriptors = np.asarray(smem), np.asarray(descriptor_values(descriptor))
         inner = 1 if facts.cta_group == 1 else 2
         if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
             need = "(..., bytes)" if inner == 1 else "(..., 2, bytes), one for each CTA"
