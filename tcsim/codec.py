@@ -12,7 +12,7 @@ from tcsim.arguments import as_array
 from tcsim.errors import FormatError, listing
 from tcsim.formats import FORMATS, INFINITY, NAN, Format
 from tcsim.formats import format as find_format
-from tcsim.rounding import Rounding, check_rounding, round_to_code
+from tcsim.rounding import RoundingName, find_rounding, round_to_code
 
 FLOAT_DTYPES: dict[np.dtype, str] = {
     np.dtype(np.float16): "f16",
@@ -108,13 +108,14 @@ def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
     return (wide ^ half) - half
 
 
-def encode(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: bool = False) -> npt.NDArray[Any]:
+def encode(x: Any, format: str | Format, rounding: RoundingName = "rne", saturate: bool = False) -> npt.NDArray[Any]:
     """Values to codes, rounding each value once.
 
     `x` is any real array (integers up to 2**53 in magnitude, floats up to 64 bits). Out of range: what IEEE 754 says
     for the rounding mode; a format without infinity gives NaN (e4m3) or, without NaN too (e3m2, e2m3, e2m1), its
     largest number; `saturate=True` gives the largest number always, infinities included. NaN becomes the NaN that the
     tensor cores write. Integer formats take integral values in range only, or clamp them with `saturate=True`.
+    `rounding` is rne (PTX's rn, another name of it), rz, rm, rp or rna.
 
     Raises FormatError for an unknown format or rounding, and for a NaN or out-of-range integer that has no code.
 
@@ -124,7 +125,7 @@ def encode(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: b
     126
     """
     target = find_format(format)
-    check_rounding(rounding)
+    rounding = find_rounding(rounding)
     array = as_array(x, f"encode to {target.name}", FormatError)
     real = array.dtype.kind in "iub" or (array.dtype.kind == "f" and array.dtype.itemsize <= 8)
     if not real and array.dtype not in FLOAT_DTYPES:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import integers
 from tcsim.codec import as_codes, as_scale_codes
 from tcsim.errors import InstructionError, OperandError
 from tcsim.formats import Format
@@ -79,14 +81,17 @@ def gemm(
         raise OperandError(f"{call}: c is {codes['c'].shape}; valid: (..., {m}, {n})")
     codes |= _scales_of(work, {"scale_a": scale_a, "scale_b": scale_b}, (m, n, k), call)
     order = _order(k_order, -(-k // work.k), call)
-    if len(order) > 1 and work.formats["c"].dtype != work.formats["d"].dtype:
+    if len(order) != 1 and work.formats["c"].dtype != work.formats["d"].dtype:
         raise OperandError(
             f"{call}: its result ({work.formats['d'].name}) is no accumulator for it ({work.formats['c'].name}); "
-            f"valid: K up to {work.k}"
+            f"valid: K from 1 to {work.k}"
         )
     codes = {name: work.negated(name, x) for name, x in codes.items()}
     batch = broadcast([x.shape[:-2] for x in codes.values()], call)
-    flat = {name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in codes.items()}
+    count = prod(batch)  # not -1: M, N or K may be 0
+    flat = {
+        name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(count, *x.shape[-2:]) for name, x in codes.items()
+    }
     out = np.empty((len(flat["c"]), m, n), work.formats["d"].dtype)
     for place in range(len(out)):
         _accumulate(work, {name: x[place] for name, x in flat.items()}, order, out[place])
@@ -161,7 +166,7 @@ def _scales_of(work: _Work, given: dict[str, Any], sizes: tuple[int, int, int], 
 def _order(k_order: Sequence[int] | None, blocks: int, call: str) -> list[int]:
     if k_order is None:
         return list(range(blocks))
-    order = [int(block) for block in k_order]
+    order = integers(k_order, f"{call}: k_order").reshape(-1).tolist()
     if sorted(order) != list(range(blocks)):
         raise OperandError(f"{call}: k_order={order}; valid: each of the blocks 0 to {blocks - 1} once")
     return order
@@ -177,7 +182,7 @@ def _accumulate(work: _Work, codes: dict[str, Codes], order: list[int], out: Cod
         padded["scale_a"] = np.pad(codes["scale_a"], ((0, 0), (0, missing)))
         padded["scale_b"] = np.pad(codes["scale_b"], ((0, missing), (0, 0)))
     m, n = out.shape
-    rows = min(m, _TILE_ROWS)
+    rows = max(1, min(m, _TILE_ROWS))
     columns = max(1, _CHUNK_PRODUCTS // (rows * work.k))
     for top in range(0, m, rows):
         for left in range(0, n, columns):

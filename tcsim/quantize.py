@@ -17,7 +17,7 @@ from tcsim.conversion import Codes, Conversion, convert, nan_code
 from tcsim.errors import FormatError, OperandError, listing
 from tcsim.formats import FORMATS, Format
 from tcsim.formats import format as find_format
-from tcsim.rounding import Rounding, check_rounding
+from tcsim.rounding import RoundingName, find_rounding
 
 MX_FORMATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 """Element formats of MX blocks."""
@@ -36,7 +36,7 @@ _F32_MAX = np.float32(FORMATS["f32"].largest)
 # --- one number, one code -------------------------------------------------------------------------------------------
 
 
-def quantize(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: bool = True) -> Codes:
+def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", saturate: bool = True) -> Codes:
     """Numbers to codes, each rounded once: what `cvt` with `.satfinite` writes, for any format and rounding.
 
     `x` is any real array; the result has its shape and the format's unsigned dtype. Infinities and numbers out of range
@@ -53,7 +53,7 @@ def quantize(x: Any, format: str | Format, rounding: Rounding = "rne", saturate:
     array([2., 4., 6.])
     """
     target = find_format(format)
-    check_rounding(rounding)
+    rounding = find_rounding(rounding)
     call = f'tcsim.quantize(x, "{target.name}")'
     if target.kind == "bit":
         valid = listing(name for name, row in FORMATS.items() if row.kind != "bit")
