@@ -1,7 +1,8 @@
-"""Whether an argument is the integer, or the integers, that a call takes; if not, the error that says so."""
+"""Whether an argument is the name, the integer or the array that a call takes; if not, the error that says so."""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from operator import index
 from typing import Any
 
@@ -45,6 +46,24 @@ def integers(value: Any, what: str, error: type[TcsimError] = OperandError) -> n
     if array.dtype.kind not in "iub" or (array.dtype == np.uint64 and array.size and int(array.max()) >> 63):
         raise error(f"{what} is {array.dtype} {array.shape}; valid: integers")
     return array.astype(np.int64)
+
+
+def is_name(value: Any, names: Container[str]) -> bool:
+    """Whether a value is a string and one of these names; of an array or a list too, which `in` cannot ask about.
+
+    >>> is_name("K", ("K", "MN")), is_name(np.array(["K", "MN"]), ("K", "MN"))
+    (True, False)
+    """
+    return isinstance(value, str) and value in names
+
+
+def is_number(value: Any, numbers: Container[Any]) -> bool:
+    """Whether a value is a single integer and one of these.
+
+    >>> is_number(np.int64(1), (0, 1)), is_number(np.array([0, 1]), (0, 1)), is_number([[1], [1, 2]], (0, 1))
+    (True, False, False)
+    """
+    return isinstance(value, (int, np.integer, np.bool_)) and value in numbers
 
 
 def as_array(value: Any, what: str, error: type[TcsimError] = OperandError) -> npt.NDArray[Any]:

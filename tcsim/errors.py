@@ -49,12 +49,17 @@ def _nearest(word: str, choices: tuple[str, ...], count: int) -> tuple[str, ...]
 
 
 def _shortlist(word: str, choices: tuple[str, ...]) -> list[str]:
-    """The choices that share most with the word: of dotted parts if it has them, else of pairs of letters."""
+    """The choices that share the largest part of what they have with the word: dotted parts, or else pairs of letters."""
     if len(choices) <= _FULL_COMPARISONS:
         return list(choices)
     split = _parts if "." in word else _pairs
     own = split(word)
-    return sorted(choices, key=lambda choice: len(own & split(choice)), reverse=True)[:_FULL_COMPARISONS]
+
+    def alike(choice: str) -> float:
+        other = split(choice)
+        return len(own & other) / (len(own | other) or 1)
+
+    return sorted(choices, key=alike, reverse=True)[:_FULL_COMPARISONS]
 
 
 @lru_cache(maxsize=1 << 14)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tcsim import registry
-from tcsim.errors import OperandError
+from tcsim.arguments import as_array
+from tcsim.errors import OperandError, TcsimError
 from tcsim.evidence import Evidence
 from tcsim.registry import Operand, Row
 from tcsim.steps import Lowering
@@ -76,6 +77,12 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
             except TypeError as error:
                 valid = ", ".join(list(takes.parameters)[1:])
                 raise CallError(f"{self!r}.{method.__name__}: {error}; valid: {valid}") from None
+            raise
+        except ValueError as error:
+            if not isinstance(error, TcsimError):
+                given = signature(method).bind(self, *args, **named).arguments
+                for name, value in given.items():
+                    as_array(value, f"{self!r}.{method.__name__}: {name}")
             raise
 
     return call

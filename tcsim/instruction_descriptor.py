@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tcsim import instruction_limits as limits
-from tcsim.arguments import integer
+from tcsim.arguments import integer, is_number
 from tcsim.bit_field import Field
 from tcsim.errors import OperandError
 from tcsim.instruction_kinds import (
@@ -65,9 +65,14 @@ class InstructionDescriptor:
         arch, kind = limits.place(self.kind, self.arch)
         set_ = object.__setattr__
         set_(self, "arch", arch)
+        for name in ("d_format", "a_format", "b_format", "scale_format"):
+            if not isinstance(getattr(self, name), (str, type(None))):
+                raise OperandError(
+                    f"kind::{self.kind} on {arch}: {name}={getattr(self, name)!r}; valid: the name of a format"
+                )
         for name in _FLAGS:
             given = getattr(self, name)
-            if isinstance(given, str) or given not in (0, 1):
+            if not is_number(given, (0, 1)):
                 raise OperandError(f"kind::{self.kind} on {arch}: {name}={given!r}; valid: False, True")
             set_(self, name, bool(given))
         for name in ("m", "n", "k", "sparsity_selector", "max_shift", "scale_a_id", "scale_b_id", "scale_a_lanes"):

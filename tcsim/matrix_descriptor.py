@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arguments import integer
+from tcsim.arguments import integer, is_name, is_number
 from tcsim.descriptor_forms import CORE_BYTES, CORE_ROWS, FORMS, Form, Major, form_of
 from tcsim.errors import OperandError, listing
 from tcsim.formats import Format
@@ -124,12 +124,16 @@ class MatrixDescriptor:
         Raises OperandError if a field cannot hold its number.
         """
         _, form = form_of(self.arch)
-        if self.swizzle not in form.modes:
+        if not is_name(self.swizzle, form.modes):
             raise OperandError(f"no swizzle {self.swizzle!r} on {self.arch}; valid: {listing(form.modes)}")
         numbers = {field.name: getattr(self, field.name) for field in fields(self)} | {
             "swizzle": form.modes[self.swizzle]
         }
-        unknown = [name for name in ("leading_mode",) if numbers[name] and name not in {f.name for f in form.fields}]
+        unknown = [
+            name
+            for name in ("leading_mode",)
+            if not is_number(numbers[name], (0,)) and name not in {f.name for f in form.fields}
+        ]
         if unknown:
             raise OperandError(f"{self.arch} descriptors have no field {unknown[0]}")
         return form.constants | sum(field.put(numbers[field.name]) for field in form.fields)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tcsim import mbarrier_bits
-from tcsim.arguments import integer
+from tcsim.arguments import integer, is_name
 from tcsim.errors import OperandError, listing
 
 MOST_ARRIVALS = (1 << 20) - 1
@@ -56,7 +56,7 @@ class MBarrier:
 
     def __init__(self, count: int, layout: str = "v0") -> None:
         count = integer(count, "MBarrier: count", BarrierError)
-        if layout not in LAYOUTS:
+        if not is_name(layout, LAYOUTS):
             raise BarrierError(f"MBarrier({count}, {layout!r}): no such layout; valid: {listing(LAYOUTS)}")
         if not 1 <= count <= LAYOUTS[layout]:
             raise BarrierError(

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import is_name
 from tcsim.errors import FormatError, listing
 from tcsim.formats import Format
 
@@ -31,7 +32,7 @@ def find_rounding(name: str) -> Rounding:
     """
     found: Rounding
     for found in get_args(Rounding):
-        if name == found or (name == "rn" and found == "rne"):
+        if is_name(name, (found, "rn") if found == "rne" else (found,)):
             return found
     raise FormatError(f"no rounding {name!r}; valid: {listing(get_args(Rounding))}, and rn for rne")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import as_array
 from tcsim.errors import OperandError
 from tcsim.instruction import broadcast
 from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
@@ -140,14 +141,14 @@ def _require_modelled(tmap: TensorMap, direction: str, call: str) -> None:
 
 
 def _byte_array(name: str, given: Any, call: str) -> Bytes:
-    array = np.asarray(given)
+    array = as_array(given, f"{call}: {name}")
     if array.dtype != np.uint8 or array.ndim == 0:
         raise OperandError(f"{call}: {name} is {array.dtype} {array.shape}; valid: uint8 (..., bytes)")
     return array
 
 
 def _integers(name: str, given: Any, length: int, what: str, call: str) -> Integers:
-    array = np.asarray(given)
+    array = as_array(given, f"{call}: {name}", CoordinateError)
     if array.dtype.kind not in "iu" or array.shape[-1:] != (length,):
         raise CoordinateError(
             f"{call}: {name} is {array.dtype} {array.shape}; valid: integers (..., {length}), {what}, innermost first"
@@ -158,7 +159,7 @@ def _integers(name: str, given: Any, length: int, what: str, call: str) -> Integ
 
 
 def _start(address: Any, call: str) -> Integers:
-    array = np.asarray(address)
+    array = as_array(address, f"{call}: address")
     if array.dtype.kind not in "iu":
         raise OperandError(f"{call}: address is {array.dtype}; valid: an integer, or integers (...)")
     wrong = array % SHARED_ALIGNMENT != 0
@@ -276,7 +277,8 @@ def _shared_index(tmap: TensorMap, walk: BoxWalk, places: Places, start: Integer
         raise OutsideMemoryError(
             f"{call}: the box has bytes at shared address {int(index[wrong].max()):#x}, beyond the {size} bytes of smem"
         )
-    return index.reshape(*index.shape[:-1], -1, tmap.type.shared_bytes)
+    unit = tmap.type.shared_bytes
+    return index.reshape(*index.shape[:-1], index.shape[-1] // unit, unit)
 
 
 def _take(source: Bytes, index: Integers, batch: tuple[int, ...]) -> Bytes:

@@ -18,6 +18,7 @@ from tcsim.tensor_types import DATA_TYPES, TensorMapError, TensorType, find_mode
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = tuple[int, ...]
+Buffer = bytes | bytearray | memoryview | npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -265,8 +266,8 @@ class TensorMap:
         return tensor_map_bits.encode(self, global_address, allocation)
 
     @staticmethod
-    def decode(data: bytes) -> TensorMap:
-        """The map that 64 or 128 bytes of a CUtensorMap describe. Its address: `TensorMap.address_of`.
+    def decode(data: Buffer) -> TensorMap:
+        """The map that 64 or 128 bytes of a CUtensorMap describe, in any object with a buffer. Its address: `TensorMap.address_of`.
 
         Raises TensorMapError for another length, or bits whose meaning is not known; of a map that the driver would not
         have made, the error of the rule it breaks.
@@ -276,7 +277,7 @@ class TensorMap:
         return tensor_map_bits.decode(data)
 
     @staticmethod
-    def address_of(data: bytes) -> int:
+    def address_of(data: Buffer) -> int:
         """The global address in the bytes of a CUtensorMap.
 
         >>> matrix = tcsim.TensorMap("FLOAT16", (256, 128), (512,), (64, 64))

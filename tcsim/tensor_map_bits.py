@@ -29,7 +29,7 @@ from tcsim.tensor_types import (
 )
 
 if TYPE_CHECKING:
-    from tcsim.tensor_map import TensorMap
+    from tcsim.tensor_map import Buffer, TensorMap
 
 BYTES = 128
 DESCRIBED = 64
@@ -192,7 +192,7 @@ def encode(tmap: TensorMap, global_address: int, allocation: str = "SMALL") -> b
     return word.to_bytes(BYTES, "little")
 
 
-def read(data: bytes) -> dict[str, int]:
+def read(data: Buffer) -> dict[str, int]:
     """Every field of 64 or 128 bytes by name.
 
     Raises TensorMapError for another length, another kind of map, or set bits that are no field's.
@@ -225,7 +225,7 @@ def read(data: bytes) -> dict[str, int]:
     return {item.name: item.take(word) for item in known}
 
 
-def decode(data: bytes) -> TensorMap:
+def decode(data: Buffer) -> TensorMap:
     """See `TensorMap.decode`."""
     from tcsim.tensor_map import TensorMap
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arguments import broadcast_together, integer, integers
+from tcsim.arguments import as_array, broadcast_together, integer, integers, is_number
 from tcsim.errors import OperandError, listing
 
 GRANULE = 32
@@ -110,7 +110,7 @@ class TensorMemory:
     COLUMNS = 512
 
     def __init__(self, batch: tuple[int, ...] = (), *, ctas: int = 1, columns: int = COLUMNS) -> None:
-        if ctas not in (1, 2) or columns not in (self.COLUMNS, MOST_COLUMNS):
+        if not is_number(ctas, (1, 2)) or not is_number(columns, (self.COLUMNS, MOST_COLUMNS)):
             raise AllocationError(
                 f"TensorMemory(ctas={ctas}, columns={columns}): valid: ctas 1, 2; columns 512, 576 (sm_107)"
             )
@@ -276,7 +276,7 @@ class TensorMemory:
 
         Raises AllocationError if an earlier one named the other, or if a pair is asked of a single CTA's memory.
         """
-        if cta_group not in (1, 2) or cta_group > self.ctas:
+        if not is_number(cta_group, (1, 2)) or cta_group > self.ctas:
             raise AllocationError(
                 f"{what}: cta_group {cta_group} of a memory with {self.ctas} CTA; valid: {listing(range(1, self.ctas + 1))}"
             )
@@ -311,7 +311,7 @@ class TensorMemory:
         Raises UnallocatedError for cells that do not exist or are not allocated, OperandError for words of another dtype.
         """
         lane, column = self._cells(lanes, columns, cta, what)
-        given = np.asarray(words)
+        given = as_array(words, f"{what}: words")
         shape = (*self.batch, *lane.shape)
         if given.dtype != np.uint32:
             raise OperandError(f"{what}: the words are {given.dtype}; valid: uint32, shape {shape}")
@@ -330,7 +330,7 @@ class TensorMemory:
     def _cells(
         self, lanes: Any, columns: Any, cta: int, what: str
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        if not 0 <= cta < self.ctas:
+        if not is_number(cta, range(self.ctas)):
             raise UnallocatedError(f"{what}: CTA {cta}; valid: {listing(range(self.ctas))}")
         given = [integers(lanes, f"{what}: lanes"), integers(columns, f"{what}: columns")]
         lane, column = broadcast_together(f"{what}: lanes, columns", *given)
@@ -352,7 +352,7 @@ class TensorMemory:
 
     def _group(self, cta_group: int, cta: int, name: str) -> tuple[int, ...]:
         self.use_cta_group(cta_group, name)
-        if not 0 <= cta < self.ctas:
+        if not is_number(cta, range(self.ctas)):
             raise AllocationError(f"{name}: CTA {cta}; valid: {listing(range(self.ctas))}")
         return (0, 1) if cta_group == 2 else (cta,)
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import is_number
 from tcsim.descriptor_forms import Major
 from tcsim.errors import OperandError, listing
 from tcsim.formats import FORMATS, Format
@@ -120,6 +121,8 @@ class Operands:
         if facts.block:
             arrays |= self._scales(given.scale_a, given.scale_b)
         formats = self.instruction.formats(desc)
+        if not is_number(given.enable_input_d, (0, 1)):
+            raise OperandError(f"{self.call}: enable_input_d={given.enable_input_d!r}; valid: False, True")
         if given.enable_input_d:
             words = self._gather(layout, base, "d")[..., 0, 0, :, :]
             arrays["c"] = words.astype(formats["c"].dtype)

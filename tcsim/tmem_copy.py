@@ -178,7 +178,8 @@ class CopyToTensorMemory(Instruction):
         index = np.broadcast_to(flat, (*batch, flat.shape[-1]))
         for member in (0, 1) if facts.cta_group == 2 else (cta,):
             own = image[..., member, :] if inner == 2 else image
-            data = np.take_along_axis(own, index, axis=-1).reshape(*batch, -1, CHUNK_BYTES)
+            data = np.take_along_axis(own, index, axis=-1)
+            data = data.reshape(*batch, flat.shape[-1] // CHUNK_BYTES, CHUNK_BYTES)
             words = np.ascontiguousarray(expand(data, facts.source)).view("<u4").astype(np.uint32)
             rows = words.reshape(*batch, facts.rows, 1, facts.row_bytes // 4)
             columns = column + np.arange(facts.row_bytes // 4)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import is_number
 from tcsim.codec import as_codes
 from tcsim.errors import OperandError
 from tcsim.formats import Format
@@ -83,7 +84,7 @@ class WarpgroupMultiply(Instruction):
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
         """The codes of A, B (negated where asked) and C (zero where it is not read) that the operands of `execute` mean."""
         call = f"{self!r}.execute"
-        if not _one_of(scale_d, (0, 1)):
+        if not is_number(scale_d, (0, 1)):
             raise OperandError(f"{call}: scale_d={scale_d!r}; valid: False, True, one for all of a batch")
         self._check_immediates(call, *scales, *trans)
         memory = np.asarray(smem)
@@ -193,12 +194,12 @@ class WarpgroupMultiply(Instruction):
         why = "" if self.facts.signs else f" ({types} have no imm-scale)"
         for name, value in (("scale_a", scale_a), ("scale_b", scale_b)):
             valid = (1, -1) if self.facts.signs else (1,)
-            if not _one_of(value, valid):
+            if not is_number(value, valid):
                 raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
         why = "" if self.facts.majors else f" ({types} must be K-major: only 16-bit elements can be MN-major)"
         for name, value in (("trans_a", trans_a), ("trans_b", trans_b)):
             valid = (0, 1) if self.facts.majors else (0,)
-            if not _one_of(value, valid):
+            if not is_number(value, valid):
                 raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
 
     def _fetch(
@@ -234,11 +235,6 @@ class WarpgroupMultiply(Instruction):
         if format.kind == "bit":
             codes = codes >> (np.arange(k) % 8).astype(np.uint8) & np.uint8(1)
         return codes.astype(format.dtype, copy=False)
-
-
-def _one_of(value: Any, valid: tuple[int, ...]) -> bool:
-    """Whether an immediate is one number, and a valid one."""
-    return np.ndim(value) == 0 and not isinstance(value, str) and value in valid
 
 
 def _negated(codes: npt.NDArray[Any], format: Format, scale: int) -> npt.NDArray[Any]:

@@ -109,8 +109,27 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("state that is a parity", lambda: tcsim.MBarrier(2).test_wait(0), "test_wait_parity"),  # type: ignore[arg-type]
     ("parity of text", lambda: tcsim.MBarrier(2).test_wait_parity("x"), "parity='x'"),  # type: ignore[arg-type]
     ("object of text", lambda: tcsim.MBarrier.decode("x", arch="sm_90"), "value='x'"),  # type: ignore[arg-type]
+    # --- names, numbers and arrays of another kind
+    ("ragged registers", lambda: MMA.execute([[1], [1, 2]], B, C), "execute: a: its rows have different lengths"),
+    ("ragged shared memory", lambda: wgmma(smem=[[1], [1, 2]]), "smem: its rows have different lengths"),
+    ("ragged memory", lambda: MAP.load([[1], [1, 2]], (0, 0), SMEM), "memory: its rows have different lengths"),
+    ("ragged numbers", lambda: tcsim.quantize([[1], [1, 2]], "e4m3"), "x: its rows have different lengths"),
+    ("names of data types", lambda: tcsim.TensorMap(["FLOAT16"], (64,), (), (64,)), "data_type=.*nearest"),  # type: ignore[arg-type]
+    ("names of swizzles", lambda: tcsim.MatrixDescriptor(swizzle=["128B"]).encode(), "no swizzle"),  # type: ignore[arg-type]
+    ("names of majors", lambda: DESCRIPTOR.addresses(8, 16, "f16", np.array(["K", "MN"])), "valid are K, MN"),  # type: ignore[arg-type]
+    ("more rows than memory", lambda: DESCRIPTOR.addresses(10**30, 16, "f16"), "at most"),
+    ("memory of text", lambda: DESCRIPTOR.check(64, 16, "f16", memory="x"), "memory='x'"),  # type: ignore[arg-type]
+    ("kinds", lambda: tcsim.InstructionDescriptor(["f16"], 64, 16), "no kind::"),  # type: ignore[arg-type]
+    ("formats", lambda: tcsim.InstructionDescriptor("f16", 64, 16, ["f32"]), "valid: the name of a format"),  # type: ignore[arg-type]
+    ("layouts of barriers", lambda: tcsim.MBarrier(1, ["v0"]), "no such layout"),  # type: ignore[arg-type]
+    ("axis of text", lambda: tcsim.quantize_mx(np.zeros((2, 32)), "e4m3", axis="x"), "axis='x'"),  # type: ignore[arg-type]
+    ("several blocks", lambda: tcsim.quantize_mx(np.zeros((2, 32)), "e4m3", block=BATCHED), "block="),  # type: ignore[arg-type]
+    ("several widths", lambda: tcsim.bank_conflicts(np.arange(32), BATCHED), "width="),  # type: ignore[arg-type]
+    ("several roundings", lambda: tcsim.encode([1.0], "f16", rounding=["rne"]), "no rounding"),  # type: ignore[arg-type]
+    ("cta of text", lambda: memory().read(0, 0, cta="x"), "CTA x; valid: 0"),  # type: ignore[arg-type]
+    ("pairs of text", lambda: tcsim.TensorMemory(ctas="x"), "valid: ctas 1, 2"),  # type: ignore[arg-type]
     # --- whole matrices
-    ("k_order of text", lambda: tcsim.gemm(A, B, C, instruction=MMA, k_order="x"), "k_order is <U1"),
+    ("k_order of text", lambda: tcsim.gemm(A, B, C, instruction=MMA, k_order="x"), "k_order is <U1"),  # type: ignore[arg-type]
     ("fractional k_order", lambda: tcsim.gemm(A, B, C, instruction=MMA, k_order=[0.0]), "k_order is float64"),  # type: ignore[list-item]
     ("rounding of another name", lambda: tcsim.encode([1.0], "f16", rounding="nearest"), "no rounding 'nearest'; valid: rne"),  # type: ignore[arg-type]
 ]  # fmt: skip
@@ -211,6 +230,33 @@ def test_tensor_map_from_an_array() -> None:
         assert tcsim.TensorMap.decode(given) == MAP
 
 
+def test_empty_batches() -> None:
+    """A batch of no warps, tiles or copies gives a result with none."""
+    none = np.zeros(0, np.int64)
+    scaled = tcsim.instruction(
+        "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0", "sm_120a"
+    )
+    words = np.zeros((0, 32), np.uint32)
+    registers = [np.zeros((0, 32, count), np.uint32) for count in (4, 2, 4)]
+    assert scaled.execute(*registers, scale_a=words, scale_b=words, byte_id_a=none).shape == (0, 32, 4)
+    load = tcsim.instruction("wmma.load.a.sync.aligned.row.m16n16k16.f16", "sm_90")
+    store = tcsim.instruction("wmma.store.d.sync.aligned.row.m16n16k16.f16", "sm_90")
+    assert load.execute(memory=SMEM, address=none, stride=16).shape == (0, 32, 8)
+    assert store.execute(SMEM, none, np.zeros((0, 32, 4), np.uint32), stride=16).shape == (0, 8192)
+    assert load.matrix(np.zeros((0, 32, 8), np.uint32)).shape == (0, 16, 16)
+    assert load.registers(np.zeros((0, 16, 16), np.uint16)).shape == (0, 32, 8)
+    assert MAP.load(MEMORY, np.zeros((0, 2), np.int64), smem=SMEM).shape == (0, 8192)
+    assert MAP.load(MEMORY, (0, 0), smem=SMEM, address=none).shape == (0, 8192)
+    assert MAP.store(MEMORY, (0, 0), smem=SMEM, address=none).shape == (0, 4096)
+    descriptors = np.zeros(0, np.uint64)
+    assert wgmma(a=descriptors).shape == (0, 128, 8)
+    idesc = tcsim.InstructionDescriptor(kind="f16", a_format="f16", m=64, n=16)
+    after = TCGEN05.execute(memory(), SMEM, d=0, a=descriptors, b=descriptors, idesc=idesc, enable_input_d=False)
+    assert after.batch == (0,)
+    copy = tcsim.instruction("tcgen05.cp.cta_group::1.128x256b", "sm_100a")
+    assert copy.execute(memory(), 0, SMEM, descriptors).batch == (0,)
+
+
 def test_empty_gemm() -> None:
     """No rows give no result; no K gives c."""
     c = np.arange(128, dtype=np.float32).reshape(16, 8)
@@ -234,7 +280,7 @@ def test_layouts_as_users_write_them() -> None:
     """Compact strides by default, lists and NumPy's integers as shapes, coordinates with an entry for each mode."""
     compact = tcsim.Layout((4, (2, 3)))
     assert str(compact) == "(4,(2,3)):(1,(4,8))"
-    assert tcsim.Layout([4, [2, 3]], [1, [4, 8]]) == compact  # type: ignore[list-item]
+    assert tcsim.Layout([4, [2, 3]], [1, [4, 8]]) == compact  # type: ignore[arg-type]
     assert tcsim.Layout(np.array([4, 6])) == tcsim.Layout((np.int64(4), 6), (1, np.int32(4)))  # type: ignore[arg-type]
     assert str(composition(tcsim.Layout(np.array([4, 6])), 8)) == str(composition(tcsim.Layout((4, 6), (1, 4)), 8))  # type: ignore[arg-type]
     strided = tcsim.Layout((4, (2, 3)), (6, (1, 2)))
