@@ -198,7 +198,7 @@ def read(data: Buffer) -> dict[str, int]:
     Raises TensorMapError for another length, another kind of map, or set bits that are no field's.
     """
     try:
-        raw = memoryview(data).tobytes()
+        raw = memoryview(data).tobytes()  # type: ignore[arg-type]  # NumPy's arrays have a buffer; mypy knows from 3.12 on
     except TypeError:
         raise TensorMapError(
             f"TensorMap.decode: a {type(data).__name__}; valid: {DESCRIBED} or {BYTES} bytes, as bytes, bytearray or array"
