@@ -92,13 +92,17 @@ def as_scale_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDA
 def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
     """Codes to values: float64 for float formats (exact for all of them), int64 for integer formats.
 
+    Python's own integers, alone or in lists, are codes too: they say nothing of a width, so none is lost.
+
     Raises FormatError for an unknown format or a code that the format does not have.
 
     >>> tcsim.decode(np.uint8([0x38, 0x7E, 0x01]), "e4m3")
     array([1.000000e+00, 4.480000e+02, 1.953125e-03])
+    >>> float(tcsim.decode(0x3C00, "f16"))
+    1.0
     """
     target = find_format(format)
-    raw = as_codes(codes, target)
+    raw = as_codes(_of_python(codes, target), target)
     if target.kind == "float":
         return target.values(np.ascontiguousarray(raw)).reshape(raw.shape)
     wide = raw.astype(np.int64)
@@ -106,6 +110,21 @@ def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
         return wide
     half = np.int64(1 << (target.bits - 1))
     return (wide ^ half) - half
+
+
+def _of_python(codes: Any, target: Format) -> Any:
+    """Python integers that are codes of a format in its container; anything else as it is."""
+    if isinstance(codes, np.ndarray | np.generic):
+        return codes
+    as_array(codes, "codes", FormatError)
+    given = np.asarray(codes, object)
+    if not all(type(code) is int for code in given.flat):
+        return codes
+    limit = (1 << target.container_bits) - 1
+    wrong = [code for code in given.flat if not 0 <= code <= limit]
+    if wrong:
+        raise FormatError(f"codes: {wrong[0]:#x} is not a code of {target.name}; valid codes are 0 to {limit:#x}")
+    return given.astype(target.dtype)
 
 
 def encode(x: Any, format: str | Format, rounding: RoundingName = "rne", saturate: bool = False) -> npt.NDArray[Any]:

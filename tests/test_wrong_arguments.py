@@ -276,6 +276,23 @@ def test_rn_is_rne() -> None:
         assert (convert(x, "e4m3", rounding="rn") != convert(x, "e4m3", rounding="rz")).any()
 
 
+def test_codes_as_python_integers() -> None:
+    """`decode` takes Python's integers for codes, of every format, and refuses what is no code or has another width."""
+    count = 0
+    for name, format in tcsim.FORMATS.items():
+        codes = [0, 1, format.code_mask]
+        arrays = np.array(codes, format.dtype)
+        assert np.array_equal(tcsim.decode(codes, name), tcsim.decode(arrays, name), equal_nan=True)
+        assert np.array_equal(tcsim.decode(codes[1], name), tcsim.decode(arrays[1], name), equal_nan=True)
+        for wrong in ([-1], [1 << format.container_bits], np.array([1], np.int64), [np.int64(1)], [None]):
+            with pytest.raises(TcsimError):
+                tcsim.decode(wrong, name)
+            count += 1
+    assert count == 5 * len(tcsim.FORMATS)
+    assert tcsim.decode([], "f16").shape == (0,)
+    assert tcsim.decode([1.5], "f64").tolist() == [1.5]  # NumPy makes float64 of it, whose bits are codes of f64
+
+
 def test_layouts_as_users_write_them() -> None:
     """Compact strides by default, lists and NumPy's integers as shapes, coordinates with an entry for each mode."""
     compact = tcsim.Layout((4, (2, 3)))
