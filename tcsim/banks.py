@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import is_number
 from tcsim.errors import OperandError, listing
 from tcsim.shared_rows import integer_addresses, require_alignment
 
@@ -73,7 +74,7 @@ def bank_conflicts(address: Any, width: int = 16, active: Any = None) -> BankCon
     1
     """
     call = "tcsim.bank_conflicts"
-    if width not in WIDTHS:
+    if not is_number(width, WIDTHS):
         raise OperandError(f"{call}: width={width!r}: no access of that many bytes; valid: {listing(WIDTHS)}")
     places = integer_addresses(address, call)
     if places.ndim == 0 or not 1 <= places.shape[-1] <= WARP_LANES:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import integer
 from tcsim.errors import OperandError
 
 
@@ -44,9 +45,10 @@ class Field:
     def put(self, number: int) -> int:
         """The descriptor bits of a number.
 
-        Raises OperandError if it is not a multiple of the unit or too large.
+        Raises OperandError if it is no integer, not a multiple of the unit, or too large.
         """
         limit = ((1 << self.bits) - 1) * self.unit
+        number = integer(number, self.name)
         if number % self.unit or not 0 <= number <= limit:
             step = f"multiples of {self.unit} from" if self.unit > 1 else "from"
             raise OperandError(f"{self.name}={number}: valid are {step} 0 to {limit} (bits {self._range})")

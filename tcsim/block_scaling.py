@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import broadcast_together, integers
 from tcsim.errors import OperandError, listing
 from tcsim.formats import Format
 from tcsim.layout import IntTuple, Layout
@@ -119,10 +120,10 @@ class ScaleLayout:
         Raises OperandError for a row, column or selector that does not exist.
         """
         scalar = np.ndim(row) == np.ndim(column) == 0
-        row, column = np.asarray(row, np.int64), np.asarray(column, np.int64)
-        for name, given, limit in (("row", row, self.rows), ("column", column, self.columns)):
-            if ((given < 0) | (given >= limit)).any():
-                raise OperandError(f"{name} {given.tolist()} does not exist: valid are 0 to {limit - 1}")
+        row, column = broadcast_together("row, column", integers(row, "row"), integers(column, "column"))
+        for name, found, limit in (("row", row, self.rows), ("column", column, self.columns)):
+            if ((found < 0) | (found >= limit)).any():
+                raise OperandError(f"{name} {found.tolist()} does not exist: valid are 0 to {limit - 1}")
         lane, slot = np.divmod(self.places(byte_id, thread_id)[row, column], 4)
         return (int(lane), 0, int(slot)) if scalar else (lane, np.zeros_like(lane), slot)
 
@@ -132,10 +133,12 @@ class ScaleLayout:
         Raises OperandError for a lane, register or slot that does not exist, and for one that is not read.
         """
         scalar = all(np.ndim(x) == 0 for x in (lane, register, slot))
-        lane, register, slot = (np.asarray(x, np.int64) for x in (lane, register, slot))
-        for name, given, limit in (("lane", lane, 32), ("register", register, 1), ("slot", slot, 4)):
-            if ((given < 0) | (given >= limit)).any():
-                raise OperandError(f"{name} {given.tolist()} does not exist: valid are 0 to {limit - 1}")
+        names = ("lane", "register", "slot")
+        given = [integers(x, name) for name, x in zip(names, (lane, register, slot), strict=True)]
+        lane, register, slot = broadcast_together("lane, register, slot", *given)
+        for name, found, limit in (("lane", lane, 32), ("register", register, 1), ("slot", slot, 4)):
+            if ((found < 0) | (found >= limit)).any():
+                raise OperandError(f"{name} {found.tolist()} does not exist: valid are 0 to {limit - 1}")
         holder = np.full(128, -1)
         holder[self.places(byte_id, thread_id)] = np.arange(self.rows * self.columns).reshape(self.rows, self.columns)
         element = holder[4 * lane + slot + 0 * register]
@@ -152,7 +155,8 @@ class ScaleLayout:
 
         Raises OperandError for selectors that do not exist.
         """
-        places = self.places(byte_id, thread_id).reshape(*np.broadcast(byte_id, thread_id).shape, -1)
+        places = self.places(byte_id, thread_id)
+        places = places.reshape(*places.shape[:-2], self.rows * self.columns)
         octets = np.ascontiguousarray(words, "<u4").view(np.uint8)
         batch = np.broadcast_shapes(octets.shape[:-1], places.shape[:-1])
         codes = np.take_along_axis(

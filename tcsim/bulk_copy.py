@@ -128,7 +128,7 @@ class BulkCopy(BulkInstruction):
         """The addresses (..., copies * n) whose bytes a copy with .ignore_oob leaves undefined."""
         ends = np.r_[np.arange(ignore_left), np.arange(size - ignore_right, size)]
         starts = self._integers("destination", destination)
-        return (starts[..., None] + ends).reshape(*starts.shape[:-1], -1)
+        return (starts[..., None] + ends).reshape(*starts.shape[:-1], starts.shape[-1] * ends.shape[-1])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import integer, is_name
 from tcsim.codec import as_codes
 from tcsim.descriptor_forms import CORE_BYTES, CORE_ROWS, Major, form_of
 from tcsim.errors import OperandError, listing
@@ -144,7 +145,9 @@ def canonical_tile(
     element = find_format(format)
     name, form = form_of(arch)
     call = f"MatrixDescriptor.for_tile(rows={rows}, k={k}, {element.name}, major={major!r}, swizzle={swizzle!r})"
-    if swizzle not in form.modes:
+    for what, size in (("rows", rows), ("k", k), ("start_address", start_address), ("step", step)):
+        integer(size, f"{call}: {what}")
+    if not is_name(swizzle, form.modes):
         raise OperandError(f"{call}: no such swizzle; valid: {listing(form.modes)}")
     bits = _along(element, kind, name)[0]
     step_bytes = step * bits // 8 if step else STEP_BYTES
@@ -192,7 +195,7 @@ def _along(format: Format, kind: str, arch: str) -> tuple[int, int, int]:
 def _check(
     rows: int, k: int, format: Format, major: str, swizzle: str, call: str, arch: str, bits: int, step_bytes: int
 ) -> None:
-    if major not in ("K", "MN"):
+    if not is_name(major, ("K", "MN")):
         raise OperandError(f"{call}: no such major; valid: K, MN")
     step = step_bytes * 8 // bits
     if rows < CORE_ROWS or rows % CORE_ROWS:

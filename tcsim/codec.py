@@ -8,10 +8,11 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import as_array
 from tcsim.errors import FormatError, listing
 from tcsim.formats import FORMATS, INFINITY, NAN, Format
 from tcsim.formats import format as find_format
-from tcsim.rounding import Rounding, check_rounding, round_to_code
+from tcsim.rounding import RoundingName, find_rounding, round_to_code
 
 FLOAT_DTYPES: dict[np.dtype, str] = {
     np.dtype(np.float16): "f16",
@@ -45,7 +46,7 @@ def as_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[A
     array([15360], dtype=uint16)
     """
     target = find_format(format)
-    array = np.asarray(x)
+    array = as_array(x, what, FormatError)
     dtype = array.dtype
     if dtype == target.dtype:
         narrow = target.bits < (target.container_bits if target.kind != "float" else min(target.container_bits, 7))
@@ -84,16 +85,31 @@ def check_codes(codes: npt.NDArray[Any], format: Format, what: str) -> None:
     raise FormatError(f"{what}: {bad:#x} is not a code of {format.name}, {rule}")
 
 
+def as_scale_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[Any]:
+    """As `as_codes`, but that an array of signed e4m3 counts as ue4m3, whose top bit the hardware ignores.
+
+    >>> tcsim.codec.as_scale_codes(tcsim.encode([1.0], "e4m3"), "ue4m3")
+    array([56], dtype=uint8)
+    """
+    target, array = find_format(format), as_array(x, what, FormatError)
+    signed = target.name == "ue4m3" and FLOAT_DTYPES.get(array.dtype) == "e4m3"
+    return as_codes(array.view(np.uint8) if signed else array, target, what)
+
+
 def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
     """Codes to values: float64 for float formats (exact for all of them), int64 for integer formats.
+
+    Python's own integers, alone or in lists, are codes too: they say nothing of a width, so none is lost.
 
     Raises FormatError for an unknown format or a code that the format does not have.
 
     >>> tcsim.decode(np.uint8([0x38, 0x7E, 0x01]), "e4m3")
     array([1.000000e+00, 4.480000e+02, 1.953125e-03])
+    >>> float(tcsim.decode(0x3C00, "f16"))
+    1.0
     """
     target = find_format(format)
-    raw = as_codes(codes, target)
+    raw = as_codes(_of_python(codes, target), target)
     if target.kind == "float":
         return target.values(np.ascontiguousarray(raw)).reshape(raw.shape)
     wide = raw.astype(np.int64)
@@ -105,13 +121,29 @@ def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
     return (wide ^ half) - half
 
 
-def encode(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: bool = False) -> npt.NDArray[Any]:
+def _of_python(codes: Any, target: Format) -> Any:
+    """Python integers that are codes of a format in its container; anything else as it is."""
+    if isinstance(codes, np.ndarray | np.generic):
+        return codes
+    as_array(codes, "codes", FormatError)
+    given = np.asarray(codes, object)
+    if not all(type(code) is int for code in given.flat):
+        return codes
+    limit = (1 << target.container_bits) - 1
+    wrong = [code for code in given.flat if not 0 <= code <= limit]
+    if wrong:
+        raise FormatError(f"codes: {wrong[0]:#x} is not a code of {target.name}; valid codes are 0 to {limit:#x}")
+    return given.astype(target.dtype)
+
+
+def encode(x: Any, format: str | Format, rounding: RoundingName = "rne", saturate: bool = False) -> npt.NDArray[Any]:
     """Values to codes, rounding each value once.
 
     `x` is any real array (integers up to 2**53 in magnitude, floats up to 64 bits). Out of range: what IEEE 754 says
     for the rounding mode; a format without infinity gives NaN (e4m3) or, without NaN too (e3m2, e2m3, e2m1), its
     largest number; `saturate=True` gives the largest number always, infinities included. NaN becomes the NaN that the
     tensor cores write. Integer formats take integral values in range only, or clamp them with `saturate=True`.
+    `rounding` is rne (PTX's rn, another name of it), rz, rm, rp or rna.
 
     Raises FormatError for an unknown format or rounding, and for a NaN or out-of-range integer that has no code.
 
@@ -121,8 +153,8 @@ def encode(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: b
     126
     """
     target = find_format(format)
-    check_rounding(rounding)
-    array = np.asarray(x)
+    rounding = find_rounding(rounding)
+    array = as_array(x, f"encode to {target.name}", FormatError)
     real = array.dtype.kind in "iub" or (array.dtype.kind == "f" and array.dtype.itemsize <= 8)
     if not real and array.dtype not in FLOAT_DTYPES:
         raise FormatError(

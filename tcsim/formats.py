@@ -229,7 +229,7 @@ def format(name: str | Format) -> Format:
     """
     if isinstance(name, Format):
         return name
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         close = nearest(str(name), FORMATS, 2)
         raise FormatError(f"no number format {name!r}; nearest: {listing(close)}; all: {listing(FORMATS)}")
     return FORMATS[name]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.codec import as_codes
+from tcsim.arguments import integers
+from tcsim.codec import as_codes, as_scale_codes
 from tcsim.errors import InstructionError, OperandError
 from tcsim.formats import Format
 from tcsim.instruction import broadcast
@@ -92,14 +94,17 @@ def gemm(
     codes |= _scales_of(work, {"scale_a": scale_a, "scale_b": scale_b}, (m, n, k), call)
     codes |= _columns_of(work, metadata, codes["a"].shape, call)
     order = _order(k_order, -(-k // work.k), call)
-    if len(order) > 1 and work.formats["c"].dtype != work.formats["d"].dtype:
+    if len(order) != 1 and work.formats["c"].dtype != work.formats["d"].dtype:
         raise OperandError(
             f"{call}: its result ({work.formats['d'].name}) is no accumulator for it ({work.formats['c'].name}); "
-            f"valid: K up to {work.k}"
+            f"valid: K from 1 to {work.k}"
         )
     codes = {name: work.negated(name, x) for name, x in codes.items()}
     batch = broadcast([x.shape[:-2] for x in codes.values()], call)
-    flat = {name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in codes.items()}
+    count = prod(batch)  # not -1: M, N or K may be 0
+    flat = {
+        name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(count, *x.shape[-2:]) for name, x in codes.items()
+    }
     out = np.empty((len(flat["c"]), m, n), work.formats["d"].dtype)
     for place in range(len(out)):
         _accumulate(work, {name: x[place] for name, x in flat.items()}, order, out[place])
@@ -196,9 +201,7 @@ def _scales_of(work: _Work, given: dict[str, Any], sizes: tuple[int, int, int], 
             raise OperandError(f"{call}: {name} is {'missing' if value is None else 'not an operand of it'}")
         if value is None:
             continue
-        if work.formats["scale"].name == "ue4m3" and np.asarray(value).dtype.name == "float8_e4m3fn":
-            value = np.asarray(value).view(np.uint8)  # the top bit does not count
-        codes = as_codes(value, work.formats["scale"], f"{call}: {name}")
+        codes = as_scale_codes(value, work.formats["scale"], f"{call}: {name}")
         blocks = -(-k // work.block)
         wanted = (m, blocks) if name == "scale_a" else (blocks, n)
         if codes.shape[-2:] != wanted:
@@ -210,7 +213,7 @@ def _scales_of(work: _Work, given: dict[str, Any], sizes: tuple[int, int, int], 
 def _order(k_order: Sequence[int] | None, blocks: int, call: str) -> list[int]:
     if k_order is None:
         return list(range(blocks))
-    order = [int(block) for block in k_order]
+    order = integers(k_order, f"{call}: k_order").reshape(-1).tolist()
     if sorted(order) != list(range(blocks)):
         raise OperandError(f"{call}: k_order={order}; valid: each of the blocks 0 to {blocks - 1} once")
     return order
@@ -233,7 +236,7 @@ def _accumulate(work: _Work, codes: dict[str, Codes], order: list[int], out: Cod
         own[:, : codes["columns"].shape[1]] = codes["columns"]
         padded["columns"] = own - np.arange(width) // kept * work.k  # counted from the block of each
     m, n = out.shape
-    rows = min(m, _TILE_ROWS)
+    rows = max(1, min(m, _TILE_ROWS))
     columns = max(1, _CHUNK_PRODUCTS // (rows * kept))
     for top in range(0, m, rows):
         for left in range(0, n, columns):

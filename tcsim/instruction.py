@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tcsim import registry
-from tcsim.errors import OperandError
+from tcsim.arguments import as_array
+from tcsim.errors import OperandError, TcsimError
 from tcsim.evidence import Evidence
 from tcsim.registry import Operand, Row
 from tcsim.steps import Lowering
 from tcsim.targets import Arch
+
+
+class CallError(OperandError, TypeError):
+    """An argument that the instruction's `execute` or `matmul` has not, or one that is missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +38,11 @@ class Instruction:
     targets: tuple[str, ...]  # the arch's PTX targets that accept it
     lowering: Lowering  # what runs on the arch
     evidence: Evidence  # how we know
+
+    def __init_subclass__(cls) -> None:
+        for name in ("execute", "matmul"):
+            if name in vars(cls):
+                setattr(cls, name, _checked(vars(cls)[name]))
 
     def __repr__(self) -> str:
         return f'tcsim.instruction("{self.mnemonic}", arch="{self.arch.name}")'
@@ -58,6 +71,31 @@ class Instruction:
     """Names of what `execute` gives, where that is several arrays which are not the first operands."""
 
 
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, whose wrong arguments are errors that name the instruction and the arguments that it takes."""
+
+    @wraps(method)
+    def call(self: Instruction, *args: Any, **named: Any) -> Any:
+        try:
+            return method(self, *args, **named)
+        except TypeError:
+            takes = signature(method)
+            try:
+                takes.bind(self, *args, **named)
+            except TypeError as error:
+                valid = ", ".join(list(takes.parameters)[1:])
+                raise CallError(f"{self!r}.{method.__name__}: {error}; valid: {valid}") from None
+            raise
+        except ValueError as error:
+            if not isinstance(error, TcsimError):
+                given = signature(method).bind(self, *args, **named).arguments
+                for name, value in given.items():
+                    as_array(value, f"{self!r}.{method.__name__}: {name}")
+            raise
+
+    return call
+
+
 def broadcast(shapes: list[tuple[int, ...]], call: str) -> tuple[int, ...]:
     """The common batch shape of several arrays.
 
@@ -69,7 +107,7 @@ def broadcast(shapes: list[tuple[int, ...]], call: str) -> tuple[int, ...]:
         raise OperandError(f"{call}: leading dimensions {shapes} do not broadcast") from None
 
 
-def instruction(mnemonic: str, *, arch: str) -> Any:
+def instruction(mnemonic: str, arch: str) -> Any:
     """Look an instruction up by its full PTX spelling on an arch (`sm_90`) or a target (`sm_90a`).
 
     Raises InstructionError if the mnemonic does not exist or not there, TargetError if the arch does not.

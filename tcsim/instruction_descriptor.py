@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tcsim import instruction_limits as limits
+from tcsim.arguments import integer, is_number
 from tcsim.bit_field import Field
 from tcsim.errors import OperandError
 from tcsim.instruction_kinds import (
@@ -64,8 +65,18 @@ class InstructionDescriptor:
         arch, kind = limits.place(self.kind, self.arch)
         set_ = object.__setattr__
         set_(self, "arch", arch)
+        for name in ("d_format", "a_format", "b_format", "scale_format"):
+            if not isinstance(getattr(self, name), (str, type(None))):
+                raise OperandError(
+                    f"kind::{self.kind} on {arch}: {name}={getattr(self, name)!r}; valid: the name of a format"
+                )
         for name in _FLAGS:
-            set_(self, name, bool(getattr(self, name)))
+            given = getattr(self, name)
+            if not is_number(given, (0, 1)):
+                raise OperandError(f"kind::{self.kind} on {arch}: {name}={given!r}; valid: False, True")
+            set_(self, name, bool(given))
+        for name in ("m", "n", "k", "sparsity_selector", "max_shift", "scale_a_id", "scale_b_id", "scale_a_lanes"):
+            set_(self, name, integer(getattr(self, name), f"kind::{self.kind} on {arch}: {name}"))
         set_(self, "d_format", self.d_format or ("f32" if "f32" in kind.d_formats else next(iter(kind.d_formats))))
         only = next(iter(kind.ab_formats)) if len(kind.ab_formats) == 1 else ""
         set_(self, "a_format", self.a_format or only)
@@ -77,14 +88,14 @@ class InstructionDescriptor:
         limits.check_fields(self, depths)
 
     @staticmethod
-    def decode(value: int, kind: str, arch: str = "sm_100") -> InstructionDescriptor:
-        """Take a 32-bit descriptor apart; the kind comes from the mnemonic.
+    def decode(value: int, kind: str = "", arch: str = "sm_100") -> InstructionDescriptor:
+        """Take a 32-bit descriptor apart; the kind comes from the mnemonic, as the bits do not say it.
 
-        Raises OperandError if a field has no meaning, or bits that must be 0 are set; TargetError for an arch without the
+        Raises OperandError without a kind or for anything but an integer, if a field has no meaning, or bits that must be 0 are set; TargetError for an arch without the
         kind.
         """
         name, row = limits.place(kind, arch)
-        value = int(value)
+        value = integer(value, "InstructionDescriptor.decode: value")
         table = fields_of(row, name)
         known = sum(one.mask for one in table)
         if not 0 <= value < 1 << _BITS or value & ~known:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tcsim.arguments import is_name
 from tcsim.errors import OperandError, TargetError, listing, nearest
 from tcsim.instruction_kinds import (
     KINDS,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def place(kind: str, arch: str) -> tuple[str, Kind]:
     """The arch and the row of a kind."""
     chip, _ = accepting(arch)
-    if kind not in KINDS:
+    if not is_name(kind, KINDS):
         close = nearest(str(kind), KINDS, 1)
         raise OperandError(f"no kind::{kind}; nearest: {close[0]}; all: {listing(KINDS)}")
     row = KINDS[kind]
@@ -125,7 +126,7 @@ def _check_formats(d: InstructionDescriptor, kind: Kind) -> None:
         ("a_format", kind.ab_formats),
         ("b_format", kind.ab_formats),
     ):
-        if getattr(d, name) not in formats:
+        if not is_name(getattr(d, name), formats):
             raise _refuse(d, name, listing(formats))
     if d.kind == "f16" and d.d_format == "f16" and {d.a_format, d.b_format} != {"f16"}:
         raise _refuse(d, "d_format", "f32", "an f16 result needs f16 A and B")

@@ -10,6 +10,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import broadcast_together, integer, integers
 from tcsim.errors import OperandError
 
 IntTuple = Union[int, tuple["IntTuple", ...]]
@@ -32,15 +33,27 @@ class Layout:
     """A CuTe layout: a function from a coordinate, counted with the first mode fastest, to an index.
 
     >>> layout = Layout((4, (2, 3)), (6, (1, 2)))
-    >>> str(layout), layout.size, int(layout(5))
-    ('(4,(2,3)):(6,(1,2))', 24, 7)
+    >>> str(layout), layout.size, int(layout(5)), int(layout(1, (1, 0)))
+    ('(4,(2,3)):(6,(1,2))', 24, 7, 7)
+    >>> str(Layout((4, (2, 3))))  # without strides: compact, first mode fastest
+    '(4,(2,3)):(1,(4,8))'
+
+    Raises OperandError for shape and stride that do not nest alike, or hold anything but integers.
     """
 
     shape: IntTuple
-    stride: IntTuple
+    stride: IntTuple = ()
 
     def __post_init__(self) -> None:
-        if _profile(self.shape) != _profile(self.stride):
+        try:
+            alike = _profile(self.shape) == _profile(self.stride)
+        except TypeError:  # NumPy's integers and lists are taken too
+            object.__setattr__(self, "shape", _plain(self.shape, "shape"))
+            object.__setattr__(self, "stride", _plain(self.stride, "stride"))
+            alike = _profile(self.shape) == _profile(self.stride)
+        if not alike and self.stride == ():
+            object.__setattr__(self, "stride", _compact(self.shape, 1)[0])
+        elif not alike:
             raise OperandError(f"layout {self}: shape and stride must nest alike")
 
     def __str__(self) -> str:
@@ -56,9 +69,29 @@ class Layout:
         """The number of coordinates."""
         return int(np.prod(list(_leaves(self.shape))))
 
-    def __call__(self, coordinate: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """The index at a linear coordinate (or an array of them)."""
-        rest = np.asarray(coordinate, np.int64)
+    def __call__(self, *coordinate: Any) -> npt.NDArray[np.int64]:
+        """The index at a linear coordinate, or at one with an entry for each mode; integers or arrays of them.
+
+        Raises OperandError for a coordinate that is not in the shape.
+        """
+        if len(coordinate) == 1 and not isinstance(coordinate[0], tuple):
+            return self._at_linear(integers(coordinate[0], "coordinate"))
+        modes = coordinate[0] if len(coordinate) == 1 else coordinate
+        if isinstance(self.shape, int) or len(modes) != len(self.shape):
+            raise OperandError(
+                f"layout {self}: coordinate {modes} has another rank; valid: a number, or one for each mode"
+            )
+        assert not isinstance(self.stride, int)
+        parts = [
+            Layout(shape, stride)(part) for part, shape, stride in zip(modes, self.shape, self.stride, strict=True)
+        ]
+        return np.asarray(sum(broadcast_together("coordinate", *parts)), np.int64)
+
+    def _at_linear(self, rest: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        outside = (rest < 0) | (rest >= self.size)
+        if outside.any():
+            bad = int(rest[outside].flat[0])
+            raise OperandError(f"layout {self}: no coordinate {bad}; valid are 0 to {self.size - 1}")
         index = np.zeros_like(rest)
         for extent, stride in zip(_leaves(self.shape), _leaves(self.stride), strict=True):
             index = index + rest % extent * stride
@@ -67,7 +100,29 @@ class Layout:
 
 
 def _profile(x: IntTuple) -> Any:
-    return None if isinstance(x, int) else tuple(_profile(item) for item in x)
+    if isinstance(x, int):
+        return None
+    if not isinstance(x, tuple):
+        raise TypeError
+    return tuple(_profile(item) for item in x)
+
+
+def _plain(x: Any, what: str) -> IntTuple:
+    """Python's ints and tuples for any integers and sequences."""
+    if isinstance(x, (list, tuple)) or (isinstance(x, np.ndarray) and x.ndim):
+        return tuple(_plain(item, what) for item in x)
+    return integer(x, f"Layout: {what}")
+
+
+def _compact(shape: IntTuple, step: int) -> tuple[IntTuple, int]:
+    """Strides that leave no gaps, the first mode fastest, as CuTe's default; and the product of the extents."""
+    if isinstance(shape, int):
+        return step, step * shape
+    strides = []
+    for mode in shape:
+        stride, step = _compact(mode, step)
+        strides.append(stride)
+    return tuple(strides), step
 
 
 @dataclass(frozen=True)
@@ -125,17 +180,13 @@ class FragmentLayout:
 
         Of a 64-bit element both registers answer, slot 0.
 
-        Raises OperandError for a lane, register or slot that does not exist.
+        Raises OperandError for a lane, register or slot that does not exist, and for arrays that do not broadcast.
         """
-        scalar = all(np.ndim(x) == 0 for x in (lane, register, slot))
-        lane, register, slot = (np.asarray(x, np.int64) for x in (lane, register, slot))
-        for name, given, limit in (
-            ("lane", lane, self.lanes),
-            ("register", register, self.registers),
-            ("slot", slot, self.slots),
-        ):
-            if ((given < 0) | (given >= limit)).any():
-                raise OperandError(f"{name} {given.tolist()} does not exist: valid are 0 to {limit - 1}")
+        names = ("lane", "register", "slot")
+        given = [integers(x, name) for name, x in zip(names, (lane, register, slot), strict=True)]
+        scalar = all(x.ndim == 0 for x in given)
+        lane, register, slot = broadcast_together("lane, register, slot", *given)
+        _require_below(names, (lane, register, slot), (self.lanes, self.registers, self.slots))
         value = register * 32 // self.element_bits + slot
         row, column = self._element(lane, value)
         return (int(row), int(column)) if scalar else (row, column)
@@ -143,17 +194,13 @@ class FragmentLayout:
     def where(self, row: Any, column: Any, matrix: Any = 0) -> tuple[Any, Any, Any]:
         """(lane, register, slot) that holds an element; of a 64-bit element, the register of its low word.
 
-        Raises OperandError for a row, column or matrix that does not exist.
+        Raises OperandError for a row, column or matrix that does not exist, and for arrays that do not broadcast.
         """
-        scalar = all(np.ndim(x) == 0 for x in (row, column, matrix))
-        row, column, matrix = (np.asarray(x, np.int64) for x in (row, column, matrix))
-        for name, given, limit in (
-            ("row", row, self.rows),
-            ("column", column, self.columns),
-            ("matrix", matrix, self.matrices),
-        ):
-            if ((given < 0) | (given >= limit)).any():
-                raise OperandError(f"{name} {given.tolist()} does not exist: valid are 0 to {limit - 1}")
+        names = ("row", "column", "matrix")
+        given = [integers(x, name) for name, x in zip(names, (row, column, matrix), strict=True)]
+        scalar = all(x.ndim == 0 for x in given)
+        row, column, matrix = broadcast_together("row, column, matrix", *given)
+        _require_below(names, (row, column, matrix), (self.rows, self.columns, self.matrices))
         lane, value = np.divmod(self.holder[matrix, row, column], self.value.size)
         bit = value * self.element_bits
         register, slot = bit // 32, bit % 32 // self.element_bits
@@ -194,3 +241,10 @@ class FragmentLayout:
         row, column = self._element(lane, value)
         which = np.zeros_like(lane) if self.matrix is None else self.matrix(lane)
         return ((which * self.rows + row) * self.columns + column).astype(np.intp)
+
+
+def _require_below(names: tuple[str, ...], given: tuple[Any, ...], limits: tuple[int, ...]) -> None:
+    for name, numbers, limit in zip(names, given, limits, strict=True):
+        outside = (numbers < 0) | (numbers >= limit)
+        if outside.any():
+            raise OperandError(f"{name} {int(numbers[outside].flat[0])} does not exist: valid are 0 to {limit - 1}")

@@ -6,11 +6,12 @@ Their bits are in `tcsim.descriptor_forms`, which bytes they read in `tcsim.smem
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import integer, is_name, is_number
 from tcsim.descriptor_forms import CORE_BYTES, CORE_ROWS, FORMS, Form, Major, form_of
 from tcsim.errors import OperandError, listing
 from tcsim.formats import Format
@@ -21,7 +22,22 @@ if TYPE_CHECKING:
     from tcsim.canonical_tile import CanonicalTile
     from tcsim.tile_check import TileCheck
 
-__all__ = ["CORE_BYTES", "CORE_ROWS", "FORMS", "Form", "Major", "MatrixDescriptor", "element_addresses", "form_of"]
+__all__ = [
+    "CORE_BYTES",
+    "CORE_ROWS",
+    "FORMS",
+    "Form",
+    "Major",
+    "MatrixDescriptor",
+    "descriptor_values",
+    "element_addresses",
+    "form_of",
+]
+
+
+def descriptor_values(given: Any) -> Any:
+    """What an instruction takes for a descriptor: the 64 bits of a MatrixDescriptor, anything else as it is."""
+    return np.uint64(given.encode()) if isinstance(given, MatrixDescriptor) else given
 
 
 @dataclass(frozen=True)
@@ -48,10 +64,10 @@ class MatrixDescriptor:
     def decode(value: int, arch: str = "sm_90") -> MatrixDescriptor:
         """Take a 64-bit descriptor apart.
 
-        Raises OperandError if a field has no meaning or bits outside the fields are set.
+        Raises OperandError for anything but an integer, if a field has no meaning, or if bits outside the fields are set.
         """
         name, form = form_of(arch)
-        value = int(value)
+        value = integer(value, "MatrixDescriptor.decode: value")
         parts = {field.name: field.take(value) for field in form.fields}
         modes = {code: mode for mode, code in form.modes.items()}
         if parts["swizzle"] not in modes:
@@ -109,13 +125,15 @@ class MatrixDescriptor:
         Raises OperandError if a field cannot hold its number.
         """
         _, form = form_of(self.arch)
-        if self.swizzle not in form.modes:
+        if not is_name(self.swizzle, form.modes):
             raise OperandError(f"no swizzle {self.swizzle!r} on {self.arch}; valid: {listing(form.modes)}")
         numbers = {field.name: getattr(self, field.name) for field in fields(self)} | {
             "swizzle": form.modes[self.swizzle]
         }
         unknown = [
-            name for name in ("leading_mode", "k_half") if numbers[name] and name not in {f.name for f in form.fields}
+            name
+            for name in ("leading_mode", "k_half")
+            if not is_number(numbers[name], (0,)) and name not in {f.name for f in form.fields}
         ]
         if unknown:
             raise OperandError(f"{self.arch} descriptors have no field {unknown[0]}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tcsim import mbarrier_bits
+from tcsim.arguments import integer, is_name
 from tcsim.errors import OperandError, listing
 
 MOST_ARRIVALS = (1 << 20) - 1
@@ -67,7 +68,8 @@ class MBarrier:
     """
 
     def __init__(self, count: int, layout: str = "v0") -> None:
-        if layout not in LAYOUTS:
+        count = integer(count, "MBarrier: count", BarrierError)
+        if not is_name(layout, LAYOUTS):
             raise BarrierError(f"MBarrier({count}, {layout!r}): no such layout; valid: {listing(LAYOUTS)}")
         if not 1 <= count <= LAYOUTS[layout]:
             raise BarrierError(
@@ -106,6 +108,7 @@ class MBarrier:
         >>> MBarrier.decode(0x7FFF_F000_001F_FFFC, arch="sm_90")
         MBarrier(phase=0, pending=2 of 2, tx_count=0)
         """
+        value = integer(value, "MBarrier.decode: value", BarrierError)
         fields = mbarrier_bits.unpack(value, arch)
         call = f'MBarrier.decode({value:#018x}, arch="{arch}")'
         if fields.get("error"):
@@ -188,6 +191,7 @@ class MBarrier:
         Raises BarrierError for a negative number, a transaction count beyond 2**20 - 1, and after inval; also where no
         arrival is pending and the count comes to zero, since the manual does not say whether that ends the phase.
         """
+        bytes = integer(bytes, f"{self!r}.expect_tx: bytes", BarrierError)
         call = f"expect_tx({bytes})"
         if self._valid and self._pending == 0 and self._bytes + bytes == 0:
             raise BarrierError(
@@ -228,6 +232,10 @@ class MBarrier:
         Raises BarrierError for a state that is neither of the phase under way nor of the one before, and after inval.
         """
         self._alive("test_wait")
+        if not isinstance(state, BarrierState):
+            raise BarrierError(
+                f"{self!r}.test_wait({state!r}): valid: what an arrive returned; of a parity: test_wait_parity"
+            )
         if not self._phase - 1 <= state.phase <= self._phase:
             raise BarrierError(
                 f"{self!r}.test_wait: the state is of phase {state.phase}; valid: of phase {self._phase} or the one before"
@@ -242,7 +250,7 @@ class MBarrier:
         Raises BarrierError for another parity than 0 and 1, and after inval.
         """
         self._alive("test_wait_parity")
-        if parity not in (0, 1):
+        if integer(parity, f"{self!r}.test_wait_parity: parity", BarrierError) not in (0, 1):
             raise BarrierError(f"{self!r}.test_wait_parity({parity}): valid: 0, 1")
         return parity != self.parity
 
@@ -272,6 +280,7 @@ class MBarrier:
             )
 
     def _arrive(self, count: int, dropped: int, no_complete: bool, name: str) -> BarrierState:
+        count = integer(count, f"{self!r}.{name}: count", BarrierError)
         call = f"{name}({count})"
         self._require(count, call)
         if no_complete and count == self._pending and self._bytes == 0:
@@ -284,6 +293,7 @@ class MBarrier:
 
     def _add(self, bytes: int, sign: int, call: str) -> None:
         self._alive(call)
+        bytes = integer(bytes, f"{self!r}.{call.partition('(')[0]}: bytes", BarrierError)
         total = self._bytes + sign * bytes
         if bytes < 0 or not -MOST_BYTES <= total <= MOST_BYTES:
             raise BarrierError(

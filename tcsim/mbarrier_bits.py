@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from tcsim.arguments import integer
 from tcsim.errors import NotModelledError, OperandError
 from tcsim.evidence import Evidence
 from tcsim.targets import ARCHS
@@ -72,6 +73,7 @@ def unpack(value: int, arch: str) -> dict[str, int]:
     >>> unpack(0x7FFF_D800_001F_FFF6, "sm_90")
     {'layout': 0, 'expected': 5, 'tx_count': 0, 'error': 0, 'pending': 5, 'phase': 0}
     """
+    value = integer(value, "unpack: value")
     if not 0 <= value < 1 << 64:
         raise OperandError(f"unpack({value}): an mbarrier object has 64 bits; valid: 0 to 2**64 - 1")
     fields = _fields(arch)

@@ -59,7 +59,8 @@ class FragmentMove(Instruction):
         """
         array, layout = np.asarray(registers), self.operand.layout
         check_registers(array, self.operand, f"{self!r}.matrix")
-        values = unpack(array, self.operand.format, layout.element_bits).reshape(*array.shape[:-2], -1)
+        values = unpack(array, self.operand.format, layout.element_bits)
+        values = values.reshape(*array.shape[:-2], layout.flat_element.size)
         return values[..., layout.flat_holder].reshape(*array.shape[:-2], *self.operand.shape)
 
     def registers(self, codes: Any) -> npt.NDArray[np.uint32]:
@@ -73,7 +74,8 @@ class FragmentMove(Instruction):
                 f"{self!r}.registers: shape {array.shape}; valid: (..., {layout.rows}, {layout.columns})"
             )
         batch = array.shape[:-2]
-        values = array.reshape(*batch, -1)[..., layout.flat_element].reshape(*batch, layout.lanes, -1)
+        values = array.reshape(*batch, layout.flat_holder.size)[..., layout.flat_element]
+        values = values.reshape(*batch, layout.lanes, layout.value.size)
         return pack(values, self.operand.format, layout.element_bits).astype(np.uint32, copy=False)
 
     @property
@@ -156,7 +158,8 @@ class FragmentMove(Instruction):
 
     def _bytes_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Addresses of all bytes of all lines: (..., lines * line_bytes)."""
-        return (places[..., None] + np.arange(self.line_bytes)).reshape(*places.shape[:-1], -1)
+        every = places[..., None] + np.arange(self.line_bytes)
+        return every.reshape(*places.shape[:-1], places.shape[-1] * self.line_bytes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -184,7 +187,7 @@ class FragmentLoad(FragmentMove):
         batch = broadcast([image.shape[:-1], places.shape[:-1]], call)
         image = np.broadcast_to(image, (*batch, image.shape[-1]))
         places = np.broadcast_to(places, (*batch, self.lines))
-        found = np.take_along_axis(image, self._bytes_of(places), axis=-1).reshape(*batch, self.lines, -1)
+        found = np.take_along_axis(image, self._bytes_of(places), axis=-1).reshape(*batch, self.lines, self.line_bytes)
         codes = unpack(found.view("<u4"), self.operand.format, self.operand.layout.element_bits)
         return self.registers(codes if self.order.row_major else codes.swapaxes(-1, -2))
 
@@ -220,7 +223,7 @@ class FragmentStore(FragmentMove):
         codes = self.matrix(array)
         lines = codes if self.order.row_major else codes.swapaxes(-1, -2)
         words = pack(lines, self.operand.format, self.operand.layout.element_bits).astype("<u4", copy=False)
-        written = words.view(np.uint8).reshape(*array.shape[:-2], -1)
+        written = words.view(np.uint8).reshape(*array.shape[:-2], self.lines * self.line_bytes)
         where = self._bytes_of(np.broadcast_to(places, (*batch, self.lines)))
         out = np.broadcast_to(image, (*batch, image.shape[-1])).copy()
         np.put_along_axis(out, where, np.broadcast_to(written, (*batch, written.shape[-1])), axis=-1)

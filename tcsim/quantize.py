@@ -12,12 +12,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import as_array, integer, is_name, is_number
 from tcsim.codec import FLOAT_DTYPES, as_codes, decode
 from tcsim.conversion import Codes, Conversion, convert, nan_code
 from tcsim.errors import FormatError, OperandError, listing
 from tcsim.formats import FORMATS, Format
 from tcsim.formats import format as find_format
-from tcsim.rounding import Rounding, check_rounding
+from tcsim.rounding import RoundingName, find_rounding
 
 MX_FORMATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 """Element formats of MX blocks."""
@@ -36,7 +37,7 @@ _F32_MAX = np.float32(FORMATS["f32"].largest)
 # --- one number, one code -------------------------------------------------------------------------------------------
 
 
-def quantize(x: Any, format: str | Format, rounding: Rounding = "rne", saturate: bool = True) -> Codes:
+def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", saturate: bool = True) -> Codes:
     """Numbers to codes, each rounded once: what `cvt` with `.satfinite` writes, for any format and rounding.
 
     `x` is any real array; the result has its shape and the format's unsigned dtype. Infinities and numbers out of range
@@ -53,7 +54,7 @@ def quantize(x: Any, format: str | Format, rounding: Rounding = "rne", saturate:
     array([2., 4., 6.])
     """
     target = find_format(format)
-    check_rounding(rounding)
+    rounding = find_rounding(rounding)
     call = f'tcsim.quantize(x, "{target.name}")'
     if target.kind == "bit":
         valid = listing(name for name, row in FORMATS.items() if row.kind != "bit")
@@ -74,7 +75,7 @@ def _real(x: Any, call: str) -> npt.NDArray[Any]:
 
     Raises FormatError for any other.
     """
-    array = np.asarray(x)
+    array = as_array(x, f"{call}: x", FormatError)
     if array.dtype.kind in "iu" and array.size and ((array > 2**53) | (array < -(2**53))).any():
         raise FormatError(f"{call}: integers beyond 2**53 would be rounded twice; valid: float64")
     if array.dtype.kind not in "iub" and array.dtype not in FLOAT_DTYPES:
@@ -119,7 +120,7 @@ def quantize_mx(
     target = find_format(format)
     call = f'tcsim.quantize_mx(x, "{target.name}")'
     _check_mx(target, block, call)
-    if scale not in get_args(ScaleChoice):
+    if not is_name(scale, get_args(ScaleChoice)):
         raise OperandError(f"{call}: scale={scale!r}; valid: {listing(map(repr, get_args(ScaleChoice)))}")
     with np.errstate(invalid="ignore"):  # a signalling NaN
         blocks = _split(_real(x, call).astype(np.float64), axis, block, call)
@@ -152,7 +153,7 @@ def dequantize_mx(
 def _check_mx(target: Format, block: int, call: str) -> None:
     if target.name not in MX_FORMATS:
         raise FormatError(f"{call}: MX blocks do not hold {target.name}; valid: {listing(MX_FORMATS)}")
-    if block not in MX_BLOCKS:
+    if not is_number(block, MX_BLOCKS):
         raise OperandError(f"{call}: block={block!r}; valid: {listing(MX_BLOCKS)}")
 
 
@@ -235,6 +236,7 @@ def dequantize_nvfp4(codes: Any, scales: Any, tensor_scale: Any, axis: int = -1)
 
 def _split(array: npt.NDArray[Any], axis: int, block: int, call: str) -> npt.NDArray[Any]:
     """The axis moved to the end and split into blocks: (..., blocks, block)."""
+    axis = integer(axis, f"{call}: axis")
     if not -array.ndim <= axis < array.ndim:
         raise OperandError(f"{call}: axis={axis} of an array of shape {array.shape}; valid: {_axes(array.ndim)}")
     moved = np.moveaxis(array, axis, -1)

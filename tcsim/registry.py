@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -49,6 +49,24 @@ class Operand:
         return self.layout.rows, self.layout.columns
 
 
+class MissingOperandError(OperandError, KeyError):
+    """A register operand that the instruction has not."""
+
+    __str__ = OperandError.__str__
+
+
+class _Operands(dict[str, Operand]):
+    """Operands by name, which says what there is if asked for another."""
+
+    def __init__(self, mnemonic: str, operands: Mapping[str, Operand]) -> None:
+        super().__init__(operands)
+        self._mnemonic = mnemonic
+
+    def __missing__(self, name: object) -> Operand:
+        has = f"valid: {listing(self)}" if self else "it has none"
+        raise MissingOperandError(f"{self._mnemonic} has no register operand {name!r}; {has}")
+
+
 @dataclass(frozen=True)
 class Row:
     """One PTX spelling: what the manual's grammar and the assembler say of it, on every target."""
@@ -64,6 +82,9 @@ class Row:
     modifiers: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     dropped: str = ""  # why the accepted spelling is no instruction: it assembles to nothing
     facts: object = None  # what only the family's own instructions have, as a dataclass of the family
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operands", MappingProxyType(_Operands(self.mnemonic, self.operands)))
 
     @property
     def first_arch(self) -> Arch:
@@ -237,7 +258,7 @@ def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]
     """
     arch, candidates = accepting(arch_or_target)
     asked = f'tcsim.instruction("{mnemonic}", arch="{arch_or_target}")'
-    row = row_of(mnemonic)
+    row = row_of(mnemonic) if isinstance(mnemonic, str) else None
     if row is None:
         raise InstructionError(
             f"{asked}: no such instruction; nearest: {listing(nearest_mnemonics(mnemonic))}{_shapes_of(str(mnemonic))}"

@@ -10,21 +10,31 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import is_name
 from tcsim.errors import FormatError, listing
 from tcsim.formats import Format
 
 Rounding = Literal["rne", "rz", "rm", "rp", "rna"]
 """Nearest even, toward zero, toward minus infinity, toward plus infinity, nearest with ties away from zero."""
 
+RoundingName = Rounding | Literal["rn"]
+"""Those names, and PTX's name of rne."""
+
 U64 = npt.NDArray[np.uint64]
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 
 
-def check_rounding(rounding: str) -> None:
-    """Raise FormatError unless `rounding` is one of `Rounding`."""
-    if rounding not in get_args(Rounding):
-        raise FormatError(f"no rounding {rounding!r}; valid: {listing(get_args(Rounding))}")
+def find_rounding(name: str) -> Rounding:
+    """A rounding by its name here or in PTX, where to nearest even is `rn`.
+
+    Raises FormatError for another name.
+    """
+    found: Rounding
+    for found in get_args(Rounding):
+        if is_name(name, (found, "rn") if found == "rne" else (found,)):
+            return found
+    raise FormatError(f"no rounding {name!r}; valid: {listing(get_args(Rounding))}, and rn for rne")
 
 
 def bit_length(x: U64) -> npt.NDArray[np.int64]:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import as_array
 from tcsim.block_scaling import BlockScaling, ScaleOperand
-from tcsim.codec import as_codes
+from tcsim.codec import as_codes, as_scale_codes
 from tcsim.errors import FormatError, OperandError
 from tcsim.formats import Format
 from tcsim.instruction import broadcast
@@ -187,15 +188,13 @@ class ScaledMatrixMultiply(MatrixMultiply):
 
 
 def _scale_codes(given: Any, operand: ScaleOperand, call: str) -> npt.NDArray[np.uint8]:
-    """A scale matrix as codes; an array of signed e4m3 counts as ue4m3, whose top bit does not."""
-    array = np.asarray(given)
-    if operand.format.name == "ue4m3" and array.dtype.name == "float8_e4m3fn":
-        array = array.view(np.uint8)
+    """A scale matrix as codes."""
+    array = as_array(given, f"{call}: {operand.name}", FormatError)
     what = f"{call}: {operand.name}"
     if array.dtype == np.dtype(object):
         raise FormatError(f"{what} is {given!r}; valid: codes of {operand.format.name}, (..., {operand.shape[0]}, "
                           f"{operand.shape[1]})")  # fmt: skip
-    codes = as_codes(array, operand.format, what)
+    codes = as_scale_codes(array, operand.format, what)
     if codes.shape[-2:] != operand.shape:
         raise OperandError(f"{what} has shape {codes.shape}; valid: (..., {operand.shape[0]}, {operand.shape[1]})")
     return codes

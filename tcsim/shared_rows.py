@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import as_array
 from tcsim.errors import OperandError
 
 
@@ -79,7 +80,7 @@ def integer_addresses(address: Any, call: str) -> npt.NDArray[np.int64]:
 
     Raises OperandError unless they are integers.
     """
-    array = np.asarray(address)
+    array = as_array(address, f"{call}: address")
     if array.dtype.kind not in "iu":
         raise OperandError(f"{call}: address is {array.dtype}; valid: integers, byte addresses in shared memory")
     return array.astype(np.int64)

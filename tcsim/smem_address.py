@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import integer, is_name
 from tcsim.descriptor_forms import CORE_BYTES, CORE_ROWS, Form, Major, form_of
 from tcsim.errors import OperandError, listing
 from tcsim.formats import Format
@@ -28,6 +29,9 @@ ADDRESS_MODE_ARCHS = ("sm_103", "sm_107")
 """The archs with K = 96, for whose 48 bytes of a row an LBO that is an address was made."""
 CHUNK = 16
 """Elements of a padded 4-bit or 6-bit format that share 16 bytes."""
+
+
+_MOST = 1 << 20  # rows or elements along K: more than shared memory has bits for
 
 
 def element_addresses(
@@ -60,7 +64,10 @@ def element_bit_addresses(
     Raises as `MatrixDescriptor.addresses` does.
     """
     name, form = form_of(arch)
-    if major not in ("K", "MN"):
+    for what, size in (("rows", rows), ("k", k)):
+        if not 1 <= integer(size, what) <= _MOST:
+            raise OperandError(f"{what}={size}; valid: at least 1 and at most {_MOST}")
+    if not is_name(major, ("K", "MN")):
         raise OperandError(f"major={major!r}: valid are K, MN")
     value = np.asarray(descriptors, np.uint64)[..., None, None]
     mode = form.field("swizzle").take_array(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def read_elements(
     places = np.minimum(
         address[..., None] + np.arange(size), end - 1
     )  # a code may end with the byte that memory ends with
-    flat = np.broadcast_to(places, (*batch, *places.shape[-3:])).reshape(*batch, -1)
+    flat = np.broadcast_to(places, (*batch, *places.shape[-3:])).reshape(*batch, prod(places.shape[-3:]))
     found = np.take_along_axis(np.broadcast_to(memory, (*batch, end)), flat, axis=-1)
     octets = np.ascontiguousarray(found.reshape(*batch, *places.shape[-3:]))
     if format.bits >= 8:

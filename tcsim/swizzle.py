@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
+from tcsim.arguments import as_array, integer
 from tcsim.errors import OperandError, listing, nearest
 
 PATTERN_ROW = 128
@@ -30,6 +29,8 @@ class Swizzle:
     shift: int
 
     def __post_init__(self) -> None:
+        for name in ("bits", "base", "shift"):
+            object.__setattr__(self, name, integer(getattr(self, name), f"Swizzle: {name}"))
         if self.bits < 0 or self.base < 0 or self.shift < self.bits:
             raise OperandError(f"{self}: bits and base must not be negative, and shift must be at least bits")
 
@@ -47,7 +48,9 @@ class Swizzle:
         """
         mask = ((1 << self.bits) - 1) << self.base
         if not isinstance(address, int):
-            address = np.asarray(address)
+            address = as_array(address, "address")
+            if address.dtype.kind not in "iu":
+                raise OperandError(f"{self}: addresses are {address.dtype}; valid: integers")
         return address ^ (address - base_offset * PATTERN_ROW >> self.shift & mask)
 
     @property
@@ -81,7 +84,7 @@ def swizzle(name: str) -> Swizzle:
 
     Raises OperandError for a name that is not in `SWIZZLES`.
     """
-    if name not in SWIZZLES:
+    if not isinstance(name, str) or name not in SWIZZLES:
         close = nearest(str(name), SWIZZLES, 1)
         raise OperandError(f"no swizzle {name!r}; nearest: {close[0]}; all: {listing(SWIZZLES)}")
     return SWIZZLES[name]

@@ -125,10 +125,10 @@ def accepting(arch_or_target: str) -> tuple[Arch, tuple[str, ...]]:
 
     Raises TargetError for a name that is neither.
     """
-    if arch_or_target in ARCHS:
+    if isinstance(arch_or_target, str) and arch_or_target in ARCHS:
         own = tuple(t.name for t in TARGETS.values() if t.arch == arch_or_target)
         return ARCHS[arch_or_target], own
-    if arch_or_target in TARGETS:
+    if isinstance(arch_or_target, str) and arch_or_target in TARGETS:
         return ARCHS[TARGETS[arch_or_target].arch], (arch_or_target,)
     known = [*ARCHS, *(t for t in TARGETS if t not in ARCHS)]
     close = nearest(str(arch_or_target), known, 2)

@@ -181,4 +181,4 @@ def _walk(
 def _outer(rows: npt.NDArray[np.generic], index: npt.NDArray[np.generic], join: np.ufunc) -> npt.NDArray[np.generic]:
     """Rows of one more dimension, the earlier ones fastest: (..., n), (..., m) -> (..., m * n)."""
     joined = join(index[..., :, None], rows[..., None, :])
-    return joined.reshape(*joined.shape[:-2], -1)
+    return joined.reshape(*joined.shape[:-2], joined.shape[-2] * joined.shape[-1])

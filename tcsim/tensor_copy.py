@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import as_array
 from tcsim.errors import OperandError, listing
 from tcsim.instruction import broadcast
 from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
@@ -82,12 +83,12 @@ def store(
     smem: Any,
     address: Any,
     rows4: bool = False,
-    op: str = "",
+    op: str | None = None,
     walk: BoxWalk = WALK,
 ) -> Bytes:
     """Shared to global, combined by `op` if there is one. See `TensorMap.store`, `scatter4` and `reduce`."""
-    call = f"{tmap}.{'reduce' if op else 'scatter4' if rows4 else 'store'}"
-    if op:
+    call = f"{tmap}.{'reduce' if op is not None else 'scatter4' if rows4 else 'store'}"
+    if op is not None:
         check_reduction(op, tmap.type, call)
     _require_modelled(tmap, "store", call)
     image, target = _byte_array("smem", smem, call), _byte_array("memory", memory, call)
@@ -103,7 +104,7 @@ def store(
     out = np.zeros((*batch, target.shape[-1] + 1), np.uint8)  # what lies outside the tensor goes to the byte more
     out[..., :-1] = target
     index = np.where(places.inside[..., None], index, target.shape[-1])
-    if op:
+    if op is not None:
         code = f"<u{tmap.type.bits // 8}"
         old = np.take_along_axis(out, _flat(index, batch), axis=-1).reshape(found.shape)
         found = reduce_codes(op, tmap.type, old.view(code), np.ascontiguousarray(found).view(code)).view(np.uint8)
@@ -147,14 +148,14 @@ def _require_direction(tmap: TensorMap, direction: str, call: str) -> None:
 
 
 def _byte_array(name: str, given: Any, call: str) -> Bytes:
-    array = np.asarray(given)
+    array = as_array(given, f"{call}: {name}")
     if array.dtype != np.uint8 or array.ndim == 0:
         raise OperandError(f"{call}: {name} is {array.dtype} {array.shape}; valid: uint8 (..., bytes)")
     return array
 
 
 def _integers(name: str, given: Any, length: int, what: str, call: str) -> Integers:
-    array = np.asarray(given)
+    array = as_array(given, f"{call}: {name}", CoordinateError)
     if array.dtype.kind not in "iu" or array.shape[-1:] != (length,):
         raise CoordinateError(
             f"{call}: {name} is {array.dtype} {array.shape}; valid: integers (..., {length}), {what}, innermost first"
@@ -165,7 +166,7 @@ def _integers(name: str, given: Any, length: int, what: str, call: str) -> Integ
 
 
 def _start(address: Any, call: str) -> Integers:
-    array = np.asarray(address)
+    array = as_array(address, f"{call}: address")
     if array.dtype.kind not in "iu":
         raise OperandError(f"{call}: address is {array.dtype}; valid: an integer, or integers (...)")
     wrong = array % SHARED_ALIGNMENT != 0
@@ -306,7 +307,8 @@ def _shared_index(tmap: TensorMap, walk: BoxWalk, places: Places, start: Integer
         raise OutsideMemoryError(
             f"{call}: the box has bytes at shared address {int(index[wrong].max()):#x}, beyond the {size} bytes of smem"
         )
-    return index.reshape(*index.shape[:-1], -1, tmap.unit.shared_bytes)
+    unit = tmap.unit.shared_bytes
+    return index.reshape(*index.shape[:-1], index.shape[-1] // unit, unit)
 
 
 def _take(source: Bytes, index: Integers, batch: tuple[int, ...]) -> Bytes:

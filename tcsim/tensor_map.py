@@ -18,6 +18,7 @@ from tcsim.tensor_types import DATA_TYPES, SLICES, TensorMapError, TensorType, U
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = tuple[int, ...]
+Buffer = bytes | bytearray | memoryview | npt.NDArray[Any]
 
 WIDE_PIXELS, WIDE_HALOS = 128, 4
 """Pixels of .im2col::w::128, and how many halos it loads: one after every 32 pixels (PTX ISA)."""
@@ -299,7 +300,7 @@ class TensorMap:
         >>> counts.reduce("add", np.uint32([10, 20, 30, 40]).view(np.uint8), (0,), smem).view(np.uint32).tolist()
         [11, 22, 33, 44]
         """
-        return tensor_copy.store(self, memory, coordinates, smem, address, op=op)
+        return tensor_copy.store(self, memory, coordinates, smem, address, op="" if op is None else op)
 
     def encode(self, global_address: int, allocation: Literal["SMALL", "LARGE"] = "SMALL") -> bytes:
         """The 128 bytes of the CUtensorMap: 64 that describe the tensor, then 64 zeros. Bits: `tcsim.tensor_map_bits`.
@@ -320,8 +321,8 @@ class TensorMap:
         return tensor_map_bits.encode(self, global_address, allocation)
 
     @staticmethod
-    def decode(data: bytes) -> TensorMap:
-        """The map that 64 or 128 bytes of a CUtensorMap describe. Its address: `TensorMap.address_of`.
+    def decode(data: Buffer) -> TensorMap:
+        """The map that 64 or 128 bytes of a CUtensorMap describe, in any object with a buffer. Its address: `TensorMap.address_of`.
 
         Raises TensorMapError for another length, or bits whose meaning is not known; of a map that the driver would not
         have made, the error of the rule it breaks.
@@ -331,7 +332,7 @@ class TensorMap:
         return tensor_map_bits.decode(data)
 
     @staticmethod
-    def address_of(data: bytes) -> int:
+    def address_of(data: Buffer) -> int:
         """The global address in the bytes of a CUtensorMap.
 
         >>> matrix = tcsim.TensorMap("FLOAT16", (256, 128), (512,), (64, 64))

@@ -29,7 +29,7 @@ from tcsim.tensor_types import (
 )
 
 if TYPE_CHECKING:
-    from tcsim.tensor_map import TensorMap
+    from tcsim.tensor_map import Buffer, TensorMap
 
 BYTES = 128
 DESCRIBED = 64
@@ -192,17 +192,22 @@ def encode(tmap: TensorMap, global_address: int, allocation: str = "SMALL") -> b
     return word.to_bytes(BYTES, "little")
 
 
-def read(data: bytes) -> dict[str, int]:
+def read(data: Buffer) -> dict[str, int]:
     """Every field of 64 or 128 bytes by name.
 
     Raises TensorMapError for another length, another kind of map, or set bits that are no field's.
     """
-    if not isinstance(data, bytes | bytearray | memoryview) or len(data) not in (DESCRIBED, BYTES):
-        size = len(data) if hasattr(data, "__len__") else "no"
+    try:
+        raw = memoryview(data).tobytes()  # type: ignore[arg-type]  # NumPy's arrays have a buffer; mypy knows from 3.12 on
+    except TypeError:
         raise TensorMapError(
-            f"TensorMap.decode: {size} bytes of {type(data).__name__}; valid: {DESCRIBED} or {BYTES} bytes"
+            f"TensorMap.decode: a {type(data).__name__}; valid: {DESCRIBED} or {BYTES} bytes, as bytes, bytearray or array"
+        ) from None
+    if len(raw) not in (DESCRIBED, BYTES):
+        raise TensorMapError(
+            f"TensorMap.decode: {len(raw)} bytes of {type(data).__name__}; valid: {DESCRIBED} or {BYTES} bytes"
         )
-    word = int.from_bytes(bytes(data[:DESCRIBED]), "little")
+    word = int.from_bytes(raw[:DESCRIBED], "little")
     common = {item.name: item.take(word) for item in COMMON}
     kinds = {number: kind for kind, number in KINDS.items()}
     if common["kind"] not in kinds:
@@ -220,7 +225,7 @@ def read(data: bytes) -> dict[str, int]:
     return {item.name: item.take(word) for item in known}
 
 
-def decode(data: bytes) -> TensorMap:
+def decode(data: Buffer) -> TensorMap:
     """See `TensorMap.decode`."""
     from tcsim.tensor_map import TensorMap
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import as_array, broadcast_together, integer, integers, is_number
 from tcsim.errors import OperandError, listing
 
 GRANULE = 32
@@ -115,10 +116,14 @@ class TensorMemory:
     COLUMNS = 512
 
     def __init__(self, batch: tuple[int, ...] = (), *, ctas: int = 1, columns: int = COLUMNS) -> None:
-        if ctas not in (1, 2) or columns not in (self.COLUMNS, MOST_COLUMNS):
+        if not is_number(ctas, (1, 2)) or not is_number(columns, (self.COLUMNS, MOST_COLUMNS)):
             raise AllocationError(
                 f"TensorMemory(ctas={ctas}, columns={columns}): valid: ctas 1, 2; columns 512, 576 (sm_107)"
             )
+        if not isinstance(batch, tuple) or any(
+            integer(size, "TensorMemory: batch", AllocationError) < 0 for size in batch
+        ):
+            raise AllocationError(f"TensorMemory(batch={batch!r}): valid: a tuple of sizes, () for a single memory")
         shape = (*batch, ctas, self.LANES, columns)
         self.words: npt.NDArray[np.uint32] = np.zeros(shape, np.uint32)
         self.written: npt.NDArray[np.bool_] = np.zeros(shape, np.bool_)
@@ -194,6 +199,7 @@ class TensorMemory:
         """
         name = f"alloc({columns}, cta_group={cta_group}, cta={cta}{', exclusive=True' if exclusive else ''})"
         group = self._group(cta_group, cta, name)
+        columns = integer(columns, f"{name}: columns", AllocationError)
         self._check_count(columns, exclusive, name)
         for member in group:
             if not self._permit[member]:
@@ -230,9 +236,10 @@ class TensorMemory:
         Raises AllocationError for an address that no alloc of the CTA returned, another number of columns than it had,
         another cta_group than before, or `exclusive` unlike the alloc.
         """
-        name = f"dealloc({int(address):#x}, {columns}, cta_group={cta_group}, cta={cta}{', exclusive=True' if exclusive else ''})"
+        address = integer(address, "dealloc: address", AllocationError)
+        name = f"dealloc({address:#x}, {columns}, cta_group={cta_group}, cta={cta}{', exclusive=True' if exclusive else ''})"
         group = self._group(cta_group, cta, name)
-        start = int(address)
+        start = address
         for member in group:
             if start not in self._allocations[member]:
                 raise AllocationError(
@@ -278,7 +285,7 @@ class TensorMemory:
         >>> tmem = tcsim.TensorMemory(ctas=2)
         >>> tmem.use_cta_group(2, "tcgen05.mma")
         """
-        if cta_group not in (1, 2) or cta_group > self.ctas:
+        if not is_number(cta_group, (1, 2)) or cta_group > self.ctas:
             raise AllocationError(
                 f"{what}: cta_group {cta_group} of a memory with {self.ctas} CTA; valid: {listing(range(1, self.ctas + 1))}"
             )
@@ -313,7 +320,7 @@ class TensorMemory:
         Raises UnallocatedError for cells that do not exist or are not allocated, OperandError for words of another dtype.
         """
         lane, column = self._cells(lanes, columns, cta, what)
-        given = np.asarray(words)
+        given = as_array(words, f"{what}: words")
         shape = (*self.batch, *lane.shape)
         if given.dtype != np.uint32:
             raise OperandError(f"{what}: the words are {given.dtype}; valid: uint32, shape {shape}")
@@ -332,9 +339,10 @@ class TensorMemory:
     def _cells(
         self, lanes: Any, columns: Any, cta: int, what: str
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        if not 0 <= cta < self.ctas:
+        if not is_number(cta, range(self.ctas)):
             raise UnallocatedError(f"{what}: CTA {cta}; valid: {listing(range(self.ctas))}")
-        lane, column = np.broadcast_arrays(np.asarray(lanes, np.int64), np.asarray(columns, np.int64))
+        given = [integers(lanes, f"{what}: lanes"), integers(columns, f"{what}: columns")]
+        lane, column = broadcast_together(f"{what}: lanes, columns", *given)
         outside = (lane < 0) | (lane >= self.LANES) | (column < 0) | (column >= self.columns)
         if outside.any():
             at = tuple(np.argwhere(outside)[0])
@@ -353,7 +361,7 @@ class TensorMemory:
 
     def _group(self, cta_group: int, cta: int, name: str) -> tuple[int, ...]:
         self.use_cta_group(cta_group, name)
-        if not 0 <= cta < self.ctas:
+        if not is_number(cta, range(self.ctas)):
             raise AllocationError(f"{name}: CTA {cta}; valid: {listing(range(self.ctas))}")
         return (0, 1) if cta_group == 2 else (cta,)
 

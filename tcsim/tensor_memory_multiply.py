@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.codec import as_codes, decode
-from tcsim.errors import InstructionError, OperandError
+from tcsim.arguments import as_array
+from tcsim.codec import as_codes, as_scale_codes, decode
+from tcsim.errors import InstructionError, OperandError, listing
 from tcsim.formats import FORMATS, ZERO, Format
 from tcsim.instruction import Instruction, broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
@@ -168,12 +169,13 @@ class TensorMemoryMultiply(Instruction):
         formats = self.formats(desc)
         arrays = {}
         for name, shape in shapes.items():
-            array = np.asarray(given[name])
+            array = as_array(given[name], f"{call}: {name}")
             if name == "b" and self.facts.lookup:
                 check_indices(array, f"{call}: b")
             elif name != "metadata":
+                take = as_scale_codes if name.startswith("scale_") else as_codes
                 format = formats["b" if name == "lookup" else name.partition("_")[0]]
-                array = as_codes(given[name], format, f"{call}: {name}")
+                array = take(given[name], format, f"{call}: {name}")
             elif array.dtype.kind not in "iu":
                 raise OperandError(f"{call}: metadata is {array.dtype}; valid: integers, positions in their groups")
             if array.shape[-2:] != shape:

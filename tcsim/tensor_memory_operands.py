@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import is_number
 from tcsim.codec import check_codes
 from tcsim.descriptor_forms import Major, form_of
 from tcsim.errors import OperandError, listing
@@ -19,6 +20,7 @@ from tcsim.formats import FORMATS, Format
 from tcsim.instruction import broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
 from tcsim.lookup_table import ROW_BYTES, looked_up, unpacked
+from tcsim.matrix_descriptor import descriptor_values
 from tcsim.smem_address import check_descriptors, element_bit_addresses
 from tcsim.smem_elements import read_elements
 from tcsim.tensor_memory import TensorMemory, require_tensor_memory, tmem_lane_column
@@ -129,6 +131,8 @@ class Operands:
         if facts.block:
             arrays |= self._scales(given.scale_a, given.scale_b)
         formats = self.instruction.formats(desc)
+        if not is_number(given.enable_input_d, (0, 1)):
+            raise OperandError(f"{self.call}: enable_input_d={given.enable_input_d!r}; valid: False, True")
         if given.enable_input_d:
             words = self._gather(layout, base, "d")[..., 0, 0, :, :]
             arrays["c"] = words.astype(formats["c"].dtype)
@@ -160,7 +164,7 @@ class Operands:
 
     def _in_tensor_memory(self, a: Any) -> bool:
         """Whether `a` is a Tensor Memory address: a 32-bit integer, of an instruction that takes one."""
-        value = np.asarray(a)
+        value = np.asarray(descriptor_values(a))
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(
                 f"{self.call}: a is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor or a Tensor Memory address"
@@ -377,7 +381,7 @@ class Operands:
             shape = "(..., 2, bytes)" if pair else "(..., bytes)"
             raise OperandError(f"{self.call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {shape}")
         own = memory[..., cta, :] if pair else memory
-        value = np.asarray(descriptor)
+        value = np.asarray(descriptor_values(descriptor))
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(f"{self.call}: {name} is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor")
         value = value.astype(np.uint64)

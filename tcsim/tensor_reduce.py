@@ -50,8 +50,8 @@ class ReductionError(TensorMapError):
 
 def check_reduction(op: str, data_type: TensorType, call: str) -> None:
     """Raise ReductionError unless a data type has the reduction."""
-    if op not in REDUCTIONS:
-        raise ReductionError(f"{call}: no reduction {op!r}; valid: {listing(REDUCTIONS)}")
+    if not isinstance(op, str) or op not in REDUCTIONS:
+        raise ReductionError(f"{call}: no reduction {op!r:.40}; valid: {listing(REDUCTIONS)}")
     if data_type.name not in REDUCTIONS[op]:
         others = [name for name, types in REDUCTIONS.items() if data_type.name in types]
         raise ReductionError(

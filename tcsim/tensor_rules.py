@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tcsim.arguments import integer
 from tcsim.errors import listing
 from tcsim.tensor_types import (
     INTERLEAVES,
@@ -140,6 +141,7 @@ def _why_32(tmap: TensorMap, unit: int) -> str:
 def check_address(tmap: TensorMap, address: int) -> None:
     """Raise GlobalAddressError unless a map can have the global address."""
     unit = stride_multiple(tmap)
+    address = integer(address, f"{tmap}: global address", GlobalAddressError)
     if not 0 <= address < 1 << 64 or address % unit:
         raise GlobalAddressError(
             f"{tmap}: global address {address:#x}; valid: multiples of {unit} bytes below 2**64{_why_32(tmap, unit)}"

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from tcsim import errors
+from tcsim.arguments import is_name
 from tcsim.errors import OperandError, listing, nearest
 from tcsim.swizzle import SWIZZLES, Swizzle
 
@@ -173,7 +174,7 @@ def find_mode(mode: Mode, name: str, table: MappingProxyType[str, _Entry]) -> _E
 
     Raises UnknownModeError, which names the nearest and all, for a name that is not in it.
     """
-    if name not in table:
+    if not is_name(name, table):
         close = nearest(str(name), table, 1)
         raise UnknownModeError(
             f"{mode}={name!r}: there is no {_PREFIXES[mode]}{name}; nearest: {close[0]}; all: {listing(table)}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import integer
 from tcsim.banks import bank_conflicts
 from tcsim.errors import OperandError
 from tcsim.formats import Format
@@ -48,7 +49,7 @@ def check_tile(
 ) -> TileCheck:
     """What `MatrixDescriptor.check` returns; its documentation says what it means and what is raised."""
     element = find_format(format)
-    if memory < 1:
+    if integer(memory, "MatrixDescriptor.check: memory") < 1:
         raise OperandError(f"MatrixDescriptor.check: memory={memory}; valid: a number of bytes, at least 1")
     place = descriptor.bit_addresses(rows, k, element, major, kind)
     address = place // 8

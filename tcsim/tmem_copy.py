@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tcsim.errors import OperandError
 from tcsim.formats import FORMATS
 from tcsim.instruction import Instruction, broadcast
-from tcsim.matrix_descriptor import element_addresses, form_of
+from tcsim.matrix_descriptor import descriptor_values, element_addresses, form_of
 from tcsim.registry import Row
 from tcsim.shared_rows import ROW_FORMATS, require_inside, unpack_rows
 from tcsim.smem_address import check_descriptors
@@ -159,7 +159,7 @@ class CopyToTensorMemory(Instruction):
         """
         call, facts = f"{self!r}.execute", self.copy
         require_tensor_memory(tmem, call)
-        memory, descriptors = np.asarray(smem), np.asarray(descriptor)
+        memory, descriptors = np.asarray(smem), np.asarray(descriptor_values(descriptor))
         inner = 1 if facts.cta_group == 1 else 2
         if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
             need = "(..., bytes)" if inner == 1 else "(..., 2, bytes), one for each CTA"
@@ -178,7 +178,8 @@ class CopyToTensorMemory(Instruction):
         index = np.broadcast_to(flat, (*batch, flat.shape[-1]))
         for member in (0, 1) if facts.cta_group == 2 else (cta,):
             own = image[..., member, :] if inner == 2 else image
-            data = np.take_along_axis(own, index, axis=-1).reshape(*batch, -1, CHUNK_BYTES)
+            data = np.take_along_axis(own, index, axis=-1)
+            data = data.reshape(*batch, flat.shape[-1] // CHUNK_BYTES, CHUNK_BYTES)
             words = np.ascontiguousarray(expand(data, facts.source)).view("<u4").astype(np.uint32)
             rows = words.reshape(*batch, facts.rows, 1, facts.row_bytes // 4)
             columns = column + np.arange(facts.row_bytes // 4)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import is_number
 from tcsim.codec import as_codes
 from tcsim.errors import OperandError
 from tcsim.formats import Format
 from tcsim.instruction import Instruction, broadcast
-from tcsim.matrix_descriptor import FORMS, Major, element_addresses
+from tcsim.matrix_descriptor import FORMS, Major, descriptor_values, element_addresses
 from tcsim.packing import pack, unpack
 from tcsim.registry import Operand, check_registers
 from tcsim.sparse import Sparsity
@@ -69,8 +70,8 @@ class WarpgroupMultiply(Instruction):
     ) -> npt.NDArray[np.uint32]:
         """The accumulator registers (..., 128, registers) after the instruction.
 
-        smem: uint8 (..., bytes), its index the shared address. a: a descriptor, an int or uint64 (...), or registers
-        uint32 (..., 128, n). b: a descriptor. c: registers uint32 (..., 128, registers), read if scale_d. Leading
+        smem: uint8 (..., bytes), its index the shared address. a: a descriptor, an int, uint64 (...) or MatrixDescriptor, or registers
+        uint32 (..., 128, n). b: a descriptor. c: registers uint32 (..., 128, registers), read if scale_d: else None will do. Leading
         dimensions broadcast. scale_a, scale_b: 1 or -1; trans_a, trans_b: 0 for K-major, 1 for MN-major.
 
         Raises OperandError for another dtype or shape, immediates that the type does not have, or reads outside smem.
@@ -91,10 +92,14 @@ class WarpgroupMultiply(Instruction):
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
         """The codes of A, B (negated where asked) and C (zero where it is not read) that the operands of `execute` mean."""
         call = f"{self!r}.execute"
+        if not is_number(scale_d, (0, 1)):
+            raise OperandError(f"{call}: scale_d={scale_d!r}; valid: False, True, one for all of a batch")
         self._check_immediates(call, *scales, *trans)
         memory = np.asarray(smem)
         if memory.dtype != np.uint8 or memory.ndim < 1:
             raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 (..., bytes)")
+        if c is None and not scale_d:
+            c = np.zeros((128, self.operands["c"].registers), np.uint32)
         accumulator = np.asarray(c)
         check_registers(accumulator, self.operands["c"], call)
         codes_a, codes_b = self.fetch(memory, a, b, *trans, *scales)
@@ -206,19 +211,19 @@ class WarpgroupMultiply(Instruction):
         why = "" if self.facts.signs else f" ({types} have no imm-scale)"
         for name, value in (("scale_a", scale_a), ("scale_b", scale_b)):
             valid = (1, -1) if self.facts.signs else (1,)
-            if value not in valid:
+            if not is_number(value, valid):
                 raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
         why = "" if self.facts.majors else f" ({types} must be K-major: only 16-bit elements can be MN-major)"
         for name, value in (("trans_a", trans_a), ("trans_b", trans_b)):
             valid = (0, 1) if self.facts.majors else (0,)
-            if value not in valid:
+            if not is_number(value, valid):
                 raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
 
     def _fetch(
         self, smem: npt.NDArray[np.uint8], descriptor: Any, rows: int, k: int, format: Format, major: Major, what: str
     ) -> npt.NDArray[Any]:
         """The codes (..., rows, k) that descriptors read."""
-        value = np.asarray(descriptor)
+        value = np.asarray(descriptor_values(descriptor))
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(
                 f"{what} is {value.dtype} {value.shape}; valid: a 64-bit descriptor, or registers where A may be"

@@ -139,6 +139,32 @@ def test_the_step_refuses_what_it_cannot_do_exactly() -> None:
         scaled_dot_add(*args, (e2m1, e2m1, f32, ue8m0), unit, 32)
 
 
+def test_scaling_by_product_takes_runs_of_k() -> None:
+    """With several scales a row, and no groups, each covers a run of k: not every second or fourth product."""
+    unit = Datapath(25, -133, "f32", "rz")
+    formats = tuple(FORMATS[name] for name in ("e4m3", "e4m3", "f32", "ue8m0"))
+    a = tcsim.encode(np.repeat([1.0, 2.0, 4.0, 8.0], 16).reshape(1, 1, 64), "e4m3")
+    b = tcsim.encode(np.repeat([1.0, 3.0], 32).reshape(1, 64, 1), "e4m3")
+    c = np.zeros((1, 1, 1), np.uint32)
+    counted = 0
+    for scales_a, scales_b in (
+        ([1, 4], [1, 1]),
+        ([1, 1], [0.5, 8]),
+        ([2, 16], [0.25, 2]),
+        ([1, 2, 4, 8], [8, 1, 2, 0.5]),
+    ):
+        blocks = len(scales_a)
+        given = [tcsim.encode(scales, "ue8m0") for scales in (scales_a, scales_b)]
+        d = scaled_dot_add(a, b, c, given[0].reshape(1, 1, blocks), given[1].reshape(1, blocks, 1), formats, unit)
+        expected = 0.0
+        for k in range(64):
+            block = k * blocks // 64
+            expected += (1, 2, 4, 8)[k // 16] * scales_a[block] * (1, 3)[k // 32] * scales_b[block]
+        assert float(tcsim.decode(d, "f32")[0, 0, 0]) == expected
+        counted += 1
+    assert counted == 4
+
+
 # ---- against the slow model
 
 

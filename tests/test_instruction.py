@@ -413,3 +413,30 @@ def test_the_public_names() -> None:
         assert issubclass(error, tcsim.TcsimError)
         assert issubclass(error, ValueError)
     assert len(registry.rows()) >= 172
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+def test_m8n8k4_f16_adds_c_to_the_first_pair(arch: str) -> None:
+    """After Turing d = f16((c + p01) + p23) in f32: the other order loses what p23 adds to a sum that cancels."""
+    mma = tcsim.instruction("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16", arch=arch)
+    small, c = 2.0**-15, np.full((8, 8), -2048, np.float16)
+    a, b = np.zeros((8, 4), np.float16), np.zeros((4, 8), np.float16)
+    a[:, 0], b[0] = 64, 32  # p01 = 2048
+    a[:, 2], b[2] = 2.0**-7, 2.0**-8  # p23, which f32 cannot add to 2048
+    assert (tcsim.decode(mma.matmul(a, b, c), "f16") == small).all()
+    assert (tcsim.decode(mma.matmul(a[:, [2, 3, 0, 1]], b[[2, 3, 0, 1]], c), "f16") == 0).all()
+
+
+def test_f64_passes_a_nan_on() -> None:
+    """Of several NaN b's comes out, else c's, else a's, quietened (recorded on an H200); a later step's b wins."""
+    mma = tcsim.instruction("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", arch="sm_90")
+    a, b, c = np.ones((8, 4)), np.ones((4, 8)), np.ones((8, 8))
+    words = [x.view(np.uint64) for x in (a, b, c)]
+    signalling, quiet = 0x7FF0 << 48, 0x7FF8 << 48
+    words[0][0, 0], words[1][0, 0], words[2][0, 0] = signalling + 1, signalling + 2, signalling + 3  # a, b, c
+    words[0][1, 0], words[2][1, 1] = signalling + 4, signalling + 5  # a and c
+    words[0][2, 0] = signalling + 6  # a alone
+    words[1][3, 2] = signalling + 7  # b of the last step
+    d = mma.matmul(a, b, c)
+    found = {(row, column): int(d[row, column]) - quiet for row, column in ((0, 0), (1, 1), (2, 1), (0, 2), (3, 2))}
+    assert found == {(0, 0): 2, (1, 1): 5, (2, 1): 6, (0, 2): 7, (3, 2): 7}

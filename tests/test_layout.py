@@ -432,7 +432,7 @@ def test_places_that_do_not_exist() -> None:
         (layout, (-1, 0, 0), "lane -1 does not exist"),
         (layout, (0, 4, 0), "register 4 does not exist: valid are 0 to 3"),
         (layout, (0, 0, 2), "slot 2 does not exist: valid are 0 to 1"),
-        (layout, ([0, 40], 0, 0), r"lane \[0, 40\] does not exist"),
+        (layout, ([0, 40], 0, 0), "lane 40 does not exist: valid are 0 to 31"),
         (layout.where, (16, 0), "row 16 does not exist: valid are 0 to 15"),
         (layout.where, (0, 16), "column 16 does not exist: valid are 0 to 15"),
         (layout.where, (0, -1), "column -1 does not exist"),

@@ -134,8 +134,8 @@ def test_quantize_takes_any_real_array() -> None:
         tcsim.quantize([1], "b1")
     with pytest.raises(FormatError, match="no number format 'e4m4'; nearest: e4m3"):
         tcsim.quantize([1], "e4m4")
-    with pytest.raises(FormatError, match=r"no rounding 'rn'; valid: rne"):
-        tcsim.quantize([1], "e4m3", "rn")  # type: ignore[arg-type]
+    with pytest.raises(FormatError, match=r"no rounding 'nearest'; valid: rne"):
+        tcsim.quantize([1], "e4m3", "nearest")  # type: ignore[arg-type]
 
 
 # ---- MX

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.arguments import as_array
 from tcsim.codec import as_codes
 from tcsim.diagnosis.machine import Machine, machine_of
 from tcsim.diagnosis.problem import Codes, Memory, Problem
@@ -54,7 +55,7 @@ def problem_of(multiply: Instruction, call: str, observed: Any, operands: dict[s
 
 def _in_registers(multiply: Instruction, name: str, given: Any) -> bool:
     """Whether an array has the dtype and shape of an operand's registers."""
-    operand, array = multiply.operands.get(name), np.asarray(given)
+    operand, array = multiply.operands.get(name), as_array(given, name)
     return operand is not None and array.dtype == np.uint32 and array.shape[-2:] == (operand.lanes, operand.registers)
 
 
