@@ -54,7 +54,7 @@ def _lines(instruction: TensorMemoryMultiply) -> Iterator[str]:
         next(depth.formats for depth in kind.depths if (depth.k, depth.sparse) == (facts.k, facts.sparse))
         or kind.ab_formats
     )
-    yield f"{own} in {listing(sorted(formats, key=list(kind.ab_formats).index))}; D in {listing(kind.d_formats)}"
+    yield f"{own} in {listing(name for name in kind.ab_formats if name in formats)}; D in {listing(kind.d_formats)}"
     if facts.block:
         vectors = (RUBIN_SCALE_VECTORS if arch == "sm_107" else SCALE_VECTORS)[kind.name]
         yield f"a scale factor in {listing(vectors[facts.block])} for each {facts.block} elements along K"
