@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tcsim.arguments import as_array
 from tcsim.codec import as_codes, as_scale_codes, decode
-from tcsim.errors import InstructionError, OperandError, listing
+from tcsim.errors import InstructionError, OperandError
 from tcsim.formats import FORMATS, ZERO, Format
 from tcsim.instruction import Instruction, broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor

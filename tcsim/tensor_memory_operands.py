@@ -14,15 +14,13 @@ import numpy.typing as npt
 
 from tcsim.arguments import is_number
 from tcsim.codec import check_codes
-from tcsim.descriptor_forms import Major, form_of
+from tcsim.descriptor_forms import Major
 from tcsim.errors import OperandError, listing
-from tcsim.formats import FORMATS, Format
+from tcsim.formats import FORMATS
 from tcsim.instruction import broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.lookup_table import ROW_BYTES, looked_up, unpacked
-from tcsim.matrix_descriptor import descriptor_values
-from tcsim.smem_address import check_descriptors, element_bit_addresses
-from tcsim.smem_elements import read_elements
+from tcsim.lookup_table import looked_up
+from tcsim.shared_matrices import SharedMemory
 from tcsim.tensor_memory import TensorMemory, require_tensor_memory, tmem_lane_column
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply, shifted
 from tcsim.tmem_layout import (
@@ -325,14 +323,17 @@ class Operands:
 
     # --- shared memory
 
+    @property
+    def _shared(self) -> SharedMemory:
+        return SharedMemory(self.smem, self.instruction.facts.cta_group, self.desc.arch, self.desc.kind, self.call)
+
     def _matrix_a(self, a: Any) -> Codes:
         """A (..., M, K): each CTA holds its share of the rows."""
         facts, desc = self.instruction.facts, self.desc
         k = desc.k // 2 if desc.sparse else desc.k
-        rows = desc.m // facts.cta_group
-        major: Major = "MN" if desc.transpose_a else "K"
-        parts = [self._fetch(cta, a, rows, k, FORMATS[desc.a_format], major, "a") for cta in range(facts.cta_group)]
-        codes = np.concatenate(parts, axis=-2)
+        codes = self._shared.fetch(
+            a, desc.m // facts.cta_group, k, FORMATS[desc.a_format], "MN" if desc.transpose_a else "K", "a"
+        )
         check_codes(codes, FORMATS[desc.a_format], f"{self.call}: a")
         return codes
 
@@ -340,51 +341,12 @@ class Operands:
         """B (..., K, N): each CTA holds its share of the columns; those that are masked are zero."""
         facts, desc = self.instruction.facts, self.desc
         if facts.lookup:
-            return looked_up(self._indices(b), self._tables(lookup))
+            return looked_up(self._shared.indices(b, desc.n // facts.cta_group, desc.k), self._tables(lookup))
         columns = desc.n // facts.cta_group
-        major: Major = "MN" if desc.transpose_b else "K"
         format = FORMATS[desc.b_format]
         zero = mask.columns(desc.m, desc.n) if facts.weight_stationary else np.zeros(desc.n, np.bool_)
-        parts = [
-            self._fetch(cta, b, columns + mask.shift, desc.k, format, major, "b")[..., mask.shift :, :]
-            for cta in range(facts.cta_group)
-        ]
-        codes = np.concatenate(parts, axis=-2)
+        major: Major = "MN" if desc.transpose_b else "K"
+        codes = self._shared.fetch(b, columns + mask.shift, desc.k, format, major, "b", skip=mask.shift)
         codes = np.where(zero[:, None], np.zeros((), codes.dtype), codes)
         check_codes(codes, format, f"{self.call}: b")
         return codes.swapaxes(-1, -2)
-
-    def _indices(self, b: Any) -> Codes:
-        """The indices (..., K, N) that stand for B: each CTA holds those of its share of the columns."""
-        ctas, desc = self.instruction.facts.cta_group, self.desc
-        octets, columns = FORMATS["u8"], desc.n // ctas
-        parts = [self._fetch(cta, b, columns, ROW_BYTES, octets, "K", "b", halves=True) for cta in range(ctas)]
-        half = form_of(desc.arch)[1].field("k_half").take_array(np.asarray(b, np.uint64))[..., None, None]
-        indices = unpacked(np.concatenate(parts, axis=-2))
-        return np.where(half == 0, indices[..., : desc.k], indices[..., desc.k :]).swapaxes(-1, -2)
-
-    def _fetch(
-        self,
-        cta: int,
-        descriptor: Any,
-        rows: int,
-        k: int,
-        format: Format,
-        major: Major,
-        name: str,
-        halves: bool = False,
-    ) -> Codes:
-        """The codes (..., rows, k) that a descriptor reads in one CTA's shared memory; `halves`: its bit for a half may be set."""
-        memory = np.asarray(self.smem)
-        pair = self.instruction.facts.cta_group == 2
-        if memory.dtype != np.uint8 or memory.ndim < 1 + pair or (pair and memory.shape[-2] != 2):
-            shape = "(..., 2, bytes)" if pair else "(..., bytes)"
-            raise OperandError(f"{self.call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {shape}")
-        own = memory[..., cta, :] if pair else memory
-        value = np.asarray(descriptor_values(descriptor))
-        if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
-            raise OperandError(f"{self.call}: {name} is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor")
-        value = value.astype(np.uint64)
-        check_descriptors(value, self.instruction.arch.name, f"{self.call}: {name}", halves)
-        address = element_bit_addresses(value, rows, k, format, major, self.instruction.arch.name, self.desc.kind)
-        return read_elements(own, address, format, f"{self.call}: {name}")

@@ -367,6 +367,17 @@ def test_trace_of_block_scaled_products(tmp_path: Path) -> None:
     assert len(data("trace", mnemonic, "--arch", "sm_120a", "--seed", "4")["steps"]) == 1
 
 
+def test_show_says_how_b_is_looked_up() -> None:
+    """Only what goes with a lookup table: K, M and the formats."""
+    for kind in ("f8f6f4", "mxf8f6f4.block_scale"):
+        text = " ".join(
+            answer("show", f"tcgen05.mma.cta_group::1.kind::{kind}.decompress::lut::b", "--arch", "sm_107").split()
+        )
+        for line in ("each 8 columns have a table of 8 numbers in e4m3", "- K: 64 -", "- A in e4m3, e5m2; D in"):
+            assert line in text, line
+        assert "M 128: N a multiple" in text and "M 64" not in text
+
+
 def test_show_says_where_tensor_memory_has_d() -> None:
     shown = answer("show", "tcgen05.mma.cta_group::2.kind::f16", "--arch", "sm_100a")
     assert "K 16; M and N from the instruction descriptor" in shown and "m0n0" not in shown

@@ -4,7 +4,7 @@ Inputs by name, first axis the sample (one CTA of 128 threads, or a cluster of t
 `image` uint8 (samples, ctas, bytes), copied into shared memory at a multiple of 1024 bytes, from whose start
 descriptors count; `tmem` uint32 (samples, ctas, 128, columns), written to Tensor Memory before the instruction: columns
 must be a number that tcgen05.alloc takes, and addresses count from what it returns; and of one value a sample `d`, `idesc`,
-`enable_d`, `a` and `b` (uint64 descriptors; `a` uint32 for an address), `scale_a`, `scale_b`, `metadata` (uint32
+`enable_d`, `a` and `b` (uint64 descriptors; `a` uint32 for an address), `scale_a`, `scale_b`, `metadata`, `lookup` (uint32
 addresses), `mask` (uint64), `lanes` uint32 (samples, 4 or 8), and the immediate `scale_d`, the same for all samples.
 The result is Tensor Memory afterwards, shaped as `tmem`: what the instruction must leave alone is compared too.
 """

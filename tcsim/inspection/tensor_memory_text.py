@@ -39,7 +39,9 @@ def _lines(instruction: TensorMemoryMultiply) -> Iterator[str]:
     facts, arch = instruction.facts, instruction.arch.name
     kind = facts.kind
     rows = shapes_of(kind.name, facts.cta_group, facts.weight_stationary, facts.sparse)
-    sizes = [(m, row.rule) for row in rows for m in row.m if not facts.ashift or m == 128 * facts.cta_group]
+    sizes = [
+        (m, row.rule) for row in rows for m in row.m if m == 128 * facts.cta_group or not (facts.ashift or facts.lookup)
+    ]
     rules = "; ".join(f"M {m}: N {rule}" for m, rule in sizes)
     yield f"M and N come with the instruction descriptor (tcsim idesc): {rules}"
     depths = [depth.k for depth in kind.depths if depth.sparse == facts.sparse and arch in depth.archs]
@@ -47,7 +49,12 @@ def _lines(instruction: TensorMemoryMultiply) -> Iterator[str]:
         depths = [facts.k]
         yield f"B: indices of three bits; each 8 columns have a table of 8 numbers in {LOOKUP_FORMAT}"
     yield f"K: {listing(depths)}" + (", zeros of A included" if facts.sparse else "")
-    yield f"A and B in {listing(kind.ab_formats)}; D in {listing(kind.d_formats)}"
+    own = "A" if facts.lookup else "A and B"
+    formats = (
+        next(depth.formats for depth in kind.depths if (depth.k, depth.sparse) == (facts.k, facts.sparse))
+        or kind.ab_formats
+    )
+    yield f"{own} in {listing(name for name in kind.ab_formats if name in formats)}; D in {listing(kind.d_formats)}"
     if facts.block:
         vectors = (RUBIN_SCALE_VECTORS if arch == "sm_107" else SCALE_VECTORS)[kind.name]
         yield f"a scale factor in {listing(vectors[facts.block])} for each {facts.block} elements along K"
