@@ -20,6 +20,7 @@ from tcsim.formats import FORMATS
 from tcsim.instruction import broadcast
 from tcsim.instruction_descriptor import InstructionDescriptor
 from tcsim.lookup_table import looked_up
+from tcsim.matrix_descriptor import descriptor_values
 from tcsim.shared_matrices import SharedMemory
 from tcsim.tensor_memory import TensorMemory, require_tensor_memory, tmem_lane_column
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply, shifted
