@@ -196,6 +196,13 @@ class ClusterWait(ClusterBarrierInstruction):
     def execute(self, barrier: ClusterBarrier, block: int, warp: int) -> bool:
         """Whether the warp goes on; it changes nothing.
 
+        >>> barrier = ClusterBarrier([1, 1])
+        >>> wait = tcsim.instruction("barrier.cluster.wait.aligned", arch="sm_90")
+        >>> for block in (0, 1):
+        ...     barrier.arrive(block, 0)
+        >>> wait.execute(barrier, block=1, warp=0)
+        True
+
         Raises ClusterBarrierError as `ClusterBarrier.wait`, OperandError for another barrier.
         """
         return self._copy(barrier).wait(block, warp)
