@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 Level = Literal["measured", "published", "literature", "inferred"]
@@ -22,6 +23,9 @@ class Evidence:
     def __str__(self) -> str:
         return f"{self.level}: {self.source}"
 
+
+RECORDED = MappingProxyType({"sm_90": Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")})
+"""What this project ran, by arch: of the families all of whose instructions it ran there."""
 
 LEVELS: dict[Level, str] = {
     "measured": "this project ran the instruction on that GPU and compared every output bit; the recording is in the tree",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import product
 
 from tcsim.cluster_barrier import ClusterBarrierFacts, bind, cluster_barrier_facts
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families.plain_rows import plain_row
 from tcsim.operand_form import OperandForm
 from tcsim.registry import Family, Row
@@ -52,8 +52,8 @@ _MANUAL = Evidence("literature", "PTX ISA 9.4, section barrier.cluster")
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """The manual's word."""
-    return _MANUAL
+    """A recording, or the manual's word."""
+    return RECORDED.get(arch.name, _MANUAL)
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, bind)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from tcsim.conversion import Conversion, form_of, nan_code
 from tcsim.convert import ConversionLowering, Convert, ConvertEach
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families.cvt_rows import NAME, rows
 from tcsim.registry import Family, Row
 from tcsim.targets import Arch
@@ -192,7 +192,7 @@ def lowering(row: Row, arch: Arch) -> ConversionLowering:
 
 # --- evidence -------------------------------------------------------------------------------------------------------
 
-_MEASURED = Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")
+_MEASURED = RECORDED["sm_90"]
 _MANUAL = Evidence("literature", "PTX ISA 9.4, section cvt, and the machine code that ptxas emits (nvdisasm)")
 _STOCHASTIC = Evidence(
     "literature",

@@ -5,7 +5,7 @@ Sources: PTX ISA 9.4, section elect.sync; ptxas 13.5.37 (targets, version, SASS:
 
 from __future__ import annotations
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families.plain_rows import plain_row
 from tcsim.lane_election import ElectFacts, bind
 from tcsim.operand_form import OperandForm
@@ -40,8 +40,8 @@ _LOWEST = Evidence(
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """The manual's word for one lane; that it is the lowest is inferred."""
-    return _LOWEST
+    """A recording; elsewhere the manual's word for one lane, and that it is the lowest is inferred."""
+    return RECORDED.get(arch.name, _LOWEST)
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, bind)

@@ -48,7 +48,7 @@ TABLE = MatrixTable(
         Group((8, 16), fragments.m8n16, "s8.s4", "s4", fragments.S8, (1, 2, 4), _NO, ("sm_90a", *_BLACKWELL), _9_4,
               "", _S4, _NAMELESS),
     ),
-    measured=("b16",),
+    measured=("b16", "s4"),
 )  # fmt: skip
 
 FAMILY = Family(NAME, TABLE.rows, TABLE.lowering, TABLE.evidence, LoadMatrix)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import product
 
 from tcsim.cluster_address import AddressFacts, bind
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families.plain_rows import plain_row
 from tcsim.operand_form import OperandForm
 from tcsim.registry import Family, Row
@@ -43,8 +43,8 @@ _CODE = Evidence(
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """What the machine code does."""
-    return _CODE
+    """A recording, or what the machine code does."""
+    return RECORDED.get(arch.name, _CODE)
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, bind)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families.matrix_fragments import StackedLayout
 from tcsim.formats import Format
 from tcsim.matrix_move import MatrixRows, matrix_rows
@@ -19,7 +19,7 @@ from tcsim.targets import Arch
 SPACES = ("", ".shared", ".shared::cta")
 """The state spaces of the address; without one it is a generic address."""
 
-MEASURED = Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")
+MEASURED = RECORDED["sm_90"]
 
 
 @dataclass(frozen=True)

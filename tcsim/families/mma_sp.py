@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families.mma_lowering import Rule, integer, lower, native, widened_to_f16, widened_to_int8
 from tcsim.families.mma_operands import FP8, element_bits, new_pairs, pairs, warp_operands
 from tcsim.registry import Family, Row
@@ -125,7 +125,7 @@ _INTEGER = ("int8", "int4")
 def evidence(row: Row, arch: Arch) -> Evidence:
     """How what `lowering` says is known."""
     if arch.name == "sm_90":
-        return Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")
+        return RECORDED["sm_90"]
     if row.arithmetic in _INTEGER:
         return Evidence("literature", "exact integers: PTX ISA, and the machine code that ptxas emits (nvdisasm)")
     return Evidence(

@@ -12,7 +12,7 @@ from functools import cache
 from itertools import product
 from types import MappingProxyType
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families import mma_fragments as fragments
 from tcsim.families.mma_lowering import (
     Rule,
@@ -180,7 +180,7 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 
 # --- evidence -------------------------------------------------------------------------------------------------------
 
-_MEASURED = {"sm_90": Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")}  # by arch, for all its rows
+_MEASURED = RECORDED  # by arch, for all its rows
 _TACO = "{}, Khattak and Mikaitis, ACM TACO, doi 10.1145/3830409{}"
 _MMA_SIM = "MMA-Sim, arXiv 2511.10909: a bit-accurate model its authors checked on about 10**6 random cases"
 _SASS = "the machine code that ptxas emits (nvdisasm)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families.plain_rows import later, plain_row
 from tcsim.operand_form import OperandForm
 from tcsim.reduction import Reduction
@@ -93,8 +93,8 @@ _MANUAL = {name: Evidence("literature", f"PTX ISA 9.4, section {name}") for name
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """The manual's word."""
-    return _MANUAL[row.family]
+    """A recording, or the manual's word."""
+    return RECORDED.get(arch.name, _MANUAL[row.family])
 
 
 STORE_FAMILY = Family(STORE, store_rows, lowering, evidence, bind)

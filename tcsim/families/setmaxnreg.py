@@ -5,7 +5,7 @@ Sources: PTX ISA 9.4, section setmaxnreg; ptxas 13.5.37 (targets, versions, SASS
 
 from __future__ import annotations
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families.plain_rows import plain_row
 from tcsim.operand_form import OperandForm
 from tcsim.register_pool import PoolFacts, bind
@@ -42,8 +42,8 @@ _MANUAL = Evidence("literature", "PTX ISA 9.4, section setmaxnreg")
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """The manual's word."""
-    return _MANUAL
+    """A recording, or the manual's word."""
+    return RECORDED.get(arch.name, _MANUAL)
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, bind)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families.mma_lowering import Rule, bits, integer, lower, native
 from tcsim.families.mma_operands import REGISTER_TYPES, element_bits
 from tcsim.formats import FORMATS
@@ -124,7 +124,7 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 
 def evidence(row: Row, arch: Arch) -> Evidence:
     """How what `lowering` says is known."""
-    return Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")
+    return RECORDED["sm_90"]
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, WarpgroupMultiply)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families import wgmma
 from tcsim.families.mma_lowering import lower
 from tcsim.registry import Family, Row
@@ -53,11 +53,7 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 
 def evidence(row: Row, arch: Arch) -> Evidence:
     """How what `lowering` says is known."""
-    return Evidence(
-        "inferred",
-        "dense wgmma and mma.sp of an NVIDIA H200: its step over the kept products, metadata as a warp of mma.sp with the "
-        "same K holds it",
-    )
+    return RECORDED["sm_90"]
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, SparseWarpgroupMultiply)

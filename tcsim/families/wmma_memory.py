@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families.mma_operands import REGISTER_TYPES
 from tcsim.families.wmma_fragments import fragment
 from tcsim.families.wmma_mma import SHAPES_K16
@@ -179,7 +179,7 @@ def _operands(row: Row, arch: Arch) -> MappingProxyType[str, Operand]:
 def evidence(row: Row, arch: Arch) -> Evidence:
     """How the layout is known."""
     if arch.name == "sm_90":
-        return Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")
+        return RECORDED["sm_90"]
     return Evidence("literature", "the machine code that ptxas emits (nvdisasm), followed address by address")
 
 

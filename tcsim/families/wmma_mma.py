@@ -14,7 +14,7 @@ from functools import cache
 from itertools import product
 from types import MappingProxyType
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.families import mma_sync
 from tcsim.families.mma_operands import REGISTER_TYPES
 from tcsim.families.wmma_fragments import fragment
@@ -228,7 +228,7 @@ def _chained(steps: tuple[Step, ...], k: int, start: str, end: str) -> list[Step
 
 # --- evidence -------------------------------------------------------------------------------------------------------
 
-_OURS = Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")
+_OURS = RECORDED["sm_90"]
 _SASS = "the machine code that ptxas emits (nvdisasm): mma.sync instructions whose own evidence is {}"
 
 
