@@ -90,8 +90,8 @@ class TensorExercise:
         return FEW_SAMPLES if facts.map_mode or facts.rows4 or name == "interleaved" else PLAIN_SAMPLES
 
     def kept(self, instruction: TensorCopy, name: str) -> int:
-        """One sample of the first class of the plain spellings."""
-        plain = self.samples(instruction, name) > OTHER_SAMPLES
+        """One sample of the first class of the plain spellings of two and three dimensions."""
+        plain = self.samples(instruction, name) > OTHER_SAMPLES and instruction.facts.dim in (2, 3)
         return 1 if plain and name == self.classes(instruction)[0] else 0
 
     def outputs(self, instruction: TensorCopy, samples: int) -> int:
