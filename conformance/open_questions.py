@@ -81,7 +81,13 @@ def _interleaved(size: int, swizzle: str) -> tuple[TensorMap, ...]:
     """Lines of 1 to 16 slices along W, by the element stride: the box is a multiple of 16 bytes, which the driver wants."""
     return tuple(
         TensorMap(
-            "UINT16", (16, 2, 6), (16 * size, 32 * size), (w, 1, n), (every, 1, 1), interleave=f"{size}B", swizzle=swizzle
+            "UINT16",
+            (16, 2, 6),
+            (16 * size, 32 * size),
+            (w, 1, n),
+            (every, 1, 1),
+            interleave=f"{size}B",
+            swizzle=swizzle,
         )
         for w, every in ((8, 8), (8, 4), (8, 3), (8, 2), (8, 1), (16, 1))
         for n in (1, 2, 3)

@@ -255,7 +255,9 @@ def _interleaved(facts: TensorCopyFacts, stream: Stream, row: TensorType, interl
         tmap = TensorMap.im2col(row.name, dims, strides, lower, upper, channels, pixels, every, **common)
         return tmap, (*base, *outer), offsets, address
     box = [_one(stream, 1, 3 if facts.dim > 4 else 5) * stride for stride in every]
-    every[0] = _one(stream, 3, 4)  # few of each row: the box is a multiple of 16 bytes of pixels, which the driver wants
+    every[0] = _one(
+        stream, 3, 4
+    )  # few of each row: the box is a multiple of 16 bytes of pixels, which the driver wants
     box[0] = step * _one(stream, 1, max(1, (8 if facts.dim > 4 else 16) // step))
     at = [_one(stream, low, extent - (1 if _one(stream, 0, 3) else 0)) for extent in dims[1:-2]]
     at.insert(0, _one(stream, low, dims[0] // 3 if _one(stream, 0, 3) else dims[0]))  # so that the stride along W shows

@@ -95,8 +95,7 @@ def add_f64(old: Codes, new: Codes) -> Codes:
     """
     format = FORMATS["f64"]
     total = ieee.add(old, new, (format, format), format)
-    magnitude, infinity = (np.uint64(1) << np.uint64(63)) - np.uint64(1), np.uint64(format.infinity_code)
-    nan = [(codes & magnitude) > infinity for codes in (old, new, total)]
+    nan = [(codes & np.uint64(0x7FFF_FFFF_FFFF_FFFF)) > np.uint64(0x7FF0_0000_0000_0000) for codes in (old, new, total)]
     total = np.where(nan[2], np.uint64(F64_INVALID), total)
     return np.where(nan[1], new, np.where(nan[0], old, total))
 

@@ -84,7 +84,9 @@ def _common() -> tuple[MapField, ...]:
     fields = [
         MapField("global_address", 0, 64, "address of the tensor", _PTXAS),
         MapField("im2col", word, 1, "0 tiled, 1 im2col", f"{_DRIVER}; {_DSL}"),
-        MapField("bit_65", word + 1, 1, "set by CuTe DSL 4.8.1, not by the driver; meaning not known", f"{_DRIVER}; {_DSL}"),
+        MapField(
+            "bit_65", word + 1, 1, "set by CuTe DSL 4.8.1, not by the driver; meaning not known", f"{_DRIVER}; {_DSL}"
+        ),
         MapField("rank", word + 4, 3, "number of dimensions", _PTXAS, less=1),
         MapField("element_type", word + 7, 4, "number format: see ELEMENT_CODES", _PTXAS),
         MapField("interleave", word + 11, 2, "0 none, 1 16 bytes, 2 32 bytes", _PTXAS),
@@ -128,7 +130,9 @@ def im2col_fields(rank: int) -> tuple[MapField, ...]:
 
 
 DERIVED = (
-    MapField("box_bytes", 8 * 64, 32, "bytes of the box as the driver counts them: tcsim.tensor_rules.box_bytes", _DRIVER),
+    MapField(
+        "box_bytes", 8 * 64, 32, "bytes of the box as the driver counts them: tcsim.tensor_rules.box_bytes", _DRIVER
+    ),
     MapField("shared_alignment", 8 * 72, 32, "bytes: what the box's shared address is to be a multiple of", _DRIVER),
 )
 """The fields of the second half, which the driver writes and CuTe DSL and tensormap.replace leave alone."""

@@ -204,7 +204,9 @@ def _box_bytes(tmap: TensorMap) -> None:
     size = box_bytes(tmap)
     if size > MOST_BOX_BYTES:
         counted = "channels_per_pixel * pixels_per_column" if tmap.im2col_mode else "box_dim / element_strides"
-        raise BoxBytesError(f"{tmap}: {counted} is {size} bytes; valid: at most {MOST_BOX_BYTES} (228 KiB of shared memory)")
+        raise BoxBytesError(
+            f"{tmap}: {counted} is {size} bytes; valid: at most {MOST_BOX_BYTES} (228 KiB of shared memory)"
+        )
 
 
 def _element_strides(tmap: TensorMap) -> None:

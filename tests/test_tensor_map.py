@@ -132,7 +132,9 @@ def test_w128_ignores_the_number_of_pixels():
 def test_limits_are_inclusive():
     tcsim.TensorMap("UINT8", (2**32, 1), (2**40 - 16,), (256, 256), (8, 8), swizzle="NONE")
     tcsim.TensorMap("UINT8", (64, 64, 64), (64, 4096), (256, 256, 28), (1, 8, 1), swizzle="NONE")  # 256 * 32 * 28
-    tcsim.TensorMap("UINT8", (64, 64, 64), (64, 4096), (256, 15, 250), (8, 8, 1), swizzle="NONE")  # 256 * 1 * 250, not 2
+    tcsim.TensorMap(
+        "UINT8", (64, 64, 64), (64, 4096), (256, 15, 250), (8, 8, 1), swizzle="NONE"
+    )  # 256 * 1 * 250, not 2
     tcsim.TensorMap("UINT32", (64, 64, 64), (256, 16384), (228, 256, 1), swizzle="NONE")
     with pytest.raises(rules.BoxBytesError, match="is 237568 bytes"):
         tcsim.TensorMap("UINT32", (64, 64, 64), (256, 16384), (232, 256, 1), swizzle="NONE")
@@ -202,7 +204,9 @@ def test_stores_of_negative_coordinates_are_refused():
             image.store(np.zeros(48384, np.uint8), (0, 0, 0, 0), SMEM)
 
 
-@pytest.mark.parametrize(("name", "size", "written"), [("UINT8", 9, 16), ("FLOAT16", 9, 16), ("UINT32", 3, 4), ("UINT64", 5, 6)])
+@pytest.mark.parametrize(
+    ("name", "size", "written"), [("UINT8", 9, 16), ("FLOAT16", 9, 16), ("UINT32", 3, 4), ("UINT64", 5, 6)]
+)
 def test_stores_end_a_row_at_16_bytes_and_loads_at_the_element(name, size, written):
     """Measured on an H200: what lies behind the end of a row in its last 16 bytes is overwritten."""
     bits = DATA_TYPES[name].bits
@@ -211,7 +215,9 @@ def test_stores_end_a_row_at_16_bytes_and_loads_at_the_element(name, size, writt
     row = tmap.store(np.zeros(256, np.uint8), (0, 0), ones)[:128]
     assert row.nonzero()[0].tolist() == list(range(written * bits // 8))
     assert tmap.load(ones, (0, 0), np.zeros(256, np.uint8))[:128].nonzero()[0].tolist() == list(range(size * bits // 8))
-    added = tcsim.TensorMap("UINT32", (1,), (), (4,), swizzle="NONE").reduce("add", np.ones(4, "<u4").view(np.uint8), (0,), ones)
+    added = tcsim.TensorMap("UINT32", (1,), (), (4,), swizzle="NONE").reduce(
+        "add", np.ones(4, "<u4").view(np.uint8), (0,), ones
+    )
     assert not added.any()  # 1 + 0xFFFFFFFF, in all four
     with pytest.raises(OutsideMemoryError, match="up to a multiple of 16 bytes a row"):
         tmap.store(np.zeros(128 + size * bits // 8, np.uint8), (0, 0), ones)
@@ -251,7 +257,9 @@ def test_im2col_offsets_have_what_16_bits_leave_to_each(rank, most):
 def test_reductions_that_a_type_does_not_have():
     with pytest.raises(ReductionError, match="no reduction 'mul'; valid: add"):
         matrix().reduce("mul", MEMORY, (0, 0), SMEM)
-    with pytest.raises(ReductionError, match="no such reduction; xor takes UINT32, INT32, UINT64; FLOAT16 has add, min, max"):
+    with pytest.raises(
+        ReductionError, match="no such reduction; xor takes UINT32, INT32, UINT64; FLOAT16 has add, min, max"
+    ):
         matrix().reduce("xor", MEMORY, (0, 0), SMEM)
     with pytest.raises(ReductionError, match="UINT8 has no reduction"):
         matrix(data_type="UINT8").reduce("add", MEMORY, (0, 0), SMEM)

@@ -190,7 +190,9 @@ def test_cute_dsl_encodes_the_same_bits(dump):
         )  # fmt: skip
     words = np.array([int(word, 16) for word in dump["words"].split()], "<u4")
     mine = tmap.encode(int(dump["address"], 16), dump["allocation"])[:64]
-    assert (int.from_bytes(mine, "little") | 1 << 65).to_bytes(64, "little") == words.tobytes()  # a driver clears that bit
+    assert (int.from_bytes(mine, "little") | 1 << 65).to_bytes(
+        64, "little"
+    ) == words.tobytes()  # a driver clears that bit
     assert tcsim.TensorMap.decode(words.tobytes()) == tmap
     assert tcsim.TensorMap.address_of(words.tobytes()) == int(dump["address"], 16)
 
@@ -238,14 +240,20 @@ def test_what_cannot_be_encoded_or_decoded_is_named():
         tcsim.TensorMap.decode(expected(MATRIX.encode(0), {"element_type": 12, "global_dim[0]": 100}))
 
 
-DRIVER = list(csv.DictReader(Path(__file__).with_name("data").joinpath("driver_tensor_maps.csv").read_text().splitlines()))
+DRIVER = list(
+    csv.DictReader(Path(__file__).with_name("data").joinpath("driver_tensor_maps.csv").read_text().splitlines())
+)
 """What driver 580.159.04 made of maps on an NVIDIA H200 on 2026-11-20: the 128 bytes, or nothing for a map that it refused."""
 
 
 def test_the_driver_encodes_and_refuses_the_same_maps():
     encoded = refused = 0
     for row in DRIVER:
-        given = {name: _tuple(text) if name in _SEQUENCES else text for name, text in row.items() if name not in ("address", "data")}
+        given = {
+            name: _tuple(text) if name in _SEQUENCES else text
+            for name, text in row.items()
+            if name not in ("address", "data")
+        }
         given |= {name: int(row[name]) for name in ("channels_per_pixel", "pixels_per_column")}
         if row["data"]:
             tmap = tcsim.TensorMap(**given)
@@ -259,4 +267,11 @@ def test_the_driver_encodes_and_refuses_the_same_maps():
     assert encoded >= 100 and refused >= 60
 
 
-_SEQUENCES = ("global_dim", "global_strides", "box_dim", "element_strides", "pixel_box_lower_corner", "pixel_box_upper_corner")
+_SEQUENCES = (
+    "global_dim",
+    "global_strides",
+    "box_dim",
+    "element_strides",
+    "pixel_box_lower_corner",
+    "pixel_box_upper_corner",
+)

@@ -85,6 +85,8 @@ class TensorExercise:
         facts = instruction.facts
         if name == "single":
             return 1
+        if name == "numbers":  # of nine types
+            return FEW_SAMPLES
         if facts.cache_hint or facts.mask_bits or facts.direction == "prefetch" or ".cta_group" in instruction.mnemonic:
             return PLAIN_SAMPLES if name in ("convert", "interleaved") else OTHER_SAMPLES
         return FEW_SAMPLES if facts.map_mode or facts.rows4 or name == "interleaved" else PLAIN_SAMPLES

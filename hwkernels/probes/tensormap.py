@@ -75,7 +75,13 @@ class UpdateBody:
         output = ((len(maps), 32), np.dtype(np.uint32))
         given = (maps[0].tobytes(),) if takes_parameter(row) else ()
         return Plan(
-            (maps, values), output, (), (len(maps), 1, 1), (32, 1, 1), self.variants(row)[int(forms[0])], tensor_maps=given
+            (maps, values),
+            output,
+            (),
+            (len(maps), 1, 1),
+            (32, 1, 1),
+            self.variants(row)[int(forms[0])],
+            tensor_maps=given,
         )
 
 
