@@ -44,6 +44,7 @@ CLASSES: dict[str, TensorClass] = {
 
 _CONVERTED = ("FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ")
 _COPIED = tuple(name for name, row in DATA_TYPES.items() if name not in _CONVERTED and not row.packed)
+_F32 = ("FLOAT32", "FLOAT32_FTZ", "TFLOAT32")
 _STORED_PADDED = "16U6_ALIGN16B"
 
 
@@ -329,6 +330,8 @@ def _memory(
             ties, tiny = stream.chance(1, 8, elements.shape), stream.chance(1, 8, elements.shape)
             elements[ties] = elements[ties] & np.uint32(0xFFFFE000) | np.uint32(0x1000)
             elements[tiny] &= np.uint32(0x807FFFFF)
+        elif tmap.data_type in _F32:  # subnormal numbers, which one of the three flushes
+            elements[stream.chance(1, 4, elements.shape)] &= np.uint32(0x807FFFFF)
     return memory
 
 
