@@ -125,8 +125,8 @@ def im2col_fields(rank: int) -> tuple[MapField, ...]:
     for half, name in enumerate(("pixel_box_lower_corner", "pixel_box_upper_corner")):
         for place in range(rank - 2):
             low = 8 * 56 + 16 * half + bits * place
-            fields.append(MapField(f"{name}[{place}]", low, bits, "signed, elements", _DSL))
-    return (*fields, MapField("pixels_per_column", 8 * 60, 10, "pixels", _DSL, less=1))
+            fields.append(MapField(f"{name}[{place}]", low, bits, "signed, elements", f"{_DRIVER}; {_DSL}"))
+    return (*fields, MapField("pixels_per_column", 8 * 60, 10, "pixels", f"{_DRIVER}; {_DSL}", less=1))
 
 
 DERIVED = (

@@ -394,6 +394,18 @@ def test_the_assemblers_bit_is_not_compared_and_no_other_is_spared():
     assert exercise.kept(ins, "forma") == exercise.samples(ins, "forma") and "ptxas 13.0" in ins.facts.why_unsettled
 
 
+def test_prefetch_of_parameter_space_gets_a_parameter():
+    """Any other address is CUDA_ERROR_MISALIGNED_ADDRESS on an H200."""
+    found = {}
+    for name in ("prefetch.tensormap", "prefetch.param.tensormap"):
+        ins = tcsim.instruction(name, arch="sm_90")
+        _, given = drawn(ins, "forma")
+        text = UPDATE_BODY.kernel(ins.row, "k", "")
+        found[name] = (".param .align 64 .b8 map[128]" in text, f"{name} [map];" in text)
+        assert len(UPDATE_BODY.plan(ins.row, given).tensor_maps) == found[name][0]
+    assert found == {"prefetch.tensormap": (False, False), "prefetch.param.tensormap": (True, True)}
+
+
 def test_another_rule_is_found(stand_in, monkeypatch):
     stand_in()
     answers = encoded_maps.ask("tiled", 90, 0)
