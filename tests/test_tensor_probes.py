@@ -401,7 +401,7 @@ def test_prefetch_of_parameter_space_gets_a_parameter():
         ins = tcsim.instruction(name, arch="sm_90")
         _, given = drawn(ins, "forma")
         text = UPDATE_BODY.kernel(ins.row, "k", "")
-        found[name] = (".param .align 64 .b8 map[128]" in text, f"{name} [map];" in text)
+        found[name] = (".param .align 64 .b8 map[128]" in text, f"mov.b64 %from, map;\n    {name} [%from];" in text)
         assert len(UPDATE_BODY.plan(ins.row, given).tensor_maps) == found[name][0]
     assert found == {"prefetch.tensormap": (False, False), "prefetch.param.tensormap": (True, True)}
 

@@ -100,7 +100,8 @@ def _action(row: Row, variant: str) -> list[str]:
     if row.arithmetic == "copy":
         return [f"{row.mnemonic} [%to], [%shared], 128;"]
     if row.arithmetic == "prefetch":
-        return [f"{row.mnemonic} [{'map' if takes_parameter(row) else '%from'}];"]
+        where = ["mov.b64 %from, map;"] if takes_parameter(row) else []
+        return [*where, f"{row.mnemonic} [%from];"]
     facts = row.facts
     if not isinstance(facts, UpdateFacts):
         raise TypeError(f"{row.mnemonic} changes no tensor map")
