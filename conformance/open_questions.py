@@ -32,7 +32,6 @@ Candidate = Callable[[TensorMap, Bytes, int], Bytes]
 """What shared memory holds: the map, global memory, the shared address -> uint8 (IMAGE_BYTES,)."""
 
 TILED = "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
-IM2COL = "cp.async.bulk.tensor.3d.shared::cta.global.im2col.mbarrier::complete_tx::bytes"
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,19 @@ def _placed(lines: npt.NDArray[np.uint8], pitch: int, address: int, swizzle: str
     return out
 
 
-def _contents(tmap: TensorMap, memory: Bytes, size: int) -> Bytes:
-    """The rows (rows, bytes) that a modelled map would load from coordinates 0 into packed shared memory."""
-    rows = tmap.loaded[1] if tmap.im2col_mode else int(np.prod(tmap.loaded[1:]))
-    image = tmap.load(memory, (0,) * tmap.rank, np.zeros(IMAGE_BYTES, np.uint8))
-    return image[: rows * size].reshape(rows, size)
+def _contents(tmap: TensorMap, memory: Bytes, size: int) -> npt.NDArray[np.uint8]:
+    """The rows (rows, bytes) that a modelled map would load from coordinates 0, in the order of the walk."""
+    known = replace(tmap, swizzle="32B" if tmap.slice_bytes == 32 else "NONE")
+    image = known.load(memory, (0,) * tmap.rank, np.zeros(IMAGE_BYTES, np.uint8))
+    plain = np.arange(int(np.prod(tmap.loaded[1:])) * size)
+    return image[np.asarray(SWIZZLE_MODES[known.swizzle](plain))].reshape(-1, size)  # type: ignore[arg-type]
 
 
 def _slices(step: str, swizzled: bool) -> Candidate:
     """Interleaved: "packed" slices, each "slice" a span apart, or each "line" of slices along W a span apart."""
 
     def answer(tmap: TensorMap, memory: Bytes, address: int) -> Bytes:
-        lines = _contents(replace(tmap, swizzle="NONE"), memory, tmap.row_bytes)
+        lines = _contents(tmap, memory, tmap.row_bytes)
         span, mode = SWIZZLE_MODES[tmap.swizzle].span, tmap.swizzle if swizzled else "NONE"
         if step == "line":
             return _placed(lines, max(span, tmap.row_bytes), address, mode)
@@ -77,32 +77,20 @@ def _slices(step: str, swizzled: bool) -> Candidate:
     return answer
 
 
-def _short(pitch: int, filled: bool) -> Candidate:
-    """im2col rows of no multiple of 16 bytes: packed (0) or at a pitch, with the next channels behind them or without."""
-
-    def answer(tmap: TensorMap, memory: Bytes, address: int) -> Bytes:
-        size = tmap.channels_per_pixel * tmap.type.bits // 8
-        most = -(-size // 16) * 16
-        whole = _contents(replace(tmap, channels_per_pixel=most * 8 // tmap.type.bits), memory, most)
-        return _placed(
-            whole if filled else whole[:, :size], (-(-size // pitch) * pitch) if pitch else size, address, "NONE"
+def _interleaved(size: int, swizzle: str) -> tuple[TensorMap, ...]:
+    """Lines of 1 to 16 slices along W, by the element stride: the box is a multiple of 16 bytes, which the driver wants."""
+    return tuple(
+        TensorMap(
+            "UINT16",
+            (16, 2, 6),
+            (16 * size, 32 * size),
+            (w, 1, n),
+            (every, 1, 1),
+            interleave=f"{size}B",
+            swizzle=swizzle,
         )
-
-    return answer
-
-
-def _interleaved(swizzle: str) -> tuple[TensorMap, ...]:
-    return tuple(
-        TensorMap("UINT8", (16, 2, 6), (256, 512), (w, 1, n), interleave="16B", swizzle=swizzle)
-        for w in (1, 2, 3, 4, 8, 16)
+        for w, every in ((8, 8), (8, 4), (8, 3), (8, 2), (8, 1), (16, 1))
         for n in (1, 2, 3)
-    )
-
-
-def _short_rows(data_type: str, channels: int) -> tuple[TensorMap, ...]:
-    return tuple(
-        TensorMap.im2col(data_type, (64, 8, 3), (256, 2048), (0,), (0,), channels, pixels, swizzle="NONE")
-        for pixels in (1, 2, 3, 5, 8, 16)
     )
 
 
@@ -115,27 +103,14 @@ _SLICE_CANDIDATES = tuple(
     )
     for swizzled in (True, False)
 )
-_ROW_CANDIDATES = (
-    ("rows packed", _short(0, False)),
-    ("rows at multiples of 16 bytes, gaps kept", _short(16, False)),
-    ("rows rounded up to 16 bytes of channels", _short(16, True)),
-)
 
 
 def _questions() -> tuple[Question, ...]:
-    out = [
-        Question(f"interleave-16b-swizzle-{mode.lower()}", f"interleave 16B with swizzle {mode}", TILED, _interleaved(mode),
-                 _SLICE_CANDIDATES, 16)
-        for mode in ("32B", "64B", "128B")
-    ]  # fmt: skip
-    for data_type, channels, size in (("UINT8", 3, 3), ("FLOAT16", 4, 8), ("FLOAT32", 5, 20)):
-        for counted in (size, -(-size // 16) * 16):
-            out.append(
-                Question(f"im2col-rows-{size}-bytes-counted-{counted}",
-                         f"im2col rows of {size} bytes, of which the barrier expects {counted}", IM2COL,
-                         _short_rows(data_type, channels), _ROW_CANDIDATES, counted)
-            )  # fmt: skip
-    return tuple(out)
+    return tuple(
+        Question(f"interleave-{size}b-swizzle-{mode.lower()}", f"interleave {size}B with swizzle {mode}", TILED,
+                 _interleaved(size, mode), _SLICE_CANDIDATES, size)
+        for size, mode in ((16, "32B"), (16, "64B"), (16, "128B"), (32, "64B"), (32, "128B"))
+    )  # fmt: skip
 
 
 QUESTIONS: tuple[Question, ...] = _questions()
@@ -157,7 +132,7 @@ def inputs(question: Question) -> Inputs:
     """What hwkernels/probes/tensor_copy.py takes: coordinates 0, a shared address for each map."""
     count = len(question.maps)
     words = Stream("open question", question.name).words((count, MEMORY_BYTES // 8))
-    rows = [int(np.prod(tmap.loaded[0 if tmap.slice_bytes else 1 :])) for tmap in question.maps]
+    rows = [int(np.prod(tmap.loaded)) for tmap in question.maps]
     return {
         "maps": np.stack([np.frombuffer(tmap.encode(0), np.uint8) for tmap in question.maps]),
         "coordinates": np.zeros((count, 5), np.int32),

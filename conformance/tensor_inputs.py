@@ -44,6 +44,7 @@ CLASSES: dict[str, TensorClass] = {
 
 _CONVERTED = ("FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ")
 _COPIED = tuple(name for name, row in DATA_TYPES.items() if name not in _CONVERTED and not row.packed)
+_F32 = ("FLOAT32", "FLOAT32_FTZ", "TFLOAT32")
 _STORED_PADDED = "16U6_ALIGN16B"
 
 
@@ -239,7 +240,7 @@ def _interleaved(facts: TensorCopyFacts, stream: Stream, row: TensorType, interl
     even, low = row.dim_multiple, -1 if load else 0
     dims = [max(even, _one(stream, 3, 6) // even * even), *(_one(stream, 1, 4) for _ in range(facts.dim - 1))]
     strides, dims = _strides(stream, dims, 8 * size, size)
-    every = [_one(stream, 1, 3) for _ in dims]
+    every, step = [_one(stream, 1, 3) for _ in dims], 128 // row.bits
     address = 128 * _one(stream, 0, 11)
     outer = [
         _one(stream, low, extent - (1 if _one(stream, 0, 3) else 0)) for extent in dims[-2:]
@@ -251,10 +252,14 @@ def _interleaved(facts: TensorCopyFacts, stream: Stream, row: TensorType, interl
     if facts.map_mode:
         lower, upper, base = _pixel_box(stream, dims[:-2], False, load)
         offsets = tuple(_one(stream, 0, 3) for _ in range(spatial)) if load else ()
-        pixels, channels = _one(stream, 4, 64), _one(stream, 1, 256)  # the channels of a pixel say nothing here
+        pixels, channels = _one(stream, 4, 64), step * _one(stream, 1, 256 // step)  # the channels say nothing here
         tmap = TensorMap.im2col(row.name, dims, strides, lower, upper, channels, pixels, every, **common)
         return tmap, (*base, *outer), offsets, address
-    box = [_one(stream, 1 + (not place), 3 if facts.dim > 4 else 5) * stride for place, stride in enumerate(every)]
+    box = [_one(stream, 1, 3 if facts.dim > 4 else 5) * stride for stride in every]
+    every[0] = _one(
+        stream, 3, 4
+    )  # few of each row: the box is a multiple of 16 bytes of pixels, which the driver wants
+    box[0] = step * _one(stream, 1, max(1, (8 if facts.dim > 4 else 16) // step))
     at = [_one(stream, low, extent - (1 if _one(stream, 0, 3) else 0)) for extent in dims[1:-2]]
     at.insert(0, _one(stream, low, dims[0] // 3 if _one(stream, 0, 3) else dims[0]))  # so that the stride along W shows
     return (
@@ -325,6 +330,8 @@ def _memory(
             ties, tiny = stream.chance(1, 8, elements.shape), stream.chance(1, 8, elements.shape)
             elements[ties] = elements[ties] & np.uint32(0xFFFFE000) | np.uint32(0x1000)
             elements[tiny] &= np.uint32(0x807FFFFF)
+        elif tmap.data_type in _F32:  # subnormal numbers, which one of the three flushes
+            elements[stream.chance(1, 4, elements.shape)] &= np.uint32(0x807FFFFF)
     return memory
 
 

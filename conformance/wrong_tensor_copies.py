@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +23,22 @@ _SPARE = 1 << 17
 """Zeros after global memory, where a wrong model may read or write."""
 
 
+def _unchecked(tmap: TensorMap, **changes: Any) -> TensorMap:
+    """A map with fields that the driver would not encode."""
+    out = copy(tmap)
+    for name, value in changes.items():
+        object.__setattr__(out, name, value)
+    return out
+
+
 class _LateEdge(BoxWalk):
     def inside(self, index: Integers, size: int) -> Flags:
         return (index >= 0) & (index <= size)
+
+
+class _StopsAtTheElement(BoxWalk):
+    def stored(self, tmap: TensorMap) -> TensorMap:
+        return tmap
 
 
 class _Reversed(BoxWalk):
@@ -52,7 +66,7 @@ class _Packed(BoxWalk):
 
 class _EveryElement(BoxWalk):
     def tiled(self, tmap: TensorMap, coordinates: Integers) -> Places:
-        counts = replace(tmap, box_dim=tmap.loaded, element_strides=(1,) * tmap.rank)
+        counts = _unchecked(tmap, box_dim=tmap.loaded, element_strides=(1,) * tmap.rank)
         return super().tiled(counts, coordinates)
 
     def im2col(self, tmap: TensorMap, coordinates: Integers, offsets: Integers) -> Places:
@@ -87,7 +101,7 @@ class _FirstSlice(BoxWalk):
 class _EverySlice(BoxWalk):
     def _innermost(self, tmap: TensorMap, column: Integers) -> tuple[Integers, Flags]:
         box, every = (tmap.loaded[0], *tmap.box_dim[1:]), (1, *tmap.element_strides[1:])
-        return super()._innermost(replace(tmap, box_dim=box, element_strides=every), column)
+        return super()._innermost(_unchecked(tmap, box_dim=box, element_strides=every), column)
 
 
 class _HalosBetween(BoxWalk):
@@ -258,8 +272,31 @@ def _swapped(instruction: TensorCopy, inputs: Inputs) -> Array:
     return run_stores(stored, inputs)
 
 
+def _adds(instruction: TensorCopy) -> bool:
+    return instruction.facts.op == "add" and not instruction.facts.unmodelled
+
+
+def _as_type(name: str) -> Callable[[Any, Inputs], Array]:
+    """Additions of 32-bit floats as one of them makes them."""
+    floats = ("FLOAT32", "FLOAT32_FTZ", "TFLOAT32")
+
+    def change(tmap: TensorMap) -> TensorMap:
+        return replace(tmap, data_type=name) if tmap.data_type in floats else tmap
+
+    def run(instruction: TensorCopy, inputs: Inputs) -> Array:
+        from conformance.exercises.tensor_copy import run_stores
+
+        return run_stores(instruction, _remapped(change)(inputs))
+
+    return run
+
+
 WRONG_STORES: tuple[WrongModel, ...] = (
     *(WrongModel(f"store: {name}", mistake, _kind("store", **options), _store(walk)) for name, mistake, walk, options in _WALKS),
+    WrongModel("store: stops at the element", "what lies behind the end of a row in its last 16 bytes stays", _kind("store"),
+               _store(_StopsAtTheElement())),
+    WrongModel("reduce: f32 flushes", "FLOAT32 and TFLOAT32 are added as FLOAT32_FTZ is", _adds, _as_type("FLOAT32_FTZ")),
+    WrongModel("reduce: f32 keeps subnormals", "FLOAT32_FTZ is added as FLOAT32 is", _adds, _as_type("FLOAT32")),
     WrongModel("store: not reduced", "a reduction overwrites", lambda item: bool(item.facts.op) and not item.facts.unmodelled,
                _swapped),
 )  # fmt: skip

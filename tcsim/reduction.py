@@ -1,8 +1,8 @@
 """What one element of a reduction in memory becomes: integers, bits and floats, as codes.
 
 Source: PTX ISA, sections cp.reduce.async.bulk (operations, rounding, subnormals) and red, atom (inc, dec). What a NaN becomes
-is not said there; here it is the format's canonical one for add, and the other operand's number for min and max, as in PTX's
-`add` and `min`.
+is not said there, and was measured on an NVIDIA H200: of add the format's canonical one, but of f64 the source's or the old
+NaN (`add_f64`); min and max take the other operand's number, as PTX's `min` does.
 """
 
 from __future__ import annotations
@@ -81,9 +81,30 @@ def reduce_codes(reduction: Reduction, old: Codes, new: Codes) -> Codes:
     return _INTEGER[reduction.operation](old, new)
 
 
+F64_INVALID = 0xFFF8_0000_0000_0000
+"""What infinity minus infinity gives in memory (measured on an H200)."""
+
+
+def add_f64(old: Codes, new: Codes) -> Codes:
+    """f64 codes added in memory: a NaN of the source stays as it is, bit for bit, else a NaN that was there.
+
+    Source: measured on an NVIDIA H200, cp.reduce.async.bulk.add.f64 and cp.reduce.async.bulk.tensor with .add of FLOAT64.
+
+    >>> [hex(code) for code in add_f64(np.uint64([0x7FF0_0000_0000_0001, 1]), np.uint64([0x3FF0_0000_0000_0000, 1]))]
+    ['0x7ff0000000000001', '0x2']
+    """
+    format = FORMATS["f64"]
+    total = ieee.add(old, new, (format, format), format)
+    nan = [(codes & np.uint64(0x7FFF_FFFF_FFFF_FFFF)) > np.uint64(0x7FF0_0000_0000_0000) for codes in (old, new, total)]
+    total = np.where(nan[2], np.uint64(F64_INVALID), total)
+    return np.where(nan[1], new, np.where(nan[0], old, total))
+
+
 def _reduce_floats(reduction: Reduction, old: Codes, new: Codes) -> Codes:
     format = FORMATS[reduction.type]
     if reduction.operation == "add":
+        if reduction.type == "f64":
+            return add_f64(old, new)
         return ieee.add(old, new, (format, format), format)
     sign = old.dtype.type(1 << (reduction.bits - 1))
     magnitude = sign - old.dtype.type(1)

@@ -1,15 +1,14 @@
 """Where the bytes of a box lie: in the tensor (and which are outside it), and in shared memory.
 
-Measured on an H200 for tiled loads (96 random maps, ranks 1 to 5, every swizzle of sm_90, element strides, boxes across
-the edges; none interleaved). The im2col walk is the PTX manual's and CUTLASS's (copy_traits_sm90_im2col); gather4 is the
-PTX manual's. Three things the manual leaves open are NumSim's (the emulator of mlc-ai/TIRx-harness), whose authors checked
+Measured on an H200 for tiled and im2col copies (random maps, ranks 1 to 5, every swizzle of sm_90, element strides, boxes
+across the edges; none interleaved). gather4 is the PTX manual's. Three things the manual leaves open are NumSim's (the emulator of mlc-ai/TIRx-harness), whose authors checked
 their rows on an sm_100: the order of halos, the element stride along N, and the dimensions of interleaved layouts. The
 last agree with which interleaved boxes were seen to complete and which to fault on an H100 (`docs/tma.md`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,10 @@ Flags = npt.NDArray[np.bool_]
 
 HALO_STEP = 32
 """After how many pixels .im2col::w::128 loads a halo (PTX ISA)."""
+
+
+STORED_BYTES = 16
+"""Stores and reductions end a row of the tensor at a multiple of this many bytes (measured on an H200)."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,17 @@ class BoxWalk:
             units = np.zeros((*coordinates.shape[:-1], 1), np.int64)
             return Places(np.asarray(rows), inside, units, np.ones(units.shape, bool))
         return Places(np.asarray(rows), inside, *self._innermost(tmap, coordinates[..., 0]))
+
+    def stored(self, tmap: TensorMap) -> TensorMap:
+        """The map by which a store or reduction tells inside from outside: its rows end at a multiple of 16 bytes.
+
+        What lies behind the last element of a row, but in the same 16 bytes, is written like the tensor's own. Loads are
+        exact to the element. Measured on an H200 for elements of 8 to 64 bits, tiled and im2col; inferred for smaller ones.
+        """
+        if tmap.slice_bytes:  # whose innermost index is 16 or 32 bytes
+            return tmap
+        row = -(-tmap.global_dim[0] * tmap.type.bits // (8 * STORED_BYTES)) * STORED_BYTES
+        return replace(tmap, global_dim=(row * 8 // tmap.type.bits, *tmap.global_dim[1:]))
 
     def inside(self, index: Integers, size: int) -> Flags:
         """Whether indices of a dimension are inside the tensor."""

@@ -92,7 +92,7 @@ def store(
         check_reduction(op, tmap.type, call)
     _require_modelled(tmap, "store", call)
     image, target = _byte_array("smem", smem, call), _byte_array("memory", memory, call)
-    places = _places(tmap, coordinates, None, rows4, walk, call)
+    places = _places(walk.stored(tmap), coordinates, None, rows4, walk, call)
     _require_not_negative(tmap, coordinates, call)
     start = _start(address, call)
     batch = broadcast([image.shape[:-1], target.shape[:-1], places.rows.shape[:-1], start.shape], call)
@@ -117,20 +117,16 @@ def store(
 
 def _require_modelled(tmap: TensorMap, direction: str, call: str) -> None:
     _require_direction(tmap, direction, call)
-    if tmap.slice_bytes == 16 and tmap.swizzle != "NONE":
+    if tmap.slice_bytes and tmap.swizzle != ("32B" if tmap.slice_bytes == 32 else "NONE"):
         raise NotModelledError(
-            f"{call}: not modelled: interleave='16B' with swizzle={tmap.swizzle!r}: how far apart rows of swizzled 16-byte "
-            "slices lie is neither documented nor measured; known: interleave='16B' without a swizzle, interleave='32B'"
+            f"{call}: not modelled: interleave={tmap.interleave!r} with swizzle={tmap.swizzle!r}: the driver takes it, but how far "
+            "apart slices lie is neither documented nor measured; known: interleave='16B' without a swizzle, interleave='32B' "
+            "with swizzle='32B'"
         )
     if tmap.slice_bytes and tmap.type.shared_bytes > tmap.type.global_bytes:
         raise NotModelledError(
             f"{call}: not modelled: {tmap.data_type} with interleave={tmap.interleave!r}: what is padded of a slice is "
             "neither documented nor measured"
-        )
-    if tmap.im2col_mode and not tmap.slice_bytes and tmap.inner_elements * tmap.type.bits % 128:
-        raise NotModelledError(
-            f"{call}: not modelled: rows of {tmap.inner_elements * tmap.type.bits // 8} bytes: the driver takes them, but a "
-            "bounding box is a multiple of 16 bytes (PTX ISA), and what others do is not known"
         )
 
 
@@ -293,7 +289,7 @@ def _global_index(tmap: TensorMap, places: Places, size: int, call: str) -> Inte
     if outside.any():
         raise OutsideMemoryError(
             f"{call}: an element of the tensor at byte {int(offsets[outside].max())} does not lie in the {size} bytes of memory; "
-            "memory must hold the tensor as far as the box touches it"
+            "memory must hold the tensor as far as the box touches it, of stores up to a multiple of 16 bytes a row"
         )
     return offsets[..., None] + np.arange(each)
 

@@ -263,7 +263,8 @@ class TensorMap:
     def store(self, memory: Any, coordinates: Any, smem: Any, address: Any = 0) -> Bytes:
         """cp.async.bulk.tensor, shared to global: a copy of memory with the box from `address` written.
 
-        Operands as `load`; elements outside the tensor are not written. An im2col map is one of .im2col_no_offs, an
+        Operands as `load`; elements outside the tensor are not written, **except** behind the end of a row in its last 16
+        bytes: what lies there is overwritten (measured on an H200). An im2col map is one of .im2col_no_offs, an
         im2col-wide one of .im2col_no_offs::w (sm_107).
 
         Raises as `load`, DirectionError for a type or swizzle of loads only, ContestedRowError if two elements of the box
@@ -303,7 +304,7 @@ class TensorMap:
         return tensor_copy.store(self, memory, coordinates, smem, address, op="" if op is None else op)
 
     def encode(self, global_address: int, allocation: Literal["SMALL", "LARGE"] = "SMALL") -> bytes:
-        """The 128 bytes of the CUtensorMap: 64 that describe the tensor, then 64 zeros. Bits: `tcsim.tensor_map_bits`.
+        """The 128 bytes of the CUtensorMap, as the driver makes them on an sm_90. Bits: `tcsim.tensor_map_bits`.
 
         allocation: the class that the driver chooses for itself (LARGE on Blackwell for tensors of 128 KiB and more), a
         promise on memory that is no property of the tensor.
@@ -312,7 +313,7 @@ class TensorMap:
 
         >>> matrix = tcsim.TensorMap("FLOAT16", (256, 128), (512,), (64, 64), l2_promotion="L2_128B", swizzle="NONE")
         >>> matrix.encode(0x7FFF00010000).hex(" ", 4)[:35]
-        '00000100 ff7f0000 12030400 20000000'
+        '00000100 ff7f0000 10030400 20000000'
         >>> tcsim.TensorMap.decode(matrix.encode(0x7FFF00010000)) == matrix
         True
         """

@@ -26,6 +26,8 @@ class UpdateFacts:
     immediates: tuple[tuple[int, tuple[str, ...]], ...] = ()  # values and the targets that take them; none: a register
     wide: bool = False  # the value has 64 bits
     spurious: int | None = None  # an ordinal that the assembler takes and no map has
+    unsettled: tuple[str, ...] = ()  # fields of the map that some assemblers set, too, and others leave alone
+    why_unsettled: str = ""
 
 
 _FIELDS: dict[str, MapField] = {item.name: item for item in (*COMMON, *TILED)}
@@ -45,7 +47,8 @@ _ROUNDED = (11, 12)
 def replaced_fields(field: str, ordinal: int, value: Any) -> dict[str, Any]:
     """The map's fields that a replacement sets, with their numbers (ints or integer arrays).
 
-    Source: the machine code that ptxas 13.5 emits for sm_90a, sm_100a and sm_103a.
+    Source: the machine code that ptxas 13.5 emits for sm_90a, sm_100a and sm_103a. That of ptxas 13.0.88 leaves bit 85
+    (large_allocation) alone when it replaces the address (NVIDIA H200), and agrees in all others.
     """
     if field in _REGISTER_FIELDS:
         name = _REGISTER_FIELDS[field].format(ordinal)

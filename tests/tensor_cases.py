@@ -34,7 +34,7 @@ def draw_bytes(draw: st.DrawFn, size: int) -> np.ndarray:
 
 
 def _memory_bytes(dims: tuple[int, ...], strides: tuple[int, ...], bits: int) -> int:
-    row = -(-dims[0] * bits // 8)
+    row = -(-dims[0] * bits // 128) * 16  # as far as stores write
     return row + sum((size - 1) * stride for size, stride in zip(dims[1:], strides, strict=True))
 
 
@@ -169,7 +169,8 @@ def interleaved(draw: st.DrawFn, direction: str = "load", types: tuple[str, ...]
     multiple = facts.dim_multiple
     dims = (draw(st.integers(1, 5)) * multiple, *(draw(st.integers(1, 4)) for _ in range(rank - 1)))
     strides = _slice_strides(draw, dims, slice_bytes)
-    box = tuple(draw(st.integers(1, 6 if d < 2 else 3)) for d in range(rank))
+    step = 128 // facts.bits
+    box = (step * draw(st.integers(1, 2)), *(draw(st.integers(1, 6 if d < 2 else 3)) for d in range(1, rank)))
     every = tuple(draw(st.sampled_from((1, 1, 2, 3, 8))) for _ in range(rank))
     low = 0 if direction == "store" else -2
     at = tuple(draw(st.integers(low, size)) for size in dims)
@@ -202,7 +203,7 @@ def interleaved_columns(draw: st.DrawFn, direction: str = "load", types: tuple[s
     low = 0 if direction == "store" else -1
     at = (*base, draw(st.integers(low, dims[-2])), draw(st.integers(low, dims[-1])))
     tmap = tcsim.TensorMap.im2col(
-        facts.name, dims, strides, lower, upper, draw(st.integers(1, 256)), pixels, every, **modes
+        facts.name, dims, strides, lower, upper, 128 // facts.bits * draw(st.integers(1, 2)), pixels, every, **modes
     )
     slow = exact.Map(
         facts.name, dims, strides, (), every, modes["swizzle"], modes["oob_fill"] != "NONE", tuple(lower), tuple(upper),

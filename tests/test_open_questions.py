@@ -55,8 +55,8 @@ def test_an_answer_is_told_recorded_and_never_passes(tmp_path):
 
 
 def test_no_candidate_a_hang_and_an_unsteady_answer_are_told(tmp_path):
-    question = open_questions.find("im2col-rows-8-bytes-counted-16")
-    right = open_questions.answers(question)["rows packed"]
+    question = open_questions.find("interleave-32b-swizzle-64b")
+    right = open_questions.answers(question)["slices packed, swizzled"]
     nothing = asked(question, lambda made, given, repeat: [right * 0] * repeat, tmp_path)
     assert nothing.verdict == "UNVERIFIED" and "0 are as no candidate" in nothing.how
     unsteady = asked(question, lambda made, given, repeat: [right, right + 1], tmp_path)

@@ -50,7 +50,8 @@ TILED_FAULTS = [
     (MATRIX, {"element_strides": (1, 9)}, rules.ElementStrideError, "element_strides\\[1\\]=9; valid: 1 to 8"),
     (MATRIX, {"element_strides": (1, 0)}, rules.ElementStrideError, "=0"),
     (MATRIX, {"interleave": "16B"}, rules.InterleaveError, "2 dimensions; it needs 3"),
-    (CUBE, {"interleave": "32B"}, rules.InterleaveError, "needs swizzle='32B'"),
+    (CUBE, {"interleave": "16B", "box_dim": (4, 2, 2)}, rules.BoxDimError, "8 bytes; .* multiple of 16 bytes"),
+    (CUBE, {"box_dim": (64, 64, 64)}, rules.BoxBytesError, "box_dim / element_strides is 524288 bytes; .* at most 233472"),
     (MATRIX, {"box_dim": (72, 8)}, rules.SwizzleModeError, "144 bytes, more than the 128 bytes .* at most 64 elements"),
     (MATRIX, {"swizzle": "32B"}, rules.SwizzleModeError, "at most 16 elements, or swizzle NONE, 128B"),
     (MATRIX, {"swizzle": "128B_ATOM_64B", "box_dim": (72, 8)}, rules.SwizzleModeError, "more than the 128"),
@@ -80,6 +81,8 @@ IM2COL_FAULTS = [
     ({"pixel_box_upper_corner": (0, 128)}, rules.PixelBoxError, "upper_corner\\[1\\]=128"),
     ({"pixel_box_lower_corner": (8, 0)}, rules.PixelBoxError, "W reaches from 8 to 7 .* no pixel"),
     ({"channels_per_pixel": 257, "swizzle": "NONE"}, rules.PixelCountError, "channels_per_pixel=257; valid: 1 to 256"),
+    ({"channels_per_pixel": 4}, rules.PixelCountError, "8 bytes; .* multiple of 8 elements of FLOAT16"),
+    ({"channels_per_pixel": 256, "swizzle": "NONE", "pixels_per_column": 457}, rules.BoxBytesError, "is 233984 bytes"),
     ({"channels_per_pixel": 0}, rules.PixelCountError, "=0"),
     ({"pixels_per_column": 1025}, rules.PixelCountError, "pixels_per_column=1025; valid: 1 to 1024"),
     ({"channels_per_pixel": 64}, rules.SwizzleModeError, "channels_per_pixel=64 is 128 bytes"),
@@ -128,8 +131,16 @@ def test_w128_ignores_the_number_of_pixels():
 
 def test_limits_are_inclusive():
     tcsim.TensorMap("UINT8", (2**32, 1), (2**40 - 16,), (256, 256), (8, 8), swizzle="NONE")
+    tcsim.TensorMap("UINT8", (64, 64, 64), (64, 4096), (256, 256, 28), (1, 8, 1), swizzle="NONE")  # 256 * 32 * 28
+    tcsim.TensorMap(
+        "UINT8", (64, 64, 64), (64, 4096), (256, 15, 250), (8, 8, 1), swizzle="NONE"
+    )  # 256 * 1 * 250, not 2
+    tcsim.TensorMap("UINT32", (64, 64, 64), (256, 16384), (228, 256, 1), swizzle="NONE")
+    with pytest.raises(rules.BoxBytesError, match="is 237568 bytes"):
+        tcsim.TensorMap("UINT32", (64, 64, 64), (256, 16384), (232, 256, 1), swizzle="NONE")
     tcsim.TensorMap("UINT8", (1, 1), (0,), (16, 1), swizzle="NONE")  # CUTLASS gives strides of 0
-    tcsim.TensorMap.im2col("UINT8", (1, 1, 1), (16, 16), (-32768,), (32767,), 256, 1024, swizzle="NONE")
+    tcsim.TensorMap.im2col("UINT8", (1, 1, 1), (16, 16), (-32768,), (32767,), 256, 912, swizzle="NONE")
+    tcsim.TensorMap.im2col("UINT8", (1, 1, 1), (16, 16), (-32768,), (32767,), 16, 1024, swizzle="NONE")
 
 
 MEMORY, SMEM = np.zeros(51200, np.uint8), np.zeros(4096, np.uint8)
@@ -193,6 +204,25 @@ def test_stores_of_negative_coordinates_are_refused():
             image.store(np.zeros(48384, np.uint8), (0, 0, 0, 0), SMEM)
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "written"), [("UINT8", 9, 16), ("FLOAT16", 9, 16), ("UINT32", 3, 4), ("UINT64", 5, 6)]
+)
+def test_stores_end_a_row_at_16_bytes_and_loads_at_the_element(name, size, written):
+    """Measured on an H200: what lies behind the end of a row in its last 16 bytes is overwritten."""
+    bits = DATA_TYPES[name].bits
+    tmap = tcsim.TensorMap(name, (size, 2), (128,), (1024 // bits, 2), swizzle="NONE")
+    ones = np.full(256, 255, np.uint8)
+    row = tmap.store(np.zeros(256, np.uint8), (0, 0), ones)[:128]
+    assert row.nonzero()[0].tolist() == list(range(written * bits // 8))
+    assert tmap.load(ones, (0, 0), np.zeros(256, np.uint8))[:128].nonzero()[0].tolist() == list(range(size * bits // 8))
+    added = tcsim.TensorMap("UINT32", (1,), (), (4,), swizzle="NONE").reduce(
+        "add", np.ones(4, "<u4").view(np.uint8), (0,), ones
+    )
+    assert not added.any()  # 1 + 0xFFFFFFFF, in all four
+    with pytest.raises(OutsideMemoryError, match="up to a multiple of 16 bytes a row"):
+        tmap.store(np.zeros(128 + size * bits // 8, np.uint8), (0, 0), ones)
+
+
 def test_two_elements_for_one_place_are_refused():
     still = matrix(global_strides=(0,))
     still.load(MEMORY, (0, 0), SMEM)
@@ -227,7 +257,9 @@ def test_im2col_offsets_have_what_16_bits_leave_to_each(rank, most):
 def test_reductions_that_a_type_does_not_have():
     with pytest.raises(ReductionError, match="no reduction 'mul'; valid: add"):
         matrix().reduce("mul", MEMORY, (0, 0), SMEM)
-    with pytest.raises(ReductionError, match="FLOAT16 has add, min, max"):
+    with pytest.raises(
+        ReductionError, match="no such reduction; xor takes UINT32, INT32, UINT64; FLOAT16 has add, min, max"
+    ):
         matrix().reduce("xor", MEMORY, (0, 0), SMEM)
     with pytest.raises(ReductionError, match="UINT8 has no reduction"):
         matrix(data_type="UINT8").reduce("add", MEMORY, (0, 0), SMEM)
@@ -240,26 +272,26 @@ def test_gather4_needs_rows():
         matrix(box_dim=(64, 1)).gather4(MEMORY, (0, 0), SMEM)
 
 
-SLICED = {"data_type": "UINT8", "global_dim": (6, 4, 3), "global_strides": (96, 384), "box_dim": (3, 2, 2), "swizzle": "NONE",
+SLICED = {"data_type": "FLOAT64", "global_dim": (6, 4, 3), "global_strides": (96, 384), "box_dim": (4, 2, 2), "swizzle": "NONE",
           "interleave": "16B"}  # fmt: skip
 
 
 def test_an_interleaved_box_is_one_slice_of_channels():
     """Dimensions W, slices, N: each index is 16 bytes, whatever the type and the box of slices, and W's stride counts."""
     tmap = tcsim.TensorMap(**SLICED)
-    assert (tmap.loaded, tmap.transaction_bytes, tmap.row_bytes) == ((3, 1, 2), 96, 48)
+    assert (tmap.loaded, tmap.transaction_bytes, tmap.row_bytes) == ((4, 1, 2), 128, 64)
     memory = np.arange(6 * 4 * 3, dtype=np.uint8).repeat(16)  # each byte says which slice it is of
     got = tmap.load(memory, (4, 2, 1), np.full(128, 255, np.uint8))
-    assert got[::16].tolist() == [40, 41, 0, 64, 65, 0, 255, 255]
+    assert got[::16].tolist() == [40, 41, 0, 0, 64, 65, 0, 0]
     assert (got.reshape(-1, 16) == got[::16, None]).all()
-    halves = tcsim.TensorMap(**SLICED | {"data_type": "FLOAT16", "box_dim": (6, 4, 1), "element_strides": (4, 3, 1)})
+    halves = tcsim.TensorMap(**SLICED | {"data_type": "FLOAT16", "box_dim": (8, 4, 1), "element_strides": (4, 3, 1)})
     assert (halves.loaded, halves.transaction_bytes) == ((2, 1, 1), 32)
     assert halves.load(memory, (1, 0, 0), np.zeros(128, np.uint8))[::16].tolist()[:3] == [1, 5, 0]
 
 
 def test_32_byte_slices_are_swizzled():
     tmap = tcsim.TensorMap(
-        "UINT8", (4, 1, 1), (128, 128), (4, 1, 1), interleave="32B", swizzle="32B"
+        "UINT32", (4, 1, 1), (128, 128), (4, 1, 1), interleave="32B", swizzle="32B"
     )  # fmt: skip
     got = tmap.load(np.arange(8, dtype=np.uint8).repeat(16), (0, 0, 0), np.zeros(256, np.uint8), address=128)
     assert got[128::16].tolist() == [1, 0, 3, 2, 5, 4, 7, 6]
@@ -356,7 +388,7 @@ NOT_MODELLED = [
                                             "global_strides": (2048, 8192)}).load(MEMORY, (0, 0, 0), SMEM),
         "padded",
     ),
-    (lambda: tcsim.TensorMap.im2col(**IMAGE | {"channels_per_pixel": 4}).load(MEMORY, (0, 0, 0, 0), SMEM), "8 bytes"),
+    (lambda: tcsim.TensorMap(**CUBE | {"interleave": "32B", "swizzle": "NONE"}).load(MEMORY, (0, 0, 0), SMEM), "='32B' with swizzle='NONE'"),
     (
         lambda: tcsim.instruction(W, arch="sm_100").check_map(tcsim.TensorMap.im2col_wide(**WIDE | {"mode": "W128"})),
         "mode W128 with .im2col::w: .*known: a map of mode W",

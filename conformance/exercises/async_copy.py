@@ -23,7 +23,7 @@ from tcsim.operand_form import OperandForm
 _SIZES = {"4": "four", "8": "eight", "16": "sixteen"}
 _KINDS = {"": "", "srcsize": "filled", "ignore": "ignored"}
 _GROUPS = {"": "copied", "N=0": "waitnone", "N=1": "waitone", "N=7": "waitseven"}
-SAMPLES = 8
+SAMPLES, KEPT = 8, 2
 
 
 def class_of(form: OperandForm) -> str:
@@ -50,6 +50,14 @@ class _Copies:
     def samples(self, instruction: CopyInstruction, name: str) -> int:
         """Images of a case."""
         return SAMPLES
+
+    def kept(self, instruction: CopyInstruction, name: str) -> int:
+        """Two images; all where bytes are passed over, because a digest would hold them."""
+        return SAMPLES if instruction.facts.ignores else KEPT
+
+    def outputs(self, instruction: CopyInstruction, samples: int) -> int:
+        """Bytes."""
+        return samples * IMAGE_BYTES
 
     def compare(self, instruction: CopyInstruction, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Byte by byte; bytes that the manual leaves undefined are passed over.

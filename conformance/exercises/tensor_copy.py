@@ -85,13 +85,15 @@ class TensorExercise:
         facts = instruction.facts
         if name == "single":
             return 1
+        if name == "numbers":  # of nine types
+            return FEW_SAMPLES
         if facts.cache_hint or facts.mask_bits or facts.direction == "prefetch" or ".cta_group" in instruction.mnemonic:
             return PLAIN_SAMPLES if name in ("convert", "interleaved") else OTHER_SAMPLES
         return FEW_SAMPLES if facts.map_mode or facts.rows4 or name == "interleaved" else PLAIN_SAMPLES
 
     def kept(self, instruction: TensorCopy, name: str) -> int:
-        """One sample of the first class of the plain spellings."""
-        plain = self.samples(instruction, name) > OTHER_SAMPLES
+        """One sample of the first class of the plain spellings of two and three dimensions."""
+        plain = self.samples(instruction, name) > OTHER_SAMPLES and instruction.facts.dim in (2, 3)
         return 1 if plain and name == self.classes(instruction)[0] else 0
 
     def outputs(self, instruction: TensorCopy, samples: int) -> int:

@@ -12,6 +12,7 @@ def tensor_map_bits() -> str:
     """The fields of a CUtensorMap."""
     fields = [("", item) for item in (*bits.COMMON, *bits.TILED)]
     fields += [(f"im2col, rank {rank}", item) for rank in (3, 4, 5) for item in bits.im2col_fields(rank)]
+    fields += [("", item) for item in bits.DERIVED]
     rows = []
     for kind, item in fields:
         place = f"{item.low + item.bits - 1}:{item.low}"

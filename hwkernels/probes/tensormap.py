@@ -60,6 +60,7 @@ class UpdateBody:
         ]
         text = "\n".join(f"    {line}" for line in (*body, "ret;"))
         parameters = ".param .u64 maps, .param .u64 value, .param .u64 result"
+        parameters += ", .param .align 64 .b8 map[128]" * takes_parameter(row)
         return f"\n.visible .entry {name}({parameters})\n{{\n{text}\n}}\n"
 
     def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
@@ -72,7 +73,24 @@ class UpdateBody:
                 f"maps {maps.shape}, values {values.shape}, forms {forms.tolist()}; valid: one form, (n, 128), (n,)"
             )
         output = ((len(maps), 32), np.dtype(np.uint32))
-        return Plan((maps, values), output, (), (len(maps), 1, 1), (32, 1, 1), self.variants(row)[int(forms[0])])
+        given = (maps[0].tobytes(),) if takes_parameter(row) else ()
+        return Plan(
+            (maps, values),
+            output,
+            (),
+            (len(maps), 1, 1),
+            (32, 1, 1),
+            self.variants(row)[int(forms[0])],
+            tensor_maps=given,
+        )
+
+
+def takes_parameter(row: Row) -> bool:
+    """Whether the map of an instruction is a kernel parameter: the address must be one in parameter space.
+
+    Any other is CUDA_ERROR_MISALIGNED_ADDRESS on an H200.
+    """
+    return row.mnemonic.startswith("prefetch.param")
 
 
 BODY = UpdateBody()
@@ -82,7 +100,8 @@ def _action(row: Row, variant: str) -> list[str]:
     if row.arithmetic == "copy":
         return [f"{row.mnemonic} [%to], [%shared], 128;"]
     if row.arithmetic == "prefetch":
-        return [f"{row.mnemonic} [%from];"]
+        where = ["mov.b64 %from, map;"] if takes_parameter(row) else []
+        return [*where, f"{row.mnemonic} [%from];"]
     facts = row.facts
     if not isinstance(facts, UpdateFacts):
         raise TypeError(f"{row.mnemonic} changes no tensor map")

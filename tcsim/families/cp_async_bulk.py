@@ -237,12 +237,12 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 _COPIES = Evidence("literature", "PTX ISA 9.4, sections cp.async.bulk")
 _REDUCTIONS = Evidence("literature", "PTX ISA 9.4, section cp.reduce.async.bulk")
 _NAN = Evidence(
-    "inferred", "PTX ISA 9.4, section cp.reduce.async.bulk; what a NaN becomes, from PTX's add, min and max"
+    "inferred", "PTX ISA 9.4, section cp.reduce.async.bulk; what a NaN becomes, from what an NVIDIA H200 gave"
 )
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """A recording, or the manual's word; of floats, what a NaN becomes is inferred."""
+    """A recording, or the manual's word; what a NaN becomes was measured on one arch and is inferred elsewhere."""
     if arch.name in RECORDED:
         return RECORDED[arch.name]
     reduction = copy_facts(row).reduction

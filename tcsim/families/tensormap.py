@@ -29,8 +29,13 @@ def _of(count: int, targets: tuple[str, ...]) -> tuple[tuple[int, tuple[str, ...
     return tuple((value, targets) for value in range(count))
 
 
+_BIT_85 = (
+    "ptxas 13.5.37 clears bit 85 with the address and ptxas 13.0.88 does not (measured on an H200): it is the assembler's "
+    "choice, not the GPU's"
+)
+
 FIELDS: tuple[tuple[UpdateFacts, str], ...] = (
-    (UpdateFacts("global_address", "", wide=True), "8.3"),
+    (UpdateFacts("global_address", "", wide=True, unsettled=("large_allocation",), why_unsettled=_BIT_85), "8.3"),
     (UpdateFacts("rank", ""), "8.3"),
     (UpdateFacts("box_dim", "", 5), "8.3"),
     (UpdateFacts("global_dim", "", 5), "8.3"),

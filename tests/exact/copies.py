@@ -7,7 +7,7 @@ from exact import numbers
 UNDEFINED = None
 """A byte that the manual leaves undefined."""
 QUIET_NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
-"""The NaN that a sum or a minimum gives: assumed to be that of `add` and `min` (docs/numerics.md, section 1.7)."""
+"""The NaN that a sum or a minimum gives, but for sums of f64 with a NaN: that of `add` and `min` (docs/numerics.md, section 1.7)."""
 
 
 def copy(memory: list[int], smem: list[int], source: int, destination: int, size: int, read: int) -> None:
@@ -59,6 +59,8 @@ def float_element(operation: str, type: str, old: int, new: int) -> int:
     a, b = (numbers.decode(code, type) for code in (old, new))
     nan = QUIET_NAN[type]
     if operation == "add":
+        if type == "f64" and "nan" in (a.kind, b.kind):  # on an H200 the source's NaN stays, else the one in memory
+            return new if b.kind == "nan" else old
         if "nan" in (a.kind, b.kind):
             return nan
         if a.kind == "infinity" or b.kind == "infinity":

@@ -2,7 +2,7 @@
 
 Sources: PTX ISA, section Tensors (bounding box, traversal stride, out of boundary access, im2col, im2col::w, gather4,
 interleave layout, swizzling tables) and cp.reduce.async.bulk; measured on an H200: row pitch under a swizzle, the swizzle of
-the absolute address, the NaN fill. Of NumSim (mlc-ai/TIRx-harness), whose authors ran them on an sm_100: slices as indices of
+the absolute address, the NaN fill, where rows of stores end, sums with NaNs and subnormal numbers. Of NumSim (mlc-ai/TIRx-harness), whose authors ran them on an sm_100: slices as indices of
 interleaved layouts, the element stride along N, and where the halos of im2col::w::128 lie. Memory is a list of bytes.
 Nothing here is fast.
 """
@@ -10,7 +10,7 @@ Nothing here is fast.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 
@@ -222,6 +222,11 @@ def payload_bits(tmap: Map, at: tuple[int, ...]) -> int:
 def store(tmap: Map, memory: list[int], at: tuple[int, ...], smem: list[int], address: int, op: str = "") -> list[int]:
     """The new global memory."""
     out = list(memory)
+    if not tmap.slice_bytes:  # on an H200 rows end at 16 bytes: the elements up to there count as the tensor's
+        bits, first = BITS[tmap.data_type], tmap.dims[0]
+        while first * bits % 128:
+            first += 1
+        tmap = replace(tmap, dims=(first, *tmap.dims[1:]))
     if tmap.data_type == "16U6_ALIGN16B":  # 6 bits of each byte of shared memory
         for row, place, index in elements(tmap, at):
             width = SPANS.get(tmap.swizzle, 128) or tmap.box[0]
@@ -247,7 +252,10 @@ def converted(data_type: str, code: int) -> int:
     return code
 
 
-FLOATS = {"FLOAT16": (5, 10), "BFLOAT16": (8, 7), "FLOAT32": (8, 23)}
+FLOATS = {
+    "FLOAT16": (5, 10), "BFLOAT16": (8, 7), "FLOAT32": (8, 23), "FLOAT32_FTZ": (8, 23), "TFLOAT32": (8, 23),
+    "FLOAT64": (11, 52),
+}  # fmt: skip
 
 
 def reduced(op: str, data_type: str, old: int, new: int) -> int:
@@ -308,9 +316,15 @@ def _nearest(data_type: str, number: Fraction) -> int:
 def _float_add(data_type: str, old: int, new: int) -> int:
     ebits, mbits = FLOATS[data_type]
     sign_bit, nan = 1 << (ebits + mbits), (1 << (ebits + mbits)) - 1
-    if data_type == "FLOAT32":
+    if data_type == "FLOAT32_FTZ":
         old, new = (code if code >> 23 & 255 else code & sign_bit for code in (old, new))
     a, b = _value(data_type, old), _value(data_type, new)
+    if data_type == "FLOAT64":  # a NaN is kept, the one from shared memory before the one in global memory
+        if b == "nan":
+            return new
+        if a == "nan":
+            return old
+        nan = 0xFFF8000000000000
     if "nan" in (a, b) or {a, b} == {"+inf", "-inf"}:
         return nan
     if isinstance(a, str) or isinstance(b, str):
@@ -319,7 +333,7 @@ def _float_add(data_type: str, old: int, new: int) -> int:
     if total == 0:
         return old & new & sign_bit  # -0 from two -0 only
     code = _nearest(data_type, abs(total)) | (sign_bit if total < 0 else 0)
-    if data_type == "FLOAT32" and not code >> 23 & 255:
+    if data_type == "FLOAT32_FTZ" and not code >> 23 & 255:
         code &= sign_bit
     return code
 
