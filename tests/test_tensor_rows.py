@@ -123,6 +123,12 @@ def test_every_row_executes_or_says_why_not():
     }  # fmt: skip
 
 
+def test_gather4_counts_four_rows():
+    tmap = tcsim.TensorMap("FLOAT16", (64, 9), (128,), (24, 1), swizzle="NONE")
+    counts = [tcsim.instruction(name, arch="sm_100").transaction_bytes(tmap) for name in (LOAD, GATHER)]
+    assert counts == [48, 192]
+
+
 def test_an_instruction_counts_its_halos():
     name = "cp.async.bulk.tensor.3d.shared::cta.global.im2col::w{}.mbarrier::complete_tx::bytes"
     compared = 0
