@@ -123,6 +123,17 @@ def test_every_row_executes_or_says_why_not():
     }  # fmt: skip
 
 
+def test_sm_120_has_sub_byte_stores_but_no_loads():
+    """PTX ISA, restrictions on tensor copies; swizzle atomicity alike."""
+    store = tcsim.instruction(STORE, arch="sm_120")
+    nibbles = tcsim.TensorMap("16U4_ALIGN8B", (32, 1), (16,), (32, 1), swizzle="NONE")
+    atoms = tcsim.TensorMap("UINT8", (16, 1), (16,), (16, 1), swizzle="128B_ATOM_32B")
+    for tmap in (nibbles, atoms):
+        assert store.check_map(tmap) is tmap
+        with pytest.raises(TensorMapError, match="on sm_120 loads take no sub-byte types"):
+            tcsim.instruction(LOAD, arch="sm_120").check_map(tmap)
+
+
 def test_gather4_counts_four_rows():
     tmap = tcsim.TensorMap("FLOAT16", (64, 9), (128,), (24, 1), swizzle="NONE")
     counts = [tcsim.instruction(name, arch="sm_100").transaction_bytes(tmap) for name in (LOAD, GATHER)]
@@ -148,6 +159,7 @@ def test_an_instruction_counts_its_halos():
 
 LOAD = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
 GATHER = "cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
 COLUMN = "cp.async.bulk.tensor.3d.shared::cta.global.im2col.mbarrier::complete_tx::bytes"
 
 
