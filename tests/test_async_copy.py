@@ -291,6 +291,11 @@ def test_arrivals_of_cp_async() -> None:
         plain.execute(MBarrier(511, layout="v1"))
     with pytest.raises(OperandError, match="valid: an MBarrier"):
         plain.execute(3)
+    gone = MBarrier(2)
+    gone.inval()
+    for item in (plain, counted):
+        with pytest.raises(BarrierError, match="was invalidated"):
+            item.execute(gone)
 
 
 # ---- wrong use
