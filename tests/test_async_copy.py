@@ -274,8 +274,9 @@ def test_multicast() -> None:
     assert np.array_equal(found[1], smem[1])
     for rank in (0, 2):
         assert np.array_equal(found[rank], np.concatenate([memory[16:32], smem[rank, 16:]]))
-    with pytest.raises(OperandError, match="smem has 3 blocks; valid: 1 to 0x7"):
-        item.execute(memory=memory, smem=smem, source=16, destination=0, size=16, cta_mask=8)
+    for mask in (0, 8):
+        with pytest.raises(OperandError, match="smem has 3 blocks; valid: 1 to 0x7"):
+            item.execute(memory=memory, smem=smem, source=16, destination=0, size=16, cta_mask=mask)
 
 
 def test_arrivals_of_cp_async() -> None:
