@@ -222,6 +222,12 @@ def test_wrong_replacements():
         stride.execute(data, 64, ordinal=4)
     with pytest.raises(TensorMapError, match="global_stride has 0 to 3"):
         stride.execute(data, 64, ordinal=5)
+    for field, kind, count in (("global_dim", "b32", 5), ("box_dim", "b32", 5), ("element_stride", "b32", 5)):
+        item = tcsim.instruction(kinds.format(field, kind), arch="sm_90")
+        assert item.execute(data, 7, ordinal=count - 1).any()
+        for ordinal in (count, -1, None):
+            with pytest.raises(TensorMapError, match=f"{field} has 0 to {count - 1}"):
+                item.execute(data, 7, ordinal=ordinal)
     with pytest.raises(TensorMapError, match="rank has none"):
         tcsim.instruction(kinds.format("rank", "b32"), arch="sm_90").execute(data, 2, ordinal=0)
     element = kinds.format("elemtype", "b32")
