@@ -142,6 +142,4 @@ def round_tf32(codes: Codes) -> Codes:
     """
     codes = np.asarray(codes, np.uint32)
     rounded = codes + np.uint32(0xFFF) + (codes >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFFE000)
-    magnitude = codes & np.uint32(0x7FFFFFFF)
-    special = np.where(magnitude > 0x7F800000, np.uint32(TF32_NAN), codes)
-    return np.where(magnitude >= 0x7F800000, special, rounded)
+    return np.where((codes & np.uint32(0x7FFFFFFF)) > 0x7F800000, np.uint32(TF32_NAN), rounded)

@@ -274,8 +274,9 @@ def test_multicast() -> None:
     assert np.array_equal(found[1], smem[1])
     for rank in (0, 2):
         assert np.array_equal(found[rank], np.concatenate([memory[16:32], smem[rank, 16:]]))
-    with pytest.raises(OperandError, match="smem has 3 blocks, the mask 16 bits; valid: 1 to 0x7"):
-        item.execute(memory=memory, smem=smem, source=16, destination=0, size=16, cta_mask=8)
+    for mask in (0, 8):
+        with pytest.raises(OperandError, match="smem has 3 blocks, the mask 16 bits; valid: 1 to 0x7"):
+            item.execute(memory=memory, smem=smem, source=16, destination=0, size=16, cta_mask=mask)
 
 
 def test_arrivals_of_cp_async() -> None:
@@ -291,6 +292,11 @@ def test_arrivals_of_cp_async() -> None:
         plain.execute(MBarrier(511, layout="v1"))
     with pytest.raises(OperandError, match="valid: an MBarrier"):
         plain.execute(3)
+    gone = MBarrier(2)
+    gone.inval()
+    for item in (plain, counted):
+        with pytest.raises(BarrierError, match="was invalidated"):
+            item.execute(gone)
 
 
 UNORDERED = sorted(name for name, row in ROWS.items() if (own := copy_facts(row).reduction) and not own.ordered)
@@ -384,17 +390,21 @@ def test_another_block_waits_with_the_scope_of_the_cluster() -> None:
         ("cp.async.cg.shared.global", {"size": 8}, OperandError, "size=8: valid: 16 bytes"),
         ("cp.async.ca.shared.global", {"source": 8}, MisalignedAddressError, "source=0x8: a copy of cp.async needs multiples of 16"),
         ("cp.async.ca.shared.global", {"source_size": 17}, OperandError, "source_size=17: valid: 0 to size, 16"),
+        ("cp.async.ca.shared.global", {"source_size": [16, -1]}, OperandError, "source_size=-1: valid: 0 to size, 16"),
         ("cp.async.ca.shared.global", {"source_size": 1, "ignore": True}, OperandError, "has one of them at most"),
         ("cp.async.ca.shared.global", {"ignore": 1}, OperandError, "valid: a bool"),
         ("cp.async.ca.shared.global", {"source": 256}, OutsideMemoryError, "its 16 bytes do not lie in the 256 bytes"),
         ("cp.async.ca.shared.global", {"destination": [0, 0], "source": [0, 16]}, ContestedRowError, "different bytes to 0x0"),
         (LOAD, {"size": 24}, OperandError, "size=24: valid: multiples of 16 bytes"),
+        (LOAD, {"size": -16}, OperandError, "size=-16: valid: multiples of 16 bytes"),
         (LOAD, {"destination": 8}, MisalignedAddressError, "destination=0x8: a copy of cp.async.bulk needs multiples of 16"),
         (LOAD, {"destination": 256}, OutsideMemoryError, "do not lie in the 256 bytes of memory"),
         (LOAD, {"byte_mask": 1}, OperandError, "byte_mask=1: this instruction takes none; valid operands: none"),
         (MASKED, {}, OperandError, "byte_mask=None: it is missing; valid operands: byte_mask"),
         (MASKED, {"byte_mask": 1 << 16}, OperandError, "valid: 16 bits"),
+        (MASKED, {"byte_mask": -1}, OperandError, "valid: 16 bits"),
         (f"{LOAD}.ignore_oob", {"ignore_left": 16, "ignore_right": 0}, OperandError, "ignore_left=16: valid: 0 to 15"),
+        (f"{LOAD}.ignore_oob", {"ignore_left": 0, "ignore_right": -1}, OperandError, "ignore_right=-1: valid: 0 to 15"),
         (STORE, {"memory": np.zeros(4)}, OperandError, r"memory is float64 \(4,\); valid: uint8"),
         (STORE, {"source": 0.5}, OperandError, "source is float64"),
         ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", {"destination": [0, 0]}, ContestedRowError, "two reductions of 16 bytes overlap, and the order of add f32 shows"),
@@ -408,6 +418,17 @@ def test_wrong_use_is_named(name: str, change: dict[str, Any], error: type[Excep
         tcsim.instruction(name, arch=last_arch(name)).execute(**call)
     assert isinstance(caught.value, tcsim.TcsimError)
     assert name in str(caught.value)
+
+
+def test_reductions_of_one_call_may_touch_but_not_overlap() -> None:
+    """In any order of their destinations."""
+    item = tcsim.instruction("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", arch="sm_90")
+    memory, smem = np.zeros(128, np.uint8), np.arange(32, dtype=np.uint32).view(np.uint8)
+    found = item.execute(memory, smem, [0, 32, 64], [64, 0, 32], 32).view(np.uint32)
+    assert found.tolist() == [*range(8, 24), *range(8), *[0] * 8]
+    for destinations in ([64, 0, 16], [0, 16, 64], [16, 64, 0]):
+        with pytest.raises(ContestedRowError, match="two reductions of 32 bytes overlap"):
+            item.execute(memory, smem, [0, 32, 64], destinations, 32)
 
 
 def test_nothing_read_may_be_anywhere() -> None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import tcsim
 from tcsim import registry
-from tcsim.barrier_instruction import CLASSES, barrier_facts
+from tcsim.barrier_instruction import CLASSES, BarrierFacts, barrier_facts
 from tcsim.errors import InstructionError, NotModelledError, OperandError
 from tcsim.mbarrier import BarrierError, BarrierState, MBarrier
 from tcsim.mbarrier_bits import pack, unpack
@@ -292,6 +292,25 @@ def test_wrong_use_is_named(stem: str, arch: str, given: dict[str, Any], words: 
     with pytest.raises(tcsim.TcsimError, match=words) as caught:
         on(stem, arch).execute(**given)
     assert isinstance(caught.value, BarrierError | OperandError)
+
+
+def test_a_mask_names_32_blocks_at_most() -> None:
+    """The last of 32 blocks has bit 31; no bit is that of a 33rd."""
+    name = next(row.mnemonic for row in registry.rows().values() if isinstance(row.facts, BarrierFacts) and row.facts.multicast
+                and row.facts.operation == "expect_tx")  # fmt: skip
+    item = tcsim.instruction(name, arch="sm_107")
+    found = item.execute([MBarrier(1) for _ in range(32)], tx_count=16, cta_mask=1 << 31)
+    assert [barrier.tx_count for barrier in found] == [0] * 31 + [16]
+    with pytest.raises(OperandError, match="the cluster has 33 blocks; valid: masks of 1 to 0xffffffff"):
+        item.execute([MBarrier(1) for _ in range(33)], tx_count=16, cta_mask=1 << 32)
+
+
+def test_the_layout_of_an_invalid_barrier_is_not_told() -> None:
+    """mbarrier.check_layout after mbarrier.inval."""
+    gone = MBarrier(1)
+    gone.inval()
+    with pytest.raises(BarrierError, match="was invalidated"):
+        on("check_layout.layout::v0.shared::cta").execute(gone)
 
 
 def test_a_dropped_barrier_expects_nobody() -> None:

@@ -185,6 +185,15 @@ def test_operands_of_loads(arguments, error, words):
         matrix().load(**valid | arguments)
 
 
+def test_memory_holds_the_last_element_whole():
+    tmap = tcsim.TensorMap("FLOAT32", (8, 2), (48,), (8, 2), swizzle="NONE")
+    exact = np.zeros(48 + 32, np.uint8)
+    for move in (tmap.load, tmap.store):
+        move(exact, (0, 0), SMEM)
+        with pytest.raises(OutsideMemoryError, match="of the tensor at byte 76 does not lie in the 79 bytes of memory"):
+            move(exact[:-1], (0, 0), SMEM)
+
+
 def test_coordinates_have_32_bits():
     for corner in (-(2**31), 2**31 - 1):
         assert not matrix().load(MEMORY, (0, corner), SMEM).any()

@@ -238,6 +238,17 @@ def test_what_cannot_be_encoded_or_decoded_is_named():
         tcsim.TensorMap.decode(expected(MATRIX.encode(0), {"swizzle_mode": 1, "swizzle_atomicity": 1}))
     with pytest.raises(GlobalDimError):
         tcsim.TensorMap.decode(expected(MATRIX.encode(0), {"element_type": 12, "global_dim[0]": 100}))
+    for kind, rank, words in (
+        (0, 6, "rank 6 of a map of kind tiled"),
+        (1, 1, "rank 1 .* im2col"),
+        (1, 2, "rank 2 .* im2col"),
+    ):
+        with pytest.raises(TensorMapError, match=words):
+            tcsim.TensorMap.decode(expected(MATRIX.encode(0), {"im2col": kind, "rank": rank}))
+    with pytest.raises(TensorMapError, match="swizzle_96=1: the driver has no enumerator"):
+        tcsim.TensorMap.decode(expected(MATRIX.encode(0), {"swizzle_96": 1}))
+    with pytest.raises(TensorMapError, match="interleave 3 does not exist"):
+        tcsim.TensorMap.decode(expected(MATRIX.encode(0), {"interleave": 3}))
 
 
 DRIVER = list(

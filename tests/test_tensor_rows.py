@@ -123,6 +123,23 @@ def test_every_row_executes_or_says_why_not():
     }  # fmt: skip
 
 
+def test_sm_120_has_sub_byte_stores_but_no_loads():
+    """PTX ISA, restrictions on tensor copies; swizzle atomicity alike."""
+    store = tcsim.instruction(STORE, arch="sm_120")
+    nibbles = tcsim.TensorMap("16U4_ALIGN8B", (32, 1), (16,), (32, 1), swizzle="NONE")
+    atoms = tcsim.TensorMap("UINT8", (16, 1), (16,), (16, 1), swizzle="128B_ATOM_32B")
+    for tmap in (nibbles, atoms):
+        assert store.check_map(tmap) is tmap
+        with pytest.raises(TensorMapError, match="on sm_120 loads take no sub-byte types"):
+            tcsim.instruction(LOAD, arch="sm_120").check_map(tmap)
+
+
+def test_gather4_counts_four_rows():
+    tmap = tcsim.TensorMap("FLOAT16", (64, 9), (128,), (24, 1), swizzle="NONE")
+    counts = [tcsim.instruction(name, arch="sm_100").transaction_bytes(tmap) for name in (LOAD, GATHER)]
+    assert counts == [48, 192]
+
+
 def test_an_instruction_counts_its_halos():
     name = "cp.async.bulk.tensor.3d.shared::cta.global.im2col::w{}.mbarrier::complete_tx::bytes"
     compared = 0
@@ -142,6 +159,7 @@ def test_an_instruction_counts_its_halos():
 
 LOAD = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
 GATHER = "cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
 COLUMN = "cp.async.bulk.tensor.3d.shared::cta.global.im2col.mbarrier::complete_tx::bytes"
 
 
@@ -204,6 +222,12 @@ def test_wrong_replacements():
         stride.execute(data, 64, ordinal=4)
     with pytest.raises(TensorMapError, match="global_stride has 0 to 3"):
         stride.execute(data, 64, ordinal=5)
+    for field, kind, count in (("global_dim", "b32", 5), ("box_dim", "b32", 5), ("element_stride", "b32", 5)):
+        item = tcsim.instruction(kinds.format(field, kind), arch="sm_90")
+        assert item.execute(data, 7, ordinal=count - 1).any()
+        for ordinal in (count, -1, None):
+            with pytest.raises(TensorMapError, match=f"{field} has 0 to {count - 1}"):
+                item.execute(data, 7, ordinal=ordinal)
     with pytest.raises(TensorMapError, match="rank has none"):
         tcsim.instruction(kinds.format("rank", "b32"), arch="sm_90").execute(data, 2, ordinal=0)
     element = kinds.format("elemtype", "b32")
