@@ -172,7 +172,7 @@ def _store(walk: BoxWalk) -> Callable[[Any, Inputs], Array]:
         for sample in range(len(right)):
             one = {name: array[sample : sample + 1] for name, array in inputs.items()}
             with suppress(ContestedRowError):  # two elements for one place: such a sample contradicts nothing
-                right[sample] = run_stores(instruction, one, walk, "", _SPARE)[0]
+                right[sample] = run_stores(instruction, one, walk, None, _SPARE)[0]
         return right
 
     return run

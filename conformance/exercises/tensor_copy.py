@@ -54,7 +54,7 @@ def run_loads(copy: TensorCopy, inputs: Inputs, walk: BoxWalk = WALK, spare: int
 
 
 def run_stores(
-    copy: TensorCopy, inputs: Inputs, walk: BoxWalk = WALK, op: str = "", spare: int = 0
+    copy: TensorCopy, inputs: Inputs, walk: BoxWalk = WALK, op: str | None = None, spare: int = 0
 ) -> npt.NDArray[np.uint32]:
     """Global memory after every sample's store or reduction, as words."""
     facts, memories = copy.facts, []
@@ -64,7 +64,7 @@ def run_stores(
         address = int(inputs["address"][sample])
         tmap = copy.check_map(tmap)
         out = tensor_copy.store(
-            tmap, memory, at, inputs["image"][sample], address, facts.rows4, op or facts.op, walk
+            tmap, memory, at, inputs["image"][sample], address, facts.rows4, op or facts.op or None, walk
         )  # fmt: skip
         memories.append(out[:MEMORY_BYTES])
     return np.stack(memories).view("<u4").astype(np.uint32, copy=False)
@@ -88,7 +88,8 @@ class TensorExercise:
         if name == "numbers":  # of nine types
             return FEW_SAMPLES
         if facts.cache_hint or facts.mask_bits or facts.direction == "prefetch" or ".cta_group" in instruction.mnemonic:
-            return PLAIN_SAMPLES if name in ("convert", "interleaved") else OTHER_SAMPLES
+            more = FEW_SAMPLES if facts.map_mode else PLAIN_SAMPLES
+            return more if name in ("convert", "interleaved") else OTHER_SAMPLES
         return FEW_SAMPLES if facts.map_mode or facts.rows4 or name == "interleaved" else PLAIN_SAMPLES
 
     def kept(self, instruction: TensorCopy, name: str) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tcsim import tensor_instruction
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.registry import Family, Row
 from tcsim.steps import Lowering
 from tcsim.targets import Arch, since
@@ -225,57 +225,33 @@ def lowering(row: Row, arch: Arch) -> Lowering:
     return Lowering("native", (), ((opcode, 1),), "the TMA unit moves the bytes: tcsim.tensor_copy")
 
 
-_H200 = "NVIDIA H200, driver 580.159.04, ptxas 13.0.88"
-_MEASURED = Evidence("measured", _H200)
-_NOT_INTERLEAVED = Evidence(
-    "literature",
-    f"without interleave every byte agreed on an {_H200}; interleaved layouts, which are of the same instruction, were not run: "
-    "NumSim (mlc-ai/TIRx-harness)",
-)
-_NOT_CONVERTED = Evidence(
-    "literature",
-    f"every byte agreed on an {_H200}, where what stores do with subnormal numbers and NaNs of FLOAT32_FTZ and TFLOAT32 was "
-    "not asked: PTX ISA, section cp.async.bulk.tensor; interleaved layouts: NumSim (mlc-ai/TIRx-harness)",
-)
 _MANUAL = Evidence("literature", "PTX ISA, sections Tensors and cp.async.bulk.tensor")
 _IM2COL = Evidence(
     "literature",
-    f"PTX ISA, section Im2col mode; CUTLASS, copy_traits_sm90_im2col; agreed on an {_H200}, but for interleaved layouts, which "
-    "were not run",
+    "PTX ISA, section Im2col mode; CUTLASS, copy_traits_sm90_im2col; as on an NVIDIA H200",
 )
 _WIDE = Evidence(
     "literature",
     "PTX ISA, section im2col::w and im2col::w::128 modes; NumSim (mlc-ai/TIRx-harness), whose authors checked its rows on an "
     "sm_100: along N, and where halos lie",
 )
-_REDUCED = Evidence("literature", f"PTX ISA, cp.reduce.async.bulk.tensor; NaNs, types and row ends as on an {_H200}")
+_REDUCED = Evidence("literature", "PTX ISA, cp.reduce.async.bulk.tensor; NaNs, types and row ends as on an NVIDIA H200")
 _NO_EFFECT = Evidence("literature", "PTX ISA, cp.async.bulk.prefetch.tensor: a hint")
 _UNKNOWN = Evidence("literature", "accepted by ptxas 13.5.37; its effect is not modelled")
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """What the model of a spelling rests on."""
+    """A recording, or what the model of a spelling rests on."""
     facts = row.facts
     if not isinstance(facts, TensorCopyFacts) or facts.unmodelled:
         return _UNKNOWN
+    if arch.name in RECORDED:
+        return RECORDED[arch.name]
     if facts.direction == "prefetch":
         return _NO_EFFECT
     if facts.map_mode:
         return _WIDE if facts.wide_mode else _IM2COL
-    if arch.name == "sm_90":
-        return _on_sm_90(facts)
     return _REDUCED if facts.op else _MANUAL
-
-
-def _on_sm_90(facts: TensorCopyFacts) -> Evidence:
-    """Tiled copies: measured where every input class of the spelling was run and agreed."""
-    if facts.direction == "store":
-        return _NOT_CONVERTED
-    return _MEASURED if facts.dim < INTERLEAVED_DIMS else _NOT_INTERLEAVED
-
-
-INTERLEAVED_DIMS = 3
-"""From how many dimensions on maps may be interleaved."""
 
 
 def _family(name: str, rows: tuple[Row, ...]) -> Family:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from tcsim.evidence import Evidence
+from tcsim.evidence import RECORDED, Evidence
 from tcsim.registry import Family, Row
 from tcsim.steps import Lowering
 from tcsim.targets import Arch, since, suffixed_since
@@ -85,7 +85,9 @@ _MANUAL = Evidence("literature", "PTX ISA, sections tensormap.cp_fenceproxy and 
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """The machine code, or the manual."""
+    """A recording, the machine code, or the manual."""
+    if arch.name in RECORDED:
+        return RECORDED[arch.name]
     return _MACHINE_CODE if row.arithmetic == "replace" else _MANUAL
 
 
