@@ -16,11 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from hwkernels import gemm_tiles, stream_launch
-from hwkernels.device_arrays import DTYPES, DeviceArray, DeviceMatrix, new_output, read_matrix, round_up, upload
-from hwkernels.driver import call
+from hwkernels.device_arrays import (
+    DTYPES,
+    DeviceArray,
+    DeviceMatrix,
+    is_torch,
+    new_output,
+    read_matrix,
+    round_up,
+    upload,
+)
 from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, Build, cubin_of, pack_cubin
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
 from hwkernels.gemm_tiles import Shape
+from hwkernels.plan import Plan
 
 if TYPE_CHECKING:
     from hwkernels.scaled_kernels import ScaledBuild
@@ -79,20 +88,6 @@ def find_kernel(name: str | None, a: str, b: str, arch: int) -> GemmKernel:
     return kernel
 
 
-class Plan:
-    """A GEMM that is ready to run: call it to launch it, again and again, into a stream."""
-
-    def __init__(self, build: Build, shape: Shape, launches: list[stream_launch.StreamLaunch], output: Any) -> None:
-        self.build, self.shape, self.launches, self.output = build, shape, launches, output
-
-    def __call__(self, stream: int | None = None) -> Any:
-        """Launch; returns the output, which is ready when the stream gets there."""
-        where = stream_launch.current_stream() if stream is None else stream
-        for launch in self.launches:
-            launch(where)
-        return self.output
-
-
 def plan_gemm(
     a: Any,
     b: Any,
@@ -123,8 +118,8 @@ def plan_gemm(
     scaled = alpha != 1 or c is not None
     if result == "s32" and (alpha != int(alpha) or beta != int(beta)):
         raise GemmError(f"alpha={alpha}, beta={beta} with an s32 output; valid: whole numbers")
-    addend = _addend(c, shape, result)
-    output, target = _output(out, a, b, shape, result)
+    addend = addend_of(c, shape, result)
+    output, target = output_of(out, a, b, shape, result)
     ldd = target.strides[0]
     size = OUTPUT_BYTES[result]
     aligned = ldd * size % 16 == 0 and target.address % 16 == 0
@@ -196,11 +191,9 @@ def gemm(
     OperandTypeError for operands that cannot be read; DriverUnavailable without a GPU.
     """
     plan = plan_gemm(a, b, c, kernel, alpha=alpha, beta=beta, out_format=out_format, out=out)
-    result = plan()
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and out is None:
-        call("cuCtxSynchronize")
-        return result.get()
-    return result
+        return plan.fetch()
+    return plan()
 
 
 def target_for(kernel: GemmKernel, arch: int) -> str:
@@ -275,7 +268,7 @@ def _prepared(matrix: DeviceMatrix, kernel: GemmKernel, launches: list[stream_la
         )
     leading = round_up(k, 16 // matrix.item_bytes)
     packed = DeviceArray((extent, leading), DTYPES[matrix.format])
-    launches.append(_pack(matrix, packed, leading))
+    launches.append(pack_launch(matrix, packed, leading))
     return _Prepared(packed.address, leading, False, (matrix, packed))
 
 
@@ -299,7 +292,8 @@ def layout_of(matrix: DeviceMatrix, mn_allowed: bool, aligned: bool) -> bool | N
     return None
 
 
-def _pack(matrix: DeviceMatrix, packed: DeviceArray, leading: int) -> stream_launch.StreamLaunch:
+def pack_launch(matrix: DeviceMatrix, packed: DeviceArray, leading: int) -> stream_launch.StreamLaunch:
+    """Copy a matrix of any strides on the GPU to rows that lie `leading` elements apart."""
     cubin = pack_cubin(matrix.item_bytes, f"sm_{stream_launch.arch_number()}")
     fields = [(name, "<i8") for name in ("from", "to", "row", "column", "leading")] + [
         ("rows", "<i4"),
@@ -324,28 +318,36 @@ def _output_format(out: Any, wanted: str | None, outputs: tuple[str, ...]) -> st
     return wanted or outputs[0]
 
 
-def _addend(c: Any, shape: Shape, result: str) -> DeviceMatrix | None:
+def addend_of(c: Any, shape: Shape, result: str) -> DeviceMatrix | None:
+    """`c` on the GPU. Raises GemmError for another shape or format, OperandTypeError for what cannot be read."""
     if c is None:
         return None
-    matrix = upload(read_matrix(c, "c"))
+    matrix = read_matrix(c, "c")
+    if matrix.host is not None:
+        matrix = replace(matrix, host=np.ascontiguousarray(matrix.host), strides=(matrix.shape[1], 1))
     format_ = "f32" if matrix.format == "tf32" else matrix.format
     if matrix.shape != (shape.m, shape.n) or format_ != result or (matrix.strides[1] != 1 and shape.n > 1):
         raise GemmError(
             f"c is {matrix.shape} {format_} with strides {matrix.strides}; valid: ({shape.m}, {shape.n}) {result}, rows of neighbours"
         )
-    return matrix
+    return upload(matrix)
 
 
-def _output(out: Any, a: Any, b: Any, shape: Shape, result: str) -> tuple[Any, DeviceMatrix]:
-    """The array that is returned, and where the kernel writes it."""
+def output_of(out: Any, a: Any, b: Any, shape: Shape, result: str) -> tuple[Any, DeviceMatrix]:
+    """The array that is returned, and where the kernel writes it.
+
+    Raises GemmError for an `out` that the kernel cannot write.
+    """
     if out is None:
-        like = next((item for item in (a, b) if hasattr(item, "data_ptr")), None)
+        like = next((item for item in (a, b) if is_torch(item)), None)
         out = new_output(like, (shape.m, shape.n), round_up(shape.n, 16 // OUTPUT_BYTES[result]), result)
     matrix = read_matrix(out, "out")
     if matrix.host is not None or matrix.shape != (shape.m, shape.n) or (matrix.strides[1] != 1 and shape.n > 1):
         raise GemmError(
             f"out is {matrix.shape} with strides {matrix.strides}; valid: ({shape.m}, {shape.n}) on the GPU, rows of neighbours"
         )
+    if matrix.read_only:
+        raise GemmError("out is read-only; valid: a matrix that may be written")
     if shape.m == 1:
         matrix = replace(matrix, strides=(round_up(shape.n, 16 // OUTPUT_BYTES[result]), 1))
     return out, matrix
