@@ -1,4 +1,4 @@
-// sm120_mxfp8, sm120_mxf4, sm120_nvfp4: block-scaled mma.sync on consumer Blackwell, which has no Tensor Memory.
+// sm120_mxfp8, sm120_mxfp4, sm120_nvfp4: block-scaled mma.sync on consumer Blackwell, which has no Tensor Memory.
 //
 // 8 warps, a tile of 128 x 128: each warp has 64 rows and 32 columns, four by four fragments of 16 x 8. TMA fills a ring of
 // slots of 128 bytes of K; ldmatrix reads fragments out of the swizzled rows. Scale factors come straight from global memory
@@ -14,7 +14,7 @@ constexpr u32 WARP_M = 64, WARP_N = 32, FRAGMENTS_A = WARP_M / 16, FRAGMENTS_B =
 static_assert(BLOCK_M == 128 && BLOCK_N == 128, "2 x 4 warps");
 static_assert(FRAGMENTS_A % 2 == 0 && FRAGMENTS_B == 4, "registers of scale factors are full");
 
-struct ScaleFactors {  // what block_scaled.py packs
+struct ScaleFactors {  // what scaled_operands.py packs
     const u8* a;       // row after row of A, along K; rows are padded to whole slots
     const u8* b;       // column after column of B
     s64 pitch;         // bytes from one to the next

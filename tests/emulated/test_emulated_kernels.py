@@ -41,7 +41,7 @@ def compiled(build: Build, folder: Path, change: tuple[str, str] | None = None) 
     (folder / "ptx.cuh").write_text(f'#pragma once\n#include "{HERE}/gpu.h"\n{shared_geometry}', encoding="utf-8")
     (folder / "warp.cuh").write_text("#pragma once\n", encoding="utf-8")
     (folder / "multiply.cuh").write_text(f'#include "{HERE}/multiply.h"\n', encoding="utf-8")
-    for name in ("epilogue.cuh", "panel.cuh", "tiles.cuh", "tma_operands.cuh"):
+    for name in ("epilogue.cuh", "panel.cuh", "tiles.cuh", "tma_boxes.cuh", "tma_operands.cuh"):
         (folder / name).write_text((SOURCES / name).read_text(encoding="utf-8"), encoding="utf-8")
     source = (SOURCES / build.row.file).read_text(encoding="utf-8")
     if change is not None:
