@@ -80,7 +80,8 @@ def find_kernel(name: str | None, a: str, b: str, arch: int) -> GemmKernel:
     if kernel is None:
         raise GemmError(f"no kernel multiplies {a} by {b} on sm_{arch}; valid there: {listing}")
     if kernel.name not in valid:
-        raise GemmError(f"{kernel.name} is for {kernel.target}, this GPU is sm_{arch}; valid there: {listing}")
+        targets = kernel.target if kernel.later else ", ".join(kernel.targets)
+        raise GemmError(f"{kernel.name} is for {targets}, this GPU is sm_{arch}; valid there: {listing}")
     if not {a, b} <= set(valid[kernel.name]):
         raise GemmError(
             f"{kernel.name} takes {', '.join(valid[kernel.name])}, not {a} and {b}; valid on sm_{arch}: {listing}"
@@ -197,13 +198,12 @@ def gemm(
 
 
 def target_for(kernel: GemmKernel, arch: int) -> str:
-    """What to compile a kernel for: its own target, or a later chip's when it runs there.
+    """What to compile a kernel for: its target of this generation, or the generation's plain one where a later chip runs it.
 
-    >>> target_for(KERNELS["sm90_wgmma_basic"], 90)
-    'sm_90a'
+    >>> target_for(KERNELS["sm90_wgmma_basic"], 90), target_for(KERNELS["sm80_mma_multistage"], 89)
+    ('sm_90a', 'sm_89')
     """
-    own = int(kernel.target.removeprefix("sm_").rstrip("af"))
-    return kernel.target if own == arch else f"sm_{arch}"
+    return dict(zip(kernel.archs, kernel.targets, strict=True)).get(arch, f"sm_{arch}")
 
 
 def tuned(build: Build, tuning: Tuning) -> Build:

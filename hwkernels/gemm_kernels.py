@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 
+from tcsim.targets import TARGETS
+
 SPAN = 128  # bytes of K in a slot of shared memory: one row of the 128B swizzle
 
 
@@ -68,7 +70,7 @@ class GemmKernel:
     tma: bool = False  # operands come through tensor maps
     persistent: bool = False  # cluster, tile order and epilogue can be chosen
     needs_aligned: bool = False  # rows of A and B must start at multiples of 16 bytes: others are repacked
-    later: bool = True  # runs on later generations too
+    later: bool = True  # runs on later generations too; if not, on those of its targets
     padded: bool = False  # rows in shared memory are padded, not swizzled
     span: int = SPAN  # bytes of K per slot
     instructions: MappingProxyType[str, str] = field(
@@ -77,6 +79,9 @@ class GemmKernel:
     since: MappingProxyType[str, int] = field(
         default_factory=lambda: MappingProxyType({})
     )  # formats that need a later generation than the kernel
+    lacking: MappingProxyType[str, tuple[int, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # formats -> generations without their instruction
     too_wide: MappingProxyType[int, tuple[int, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )  # tile width -> generations for which ptxas would spill registers
@@ -95,6 +100,11 @@ class GemmKernel:
     def target(self) -> str:
         """The generation's own target."""
         return self.targets[0]
+
+    @property
+    def archs(self) -> tuple[int, ...]:
+        """The generations of its targets: 90 for sm_90a."""
+        return tuple(TARGETS[target].number for target in self.targets)
 
 
 _KINDS = MappingProxyType({"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "s8": "i8"})
@@ -142,8 +152,9 @@ def _tcgen05(ctas: int, opcodes: tuple[str, ...]) -> partial[GemmKernel]:
     mnemonics = {item: f"tcgen05.mma.cta_group::{ctas}.kind::{kind}" for item, kind in _KINDS.items()}
     return partial(
         GemmKernel,
-        targets=("sm_100a",),
+        targets=("sm_100a", "sm_103a", "sm_110a"),
         formats=_HOPPER,
+        lacking=MappingProxyType({"s8": (103,)}),
         instruction="",
         instructions=MappingProxyType(mnemonics),
         multiply_opcodes=MappingProxyType({item: _UTC[kind] + pair for item, kind in _KINDS.items()}),

@@ -113,6 +113,40 @@ def test_factors_lie_where_tcsim_says(name: str) -> None:
     assert checked == 384 * kernel.factors
 
 
+@pytest.mark.parametrize("name", IN_TENSOR_MEMORY)
+def test_constants_are_those_of_tcsim(name: str) -> None:
+    """The header's numbers decode to what the kernel is for, on every target, with every pair of formats and width."""
+    kernel, checked = SCALED_KERNELS[name], 0
+    for target, a, b, block_n in itertools.product(kernel.targets, kernel.formats, kernel.formats, kernel.block_n):
+        build = ScaledBuild(name, a, b, "f32", block_n, target=target)
+        names, kind = constants_in(build.constants.header()), build.constants.instruction.facts.kind.name
+        each = kernel.factors // names["K_STEPS"]
+        for step, number in enumerate(names["INSTRUCTION_DESCRIPTOR"]):
+            one = tcsim.InstructionDescriptor.decode(number, kind, target)
+            assert (one.m, one.n, one.a_format, one.b_format, one.scale_format) == (
+                128,
+                block_n,
+                a,
+                b,
+                kernel.scale_format,
+            )
+            assert one.scale_a_id == one.scale_b_id == step * each % 4 and one.scale_vectors(kernel.block) == each
+            assert not (one.transpose_a or one.transpose_b or one.negate_a or one.negate_b)
+            one.check_mnemonic(build.instruction.mnemonic)
+        for side, rows, start in (("A", 128, 0), ("B", block_n, 128 * 128)):
+            tile = tcsim.MatrixDescriptor.for_tile(
+                rows, names["SLOT_K"], a if side == "A" else b, "K", "128B", start_address=start, arch=target, kind=kind
+            )
+            assert names[f"DESCRIPTOR_{side}"] == tile.descriptor.encode()
+            assert [16 * advance for advance in names[f"ADVANCE_{side}"]] == list(tile.advances)
+        scales = tcsim.MatrixDescriptor.decode(names["DESCRIPTOR_SCALES"], arch=target)
+        assert (scales.swizzle, scales.stride_byte_offset, scales.start_address) == ("NONE", 8 * 16, 0)
+        assert names["TMEM_COLUMNS"] >= block_n + kernel.stages * 4 * names["SCALE_BLOCKS"] * (1 + block_n // 128)
+        assert names["TMEM_COLUMNS"] in (256, 512) and build.shared_bytes <= build.shared_limit
+        checked += 1
+    assert checked == 3 * len(kernel.formats) ** 2 * 2
+
+
 @pytest.mark.parametrize("name", IN_REGISTERS)
 def test_lanes_of_sm_120(name: str) -> None:
     """ldmatrix, the lanes of factors, selectors and the rows of the epilogue, as the kernel has them: one slot of one tile."""

@@ -84,7 +84,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
         tcgen05_commit(done);
     }
-    __syncwarp();  // the loads below are for whole warps
     mbarrier_wait(done, 0);
     tcgen05_after_sync();
     store_tmem_rows(problem, accumulator, m, n);

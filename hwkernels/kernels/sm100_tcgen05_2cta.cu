@@ -47,7 +47,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
         tcgen05_commit_pair(done, BOTH);
     }
-    __syncwarp();  // the loads below are for whole warps
     mbarrier_wait_cluster(done, 0);
     tcgen05_after_sync();
     store_tmem_rows(problem, accumulator, m, n);

@@ -70,7 +70,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const Tile tile = tile_at(index, rows, columns, problem.group);
             mbarrier_wait_cluster(ready + 8 * buffer.place, buffer.parity);
             tcgen05_after_sync();
-            __syncwarp();
             store_tmem_rows(problem, accumulators + buffer.place * BLOCK_N, (2 * tile.row + rank) * BLOCK_M, tile.column * BLOCK_N);
             tcgen05_before_sync();
             __syncwarp();  // the whole warp has read

@@ -61,5 +61,6 @@ template <int GROUP>
 __device__ __forceinline__ void close_tensor_memory(u32 address, bool owner) {
     __syncwarp();
     tcgen05_sync<GROUP>();
+    __syncwarp();
     if (owner) tmem_free<GROUP>(address, TMEM_COLUMNS);
 }
