@@ -13,6 +13,7 @@ from tensor_memory_walk import walk_scaled
 from test_gemm_call import Driver, _matrix, _pointers
 from test_scaled_kernels import random_operands
 
+import hwkernels
 import tcsim
 from hwkernels import array_protocols, convert_call, device_arrays, gemm_call, plan, scaled_call, stream_launch
 from hwkernels.gemm_call import GemmError, problem_dtype
@@ -124,6 +125,32 @@ def test_a_product_from_arrays_to_arrays(gpu: Blackwell, name: str, size: tuple[
     finite = np.isfinite(got)
     np.testing.assert_array_equal(again[finite], (np.float32(0.5) * got - 2)[finite])
     assert finite.any()
+
+
+def test_an_output_to_write_and_tiles_by_hand(gpu: Blackwell) -> None:
+    """`out` is written and returned; what cannot be written, and tiles that the kernel has not, are refused."""
+    gpu.capability = (10, 3)
+    kernel = SCALED_KERNELS["sm100_nvfp4"]
+    operands = random_operands(kernel, "e2m1", "e2m1", (20, 130, 70))
+    more: dict[str, Any] = {"kernel": "nvfp4", "a_format": "e2m1", "b_format": "e2m1"}
+    wanted = scaled_gemm(*operands, out_format="f16", **more)
+    out = device_arrays.DeviceArray((20, 130), np.float16)
+    assert scaled_gemm(*operands, out_format="f16", out=out, **more) is out
+    np.testing.assert_array_equal(out.get().view(np.uint16), wanted.view(np.uint16))
+    plan_made = hwkernels.plan_scaled_gemm(*operands, out_format="f16", block_n=128, **more)
+    assert (plan_made.build.target, plan_made.build.block_n) == ("sm_103a", 128)
+    np.testing.assert_array_equal(plan_made.fetch().view(np.uint16), wanted.view(np.uint16))
+    for changes, text in (
+        ({"out": out}, "out is f16, out_format='bf16'; valid: the same"),
+        ({"out": np.zeros((20, 130), np.float16), "out_format": "f16"}, "on the GPU"),
+        ({"block_n": 64}, r"no tiles 64 wide; valid: \(256, 128\)"),
+    ):
+        with pytest.raises(GemmError, match=text):
+            hwkernels.plan_scaled_gemm(*operands, **(more | changes))
+    with pytest.raises(GemmError, match=r"a is \(20, 70\) and b \(20, 70\); valid: \(M, K\) and \(K, N\)"):
+        scaled_gemm(*operands[:2], operands[0], operands[1], **more)
+    with pytest.raises(GemmError, match="no kernel 'nvfp5'; valid on sm_103: sm100_mxfp8"):
+        scaled_gemm(*operands, **(more | {"kernel": "nvfp5"}))
 
 
 def test_other_gpus_and_addends_are_refused(gpu: Blackwell) -> None:
