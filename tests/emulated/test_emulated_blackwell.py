@@ -160,7 +160,6 @@ MISTAKES: dict[str, tuple[str, tuple[str, str]]] = {
         ),
     ),
     "a phase too far": ("sm100_tcgen05_basic", ("Cursor slot = {0, 1};", "Cursor slot = {0, 0};")),
-    "a commit too many": ("sm100_tcgen05_basic", ("if (step + STAGES < steps) tcgen05_commit", "tcgen05_commit")),
     "the epilogue does not wait": ("sm100_tcgen05_basic", ("    mbarrier_wait(done, 0);\n", "")),
     "a commit to the leader alone": (
         "sm100_tcgen05_2cta",
@@ -172,7 +171,6 @@ MISTAKES: dict[str, tuple[str, tuple[str, str]]] = {
     ),
     "bytes counted where they come": ("sm100_tcgen05_2cta", ("address_in(full, 0)", "full")),
     "both halves of B the same": ("sm100_tcgen05_2cta", ("n + rank * HALF_N, step", "n, step")),
-    "the rank of a block in a descriptor": ("sm100_tcgen05_2cta", ("(shared >> 4) & 0x3fff", "shared >> 4")),
     "the second accumulator over the first": (PERSISTENT, ("accumulators + buffer.place * BLOCK_N;", "accumulators;")),
     "four arrivals give an accumulator back": (PERSISTENT, ("2 * STORING_WARPS", "STORING_WARPS")),
     "Tensor Memory is kept": ("sm100_tcgen05_basic", ("if (owner) tmem_free<GROUP>(address, TMEM_COLUMNS);", "")),
