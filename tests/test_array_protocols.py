@@ -96,6 +96,27 @@ def test_what_producers_say_besides(hopper: Driver, monkeypatch: pytest.MonkeyPa
     assert empty.download().shape == (0, 3) and empty.contiguous
 
 
+class OnlyDlpack:
+    """NumPy's own capsules, and nothing else of NumPy."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __dlpack__(self, **more: Any) -> Any:
+        return self.values.__dlpack__(**more)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8, np.int32, np.uint8])
+def test_a_real_producer(dtype: Any) -> None:
+    """NumPy's DLPack: what is read is the memory itself, not a copy."""
+    values = np.arange(24).reshape(4, 6).astype(dtype)
+    for view in (values, values.T, values[1:, ::2]):
+        found = read_array(OnlyDlpack(view), "x")
+        assert found.host is not None and found.dtype == dtype and not found.read_only
+        np.testing.assert_array_equal(found.download(), view)
+        assert np.shares_memory(found.download(), view)
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
