@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import tcsim
+from conformance.whole_outputs import Trial, blocks_of_64, matrix_place
 from hwkernels.device_arrays import DTYPES
 from hwkernels.gemm_build import Build
 from hwkernels.gemm_call import Tuning, target_for, tuned
@@ -162,13 +164,18 @@ def predicted(case: GemmCase, arch: str, a: Array, b: Array, c: Array | None) ->
         codes = build.predict(a, b)
     if case.out == "s32":
         return codes if c is None else _scaled_integers(codes, c)
+    return output_codes(codes, case.out, c, arch)
+
+
+def output_codes(codes: Array, out: str, c: Array | None, arch: str) -> Array:
+    """What the epilogue of a kernel makes of f32 accumulators: alpha and beta of SCALE if there is a c, one rounding to `out`."""
     if c is not None:
-        addend = tcsim.decode(c, case.out).astype(np.float32)
+        addend = tcsim.decode(c, out).astype(np.float32)
         with np.errstate(invalid="ignore", over="ignore"):
             codes = _canonical(np.float32(SCALE[0]) * codes.view(np.float32) + np.float32(SCALE[1]) * addend)
-    if case.out == "f32":
+    if out == "f32":
         return codes
-    rounding = tcsim.instruction(f"cvt.rn.{case.out}x2.f32", arch=arch)
+    rounding = tcsim.instruction(f"cvt.rn.{out}x2.f32", arch=arch)
     pairs = rounding.execute(a=codes, b=codes)
     return (np.asarray(pairs) & 0xFFFF).astype(np.uint16).reshape(codes.shape)
 
@@ -198,3 +205,17 @@ def call_of(case: GemmCase, a: Array, b: Array, c: Array | None, repeat: int) ->
     addend = None if c is None else c.view(DTYPES[case.out])
     tuning = None if case.tuning == Tuning() else case.tuning
     return GemmCall(case.kernel, left, right, addend, alpha, beta, case.out, tuning, repeat)
+
+
+def trial_of(case: GemmCase, arch: str, seed: int) -> Trial:
+    """What runs, and what should come of it."""
+    inputs = cache(lambda: operands(case, seed))  # made when they are asked for
+    return Trial(
+        case.id,
+        "conformance/test_gemm.py::test_gemm",
+        "a whole GEMM",
+        lambda repeat: call_of(case, *inputs(), repeat),
+        lambda: predicted(case, arch, *inputs()),
+        matrix_place,
+        blocks_of_64,
+    )

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from conformance import scaled_cases
 from conformance.gemm_cases import cases
 from hwkernels.gemm_build import CACHE_VARIABLE, Build, cubin_of, pack_cubin
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm_tiles import Shape, choose, formats_on
+from hwkernels.scaled_kernels import ScaledBuild, scaled_cubin_of
 from tcsim.targets import ARCHS
 
 
@@ -32,6 +34,11 @@ def builds(arch: str) -> list[Build]:
     return list(found)
 
 
+def scaled_builds(arch: str) -> list[ScaledBuild]:
+    """The same of the block-scaled kernels' cases."""
+    return list(dict.fromkeys(case.build(arch) for case in scaled_cases.cases(arch)))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compile them, several at a time."""
     parser = argparse.ArgumentParser(prog="python -m conformance.precompile")
@@ -42,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = builds(options.arch)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         sizes = list(pool.map(lambda build: len(cubin_of(build)), wanted))
+        sizes += pool.map(lambda build: len(scaled_cubin_of(build)), scaled_builds(options.arch))
     sizes += [len(pack_cubin(item_bytes, options.arch)) for item_bytes in (1, 2, 4)]
     print(f"{len(sizes)} cubins, {sum(sizes)} bytes, in {options.folder}")
     return 0

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hwkernels import gemm_tiles, stream_launch
-from hwkernels.device_arrays import DeviceMatrix, new_output, read_matrix, round_up, upload
-from hwkernels.driver import call
+from hwkernels.device_arrays import DeviceMatrix, is_torch, new_output, read_matrix, round_up, upload
 from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, Build, cubin_of
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
 from hwkernels.gemm_operands import prepared
 from hwkernels.gemm_tiles import Shape
+from hwkernels.plan import Plan
 from hwkernels.sparse_operands import SparseMatrix, SparsityError, compress
 
 if TYPE_CHECKING:
@@ -92,26 +92,13 @@ def find_kernel(name: str | None, a: str, b: str, arch: int, sparse: bool = Fals
     if sparse and not kernel.sparse:
         raise GemmError(f"{kernel.name} takes no compressed a; valid on sm_{arch}: {listing}")
     if kernel.name not in valid:
-        raise GemmError(f"{kernel.name} is for {kernel.target}, this GPU is sm_{arch}; valid there: {listing}")
+        targets = kernel.target if kernel.later else ", ".join(kernel.targets)
+        raise GemmError(f"{kernel.name} is for {targets}, this GPU is sm_{arch}; valid there: {listing}")
     if not {a, b} <= set(valid[kernel.name]):
         raise GemmError(
             f"{kernel.name} takes {', '.join(valid[kernel.name])}, not {a} and {b}; valid on sm_{arch}: {listing}"
         )
     return kernel
-
-
-class Plan:
-    """A GEMM that is ready to run: call it to launch it, again and again, into a stream."""
-
-    def __init__(self, build: Build, shape: Shape, launches: list[stream_launch.StreamLaunch], output: Any) -> None:
-        self.build, self.shape, self.launches, self.output = build, shape, launches, output
-
-    def __call__(self, stream: int | None = None) -> Any:
-        """Launch; returns the output, which is ready when the stream gets there."""
-        where = stream_launch.current_stream() if stream is None else stream
-        for launch in self.launches:
-            launch(where)
-        return self.output
 
 
 def plan_gemm(
@@ -147,8 +134,8 @@ def plan_gemm(
     scaled = alpha != 1 or c is not None
     if result == "s32" and (alpha != int(alpha) or beta != int(beta)):
         raise GemmError(f"alpha={alpha}, beta={beta} with an s32 output; valid: whole numbers")
-    addend = _addend(c, shape, result)
-    output, target = _output(out, a, b, shape, result)
+    addend = addend_of(c, shape, result)
+    output, target = output_of(out, a, b, shape, result)
     ldd = target.strides[0]
     size = OUTPUT_BYTES[result]
     aligned = ldd * size % 16 == 0 and target.address % 16 == 0
@@ -223,21 +210,18 @@ def gemm(
     SparsityError for a sparse kernel and an a with too many nonzeros in a group; OperandTypeError for operands that cannot be read; DriverUnavailable without a GPU.
     """
     plan = plan_gemm(a, b, c, kernel, alpha=alpha, beta=beta, out_format=out_format, out=out)
-    result = plan()
     if isinstance(a, np.ndarray | SparseMatrix) and isinstance(b, np.ndarray) and out is None:
-        call("cuCtxSynchronize")
-        return result.get()
-    return result
+        return plan.fetch()
+    return plan()
 
 
 def target_for(kernel: GemmKernel, arch: int) -> str:
-    """What to compile a kernel for: its own target, or a later chip's when it runs there.
+    """What to compile a kernel for: its target of this generation, or the generation's plain one where a later chip runs it.
 
-    >>> target_for(KERNELS["sm90_wgmma_basic"], 90)
-    'sm_90a'
+    >>> target_for(KERNELS["sm90_wgmma_basic"], 90), target_for(KERNELS["sm80_mma_multistage"], 89)
+    ('sm_90a', 'sm_89')
     """
-    own = int(kernel.target.removeprefix("sm_").rstrip("af"))
-    return kernel.target if own == arch else f"sm_{arch}"
+    return dict(zip(kernel.archs, kernel.targets, strict=True)).get(arch, f"sm_{arch}")
 
 
 def tuned(build: Build, tuning: Tuning) -> Build:
@@ -292,28 +276,36 @@ def _output_format(out: Any, wanted: str | None, outputs: tuple[str, ...]) -> st
     return wanted or outputs[0]
 
 
-def _addend(c: Any, shape: Shape, result: str) -> DeviceMatrix | None:
+def addend_of(c: Any, shape: Shape, result: str) -> DeviceMatrix | None:
+    """`c` on the GPU. Raises GemmError for another shape or format, OperandTypeError for what cannot be read."""
     if c is None:
         return None
-    matrix = upload(read_matrix(c, "c"))
+    matrix = read_matrix(c, "c")
+    if matrix.host is not None:
+        matrix = replace(matrix, host=np.ascontiguousarray(matrix.host), strides=(matrix.shape[1], 1))
     format_ = "f32" if matrix.format == "tf32" else matrix.format
     if matrix.shape != (shape.m, shape.n) or format_ != result or (matrix.strides[1] != 1 and shape.n > 1):
         raise GemmError(
             f"c is {matrix.shape} {format_} with strides {matrix.strides}; valid: ({shape.m}, {shape.n}) {result}, rows of neighbours"
         )
-    return matrix
+    return upload(matrix)
 
 
-def _output(out: Any, a: Any, b: Any, shape: Shape, result: str) -> tuple[Any, DeviceMatrix]:
-    """The array that is returned, and where the kernel writes it."""
+def output_of(out: Any, a: Any, b: Any, shape: Shape, result: str) -> tuple[Any, DeviceMatrix]:
+    """The array that is returned, and where the kernel writes it.
+
+    Raises GemmError for an `out` that the kernel cannot write.
+    """
     if out is None:
-        like = next((item for item in (a, b) if hasattr(item, "data_ptr")), None)
+        like = next((item for item in (a, b) if is_torch(item)), None)
         out = new_output(like, (shape.m, shape.n), round_up(shape.n, 16 // OUTPUT_BYTES[result]), result)
     matrix = read_matrix(out, "out")
     if matrix.host is not None or matrix.shape != (shape.m, shape.n) or (matrix.strides[1] != 1 and shape.n > 1):
         raise GemmError(
             f"out is {matrix.shape} with strides {matrix.strides}; valid: ({shape.m}, {shape.n}) on the GPU, rows of neighbours"
         )
+    if matrix.read_only:
+        raise GemmError("out is read-only; valid: a matrix that may be written")
     if shape.m == 1:
         matrix = replace(matrix, strides=(round_up(shape.n, 16 // OUTPUT_BYTES[result]), 1))
     return out, matrix

@@ -247,12 +247,15 @@ def best_kernel(arch_number: int, a: str, b: str, sparse: bool = False) -> GemmK
 def formats_on(kernel: GemmKernel, arch_number: int) -> tuple[str, ...]:
     """The formats that a kernel multiplies on a chip generation; none if it does not run there.
 
-    A kernel runs on its own generation, and on later ones unless it is written for that one alone.
+    A kernel runs on its own generation, and on later ones unless it is written for the generations of its targets alone.
 
     >>> formats_on(KERNELS["sm70_wmma_naive"], 75), formats_on(KERNELS["sm90_wgmma_tma"], 100)
     (('f16',), ())
+    >>> formats_on(KERNELS["sm100_tcgen05_basic"], 103)
+    ('f16', 'bf16', 'tf32', 'e4m3', 'e5m2')
     """
     own = TARGETS[kernel.target].number
-    if arch_number != own and not (kernel.later and arch_number > own):
+    if arch_number not in kernel.archs and not (kernel.later and arch_number > own):
         return ()
-    return tuple(name for name in kernel.formats if arch_number >= kernel.since.get(name, own))
+    fitting = (name for name in kernel.formats if arch_number not in kernel.lacking.get(name, ()))
+    return tuple(name for name in fitting if arch_number >= kernel.since.get(name, own))

@@ -155,7 +155,7 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
         sparsity is not None and isinstance(multiply, ScaledMatrixMultiply)
     ):
         raise InstructionError(
-            f"{call}: it multiplies no matrices, or block-scaled sparse ones; valid: mma.sync, mma.sp, wmma.mma, "
+            f"{call}: no dense product of matrices, nor a sparse one that is computed here; valid: mma.sync, mma.sp, wmma.mma, "
             "wgmma.mma_async, wgmma.mma_async.sp, tcgen05.mma"
         )
     if idesc is not None:

@@ -158,6 +158,14 @@ __device__ __forceinline__ void tma_load(u32 to, const TensorMap* map, s32 x, s3
         : "memory");
 }
 
+// The same into this block. For a destination in .shared::cluster, ptxas adds to sm_120's code a check that it is this block's.
+__device__ __forceinline__ void tma_load_cta(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(barrier)
+        : "memory");
+}
+
 // To the same place in every block whose bit is set in `blocks`, and to the same barrier there.
 __device__ __forceinline__ void tma_load_multicast(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u16 blocks) {
     asm volatile(

@@ -80,6 +80,9 @@ struct MBarrier {
     }
 };
 
+inline thread_local bool fence_missing = false;  // a barrier was passed, and no tcgen05.fence::after_thread_sync since
+inline thread_local bool read_unfenced = false;  // Tensor Memory was read, and no tcgen05.fence::before_thread_sync since
+
 struct Gate {  // bar.sync and bar.arrive
     std::mutex mutex;
     std::condition_variable changed;
@@ -109,7 +112,7 @@ struct Block {
 
     MBarrier& barrier(u32 address) {
         std::lock_guard lock(barriers_mutex);
-        return barriers[address];
+        return barriers[address & ((1u << 24) - 1)];
     }
 };
 inline thread_local Block* block;
@@ -121,8 +124,12 @@ inline u32 block_threads;
 
 alignas(1024) inline u8 anchor[1024];
 constexpr u32 DYNAMIC_START = 512, STATIC_START = 0x20000;
+constexpr u32 RANK_SHIFT = 24;  // in a cluster, shared addresses carry the rank of their block: CUTLASS clears bit 24 to reach the leader
 
+inline u32 offset_of(u32 address) { return address & ((1u << RANK_SHIFT) - 1); }
 inline u8* memory(Block* owner, u32 address) {
+    NEED(address >> RANK_SHIFT == 0 || address >> RANK_SHIFT == owner->rank, "another block's shared memory");
+    address = offset_of(address);
     if (owner->dynamic.empty()) return anchor + (static_cast<s64>(address) - STATIC_START);
     NEED(address - DYNAMIC_START < owner->dynamic.size(), "an address outside of shared memory");
     return owner->dynamic.data() + (address - DYNAMIC_START);
@@ -130,7 +137,7 @@ inline u8* memory(Block* owner, u32 address) {
 inline u8* memory(u32 address) { return memory(block, address); }
 inline u32 shared_address(const void* pointer) {
     const u8* at = static_cast<const u8*>(pointer);
-    if (!block->dynamic.empty()) return DYNAMIC_START + static_cast<u32>(at - block->dynamic.data());
+    if (!block->dynamic.empty()) return (DYNAMIC_START + static_cast<u32>(at - block->dynamic.data())) | block->rank << RANK_SHIFT;
     return static_cast<u32>(STATIC_START + (at - anchor));
 }
 inline u32 swizzle(u32 address, u32 span = 128) { return address ^ (address >> 3 & (span == 128 ? 0x70 : 0x30)); }
@@ -143,7 +150,12 @@ inline u32 load_shared(u32 address) {
 
 // ---- who am I, barriers
 
-inline void __syncthreads() { block->named[0].pass(block_threads, true); }
+inline void meet(Gate& gate, u32 threads) {
+    NEED(!read_unfenced, "a barrier without tcgen05.fence::before_thread_sync after a read of Tensor Memory");
+    gate.pass(threads, true);
+    fence_missing = true;
+}
+inline void __syncthreads() { meet(block->named[0], block_threads); }
 inline void __syncwarp() { block->warps[threadIdx.x / 32].pass(32, true); }
 inline u32 uniform_warp() { return threadIdx.x / 32; }
 inline bool elect_one() { return threadIdx.x % 32 == 0; }
@@ -151,7 +163,7 @@ inline u32 cluster_rank() { return block->rank; }
 inline u32 lane_id() { return threadIdx.x % 32; }
 inline void named_sync(u32 barrier, u32 threads) { block->named[barrier].pass(threads, true); }
 inline void named_arrive(u32 barrier, u32 threads) { block->named[barrier].pass(threads, false); }
-inline void cluster_sync() { cluster_gate.pass(block_threads * cluster.size(), true); }
+inline void cluster_sync() { meet(cluster_gate, block_threads * cluster.size()); }
 inline void mbarrier_init(u32 barrier, u32 arrivals) {
     MBarrier& made = block->barrier(barrier);
     made.expected = made.pending = arrivals;
@@ -166,7 +178,10 @@ inline void mbarrier_arrive_at(u32 barrier, u32 rank, bool really) {
     cluster[rank]->barrier(barrier).update(1, 0);
 }
 inline void mbarrier_expect(u32 barrier, u32 bytes) { block->barrier(barrier).update(1, bytes); }
-inline void mbarrier_wait(u32 barrier, u32 parity) { block->barrier(barrier).wait(parity); }
+inline void mbarrier_wait(u32 barrier, u32 parity) {
+    block->barrier(barrier).wait(parity);
+    fence_missing = true;
+}
 template <u32>
 void registers_down() {}
 template <u32>
@@ -217,10 +232,11 @@ inline void tma_load_to(Block* owner, u32 to, const TensorMap* map, s32 x, s32 y
     owner->barrier(barrier).update(0, -static_cast<long>(map->box_width * map->box_height * map->element));
 }
 inline void tma_load(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) { tma_load_to(block, to, map, x, y, barrier); }
+inline void tma_load_cta(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) { tma_load(to, map, x, y, barrier); }
 inline void tma_load_multicast(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u16 blocks) {
     NEED(blocks >> cluster.size() == 0, "a multicast to a block that is not there");
     for (u32 rank = 0; rank < cluster.size(); ++rank) {
-        if (blocks >> rank & 1) tma_load_to(cluster[rank], to, map, x, y, barrier);
+        if (blocks >> rank & 1) tma_load_to(cluster[rank], offset_of(to), map, x, y, barrier);
     }
 }
 inline void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
