@@ -42,6 +42,10 @@ class Tuning:
     stagger: int | None = None
     group: int | None = None
     promote: int | None = None
+    panels: int | None = None  # of shared memory for outputs, per consumer
+    stream: bool | None = None  # B leaves L2 first
+    clusters: int | None = None  # at most so many at a time
+    promotion: str | None = None  # of tensor maps: "L2_128B", "L2_256B"; "NONE"
 
 
 def problem_dtype(build: Build | ScaledBuild) -> np.dtype[Any]:
@@ -151,22 +155,26 @@ def plan_gemm(
     if row.tma:
         addresses = (operands[0].address, operands[1].address, target.address if build.tma_store else 0)
         specs = gemm_tiles.tensor_maps(build, shape, leading)
+        if tuning.promotion:
+            specs = tuple(replace(spec, promotion=tuning.promotion) for spec in specs)
         maps = [
             stream_launch.encode_tensor_map(spec, address) if address else bytes(128)
             for spec, address in zip(specs, addresses, strict=True)
         ]
         parameters = [*(np.frombuffer(item, np.uint8) for item in maps), problem]
+    resident = max(1, stream_launch.multiprocessors() // math.prod(build.cluster))
     launch = stream_launch.StreamLaunch(
         stream_launch.load_function(cubin_of(build), ENTRY),
         parameters,
-        gemm_tiles.launch_grid(build, shape, stream_launch.multiprocessors()),
+        gemm_tiles.launch_grid(build, shape, min(resident, tuning.clusters or resident)),
         (row.threads, 1, 1),
         build.shared_bytes,
         math.prod(build.cluster),
         keep=(operands, addend, target),
     )
     if launch.cluster > 1:  # fewer may fit than multiprocessors / size: a cluster stays within one GPC
-        launch.set_grid(gemm_tiles.launch_grid(build, shape, max(1, launch.max_clusters())))
+        resident = max(1, launch.max_clusters())
+        launch.set_grid(gemm_tiles.launch_grid(build, shape, min(resident, tuning.clusters or resident)))
     return Plan(build, shape, [*launches, launch], output)
 
 
@@ -222,11 +230,11 @@ def tuned(build: Build, tuning: Tuning) -> Build:
         return build
     if not build.row.persistent and tuning != Tuning(block_n=tuning.block_n, stages=tuning.stages):
         raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages")
-    if build.row.ctas and (tuning.cluster or tuning.stagger or tuning.promote):
-        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages, group")
+    if build.row.ctas and (tuning.cluster or tuning.stagger or tuning.promote or tuning.panels or tuning.stream):
+        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages, group, clusters, promotion")
     changes = {
         name: value
-        for name in ("block_n", "cluster", "stagger", "promote")
+        for name in ("block_n", "cluster", "stagger", "promote", "panels", "stream")
         if (value := getattr(tuning, name)) is not None
     }
     build = replace(build, **changes)
@@ -236,6 +244,10 @@ def tuned(build: Build, tuning: Tuning) -> Build:
         raise GemmError(
             f"a tile of {build.block_m} x {build.block_n} has no parts for a cluster of {build.cluster}; valid: (1, 1)"
         )
+    if not gemm_tiles.panels_fit(build):
+        raise GemmError(
+            f"{build.panels} panels cannot take a tile of {build.block_n} columns of {build.out}; valid: 2, 4"
+        )
     if build.promote and build.block_n > 128:
         raise GemmError(
             f"promote needs a second set of accumulators; valid: tiles at most 128 wide, not {build.block_n}"
@@ -244,7 +256,9 @@ def tuned(build: Build, tuning: Tuning) -> Build:
         build = replace(build, stages=tuning.stages or gemm_tiles.most_stages(build))
     elif tuning.stages:
         build = replace(build, stages=tuning.stages)
-    if build.shared_bytes > SHARED_LIMIT or (build.row.persistent and build.stagger >= build.stages):
+    if build.row.persistent and build.stagger >= build.stages:
+        raise GemmError(f"stagger={build.stagger} needs more slots than {build.stages}; valid: below that")
+    if build.shared_bytes > SHARED_LIMIT:
         raise GemmError(f"{build} does not fit: {build.shared_bytes} shared bytes, at most {SHARED_LIMIT}")
     return build
 

@@ -38,6 +38,7 @@ class TensorMapSpec:
     dims: tuple[int, int]  # elements
     pitch: int  # bytes from one row to the next
     box: tuple[int, int]  # elements
+    promotion: str = "L2_256B"  # the suffix of CU_TENSOR_MAP_L2_PROMOTION_: what a miss brings into L2
 
 
 def choose(
@@ -107,14 +108,29 @@ def fitted(build: Build) -> Build:
     raise ValueError(f"{build.kernel} does not fit into the {limit} shared bytes of {build.target}")
 
 
+def panels_fit(build: Build) -> bool:
+    """Whether the panels of a consumer take its part of a tile in whole rounds: all at once, or half the panels at a time.
+
+    >>> [panels_fit(Build("sm90_wgmma_persistent", "f16", "f16", "f16", "sm_90a", block_n=256, panels=n)) for n in (1, 2, 3, 4, 6)]
+    [False, True, False, True, True]
+    """
+    stores = build.block_n * OUTPUT_BYTES[build.out] // 128
+    return build.panels >= stores or (build.panels % 2 == 0 and stores % (build.panels // 2) == 0)
+
+
 def parts_fit(build: Build) -> bool:
     """Whether a tile can be cut into the parts that the blocks of its cluster load: whole panels, or 8 rows and more.
+
+    A slot is released by a warp of a warpgroup for each block that writes into it: there are four.
 
     >>> parts_fit(Build("sm90_wgmma_persistent", "f16", "f16", "f16", "sm_90a", block_n=64, cluster=(2, 1), b_mn_major=True))
     False
     """
     unit_a, unit_b = (PANEL_ROWS if mn_major else 8 for mn_major in (build.a_mn_major, build.b_mn_major))
-    return build.block_m % (unit_a * build.cluster[1]) == 0 and build.block_n % (unit_b * build.cluster[0]) == 0
+    told = sum(build.cluster) - 1 <= 4
+    return (
+        told and build.block_m % (unit_a * build.cluster[1]) == 0 and build.block_n % (unit_b * build.cluster[0]) == 0
+    )
 
 
 def estimated_cycles(build: Build, shape: Shape, multiprocessors: int = 132) -> float:
@@ -182,11 +198,18 @@ def tiles_of_block(block: int, blocks: int, rows: int, columns: int, group: int)
 def launch_grid(build: Build, shape: Shape, resident: int) -> tuple[int, int, int]:
     """The grid: for a persistent kernel at most `resident` clusters, else a block for each tile, columns first.
 
+    A persistent kernel takes no more clusters than it needs for as few waves: the rest would only draw power.
+
+    >>> build = Build("sm90_wgmma_persistent", "f16", "f16", "f16", "sm_90a", block_n=256, cluster=(2, 1))
+    >>> launch_grid(build, Shape(4096, 4096, 4096), 66)[0] // 2  # 256 tiles: 4 waves of 64, not 3 of 66 and one of 58
+    64
+
     Raises ValueError if the grid would be too large for a launch (65,535 rows of tiles).
     """
     rows, columns = grid_of_tiles(build, shape)
     if build.row.persistent:
-        return min(rows * columns, resident) * math.prod(build.cluster), 1, 1
+        waves = math.ceil(rows * columns / resident)
+        return math.ceil(rows * columns / waves) * math.prod(build.cluster), 1, 1
     if rows > 65535:
         raise ValueError(f"m = {shape.m} makes {rows} rows of tiles of {build.kernel}; valid: up to 65535")
     return columns * build.cluster[0] * build.cluster[1], rows, 1

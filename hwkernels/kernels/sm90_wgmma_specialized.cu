@@ -6,21 +6,12 @@
 #include "ptx.cuh"
 #include "multiply.cuh"  // wgmma(d, a, b, scale_d) for 64 x BLOCK_N and the operands' formats; accumulator_t
 #include "epilogue.cuh"
+#include "ring.cuh"
 #include "tma_operands.cuh"
 
 constexpr u32 CONSUMERS = 2, THREADS = 128 * (CONSUMERS + 1);
 constexpr u32 BLOCK_K = SPAN / ELEMENT_BYTES;
 static_assert(BLOCK_M == 64 * CONSUMERS, "a consumer has 64 rows");
-
-struct Slot {  // a place in the ring, and the parity of its phase
-    u32 index = 0, parity = 0;
-    __device__ __forceinline__ void advance() {
-        if (++index == STAGES) {
-            index = 0;
-            parity ^= 1;
-        }
-    }
-};
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)  // setmaxnreg counts from the registers that this leaves a thread
     gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,

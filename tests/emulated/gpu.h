@@ -4,6 +4,8 @@
 // wait for them allows; dynamic shared memory starts off its alignment and is full of 0xA5. A wrong barrier count aborts or hangs.
 #pragma once
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstdint>
@@ -86,7 +88,7 @@ struct Gate {  // bar.sync and bar.arrive
     u32 here = 0;
     u64 round = 0;
 
-    void pass(u32 threads, bool waits) {
+    u64 pass(u32 threads, bool waits) {  // returns the round that it belongs to
         std::unique_lock lock(mutex);
         const u64 mine = round;
         if (++here == threads) {
@@ -96,6 +98,11 @@ struct Gate {  // bar.sync and bar.arrive
         } else if (waits) {
             changed.wait(lock, [&] { return round != mine; });
         }
+        return mine;
+    }
+    void wait_for(u64 mine) {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return round != mine; });
     }
 };
 
@@ -106,6 +113,7 @@ struct Block {
     Gate named[16], warps[32], warpgroups[8];
     std::vector<u64> exchange = std::vector<u64>(32 * 32 * 8);
     u32 rank = 0;
+    std::atomic<u32> present = 0;  // threads that have not left
 
     MBarrier& barrier(u32 address) {
         std::lock_guard lock(barriers_mutex);
@@ -140,12 +148,16 @@ inline u32 swizzle(u32 address) { return address ^ (address >> 3 & 0x70); }
 inline void __syncthreads() { block->named[0].pass(block_threads, true); }
 inline void __syncwarp() { block->warps[threadIdx.x / 32].pass(32, true); }
 inline u32 uniform_warp() { return threadIdx.x / 32; }
+inline u32 uniform(u32 value) { return value; }
 inline bool elect_one() { return threadIdx.x % 32 == 0; }
 inline u32 cluster_rank() { return block->rank; }
 inline u32 lane_id() { return threadIdx.x % 32; }
 inline void named_sync(u32 barrier, u32 threads) { block->named[barrier].pass(threads, true); }
 inline void named_arrive(u32 barrier, u32 threads) { block->named[barrier].pass(threads, false); }
 inline void cluster_sync() { cluster_gate.pass(block_threads * cluster.size(), true); }
+inline thread_local u64 cluster_round;
+inline void cluster_arrive() { cluster_round = cluster_gate.pass(block_threads * cluster.size(), false); }
+inline void cluster_wait() { cluster_gate.wait_for(cluster_round); }
 inline void mbarrier_init(u32 barrier, u32 arrivals) {
     MBarrier& made = block->barrier(barrier);
     made.expected = made.pending = arrivals;
@@ -154,13 +166,35 @@ inline void mbarrier_init_fence() {}
 inline void mbarrier_arrive(u32 barrier, bool really = true) {
     if (really) block->barrier(barrier).update(1, 0);
 }
-inline void mbarrier_arrive_at(u32 barrier, u32 rank, bool really) {
-    if (!really) return;
+// Signals to other blocks arrive late: when the thread waits next, or after it has left.
+constexpr u32 RANK_SHIFT = 24;
+inline thread_local std::vector<std::function<void()>> signals;
+inline void send_signals() {
+    for (auto& signal : signals) signal();
+    signals.clear();
+}
+inline Block& neighbour(u32 rank) {
     NEED(rank < cluster.size(), "no such block in the cluster");
-    cluster[rank]->barrier(barrier).update(1, 0);
+    NEED(cluster[rank]->present > 0, "a block is reached that has left");
+    return *cluster[rank];
+}
+inline u32 address_in_block(u32 address, u32 rank) { return rank << RANK_SHIFT | address; }
+inline void mbarrier_arrive_remote(u32 barrier, bool really) {
+    if (!really) return;
+    signals.push_back([=] { neighbour(barrier >> RANK_SHIFT).barrier(barrier & ((1u << RANK_SHIFT) - 1)).update(1, 0); });
+}
+inline void leave() {
+    if (!signals.empty()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100 * (block->rank + 1)));
+        send_signals();
+    }
+    --block->present;
 }
 inline void mbarrier_expect(u32 barrier, u32 bytes) { block->barrier(barrier).update(1, bytes); }
-inline void mbarrier_wait(u32 barrier, u32 parity) { block->barrier(barrier).wait(parity); }
+inline void mbarrier_wait(u32 barrier, u32 parity) {
+    send_signals();
+    block->barrier(barrier).wait(parity);
+}
 template <u32>
 void registers_down() {}
 template <u32>
@@ -213,9 +247,20 @@ inline void tma_load(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) { 
 inline void tma_load_multicast(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u16 blocks) {
     NEED(blocks >> cluster.size() == 0, "a multicast to a block that is not there");
     for (u32 rank = 0; rank < cluster.size(); ++rank) {
-        if (blocks >> rank & 1) tma_load_to(cluster[rank], to, map, x, y, barrier);
+        if (blocks >> rank & 1) tma_load_to(&neighbour(rank), to, map, x, y, barrier);
     }
 }
+constexpr u64 EVICT_FIRST = 1;
+inline u64 evict_first() { return EVICT_FIRST; }
+inline void tma_load(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u64 policy) {
+    NEED(policy == EVICT_FIRST, "not a policy");
+    tma_load(to, map, x, y, barrier);
+}
+inline void tma_load_multicast(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u16 blocks, u64 policy) {
+    NEED(policy == EVICT_FIRST, "not a policy");
+    tma_load_multicast(to, map, x, y, barrier, blocks);
+}
+inline void tma_prefetch(const TensorMap* map, s32 x, s32) { NEED(x * static_cast<s64>(map->element) % 16 == 0, "a TMA coordinate off 16 bytes"); }
 inline void tma_store(const TensorMap* map, s32 x, s32 y, u32 from) {
     Block* owner = block;
     stores.open.push_back([=] {

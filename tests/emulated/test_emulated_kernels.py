@@ -30,6 +30,15 @@ STYLES = {"wgmma": "STYLE_WGMMA", "wmma.mma": "STYLE_WMMA", "mma.sync": "STYLE_M
 TIMEOUT_S = 120
 RESIDENT = 2  # clusters at a time: persistent blocks then walk over several tiles
 PERSISTENT = "sm90_wgmma_persistent"
+HEADERS = (
+    "epilogue.cuh",
+    "multicast.cuh",
+    "panel.cuh",
+    "ring.cuh",
+    "staged_store.cuh",
+    "tiles.cuh",
+    "tma_operands.cuh",
+)
 
 
 def compiled(build: Build, folder: Path, change: tuple[str, str] | None = None) -> Path:
@@ -41,12 +50,13 @@ def compiled(build: Build, folder: Path, change: tuple[str, str] | None = None) 
     (folder / "ptx.cuh").write_text(f'#pragma once\n#include "{HERE}/gpu.h"\n{shared_geometry}', encoding="utf-8")
     (folder / "warp.cuh").write_text("#pragma once\n", encoding="utf-8")
     (folder / "multiply.cuh").write_text(f'#include "{HERE}/multiply.h"\n', encoding="utf-8")
-    for name in ("epilogue.cuh", "panel.cuh", "tiles.cuh", "tma_operands.cuh"):
-        (folder / name).write_text((SOURCES / name).read_text(encoding="utf-8"), encoding="utf-8")
-    source = (SOURCES / build.row.file).read_text(encoding="utf-8")
+    texts = {name: (SOURCES / name).read_text(encoding="utf-8") for name in (*HEADERS, build.row.file)}
     if change is not None:
-        assert source.count(change[0]) == 1, f"{change[0]!r} is not once in the source"
-        source = source.replace(*change)
+        assert sum(text.count(change[0]) for text in texts.values()) == 1, f"{change[0]!r} is not once in the source"
+        texts = {name: text.replace(*change) for name, text in texts.items()}
+    for name in HEADERS:
+        (folder / name).write_text(texts[name], encoding="utf-8")
+    source = texts[build.row.file]
     source = source.replace("extern __shared__ u8 dynamic[];", "u8* const dynamic = block->dynamic.data();")
     source = re.sub(r"__shared__ alignas\(([^)]*)\)", r"alignas(\1) static", source)
     program = folder / "kernel"
@@ -176,6 +186,15 @@ CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
     (build_of(PERSISTENT), (1, 1, 1)),
     (build_of(PERSISTENT, cluster=(1, 1), stagger=0), (140, 600, 70)),
     *((tuned(build_of(PERSISTENT), Tuning(block_n=n)), (700, 500, 700)) for n in (192, 128, 64)),
+    *((tuned(build_of(PERSISTENT), Tuning(panels=4, stagger=s)), (600, 520, 394)) for s in (0, 2)),
+    *((tuned(build_of(PERSISTENT, out="f32"), Tuning(panels=p)), (600, 520, 200)) for p in (2, 4)),
+    (tuned(build_of(PERSISTENT), Tuning(block_n=64, panels=2, stages=3)), (700, 500, 40)),
+    *(
+        (tuned(build_of(PERSISTENT, "f16", *majors), Tuning(stream=True)), (600, 520, 200))
+        for majors in ((False, False), (False, True))
+    ),
+    (tuned(build_of(PERSISTENT), Tuning(cluster=(1, 1), stream=True, stagger=1)), (600, 520, 200)),
+    (build_of(PERSISTENT), (600, 520, 40)),  # tiles of one slot
     *((tuned(build_of(PERSISTENT), Tuning(cluster=shape)), (700, 1100, 300)) for shape in ((2, 2), (1, 2), (4, 1))),
     (tuned(build_of(PERSISTENT, "f16", True, True), Tuning(cluster=(2, 2))), (400, 1100, 300)),
     *((tuned(build_of(PERSISTENT, "e4m3"), Tuning(block_n=128, promote=p)), (400, 300, 1000)) for p in (1, 3)),
@@ -196,12 +215,35 @@ def test_alpha_and_beta(kernel: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+LONG, SHORT = (600, 520, 700), (600, 520, 40)  # several tiles a block, of eleven slots and of one
 MISTAKES = {
-    "a slot is released while it is read": ("wgmma_wait<1>();", "wgmma_wait<2>();"),
-    "a panel is filled while it is stored": ("tma_store_wait_read<1>();", "tma_store_wait_read<2>();"),
-    "a neighbour's release is not counted": ("CONSUMERS * RELEASES", "CONSUMERS"),
-    "the first half of B twice": ("k, n + part_b, barrier, same_columns", "k, n, barrier, same_columns"),
-    "a phase too far": ("slot.parity ^ 1", "slot.parity"),
+    "a slot is released while it is read": ("wgmma_wait<1>();", "wgmma_wait<2>();", LONG),
+    "a panel is filled while it is stored": (
+        "tma_store_wait_read<ROUNDS_UNDER_WAY - 1>();",
+        "tma_store_wait_read<8>();",
+        LONG,
+    ),
+    "a neighbour's release is not counted": ("CONSUMERS * RELEASES", "CONSUMERS", LONG),
+    "the first half of B twice": ("MN_MAJOR ? k : start + s32(first);", "MN_MAJOR ? k : start;", LONG),
+    "a phase too far": (
+        "slot.parity ^ 1);\n                    mbarrier_expect",
+        "slot.parity);\n                    mbarrier_expect",
+        LONG,
+    ),
+    "a block leaves before its neighbours have signalled": (
+        "CLUSTER > 1 && i < STAGES;",
+        "CLUSTER > 1 && i < 0;",
+        LONG,
+    ),
+    "a neighbour is reached before it is there": ("cluster_wait();", "", LONG),
+    "the follower is let go by slots alone": (
+        "if (STAGGER > 0 && ahead > 0) named",
+        "if (false) named",
+        (100, 100, 40),
+    ),
+    "the last slot of a tile is kept": ("wgmma_wait<0>();\n            release(previous);", "wgmma_wait<0>();", SHORT),
+    "a tile is added to the one before": ("multiply(false);", "multiply(true);", SHORT),
+    "every block has the same rank": ("uniform(cluster_rank())", "0", LONG),
 }
 
 
@@ -209,8 +251,9 @@ MISTAKES = {
 def test_mistakes_are_found(mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each makes a wrong product, an abort or a hang: the emulation can fail."""
     monkeypatch.setattr("test_emulated_kernels.TIMEOUT_S", 20)
+    right, wrong, size = MISTAKES[mistake]
     try:
-        got, want = run(build_of(PERSISTENT), (600, 520, 700), tmp_path, change=MISTAKES[mistake])
+        got, want = run(build_of(PERSISTENT), size, tmp_path, change=(right, wrong))
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return
     assert (got != want).any()
