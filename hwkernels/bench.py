@@ -14,8 +14,10 @@ import argparse
 import datetime
 import json
 import math
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,52 +45,80 @@ TORCH = {
 Contender = Callable[[], Any]
 
 
-def contenders(
-    torch: Any, format_: str, size: tuple[int, int, int], kernels: Sequence[str], tuning: Any = None
-) -> dict[str, Contender]:
+class Bench:
+    """One product: operands on the GPU, cuBLAS's result, and a place for ours."""
+
+    def __init__(self, torch: Any, format_: str, size: tuple[int, int, int]) -> None:
+        m, n, k = size
+        self.torch, self.format, self.size = torch, format_, size
+        dtype = getattr(torch, TORCH[format_])
+        if format_ == "s8":
+            a, b = (torch.randint(-128, 128, (rows, k), device="cuda", dtype=torch.int8) for rows in (m, n))
+        else:
+            a, b = (torch.randn((rows, k), device="cuda").to(dtype) for rows in (m, n))
+        self.a, self.b = a, b
+        out = OPERAND_FORMATS[format_].outputs[0]
+        out_dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "s32": torch.int32}[out]
+        self.d = torch.empty((m, n), device="cuda", dtype=out_dtype)
+        reference = torch.empty_like(self.d)
+        if format_ in ("e4m3", "e5m2"):
+            one = torch.ones((), device="cuda")
+
+            def cublas() -> Any:
+                return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=out_dtype, use_fast_accum=False)
+        elif format_ == "s8":
+
+            def cublas() -> Any:
+                return torch._int_mm(a, b.t(), out=reference)
+        else:
+            torch.backends.cuda.matmul.allow_tf32 = True
+
+            def cublas() -> Any:
+                return torch.mm(a, b.t(), out=reference)
+
+        self.cublas: Contender = cublas
+        self._right = cublas().clone()
+
+    def contender(self, kernel: str, tuning: Any = None) -> Contender:
+        """A kernel on these operands, whose result has been compared with cuBLAS's. All write the same output.
+
+        Raises RuntimeError if it is wrong, GemmError for choices that do not go together.
+        """
+        from hwkernels.gemm_call import plan_gemm
+
+        torch = self.torch
+        self.d.fill_(-77)
+        plan = plan_gemm(self.a, self.b.t(), kernel=kernel, out=self.d, tuning=tuning)
+        plan()
+        wait_or_leave(torch, f"{kernel} {self.format} {self.size}: {plan.build}")
+        right = self._right.double()
+        error = float((self.d.double() - right).norm() / right.norm())
+        if not error < TOLERANCE.get(self.format, 1e-2):
+            raise RuntimeError(
+                f"{kernel} {self.format} {self.size}: relative error {error} against cuBLAS; {plan.build}"
+            )
+        return plan
+
+
+def wait_or_leave(torch: Any, what: str, seconds: float = 20.0) -> None:
+    """Wait for the GPU; a kernel that hangs ends the process (status 3), because nothing else can stop it."""
+    event, limit = torch.cuda.Event(), time.monotonic() + seconds
+    event.record()
+    while not event.query():
+        if time.monotonic() > limit:
+            print(f"HANG after {seconds:g} s: {what}", flush=True)
+            os._exit(3)
+        time.sleep(1e-3)
+    torch.cuda.synchronize()
+
+
+def contenders(torch: Any, format_: str, size: tuple[int, int, int], kernels: Sequence[str]) -> dict[str, Contender]:
     """cuBLAS twice and each kernel, on the same operands. Every kernel is checked against cuBLAS first.
 
     Raises RuntimeError if a kernel's result is wrong.
     """
-    from hwkernels.gemm_call import plan_gemm
-
-    m, n, k = size
-    dtype = getattr(torch, TORCH[format_])
-    if format_ == "s8":
-        a, b = (torch.randint(-128, 128, (rows, k), device="cuda", dtype=torch.int8) for rows in (m, n))
-    else:
-        a, b = (torch.randn((rows, k), device="cuda").to(dtype) for rows in (m, n))
-    out = OPERAND_FORMATS[format_].outputs[0]
-    out_dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "s32": torch.int32}[out]
-    reference = torch.empty((m, n), device="cuda", dtype=out_dtype)
-    if format_ in ("e4m3", "e5m2"):
-        one = torch.ones((), device="cuda")
-
-        def cublas() -> Any:
-            return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=out_dtype, use_fast_accum=False)
-    elif format_ == "s8":
-
-        def cublas() -> Any:
-            return torch._int_mm(a, b.t(), out=reference)
-    else:
-        torch.backends.cuda.matmul.allow_tf32 = True
-
-        def cublas() -> Any:
-            return torch.mm(a, b.t(), out=reference)
-
-    found: dict[str, Contender] = {REFERENCE: cublas, AGAIN: cublas}
-    right = cublas().double()
-    for name in kernels:
-        d = torch.empty((m, n), device="cuda", dtype=out_dtype).fill_(-77)
-        plan = plan_gemm(a, b.t(), kernel=name, out=d, tuning=tuning)
-        plan()
-        torch.cuda.synchronize()
-        error = float((d.double() - right).norm() / right.norm())
-        if not error < TOLERANCE.get(format_, 1e-2):
-            raise RuntimeError(f"{name} {format_} {size}: relative error {error} against cuBLAS; {plan.build}")
-        found[name] = plan
-    del right
-    return found
+    bench = Bench(torch, format_, size)
+    return {REFERENCE: bench.cublas, AGAIN: bench.cublas} | {name: bench.contender(name) for name in kernels}
 
 
 def measure(torch: Any, runs: dict[str, Contender], mode: str, rounds: int, warm_up: int = 3) -> dict[str, list[float]]:
@@ -241,6 +271,8 @@ def run(options: argparse.Namespace) -> tuple[list[Result], dict[str, Any]]:
                     part = summarise(times, format_, OPERAND_FORMATS[format_].outputs[0], size, mode)
                     print(*table(part), sep="\n", flush=True)
                     results += part
+                    if options.json:  # what was measured is kept if the rest is not
+                        options.json.write_text(json.dumps(to_json(results, machine), indent=1), encoding="utf-8")
                 del runs
                 torch.cuda.empty_cache()
     finally:

@@ -18,34 +18,29 @@ import numpy.typing as npt
 from hwkernels import gemm_tiles, stream_launch
 from hwkernels.device_arrays import DTYPES, DeviceArray, DeviceMatrix, new_output, read_matrix, round_up, upload
 from hwkernels.driver import call
-from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, Build, cubin_of, pack_cubin
+from hwkernels.gemm_build import ENTRY, Build, cubin_of, pack_cubin
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
+from hwkernels.gemm_picks import picked
 from hwkernels.gemm_tiles import Shape
+from hwkernels.gemm_tuning import GemmError, Tuning, tuned
 
 if TYPE_CHECKING:
     from hwkernels.scaled_kernels import ScaledBuild
 
+__all__ = [
+    "GemmError",
+    "Plan",
+    "Tuning",
+    "find_kernel",
+    "gemm",
+    "layout_of",
+    "plan_gemm",
+    "problem_dtype",
+    "target_for",
+    "tuned",
+]
+
 _FP8 = ("e4m3", "e5m2")
-
-
-class GemmError(ValueError):
-    """No kernel does what was asked; the text says what would be valid."""
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """Choices that `gemm_tiles.choose` would make, fixed by hand. None: choose."""
-
-    block_n: int | None = None
-    cluster: tuple[int, int] | None = None
-    stages: int | None = None
-    stagger: int | None = None
-    group: int | None = None
-    promote: int | None = None
-    panels: int | None = None  # of shared memory for outputs, per consumer
-    stream: bool | None = None  # B leaves L2 first
-    clusters: int | None = None  # at most so many at a time
-    promotion: str | None = None  # of tensor maps: "L2_128B", "L2_256B"; "NONE"
 
 
 def problem_dtype(build: Build | ScaledBuild) -> np.dtype[Any]:
@@ -111,10 +106,11 @@ def plan_gemm(
 ) -> Plan:
     """Everything but the launch: operands found (or copied, or repacked), kernel compiled, tensor maps encoded.
 
-    Arguments and errors as for `gemm`. `out`: a GPU matrix to write instead of a new one.
+    Arguments and errors as for `gemm`. `out`: a GPU matrix to write instead of a new one. tuning: choices by hand; None for
+    the measured pick of this size (`gemm_picks`), or where there is none for `gemm_tiles.choose`.
     """
     stream_launch.make_current()
-    arch, tuning = stream_launch.arch_number(), tuning or Tuning()
+    arch = stream_launch.arch_number()
     left, right = read_matrix(a, "a"), read_matrix(b, "b").transposed()  # both with K last
     row = find_kernel(kernel, left.format, right.format, arch)
     if left.shape[1] != right.shape[1]:
@@ -142,6 +138,8 @@ def plan_gemm(
         aligned_output=aligned,
         scaled=scaled,
     )
+    if tuning is None:  # what was measured for this very product
+        tuning = picked(build, shape, arch, stream_launch.multiprocessors()) if aligned else Tuning()
     build = tuned(build, tuning)
     leading = (operands[0].leading, operands[1].leading, ldd)
     problem = np.zeros((), problem_dtype(build))
@@ -219,48 +217,6 @@ def target_for(kernel: GemmKernel, arch: int) -> str:
     """
     own = int(kernel.target.removeprefix("sm_").rstrip("af"))
     return kernel.target if own == arch else f"sm_{arch}"
-
-
-def tuned(build: Build, tuning: Tuning) -> Build:
-    """A build with the choices made by hand.
-
-    Raises GemmError for a choice that the kernel does not have, or that does not fit in shared memory.
-    """
-    if tuning == Tuning():
-        return build
-    if not build.row.persistent and tuning != Tuning(block_n=tuning.block_n, stages=tuning.stages):
-        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages")
-    if build.row.ctas and (tuning.cluster or tuning.stagger or tuning.promote or tuning.panels or tuning.stream):
-        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages, group, clusters, promotion")
-    changes = {
-        name: value
-        for name in ("block_n", "cluster", "stagger", "promote", "panels", "stream")
-        if (value := getattr(tuning, name)) is not None
-    }
-    build = replace(build, **changes)
-    if build.block_n not in build.row.block_n:
-        raise GemmError(f"{build.kernel} has no tiles {build.block_n} wide; valid: {build.row.block_n}")
-    if not gemm_tiles.parts_fit(build):
-        raise GemmError(
-            f"a tile of {build.block_m} x {build.block_n} has no parts for a cluster of {build.cluster}; valid: (1, 1)"
-        )
-    if not gemm_tiles.panels_fit(build):
-        raise GemmError(
-            f"{build.panels} panels cannot take a tile of {build.block_n} columns of {build.out}; valid: 2, 4"
-        )
-    if build.promote and build.block_n > 128:
-        raise GemmError(
-            f"promote needs a second set of accumulators; valid: tiles at most 128 wide, not {build.block_n}"
-        )
-    if build.row.persistent:
-        build = replace(build, stages=tuning.stages or gemm_tiles.most_stages(build))
-    elif tuning.stages:
-        build = replace(build, stages=tuning.stages)
-    if build.row.persistent and build.stagger >= build.stages:
-        raise GemmError(f"stagger={build.stagger} needs more slots than {build.stages}; valid: below that")
-    if build.shared_bytes > SHARED_LIMIT:
-        raise GemmError(f"{build} does not fit: {build.shared_bytes} shared bytes, at most {SHARED_LIMIT}")
-    return build
 
 
 @dataclass(frozen=True)

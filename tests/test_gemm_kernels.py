@@ -45,7 +45,8 @@ def builds_of(name: str) -> list[Build]:
     elif kernel.persistent:
         found += [tuned(first, Tuning(block_n=n)) for n in kernel.block_n[1:]]
         found.append(replace(first, tma_store=False, cluster=(1, 1), a_mn_major=True))
-        found.append(tuned(first, Tuning(cluster=(2, 2))))
+        found.append(tuned(first, Tuning(cluster=(2, 2), stream=True)))
+        found.append(tuned(first, Tuning(panels=4, stagger=0)))
         found.append(tuned(choose(kernel, SQUARE, ("e4m3", "e5m2", "bf16")), Tuning(block_n=128, promote=1)))
     return found
 
@@ -206,7 +207,11 @@ def test_tensor_maps_obey_the_driver() -> None:
 def test_grids() -> None:
     """Persistent kernels have no more blocks than the GPU holds; the others one for each tile."""
     build = persistent()
-    assert gemm_tiles.launch_grid(build, SQUARE, 66) == (132, 1, 1)
+    assert gemm_tiles.launch_grid(build, SQUARE, 66) == (128, 1, 1)  # four waves either way
+    assert gemm_tiles.launch_grid(build, Shape(16384, 16384, 64), 66) == (132, 1, 1)
+    for tiles in range(1, 300):
+        grid = gemm_tiles.launch_grid(build, Shape(256 * tiles, 256, 64), 66)[0] // 2
+        assert -(-tiles // grid) == -(-tiles // 66) and grid <= 66, "as few waves as with all"
     assert gemm_tiles.launch_grid(build, Shape(100, 100, 64), 66) == (2, 1, 1)
     basic = choose(KERNELS["sm90_wgmma_basic"], SQUARE, ("f16", "f16", "f16"))
     assert gemm_tiles.launch_grid(basic, Shape(65, 129, 64), 66) == (3, 2, 1)
