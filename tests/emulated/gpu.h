@@ -26,6 +26,7 @@ using u32 = unsigned int;
 using u64 = unsigned long long;
 using s32 = int;
 using s64 = long long;
+using std::max;
 using std::min;
 
 #define __global__
@@ -356,6 +357,7 @@ inline void async_copy(u32 to, const u8* from, u32 valid) {
         std::memcpy(memory(owner, to), chunk, 16);
     });
 }
+inline void async_copy(u32 to, const u8* from) { async_copy(to, from, 16); }
 inline void async_copy_commit() { copies.commit(); }
 template <int PENDING>
 void async_copy_wait() {

@@ -38,6 +38,7 @@ HEADERS = (
     "staged_store.cuh",
     "tiles.cuh",
     "tma_operands.cuh",
+    "warp_store.cuh",
 )
 
 
@@ -173,6 +174,23 @@ LADDER = [
 def test_a_ragged_product(kernel: str, format_: str, majors: tuple[bool, bool], tmp_path: Path) -> None:
     """Edges in every direction, more steps than slots."""
     got, want = run(build_of(kernel, format_, *majors), (140, 150, 330), tmp_path)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "format_", "majors", "out"),
+    [
+        *(("sm80_mma_multistage", "f16", majors, "f16") for majors in MAJORS),
+        ("sm80_mma_multistage", "f16", (False, False), "f32"),
+        ("sm80_mma_multistage", "s8", (False, False), "s32"),
+        ("sm89_mma_multistage", "e4m3", (False, False), "bf16"),
+    ],
+)
+def test_tiles_without_an_edge_beside_others(
+    kernel: str, format_: str, majors: tuple[bool, bool], out: str, tmp_path: Path
+) -> None:
+    """The multistage kernel has a loop of its own for them; K is a whole number of slots, more than the ring has."""
+    got, want = run(build_of(kernel, format_, *majors, out=out), (160, 520, 768), tmp_path)
     np.testing.assert_array_equal(got, want)
 
 
