@@ -12,7 +12,7 @@ from tcsim.targets import TARGETS
 
 PANEL_ROWS = 64  # rows of 128 bytes that one MN-major box and one stored box have
 MAX_STAGES = 8
-STAGGER = 2  # slots that the second consumer runs behind, where a block has several tiles. Not measured
+STAGGER = 2  # slots that the second consumer runs behind, where a block stores while it could multiply. Not measured
 
 # The model of time that picks a build: tensor-core cycles of a slot, and what a tile costs besides. Not measured: a wgmma
 # of N columns and 32 bytes of K takes N / 2 cycles, and reads 64 x 32 + N x 32 bytes at 128 a cycle, so narrow
@@ -82,11 +82,12 @@ def choose(
     candidates = [
         item if parts_fit(item) else replace(item, cluster=(1, 1))
         for n in kernel.block_n
-        for item in (replace(build, block_n=n, cluster=pair, tma_store=aligned_output),)
+        for item in (replace(build, block_n=n, cluster=pair, tma_store=aligned_output, defer=True),)
     ]
     best = min(candidates, key=lambda item: estimated_cycles(item, shape, multiprocessors))
     clusters = max(1, multiprocessors // math.prod(best.cluster))
-    stagger = STAGGER if tile_count(best, shape) > clusters else 0  # one tile a block: there is nothing to overlap with
+    alone = best.deferred or tile_count(best, shape) <= clusters  # stored under the next tile, or there is no next
+    stagger = 0 if alone else STAGGER
     return replace(best, stages=most_stages(best), stagger=stagger)
 
 

@@ -24,6 +24,8 @@ class Tuning:
     promote: int | None = None
     panels: int | None = None  # of shared memory for outputs, per consumer
     stream: bool | None = None  # B leaves L2 first
+    defer: bool | None = None  # store a tile under the next one's multiplications
+    direct: bool | None = None  # outputs go straight from registers to global memory
     clusters: int | None = None  # at most so many at a time
     promotion: str | None = None  # of tensor maps: "L2_128B", "L2_256B"; "NONE"
 
@@ -37,14 +39,22 @@ def tuned(build: Build, tuning: Tuning) -> Build:
         return build
     if not build.row.persistent and tuning != Tuning(block_n=tuning.block_n, stages=tuning.stages):
         raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages")
-    if build.row.ctas and (tuning.cluster or tuning.stagger or tuning.promote or tuning.panels or tuning.stream):
+    if build.row.ctas and (
+        tuning.cluster
+        or tuning.stagger
+        or tuning.promote
+        or tuning.panels
+        or tuning.stream
+        or tuning.defer
+        or tuning.direct
+    ):
         raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages, group, clusters, promotion")
     changes = {
         name: value
-        for name in ("block_n", "cluster", "stagger", "promote", "panels", "stream")
+        for name in ("block_n", "cluster", "stagger", "promote", "panels", "stream", "defer")
         if (value := getattr(tuning, name)) is not None
     }
-    build = replace(build, **changes)
+    build = replace(build, **changes, tma_store=build.tma_store and not tuning.direct)
     if build.block_n not in build.row.block_n:
         raise GemmError(f"{build.kernel} has no tiles {build.block_n} wide; valid: {build.row.block_n}")
     if not gemm_tiles.parts_fit(build):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from hwkernels.gemm_build import Build
-from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
+from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES
 from hwkernels.gemm_tiles import Shape, choose, grid_of_tiles, group_height, launch_grid
 from hwkernels.gemm_tuning import GemmError, Tuning, tuned
 
@@ -17,11 +17,12 @@ KERNEL = "sm90_wgmma_persistent"
 WIDTHS = (256, 192, 128)
 CLUSTERS = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 1))
 PANELS = (2, 4)  # the ring takes what they leave: 4 and 3 slots of 128 x 256 with outputs of 16 bits
-STAGGERS = (0, 1, 2)
+STAGGERS = (0, 1, 2, 3)
+MOST_STAGGER = 2  # where a tile is stored under the next: there is little to put out of step
 GROUPS = (1, 2, 4, 8, 16, 32)
 PROMOTIONS = ("L2_256B", "L2_128B", "NONE")
 # In the order in which they are searched: what moves most data first. Each is a set of changes to the choices so far.
-AXES = ("cluster", "block_n", "panels", "stagger", "group", "clusters", "stream", "promotion")
+AXES = ("defer", "direct", "cluster", "block_n", "panels", "stagger", "group", "clusters", "stream", "promotion")
 AGAIN = ("stagger", "group", "cluster")  # searched once more at the end: they depend on the others
 
 
@@ -39,6 +40,8 @@ def start(format_: str, size: tuple[int, int, int], multiprocessors: int = 132) 
         group=group_height(build, multiprocessors),
         panels=build.panels,
         stream=build.stream,
+        defer=build.deferred,
+        direct=not build.tma_store,
     )
 
 
@@ -67,6 +70,8 @@ def alternatives(
         "group": GROUPS,
         "clusters": (None, 128 // math.prod(cluster)),  # a power of two: waves that fit a square of tiles
         "stream": (False, True),
+        "defer": (False, True) if OUTPUT_BYTES[OPERAND_FORMATS[format_].outputs[0]] == 2 else (),
+        "direct": () if OUTPUT_BYTES[OPERAND_FORMATS[format_].outputs[0]] == 2 else (False, True),
         "promotion": PROMOTIONS,
     }
     found: dict[tuple[object, ...], Tuning] = {}
@@ -74,6 +79,8 @@ def alternatives(
         try:
             build = tuned(base(format_, size, multiprocessors), item)
         except GemmError:
+            continue
+        if item.defer and (not build.deferred or build.stagger > MOST_STAGGER):
             continue
         resident = multiprocessors // math.prod(build.cluster)
         grid = launch_grid(build, Shape(*size), min(resident, item.clusters or resident))
@@ -88,10 +95,14 @@ def every_build(format_: str, sizes: list[tuple[int, int, int]]) -> Iterator[Bui
     found: dict[Build, None] = {}
     for size in sizes:
         first = base(format_, size)
-        for width, cluster, panels, stagger, stream in itertools.product(
-            (*WIDTHS, first.block_n), CLUSTERS, PANELS, STAGGERS, (False, True)
+        widths = dict.fromkeys((*WIDTHS, first.block_n))
+        stores = ((False, False), (True, False)) if first.deferred else ((False, False), (False, True))
+        for width, cluster, panels, stagger, stream, (defer, direct) in itertools.product(
+            widths, CLUSTERS, PANELS, STAGGERS, (False, True), stores
         ):
-            tuning = Tuning(width, cluster, stagger=stagger, panels=panels, stream=stream)
+            if defer and stagger > MOST_STAGGER:
+                continue
+            tuning = Tuning(width, cluster, stagger=stagger, panels=panels, stream=stream, defer=defer, direct=direct)
             try:
                 found[tuned(first, tuning)] = None
             except GemmError:

@@ -60,7 +60,7 @@ def test_whatever_is_asked_for_is_compiled_beforehand(format_: str) -> None:
     checked = 0
     for size in SIZES:
         first = start(format_, size)
-        far = Tuning(128, (4, 1), stagger=1, group=4, panels=4, stream=True)
+        far = Tuning(128, (4, 1), stagger=1, group=4, panels=4, stream=True, defer=first.defer)
         for now in (first, far):
             for axis in AXES:
                 found = alternatives(axis, now, format_, size)

@@ -6,7 +6,8 @@
 //   - Tiles are taken in groups of rows, so that the blocks that run together share panels of A and B in L2. With STREAM,
 //     B, which changes from one wave of tiles to the next, is marked as the first to leave L2.
 //   - The epilogue leaves through shared memory: stmatrix, then TMA stores of 64 rows x 128 bytes. While one warpgroup
-//     stores, the other still multiplies: it runs STAGGER slots behind. What can be computed under a multiplication is.
+//     stores, the other still multiplies: it runs STAGGER slots behind. With DEFER, which takes outputs of 16 bits, a
+//     tile is held in registers and stored under the first multiplications of the next.
 //   - Before the first load: the boxes of the first slot are on their way into L2 while the cluster meets.
 //
 // Accumulation order: K ascends in steps of one wgmma; one chain per output. With PROMOTE = p, chains of p slots, whose
@@ -131,12 +132,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
             wgmma_commit();
         };
-        u32 turn = 0;                             // of the panels
         u32 ahead = consumer == 0 ? STAGGER : 0;  // slots that the leader still begins before the follower is let go
         auto let_go = [&] {
             if (STAGGER > 0 && ahead > 0 && --ahead == 0) named_arrive(STAGGER_BARRIER, 256);
         };
         if (STAGGER > 0 && consumer == 1) named_sync(STAGGER_BARRIER, 256);
+
+#if STORE_TMA
+        Staging staging{panels + consumer * PANELS * PANEL, 1 + consumer};
+#endif
+#if DEFER
+        held_t held[HELD];
+        s32 held_m = -1, held_n = 0;  // no tile yet
+        auto store_held = [&](u32 round) {
+            if (held_m >= 0) staging.store_round(round, &map_d, problem, held_m, held_n, held);
+        };
+#endif
 
         for (u32 index = first; index < tiles; index += stride) {
 #if PROMOTE
@@ -161,28 +172,53 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const Tile corner = corner_at(index);  // divisions: under the multiplication
             u32 previous = slot.index;
             slot.advance();
-#pragma unroll 1
-            for (u32 step = 1; step < steps; ++step) {
+            auto multiply_next = [&] {
                 multiply(true);
                 wgmma_wait<1>();  // the slot before this one has been read
                 release(previous);
                 let_go();
                 previous = slot.index;
                 slot.advance();
+            };
+            u32 step = 1;
+#if DEFER
+            // The tile before this one leaves under the first multiplications of this.
+            store_held(0);
+#pragma unroll
+            for (u32 round = 1; round < ROUNDS; ++round) {
+                if (step < steps) {
+                    multiply_next();
+                    ++step;
+                }
+                store_held(round);
             }
+#endif
+#pragma unroll 1
+            for (; step < steps; ++step) multiply_next();
             wgmma_wait<0>();
             release(previous);
             keep(d);
             auto& result = d;
 #endif
             const s32 m = corner.row + 64 * s32(consumer), n = corner.column;
-#if STORE_TMA
-            store_staged(panels + consumer * PANELS * PANEL, turn, 1 + consumer, &map_d, problem, m, n, result);
+#if DEFER
+            hold(held, result, problem, m, n);
+            held_m = m;
+            held_n = n;
+#elif STORE_TMA && (defined(OUT_F16) || defined(OUT_BF16))
+            held_t held[HELD];
+            hold(held, result, problem, m, n);
+            staging.store(&map_d, problem, m, n, held);
+#elif STORE_TMA
+            staging.store(&map_d, problem, m, n, result);
 #else
             store_accumulator(problem, m, n, result);
 #endif
         }
         if (STAGGER > 0 && ahead > 0) named_arrive(STAGGER_BARRIER, 256);  // there was less to do than that
+#if DEFER
+        if (held_m >= 0) staging.store(&map_d, problem, held_m, held_n, held);
+#endif
         if (STORE_TMA && thread == 0) tma_store_wait_read<0>();
     }
 }
