@@ -53,7 +53,7 @@ class Build:
     stagger: int = 0  # slots that the second consumer runs behind
     panels: int = 2  # 8 KiB of shared memory each, per consumer, through which d leaves with tma_store
     stream: bool = False  # B is marked as the first to leave L2
-    defer: bool = False  # a tile is stored under the next one's multiplications, where its outputs fit in registers
+    defer: bool = False  # a tile is stored under the next one's multiplications, as far as it fits in registers
     promote: int = 0  # slots after which a chain is added to the sum in f32; 0: one chain
     tma_store: bool = False
 
@@ -129,8 +129,8 @@ class Build:
 
     @property
     def deferred(self) -> bool:
-        """Whether `defer` has an effect: outputs of 16 bits that TMA stores, one chain for each."""
-        return self.defer and self.tma_store and not self.promote and OUTPUT_BYTES[self.out] == 2
+        """Whether `defer` has an effect: TMA stores the outputs, one chain for each."""
+        return self.defer and self.tma_store and not self.promote
 
     @property
     def multiply_opcode(self) -> str:

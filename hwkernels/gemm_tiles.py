@@ -86,7 +86,9 @@ def choose(
     ]
     best = min(candidates, key=lambda item: estimated_cycles(item, shape, multiprocessors))
     clusters = max(1, multiprocessors // math.prod(best.cluster))
-    alone = best.deferred or tile_count(best, shape) <= clusters  # stored under the next tile, or there is no next
+    alone = (best.deferred and OUTPUT_BYTES[out] == 2) or tile_count(
+        best, shape
+    ) <= clusters  # stored under the next tile, or there is no next
     stagger = 0 if alone else STAGGER
     return replace(best, stages=most_stages(best), stagger=stagger)
 
@@ -112,11 +114,11 @@ def fitted(build: Build) -> Build:
 def panels_fit(build: Build) -> bool:
     """Whether the panels of a consumer take its part of a tile in whole rounds: all at once, or half the panels at a time.
 
-    >>> [panels_fit(Build("sm90_wgmma_persistent", "f16", "f16", "f16", "sm_90a", block_n=256, panels=n)) for n in (1, 2, 3, 4, 6)]
-    [False, True, False, True, True]
+    >>> [panels_fit(Build("sm90_wgmma_persistent", "f16", "f16", "f16", "sm_90a", block_n=256, panels=n)) for n in (1, 2, 3, 4)]
+    [False, True, False, True]
     """
     stores = build.block_n * OUTPUT_BYTES[build.out] // 128
-    return build.panels >= stores or (build.panels % 2 == 0 and stores % (build.panels // 2) == 0)
+    return build.panels in (2, 4) and (build.panels >= stores or stores % (build.panels // 2) == 0)
 
 
 def parts_fit(build: Build) -> bool:

@@ -18,7 +18,6 @@ WIDTHS = (256, 192, 128)
 CLUSTERS = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 1))
 PANELS = (2, 4)  # the ring takes what they leave: 4 and 3 slots of 128 x 256 with outputs of 16 bits
 STAGGERS = (0, 1, 2, 3)
-MOST_STAGGER = 2  # where a tile is stored under the next: there is little to put out of step
 GROUPS = (1, 2, 4, 8, 16, 32)
 PROMOTIONS = ("L2_256B", "L2_128B", "NONE")
 # In the order in which they are searched: what moves most data first. Each is a set of changes to the choices so far.
@@ -70,7 +69,7 @@ def alternatives(
         "group": GROUPS,
         "clusters": (None, 128 // math.prod(cluster)),  # a power of two: waves that fit a square of tiles
         "stream": (False, True),
-        "defer": (False, True) if OUTPUT_BYTES[OPERAND_FORMATS[format_].outputs[0]] == 2 else (),
+        "defer": (False, True),
         "direct": () if OUTPUT_BYTES[OPERAND_FORMATS[format_].outputs[0]] == 2 else (False, True),
         "promotion": PROMOTIONS,
     }
@@ -80,7 +79,7 @@ def alternatives(
             build = tuned(base(format_, size, multiprocessors), item)
         except GemmError:
             continue
-        if item.defer and (not build.deferred or build.stagger > MOST_STAGGER):
+        if item.defer and item.direct:
             continue
         resident = multiprocessors // math.prod(build.cluster)
         grid = launch_grid(build, Shape(*size), min(resident, item.clusters or resident))
@@ -96,12 +95,10 @@ def every_build(format_: str, sizes: list[tuple[int, int, int]]) -> Iterator[Bui
     for size in sizes:
         first = base(format_, size)
         widths = dict.fromkeys((*WIDTHS, first.block_n))
-        stores = ((False, False), (True, False)) if first.deferred else ((False, False), (False, True))
+        stores = [(False, False), (True, False)] + [(False, True)] * (OUTPUT_BYTES[first.out] == 4)  # defer, direct
         for width, cluster, panels, stagger, stream, (defer, direct) in itertools.product(
             widths, CLUSTERS, PANELS, STAGGERS, (False, True), stores
         ):
-            if defer and stagger > MOST_STAGGER:
-                continue
             tuning = Tuning(width, cluster, stagger=stagger, panels=panels, stream=stream, defer=defer, direct=direct)
             try:
                 found[tuned(first, tuning)] = None

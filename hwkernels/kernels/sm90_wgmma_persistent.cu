@@ -6,8 +6,8 @@
 //   - Tiles are taken in groups of rows, so that the blocks that run together share panels of A and B in L2. With STREAM,
 //     B, which changes from one wave of tiles to the next, is marked as the first to leave L2.
 //   - The epilogue leaves through shared memory: stmatrix, then TMA stores of 64 rows x 128 bytes. While one warpgroup
-//     stores, the other still multiplies: it runs STAGGER slots behind. With DEFER, which takes outputs of 16 bits, a
-//     tile is held in registers and stored under the first multiplications of the next.
+//     stores, the other still multiplies: it runs STAGGER slots behind. With DEFER, a tile is
+//     held in registers, as outputs of 16 bits or the half that fits, and stored under the first multiplications of the next.
 //   - Before the first load: the boxes of the first slot are on their way into L2 while the cluster meets.
 //
 // Accumulation order: K ascends in steps of one wgmma; one chain per output. With PROMOTE = p, chains of p slots, whose
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         held_t held[HELD];
         s32 held_m = -1, held_n = 0;  // no tile yet
         auto store_held = [&](u32 round) {
-            if (held_m >= 0) staging.store_round(round, &map_d, problem, held_m, held_n, held);
+            if (held_m >= 0) staging.store_held(round, &map_d, problem, held_m, held_n, held);
         };
 #endif
 
@@ -185,7 +185,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             // The tile before this one leaves under the first multiplications of this.
             store_held(0);
 #pragma unroll
-            for (u32 round = 1; round < ROUNDS; ++round) {
+            for (u32 round = 1; round < HELD_ROUNDS; ++round) {
                 if (step < steps) {
                     multiply_next();
                     ++step;
@@ -201,23 +201,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             auto& result = d;
 #endif
             const s32 m = corner.row + 64 * s32(consumer), n = corner.column;
-#if DEFER
+#if STORE_TMA && !DEFER
+            held_t held[HELD];
+#endif
+#if STORE_TMA
+            staging.store_at_once(&map_d, problem, m, n, result);
             hold(held, result, problem, m, n);
+#endif
+#if DEFER
             held_m = m;
             held_n = n;
-#elif STORE_TMA && (defined(OUT_F16) || defined(OUT_BF16))
-            held_t held[HELD];
-            hold(held, result, problem, m, n);
-            staging.store(&map_d, problem, m, n, held);
+#pragma unroll
+            for (u32 i = 0; i < BLOCK_N / 2; ++i) d[i] = 0;  // what is held is not the accumulator any more
 #elif STORE_TMA
-            staging.store(&map_d, problem, m, n, result);
+#pragma unroll
+            for (u32 round = 0; round < HELD_ROUNDS; ++round) staging.store_held(round, &map_d, problem, m, n, held);
 #else
             store_accumulator(problem, m, n, result);
 #endif
         }
         if (STAGGER > 0 && ahead > 0) named_arrive(STAGGER_BARRIER, 256);  // there was less to do than that
 #if DEFER
-        if (held_m >= 0) staging.store(&map_d, problem, held_m, held_n, held);
+#pragma unroll
+        for (u32 round = 0; round < HELD_ROUNDS; ++round) store_held(round);
 #endif
         if (STORE_TMA && thread == 0) tma_store_wait_read<0>();
     }

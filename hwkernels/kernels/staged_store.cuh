@@ -12,9 +12,15 @@ static_assert(STORES % ROUND == 0, "whole rounds");
 
 constexpr u32 ROUNDS = STORES / ROUND;
 
+// What is held of a tile to be stored later takes at most 64 registers: all of it as 16 bits, else the last four panels.
+// The rounds before are stored at once.
+constexpr u32 HELD_PANELS = sizeof(output_t) == 2 || STORES < 4 ? STORES : 4;
+constexpr u32 HELD_OF_PANEL = SPAN / 8, HELD = HELD_PANELS * HELD_OF_PANEL;  // registers of a thread
+constexpr u32 HELD_ROUNDS = HELD_PANELS / ROUND, AT_ONCE = ROUNDS - HELD_ROUNDS;
+static_assert(HELD_PANELS % ROUND == 0, "whole rounds are held");
+
 #if defined(OUT_F16) || defined(OUT_BF16)
 using held_t = u32;  // two outputs that lie side by side
-constexpr u32 HELD = BLOCK_N / 4, HELD_OF_PANEL = STORE_COLUMNS / 4;
 
 // The accumulator as outputs: half as many registers, and the accumulator is free.
 __device__ __forceinline__ void hold(held_t (&held)[HELD], const scale_t* d, const Problem& problem, s32 row, s32 column) {
@@ -38,8 +44,22 @@ __device__ __forceinline__ void stage_panel(u32 panel, const held_t* held, const
     }
 }
 #else
-using held_t = scale_t;  // the accumulator itself
-constexpr u32 HELD = BLOCK_N / 2, HELD_OF_PANEL = STORE_COLUMNS / 2;
+#ifdef OUT_S32
+__device__ __forceinline__ u32 bits_of(s32 value) { return static_cast<u32>(value); }
+__device__ __forceinline__ s32 from_bits(u32 bits) { return static_cast<s32>(bits); }
+#else
+__device__ __forceinline__ u32 bits_of(float value) { return __float_as_uint(value); }
+__device__ __forceinline__ float from_bits(u32 bits) { return __uint_as_float(bits); }
+#endif
+using held_t = scale_t;
+
+// Copies that the compiler cannot take for the accumulator itself (it would wait for the next tile's multiplications before
+// it reads them): by an exclusive or with a zero that it does not know.
+__device__ __forceinline__ void hold(held_t (&held)[HELD], const scale_t* d, const Problem& problem, s32, s32) {
+    const u32 zero = static_cast<u32>(problem.k) >> 31;
+#pragma unroll
+    for (u32 i = 0; i < HELD; ++i) held[i] = from_bits(bits_of(d[AT_ONCE * ROUND * HELD_OF_PANEL + i]) ^ zero);
+}
 
 __device__ __forceinline__ void stage_panel(u32 panel, const held_t* d, const Problem& problem, s32 row, s32 column) {
     const u32 lane = lane_id(), warp = threadIdx.x / 32 % 4;
@@ -60,16 +80,15 @@ struct Staging {
     u32 room, barrier;  // PANELS panels; a named barrier for 128 threads, of which the first asks for the stores
     u32 turn = 0;       // where the next round goes
 
-    // One round of a tile at m, n; `round` is known when this is compiled.
-    __device__ __forceinline__ void store_round(u32 round, const TensorMap* map, const Problem& problem, s32 m, s32 n, const held_t* held) {
+    // Round `round` of a tile at m, n, whose registers begin at `part`.
+    __device__ __forceinline__ void store_round(u32 round, const TensorMap* map, const Problem& problem, s32 m, s32 n, const held_t* part) {
         const bool asks = threadIdx.x % 128 == 0;
         const u32 panels = room + turn * ROUND * PANEL;
         if (asks) tma_store_wait_read<ROUNDS_UNDER_WAY - 1>();  // what lay in these panels has left
         named_sync(barrier, 128);
 #pragma unroll
         for (u32 i = 0; i < ROUND; ++i) {
-            const u32 at = round * ROUND + i;
-            stage_panel(panels + i * PANEL, held + at * HELD_OF_PANEL, problem, m, n + at * STORE_COLUMNS);
+            stage_panel(panels + i * PANEL, part + i * HELD_OF_PANEL, problem, m, n + (round * ROUND + i) * STORE_COLUMNS);
         }
         async_proxy_fence();  // by every thread that wrote, before the barrier
         named_sync(barrier, 128);
@@ -81,8 +100,15 @@ struct Staging {
         if (ROUNDS_UNDER_WAY > 1 && ++turn == ROUNDS_UNDER_WAY) turn = 0;
     }
 
-    __device__ __forceinline__ void store(const TensorMap* map, const Problem& problem, s32 m, s32 n, const held_t* held) {
+    // What is stored before the rest is held.
+    __device__ __forceinline__ void store_at_once(const TensorMap* map, const Problem& problem, s32 m, s32 n, const scale_t* d) {
+#if defined(OUT_F32) || defined(OUT_S32)
 #pragma unroll
-        for (u32 round = 0; round < ROUNDS; ++round) store_round(round, map, problem, m, n, held);
+        for (u32 round = 0; round < AT_ONCE; ++round) store_round(round, map, problem, m, n, d + round * ROUND * HELD_OF_PANEL);
+#endif
+    }
+
+    __device__ __forceinline__ void store_held(u32 round, const TensorMap* map, const Problem& problem, s32 m, s32 n, const held_t* held) {
+        store_round(AT_ONCE + round, map, problem, m, n, held + round * ROUND * HELD_OF_PANEL);
     }
 };

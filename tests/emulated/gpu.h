@@ -49,6 +49,7 @@ struct uint4 {
 };
 inline uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
 inline float __uint_as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+inline u32 __float_as_uint(float value) { return __builtin_bit_cast(u32, value); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 
 struct Index {

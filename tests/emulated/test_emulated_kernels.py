@@ -213,6 +213,10 @@ CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
     ),
     (tuned(build_of(PERSISTENT), Tuning(cluster=(1, 1), stream=True, stagger=1)), (600, 520, 200)),
     (build_of(PERSISTENT), (600, 520, 40)),  # tiles of one slot
+    *((build_of(PERSISTENT, "s8"), (600, 520, k)) for k in (100, 700)),
+    (build_of(PERSISTENT, "tf32"), (600, 520, 200)),
+    (tuned(build_of(PERSISTENT, "tf32"), Tuning(block_n=192, panels=4)), (600, 600, 100)),
+    (tuned(build_of(PERSISTENT, "s8"), Tuning(direct=True)), (600, 520, 200)),
     *((tuned(build_of(PERSISTENT), Tuning(defer=False, stagger=s)), (600, 520, 200)) for s in (0, 1, 2, 3)),
     (tuned(build_of(PERSISTENT), Tuning(stagger=1)), (600, 520, 200)),
     (tuned(build_of(PERSISTENT), Tuning(block_n=192, panels=2)), (600, 700, 130)),
@@ -262,7 +266,7 @@ MISTAKES = {
         "if (false) named",
         (100, 100, 40),
     ),
-    "the last tile is not stored": ("staging.store(&map_d, problem, held_m, held_n, held);", ";", SHORT),
+    "the last tile is not stored": ("++round) store_held(round);", "++round) {}", SHORT),
     "the last slot of a tile is kept": ("wgmma_wait<0>();\n            release(previous);", "wgmma_wait<0>();", SHORT),
     "a tile is added to the one before": ("multiply(false);", "multiply(true);", SHORT),
     "every block has the same rank": ("uniform(cluster_rank())", "0", LONG),
@@ -275,7 +279,7 @@ def test_mistakes_are_found(mistake: str, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("test_emulated_kernels.TIMEOUT_S", 20)
     right, wrong, size = MISTAKES[mistake]
     try:
-        build = build_of(PERSISTENT, stagger=1 if "follower" in mistake else 0)
+        build = build_of(PERSISTENT, stagger=2 if "follower" in mistake else 0)
         got, want = run(build, size, tmp_path, change=(right, wrong))
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return
