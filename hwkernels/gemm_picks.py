@@ -1,6 +1,6 @@
 """Measured picks: the choices that were fastest for a product on a GPU, as data. `hwkernels.tune` writes them, `plan_gemm` reads them.
 
-A file of picks is `hwkernels/picks.json`, or the one that $HWKERNELS_PICKS names. A pick never changes a result: it may not
+A file of picks is `picks.json` beside this module, or the one that $HWKERNELS_PICKS names. A pick never changes a result: it may not
 contain `promote`.
 """
 

@@ -54,7 +54,9 @@ def tuned(build: Build, tuning: Tuning) -> Build:
         for name in ("block_n", "cluster", "stagger", "promote", "panels", "stream", "defer")
         if (value := getattr(tuning, name)) is not None
     }
-    build = replace(build, **changes, tma_store=build.tma_store and not tuning.direct)
+    build = replace(build, **changes)
+    if tuning.direct:  # the choices of the other way have no effect
+        build = replace(build, tma_store=False, defer=False, panels=Build.panels)
     if build.block_n not in build.row.block_n:
         raise GemmError(f"{build.kernel} has no tiles {build.block_n} wide; valid: {build.row.block_n}")
     if not gemm_tiles.parts_fit(build):

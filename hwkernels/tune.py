@@ -5,7 +5,7 @@
 For each format and size one axis of choices after another is searched (`tune_space`): all its values and cuBLAS are timed in
 the same rounds, and the fastest stays if it beats the present one by more than the noise. At the end the outcome is measured
 against the start with more rounds. Both files are written after every size: what was measured is kept if the rest is not.
-`HWKERNELS_PICKS=picks.json` makes every later call use the picks; `hwkernels/picks.json` is read by default.
+`HWKERNELS_PICKS=picks.json` makes every later call use the picks; a `picks.json` in this package is read by default.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from hwkernels.gemm_call import GemmError, Tuning, find_kernel, layout_of, probl
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, OUTPUT_TMA
 from hwkernels.gemm_tiles import Shape, choose
 from hwkernels.nvrtc import compile_cubin, find_compilers
-from hwkernels.sass import SassError, disassemble, opcode_counts
+from hwkernels.sass import SassError, disassemble, listing_of, opcode_counts
+from hwkernels.sass_loops import innermost, loops_in
 from hwkernels.toolchain import AssembleError, ToolchainError
 
 SQUARE = Shape(4096, 4096, 4096)
@@ -78,34 +79,22 @@ def test_a_kernel_compiles_to_the_machine_code_it_claims(name: str) -> None:
 @pytest.mark.parametrize("format_", ["bf16", "e4m3", "tf32", "s8"])
 def test_a_slot_of_the_main_loop_is_short(format_: str, choices: dict[str, object]) -> None:
     """From the wait for a slot to the end of its turn: nothing but barriers, descriptors and counters; no data is moved."""
-    (function,) = disassemble(cubin_of(persistent(format_, **choices)))
-    found = function.instructions
-    last = max(
-        i for i, item in enumerate(found) if "GMMA" in item.opcode
-    )  # the loop's: it comes after the first slot's
-    begin = max(i for i in range(last) if found[i].opcode.startswith("SYNCS.PHASECHK"))
-    end = next(i for i in range(last, len(found)) if found[i].opcode.startswith("SYNCS.ARRIVE"))
-    part = [item.opcode for item in found[begin : end + 1]]
-    assert sum("GMMA" in opcode for opcode in part) == 4 and part.count("WARPGROUP.DEPBAR.LE") == 1
-    assert len(part) <= 36, part
+    loop = innermost(cubin_of(persistent(format_, **choices)), persistent(format_).multiply_opcode)
+    assert loop.count("WARPGROUP.DEPBAR.LE") == loop.count("WARPGROUP.ARRIVE") == 1 and loop.count("SYNCS") == 2
+    assert loop.count(persistent(format_).multiply_opcode) == 4 and len(loop) <= 54, loop.opcodes
     unwanted = ("R2UR", "S2UR", "SHFL", "WARPSYNC", "MOV", "LD", "ST", "CALL")
-    assert not any(opcode.startswith(unwanted) for opcode in part), part
-    assert sum(opcode.startswith("IMAD.MOV") for opcode in part) <= 2, "the count of the stagger"
+    assert not any(loop.count(opcode) for opcode in unwanted), loop.opcodes
+    assert loop.count("IMAD.MOV") <= 3, "the count of the stagger"
 
 
 def test_the_multistage_loop_is_mostly_multiplications() -> None:
     """Of a tile without an edge: four multiplications for each ldmatrix, and at most one other instruction for each."""
     build = choose(KERNELS["sm80_mma_multistage"], SQUARE, ("f16", "f16", "f16"), target="sm_90")
-    (function,) = disassemble(cubin_of(build))
-    found = [item.opcode for item in function.instructions]
-    places = [i for i, opcode in enumerate(found) if opcode.startswith("HMMA")]
-    starts = [i for i, place in enumerate(places) if i == 0 or place - places[i - 1] > 120]
-    loops = [found[places[i] : places[end - 1] + 1] for i, end in itertools.pairwise([*starts, len(places)])]
-    whole = [part for part in loops if not any("ZFILL" in opcode for opcode in part)]
-    assert len(loops) == 2 and len(whole) == 1
-    counts = Counter(opcode.split(".")[0] for opcode in whole[0])
-    assert (counts["HMMA"], counts["LDSM"], counts["LDGSTS"], counts["BAR"]) == (128, 32, 12, 1)
-    assert len(whole[0]) <= 264
+    loops = [loop for loop in loops_in(listing_of(cubin_of(build))) if loop.count("HMMA")]
+    (whole,) = (loop for loop in loops if not any("ZFILL" in opcode for opcode in loop.opcodes))
+    kinds = whole.kinds
+    assert len(loops) == 2 and (kinds["HMMA"], kinds["LDSM"], kinds["LDGSTS"], kinds["BAR"]) == (128, 32, 12, 1)
+    assert len(whole) <= 264
 
 
 def test_the_compiler_is_strict_and_says_what_it_lacks() -> None:
