@@ -222,8 +222,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         if (STAGGER > 0 && ahead > 0) named_arrive(STAGGER_BARRIER, 256);  // there was less to do than that
 #if DEFER
+        if (HELD_ROUNDS > 1 && HELD_PANELS <= STAGES) {
+            // Nothing is loaded any more: in each slot, the rows of A that only this warpgroup has read are free.
+            staging.store_all_held(slots + consumer * PANEL, SLOT, &map_d, problem, held_m, held_n, held);
+        } else {
 #pragma unroll
-        for (u32 round = 0; round < HELD_ROUNDS; ++round) store_held(round);
+            for (u32 round = 0; round < HELD_ROUNDS; ++round) store_held(round);
+        }
 #endif
         if (STORE_TMA && thread == 0) tma_store_wait_read<0>();
     }

@@ -108,6 +108,23 @@ struct Staging {
 #endif
     }
 
+    // What is held, in one round, through other panels: the first at `first`, the next ones `pitch` bytes apart.
+    __device__ __forceinline__ void store_all_held(u32 first, u32 pitch, const TensorMap* map, const Problem& problem, s32 m, s32 n,
+                                                   const held_t* held) {
+        named_sync(barrier, 128);  // all of the warpgroup have read what lies there
+#pragma unroll
+        for (u32 i = 0; i < HELD_PANELS; ++i) {
+            stage_panel(first + i * pitch, held + i * HELD_OF_PANEL, problem, m, n + (AT_ONCE * ROUND + i) * STORE_COLUMNS);
+        }
+        async_proxy_fence();
+        named_sync(barrier, 128);
+        if (threadIdx.x % 128 == 0) {
+#pragma unroll
+            for (u32 i = 0; i < HELD_PANELS; ++i) tma_store(map, n + (AT_ONCE * ROUND + i) * STORE_COLUMNS, m, first + i * pitch);
+            tma_store_commit();
+        }
+    }
+
     __device__ __forceinline__ void store_held(u32 round, const TensorMap* map, const Problem& problem, s32 m, s32 n, const held_t* held) {
         store_round(AT_ONCE + round, map, problem, m, n, held + round * ROUND * HELD_OF_PANEL);
     }
