@@ -65,12 +65,15 @@ __device__ __forceinline__ void stage_panel(u32 panel, const held_t* d, const Pr
     const u32 lane = lane_id(), warp = threadIdx.x / 32 % 4;
     row += 16 * warp + lane / 4;
     column += 2 * (lane % 4);
+    // Lanes of odd rows take their columns in another order: four rows then lie in different banks.
+    const bool odd = lane / 4 % 2;
 #pragma unroll
     for (u32 i = 0; i < HELD_OF_PANEL; i += 2) {
-        const u32 half = i / 2 % 2, to = 16 * warp + lane / 4 + 8 * half;
-        const s32 r = row + 8 * half, c = column + 8 * (i / 4);
-        store_shared_pair(panel + swizzled(to, 2 * (i / 4) + lane % 4 / 2) + lane % 2 * 8, scaled(d[i], problem, r, c),
-                          scaled(d[i + 1], problem, r, c + 1));
+        const u32 half = i / 2 % 2, to = 16 * warp + lane / 4 + 8 * half, group = i / 4 ^ (odd ? 2 : 0);
+        const held_t low = odd ? d[i ^ 8] : d[i], high = odd ? d[(i ^ 8) + 1] : d[i + 1];
+        const s32 r = row + 8 * half, c = column + 8 * group;
+        store_shared_pair(panel + swizzled(to, 2 * group + lane % 4 / 2) + lane % 2 * 8, scaled(low, problem, r, c),
+                          scaled(high, problem, r, c + 1));
     }
 }
 #endif
