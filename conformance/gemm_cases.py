@@ -28,6 +28,17 @@ SIZES = (
     (70, 520, 1096),  # rows start at multiples of 16 bytes, tiles are ragged; a long chain
 )
 WAVES = (2700, 1700, 80)  # more tiles than multiprocessors have at once, for the widest tiles of a cluster
+# Choices of the persistent kernel, beside widths and clusters: for outputs of 32 bits, and of 16
+WHOLE_WORDS = (Tuning(stagger=0), Tuning(panels=4), Tuning(stream=True), Tuning(direct=True), Tuning(clusters=7))
+SHORT_WORDS = (
+    Tuning(),
+    Tuning(stagger=2, group=3),
+    Tuning(panels=4),
+    Tuning(defer=False, stagger=3),
+    Tuning(block_n=192, stream=True, promotion="L2_128B"),
+)
+SPARSE_WORDS = (Tuning(stagger=0), Tuning(direct=True), Tuning(clusters=7))
+DEEP = (520, 1300, 400)  # with few clusters: several tiles for each, of more slots than the ring has
 WIDEST = 56  # exponent of the wide class, where the format has more
 SCALE = (0.5, -2.0)  # alpha and beta: powers of two, so that one f32 addition is what a fused multiply-add does
 
@@ -92,10 +103,20 @@ def cases(arch: str) -> Iterator[GemmCase]:
             yield from (replace(base, size=WAVES, tuning=Tuning(block_n=n)) for n in row.block_n)
             if row.ctas:
                 continue
-            shapes = ((1, 1), (4, 1)) if row.sparse else ((1, 1), (1, 2), (2, 2), (4, 1))
-            yield from (replace(base, size=WAVES, tuning=Tuning(cluster=shape)) for shape in shapes)
-            yield replace(base, size=WAVES, tuning=Tuning(stagger=0))
-            if exact == "f32" and not row.sparse:
+            if row.sparse:
+                yield from (replace(base, size=WAVES, tuning=Tuning(cluster=shape)) for shape in ((1, 1), (4, 1)))
+                yield from (replace(base, size=WAVES, tuning=tuning) for tuning in SPARSE_WORDS)
+                continue
+            yield from (
+                replace(base, size=WAVES, tuning=Tuning(cluster=shape)) for shape in ((1, 1), (1, 2), (2, 2), (4, 1))
+            )
+            yield from (replace(base, size=WAVES, tuning=tuning) for tuning in WHOLE_WORDS)
+            short = next((out for out in outputs if out in ("f16", "bf16")), None)
+            if short:
+                yield from (replace(base, size=WAVES, out=short, tuning=tuning) for tuning in SHORT_WORDS)
+                few = (replace(tuning, clusters=4) for tuning in SHORT_WORDS)
+                yield from (replace(base, size=DEEP, out=short, tuning=tuning) for tuning in few)
+            if exact == "f32":
                 yield from (replace(base, tuning=Tuning(block_n=128, promote=slots)) for slots in (1, 4))
 
 

@@ -10,7 +10,7 @@ Nothing here is needed to read the kernels: they are hwkernels/kernels/*.cu, and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +18,12 @@ import numpy.typing as npt
 
 from hwkernels import gemm_tiles, stream_launch
 from hwkernels.device_arrays import DeviceMatrix, is_torch, new_output, read_matrix, round_up, upload
-from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, Build, cubin_of
+from hwkernels.gemm_build import ENTRY, Build, cubin_of
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
 from hwkernels.gemm_operands import prepared
+from hwkernels.gemm_picks import picked
 from hwkernels.gemm_tiles import Shape
+from hwkernels.gemm_tuning import GemmError, Tuning, tuned
 from hwkernels.plan import Plan
 from hwkernels.sparse_operands import SparseMatrix, SparsityError, compress
 
@@ -38,25 +40,12 @@ __all__ = [
     "find_kernel",
     "gemm",
     "plan_gemm",
+    "problem_dtype",
+    "target_for",
+    "tuned",
 ]
 
 _FP8 = ("e4m3", "e5m2")
-
-
-class GemmError(ValueError):
-    """No kernel does what was asked; the text says what would be valid."""
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """Choices that `gemm_tiles.choose` would make, fixed by hand. None: choose."""
-
-    block_n: int | None = None
-    cluster: tuple[int, int] | None = None
-    stages: int | None = None
-    stagger: int | None = None
-    group: int | None = None
-    promote: int | None = None
 
 
 def problem_dtype(build: Build | ScaledBuild) -> np.dtype[Any]:
@@ -115,10 +104,11 @@ def plan_gemm(
 ) -> Plan:
     """Everything but the launch: operands found (or copied, or repacked), kernel compiled, tensor maps encoded.
 
-    Arguments and errors as for `gemm`. `out`: a GPU matrix to write instead of a new one.
+    Arguments and errors as for `gemm`. `out`: a GPU matrix to write instead of a new one. tuning: choices by hand; None for
+    the measured pick of this size (`gemm_picks`), or where there is none for `gemm_tiles.choose`.
     """
     stream_launch.make_current()
-    arch, tuning = stream_launch.arch_number(), tuning or Tuning()
+    arch = stream_launch.arch_number()
     compressed = isinstance(a, SparseMatrix)
     given = a if compressed else read_matrix(a, "a")
     right = read_matrix(b, "b").transposed()  # K last
@@ -149,6 +139,8 @@ def plan_gemm(
         aligned_output=aligned,
         scaled=scaled,
     )
+    if tuning is None:  # what was measured for this very product
+        tuning = picked(build, shape, arch, stream_launch.multiprocessors()) if aligned else Tuning()
     build = tuned(build, tuning)
     leading = (operands[0].leading, operands[1].leading, ldd)
     problem = np.zeros((), problem_dtype(build))
@@ -162,6 +154,8 @@ def plan_gemm(
     if row.tma:
         addresses = (operands[0].address, operands[1].address, target.address if build.tma_store else 0)
         specs = gemm_tiles.tensor_maps(build, shape, leading)
+        if tuning.promotion:
+            specs = tuple(replace(spec, promotion=tuning.promotion) for spec in specs)
         maps = [
             stream_launch.encode_tensor_map(spec, address) if address else bytes(128)
             for spec, address in zip(specs, addresses, strict=True)
@@ -169,17 +163,19 @@ def plan_gemm(
         parameters = [*(np.frombuffer(item, np.uint8) for item in maps), problem]
     if metadata is not None:
         parameters.append(np.array(metadata.address, "<u8"))
+    resident = max(1, stream_launch.multiprocessors() // math.prod(build.cluster))
     launch = stream_launch.StreamLaunch(
         stream_launch.load_function(cubin_of(build), ENTRY),
         parameters,
-        gemm_tiles.launch_grid(build, shape, stream_launch.multiprocessors()),
+        gemm_tiles.launch_grid(build, shape, min(resident, tuning.clusters or resident)),
         (row.threads, 1, 1),
         build.shared_bytes,
         math.prod(build.cluster),
         keep=(operands, metadata, addend, target),
     )
     if launch.cluster > 1:  # fewer may fit than multiprocessors / size: a cluster stays within one GPC
-        launch.set_grid(gemm_tiles.launch_grid(build, shape, max(1, launch.max_clusters())))
+        resident = max(1, launch.max_clusters())
+        launch.set_grid(gemm_tiles.launch_grid(build, shape, min(resident, tuning.clusters or resident)))
     return Plan(build, shape, [*launches, launch], output)
 
 
@@ -222,46 +218,6 @@ def target_for(kernel: GemmKernel, arch: int) -> str:
     ('sm_90a', 'sm_89')
     """
     return dict(zip(kernel.archs, kernel.targets, strict=True)).get(arch, f"sm_{arch}")
-
-
-def tuned(build: Build, tuning: Tuning) -> Build:
-    """A build with the choices made by hand.
-
-    Raises GemmError for a choice that the kernel does not have, or that does not fit in shared memory.
-    """
-    if tuning == Tuning():
-        return build
-    if not build.row.persistent and tuning != Tuning(block_n=tuning.block_n, stages=tuning.stages):
-        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages")
-    if build.row.ctas and (tuning.cluster or tuning.stagger or tuning.promote):
-        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages, group")
-    if build.row.sparse and (tuning.promote or (tuning.cluster and (tuning.cluster[1] != 1 or tuning.cluster[0] > 4))):
-        raise GemmError(
-            f"{build.kernel} has no {tuning}; valid: block_n, stages, stagger, group, clusters of 1, 2 or 4 rows"
-        )
-    changes = {
-        name: value
-        for name in ("block_n", "cluster", "stagger", "promote")
-        if (value := getattr(tuning, name)) is not None
-    }
-    build = replace(build, **changes)
-    if build.block_n not in build.row.block_n:
-        raise GemmError(f"{build.kernel} has no tiles {build.block_n} wide; valid: {build.row.block_n}")
-    if not gemm_tiles.parts_fit(build):
-        raise GemmError(
-            f"a tile of {build.block_m} x {build.block_n} has no parts for a cluster of {build.cluster}; valid: (1, 1)"
-        )
-    if build.promote and build.block_n > 128:
-        raise GemmError(
-            f"promote needs a second set of accumulators; valid: tiles at most 128 wide, not {build.block_n}"
-        )
-    if build.row.persistent:
-        build = replace(build, stages=tuning.stages or gemm_tiles.most_stages(build))
-    elif tuning.stages:
-        build = replace(build, stages=tuning.stages)
-    if build.shared_bytes > SHARED_LIMIT or (build.row.persistent and build.stagger >= build.stages):
-        raise GemmError(f"{build} does not fit: {build.shared_bytes} shared bytes, at most {SHARED_LIMIT}")
-    return build
 
 
 def _output_format(out: Any, wanted: str | None, outputs: tuple[str, ...]) -> str:

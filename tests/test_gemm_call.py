@@ -6,6 +6,7 @@ import ctypes
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 import hwkernels
-from hwkernels import array_protocols, device_arrays, driver, gemm_call, gemm_operands, plan, stream_launch
+from hwkernels import array_protocols, device_arrays, driver, gemm_call, gemm_operands, gemm_picks, plan, stream_launch
 from hwkernels.device_arrays import DTYPES, DeviceArray
 from hwkernels.gemm_build import Build
 from hwkernels.gemm_call import GemmError, Tuning, plan_gemm, problem_dtype
@@ -300,6 +301,23 @@ def test_the_launch(gpu: Driver) -> None:
     assert config.attrs[0].value.clusterDim.x == 2 and config.numAttrs == 1
     assert [arguments[0] for arguments in gpu.maps] == ["CU_TENSOR_MAP_DATA_TYPE_FLOAT16"] * 3
     assert gpu.maps[0][5] == [64, 128] and gpu.maps[2][5] == [64, 64]
+
+
+def test_measured_picks_reach_the_launch(gpu: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of picks decides for exactly its product: machine code, grid and tensor maps."""
+    a, b = integers((2048, 64), "f16", 1), np.asfortranarray(integers((64, 2048), "f16", 2))  # both K-major
+    product = gemm_picks.Product("sm90_wgmma_persistent", 90, 132, "f16", "f16", "f16", 2048, 2048, 64)
+    chosen = Tuning(block_n=128, cluster=(1, 2), panels=4, stream=True, clusters=32, group=4, promotion="L2_128B")
+    gemm_picks.merge(tmp_path / "picks.json", {product: (chosen, {"ratio": 1.0})})
+    monkeypatch.setenv(gemm_picks.VARIABLE, str(tmp_path / "picks.json"))
+    plan = plan_gemm(a, b)
+    assert (plan.build.block_n, plan.build.cluster, plan.build.stream, plan.build.panels) == (128, (1, 2), True, 4)
+    plan()
+    assert gpu.configs[-1].gridDimX == 64 and plan.launches[-1].cluster == 2
+    assert {arguments[9] for arguments in gpu.maps[-3:]} == {"CU_TENSOR_MAP_L2_PROMOTION_L2_128B"}
+    np.testing.assert_array_equal(plan.output.get().astype(float), a.astype(float) @ b.astype(float))
+    assert not plan_gemm(a, b, tuning=Tuning()).build.stream and not plan_gemm(a[:1000], b).build.stream
+    assert not plan_gemm(a, np.ascontiguousarray(b)).build.stream  # MN-major: another product
 
 
 def test_a_call_as_data(gpu: Driver) -> None:

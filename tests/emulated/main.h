@@ -40,6 +40,7 @@ int main(int, char** arguments) {
                 cluster.push_back(blocks.back().get());
                 cluster.back()->dynamic.assign(header.shared, 0xA5);
                 cluster.back()->rank = rank;
+                cluster.back()->present = header.threads;
             }
             std::vector<std::thread> threads;
             for (u32 rank = 0; rank < header.cluster; ++rank) {
@@ -60,6 +61,7 @@ int main(int, char** arguments) {
                         gemm(problem);
 #endif
                         NEED(stores.groups.empty() && multiplications.groups.empty(), "a thread left with work under way");
+                        leave();
                     });
                 }
             }

@@ -115,11 +115,6 @@ void tmem_free(u32 address, u32 columns) {
     }
     whole_warp<GROUP>();
 }
-inline u32 load_shared(u32 address) {
-    u32 word;
-    std::memcpy(&word, memory(address), 4);
-    return word;
-}
 
 // ---- order
 
@@ -153,11 +148,6 @@ inline Block* block_of(u32 address) { return cluster[address >> RANK_SHIFT]; }
 inline void tma_load_pair(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) {
     for_box(map, x, y, to, [&](u8* global, u32 shared) { *memory(block, shared) = global ? *global : 0; });
     block_of(barrier)->barrier(barrier).update(0, -static_cast<long>(map->box_width * map->box_height * map->element));
-}
-inline void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
-    NEED(to % 16 == 0 && reinterpret_cast<u64>(from) % 16 == 0 && bytes % 16 == 0, "a bulk copy off 16 bytes");
-    std::memcpy(memory(to), from, bytes);
-    block->barrier(barrier).update(0, -static_cast<long>(bytes));
 }
 inline void mbarrier_arrive_cluster(u32 barrier) {
     NEED(!read_unfenced, "an arrival without tcgen05.fence::before_thread_sync after a read of Tensor Memory");

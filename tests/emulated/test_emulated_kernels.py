@@ -161,6 +161,24 @@ def test_a_ragged_product(kernel: str, format_: str, majors: tuple[bool, bool], 
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "format_", "majors", "out"),
+    [
+        *(("sm80_mma_multistage", "f16", majors, "f16") for majors in MAJORS),
+        *(("sm70_wmma_shared", "f16", majors, "f16") for majors in MAJORS),
+        ("sm80_mma_multistage", "f16", (False, False), "f32"),
+        ("sm80_mma_multistage", "s8", (False, False), "s32"),
+        ("sm89_mma_multistage", "e4m3", (False, False), "bf16"),
+    ],
+)
+def test_tiles_without_an_edge_beside_others(
+    kernel: str, format_: str, majors: tuple[bool, bool], out: str, tmp_path: Path
+) -> None:
+    """They are copied without a thought of edges; K is a whole number of slots, more than the ring has."""
+    got, want = run(build_of(kernel, format_, *majors, out=out), (160, 520, 768), tmp_path)
+    np.testing.assert_array_equal(got, want)
+
+
 CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
     (build_of(PERSISTENT), (600, 520, 394)),
     (build_of(PERSISTENT, "f16", True, True), (300, 300, 576)),
@@ -171,6 +189,22 @@ CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
     (build_of(PERSISTENT), (1, 1, 1)),
     (build_of(PERSISTENT, cluster=(1, 1), stagger=0), (140, 600, 70)),
     *((tuned(build_of(PERSISTENT), Tuning(block_n=n)), (700, 500, 700)) for n in (192, 128, 64)),
+    *((tuned(build_of(PERSISTENT), Tuning(panels=4, stagger=s)), (600, 520, 394)) for s in (0, 2)),
+    *((tuned(build_of(PERSISTENT, out="f32"), Tuning(panels=p)), (600, 520, 200)) for p in (2, 4)),
+    (tuned(build_of(PERSISTENT), Tuning(block_n=64, panels=2, stages=3)), (700, 500, 40)),
+    *(
+        (tuned(build_of(PERSISTENT, "f16", *majors), Tuning(stream=True)), (600, 520, 200))
+        for majors in ((False, False), (False, True))
+    ),
+    (tuned(build_of(PERSISTENT), Tuning(cluster=(1, 1), stream=True, stagger=1)), (600, 520, 200)),
+    (build_of(PERSISTENT), (600, 520, 40)),  # tiles of one slot
+    *((build_of(PERSISTENT, "s8"), (600, 520, k)) for k in (100, 700)),
+    (build_of(PERSISTENT, "tf32"), (600, 520, 200)),
+    (tuned(build_of(PERSISTENT, "tf32"), Tuning(block_n=192, panels=4)), (600, 600, 100)),
+    (tuned(build_of(PERSISTENT, "s8"), Tuning(direct=True)), (600, 520, 200)),
+    *((tuned(build_of(PERSISTENT), Tuning(defer=False, stagger=s)), (600, 520, 200)) for s in (0, 1, 2, 3)),
+    (tuned(build_of(PERSISTENT), Tuning(stagger=1)), (600, 520, 200)),
+    (tuned(build_of(PERSISTENT), Tuning(block_n=192, panels=2)), (600, 700, 130)),
     *((tuned(build_of(PERSISTENT), Tuning(cluster=shape)), (700, 1100, 300)) for shape in ((2, 2), (1, 2), (4, 1))),
     (tuned(build_of(PERSISTENT, "f16", True, True), Tuning(cluster=(2, 2))), (400, 1100, 300)),
     *((tuned(build_of(PERSISTENT, "e4m3"), Tuning(block_n=128, promote=p)), (400, 300, 1000)) for p in (1, 3)),
@@ -204,12 +238,36 @@ def test_alpha_and_beta(kernel: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+LONG, SHORT = (600, 520, 700), (600, 520, 40)  # several tiles a block, of eleven slots and of one
 MISTAKES = {
-    "a slot is released while it is read": ("wgmma_wait<1>();", "wgmma_wait<2>();"),
-    "a panel is filled while it is stored": ("tma_store_wait_read<1>();", "tma_store_wait_read<2>();"),
-    "a neighbour's release is not counted": ("CONSUMERS * RELEASES", "CONSUMERS"),
-    "the first half of B twice": ("k, n + part_b, barrier, same_columns", "k, n, barrier, same_columns"),
-    "a phase too far": ("slot.parity ^ 1", "slot.parity"),
+    "a slot is released while it is read": ("wgmma_wait<1>();", "wgmma_wait<2>();", LONG),
+    "a panel is filled while it is stored": (
+        "tma_store_wait_read<ROUNDS_UNDER_WAY - 1>();",
+        "tma_store_wait_read<8>();",
+        LONG,
+    ),
+    "a neighbour's release is not counted": ("CONSUMERS * RELEASES", "CONSUMERS", LONG),
+    "the first half of B twice": ("MN_MAJOR ? k : start + s32(first);", "MN_MAJOR ? k : start;", LONG),
+    "a phase too far": (
+        "slot.parity ^ 1);\n                    mbarrier_expect",
+        "slot.parity);\n                    mbarrier_expect",
+        LONG,
+    ),
+    "a block leaves before its neighbours have signalled": (
+        "CLUSTER > 1 && i < STAGES;",
+        "CLUSTER > 1 && i < 0;",
+        LONG,
+    ),
+    "a neighbour is reached before it is there": ("cluster_wait();", "", LONG),
+    "the follower is let go by slots alone": (
+        "if (STAGGER > 0 && ahead > 0) named",
+        "if (false) named",
+        (100, 100, 40),
+    ),
+    "the last tile is not stored": ("staging.store_all_held(", "if (false) staging.store_all_held(", SHORT),
+    "the last slot of a tile is kept": ("wgmma_wait<0>();\n            release(previous);", "wgmma_wait<0>();", SHORT),
+    "a tile is added to the one before": ("multiply(false);", "multiply(true);", SHORT),
+    "every block has the same rank": ("uniform(cluster_rank())", "0", LONG),
 }
 
 
@@ -228,19 +286,21 @@ SPARSE_MISTAKES = {
 
 
 @pytest.mark.parametrize(
-    ("kernel", "change"),
+    ("kernel", "mistake"),
     [
-        *(pytest.param(PERSISTENT, change, id=name) for name, change in MISTAKES.items()),
-        *(pytest.param(SPARSE, change, id=f"sparse: {name}") for name, change in SPARSE_MISTAKES.items()),
+        *(pytest.param(PERSISTENT, mistake, id=name) for name, mistake in MISTAKES.items()),
+        *(pytest.param(SPARSE, (*change, LONG), id=f"sparse: {name}") for name, change in SPARSE_MISTAKES.items()),
     ],
 )
 def test_mistakes_are_found(
-    kernel: str, change: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kernel: str, mistake: tuple[str, str, tuple[int, int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each makes a wrong product, an abort or a hang: the emulation can fail."""
     monkeypatch.setattr(emulation, "TIMEOUT_S", 20)
+    right, wrong, size = mistake
+    changes = {"stagger": 2 if "ahead" in right else 0} if kernel == PERSISTENT else {}
     try:
-        got, want = run(build_of(kernel), (600, 520, 700), tmp_path, change=change)
+        got, want = run(build_of(kernel, **changes), size, tmp_path, change=(right, wrong))
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return
     assert (got != want).any()
