@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance import convert_cases, gemm_cases, recordings
+from conformance import convert_cases, gemm_cases, recordings, scaled_cases
 from conformance.hardware import Hardware
 from conformance.recordings import RecordingError
 from conformance.suite import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
@@ -106,6 +106,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if "gemm" in metafunc.fixturenames:
             gemms = list(gemm_cases.cases(suite.settings.arch))
             metafunc.parametrize("gemm", gemms, ids=[case.id for case in gemms])
+        if "scaled" in metafunc.fixturenames:
+            products = list(scaled_cases.cases(suite.settings.arch))
+            metafunc.parametrize("scaled", products, ids=[case.id for case in products])
         if "converted" in metafunc.fixturenames:
             arrays = list(convert_cases.cases(suite.settings.arch))
             metafunc.parametrize("converted", arrays, ids=[case.id for case in arrays])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import tcsim
+from conformance.whole_outputs import Trial
 from hwkernels.convert_call import FORMATS, ConvertCall, conversion
 from tcsim.errors import InstructionError
 from tcsim.targets import ARCHS
@@ -77,3 +79,16 @@ def predicted(case: ConvertCase, x: Floats) -> npt.NDArray[Any]:
 def call_of(case: ConvertCase, x: Floats, repeat: int) -> ConvertCall:
     """What runs on the GPU."""
     return ConvertCall(x, case.format, case.saturate, repeat)
+
+
+def trial_of(case: ConvertCase, seed: int) -> Trial:
+    """What runs, and what should come of it."""
+    x = cache(lambda: inputs(case, seed))  # made when it is asked for
+    return Trial(
+        case.id,
+        "conformance/test_convert.py::test_convert",
+        "a whole array",
+        lambda repeat: call_of(case, x(), repeat),
+        lambda: predicted(case, x()),
+        lambda index: f"element {index[0]}, input {int(x().view(np.uint32)[index]):#010x}",
+    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import tcsim
+from conformance.whole_outputs import Trial, blocks_of_64, matrix_place
 from hwkernels.device_arrays import DTYPES
 from hwkernels.gemm_build import Build
 from hwkernels.gemm_call import Tuning, target_for, tuned
@@ -26,6 +28,17 @@ SIZES = (
     (70, 520, 1096),  # rows start at multiples of 16 bytes, tiles are ragged; a long chain
 )
 WAVES = (2700, 1700, 80)  # more tiles than multiprocessors have at once, for the widest tiles of a cluster
+# Choices of the persistent kernel, beside widths and clusters: for outputs of 32 bits, and of 16
+WHOLE_WORDS = (Tuning(stagger=0), Tuning(panels=4), Tuning(stream=True), Tuning(direct=True), Tuning(clusters=7))
+SHORT_WORDS = (
+    Tuning(),
+    Tuning(stagger=2, group=3),
+    Tuning(panels=4),
+    Tuning(defer=False, stagger=3),
+    Tuning(block_n=192, stream=True, promotion="L2_128B"),
+)
+SPARSE_WORDS = (Tuning(stagger=0), Tuning(direct=True), Tuning(clusters=7))
+DEEP = (520, 1300, 400)  # with few clusters: several tiles for each, of more slots than the ring has
 WIDEST = 56  # exponent of the wide class, where the format has more
 SCALE = (0.5, -2.0)  # alpha and beta: powers of two, so that one f32 addition is what a fused multiply-add does
 
@@ -90,10 +103,20 @@ def cases(arch: str) -> Iterator[GemmCase]:
             yield from (replace(base, size=WAVES, tuning=Tuning(block_n=n)) for n in row.block_n)
             if row.ctas:
                 continue
-            shapes = ((1, 1), (4, 1)) if row.sparse else ((1, 1), (1, 2), (2, 2), (4, 1))
-            yield from (replace(base, size=WAVES, tuning=Tuning(cluster=shape)) for shape in shapes)
-            yield replace(base, size=WAVES, tuning=Tuning(stagger=0))
-            if exact == "f32" and not row.sparse:
+            if row.sparse:
+                yield from (replace(base, size=WAVES, tuning=Tuning(cluster=shape)) for shape in ((1, 1), (4, 1)))
+                yield from (replace(base, size=WAVES, tuning=tuning) for tuning in SPARSE_WORDS)
+                continue
+            yield from (
+                replace(base, size=WAVES, tuning=Tuning(cluster=shape)) for shape in ((1, 1), (1, 2), (2, 2), (4, 1))
+            )
+            yield from (replace(base, size=WAVES, tuning=tuning) for tuning in WHOLE_WORDS)
+            short = next((out for out in outputs if out in ("f16", "bf16")), None)
+            if short:
+                yield from (replace(base, size=WAVES, out=short, tuning=tuning) for tuning in SHORT_WORDS)
+                few = (replace(tuning, clusters=4) for tuning in SHORT_WORDS)
+                yield from (replace(base, size=DEEP, out=short, tuning=tuning) for tuning in few)
+            if exact == "f32":
                 yield from (replace(base, tuning=Tuning(block_n=128, promote=slots)) for slots in (1, 4))
 
 
@@ -162,13 +185,18 @@ def predicted(case: GemmCase, arch: str, a: Array, b: Array, c: Array | None) ->
         codes = build.predict(a, b)
     if case.out == "s32":
         return codes if c is None else _scaled_integers(codes, c)
+    return output_codes(codes, case.out, c, arch)
+
+
+def output_codes(codes: Array, out: str, c: Array | None, arch: str) -> Array:
+    """What the epilogue of a kernel makes of f32 accumulators: alpha and beta of SCALE if there is a c, one rounding to `out`."""
     if c is not None:
-        addend = tcsim.decode(c, case.out).astype(np.float32)
+        addend = tcsim.decode(c, out).astype(np.float32)
         with np.errstate(invalid="ignore", over="ignore"):
             codes = _canonical(np.float32(SCALE[0]) * codes.view(np.float32) + np.float32(SCALE[1]) * addend)
-    if case.out == "f32":
+    if out == "f32":
         return codes
-    rounding = tcsim.instruction(f"cvt.rn.{case.out}x2.f32", arch=arch)
+    rounding = tcsim.instruction(f"cvt.rn.{out}x2.f32", arch=arch)
     pairs = rounding.execute(a=codes, b=codes)
     return (np.asarray(pairs) & 0xFFFF).astype(np.uint16).reshape(codes.shape)
 
@@ -198,3 +226,17 @@ def call_of(case: GemmCase, a: Array, b: Array, c: Array | None, repeat: int) ->
     addend = None if c is None else c.view(DTYPES[case.out])
     tuning = None if case.tuning == Tuning() else case.tuning
     return GemmCall(case.kernel, left, right, addend, alpha, beta, case.out, tuning, repeat)
+
+
+def trial_of(case: GemmCase, arch: str, seed: int) -> Trial:
+    """What runs, and what should come of it."""
+    inputs = cache(lambda: operands(case, seed))  # made when they are asked for
+    return Trial(
+        case.id,
+        "conformance/test_gemm.py::test_gemm",
+        "a whole GEMM",
+        lambda repeat: call_of(case, *inputs(), repeat),
+        lambda: predicted(case, arch, *inputs()),
+        matrix_place,
+        blocks_of_64,
+    )

@@ -11,13 +11,22 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from conformance.gemm_cases import call_of, cases, operands, predicted
+from conformance import gemm_cases, scaled_cases
+from conformance.whole_outputs import Trial
 from hwkernels.driver import device_info
-from hwkernels.gemm_worker import open_executor
+from hwkernels.plan import open_executor
+
+
+def trials(arch: str, seed: int, texts: Sequence[str]) -> Iterator[Trial]:
+    """Every case of an arch, dense and with block scales, whose id contains all of the texts."""
+    for source in (gemm_cases, scaled_cases):
+        for case in source.cases(arch):
+            if all(text in case.id for text in texts):
+                yield source.trial_of(case, arch, seed)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,19 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     info = device_info()
     print(f"{info.name} ({info.arch}), driver {info.driver_version}", flush=True)
     execute, failed, ran = open_executor(0), 0, 0
-    for case in cases(info.arch):
-        if not all(text in case.id for text in options.match):
-            continue
-        a, b, c = operands(case, options.seed)
+    for trial in trials(info.arch, options.seed, options.match):
         start = time.perf_counter()
-        (got,) = execute(call_of(case, a, b, c, repeat=1))
+        (got,) = execute(trial.call(1))
         seconds = time.perf_counter() - start
-        want = predicted(case, info.arch, a, b, c)
+        want = trial.predicted()
         wrong = int((np.ascontiguousarray(got).view(want.dtype) != want).sum())
-        print(
-            f"{'FAIL' if wrong else 'PASS'} {case.id}: {wrong} of {want.size} outputs differ, {seconds:.1f} s",
-            flush=True,
-        )
+        verdict = "FAIL" if wrong else "PASS"
+        print(f"{verdict} {trial.id}: {wrong} of {want.size} outputs differ, {seconds:.1f} s", flush=True)
         failed, ran = failed + bool(wrong), ran + 1
     print(f"{ran} cases, {failed} failed")
     return int(failed > 0 or ran == 0)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.recordings import Origin
-from hwkernels import convert_call, gemm_worker, probe
+from hwkernels import plan, probe
 from hwkernels.driver import DeviceInfo, device_info
 from hwkernels.probe import Probe
 from hwkernels.sass import SassError
@@ -22,7 +22,7 @@ from hwkernels.worker import GpuWorker
 from tcsim.instruction import Instruction
 
 TIMEOUT_S = 20.0
-GEMM_TIMEOUT_S = 60.0  # with the compilation of the kernel
+WHOLE_TIMEOUT_S = 60.0  # with the compilation of the kernel
 MODULE_ROWS = 32
 
 
@@ -90,26 +90,15 @@ class Hardware:
         return self._worker.run(made.launch(inputs, repeat), TIMEOUT_S)
 
     @cached_property
-    def _gemm_worker(self) -> GpuWorker:
-        return GpuWorker(self.info.ordinal, gemm_worker.EXECUTOR)
+    def _whole_worker(self) -> GpuWorker:
+        return GpuWorker(self.info.ordinal, plan.EXECUTOR)
 
-    def run_gemm(self, job: gemm_worker.GemmCall) -> list[npt.NDArray[Any]]:
-        """The result of each repetition of a whole GEMM, from a process of its own.
-
-        Raises Hang, ContextLost, ExecutorError.
-        """
-        return self._gemm_worker.run(job, GEMM_TIMEOUT_S)
-
-    @cached_property
-    def _convert_worker(self) -> GpuWorker:
-        return GpuWorker(self.info.ordinal, convert_call.EXECUTOR)
-
-    def run_conversion(self, job: convert_call.ConvertCall) -> list[npt.NDArray[Any]]:
-        """The result of each repetition of a converted array, from a process of its own.
+    def run_whole(self, job: plan.WholeCall) -> list[npt.NDArray[Any]]:
+        """The result of each repetition of a whole GEMM or conversion, from a process of its own.
 
         Raises Hang, ContextLost, ExecutorError.
         """
-        return self._convert_worker.run(job, GEMM_TIMEOUT_S)
+        return self._whole_worker.run(job, WHOLE_TIMEOUT_S)
 
     def origin(self, made: Probe) -> Origin:
         """What a recording says of where it was made."""
@@ -125,6 +114,6 @@ class Hardware:
 
     def close(self) -> None:
         """End the worker."""
-        for name in ("_worker", "_gemm_worker", "_convert_worker"):
+        for name in ("_worker", "_whole_worker"):
             if name in self.__dict__:
                 self.__dict__[name].close()

@@ -18,9 +18,12 @@ import argparse
 import datetime
 import json
 import math
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,69 +51,111 @@ TORCH = {
 Contender = Callable[[], Any]
 
 
-def contenders(
-    torch: Any, format_: str, size: tuple[int, int, int], kernels: Sequence[str], tuning: Any = None
-) -> dict[str, Contender]:
+class Bench:
+    """One product: operands on the GPU, cuBLAS's result, and a place for ours."""
+
+    def __init__(self, torch: Any, format_: str, size: tuple[int, int, int]) -> None:
+        m, n, k = size
+        self.torch, self.format, self.size = torch, format_, size
+        dtype = getattr(torch, TORCH[format_])
+        if format_ == "s8":
+            a, b = (torch.randint(-128, 128, (rows, k), device="cuda", dtype=torch.int8) for rows in (m, n))
+        else:
+            a, b = (torch.randn((rows, k), device="cuda").to(dtype) for rows in (m, n))
+        self.a, self.b = a, b
+        out = OPERAND_FORMATS[format_].outputs[0]
+        out_dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "s32": torch.int32}[out]
+        self.d = torch.empty((m, n), device="cuda", dtype=out_dtype)
+        reference = torch.empty_like(self.d)
+        if format_ in ("e4m3", "e5m2"):
+            one = torch.ones((), device="cuda")
+
+            def product(left: Any) -> Any:
+                return torch._scaled_mm(
+                    left, b.t(), scale_a=one, scale_b=one, out_dtype=out_dtype, use_fast_accum=False
+                )
+        elif format_ == "s8":
+
+            def product(left: Any) -> Any:
+                return torch._int_mm(left, b.t(), out=reference)
+        else:
+            torch.backends.cuda.matmul.allow_tf32 = True
+
+            def product(left: Any) -> Any:
+                return torch.mm(left, b.t(), out=reference)
+
+        self._product: Callable[[Any], Any] = product
+        self.cublas: Contender = lambda: product(a)
+        self._right = product(a).clone()
+
+    @cached_property
+    def sparse(self) -> tuple[Any, Any, Any]:
+        """A pruned a, what `hwkernels.compress` makes of it, and cuBLAS's result with it."""
+        from hwkernels.gemm_call import compress
+
+        left = bench_sparse.pruned(self.torch, self.a, OPERAND_FORMATS[self.format].group)
+        return left, compress(left), self._product(left).clone()
+
+    def contender(self, kernel: str, tuning: Any = None) -> Contender:
+        """A kernel on these operands, whose result has been compared with cuBLAS's. All write the same output.
+
+        Raises RuntimeError if it is wrong, GemmError for choices that do not go together.
+        """
+        from hwkernels.gemm_call import plan_gemm
+
+        left, right = self.sparse[1:] if KERNELS[kernel].sparse else (self.a, self._right)
+        self.d.fill_(-77)
+        plan = plan_gemm(left, self.b.t(), kernel=kernel, out=self.d, tuning=tuning)
+        plan()
+        wait_or_leave(self.torch, f"{kernel} {self.format} {self.size}: {plan.build}")
+        self._check(kernel, self.d, right, plan.build)
+        return plan
+
+    def vendor(self) -> dict[str, Contender]:
+        """torch's own product with the pruned a, by its name; none, and a line that says why, where torch has none."""
+        left, _, right = self.sparse
+        theirs = bench_sparse.vendor(self.torch, left, self.b)
+        if isinstance(theirs, str):
+            print(theirs)
+            return {}
+        name, run = theirs
+        try:
+            self._check(name, run(), right, self.torch.__version__)
+        except RuntimeError as error:  # an output of 8 bits, say: no contender, and no failure of ours
+            print(error)
+            return {}
+        return {name: run}
+
+    def _check(self, name: str, d: Any, right: Any, what: Any) -> None:
+        self.torch.cuda.synchronize()
+        right = right.double()
+        error = float((d.double() - right).norm() / right.norm())
+        if not error < TOLERANCE.get(self.format, 1e-2):
+            raise RuntimeError(f"{name} {self.format} {self.size}: relative error {error} against cuBLAS; {what}")
+
+
+def wait_or_leave(torch: Any, what: str, seconds: float = 20.0) -> None:
+    """Wait for the GPU; a kernel that hangs ends the process (status 3), because nothing else can stop it."""
+    event, limit = torch.cuda.Event(), time.monotonic() + seconds
+    event.record()
+    while not event.query():
+        if time.monotonic() > limit:
+            print(f"HANG after {seconds:g} s: {what}", flush=True)
+            os._exit(3)
+        time.sleep(1e-3)
+    torch.cuda.synchronize()
+
+
+def contenders(torch: Any, format_: str, size: tuple[int, int, int], kernels: Sequence[str]) -> dict[str, Contender]:
     """cuBLAS twice and each kernel, on the same operands. Every kernel is checked against cuBLAS first.
 
     Sparse kernels have a pruned a, and the vendor's sparse product beside them. Raises RuntimeError if a result is wrong.
     """
-    from hwkernels.gemm_call import compress, plan_gemm
-
-    m, n, k = size
-    dtype = getattr(torch, TORCH[format_])
-    if format_ == "s8":
-        a, b = (torch.randint(-128, 128, (rows, k), device="cuda", dtype=torch.int8) for rows in (m, n))
-    else:
-        a, b = (torch.randn((rows, k), device="cuda").to(dtype) for rows in (m, n))
-    out = OPERAND_FORMATS[format_].outputs[0]
-    out_dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "s32": torch.int32}[out]
-    reference = torch.empty((m, n), device="cuda", dtype=out_dtype)
-    if format_ in ("e4m3", "e5m2"):
-        one = torch.ones((), device="cuda")
-
-        def cublas(left: Any = a) -> Any:
-            return torch._scaled_mm(left, b.t(), scale_a=one, scale_b=one, out_dtype=out_dtype, use_fast_accum=False)
-    elif format_ == "s8":
-
-        def cublas(left: Any = a) -> Any:
-            return torch._int_mm(left, b.t(), out=reference)
-    else:
-        torch.backends.cuda.matmul.allow_tf32 = True
-
-        def cublas(left: Any = a) -> Any:
-            return torch.mm(left, b.t(), out=reference)
-
-    found: dict[str, Contender] = {REFERENCE: cublas, AGAIN: cublas}
-
-    def check(name: str, d: Any, right: Any, what: Any) -> None:
-        torch.cuda.synchronize()
-        error = float((d.double() - right).norm() / right.norm())
-        if not error < TOLERANCE.get(format_, 1e-2):
-            raise RuntimeError(f"{name} {format_} {size}: relative error {error} against cuBLAS; {what}")
-
-    for sparse in (False, True):
-        names = [name for name in kernels if KERNELS[name].sparse == sparse]
-        if not names:
-            continue
-        left = bench_sparse.pruned(torch, a, OPERAND_FORMATS[format_].group) if sparse else a
-        right, given = cublas(left).double(), compress(left) if sparse else a
-        for name in names:
-            d = torch.empty((m, n), device="cuda", dtype=out_dtype).fill_(-77)
-            plan = plan_gemm(given, b.t(), kernel=name, out=d, tuning=tuning)
-            plan()
-            check(name, d, right, plan.build)
-            found[name] = plan
-        if sparse:
-            theirs = bench_sparse.vendor(torch, left, b)
-            if isinstance(theirs, str):
-                print(theirs)
-                continue
-            try:
-                check(theirs[0], theirs[1](), right, torch.__version__)
-                found[theirs[0]] = theirs[1]
-            except RuntimeError as error:  # an output of 8 bits, say: no contender, and no failure of ours
-                print(error)
+    bench = Bench(torch, format_, size)
+    found: dict[str, Contender] = {REFERENCE: bench.cublas, AGAIN: bench.cublas}
+    found |= {name: bench.contender(name) for name in kernels}
+    if any(KERNELS[name].sparse for name in kernels):
+        found |= bench.vendor()
     return found
 
 
@@ -264,6 +309,8 @@ def run(options: argparse.Namespace) -> tuple[list[Result], dict[str, Any]]:
                     part = summarise(times, format_, OPERAND_FORMATS[format_].outputs[0], size, mode)
                     print(*table(part), sep="\n", flush=True)
                     results += part
+                    if options.json:  # what was measured is kept if the rest is not
+                        options.json.write_text(json.dumps(to_json(results, machine), indent=1), encoding="utf-8")
                 del runs
                 torch.cuda.empty_cache()
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -14,15 +13,16 @@ import numpy.typing as npt
 
 import tcsim
 from hwkernels import stream_launch
-from hwkernels.device_arrays import DTYPES, DeviceArray
-from hwkernels.driver import call
+from hwkernels.array_protocols import ForeignArray, OperandTypeError, read_array
+from hwkernels.device_arrays import DTYPES, DeviceArray, DeviceMatrix, new_array
 from hwkernels.gemm_build import SOURCES
+from hwkernels.gemm_operands import pack_launch
 from hwkernels.nvrtc import Compilation, compile_cubin
+from hwkernels.plan import Plan
 from tcsim.convert import Convert
 from tcsim.errors import FormatError, listing
 from tcsim.targets import TARGETS
 
-EXECUTOR = "hwkernels.convert_call:open_executor"
 THREADS = 256
 RUN_BYTES = 16  # of output that a thread writes at a time
 BLOCKS_OF_MULTIPROCESSOR = 8  # 2,048 threads
@@ -88,44 +88,70 @@ def grid_for(count: int, format: str, multiprocessors: int) -> int:
     return max(1, min(math.ceil(runs / THREADS), multiprocessors * BLOCKS_OF_MULTIPROCESSOR))
 
 
-def convert(x: Any, format: str, saturate: bool = True) -> npt.NDArray[Any]:
-    """A float32 NumPy array to another format on the GPU: an array of the same shape, of the format's NumPy dtype.
+def plan_convert(x: Any, format: str, saturate: bool = True) -> Plan:
+    """Everything but the launch: the operand found (or copied, or repacked), the kernel compiled.
 
-    Its bits are those of `tcsim.quantize(x, format, saturate=saturate)`: to nearest even; out of range, the largest number
-    of its sign, or infinity without saturate.
-
-    Raises FormatError for another dtype or a format without a kernel; InstructionError for a GPU without the instruction;
-    DriverUnavailable without a GPU.
+    Arguments and errors as for `convert`.
     """
-    array = np.asarray(x)
-    if array.dtype != np.float32:
-        raise FormatError(f"x is {array.dtype}; valid: float32")
+    found = read_array(x, "x")
+    if found.dtype != np.float32:
+        raise FormatError(f"x is {found.dtype}; valid: float32")
+    if found.host is None and not found.contiguous and len(found.shape) != 2:
+        raise OperandTypeError(
+            f"x is {found.shape} on the GPU with strides {found.strides}; valid: C order, or any matrix of two dimensions"
+        )
     stream_launch.make_current()
     number = stream_launch.arch_number()
     target = f"sm_{number}" if f"sm_{number}" in TARGETS else "sm_90"
     made = compiled(format, saturate, target)
-    result = np.empty(array.shape, DTYPES[format])
-    if not array.size:
-        return result
-    source = DeviceArray((array.size,), np.float32)
-    source.set(np.ascontiguousarray(array).reshape(-1))
-    out = DeviceArray((array.size,), tcsim.FORMATS[format].dtype)
-    out.fill(0xA5)  # an element that the kernel forgets shows
-    launch = stream_launch.StreamLaunch(
-        stream_launch.load_function(made.cubin, "convert"),
-        [np.array(source.address, np.uint64), np.array(out.address, np.uint64), np.array(array.size, np.int64)],
-        (grid_for(array.size, format, stream_launch.multiprocessors()), 1, 1),
-        (THREADS, 1, 1),
-        keep=(source, out),
-    )
-    launch()
-    call("cuCtxSynchronize")
-    return out.get().view(DTYPES[format]).reshape(array.shape)
+    output = new_array(x, found.shape, format)
+    launches: list[stream_launch.StreamLaunch] = []
+    if found.size:
+        source = _source(found, launches)
+        to = read_array(output, "out")
+        grid = grid_for(found.size, format, stream_launch.multiprocessors()), 1, 1
+        parameters = [
+            np.array(source.address, np.uint64),
+            np.array(to.address, np.uint64),
+            np.array(found.size, np.int64),
+        ]
+        function = stream_launch.load_function(made.cubin, "convert")
+        launches.append(stream_launch.StreamLaunch(function, parameters, grid, (THREADS, 1, 1), keep=(source, output)))
+    return Plan((format, saturate, target), found.shape, launches, output)
+
+
+def _source(found: ForeignArray, launches: list[stream_launch.StreamLaunch]) -> Any:
+    """Where the elements lie in C order on the GPU; what copies them there, if it must be done, is added to the launches."""
+    if found.host is None and found.contiguous:
+        return found
+    source = DeviceArray((found.size,), np.float32)
+    if found.host is not None:
+        source.set(np.ascontiguousarray(found.host).reshape(-1))
+    else:
+        rows, columns = found.shape
+        matrix = DeviceMatrix("tf32", (rows, columns), (found.strides[0], found.strides[1]), found.address, owner=found)
+        launches.append(pack_launch(matrix, source, columns))
+    return source
+
+
+def convert(x: Any, format: str, saturate: bool = True) -> Any:
+    """A float32 array to another format on the GPU: an array of the same shape, of the format's NumPy dtype.
+
+    x: a NumPy array, or one on the GPU that speaks `__cuda_array_interface__` or DLPack: in C order, or a matrix with any strides. Returns
+    a NumPy array for NumPy's, a torch tensor for torch's, else a DeviceArray. Its bits are those of
+    `tcsim.quantize(x, format, saturate=saturate)`: to nearest even; out of range, the largest number of its sign, or infinity
+    without saturate.
+
+    Raises FormatError for another dtype or a format without a kernel; OperandTypeError for what cannot be read; InstructionError for a
+    GPU without the instruction; DriverUnavailable without a GPU.
+    """
+    plan = plan_convert(x, format, saturate)
+    return plan.fetch() if isinstance(x, np.ndarray) else plan()
 
 
 @dataclass(frozen=True, eq=False)
 class ConvertCall:
-    """A conversion as data, for a process that may be lost: what `GpuWorker` runs when its executor is this module's."""
+    """A conversion as data, for a process that may be lost."""
 
     x: npt.NDArray[np.float32]
     format: str
@@ -137,13 +163,6 @@ class ConvertCall:
         """Its name in error texts."""
         return f"convert to {self.format}"
 
-
-def run_call(job: ConvertCall) -> list[npt.NDArray[Any]]:
-    """The result of each repetition."""
-    return [convert(job.x, job.format, job.saturate) for _ in range(job.repeat)]
-
-
-def open_executor(ordinal: int) -> Callable[[Any], list[npt.NDArray[Any]]]:
-    """Open GPU `ordinal` for the life of this process. Raises DriverUnavailable or CudaError."""
-    stream_launch.make_current(ordinal)
-    return run_call
+    def plan(self) -> Plan:
+        """Raises what `convert` raises."""
+        return plan_convert(self.x, self.format, self.saturate)

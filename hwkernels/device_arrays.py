@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from hwkernels.array_protocols import OperandTypeError, read_array, strided
 from hwkernels.driver import call
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -28,31 +28,14 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """NumPy's dtype of each format that the kernels read or write."""
 
 _BY_TYPE = {np.dtype(dtype): name for name, dtype in reversed(DTYPES.items())}  # float32 is tf32 as an operand
-_TORCH = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "s32": "int32"}  # outputs
-_FROM_TORCH = {
-    "torch.float16": "f16",
-    "torch.bfloat16": "bf16",
-    "torch.float32": "tf32",
-    "torch.float8_e4m3fn": "e4m3",
-    "torch.float8_e5m2": "e5m2",
-    "torch.int8": "s8",
-    "torch.int32": "s32",
+_TORCH = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "s32": "int32",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
 }
-# (type code, bits) of DLPack to our formats. Source: dlpack.h 1.1, DLDataTypeCode
-_FROM_DLPACK = {
-    (2, 16): "f16",
-    (4, 16): "bf16",
-    (2, 32): "tf32",
-    (0, 8): "s8",
-    (0, 32): "s32",
-    (10, 8): "e4m3",
-    (12, 8): "e5m2",
-}
-_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
-
-
-class OperandTypeError(ValueError):
-    """An operand is nothing that a kernel can read."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +48,7 @@ class DeviceMatrix:
     address: int = 0
     host: npt.NDArray[Any] | None = None
     owner: Any = None  # keeps the memory alive
+    read_only: bool = False
 
     @property
     def item_bytes(self) -> int:
@@ -74,7 +58,7 @@ class DeviceMatrix:
     def transposed(self) -> DeviceMatrix:
         """The same memory, rows and columns exchanged."""
         host = None if self.host is None else self.host.T
-        return DeviceMatrix(self.format, self.shape[::-1], self.strides[::-1], self.address, host, self.owner)
+        return replace(self, shape=self.shape[::-1], strides=self.strides[::-1], host=host)
 
 
 class DeviceArray:
@@ -85,13 +69,13 @@ class DeviceArray:
         ends = [self.dtype.itemsize]
         for extent in reversed(self.shape[1:]):
             ends.append(ends[-1] * extent)
-        self.strides = tuple(reversed(ends)) if strides is None else strides
-        self.bytes = max(1, self.shape[0] * self.strides[0])
+        self.strides = tuple(reversed(ends[: len(self.shape)])) if strides is None else strides
+        self.bytes = max(1, self.shape[0] * self.strides[0] if self.shape else self.dtype.itemsize)
         self.address = int(call("cuMemAlloc", self.bytes))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        typestr = self.dtype.str if self.dtype.kind in "fiu" else f"<V{self.dtype.itemsize}"
+        typestr = self.dtype.str if self.dtype.isbuiltin == 1 else f"<V{self.dtype.itemsize}"  # none for ml_dtypes'
         return {
             "shape": self.shape,
             "typestr": typestr,
@@ -108,7 +92,7 @@ class DeviceArray:
         """A copy in NumPy."""
         raw = np.empty(self.bytes, np.uint8)
         call("cuMemcpyDtoH", raw.ctypes.data, self.address, self.bytes)
-        return np.lib.stride_tricks.as_strided(raw.view(self.dtype), self.shape, self.strides).copy()
+        return strided(raw, self.dtype, self.shape, self.strides).copy()
 
     def fill(self, byte: int) -> None:
         """Set every byte."""
@@ -130,108 +114,38 @@ def read_matrix(value: Any, name: str) -> DeviceMatrix:
     >>> read_matrix(np.zeros((4, 8), np.float16), "a").strides
     (8, 1)
     """
-    if isinstance(value, np.ndarray):
-        found = _from_numpy(value, name)
-    elif isinstance(value, DeviceArray):
-        found = _from_interface(value, name)
-        found = DeviceMatrix(_format(value.dtype, name), found.shape, found.strides, found.address, owner=value)
-    elif hasattr(value, "data_ptr") and hasattr(value, "stride"):  # torch, without importing it
-        found = _from_torch(value, name)
-    elif hasattr(value, "__cuda_array_interface__"):
-        found = _from_interface(value, name)
-    elif hasattr(value, "__dlpack__"):
-        found = _from_dlpack(value, name)
-    else:
-        raise OperandTypeError(
-            f"{name} is a {type(value).__name__}; valid: NumPy arrays, and GPU arrays with __cuda_array_interface__ or __dlpack__"
-        )
-    if min(found.shape) < 1:
-        raise OperandTypeError(f"{name} is {found.shape}; every size must be at least 1")
-    return found
-
-
-def _two(shape: Any, name: str) -> tuple[int, int]:
-    if len(shape) != 2:
-        raise OperandTypeError(f"{name} has shape {tuple(shape)}; valid: matrices of two dimensions")
-    return int(shape[0]), int(shape[1])
-
-
-def _format(dtype: Any, name: str) -> str:
-    if np.dtype(dtype) not in _BY_TYPE:
-        raise OperandTypeError(f"{name} has dtype {dtype}; valid: {', '.join(str(item) for item in _BY_TYPE)}")
-    return _BY_TYPE[np.dtype(dtype)]
-
-
-def _from_numpy(value: npt.NDArray[Any], name: str) -> DeviceMatrix:
-    shape, size = _two(value.shape, name), value.dtype.itemsize
-    if any(stride % size for stride in value.strides):
-        value = value.copy()
-    strides = value.strides[0] // size, value.strides[1] // size
-    return DeviceMatrix(_format(value.dtype, name), shape, strides, host=value)
-
-
-def _from_torch(value: Any, name: str) -> DeviceMatrix:
-    if not value.is_cuda:
-        raise OperandTypeError(f"{name} is a torch tensor on {value.device}; valid: CUDA tensors, or NumPy arrays")
-    if str(value.dtype) not in _FROM_TORCH:
-        raise OperandTypeError(f"{name} has dtype {value.dtype}; valid: {', '.join(_FROM_TORCH)}")
-    strides = value.stride()
-    shape = _two(value.shape, name)
-    return DeviceMatrix(_FROM_TORCH[str(value.dtype)], shape, (strides[0], strides[1]), value.data_ptr(), owner=value)
-
-
-def _from_interface(value: Any, name: str) -> DeviceMatrix:
-    facts = value.__cuda_array_interface__
-    shape, dtype = _two(facts["shape"], name), np.dtype(facts["typestr"])
-    strides = facts.get("strides") or (shape[1] * dtype.itemsize, dtype.itemsize)
-    format_ = _format(getattr(value, "dtype", dtype), name)
-    return DeviceMatrix(
-        format_, shape, (strides[0] // dtype.itemsize, strides[1] // dtype.itemsize), int(facts["data"][0]), owner=value
-    )
-
-
-class _DLTensor(ctypes.Structure):
-    """The head of DLManagedTensor. Source: dlpack.h."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-def _from_dlpack(value: Any, name: str) -> DeviceMatrix:
-    capsule = value.__dlpack__()  # the old, unversioned form; it stays ours, and is freed with the capsule
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    tensor = _DLTensor.from_address(pointer(capsule, b"dltensor"))
-    if tensor.device_type not in _DLPACK_CUDA:
-        raise OperandTypeError(f"{name} lies on DLPack device {tensor.device_type}; valid: CUDA (2), or NumPy arrays")
-    kind = (tensor.code, tensor.bits)
-    if kind not in _FROM_DLPACK or tensor.lanes != 1:
-        raise OperandTypeError(f"{name} has DLPack type {kind}; valid: {', '.join(_FROM_DLPACK.values())}")
-    shape = _two([tensor.shape[i] for i in range(tensor.ndim)], name)
-    strides = (tensor.strides[0], tensor.strides[1]) if tensor.strides else (shape[1], 1)
-    address = int(tensor.data or 0) + tensor.byte_offset
-    return DeviceMatrix(_FROM_DLPACK[kind], shape, strides, address, owner=(capsule, value))
+    found = read_array(value, name)
+    if len(found.shape) != 2:
+        raise OperandTypeError(f"{name} has shape {found.shape}; valid: matrices of two dimensions")
+    if found.dtype not in _BY_TYPE:
+        raise OperandTypeError(f"{name} has dtype {found.dtype}; valid: {', '.join(str(item) for item in _BY_TYPE)}")
+    shape, strides = (found.shape[0], found.shape[1]), (found.strides[0], found.strides[1])
+    if min(shape) < 1:
+        raise OperandTypeError(f"{name} is {shape}; every size must be at least 1")
+    return DeviceMatrix(_BY_TYPE[found.dtype], shape, strides, found.address, found.host, found.owner, found.read_only)
 
 
 def new_output(like: Any, shape: tuple[int, int], leading: int, format_: str) -> Any:
     """An uninitialised matrix whose rows lie `leading` elements apart: torch's if `like` is, else a DeviceArray."""
-    if hasattr(like, "data_ptr") and hasattr(like, "stride"):
-        torch = importlib.import_module("torch")
-        return torch.empty((shape[0], leading), dtype=getattr(torch, _TORCH[format_]), device=like.device)[
-            :, : shape[1]
-        ]
+    if is_torch(like):
+        return _torch_empty(like, (shape[0], leading), format_)[:, : shape[1]]
     size = DTYPES[format_].itemsize
     return DeviceArray(shape, DTYPES[format_], (leading * size, size))
+
+
+def new_array(like: Any, shape: tuple[int, ...], format_: str) -> Any:
+    """An uninitialised array in C order: torch's if `like` is, else a DeviceArray."""
+    return _torch_empty(like, shape, format_) if is_torch(like) else DeviceArray(shape, DTYPES[format_])
+
+
+def is_torch(value: Any) -> bool:
+    """Whether it is a tensor of torch, without importing it."""
+    return hasattr(value, "data_ptr") and hasattr(value, "stride")
+
+
+def _torch_empty(like: Any, shape: tuple[int, ...], format_: str) -> Any:
+    torch = importlib.import_module("torch")
+    return torch.empty(shape, dtype=getattr(torch, _TORCH[format_]), device=like.device)
 
 
 def upload(matrix: DeviceMatrix) -> DeviceMatrix:

@@ -52,6 +52,9 @@ class Build:
     scaled: bool = False  # alpha, beta and c
     cluster: tuple[int, int] = (1, 1)  # blocks along M and N
     stagger: int = 0  # slots that the second consumer runs behind
+    panels: int = 2  # 8 KiB of shared memory each, per consumer, through which d leaves with tma_store
+    stream: bool = False  # B is marked as the first to leave L2
+    defer: bool = False  # a tile is stored under the next one's multiplications, as far as it fits in registers
     promote: int = 0  # slots after which a chain is added to the sum in f32; 0: one chain
     tma_store: bool = False
 
@@ -97,7 +100,7 @@ class Build:
             return 0
         if self.row.padded:
             return 32 + (self.stages if TARGETS[self.target].number >= 80 else 2) * self.slot_bytes
-        panels = self.block_m // 64 * 2 * 64 * SPAN_BYTES if self.tma_store else 0
+        panels = self.block_m // 64 * self.panels * 64 * SPAN_BYTES if self.tma_store else 0
         barriers = 16 * self.stages if self.row.tma else 0
         alignment = 1024 if self.row.tma else 0
         tensor_memory = TENSOR_MEMORY_BYTES if self.row.ctas else 0
@@ -127,8 +130,16 @@ class Build:
                 "STAGGER": self.stagger,
                 "PROMOTE": self.promote,
                 "STORE_TMA": int(self.tma_store),
+                "PANELS": self.panels,
+                "STREAM": int(self.stream),
+                "DEFER": int(self.deferred),
             }
         return values
+
+    @property
+    def deferred(self) -> bool:
+        """Whether `defer` has an effect: TMA stores the outputs, one chain for each."""
+        return self.defer and self.tma_store and not self.promote
 
     @property
     def multiply_opcode(self) -> str:

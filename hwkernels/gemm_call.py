@@ -10,19 +10,21 @@ Nothing here is needed to read the kernels: they are hwkernels/kernels/*.cu, and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hwkernels import gemm_tiles, stream_launch
-from hwkernels.device_arrays import DeviceMatrix, new_output, read_matrix, round_up, upload
-from hwkernels.driver import call
-from hwkernels.gemm_build import ENTRY, SHARED_LIMIT, Build, cubin_of
+from hwkernels.device_arrays import DeviceMatrix, is_torch, new_output, read_matrix, round_up, upload
+from hwkernels.gemm_build import ENTRY, Build, cubin_of
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
 from hwkernels.gemm_operands import prepared
+from hwkernels.gemm_picks import picked
 from hwkernels.gemm_tiles import Shape
+from hwkernels.gemm_tuning import GemmError, Tuning, tuned
+from hwkernels.plan import Plan
 from hwkernels.sparse_operands import SparseMatrix, SparsityError, compress
 
 if TYPE_CHECKING:
@@ -38,25 +40,12 @@ __all__ = [
     "find_kernel",
     "gemm",
     "plan_gemm",
+    "problem_dtype",
+    "target_for",
+    "tuned",
 ]
 
 _FP8 = ("e4m3", "e5m2")
-
-
-class GemmError(ValueError):
-    """No kernel does what was asked; the text says what would be valid."""
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """Choices that `gemm_tiles.choose` would make, fixed by hand. None: choose."""
-
-    block_n: int | None = None
-    cluster: tuple[int, int] | None = None
-    stages: int | None = None
-    stagger: int | None = None
-    group: int | None = None
-    promote: int | None = None
 
 
 def problem_dtype(build: Build | ScaledBuild) -> np.dtype[Any]:
@@ -92,26 +81,13 @@ def find_kernel(name: str | None, a: str, b: str, arch: int, sparse: bool = Fals
     if sparse and not kernel.sparse:
         raise GemmError(f"{kernel.name} takes no compressed a; valid on sm_{arch}: {listing}")
     if kernel.name not in valid:
-        raise GemmError(f"{kernel.name} is for {kernel.target}, this GPU is sm_{arch}; valid there: {listing}")
+        targets = kernel.target if kernel.later else ", ".join(kernel.targets)
+        raise GemmError(f"{kernel.name} is for {targets}, this GPU is sm_{arch}; valid there: {listing}")
     if not {a, b} <= set(valid[kernel.name]):
         raise GemmError(
             f"{kernel.name} takes {', '.join(valid[kernel.name])}, not {a} and {b}; valid on sm_{arch}: {listing}"
         )
     return kernel
-
-
-class Plan:
-    """A GEMM that is ready to run: call it to launch it, again and again, into a stream."""
-
-    def __init__(self, build: Build, shape: Shape, launches: list[stream_launch.StreamLaunch], output: Any) -> None:
-        self.build, self.shape, self.launches, self.output = build, shape, launches, output
-
-    def __call__(self, stream: int | None = None) -> Any:
-        """Launch; returns the output, which is ready when the stream gets there."""
-        where = stream_launch.current_stream() if stream is None else stream
-        for launch in self.launches:
-            launch(where)
-        return self.output
 
 
 def plan_gemm(
@@ -128,10 +104,11 @@ def plan_gemm(
 ) -> Plan:
     """Everything but the launch: operands found (or copied, or repacked), kernel compiled, tensor maps encoded.
 
-    Arguments and errors as for `gemm`. `out`: a GPU matrix to write instead of a new one.
+    Arguments and errors as for `gemm`. `out`: a GPU matrix to write instead of a new one. tuning: choices by hand; None for
+    the measured pick of this size (`gemm_picks`), or where there is none for `gemm_tiles.choose`.
     """
     stream_launch.make_current()
-    arch, tuning = stream_launch.arch_number(), tuning or Tuning()
+    arch = stream_launch.arch_number()
     compressed = isinstance(a, SparseMatrix)
     given = a if compressed else read_matrix(a, "a")
     right = read_matrix(b, "b").transposed()  # K last
@@ -147,8 +124,8 @@ def plan_gemm(
     scaled = alpha != 1 or c is not None
     if result == "s32" and (alpha != int(alpha) or beta != int(beta)):
         raise GemmError(f"alpha={alpha}, beta={beta} with an s32 output; valid: whole numbers")
-    addend = _addend(c, shape, result)
-    output, target = _output(out, a, b, shape, result)
+    addend = addend_of(c, shape, result)
+    output, target = output_of(out, a, b, shape, result)
     ldd = target.strides[0]
     size = OUTPUT_BYTES[result]
     aligned = ldd * size % 16 == 0 and target.address % 16 == 0
@@ -162,6 +139,8 @@ def plan_gemm(
         aligned_output=aligned,
         scaled=scaled,
     )
+    if tuning is None:  # what was measured for this very product
+        tuning = picked(build, shape, arch, stream_launch.multiprocessors()) if aligned else Tuning()
     build = tuned(build, tuning)
     leading = (operands[0].leading, operands[1].leading, ldd)
     problem = np.zeros((), problem_dtype(build))
@@ -175,6 +154,8 @@ def plan_gemm(
     if row.tma:
         addresses = (operands[0].address, operands[1].address, target.address if build.tma_store else 0)
         specs = gemm_tiles.tensor_maps(build, shape, leading)
+        if tuning.promotion:
+            specs = tuple(replace(spec, promotion=tuning.promotion) for spec in specs)
         maps = [
             stream_launch.encode_tensor_map(spec, address) if address else bytes(128)
             for spec, address in zip(specs, addresses, strict=True)
@@ -182,17 +163,19 @@ def plan_gemm(
         parameters = [*(np.frombuffer(item, np.uint8) for item in maps), problem]
     if metadata is not None:
         parameters.append(np.array(metadata.address, "<u8"))
+    resident = max(1, stream_launch.multiprocessors() // math.prod(build.cluster))
     launch = stream_launch.StreamLaunch(
         stream_launch.load_function(cubin_of(build), ENTRY),
         parameters,
-        gemm_tiles.launch_grid(build, shape, stream_launch.multiprocessors()),
+        gemm_tiles.launch_grid(build, shape, min(resident, tuning.clusters or resident)),
         (row.threads, 1, 1),
         build.shared_bytes,
         math.prod(build.cluster),
         keep=(operands, metadata, addend, target),
     )
     if launch.cluster > 1:  # fewer may fit than multiprocessors / size: a cluster stays within one GPC
-        launch.set_grid(gemm_tiles.launch_grid(build, shape, max(1, launch.max_clusters())))
+        resident = max(1, launch.max_clusters())
+        launch.set_grid(gemm_tiles.launch_grid(build, shape, min(resident, tuning.clusters or resident)))
     return Plan(build, shape, [*launches, launch], output)
 
 
@@ -223,61 +206,18 @@ def gemm(
     SparsityError for a sparse kernel and an a with too many nonzeros in a group; OperandTypeError for operands that cannot be read; DriverUnavailable without a GPU.
     """
     plan = plan_gemm(a, b, c, kernel, alpha=alpha, beta=beta, out_format=out_format, out=out)
-    result = plan()
     if isinstance(a, np.ndarray | SparseMatrix) and isinstance(b, np.ndarray) and out is None:
-        call("cuCtxSynchronize")
-        return result.get()
-    return result
+        return plan.fetch()
+    return plan()
 
 
 def target_for(kernel: GemmKernel, arch: int) -> str:
-    """What to compile a kernel for: its own target, or a later chip's when it runs there.
+    """What to compile a kernel for: its target of this generation, or the generation's plain one where a later chip runs it.
 
-    >>> target_for(KERNELS["sm90_wgmma_basic"], 90)
-    'sm_90a'
+    >>> target_for(KERNELS["sm90_wgmma_basic"], 90), target_for(KERNELS["sm80_mma_multistage"], 89)
+    ('sm_90a', 'sm_89')
     """
-    own = int(kernel.target.removeprefix("sm_").rstrip("af"))
-    return kernel.target if own == arch else f"sm_{arch}"
-
-
-def tuned(build: Build, tuning: Tuning) -> Build:
-    """A build with the choices made by hand.
-
-    Raises GemmError for a choice that the kernel does not have, or that does not fit in shared memory.
-    """
-    if tuning == Tuning():
-        return build
-    if not build.row.persistent and tuning != Tuning(block_n=tuning.block_n, stages=tuning.stages):
-        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages")
-    if build.row.ctas and (tuning.cluster or tuning.stagger or tuning.promote):
-        raise GemmError(f"{build.kernel} has no {tuning}; valid: block_n, stages, group")
-    if build.row.sparse and (tuning.promote or (tuning.cluster and (tuning.cluster[1] != 1 or tuning.cluster[0] > 4))):
-        raise GemmError(
-            f"{build.kernel} has no {tuning}; valid: block_n, stages, stagger, group, clusters of 1, 2 or 4 rows"
-        )
-    changes = {
-        name: value
-        for name in ("block_n", "cluster", "stagger", "promote")
-        if (value := getattr(tuning, name)) is not None
-    }
-    build = replace(build, **changes)
-    if build.block_n not in build.row.block_n:
-        raise GemmError(f"{build.kernel} has no tiles {build.block_n} wide; valid: {build.row.block_n}")
-    if not gemm_tiles.parts_fit(build):
-        raise GemmError(
-            f"a tile of {build.block_m} x {build.block_n} has no parts for a cluster of {build.cluster}; valid: (1, 1)"
-        )
-    if build.promote and build.block_n > 128:
-        raise GemmError(
-            f"promote needs a second set of accumulators; valid: tiles at most 128 wide, not {build.block_n}"
-        )
-    if build.row.persistent:
-        build = replace(build, stages=tuning.stages or gemm_tiles.most_stages(build))
-    elif tuning.stages:
-        build = replace(build, stages=tuning.stages)
-    if build.shared_bytes > SHARED_LIMIT or (build.row.persistent and build.stagger >= build.stages):
-        raise GemmError(f"{build} does not fit: {build.shared_bytes} shared bytes, at most {SHARED_LIMIT}")
-    return build
+    return dict(zip(kernel.archs, kernel.targets, strict=True)).get(arch, f"sm_{arch}")
 
 
 def _output_format(out: Any, wanted: str | None, outputs: tuple[str, ...]) -> str:
@@ -292,28 +232,36 @@ def _output_format(out: Any, wanted: str | None, outputs: tuple[str, ...]) -> st
     return wanted or outputs[0]
 
 
-def _addend(c: Any, shape: Shape, result: str) -> DeviceMatrix | None:
+def addend_of(c: Any, shape: Shape, result: str) -> DeviceMatrix | None:
+    """`c` on the GPU. Raises GemmError for another shape or format, OperandTypeError for what cannot be read."""
     if c is None:
         return None
-    matrix = upload(read_matrix(c, "c"))
+    matrix = read_matrix(c, "c")
+    if matrix.host is not None:
+        matrix = replace(matrix, host=np.ascontiguousarray(matrix.host), strides=(matrix.shape[1], 1))
     format_ = "f32" if matrix.format == "tf32" else matrix.format
     if matrix.shape != (shape.m, shape.n) or format_ != result or (matrix.strides[1] != 1 and shape.n > 1):
         raise GemmError(
             f"c is {matrix.shape} {format_} with strides {matrix.strides}; valid: ({shape.m}, {shape.n}) {result}, rows of neighbours"
         )
-    return matrix
+    return upload(matrix)
 
 
-def _output(out: Any, a: Any, b: Any, shape: Shape, result: str) -> tuple[Any, DeviceMatrix]:
-    """The array that is returned, and where the kernel writes it."""
+def output_of(out: Any, a: Any, b: Any, shape: Shape, result: str) -> tuple[Any, DeviceMatrix]:
+    """The array that is returned, and where the kernel writes it.
+
+    Raises GemmError for an `out` that the kernel cannot write.
+    """
     if out is None:
-        like = next((item for item in (a, b) if hasattr(item, "data_ptr")), None)
+        like = next((item for item in (a, b) if is_torch(item)), None)
         out = new_output(like, (shape.m, shape.n), round_up(shape.n, 16 // OUTPUT_BYTES[result]), result)
     matrix = read_matrix(out, "out")
     if matrix.host is not None or matrix.shape != (shape.m, shape.n) or (matrix.strides[1] != 1 and shape.n > 1):
         raise GemmError(
             f"out is {matrix.shape} with strides {matrix.strides}; valid: ({shape.m}, {shape.n}) on the GPU, rows of neighbours"
         )
+    if matrix.read_only:
+        raise GemmError("out is read-only; valid: a matrix that may be written")
     if shape.m == 1:
         matrix = replace(matrix, strides=(round_up(shape.n, 16 // OUTPUT_BYTES[result]), 1))
     return out, matrix

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
+
+from tcsim.targets import TARGETS
 
 SPAN = 128  # bytes of K in a slot of shared memory: one row of the 128B swizzle
 
@@ -80,7 +83,7 @@ class GemmKernel:
     tma: bool = False  # operands come through tensor maps
     persistent: bool = False  # cluster, tile order and epilogue can be chosen
     needs_aligned: bool = False  # rows of A and B must start at multiples of 16 bytes: others are repacked
-    later: bool = True  # runs on later generations too
+    later: bool = True  # runs on later generations too; if not, on those of its targets
     padded: bool = False  # rows in shared memory are padded, not swizzled
     span: int = SPAN  # bytes of K per slot
     instructions: MappingProxyType[str, str] = field(
@@ -89,6 +92,9 @@ class GemmKernel:
     since: MappingProxyType[str, int] = field(
         default_factory=lambda: MappingProxyType({})
     )  # formats that need a later generation than the kernel
+    lacking: MappingProxyType[str, tuple[int, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # formats -> generations without their instruction
     too_wide: MappingProxyType[int, tuple[int, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )  # tile width -> generations for which ptxas would spill registers
@@ -111,72 +117,96 @@ class GemmKernel:
         """The generation's own target."""
         return self.targets[0]
 
-
-def _hopper(name: str, adds: str, **facts: object) -> GemmKernel:
-    return GemmKernel(
-        name,
-        adds,
-        targets=("sm_90a",),
-        formats=_HOPPER,
-        instruction=_WGMMA,
-        multiply_opcodes=_WGMMA_OPCODES,
-        mn_major=_HALF,
-        later=False,
-        **facts,  # type: ignore[arg-type]
-    )
+    @property
+    def archs(self) -> tuple[int, ...]:
+        """The generations of its targets: 90 for sm_90a."""
+        return tuple(TARGETS[target].number for target in self.targets)
 
 
 _KINDS = MappingProxyType({"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "s8": "i8"})
 _UTC = MappingProxyType({"f16": "UTCHMMA", "tf32": "UTCHMMA", "f8f6f4": "UTCQMMA", "i8": "UTCIMMA"})  # by kind
+_HMMA = MappingProxyType({"f16": "HMMA.16816", "bf16": "HMMA.16816", "tf32": "HMMA.1688", "s8": "IMMA.16832"})
+_HMMA_SP = MappingProxyType(
+    {"f16": "HMMA.SP.16832", "bf16": "HMMA.SP.16832", "tf32": "HMMA.SP.16816", "s8": "IMMA.SP.16864"}
+)
+
+# ---- what the rows of a family have in common
+
+_wmma = partial(
+    GemmKernel,
+    targets=("sm_70", "sm_75", "sm_80", "sm_90"),
+    formats=_HALF,
+    since=MappingProxyType({"bf16": 80}),
+    instruction="wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.f32",
+    instructions=MappingProxyType({"bf16": "wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.bf16.bf16.f32"}),
+    mn_major=_HALF,
+    multiply_opcodes=MappingProxyType({"f16": "HMMA", "bf16": "HMMA"}),
+)
+_multistage = partial(
+    GemmKernel,
+    instruction="mma.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}",
+    block_m=128,
+    threads=256,
+    stages=4,
+    needs_aligned=True,
+    opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
+)
+_multistage_sparse = partial(
+    _multistage,
+    instruction="mma.sp::ordered_metadata.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}",
+    k_bytes=64,
+    sparse=True,
+)
+_wgmma = partial(
+    GemmKernel,
+    targets=("sm_90a",),
+    formats=_HOPPER,
+    instruction=_WGMMA,
+    multiply_opcodes=_WGMMA_OPCODES,
+    mn_major=_HALF,
+    later=False,
+)
+_LOADS = ("WARPGROUP.ARRIVE", "FENCE.VIEW.ASYNC")
+_RING = ("WARPGROUP.ARRIVE", "UTMALDG.2D", "SYNCS.PHASECHK")
+_PRODUCER = (*_RING, "USETMAXREG.TRY_ALLOC", "USETMAXREG.DEALLOC")
+_wgmma_ring = partial(_wgmma, block_m=128, stages=4, tma=True, needs_aligned=True)
 
 
-def _blackwell(name: str, adds: str, ctas: int, opcodes: tuple[str, ...], **facts: object) -> GemmKernel:
+def _tcgen05(ctas: int, opcodes: tuple[str, ...]) -> partial[GemmKernel]:
     pair = ".2CTA" if ctas == 2 else ""
-    return GemmKernel(
-        name,
-        adds,
-        targets=("sm_100a",),
+    mnemonics = {item: f"tcgen05.mma.cta_group::{ctas}.kind::{kind}" for item, kind in _KINDS.items()}
+    return partial(
+        GemmKernel,
+        targets=("sm_100a", "sm_103a", "sm_110a"),
         formats=_HOPPER,
+        lacking=MappingProxyType({"s8": (103,)}),
         instruction="",
-        instructions=MappingProxyType(
-            {item: f"tcgen05.mma.cta_group::{ctas}.kind::{kind}" for item, kind in _KINDS.items()}
-        ),
+        instructions=MappingProxyType(mnemonics),
         multiply_opcodes=MappingProxyType({item: _UTC[kind] + pair for item, kind in _KINDS.items()}),
         opcodes=("LDTM.x32", "UTCATOMSWS", "SYNCS.PHASECHK", *opcodes),
         mn_major=_HALF,
         block_m=128,
+        block_n=(256, 128),
         tma=True,
         needs_aligned=True,
         later=False,
         ctas=ctas,
-        **facts,  # type: ignore[arg-type]
     )
 
 
-_SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}"
-_HMMA_SP = MappingProxyType(
-    {"f16": "HMMA.SP.16832", "bf16": "HMMA.SP.16832", "tf32": "HMMA.SP.16816", "s8": "IMMA.SP.16864"}
-)
-_HMMA = MappingProxyType({"f16": "HMMA.16816", "bf16": "HMMA.16816", "tf32": "HMMA.1688", "s8": "IMMA.16832"})
-_WMMA_BF16 = MappingProxyType({"bf16": "wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.bf16.bf16.f32"})
+_tcgen05_block = _tcgen05(1, ("UTMALDG.2D", "UTCBAR"))
+_tcgen05_pair = _tcgen05(2, ("UTMALDG.2D.2CTA", "UTCBAR.2CTA.MULTICAST", "UCGABAR_ARV"))
 
 KERNELS = {
     item.name: item
     for item in (
-        GemmKernel(
+        _wmma(
             "sm70_wmma_naive",
             "one warp a tile of 16 x 16, wmma straight from global memory",
-            targets=("sm_70", "sm_75", "sm_80", "sm_90"),
-            formats=_HALF,
-            since=MappingProxyType({"bf16": 80}),
-            instruction="wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.f32",
-            instructions=_WMMA_BF16,
-            mn_major=_HALF,
             block_m=16,
             block_n=(64,),
             threads=128,
             opcodes=(),
-            multiply_opcodes=MappingProxyType({"f16": "HMMA", "bf16": "HMMA"}),
         ),
         GemmKernel(
             "sm70_mma_m8n8k4",
@@ -191,15 +221,9 @@ KERNELS = {
             multiply_opcodes=MappingProxyType({"f16": "HMMA.884"}),
             later=False,
         ),
-        GemmKernel(
+        _wmma(
             "sm70_wmma_shared",
             "wmma with tiles of 128 x 128 in shared memory, 8 warps; cp.async from sm_80 on",
-            targets=("sm_70", "sm_75", "sm_80", "sm_90"),
-            formats=_HALF,
-            since=MappingProxyType({"bf16": 80}),
-            instruction="wmma.mma.sync.aligned.{row}.{col}.m16n16k16.f32.f32",
-            instructions=_WMMA_BF16,
-            mn_major=_HALF,
             block_m=128,
             block_n=(128,),
             threads=256,
@@ -208,7 +232,6 @@ KERNELS = {
             needs_aligned=True,
             span=64,
             opcodes=("BAR.SYNC",),
-            multiply_opcodes=MappingProxyType({"f16": "HMMA", "bf16": "HMMA"}),
         ),
         GemmKernel(
             "sm75_mma_ldmatrix",
@@ -225,178 +248,114 @@ KERNELS = {
             opcodes=("LDSM.16.M", "BAR.SYNC"),
             multiply_opcodes=MappingProxyType({"f16": "HMMA.1688", "s8": "IMMA"}),
         ),
-        GemmKernel(
+        _multistage(
             "sm80_mma_multistage",
             "mma.sync with 32 bytes of K, a ring filled by cp.async, swizzled rows",
             targets=("sm_80", "sm_86", "sm_90"),
             formats=("f16", "bf16", "tf32", "s8"),
-            instruction="mma.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}",
             mn_major=_HALF,
-            block_m=128,
             block_n=(256, 128),
             too_wide=MappingProxyType({256: (80, 86, 87, 88, 89)}),
-            threads=256,
-            stages=4,
-            needs_aligned=True,
-            opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
             multiply_opcodes=_HMMA,
         ),
-        GemmKernel(
+        _multistage(
             "sm89_mma_multistage",
             "the same file with e4m3 and e5m2; sm_90 and sm_100 emulate these in f16",
             targets=("sm_89", "sm_90"),
             source="sm80_mma_multistage",
             formats=("e4m3", "e5m2"),
-            instruction="mma.sync.aligned.m16n8k{k}.row.col.{acc}.{a}.{b}.{acc}",
-            block_m=128,
             block_n=(128, 64),
             too_wide=MappingProxyType({128: (90, 100, 103)}),
-            threads=256,
-            stages=4,
-            needs_aligned=True,
-            opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
             multiply_opcodes=MappingProxyType({"e4m3": "QMMA", "e5m2": "QMMA"}),
         ),
-        GemmKernel(
+        _multistage_sparse(
             "sm80_mma_sparse",
             "2:4 sparse A (tf32: 1:2): mma.sp with 64 bytes of K, metadata in the ring",
             targets=("sm_80", "sm_86", "sm_90"),
             formats=("f16", "bf16", "tf32", "s8"),
-            instruction=_SPARSE,
-            k_bytes=64,
-            sparse=True,
             mn_major=_HALF,
-            block_m=128,
             block_n=(256, 128, 64),
-            threads=256,
-            stages=4,
-            needs_aligned=True,
-            opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
             multiply_opcodes=_HMMA_SP,
         ),
-        GemmKernel(
+        _multistage_sparse(
             "sm89_mma_sparse",
             "the same file with e4m3 and e5m2; sm_90 and sm_100 emulate these in f16",
             targets=("sm_89", "sm_90"),
             source="sm80_mma_sparse",
             formats=("e4m3", "e5m2"),
-            instruction=_SPARSE,
-            k_bytes=64,
-            sparse=True,
-            block_m=128,
             block_n=(128, 64),
             too_wide=MappingProxyType({128: (90, 100, 103)}),
-            threads=256,
-            stages=4,
-            needs_aligned=True,
-            opcodes=("LDGSTS", "LDGDEPBAR", "LDSM.16.M"),
             multiply_opcodes=MappingProxyType({"e4m3": "QMMA.SP.16864", "e5m2": "QMMA.SP.16864"}),
         ),
-        _hopper(
+        _wgmma(
             "sm90_wgmma_basic",
             "one warpgroup and one wgmma tile of 64 x N; ordinary loads",
             block_m=64,
             block_n=(64, 128),
             threads=128,
-            opcodes=("WARPGROUP.ARRIVE", "FENCE.VIEW.ASYNC"),
+            opcodes=_LOADS,
         ),
-        _hopper(
+        _wgmma(
             "sm90_wgmma_128",
             "tiles 128 wide, two warpgroups",
             block_m=128,
             block_n=(128,),
             threads=256,
-            opcodes=("WARPGROUP.ARRIVE", "FENCE.VIEW.ASYNC"),
+            opcodes=_LOADS,
         ),
-        _hopper(
+        _wgmma_ring(
             "sm90_wgmma_tma",
             "TMA and a ring of slots with an mbarrier each",
-            block_m=128,
             block_n=(128,),
             threads=256,
-            stages=4,
-            tma=True,
-            needs_aligned=True,
-            opcodes=("WARPGROUP.ARRIVE", "UTMALDG.2D", "SYNCS.PHASECHK", "SYNCS.ARRIVE"),
+            opcodes=(*_RING, "SYNCS.ARRIVE"),
         ),
-        _hopper(
+        _wgmma_ring(
             "sm90_wgmma_specialized",
             "a producer warpgroup and two consumers of 64 x 256, registers moved between them",
-            block_m=128,
             block_n=(256, 128),
             threads=384,
-            stages=4,
-            tma=True,
-            needs_aligned=True,
-            opcodes=("WARPGROUP.ARRIVE", "UTMALDG.2D", "SYNCS.PHASECHK", "USETMAXREG.TRY_ALLOC", "USETMAXREG.DEALLOC"),
+            opcodes=_PRODUCER,
         ),
-        _hopper(
+        _wgmma_ring(
             "sm90_wgmma_persistent",
             "persistent blocks, grouped tile order, multicast in clusters, TMA stores, warpgroups out of step",
-            block_m=128,
             block_n=(256, 192, 128, 64),
             threads=384,
-            stages=4,
-            tma=True,
-            needs_aligned=True,
             persistent=True,
-            opcodes=("WARPGROUP.ARRIVE", "UTMALDG.2D", "SYNCS.PHASECHK", "USETMAXREG.TRY_ALLOC", "USETMAXREG.DEALLOC"),
+            opcodes=_PRODUCER,
         ),
-        GemmKernel(
+        _wgmma_ring(
             "sm90_wgmma_sparse",
             "the persistent kernel with a 2:4 sparse A (tf32: 1:2): wgmma.mma_async.sp",
-            targets=("sm_90a",),
-            formats=_HOPPER,
             instruction="wgmma.mma_async.sp.sync.aligned.m64n{n}k{k}.{acc}.{a}.{b}",
             multiply_opcodes=MappingProxyType({name: f"{opcode}.SP" for name, opcode in _WGMMA_OPCODES.items()}),
-            later=False,
             k_bytes=64,
             sparse=True,
-            mn_major=_HALF,
-            block_m=128,
             block_n=(256, 192, 128, 64),
             threads=384,
-            stages=4,
-            tma=True,
-            needs_aligned=True,
             persistent=True,
-            opcodes=(
-                "WARPGROUP.ARRIVE",
-                "UTMALDG.2D",
-                "UBLKCP",
-                "SYNCS.PHASECHK",
-                "USETMAXREG.TRY_ALLOC",
-                "USETMAXREG.DEALLOC",
-            ),
+            opcodes=(*_PRODUCER, "UBLKCP"),
         ),
-        _blackwell(
+        _tcgen05_block(
             "sm100_tcgen05_basic",
             "tcgen05.mma from one thread, accumulators in Tensor Memory",
-            ctas=1,
-            block_n=(256, 128),
             threads=128,
             stages=4,
-            opcodes=("UTMALDG.2D", "UTCBAR"),
         ),
-        _blackwell(
+        _tcgen05_pair(
             "sm100_tcgen05_2cta",
             "two blocks multiply 256 x 256 together: each loads half of B",
-            ctas=2,
-            block_n=(256, 128),
             threads=128,
             stages=6,
-            opcodes=("UTMALDG.2D.2CTA", "UTCBAR.2CTA.MULTICAST", "UCGABAR_ARV"),
         ),
-        _blackwell(
+        _tcgen05_pair(
             "sm100_tcgen05_persistent",
             "persistent pairs; warps that load, multiply and store; two accumulators",
-            ctas=2,
             buffers=2,
-            block_n=(256, 128),
             threads=192,
             stages=6,
             persistent=True,
-            opcodes=("UTMALDG.2D.2CTA", "UTCBAR.2CTA.MULTICAST", "UCGABAR_ARV"),
         ),
     )
 }

@@ -40,7 +40,7 @@ def prepared(matrix: DeviceMatrix, kernel: GemmKernel, launches: list[stream_lau
         )
     leading = round_up(k, 16 // matrix.item_bytes)
     packed = DeviceArray((extent, leading), DTYPES[matrix.format])
-    launches.append(_pack(matrix, packed, leading))
+    launches.append(pack_launch(matrix, packed, leading))
     return Prepared(packed.address, leading, False, (matrix, packed))
 
 
@@ -64,7 +64,8 @@ def layout_of(matrix: DeviceMatrix, mn_allowed: bool, aligned: bool) -> bool | N
     return None
 
 
-def _pack(matrix: DeviceMatrix, packed: DeviceArray, leading: int) -> stream_launch.StreamLaunch:
+def pack_launch(matrix: DeviceMatrix, packed: DeviceArray, leading: int) -> stream_launch.StreamLaunch:
+    """Copy a matrix of any strides on the GPU to rows that lie `leading` elements apart."""
     cubin = pack_cubin(matrix.item_bytes, f"sm_{stream_launch.arch_number()}")
     fields = [(name, "<i8") for name in ("from", "to", "row", "column", "leading")] + [
         ("rows", "<i4"),

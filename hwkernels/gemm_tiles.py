@@ -12,7 +12,7 @@ from tcsim.targets import TARGETS
 
 PANEL_ROWS = 64  # rows of 128 bytes that one MN-major box and one stored box have
 MAX_STAGES = 8
-STAGGER = 2  # slots that the second consumer runs behind, where a block has several tiles. Not measured
+STAGGER = 2  # slots that the second consumer runs behind, where a block stores while it could multiply. Not measured
 
 # The model of time that picks a build: tensor-core cycles of a slot, and what a tile costs besides. Not measured: a wgmma
 # of N columns and 32 bytes of K takes N / 2 cycles, and reads 64 x 32 + N x 32 bytes at 128 a cycle, so narrow
@@ -41,6 +41,7 @@ class TensorMapSpec:
     pitch: int  # bytes from one row to the next
     box: tuple[int, int]  # elements
     swizzle: str = "128B"  # the suffix of CU_TENSOR_MAP_SWIZZLE_
+    promotion: str = "L2_256B"  # the suffix of CU_TENSOR_MAP_L2_PROMOTION_: what a miss brings into L2
 
 
 def choose(
@@ -84,11 +85,14 @@ def choose(
     candidates = [
         item if parts_fit(item) else replace(item, cluster=(1, 1))
         for n in kernel.block_n
-        for item in (replace(build, block_n=n, cluster=pair, tma_store=aligned_output),)
+        for item in (replace(build, block_n=n, cluster=pair, tma_store=aligned_output, defer=not kernel.sparse),)
     ]
     best = min(candidates, key=lambda item: estimated_cycles(item, shape, multiprocessors))
     clusters = max(1, multiprocessors // math.prod(best.cluster))
-    stagger = STAGGER if tile_count(best, shape) > clusters else 0  # one tile a block: there is nothing to overlap with
+    alone = (best.deferred and OUTPUT_BYTES[out] == 2) or tile_count(
+        best, shape
+    ) <= clusters  # stored under the next tile, or there is no next
+    stagger = 0 if alone else STAGGER
     return replace(best, stages=most_stages(best), stagger=stagger)
 
 
@@ -110,14 +114,29 @@ def fitted(build: Build) -> Build:
     raise ValueError(f"{build.kernel} does not fit into the {limit} shared bytes of {build.target}")
 
 
+def panels_fit(build: Build) -> bool:
+    """Whether the panels of a consumer take its part of a tile in whole rounds: all at once, or half the panels at a time.
+
+    >>> [panels_fit(Build("sm90_wgmma_persistent", "f16", "f16", "f16", "sm_90a", block_n=256, panels=n)) for n in (1, 2, 3, 4)]
+    [False, True, False, True]
+    """
+    stores = build.block_n * OUTPUT_BYTES[build.out] // 128
+    return build.panels in (2, 4) and (build.panels >= stores or stores % (build.panels // 2) == 0)
+
+
 def parts_fit(build: Build) -> bool:
     """Whether a tile can be cut into the parts that the blocks of its cluster load: whole panels, or 8 rows and more.
+
+    A slot is released by a warp of a warpgroup for each block that writes into it: there are four.
 
     >>> parts_fit(Build("sm90_wgmma_persistent", "f16", "f16", "f16", "sm_90a", block_n=64, cluster=(2, 1), b_mn_major=True))
     False
     """
     unit_a, unit_b = (PANEL_ROWS if mn_major else 8 for mn_major in (build.a_mn_major, build.b_mn_major))
-    return build.block_m % (unit_a * build.cluster[1]) == 0 and build.block_n % (unit_b * build.cluster[0]) == 0
+    told = sum(build.cluster) - 1 <= 4
+    return (
+        told and build.block_m % (unit_a * build.cluster[1]) == 0 and build.block_n % (unit_b * build.cluster[0]) == 0
+    )
 
 
 def estimated_cycles(build: Build, shape: Shape, multiprocessors: int = 132) -> float:
@@ -187,11 +206,18 @@ def tiles_of_block(block: int, blocks: int, rows: int, columns: int, group: int)
 def launch_grid(build: Build, shape: Shape, resident: int) -> tuple[int, int, int]:
     """The grid: for a persistent kernel at most `resident` clusters, else a block for each tile, columns first.
 
+    A persistent kernel takes no more clusters than it needs for as few waves: the rest would only draw power.
+
+    >>> build = Build("sm90_wgmma_persistent", "f16", "f16", "f16", "sm_90a", block_n=256, cluster=(2, 1))
+    >>> launch_grid(build, Shape(4096, 4096, 4096), 66)[0] // 2  # 256 tiles: 4 waves of 64, not 3 of 66 and one of 58
+    64
+
     Raises ValueError if the grid would be too large for a launch (65,535 rows of tiles).
     """
     rows, columns = grid_of_tiles(build, shape)
     if build.row.persistent:
-        return min(rows * columns, resident) * math.prod(build.cluster), 1, 1
+        waves = math.ceil(rows * columns / resident)
+        return math.ceil(rows * columns / waves) * math.prod(build.cluster), 1, 1
     if rows > 65535:
         raise ValueError(f"m = {shape.m} makes {rows} rows of tiles of {build.kernel}; valid: up to 65535")
     return columns * build.cluster[0] * build.cluster[1], rows, 1
@@ -215,7 +241,7 @@ def kept_map(build: Build, extent: int, k: int, leading: int, box_rows: int) -> 
 
     >>> build = Build("sm90_wgmma_sparse", "f16", "f16", "f16", "sm_90a", block_n=256, stages=4)
     >>> kept_map(build, 300, 101, 56, 128)
-    TensorMapSpec(data_type='FLOAT16', dims=(52, 300), pitch=112, box=(32, 128), swizzle='64B')
+    TensorMapSpec(data_type='FLOAT16', dims=(52, 300), pitch=112, box=(32, 128), swizzle='64B', promotion='L2_256B')
     """
     item = OPERAND_FORMATS[build.a]
     box = build.row.span // 2 // item.bytes, box_rows
@@ -247,12 +273,15 @@ def best_kernel(arch_number: int, a: str, b: str, sparse: bool = False) -> GemmK
 def formats_on(kernel: GemmKernel, arch_number: int) -> tuple[str, ...]:
     """The formats that a kernel multiplies on a chip generation; none if it does not run there.
 
-    A kernel runs on its own generation, and on later ones unless it is written for that one alone.
+    A kernel runs on its own generation, and on later ones unless it is written for the generations of its targets alone.
 
     >>> formats_on(KERNELS["sm70_wmma_naive"], 75), formats_on(KERNELS["sm90_wgmma_tma"], 100)
     (('f16',), ())
+    >>> formats_on(KERNELS["sm100_tcgen05_basic"], 103)
+    ('f16', 'bf16', 'tf32', 'e4m3', 'e5m2')
     """
     own = TARGETS[kernel.target].number
-    if arch_number != own and not (kernel.later and arch_number > own):
+    if arch_number not in kernel.archs and not (kernel.later and arch_number > own):
         return ()
-    return tuple(name for name in kernel.formats if arch_number >= kernel.since.get(name, own))
+    fitting = (name for name in kernel.formats if arch_number not in kernel.lacking.get(name, ()))
+    return tuple(name for name in fitting if arch_number >= kernel.since.get(name, own))

@@ -1,18 +1,15 @@
-"""A GEMM as data, for a process that may be lost: what `GpuWorker` runs when its executor is this module's."""
+"""A GEMM as data, for a process that may be lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
-from hwkernels.driver import call
-from hwkernels.gemm_call import Tuning
-
-EXECUTOR = "hwkernels.gemm_worker:open_executor"
+if TYPE_CHECKING:
+    from hwkernels.gemm_call import Tuning
+    from hwkernels.plan import Plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,33 +26,9 @@ class GemmCall:
     tuning: Tuning | None = None
     repeat: int = 1
 
+    def plan(self) -> Plan:
+        """Raises what `plan_gemm` raises."""
+        from hwkernels.gemm_call import plan_gemm
 
-def run_call(job: GemmCall) -> list[npt.NDArray[Any]]:
-    """The result of each repetition; the output is poisoned before each."""
-    from hwkernels.gemm_call import plan_gemm
-
-    plan = plan_gemm(
-        job.a,
-        job.b,
-        job.c,
-        job.kernel,
-        alpha=job.alpha,
-        beta=job.beta,
-        out_format=job.out_format,
-        tuning=job.tuning,
-    )
-    results = []
-    for _ in range(job.repeat):
-        plan.output.fill(0xA5)
-        plan(0)
-        call("cuCtxSynchronize")
-        results.append(np.asarray(plan.output.get()))
-    return results
-
-
-def open_executor(ordinal: int) -> Callable[[Any], list[npt.NDArray[Any]]]:
-    """Open GPU `ordinal` for the life of this process. Raises DriverUnavailable or CudaError."""
-    from hwkernels.stream_launch import make_current
-
-    make_current(ordinal)
-    return run_call
+        more = {"alpha": self.alpha, "beta": self.beta, "out_format": self.out_format, "tuning": self.tuning}
+        return plan_gemm(self.a, self.b, self.c, self.kernel, **more)  # type: ignore[arg-type]

@@ -61,6 +61,11 @@ def disassemble(cubin: bytes, toolchain: Toolchain | None = None) -> tuple[SassF
     Raises ToolchainError without an nvdisasm; SassError if none takes the cubin (13.5 refuses sm_70 and sm_72), or if
     its output holds a line this parser does not know. Source: `nvdisasm --print-code`.
     """
+    return parse_listing(listing_of(cubin, toolchain))
+
+
+def listing_of(cubin: bytes, toolchain: Toolchain | None = None) -> str:
+    """The text that nvdisasm prints, with labels. Raises as `disassemble` does."""
     refusals = []
     with tempfile.TemporaryDirectory(prefix="hwkernels-") as directory:
         path = Path(directory, "kernel.cubin")
@@ -69,7 +74,7 @@ def disassemble(cubin: bytes, toolchain: Toolchain | None = None) -> tuple[SassF
             command = [str(program), "--print-code", path.name]
             answer = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120)
             if answer.returncode == 0:
-                return parse_listing(answer.stdout)
+                return answer.stdout
             refusals.append(answer.stderr.strip() or f"{program.name} ended with status {answer.returncode}")
     raise SassError(f"no installed nvdisasm reads this cubin of {len(cubin)} bytes: {'; '.join(refusals)}")
 

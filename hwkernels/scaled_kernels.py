@@ -13,11 +13,9 @@ from typing import Any
 import numpy.typing as npt
 
 import tcsim
-from hwkernels.gemm_build import SHARED_KIB, SOURCES
-from hwkernels.nvrtc import compile_cubin
+from hwkernels.gemm_build import SHARED_KIB, SOURCES, kept_cubin
 from hwkernels.tensor_memory_constants import SPAN, STEP_BYTES, TensorMemoryConstants, constants_of
 from tcsim.formats import FORMATS
-from tcsim.instruction import Instruction
 from tcsim.scaled_multiply import ScaledMatrixMultiply
 from tcsim.targets import TARGETS
 from tcsim.tensor_memory_multiply import TensorMemoryMultiply
@@ -32,7 +30,7 @@ class ScaledKernel:
 
     name: str
     source: str
-    target: str
+    targets: tuple[str, ...]  # what it is compiled for, one a GPU; the first is its own
     formats: tuple[str, ...]  # of A and B, which may differ
     scale_format: str
     block: int  # elements of K that share a factor
@@ -40,8 +38,22 @@ class ScaledKernel:
     block_n: tuple[int, ...]  # the default first
     threads: int
     stages: int  # slots of 128 bytes of K
-    opcodes: tuple[str, ...]  # beginnings of SASS opcodes that every build contains
-    others: tuple[str, ...]  # beginnings of those of other multiplications, which none contains
+    opcodes: tuple[str, ...]  # beginnings of SASS opcodes that every build contains, besides the multiplication
+    multiplications: tuple[str, ...]  # beginnings of all opcodes that multiply: a build contains those of its own only
+
+    @property
+    def target(self) -> str:
+        """The generation's own target."""
+        return self.targets[0]
+
+    @property
+    def archs(self) -> tuple[int, ...]:
+        """The GPUs that run it: 100 for sm_100."""
+        return tuple(TARGETS[target].number for target in self.targets)
+
+    def target_on(self, arch: int) -> str:
+        """The target for a GPU that runs it."""
+        return self.targets[self.archs.index(arch)]
 
     @property
     def element_bits(self) -> int:
@@ -64,11 +76,23 @@ class ScaledKernel:
         return self.instruction.startswith("tcgen05.")
 
 
-def _tcgen05(name: str, formats: tuple[str, ...], scale: str, block: int, kind: str, opcode: str) -> ScaledKernel:
+# How factors are spelled: name -> formats of the elements, format of the factors, elements that share one, kind
+_FP8, _FP4 = ("e4m3", "e5m2"), ("e2m1",)
+_SCHEMES = MappingProxyType(
+    {
+        "mxfp8": (_FP8, "ue8m0", 32, "mxf8f6f4"),
+        "mxfp4": (_FP4, "ue8m0", 32, "mxf4"),
+        "nvfp4": (_FP4, "ue4m3", 16, "mxf4nvf4"),
+    }
+)
+
+
+def _tcgen05(scheme: str) -> ScaledKernel:
+    formats, scale, block, kind = _SCHEMES[scheme]
     return ScaledKernel(
-        name,
+        f"sm100_{scheme}",
         "sm100_block_scaled",
-        "sm_100a",
+        ("sm_100a", "sm_103a", "sm_110a"),
         formats,
         scale,
         block,
@@ -76,44 +100,32 @@ def _tcgen05(name: str, formats: tuple[str, ...], scale: str, block: int, kind: 
         block_n=(256, 128),
         threads=128,
         stages=4,
-        opcodes=(opcode, "UTCCP.T.S.4x32dp128bit", "UTMALDG.2D", "UBLKCP", "UTCBAR", "LDTM.x32", "UTCATOMSWS"),
-        others=tuple(other for other in ("UTCHMMA", "UTCQMMA", "UTCOMMA", "UTCIMMA") if not opcode.startswith(other)),
+        opcodes=("UTCCP.T.S.4x32dp128bit", "UTMALDG.2D", "UBLKCP", "UTCBAR", "LDTM.x32", "UTCATOMSWS"),
+        multiplications=("UTCHMMA", "UTCQMMA", "UTCOMMA", "UTCIMMA"),
     )
 
 
-def _mma_sync(
-    name: str, formats: tuple[str, ...], scale: str, block: int, kind: str, k: int, opcode: str
-) -> ScaledKernel:
-    vector = f"scale_vec::{k // block}X"
+def _mma_sync(scheme: str) -> ScaledKernel:
+    formats, scale, block, kind = _SCHEMES[scheme]
+    k = STEP_BYTES * 8 // FORMATS[formats[0]].bits
     types = f"f32.{{a}}.{{b}}.f32.{scale}"
     return ScaledKernel(
-        name,
+        f"sm120_{scheme}",
         "sm120_block_scaled",
-        "sm_120a",
+        ("sm_120a", "sm_121a"),
         formats,
         scale,
         block,
-        f"mma.sync.aligned.kind::{kind}.block_scale.{vector}.m16n8k{k}.row.col.{types}",
+        f"mma.sync.aligned.kind::{kind}.block_scale.scale_vec::{k // block}X.m16n8k{k}.row.col.{types}",
         block_n=(128,),
         threads=256,
         stages=3,
-        opcodes=(opcode, "LDSM.16.M88.4", "UTMALDG.2D", "SYNCS.PHASECHK"),
-        others=tuple(other for other in ("HMMA", "QMMA", "OMMA", "IMMA") if not opcode.startswith(other)),
+        opcodes=("LDSM.16.M88.4", "UTMALDG.2D", "SYNCS.PHASECHK"),
+        multiplications=("HMMA", "QMMA", "OMMA", "IMMA"),
     )
 
 
-_FP8, _FP4 = ("e4m3", "e5m2"), ("e2m1",)
-SCALED_KERNELS = {
-    item.name: item
-    for item in (
-        _tcgen05("sm100_mxfp8", _FP8, "ue8m0", 32, "mxf8f6f4", "UTCQMMA"),
-        _tcgen05("sm100_mxfp4", _FP4, "ue8m0", 32, "mxf4", "UTCOMMA"),
-        _tcgen05("sm100_nvfp4", _FP4, "ue4m3", 16, "mxf4nvf4", "UTCOMMA.4X"),
-        _mma_sync("sm120_mxfp8", _FP8, "ue8m0", 32, "mxf8f6f4", 32, "QMMA.SF.16832"),
-        _mma_sync("sm120_mxfp4", _FP4, "ue8m0", 32, "mxf4", 64, "OMMA.SF.16864"),
-        _mma_sync("sm120_nvfp4", _FP4, "ue4m3", 16, "mxf4nvf4", 64, "OMMA.SF.16864"),
-    )
-}
+SCALED_KERNELS = {item.name: item for make in (_tcgen05, _mma_sync) for item in map(make, _SCHEMES)}
 _KIB = MappingProxyType({**SHARED_KIB, 120: 99, 121: 99})  # CUDA C++ programming guide, technical specifications
 
 
@@ -128,6 +140,10 @@ class ScaledBuild:
     block_n: int
     scaled: bool = False  # alpha, beta and c
     block_m: int = 128
+    target: str = ""  # one of the kernel's; empty: the first
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", self.target or self.row.target)
 
     @property
     def row(self) -> ScaledKernel:
@@ -135,9 +151,29 @@ class ScaledBuild:
         return SCALED_KERNELS[self.kernel]
 
     @property
-    def instruction(self) -> Instruction:
+    def instruction(self) -> Any:
         """The tensor-core instruction."""
-        return tcsim.instruction(self.row.instruction.format(a=self.a, b=self.b), arch=self.row.target)
+        return tcsim.instruction(self.row.instruction.format(a=self.a, b=self.b), arch=self.target)
+
+    @property
+    def multiply_opcode(self) -> str:
+        """The SASS opcode that multiplies, from tcsim's registry."""
+        instruction = self.instruction
+        scaled = isinstance(instruction, ScaledMatrixMultiply)
+        lowering = instruction.lowering if scaled else instruction.lowering_for(self.constants.descriptors[0])
+        ((opcode, _),) = lowering.opcodes
+        return str(opcode)
+
+    @property
+    def opcodes(self) -> tuple[str, ...]:
+        """The beginnings of SASS opcodes that the machine code must contain."""
+        return (self.multiply_opcode, *self.row.opcodes)
+
+    @property
+    def foreign_opcodes(self) -> tuple[str, ...]:
+        """The beginnings of those that it must not contain: other multiplications, local memory."""
+        others = [other for other in self.row.multiplications if not self.multiply_opcode.startswith(other)]
+        return (*others, "LDL", "STL")
 
     @property
     def constants(self) -> TensorMemoryConstants:
@@ -170,7 +206,7 @@ class ScaledBuild:
     @property
     def shared_limit(self) -> int:
         """What the target gives a block."""
-        return 1024 * _KIB[TARGETS[self.row.target].number]
+        return 1024 * _KIB[TARGETS[self.target].number]
 
     @property
     def defines(self) -> dict[str, int]:
@@ -211,13 +247,8 @@ class ScaledBuild:
 
 @cache
 def scaled_cubin_of(build: ScaledBuild) -> bytes:
-    """The machine code of a build, compiled once in a process.
-
-    Raises ToolchainError without an NVRTC for the target, AssembleError if the compiler complains of anything.
-    """
-    name = f"{build.row.source}.cu"
-    source = (SOURCES / name).read_text(encoding="utf-8")
-    return compile_cubin(source, build.row.target, name=name, headers=build.headers, defines=build.defines).cubin
+    """The machine code of a build, compiled once in a process. Raises what `gemm_build.kept_cubin` raises."""
+    return kept_cubin(f"{build.row.source}.cu", build.target, build.headers, build.defines)
 
 
 def step_places(kernel: ScaledKernel) -> list[tuple[int, int]]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hwkernels.device_arrays import DTYPES, DeviceArray, DeviceMatrix, OperandTypeError, download, read_matrix, upload
+from hwkernels.array_protocols import OperandTypeError
+from hwkernels.device_arrays import DTYPES, DeviceArray, DeviceMatrix, download, read_matrix, upload
 from hwkernels.gemm_build import Build
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
 from tcsim.errors import OperandError

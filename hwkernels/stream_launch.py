@@ -24,8 +24,6 @@ from hwkernels.driver import (
 if TYPE_CHECKING:
     from hwkernels.gemm_tiles import TensorMapSpec
 
-L2_PROMOTION = "L2_256B"  # sectors that a miss of the copy engine brings into L2
-
 
 def make_current(ordinal: int = 0) -> None:
     """Make the primary context of a GPU current, unless this thread has one: torch's and CuPy's is the same."""
@@ -59,7 +57,7 @@ def encode_tensor_map(spec: TensorMapSpec, address: int) -> bytes:
         [driver.cuuint32_t(1)] * 2,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{spec.swizzle}"),
-        getattr(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{L2_PROMOTION}"),
+        getattr(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{spec.promotion}"),
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     return ctypes.string_at(int(made.getPtr()), TENSOR_MAP_BYTES)

@@ -1,81 +1,180 @@
-"""`python -m hwkernels.tune`: which tile width, cluster, ring, stagger and group of a persistent kernel is fastest here.
+"""`python -m hwkernels.tune`: which tile, cluster, ring, order of a persistent kernel are fastest on this GPU, beside cuBLAS.
 
-    python -m hwkernels.tune --format bf16 --size 4096 --block-n 256 192 --cluster 2x1 1x1 --stagger 0 2 --group 4 8 16
+    python -m hwkernels.tune --formats bf16 --sizes 2048 4096 8192 16384 --json tune.json --picks picks.json
 
-Every choice is a contender beside cuBLAS; the table is printed best last. It changes nothing: what it finds goes, by hand,
-into `gemm_tiles.choose`.
+For each format and size one axis of choices after another is searched (`tune_space`): all its values and cuBLAS are timed in
+the same rounds, and the fastest stays if it beats the present one by more than the noise. At the end the outcome is measured
+against the start with more rounds. Both files are written after every size: what was measured is kept if the rest is not.
+`HWKERNELS_PICKS=picks.json` makes every later call use the picks; a `picks.json` in this package is read by default.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from hwkernels.bench import contenders, measure, parse_size
-from hwkernels.bench_results import Result, summarise, to_json
-from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
+from hwkernels.bench import Bench, Contender, measure, parse_size
+from hwkernels.bench_results import AGAIN, REFERENCE, Result, summarise, to_json
+from hwkernels.gemm_kernels import OPERAND_FORMATS
+from hwkernels.gemm_picks import Product, merge, product_of
+from hwkernels.gemm_tiles import Shape
+from hwkernels.gemm_tuning import Tuning
+from hwkernels.tune_space import AGAIN as SECOND_PASS
+from hwkernels.tune_space import AXES, KERNEL, KERNELS_TUNED, alternatives, base, start
 
-PERSISTENT = [name for name, row in KERNELS.items() if row.persistent and not row.ctas]
+Timer = Callable[[Sequence[Tuning], int], list[Result]]
 
 
-def parse_cluster(text: str) -> tuple[int, int]:
-    """Blocks along M and N.
+def name_of(tuning: Tuning) -> str:
+    """The choices that were made, on one line.
 
-    >>> parse_cluster("2x1")
-    (2, 1)
+    >>> name_of(Tuning(block_n=256, cluster=(2, 1), stream=False))
+    'block_n=256 cluster=2x1 stream=0'
     """
-    m, n = (int(part) for part in text.split("x"))
-    return m, n
+    made = {name: value for name, value in vars(tuning).items() if value is not None}
+    words = {
+        name: "x".join(map(str, value)) if isinstance(value, tuple) else str(int(value) if name == "stream" else value)
+        for name, value in made.items()
+    }
+    return " ".join(f"{name}={word}" for name, word in words.items())
+
+
+def descend(
+    timer: Timer,
+    format_: str,
+    size: tuple[int, int, int],
+    rounds: int,
+    *,
+    multiprocessors: int = 132,
+    kernel: str = KERNEL,
+    axes: Sequence[str] = (*AXES, *SECOND_PASS),
+    until: float = float("inf"),
+) -> tuple[Tuning, list[Result]]:
+    """The choices at the end of a search along the axes, and all that was measured.
+
+    timer: measures choices beside cuBLAS in the same rounds. until: `time.monotonic()` after which no axis is begun.
+    A value replaces the present one if it is faster by more than cuBLAS differs from itself in the same rounds.
+    """
+    now = start(format_, size, multiprocessors, kernel)
+    results: list[Result] = []
+    for axis in axes:
+        choices = alternatives(axis, now, format_, size, multiprocessors, kernel)
+        if len(choices) < 2:
+            continue
+        if time.monotonic() > until:
+            print(f"{format_} {size}: out of time before {axis}", flush=True)
+            break
+        found = timer(choices, rounds)
+        results += found
+        by_name = {item.contender: item for item in found}
+        ranked = sorted(
+            (item for item in choices if name_of(item) in by_name), key=lambda item: -by_name[name_of(item)].ratio
+        )
+        present = by_name[name_of(now)]
+        best = by_name[name_of(ranked[0])]
+        if best.ratio > present.ratio * (1 + present.noise):
+            now = ranked[0]
+        values = ", ".join(f"{getattr(item, axis)}: {by_name[name_of(item)].ratio:.3f}" for item in ranked)
+        print(f"{format_} {size[0]}x{size[1]}x{size[2]} {axis}: {values}  noise {present.noise:.3f}", flush=True)
+    return now, results
+
+
+def gpu_timer(torch: Any, bench: Bench, mode: str, kernel: str = KERNEL) -> Timer:
+    """Times choices on this GPU. Those whose results are wrong are left out, and said."""
+    ready: dict[Tuning, Contender] = {}
+
+    def timer(choices: Sequence[Tuning], rounds: int) -> list[Result]:
+        runs: dict[str, Contender] = {REFERENCE: bench.cublas, AGAIN: bench.cublas}
+        for item in choices:
+            if item not in ready:
+                try:
+                    ready[item] = bench.contender(kernel, item)
+                except RuntimeError as error:
+                    if item is choices[0]:
+                        raise
+                    print(f"left out: {error}", flush=True)
+                    continue
+            runs[name_of(item)] = ready[item]
+        times = measure(torch, runs, mode, rounds)
+        return summarise(times, bench.format, OPERAND_FORMATS[bench.format].outputs[0], bench.size, mode)
+
+    return timer
+
+
+def search(torch: Any, options: argparse.Namespace) -> list[Result]:
+    """Every format and size of the command line; files are written after each."""
+    from hwkernels.stream_launch import arch_number, make_current, multiprocessors
+
+    make_current()
+    arch, count = arch_number(), multiprocessors()
+    results: list[Result] = []
+    for format_ in options.formats:
+        for size in options.sizes:
+            begun = time.monotonic()
+            timer = gpu_timer(torch, Bench(torch, format_, size), options.mode, options.kernel)
+            best, part = descend(
+                timer,
+                format_,
+                size,
+                options.rounds,
+                multiprocessors=count,
+                kernel=options.kernel,
+                axes=options.axes or (*AXES, *SECOND_PASS),
+                until=begun + options.seconds,
+            )
+            first = start(format_, size, count, options.kernel)
+            final = timer([first] if best == first else [first, best], 3 * options.rounds)
+            by_name = {item.contender: item for item in final}
+            chosen, before = by_name[name_of(best)], by_name[name_of(first)]
+            print(
+                f"{format_} {size[0]}x{size[1]}x{size[2]}: {name_of(best)}\n    ratio {chosen.ratio:.3f} "
+                f"({chosen.ratio_low:.3f} .. {chosen.ratio_high:.3f}), started at {before.ratio:.3f}, noise {chosen.noise:.3f}, "
+                f"{time.monotonic() - begun:.0f} s",
+                flush=True,
+            )
+            results += [*part, *final]
+            if options.json:
+                options.json.write_text(json.dumps(to_json(results, {}), indent=1), encoding="utf-8")
+            if options.picks:
+                product: Product = product_of(base(format_, size, count, options.kernel), Shape(*size), arch, count)
+                how = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "mode": options.mode}
+                how |= {name: round(getattr(chosen, name), 4) for name in ("median", "ratio", "noise")}
+                merge(options.picks, {product: (best, how)})
+            del timer
+            torch.cuda.empty_cache()
+    return results
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m hwkernels.tune")
+    made.add_argument("--formats", nargs="+", default=["bf16"], choices=list(OPERAND_FORMATS))
+    made.add_argument("--kernel", default=KERNEL, choices=KERNELS_TUNED)
+    made.add_argument("--sizes", type=parse_size, nargs="+", default=[(n, n, n) for n in (2048, 4096, 8192, 16384)])
+    made.add_argument("--axes", nargs="+", choices=AXES, help="search these only, in this order")
+    made.add_argument("--mode", default="cold", choices=["cold", "sustained"])
+    made.add_argument(
+        "--rounds", type=int, default=10, help="samples of each choice (default 10; the outcome has three times that)"
+    )
+    made.add_argument(
+        "--seconds", type=float, default=60.0, help="for a format and size (default 60): no axis is begun later"
+    )
+    made.add_argument("--json", type=Path, help="write all results here")
+    made.add_argument("--picks", type=Path, help="write the outcomes here, beside what the file has for other products")
+    return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure every combination."""
-    made = argparse.ArgumentParser(prog="python -m hwkernels.tune")
-    made.add_argument("--format", default="bf16", choices=list(OPERAND_FORMATS))
-    made.add_argument("--kernel", default="sm90_wgmma_persistent", choices=PERSISTENT)
-    made.add_argument("--size", type=parse_size, nargs="+", default=[(4096, 4096, 4096)])
-    made.add_argument("--block-n", type=int, nargs="+", default=[256])
-    made.add_argument("--cluster", type=parse_cluster, nargs="+", default=[(2, 1)])
-    made.add_argument("--stages", type=int, nargs="+", default=[0], help="0: as many as fit")
-    made.add_argument("--stagger", type=int, nargs="+", default=[0, 2])
-    made.add_argument("--group", type=int, nargs="+", default=[0], help="0: by the rule")
-    made.add_argument("--promote", type=int, nargs="+", default=[0])
-    made.add_argument("--mode", default="cold", choices=["cold", "sustained"])
-    made.add_argument("--rounds", type=int, default=20)
-    made.add_argument("--json", type=Path)
-    options = made.parse_args(arguments)
+    """Search, print, write."""
+    options = parser().parse_args(arguments)
     import torch
 
-    from hwkernels.gemm_call import GemmError, Tuning
-
-    results: list[Result] = []
-    for size in options.size:
-        runs = contenders(torch, options.format, size, [])
-        choices = itertools.product(
-            options.block_n, options.cluster, options.stages, options.stagger, options.group, options.promote
-        )
-        for block_n, cluster, stages, stagger, group, promote in choices:
-            tuning = Tuning(block_n, cluster, stages or None, stagger, group or None, promote)
-            label = (
-                f"{block_n} {cluster[0]}x{cluster[1]} stages {stages} stagger {stagger} group {group} promote {promote}"
-            )
-            try:
-                runs[label] = contenders(torch, options.format, size, [options.kernel], tuning)[options.kernel]
-            except GemmError as error:
-                print(f"{label}: {error}")
-        times = measure(torch, runs, options.mode, options.rounds)
-        part = summarise(times, options.format, OPERAND_FORMATS[options.format].outputs[0], size, options.mode)
-        for item in sorted(part, key=lambda item: item.ratio):
-            print(
-                f"{size} {item.contender:<60}{item.median:>10.1f} us {item.tflops:>8.1f} TFLOP/s {item.ratio:.3f} ({item.noise:.3f})"
-            )
-        results += part
-    if options.json:
-        options.json.write_text(json.dumps(to_json(results, {}), indent=1), encoding="utf-8")
+    search(torch, options)
     return 0
 
 

@@ -160,8 +160,8 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
         sparsity is not None and isinstance(multiply, ScaledMatrixMultiply)
     ):
         raise InstructionError(
-            f"{call}: it multiplies no matrices, or block-scaled sparse ones; valid: mma.sync, mma.sp, wmma.mma, "
-            "wgmma.mma_async, wgmma.mma_async.sp, tcgen05.mma"
+            f"{call}: it multiplies no matrices, or no dense ones and not as mma.sp or wgmma.mma_async.sp without scale factors; "
+            "valid: mma.sync, mma.sp, wmma.mma, wgmma.mma_async, wgmma.mma_async.sp, tcgen05.mma"
         )
     if idesc is not None:
         raise OperandError(f"{call}: idesc is not an operand of it; valid: tcgen05.mma")

@@ -90,7 +90,7 @@ def walk_dense(build: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def walk_scaled(build: Any, codes: tuple[np.ndarray, np.ndarray], factors: Any, slot_k: int, k: int) -> np.ndarray:
     """The same of a block-scaled kernel: packed elements of A and of B's columns, packed factors (of each: array)."""
     ins, names = build.instruction, constants_in(build.constants.header())
-    copy = tcsim.instruction(SCALE_COPY, arch=build.row.target)
+    copy = tcsim.instruction(SCALE_COPY, arch=build.target)
     run = names["SCALE_BLOCKS"] * 512
     groups = build.block_n // 128
     a_bytes, elements = build.block_m * SPAN, (build.block_m + build.block_n) * SPAN

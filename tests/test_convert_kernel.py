@@ -107,7 +107,7 @@ class _FakeHardware:
     def __init__(self, spoil: Any) -> None:
         self.spoil = spoil
 
-    def run_conversion(self, job: Any) -> list[np.ndarray]:
+    def run_whole(self, job: Any) -> list[np.ndarray]:
         """Both repetitions."""
         right = tcsim.quantize(job.x, job.format, saturate=job.saturate)
         return [self.spoil(right.copy(), number) for number in range(job.repeat)]
@@ -127,8 +127,8 @@ def _once(codes: np.ndarray, number: int) -> np.ndarray:
     ("spoil", "verdict", "text"),
     [
         (lambda codes, _: codes, "PASS", ""),
-        (_one_bit, "FAIL", "1 of 65536 codes differ\nMISMATCH element 7: input 0x"),
-        (_once, "UNSTABLE", "differ in 1 codes"),
+        (_one_bit, "FAIL", "1 of 65536 outputs differ\nMISMATCH element 7, input 0x"),
+        (_once, "UNSTABLE", "differ in 1 outputs"),
     ],
 )
 def test_verdicts(spoil: Any, verdict: str, text: str) -> None:

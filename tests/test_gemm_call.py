@@ -6,6 +6,7 @@ import ctypes
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,11 +15,12 @@ import numpy.typing as npt
 import pytest
 
 import hwkernels
-from hwkernels import device_arrays, driver, gemm_call, gemm_operands, stream_launch
+from hwkernels import array_protocols, device_arrays, driver, gemm_call, gemm_operands, gemm_picks, plan, stream_launch
 from hwkernels.device_arrays import DTYPES, DeviceArray
 from hwkernels.gemm_build import Build
-from hwkernels.gemm_call import GemmError, Plan, Tuning, plan_gemm, problem_dtype
-from hwkernels.gemm_worker import GemmCall, run_call
+from hwkernels.gemm_call import GemmError, Tuning, plan_gemm, problem_dtype
+from hwkernels.gemm_worker import GemmCall
+from hwkernels.plan import Plan, run_call
 
 Array = npt.NDArray[Any]
 
@@ -173,19 +175,18 @@ def _pointers(parameters: int, count: int) -> list[int]:
 
 def _matrix(address: int, dtype: npt.DTypeLike, shape: tuple[int, int], strides: tuple[int, int]) -> Array:
     dtype = np.dtype(dtype)
-    elements = (shape[0] - 1) * strides[0] + (shape[1] - 1) * strides[1] + 1
-    raw = (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(address)
+    ends = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low, high = (sum(pick(0, end) for end in ends) * dtype.itemsize for pick in (min, max))
+    raw = (ctypes.c_uint8 * (high - low + dtype.itemsize)).from_address(address + low)
     steps = tuple(stride * dtype.itemsize for stride in strides)
-    codes = np.frombuffer(raw, f"<u{dtype.itemsize}")  # NumPy makes no strided views of fp8
-    return np.lib.stride_tricks.as_strided(codes, shape, steps, writeable=True).view(dtype)
+    return np.ndarray(shape, f"<u{dtype.itemsize}", raw, -low, steps).view(dtype)  # NumPy makes no strided views of fp8
 
 
 @contextmanager
 def installed(made: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     """A driver in place of NVIDIA's."""
-    for module in (driver, stream_launch, device_arrays, gemm_call):
-        monkeypatch.setattr(module, "call", made.call, raising=False)
-    monkeypatch.setattr("hwkernels.gemm_worker.call", made.call)
+    for module in (driver, stream_launch, device_arrays, array_protocols, plan):
+        monkeypatch.setattr(module, "call", made.call)
     monkeypatch.setattr(stream_launch, "driver_module", lambda: made)
     monkeypatch.setattr(gemm_call, "cubin_of", lambda build: repr(build).encode())
     monkeypatch.setattr(gemm_operands, "pack_cubin", lambda size, target: f"pack {size} {target}".encode())
@@ -301,16 +302,33 @@ def test_an_output_whose_rows_tma_cannot_store(gpu: Driver) -> None:
 
 def test_the_launch(gpu: Driver) -> None:
     """Clusters, shared memory, grid and stream reach the driver; a plan can be launched again."""
-    plan = plan_gemm(integers((2048, 64), "f16", 1), integers((64, 2048), "f16", 2), tuning=Tuning(block_n=256))
-    assert isinstance(plan, Plan)
-    plan(77)
-    plan(78)
+    made = plan_gemm(integers((2048, 64), "f16", 1), integers((64, 2048), "f16", 2), tuning=Tuning(block_n=256))
+    assert isinstance(made, Plan)
+    made(77)
+    made(78)
     config = gpu.configs[-1]
     assert (config.gridDimX, config.blockDimX, config.hStream) == (128, 384, 78)
-    assert config.sharedMemBytes == plan.build.shared_bytes > 200 * 1024
+    assert config.sharedMemBytes == made.build.shared_bytes > 200 * 1024
     assert config.attrs[0].value.clusterDim.x == 2 and config.numAttrs == 1
     assert [arguments[0] for arguments in gpu.maps] == ["CU_TENSOR_MAP_DATA_TYPE_FLOAT16"] * 3
     assert gpu.maps[0][5] == [64, 128] and gpu.maps[2][5] == [64, 64]
+
+
+def test_measured_picks_reach_the_launch(gpu: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of picks decides for exactly its product: machine code, grid and tensor maps."""
+    a, b = integers((2048, 64), "f16", 1), np.asfortranarray(integers((64, 2048), "f16", 2))  # both K-major
+    product = gemm_picks.Product("sm90_wgmma_persistent", 90, 132, "f16", "f16", "f16", 2048, 2048, 64)
+    chosen = Tuning(block_n=128, cluster=(1, 2), panels=4, stream=True, clusters=32, group=4, promotion="L2_128B")
+    gemm_picks.merge(tmp_path / "picks.json", {product: (chosen, {"ratio": 1.0})})
+    monkeypatch.setenv(gemm_picks.VARIABLE, str(tmp_path / "picks.json"))
+    plan = plan_gemm(a, b)
+    assert (plan.build.block_n, plan.build.cluster, plan.build.stream, plan.build.panels) == (128, (1, 2), True, 4)
+    plan()
+    assert gpu.configs[-1].gridDimX == 64 and plan.launches[-1].cluster == 2
+    assert {arguments[9] for arguments in gpu.maps[-3:]} == {"CU_TENSOR_MAP_L2_PROMOTION_L2_128B"}
+    np.testing.assert_array_equal(plan.output.get().astype(float), a.astype(float) @ b.astype(float))
+    assert not plan_gemm(a, b, tuning=Tuning()).build.stream and not plan_gemm(a[:1000], b).build.stream
+    assert not plan_gemm(a, np.ascontiguousarray(b)).build.stream  # MN-major: another product
 
 
 def test_a_call_as_data(gpu: Driver) -> None:

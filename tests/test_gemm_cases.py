@@ -119,7 +119,7 @@ class Imaginary(Hardware):
         super().__init__(GPU)
         self.answer = answer
 
-    def run_gemm(self, job: Any) -> list[Any]:
+    def run_whole(self, job: Any) -> list[Any]:
         """Answer."""
         if isinstance(self.answer, Exception):
             raise self.answer

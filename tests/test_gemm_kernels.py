@@ -18,7 +18,8 @@ from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, OUTPU
 from hwkernels.gemm_operands import layout_of
 from hwkernels.gemm_tiles import Shape, choose
 from hwkernels.nvrtc import compile_cubin, find_compilers
-from hwkernels.sass import SassError, disassemble, opcode_counts
+from hwkernels.sass import SassError, disassemble, listing_of, opcode_counts
+from hwkernels.sass_loops import innermost, loops_in
 from hwkernels.toolchain import AssembleError, ToolchainError
 
 SQUARE = Shape(4096, 4096, 4096)
@@ -46,9 +47,13 @@ def builds_of(name: str) -> list[Build]:
     elif kernel.persistent:
         found += [tuned(first, Tuning(block_n=n)) for n in kernel.block_n[1:]]
         found.append(replace(first, tma_store=False, cluster=(1, 1), a_mn_major=not kernel.sparse))
-        found.append(tuned(first, Tuning(cluster=(4, 1) if kernel.sparse else (2, 2))))
         mixed = choose(kernel, SQUARE, ("e4m3", "e5m2", "bf16"))
-        found.append(mixed if kernel.sparse else tuned(mixed, Tuning(block_n=128, promote=1)))
+        if kernel.sparse:
+            found += [tuned(first, Tuning(cluster=(4, 1))), mixed]
+        else:
+            found.append(tuned(first, Tuning(cluster=(2, 2), stream=True)))
+            found.append(tuned(first, Tuning(panels=4, stagger=0)))
+            found.append(tuned(mixed, Tuning(block_n=128, promote=1)))
     return found
 
 
@@ -73,6 +78,28 @@ def test_a_kernel_compiles_to_the_machine_code_it_claims(name: str) -> None:
         assert not any(found.startswith(("LDL", "STL")) for found in counts), f"{build} uses local memory"
         checked += 1
     assert checked >= len(KERNELS[name].targets) + 1
+
+
+@pytest.mark.parametrize("choices", [{}, {"defer": False, "stagger": 2}, {"cluster": (1, 1)}, {"cluster": (2, 2)}])
+@pytest.mark.parametrize("format_", ["bf16", "e4m3", "tf32", "s8"])
+def test_a_slot_of_the_main_loop_is_short(format_: str, choices: dict[str, object]) -> None:
+    """From the wait for a slot to the end of its turn: nothing but barriers, descriptors and counters; no data is moved."""
+    loop = innermost(cubin_of(persistent(format_, **choices)), persistent(format_).multiply_opcode)
+    assert loop.count("WARPGROUP.DEPBAR.LE") == loop.count("WARPGROUP.ARRIVE") == 1 and loop.count("SYNCS") == 2
+    assert loop.count(persistent(format_).multiply_opcode) == 4 and len(loop) <= 54, loop.opcodes
+    unwanted = ("R2UR", "S2UR", "SHFL", "WARPSYNC", "MOV", "LD", "ST", "CALL")
+    assert not any(loop.count(opcode) for opcode in unwanted), loop.opcodes
+    assert loop.count("IMAD.MOV") <= 3, "the count of the stagger"
+
+
+def test_the_multistage_loop_is_mostly_multiplications() -> None:
+    """Of a tile without an edge: four multiplications for each ldmatrix, and at most one other instruction for each."""
+    build = choose(KERNELS["sm80_mma_multistage"], SQUARE, ("f16", "f16", "f16"), target="sm_90")
+    loops = [loop for loop in loops_in(listing_of(cubin_of(build))) if loop.count("HMMA")]
+    (whole,) = (loop for loop in loops if not any("ZFILL" in opcode for opcode in loop.opcodes))
+    kinds = whole.kinds
+    assert len(loops) == 2 and (kinds["HMMA"], kinds["LDSM"], kinds["LDGSTS"], kinds["BAR"]) == (128, 32, 12, 1)
+    assert len(whole) <= 264
 
 
 def test_the_compiler_is_strict_and_says_what_it_lacks() -> None:
@@ -208,7 +235,11 @@ def test_tensor_maps_obey_the_driver() -> None:
 def test_grids() -> None:
     """Persistent kernels have no more blocks than the GPU holds; the others one for each tile."""
     build = persistent()
-    assert gemm_tiles.launch_grid(build, SQUARE, 66) == (132, 1, 1)
+    assert gemm_tiles.launch_grid(build, SQUARE, 66) == (128, 1, 1)  # four waves either way
+    assert gemm_tiles.launch_grid(build, Shape(16384, 16384, 64), 66) == (132, 1, 1)
+    for tiles in range(1, 300):
+        grid = gemm_tiles.launch_grid(build, Shape(256 * tiles, 256, 64), 66)[0] // 2
+        assert -(-tiles // grid) == -(-tiles // 66) and grid <= 66, "as few waves as with all"
     assert gemm_tiles.launch_grid(build, Shape(100, 100, 64), 66) == (2, 1, 1)
     basic = choose(KERNELS["sm90_wgmma_basic"], SQUARE, ("f16", "f16", "f16"))
     assert gemm_tiles.launch_grid(basic, Shape(65, 129, 64), 66) == (3, 2, 1)

@@ -13,8 +13,9 @@ from tensor_memory_walk import walk_scaled
 from test_gemm_call import Driver, _matrix, _pointers
 from test_scaled_kernels import random_operands
 
+import hwkernels
 import tcsim
-from hwkernels import convert_call, device_arrays, scaled_call, stream_launch
+from hwkernels import array_protocols, convert_call, device_arrays, gemm_operands, plan, scaled_call, stream_launch
 from hwkernels.gemm_call import GemmError, problem_dtype
 from hwkernels.scaled_call import FACTORS, scaled_gemm
 from hwkernels.scaled_kernels import SCALED_KERNELS, ScaledBuild
@@ -34,6 +35,9 @@ class Blackwell(Driver):
     def cuLaunchKernelEx(self, config: Any, function: str, parameters: int, extra: int) -> None:
         """Do what the kernel does, with what it is given."""
         self.configs.append(config)
+        if function.startswith("pack"):
+            self.pack(parameters, int(function.split()[1]))
+            return
         if function.startswith("convert"):
             _, format_, saturate = function.split()
             source, to, count = (int(np.frombuffer(ctypes.string_at(p, 8), "<u8")[0]) for p in _pointers(parameters, 3))
@@ -87,8 +91,9 @@ def unpacked(array: np.ndarray, bits: int) -> np.ndarray:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Blackwell]:
     """The driver in place of NVIDIA's."""
     made = Blackwell()
-    for module in (stream_launch, device_arrays, scaled_call, convert_call):
+    for module in (stream_launch, device_arrays, array_protocols, plan):
         monkeypatch.setattr(module, "call", made.call)
+    monkeypatch.setattr(gemm_operands, "pack_cubin", lambda size, target: f"pack {size} {target}".encode())
     monkeypatch.setattr(stream_launch, "driver_module", lambda: made)
     monkeypatch.setattr(scaled_call, "scaled_cubin_of", lambda build: repr(build).encode())
     caches = (stream_launch.load_function, stream_launch.multiprocessors, stream_launch.arch_number)
@@ -122,15 +127,43 @@ def test_a_product_from_arrays_to_arrays(gpu: Blackwell, name: str, size: tuple[
     assert finite.any()
 
 
+def test_an_output_to_write_and_tiles_by_hand(gpu: Blackwell) -> None:
+    """`out` is written and returned; what cannot be written, and tiles that the kernel has not, are refused."""
+    gpu.capability = (10, 3)
+    kernel = SCALED_KERNELS["sm100_nvfp4"]
+    operands = random_operands(kernel, "e2m1", "e2m1", (20, 130, 70))
+    more: dict[str, Any] = {"kernel": "nvfp4", "a_format": "e2m1", "b_format": "e2m1"}
+    wanted = scaled_gemm(*operands, out_format="f16", **more)
+    out = device_arrays.DeviceArray((20, 130), np.float16)
+    assert scaled_gemm(*operands, out_format="f16", out=out, **more) is out
+    np.testing.assert_array_equal(out.get().view(np.uint16), wanted.view(np.uint16))
+    plan_made = hwkernels.plan_scaled_gemm(*operands, out_format="f16", block_n=128, **more)
+    assert (plan_made.build.target, plan_made.build.block_n) == ("sm_103a", 128)
+    np.testing.assert_array_equal(plan_made.fetch().view(np.uint16), wanted.view(np.uint16))
+    for changes, text in (
+        ({"out": out}, "out is f16, out_format='bf16'; valid: the same"),
+        ({"out": np.zeros((20, 130), np.float16), "out_format": "f16"}, "on the GPU"),
+        ({"block_n": 64}, r"no tiles 64 wide; valid: \(256, 128\)"),
+    ):
+        with pytest.raises(GemmError, match=text):
+            hwkernels.plan_scaled_gemm(*operands, **(more | changes))
+    with pytest.raises(GemmError, match=r"a is \(20, 70\) and b \(20, 70\); valid: \(M, K\) and \(K, N\)"):
+        scaled_gemm(*operands[:2], operands[0], operands[1], **more)
+    with pytest.raises(GemmError, match="no kernel 'nvfp5'; valid on sm_103: sm100_mxfp8"):
+        scaled_gemm(*operands, **(more | {"kernel": "nvfp5"}))
+
+
 def test_other_gpus_and_addends_are_refused(gpu: Blackwell) -> None:
     """Before anything is launched."""
     a, scale = np.zeros((4, 32), np.uint8), np.zeros((4, 1), np.uint8)
     more: dict[str, Any] = {"kernel": "sm100_mxfp8", "a_format": "e4m3", "b_format": "e4m3"}
-    with pytest.raises(GemmError, match=r"c is float64 \(4, 4\); valid: bfloat16 \(4, 4\)"):
-        scaled_gemm(a, scale, a.T, scale.T, np.zeros((4, 4)), **more)
+    with pytest.raises(GemmError, match=r"c is \(4, 4\) f16 with strides \(4, 1\); valid: \(4, 4\) bf16"):
+        scaled_gemm(a, scale, a.T, scale.T, np.zeros((4, 4), np.float16), **more)
     gpu.capability = (9, 0)
     stream_launch.arch_number.cache_clear()
-    with pytest.raises(GemmError, match="sm100_mxfp8 is for sm_100a; this GPU is sm_90"):
+    with pytest.raises(
+        GemmError, match="sm100_mxfp8 is for sm_100a, sm_103a, sm_110a; this GPU is sm_90; valid on sm_90: none"
+    ):
         scaled_gemm(a, scale, a.T, scale.T, **more)
     assert not gpu.configs
 
@@ -148,7 +181,7 @@ def test_conversion_of_arrays(
     monkeypatch.setattr(convert_call, "compiled", lambda *_: Made)
     x = (np.random.default_rng(1).standard_normal(shape) * 1e3).astype(np.float32)
     job = convert_call.ConvertCall(x, format_, saturate, repeat=2)
-    for got in convert_call.run_call(job):
+    for got in plan.run_call(job):
         assert got.shape == shape and got.dtype == device_arrays.DTYPES[format_]
         want = tcsim.quantize(x, format_, saturate=saturate)
         np.testing.assert_array_equal(got.view(FORMATS[format_].dtype), want)

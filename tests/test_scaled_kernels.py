@@ -29,12 +29,13 @@ Array = np.ndarray
 
 
 def builds_of(kernel: ScaledKernel) -> list[ScaledBuild]:
-    """Every format as A and as B, each output, each tile."""
+    """Every format as A and as B, each output, each tile, each target."""
     pairs = zip(kernel.formats, reversed(kernel.formats), strict=True)
     builds = [ScaledBuild(kernel.name, a, b, "f32", kernel.block_n[0]) for a, b in pairs]
     first = kernel.formats[0]
     return builds + [
-        ScaledBuild(kernel.name, first, first, out, kernel.block_n[-1], scaled=True) for out in OUTPUTS[:2]
+        ScaledBuild(kernel.name, first, first, out, kernel.block_n[-1], scaled=True, target=target)
+        for out, target in zip(OUTPUTS, (*kernel.targets[1:], *kernel.targets), strict=False)
     ]
 
 
@@ -45,12 +46,12 @@ def test_a_kernel_compiles_to_the_machine_code_it_claims(name: str) -> None:
     checked = 0
     for build in builds_of(kernel):
         counts = opcode_counts(disassemble(scaled_cubin_of(build)))
-        for opcode in kernel.opcodes:
+        for opcode in build.opcodes:
             assert any(found.startswith(opcode) for found in counts), f"{build}: no {opcode} in {sorted(counts)}"
-        assert not [found for found in counts if found.startswith((*kernel.others, "LDL", "STL"))], build
+        assert not [found for found in counts if found.startswith(build.foreign_opcodes)], build
         assert build.shared_bytes <= build.shared_limit
         checked += 1
-    assert checked == len(kernel.formats) + 2
+    assert checked == len(kernel.formats) + 3
 
 
 def random_operands(kernel: ScaledKernel, a: str, b: str, size: tuple[int, int, int]) -> tuple[Array, ...]:
@@ -110,6 +111,40 @@ def test_factors_lie_where_tcsim_says(name: str) -> None:
             np.testing.assert_array_equal(slots, slot[:, mine])
             checked += lanes.size
     assert checked == 384 * kernel.factors
+
+
+@pytest.mark.parametrize("name", IN_TENSOR_MEMORY)
+def test_constants_are_those_of_tcsim(name: str) -> None:
+    """The header's numbers decode to what the kernel is for, on every target, with every pair of formats and width."""
+    kernel, checked = SCALED_KERNELS[name], 0
+    for target, a, b, block_n in itertools.product(kernel.targets, kernel.formats, kernel.formats, kernel.block_n):
+        build = ScaledBuild(name, a, b, "f32", block_n, target=target)
+        names, kind = constants_in(build.constants.header()), build.constants.instruction.facts.kind.name
+        each = kernel.factors // names["K_STEPS"]
+        for step, number in enumerate(names["INSTRUCTION_DESCRIPTOR"]):
+            one = tcsim.InstructionDescriptor.decode(number, kind, target)
+            assert (one.m, one.n, one.a_format, one.b_format, one.scale_format) == (
+                128,
+                block_n,
+                a,
+                b,
+                kernel.scale_format,
+            )
+            assert one.scale_a_id == one.scale_b_id == step * each % 4 and one.scale_vectors(kernel.block) == each
+            assert not (one.transpose_a or one.transpose_b or one.negate_a or one.negate_b)
+            one.check_mnemonic(build.instruction.mnemonic)
+        for side, rows, start in (("A", 128, 0), ("B", block_n, 128 * 128)):
+            tile = tcsim.MatrixDescriptor.for_tile(
+                rows, names["SLOT_K"], a if side == "A" else b, "K", "128B", start_address=start, arch=target, kind=kind
+            )
+            assert names[f"DESCRIPTOR_{side}"] == tile.descriptor.encode()
+            assert [16 * advance for advance in names[f"ADVANCE_{side}"]] == list(tile.advances)
+        scales = tcsim.MatrixDescriptor.decode(names["DESCRIPTOR_SCALES"], arch=target)
+        assert (scales.swizzle, scales.stride_byte_offset, scales.start_address) == ("NONE", 8 * 16, 0)
+        assert names["TMEM_COLUMNS"] >= block_n + kernel.stages * 4 * names["SCALE_BLOCKS"] * (1 + block_n // 128)
+        assert names["TMEM_COLUMNS"] in (256, 512) and build.shared_bytes <= build.shared_limit
+        checked += 1
+    assert checked == 3 * len(kernel.formats) ** 2 * 2
 
 
 @pytest.mark.parametrize("name", IN_REGISTERS)

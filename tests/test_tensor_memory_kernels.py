@@ -18,10 +18,11 @@ import tcsim
 from conformance import gemm_cases, precompile
 from hwkernels import gemm_tiles, stream_launch
 from hwkernels.gemm_build import SHARED_LIMIT, Build
-from hwkernels.gemm_call import GemmError, Tuning, find_kernel, tuned
+from hwkernels.gemm_call import GemmError, Tuning, find_kernel, target_for, tuned
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm_tiles import Shape, choose
 from hwkernels.tensor_memory_constants import constants_of
+from tcsim import registry
 from tcsim.formats import FORMATS
 
 gpu = installed_gpu  # the fixture
@@ -143,7 +144,7 @@ def test_every_output_has_one_tile(name: str, size: tuple[int, int, int]) -> Non
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: find_kernel("sm100_tcgen05_2cta", "f16", "f16", 90), "sm_100a, this GPU is sm_90"),
+        (lambda: find_kernel("sm100_tcgen05_2cta", "f16", "f16", 90), "sm_110a, this GPU is sm_90"),
         (lambda: tuned(build_for(NAMES[-1], "f16", "f16"), Tuning(cluster=(2, 2))), "valid: block_n, stages, group"),
         (lambda: tuned(build_for(NAMES[0], "f16", "f16"), Tuning(stages=9)), "does not fit"),
     ],
@@ -158,6 +159,33 @@ def test_the_best_kernel_of_sm_100_is_the_last_step() -> None:
     """For every format."""
     found = [gemm_tiles.best_kernel(100, item, item) for item in KERNELS[NAMES[0]].formats]
     assert [item.name for item in found if item is not None] == ["sm100_tcgen05_persistent"] * 6
+
+
+@pytest.mark.parametrize("arch", [100, 103, 110])
+def test_formats_are_those_whose_instruction_the_chip_has(arch: int) -> None:
+    """What the rows say and what tcsim's registry says agree; each build is for the chip's own target."""
+    checked = 0
+    for name in NAMES:
+        row = KERNELS[name]
+        there = [f for f in row.formats if f"sm_{arch}a" in registry.rows()[row.instructions[f]].targets]
+        assert list(gemm_tiles.formats_on(row, arch)) == there
+        assert target_for(row, arch) == f"sm_{arch}a"
+        for format_ in there:
+            build = choose(
+                row, Shape(512, 512, 512), (format_,) * 2 + OPERAND_FORMATS[format_].outputs[:1], target=f"sm_{arch}a"
+            )
+            kind = build.constants.instruction.facts.kind.name
+            for one in build.constants.descriptors:  # no bit of them depends on the chip
+                assert tcsim.InstructionDescriptor.decode(one.encode(), kind, f"sm_{arch}a") == one
+            assert (
+                build.constants.a.descriptor.encode()
+                == choose(
+                    row, Shape(512, 512, 512), (format_,) * 2 + OPERAND_FORMATS[format_].outputs[:1]
+                ).constants.a.descriptor.encode()
+            )
+            checked += 1
+    assert checked == 3 * (5 if arch == 103 else 6)
+    assert {case.kernel for case in gemm_cases.cases(f"sm_{arch}")} >= set(NAMES)
 
 
 def test_wrong_constants_are_refused() -> None:

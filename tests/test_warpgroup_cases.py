@@ -14,7 +14,8 @@ from suite_runs import GPU
 import tcsim
 from conformance import recordings
 from conformance.exercises import every_class, result_digest
-from conformance.exercises.warpgroup_multiply import WARPGROUP, described
+from conformance.exercises.warpgroup_multiply import WARPGROUP
+from conformance.exercises.warpgroup_tiles import described
 from conformance.hardware import Hardware, Workshop
 from conformance.suite import Case, Settings, Suite
 from conformance.warpgroup_images import MODES

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from conformance import inputs as input_classes
-from conformance.compare import compare_matrices
-from conformance.exercises import Array, Comparison, Inputs, WrongModel
-from conformance.exercises.warpgroup_multiply import SIGNS, described
+from conformance.exercises import Array, Inputs, WrongModel
+from conformance.exercises.warpgroup_tiles import WarpgroupTiles, described, matrices_of, tile_inputs
 from conformance.sparse_inputs import METADATA_CLASSES, allowed, spread, words
 from conformance.stream import Stream
-from conformance.warpgroup_images import FULL_N, MODES, problem, random_descriptors, tiles
+from conformance.warpgroup_images import MODES, random_descriptors
 from conformance.wrong_metadata import wrong_metadata
-from conformance.wrong_warpgroups import WRONG_WARPGROUPS, execute, full, multiplicands
+from conformance.wrong_warpgroups import WRONG_WARPGROUPS, execute, full
 from tcsim.sparse_warpgroup_multiply import SparseWarpgroupMultiply
 
 _SAMPLES = 4  # of classes of values; every other sample keeps the same columns in all rows
@@ -25,7 +23,7 @@ _SPELLINGS = {"half": 3, "tf32": 1, "fp8_wgmma": 8, "int8": 8}  # with N = 64, b
 _SWIZZLES_OF_B = ("NONE", "64B", "128B")
 
 
-class SparseWarpgroupExercise:
+class SparseWarpgroupExercise(WarpgroupTiles):
     """wgmma.sp: as wgmma, with metadata words of 128 lanes and a selector."""
 
     wrong_models: tuple[WrongModel, ...]
@@ -33,30 +31,15 @@ class SparseWarpgroupExercise:
     def __init__(self) -> None:
         self.wrong_models = _WRONG_MODELS
 
-    def classes(self, instruction: SparseWarpgroupMultiply) -> list[str]:
-        """Numerics, registers, signs, metadata, and random descriptors of every swizzle and major; few for other N."""
-        if instruction.shape[1] != FULL_N:
-            return ["tile", "registers"]
-        kind, one = instruction.formats["a"].kind, problem(instruction, 1)
-        names = [c.name for c in input_classes.CLASSES.values() if kind in c.kinds and c.applies(one)]
-        names += ["tile", "registers"] + (["negated", "negatedtwice"] if instruction.facts.signs else [])
-        names += METADATA_CLASSES if instruction.takes_any_group else ()
-        majors = ("kk", "kn", "nk", "nn") if instruction.facts.majors else ("kk",)
-        return names + [f"descriptors{mode}{major}" for mode in MODES for major in majors]
+    def more_classes(self, instruction: SparseWarpgroupMultiply) -> Sequence[str]:  # type: ignore[override]
+        """Those of metadata."""
+        return METADATA_CLASSES if instruction.takes_any_group else ()
 
     def samples(self, instruction: SparseWarpgroupMultiply, name: str) -> int:
         """One instruction for other N; few for numerics; enough descriptors."""
         if name.startswith("descriptors"):
             return -(-_DESCRIPTOR_PAIRS // _SPELLINGS[instruction.row.arithmetic])
-        return 1 if instruction.shape[1] != FULL_N else _SAMPLES
-
-    def kept(self, instruction: SparseWarpgroupMultiply, name: str) -> int:
-        """One sample of the rows that run every class, none of the others."""
-        return 1 if instruction.shape[1] == FULL_N else 0
-
-    def outputs(self, instruction: SparseWarpgroupMultiply, samples: int) -> int:
-        """Elements of D."""
-        return samples * 64 * instruction.shape[1]
+        return _SAMPLES if full(instruction) else 1
 
     def inputs(self, instruction: SparseWarpgroupMultiply, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/warpgroup.py takes. Classes take selectors, swizzles and majors in turn."""
@@ -70,51 +53,19 @@ class SparseWarpgroupExercise:
             out = random_descriptors(instruction, *described(name), stream, samples, far=False)
         else:
             groups[1::2] = groups[1::2, :1]
-            out = self._tiles(instruction, name, stream, groups, turn)
+            matrices = matrices_of(instruction, name, stream, samples)
+            matrices["b"] = spread(matrices["b"], sparsity.columns(sparsity.positions_of(groups))[:, 0])
+            swizzles = list(MODES.values())[turn // 2 % 4], _SWIZZLES_OF_B[turn % 3]
+            out = tile_inputs(instruction, name, matrices, swizzles, turn)
         out["metadata"] = words(sparsity, groups, selector, drawn)
         out["selector"] = np.full(samples, selector, np.uint32)
         return out
 
-    def _tiles(
-        self, instruction: SparseWarpgroupMultiply, name: str, stream: Stream, groups: npt.NDArray[np.uint8], turn: int
-    ) -> Inputs:
-        samples, sparsity = len(groups), instruction.sparsity
-        base = (
-            name if name in input_classes.CLASSES else "wide" if instruction.formats["a"].kind == "float" else "uniform"
-        )
-        matrices = input_classes.CLASSES[base].make(problem(instruction, samples), stream)
-        matrices["b"] = spread(matrices["b"], sparsity.columns(sparsity.positions_of(groups))[:, 0])
-        swizzles = list(MODES.values())[turn // 2 % 4], _SWIZZLES_OF_B[turn % 3]
-        majors = (turn // 4 % 2, turn // 8 % 2) if instruction.facts.majors and full(instruction) else (0, 0)
-        out = tiles(instruction, matrices, swizzles, majors)
-        if name == "registers":
-            out["a"] = instruction.registers("a", matrices["a"])
-            out["trans_a"] = np.zeros(samples, np.int32)
-        if name in SIGNS:
-            signs = SIGNS[name][turn % len(SIGNS[name])]
-            out["scale_a"], out["scale_b"] = (np.full(samples, value, np.int32) for value in signs)
-        out["scale_d"] = (np.arange(samples) % 3 != 1).astype(np.uint32)
-        return out
-
-    def model(self, instruction: SparseWarpgroupMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
-        """Accumulator registers."""
-        return execute(instruction, inputs)
-
-    def compare(
-        self, instruction: SparseWarpgroupMultiply, inputs: Inputs, hardware: Array, model: Array
-    ) -> Comparison:
-        """Element by element of D, with the rows of B that the kept elements meet."""
-        if not len(hardware):
-            return Comparison(0, 0, ())
-        a, b, c = multiplicands(instruction, inputs)
+    def met_rows(self, instruction: SparseWarpgroupMultiply, inputs: Inputs) -> Array:  # type: ignore[override]
+        """The rows of B that the kept elements meet."""
         sparsity = instruction.sparsity
         groups = sparsity.groups_of(inputs["metadata"][..., 0], int(inputs["selector"][0]))
-        columns = sparsity.columns(sparsity.positions_of(groups))
-
-        def terms(sample: int, matrix: int, row: int, column: int) -> tuple[Array, Array, Array]:
-            return a[sample, row], b[sample, columns[sample, row], column], c[sample, row, column]
-
-        return compare_matrices(instruction, terms, hardware, model)
+        return sparsity.columns(sparsity.positions_of(groups))
 
 
 def _of_full(model: WrongModel) -> WrongModel:

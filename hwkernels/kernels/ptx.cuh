@@ -23,6 +23,9 @@ __device__ __forceinline__ u32 uniform_warp() {  // the shuffle tells the compil
     return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
 }
 
+// The same for any value on which a warp agrees. It is not computed anew where it is used, as addresses of shared memory are.
+__device__ __forceinline__ u32 uniform(u32 value) { return __shfl_sync(0xffffffffu, value, 0); }
+
 __device__ __forceinline__ bool elect_one() {  // true in one thread of a converged warp
     u32 chosen;
     asm volatile(
@@ -106,6 +109,10 @@ __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
+// Relaxed: all that others must see is the barriers, and mbarrier_init_fence releases those. Nobody waits for stores.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+
 // ---- mbarriers: a phase ends when all arrivals and all announced bytes have come
 
 __device__ __forceinline__ void mbarrier_init(u32 barrier, u32 arrivals) {
@@ -123,12 +130,17 @@ __device__ __forceinline__ void mbarrier_arrive(u32 barrier, bool really = true)
         : "memory");
 }
 
-__device__ __forceinline__ void mbarrier_arrive_at(u32 barrier, u32 rank, bool really) {  // the barrier of a block of the cluster
+// The address of the same place in another block of the cluster; offsets within a block may be added to it.
+__device__ __forceinline__ u32 address_in_block(u32 address, u32 rank) {
+    u32 remote;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+    return remote;
+}
+
+__device__ __forceinline__ void mbarrier_arrive_remote(u32 barrier, bool really) {  // an address of address_in_block
     asm volatile(
-        "{\n.reg .pred p;\n.reg .b32 remote;\nsetp.ne.u32 p, %2, 0;\n"
-        "@p mapa.shared::cluster.u32 remote, %0, %1;\n"
-        "@p mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
-        "r"(rank), "r"(static_cast<u32>(really))
+        "{\n.reg .pred p;\nsetp.ne.u32 p, %1, 0;\n@p mbarrier.arrive.shared::cluster.b64 _, [%0];\n}" ::"r"(barrier),
+        "r"(static_cast<u32>(really))
         : "memory");
 }
 
@@ -158,6 +170,14 @@ __device__ __forceinline__ void tma_load(u32 to, const TensorMap* map, s32 x, s3
         : "memory");
 }
 
+// The same into this block. For a destination in .shared::cluster, ptxas adds to sm_120's code a check that it is this block's.
+__device__ __forceinline__ void tma_load_cta(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(barrier)
+        : "memory");
+}
+
 // To the same place in every block whose bit is set in `blocks`, and to the same barrier there.
 __device__ __forceinline__ void tma_load_multicast(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u16 blocks) {
     asm volatile(
@@ -165,6 +185,33 @@ __device__ __forceinline__ void tma_load_multicast(u32 to, const TensorMap* map,
         "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
         "l"(map), "r"(x), "r"(y), "r"(barrier), "h"(blocks)
         : "memory");
+}
+
+// The same with a policy for L2, as evict_first() makes one.
+__device__ __forceinline__ void tma_load(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u64 policy) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(barrier), "l"(policy)
+        : "memory");
+}
+
+__device__ __forceinline__ void tma_load_multicast(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u16 blocks, u64 policy) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(barrier), "h"(blocks), "l"(policy)
+        : "memory");
+}
+
+__device__ __forceinline__ u64 evict_first() {  // lines that leave L2 before others
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ void tma_prefetch(const TensorMap* map, s32 x, s32 y) {  // a box, into L2 only
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");
 }
 
 __device__ __forceinline__ void tma_store(const TensorMap* map, s32 x, s32 y, u32 from) {
@@ -237,6 +284,10 @@ constexpr u64 descriptor_bits(bool mn_major) {
 // The address field of a descriptor: 14 bits, in units of 16 bytes. In a cluster, shared addresses may carry the block's
 // rank in their high bits, which must not run into the next field.
 __device__ __forceinline__ u64 address_field(u32 shared) { return (shared >> 4) & 0x3fff; }
+
+// A descriptor from its low word: the high one never changes.
+constexpr u32 descriptor_low(bool mn_major) { return static_cast<u32>(descriptor_bits(mn_major)); }
+__device__ __forceinline__ u64 descriptor_of(u32 low, bool mn_major) { return descriptor_bits(mn_major) >> 32 << 32 | low; }
 
 // What a K step adds to a descriptor, in units of 16 bytes: 32 bytes along the row, or 16 rows.
 constexpr u32 descriptor_step(bool mn_major) { return mn_major ? 16 * SPAN >> 4 : 32 >> 4; }

@@ -1,8 +1,8 @@
-// Where a thread is in a ring of STAGES slots that others fill or empty.
+// A place in a ring of STAGES slots, and the parity of its phase.
 #pragma once
 #include "ptx.cuh"
 
-struct Slot {  // a place in the ring, and the parity of its phase
+struct Slot {
     u32 index = 0, parity = 0;
     __device__ __forceinline__ void advance() {
         if (++index == STAGES) {

@@ -1,12 +1,11 @@
-// sm100_mxfp8, sm100_mxf4, sm100_nvfp4: sm100_tcgen05_basic with a scale factor for every 32 or 16 elements of K.
+// sm100_mxfp8, sm100_mxfp4, sm100_nvfp4: sm100_tcgen05_basic with a scale factor for every 32 or 16 elements of K.
 //
 // tcgen05.mma.block_scale takes its scale factors from Tensor Memory. The host lays them out in global memory in blocks of
 // 512 bytes as tcgen05.cp wants them: 128 rows and four factors along K, 16 bytes for each of 32 lanes. A slot has
 // SCALE_BLOCKS of them for each 128 rows of A and of B. The multiplying thread copies them to the slot's own columns of
 // Tensor Memory; copies and multiplications of one thread and one cta_group run in the order of issue, so that no barrier
 // lies between, and the slot's columns are written again only after a commit said that its multiplications are done.
-#include "tcgen05.cuh"
-#include "multiply.cuh"  // tcgen05_mma with scale factors, tcgen05_copy, descriptors and scale factor columns, by the host
+#include "tcgen05_ring.cuh"  // with multiply.cuh: tcgen05_mma with scale factors, tcgen05_copy, descriptors, scale factor columns
 #include "tma_operands.cuh"
 #include "tmem_rows.cuh"
 
@@ -19,7 +18,7 @@ constexpr u32 COLUMNS_A = 4 * SCALE_BLOCKS, COLUMNS = (1 + GROUPS_B) * COLUMNS_A
 static_assert(BLOCK_M == 128 && BLOCK_N % 128 == 0, "whole blocks of scale factors");
 static_assert(TMEM_COLUMNS >= BLOCK_N + STAGES * COLUMNS, "the accumulator and the scale factors of all slots");
 
-struct ScaleFactors {  // what block_scaled.py packs
+struct ScaleFactors {  // what scaled_operands.py packs
     const u8* a;       // blocks of 512 bytes, those along K neighbours, then the next 128 rows
     const u8* b;
     s64 pitch;  // bytes from 128 rows to the next 128
@@ -30,37 +29,27 @@ extern "C" __global__ void __launch_bounds__(THREADS)
          const __grid_constant__ TensorMap, const __grid_constant__ Problem problem,
          const __grid_constant__ ScaleFactors factors) {
     extern __shared__ u8 dynamic[];
-    const u32 slots = (shared_address(dynamic) + CORE - 1) & ~(CORE - 1), scales = slots + STAGES * SLOT;
-    const u32 full = scales + STAGES * SCALES, empty = full + 8 * STAGES, done = empty + 8 * STAGES, place = done + 8;
+    const Ring ring = ring_in<SLOT + SCALES>(dynamic);  // operands of all slots, then scale factors of all slots
+    const u32 scales = ring.slots + STAGES * SLOT, done = ring.behind, place = done + 8;
     const s32 m = blockIdx.y * BLOCK_M, n = blockIdx.x * BLOCK_N;
     const u32 steps = (problem.k + SLOT_K - 1) / SLOT_K;
     const u32 warp = uniform_warp();
 
     if (threadIdx.x == 0) {
-        for (u32 slot = 0; slot < STAGES; ++slot) {
-            mbarrier_init(full + 8 * slot, 1);
-            mbarrier_init(empty + 8 * slot, 1);
-        }
         mbarrier_init(done, 1);
-        mbarrier_init_fence();
-        tma_prefetch_map(&map_a);
-        tma_prefetch_map(&map_b);
+        ring_init(ring, &map_a, &map_b);
     }
-    if (warp == 1) tmem_allocate<1>(place, TMEM_COLUMNS);
-    tcgen05_before_sync();
-    __syncthreads();  // the barriers and the allocation exist
-    tcgen05_after_sync();
-    const u32 accumulator = load_shared(place);
+    const u32 accumulator = open_tensor_memory<1>(place, warp == 1);
 
     if (warp == 0 && elect_one()) {
-        u32 slot = 0, parity = 1;  // of the phase before the first: a new barrier counts as past it
-        for (u32 step = 0; step < steps; ++step) {
-            mbarrier_wait(empty + 8 * slot, parity);
-            const u32 to = slots + slot * SLOT, barrier = full + 8 * slot;
+        Cursor slot = {0, 1};
+        for (u32 step = 0; step < steps; ++step, slot.advance<STAGES>()) {
+            mbarrier_wait(ring.empty + 8 * slot.place, slot.parity);
+            const u32 to = ring.slots + slot.place * SLOT, barrier = ring.full + 8 * slot.place;
             mbarrier_expect(barrier, SLOT + SCALES);
             tma_load(to, &map_a, step * SPAN, m, barrier);  // the maps count bytes: elements are packed
             tma_load(to + A_BYTES, &map_b, step * SPAN, n, barrier);
-            const u32 to_scales = scales + slot * SCALES;
+            const u32 to_scales = scales + slot.place * SCALES;
             const s64 from = s64(step) * RUN;
             bulk_load(to_scales, factors.a + blockIdx.y * factors.pitch + from, RUN, barrier);
 #pragma unroll
@@ -68,15 +57,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 bulk_load(to_scales + (1 + group) * RUN, factors.b + (blockIdx.x * GROUPS_B + group) * factors.pitch + from, RUN,
                           barrier);
             }
-            if (++slot == STAGES) slot = 0, parity ^= 1;
         }
     } else if (warp == 1 && elect_one()) {
-        u32 slot = 0, parity = 0;
-        for (u32 step = 0; step < steps; ++step) {
-            mbarrier_wait(full + 8 * slot, parity);
+        Cursor slot = {0, 0};
+        for (u32 step = 0; step < steps; ++step, slot.advance<STAGES>()) {
+            mbarrier_wait(ring.full + 8 * slot.place, slot.parity);
             tcgen05_after_sync();
-            const u32 scale_a = accumulator + BLOCK_N + slot * COLUMNS, scale_b = scale_a + COLUMNS_A;
-            const u64 from = DESCRIPTOR_SCALES + address_field(scales + slot * SCALES);
+            const u32 scale_a = accumulator + BLOCK_N + slot.place * COLUMNS, scale_b = scale_a + COLUMNS_A;
+            const u64 from = DESCRIPTOR_SCALES + address_field(scales + slot.place * SCALES);
 #pragma unroll
             for (u32 block = 0; block < SCALE_BLOCKS; ++block) {  // of four factors along K
                 tcgen05_copy(scale_a + 4 * block, from + (block * SCALE_BLOCK >> 4));
@@ -85,25 +73,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                     tcgen05_copy(scale_b + 4 * (block * GROUPS_B + group), from + ((1 + group) * RUN + block * SCALE_BLOCK >> 4));
                 }
             }
-            const u64 at = address_field(slots + slot * SLOT);
+            const u64 at = address_field(ring.slots + slot.place * SLOT);
 #pragma unroll
             for (u32 j = 0; j < K_STEPS; ++j) {
                 tcgen05_mma(accumulator, DESCRIPTOR_A + at + ADVANCE_A[j], DESCRIPTOR_B + at + ADVANCE_B[j],
                             INSTRUCTION_DESCRIPTOR[j], scale_a + SCALE_COLUMN_A[j], scale_b + SCALE_COLUMN_B[j],
                             step > 0 || j > 0);
             }
-            if (step + STAGES < steps) tcgen05_commit(empty + 8 * slot);  // later slots are not filled again
-            if (++slot == STAGES) slot = 0, parity ^= 1;
+            if (step + STAGES < steps) tcgen05_commit(ring.empty + 8 * slot.place);  // later slots are not filled again
         }
         tcgen05_commit(done);
     }
-    __syncwarp();  // the loads below are for whole warps
     mbarrier_wait(done, 0);
     tcgen05_after_sync();
     store_tmem_rows(problem, accumulator, m, n);
-
-    tcgen05_before_sync();
-    __syncthreads();  // all warps have read Tensor Memory
-    tcgen05_after_sync();
-    if (warp == 1) tmem_free<1>(accumulator, TMEM_COLUMNS);
+    close_tensor_memory<1>(accumulator, warp == 1);
 }

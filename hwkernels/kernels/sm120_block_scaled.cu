@@ -1,10 +1,10 @@
-// sm120_mxfp8, sm120_mxf4, sm120_nvfp4: block-scaled mma.sync on consumer Blackwell, which has no Tensor Memory.
+// sm120_mxfp8, sm120_mxfp4, sm120_nvfp4: block-scaled mma.sync on consumer Blackwell, which has no Tensor Memory.
 //
 // 8 warps, a tile of 128 x 128: each warp has 64 rows and 32 columns, four by four fragments of 16 x 8. TMA fills a ring of
 // slots of 128 bytes of K; ldmatrix reads fragments out of the swizzled rows. Scale factors come straight from global memory
 // into registers, a slot ahead. Four lanes serve a row of A or a column of B, and the instruction's thread id says which of
 // them count: so one register holds the factors of two fragments of A, or of four of B.
-#include "ptx.cuh"
+#include "warp.cuh"
 #include "multiply.cuh"  // mma_scaled<byte, thread_a, thread_b>, and which word and byte a K step takes, written by the host
 #include "epilogue.cuh"
 #include "tma_operands.cuh"
@@ -14,7 +14,7 @@ constexpr u32 WARP_M = 64, WARP_N = 32, FRAGMENTS_A = WARP_M / 16, FRAGMENTS_B =
 static_assert(BLOCK_M == 128 && BLOCK_N == 128, "2 x 4 warps");
 static_assert(FRAGMENTS_A % 2 == 0 && FRAGMENTS_B == 4, "registers of scale factors are full");
 
-struct ScaleFactors {  // what block_scaled.py packs
+struct ScaleFactors {  // what scaled_operands.py packs
     const u8* a;       // row after row of A, along K; rows are padded to whole slots
     const u8* b;       // column after column of B
     s64 pitch;         // bytes from one to the next
@@ -24,32 +24,16 @@ struct alignas(4 * SCALE_WORDS) Words {
     u32 word[SCALE_WORDS];
 };
 
-// Four 8 x 16-byte matrices: lane i gives the address of row i % 8 of matrix i / 8.
-__device__ __forceinline__ void load_matrices(u32& r0, u32& r1, u32& r2, u32& r3, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)
-                 : "r"(address)
-                 : "memory");
-}
-
 __device__ __forceinline__ Words load_factors(const u8* factors, s64 pitch, s32 row, s32 rows, u32 step) {
     if (row >= rows) return Words{};
     return *reinterpret_cast<const Words*>(factors + row * pitch + step * sizeof(Words));
 }
 
-// TMA into this block. For a destination in .shared::cluster, ptxas adds to sm_120's code a check that it is this block's.
-__device__ __forceinline__ void tma_load_here(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-        "l"(map), "r"(x), "r"(y), "r"(barrier)
-        : "memory");
-}
-
 // By one thread; the maps count bytes, elements are packed.
 __device__ __forceinline__ void fill(u32 slot, const TensorMap* map_a, const TensorMap* map_b, s32 m, s32 n, s32 byte, u32 barrier) {
     mbarrier_expect(barrier, SLOT);
-    tma_load_here(slot, map_a, byte, m, barrier);
-    tma_load_here(slot + A_BYTES, map_b, byte, n, barrier);
+    tma_load_cta(slot, map_a, byte, m, barrier);
+    tma_load_cta(slot + A_BYTES, map_b, byte, n, barrier);
 }
 
 // One K step of 32 bytes. Its number is a constant, because which byte of the factors counts is an immediate.
@@ -64,11 +48,13 @@ __device__ __forceinline__ void multiply(float (&d)[FRAGMENTS_A][FRAGMENTS_B][4]
     u32 a[FRAGMENTS_A][4], b[FRAGMENTS_B][2];
 #pragma unroll
     for (u32 i = 0; i < FRAGMENTS_A; ++i) {
-        load_matrices(a[i][0], a[i][1], a[i][2], a[i][3], tile_a + swizzled(first_a + 16 * i, chunk_a));
+        ldmatrix(a[i], tile_a + swizzled(first_a + 16 * i, chunk_a));
     }
 #pragma unroll
     for (u32 i = 0; i < FRAGMENTS_B; i += 2) {
-        load_matrices(b[i][0], b[i][1], b[i + 1][0], b[i + 1][1], tile_b + swizzled(first_b + 8 * i, chunk_b));
+        u32 two[4];  // fragments
+        ldmatrix(two, tile_b + swizzled(first_b + 8 * i, chunk_b));
+        b[i][0] = two[0], b[i][1] = two[1], b[i + 1][0] = two[2], b[i + 1][1] = two[3];
     }
 #pragma unroll
     for (u32 i = 0; i < FRAGMENTS_A; i += 2) {

@@ -35,6 +35,25 @@ __device__ __forceinline__ Chunk chunk_of(u32 i, const void* matrix, s64 leading
     return Chunk{static_cast<const u8*>(matrix) + (valid ? y * leading * 2 + x : 0), valid, row * PITCH + 16 * chunk};
 }
 
+// All chunks of this thread where there is no edge, slot after slot.
+template <bool MN_MAJOR>
+struct WholeChunks {
+    static constexpr u32 PER_ROW = MN_MAJOR ? 16 : 4, PITCH = MN_MAJOR ? 272 : 80, ROWS = THREADS / PER_ROW;
+    const u8* from;
+    s64 pitch;
+
+    __device__ __forceinline__ WholeChunks(const void* matrix, s64 leading, s32 start) : pitch(leading * 2) {
+        const u32 row = threadIdx.x / PER_ROW, chunk = threadIdx.x % PER_ROW;
+        from = static_cast<const u8*>(matrix) + ((MN_MAJOR ? 0 : start) + s32(row)) * pitch + (MN_MAJOR ? start : 0) * s64(2) + 16 * chunk;
+    }
+    __device__ __forceinline__ void copy(u32 to) {
+        to += threadIdx.x / PER_ROW * PITCH + 16 * (threadIdx.x % PER_ROW);
+#pragma unroll
+        for (u32 i = 0; i < CHUNKS; ++i) async_copy(to + i * ROWS * PITCH, from + i * ROWS * pitch);
+        from += MN_MAJOR ? BLOCK_K * pitch : 2 * BLOCK_K;
+    }
+};
+
 extern "C" __global__ void __launch_bounds__(THREADS) gemm(const __grid_constant__ Problem problem) {
     extern __shared__ u8 dynamic[];  // aligned to 16 bytes at least; wmma.load wants 32
     u8* const slots = dynamic + (32 - shared_address(dynamic) % 32) % 32;
@@ -42,10 +61,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm(const __grid_constant
     const s32 m = tile.row * 128, n = tile.column * 128, steps = (problem.k + BLOCK_K - 1) / BLOCK_K;
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_m = warp % 2 * 64, warp_n = warp / 2 * 32;
 
+    const bool whole = m + 128 <= problem.m && n + 128 <= problem.n && problem.k % BLOCK_K == 0;
+    WholeChunks<A_MN_MAJOR> whole_a(problem.a, problem.lda, m);
+    WholeChunks<B_MN_MAJOR> whole_b(problem.b, problem.ldb, n);
     uint4 held[2 * CHUNKS];  // before sm_80: the next slot
     auto fetch = [&](s32 step) {
         u8* const slot = slots + step % SLOTS * SLOT;
-        if (step < steps) {
+        if (ASYNC && whole && step < steps) {
+            const u32 to = shared_address(slot);
+            whole_a.copy(to);
+            whole_b.copy(to + A_BYTES);
+        } else if (step < steps) {
 #pragma unroll
             for (u32 i = 0; i < 2 * CHUNKS; ++i) {
                 const bool first = i < CHUNKS;

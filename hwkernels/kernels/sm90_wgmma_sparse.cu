@@ -102,9 +102,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const u32 consumer = role - 1, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
         // A slot is released in every block of the cluster: one warp for each.
         const bool releases = lane == 0 && warp % 4 < CLUSTER_M;
+        const u32 told = CLUSTER_M > 1 ? address_in_block(empty, releases ? warp % 4 : rank) : empty;
         auto release = [&](u32 slot) {
-            if (CLUSTER_M > 1) mbarrier_arrive_at(empty + 8 * slot, warp % 4, releases);
-            else mbarrier_arrive(empty + 8 * slot, releases);
+            if (CLUSTER_M > 1) mbarrier_arrive_remote(told + 8 * slot, releases);
+            else mbarrier_arrive(told + 8 * slot, releases);
         };
         const u64 descriptor_a = DESCRIPTOR_A + address_field(slots + consumer * 64 * KEPT_SPAN);
         const u64 descriptor_b = DESCRIPTOR_B + address_field(slots + A_BYTES);

@@ -44,6 +44,7 @@ __device__ __forceinline__ void store_row(const Problem& problem, s32 row, s32 c
 // The accumulator of this block, 128 rows of BLOCK_N columns: row r is lane r, column c column c. Four warps, all lanes.
 __device__ __forceinline__ void store_tmem_rows(const Problem& problem, u32 accumulator, s32 row, s32 column) {
     const u32 warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    __syncwarp();  // threads leave the wait before one by one, and the loads are for whole warps
 #pragma unroll 1
     for (u32 part = 0; part < BLOCK_N; part += 32) {
         u32 words[32];

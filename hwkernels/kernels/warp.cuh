@@ -20,6 +20,10 @@ __device__ __forceinline__ void async_copy(u32 to, const u8* from, u32 valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");
 }
 
+__device__ __forceinline__ void async_copy(u32 to, const u8* from) {  // all 16
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
 __device__ __forceinline__ void async_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int PENDING>

@@ -4,6 +4,8 @@
 // wait for them allows; dynamic shared memory starts off its alignment and is full of 0xA5. A wrong barrier count aborts or hangs.
 #pragma once
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstdint>
@@ -24,6 +26,7 @@ using u32 = unsigned int;
 using u64 = unsigned long long;
 using s32 = int;
 using s64 = long long;
+using std::max;
 using std::min;
 
 #define __global__
@@ -46,6 +49,7 @@ struct uint4 {
 };
 inline uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
 inline float __uint_as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+inline u32 __float_as_uint(float value) { return __builtin_bit_cast(u32, value); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 
 struct Index {
@@ -80,13 +84,16 @@ struct MBarrier {
     }
 };
 
+inline thread_local bool fence_missing = false;  // a barrier was passed, and no tcgen05.fence::after_thread_sync since
+inline thread_local bool read_unfenced = false;  // Tensor Memory was read, and no tcgen05.fence::before_thread_sync since
+
 struct Gate {  // bar.sync and bar.arrive
     std::mutex mutex;
     std::condition_variable changed;
     u32 here = 0;
     u64 round = 0;
 
-    void pass(u32 threads, bool waits) {
+    u64 pass(u32 threads, bool waits) {  // returns the round that it belongs to
         std::unique_lock lock(mutex);
         const u64 mine = round;
         if (++here == threads) {
@@ -96,6 +103,11 @@ struct Gate {  // bar.sync and bar.arrive
         } else if (waits) {
             changed.wait(lock, [&] { return round != mine; });
         }
+        return mine;
+    }
+    void wait_for(u64 mine) {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return round != mine; });
     }
 };
 
@@ -106,10 +118,11 @@ struct Block {
     Gate named[16], warps[32], warpgroups[8];
     std::vector<u64> exchange = std::vector<u64>(32 * 32 * 8);
     u32 rank = 0;
+    std::atomic<u32> present = 0;  // threads that have not left
 
     MBarrier& barrier(u32 address) {
         std::lock_guard lock(barriers_mutex);
-        return barriers[address];
+        return barriers[address & ((1u << 24) - 1)];
     }
 };
 inline thread_local Block* block;
@@ -121,8 +134,12 @@ inline u32 block_threads;
 
 alignas(1024) inline u8 anchor[1024];
 constexpr u32 DYNAMIC_START = 512, STATIC_START = 0x20000;
+constexpr u32 RANK_SHIFT = 24;  // in a cluster, shared addresses carry the rank of their block: CUTLASS clears bit 24 to reach the leader
 
+inline u32 offset_of(u32 address) { return address & ((1u << RANK_SHIFT) - 1); }
 inline u8* memory(Block* owner, u32 address) {
+    NEED(address >> RANK_SHIFT == 0 || address >> RANK_SHIFT == owner->rank, "another block's shared memory");
+    address = offset_of(address);
     if (owner->dynamic.empty()) return anchor + (static_cast<s64>(address) - STATIC_START);
     NEED(address - DYNAMIC_START < owner->dynamic.size(), "an address outside of shared memory");
     return owner->dynamic.data() + (address - DYNAMIC_START);
@@ -130,7 +147,7 @@ inline u8* memory(Block* owner, u32 address) {
 inline u8* memory(u32 address) { return memory(block, address); }
 inline u32 shared_address(const void* pointer) {
     const u8* at = static_cast<const u8*>(pointer);
-    if (!block->dynamic.empty()) return DYNAMIC_START + static_cast<u32>(at - block->dynamic.data());
+    if (!block->dynamic.empty()) return (DYNAMIC_START + static_cast<u32>(at - block->dynamic.data())) | block->rank << RANK_SHIFT;
     return static_cast<u32>(STATIC_START + (at - anchor));
 }
 inline u32 swizzle(u32 address, u32 span = 128) { return address ^ (address >> 3 & (span == 128 ? 0x70 : 0x30)); }
@@ -143,15 +160,29 @@ inline u32 load_shared(u32 address) {
 
 // ---- who am I, barriers
 
-inline void __syncthreads() { block->named[0].pass(block_threads, true); }
+inline void meet(Gate& gate, u32 threads) {
+    NEED(!read_unfenced, "a barrier without tcgen05.fence::before_thread_sync after a read of Tensor Memory");
+    gate.pass(threads, true);
+    fence_missing = true;
+}
+inline void __syncthreads() { meet(block->named[0], block_threads); }
 inline void __syncwarp() { block->warps[threadIdx.x / 32].pass(32, true); }
 inline u32 uniform_warp() { return threadIdx.x / 32; }
+inline u32 uniform(u32 value) { return value; }
 inline bool elect_one() { return threadIdx.x % 32 == 0; }
 inline u32 cluster_rank() { return block->rank; }
 inline u32 lane_id() { return threadIdx.x % 32; }
 inline void named_sync(u32 barrier, u32 threads) { block->named[barrier].pass(threads, true); }
 inline void named_arrive(u32 barrier, u32 threads) { block->named[barrier].pass(threads, false); }
-inline void cluster_sync() { cluster_gate.pass(block_threads * cluster.size(), true); }
+inline thread_local u64 cluster_round;
+inline void cluster_arrive() {
+    NEED(!read_unfenced, "a barrier without tcgen05.fence::before_thread_sync after a read of Tensor Memory");
+    cluster_round = cluster_gate.pass(block_threads * cluster.size(), false);
+}
+inline void cluster_wait() {
+    cluster_gate.wait_for(cluster_round);
+    fence_missing = true;
+}
 inline void mbarrier_init(u32 barrier, u32 arrivals) {
     MBarrier& made = block->barrier(barrier);
     made.expected = made.pending = arrivals;
@@ -160,13 +191,39 @@ inline void mbarrier_init_fence() {}
 inline void mbarrier_arrive(u32 barrier, bool really = true) {
     if (really) block->barrier(barrier).update(1, 0);
 }
-inline void mbarrier_arrive_at(u32 barrier, u32 rank, bool really) {
-    if (!really) return;
+// Signals to other blocks arrive late: when the thread waits next (or arrives with release), or after it has left.
+inline thread_local std::vector<std::function<void()>> signals;
+inline void send_signals() {
+    for (auto& signal : signals) signal();
+    signals.clear();
+}
+inline void cluster_sync() {
+    send_signals();
+    meet(cluster_gate, block_threads * cluster.size());
+}
+inline Block& neighbour(u32 rank) {
     NEED(rank < cluster.size(), "no such block in the cluster");
-    cluster[rank]->barrier(barrier).update(1, 0);
+    NEED(cluster[rank]->present > 0, "a block is reached that has left");
+    return *cluster[rank];
+}
+inline u32 address_in_block(u32 address, u32 rank) { return rank << RANK_SHIFT | offset_of(address); }
+inline void mbarrier_arrive_remote(u32 barrier, bool really) {
+    if (!really) return;
+    signals.push_back([=] { neighbour(barrier >> RANK_SHIFT).barrier(barrier & ((1u << RANK_SHIFT) - 1)).update(1, 0); });
+}
+inline void leave() {
+    if (!signals.empty()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100 * (block->rank + 1)));
+        send_signals();
+    }
+    --block->present;
 }
 inline void mbarrier_expect(u32 barrier, u32 bytes) { block->barrier(barrier).update(1, bytes); }
-inline void mbarrier_wait(u32 barrier, u32 parity) { block->barrier(barrier).wait(parity); }
+inline void mbarrier_wait(u32 barrier, u32 parity) {
+    send_signals();
+    block->barrier(barrier).wait(parity);
+    fence_missing = true;
+}
 template <u32>
 void registers_down() {}
 template <u32>
@@ -217,10 +274,11 @@ inline void tma_load_to(Block* owner, u32 to, const TensorMap* map, s32 x, s32 y
     owner->barrier(barrier).update(0, -static_cast<long>(map->box_width * map->box_height * map->element));
 }
 inline void tma_load(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) { tma_load_to(block, to, map, x, y, barrier); }
+inline void tma_load_cta(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier) { tma_load(to, map, x, y, barrier); }
 inline void tma_load_multicast(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u16 blocks) {
     NEED(blocks >> cluster.size() == 0, "a multicast to a block that is not there");
     for (u32 rank = 0; rank < cluster.size(); ++rank) {
-        if (blocks >> rank & 1) tma_load_to(cluster[rank], to, map, x, y, barrier);
+        if (blocks >> rank & 1) tma_load_to(&neighbour(rank), offset_of(to), map, x, y, barrier);
     }
 }
 inline void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
@@ -229,6 +287,17 @@ inline void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
     std::memcpy(memory(to), from, bytes);
     block->barrier(barrier).update(0, -static_cast<long>(bytes));
 }
+constexpr u64 EVICT_FIRST = 1;
+inline u64 evict_first() { return EVICT_FIRST; }
+inline void tma_load(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u64 policy) {
+    NEED(policy == EVICT_FIRST, "not a policy");
+    tma_load(to, map, x, y, barrier);
+}
+inline void tma_load_multicast(u32 to, const TensorMap* map, s32 x, s32 y, u32 barrier, u16 blocks, u64 policy) {
+    NEED(policy == EVICT_FIRST, "not a policy");
+    tma_load_multicast(to, map, x, y, barrier, blocks);
+}
+inline void tma_prefetch(const TensorMap* map, s32 x, s32) { NEED(x * static_cast<s64>(map->element) % 16 == 0, "a TMA coordinate off 16 bytes"); }
 inline void tma_store(const TensorMap* map, s32 x, s32 y, u32 from) {
     Block* owner = block;
     stores.open.push_back([=] {
@@ -324,6 +393,7 @@ inline void async_copy(u32 to, const u8* from, u32 valid) {
         std::memcpy(memory(owner, to), chunk, 16);
     });
 }
+inline void async_copy(u32 to, const u8* from) { async_copy(to, from, 16); }
 inline void async_copy_commit() { copies.commit(); }
 template <int PENDING>
 void async_copy_wait() {

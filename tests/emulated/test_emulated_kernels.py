@@ -1,4 +1,4 @@
-"""The GEMM kernels' own source, compiled for the CPU against an emulation of the PTX wrappers, on whole products.
+"""The GEMM kernels' own source, compiled for the CPU against an emulation of the PTX wrappers, on whole products: sm_70 to sm_90.
 
 Needs g++ 12 or later (C++20, _Float16) and some minutes, so it runs only by name: `pytest tests/emulated`. What it does not see: the
 instructions inside the wrappers, the memory model between fences, and time. It does see every index, every barrier count and
@@ -8,26 +8,27 @@ phase, multicast, swizzles, edges, and a slot or panel that is reused too early.
 from __future__ import annotations
 
 import math
-import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import emulation
 import numpy as np
 import numpy.typing as npt
 import pytest
+from emulation import HERE, Memory, compile_program, execute, tensor_map
+from tensor_memory_parts import tensor_memory_parts
 
 from conformance.gemm_cases import pruned
 from hwkernels import gemm_tiles
 from hwkernels.device_arrays import DTYPES, round_up
-from hwkernels.gemm_build import SOURCES, Build
+from hwkernels.gemm_build import Build
 from hwkernels.gemm_call import Tuning, problem_dtype, tuned
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm_tiles import Shape, choose
 from hwkernels.sparse_operands import compress, metadata_image, sparsity_in
 
-HERE = Path(__file__).resolve().parent
 STYLES = {
     "wgmma": "STYLE_WGMMA",
     "wgmma.sp": "STYLE_WGMMA_SPARSE",
@@ -35,7 +36,6 @@ STYLES = {
     "mma.sync": "STYLE_MMA",
     "mma.sp": "STYLE_MMA_SPARSE",
 }
-TIMEOUT_S = 120
 RESIDENT = 2  # clusters at a time: persistent blocks then walk over several tiles
 PERSISTENT, SPARSE = "sm90_wgmma_persistent", "sm90_wgmma_sparse"
 
@@ -43,36 +43,17 @@ PERSISTENT, SPARSE = "sm90_wgmma_persistent", "sm90_wgmma_sparse"
 def compiled(build: Build, folder: Path, change: tuple[str, str] | None = None) -> Path:
     """The kernel as a program. change: a text of the source and what stands in its place (a planted mistake)."""
     family = build.instruction.row.family
+    macros = build.defines | {
+        "K_BYTES": build.row.k_bytes,
+        "USES_TMA": int(build.row.tma),
+        "SPARSE": int(build.row.sparse),
+        f"OPERAND_{build.a.upper()}": 1,
+    }
+    if build.row.ctas:
+        more, multiply = tensor_memory_parts(build.constants, (build.a, build.b))
+        return compile_program(build.row.file, macros | more, multiply, folder, change)
     style = "STYLE_QUAD_PAIRS" if build.instruction.shape == (8, 8, 4) else STYLES[family]
-    ptx = (SOURCES / "ptx.cuh").read_text(encoding="utf-8")
-    shared_geometry = ptx[ptx.index("// ---- tiles of shared memory") :]  # the descriptors and swizzles under test
-    (folder / "ptx.cuh").write_text(f'#pragma once\n#include "{HERE}/gpu.h"\n{shared_geometry}', encoding="utf-8")
-    (folder / "warp.cuh").write_text("#pragma once\n", encoding="utf-8")
-    (folder / "multiply.cuh").write_text(f'#include "{HERE}/multiply.h"\n', encoding="utf-8")
-    for name in (
-        "epilogue.cuh",
-        "panel.cuh",
-        "ring.cuh",
-        "sparse.cuh",
-        "staging.cuh",
-        "tiles.cuh",
-        "tma_operands.cuh",
-    ):
-        (folder / name).write_text((SOURCES / name).read_text(encoding="utf-8"), encoding="utf-8")
-    source = (SOURCES / build.row.file).read_text(encoding="utf-8")
-    if change is not None:
-        assert source.count(change[0]) == 1, f"{change[0]!r} is not once in the source"
-        source = source.replace(*change)
-    source = source.replace("extern __shared__ u8 dynamic[];", "u8* const dynamic = block->dynamic.data();")
-    source = re.sub(r"__shared__ alignas\(([^)]*)\)", r"alignas(\1) static", source)
-    program = folder / "kernel"
-    (folder / "kernel.cpp").write_text(f'{source}\n#include "{HERE}/main.h"\n', encoding="utf-8")
-    macros = build.defines | {style: 1, f"OPERAND_{build.a.upper()}": 1}
-    macros |= {"K_BYTES": build.row.k_bytes, "USES_TMA": int(build.row.tma), "SPARSE": int(build.row.sparse)}
-    command = ["g++", "-std=c++20", "-O2", "-w", "-pthread", f"-I{folder}", *(f"-D{k}={v}" for k, v in macros.items())]
-    done = subprocess.run([*command, str(folder / "kernel.cpp"), "-o", str(program)], check=False)
-    assert done.returncode == 0, "it does not compile"  # which is no way to find a planted mistake
-    return program
+    return compile_program(build.row.file, macros | {style: 1}, f'#include "{HERE}/multiply.h"\n', folder, change)
 
 
 def run(
@@ -94,13 +75,7 @@ def run(
         a = sparse.dense().astype(int)
     out = DTYPES[build.out]
     c = random.integers(-5, 6, (m, n)).astype(out)
-    memory, leading, places = bytearray(256), [], []  # address 0 is no matrix
-
-    def put(array: npt.NDArray[Any]) -> None:
-        memory.extend(bytes(-len(memory) % 256))
-        places.append(len(memory))
-        memory.extend(array.tobytes())
-
+    memory, leading, places = Memory(), [], []
     left = a if sparse is None else sparse.kept
     for values, mn_major, format_ in ((left, build.a_mn_major, build.a), (b, build.b_mn_major, build.b)):
         rows = (values.T if mn_major else values).astype(DTYPES[format_])
@@ -108,17 +83,18 @@ def run(
         padded = np.full((rows.shape[0], pitch), 3, rows.dtype)  # what lies between rows must not count
         padded[:, : rows.shape[1]] = rows
         leading.append(pitch)
-        put(padded)
-    put(c)
+        places.append(memory.put(padded))
+    places.append(memory.put(c))
     ldd = n if odd_rows else round_up(n, 16 // out.itemsize)
-    put(np.full((m + 1, ldd * out.itemsize), 0xA5, np.uint8))
+    places.append(memory.put(np.full((m + 1, ldd * out.itemsize), 0xA5, np.uint8)))
+    metadata = 0
     if sparse is not None:
         image = metadata_image(sparse.groups(), build.a, sparsity_in(build.instruction))
-        put(image)
-        memory.extend(bytes(image[0].nbytes))  # beyond the end: metadata that are not defined
+        metadata = memory.put(image)
+        memory.bytes.extend(bytes(image[0].nbytes))  # beyond the end: metadata that are not defined
     shape = Shape(m, n, k)
     problem = np.zeros((), problem_dtype(build))
-    for name, place in zip("abcd", places, strict=False):
+    for name, place in zip("abcd", places, strict=True):
         problem[name] = place
     problem["c"] *= scale is not None
     problem["lda"], problem["ldb"], problem["ldc"], problem["ldd"] = *leading, n, ldd
@@ -127,23 +103,11 @@ def run(
     problem["alpha"], problem["beta"] = scale or (1, 0)
     maps = np.zeros((3, 128), np.uint8)
     if build.row.tma:
-        kind = np.dtype([(f"wide{i}", "<u8") for i in range(4)] + [(f"narrow{i}", "<u4") for i in range(4)])
         specs = gemm_tiles.tensor_maps(build, shape, (leading[0], leading[1], ldd))
-        for row, spec, place in zip(maps, specs, (places[0], places[1], places[3]), strict=True):
-            span = int(spec.swizzle.removesuffix("B"))
-            bytes_ = {"FLOAT16": 2, "BFLOAT16": 2, "FLOAT32": 4, "INT32": 4, "UINT8": 1}[spec.data_type]
-            row[: kind.itemsize] = np.array([(place, *spec.dims, spec.pitch, *spec.box, bytes_, span)], kind).view(
-                np.uint8
-            )
+        maps = np.stack([tensor_map(*one) for one in zip(specs, (places[0], places[1], places[3]), strict=True)])
     columns, rows, _ = gemm_tiles.launch_grid(build, shape, RESIDENT)
-    header = np.array(
-        [columns, rows, build.row.threads, build.shared_bytes, math.prod(build.cluster), problem.nbytes], "<u4"
-    )
-    head = header.tobytes() + np.array([len(memory), places[-1]], "<u8").tobytes() + problem.tobytes() + maps.tobytes()
-    exchange = folder / "product.bin"
-    exchange.write_bytes(head + memory)
-    subprocess.run([compiled(build, folder, change), exchange], check=True, timeout=TIMEOUT_S)
-    after = exchange.read_bytes()[len(head) + places[3] :]
+    header = (columns, rows, build.row.threads, build.shared_bytes, math.prod(build.cluster))
+    after = execute(compiled(build, folder, change), header, problem, maps, memory, metadata=metadata)[places[3] :]
     written = np.frombuffer(after, np.uint8, (m + 1) * ldd * out.itemsize).reshape(m + 1, -1)
     assert (written[m:] == 0xA5).all() and (written[:m, n * out.itemsize :] == 0xA5).all(), "written beside the output"
     got = written[:m, : n * out.itemsize].copy().view(out)
@@ -197,6 +161,24 @@ def test_a_ragged_product(kernel: str, format_: str, majors: tuple[bool, bool], 
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "format_", "majors", "out"),
+    [
+        *(("sm80_mma_multistage", "f16", majors, "f16") for majors in MAJORS),
+        *(("sm70_wmma_shared", "f16", majors, "f16") for majors in MAJORS),
+        ("sm80_mma_multistage", "f16", (False, False), "f32"),
+        ("sm80_mma_multistage", "s8", (False, False), "s32"),
+        ("sm89_mma_multistage", "e4m3", (False, False), "bf16"),
+    ],
+)
+def test_tiles_without_an_edge_beside_others(
+    kernel: str, format_: str, majors: tuple[bool, bool], out: str, tmp_path: Path
+) -> None:
+    """They are copied without a thought of edges; K is a whole number of slots, more than the ring has."""
+    got, want = run(build_of(kernel, format_, *majors, out=out), (160, 520, 768), tmp_path)
+    np.testing.assert_array_equal(got, want)
+
+
 CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
     (build_of(PERSISTENT), (600, 520, 394)),
     (build_of(PERSISTENT, "f16", True, True), (300, 300, 576)),
@@ -207,6 +189,22 @@ CHOICES: list[tuple[Build, tuple[int, int, int]]] = [
     (build_of(PERSISTENT), (1, 1, 1)),
     (build_of(PERSISTENT, cluster=(1, 1), stagger=0), (140, 600, 70)),
     *((tuned(build_of(PERSISTENT), Tuning(block_n=n)), (700, 500, 700)) for n in (192, 128, 64)),
+    *((tuned(build_of(PERSISTENT), Tuning(panels=4, stagger=s)), (600, 520, 394)) for s in (0, 2)),
+    *((tuned(build_of(PERSISTENT, out="f32"), Tuning(panels=p)), (600, 520, 200)) for p in (2, 4)),
+    (tuned(build_of(PERSISTENT), Tuning(block_n=64, panels=2, stages=3)), (700, 500, 40)),
+    *(
+        (tuned(build_of(PERSISTENT, "f16", *majors), Tuning(stream=True)), (600, 520, 200))
+        for majors in ((False, False), (False, True))
+    ),
+    (tuned(build_of(PERSISTENT), Tuning(cluster=(1, 1), stream=True, stagger=1)), (600, 520, 200)),
+    (build_of(PERSISTENT), (600, 520, 40)),  # tiles of one slot
+    *((build_of(PERSISTENT, "s8"), (600, 520, k)) for k in (100, 700)),
+    (build_of(PERSISTENT, "tf32"), (600, 520, 200)),
+    (tuned(build_of(PERSISTENT, "tf32"), Tuning(block_n=192, panels=4)), (600, 600, 100)),
+    (tuned(build_of(PERSISTENT, "s8"), Tuning(direct=True)), (600, 520, 200)),
+    *((tuned(build_of(PERSISTENT), Tuning(defer=False, stagger=s)), (600, 520, 200)) for s in (0, 1, 2, 3)),
+    (tuned(build_of(PERSISTENT), Tuning(stagger=1)), (600, 520, 200)),
+    (tuned(build_of(PERSISTENT), Tuning(block_n=192, panels=2)), (600, 700, 130)),
     *((tuned(build_of(PERSISTENT), Tuning(cluster=shape)), (700, 1100, 300)) for shape in ((2, 2), (1, 2), (4, 1))),
     (tuned(build_of(PERSISTENT, "f16", True, True), Tuning(cluster=(2, 2))), (400, 1100, 300)),
     *((tuned(build_of(PERSISTENT, "e4m3"), Tuning(block_n=128, promote=p)), (400, 300, 1000)) for p in (1, 3)),
@@ -240,12 +238,36 @@ def test_alpha_and_beta(kernel: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+LONG, SHORT = (600, 520, 700), (600, 520, 40)  # several tiles a block, of eleven slots and of one
 MISTAKES = {
-    "a slot is released while it is read": ("wgmma_wait<1>();", "wgmma_wait<2>();"),
-    "a panel is filled while it is stored": ("tma_store_wait_read<1>();", "tma_store_wait_read<2>();"),
-    "a neighbour's release is not counted": ("CONSUMERS * RELEASES", "CONSUMERS"),
-    "the first half of B twice": ("k, n + part_b, barrier, same_columns", "k, n, barrier, same_columns"),
-    "a phase too far": ("slot.parity ^ 1", "slot.parity"),
+    "a slot is released while it is read": ("wgmma_wait<1>();", "wgmma_wait<2>();", LONG),
+    "a panel is filled while it is stored": (
+        "tma_store_wait_read<ROUNDS_UNDER_WAY - 1>();",
+        "tma_store_wait_read<8>();",
+        LONG,
+    ),
+    "a neighbour's release is not counted": ("CONSUMERS * RELEASES", "CONSUMERS", LONG),
+    "the first half of B twice": ("MN_MAJOR ? k : start + s32(first);", "MN_MAJOR ? k : start;", LONG),
+    "a phase too far": (
+        "slot.parity ^ 1);\n                    mbarrier_expect",
+        "slot.parity);\n                    mbarrier_expect",
+        LONG,
+    ),
+    "a block leaves before its neighbours have signalled": (
+        "CLUSTER > 1 && i < STAGES;",
+        "CLUSTER > 1 && i < 0;",
+        LONG,
+    ),
+    "a neighbour is reached before it is there": ("cluster_wait();", "", LONG),
+    "the follower is let go by slots alone": (
+        "if (STAGGER > 0 && ahead > 0) named",
+        "if (false) named",
+        (100, 100, 40),
+    ),
+    "the last tile is not stored": ("staging.store_all_held(", "if (false) staging.store_all_held(", SHORT),
+    "the last slot of a tile is kept": ("wgmma_wait<0>();\n            release(previous);", "wgmma_wait<0>();", SHORT),
+    "a tile is added to the one before": ("multiply(false);", "multiply(true);", SHORT),
+    "every block has the same rank": ("uniform(cluster_rank())", "0", LONG),
 }
 
 
@@ -254,8 +276,8 @@ SPARSE_MISTAKES = {
     "the metadata of the first consumer for both": ("4 * consumer + warp % 4, i", "warp % 4, i"),
     "one selector for both steps": ("wgmma_sparse<METADATA_WORDS == 1>", "wgmma_sparse<0>"),
     "the metadata are not announced": (
-        "mbarrier_expect(barrier, SLOT)",
-        "mbarrier_expect(barrier, SLOT - METADATA_BYTES)",
+        "mbarrier_expect(barrier, SLOT);  //",
+        "mbarrier_expect(barrier, SLOT - METADATA_BYTES);  //",
     ),
     "the metadata of the first rows": ("static_cast<s64>(min(rows, last_rows))", "static_cast<s64>(0 * last_rows)"),
     "metadata beyond the last rows": ("min(rows, last_rows)", "(rows + 0 * last_rows)"),
@@ -264,19 +286,21 @@ SPARSE_MISTAKES = {
 
 
 @pytest.mark.parametrize(
-    ("kernel", "change"),
+    ("kernel", "mistake"),
     [
-        *(pytest.param(PERSISTENT, change, id=name) for name, change in MISTAKES.items()),
-        *(pytest.param(SPARSE, change, id=f"sparse: {name}") for name, change in SPARSE_MISTAKES.items()),
+        *(pytest.param(PERSISTENT, mistake, id=name) for name, mistake in MISTAKES.items()),
+        *(pytest.param(SPARSE, (*change, LONG), id=f"sparse: {name}") for name, change in SPARSE_MISTAKES.items()),
     ],
 )
 def test_mistakes_are_found(
-    kernel: str, change: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kernel: str, mistake: tuple[str, str, tuple[int, int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each makes a wrong product, an abort or a hang: the emulation can fail."""
-    monkeypatch.setattr("test_emulated_kernels.TIMEOUT_S", 20)
+    monkeypatch.setattr(emulation, "TIMEOUT_S", 20)
+    right, wrong, size = mistake
+    changes = {"stagger": 2 if "ahead" in right else 0} if kernel == PERSISTENT else {}
     try:
-        got, want = run(build_of(kernel), (600, 520, 700), tmp_path, change=change)
+        got, want = run(build_of(kernel, **changes), size, tmp_path, change=(right, wrong))
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return
     assert (got != want).any()
