@@ -422,9 +422,9 @@ def test_wrong_use_is_named(name: str, change: dict[str, Any], error: type[Excep
 
 def test_reductions_of_one_call_may_touch_but_not_overlap() -> None:
     """In any order of their destinations."""
-    item = tcsim.instruction("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", arch="sm_90")
-    memory, smem = np.zeros(128, np.uint8), np.arange(32, dtype=np.uint32).view(np.uint8)
-    found = item.execute(memory, smem, [0, 32, 64], [64, 0, 32], 32).view(np.uint32)
+    item = tcsim.instruction("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", arch="sm_90")
+    memory, smem = np.zeros(128, np.uint8), np.arange(32, dtype=np.float32).view(np.uint8)
+    found = item.execute(memory, smem, [0, 32, 64], [64, 0, 32], 32).view(np.float32)
     assert found.tolist() == [*range(8, 24), *range(8), *[0] * 8]
     for destinations in ([64, 0, 16], [0, 16, 64], [16, 64, 0]):
         with pytest.raises(ContestedRowError, match="two reductions of 32 bytes overlap"):

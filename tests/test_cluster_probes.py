@@ -88,12 +88,19 @@ def test_accepted_on_exactly_their_targets() -> None:
     assert accepted == sum(len(row.targets) for row in ROWS.values())
 
 
-def test_nothing_claims_a_measurement() -> None:
-    """No GPU was asked: the manual's word, or an inference that says from what."""
+def test_evidence_elsewhere_than_on_an_h200() -> None:
+    """The manual's word, or an inference that says from what; on sm_90 what can be compared was measured."""
+    pairs = [(row, ARCHS[name]) for row in ROWS.values() for name in {TARGETS[target].arch for target in row.targets}]
+    own = [
+        (row.family, registry.family(row.family).evidence(row, arch).level)
+        for row, arch in pairs
+        if arch.name == "sm_90"
+    ]
+    assert {family for family, level in own if level != "measured"} == {"griddepcontrol"}
     levels = Counter(
         (row.family, registry.family(row.family).evidence(row, arch).level)
-        for row in ROWS.values()
-        for arch in {ARCHS[TARGETS[target].arch] for target in row.targets}
+        for row, arch in pairs
+        if arch.name != "sm_90"
     )
     assert {level for _, level in levels} == {"literature", "inferred"}
     assert {family for family, level in levels if level == "inferred"} == {"elect.sync"}

@@ -70,7 +70,8 @@ def test_wrong_elections_are_named() -> None:
     ]:
         with pytest.raises(OperandError, match=words):
             elect.execute(mask, executing)
-    assert elect.evidence.level == "inferred"  # the manual does not say which lane
+    assert elect.evidence.level == "measured"  # the manual does not say which lane
+    assert on("elect.sync", "sm_100").evidence.level == "inferred"
 
 
 # ---- setmaxnreg
