@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generator import generation_tables
+from generator import generation_tables, measured_speeds
 from generator.drawings import FIGURES
 from generator.family_page import family_page
 from generator.markdown import arch_ranges, table
@@ -51,6 +51,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "wrong models": wrong_models,
     "tensor map bits": tensor_map_bits,
     "tensor types": tensor_types,
+    "measured machine": measured_speeds.machine,
+    "persistent, cold": lambda: measured_speeds.persistent("cold"),
+    "persistent, sustained": lambda: measured_speeds.persistent("sustained"),
+    "ladder": lambda: measured_speeds.by_kernel("h200-ladder"),
+    "large": lambda: measured_speeds.by_kernel("h200-large"),
+    "sparse": lambda: measured_speeds.by_kernel("h200-sparse"),
 }
 """What can be generated inside a page, by name."""
 
