@@ -13,9 +13,9 @@ from typing import Any
 
 from tcsim import mbarrier_bits
 from tcsim.errors import OperandError
-from tcsim.instruction import Instruction
+from tcsim.formed_instruction import FormedInstruction
 from tcsim.mbarrier import BarrierState, MBarrier
-from tcsim.operand_form import OperandForm, forms_for
+from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
 
 CLUSTER_BLOCKS = 32
@@ -53,22 +53,13 @@ def barrier_facts(row: Row) -> BarrierFacts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BarrierInstruction(Instruction):
+class BarrierInstruction(FormedInstruction):
     """An instruction on one barrier in shared memory."""
 
     @cached_property
     def facts(self) -> BarrierFacts:
         """What the spelling says."""
         return barrier_facts(self.row)
-
-    @cached_property
-    def forms(self) -> tuple[OperandForm, ...]:
-        """The lists of operands that the spelling takes on this arch."""
-        return forms_for(self.facts.forms, self.targets)
-
-    @property
-    def _call(self) -> str:
-        return f"{self!r}.execute"
 
     def _require(self, what: str, name: str) -> None:
         """Raise OperandError unless some form takes the operand."""

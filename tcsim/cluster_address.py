@@ -8,7 +8,6 @@ addresses hold its own rank: ptxas adds SR_CgaCtaId, shifted by 24, to the place
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,9 @@ import numpy.typing as npt
 
 from tcsim.barrier_instruction import CLUSTER_BLOCKS
 from tcsim.errors import OperandError
-from tcsim.instruction import Instruction, broadcast
-from tcsim.operand_form import OperandForm, forms_for
+from tcsim.formed_instruction import FormedInstruction
+from tcsim.instruction import broadcast
+from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
 
 RANK_SHIFT, RANK_BITS = 24, 8
@@ -57,13 +57,8 @@ def rank_of(address: Any) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MapAddress(Instruction):
+class MapAddress(FormedInstruction):
     """mapa: the address of the same place in another block's shared memory."""
-
-    @cached_property
-    def forms(self) -> tuple[OperandForm, ...]:
-        """The one list of operands."""
-        return forms_for(address_facts(self.row).forms, self.targets)
 
     def execute(self, address: Any, rank: Any) -> Addresses:
         """The addresses (...), uint32 or uint64, in the blocks of these ranks.

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from tcsim.errors import OperandError
-from tcsim.instruction import Instruction
-from tcsim.operand_form import OperandForm, forms_for
+from tcsim.formed_instruction import FormedInstruction
+from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
 
 
@@ -143,7 +143,7 @@ def cluster_barrier_facts(row: Row) -> ClusterBarrierFacts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClusterBarrierInstruction(Instruction):
+class ClusterBarrierInstruction(FormedInstruction):
     """barrier.cluster.arrive or barrier.cluster.wait, by one warp.
 
     >>> tcsim.instruction("barrier.cluster.arrive.relaxed", arch="sm_90").orders
@@ -154,11 +154,6 @@ class ClusterBarrierInstruction(Instruction):
     def facts(self) -> ClusterBarrierFacts:
         """What the spelling says."""
         return cluster_barrier_facts(self.row)
-
-    @cached_property
-    def forms(self) -> tuple[OperandForm, ...]:
-        """The one list of operands: none."""
-        return forms_for(self.facts.forms, self.targets)
 
     @cached_property
     def orders(self) -> str:

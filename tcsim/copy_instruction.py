@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.errors import OperandError
-from tcsim.instruction import Instruction
-from tcsim.operand_form import OperandForm, forms_for
+from tcsim.formed_instruction import FormedInstruction
+from tcsim.operand_form import OperandForm
 from tcsim.reduction import Reduction
 from tcsim.registry import Row
 from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
@@ -63,22 +63,13 @@ def copy_facts(row: Row) -> CopyFacts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CopyInstruction(Instruction):
+class CopyInstruction(FormedInstruction):
     """An instruction of asynchronous copies."""
 
     @cached_property
     def facts(self) -> CopyFacts:
         """What the spelling says."""
         return copy_facts(self.row)
-
-    @cached_property
-    def forms(self) -> tuple[OperandForm, ...]:
-        """The lists of operands that the spelling takes on this arch."""
-        return forms_for(self.facts.forms, self.targets)
-
-    @property
-    def _call(self) -> str:
-        return f"{self!r}.execute"
 
     def _memory(self, name: str, given: Any) -> Bytes:
         array = np.asarray(given)

@@ -8,15 +8,14 @@ does not say. Here it is the lowest member: CuTe's stand-in for archs without th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.errors import OperandError
-from tcsim.instruction import Instruction
-from tcsim.operand_form import OperandForm, forms_for
+from tcsim.formed_instruction import FormedInstruction
+from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
 
 LANES = 32
@@ -40,13 +39,8 @@ def elect_facts(row: Row) -> ElectFacts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ElectLane(Instruction):
+class ElectLane(FormedInstruction):
     """elect.sync."""
-
-    @cached_property
-    def forms(self) -> tuple[OperandForm, ...]:
-        """The lists of operands: with the lane, and with a sink `_` in its place."""
-        return forms_for(elect_facts(self.row).forms, self.targets)
 
     def execute(self, membermask: Any, executing: Any = None) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
         """The elected lane (...), uint32, and the predicate of each lane (..., 32): true for that lane alone.

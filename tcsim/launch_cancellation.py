@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from tcsim.copy_instruction import Bytes
 from tcsim.errors import OperandError
-from tcsim.instruction import Instruction
+from tcsim.formed_instruction import FormedInstruction
 from tcsim.mbarrier import MBarrier
-from tcsim.operand_form import OperandForm, forms_for
+from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
 from tcsim.shared_rows import MisalignedAddressError, OutsideMemoryError
 
@@ -72,22 +72,13 @@ def encode_response(first_ctaid: Sequence[int] | None) -> int:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CancelInstruction(Instruction):
+class CancelInstruction(FormedInstruction):
     """An instruction of clusterlaunchcontrol."""
 
     @cached_property
     def facts(self) -> CancelFacts:
         """What the spelling says."""
         return cancel_facts(self.row)
-
-    @cached_property
-    def forms(self) -> tuple[OperandForm, ...]:
-        """The one list of operands."""
-        return forms_for(self.facts.forms, self.targets)
-
-    @property
-    def _call(self) -> str:
-        return f"{self!r}.execute"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,12 +7,11 @@ number of registers keeps what it has (ptxas says so, note C7508), which is not 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from tcsim.errors import OperandError
-from tcsim.instruction import Instruction
-from tcsim.operand_form import OperandForm, forms_for
+from tcsim.formed_instruction import FormedInstruction
+from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
 
 FEWEST, MOST, STEP = 24, 256, 8
@@ -79,13 +78,8 @@ def pool_facts(row: Row) -> PoolFacts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MoveRegisters(Instruction):
+class MoveRegisters(FormedInstruction):
     """setmaxnreg, by the four warps of a warpgroup together."""
-
-    @cached_property
-    def forms(self) -> tuple[OperandForm, ...]:
-        """The lists of operands that were assembled on this arch: some of the counts."""
-        return forms_for(pool_facts(self.row).forms, self.targets)
 
     def execute(self, pool: RegisterPool, warpgroup: int, count: int) -> tuple[bool, RegisterPool]:
         """Whether the warpgroup goes on, and the block's registers then.

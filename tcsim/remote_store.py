@@ -14,9 +14,10 @@ import numpy as np
 
 from tcsim.copy_instruction import Bytes, Places
 from tcsim.errors import OperandError
-from tcsim.instruction import Instruction, broadcast
+from tcsim.formed_instruction import FormedInstruction
+from tcsim.instruction import broadcast
 from tcsim.mbarrier import MBarrier
-from tcsim.operand_form import OperandForm, forms_for
+from tcsim.operand_form import OperandForm
 from tcsim.reduction import Codes, Reduction, reduce_codes
 from tcsim.registry import Row
 from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
@@ -59,22 +60,13 @@ def remote_facts(row: Row) -> RemoteFacts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RemoteInstruction(Instruction):
+class RemoteInstruction(FormedInstruction):
     """An instruction by which each thread writes to the shared memory of another block of its cluster."""
 
     @cached_property
     def facts(self) -> RemoteFacts:
         """What the spelling says."""
         return remote_facts(self.row)
-
-    @cached_property
-    def forms(self) -> tuple[OperandForm, ...]:
-        """The one list of operands."""
-        return forms_for(self.facts.forms, self.targets)
-
-    @property
-    def _call(self) -> str:
-        return f"{self!r}.execute"
 
     def _blocks(self, rank: int, own_rank: int, blocks: int) -> None:
         """Raise OperandError unless the manual allows the pair of blocks."""

@@ -7,15 +7,14 @@ from which the alignment of the address is taken. Not measured.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tcsim.copy_instruction import Bytes
 from tcsim.errors import OperandError
-from tcsim.instruction import Instruction
-from tcsim.operand_form import OperandForm, forms_for
+from tcsim.formed_instruction import FormedInstruction
+from tcsim.operand_form import OperandForm
 from tcsim.registry import Row
 from tcsim.shared_rows import MisalignedAddressError, OutsideMemoryError
 
@@ -44,13 +43,8 @@ def fill_facts(row: Row) -> FillFacts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ZeroFill(Instruction):
+class ZeroFill(FormedInstruction):
     """st.bulk, whose value must be zero."""
-
-    @cached_property
-    def forms(self) -> tuple[OperandForm, ...]:
-        """The lists of operands: a size of 64 or of 32 bits."""
-        return forms_for(fill_facts(self.row).forms, self.targets)
 
     def execute(self, smem: Any, address: int, size: int) -> Bytes:
         """The new shared memory: uint8 (..., bytes) -> uint8 (..., bytes).

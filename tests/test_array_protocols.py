@@ -9,10 +9,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import test_gemm_call
+import test_scaled_call
 from array_fakes import HOST, KINDS, Interface, Packet, Tensor, torch_module
 from test_gemm_call import Driver, integers
-from test_gemm_call import gpu as hopper  # noqa: F401
-from test_scaled_call import Blackwell, gpu  # noqa: F401
+from test_scaled_call import Blackwell
 from test_scaled_kernels import random_operands
 
 import hwkernels
@@ -32,6 +33,8 @@ SPEAKERS: dict[str, Callable[[np.ndarray], Any]] = {
     "torch": Tensor,
 }
 PADDED = 4  # the flag of DLPack that each fp4 has a byte
+
+hopper, gpu = test_gemm_call.gpu, test_scaled_call.gpu  # fixtures of those modules
 
 
 def codes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -57,7 +60,7 @@ def views(dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("speaker", SPEAKERS)
-def test_every_type_and_view_is_read(hopper: Driver, speaker: str) -> None:  # noqa: F811
+def test_every_type_and_view_is_read(hopper: Driver, speaker: str) -> None:
     """Values come back as they are; contiguous is said of what is."""
     checked = 0
     for name, dtype in DTYPE_OF.items():
@@ -73,7 +76,7 @@ def test_every_type_and_view_is_read(hopper: Driver, speaker: str) -> None:  # n
     assert checked > 8000
 
 
-def test_what_producers_say_besides(hopper: Driver, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_what_producers_say_besides(hopper: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read-only memory, streams, versions; fp4 with a byte each; nothing at all."""
     waited: list[int] = []
     monkeypatch.setattr(hopper, "cuStreamSynchronize", waited.append, raising=False)
@@ -143,7 +146,7 @@ def test_what_cannot_be_read(value: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", sorted(set(DTYPES.values()), key=str), ids=str)
-def test_device_arrays_come_back(hopper: Driver, dtype: np.dtype[Any]) -> None:  # noqa: F811
+def test_device_arrays_come_back(hopper: Driver, dtype: np.dtype[Any]) -> None:
     """Of every type, rows padded or not; and by their own interface."""
     for shape, strides in (((3, 5), None), ((3, 5), (16 * dtype.itemsize, dtype.itemsize)), ((7,), None)):
         array = DeviceArray(shape, dtype, strides)
@@ -161,7 +164,7 @@ def test_device_arrays_come_back(hopper: Driver, dtype: np.dtype[Any]) -> None: 
 @pytest.mark.parametrize("speaker", SPEAKERS)
 @pytest.mark.parametrize("format_", ["f16", "bf16", "tf32", "e4m3", "e5m2", "s8"])
 def test_gemm_takes_them(
-    hopper: Driver,  # noqa: F811
+    hopper: Driver,
     monkeypatch: pytest.MonkeyPatch,
     format_: str,
     speaker: str,
@@ -181,7 +184,7 @@ def test_gemm_takes_them(
     assert len(hopper.builds) == 3
 
 
-def test_an_output_that_may_not_be_written(hopper: Driver) -> None:  # noqa: F811
+def test_an_output_that_may_not_be_written(hopper: Driver) -> None:
     """Is refused; an addend in any order is taken."""
     a, b = integers((8, 16), "f16", 1), integers((16, 8), "f16", 2)
     with pytest.raises(GemmError, match="out is read-only"):
@@ -191,7 +194,7 @@ def test_an_output_that_may_not_be_written(hopper: Driver) -> None:  # noqa: F81
 
 
 @pytest.mark.parametrize("speaker", SPEAKERS)
-def test_convert_takes_them(gpu: Blackwell, monkeypatch: pytest.MonkeyPatch, speaker: str) -> None:  # noqa: F811
+def test_convert_takes_them(gpu: Blackwell, monkeypatch: pytest.MonkeyPatch, speaker: str) -> None:
     """Every format; C order where it lies, matrices of any strides through a copy, other views refused."""
 
     def made(format_: str, saturate: bool, _: str) -> Any:
@@ -229,7 +232,7 @@ def test_convert_takes_them(gpu: Blackwell, monkeypatch: pytest.MonkeyPatch, spe
 @pytest.mark.parametrize("speaker", SPEAKERS)
 @pytest.mark.parametrize("name", ["sm100_mxfp8", "sm100_nvfp4", "sm120_mxfp4"])
 def test_scaled_gemm_takes_them(
-    gpu: Blackwell,  # noqa: F811
+    gpu: Blackwell,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     speaker: str,
