@@ -12,15 +12,15 @@ from tcsim.operand_form import OperandForm, forms_for
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FormedInstruction(Instruction):
-    """An instruction whose row's facts hold `forms`."""
+    """An instruction whose row's facts hold `forms`.
+
+    >>> [form.name for form in tcsim.instruction("elect.sync", arch="sm_90").forms]
+    ['', 'sink']
+    """
 
     @cached_property
     def forms(self) -> tuple[OperandForm, ...]:
-        """The lists of operands that the spelling takes on this arch.
-
-        >>> [form.name for form in tcsim.instruction("elect.sync", arch="sm_90").forms]
-        ['', 'sink']
-        """
+        """The lists of operands that the spelling takes on this arch."""
         facts: Any = self.row.facts
         return forms_for(facts.forms, self.targets)
 
