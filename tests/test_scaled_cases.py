@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_scaled_call
 from suite_runs import GPU, suite_run
-from test_scaled_call import Blackwell, gpu  # noqa: F401
+from test_scaled_call import Blackwell
 
 import tcsim
 from conformance import gemm_direct, precompile, scaled_cases
@@ -20,6 +21,8 @@ from conformance.test_scaled import run
 from hwkernels import stream_launch
 from hwkernels.plan import run_call
 from hwkernels.scaled_kernels import SCALED_KERNELS
+
+gpu = test_scaled_call.gpu  # a fixture of that module
 
 ARCHS = {"sm_100": (10, 0), "sm_103": (10, 3), "sm_110": (11, 0), "sm_120": (12, 0), "sm_121": (12, 1)}
 
@@ -142,7 +145,7 @@ def sampled(arch: str) -> list[ScaledCase]:
 
 
 @pytest.mark.parametrize("arch", ["sm_100", "sm_121"])
-def test_cases_pass_where_the_kernels_are_walked_through(gpu: Blackwell, arch: str) -> None:  # noqa: F811
+def test_cases_pass_where_the_kernels_are_walked_through(gpu: Blackwell, arch: str) -> None:
     """The whole way of a live case, to the bit."""
     gpu.capability = ARCHS[arch]
     stream_launch.arch_number.cache_clear()
@@ -167,7 +170,7 @@ def _once(codes: np.ndarray, number: int) -> None:
         (_once, "UNSTABLE", "differ in 1 outputs"),
     ],
 )
-def test_verdicts(gpu: Blackwell, spoil: Any, verdict: str, text: str) -> None:  # noqa: F811
+def test_verdicts(gpu: Blackwell, spoil: Any, verdict: str, text: str) -> None:
     """One wrong bit, two different runs; how to run it again."""
     case = ScaledCase("sm100_nvfp4", "e2m1", "e2m1", "f32", (20, 140, 70), "random")
     outcome: Outcome = run(case, Suite(Settings("sm_100", "live", seed=3), Walking(spoil)))

@@ -24,7 +24,7 @@ class WarpgroupExercise(WarpgroupTiles):
         self.wrong_models = WRONG_WARPGROUPS
 
     def unrecorded(self, instruction: WarpgroupMultiply) -> list[str]:
-        """More random descriptors of the types of one spelling, and base_offset, which no one measured: it is taken for 0."""
+        """More random descriptors of the types of one spelling, and base_offset: an H200 ran them, no recording holds them."""
         if not full(instruction):
             return []
         if instruction.facts.majors:
