@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tcsim
-import tcsim.registry
+import tcsim.catalog
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from conformance.stream import Stream
 from hwkernels.probes import barrier as probe
-from tcsim.barrier_instruction import BarrierInstruction
-from tcsim.mbarrier import LAYOUTS, BarrierError, BarrierState, MBarrier
-from tcsim.operand_form import OperandForm
+from tcsim.isa.mbarrier.semantics import BarrierInstruction
+from tcsim.memory.mbarrier import LAYOUTS, BarrierError, BarrierState, MBarrier
+from tcsim.model.form import OperandForm
 
 STEPS = 24
 """Steps of a program."""

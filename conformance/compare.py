@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.exercises import Comparison
-from tcsim.multiply import MatrixMultiply
+from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.trace import show_code, trace
-from tcsim.warpgroup_multiply import WarpgroupMultiply
 
 Registers = npt.NDArray[np.uint32]
 Multiply = MatrixMultiply | WarpgroupMultiply

@@ -14,9 +14,9 @@ from conformance.hardware import Hardware
 from conformance.recordings import RecordingError
 from conformance.suite import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
 from hwkernels.driver import device_available, device_info
-from tcsim import registry
-from tcsim.errors import TcsimError
-from tcsim.targets import ARCHS
+from tcsim import catalog
+from tcsim.core.errors import TcsimError
+from tcsim.core.targets import ARCHS
 
 SUITE = pytest.StashKey[Suite]()
 PROPERTY = "conformance"
@@ -212,7 +212,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for (family, verdict, how), items in sorted(groups.items(), key=lambda kv: (kv[0][0], order.index(kv[0][1]))):
         variants = len({item[1] for item in items})
         outputs, mismatches = (sum(item[place] for item in items) for place in (3, 4))
-        known = [item[1] for item in items if item[1] in registry.rows()]  # not the driver's functions
+        known = [item[1] for item in items if item[1] in catalog.rows()]  # not the driver's functions
         evidence = sorted({suite.instruction(name).evidence.level for name in known}) if verdict == "UNVERIFIED" else []
         note = f"{verdict}: {how}" if how else verdict + (f", evidence {', '.join(evidence)}" if evidence else "")
         rows.append((family, f"{variants:,}", f"{len(items):,}", f"{outputs:,}", f"{mismatches:,}", note))

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.conversion import Conversion, numbers
-from tcsim.convert import Convert
-from tcsim.formats import INFINITY
-from tcsim.rounding import Rounding
+from tcsim.isa.cvt.semantics import Convert
+from tcsim.numbers.conversion import Conversion, numbers
+from tcsim.numbers.formats import INFINITY
+from tcsim.numbers.rounding import Rounding
 
 Applies = Callable[[Convert], bool]
 

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.stream import Stream
-from tcsim.conversion import Codes, Form, Register
-from tcsim.convert import Convert
-from tcsim.formats import Format
+from tcsim.isa.cvt.semantics import Convert
+from tcsim.numbers.conversion import Codes, Form, Register
+from tcsim.numbers.formats import Format
 
 Inputs = dict[str, npt.NDArray[Any]]
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import tcsim
 from conformance.whole_outputs import Trial
 from hwkernels.convert_call import FORMATS, ConvertCall, conversion
-from tcsim.errors import InstructionError
-from tcsim.targets import ARCHS
+from tcsim.core.errors import InstructionError
+from tcsim.core.targets import ARCHS
 
 Floats = npt.NDArray[np.float32]
 CLASSES = ("normal", "bits", "ties")

@@ -12,10 +12,10 @@ from conformance import inputs as input_classes
 from conformance import scaled_inputs
 from conformance.inputs import Matrices, Problem
 from conformance.stream import Stream
-from tcsim.described_multiply import DescribedMultiply
-from tcsim.formats import Format
-from tcsim.lookup_table import looked_up
-from tcsim.tmem_layout import LOOKUP_COLUMNS, LOOKUP_ENTRIES
+from tcsim.isa.tcgen05.described import DescribedMultiply
+from tcsim.isa.tcgen05.lookup_table import looked_up
+from tcsim.memory.tmem_layout import LOOKUP_COLUMNS, LOOKUP_ENTRIES
+from tcsim.numbers.formats import Format
 
 ABOUT_SCALES = ("scales", "cancelled", "tiny")
 """The classes of conformance.scaled_inputs that are about scales."""

@@ -16,10 +16,10 @@ from conformance import recordings
 from conformance.recordings import RecordingError
 from conformance.stream import Stream
 from hwkernels import tensor_map as driver
-from tcsim.tensor_map import TensorMap
-from tcsim.tensor_map_bits import BYTES, COMMON, DESCRIBED
-from tcsim.tensor_rules import CORNER_BITS, stride_multiple
-from tcsim.tensor_types import DATA_TYPES, INTERLEAVES, L2_PROMOTIONS, SWIZZLE_MODES, TensorMapError
+from tcsim.tma.bits import BYTES, COMMON, DESCRIBED
+from tcsim.tma.map import TensorMap
+from tcsim.tma.rules import CORNER_BITS, stride_multiple
+from tcsim.tma.types import DATA_TYPES, INTERLEAVES, L2_PROMOTIONS, SWIZZLE_MODES, TensorMapError
 
 ENCODED, BROKEN = 1000, 600
 """Maps of each kind: to encode, and to break one rule of."""

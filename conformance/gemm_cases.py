@@ -18,7 +18,7 @@ from hwkernels.gemm_call import Tuning, target_for, tuned
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm_tiles import Shape, choose, formats_on
 from hwkernels.gemm_worker import GemmCall
-from tcsim.targets import ARCHS
+from tcsim.core.targets import ARCHS
 
 Array = npt.NDArray[Any]
 CLASSES = ("random", "wide", "specials")

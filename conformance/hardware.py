@@ -19,7 +19,7 @@ from hwkernels.probe import Probe
 from hwkernels.sass import SassError
 from hwkernels.toolchain import AssembleError, ToolchainError
 from hwkernels.worker import GpuWorker
-from tcsim.instruction import Instruction
+from tcsim.model.instruction import Instruction
 
 TIMEOUT_S = 20.0
 WHOLE_TIMEOUT_S = 60.0  # with the compilation of the kernel

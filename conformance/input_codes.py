@@ -8,8 +8,8 @@ import numpy as np
 
 from conformance.problem import Codes
 from conformance.stream import Stream
-from tcsim.codec import encode
-from tcsim.formats import Format
+from tcsim.numbers.codec import encode
+from tcsim.numbers.formats import Format
 
 
 def build(format: Format, sign: Codes, exponent: Codes, fraction: Codes) -> Codes:

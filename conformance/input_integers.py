@@ -7,7 +7,7 @@ import numpy as np
 from conformance.input_codes import integers, sign_bit
 from conformance.problem import Codes, Matrices, Problem, each_operand
 from conformance.stream import Stream
-from tcsim.formats import Format
+from tcsim.numbers.formats import Format
 
 
 def small(problem: Problem, stream: Stream) -> Matrices:

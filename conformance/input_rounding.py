@@ -7,7 +7,7 @@ import numpy as np
 from conformance.input_codes import build, lowest_exponent, ones, power, sign_bit, window
 from conformance.problem import Codes, Matrices, Problem, each_operand
 from conformance.stream import Stream
-from tcsim.formats import Format
+from tcsim.numbers.formats import Format
 
 
 def cancellation(problem: Problem, stream: Stream) -> Matrices:

@@ -7,8 +7,8 @@ import numpy as np
 from conformance.input_codes import finite_bits, landmarks, one_code, random_bits, sign_bit, small_values, window
 from conformance.problem import Codes, Matrices, Problem, each_operand
 from conformance.stream import Stream
-from tcsim.codec import encode
-from tcsim.formats import Format
+from tcsim.numbers.codec import encode
+from tcsim.numbers.formats import Format
 
 
 def uniform(problem: Problem, stream: Stream) -> Matrices:

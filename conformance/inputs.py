@@ -21,7 +21,7 @@ from conformance.input_rounding import cancellation, edges, floor, floor_matters
 from conformance.input_values import boundaries, finite, normal, onehot, sparse, uniform, wide, zeros
 from conformance.problem import Codes, Matrices, Problem
 from conformance.stream import Stream
-from tcsim.multiply import MatrixMultiply
+from tcsim.isa.mma.multiply import MatrixMultiply
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from conformance.exercises import Array, Comparison, Inputs
 from conformance.moved import LIMIT, MoveMismatch, require_same_shape
-from tcsim.matrix_move import LoadMatrix, MatrixMove, SharedMatrix, StoreMatrix
-from tcsim.registry import Operand
+from tcsim.isa.matrix.semantics import LoadMatrix, MatrixMove, SharedMatrix, StoreMatrix
+from tcsim.model.row import Operand
 
 
 def compare_loads(instruction: LoadMatrix, inputs: Inputs, hardware: Array, model: Array) -> Comparison:

@@ -23,8 +23,8 @@ from conformance.recordings import RecordingError
 from conformance.stream import Stream
 from hwkernels.driver import POISON
 from hwkernels.probes.tensor_copy import IMAGE_BYTES, MEMORY_BYTES
-from tcsim.tensor_map import TensorMap
-from tcsim.tensor_types import SWIZZLE_MODES
+from tcsim.tma.map import TensorMap
+from tcsim.tma.types import SWIZZLE_MODES
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint32]

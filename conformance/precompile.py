@@ -20,7 +20,7 @@ from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm_tiles import Shape, choose, formats_on
 from hwkernels.scaled_kernels import ScaledBuild, scaled_cubin_of
 from hwkernels.tune_space import every_build
-from tcsim.targets import ARCHS
+from tcsim.core.targets import ARCHS
 
 EXTENTS = (1024, 2048, 4096, 8192, 16384)  # of the benchmark
 

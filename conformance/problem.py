@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tcsim.dot import Datapath
-from tcsim.formats import Format
-from tcsim.multiply import MatrixMultiply
-from tcsim.steps import DotAdd
+from tcsim.arithmetic.dot import Datapath
+from tcsim.arithmetic.steps import DotAdd
+from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.numbers.formats import Format
 
 Codes = npt.NDArray[Any]
 Matrices = dict[str, Codes]

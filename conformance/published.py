@@ -21,9 +21,9 @@ import tcsim
 from conformance import recordings
 from conformance.exercises import Comparison
 from conformance.recordings import RecordingError
-from tcsim.evidence import Evidence
-from tcsim.formats import FORMATS, Format
-from tcsim.steps import Lowering
+from tcsim.arithmetic.steps import Lowering
+from tcsim.core.evidence import Evidence
+from tcsim.numbers.formats import FORMATS, Format
 from tcsim.trace import show_code, trace
 
 Codes = npt.NDArray[Any]

@@ -19,7 +19,7 @@ from hwkernels.device_arrays import DTYPES
 from hwkernels.gemm_tiles import Shape
 from hwkernels.scaled_call import ScaledCall, scaled_build
 from hwkernels.scaled_kernels import OUTPUTS, SCALED_KERNELS, ScaledBuild
-from tcsim.targets import ARCHS
+from tcsim.core.targets import ARCHS
 
 Array = npt.NDArray[Any]
 Operands = dict[str, Array]  # a (M, K), scale_a (M, blocks), b (K, N), scale_b (blocks, N), perhaps c (M, N): codes

@@ -16,10 +16,10 @@ from conformance import inputs as plain
 from conformance.input_codes import build
 from conformance.problem import Matrices, Problem
 from conformance.stream import Stream
-from tcsim.codec import encode
-from tcsim.formats import FORMATS, Format
-from tcsim.scaled_multiply import ScaledMatrixMultiply
-from tcsim.steps import ScaledDotAdd
+from tcsim.arithmetic.steps import ScaledDotAdd
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.numbers.codec import encode
+from tcsim.numbers.formats import FORMATS, Format
 
 Codes = npt.NDArray[Any]
 

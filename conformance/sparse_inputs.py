@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from conformance.exercises import Array
 from conformance.stream import Stream
-from tcsim.sparse import Sparsity
+from tcsim.layouts.sparsity import Sparsity
 
 METADATA_CLASSES = ("unordered", "repeated")  # of metadata: both indices swapped; both the same
 

@@ -31,9 +31,10 @@ from conformance.recordings import RecordedCase, Recording
 from hwkernels import probe
 from hwkernels.probe import Probe
 from hwkernels.worker import ContextLost, Hang
-from tcsim import registry
-from tcsim.instruction import Instruction
-from tcsim.targets import accepting
+from tcsim import catalog
+from tcsim.core.targets import accepting
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 Mode = Literal["live", "replay"]
 Verdict = Literal[
@@ -110,9 +111,9 @@ class Suite:
     # --- what there is to run
 
     @cached_property
-    def rows(self) -> list[registry.Row]:
+    def rows(self) -> list[Row]:
         """The arch's rows, without those that assemble to nothing."""
-        return list(registry.on_arch(self.settings.arch))
+        return list(catalog.on_arch(self.settings.arch))
 
     @cached_property
     def workshop(self) -> Workshop:
@@ -151,16 +152,16 @@ class Suite:
             rows = (row for row in self.rows if row.mnemonic not in proven)
             yield from (row.mnemonic for row in rows if self.recording(row.mnemonic) is None)
 
-    def refused(self) -> Iterator[registry.Row]:
+    def refused(self) -> Iterator[Row]:
         """Rows that the assembler accepts on this arch and drops; in a live run those that the model does not compute, too."""
         _, targets = accepting(self.settings.arch)
-        for row in registry.rows().values():
+        for row in catalog.rows().values():
             if row.dropped and set(row.targets) & set(targets):
                 yield row
         if self.settings.mode == "live":
             yield from (row for row in self.rows if self.why_refused(row))
 
-    def why_refused(self, row: registry.Row) -> str:
+    def why_refused(self, row: Row) -> str:
         """Why no case of a row can be compared, or nothing."""
         return row.dropped or str(getattr(self.instruction(row.mnemonic), "unmodelled", ""))
 

@@ -12,12 +12,12 @@ from conformance.exercises import Array, Inputs
 from conformance.stream import Stream
 from hwkernels.map_bytes import carried
 from hwkernels.probes.tensor_copy import MEMORY_BYTES, image_bytes
-from tcsim.tensor_copy import WIDE_HALO, WIDE_OFFSET
-from tcsim.tensor_instruction import TensorCopyFacts
-from tcsim.tensor_map import WIDE_HALOS, WIDE_PIXELS, TensorMap
-from tcsim.tensor_reduce import REDUCTIONS
-from tcsim.tensor_rules import WIDE_SWIZZLES
-from tcsim.tensor_types import DATA_TYPES, L2_PROMOTIONS, SLICES, SWIZZLE_MODES, TensorType
+from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyFacts
+from tcsim.tma.copy import WIDE_HALO, WIDE_OFFSET
+from tcsim.tma.map import WIDE_HALOS, WIDE_PIXELS, TensorMap
+from tcsim.tma.reduce import REDUCTIONS
+from tcsim.tma.rules import WIDE_SWIZZLES
+from tcsim.tma.types import DATA_TYPES, L2_PROMOTIONS, SLICES, SWIZZLE_MODES, TensorType
 
 
 @dataclass(frozen=True)

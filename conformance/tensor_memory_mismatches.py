@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.exercises import Array, Comparison, Inputs
-from tcsim.described_multiply import DescribedMultiply
-from tcsim.formats import FORMATS, Format
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
-from tcsim.tmem_layout import accumulator_layout
-from tcsim.tmem_matrix import TmemLayout
+from tcsim.isa.tcgen05.described import DescribedMultiply
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.memory.tmem_layout import accumulator_layout
+from tcsim.memory.tmem_matrix import TmemLayout
+from tcsim.numbers.formats import FORMATS, Format
 from tcsim.trace import show_code, trace
 
 

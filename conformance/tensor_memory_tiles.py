@@ -11,14 +11,14 @@ import numpy.typing as npt
 from conformance.described import Described
 from conformance.exercises import Inputs
 from conformance.stream import Stream
-from tcsim.canonical_tile import CanonicalTile
-from tcsim.descriptor_forms import Major
-from tcsim.errors import OperandError
-from tcsim.formats import FORMATS, Format
-from tcsim.lookup_table import ROW_BYTES, packed
-from tcsim.matrix_descriptor import MatrixDescriptor
-from tcsim.tcgen05_form import OperandForm
-from tcsim.tmem_layout import (
+from tcsim.core.errors import OperandError
+from tcsim.descriptors.canonical_tile import CanonicalTile
+from tcsim.descriptors.forms import Major
+from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.descriptors.zero_column_mask import SUB_MASKS, ZeroColumnMask
+from tcsim.isa.tcgen05.lookup_table import ROW_BYTES, packed
+from tcsim.isa.tcgen05.mma_form import OperandForm
+from tcsim.memory.tmem_layout import (
     CONTAINER_SHIFT,
     a_layout,
     accumulator_layout,
@@ -26,8 +26,8 @@ from tcsim.tmem_layout import (
     metadata_layout,
     scale_layout,
 )
-from tcsim.tmem_matrix import TmemLayout
-from tcsim.zero_column_mask import SUB_MASKS, ZeroColumnMask
+from tcsim.memory.tmem_matrix import TmemLayout
+from tcsim.numbers.formats import FORMATS, Format
 
 Codes = npt.NDArray[Any]
 _SWIZZLES = ("NONE", "32B", "64B", "128B", "128B_ATOM_32B")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.suite import Case, Outcome, Suite
-from tcsim.registry import Row
+from tcsim.model.row import Row
 
 
 def test_case(case: Case, suite: Suite, conclude: Any) -> None:

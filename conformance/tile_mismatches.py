@@ -6,8 +6,8 @@ import numpy as np
 
 from conformance.exercises import Array, Comparison, Inputs
 from conformance.moved import LIMIT, MoveMismatch, require_same_shape
-from tcsim.memory_tile import FragmentLoad, FragmentMove, FragmentStore
-from tcsim.packing import unpack
+from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
+from tcsim.numbers.packing import unpack
 
 
 def compare_loads(instruction: FragmentLoad, inputs: Inputs, hardware: Array, model: Array) -> Comparison:

@@ -14,10 +14,10 @@ from conformance import inputs as input_classes
 from conformance.exercises import Inputs
 from conformance.inputs import Codes, Matrices, Problem
 from conformance.stream import Stream
-from tcsim.formats import Format
-from tcsim.matrix_descriptor import FORMS, Major, MatrixDescriptor
-from tcsim.swizzle import SWIZZLES
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.descriptors.matrix import FORMS, Major, MatrixDescriptor
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.layouts.swizzle import SWIZZLES
+from tcsim.numbers.formats import Format
 
 FULL_N = 64  # the N whose rows run every class; the others run one class with A in shared memory, one with registers
 IMAGE_BYTES = 32 * 1024

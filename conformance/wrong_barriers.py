@@ -8,8 +8,8 @@ from typing import Any
 
 from conformance.barrier_programs import run
 from conformance.exercises import Array, Inputs, WrongModel
-from tcsim.barrier_instruction import BarrierInstruction
-from tcsim.mbarrier import BarrierState, MBarrier
+from tcsim.isa.mbarrier.semantics import BarrierInstruction
+from tcsim.memory.mbarrier import BarrierState, MBarrier
 
 
 class _BytesIgnored(MBarrier):

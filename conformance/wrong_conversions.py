@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from conformance import conversion_conditions as on
 from conformance.exercises import WrongModel
-from tcsim.conversion import Codes, Conversion, Form, conversion_format, convert
-from tcsim.convert import Convert, ConvertEach
-from tcsim.formats import FORMATS, NAN, SUBNORMAL, ZERO, Format
-from tcsim.registry import Row
+from tcsim.isa.cvt.semantics import Convert, ConvertEach
+from tcsim.model.row import Row
+from tcsim.numbers.conversion import Codes, Conversion, Form, conversion_format, convert
+from tcsim.numbers.formats import FORMATS, NAN, SUBNORMAL, ZERO, Format
 
 Registers = dict[str, npt.NDArray[Any]]
 Run = Callable[[Convert, Registers], npt.NDArray[Any]]

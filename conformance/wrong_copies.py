@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from conformance.exercises import Array, Inputs, WrongModel
-from tcsim.copy_instruction import GROUPS, CopyInstruction
+from tcsim.isa.copies import GROUPS, CopyInstruction
 
 Change = Callable[[CopyInstruction, Inputs, Array], Array]
 """(instruction, inputs, the right memory uint8 (samples, 1024)) -> what a mistaken model would have there."""

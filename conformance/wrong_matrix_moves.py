@@ -10,9 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.exercises import Array, Inputs, WrongModel
-from tcsim.layout import FragmentLayout
-from tcsim.matrix_move import ALL_ADDRESSES_VALID, LANES, LoadMatrix, SharedMatrix, StoreMatrix, TransposeMatrix
-from tcsim.shared_rows import ROW_FORMATS, RowFormat
+from tcsim.isa.matrix.semantics import (
+    ALL_ADDRESSES_VALID,
+    LANES,
+    LoadMatrix,
+    SharedMatrix,
+    StoreMatrix,
+    TransposeMatrix,
+)
+from tcsim.layouts.layout import FragmentLayout
+from tcsim.memory.shared import ROW_FORMATS, RowFormat
 
 Registers = npt.NDArray[np.uint32]
 Change = Callable[[Any, Array], Array]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.exercises import Array, Inputs, WrongModel
-from tcsim.sparse_operand import SparseOperand
+from tcsim.isa.mma.sparse_operand import SparseOperand
 
 Execute = Callable[[Any, Inputs], Array]
 Groups = npt.NDArray[np.uint8]

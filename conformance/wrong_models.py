@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from conformance.exercises import WrongModel
 from conformance.inputs import Problem, floor_matters, lowest_exponent
-from tcsim.dot import Datapath
-from tcsim.formats import FORMATS, NAN, SUBNORMAL, Format
-from tcsim.multiply import MatrixMultiply
-from tcsim.rounding import Rounding
-from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Widen
+from tcsim.arithmetic.dot import Datapath
+from tcsim.arithmetic.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Widen
+from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.numbers.formats import FORMATS, NAN, SUBNORMAL, Format
+from tcsim.numbers.rounding import Rounding
 
 Registers = npt.NDArray[np.uint32]
 Run = Callable[[MatrixMultiply, dict[str, Registers]], Registers]

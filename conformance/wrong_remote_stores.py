@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.exercises import Array, Inputs, WrongModel
-from tcsim.reduction import Reduction, reduce_codes
-from tcsim.remote_store import RemoteFacts
+from tcsim.arithmetic.reduction import Reduction, reduce_codes
+from tcsim.isa.st_async import RemoteFacts
 
 Codes = npt.NDArray[Any]
 Element = Callable[[RemoteFacts, Codes, Codes], Codes]

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from conformance import wrong_models as plain
 from conformance.exercises import Array, Inputs, WrongModel
 from conformance.scaled_inputs import reaches_floor, scaled_step
-from tcsim.dot import Datapath
-from tcsim.formats import NAN, Format
-from tcsim.scaled_dot import scaled_dot_add
-from tcsim.scaled_multiply import ScaledMatrixMultiply
-from tcsim.scaled_sparse_multiply import ScaledSparseMatrixMultiply
-from tcsim.steps import ScaledDotAdd, Step, Values
+from tcsim.arithmetic.dot import Datapath
+from tcsim.arithmetic.scaled_dot import scaled_dot_add
+from tcsim.arithmetic.steps import ScaledDotAdd, Step, Values
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.isa.mma.scaled_sparse_multiply import ScaledSparseMatrixMultiply
+from tcsim.numbers.formats import NAN, Format
 
 Registers = npt.NDArray[np.uint32]
 Codes = npt.NDArray[np.uint8]

@@ -12,12 +12,12 @@ import numpy as np
 
 from conformance.exercises import Array, Inputs, WrongModel
 from hwkernels.map_bytes import carried, carried_map
-from tcsim.shared_rows import ContestedRowError
-from tcsim.tensor_box import HALO_STEP, BoxWalk, Flags, Integers, Places
-from tcsim.tensor_instruction import TensorCopy
-from tcsim.tensor_map import WIDE_HALOS, TensorMap
-from tcsim.tensor_reduce import TF32_NAN, flush
-from tcsim.tensor_types import TensorSwizzle
+from tcsim.core.addresses import ContestedRowError
+from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopy
+from tcsim.tma.box import HALO_STEP, BoxWalk, Flags, Integers, Places
+from tcsim.tma.map import WIDE_HALOS, TensorMap
+from tcsim.tma.reduce import TF32_NAN, flush
+from tcsim.tma.types import TensorSwizzle
 
 _SPARE = 1 << 17
 """Zeros after global memory, where a wrong model may read or write."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.exercises import Array, Inputs, WrongModel
-from tcsim.layout import FragmentLayout, Layout
+from tcsim.layouts.layout import FragmentLayout, Layout
 
 Words = npt.NDArray[np.uint32]
 Change = Callable[[Any], Any]

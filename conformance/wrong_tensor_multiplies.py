@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from conformance.exercises import Array, Inputs, WrongModel
-from tcsim.conversion import OTHER_FORMATS
-from tcsim.dot import Datapath
-from tcsim.formats import FORMATS, Format
-from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.matrix_descriptor import MatrixDescriptor
-from tcsim.steps import DotAdd, ScaledDotAdd
-from tcsim.tcgen05_form import MultiplyForm
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.arithmetic.dot import Datapath
+from tcsim.arithmetic.steps import DotAdd, ScaledDotAdd
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.isa.tcgen05.mma_form import MultiplyForm
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.numbers.conversion import OTHER_FORMATS
+from tcsim.numbers.formats import FORMATS, Format
 
 Operands = dict[str, Any]
 

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from conformance.exercises import Array, Inputs, WrongModel
 from hwkernels.driver import POISON
 from hwkernels.probes.memory_tile import MEMORY_BYTES
-from tcsim.families.wmma_fragments import accumulator, fragment
-from tcsim.layout import FragmentLayout
-from tcsim.memory_tile import FragmentLoad, FragmentMove, FragmentStore
-from tcsim.packing import pack, unpack
-from tcsim.targets import ARCHS
+from tcsim.core.targets import ARCHS
+from tcsim.isa.wmma.fragments import accumulator, fragment
+from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
+from tcsim.layouts.layout import FragmentLayout
+from tcsim.numbers.packing import pack, unpack
 
 Codes = npt.NDArray[np.unsignedinteger]
 Place = Callable[[FragmentMove, Inputs], npt.NDArray[np.int64]]

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from conformance.exercises import Array, Inputs, WrongModel
 from conformance.warpgroup_images import FULL_N
 from conformance.wrong_models import WRONG_MODELS
-from tcsim.formats import FORMATS, Format
-from tcsim.matrix_descriptor import FORMS, Major, element_addresses
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.descriptors.matrix import FORMS, Major, element_addresses
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.numbers.formats import FORMATS, Format
 
 Addresses = npt.NDArray[np.int64]
 Descriptors = npt.NDArray[np.uint64]

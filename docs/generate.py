@@ -32,7 +32,7 @@ from generator.suite_tables import (
 )
 from generator.tensor_map_tables import tensor_map_bits, tensor_types
 
-from tcsim import registry
+from tcsim import catalog
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -76,7 +76,7 @@ def pages() -> dict[Path, str]:
     }
     for name, draw in FIGURES.items():
         found[ROOT / "docs/figures" / name] = draw()
-    for family in registry.families():
+    for family in catalog.families():
         found[ROOT / f"docs/reference/{family.name}.md"] = family_page(family)
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = path.read_text(encoding="utf-8")

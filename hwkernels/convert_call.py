@@ -19,9 +19,9 @@ from hwkernels.gemm_build import SOURCES
 from hwkernels.gemm_operands import pack_launch
 from hwkernels.nvrtc import Compilation, compile_cubin
 from hwkernels.plan import Plan
-from tcsim.convert import Convert
-from tcsim.errors import FormatError, listing
-from tcsim.targets import TARGETS
+from tcsim.core.errors import FormatError, listing
+from tcsim.core.targets import TARGETS
+from tcsim.isa.cvt.semantics import Convert
 
 THREADS = 256
 RUN_BYTES = 16  # of output that a thread writes at a time

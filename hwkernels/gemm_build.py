@@ -15,10 +15,10 @@ from hwkernels.gemm_instructions import multiply_header
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
 from hwkernels.nvrtc import compile_cubin, digest_of
 from hwkernels.tensor_memory_constants import TensorMemoryConstants, constants_of
-from tcsim.instruction import Instruction
-from tcsim.sparse_operand import SparseOperand
-from tcsim.targets import TARGETS
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.core.targets import TARGETS
+from tcsim.isa.mma.sparse_operand import SparseOperand
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.model.instruction import Instruction
 
 SOURCES = Path(__file__).with_name("kernels")
 ENTRY = "gemm"  # the entry point of every kernel

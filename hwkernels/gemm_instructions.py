@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tcsim.instruction import Instruction
-from tcsim.warpgroup_multiply import WarpgroupFacts
+from tcsim.isa.wgmma.multiply import WarpgroupFacts
+from tcsim.model.instruction import Instruction
 
 _C_TYPES = {
     ".f32": ("float", "f"),

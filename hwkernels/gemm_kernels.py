@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 
-from tcsim.targets import TARGETS
+from tcsim.core.targets import TARGETS
 
 SPAN = 128  # bytes of K in a slot of shared memory: one row of the 128B swizzle
 

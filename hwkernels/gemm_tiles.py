@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from hwkernels.gemm_build import SHARED_KIB, SHARED_LIMIT, Build
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, OUTPUT_TMA, GemmKernel
-from tcsim.targets import TARGETS
+from tcsim.core.targets import TARGETS
 
 PANEL_ROWS = 64  # rows of 128 bytes that one MN-major box and one stored box have
 MAX_STAGES = 8

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 
-from tcsim.tensor_map import TensorMap
-from tcsim.tensor_map_bits import BYTES, DESCRIBED
-from tcsim.tensor_types import WIDE_MODES
+from tcsim.tma.bits import BYTES, DESCRIBED
+from tcsim.tma.map import TensorMap
+from tcsim.tma.types import WIDE_MODES
 
 _WIDE = b"im2col-wide"
 _FIELDS = struct.Struct("<11sBhhI")  # the mark, the mode, lower and upper corner, pixels per column

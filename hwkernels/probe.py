@@ -24,15 +24,15 @@ from hwkernels.sass import (
     opcode_counts,
 )
 from hwkernels.toolchain import AssembleError, ToolchainError, assemble
-from tcsim.instruction import Instruction
-from tcsim.registry import Row
-from tcsim.targets import TARGETS
+from tcsim.core.targets import TARGETS
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 
 def kernel_name(row: Row, variant: str = "") -> str:
     """The entry point of a row's probe: the mnemonic with its punctuation replaced, and the operand form if several.
 
-    >>> kernel_name(tcsim.registry.rows()["mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"])
+    >>> kernel_name(tcsim.catalog.rows()["mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"])
     'probe_mma_sync_aligned_m16n8k4_row_col_f32_tf32_tf32_f32'
     """
     return "probe_" + re.sub(r"\W+", "_", row.mnemonic) + (f"__{variant}" if variant else "")

@@ -17,7 +17,7 @@ from hwkernels.gemm_tiles import Shape
 from hwkernels.plan import Plan
 from hwkernels.scaled_kernels import OUTPUTS, SCALED_KERNELS, ScaledBuild, ScaledKernel, scaled_cubin_of
 from hwkernels.scaled_operands import pack_elements, pack_factors, scaled_grid, scaled_maps, whole_tiles
-from tcsim.codec import as_codes
+from tcsim.numbers.codec import as_codes
 
 Array = npt.NDArray[Any]
 FACTORS = np.dtype([("a", "<u8"), ("b", "<u8"), ("pitch", "<i8")])  # ScaleFactors of the kernels

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import tcsim
 from hwkernels.gemm_build import SHARED_KIB, SOURCES, kept_cubin
 from hwkernels.tensor_memory_constants import SPAN, STEP_BYTES, TensorMemoryConstants, constants_of
-from tcsim.formats import FORMATS
-from tcsim.scaled_multiply import ScaledMatrixMultiply
-from tcsim.targets import TARGETS
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.core.targets import TARGETS
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.numbers.formats import FORMATS
 
 OUTPUTS = ("bf16", "f16", "f32")
 STEPS = SPAN // STEP_BYTES  # instructions along K in a slot

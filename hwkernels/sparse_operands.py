@@ -13,10 +13,10 @@ from hwkernels.array_protocols import OperandTypeError
 from hwkernels.device_arrays import DTYPES, DeviceArray, DeviceMatrix, download, read_matrix, upload
 from hwkernels.gemm_build import Build
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
-from tcsim.errors import OperandError
-from tcsim.instruction import Instruction
-from tcsim.sparse import Sparsity
-from tcsim.sparse_operand import SparseOperand
+from tcsim.core.errors import OperandError
+from tcsim.isa.mma.sparse_operand import SparseOperand
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.model.instruction import Instruction
 
 Array = npt.NDArray[Any]
 BLOCK_ROWS = 128  # rows of A whose metadata lie together: those of a tile

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from hwkernels.driver import TENSOR_MAP_BYTES, CudaError, DriverUnavailable
 from hwkernels.map_bytes import carried_map
-from tcsim.tensor_map import TensorMap
-from tcsim.tensor_types import DATA_TYPES, INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLE_MODES, WIDE_MODES
+from tcsim.tma.map import TensorMap
+from tcsim.tma.types import DATA_TYPES, INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLE_MODES, WIDE_MODES
 
 PLACEHOLDER = 1 << 20
 """The address in maps whose tensor has no address yet: what launches them puts it in."""

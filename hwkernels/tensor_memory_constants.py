@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from tcsim.canonical_tile import CanonicalTile
-from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.matrix_descriptor import MatrixDescriptor
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
-from tcsim.tmem_layout import TmemLayout, scale_layout
+from tcsim.descriptors.canonical_tile import CanonicalTile
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.memory.tmem_layout import TmemLayout, scale_layout
 
 UNIT = 16  # bytes that the address field of a descriptor counts in
 SPAN = 128  # bytes of K in a slot: one row of the 128B swizzle

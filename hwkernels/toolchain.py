@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tcsim.targets import TARGETS
+from tcsim.core.targets import TARGETS
 
 INSTALL_HINT = "pip install 'tcsim[assemble]'"
 PTXAS_TIMEOUT_S = 300.0
@@ -102,7 +102,7 @@ class Job(NamedTuple):
 def ptx_version_for(target: str) -> str:
     """The lowest `.version` that `target` needs, "8.0" for "sm_90a".
 
-    Raises ToolchainError for an unknown target. Source: tcsim.targets, by experiment with ptxas.
+    Raises ToolchainError for an unknown target. Source: tcsim.core.targets, by experiment with ptxas.
     """
     try:
         return TARGETS[target].ptx_version

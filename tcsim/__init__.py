@@ -2,28 +2,23 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tcsim.banks import BankConflicts, bank_conflicts
-from tcsim.codec import as_codes, decode, encode
-from tcsim.errors import (
-    FormatError,
-    InstructionError,
-    OperandError,
-    TargetError,
-    TcsimError,
-)
-from tcsim.evidence import Evidence
-from tcsim.formats import FORMATS, Format, format
+from tcsim.catalog import instruction
+from tcsim.core.errors import FormatError, InstructionError, OperandError, TargetError, TcsimError
+from tcsim.core.evidence import Evidence
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.gemm import gemm
-from tcsim.instruction import Instruction, instruction
-from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.layout import FragmentLayout, Layout
-from tcsim.matrix_descriptor import MatrixDescriptor
-from tcsim.mbarrier import MBarrier
-from tcsim.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
-from tcsim.swizzle import Swizzle
-from tcsim.targets import ARCHS, TARGETS
-from tcsim.tensor_map import TensorMap
-from tcsim.tensor_memory import TensorMemory
+from tcsim.layouts.banks import BankConflicts, bank_conflicts
+from tcsim.layouts.layout import FragmentLayout, Layout
+from tcsim.layouts.swizzle import Swizzle
+from tcsim.memory.mbarrier import MBarrier
+from tcsim.memory.tensor_memory import TensorMemory
+from tcsim.model.instruction import Instruction
+from tcsim.numbers.codec import as_codes, decode, encode
+from tcsim.numbers.formats import FORMATS, Format, format
+from tcsim.numbers.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
+from tcsim.tma.map import TensorMap
 
 if TYPE_CHECKING:
     from tcsim.diagnosis import Diagnosis, diagnose

@@ -10,20 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arguments import integers
-from tcsim.codec import as_codes, as_scale_codes
-from tcsim.errors import InstructionError, OperandError
-from tcsim.formats import Format
-from tcsim.instruction import broadcast
-from tcsim.instruction import instruction as find_instruction
-from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.multiply import MatrixMultiply
-from tcsim.scaled_multiply import ScaledMatrixMultiply
-from tcsim.sparse import Sparsity
-from tcsim.sparse_operand import SparseOperand
-from tcsim.steps import NO_SCALES, Lowering, Scales
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.arithmetic.steps import NO_SCALES, Lowering, Scales
+from tcsim.catalog import instruction as find_instruction
+from tcsim.core.arguments import broadcast, integers
+from tcsim.core.errors import InstructionError, OperandError
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.isa.mma.sparse_operand import SparseOperand
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.numbers.codec import as_codes, as_scale_codes
+from tcsim.numbers.formats import Format
 
 Codes = npt.NDArray[Any]
 _CHUNK_PRODUCTS = 1 << 17  # products computed at a time: their float64 terms stay in the L2 cache

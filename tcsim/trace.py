@@ -8,14 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.codec import as_codes, decode
-from tcsim.described_multiply import DescribedMultiply
-from tcsim.dot import AlignedTerms, aligned_terms
-from tcsim.errors import OperandError
-from tcsim.formats import NO_EXPONENT, Format
-from tcsim.multiply import MatrixMultiply
-from tcsim.scaled_dot import scaled_terms
-from tcsim.steps import (
+from tcsim.arithmetic.dot import AlignedTerms, aligned_terms
+from tcsim.arithmetic.scaled_dot import scaled_terms
+from tcsim.arithmetic.steps import (
     Arithmetic,
     BitDot,
     DotAdd,
@@ -27,7 +22,12 @@ from tcsim.steps import (
     Widen,
     runs,
 )
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.core.errors import OperandError
+from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.isa.tcgen05.described import DescribedMultiply
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.numbers.codec import as_codes, decode
+from tcsim.numbers.formats import NO_EXPONENT, Format
 
 
 def trace(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim.rounding import Rounding
+from tcsim.numbers.rounding import Rounding
 
 # By the format specifications: width, container, exponent bits, fraction bits, bias, largest, least, canonical NaN.
 FLOATS: dict[str, tuple[int, int, int, int, int, float, float, int | None]] = {

@@ -74,7 +74,7 @@ def _other_row(random: Random, ins: Any, given: dict[str, Any]) -> Any:
 
 def tcsim_rows(ins: Any) -> list[Any]:
     """The rows of an instruction's family on its arch."""
-    from tcsim.registry import on_arch
+    from tcsim.catalog import on_arch
 
     return list(on_arch(ins.arch.name, ins.row.family))
 

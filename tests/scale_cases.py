@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tcsim import registry
+from tcsim import catalog
 
 FAMILIES = ("mma.sync.block_scale", "mma.sp.block_scale")
-ROWS = {name: row for name, row in registry.rows().items() if row.family in FAMILIES}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family in FAMILIES}
 
 HEAD, SPARSE_HEAD = "mma.sync.aligned.kind::", "mma.sp::ordered_metadata.sync.aligned.kind::"
 MX8 = f"{HEAD}mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0"

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from tcsim import registry
-from tcsim.sparse import Sparsity
-from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim import catalog
+from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
+from tcsim.layouts.sparsity import Sparsity
 
-ROWS = {name: row for name, row in registry.rows().items() if row.family == "mma.sp"}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family == "mma.sp"}
 COMPARED_ARCHS = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")  # one of every arithmetic
 EQUAL = (0b0000, 0b0101, 0b1010, 0b1111)  # both indices the same
 
@@ -40,7 +40,7 @@ def instruction(mnemonic: str, arch: str = "sm_90") -> SparseMatrixMultiply:
 @cache
 def on_arch(arch: str) -> frozenset[str]:
     """The sparse mnemonics of an arch."""
-    return frozenset(row.mnemonic for row in registry.on_arch(arch, "mma.sp"))
+    return frozenset(row.mnemonic for row in catalog.on_arch(arch, "mma.sp"))
 
 
 def facts(mnemonic: str) -> Sparsity:

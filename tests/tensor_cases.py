@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim.tensor_types import DATA_TYPES, SWIZZLE_MODES, TensorType, padded_swizzles
+from tcsim.tma.types import DATA_TYPES, SWIZZLE_MODES, TensorType, padded_swizzles
 from tests.exact import tensor_copy as exact
 
 SMEM = 4096

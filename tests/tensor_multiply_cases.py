@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 import tcsim
-from tcsim import registry
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim import catalog
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 
 FAMILIES = {"tcgen05.mma": 992, "tcgen05.mma.sp": 938, "tcgen05.mma.ws": 340, "tcgen05.mma.ws.sp": 340}
-ROWS = {name: row for name, row in registry.rows().items() if row.family in FAMILIES}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family in FAMILIES}
 
 
 def instruction(mnemonic: str, arch: str = "sm_100") -> TensorMemoryMultiply:
@@ -22,7 +22,7 @@ def instruction(mnemonic: str, arch: str = "sm_100") -> TensorMemoryMultiply:
 @cache
 def plain(arch: str) -> tuple[TensorMemoryMultiply, ...]:
     """The instructions of an arch without collector hints, which change nothing, one for each set of operands."""
-    rows = [row for row in registry.on_arch(arch) if row.family in FAMILIES and not row.facts.collectors]
+    rows = [row for row in catalog.on_arch(arch) if row.family in FAMILIES and not row.facts.collectors]
     found = {}
     for row in rows:
         item = instruction(row.mnemonic, arch)

@@ -21,16 +21,16 @@ from hwkernels import probe
 from hwkernels.probe import Probe
 from hwkernels.probes import async_copy, bulk_copy
 from hwkernels.probes.images import IMAGE_BYTES
-from tcsim import registry
-from tcsim.copy_instruction import CopyInstruction, copy_facts
-from tcsim.errors import InstructionError, NotModelledError, OperandError
-from tcsim.mbarrier import BarrierError, MBarrier
-from tcsim.reduction import Reduction, reduce_codes
-from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
-from tcsim.targets import ARCHS, TARGETS
+from tcsim import catalog
+from tcsim.arithmetic.reduction import Reduction, reduce_codes
+from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.core.errors import InstructionError, NotModelledError, OperandError
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.copies import CopyInstruction, copy_facts
+from tcsim.memory.mbarrier import BarrierError, MBarrier
 
 FILES = {"cp.async": "cp_async", "cp.async.bulk": "cp_async_bulk", "cp.reduce.async.bulk": "cp_reduce"}
-ROWS = {name: row for name, row in registry.rows().items() if row.family in FILES}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family in FILES}
 MASKED = "cp.async.bulk.global.shared::cta.bulk_group.cp_mask"
 LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group"
@@ -43,7 +43,7 @@ def last_arch(mnemonic: str) -> str:
 
 def items(arch: str) -> list[CopyInstruction]:
     """Every instruction of the three families on an arch."""
-    return [tcsim.instruction(row.mnemonic, arch=arch) for family in FILES for row in registry.on_arch(arch, family)]
+    return [tcsim.instruction(row.mnemonic, arch=arch) for family in FILES for row in catalog.on_arch(arch, family)]
 
 
 def image(seed: int, size: int = IMAGE_BYTES) -> Any:

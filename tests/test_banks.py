@@ -11,7 +11,7 @@ from exact.matrix_move import bank_degrees
 
 import tcsim
 from tcsim import OperandError
-from tcsim.shared_rows import MisalignedAddressError
+from tcsim.core.addresses import MisalignedAddressError
 
 LANES = np.arange(32)
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim.canonical_tile import CanonicalTile
-from tcsim.descriptor_forms import FORMS
-from tcsim.matrix_descriptor import Major, MatrixDescriptor
-from tcsim.smem_address import element_bit_addresses
-from tcsim.swizzle import DESCRIPTOR_SWIZZLES
+from tcsim.descriptors.addresses import element_bit_addresses
+from tcsim.descriptors.canonical_tile import CanonicalTile
+from tcsim.descriptors.forms import FORMS
+from tcsim.descriptors.matrix import Major, MatrixDescriptor
+from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
 
 # format, kind, bits of an element, whether 16 of them take 16 bytes
 ELEMENTS = [

@@ -12,12 +12,12 @@ from exact import block_scaling as exact
 from scale_cases import MX4, MX8, NEAR_MISSES, NV4, ROWS, SPARSE_MX4
 
 import tcsim
-from tcsim import registry
-from tcsim.block_scaling import BlockScaling, ScaleLayout
-from tcsim.errors import FormatError, InstructionError, OperandError
-from tcsim.registry import Row
-from tcsim.scaled_multiply import ScaledMatrixMultiply
-from tcsim.targets import TARGETS
+from tcsim import catalog
+from tcsim.core.errors import FormatError, InstructionError, OperandError
+from tcsim.core.targets import TARGETS
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.layouts.block_scales import BlockScaling, ScaleLayout
+from tcsim.model.row import Row
 
 INVENTORY = Path(__file__).parent / "data" / "mma_block_scale_inventory.csv"
 
@@ -59,7 +59,7 @@ def test_the_registry_is_the_inventory() -> None:
 
 def test_nothing_of_both_families_is_left_out() -> None:
     """Of 227 mma.sync and 197 mma.sp spellings that ptxas accepts, the registry has all: plain, sparse, block-scaled."""
-    rows = registry.rows()
+    rows = catalog.rows()
     assert sum(name.startswith("mma.sync.") for name in rows) == 227
     assert sum(name.startswith(("mma.sp.", "mma.sp::")) for name in rows) == 197
 
@@ -111,7 +111,7 @@ def test_near_misses_are_refused(right: str, old: str, new: str) -> None:
         tcsim.instruction(right.replace(old, new), arch="sm_120a")
     offered = str(caught.value).split("nearest: ")[1].split(";")[0].split(", ")
     assert 1 <= len(offered) <= 3
-    assert set(offered) <= set(registry.rows())
+    assert set(offered) <= set(catalog.rows())
 
 
 def test_evidence_says_no_more_than_is_known() -> None:

@@ -16,11 +16,11 @@ from scale_cases import MX4, MX8, NV4, ROWS, SPARSE_MX4, SPARSE_MX8, SPARSE_NV4
 import tcsim
 from conformance.exercises import exercise_of
 from conformance.wrong_scales import matrices_of
-from tcsim.dot import Datapath
-from tcsim.errors import FormatError, OperandError
-from tcsim.formats import FORMATS
-from tcsim.scaled_dot import scaled_dot_add
-from tcsim.scaled_multiply import ScaledMatrixMultiply
+from tcsim.arithmetic.dot import Datapath
+from tcsim.arithmetic.scaled_dot import scaled_dot_add
+from tcsim.core.errors import FormatError, OperandError
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.numbers.formats import FORMATS
 from tcsim.trace import trace
 
 MIXED = MX8.replace("e4m3.e4m3", "e4m3.e5m2")

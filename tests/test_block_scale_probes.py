@@ -24,7 +24,7 @@ from hwkernels.probes import body_of
 from hwkernels.probes.registers import SCALE_SELECTORS
 from hwkernels.sass import disassemble, opcode_counts
 from hwkernels.toolchain import AssembleError, Job, assemble, assemble_many
-from tcsim.block_scaling import BYTE_IDS, THREAD_IDS
+from tcsim.layouts.block_scales import BYTE_IDS, THREAD_IDS
 
 FORMS = {1: (MX8, SPARSE_MX8), 2: (MX4, SPARSE_MX4), 4: (NV4, SPARSE_NV4)}
 """By the number of blocks, one dense and one sparse spelling."""

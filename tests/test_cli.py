@@ -13,30 +13,30 @@ import pytest
 from cli_runs import MMA, WGMMA, answer, data
 
 import tcsim
-from tcsim import registry
-from tcsim.inspection import catalog
+from tcsim import catalog
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.inspection import listing
 from tcsim.inspection.comparison import compare_archs
 from tcsim.inspection.description import describe
 from tcsim.inspection.feeds import feed_of
 from tcsim.inspection.numbers import inspect_number
 from tcsim.inspection.trace_steps import trace_steps
-from tcsim.mbarrier import MBarrier
-from tcsim.mbarrier_object import initial_barrier
-from tcsim.rounding import Rounding
-from tcsim.targets import ARCHS, TARGETS
+from tcsim.memory.mbarrier import MBarrier
+from tcsim.memory.mbarrier_object import initial_barrier
+from tcsim.numbers.rounding import Rounding
 
 # --- list and show
 
 
 def test_list_is_the_registry() -> None:
     """All rows, and each filter; the text has one line for each, with the first arch or the evidence."""
-    everything = [row.mnemonic for row in registry.rows().values() if not row.dropped]
+    everything = [row.mnemonic for row in catalog.rows().values() if not row.dropped]
     text = answer("list").splitlines()
     assert text[0].split() == ["since", "mnemonic"]
     assert [line.split()[1] for line in text[1:]] == everything
-    assert all(line.split()[0] == registry.rows()[line.split()[1]].first_arch.name for line in text[1:])
+    assert all(line.split()[0] == catalog.rows()[line.split()[1]].first_arch.name for line in text[1:])
     own = [
-        row for row in registry.on_arch("sm_90", "mma.sync") if "bf16" in {o.format.name for o in row.operands.values()}
+        row for row in catalog.on_arch("sm_90", "mma.sync") if "bf16" in {o.format.name for o in row.operands.values()}
     ]
     found = data("list", "--arch", "sm_90", "--family", "mma.sync", "--type", "bf16")
     assert found["count"] == len(own) == 2
@@ -51,8 +51,8 @@ def test_list_is_the_registry() -> None:
 def test_list_of_families() -> None:
     """As many instructions as the registry has."""
     found = {entry["family"]: entry for entry in data("list", "--families")["families"]}
-    assert list(found) == [family.name for family in registry.families()]
-    for family in registry.families():
+    assert list(found) == [family.name for family in catalog.families()]
+    for family in catalog.families():
         own = [row for row in family.rows() if not row.dropped]
         assert found[family.name]["instructions"] == len(own)
     assert re.search(r"^wgmma +546 +sm_90$", answer("list", "--families"), re.MULTILINE)
@@ -94,12 +94,12 @@ def test_show_has_the_closed_formulas_and_the_ptx() -> None:
 def test_the_default_arch_has_the_strongest_evidence() -> None:
     """Not better than any other arch's, and the earliest of equals."""
     checked = 0
-    for row in list(registry.rows().values())[::40]:
+    for row in list(catalog.rows().values())[::40]:
         if row.dropped:
             continue
-        chosen = catalog.default_arch(row.mnemonic)
+        chosen = listing.default_arch(row.mnemonic)
         archs = [arch for arch in ARCHS if arch in {TARGETS[target].arch for target in row.targets}]
-        levels = [catalog.LEVELS.index(tcsim.instruction(row.mnemonic, arch=arch).evidence.level) for arch in archs]
+        levels = [listing.LEVELS.index(tcsim.instruction(row.mnemonic, arch=arch).evidence.level) for arch in archs]
         assert chosen == archs[levels.index(min(levels))]
         checked += 1
     assert checked > 40

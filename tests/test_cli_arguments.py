@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cli_runs import MMA, RUNNER, WGMMA, refusal
 
-from tcsim import registry
+from tcsim import catalog
 from tcsim.cli.app import app
 
 
@@ -91,9 +91,9 @@ def completions(text: str) -> list[str]:
 def test_the_shell_completes_verbs_mnemonics_and_archs() -> None:
     """Also families, types, formats, operands, swizzles, and the last of several archs."""
     assert completions("tcsim sw") == ["swizzle"]
-    movable = [row.mnemonic for row in registry.rows().values() if row.mnemonic.startswith("movm")]
+    movable = [row.mnemonic for row in catalog.rows().values() if row.mnemonic.startswith("movm")]
     assert completions("tcsim show movm") == movable
-    wanted = [row.mnemonic for row in registry.on_arch("sm_90") if row.mnemonic.startswith("mma.sync.aligned.m16n8k8")]
+    wanted = [row.mnemonic for row in catalog.on_arch("sm_90") if row.mnemonic.startswith("mma.sync.aligned.m16n8k8")]
     assert completions("tcsim show --arch sm_90 mma.sync.aligned.m16n8k8") == wanted
     assert completions("tcsim show --arch sm_9") == ["sm_90", "sm_90a"]
     assert completions("tcsim compare x --archs sm_80,sm_8") == [f"sm_80,sm_8{n}" for n in (0, 6, 7, 8, 9)]

@@ -10,8 +10,8 @@ import pytest
 from cli_runs import MMA, WGMMA, answer, data, refusal
 
 import tcsim
+from tcsim.descriptors.kinds import KINDS
 from tcsim.inspection.html_page import descriptor_page, instruction_page, tile_page
-from tcsim.instruction_kinds import KINDS
 
 
 @pytest.fixture

@@ -21,18 +21,19 @@ from hwkernels.probe import Probe
 from hwkernels.probes import body_of
 from hwkernels.sass import disassemble
 from hwkernels.toolchain import assemble
-from tcsim import registry
-from tcsim.errors import InstructionError, OperandError
-from tcsim.register_pool import FEWEST, MOST, STEP, RegisterPool
-from tcsim.targets import ARCHS, TARGETS
+from tcsim import catalog
+from tcsim.core.errors import InstructionError, OperandError
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.setmaxnreg import FEWEST, MOST, STEP, RegisterPool
+from tcsim.model.row import Row
 
 FAMILIES = (
     "setmaxnreg", "elect.sync", "barrier.cluster", "mapa", "st.async", "red.async", "st.bulk", "clusterlaunchcontrol", "griddepcontrol",
 )  # fmt: skip
-ROWS = {name: row for name, row in registry.rows().items() if row.family in FAMILIES}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family in FAMILIES}
 
 
-def forms(row: registry.Row) -> Any:
+def forms(row: Row) -> Any:
     """The lists of operands of a row."""
     facts: Any = row.facts
     return facts.forms
@@ -40,7 +41,7 @@ def forms(row: registry.Row) -> Any:
 
 def items(arch: str, family: str) -> list[Any]:
     """The instructions of a family on an arch."""
-    return [tcsim.instruction(row.mnemonic, arch=arch) for row in registry.on_arch(arch, family)]
+    return [tcsim.instruction(row.mnemonic, arch=arch) for row in catalog.on_arch(arch, family)]
 
 
 # ---- the inventory
@@ -92,13 +93,13 @@ def test_evidence_elsewhere_than_on_an_h200() -> None:
     """The manual's word, or an inference that says from what; on sm_90 what can be compared was measured."""
     pairs = [(row, ARCHS[name]) for row in ROWS.values() for name in {TARGETS[target].arch for target in row.targets}]
     own = [
-        (row.family, registry.family(row.family).evidence(row, arch).level)
+        (row.family, catalog.family(row.family).evidence(row, arch).level)
         for row, arch in pairs
         if arch.name == "sm_90"
     ]
     assert {family for family, level in own if level != "measured"} == {"griddepcontrol"}
     levels = Counter(
-        (row.family, registry.family(row.family).evidence(row, arch).level)
+        (row.family, catalog.family(row.family).evidence(row, arch).level)
         for row, arch in pairs
         if arch.name != "sm_90"
     )
@@ -196,7 +197,7 @@ def test_mapa_sets_the_highest_byte(target: str) -> None:
 @pytest.mark.parametrize("target", ["sm_90a", "sm_120a"])
 def test_a_blocks_own_addresses_hold_its_rank(target: str) -> None:
     """ptxas adds the rank of the block, shifted by 24, to the place of a shared variable."""
-    row = registry.rows()["mapa.shared::cluster.u32"]
+    row = catalog.rows()["mapa.shared::cluster.u32"]
     (function,) = disassemble(assemble(probe.emit(row, target), target).cubin)
     lines = [f"{line.opcode} {line.operands}" for line in function.instructions]
     (rank,) = (match[1] for line in lines if (match := re.fullmatch(r"S2UR (UR\d+), SR_CgaCtaId", line)))

@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import tcsim
-from tcsim import registry
-from tcsim.cluster_address import address_facts, rank_of
-from tcsim.cluster_barrier import ClusterBarrier, ClusterBarrierError, cluster_barrier_facts
-from tcsim.errors import OperandError
-from tcsim.lane_election import elect_facts
-from tcsim.launch_cancellation import cancel_facts, encode_response
-from tcsim.mbarrier import BarrierError, MBarrier
-from tcsim.register_pool import FEWEST, MOST, STEP, RegisterPool, pool_facts
-from tcsim.remote_store import remote_facts
-from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
-from tcsim.zero_fill import fill_facts
+from tcsim import catalog
+from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.core.errors import OperandError
+from tcsim.isa.barrier_cluster import ClusterBarrier, ClusterBarrierError, cluster_barrier_facts
+from tcsim.isa.clusterlaunchcontrol import cancel_facts, encode_response
+from tcsim.isa.elect import elect_facts
+from tcsim.isa.mapa import address_facts, rank_of
+from tcsim.isa.setmaxnreg import FEWEST, MOST, STEP, RegisterPool, pool_facts
+from tcsim.isa.st_async import remote_facts
+from tcsim.isa.st_bulk import fill_facts
+from tcsim.memory.mbarrier import BarrierError, MBarrier
+from tcsim.model.row import Row
 
 STORE = "st.async.shared::cluster.mbarrier::complete_tx::bytes"
 REDUCE = "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes"
@@ -31,9 +32,9 @@ TRY_CANCEL = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::comple
 QUERY = "clusterlaunchcontrol.query_cancel"
 
 
-def rows(family: str) -> list[registry.Row]:
+def rows(family: str) -> list[Row]:
     """The rows of a family."""
-    return [row for row in registry.rows().values() if row.family == family]
+    return [row for row in catalog.rows().values() if row.family == family]
 
 
 def on(mnemonic: str, arch: str = "sm_90") -> Any:
@@ -262,7 +263,7 @@ def test_wrong_addresses_are_named() -> None:
 # ---- st.async and red.async
 
 
-def remote_case(row: registry.Row, threads: int, seed: int) -> tuple[Any, Any, Any]:
+def remote_case(row: Row, threads: int, seed: int) -> tuple[Any, Any, Any]:
     """An image of 256 bytes, addresses of the threads' own, and random codes."""
     facts, generator = remote_facts(row), np.random.default_rng(seed)
     places = generator.permutation(256 // facts.bytes)[:threads] * facts.bytes
@@ -296,7 +297,7 @@ def test_every_remote_row_executes(family: str) -> None:
 
 
 @given(data=st.data(), row=st.sampled_from(rows("red.async")))
-def test_several_reductions_at_one_place(data: Any, row: registry.Row) -> None:
+def test_several_reductions_at_one_place(data: Any, row: Row) -> None:
     """In whatever order they come, of all operations: inc and dec with one operand; values at the ends of the type."""
     facts = remote_facts(row)
     assert facts.reduction is not None
@@ -372,7 +373,7 @@ def test_what_the_manual_allows_between_blocks() -> None:
 
 
 @given(data=st.data(), row=st.sampled_from(rows("st.bulk")))
-def test_st_bulk(data: Any, row: registry.Row) -> None:
+def test_st_bulk(data: Any, row: Row) -> None:
     """Zeros in the range, and nowhere else."""
     size = 8 * data.draw(st.integers(0, 8))
     address = 8 * data.draw(st.integers(0, (64 - size) // 8))
@@ -447,7 +448,7 @@ def test_wrong_cancellations_are_named() -> None:
 
 def test_facts_are_asked_of_their_own_rows() -> None:
     """A row of another family has none."""
-    other = registry.rows()["movmatrix.sync.aligned.m8n8.trans.b16"]
+    other = catalog.rows()["movmatrix.sync.aligned.m8n8.trans.b16"]
     for ask in (address_facts, cancel_facts, cluster_barrier_facts, elect_facts, fill_facts, pool_facts, remote_facts):
         with pytest.raises(TypeError, match=re.escape(other.mnemonic)):
             ask(other)

@@ -25,7 +25,7 @@ from hwkernels.driver import Launch
 from hwkernels.probe import Probe
 from hwkernels.toolchain import AssembleError, ToolchainError
 from hwkernels.worker import ContextLost, GpuWorker, Hang
-from tcsim import registry
+from tcsim import catalog
 
 Answer = Callable[[Probe, dict[str, npt.NDArray[Any]], int], list[npt.NDArray[np.uint32]]]
 
@@ -221,7 +221,7 @@ def test_recording_writes_whole_instructions_only(tmp_path: Path) -> None:
     assert outcomes[0].how.startswith("recorded on Imaginary GPU, driver 1.2.3, ptxas ")
     origin = recorded(tmp_path).origin
     assert (origin.gpu, origin.driver, origin.target) == ("Imaginary GPU", "1.2.3", "sm_90")
-    assert origin.ptx_sha256 == probe.ptx_sha256(registry.rows()[MNEMONIC], "sm_90")
+    assert origin.ptx_sha256 == probe.ptx_sha256(catalog.rows()[MNEMONIC], "sm_90")
 
 
 def test_what_is_recorded_is_what_the_hardware_said(tmp_path: Path) -> None:

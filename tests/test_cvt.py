@@ -16,14 +16,14 @@ from exact import conversions as exact
 
 import tcsim
 from conformance.exercises import exercise_of
-from tcsim import FormatError, InstructionError, OperandError, TcsimError, registry
-from tcsim.conversion import OTHER_FORMATS, Register, conversion_format, form_of, nan_code, numbers
-from tcsim.convert import Convert
-from tcsim.convert_trace import trace_conversion
-from tcsim.targets import ARCHS, TARGETS
+from tcsim import FormatError, InstructionError, OperandError, TcsimError, catalog
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.cvt.semantics import Convert
+from tcsim.isa.cvt.trace import trace_conversion
+from tcsim.numbers.conversion import OTHER_FORMATS, Register, conversion_format, form_of, nan_code, numbers
 
 INVENTORY = Path(__file__).parent / "data/cvt_inventory.csv"
-ROWS = {name: row for name, row in registry.rows().items() if row.family == "cvt"}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family == "cvt"}
 EXERCISE = exercise_of("cvt")
 E4M3 = "cvt.rn.satfinite.e4m3x2.f32"
 PARTS = 8  # the rows are compared in so many tests
@@ -83,7 +83,7 @@ def test_every_target_takes_exactly_its_instructions(name: str) -> None:
     """On an arch what any of its targets takes, on another target what that one takes; the rest is refused."""
     own = {target for target in TARGETS if TARGETS[target].arch == name} if name in ARCHS else {name}
     taken = [mnemonic for mnemonic, row in ROWS.items() if own & set(row.targets)]
-    assert [row.mnemonic for row in registry.on_arch(name, "cvt")] == taken
+    assert [row.mnemonic for row in catalog.on_arch(name, "cvt")] == taken
     for mnemonic in taken:
         assert set(tcsim.instruction(mnemonic, arch=name).targets) == own & set(ROWS[mnemonic].targets)
     for mnemonic in [mnemonic for mnemonic in ROWS if mnemonic not in taken][::40]:
@@ -111,7 +111,7 @@ def test_evidence() -> None:
 def test_a_row_of_another_family_has_no_form() -> None:
     """What is asked is a conversion."""
     with pytest.raises(TypeError, match=r"is no conversion: its family is mma\.sync"):
-        form_of(registry.rows()["mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"])
+        form_of(catalog.rows()["mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"])
 
 
 # ---- the slow model

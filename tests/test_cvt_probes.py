@@ -21,9 +21,9 @@ from hwkernels import probe, sass
 from hwkernels.probe import Probe
 from hwkernels.probes import body_of
 from hwkernels.toolchain import assemble
-from tcsim import registry
-from tcsim.convert import Convert
-from tcsim.targets import TARGETS
+from tcsim import catalog
+from tcsim.core.targets import TARGETS
+from tcsim.isa.cvt.semantics import Convert
 
 COUNTS = {
     "sm_70": 48, "sm_72": 52, "sm_75": 56, "sm_80": 89, "sm_86": 89, "sm_87": 89, "sm_88": 89, "sm_89": 101, "sm_90": 116,
@@ -39,7 +39,7 @@ E4M3 = "cvt.rn.satfinite.e4m3x2.f32"
 
 def instructions(name: str) -> list[Convert]:
     """The instructions of an arch or a target."""
-    return [tcsim.instruction(row.mnemonic, arch=name) for row in registry.on_arch(name, "cvt")]
+    return [tcsim.instruction(row.mnemonic, arch=name) for row in catalog.on_arch(name, "cvt")]
 
 
 # ---- machine code
@@ -81,7 +81,7 @@ def test_all_targets_are_covered() -> None:
 
 def test_kernels_have_names_of_their_own() -> None:
     """One entry point for each row, two for the row with two operand forms."""
-    rows = [row for row in registry.rows().values() if row.family == "cvt"]
+    rows = [row for row in catalog.rows().values() if row.family == "cvt"]
     names = [probe.kernel_name(row, variant) for row in rows for variant in body_of(row).variants(row)]
     assert len(set(names)) == len(names) == 525
 

@@ -15,7 +15,7 @@ import pytest
 from planted import Planted
 
 import tcsim
-from tcsim.registry import on_arch
+from tcsim.catalog import on_arch
 
 FAMILIES = {
     "mma.sync": (planted.MATRIX + planted.REGISTERS, 40),

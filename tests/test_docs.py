@@ -22,7 +22,7 @@ import hwkernels
 import tcsim
 from conformance import recordings
 from conformance.suite import VERDICTS
-from tcsim import registry
+from tcsim import catalog
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -217,14 +217,14 @@ def test_generated_parts_are_current() -> None:
 
 def test_every_row_is_in_the_reference() -> None:
     """Every instruction of the registry has a line in the reference page of its family."""
-    for row in registry.rows().values():
+    for row in catalog.rows().values():
         assert f"| `{row.mnemonic}` |" in (ROOT / f"docs/reference/{row.family}.md").read_text(encoding="utf-8")
 
 
 def test_the_figures_of_the_recordings_are_current() -> None:
     """What README.md and docs/numerics.md say of how much dense mma.sync was compared is what the recordings hold."""
     variants = cases = outputs = 0
-    for row in registry.on_arch("sm_90", "mma.sync"):
+    for row in catalog.on_arch("sm_90", "mma.sync"):
         recording = recordings.read(row.mnemonic, "sm_90")
         assert recording is not None, row.mnemonic
         variants, cases = variants + 1, cases + len(recording.results)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import tcsim
 from tcsim import FormatError
-from tcsim.rounding import Rounding
+from tcsim.numbers.rounding import Rounding
 
 # ---- encoding
 

@@ -10,13 +10,13 @@ import pytest
 from cli_runs import answer, data, refusal
 
 import tcsim
-from tcsim import registry
+from tcsim import catalog
+from tcsim.core.targets import TARGETS
 from tcsim.inspection.conversion_inputs import conversion_steps, random_registers
 from tcsim.inspection.feeds import feed_of
 from tcsim.inspection.problems import run_call
-from tcsim.targets import TARGETS
 
-FIRST = {family.name: next(row for row in family.rows() if not row.dropped) for family in registry.families()}
+FIRST = {family.name: next(row for row in family.rows() if not row.dropped) for family in catalog.families()}
 PRODUCTS = {"mma.sync", "mma.sp", "mma.sync.block_scale", "mma.sp.block_scale", "wmma.mma", "wgmma", "wgmma.sp"}
 DESCRIBED = {"tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp"}
 MOVES = {"ldmatrix", "stmatrix", "movmatrix", "wmma.load", "wmma.store", "tcgen05.ld", "tcgen05.st", "tcgen05.ld.red"}
@@ -77,7 +77,7 @@ def test_every_verb_answers_or_says_why_not(family: str) -> None:
 def test_every_conversion_is_traced() -> None:
     """What is told last of each element of d is what the instruction gives, for any registers."""
     told = 0
-    for row in [row for row in registry.rows().values() if row.family == "cvt"][::3]:
+    for row in [row for row in catalog.rows().values() if row.family == "cvt"][::3]:
         cvt: Any = tcsim.instruction(row.mnemonic, arch=TARGETS[row.targets[-1]].arch)
         registers = random_registers(cvt, told)
         (step,) = conversion_steps(cvt, registers)

@@ -14,7 +14,7 @@ from format_cases import FLOATS, INTEGERS, TWINS, UNSIGNED, all_codes, as_float6
 
 import tcsim
 from tcsim import FormatError
-from tcsim.formats import CLASS_NAMES
+from tcsim.numbers.formats import CLASS_NAMES
 
 # ---- what there is
 

@@ -9,9 +9,9 @@ import planted
 import pytest
 
 import tcsim
-from tcsim.formats import FORMATS
-from tcsim.scaled_multiply import ScaledMatrixMultiply
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.numbers.formats import FORMATS
 
 ARCH = "sm_100a"
 Arrays = dict[str, np.ndarray]

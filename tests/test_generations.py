@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tcsim import registry
-from tcsim.families import mma_lowering
-from tcsim.formats import FORMATS
+from tcsim import catalog
+from tcsim.arithmetic.steps import ScaledDotAdd
+from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.inspection.generations import generations, step_uses
-from tcsim.steps import ScaledDotAdd
-from tcsim.targets import ARCHS, TARGETS
+from tcsim.isa.mma import lowering as mma_lowering
+from tcsim.numbers.formats import FORMATS
 
 NO_PRODUCTS = {"cvt", "ldmatrix", "movmatrix", "spcompress", "stmatrix", "wmma.load", "wmma.store"}
 
@@ -22,10 +22,10 @@ def test_the_multiplying_families_of_each_arch() -> None:
         arch = ARCHS[item.arch]
         expected = Counter(
             row.family
-            for row in registry.on_arch(arch.name)
+            for row in catalog.on_arch(arch.name)
             if not row.dropped
             and row.family not in NO_PRODUCTS
-            and registry.family(row.family).lowering(row, arch).steps
+            and catalog.family(row.family).lowering(row, arch).steps
         )
         assert item.families == expected and len(expected) >= 2, item.arch
         assert all(list(users) == [name for name in FORMATS if name in users] for users in item.kinds.values())
@@ -45,11 +45,11 @@ def test_every_step_is_seen() -> None:
     uses = step_uses()
     left = {(number, arch) for number, use in enumerate(uses) for arch in use.archs}
     compared = 0
-    for row in registry.rows().values():
+    for row in catalog.rows().values():
         if row.dropped or row.family in NO_PRODUCTS:
             continue
         for arch in {TARGETS[target].arch for target in row.targets}:
-            lowering = registry.family(row.family).lowering(row, ARCHS[arch])
+            lowering = catalog.family(row.family).lowering(row, ARCHS[arch])
             for step in lowering.steps:
                 if lowering.kind == "split" or not hasattr(step, "unit"):
                     continue

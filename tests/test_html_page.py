@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tcsim
+from tcsim.catalog import rows
 from tcsim.inspection.html_page import MOST_ELEMENTS, descriptor_page, instruction_page, tile_page
-from tcsim.layout import FragmentLayout, Layout
-from tcsim.registry import rows
+from tcsim.layouts.layout import FragmentLayout, Layout
 
 LIMIT = 300_000  # bytes
 

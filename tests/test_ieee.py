@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim import ieee
-from tcsim.formats import Format
-from tcsim.rounding import Rounding
+from tcsim.numbers import ieee
+from tcsim.numbers.formats import Format
+from tcsim.numbers.rounding import Rounding
 
 NAMES = ("f16", "f32", "f64")
 MODES: tuple[Rounding, ...] = ("rne", "rz", "rm", "rp", "rna")

@@ -17,8 +17,8 @@ from hwkernels.toolchain import assemble
 from tcsim.inspection.numbers import inspect_number
 from tcsim.inspection.quantization import quantization
 from tcsim.inspection.swizzle_view import swizzle_view
-from tcsim.mbarrier_object import decode_barrier, initial_barrier
-from tcsim.rounding import Rounding
+from tcsim.memory.mbarrier_object import decode_barrier, initial_barrier
+from tcsim.numbers.rounding import Rounding
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 FLOATS = [format for format in tcsim.FORMATS.values() if format.kind == "float"]

@@ -12,15 +12,15 @@ import pytest
 import tcsim
 from conformance.described import Described
 from conformance.stream import Stream
-from tcsim.described_multiply import DescribedMultiply
+from tcsim.arithmetic.steps import DotAdd
 from tcsim.inspection.outputs import example_arrays, output_problem, outputs_of
 from tcsim.inspection.problems import described, run_call
 from tcsim.inspection.products import formats_of, results
 from tcsim.inspection.random_inputs import random_codes, random_products
 from tcsim.inspection.smallest_example import smallest_example
 from tcsim.inspection.trace_steps import trace_steps
-from tcsim.sparse_operand import SparseOperand
-from tcsim.steps import DotAdd
+from tcsim.isa.mma.sparse_operand import SparseOperand
+from tcsim.isa.tcgen05.described import DescribedMultiply
 
 MX4 = "mma.sync.aligned.kind::mxf4.block_scale.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0"
 REGISTERS = (

@@ -13,16 +13,16 @@ import pytest
 
 import tcsim
 from hwkernels.probe import emit
-from tcsim import registry
+from tcsim import catalog
+from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.inspection import fragment_map
 from tcsim.inspection.description import describe
 from tcsim.inspection.feeds import feed_of
 from tcsim.inspection.formulas import Formula, formulas_of
 from tcsim.inspection.places import all_places, contents_of, operand_of, places_of
 from tcsim.inspection.ptx_line import ptx_line
-from tcsim.packing import unpack
-from tcsim.registry import Operand
-from tcsim.targets import ARCHS, TARGETS
+from tcsim.model.row import Operand, Row
+from tcsim.numbers.packing import unpack
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 
@@ -30,7 +30,7 @@ MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 def distinct_operands() -> list[tuple[Any, Operand]]:
     """One operand of every layout and number format of the registry, on the first and the last arch of its rows."""
     found: dict[str, tuple[Any, Operand]] = {}
-    for row in registry.rows().values():
+    for row in catalog.rows().values():
         if row.dropped or not row.operands:
             continue
         archs = [arch for arch in ARCHS if arch in {TARGETS[target].arch for target in row.targets}]
@@ -311,9 +311,9 @@ def test_stores_and_tiles_name_bytes() -> None:
 # --- descriptions
 
 
-def rows_with_examples() -> Iterator[registry.Row]:
+def rows_with_examples() -> Iterator[Row]:
     """Every row whose statement tcsim writes."""
-    for row in registry.rows().values():
+    for row in catalog.rows().values():
         if not row.dropped and ptx_line(row) is not None:
             yield row
 
@@ -335,7 +335,7 @@ def test_examples_are_what_the_probes_run() -> None:
 def test_every_instruction_can_be_described() -> None:
     """On its first and last arch; the description repeats the registry."""
     described = 0
-    for row in registry.rows().values():
+    for row in catalog.rows().values():
         if row.dropped:
             continue
         archs = [arch for arch in ARCHS if arch in {TARGETS[target].arch for target in row.targets}]

@@ -11,7 +11,7 @@ import pytest
 
 import tcsim
 from conformance import inputs
-from tcsim import registry
+from tcsim import catalog
 from tcsim.inspection.bit_columns import LABEL, bit_columns
 from tcsim.inspection.comparison import compare_archs
 from tcsim.inspection.outputs import example_arrays, output_problem
@@ -29,7 +29,7 @@ MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 def problems(arch: str) -> list[tuple[Any, Any, Any, Any]]:
     """(instruction, a, b, c) of one output of several dense instructions of every arithmetic, and random inputs."""
     found = []
-    for row in list(registry.on_arch(arch, "mma.sync"))[::3]:
+    for row in list(catalog.on_arch(arch, "mma.sync"))[::3]:
         instruction = tcsim.instruction(row.mnemonic, arch=arch)
         k = instruction.operands["a"].shape[1]
         a, b, c = random_problems(instruction.formats, k, 3, 7)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pytest
 
 import tcsim
-from tcsim import FormatError, OperandError, TcsimError, registry
-from tcsim.multiply import MatrixMultiply
+from tcsim import FormatError, OperandError, TcsimError, catalog
+from tcsim.isa.mma.multiply import MatrixMultiply
 
 HALF = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 QUAD_PAIR = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32"
@@ -393,7 +393,7 @@ def test_codes_with_bits_outside_the_format_are_refused() -> None:
 def test_importing_tcsim_imports_no_gpu_and_no_test_library() -> None:
     """The model alone: NumPy and ml_dtypes, and of this tree nothing but tcsim."""
     program = (
-        "import sys, tcsim, tcsim.trace, tcsim.registry; tcsim.registry.rows();"
+        "import sys, tcsim, tcsim.trace, tcsim.catalog; tcsim.catalog.rows();"
         "print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
     )
     root = Path(tcsim.__file__).parent.parent
@@ -412,7 +412,7 @@ def test_the_public_names() -> None:
     for error in (tcsim.FormatError, tcsim.InstructionError, tcsim.OperandError, tcsim.TargetError):
         assert issubclass(error, tcsim.TcsimError)
         assert issubclass(error, ValueError)
-    assert len(registry.rows()) >= 172
+    assert len(catalog.rows()) >= 172
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim.instruction_descriptor import InstructionDescriptor, bit_table
-from tcsim.instruction_kinds import KINDS, MAX_SHIFTS, SHAPES, fields_of
+from tcsim.descriptors.instruction import InstructionDescriptor, bit_table
+from tcsim.descriptors.kinds import KINDS, MAX_SHIFTS, SHAPES, fields_of
 
 PLAIN = ("f16", "tf32", "f8f6f4", "i8", "ti16")
 FLAGS = ("negate_a", "negate_b", "transpose_a", "transpose_b", "saturate")

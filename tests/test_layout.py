@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim import registry
-from tcsim.errors import OperandError
-from tcsim.layout import FragmentLayout, Layout
-from tcsim.registry import Operand, Row
+from tcsim import catalog
+from tcsim.core.errors import OperandError
+from tcsim.layouts.layout import FragmentLayout, Layout
+from tcsim.model.row import Operand, Row
 
 Formula = Callable[[int, int, int], tuple[int, int]]
 """(groupID, threadID_in_group, i) to (row, column) of element i of a fragment: a_i, b_i or c_i in the PTX manual."""
@@ -212,7 +212,7 @@ def manual(row: Row, operand: Operand) -> tuple[LaneFormula, int, Callable[[int]
     return lambda lane, i: formula(lane >> 2, lane % 4, i), table.elements[place], lambda lane: 0
 
 
-ROWS = [row for row in registry.rows().values() if row.family == "mma.sync"]
+ROWS = [row for row in catalog.rows().values() if row.family == "mma.sync"]
 
 
 def test_every_fragment_of_every_row_is_as_the_manual_says() -> None:
@@ -348,7 +348,7 @@ CUTE: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize("rest", CUTE)
 def test_layouts_are_spelled_as_in_cute(rest: str) -> None:
     """str(layout) is CuTe's (thread, value) layout to m + M * k, n + N * k and m + M * n."""
-    operands = registry.rows()[f"mma.sync.aligned.{rest}"].operands
+    operands = catalog.rows()[f"mma.sync.aligned.{rest}"].operands
     assert tuple(str(operands[name].layout) for name in "abc") == CUTE[rest]
     assert str(operands["d"].layout) == CUTE[rest][2]
 
@@ -367,7 +367,7 @@ SM70: dict[str, tuple[Layout, Layout]] = {
 @pytest.mark.parametrize("layouts", ["row.row", "row.col", "col.row", "col.col"])
 def test_m8n8k4_is_laid_out_as_in_cute(layouts: str, format: str) -> None:
     """Every quad pair: thread t and value v go where CuTe's SM70 traits say. CuTe's T is row for A, column for B."""
-    operands = registry.rows()[f"mma.sync.aligned.m8n8k4.{layouts}.{format}.f16.f16.{format}"].operands
+    operands = catalog.rows()[f"mma.sync.aligned.m8n8k4.{layouts}.{format}.f16.f16.{format}"].operands
     row_a, row_b = (word == "row" for word in layouts.split("."))
     accumulator = {"f16": "SM70_8x8_16b", "f32": "SM70_8x8_32b"}[format]
     traits = {

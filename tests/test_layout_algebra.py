@@ -12,9 +12,8 @@ from exact import layout_algebra as slow
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcsim import OperandError, registry
-from tcsim.layout import IntTuple, Layout
-from tcsim.layout_algebra import (
+from tcsim import OperandError, catalog
+from tcsim.layouts.algebra import (
     coalesce,
     complement,
     composition,
@@ -24,6 +23,7 @@ from tcsim.layout_algebra import (
     logical_product,
     right_inverse,
 )
+from tcsim.layouts.layout import IntTuple, Layout
 
 EXTENTS = [1, 2, 2, 3, 4, 4, 5, 6, 8]
 STRIDES = [0, 1, 1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32]
@@ -326,7 +326,7 @@ def test_left_inverse_of_a_padded_layout() -> None:
 def test_right_inverse_finds_the_place_of_every_element_of_a_fragment() -> None:
     """Of a TV layout it is the table that FragmentLayout.where looks up, for all of dense mma.sync on sm_90."""
     seen = 0
-    for row in registry.on_arch("sm_90", "mma.sync"):
+    for row in catalog.on_arch("sm_90", "mma.sync"):
         for operand in row.operands.values():
             layout = operand.layout
             if layout.matrices > 1 or layout.copies > 1:

@@ -7,7 +7,7 @@ import pytest
 
 import tcsim
 from conformance.stream import Stream
-from tcsim.lookup_table import looked_up, packed, unpacked
+from tcsim.isa.tcgen05.lookup_table import looked_up, packed, unpacked
 
 
 def test_indices_are_three_bits_low_first() -> None:

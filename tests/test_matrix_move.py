@@ -13,23 +13,17 @@ import pytest
 from exact import matrix_move as exact
 
 import tcsim
-from tcsim import InstructionError, OperandError, registry
-from tcsim.layout import Layout
-from tcsim.matrix_move import LoadMatrix, SharedMatrix, StoreMatrix, TransposeMatrix
-from tcsim.registry import Row
-from tcsim.shared_rows import (
-    ROW_FORMATS,
-    AddressError,
-    ContestedRowError,
-    MisalignedAddressError,
-    OutsideMemoryError,
-    unpack_rows,
-)
-from tcsim.targets import ARCHS, TARGETS
+from tcsim import InstructionError, OperandError, catalog
+from tcsim.core.addresses import AddressError, ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.matrix.semantics import LoadMatrix, SharedMatrix, StoreMatrix, TransposeMatrix
+from tcsim.layouts.layout import Layout
+from tcsim.memory.shared import ROW_FORMATS, unpack_rows
+from tcsim.model.row import Row
 
 DATA = Path(__file__).parent / "data"
 FAMILIES = {"ldmatrix": 63, "stmatrix": 27, "movmatrix": 1}
-ROWS = {name: row for name, row in registry.rows().items() if row.family in FAMILIES}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family in FAMILIES}
 LOADS = [name for name, row in ROWS.items() if row.family == "ldmatrix"]
 STORES = [name for name, row in ROWS.items() if row.family == "stmatrix"]
 MOVE = "movmatrix.sync.aligned.m8n8.trans.b16"

@@ -19,9 +19,9 @@ from hwkernels import probe, sass
 from hwkernels.probe import Probe
 from hwkernels.probes.matrix_move import LOAD_BYTES, STORE_BYTES
 from hwkernels.toolchain import assemble
-from tcsim import registry
-from tcsim.instruction import Instruction
-from tcsim.targets import TARGETS
+from tcsim import catalog
+from tcsim.core.targets import TARGETS
+from tcsim.model.instruction import Instruction
 
 FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 MOVERS = ("LDSM", "STSM", "MOVM")
@@ -36,7 +36,7 @@ MOVE = "movmatrix.sync.aligned.m8n8.trans.b16"
 
 def instructions(target: str) -> list[Instruction]:
     """The instructions of a target."""
-    rows = [row for family in FAMILIES for row in registry.on_arch(target, family) if target in row.targets]
+    rows = [row for family in FAMILIES for row in catalog.on_arch(target, family) if target in row.targets]
     return [tcsim.instruction(row.mnemonic, arch=target) for row in rows]
 
 
@@ -140,7 +140,7 @@ def test_a_launch_of_another_size_is_refused() -> None:
 def test_input_classes(arch: str) -> None:
     """Pure functions of their arguments, different by class, valid, and the model agrees with itself."""
     outputs = 0
-    for item in (tcsim.instruction(row.mnemonic, arch=arch) for f in FAMILIES for row in registry.on_arch(arch, f)):
+    for item in (tcsim.instruction(row.mnemonic, arch=arch) for f in FAMILIES for row in catalog.on_arch(arch, f)):
         exercise, digests = exercise_of(item.row.family), set()
         names = exercise.classes(item)
         assert all(re.fullmatch("[a-z]+", name) for name in names)
@@ -191,7 +191,7 @@ def test_what_the_classes_are_for() -> None:
 def test_the_default_cases_kill_every_wrong_model(arch: str) -> None:
     """Each one that applies to an instruction answers differently somewhere, and the difference is explained."""
     killed: dict[str, set[str]] = {family: set() for family in FAMILIES}
-    for item in (tcsim.instruction(row.mnemonic, arch=arch) for f in FAMILIES for row in registry.on_arch(arch, f)):
+    for item in (tcsim.instruction(row.mnemonic, arch=arch) for f in FAMILIES for row in catalog.on_arch(arch, f)):
         exercise = exercise_of(item.row.family)
         alive = [model for model in exercise.wrong_models if model.applies(item)]
         killed[item.row.family] |= {model.name for model in alive}

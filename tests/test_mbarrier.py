@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim.mbarrier import MOST_ARRIVALS, MOST_BYTES, BarrierError, BarrierState
+from tcsim.memory.mbarrier import MOST_ARRIVALS, MOST_BYTES, BarrierError, BarrierState
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Where the fields of an mbarrier object lie, read again from the machine code that the assembler at hand emits.
 
 ptxas makes the initial object, the pending count of a state and the tests of a phase and a layout in plain instructions.
-They are few: a small interpreter runs them on numbers, and `tcsim.mbarrier_bits` must say the same.
+They are few: a small interpreter runs them on numbers, and `tcsim.memory.mbarrier_bits` must say the same.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from hwkernels.sass import SassInstruction, disassemble
 from hwkernels.toolchain import assemble
-from tcsim import mbarrier_bits
-from tcsim.mbarrier import LAYOUTS, MBarrier
-from tcsim.targets import ARCHS, TARGETS
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.memory import mbarrier_bits
+from tcsim.memory.mbarrier import LAYOUTS, MBarrier
 
 WORD = 0xFFFF_FFFF
 SHIFTED = ("sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120a")

@@ -19,8 +19,8 @@ from hwkernels import probe
 from hwkernels.probe import Probe
 from hwkernels.probes import barrier, body_of
 from hwkernels.toolchain import assemble
-from tcsim import registry
-from tcsim.barrier_instruction import barrier_facts
+from tcsim import catalog
+from tcsim.isa.mbarrier.semantics import barrier_facts
 
 EXERCISE = exercise_of("mbarrier")
 ARRIVE = "mbarrier.arrive.shared::cta.b64"
@@ -29,13 +29,13 @@ TRY_WAIT = "mbarrier.try_wait.shared::cta.b64"
 
 def rows(target: str) -> list[Any]:
     """The family's instructions that a target takes."""
-    found = [row for row in registry.rows().values() if row.family == "mbarrier" and target in row.targets]
+    found = [row for row in catalog.rows().values() if row.family == "mbarrier" and target in row.targets]
     return [tcsim.instruction(row.mnemonic, arch=target) for row in found]
 
 
 def sample(arch: str, every: int) -> list[Any]:
     """Every n-th instruction of an arch, and at least one of each operation."""
-    items = [tcsim.instruction(row.mnemonic, arch=arch) for row in registry.on_arch(arch, "mbarrier")]
+    items = [tcsim.instruction(row.mnemonic, arch=arch) for row in catalog.on_arch(arch, "mbarrier")]
     first = {item.row.arithmetic: item for item in reversed(items)}
     return [item for place, item in enumerate(items) if place % every == 0 or item in first.values()]
 
@@ -84,7 +84,7 @@ def test_machine_code_that_lacks_the_instruction_is_told() -> None:
 
 def test_forms_that_a_target_lacks_are_left_out() -> None:
     """sm_80 takes a count with .noComplete only, and its kernels need PTX ISA 7.1."""
-    row = registry.rows()["mbarrier.arrive.shared.b64"]
+    row = catalog.rows()["mbarrier.arrive.shared.b64"]
     assert probe.forms_on(row, "sm_80") == ("state", "sink")
     assert probe.forms_on(row, "sm_90") == ("state", "sink", "state_count", "sink_count")
     assert probe.emit(row, "sm_80").startswith(".version 7.1\n")
@@ -202,7 +202,7 @@ def test_a_mismatch_is_explained() -> None:
 
 def test_forms_and_classes_that_do_not_exist() -> None:
     """Asked by name, refused by name."""
-    row = registry.rows()[ARRIVE]
+    row = catalog.rows()[ARRIVE]
     with pytest.raises(ValueError, match="has no operand form 'hint'; valid: 'state', 'sink'"):
         barrier.form_named(row, "hint")
     with pytest.raises(ValueError, match="has no input class 'hinted'"):

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import tcsim
-from tcsim import registry
-from tcsim.barrier_instruction import CLASSES, BarrierFacts, barrier_facts
-from tcsim.errors import InstructionError, NotModelledError, OperandError
-from tcsim.mbarrier import BarrierError, BarrierState, MBarrier
-from tcsim.mbarrier_bits import pack, unpack
-from tcsim.targets import ARCHS, TARGETS
+from tcsim import catalog
+from tcsim.core.errors import InstructionError, NotModelledError, OperandError
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.mbarrier.semantics import CLASSES, BarrierFacts, barrier_facts
+from tcsim.memory.mbarrier import BarrierError, BarrierState, MBarrier
+from tcsim.memory.mbarrier_bits import pack, unpack
 
 INVENTORY = Path(__file__).parent / "data/mbarrier_inventory.csv"
-ROWS = {name: row for name, row in registry.rows().items() if row.family == "mbarrier"}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family == "mbarrier"}
 MULTICAST = "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.multicast::cluster::32b.b64"
 
 
@@ -296,7 +296,7 @@ def test_wrong_use_is_named(stem: str, arch: str, given: dict[str, Any], words: 
 
 def test_a_mask_names_32_blocks_at_most() -> None:
     """The last of 32 blocks has bit 31; no bit is that of a 33rd."""
-    name = next(row.mnemonic for row in registry.rows().values() if isinstance(row.facts, BarrierFacts) and row.facts.multicast
+    name = next(row.mnemonic for row in catalog.rows().values() if isinstance(row.facts, BarrierFacts) and row.facts.multicast
                 and row.facts.operation == "expect_tx")  # fmt: skip
     item = tcsim.instruction(name, arch="sm_107")
     found = item.execute([MBarrier(1) for _ in range(32)], tx_count=16, cta_mask=1 << 31)

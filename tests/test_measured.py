@@ -7,8 +7,8 @@ from pathlib import Path
 import tcsim
 from conformance import recordings
 from conformance.exercises import every_class, exercise_of
-from tcsim import registry
-from tcsim.targets import ARCHS
+from tcsim import catalog
+from tcsim.core.targets import ARCHS
 
 
 def files(arch: str) -> list[Path]:
@@ -20,7 +20,7 @@ def files(arch: str) -> list[Path]:
 def test_measured_rows_have_recordings_and_recordings_have_measured_rows() -> None:
     claimed, recorded = set(), set()
     for arch in ARCHS:
-        for row in registry.on_arch(arch):
+        for row in catalog.on_arch(arch):
             if tcsim.instruction(row.mnemonic, arch=arch).evidence.level == "measured":
                 claimed.add(recordings.path_of(row.mnemonic, arch).relative_to(recordings.ROOT))
         recorded |= {path.relative_to(recordings.ROOT) for path in files(arch)}

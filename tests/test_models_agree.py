@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import tcsim
 from conformance import inputs
-from tcsim import registry
-from tcsim.multiply import MatrixMultiply
+from tcsim import catalog
+from tcsim.isa.mma.multiply import MatrixMultiply
 
-MNEMONICS = [row.mnemonic for row in registry.rows().values() if row.family == "mma.sync" and not row.dropped]
+MNEMONICS = [row.mnemonic for row in catalog.rows().values() if row.family == "mma.sync" and not row.dropped]
 ELEMENTS = 8  # result elements compared of each (instruction, arch, class)
 SEED = 20_001  # of the inputs: not one that is recorded
 
@@ -44,7 +44,7 @@ def tasks(mnemonic: str) -> Iterator[Task]:
 @lru_cache
 def on_arch(arch: str) -> frozenset[str]:
     """The mnemonics of an arch."""
-    return frozenset(row.mnemonic for row in registry.on_arch(arch))
+    return frozenset(row.mnemonic for row in catalog.on_arch(arch))
 
 
 def matrices(task: Task) -> dict[str, npt.NDArray[Any]]:

@@ -21,10 +21,10 @@ from hwkernels.probe import emit, kernel_name
 from hwkernels.probes import body_of
 from hwkernels.sass import code_sha256
 from hwkernels.toolchain import AssembleError, Assembly, Job, assemble, assemble_many, toolchain_for
-from tcsim import registry
-from tcsim.errors import InstructionError
-from tcsim.registry import Row
-from tcsim.targets import TARGETS
+from tcsim import catalog
+from tcsim.core.errors import InstructionError
+from tcsim.core.targets import TARGETS
+from tcsim.model.row import Row
 
 NEAR_MISSES = 2600  # and as many valid pairs
 FORMS = 6  # operand forms tried for each near miss
@@ -152,8 +152,8 @@ class Pair:
 @cache
 def families() -> dict[str, tuple[Row, ...]]:
     """The rows of each family that assemble to something."""
-    names = dict.fromkeys(row.family for row in registry.rows().values())
-    return {name: tuple(r for r in registry.rows().values() if r.family == name and not r.dropped) for name in names}
+    names = dict.fromkeys(row.family for row in catalog.rows().values())
+    return {name: tuple(r for r in catalog.rows().values() if r.family == name and not r.dropped) for name in names}
 
 
 @cache
@@ -195,7 +195,7 @@ def edited(row: Row, choose: random.Random) -> tuple[str, str]:
 def near_misses() -> tuple[Pair, ...]:
     """Different spellings that are no instruction of their target, an equal share of each family where it has so many."""
     taken: dict[tuple[object, ...], set[str]] = {}
-    for row in registry.rows().values():
+    for row in catalog.rows().values():
         taken.setdefault(reading(row.mnemonic), set()).update(row.targets)
 
     def of_family(name: str) -> Iterator[Pair]:
@@ -366,7 +366,7 @@ def refusal(pair: Pair, said: list[list[str]]) -> list[str]:
 @pytest.fixture
 def no_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the search for the nearest spellings, which takes most of the time of a refusal."""
-    monkeypatch.setattr(registry, "nearest", lambda word, choices, count=3: [])
+    monkeypatch.setattr(catalog, "nearest", lambda word, choices, count=3: [])
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -395,7 +395,7 @@ def ask(mnemonic: str, target: str) -> None:
 def test_valid_pairs_are_taken_by_both(target: str) -> None:
     """The other side of the same coin: what the registry has for a target, ptxas assembles."""
     wanted = [pair for pair in valid_pairs() if pair.target == target]
-    lines = [next(forms_of(registry.rows()[pair.mnemonic])).line(pair.mnemonic) for pair in wanted]
+    lines = [next(forms_of(catalog.rows()[pair.mnemonic])).line(pair.mnemonic) for pair in wanted]
     refused = complaints(target, lines)
     assert {lines[i]: texts for i, texts in refused.items()} == {}
     for pair in wanted:
@@ -412,20 +412,20 @@ def test_there_are_enough_of_them() -> None:
         assert {pair.family for pair in pairs} == set(families())
         assert {pair.target for pair in pairs} == set(TARGETS)
     assert not {(p.mnemonic, p.target) for p in near_misses()} & {(p.mnemonic, p.target) for p in valid_pairs()}
-    wrong_target = [pair for pair in near_misses() if pair.mnemonic in registry.rows()]
+    wrong_target = [pair for pair in near_misses() if pair.mnemonic in catalog.rows()]
     assert len(wrong_target) > NEAR_MISSES // 20
     assert len({pair.mnemonic for pair in near_misses()}) > NEAR_MISSES // 2
 
 
 def test_the_suggestions_of_a_refusal_are_valid() -> None:
     """The error names spellings that exist: asked here of a few near misses, with the search that the others leave out."""
-    spelled_wrong = [pair for pair in near_misses() if pair.mnemonic not in registry.rows()][:: NEAR_MISSES // 20]
+    spelled_wrong = [pair for pair in near_misses() if pair.mnemonic not in catalog.rows()][:: NEAR_MISSES // 20]
     for pair in spelled_wrong:
         with pytest.raises(InstructionError) as refused:
             tcsim.instruction(pair.mnemonic, arch=pair.target)
         nearest = str(refused.value).split("nearest: ")[1].partition(";")[0].split(", ")
         assert len(nearest) == 3
-        assert set(nearest) <= set(registry.rows())
+        assert set(nearest) <= set(catalog.rows())
     assert len(spelled_wrong) > 10
 
 
@@ -433,7 +433,7 @@ def test_the_suggestions_of_a_refusal_are_valid() -> None:
 def test_spellings_that_only_the_assembler_tolerates(habit: Tolerated) -> None:
     """ptxas makes the same machine code of them as of the plain spelling; the registry has the plain spelling alone."""
     assert reading(habit.spelling) == reading(habit.plain)
-    row = registry.rows()[habit.plain]
+    row = catalog.rows()[habit.plain]
     texts = [emit(row, habit.target).replace(".reg .s32", ".reg .b32")]  # untyped registers suit both
     texts.append(re.sub(rf" {re.escape(habit.plain)}(?=[ ;])", f" {habit.spelling}", texts[0]))
     assert texts[0] != texts[1]

@@ -13,7 +13,7 @@ from conformance.suite import Settings, Suite
 from conformance.test_open_questions import outcome
 from hwkernels.probes.tensor_copy import BODY, IMAGE_BYTES
 from hwkernels.worker import Hang
-from tcsim.tensor_types import NotModelledError
+from tcsim.tma.types import NotModelledError
 from tests.test_conformance_live import Imaginary
 
 

@@ -11,13 +11,13 @@ import tcsim
 from conformance.exercises import exercise_of
 from hwkernels import probe
 from hwkernels.probe import Probe
-from tcsim import registry
-from tcsim.errors import InstructionError, OperandError
-from tcsim.ordering import order_facts
-from tcsim.targets import ARCHS, TARGETS
+from tcsim import catalog
+from tcsim.core.errors import InstructionError, OperandError
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.fence import order_facts
 
 FILES = {"fence": "fence", "wgmma.sync": "wgmma_sync"}
-ROWS = {name: row for name, row in registry.rows().items() if row.family in FILES}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family in FILES}
 
 
 @pytest.mark.parametrize(("family", "count"), [("fence", 43), ("wgmma.sync", 5)])

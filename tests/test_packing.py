@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim import registry
-from tcsim.packing import field_shift, pack, unpack
+from tcsim import catalog
+from tcsim.numbers.packing import field_shift, pack, unpack
 
 WIDTHS: dict[str, int] = {
     "f64": 64, "f32": 32, "tf32": 32, "s32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8,
@@ -40,7 +40,7 @@ def registers_of(words: list[int]) -> npt.NDArray[np.uint32]:
 def test_the_registry_uses_these_widths() -> None:
     """Every operand of every row has the width that these tests check."""
     seen = set()
-    for row in registry.rows().values():
+    for row in catalog.rows().values():
         if row.family != "mma.sync":
             continue
         for operand in row.operands.values():

@@ -17,9 +17,9 @@ from hwkernels import probe
 from hwkernels.probe import Probe
 from hwkernels.sass import SassError, SassFunction, disassemble
 from hwkernels.toolchain import AssembleError, assemble
-from tcsim import registry
-from tcsim.instruction import Instruction
-from tcsim.targets import TARGETS
+from tcsim import catalog
+from tcsim.core.targets import TARGETS
+from tcsim.model.instruction import Instruction
 
 HALF = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 FP8 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
@@ -33,14 +33,14 @@ COUNTS = {  # rows that each target accepts and that assemble to something
 
 def instructions(target: str) -> list[Instruction]:
     """Every mma.sync instruction of a target."""
-    rows = [row for row in registry.on_arch(target, "mma.sync") if target in row.targets]
+    rows = [row for row in catalog.on_arch(target, "mma.sync") if target in row.targets]
     return [tcsim.instruction(row.mnemonic, arch=target) for row in rows]
 
 
 @cache
 def machine_code(target: str, *mnemonics: str) -> tuple[SassFunction, ...]:
     """The disassembled probes of some instructions."""
-    rows = [registry.rows()[mnemonic] for mnemonic in mnemonics]
+    rows = [catalog.rows()[mnemonic] for mnemonic in mnemonics]
     return disassemble(assemble(probe.emit(rows, target), target).cubin)
 
 
@@ -158,7 +158,7 @@ def test_the_text_is_a_function_of_rows_and_target() -> None:
 
 def test_one_row_is_a_module_of_one() -> None:
     """A row alone is the same as a list of it; its hash is of that text, and differs by row and target."""
-    row, other = registry.rows()[HALF], registry.rows()[FP8]
+    row, other = catalog.rows()[HALF], catalog.rows()[FP8]
     assert probe.emit(row, "sm_90") == probe.emit([row], "sm_90")
     hashes = {probe.ptx_sha256(item, target) for item in (row, other) for target in ("sm_90", "sm_90a", "sm_120")}
     assert len(hashes) == 6
@@ -167,7 +167,7 @@ def test_one_row_is_a_module_of_one() -> None:
 
 def test_the_version_is_the_lowest_that_will_do() -> None:
     """Of the target and of every row, compared as numbers."""
-    rows = registry.rows()
+    rows = catalog.rows()
     assert probe.ptx_version([rows[HALF]], "sm_80") == "7.0"
     assert probe.ptx_version([rows[HALF]], "sm_90a") == "8.0"
     assert probe.ptx_version([rows[HALF], rows[FP8]], "sm_89") == "8.4"
@@ -179,7 +179,7 @@ def test_the_version_is_the_lowest_that_will_do() -> None:
 )
 def test_a_row_is_emitted_for_its_targets_only(mnemonic: str, target: str) -> None:
     """The error lists the targets that the row has, also when another row of the module is fine."""
-    row, fine = registry.rows()[mnemonic], registry.rows()["mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16"]
+    row, fine = catalog.rows()[mnemonic], catalog.rows()["mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16"]
     complaint = f"{re.escape(mnemonic)} has no target {target}; valid: {', '.join(row.targets)}"
     for rows in ([row], [fine, row] if target in fine.targets else [row]):
         with pytest.raises(ValueError, match=complaint):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import tcsim
-from tcsim import registry
-from tcsim.targets import TARGETS
+from tcsim import catalog
+from tcsim.core.targets import TARGETS
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = [path for folder in ("tcsim", "hwkernels", "conformance") for path in sorted((ROOT / folder).rglob("*.py"))]
@@ -49,7 +49,7 @@ def methods(item: type) -> Iterator[tuple[str, Any]]:
 def instruction_classes() -> dict[str, type]:
     """The classes of all instructions."""
     found: dict[str, type] = {}
-    for row in registry.rows().values():
+    for row in catalog.rows().values():
         if not row.dropped:
             made = type(tcsim.instruction(row.mnemonic, arch=TARGETS[row.targets[-1]].arch))
             found.setdefault(made.__name__, made)

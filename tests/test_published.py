@@ -31,9 +31,9 @@ from conformance.recordings import RecordingError
 from conformance.suite import Settings, Suite
 from hwkernels.sass import disassemble, opcode_counts
 from hwkernels.toolchain import assemble
-from tcsim import registry
-from tcsim.dot import Datapath
-from tcsim.steps import DotAdd
+from tcsim import catalog
+from tcsim.arithmetic.dot import Datapath
+from tcsim.arithmetic.steps import DotAdd
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "conformance/recordings/published"
@@ -189,8 +189,8 @@ def test_published_is_said_of_exactly_the_rows_that_a_set_is_replayed_against() 
         replayed.setdefault((item.arch, item.mnemonic), []).append(item.gpu)
     claimed, measured = {}, set()
     for arch in tcsim.ARCHS:
-        for row in registry.on_arch(arch):
-            evidence = registry.family(row.family).evidence(row, tcsim.ARCHS[arch])
+        for row in catalog.on_arch(arch):
+            evidence = catalog.family(row.family).evidence(row, tcsim.ARCHS[arch])
             if evidence.level == "published":
                 claimed[arch, row.mnemonic] = evidence.source.partition(",")[0].split(" and ")
                 assert AUTHORS in evidence.source

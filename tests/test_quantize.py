@@ -16,8 +16,8 @@ from exact import numbers as exact
 import tcsim
 from conformance.exercises import exercise_of
 from tcsim import FormatError, OperandError
-from tcsim.codec import FLOAT_DTYPES
-from tcsim.quantize import MX_BLOCKS, MX_FORMATS, NVFP4_BLOCK
+from tcsim.numbers.codec import FLOAT_DTYPES
+from tcsim.numbers.quantize import MX_BLOCKS, MX_FORMATS, NVFP4_BLOCK
 
 DTYPES = {name: dtype for dtype, name in FLOAT_DTYPES.items()}
 MX_LARGEST = {"e4m3": 448, "e5m2": 57344, "e3m2": 28, "e2m3": Fraction(15, 2), "e2m1": 6}

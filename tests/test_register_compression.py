@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tmem_cases import anywhere, of_family, random_words
 
 from tcsim import OperandError
-from tcsim.register_compression import compression_of
-from tcsim.structured_compression import ELEMENTS, OPERATIONS, Selection
+from tcsim.isa.spcompress import compression_of
+from tcsim.layouts.compression import ELEMENTS, OPERATIONS, Selection
 
 NAMES = of_family("spcompress")
 COMPRESS = [name for name in NAMES if name.startswith("spcompress")]

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import pytest
 
 import tcsim
-from tcsim import registry
-from tcsim.errors import InstructionError, TargetError, TcsimError
-from tcsim.evidence import LEVELS
-from tcsim.targets import ARCHS, TARGETS
+from tcsim import catalog
+from tcsim.core.errors import InstructionError, TargetError, TcsimError
+from tcsim.core.evidence import LEVELS
+from tcsim.core.targets import ARCHS, TARGETS
 
 INVENTORY = Path(__file__).parent / "data" / "mma_sync_inventory.csv"
-ROWS = {name: row for name, row in registry.rows().items() if row.family == "mma.sync"}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family == "mma.sync"}
 BF16_M8N8K4 = [f"mma.sync.aligned.m8n8k4.{a}.{b}.f32.bf16.bf16.f32" for a in ("row", "col") for b in ("row", "col")]
 MODIFIERS = (".satfinite", ".rn", ".rz", ".rm", ".rp", ".xor.popc", ".and.popc")
 
@@ -83,7 +83,7 @@ def test_bf16_m8n8k4_is_refused_with_the_reason() -> None:
         for target in TARGETS:
             with pytest.raises(InstructionError, match=r"emits no instruction for it.*bf16 has m16n8k8 and m16n8k16"):
                 tcsim.instruction(mnemonic, arch=target)
-            assert mnemonic not in {row.mnemonic for row in registry.on_arch(target, "mma.sync")}
+            assert mnemonic not in {row.mnemonic for row in catalog.on_arch(target, "mma.sync")}
             refused += 1
     assert refused == 4 * 27
 
@@ -109,7 +109,7 @@ def test_every_target_takes_exactly_its_instructions(name: str) -> None:
                 tcsim.instruction(mnemonic, arch=name)
             assert f'tcsim.instruction("{mnemonic}", arch="{name}"): ' in str(caught.value)
             refused += 1
-    assert {row.mnemonic for row in registry.on_arch(name, "mma.sync")} == taken
+    assert {row.mnemonic for row in catalog.on_arch(name, "mma.sync")} == taken
     assert len(taken) + refused == 168
     counts = {
         "sm_70": 12, "sm_72": 12, "sm_75": 31, "sm_80": 79, "sm_86": 79, "sm_87": 79, "sm_88": 79, "sm_89": 95,
@@ -193,7 +193,7 @@ def test_a_mnemonic_that_does_not_exist_lists_the_nearest(mnemonic: str, nearest
     offered = str(caught.value).split("nearest: ")[1].partition(";")[0].split(", ")
     assert nearest in offered
     assert 1 <= len(offered) <= 3
-    assert set(offered) <= set(registry.rows())
+    assert set(offered) <= set(catalog.rows())
 
 
 @pytest.mark.parametrize("name", ["sm_91", "sm_80a", "90", "sm_", "SM_90", "compute_90"])
@@ -207,18 +207,18 @@ def test_an_arch_that_does_not_exist(name: str) -> None:
 
 def test_a_family_that_does_not_exist() -> None:
     """The registry knows its families by name."""
-    assert registry.family("mma.sync").name == "mma.sync"
+    assert catalog.family("mma.sync").name == "mma.sync"
     with pytest.raises(InstructionError, match=r"no family 'mma'; valid: mma\.sync"):
-        registry.family("mma")
+        catalog.family("mma")
     with pytest.raises(TargetError, match="no arch or target 'sm_91'"):
-        list(registry.on_arch("sm_91"))
+        list(catalog.on_arch("sm_91"))
 
 
 def test_every_row_has_a_lowering_and_evidence_on_every_arch_that_runs_it() -> None:
     """The last step writes d in its own format; H200 results count as measured on sm_90 only."""
     checked = 0
     for name in ARCHS:
-        for row in registry.on_arch(name, "mma.sync"):
+        for row in catalog.on_arch(name, "mma.sync"):
             ins = tcsim.instruction(row.mnemonic, arch=name)
             assert ins.lowering.steps[-1].result == "d"
             assert (ins.evidence.level == "measured") == (name == "sm_90"), (row.mnemonic, name)

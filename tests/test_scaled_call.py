@@ -19,7 +19,7 @@ from hwkernels import array_protocols, convert_call, device_arrays, gemm_operand
 from hwkernels.gemm_call import GemmError, problem_dtype
 from hwkernels.scaled_call import FACTORS, scaled_gemm
 from hwkernels.scaled_kernels import SCALED_KERNELS, ScaledBuild
-from tcsim.formats import FORMATS
+from tcsim.numbers.formats import FORMATS
 
 
 class Blackwell(Driver):

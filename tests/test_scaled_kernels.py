@@ -19,9 +19,9 @@ from hwkernels.scaled_call import FACTORS, checked_operands, scaled_build
 from hwkernels.scaled_kernels import OUTPUTS, SCALED_KERNELS, ScaledBuild, ScaledKernel, scaled_cubin_of, step_places
 from hwkernels.scaled_operands import pack_elements, pack_factors, scaled_grid, scaled_maps, whole_tiles
 from hwkernels.tensor_memory_constants import scale_block_offsets
-from tcsim.formats import FORMATS
-from tcsim.scaled_multiply import ScaledMatrixMultiply
-from tcsim.tmem_layout import scale_layout
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.memory.tmem_layout import scale_layout
+from tcsim.numbers.formats import FORMATS
 
 IN_TENSOR_MEMORY = [name for name, row in SCALED_KERNELS.items() if row.tensor_memory]
 IN_REGISTERS = [name for name, row in SCALED_KERNELS.items() if not row.tensor_memory]

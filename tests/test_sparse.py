@@ -42,10 +42,10 @@ from conformance.suite import Case, Settings, Suite
 from hwkernels import probe
 from hwkernels.probe import Probe
 from hwkernels.probes import registers as probe_bodies
-from tcsim import InstructionError, registry
-from tcsim.evidence import LEVELS
-from tcsim.sparse_multiply import SparseMatrixMultiply
-from tcsim.targets import ARCHS, TARGETS
+from tcsim import InstructionError, catalog
+from tcsim.core.evidence import LEVELS
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 
 INVENTORY = Path(__file__).parent / "data" / "mma_sp_inventory.csv"
 ON_ARCH = {"sm_80": 80, "sm_89": 88, "sm_90": 88, "sm_100": 92, "sm_120": 142}  # rows
@@ -348,7 +348,7 @@ PROBES = {  # rows that each target accepts
 
 def of_target(target: str) -> list[SparseMatrixMultiply]:
     """Every sparse instruction of a target."""
-    rows = [row for row in registry.on_arch(target, "mma.sp") if target in row.targets]
+    rows = [row for row in catalog.on_arch(target, "mma.sp") if target in row.targets]
     return [instruction(row.mnemonic, target) for row in rows]
 
 

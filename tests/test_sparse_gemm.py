@@ -10,7 +10,7 @@ import pytest
 
 import tcsim
 from conformance.gemm_cases import pruned
-from tcsim.sparse_operand import SparseOperand
+from tcsim.isa.mma.sparse_operand import SparseOperand
 
 MNEMONICS = (
     "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32",

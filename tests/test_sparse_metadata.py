@@ -34,7 +34,7 @@ from sparse_cases import (
 
 import tcsim
 from tcsim import FormatError, OperandError
-from tcsim.sparse_multiply import SparseMatrixMultiply
+from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 
 # ---- metadata
 

@@ -23,14 +23,14 @@ from conformance import recordings
 from conformance.exercises.sparse_warpgroup_multiply import SPARSE_WARPGROUP
 from conformance.warpgroup_images import MODES
 from hwkernels import probe
-from tcsim import registry
-from tcsim.errors import InstructionError, OperandError
-from tcsim.layout import FragmentLayout, Layout
-from tcsim.matrix_descriptor import MatrixDescriptor
-from tcsim.sparse_warpgroup_multiply import SparseWarpgroupMultiply
+from tcsim import catalog
+from tcsim.core.errors import InstructionError, OperandError
+from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.isa.wgmma.sparse_multiply import SparseWarpgroupMultiply
+from tcsim.layouts.layout import FragmentLayout, Layout
 
 INVENTORY = Path(__file__).parent / "data" / "wgmma_sp_inventory.csv"
-ROWS = {name: row for name, row in registry.rows().items() if row.family == "wgmma.sp"}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family == "wgmma.sp"}
 FULL = [name for name, row in ROWS.items() if row.shape[1] == 64]
 PREFIX = "wgmma.mma_async.sp.sync.aligned."
 F16, TF32 = PREFIX + "m64n64k32.f32.f16.f16", PREFIX + "m64n64k16.f32.tf32.tf32"
@@ -69,7 +69,7 @@ def test_the_registry_is_the_inventory() -> None:
 
 def test_rows_are_the_dense_ones_with_twice_the_k() -> None:
     """Every dense spelling but those of b1 has a sparse one: the same types, half of A's row, the same accumulator."""
-    dense = {name: row for name, row in registry.rows().items() if row.family == "wgmma" and row.arithmetic != "b1"}
+    dense = {name: row for name, row in catalog.rows().items() if row.family == "wgmma" and row.arithmetic != "b1"}
     compared = 0
     for name, row in dense.items():
         m, n, k = row.shape

@@ -18,8 +18,8 @@ from conformance.described import Described
 from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY, descriptors, executed
 from conformance.stream import Stream
 from conformance.tensor_memory_mismatches import layout_of
-from tcsim.tcgen05_form import MultiplyForm
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.isa.tcgen05.mma_form import MultiplyForm
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 
 
 def slow(item: TensorMemoryMultiply, given: dict[str, Any], sample: int) -> exact.Run:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.errors import InstructionError, OperandError, TargetError
-from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.tensor_memory import AllocationError, TensorMemory, UnallocatedError, UnwrittenError
+from tcsim.core.errors import InstructionError, OperandError, TargetError
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.memory.tensor_memory import AllocationError, TensorMemory, UnallocatedError, UnwrittenError
 
 PLAIN = "tcgen05.mma.cta_group::1.kind::f16"
 SCALED = "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16"

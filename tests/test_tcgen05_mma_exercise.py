@@ -11,7 +11,7 @@ from conformance.exercises import WrongModel
 from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY, operands_of
 from conformance.tensor_memory_mismatches import layout_of
 from conformance.wrong_tensor_multiplies import WRONG_MODELS
-from tcsim.described_multiply import DescribedMultiply
+from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.trace import show_code, trace
 
 

@@ -13,10 +13,10 @@ from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY
 from hwkernels import probe
 from hwkernels.probe import Probe, emit
 from hwkernels.probes.tensor_memory_multiply import BODY, operands
-from tcsim import registry
-from tcsim.registry import Row
+from tcsim import catalog
+from tcsim.model.row import Row
 
-ROWS = [row for row in registry.rows().values() if row.family.startswith("tcgen05.mma")]
+ROWS = [row for row in catalog.rows().values() if row.family.startswith("tcgen05.mma")]
 
 
 def sample() -> dict[str, list[Row]]:
@@ -71,11 +71,11 @@ def test_every_form_has_a_kernel_for_exactly_its_targets() -> None:
 
 
 def test_the_instruction_line_has_the_operands_in_order() -> None:
-    row = registry.rows()["tcgen05.mma.sp.cta_group::2.kind::f16"]
+    row = catalog.rows()["tcgen05.mma.sp.cta_group::2.kind::f16"]
     form, value = BODY.forms(row)["tmem_lanes_scale3"]
     lanes = ", ".join(f"%lanes{i}" for i in range(8))
     assert operands(row.facts, form, value) == f"[%d], [%a], %desc_b, [%metadata], %idesc, {{{lanes}}}, %enable, 3"
-    row = registry.rows()["tcgen05.mma.cta_group::1.kind::mxf4.block_scale"]
+    row = catalog.rows()["tcgen05.mma.cta_group::1.kind::mxf4.block_scale"]
     form, value = BODY.forms(row)["desc"]
     assert operands(row.facts, form, value) == "[%d], %desc_a, %desc_b, %idesc, [%scale_a], [%scale_b], %enable"
 
@@ -103,7 +103,7 @@ def test_launches_fit_the_kernel(group: int) -> None:
 
 
 def test_one_kernel_does_everything_in_order() -> None:
-    text = emit(registry.rows()["tcgen05.mma.cta_group::2.kind::mxf8f6f4.block_scale"], "sm_100f")
+    text = emit(catalog.rows()["tcgen05.mma.cta_group::2.kind::mxf8f6f4.block_scale"], "sm_100f")
     order = [
         "tcgen05.alloc.cta_group::2", "tcgen05.relinquish_alloc_permit.cta_group::2", "tcgen05.st.", "tcgen05.wait::st",
         "barrier.cluster.arrive", "tcgen05.mma.cta_group::2", "tcgen05.commit.cta_group::2", "mbarrier.try_wait", "trap;",

@@ -9,9 +9,9 @@ import pytest
 from tensor_multiply_cases import FAMILIES, ROWS, instruction
 
 from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY
-from tcsim.errors import InstructionError
-from tcsim.families.tcgen05_mma import opcode
-from tcsim.targets import ARCHS, TARGETS
+from tcsim.core.errors import InstructionError
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.tcgen05.mma import opcode
 
 INVENTORY = Path(__file__).parent / "data" / "tcgen05_mma_inventory.csv"
 FORMS = {"disable-output-lane": "lanes", "scale-input-d": "scale", "zero-column-mask": "mask"}

@@ -17,7 +17,7 @@ import tcsim
 from conformance.described import Described
 from conformance.exercises.tensor_memory_multiply import descriptors
 from conformance.stream import Stream
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 
 
 @settings(max_examples=40)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim.tensor_reduce import REDUCTIONS, reduce_codes
-from tcsim.tensor_types import DATA_TYPES
+from tcsim.tma.reduce import REDUCTIONS, reduce_codes
+from tcsim.tma.types import DATA_TYPES
 from tests.exact import tensor_copy as exact
 from tests.tensor_cases import Case, columns, interleaved, interleaved_columns, tiled, wide
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim import tensor_rules as rules
-from tcsim.errors import OperandError
-from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
-from tcsim.tensor_copy import CoordinateError, DirectionError, MisalignedCoordinateError, StoreCoordinateError
-from tcsim.tensor_reduce import ReductionError
-from tcsim.tensor_types import DATA_TYPES, SWIZZLE_MODES, NotModelledError, TensorMapError, UnknownModeError
+from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.core.errors import OperandError
+from tcsim.tma import rules
+from tcsim.tma.copy import CoordinateError, DirectionError, MisalignedCoordinateError, StoreCoordinateError
+from tcsim.tma.reduce import ReductionError
+from tcsim.tma.types import DATA_TYPES, SWIZZLE_MODES, NotModelledError, TensorMapError, UnknownModeError
 
 MATRIX = {"data_type": "FLOAT16", "global_dim": (256, 100), "global_strides": (512,), "box_dim": (64, 8)}
 CUBE = {"data_type": "FLOAT16", "global_dim": (64, 9, 3), "global_strides": (128, 1152), "box_dim": (16, 2, 2)}

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 import tcsim
 from hwkernels.sass import disassemble
 from hwkernels.toolchain import assemble
-from tcsim import tensor_map_bits as bits
-from tcsim.tensor_rules import GlobalAddressError, GlobalDimError
-from tcsim.tensor_types import DATA_TYPES, INTERLEAVES, OOB_FILLS, SWIZZLE_MODES, NotModelledError, TensorMapError
+from tcsim.tma import bits
+from tcsim.tma.rules import GlobalAddressError, GlobalDimError
+from tcsim.tma.types import DATA_TYPES, INTERLEAVES, OOB_FILLS, SWIZZLE_MODES, NotModelledError, TensorMapError
 from tests.sass_machine import Machine
 from tests.tensor_cases import columns, tiled
 

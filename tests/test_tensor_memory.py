@@ -10,7 +10,7 @@ from exact.tensor_memory import Allocator
 
 import tcsim
 from tcsim import OperandError, TensorMemory
-from tcsim.tensor_memory import (
+from tcsim.memory.tensor_memory import (
     AllocationError,
     TensorMemoryError,
     UnallocatedError,
@@ -27,7 +27,7 @@ def refused(text: str, error: type[Exception] = AllocationError) -> pytest.Raise
 
 def test_errors_are_of_one_family() -> None:
     """A caller may catch them all, or one."""
-    for error in (AllocationError, UnallocatedError, UnwrittenError, tcsim.tensor_memory.LaneAccessError):
+    for error in (AllocationError, UnallocatedError, UnwrittenError, tcsim.memory.tensor_memory.LaneAccessError):
         assert issubclass(error, TensorMemoryError)
     assert issubclass(TensorMemoryError, OperandError)
     assert issubclass(TensorMemoryError, ValueError)

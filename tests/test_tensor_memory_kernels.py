@@ -22,8 +22,8 @@ from hwkernels.gemm_call import GemmError, Tuning, find_kernel, target_for, tune
 from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm_tiles import Shape, choose
 from hwkernels.tensor_memory_constants import constants_of
-from tcsim import registry
-from tcsim.formats import FORMATS
+from tcsim import catalog
+from tcsim.numbers.formats import FORMATS
 
 gpu = installed_gpu  # the fixture
 NAMES = tuple(name for name, row in KERNELS.items() if row.ctas)
@@ -167,7 +167,7 @@ def test_formats_are_those_whose_instruction_the_chip_has(arch: int) -> None:
     checked = 0
     for name in NAMES:
         row = KERNELS[name]
-        there = [f for f in row.formats if f"sm_{arch}a" in registry.rows()[row.instructions[f]].targets]
+        there = [f for f in row.formats if f"sm_{arch}a" in catalog.rows()[row.instructions[f]].targets]
         assert list(gemm_tiles.formats_on(row, arch)) == there
         assert target_for(row, arch) == f"sm_{arch}a"
         for format_ in there:

@@ -22,9 +22,9 @@ from hwkernels.probes import tensor_copy as body
 from hwkernels.probes.tensormap import BODY as UPDATE_BODY
 from hwkernels.sass import disassemble, opcode_counts
 from hwkernels.toolchain import assemble
-from tcsim import registry
-from tcsim.tensor_instruction import TensorLoad
-from tcsim.tensor_types import DATA_TYPES, L2_PROMOTIONS, SWIZZLE_MODES
+from tcsim import catalog
+from tcsim.isa.cp_async_bulk_tensor.semantics import TensorLoad
+from tcsim.tma.types import DATA_TYPES, L2_PROMOTIONS, SWIZZLE_MODES
 from tests.test_conformance_live import Imaginary
 
 FAMILIES = ("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "tensormap")
@@ -44,7 +44,7 @@ def sample(arch: str, every: int) -> list:
     return [
         tcsim.instruction(row.mnemonic, arch=arch)
         for family in FAMILIES
-        for row in list(registry.on_arch(arch, family))[:: 4 if family == "tensormap" else every]
+        for row in list(catalog.on_arch(arch, family))[:: 4 if family == "tensormap" else every]
     ]
 
 
@@ -65,7 +65,7 @@ def test_the_three_shapes_hold_their_instruction_once(target):
         "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group": "UTMASTG.2D",
         "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group": "UTMAREDG.2D.ADD",
     }
-    rows = [registry.rows()[name] for name in names]
+    rows = [catalog.rows()[name] for name in names]
     functions = disassemble(assemble(probe.emit(rows, target), target).cubin)
     assert len(functions) == 6
     for row in rows:
@@ -133,7 +133,7 @@ def test_every_mode_has_500_maps():
     """Over all spellings of sm_90: the maps of each class of each mode that is run by default."""
     counts = Counter()
     for family in FAMILIES[:2]:
-        for row in registry.on_arch("sm_90", family):
+        for row in catalog.on_arch("sm_90", family):
             ins = tcsim.instruction(row.mnemonic, arch="sm_90")
             exercise = exercise_of(family)
             for name in exercise.classes(ins):
@@ -181,7 +181,7 @@ def test_a_single_map_is_a_parameter_and_many_are_a_table():
     assert (plan.variant, plan.driver_map_table, plan.inputs[0].shape) == ("table", 0, given["maps"].shape)
     with pytest.raises(ValueError, match="memory has shape"):
         body.BODY.plan(ins.row, given | {"memory": given["memory"][:, 1:]})
-    row = registry.rows()["tensormap.replace.tile.rank.global.b1024.b32"]
+    row = catalog.rows()["tensormap.replace.tile.rank.global.b1024.b32"]
     maps = np.zeros((2, 128), np.uint8)
     with pytest.raises(ValueError, match="valid: one form"):
         UPDATE_BODY.plan(row, {"maps": maps, "value": np.zeros(2, np.uint64), "form": np.arange(2)})
@@ -219,7 +219,7 @@ def test_a_live_run_is_recorded_small_and_replayed(tmp_path):
     suite = Suite(Settings("sm_90", "live", record=True, root=tmp_path), Imaginary(answer))
     suite.__dict__["workshop"] = Workshop([suite.instruction(name) for name in RUN])
     for name, count in RUN.items():
-        classes = exercise_of(registry.rows()[name].family).classes(suite.instruction(name))
+        classes = exercise_of(catalog.rows()[name].family).classes(suite.instruction(name))
         assert len(classes) == count
         assert {suite.run(Case(name, case, 0)).verdict for case in classes} == {"PASS"}
     suite.write_recordings()

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim import registry
-from tcsim.errors import InstructionError, OperandError
-from tcsim.targets import ARCHS
-from tcsim.tensor_instruction import TensorCopyFacts
-from tcsim.tensor_types import NotModelledError, TensorMapError
-from tcsim.tensormap_update import UpdateFacts
+from tcsim import catalog
+from tcsim.core.errors import InstructionError, OperandError
+from tcsim.core.targets import ARCHS
+from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyFacts
+from tcsim.isa.tensormap import UpdateFacts
+from tcsim.tma.types import NotModelledError, TensorMapError
 from tests.test_tensor_map_bits import TARGETS, replaced, replacements
 
 INVENTORY = Path(__file__).parent / "data/tensor_copy_inventory.csv"
@@ -41,7 +41,7 @@ def test_the_rows_are_the_inventory():
     forms = defaultdict(list)
     for item in known:
         forms[item["mnemonic"]].append(item)
-    rows = {row.mnemonic: row for family in COUNTS for row in registry.family(family).rows()}
+    rows = {row.mnemonic: row for family in COUNTS for row in catalog.family(family).rows()}
     assert rows.keys() == forms.keys()
     for mnemonic, items in forms.items():
         row = rows[mnemonic]
@@ -54,7 +54,7 @@ def test_the_rows_are_the_inventory():
 def test_operand_forms_of_tensormap_are_the_inventorys():
     checked = 0
     for item in inventory():
-        facts = registry.rows()[item["mnemonic"]].facts
+        facts = catalog.rows()[item["mnemonic"]].facts
         if not isinstance(facts, UpdateFacts):
             continue
         kind, _, number = item["extra"].partition("=")
@@ -70,9 +70,9 @@ def test_operand_forms_of_tensormap_are_the_inventorys():
 def test_opcodes_are_those_of_the_inventory():
     compared = 0
     for item in inventory():
-        row = registry.rows()[item["mnemonic"]]
+        row = catalog.rows()[item["mnemonic"]]
         for arch, column in SASS.items():
-            for opcode, _ in registry.family(row.family).lowering(row, ARCHS[arch]).opcodes if item[column] else ():
+            for opcode, _ in catalog.family(row.family).lowering(row, ARCHS[arch]).opcodes if item[column] else ():
                 assert opcode in item[column].split("+"), (row.mnemonic, arch)
                 compared += 1
     assert compared > 2000
@@ -99,7 +99,7 @@ def test_every_row_executes_or_says_why_not():
         for mode in ("W", "W128"):
             maps[dim, "im2col_wide", mode] = tcsim.TensorMap.im2col_wide(**one_pixel(dim, mode=mode))
     memory, smem = np.arange(4096, dtype=np.uint32).view(np.uint8)[:4096], np.full(128, 7, np.uint8)
-    for row in registry.rows().values():
+    for row in catalog.rows().values():
         facts = row.facts
         if not isinstance(facts, TensorCopyFacts):
             continue

@@ -12,9 +12,15 @@ from tmem_cases import ROWS, anywhere, cells, filled, of_family, random_words
 
 import tcsim
 from tcsim import MatrixDescriptor, OperandError, TensorMemory
-from tcsim.mbarrier import BarrierError, MBarrier
-from tcsim.shared_rows import AddressError
-from tcsim.tensor_memory import AllocationError, LaneAccessError, TensorMemoryError, UnallocatedError, UnwrittenError
+from tcsim.core.addresses import AddressError
+from tcsim.memory.mbarrier import BarrierError, MBarrier
+from tcsim.memory.tensor_memory import (
+    AllocationError,
+    LaneAccessError,
+    TensorMemoryError,
+    UnallocatedError,
+    UnwrittenError,
+)
 
 COPIES = of_family("tcgen05.cp")
 BYTES = 24 * 1024
@@ -57,7 +63,7 @@ def test_copies_agree_with_the_slow_model(mnemonic: str) -> None:
 
 def test_decompression_keeps_every_code() -> None:
     """All 64 fp6 codes in bits 5:0, all 16 fp4 codes in bits 5:2, padding dropped."""
-    from tcsim.tmem_copy import expand
+    from tcsim.isa.tcgen05.cp import expand
 
     for first in range(0, 64, 16):
         stream = sum(code << 6 * i for i, code in enumerate(range(first, first + 16))) | 0xDEAD << 96

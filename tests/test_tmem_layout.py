@@ -10,7 +10,7 @@ import pytest
 from exact import tcgen05 as exact
 
 import tcsim
-from tcsim.tmem_layout import (
+from tcsim.memory.tmem_layout import (
     DATA_PATHS,
     GROUPS,
     TmemLayout,

@@ -13,9 +13,9 @@ from tmem_cases import ROWS, anywhere, cells, filled, of_family, random_words
 
 import tcsim
 from tcsim import OperandError, TensorMemory
-from tcsim.families.tmem_fragments import SHAPES
-from tcsim.tensor_memory import LaneAccessError, UnallocatedError, UnwrittenError
-from tcsim.tmem_reduce import Reduction
+from tcsim.isa.tcgen05.fragments import SHAPES
+from tcsim.isa.tcgen05.ld_red import Reduction
+from tcsim.memory.tensor_memory import LaneAccessError, UnallocatedError, UnwrittenError
 
 LOADS, STORES = of_family("tcgen05.ld"), of_family("tcgen05.st")
 REDUCTIONS, COMPRESSIONS = of_family("tcgen05.ld.red"), of_family("tcgen05.ld.spcompress")

@@ -19,8 +19,8 @@ from hwkernels import probe, sass
 from hwkernels.probe import Probe
 from hwkernels.probes import body_of, scaffold_of
 from hwkernels.toolchain import assemble
-from tcsim.instruction import Instruction
-from tcsim.registry import Row
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 WHOLE = {
     "tcgen05.alloc": "sm_100a", "tcgen05.commit": "sm_107a", "tcgen05.fence": "sm_100a", "tcgen05.wait": "sm_100a",

@@ -6,8 +6,8 @@ import pytest
 from tmem_cases import FAMILIES, ROWS, inventory
 
 import tcsim
-from tcsim import InstructionError, registry
-from tcsim.targets import ARCHS, TARGETS
+from tcsim import InstructionError, catalog
+from tcsim.core.targets import ARCHS, TARGETS
 
 COUNTS = {
     "sm_100f": 214, "sm_100a": 216, "sm_103f": 382, "sm_103a": 384, "sm_107f": 402, "sm_107a": 647, "sm_110f": 382, "sm_110a": 384,
@@ -95,4 +95,4 @@ def test_evidence_claims_no_measurement() -> None:
 def test_families_are_listed() -> None:
     """The registry knows each by name."""
     for name in FAMILIES:
-        assert registry.family(name).name == name
+        assert catalog.family(name).name == name

@@ -35,7 +35,7 @@ from hwkernels.toolchain import (
     targets_of,
     toolchain_for,
 )
-from tcsim.targets import TARGETS
+from tcsim.core.targets import TARGETS
 
 # Every `.version` there is from 5.0 on, to ask for the one before.
 LAST_MINOR = {5: 1, 6: 5, 7: 8, 8: 8, 9: 5}

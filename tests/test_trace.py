@@ -10,7 +10,7 @@ import pytest
 
 import tcsim
 from conformance import inputs
-from tcsim import registry
+from tcsim import catalog
 from tcsim.trace import show_code, trace
 
 ARCHS = ("sm_70", "sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -22,7 +22,7 @@ RESULT = re.compile(r"  d = (0x[0-9a-f]+) \((.+)\)")
 def test_the_last_line_is_the_result(arch: str) -> None:
     """Every instruction of the arch, several classes of inputs: what the trace ends with is what execute answers."""
     compared, planned = 0, 0
-    for row in registry.on_arch(arch, "mma.sync"):
+    for row in catalog.on_arch(arch, "mma.sync"):
         instruction = tcsim.instruction(row.mnemonic, arch=arch)
         stream = random.Random(f"{row.mnemonic} {arch}")
         for item in inputs.classes_for(instruction):

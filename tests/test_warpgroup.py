@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 import tcsim
 from conformance.exercises import exercise_of
 from hwkernels import probe
-from tcsim import registry
-from tcsim.errors import InstructionError, OperandError, TargetError
-from tcsim.formats import FORMATS
-from tcsim.matrix_descriptor import FORMS, MatrixDescriptor, element_addresses
-from tcsim.swizzle import SWIZZLES, Swizzle, swizzle
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim import catalog
+from tcsim.core.errors import InstructionError, OperandError, TargetError
+from tcsim.descriptors.matrix import FORMS, MatrixDescriptor, element_addresses
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.layouts.swizzle import SWIZZLES, Swizzle, swizzle
+from tcsim.numbers.formats import FORMATS
 
 INVENTORY = Path(__file__).parent / "data" / "wgmma_inventory.csv"
-ROWS = {name: row for name, row in registry.rows().items() if row.family == "wgmma"}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family == "wgmma"}
 F16 = "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"
 
 

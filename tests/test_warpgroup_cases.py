@@ -25,14 +25,14 @@ from hwkernels.probe import Probe, kernel_name
 from hwkernels.probes import warpgroup
 from hwkernels.probes.warpgroup import Form
 from hwkernels.toolchain import AssembleError, assemble
-from tcsim import InstructionError, MatrixDescriptor, OperandError, registry
-from tcsim.swizzle import SWIZZLES
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim import InstructionError, MatrixDescriptor, OperandError, catalog
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.layouts.swizzle import SWIZZLES
 
 PREFIX = "wgmma.mma_async.sync.aligned."
 F16, TF32 = PREFIX + "m64n64k16.f32.f16.f16", PREFIX + "m64n64k8.f32.tf32.tf32"
 FP8, INT8 = PREFIX + "m64n64k32.f32.e4m3.e5m2", PREFIX + "m64n64k32.s32.s8.u8"
-FULL = [name for name, row in registry.rows().items() if row.family == "wgmma" and row.shape[1] == 64]
+FULL = [name for name, row in catalog.rows().items() if row.family == "wgmma" and row.shape[1] == 64]
 
 
 def wgmma(mnemonic: str) -> WarpgroupMultiply:
@@ -241,7 +241,7 @@ def test_wrong_descriptors_and_transposes_are_named() -> None:
 @pytest.mark.parametrize(("mnemonic", "own"), [(F16, (1, 1, 0, 0)), (TF32, (1, 1)), (FP8, (1, 1)), (INT8, ())])
 def test_the_assembler_takes_transposes_of_16_bit_types_only(mnemonic: str, own: tuple[int, ...]) -> None:
     """With its own immediates the probe assembles; with transposes that are not its own it does not: tf32 is never MN-major."""
-    row = registry.rows()[mnemonic]
+    row = catalog.rows()[mnemonic]
     name = kernel_name(row, "tried")
     head = f".version {probe.ptx_version([row], 'sm_90a')}\n.target sm_90a\n.address_size 64\n"
     assert assemble(head + warpgroup._kernel(row, name, Form("ss", own)), "sm_90a").cubin

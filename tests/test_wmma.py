@@ -16,17 +16,17 @@ from exact import wmma as slow
 
 import tcsim
 from conformance import inputs
-from tcsim import registry
-from tcsim.errors import InstructionError, OperandError
-from tcsim.fragment_multiply import FragmentMultiply
-from tcsim.memory_tile import FragmentLoad, FragmentMove, FragmentStore, MisalignedStrideError
-from tcsim.registry import Row
-from tcsim.shared_rows import ContestedRowError, MisalignedAddressError, OutsideMemoryError
-from tcsim.targets import TARGETS
+from tcsim import catalog
+from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.core.errors import InstructionError, OperandError
+from tcsim.core.targets import TARGETS
+from tcsim.isa.wmma.multiply import FragmentMultiply
+from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore, MisalignedStrideError
+from tcsim.model.row import Row
 
 DATA = Path(__file__).parent / "data"
 FAMILIES = {"wmma.load": (704, 352), "wmma.store": (208, 104), "wmma.mma": (138, 138)}  # lines of the inventory, rows
-ROWS = {row.mnemonic: row for row in registry.rows().values() if row.family in FAMILIES}
+ROWS = {row.mnemonic: row for row in catalog.rows().values() if row.family in FAMILIES}
 MOVES = [row for row in ROWS.values() if row.family != "wmma.mma"]
 PRODUCTS = [row for row in ROWS.values() if row.family == "wmma.mma"]
 GENERATIONS = ("sm_70", "sm_72", "sm_75", "sm_80", "sm_90", "sm_100", "sm_120")  # whose layouts or lowerings differ

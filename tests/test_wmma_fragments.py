@@ -10,14 +10,14 @@ import pytest
 from exact import wmma as slow
 
 import tcsim
-from tcsim import registry
-from tcsim.errors import OperandError
-from tcsim.layout import FragmentLayout, Layout
-from tcsim.registry import Row
-from tcsim.targets import TARGETS
+from tcsim import catalog
+from tcsim.core.errors import OperandError
+from tcsim.core.targets import TARGETS
+from tcsim.layouts.layout import FragmentLayout, Layout
+from tcsim.model.row import Row
 
 DATA = Path(__file__).parent / "data"
-ROWS = {row.mnemonic: row for row in registry.rows().values() if row.family.startswith("wmma.")}
+ROWS = {row.mnemonic: row for row in catalog.rows().values() if row.family.startswith("wmma.")}
 
 
 def runs_on(row: Row, arch: str) -> bool:

@@ -24,10 +24,10 @@ from hwkernels.probe import Probe
 from hwkernels.probes.memory_tile import MEMORY_BYTES
 from hwkernels.sass import SassFunction, disassemble
 from hwkernels.toolchain import assemble
-from tcsim import registry
-from tcsim.instruction import Instruction
-from tcsim.registry import Row
-from tcsim.targets import TARGETS
+from tcsim import catalog
+from tcsim.core.targets import TARGETS
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 FAMILIES = ("wmma.load", "wmma.store", "wmma.mma")
 COUNTS = {"sm_70": 192, "sm_72": 384, "sm_75": 445}  # rows that a target accepts; every other one accepts 594
@@ -42,7 +42,7 @@ MIXED = "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f32"
 
 def rows_of(target: str) -> list[Row]:
     """The rows of a target."""
-    return [row for family in FAMILIES for row in registry.on_arch(target, family) if target in row.targets]
+    return [row for family in FAMILIES for row in catalog.on_arch(target, family) if target in row.targets]
 
 
 def kernels(functions: tuple[SassFunction, ...]) -> dict[str, Counter[str]]:
@@ -102,7 +102,7 @@ def test_every_claim_names_an_access_or_a_tensor_opcode() -> None:
 
 def test_wrong_claims_are_found_out() -> None:
     """Another count, another opcode, one that is missing."""
-    rows = [registry.rows()[name] for name in (LOAD, STORE, MIXED)]
+    rows = [catalog.rows()[name] for name in (LOAD, STORE, MIXED)]
     functions = disassemble(assemble(probe.emit(rows, "sm_90"), "sm_90").cubin)
     for row, wrong, complaint in (
         (rows[0], (("LDS.U8", 4),), "LDS.U8 8 times instead of 4"),
@@ -156,7 +156,7 @@ def test_a_load_probe_takes_the_memory_it_has_room_for() -> None:
 def test_forms_and_spaces_are_written_out() -> None:
     """The instruction stands once in each form; shared memory is declared where the row names it."""
     for family, own in (("wmma.load", 352), ("wmma.store", 104)):
-        rows = list(registry.on_arch("sm_90", family))
+        rows = list(catalog.on_arch("sm_90", family))
         assert len(rows) == own
         for row in rows:
             stride, packed = probe.emit(row, "sm_90").split(".visible .entry ")[1:]
@@ -174,7 +174,7 @@ def test_forms_and_spaces_are_written_out() -> None:
 
 def some_rows() -> list[Row]:
     """A part of the rows, so that every wrong model applies to some."""
-    loads, stores, products = (list(registry.on_arch("sm_90", family)) for family in FAMILIES)
+    loads, stores, products = (list(catalog.on_arch("sm_90", family)) for family in FAMILIES)
     rare = [row for row in products if row.arithmetic in ("tf32", "b1")]
     return [*loads[::9], *stores[::5], *products[::7], *rare]
 

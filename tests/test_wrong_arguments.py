@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.errors import TcsimError, nearest
-from tcsim.instruction import CallError
-from tcsim.layout_algebra import composition
-from tcsim.registry import MissingOperandError
+from tcsim.core.errors import TcsimError, nearest
+from tcsim.layouts.algebra import composition
+from tcsim.model.instruction import CallError
+from tcsim.model.row import MissingOperandError
 
 MMA = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
 WGMMA = tcsim.instruction("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16", arch="sm_90")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim.zero_column_mask import FIELDS, ZeroColumnMask
+from tcsim.descriptors.zero_column_mask import FIELDS, ZeroColumnMask
 
 
 @given(st.integers(0, 2**62 - 1), st.sampled_from([32, 64, 128]), st.sampled_from([64, 128, 256]))

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from tcsim import registry
-from tcsim.targets import TARGETS
+from tcsim import catalog
+from tcsim.core.targets import TARGETS
 
 DATA = Path(__file__).parent / "data"
 FAMILIES = {
@@ -21,7 +21,7 @@ FAMILIES = {
     "tcgen05.cp": (36, 36), "tcgen05.shift": (2, 2), "spcompress": (171, 171),
 }  # fmt: skip
 """Lines of the inventory, and spellings among them: the columns of an alloc may be an immediate or a register."""
-ROWS = {name: row for name, row in registry.rows().items() if row.family in FAMILIES}
+ROWS = {name: row for name, row in catalog.rows().items() if row.family in FAMILIES}
 
 
 def of_family(*names: str) -> list[str]:

@@ -14,11 +14,11 @@ from conformance.stream import Stream
 from conformance.wrong_copies import WRONG_COPIES
 from hwkernels.probes.async_copy import MEMORY_BYTES
 from hwkernels.probes.images import IMAGE_BYTES, LANES
-from tcsim.bulk_copy import BULK_BYTES
-from tcsim.copy_instruction import GROUPS, CopyInstruction
-from tcsim.formats import FORMATS
-from tcsim.mbarrier import MBarrier
-from tcsim.operand_form import OperandForm
+from tcsim.isa.copies import GROUPS, CopyInstruction
+from tcsim.isa.cp_async_bulk.semantics import BULK_BYTES
+from tcsim.memory.mbarrier import MBarrier
+from tcsim.model.form import OperandForm
+from tcsim.numbers.formats import FORMATS
 
 _SIZES = {"4": "four", "8": "eight", "16": "sixteen"}
 _KINDS = {"": "", "srcsize": "filled", "ignore": "ignored"}

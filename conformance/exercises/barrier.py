@@ -13,8 +13,8 @@ from conformance.moved import LIMIT, MoveMismatch, require_same_shape
 from conformance.stream import Stream
 from conformance.wrong_barriers import WRONG_BARRIERS
 from hwkernels.probes import barrier as probe
-from tcsim.barrier_instruction import BarrierInstruction
-from tcsim.operand_form import OperandForm
+from tcsim.isa.mbarrier.semantics import BarrierInstruction
+from tcsim.model.form import OperandForm
 
 OF_FORM = {
     "": "program",
@@ -77,7 +77,7 @@ class BarrierExercise:
     def compare(self, instruction: BarrierInstruction, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Word by word; words that a step leaves zero are compared and not counted.
 
-        The low word of a state is no part of it: see tcsim/mbarrier_bits.py. Raises ValueError if the results have another shape.
+        The low word of a state is no part of it: see tcsim/memory/mbarrier_bits.py. Raises ValueError if the results have another shape.
         """
         require_same_shape(hardware, model)
         program = inputs["program"]

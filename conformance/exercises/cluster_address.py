@@ -10,7 +10,7 @@ from conformance.stream import Stream
 from conformance.word_mismatches import compare_words
 from hwkernels.probes.cluster_address import BLOCKS, IMAGE_WORDS, WORDS
 from hwkernels.probes.images import LANES
-from tcsim.cluster_address import RANK_SHIFT, MapAddress, address_facts, rank_of
+from tcsim.isa.mapa import RANK_SHIFT, MapAddress, address_facts, rank_of
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 16

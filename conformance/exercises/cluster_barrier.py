@@ -12,7 +12,7 @@ from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.stream import Stream
 from conformance.word_mismatches import compare_words
 from hwkernels.probes.cluster_barrier import ADDEND, BLOCKS, FACTOR, ROUNDS, STRIDE, THREADS, WARPS
-from tcsim.cluster_barrier import ClusterBarrier, ClusterBarrierInstruction
+from tcsim.isa.barrier_cluster import ClusterBarrier, ClusterBarrierInstruction
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 32

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from conformance import conversion_inputs
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.wrong_conversions import WRONG_MODELS, words
-from tcsim.convert import Convert
-from tcsim.convert_trace import trace_conversion
+from tcsim.isa.cvt.semantics import Convert
+from tcsim.isa.cvt.trace import trace_conversion
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from conformance.exercises import Array, Inputs, WrongModel
 from conformance.exercises.multiply import DenseMultiply
 from conformance.stream import Stream
 from conformance.wrong_models import WRONG_MODELS
-from tcsim.codec import encode
-from tcsim.dot import Datapath
-from tcsim.families.wmma_fragments import fragment
-from tcsim.fragment_multiply import FragmentMultiply
-from tcsim.steps import Arithmetic, DotAdd, Step
-from tcsim.targets import ARCHS
+from tcsim.arithmetic.dot import Datapath
+from tcsim.arithmetic.steps import Arithmetic, DotAdd, Step
+from tcsim.core.targets import ARCHS
+from tcsim.isa.wmma.fragments import fragment
+from tcsim.isa.wmma.multiply import FragmentMultiply
+from tcsim.numbers.codec import encode
 
 COPIES_CLASS = "duplicates"
 """The class whose later copies of an element differ from the first."""

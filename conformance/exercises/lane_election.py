@@ -11,7 +11,7 @@ from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.stream import Stream
 from conformance.word_mismatches import compare_words
 from hwkernels.probes.lane_election import ABSENT
-from tcsim.lane_election import LANES, ElectLane
+from tcsim.isa.elect import LANES, ElectLane
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 64

@@ -12,8 +12,8 @@ from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.stream import Stream
 from conformance.word_mismatches import compare_words
 from hwkernels.probes.launch_cancellation import FACTOR, WORDS, blocks_of, words_of
-from tcsim.launch_cancellation import CANCELED_BIT, RESPONSE_BYTES, CancelInstruction
-from tcsim.mbarrier import MBarrier
+from tcsim.isa.clusterlaunchcontrol import CANCELED_BIT, RESPONSE_BYTES, CancelInstruction
+from tcsim.memory.mbarrier import MBarrier
 
 Words = npt.NDArray[np.uint32]
 CLUSTERS, ANSWERS = 8192, 256

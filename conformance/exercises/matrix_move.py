@@ -13,7 +13,7 @@ from conformance.matrix_mismatches import compare_loads, compare_moves, compare_
 from conformance.stream import Stream
 from conformance.wrong_matrix_moves import WRONG_LOADS, WRONG_MOVES, WRONG_STORES
 from hwkernels.probes.matrix_move import LOAD_BYTES, STORE_BYTES
-from tcsim.matrix_move import (
+from tcsim.isa.matrix.semantics import (
     ALL_ADDRESSES_VALID,
     LANES,
     LoadMatrix,

@@ -15,7 +15,7 @@ from conformance.tile_mismatches import compare_loads, compare_stores
 from conformance.wrong_tiles import WRONG_LOADS, WRONG_STORES
 from hwkernels.driver import POISON
 from hwkernels.probes.memory_tile import MEMORY_BYTES
-from tcsim.memory_tile import FragmentLoad, FragmentMove, FragmentStore
+from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
 
 
 @dataclass(frozen=True)

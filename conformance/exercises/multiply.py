@@ -9,7 +9,7 @@ from conformance import inputs as input_classes
 from conformance.compare import compare
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.wrong_models import WRONG_MODELS
-from tcsim.multiply import MatrixMultiply
+from tcsim.isa.mma.multiply import MatrixMultiply
 
 
 class DenseMultiply:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
-from tcsim.ordering import OrderInstruction
+from tcsim.isa.fence import OrderInstruction
 
 
 class OrderExercise:

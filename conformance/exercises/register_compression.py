@@ -10,9 +10,9 @@ import numpy.typing as npt
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.stream import Stream
 from conformance.word_mismatches import compare_words
-from tcsim.formats import FORMATS
-from tcsim.register_compression import CompressionForm, compression_of
-from tcsim.structured_compression import ELEMENTS, OPERATIONS, Selection, elements, packed
+from tcsim.isa.spcompress import CompressionForm, compression_of
+from tcsim.layouts.compression import ELEMENTS, OPERATIONS, Selection, elements, packed
+from tcsim.numbers.formats import FORMATS
 
 Words = npt.NDArray[np.uint32]
 THREADS = 96

@@ -19,7 +19,7 @@ from hwkernels.probes.register_pool import (
     WORDS,
     moves_before,
 )
-from tcsim.register_pool import MoveRegisters, RegisterPool, pool_facts
+from tcsim.isa.setmaxnreg import MoveRegisters, RegisterPool, pool_facts
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 8

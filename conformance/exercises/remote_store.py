@@ -11,8 +11,8 @@ from conformance.stream import Stream
 from conformance.wrong_remote_stores import WRONG_REMOTE_STORES
 from hwkernels.probes.images import IMAGE_BYTES, LANES
 from hwkernels.probes.remote_store import VALUE_WORDS
-from tcsim.mbarrier import MBarrier
-from tcsim.remote_store import RemoteFacts, RemoteInstruction
+from tcsim.isa.st_async import RemoteFacts, RemoteInstruction
+from tcsim.memory.mbarrier import MBarrier
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 16

@@ -14,8 +14,8 @@ from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.scaled_inputs import ScaledProblem
 from conformance.stream import Stream
 from conformance.wrong_scales import WRONG_MODELS, matrices_of
-from tcsim.scaled_multiply import ScaledMatrixMultiply
-from tcsim.scaled_sparse_multiply import ScaledSparseMatrixMultiply
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.isa.mma.scaled_sparse_multiply import ScaledSparseMatrixMultiply
 from tcsim.trace import show_code, trace
 
 

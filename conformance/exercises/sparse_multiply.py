@@ -16,8 +16,8 @@ from conformance.sparse_inputs import METADATA_CLASSES, allowed, spread, words
 from conformance.stream import Stream
 from conformance.wrong_metadata import wrong_metadata
 from conformance.wrong_models import WRONG_MODELS
-from tcsim.sparse_multiply import SparseMatrixMultiply
-from tcsim.steps import DotAdd, Widen
+from tcsim.arithmetic.steps import DotAdd, Widen
+from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 
 _OUTPUTS_PER_CASE = 1024
 

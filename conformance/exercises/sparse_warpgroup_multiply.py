@@ -14,7 +14,7 @@ from conformance.stream import Stream
 from conformance.warpgroup_images import MODES, random_descriptors
 from conformance.wrong_metadata import wrong_metadata
 from conformance.wrong_warpgroups import WRONG_WARPGROUPS, execute, full
-from tcsim.sparse_warpgroup_multiply import SparseWarpgroupMultiply
+from tcsim.isa.wgmma.sparse_multiply import SparseWarpgroupMultiply
 
 _SAMPLES = 4  # of classes of values; every other sample keeps the same columns in all rows
 _DESCRIPTOR_PAIRS = 208  # at least, for each swizzle, majors and class of types

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.stream import Stream
 from conformance.word_mismatches import compare_words
-from tcsim.mbarrier import MBarrier
-from tcsim.tensor_memory import TensorMemory
-from tcsim.tmem_control import Commit, control_of
+from tcsim.isa.tcgen05.control import Commit, control_of
+from tcsim.memory.mbarrier import MBarrier
+from tcsim.memory.tensor_memory import TensorMemory
 
 Words = npt.NDArray[np.uint32]
 PAIRS = ((512, 512), (256, 256), (256, 32), (128, 64), (64, 32), (32, 32))

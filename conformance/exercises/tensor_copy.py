@@ -15,10 +15,10 @@ from conformance.wrong_tensor_copies import WRONG_LOADS, WRONG_STORES
 from hwkernels.driver import POISON
 from hwkernels.map_bytes import carried_map
 from hwkernels.probes.tensor_copy import MEMORY_BYTES, image_bytes
-from tcsim import tensor_copy
-from tcsim.tensor_box import WALK, BoxWalk
-from tcsim.tensor_instruction import TensorCopy, TensorLoad, TensorPrefetch
-from tcsim.tensor_map import TensorMap
+from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopy, TensorLoad, TensorPrefetch
+from tcsim.tma import copy as tensor_copy
+from tcsim.tma.box import WALK, BoxWalk
+from tcsim.tma.map import TensorMap
 
 PLAIN_SAMPLES = 40
 """Samples of a class of a spelling without cache hint or multicast: over all spellings of a mode well above 500 maps."""

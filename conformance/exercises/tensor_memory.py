@@ -13,9 +13,9 @@ from conformance.stream import Stream
 from conformance.word_mismatches import compare_words
 from conformance.wrong_tensor_memory import WRONG_LOADS, WRONG_STORES
 from hwkernels.probes.tensor_memory import WARPS, geometry
-from tcsim.tensor_memory import TensorMemory, tmem_lane_column
-from tcsim.tmem_control import Ordering
-from tcsim.tmem_move import StoreTensorMemory, TensorMemoryMove, access_of
+from tcsim.isa.tcgen05.control import Ordering
+from tcsim.isa.tcgen05.move import StoreTensorMemory, TensorMemoryMove, access_of
+from tcsim.memory.tensor_memory import TensorMemory, tmem_lane_column
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 2

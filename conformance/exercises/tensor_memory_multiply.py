@@ -16,12 +16,12 @@ from conformance.stream import Stream
 from conformance.tensor_memory_mismatches import compare_memories
 from conformance.tensor_memory_tiles import filled, placeable
 from conformance.wrong_tensor_multiplies import WRONG_MODELS
-from tcsim.errors import TcsimError
-from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.instruction_kinds import shapes_of
-from tcsim.tcgen05_form import OperandForm
-from tcsim.tensor_memory import TensorMemory
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.core.errors import TcsimError
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.descriptors.kinds import shapes_of
+from tcsim.isa.tcgen05.mma_form import OperandForm
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.memory.tensor_memory import TensorMemory
 
 _SCALE_WORDS = {0: "zero", 3: "three", 15: "fifteen"}  # scale-input-d in the name of a class
 

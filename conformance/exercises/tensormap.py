@@ -11,8 +11,8 @@ from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.moved import LIMIT, MoveMismatch, require_same_shape
 from conformance.stream import Stream
 from hwkernels.probes.tensormap import BODY
-from tcsim.tensor_map_bits import BYTES, COMMON
-from tcsim.tensormap_update import TensorMapCopy, TensorMapUpdate
+from tcsim.isa.tensormap import TensorMapCopy, TensorMapUpdate
+from tcsim.tma.bits import BYTES, COMMON
 
 SAMPLES = 64
 LETTERS = "abcdefghijklmnop"

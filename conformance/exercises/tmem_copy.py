@@ -13,9 +13,9 @@ from conformance.stream import Stream
 from conformance.word_mismatches import compare_words
 from conformance.wrong_tensor_memory import WRONG_COPIES, WRONG_SHIFTS
 from hwkernels.probes.tmem_copy import COLUMNS, IMAGE_BYTES
-from tcsim.matrix_descriptor import MatrixDescriptor
-from tcsim.swizzle import SWIZZLES
-from tcsim.tmem_copy import COLUMN_ALIGNMENT, CopyToTensorMemory, ShiftTensorMemory, facts_of
+from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.isa.tcgen05.cp import COLUMN_ALIGNMENT, CopyToTensorMemory, ShiftTensorMemory, facts_of
+from tcsim.layouts.swizzle import SWIZZLES
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 4

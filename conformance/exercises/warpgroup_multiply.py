@@ -7,7 +7,7 @@ from conformance.exercises.warpgroup_tiles import WarpgroupTiles, described, mat
 from conformance.stream import Stream
 from conformance.warpgroup_images import MODES, random_descriptors, with_base_offsets
 from conformance.wrong_warpgroups import WRONG_WARPGROUPS, full
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 
 _DESCRIPTOR_SAMPLES = 72  # for each swizzle, majors and type: three 16-bit rows make 216 pairs
 _MANY_SAMPLES = 208

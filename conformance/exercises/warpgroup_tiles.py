@@ -14,7 +14,7 @@ from conformance.inputs import Matrices
 from conformance.stream import Stream
 from conformance.warpgroup_images import MODES, problem, tiles
 from conformance.wrong_warpgroups import execute, full, multiplicands
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 
 SIGNS = {"negated": ((1, -1), (-1, 1)), "negatedtwice": ((-1, -1),)}  # class -> (scale_a, scale_b), taken in turn
 

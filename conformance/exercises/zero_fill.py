@@ -11,7 +11,7 @@ from conformance.exercises import Array, Comparison, Inputs, WrongModel
 from conformance.stream import Stream
 from conformance.word_mismatches import compare_words
 from hwkernels.probes.images import IMAGE_BYTES
-from tcsim.zero_fill import UNIT_BYTES, ZeroFill
+from tcsim.isa.st_bulk import UNIT_BYTES, ZeroFill
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 16

@@ -12,11 +12,13 @@ from generator.operand_forms import forms_table
 from generator.sections import common_label, kind_of, section_of, shapes_text
 from generator.step_text import steps_text
 from generator.surroundings import SURROUNDING_INTRODUCTIONS
-from tcsim.block_scaling import BlockScaling
-from tcsim.evidence import Evidence
-from tcsim.families import tensor_copies, tensormap
-from tcsim.registry import Family, Row
-from tcsim.targets import ARCHS, TARGETS, Arch
+from tcsim.core.evidence import Evidence
+from tcsim.core.targets import ARCHS, TARGETS, Arch
+from tcsim.isa import tensormap
+from tcsim.isa.cp_async_bulk_tensor import rows as tensor_copies
+from tcsim.layouts.block_scales import BlockScaling
+from tcsim.model.family import Family
+from tcsim.model.row import Row
 
 FAMILY_INTRODUCTION = """\
 Every spelling of {name} in the registry: {count}, of which {dropped} assemble to nothing. A section holds the spellings

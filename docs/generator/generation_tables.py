@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tcsim.formats import FORMATS
+from tcsim.core.targets import ARCHS
 from tcsim.inspection.generations import Generation, generations, step_uses
-from tcsim.targets import ARCHS
+from tcsim.numbers.formats import FORMATS
 
 Content = tuple[Sequence[str], list[tuple[object, ...]]]
 _KINDS = (("emulated", "emulated"), ("cuda cores", "CUDA cores"))

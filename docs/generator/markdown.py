@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tcsim.targets import ARCHS, since, suffixed_since
+from tcsim.core.targets import ARCHS, since, suffixed_since
 
 NOTICE = "<!-- Written by docs/generate.py from the code. Do not edit. -->"
 

@@ -9,10 +9,11 @@ from conformance import inputs
 from generator.markdown import arch_ranges, table
 from generator.sections import label
 from generator.step_text import steps_text
-from tcsim import registry
-from tcsim.families import mma_lowering, mma_sync
-from tcsim.registry import Row
-from tcsim.targets import ARCHS
+from tcsim import catalog
+from tcsim.core.targets import ARCHS
+from tcsim.isa.mma import lowering as mma_lowering
+from tcsim.isa.mma import sync as mma_sync
+from tcsim.model.row import Row
 
 CLASSES_OF_ARITHMETIC = {
     "quad_pair": "f16 m8n8k4",
@@ -33,7 +34,7 @@ def _floor(unit: mma_lowering.Unit, result: str) -> str:
     rows = [
         tcsim.instruction(row.mnemonic, arch=arch)
         for arch in unit.archs
-        for row in registry.on_arch(arch, mma_sync.NAME)
+        for row in catalog.on_arch(arch, mma_sync.NAME)
         if row.arithmetic in unit.arithmetics and row.operands["d"].format.name == result
     ]
     if not rows:
@@ -62,7 +63,7 @@ def lowerings() -> str:
     for name, kinds in CLASSES_OF_ARITHMETIC.items():
         for arch in ARCHS.values():
             by_result: dict[str, Row] = {}
-            for row in registry.on_arch(arch.name, mma_sync.NAME):
+            for row in catalog.on_arch(arch.name, mma_sync.NAME):
                 if row.arithmetic == name and not {"rounding", "saturate"} & set(row.modifiers):
                     by_result[label(row)] = row
             for result, row in by_result.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from generator.markdown import code, table, target_text
-from tcsim.registry import Row
+from tcsim.model.row import Row
 
 
 def forms_table(rows: Sequence[Row]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tcsim
 from generator.markdown import NOTICE, code, table
-from tcsim.targets import ARCHS, TARGETS
+from tcsim.core.targets import ARCHS, TARGETS
 
 FORMATS_INTRODUCTION = """\
 One row per number format (`tcsim.FORMATS`). A *code* is the bit pattern of one value; an array of codes has the

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from generator.markdown import code
-from tcsim.registry import Row
+from tcsim.model.row import Row
 
 
 def kind_of(row: Row) -> str:

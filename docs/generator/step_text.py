@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tcsim.arithmetic.steps import Step
 from tcsim.inspection import step_text
-from tcsim.steps import Step
 
 
 def steps_text(steps: Sequence[Step], separator: str = "; ", without: str = "none") -> str:

@@ -10,10 +10,11 @@ import tcsim
 from conformance import conftest, inputs, recordings
 from conformance.exercises import AsksMore, exercise_of
 from generator.markdown import arch_ranges, code, table
-from tcsim import registry
-from tcsim.evidence import LEVELS, Evidence
-from tcsim.registry import Family, Row
-from tcsim.targets import ARCHS, TARGETS, Arch
+from tcsim import catalog
+from tcsim.core.evidence import LEVELS, Evidence
+from tcsim.core.targets import ARCHS, TARGETS, Arch
+from tcsim.model.family import Family
+from tcsim.model.row import Row
 
 
 def evidence_levels() -> str:
@@ -25,7 +26,7 @@ def evidence_counts() -> str:
     """Instructions by arch and level."""
     rows = []
     for arch in ARCHS.values():
-        levels = Counter(evidence_of(row, arch).level for row in registry.on_arch(arch.name))
+        levels = Counter(evidence_of(row, arch).level for row in catalog.on_arch(arch.name))
         counts = (levels[level] or "" for level in LEVELS)
         rows.append((code(arch.name), arch.generation, arch.example, levels.total(), *counts))
     return table(("arch", "generation", "example", "instructions", *LEVELS), rows, (3, 4, 5, 6, 7))
@@ -33,7 +34,7 @@ def evidence_counts() -> str:
 
 def evidence_of(row: Row, arch: Arch) -> Evidence:
     """The evidence of a row on an arch."""
-    return registry.family(row.family).evidence(row, arch)
+    return catalog.family(row.family).evidence(row, arch)
 
 
 class _Options:
@@ -60,20 +61,20 @@ def _recorded_arch() -> str:
     """The arch with the most measured instructions."""
 
     def measured(arch: Arch) -> int:
-        return sum(evidence_of(row, arch).level == "measured" for row in registry.on_arch(arch.name))
+        return sum(evidence_of(row, arch).level == "measured" for row in catalog.on_arch(arch.name))
 
     return max(ARCHS.values(), key=measured).name
 
 
 def _instructions(arch: str) -> Iterator[tuple[Family, Any]]:
-    for row in registry.on_arch(arch):
-        yield registry.family(row.family), tcsim.instruction(row.mnemonic, arch=arch)
+    for row in catalog.on_arch(arch):
+        yield catalog.family(row.family), tcsim.instruction(row.mnemonic, arch=arch)
 
 
 def families() -> str:
     """What the registry holds: families whose names begin alike share a line."""
     groups: dict[str, list[Family]] = defaultdict(list)
-    for family in registry.families():
+    for family in catalog.families():
         groups[family.name.partition(".")[0]].append(family)
     rows = []
     for members in groups.values():
@@ -88,14 +89,14 @@ def families() -> str:
 
 def evidence_totals() -> str:
     """How many pairs of an instruction and an arch have each level."""
-    levels = Counter(evidence_of(row, arch).level for arch in ARCHS.values() for row in registry.on_arch(arch.name))
+    levels = Counter(evidence_of(row, arch).level for arch in ARCHS.values() for row in catalog.on_arch(arch.name))
     rows = [(f"*{level}*", meaning, f"{levels[level]:,}") for level, meaning in LEVELS.items()]
     return table(("level", "meaning", "instructions x archs"), rows, (2,))
 
 
 def reference_pages() -> str:
     """The index of docs/reference/."""
-    lines = [f"- [{family.name}](reference/{family.name}.md)" for family in registry.families()]
+    lines = [f"- [{family.name}](reference/{family.name}.md)" for family in catalog.families()]
     lines += ["- [Number formats](reference/formats.md)", "- [Archs and targets](reference/targets.md)"]
     return "\n".join(lines)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from generator.markdown import code, table
-from tcsim import tensor_map_bits as bits
-from tcsim.tensor_reduce import REDUCTIONS
-from tcsim.tensor_types import DATA_TYPES
+from tcsim.tma import bits
+from tcsim.tma.reduce import REDUCTIONS
+from tcsim.tma.types import DATA_TYPES
 
 
 def tensor_map_bits() -> str:

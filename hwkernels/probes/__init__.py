@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.instruction import Instruction
-from tcsim.registry import Row
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 Array = npt.NDArray[Any]
 BLOCK_THREADS = 128  # four warps a block, where nothing else is needed

@@ -15,11 +15,11 @@ import numpy as np
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.barrier import variant_of
 from hwkernels.probes.images import IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
-from tcsim.copy_instruction import copy_facts
-from tcsim.families.cp_async import opcodes
-from tcsim.instruction import Instruction
-from tcsim.operand_form import OperandForm
-from tcsim.registry import Row
+from tcsim.isa.copies import copy_facts
+from tcsim.isa.cp_async import opcodes
+from tcsim.model.form import OperandForm
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 MEMORY_BYTES = 4096
 """Global memory that a probe reads from."""

@@ -16,12 +16,12 @@ from types import MappingProxyType
 import numpy as np
 
 from hwkernels.probes import Array, Plan
-from tcsim.barrier_instruction import barrier_facts
-from tcsim.families.mbarrier import opcodes
-from tcsim.instruction import Instruction
-from tcsim.operand_form import OperandForm
-from tcsim.registry import Row
-from tcsim.targets import ARCHS, TARGETS
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.mbarrier.rows import opcodes
+from tcsim.isa.mbarrier.semantics import barrier_facts
+from tcsim.model.form import OperandForm
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 LANES = 32
 WORDS = 4

@@ -17,10 +17,10 @@ from hwkernels.probes import Array, Plan
 from hwkernels.probes.async_copy import POLICY
 from hwkernels.probes.barrier import variant_of
 from hwkernels.probes.images import CLUSTER_WAIT, IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
-from tcsim.copy_instruction import GROUPS, copy_facts
-from tcsim.instruction import Instruction
-from tcsim.operand_form import OperandForm
-from tcsim.registry import Row
+from tcsim.isa.copies import GROUPS, copy_facts
+from tcsim.model.form import OperandForm
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 OPTIONS = ("byte_mask", "ignore_left", "ignore_right", "cta_mask")
 """What the columns of `options` hold."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.images import LANES, checked, entry, pointer
-from tcsim.cluster_address import address_facts
-from tcsim.registry import Row
+from tcsim.isa.mapa import address_facts
+from tcsim.model.row import Row
 
 BLOCKS = 4
 IMAGE_WORDS = 64

@@ -11,8 +11,8 @@ import numpy as np
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.images import checked, entry, pointer
-from tcsim.cluster_barrier import cluster_barrier_facts
-from tcsim.registry import Row
+from tcsim.isa.barrier_cluster import cluster_barrier_facts
+from tcsim.model.row import Row
 
 BLOCKS, WARPS = 2, 4
 THREADS = 32 * WARPS

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
-from tcsim.conversion import Register, form_of
-from tcsim.registry import Row
+from tcsim.model.row import Row
+from tcsim.numbers.conversion import Register, form_of
 
 
 class ElementwiseBody:

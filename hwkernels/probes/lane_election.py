@@ -10,8 +10,8 @@ import numpy as np
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.images import LANES, checked, entry, pointer
-from tcsim.lane_election import elect_facts
-from tcsim.registry import Row
+from tcsim.isa.elect import elect_facts
+from tcsim.model.row import Row
 
 ABSENT = 0xFFFF_FFFF
 

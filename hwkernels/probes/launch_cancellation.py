@@ -12,8 +12,8 @@ import numpy as np
 
 from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
 from hwkernels.probes.images import CLUSTER_WAIT, LANES, checked, entry, pointer, wait
-from tcsim.launch_cancellation import DIMENSIONS, CancelFacts, cancel_facts
-from tcsim.registry import Row
+from tcsim.isa.clusterlaunchcontrol import DIMENSIONS, CancelFacts, cancel_facts
+from tcsim.model.row import Row
 
 WORDS = 4
 """Words of an answer."""

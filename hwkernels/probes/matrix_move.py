@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hwkernels.probes import Array, Plan
-from tcsim.matrix_move import LANES, matrix_rows
-from tcsim.registry import Operand, Row
+from tcsim.isa.matrix.semantics import LANES, matrix_rows
+from tcsim.model.row import Operand, Row
 
 LOAD_BYTES = 8192
 """Shared memory that an ldmatrix probe loads from."""

@@ -15,8 +15,8 @@ import numpy as np
 from hwkernels.driver import POISON
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.registers import Vector, operand_vectors
-from tcsim.memory_tile import TileOrder
-from tcsim.registry import Row
+from tcsim.isa.wmma.tile import TileOrder
+from tcsim.model.row import Row
 
 MEMORY_BYTES = 4096
 """Memory of one warp: room for the largest tile with a stride of half as much again."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.images import entry
-from tcsim.instruction import Instruction
-from tcsim.ordering import order_facts
-from tcsim.registry import Row
-from tcsim.targets import TARGETS
+from tcsim.core.targets import TARGETS
+from tcsim.isa.fence import order_facts
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 
 class OrderBody:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
-from tcsim.register_compression import compression_of
-from tcsim.registry import Row
+from tcsim.isa.spcompress import compression_of
+from tcsim.model.row import Row
 
 _ORDER = {"compress": (("data",), ("mdata", "cdata")), "decompress": (("mdata", "cdata"), ("data",))}
 """By `arithmetic`: the vectors in, and the vectors out."""

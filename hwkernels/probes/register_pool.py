@@ -13,9 +13,9 @@ import numpy as np
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.images import checked, pointer
-from tcsim.instruction import Instruction
-from tcsim.register_pool import FEWEST, MOST, pool_facts
-from tcsim.registry import Row
+from tcsim.isa.setmaxnreg import FEWEST, MOST, pool_facts
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 WARPGROUPS = 3
 THREADS = 128 * WARPGROUPS

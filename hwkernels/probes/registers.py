@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
-from tcsim.block_scaling import BlockScaling
-from tcsim.registry import Row
-from tcsim.sparse import Sparsity
+from tcsim.layouts.block_scales import BlockScaling
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.model.row import Row
 
 
 @dataclass(frozen=True)

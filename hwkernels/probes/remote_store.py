@@ -10,8 +10,8 @@ import numpy as np
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.images import CLUSTER_WAIT, IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
-from tcsim.registry import Row
-from tcsim.remote_store import RemoteFacts, remote_facts
+from tcsim.isa.st_async import RemoteFacts, remote_facts
+from tcsim.model.row import Row
 
 VALUE_WORDS = 4
 """32-bit words of a thread's value, of which the row takes the first."""

@@ -14,9 +14,8 @@ import numpy as np
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes import tmem_kernel as kernel
-from tcsim.families.tcgen05_control import allocation_opcodes
-from tcsim.registry import Row
-from tcsim.tmem_control import control_of
+from tcsim.isa.tcgen05.control import allocation_opcodes, control_of
+from tcsim.model.row import Row
 
 IMMEDIATES = {False: (32, 64, 128, 256, 512), True: (32, 64, 96, 128, 256, 512)}
 """By `.exclusive`: immediates that have a kernel."""

@@ -18,8 +18,8 @@ import numpy as np
 
 from hwkernels.driver import POISON
 from hwkernels.probes import Array, Plan
-from tcsim.registry import Row
-from tcsim.tensor_instruction import TensorCopyFacts
+from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyFacts
+from tcsim.model.row import Row
 
 MEMORY_BYTES = 8192
 """Global memory of one sample."""

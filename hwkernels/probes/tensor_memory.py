@@ -13,9 +13,9 @@ import numpy as np
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes import tmem_kernel as kernel
-from tcsim.registry import Row
-from tcsim.tensor_memory import TensorMemory
-from tcsim.tmem_move import access_of
+from tcsim.isa.tcgen05.move import access_of
+from tcsim.memory.tensor_memory import TensorMemory
+from tcsim.model.row import Row
 
 ROOM = 8  # columns more than the instruction reaches, so that addresses can differ
 WARPS = 4

@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from hwkernels.probes import Array, Plan
-from tcsim.registry import Row
-from tcsim.tcgen05_form import MultiplyForm, OperandForm
+from tcsim.isa.tcgen05.mma_form import MultiplyForm, OperandForm
+from tcsim.model.row import Row
 
 THREADS = 128
 WAITS = 1 << 16  # tries of the barrier before the kernel gives up and traps

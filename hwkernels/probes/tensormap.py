@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from hwkernels.probes import Array, Plan
-from tcsim.registry import Row
-from tcsim.tensormap_update import UpdateFacts
+from tcsim.isa.tensormap import UpdateFacts
+from tcsim.model.row import Row
 
 
 class UpdateBody:

@@ -12,8 +12,8 @@ import numpy as np
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes import tmem_kernel as kernel
-from tcsim.registry import Row
-from tcsim.tmem_copy import facts_of
+from tcsim.isa.tcgen05.cp import facts_of
+from tcsim.model.row import Row
 
 COLUMNS = 32
 IMAGE_BYTES = 24576

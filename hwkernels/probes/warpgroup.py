@@ -16,8 +16,8 @@ import numpy as np
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.registers import Vector, operand_vectors
-from tcsim.registry import Row
-from tcsim.warpgroup_multiply import WarpgroupFacts
+from tcsim.isa.wgmma.multiply import WarpgroupFacts
+from tcsim.model.row import Row
 
 THREADS = 128
 ALL_FORMS_N = 64  # the N for which every combination of immediates has a kernel; others: all ones and zeros

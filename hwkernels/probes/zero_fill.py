@@ -9,8 +9,8 @@ import numpy as np
 
 from hwkernels.probes import Array, Plan
 from hwkernels.probes.images import IMAGE_BYTES, LANES, checked, entry, moves, pointer
-from tcsim.registry import Row
-from tcsim.zero_fill import fill_facts
+from tcsim.isa.st_bulk import fill_facts
+from tcsim.model.row import Row
 
 
 class ZeroFillBody:

@@ -37,7 +37,7 @@ def compare(
     """Compare the results of archs, bit by bit."""
     from tcsim.cli.files import read_arrays
     from tcsim.cli.output import emit
-    from tcsim.inspection.catalog import arch_list
+    from tcsim.inspection.listing import arch_list
     from tcsim.inspection.comparison import compare_archs
 
     inputs = None if file is None else options.with_idesc(read_arrays(file, "compare"), idesc)
@@ -51,7 +51,7 @@ def compare(
 
 def _save(found: Comparison, path: str) -> None:
     from tcsim.cli.files import write_arrays
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
     from tcsim.inspection.outputs import example_arrays
 
     example = next((item.example for item in found.differences if item.example is not None), None)

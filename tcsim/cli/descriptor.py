@@ -10,10 +10,10 @@ from tcsim.cli import options
 from tcsim.cli.group import Verbs
 
 if TYPE_CHECKING:
-    from tcsim.canonical_tile import CanonicalTile
+    from tcsim.descriptors.canonical_tile import CanonicalTile
+    from tcsim.descriptors.checks import TileCheck
+    from tcsim.descriptors.matrix import MatrixDescriptor
     from tcsim.inspection.report import Report
-    from tcsim.matrix_descriptor import MatrixDescriptor
-    from tcsim.tile_check import TileCheck
 
 app = typer.Typer(cls=Verbs, help="Matrix descriptors: decode, encode, tile, check.", no_args_is_help=True)
 
@@ -32,7 +32,7 @@ _Start = Annotated[str, typer.Option("--start", help="Shared address of the firs
 @app.command()
 def decode(value: options.Number, arch: _Arch = "sm_90", json: options.Json = False) -> None:
     """Take a 64-bit descriptor apart."""
-    from tcsim.matrix_descriptor import MatrixDescriptor
+    from tcsim.descriptors.matrix import MatrixDescriptor
 
     _emit(MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch), "decode", json)
 
@@ -50,7 +50,7 @@ def encode(
     json: options.Json = False,
 ) -> None:
     """Make a descriptor of its fields, all offsets in bytes."""
-    from tcsim.matrix_descriptor import MatrixDescriptor, form_of
+    from tcsim.descriptors.matrix import MatrixDescriptor, form_of
 
     form, _ = form_of(arch)
     made = MatrixDescriptor(
@@ -79,8 +79,8 @@ def tile(
 ) -> None:
     """Say how a tile must lie for wgmma, and which descriptors read it."""
     from tcsim.cli.output import emit
+    from tcsim.descriptors.matrix import MatrixDescriptor
     from tcsim.inspection.descriptor_fields import tile_dict
-    from tcsim.matrix_descriptor import MatrixDescriptor
 
     made = MatrixDescriptor.for_tile(
         rows, k, type, major.upper(), swizzle.upper(), options.integer_of(start, "--start")  # type: ignore[arg-type]
@@ -103,8 +103,8 @@ def check(
 ) -> None:
     """Say what is wrong with reading a tile through a descriptor. Exit status 1 if something is."""
     from tcsim.cli.output import emit
+    from tcsim.descriptors.matrix import MatrixDescriptor
     from tcsim.inspection.descriptor_fields import check_dict, descriptor_dict
-    from tcsim.matrix_descriptor import MatrixDescriptor
 
     given = MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch)
     found = given.check(rows, k, type, major.upper(), memory)  # type: ignore[arg-type]

@@ -31,8 +31,8 @@ def diagnose(
     """Find the mistake behind a wrong result."""
     from tcsim.cli.files import read_arrays
     from tcsim.cli.output import emit
+    from tcsim.core.errors import OperandError
     from tcsim.diagnosis import diagnose as search
-    from tcsim.errors import OperandError
     from tcsim.inspection.problems import result_names, tensor_memory
 
     instruction = options.instruction_of(mnemonic, arch)

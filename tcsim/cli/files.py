@@ -19,7 +19,7 @@ def read_arrays(path: str, what: str) -> dict[str, npt.NDArray[Any]]:
     """
     import numpy as np
 
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
 
     if path.endswith((".pt", ".pth")):
         return _tensors(path, what)
@@ -37,7 +37,7 @@ def read_arrays(path: str, what: str) -> dict[str, npt.NDArray[Any]]:
 
 def _tensors(path: str, what: str) -> dict[str, npt.NDArray[Any]]:
     """The tensors of a PyTorch file: one, or a dict of them; those that NumPy has no type for as their bits."""
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
 
     try:
         torch: Any = importlib.import_module("torch")
@@ -77,7 +77,7 @@ def write_arrays(path: str, arrays: dict[str, Any]) -> None:
     """
     import numpy as np
 
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
 
     if not path.endswith(".npz"):
         raise OperandError(f"cannot write {path!r}; valid: names that end in .npz")

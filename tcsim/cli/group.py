@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tcsim.errors import TcsimError, listing, nearest
+from tcsim.core.errors import TcsimError, listing, nearest
 
 ORDER = (
     "list", "show", "where", "what", "map", "inputs", "descriptor", "idesc", "tensormap", "swizzle", "mbarrier", "number", "quantize", "run",

@@ -9,8 +9,8 @@ import typer
 from tcsim.cli import options
 
 if TYPE_CHECKING:
+    from tcsim.descriptors.instruction import InstructionDescriptor
     from tcsim.inspection.report import Report
-    from tcsim.instruction_descriptor import InstructionDescriptor
 
 app = typer.Typer(help="Instruction descriptors of tcgen05.mma: decode, encode, bits.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ _Arch = Annotated[
 @app.command()
 def decode(value: options.Number, kind: _Kind, arch: _Arch = "sm_100", json: options.Json = False) -> None:
     """Take a 32-bit descriptor apart."""
-    from tcsim.instruction_descriptor import InstructionDescriptor
+    from tcsim.descriptors.instruction import InstructionDescriptor
 
     found = InstructionDescriptor.decode(options.integer_of(value, "instruction descriptor"), kind=kind, arch=arch)
     _emit(found, "decode", json)
@@ -55,7 +55,7 @@ def encode(
     json: options.Json = False,
 ) -> None:
     """Make a descriptor of its fields."""
-    from tcsim.instruction_descriptor import InstructionDescriptor
+    from tcsim.descriptors.instruction import InstructionDescriptor
 
     made = InstructionDescriptor(
         kind=kind, m=m, n=n, d_format=d, a_format=a, b_format=b, sparse=sparse, saturate=saturate, negate_a=negate_a,
@@ -69,8 +69,8 @@ def encode(
 def bits(kind: _Kind, arch: _Arch = "sm_100", json: options.Json = False) -> None:
     """Say what the bits mean in a kind."""
     from tcsim.cli.output import emit
+    from tcsim.descriptors.instruction import bit_rows
     from tcsim.inspection.report import Report, table
-    from tcsim.instruction_descriptor import bit_rows
 
     rows = bit_rows(kind, arch)
     title = f"instruction descriptor of kind::{kind} on {arch}"

@@ -9,7 +9,7 @@ import typer
 from tcsim.cli import options
 
 if TYPE_CHECKING:
-    from tcsim.inspection.catalog import Entry, FamilyEntry
+    from tcsim.inspection.listing import Entry, FamilyEntry
     from tcsim.inspection.report import Report
 
 
@@ -34,14 +34,14 @@ def list_instructions(
 ) -> None:
     """List instructions, by arch, family, type and text."""
     from tcsim.cli.output import emit
-    from tcsim.inspection import catalog
+    from tcsim.inspection import listing
 
     form = "json" if json else "text"
     if families:
-        found = catalog.families(arch)
+        found = listing.families(arch)
         emit("list", lambda: {"families": [entry.as_dict() for entry in found]}, lambda: _families(found), form=form)
         return
-    entries = catalog.entries(arch, family, type, text)
+    entries = listing.entries(arch, family, type, text)
     emit(
         "list",
         lambda: {"count": len(entries), "instructions": [entry.as_dict() for entry in entries]},
@@ -63,7 +63,7 @@ def _entries(entries: tuple[Entry, ...], arch: str | None) -> Report:
 
 
 def _families(found: tuple[FamilyEntry, ...]) -> Report:
-    from tcsim.inspection.catalog import arch_ranges
+    from tcsim.inspection.listing import arch_ranges
     from tcsim.inspection.report import Report, table
 
     rows = [(entry.family, entry.instructions, arch_ranges(entry.archs)) for entry in found]

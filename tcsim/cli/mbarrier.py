@@ -11,7 +11,7 @@ from tcsim.cli.group import Verbs
 
 if TYPE_CHECKING:
     from tcsim.inspection.report import Report
-    from tcsim.mbarrier_object import BarrierObject
+    from tcsim.memory.mbarrier_object import BarrierObject
 
 app = typer.Typer(cls=Verbs, help="Barriers in shared memory: decode.", no_args_is_help=True)
 
@@ -31,7 +31,7 @@ def decode(
 ) -> None:
     """Take a 64-bit mbarrier object apart, as far as its bits are known."""
     from tcsim.cli.output import emit
-    from tcsim.mbarrier_object import decode_barrier
+    from tcsim.memory.mbarrier_object import decode_barrier
 
     found = decode_barrier(options.integer_of(value, "mbarrier"), arch)
     emit("mbarrier decode", found.as_dict, lambda: _report(found), form="json" if json else "text")

@@ -36,8 +36,8 @@ def _show(code: NumberCode | None) -> str:
 
 
 def _report(found: NumberReport) -> Report:
-    from tcsim.convert import DIRECTIONS
     from tcsim.inspection.report import Facts, Report, table
+    from tcsim.isa.cvt.semantics import DIRECTIONS
 
     facts = [("code", _show(found.code)), ("class", found.kind), ("bits", found.bits)]
     facts += [(f"  {name}", str(bits)) for name, bits in found.fields.items()]

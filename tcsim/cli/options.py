@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tcsim.registry import Row
+    from tcsim.model.row import Row
 
 
 class TextFormat(StrEnum):
@@ -51,9 +51,9 @@ class Call(StrEnum):
 
 def complete_mnemonic(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """Mnemonics that begin so, of the arch if one was given before."""
-    from tcsim import registry
-    from tcsim.errors import TargetError
-    from tcsim.targets import accepting
+    from tcsim import catalog
+    from tcsim.core.errors import TargetError
+    from tcsim.core.targets import accepting
 
     def fits(row: Row) -> bool:
         return not row.dropped and row.mnemonic.startswith(incomplete) and (not here or bool(here & set(row.targets)))
@@ -62,12 +62,12 @@ def complete_mnemonic(ctx: typer.Context, incomplete: str) -> Iterator[str]:
         here = set(accepting(str(ctx.params["arch"]))[1]) if ctx.params.get("arch") else set()
     except TargetError:
         here = set()
-    yield from (row.mnemonic for row in registry.rows().values() if fits(row))
+    yield from (row.mnemonic for row in catalog.rows().values() if fits(row))
 
 
 def complete_arch(incomplete: str) -> Iterator[tuple[str, str]]:
     """Archs and targets."""
-    from tcsim.targets import ARCHS, TARGETS
+    from tcsim.core.targets import ARCHS, TARGETS
 
     for name in (*ARCHS, *(target for target in TARGETS if target not in ARCHS)):
         if name.startswith(incomplete):
@@ -83,53 +83,53 @@ def complete_archs(incomplete: str) -> Iterator[str]:
 
 def complete_family(incomplete: str) -> Iterator[str]:
     """Families."""
-    from tcsim import registry
+    from tcsim import catalog
 
-    yield from (family.name for family in registry.families() if family.name.startswith(incomplete))
+    yield from (family.name for family in catalog.families() if family.name.startswith(incomplete))
 
 
 def complete_type(incomplete: str) -> Iterator[str]:
     """Number formats that instructions have."""
-    from tcsim.inspection.catalog import types
+    from tcsim.inspection.listing import types
 
     yield from (name for name in types() if name.startswith(incomplete))
 
 
 def complete_format(incomplete: str) -> Iterator[str]:
     """Number formats."""
-    from tcsim.formats import FORMATS
+    from tcsim.numbers.formats import FORMATS
 
     yield from (name for name in FORMATS if name.startswith(incomplete))
 
 
 def complete_operand(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """Operands of the instruction that was given before."""
-    from tcsim import registry
+    from tcsim import catalog
 
     # while an option still lacks its value, the arguments before it are in ctx.args, not in ctx.params
     given = [ctx.params.get("mnemonic"), *ctx.args]
-    row = next((row for name in given if name and (row := registry.row_of(str(name))) is not None), None)
+    row = next((row for name in given if name and (row := catalog.row_of(str(name))) is not None), None)
     names = row.operands if row is not None else ("a", "b", "c", "d")
     yield from (name for name in names if name.startswith(incomplete.lower()))
 
 
 def complete_swizzle(incomplete: str) -> Iterator[str]:
     """Swizzles of the hardware."""
-    from tcsim.swizzle import SWIZZLES
+    from tcsim.layouts.swizzle import SWIZZLES
 
     yield from (name for name in SWIZZLES if name.startswith(incomplete.upper()))
 
 
 def complete_tensor_type(incomplete: str) -> Iterator[str]:
     """Data types of tensor maps."""
-    from tcsim.tensor_types import DATA_TYPES
+    from tcsim.tma.types import DATA_TYPES
 
     yield from (name for name in DATA_TYPES if name.startswith(incomplete.upper()))
 
 
 def complete_kind(incomplete: str) -> Iterator[str]:
     """Kinds of tcgen05.mma."""
-    from tcsim.instruction_kinds import KINDS
+    from tcsim.descriptors.kinds import KINDS
 
     yield from (name for name in KINDS if name.startswith(incomplete))
 
@@ -138,7 +138,7 @@ def complete_rounding(incomplete: str) -> Iterator[str]:
     """Roundings."""
     from typing import get_args
 
-    from tcsim.rounding import Rounding
+    from tcsim.numbers.rounding import Rounding
 
     yield from (name for name in get_args(Rounding) if name.startswith(incomplete))
 
@@ -187,7 +187,7 @@ Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar
 def instruction_of(mnemonic: str, arch: str | None) -> Any:
     """The instruction on the arch, or on the arch of which most is known."""
     import tcsim
-    from tcsim.inspection.catalog import default_arch
+    from tcsim.inspection.listing import default_arch
 
     return tcsim.instruction(mnemonic, arch=arch or default_arch(mnemonic))
 
@@ -197,7 +197,7 @@ def element_of(text: str) -> tuple[int, int]:
 
     Raises OperandError for another text.
     """
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
 
     parts = text.replace("(", "").replace(")", "").split(",")
     if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
@@ -210,7 +210,7 @@ def integer_of(text: str, what: str) -> int:
 
     Raises OperandError for another text.
     """
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
 
     try:
         return int(text.replace("_", ""), 0)
@@ -223,7 +223,7 @@ def with_idesc(arrays: dict[str, Any], idesc: str | None) -> dict[str, Any]:
 
     Raises OperandError for a text that is no integer, or a descriptor that is there already.
     """
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
 
     if idesc is None:
         return arrays

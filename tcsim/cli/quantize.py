@@ -40,7 +40,7 @@ def quantize(
     """Quantise an array of a file, and say what is lost."""
     from tcsim.cli.files import read_arrays, write_arrays
     from tcsim.cli.output import emit
-    from tcsim.errors import OperandError, listing
+    from tcsim.core.errors import OperandError, listing
     from tcsim.inspection.quantization import quantization
 
     arrays = read_arrays(file, "quantize")

@@ -58,8 +58,8 @@ def _by_name(results: dict[str, Any], one: bool, of: Callable[[Any], Any]) -> An
 
 
 def _report(instruction: Any, call: str, results: dict[str, Any], formats: Callable[[], Any]) -> Report:
-    from tcsim.codec import decode
     from tcsim.inspection.report import Facts, Lines, Report, table
+    from tcsim.numbers.codec import decode
 
     facts = [("call", call), ("evidence", str(instruction.evidence))]
     facts += [(name, f"{array.dtype} {tuple(array.shape)}") for name, array in results.items()]

@@ -40,7 +40,7 @@ def _page(instruction: Any) -> str:
 
 def report(found: Description) -> Report:
     """A description as something to read."""
-    from tcsim.inspection.catalog import target_text
+    from tcsim.inspection.listing import target_text
     from tcsim.inspection.report import Facts, Lines, Report
 
     facts = [

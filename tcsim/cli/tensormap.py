@@ -11,7 +11,7 @@ from tcsim.cli import options
 
 if TYPE_CHECKING:
     from tcsim.inspection.report import Report
-    from tcsim.tensor_map import TensorMap
+    from tcsim.tma.map import TensorMap
 
 app = typer.Typer(help="Tensor maps of TMA: decode, encode, check.", no_args_is_help=True)
 
@@ -37,7 +37,7 @@ def decode(
     json: options.Json = False,
 ) -> None:
     """Say what the bytes of a CUtensorMap mean."""
-    from tcsim.tensor_map import TensorMap
+    from tcsim.tma.map import TensorMap
 
     raw = _bytes_of(data)
     found = TensorMap.decode(raw)
@@ -84,8 +84,8 @@ def check(
 def _made(
     type: str, dim: str, box: str, strides: str, steps: str, interleave: str, swizzle: str, fill: str, l2: str
 ) -> TensorMap:
-    from tcsim.tensor_map import TensorMap
-    from tcsim.tensor_types import DATA_TYPES, find_mode
+    from tcsim.tma.map import TensorMap
+    from tcsim.tma.types import DATA_TYPES, find_mode
 
     name = type.upper()
     find_mode("data_type", name, DATA_TYPES)
@@ -107,7 +107,7 @@ def _numbers(text: str, what: str) -> tuple[int, ...]:
 
 
 def _bytes_of(text: str) -> bytes:
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
 
     digits = "".join(text.replace("0x", "").replace(",", " ").split())
     try:
@@ -138,7 +138,7 @@ def _emit(found: TensorMap, verb: str, json: bool, address: int | None = None, r
 
 def _transaction_bytes(found: TensorMap) -> tuple[int | None, str]:
     """What an mbarrier is told that a load brings, or why there is no such number."""
-    from tcsim.errors import TcsimError
+    from tcsim.core.errors import TcsimError
 
     try:
         return found.transaction_bytes, ""

@@ -33,11 +33,11 @@ def trace(
     element by element: --batch says which of the file's.
     """
     from tcsim.cli.output import emit
-    from tcsim.convert import Convert
     from tcsim.inspection.conversion_inputs import conversion_steps, random_registers
     from tcsim.inspection.outputs import output_problem
     from tcsim.inspection.problems import described
     from tcsim.inspection.trace_steps import trace_steps
+    from tcsim.isa.cvt.semantics import Convert
 
     instruction = options.instruction_of(mnemonic, arch)
     place = options.element_of(element)
@@ -61,7 +61,7 @@ def trace(
 
 def _arrays(file: str | None, seed: int | None) -> dict[str, Any]:
     from tcsim.cli.files import read_arrays
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
 
     if (file is None) == (seed is None):
         raise OperandError("trace: which inputs? valid: --inputs FILE.npz, or --seed N for random ones")
@@ -70,7 +70,7 @@ def _arrays(file: str | None, seed: int | None) -> dict[str, Any]:
 
 def _random(instruction: Any, seed: int) -> tuple[Any, ...]:
     """Random codes of one output: a, b, c and the scales."""
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
     from tcsim.inspection.products import formats_of
     from tcsim.inspection.random_inputs import random_products
 

@@ -43,7 +43,7 @@ def what(
 
 def _register(text: str, instruction: Any, operand: str | None) -> tuple[str | None, int]:
     """The operand and the number that "2" or "a2" name."""
-    from tcsim.errors import OperandError
+    from tcsim.core.errors import OperandError
 
     found = re.fullmatch(r"%?([a-z]*)(\d+)", text.strip().lower())
     if found is None or (found[1] and operand is not None and found[1] != operand.lower()):

@@ -8,14 +8,15 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.codec import decode, encode
+from tcsim.catalog import instruction as find_instruction
+from tcsim.catalog import on_arch
+from tcsim.core.errors import TcsimError
+from tcsim.core.targets import ARCHS
+from tcsim.descriptors.kinds import KINDS
 from tcsim.diagnosis.machine import Machine, machine_of
 from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
-from tcsim.errors import TcsimError
-from tcsim.instruction import instruction as find_instruction
-from tcsim.instruction_kinds import KINDS
-from tcsim.registry import Row, on_arch
-from tcsim.targets import ARCHS
+from tcsim.model.row import Row
+from tcsim.numbers.codec import decode, encode
 
 _END_FORMATS = ("bf16", "f16", "tf32")
 """Narrower formats that an f32 result is often passed through."""

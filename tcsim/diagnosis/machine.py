@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tcsim.errors import InstructionError, OperandError
-from tcsim.formats import Format
-from tcsim.instruction import Instruction
-from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.multiply import MatrixMultiply
-from tcsim.scaled_multiply import ScaledMatrixMultiply
-from tcsim.sparse import Sparsity
-from tcsim.sparse_operand import SparseOperand
-from tcsim.steps import Lowering
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.arithmetic.steps import Lowering
+from tcsim.core.errors import InstructionError, OperandError
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.isa.mma.sparse_operand import SparseOperand
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.model.instruction import Instruction
+from tcsim.numbers.formats import Format
 
 FAMILIES = (MatrixMultiply, WarpgroupMultiply, TensorMemoryMultiply)
 """The classes of instructions that multiply matrices."""

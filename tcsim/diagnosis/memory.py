@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.canonical_tile import CanonicalTile
+from tcsim.core.errors import TcsimError
+from tcsim.descriptors.canonical_tile import CanonicalTile
+from tcsim.descriptors.matrix import Major, MatrixDescriptor, element_addresses
 from tcsim.diagnosis.operands import changed
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
-from tcsim.errors import TcsimError
-from tcsim.matrix_descriptor import Major, MatrixDescriptor, element_addresses
-from tcsim.swizzle import SWIZZLES
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.layouts.swizzle import SWIZZLES
 
 Addresses = npt.NDArray[np.int64]
 _MAJORS: tuple[Major, ...] = ("K", "MN")

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.catalog import instruction as find_instruction
+from tcsim.catalog import on_arch
+from tcsim.core.errors import OperandError, TcsimError
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
-from tcsim.errors import OperandError, TcsimError
-from tcsim.instruction import Instruction
-from tcsim.instruction import instruction as find_instruction
-from tcsim.registry import on_arch
-from tcsim.swizzle import SWIZZLES
-from tcsim.tensor_memory import TensorMemory
+from tcsim.layouts.swizzle import SWIZZLES
+from tcsim.memory.tensor_memory import TensorMemory
+from tcsim.model.instruction import Instruction
 
 Arguments = dict[str, Any]
 _ROW_BYTES = 16

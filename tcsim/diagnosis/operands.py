@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from tcsim import ieee
 from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
-from tcsim.formats import SUBNORMAL, Format
+from tcsim.numbers import ieee
+from tcsim.numbers.formats import SUBNORMAL, Format
 
 _NAMES = ("a", "b", "c", "d")
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arithmetic.steps import NO_SCALES, Scales
 from tcsim.diagnosis.machine import Machine
-from tcsim.steps import NO_SCALES, Scales
 
 Codes = npt.NDArray[Any]
 _CHUNK_PRODUCTS = 1 << 17

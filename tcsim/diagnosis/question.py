@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.arguments import as_array
-from tcsim.codec import as_codes
+from tcsim.catalog import instruction as find_instruction
+from tcsim.core.arguments import as_array
+from tcsim.core.errors import InstructionError, OperandError, listing
 from tcsim.diagnosis.machine import Machine, machine_of
 from tcsim.diagnosis.problem import Codes, Memory, Problem
-from tcsim.errors import InstructionError, OperandError, listing
-from tcsim.instruction import Instruction
-from tcsim.instruction import instruction as find_instruction
-from tcsim.multiply import MatrixMultiply
-from tcsim.scaled_multiply import ScaledMatrixMultiply
-from tcsim.sparse_operand import SparseOperand
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply, shifted
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tcsim.isa.mma.sparse_operand import SparseOperand
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply, shifted
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.model.instruction import Instruction
+from tcsim.numbers.codec import as_codes
 
 _KNOWN = (
     "a", "b", "c", "metadata", "selector", "smem", "trans_a", "trans_b", "scale_d", "scale_a", "scale_b", "byte_id_a",

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from tcsim.diagnosis.operands import changed, operand
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
-from tcsim.multiply import MatrixMultiply
-from tcsim.registry import Operand
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.model.row import Operand
 
 Registers = npt.NDArray[np.uint32]
 Permutation = npt.NDArray[np.intp]

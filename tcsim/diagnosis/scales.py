@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.codec import encode
+from tcsim.core.errors import TcsimError
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
-from tcsim.errors import TcsimError
-from tcsim.scaled_multiply import ScaledMatrixMultiply, Side
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply, Side
+from tcsim.numbers.codec import encode
 
 _SIDES: tuple[Side, ...] = ("a", "b")
 _Change = Callable[[Codes], Codes]  # of scales (batch, rows, blocks)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arithmetic.steps import runs
 from tcsim.diagnosis import arithmetic, blocks, memory, operands, registers, scales, sparsity
 from tcsim.diagnosis.machine import FAMILIES
 from tcsim.diagnosis.moves import diagnose_move
 from tcsim.diagnosis.problem import Attempt, Part, Problem
 from tcsim.diagnosis.question import named, problem_of
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
-from tcsim.steps import runs
 
 CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
     operands.attempts,

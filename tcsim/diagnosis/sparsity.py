@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.errors import TcsimError
 from tcsim.diagnosis.problem import Attempt, Problem
-from tcsim.errors import TcsimError
-from tcsim.sparse_operand import SparseOperand
+from tcsim.isa.mma.sparse_operand import SparseOperand
 
 Positions = npt.NDArray[np.int64]
 

@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from tcsim.codec import decode
-from tcsim.described_multiply import DescribedMultiply
-from tcsim.errors import OperandError, TargetError
-from tcsim.formats import Format
+from tcsim.core.errors import OperandError, TargetError
+from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.inspection.outputs import outputs_of
 from tcsim.inspection.problems import Arrays, Call, described
 from tcsim.inspection.products import Codes, Products, formats_of, results
 from tcsim.inspection.random_inputs import random_products
 from tcsim.inspection.smallest_example import Example, smallest_example
-from tcsim.instruction_descriptor import InstructionDescriptor
+from tcsim.isa.tcgen05.described import DescribedMultiply
+from tcsim.numbers.codec import decode
+from tcsim.numbers.formats import Format
 
 _STARTS = 8  # differing outputs that are simplified, to show the simplest
 

@@ -1,6 +1,6 @@
 """One result of a cvt as a trace: its registers among the inputs of a file, or random ones.
 
-Whose question: `trace`. What happens to each element is told by `tcsim.convert_trace`.
+Whose question: `trace`. What happens to each element is told by `tcsim.isa.cvt.trace`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.convert import Convert
-from tcsim.convert_trace import trace_conversion
-from tcsim.errors import OperandError, listing
+from tcsim.core.errors import OperandError, listing
 from tcsim.inspection.trace_steps import TracedStep
+from tcsim.isa.cvt.semantics import Convert
+from tcsim.isa.cvt.trace import trace_conversion
 
 
 def conversion_steps(instruction: Convert, arrays: Mapping[str, Any], item: int = 0) -> tuple[TracedStep, ...]:

@@ -6,23 +6,23 @@ from dataclasses import asdict, dataclass
 from functools import singledispatch
 from typing import Any
 
-from tcsim import registry
-from tcsim.convert import Convert
-from tcsim.inspection.catalog import formats_of, target_text
+from tcsim import catalog
+from tcsim.descriptors.matrix import CORE_ROWS
+from tcsim.inspection.listing import formats_of, target_text
 from tcsim.inspection.formulas import formulas_of
 from tcsim.inspection.ptx_line import ptx_line
 from tcsim.inspection.step_text import steps_text
 from tcsim.inspection.surroundings import executed_by, rules_of
 from tcsim.inspection.tensor_memory_text import tensor_memory_constraints, tensor_memory_execution
-from tcsim.instruction import Instruction
-from tcsim.layout import FragmentLayout
-from tcsim.matrix_descriptor import CORE_ROWS
-from tcsim.matrix_move import ALL_ADDRESSES_VALID, LoadMatrix, SharedMatrix
-from tcsim.memory_tile import FragmentLoad, FragmentMove, FragmentStore
-from tcsim.registry import Operand
-from tcsim.sparse_multiply import SparseMatrixMultiply
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.isa.cvt.semantics import Convert
+from tcsim.isa.matrix.semantics import ALL_ADDRESSES_VALID, LoadMatrix, SharedMatrix
+from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
+from tcsim.layouts.layout import FragmentLayout
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Operand
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def describe(instruction: Instruction) -> Description:
         lowering.kind,
         dict(lowering.opcodes),
         lowering.note,
-        steps_text(lowering.steps, registry.family(row.family).without_steps),
+        steps_text(lowering.steps, catalog.family(row.family).without_steps),
         instruction.evidence.level,
         instruction.evidence.source,
         ptx_line(row),

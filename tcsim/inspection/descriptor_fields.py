@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tcsim.canonical_tile import CanonicalTile
-from tcsim.matrix_descriptor import MatrixDescriptor, form_of
-from tcsim.tile_check import TileCheck
+from tcsim.descriptors.canonical_tile import CanonicalTile
+from tcsim.descriptors.checks import TileCheck
+from tcsim.descriptors.matrix import MatrixDescriptor, form_of
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
-from tcsim.errors import OperandError
+from tcsim.arithmetic.steps import runs
+from tcsim.core.errors import OperandError
 from tcsim.inspection.places import Place, places_of
-from tcsim.instruction import Instruction
-from tcsim.matrix_move import LoadMatrix, SharedMatrix, StoreMatrix, TransposeMatrix
-from tcsim.memory_tile import FragmentLoad, FragmentMove, FragmentStore
-from tcsim.multiply import MatrixMultiply
-from tcsim.sparse_multiply import SparseMatrixMultiply
-from tcsim.steps import runs
-from tcsim.tmem_move import LoadTensorMemory, ReduceTensorMemory, StoreTensorMemory, TensorMemoryMove
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.isa.matrix.semantics import LoadMatrix, SharedMatrix, StoreMatrix, TransposeMatrix
+from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
+from tcsim.isa.tcgen05.move import LoadTensorMemory, ReduceTensorMemory, StoreTensorMemory, TensorMemoryMove
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
+from tcsim.model.instruction import Instruction
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tcsim.layout import FragmentLayout, IntTuple, Layout
-from tcsim.registry import Operand
+from tcsim.layouts.layout import FragmentLayout, IntTuple, Layout
+from tcsim.model.row import Operand
 
 
 @dataclass(frozen=True)

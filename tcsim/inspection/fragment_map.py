@@ -11,8 +11,8 @@ from typing import Any, Literal
 from tcsim.inspection.places import Place, all_places
 from tcsim.inspection.report import Report, Table
 from tcsim.inspection.svg import Cell, grid
-from tcsim.instruction import Instruction
-from tcsim.registry import Operand
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Operand
 
 By = Literal["lane", "element"]
 CSV_HEAD = ("operand", "matrix", "row", "column", "lane", "register", "slot", "high_bit", "low_bit")

@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tcsim import registry
-from tcsim.formats import FORMATS
-from tcsim.inspection.catalog import archs_of, formats_of
-from tcsim.registry import Row
-from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerDot, Lowering, ScaledDotAdd, Step
-from tcsim.targets import ARCHS
-from tcsim.tcgen05_form import MultiplyForm
+from tcsim import catalog
+from tcsim.arithmetic.steps import Arithmetic, BitDot, DotAdd, IntegerDot, Lowering, ScaledDotAdd, Step
+from tcsim.core.targets import ARCHS
+from tcsim.inspection.listing import archs_of, formats_of
+from tcsim.isa.tcgen05.mma_form import MultiplyForm
+from tcsim.model.row import Row
+from tcsim.numbers.formats import FORMATS
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ def _is_product(step: Step) -> bool:
 
 def _multiplies() -> Iterator[tuple[Row, str, Lowering]]:
     """Every spelling that multiplies matrices, on every arch."""
-    for row in registry.rows().values():
+    for row in catalog.rows().values():
         if row.dropped:
             continue
         for arch in archs_of(row):
-            lowering = registry.family(row.family).lowering(row, ARCHS[arch])
+            lowering = catalog.family(row.family).lowering(row, ARCHS[arch])
             if inputs_of(row) and any(_is_product(step) for step in lowering.steps):
                 yield row, arch, lowering
 
@@ -65,7 +65,7 @@ def _multiplies() -> Iterator[tuple[Row, str, Lowering]]:
 def inputs_of(row: Row) -> tuple[str, ...]:
     """The formats that A and B may have, in the order of `tcsim.FORMATS`.
 
-    >>> inputs_of(registry.rows()["tcgen05.mma.cta_group::1.kind::f16"])
+    >>> inputs_of(catalog.rows()["tcgen05.mma.cta_group::1.kind::f16"])
     ('f16', 'bf16')
     """
     if isinstance(row.facts, MultiplyForm):

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 import tcsim
-from tcsim.canonical_tile import CanonicalTile
-from tcsim.errors import OperandError, listing
-from tcsim.formats import Format
-from tcsim.formats import format as find_format
+from tcsim.core.errors import OperandError, listing
+from tcsim.descriptors.canonical_tile import CanonicalTile
+from tcsim.descriptors.matrix import Major, MatrixDescriptor
 from tcsim.inspection.description import describe
 from tcsim.inspection.places import no_fragments
-from tcsim.instruction import Instruction
-from tcsim.layout import FragmentLayout, Layout
-from tcsim.matrix_descriptor import Major, MatrixDescriptor
-from tcsim.packing import field_shift
-from tcsim.registry import Operand
+from tcsim.layouts.layout import FragmentLayout, Layout
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Operand
+from tcsim.numbers.formats import Format
+from tcsim.numbers.formats import format as find_format
+from tcsim.numbers.packing import field_shift
 
 MOST_ELEMENTS = 1 << 15
 """Elements of a tile that one page shows."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.canonical_tile import CanonicalTile
-from tcsim.errors import OperandError
+from tcsim.core.errors import OperandError
+from tcsim.descriptors.canonical_tile import CanonicalTile
+from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.inspection.descriptor_fields import fields_of
 from tcsim.inspection.html_page import MOST_ELEMENTS, instruction_page, tile_page
 from tcsim.inspection.svg import Cell, grid
-from tcsim.instruction import Instruction
-from tcsim.layout import FragmentLayout, Layout
-from tcsim.matrix_descriptor import MatrixDescriptor
+from tcsim.layouts.layout import FragmentLayout, Layout
+from tcsim.model.instruction import Instruction
 
 MOST_CELLS = 4096
 """Cells of a picture; larger layouts are shown as text."""

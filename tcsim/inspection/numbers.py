@@ -10,11 +10,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tcsim.codec import decode, encode
-from tcsim.errors import FormatError
-from tcsim.formats import CLASS_NAMES, Format
-from tcsim.formats import format as find_format
-from tcsim.rounding import Rounding, round_to_code
+from tcsim.core.errors import FormatError
+from tcsim.numbers.codec import decode, encode
+from tcsim.numbers.formats import CLASS_NAMES, Format
+from tcsim.numbers.formats import format as find_format
+from tcsim.numbers.rounding import Rounding, round_to_code
 
 _KEPT = 120
 """Significant bits of an exact value that are given to the rounding; below them one sticky bit says if there are more."""

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.codec import as_codes, encode
-from tcsim.described_multiply import DescribedMultiply
-from tcsim.errors import OperandError, listing
-from tcsim.formats import Format
+from tcsim.core.arguments import broadcast
+from tcsim.core.errors import OperandError, listing
 from tcsim.inspection.problems import Arrays, Call, call_of
 from tcsim.inspection.products import Codes, Products, formats_of
-from tcsim.instruction import broadcast
-from tcsim.multiply import MatrixMultiply
-from tcsim.sparse import Sparsity
-from tcsim.sparse_operand import SparseOperand
-from tcsim.tensor_memory_multiply import shifted
-from tcsim.warpgroup_multiply import WarpgroupMultiply
+from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.isa.mma.sparse_operand import SparseOperand
+from tcsim.isa.tcgen05.described import DescribedMultiply
+from tcsim.isa.tcgen05.multiply import shifted
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.numbers.codec import as_codes, encode
+from tcsim.numbers.formats import Format
 
 
 @dataclass(frozen=True)

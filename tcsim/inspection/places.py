@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.convert import Convert
-from tcsim.errors import OperandError, listing
-from tcsim.instruction import Instruction
-from tcsim.packing import field_shift
-from tcsim.registry import Operand
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.core.errors import OperandError, listing
+from tcsim.isa.cvt.semantics import Convert
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Operand
+from tcsim.numbers.packing import field_shift
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.described_multiply import DescribedMultiply
-from tcsim.errors import OperandError, listing
-from tcsim.formats import Format
-from tcsim.tensor_memory import TensorMemory
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
+from tcsim.core.errors import OperandError, listing
+from tcsim.isa.tcgen05.described import DescribedMultiply
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.memory.tensor_memory import TensorMemory
+from tcsim.numbers.formats import Format
 
 Call = Literal["execute", "matmul"]
 Arrays = Mapping[str, Any]

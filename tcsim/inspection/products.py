@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.described_multiply import DescribedMultiply
-from tcsim.formats import Format
+from tcsim.isa.tcgen05.described import DescribedMultiply
+from tcsim.numbers.formats import Format
 
 Codes = npt.NDArray[Any]
 _CHUNK = 1 << 17  # products at a time

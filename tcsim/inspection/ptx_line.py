@@ -10,19 +10,19 @@ from functools import singledispatch
 from types import NoneType
 from typing import Any
 
-from tcsim.conversion import Form
-from tcsim.matrix_move import MatrixRows
-from tcsim.memory_tile import TileOrder
-from tcsim.registry import Operand, Row
-from tcsim.sparse import Sparsity
-from tcsim.tcgen05_form import MultiplyForm
-from tcsim.warpgroup_multiply import WarpgroupFacts
+from tcsim.isa.matrix.semantics import MatrixRows
+from tcsim.isa.tcgen05.mma_form import MultiplyForm
+from tcsim.isa.wgmma.multiply import WarpgroupFacts
+from tcsim.isa.wmma.tile import TileOrder
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.model.row import Operand, Row
+from tcsim.numbers.conversion import Form
 
 
 def ptx_line(row: Row) -> str | None:
     """The statement, or None if it is not known how the row's operands are written.
 
-    >>> row = tcsim.registry.rows()["mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"]
+    >>> row = tcsim.catalog.rows()["mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"]
     >>> print(ptx_line(row))
     mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%d0, %d1, %d2, %d3}, {%a0, %a1}, {%b0}, {%c0, %c1, %c2, %c3};
     """

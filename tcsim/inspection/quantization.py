@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.codec import decode
-from tcsim.errors import OperandError
-from tcsim.formats import format as find_format
-from tcsim.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
-from tcsim.rounding import Rounding
+from tcsim.core.errors import OperandError
+from tcsim.numbers.codec import decode
+from tcsim.numbers.formats import format as find_format
+from tcsim.numbers.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
+from tcsim.numbers.rounding import Rounding
 
 Blocks = Literal["none", "mx", "nvfp4"]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.codec import encode
-from tcsim.formats import Format
 from tcsim.inspection.products import Products, formats_of
+from tcsim.numbers.codec import encode
+from tcsim.numbers.formats import Format
 
 SPREAD = 14
 """Exponents of random floats lie within so many of 0, where the format has them."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.codec import decode, encode
-from tcsim.formats import ZERO, Format
 from tcsim.inspection.products import Codes, Products, formats_of, joined, results
 from tcsim.inspection.trace_steps import CodeValue
+from tcsim.numbers.codec import decode, encode
+from tcsim.numbers.formats import ZERO, Format
 from tcsim.trace import show_code
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
-from tcsim.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, ScaledDotAdd, Widen, runs
+from tcsim.arithmetic.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, ScaledDotAdd, Widen, runs
 
 
 def short_runs(k: tuple[int, ...]) -> str:

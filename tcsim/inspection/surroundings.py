@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from tcsim.cluster_address import MapAddress, address_facts
-from tcsim.cluster_barrier import ClusterBarrierInstruction
-from tcsim.instruction import Instruction
-from tcsim.lane_election import ElectLane
-from tcsim.launch_cancellation import CANCELED_BIT, DIMENSIONS, RESPONSE_BYTES, QueryCancel, TryCancel
-from tcsim.ordering import OrderInstruction
-from tcsim.register_pool import FEWEST, MOST, STEP, MoveRegisters
-from tcsim.remote_store import RemoteInstruction
-from tcsim.zero_fill import MOST_BYTES, UNIT_BYTES, ZeroFill
+from tcsim.isa.barrier_cluster import ClusterBarrierInstruction
+from tcsim.isa.clusterlaunchcontrol import CANCELED_BIT, DIMENSIONS, RESPONSE_BYTES, QueryCancel, TryCancel
+from tcsim.isa.elect import ElectLane
+from tcsim.isa.fence import OrderInstruction
+from tcsim.isa.mapa import MapAddress, address_facts
+from tcsim.isa.setmaxnreg import FEWEST, MOST, STEP, MoveRegisters
+from tcsim.isa.st_async import RemoteInstruction
+from tcsim.isa.st_bulk import MOST_BYTES, UNIT_BYTES, ZeroFill
+from tcsim.model.instruction import Instruction
 
 _ALIGNED = ".aligned: all threads of a warp execute the same instruction"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.banks import BANKS, WORD_BYTES, bank_conflicts
-from tcsim.errors import OperandError, listing
-from tcsim.swizzle import SWIZZLES, Swizzle
+from tcsim.core.errors import OperandError, listing
+from tcsim.layouts.banks import BANKS, WORD_BYTES, bank_conflicts
+from tcsim.layouts.swizzle import SWIZZLES, Swizzle
 
 CHUNK = 16
 """Bytes that move together."""

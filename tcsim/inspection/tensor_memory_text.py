@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcsim.errors import listing
-from tcsim.instruction_kinds import LOOKUP_FORMAT, RUBIN_SCALE_VECTORS, SCALE_VECTORS, shapes_of
-from tcsim.tcgen05_form import MultiplyForm
-from tcsim.tensor_memory_multiply import TensorMemoryMultiply
-from tcsim.tmem_layout import data_path
+from tcsim.core.errors import listing
+from tcsim.descriptors.kinds import LOOKUP_FORMAT, RUBIN_SCALE_VECTORS, SCALE_VECTORS, shapes_of
+from tcsim.isa.tcgen05.mma_form import MultiplyForm
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.memory.tmem_layout import data_path
 
 
 def tensor_memory_execution(facts: MultiplyForm) -> tuple[str, ...]:

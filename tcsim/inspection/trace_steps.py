@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.codec import as_codes, decode
-from tcsim.described_multiply import DescribedMultiply
-from tcsim.dot import aligned_terms
-from tcsim.errors import OperandError
-from tcsim.formats import NO_EXPONENT, Format
+from tcsim.arithmetic.dot import aligned_terms
+from tcsim.arithmetic.steps import DotAdd, Values
+from tcsim.core.errors import OperandError
 from tcsim.inspection.step_text import step_text
-from tcsim.steps import DotAdd, Values
+from tcsim.isa.tcgen05.described import DescribedMultiply
+from tcsim.numbers.codec import as_codes, decode
+from tcsim.numbers.formats import NO_EXPONENT, Format
 from tcsim.trace import explain, scales_of, show_code
 
 Number = float | int

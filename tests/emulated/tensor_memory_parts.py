@@ -7,8 +7,8 @@ from typing import Any
 from emulation import HERE, constants
 
 from hwkernels.tensor_memory_constants import TensorMemoryConstants
-from tcsim.formats import FORMATS
-from tcsim.instruction_descriptor import InstructionDescriptor
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.numbers.formats import FORMATS
 
 
 def tensor_memory_parts(

@@ -26,7 +26,7 @@ from hwkernels.gemm_tiles import Shape
 from hwkernels.scaled_call import FACTORS, checked_operands
 from hwkernels.scaled_kernels import SCALED_KERNELS, ScaledBuild
 from hwkernels.scaled_operands import pack_elements, pack_factors, scaled_grid, scaled_maps, whole_tiles
-from tcsim.formats import FORMATS
+from tcsim.numbers.formats import FORMATS
 
 DENSE = tuple(name for name, row in KERNELS.items() if row.ctas)
 PERSISTENT = "sm100_tcgen05_persistent"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from tcsim.layout import IntTuple, Layout
+from tcsim.layouts.layout import IntTuple, Layout
 
 
 def coordinates(shape: IntTuple) -> list[IntTuple]:

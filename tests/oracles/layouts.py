@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.layout import FragmentLayout
+from tcsim.layouts.layout import FragmentLayout
 
 Ints = npt.NDArray[np.int64]
 

@@ -12,9 +12,9 @@ from asking import Question, ask
 from comparing import Answers, compare
 from layouts import Ints, evaluate, values_of
 
-from tcsim import registry
-from tcsim.registry import Row
-from tcsim.sparse import Sparsity
+from tcsim import catalog
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.model.row import Row
 
 PROJECT = "nvidia-cutlass-dsl"
 SCRIPT = "ask_cutlass.py"
@@ -56,7 +56,7 @@ def group_index(row: Row, index: Ints, sparsity: Sparsity) -> tuple[Ints, Ints]:
 @pytest.mark.parametrize("family", KINDS)
 def test_layouts_of_atoms(family: str, tmp_path: Path) -> None:
     """Every lane's values are the same elements; so is the text, but of a sparse A, which CuTe counts dense."""
-    rows = [row for row in registry.rows().values() if row.family == family and not row.dropped]
+    rows = [row for row in catalog.rows().values() if row.family == family and not row.dropped]
     answers = ask(PROJECT, SCRIPT, [question(row) for row in rows], tmp_path)
     counts: Counter[str] = Counter()
     for row, said in zip(rows, answers, strict=True):

@@ -12,10 +12,10 @@ from layouts import evaluate
 from test_cutlass import PROJECT, SCRIPT, dense_index
 
 import tcsim
-from tcsim import registry
-from tcsim.scaled_multiply import ScaledMatrixMultiply
+from tcsim import catalog
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
 
-ROWS = [row for row in registry.rows().values() if row.family == "mma.sync.block_scale"]
+ROWS = [row for row in catalog.rows().values() if row.family == "mma.sync.block_scale"]
 
 
 def question(mma: ScaledMatrixMultiply, of_scales: bool) -> Question:

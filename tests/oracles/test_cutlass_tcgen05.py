@@ -14,11 +14,11 @@ from asking import Question, ask
 from comparing import Answers, compare
 from layouts import Ints, evaluate
 
-from tcsim.descriptor_forms import FORMS
-from tcsim.instruction_descriptor import InstructionDescriptor
-from tcsim.instruction_kinds import KINDS
-from tcsim.matrix_descriptor import Major, MatrixDescriptor
-from tcsim.tmem_layout import GROUPS, TmemLayout, a_layout, accumulator_layout, metadata_layout, scale_layout
+from tcsim.descriptors.forms import FORMS
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.descriptors.kinds import KINDS
+from tcsim.descriptors.matrix import Major, MatrixDescriptor
+from tcsim.memory.tmem_layout import GROUPS, TmemLayout, a_layout, accumulator_layout, metadata_layout, scale_layout
 
 PROJECT = "nvidia-cutlass-dsl"
 SCRIPT = "ask_cutlass_tcgen05.py"

@@ -10,9 +10,9 @@ from asking import Question, ask
 from comparing import Answers, compare
 from layouts import evaluate, values_of
 
-from tcsim import registry
-from tcsim.registry import Row
-from tcsim.tmem_move import access_of
+from tcsim import catalog
+from tcsim.isa.tcgen05.move import access_of
+from tcsim.model.row import Row
 
 PROJECT = "nvidia-cutlass-dsl"
 SCRIPT = "ask_cutlass.py"
@@ -31,7 +31,7 @@ def question(row: Row) -> Question:
 
 def test_fragments_of_tensor_memory(tmp_path: Path) -> None:
     """All 148: the same element in every register of every lane, and the same text."""
-    rows = [row for row in registry.rows().values() if row.family in KINDS]
+    rows = [row for row in catalog.rows().values() if row.family in KINDS]
     answers = ask(PROJECT, SCRIPT, [question(row) for row in rows], tmp_path)
     counts: Counter[str] = Counter()
     for row, said in zip(rows, answers, strict=True):

@@ -12,7 +12,7 @@ from comparing import Answers, compare
 from values import around, codes_of
 
 import tcsim
-from tcsim.formats import CLASS_NAMES, NAN, NORMAL, SUBNORMAL, ZERO
+from tcsim.numbers.formats import CLASS_NAMES, NAN, NORMAL, SUBNORMAL, ZERO
 
 PROJECT = "gfloat"
 SCRIPT = "ask_gfloat.py"

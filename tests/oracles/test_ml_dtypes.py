@@ -11,7 +11,7 @@ from comparing import Answers, compare
 from values import around, codes_of
 
 import tcsim
-from tcsim.formats import NAN
+from tcsim.numbers.formats import NAN
 
 PROJECT = "ml_dtypes"
 SCRIPT = "ask_ml_dtypes.py"

@@ -14,7 +14,7 @@ import tcsim
 from conformance import inputs, recordings
 from conformance.inputs import InputClass, Matrices, Problem
 from conformance.stream import Stream
-from tcsim.formats import FORMATS, Format
+from tcsim.numbers.formats import FORMATS, Format
 
 PROJECT = "mmasim"
 SCRIPT = "ask_mmasim.py"

@@ -16,7 +16,7 @@ from conformance import scaled_inputs
 from conformance.inputs import Matrices
 from conformance.scaled_inputs import ScaledProblem
 from conformance.stream import Stream
-from tcsim.scaled_multiply import ScaledMatrixMultiply
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
 
 MODEL, ARCH = "MMABlockScale", "RTX Blackwell"
 OUTPUTS = 1_000_000  # of each kind

@@ -13,7 +13,7 @@ from test_mmasim import ARCHS, PROJECT, SCRIPT, known, shown
 import tcsim
 from conformance.described import Described
 from conformance.stream import Stream
-from tcsim.instruction_descriptor import InstructionDescriptor
+from tcsim.descriptors.instruction import InstructionDescriptor
 
 OUTPUTS = 1_000_000  # of each kind
 LINES = {  # kind -> how many of mmasim's names are compared: one N of each M, for the arithmetic is the same for every N

@@ -11,8 +11,8 @@ from asking import Question, ask
 from comparing import Answers, compare
 from layouts import values_of
 
-from tcsim import registry
-from tcsim.registry import Operand, Row
+from tcsim import catalog
+from tcsim.model.row import Operand, Row
 
 PROJECT = "triton"
 SCRIPT = "ask_triton.py"
@@ -42,7 +42,7 @@ def question(row: Row, operand: Operand) -> Question:
 @pytest.mark.parametrize("family", VERSIONS)
 def test_layouts_of_fragments(family: str, tmp_path: Path) -> None:
     """Every thread's values are the same elements, in the same order."""
-    rows = [row for row in registry.rows().values() if row.family == family and not row.dropped and asked(row)]
+    rows = [row for row in catalog.rows().values() if row.family == family and not row.dropped and asked(row)]
     pairs = [(row, row.operands[name]) for row in rows for name in OPERANDS if name in row.operands]
     answers = ask(PROJECT, SCRIPT, [question(row, operand) for row, operand in pairs], tmp_path)
     counts: Counter[str] = Counter()

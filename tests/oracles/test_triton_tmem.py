@@ -8,7 +8,7 @@ import numpy as np
 from asking import Question, ask
 from comparing import Answers, compare
 
-from tcsim.tmem_layout import TmemLayout, accumulator_layout, scale_layout
+from tcsim.memory.tmem_layout import TmemLayout, accumulator_layout, scale_layout
 
 PROJECT = "triton"
 SCRIPT = "ask_triton_tmem.py"

@@ -1,0 +1,1 @@
+"""The steps that instructions lower to: fused dot-adds, integer dots, reductions."""

@@ -1,0 +1,190 @@
+"""The catalog: every instruction of every family, found by its mnemonic."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from tcsim import isa as isa
+from tcsim.core.errors import InstructionError, listing, nearest
+from tcsim.core.targets import TARGETS, Arch, accepting
+from tcsim.model.family import Family
+from tcsim.model.row import Row
+
+_ORDER = (
+    "mma.sync", "mma.sp", "mma.sync.block_scale", "mma.sp.block_scale", "ldmatrix", "stmatrix", "movmatrix",
+    "wmma.load", "wmma.store", "wmma.mma", "wgmma", "wgmma.sp", "cvt",
+    "tcgen05.alloc", "tcgen05.commit", "tcgen05.fence", "tcgen05.wait", "tcgen05.ld", "tcgen05.st", "tcgen05.ld.red",
+    "tcgen05.ld.spcompress", "tcgen05.cp", "tcgen05.shift", "spcompress",
+    "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp",
+    "mbarrier", "cp.async", "cp.async.bulk", "cp.reduce.async.bulk", "fence", "wgmma.sync",
+    "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "tensormap",
+    "setmaxnreg", "elect.sync", "barrier.cluster", "mapa", "st.async", "red.async", "st.bulk", "clusterlaunchcontrol",
+    "griddepcontrol",
+)  # fmt: skip
+"""In which order lists show the families; one that is not named here comes after these."""
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """All families: what the modules of `tcsim.isa` define, in the order of `_ORDER`, the others by name."""
+    found: dict[str, Family] = {}
+    for item in pkgutil.walk_packages(isa.__path__, f"{isa.__name__}."):
+        for value in vars(importlib.import_module(item.name)).values():
+            for each in value if isinstance(value, tuple) else (value,):
+                if isinstance(each, Family):
+                    found[each.name] = each
+    rank = {name: place for place, name in enumerate(_ORDER)}
+    return tuple(sorted(found.values(), key=lambda each: (rank.get(each.name, len(rank)), each.name)))
+
+
+@cache
+def rows() -> MappingProxyType[str, Row]:
+    """Every row of every family by mnemonic."""
+    table: dict[str, Row] = {}
+    for family in families():
+        for row in _rows_of(family.name).values():
+            if row.mnemonic in table:
+                raise InstructionError(f"{row.mnemonic} has two rows")
+            table[row.mnemonic] = row
+    return MappingProxyType(table)
+
+
+@cache
+def _rows_of(family_name: str) -> dict[str, Row]:
+    table: dict[str, Row] = {}
+    for row in family(family_name).rows():
+        if row.mnemonic in table:
+            raise InstructionError(f"{row.mnemonic} has two rows")
+        table[row.mnemonic] = row
+    return table
+
+
+def row_of(mnemonic: str) -> Row | None:
+    """The row of a mnemonic, or None. Families whose name begins as it does are asked first: others need not be built.
+
+    >>> row_of("movmatrix.sync.aligned.m8n8.trans.b16").family
+    'movmatrix'
+    """
+    head = str(mnemonic).split(".")[0]
+    for item in sorted(families(), key=lambda family: family.name.split(".")[0] != head):
+        if mnemonic in (table := _rows_of(item.name)):
+            return table[mnemonic]
+    return None
+
+
+@cache
+def family(name: str) -> Family:
+    """A family by name.
+
+    Raises InstructionError if there is none.
+    """
+    for item in families():
+        if item.name == name:
+            return item
+    raise InstructionError(f"no family {name!r}; valid: {listing(f.name for f in families())}")
+
+
+def on_arch(arch_or_target: str, family_name: str | None = None) -> Iterator[Row]:
+    """Rows that an arch (any of its targets) or one target accepts, in table order; dropped ones left out."""
+    _, targets = accepting(arch_or_target)
+    for row in rows().values():
+        if row.dropped or (family_name is not None and row.family != family_name):
+            continue
+        if set(row.targets) & set(targets):
+            yield row
+
+
+def nearest_mnemonics(mnemonic: str) -> list[str]:
+    """The three mnemonics spelled most like one that does not exist, of its own family if that has as many."""
+    head = str(mnemonic).split(".")[0] + "."
+    kin = [name for name in rows() if name.startswith(head)]
+    return nearest(str(mnemonic), kin if len(kin) >= 3 else rows(), 3)
+
+
+def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]]:
+    """The row of a mnemonic, the arch, and those of the arch's targets (or the one named) that accept it.
+
+    Raises InstructionError for an unknown mnemonic, one that assembles to nothing, or one that needs another target.
+    """
+    arch, candidates = accepting(arch_or_target)
+    asked = f'tcsim.instruction("{mnemonic}", arch="{arch_or_target}")'
+    row = row_of(mnemonic) if isinstance(mnemonic, str) else None
+    if row is None:
+        raise InstructionError(
+            f"{asked}: no such instruction; nearest: {listing(nearest_mnemonics(mnemonic))}{_shapes_of(str(mnemonic))}"
+        )
+    if row.dropped:
+        raise InstructionError(f"{asked}: {row.dropped}")
+    accepted = tuple(t for t in candidates if t in row.targets)
+    if not accepted:
+        raise InstructionError(f"{asked}: {_unavailable(row, arch_or_target)}")
+    return row, arch, accepted
+
+
+_SHAPE = re.compile(r"\bm\d+n\d+k\d+\b")
+
+
+def _shapes_of(mnemonic: str) -> str:
+    """The shapes that the spelling has, if only its shape is wrong: "M 64, N 8 to 256 in steps of 8, K 16"."""
+    rest = _SHAPE.sub("", mnemonic)
+    shapes = (
+        sorted({row.shape for name, row in rows().items() if _SHAPE.sub("", name) == rest}) if rest != mnemonic else []
+    )
+    if not shapes:
+        return ""
+    dimensions = [sorted(set(values)) for values in zip(*shapes, strict=True)]
+    if len(shapes) <= 4 or len(shapes) != prod(map(len, dimensions)):  # few, or not every combination
+        text = listing("m{}n{}k{}".format(*shape) for shape in shapes)
+    else:
+        text = ", ".join(f"{letter} {_values(found)}" for letter, found in zip("MNK", dimensions, strict=True))
+    return f"; the same spelling exists for {text}"
+
+
+def _values(found: list[int]) -> str:
+    steps = {later - earlier for earlier, later in pairwise(found)}
+    if len(found) > 3 and len(steps) == 1:
+        return f"{found[0]} to {found[-1]} in steps of {steps.pop()}"
+    return listing(found)
+
+
+def _unavailable(row: Row, asked: str) -> str:
+    first = row.first_arch.name
+    later = [t for t in TARGETS if TARGETS[t].number >= row.first_arch.number]
+    need = f"needs {first} or later" if set(later) <= set(row.targets) else f"needs one of {listing(row.targets, 30)}"
+    if not {"a", "b"} <= row.operands.keys():  # no product
+        close = nearest(row.mnemonic, (other.mnemonic for other in on_arch(asked, row.family)), 3)
+        return f"{row.mnemonic} {need}; {asked} has {listing(close) or 'no instruction of this family'}"
+    shape = "m{}n{}k{}".format(*row.shape)
+    kinds = " x ".join(dict.fromkeys((row.operands["a"].format.name, row.operands["b"].format.name)))
+    available = dict.fromkeys(r.operands["a"].format.name for r in on_arch(asked, row.family) if "a" in r.operands)
+    same = dict.fromkeys(
+        "m{}n{}k{}".format(*r.shape)
+        for r in on_arch(asked, row.family)
+        if r.operands["a"].format is row.operands["a"].format
+    )
+    text = f"{shape} with {kinds} {need}; {asked} has {listing(available) or 'no instruction of this family'}"
+    return text + (f" ({row.operands['a'].format.name} in {listing(same)})" if same else "")
+
+
+def instruction(mnemonic: str, arch: str) -> Any:
+    """Look an instruction up by its full PTX spelling on an arch (`sm_90`) or a target (`sm_90a`).
+
+    Raises InstructionError if the mnemonic does not exist or not there, TargetError if the arch does not.
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> str(mma.operands["a"].layout)
+    '((4,8),(2,2,2)):((32,1),(16,8,128))'
+    >>> mma.operands["a"].layout.where(3, 7)
+    (15, 0, 1)
+    """
+    row, chip, targets = find(mnemonic, arch)
+    own = family(row.family)
+    return own.bind(row, chip, targets, own.lowering(row, chip), own.evidence(row, chip))

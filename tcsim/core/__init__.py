@@ -1,0 +1,1 @@
+"""What everything else needs: errors, arguments, evidence, targets. Imports nothing of tcsim."""

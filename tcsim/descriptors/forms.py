@@ -1,0 +1,109 @@
+"""The bits of shared-memory matrix descriptors, as each generation has them.
+
+Sources: PTX ISA, sections Asynchronous Warpgroup Level Matrix Shared Memory Layout (sm_90) and tcgen05 Shared Memory
+Descriptor (sm_100, sm_107); CUTLASS's GmmaDescriptor and UMMA::SmemDescriptor have the same bits of the first two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal
+
+from tcsim.core.errors import TargetError
+from tcsim.core.targets import accepting
+from tcsim.descriptors.bit_field import Field
+
+Major = Literal["K", "MN"]
+CORE_ROWS = 8  # rows (or columns of k) of a core matrix
+CORE_BYTES = 16  # bytes of a row of a core matrix
+
+
+_START = Field("start_address", 0, 14, 16, "shared address of the tile's first byte")
+_LEADING = Field(
+    "leading_byte_offset", 16, 14, 16,
+    "LBO: between core matrices along K (no swizzle), between swizzled blocks along MN, between the spans of a longer K-major row",
+)  # fmt: skip
+_STRIDE = Field(
+    "stride_byte_offset", 32, 14, 16, "SBO: between groups of 8 rows (K-major), between groups of 8 k (MN-major)"
+)
+
+_BASE = Field(
+    "base_offset", 49, 3, 1, "phase of the swizzle pattern if the tile does not start at a multiple of its period"
+)
+
+
+_MODE = Field("leading_mode", 52, 1, 1, "0: LBO is a byte offset; 1: LBO is an absolute address")
+_SWIZZLE = Field("swizzle", 61, 3, 1, "0 none, 1 128 bytes of 32-byte atoms, 2 128 bytes, 4 64 bytes, 6 32 bytes")
+_VERSION = (Field("version", 46, 3, 1, "1: the form of sm_100"), 1)
+_MODES = MappingProxyType({"NONE": 0, "128B_ATOM_32B": 1, "128B": 2, "64B": 4, "32B": 6})
+
+
+@dataclass(frozen=True)
+class Form:
+    """The descriptor of one generation."""
+
+    fields: tuple[Field, ...]
+    modes: MappingProxyType[str, int]  # swizzle name -> value of the field `swizzle`
+    fixed: tuple[tuple[Field, int], ...] = ()  # fields that hold one number
+
+    @property
+    def constants(self) -> int:
+        """The bits that must be set."""
+        return sum(field.put(number) for field, number in self.fixed)
+
+    @property
+    def known(self) -> int:
+        """The bits that belong to a field, and the constants."""
+        return self.constants | sum(field.mask for field in self.fields)
+
+    def field(self, name: str) -> Field:
+        """One field by its name."""
+        return next(field for field in self.fields if field.name == name)
+
+
+FORMS: MappingProxyType[str, Form] = MappingProxyType(
+    {
+        "sm_90": Form(
+            (
+                _START,
+                _LEADING,
+                _STRIDE,
+                _BASE,
+                Field("swizzle", 62, 2, 1, "0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes"),
+            ),
+            MappingProxyType({"NONE": 0, "128B": 1, "64B": 2, "32B": 3}),
+        ),
+        "sm_100": Form((_START, _LEADING, _STRIDE, _BASE, _MODE, _SWIZZLE), _MODES, fixed=(_VERSION,)),
+        # more shared memory: a bit more of what may be an address
+        "sm_107": Form(
+            (
+                replace(_START, bits=15),
+                replace(_LEADING, bits=15),
+                _STRIDE,
+                _BASE,
+                _MODE,
+                Field("k_half", 53, 1, 1, "half of 48 bytes of lookup indices that is read (.decompress::lut::b)"),
+                _SWIZZLE,
+            ),
+            _MODES,
+            fixed=(_VERSION,),
+        ),
+    }
+)
+"""By the first arch that has the form."""
+
+
+def form_of(arch: str) -> tuple[str, Form]:
+    """The descriptor form of an arch or target.
+
+    Raises TargetError for an arch whose tensor cores take no descriptors.
+    """
+    chip, _ = accepting(arch)
+    if chip.name in FORMS:
+        return chip.name, FORMS[chip.name]
+    if 100 <= chip.number < 120:
+        return "sm_100", FORMS["sm_100"]
+    raise TargetError(
+        f"{arch} has no matrix descriptors; sm_90 (wgmma) and sm_100, sm_103, sm_107, sm_110 (tcgen05) have"
+    )

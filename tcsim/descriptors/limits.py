@@ -1,0 +1,253 @@
+"""What an instruction descriptor may say: formats, flags, K, M and N by kind and form, and agreement with a mnemonic.
+
+Every refusal quotes what was asked and lists what would be valid; the facts are in `tcsim.descriptors.kinds`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tcsim.core.arguments import is_name
+from tcsim.core.errors import OperandError, TargetError, listing, nearest
+from tcsim.core.targets import accepting
+from tcsim.descriptors.kinds import (
+    KINDS,
+    LOOKUP_FORMAT,
+    LOOKUP_K,
+    MAX_SHIFTS,
+    RUBIN_SCALE_VECTORS,
+    SCALE_IDS,
+    SCALE_VECTORS,
+    TENSOR_ARCHS,
+    Kind,
+    shapes_of,
+)
+
+if TYPE_CHECKING:
+    from tcsim.descriptors.instruction import InstructionDescriptor
+
+
+def place(kind: str, arch: str) -> tuple[str, Kind]:
+    """The arch and the row of a kind."""
+    chip, _ = accepting(arch)
+    if not is_name(kind, KINDS):
+        close = nearest(str(kind), KINDS, 1)
+        raise OperandError(f"no kind::{kind}; nearest: {close[0]}; all: {listing(KINDS)}")
+    row = KINDS[kind]
+    if chip.name not in row.archs:
+        has = listing(one for one, other in KINDS.items() if chip.name in other.archs)
+        where = f"{arch} has {has}" if has else f"tcgen05 is on {listing(TENSOR_ARCHS)}"
+        raise TargetError(f"kind::{kind} needs {listing(row.archs)}; {where}")
+    return chip.name, row
+
+
+def scale_formats(kind: Kind, arch: str) -> Mapping[str, int]:
+    """The scale formats of a kind on an arch."""
+    if arch == "sm_107":
+        return kind.scale_formats
+    return {name: code for name, code in kind.scale_formats.items() if name != "ue5m3"}
+
+
+def check_fields(d: InstructionDescriptor, depths: list[int]) -> None:
+    """What no instruction of the kind may have; `depths` are the K that it has on the descriptor's arch."""
+    kind = KINDS[d.kind]
+    _check_formats(d, kind)
+    _check_flags(d, kind)
+    _check_scales(d, kind)
+    _check_depth(d, kind, depths)
+    _check_shape(d, kind)
+
+
+def check_form(d: InstructionDescriptor, cta_group: int, ws: bool, sparse: bool | None, block: int) -> None:
+    """What `InstructionDescriptor.check` says."""
+    row = KINDS[d.kind]
+    form = f"kind::{d.kind} with cta_group::{cta_group}{' and .ws' if ws else ''}{' and .sp' if d.sparse else ''}"
+    if cta_group not in (1, 2):
+        raise OperandError(f"{form}: no such cta_group; valid: 1, 2")
+    if sparse is not None and sparse != d.sparse:
+        raise OperandError(
+            f"the mnemonic is {'sparse (.sp)' if sparse else 'dense'}, the descriptor's sparse bit (bit 2) is "
+            f"{int(d.sparse)}"
+        )
+    shapes = shapes_of(d.kind, cta_group, ws, d.sparse)
+    if not shapes:
+        raise OperandError(f"{form}: there is no such instruction; valid: {_forms(row)}")
+    fitting = [shape for shape in shapes if d.m in shape.m]
+    if not fitting:
+        valid = sorted({m for shape in shapes for m in shape.m})
+        raise OperandError(f"{form}: M = {d.m} cannot be; valid: {listing(valid)}")
+    if not any(d.n in shape.n for shape in fitting):
+        raise OperandError(f"{form}: N = {d.n} with M = {d.m} must be {fitting[0].rule}")
+    if d.max_shift and not ws:
+        raise OperandError(f"{form}: max_shift={d.max_shift} is for .ws only; valid: 0")
+    _check_steps(d, form, cta_group, ws)
+    if block:
+        check_block(d, block)
+
+
+def check_mnemonic(d: InstructionDescriptor, mnemonic: str) -> None:
+    """What `InstructionDescriptor.check_mnemonic` says."""
+    words = mnemonic.split(" ")[0].split(".")
+    kind = re.search(r"kind::(\w+)", mnemonic)
+    group = re.search(r"cta_group::(\d)", mnemonic)
+    if words[:2] != ["tcgen05", "mma"] or kind is None or group is None:
+        raise OperandError(f"{mnemonic!r} is no tcgen05.mma with a kind and a cta_group")
+    if kind[1] != d.kind:
+        raise OperandError(
+            f"{mnemonic}: the descriptor was made for kind::{d.kind}; its bits mean something else in kind::{kind[1]}"
+        )
+    try:
+        d.check(cta_group=int(group[1]), ws="ws" in words, sparse="sp" in words, block=_block(d.kind, mnemonic))
+        if ".decompress::lut::b" in mnemonic:
+            _check_lookup(d)
+    except OperandError as error:
+        raise OperandError(f"{mnemonic}: {error}") from None
+
+
+def _check_lookup(d: InstructionDescriptor) -> None:
+    """What .decompress::lut::b asks of B (PTX ISA 9.4, Decompression of B)."""
+    wanted = {"k": LOOKUP_K, "b_format": LOOKUP_FORMAT, "transpose_b": False}
+    for name, value in wanted.items():
+        if getattr(d, name) != value:
+            raise _refuse(d, name, repr(value), "B is read through a lookup table")
+
+
+def _refuse(d: InstructionDescriptor, name: str, valid: object, why: str = "") -> OperandError:
+    given = getattr(d, name)
+    text = f"kind::{d.kind} on {d.arch}: {name}={given!r}{': ' + why if why else ''}; valid: {valid}"
+    return OperandError(text)
+
+
+def _check_formats(d: InstructionDescriptor, kind: Kind) -> None:
+    for name, formats in (
+        ("d_format", kind.d_formats),
+        ("a_format", kind.ab_formats),
+        ("b_format", kind.ab_formats),
+    ):
+        if not is_name(getattr(d, name), formats):
+            raise _refuse(d, name, listing(formats))
+    if d.kind == "f16" and d.d_format == "f16" and {d.a_format, d.b_format} != {"f16"}:
+        raise _refuse(d, "d_format", "f32", "an f16 result needs f16 A and B")
+
+
+def _check_flags(d: InstructionDescriptor, kind: Kind) -> None:
+    for side in "ab":
+        if getattr(d, f"negate_{side}") and not kind.negate:
+            raise _refuse(d, f"negate_{side}", "False", "only floating-point A and B can be negated")
+        format = getattr(d, f"{side}_format")
+        if getattr(d, f"transpose_{side}") and format not in kind.transposable:
+            can = listing(sorted(kind.transposable)) or "none"
+            why = kind.note or f"{format} cannot be MN-major (formats that can: {can})"
+            raise _refuse(d, f"transpose_{side}", "False", why)
+    if d.saturate and not kind.saturate:
+        raise _refuse(d, "saturate", "False", "only integer kinds saturate")
+    if not d.sparse and d.sparsity_selector:
+        raise _refuse(d, "sparsity_selector", "0", "A is dense")
+    if d.sparsity_selector not in kind.selectors:
+        raise _refuse(d, "sparsity_selector", listing(kind.selectors))
+    if d.max_shift not in MAX_SHIFTS:
+        raise _refuse(d, "max_shift", listing(MAX_SHIFTS))
+    if d.max_shift and not kind.ws:
+        raise _refuse(d, "max_shift", "0", "the kind has no .ws")
+
+
+def _check_scales(d: InstructionDescriptor, kind: Kind) -> None:
+    if not kind.block_scaled:
+        for name, plain in (("scale_format", ""), ("scale_a_id", 0), ("scale_b_id", 0), ("scale_a_lanes", 32)):
+            if getattr(d, name) != plain:
+                raise _refuse(d, name, repr(plain), "the kind has no scale factors")
+        return
+    formats = scale_formats(kind, d.arch)
+    if d.scale_format not in formats:
+        raise _refuse(d, "scale_format", listing(formats))
+    ids = SCALE_IDS.get((d.kind, d.k, d.sparse), (0,))
+    for name in ("scale_a_id", "scale_b_id"):
+        if getattr(d, name) not in ids:
+            raise _refuse(d, name, listing(ids), f"the byte of a word at which K = {d.k} may begin")
+    if d.scale_a_lanes not in ((32, 128) if d.arch == "sm_107" else (32,)):
+        raise _refuse(d, "scale_a_lanes", "32, and 128 on sm_107")
+
+
+def _check_depth(d: InstructionDescriptor, kind: Kind, depths: list[int]) -> None:
+    if d.k in depths:
+        formats = d.depth.formats
+        for name in ("a_format", "b_format"):
+            if formats and getattr(d, name) not in formats:
+                raise _refuse(d, name, listing(sorted(formats)), f"with K = {d.k}")
+        return
+    elsewhere = [one for one in kind.depths if (one.k, one.sparse) == (d.k, d.sparse)]
+    density = "sparse" if d.sparse else "dense"
+    if elsewhere:
+        raise TargetError(
+            f"kind::{d.kind}: {density} K = {d.k} needs {listing(elsewhere[0].archs)}; {d.arch} has {listing(depths)}"
+        )
+    raise _refuse(d, "k", listing(depths), f"K of a {density} instruction")
+
+
+def _check_shape(d: InstructionDescriptor, kind: Kind) -> None:
+    """M and N that no form of the instruction has; `check` asks for the one form."""
+    rows = [
+        row
+        for cta_group, ws in ((1, False), (2, False), (1, True))
+        for row in shapes_of(d.kind, cta_group, ws, d.sparse)
+    ]
+    fitting = [row for row in rows if d.m in row.m]
+    if not fitting:
+        valid = sorted({m for row in rows for m in row.m})
+        raise OperandError(f"kind::{d.kind}: M = {d.m} cannot be; valid: {listing(valid)}")
+    if not any(d.n in row.n for row in fitting):
+        rules = [f"{row.rule} (cta_group::{row.cta_group}{', .ws' if row.ws else ''})" for row in fitting]
+        raise OperandError(f"kind::{d.kind}: N = {d.n} with M = {d.m} must be {', or '.join(dict.fromkeys(rules))}")
+
+
+def _check_steps(d: InstructionDescriptor, form: str, cta_group: int, ws: bool) -> None:
+    """Rules of N and M that hang on more than the kind."""
+    eight = {"e4m3", "e5m2", "s8", "u8"}
+    if d.transpose_b and d.b_format in eight and not ws and d.n % (16 * cta_group):
+        raise OperandError(f"{form}: N = {d.n} with an N-major {d.b_format} B must be a multiple of {16 * cta_group}")
+    if d.depth.code and d.m != 128 * cta_group:
+        raise OperandError(f"{form}: M = {d.m} with K = {d.k} must be {128 * cta_group}")
+    if d.k == 96 and d.n % 16:
+        raise OperandError(f"{form}: N = {d.n} with K = 96 must be a multiple of 16")
+
+
+def check_block(d: InstructionDescriptor, block: int) -> None:
+    """Whether one scale factor can cover `block` elements, with the descriptor's scale format and ids."""
+    vectors = (RUBIN_SCALE_VECTORS if d.arch == "sm_107" else SCALE_VECTORS).get(d.kind, {})
+    if block not in vectors:
+        raise OperandError(
+            f"kind::{d.kind} has no scale factors of {block} elements; valid: {listing(vectors) or 'none'}"
+        )
+    if d.scale_format not in vectors[block]:
+        raise OperandError(
+            f"kind::{d.kind} with scale factors of {block} elements: the descriptor's scale_format={d.scale_format!r} "
+            f"cannot be; valid: {listing(vectors[block])}"
+        )
+    ids = {(16, 64): (0,), (16, 128): (0,), (16, 96): (0, 2)}.get((block, d.k))
+    for name in ("scale_a_id", "scale_b_id"):
+        if ids is not None and getattr(d, name) not in ids:
+            raise _refuse(d, name, listing(ids), f"K = {d.k} with scale factors of 16 elements")
+
+
+def _forms(kind: Kind) -> str:
+    return "cta_group::1 and ::2 without .ws" + (", cta_group::1 with .ws" if kind.ws else "")
+
+
+def _block(kind: str, mnemonic: str) -> int:
+    """Elements of a scale factor by the mnemonic's qualifier; 0 for a kind without."""
+    if not KINDS[kind].block_scaled:
+        return 0
+    named = re.search(r"\.block(16|32)\b", mnemonic)
+    if named:
+        return int(named[1])
+    vector = re.search(r"scale_vec::(\dX)", mnemonic)
+    words = {"mxf8f6f4": {"1X": 32}, "mxf4": {"2X": 32}, "mxf4nvf4": {"2X": 32, "4X": 16}}[kind]
+    if vector is None:
+        if len(words) > 1:
+            raise OperandError(f"kind::{kind} needs .block16, .block32, .scale_vec::2X or .scale_vec::4X")
+        return 32
+    if vector[1] not in words:
+        raise OperandError(f"kind::{kind} has no .scale_vec::{vector[1]}; valid: {listing(words)}")
+    return words[vector[1]]

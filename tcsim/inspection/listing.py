@@ -1,0 +1,196 @@
+"""Which instructions there are: lists by arch, family and type, and the arch to take where none was named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
+
+from tcsim import catalog
+from tcsim.core.errors import FormatError, InstructionError, TargetError, listing, nearest
+from tcsim.core.evidence import Level
+from tcsim.core.targets import ARCHS, TARGETS, accepting, since, suffixed_since
+from tcsim.model.row import Row
+from tcsim.numbers.conversion import OTHER_FORMATS, Form
+from tcsim.numbers.formats import FORMATS
+
+LEVELS: tuple[str, ...] = get_args(Level)
+"""Levels of evidence, strongest first."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a list."""
+
+    row: Row
+    archs: tuple[str, ...]  # the one asked for, or all that run it
+
+    @property
+    def evidence(self) -> dict[str, str]:
+        """Arch -> level."""
+        evidence = catalog.family(self.row.family).evidence
+        return {name: evidence(self.row, ARCHS[name]).level for name in self.archs}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of JSON."""
+        row = self.row
+        return {
+            "mnemonic": row.mnemonic, "family": row.family, "formats": formats_of(row), "targets": list(row.targets),
+            "ptx_version": row.ptx_version, "documented": row.documented, "evidence": self.evidence,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FamilyEntry:
+    """A family and how much of it there is."""
+
+    family: str
+    instructions: int
+    archs: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of JSON."""
+        return {**asdict(self), "archs": list(self.archs)}
+
+
+def formats_of(row: Row) -> dict[str, str]:
+    """The number format of each operand, registers and others that the row's facts name.
+
+    >>> formats_of(catalog.rows()["cvt.rn.satfinite.e4m3x2.f32"])
+    {'d': 'e4m3', 'a': 'f32', 'b': 'f32'}
+    """
+    found = {name: operand.format.name for name, operand in row.operands.items()}
+    if isinstance(row.facts, Form):
+        return {name: register.format.name for name, register in row.facts.registers.items()}
+    format_b = getattr(row.facts, "format_b", None)
+    return found | ({"b": format_b.name} if format_b is not None and "b" not in found else {})
+
+
+def archs_of(row: Row) -> tuple[str, ...]:
+    """The archs that run a row, in order."""
+    own = {TARGETS[target].arch for target in row.targets}
+    return tuple(arch for arch in ARCHS if arch in own)
+
+
+def entries(
+    arch: str | None = None, family: str | None = None, type: str | None = None, text: str = ""
+) -> tuple[Entry, ...]:
+    """Instructions in the registry's order: on an arch or target, of a family, with an operand of a type, spelled so.
+
+    Raises TargetError, InstructionError or FormatError for an arch, family or type that does not exist.
+
+    >>> len(entries(arch="sm_90", family="mma.sync", type="bf16"))
+    2
+    """
+    if family is not None:
+        catalog.family(family)
+    if type is not None and type not in FORMATS:
+        _check_type(type)
+    targets = set(accepting(arch)[1]) if arch is not None else None
+    found = []
+    for row in catalog.rows().values():
+        if row.dropped or (family is not None and row.family != family) or text not in row.mnemonic:
+            continue
+        if targets is not None and not targets & set(row.targets):
+            continue
+        if type is not None and type not in formats_of(row).values():
+            continue
+        found.append(Entry(row, archs_of(row) if arch is None else (accepting(arch)[0].name,)))
+    return tuple(found)
+
+
+def types() -> tuple[str, ...]:
+    """Every number format that some instruction has, formats of `tcsim.FORMATS` first."""
+    used = {name for row in catalog.rows().values() for name in formats_of(row).values()}
+    ordered = [name for name in (*FORMATS, *OTHER_FORMATS) if name in used]
+    return (*ordered, *sorted(used - set(ordered)))
+
+
+def _check_type(type: str) -> None:
+    known = types()
+    if type not in known:
+        raise FormatError(f"no type {type!r}; nearest: {listing(nearest(type, known, 2))}; valid: {listing(known, 40)}")
+
+
+def families(arch: str | None = None) -> tuple[FamilyEntry, ...]:
+    """Every family, how many instructions it has (on an arch or target), and on which archs.
+
+    Raises TargetError for an arch that does not exist.
+    """
+    counts: Counter[str] = Counter()
+    archs: dict[str, set[str]] = {}
+    targets = set(accepting(arch)[1]) if arch is not None else set(TARGETS)
+    for row in catalog.rows().values():
+        if not row.dropped and targets & set(row.targets):
+            counts[row.family] += 1
+            archs.setdefault(row.family, set()).update(archs_of(row))
+    return tuple(
+        FamilyEntry(family.name, counts[family.name], tuple(name for name in ARCHS if name in archs[family.name]))
+        for family in catalog.families()
+        if counts[family.name]
+    )
+
+
+def default_arch(mnemonic: str) -> str:
+    """The arch of which most is known: the earliest with the strongest evidence.
+
+    Raises InstructionError for a mnemonic that does not exist or that assembles to nothing.
+
+    >>> default_arch("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    'sm_90'
+    """
+    row = catalog.row_of(mnemonic)
+    if row is None:
+        close = catalog.nearest_mnemonics(mnemonic)
+        raise InstructionError(f"no instruction {mnemonic!r}; nearest: {listing(close)}; valid: see tcsim list")
+    if row.dropped:
+        raise InstructionError(f"{mnemonic}: {row.dropped}")
+    evidence = catalog.family(row.family).evidence
+    return min(archs_of(row), key=lambda name: LEVELS.index(evidence(row, ARCHS[name]).level))
+
+
+def arch_list(text: str) -> tuple[str, ...]:
+    """Archs or targets separated by commas.
+
+    Raises TargetError if one does not exist or none is named.
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise TargetError(f"no arch in {text!r}; valid: names separated by commas, of {listing(ARCHS)}")
+    for name in names:
+        accepting(name)
+    return names
+
+
+def arch_ranges(names: Iterable[str]) -> str:
+    """Archs in ascending order, runs of neighbours joined.
+
+    >>> arch_ranges(["sm_80", "sm_86", "sm_87", "sm_120"])
+    'sm_80 to sm_87, sm_120'
+    """
+    order = list(ARCHS)
+    places = sorted({order.index(name) for name in names})
+    parts = []
+    while places:
+        last = 0
+        while last + 1 < len(places) and places[last + 1] == places[0] + last + 1:
+            last += 1
+        run, places = [order[place] for place in places[: last + 1]], places[last + 1 :]
+        parts.append(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run))
+    return ", ".join(parts)
+
+
+def target_text(targets: Iterable[str]) -> str:
+    """Targets in few words.
+
+    >>> target_text(since("sm_80")), target_text(["sm_90a"]), target_text(suffixed_since("sm_90"))
+    ('sm_80 and later', 'sm_90a', 'f and a targets of sm_90 and later')
+    """
+    given = tuple(targets)
+    for arch in reversed(ARCHS):  # f and a targets begin with sm_90a: earlier archs have the same set
+        if set(given) == set(since(arch)):
+            return f"{arch} and later"
+        if set(given) == set(suffixed_since(arch)):
+            return f"f and a targets of {arch} and later"
+    return ", ".join(given)

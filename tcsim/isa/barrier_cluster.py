@@ -1,0 +1,265 @@
+"""The barrier of a cluster: which warps have arrived, when a phase ends, and what barrier.cluster.arrive and .wait do to it.
+
+Source: PTX ISA 9.4, section barrier.cluster. Not measured. The order of memory accesses is told in words (`orders`), not modelled.
+
+barrier.cluster: the rows the assembler accepts, and what each orders.
+
+Sources: PTX ISA 9.4, section barrier.cluster; ptxas 13.5.37 (targets, versions, SASS). What they do is the manual's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from tcsim.arithmetic.steps import Lowering
+from tcsim.core.errors import OperandError
+from tcsim.core.evidence import RECORDED, Evidence
+from tcsim.core.targets import Arch, since
+from tcsim.isa.plain_rows import plain_row
+from tcsim.model.family import Family
+from tcsim.model.form import OperandForm
+from tcsim.model.formed import FormedInstruction
+from tcsim.model.row import Row
+
+
+class ClusterBarrierError(OperandError):
+    """A use of the cluster's barrier that the manual forbids, or that waits for itself."""
+
+
+class ClusterBarrier:
+    """The barrier that every cluster has, warp by warp: a warp's threads arrive and wait together.
+
+    A phase ends when every warp that has not exited has arrived; the next one begins at once.
+
+    Raises ClusterBarrierError for a cluster without warps.
+
+    >>> barrier = ClusterBarrier([1, 1])  # two blocks of one warp
+    >>> barrier.arrive(0, 0)
+    >>> barrier.wait(0, 0)
+    False
+    >>> barrier.arrive(1, 0)
+    >>> barrier.wait(0, 0), barrier.phase
+    (True, 1)
+    """
+
+    def __init__(self, warps: Sequence[int]) -> None:
+        """warps: how many each block of the cluster has, by %cluster_ctarank."""
+        if not warps or min(warps) < 1:
+            raise ClusterBarrierError(f"ClusterBarrier({list(warps)}): valid: a block or more, each of a warp or more")
+        self._phase = 0
+        # the phase that each warp arrived in last; -1 before its first arrival, None once it has exited
+        self._arrived: list[list[int | None]] = [[-1] * number for number in warps]
+
+    def __repr__(self) -> str:
+        return f"ClusterBarrier(phase={self._phase}, pending={self.pending} of {self.expected})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClusterBarrier) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def copy(self) -> ClusterBarrier:
+        """A barrier in the same state, which changes on its own."""
+        return deepcopy(self)
+
+    @property
+    def phase(self) -> int:
+        """Phases completed since the cluster was launched."""
+        return self._phase
+
+    @property
+    def expected(self) -> int:
+        """Warps that have not exited."""
+        return sum(last is not None for block in self._arrived for last in block)
+
+    @property
+    def pending(self) -> int:
+        """Warps that the phase under way still waits for."""
+        return sum(last is not None and last < self._phase for block in self._arrived for last in block)
+
+    def arrive(self, block: int, warp: int) -> None:
+        """barrier.cluster.arrive of one warp.
+
+        Raises ClusterBarrierError if it has arrived in this phase already, has exited, or does not exist.
+        """
+        if self._last(block, warp, "arrive") == self._phase:
+            raise ClusterBarrierError(
+                f"{self!r}.arrive({block}, {warp}): this warp has arrived in phase {self._phase} already; valid: once in a "
+                "phase, so wait first"
+            )
+        self._arrived[block][warp] = self._phase
+        self._end_phase()
+
+    def wait(self, block: int, warp: int) -> bool:
+        """Whether barrier.cluster.wait of one warp is over: the phase that the warp arrived in has ended.
+
+        Raises ClusterBarrierError if it never arrived (it would wait for itself), has exited, or does not exist.
+        """
+        last = self._last(block, warp, "wait")
+        if last < 0:
+            raise ClusterBarrierError(
+                f"{self!r}.wait({block}, {warp}): this warp has not arrived and would wait for itself; valid: after its arrive"
+            )
+        return last < self._phase
+
+    def exit(self, block: int, warp: int) -> None:
+        """The warp's threads exit: no phase waits for them any more.
+
+        Raises ClusterBarrierError if they have already, or the warp does not exist.
+        """
+        self._last(block, warp, "exit")
+        self._arrived[block][warp] = None
+        self._end_phase()
+
+    def _last(self, block: int, warp: int, call: str) -> int:
+        if not 0 <= block < len(self._arrived) or not 0 <= warp < len(self._arrived[block]):
+            blocks = ", ".join(str(len(own)) for own in self._arrived)
+            raise ClusterBarrierError(
+                f"{self!r}.{call}({block}, {warp}): there is no such warp; the blocks have {blocks}"
+            )
+        last = self._arrived[block][warp]
+        if last is None:
+            raise ClusterBarrierError(f"{self!r}.{call}({block}, {warp}): this warp has exited")
+        return last
+
+    def _end_phase(self) -> None:
+        if self.expected and not self.pending:
+            self._phase += 1
+
+
+@dataclass(frozen=True)
+class ClusterBarrierFacts:
+    """What a row does."""
+
+    operation: str  # "arrive" or "wait"
+    orders: str  # a sentence: which memory accesses it orders
+    aligned: bool  # .aligned: all threads of the warp execute the same instruction
+    forms: tuple[OperandForm, ...]
+
+
+def cluster_barrier_facts(row: Row) -> ClusterBarrierFacts:
+    """The facts of a row.
+
+    Raises TypeError if it has none.
+    """
+    if not isinstance(row.facts, ClusterBarrierFacts):
+        raise TypeError(f"{row.mnemonic} does not act on the cluster's barrier")
+    return row.facts
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClusterBarrierInstruction(FormedInstruction):
+    """barrier.cluster.arrive or barrier.cluster.wait, by one warp.
+
+    >>> tcsim.instruction("barrier.cluster.arrive.relaxed", arch="sm_90").orders
+    'nothing: a fence before it does, if anything must be seen after the wait'
+    """
+
+    @cached_property
+    def facts(self) -> ClusterBarrierFacts:
+        """What the spelling says."""
+        return cluster_barrier_facts(self.row)
+
+    @cached_property
+    def orders(self) -> str:
+        """Which memory accesses come before which."""
+        return self.facts.orders
+
+    def _copy(self, barrier: Any) -> ClusterBarrier:
+        if not isinstance(barrier, ClusterBarrier):
+            raise OperandError(f"{self!r}.execute: barrier is a {type(barrier).__name__}; valid: a ClusterBarrier")
+        return barrier.copy()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClusterArrive(ClusterBarrierInstruction):
+    """barrier.cluster.arrive."""
+
+    def execute(self, barrier: ClusterBarrier, block: int, warp: int) -> ClusterBarrier:
+        """The barrier after the arrival of a warp.
+
+        Raises ClusterBarrierError as `ClusterBarrier.arrive`, OperandError for another barrier.
+
+        >>> arrive = tcsim.instruction("barrier.cluster.arrive.aligned", arch="sm_90")
+        >>> arrive.execute(ClusterBarrier([4, 4]), block=1, warp=0)
+        ClusterBarrier(phase=0, pending=7 of 8)
+        """
+        found = self._copy(barrier)
+        found.arrive(block, warp)
+        return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClusterWait(ClusterBarrierInstruction):
+    """barrier.cluster.wait."""
+
+    def execute(self, barrier: ClusterBarrier, block: int, warp: int) -> bool:
+        """Whether the warp goes on; it changes nothing.
+
+        >>> barrier = ClusterBarrier([1, 1])
+        >>> wait = tcsim.instruction("barrier.cluster.wait.aligned", arch="sm_90")
+        >>> for block in (0, 1):
+        ...     barrier.arrive(block, 0)
+        >>> wait.execute(barrier, block=1, warp=0)
+        True
+
+        Raises ClusterBarrierError as `ClusterBarrier.wait`, OperandError for another barrier.
+        """
+        return self._copy(barrier).wait(block, warp)
+
+
+_CLASSES: dict[str, type[ClusterBarrierInstruction]] = {"arrive": ClusterArrive, "wait": ClusterWait}
+
+
+def bind(row: Row, *rest: Any) -> ClusterBarrierInstruction:
+    """The instruction of a row."""
+    return _CLASSES[cluster_barrier_facts(row).operation](row, *rest)
+
+
+NAME = "barrier.cluster"
+
+_TARGETS = since("sm_90")
+_RELEASE = "accesses before it, but asynchronous ones, before what other threads of the cluster do after their wait"
+_ACQUIRE = (
+    "what other threads of the cluster did before their arrive, but asynchronous accesses, before accesses after it"
+)
+_ORDERS = {
+    ("arrive", ""): _RELEASE,
+    ("arrive", ".release"): _RELEASE,
+    ("arrive", ".relaxed"): "nothing: a fence before it does, if anything must be seen after the wait",
+    ("wait", ""): _ACQUIRE,
+    ("wait", ".acquire"): _ACQUIRE,
+}
+
+
+def rows() -> tuple[Row, ...]:
+    """Every spelling of arrive and wait."""
+    found = []
+    for ((operation, order), text), aligned in product(_ORDERS.items(), ("", ".aligned")):
+        version = "8.0" if order else "7.8"
+        facts = ClusterBarrierFacts(operation, text, bool(aligned), (OperandForm("", (), (), _TARGETS, version),))
+        name = f"{NAME}.{operation}{order}{aligned}"
+        found.append(plain_row(NAME, name, _TARGETS, version, operation, facts, {"order": order, "aligned": aligned}))
+    return tuple(found)
+
+
+def lowering(row: Row, arch: Arch) -> Lowering:
+    """One machine instruction on the barrier; releasing arrivals have MEMBAR.ALL.GPU before it, waits CCTL.IVALL after it."""
+    arrives = cluster_barrier_facts(row).operation == "arrive"
+    return Lowering("native", (), (("UCGABAR_ARV" if arrives else "UCGABAR_WAIT", 1),))
+
+
+_MANUAL = Evidence("literature", "PTX ISA 9.4, section barrier.cluster")
+
+
+def evidence(row: Row, arch: Arch) -> Evidence:
+    """A recording, or the manual's word."""
+    return RECORDED.get(arch.name, _MANUAL)
+
+
+FAMILY = Family(NAME, rows, lowering, evidence, bind)

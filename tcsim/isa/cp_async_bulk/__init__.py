@@ -1,0 +1,1 @@
+"""cp.async.bulk and cp.reduce.async.bulk."""

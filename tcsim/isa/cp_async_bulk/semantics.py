@@ -1,0 +1,219 @@
+"""cp.async.bulk and cp.reduce.async.bulk: copies and reductions of multiples of 16 bytes, as they are once complete.
+
+`memory` is global memory (of a copy between two blocks, the shared memory of the other one), `smem` the block's own
+(`tcsim.isa.copies`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tcsim.arithmetic.reduction import reduce_codes
+from tcsim.core.addresses import ContestedRowError
+from tcsim.core.arguments import broadcast
+from tcsim.core.errors import NotModelledError, OperandError
+from tcsim.isa.copies import Bytes, CopyGroup, CopyInstruction, Places, copy_facts
+from tcsim.model.row import Row
+
+BULK_BYTES = 16
+"""What addresses and sizes of bulk copies are multiples of."""
+MOST_IGNORED = 15
+"""Bytes at either end that `.ignore_oob` may leave out."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BulkInstruction(CopyInstruction):
+    """A bulk copy or reduction of a multiple of 16 bytes."""
+
+    def _ranges(
+        self, memory: Any, smem: Any, source: Any, destination: Any, size: Any, left: int = 0, right: int = 0
+    ) -> tuple[Bytes, Bytes, Places, Places]:
+        """The memories read and written, and the bytes' places in each: (..., copies, size), all checked."""
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0 or size % BULK_BYTES:
+            raise OperandError(f"{self._call}: size={size}: valid: multiples of {BULK_BYTES} bytes")
+        size = int(size)
+        images = {"memory": self._memory("memory", memory), "smem": self._memory("smem", smem)}
+        outward = self.facts.source == ".shared::cta"
+        read, written = (images["smem"], images["memory"]) if outward else (images["memory"], images["smem"])
+        sources, destinations = self._integers("source", source), self._integers("destination", destination)
+        for name, places in (("source", sources), ("destination", destinations)):
+            self._aligned(name, places, BULK_BYTES)
+        shape = broadcast([sources.shape, destinations.shape], self._call)
+        sources, destinations = np.broadcast_to(sources, shape), np.broadcast_to(destinations, shape)
+        self._inside("source", sources + left, size - left - right, read.shape[-1])
+        self._inside("destination", destinations, size, written.shape[-1])
+        over = 2 if self.facts.multicast else 1  # dimensions of the written memory that are no batch
+        batch = broadcast([read.shape[:-1], written.shape[:-over], shape[:-1]], self._call)
+        full = (*batch, shape[-1], size)
+        froms = np.broadcast_to(sources[..., None] + np.arange(size), full)
+        places = np.broadcast_to(destinations[..., None] + np.arange(size), full)
+        read = np.broadcast_to(read, (*batch, read.shape[-1]))
+        return read, np.broadcast_to(written, (*batch, *written.shape[-over:])), froms, places
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BulkCopy(BulkInstruction):
+    """cp.async.bulk between global and shared memory, or from the shared memory of one block to another's."""
+
+    def execute(
+        self,
+        memory: Any,
+        smem: Any,
+        source: Any,
+        destination: Any,
+        size: int,
+        byte_mask: int | None = None,
+        ignore_left: int | None = None,
+        ignore_right: int | None = None,
+        cta_mask: int | None = None,
+    ) -> Bytes:
+        """The memory that was written, new: memory uint8 (..., bytes), smem uint8 (..., bytes) -> uint8 (..., bytes).
+
+        size: bytes, a multiple of 16. byte_mask (.cp_mask): bit i says whether byte i of every 16 is written. ignore_left,
+        ignore_right (.ignore_oob): bytes at the ends, 0 to 15, that are not read and may lie outside the memory; what comes
+        to their places is not defined, and here they stay (`undefined_bytes` says which). cta_mask (.multicast): the blocks
+        of the cluster that get the bytes; `smem` then is uint8 (..., blocks, bytes). The barrier of a copy to shared
+        memory gets `complete_tx(size)` in each of these blocks.
+
+        Raises OperandError for other operands, MisalignedAddressError unless both addresses are multiples of 16,
+        OutsideMemoryError, ContestedRowError, NotModelledError for spellings that report on what they copied.
+
+        >>> store = tcsim.instruction("cp.async.bulk.global.shared::cta.bulk_group.cp_mask", arch="sm_100")
+        >>> smem, memory = np.arange(32, dtype=np.uint8), np.full(32, 255, np.uint8)
+        >>> store.execute(memory=memory, smem=smem, source=16, destination=0, size=16, byte_mask=0x8001).tolist()[:17]
+        [16, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 31, 255]
+        """
+        if self.facts.reports:
+            raise NotModelledError(
+                f"{self._call}: what the barrier is told of the validity of the data is not modelled"
+            )
+        given = {"byte_mask": byte_mask, "ignore_left": ignore_left, "ignore_right": ignore_right, "cta_mask": cta_mask}
+        takes = {name for form in self.forms for name in form.operands}
+        for name, value in given.items():
+            if (value is not None) != (name in takes):
+                told = "this instruction takes none" if value is not None else "it is missing"
+                raise OperandError(
+                    f"{self._call}: {name}={value}: {told}; valid operands: {', '.join(sorted(takes)) or 'none'}"
+                )
+        left, right = ignore_left or 0, ignore_right or 0
+        for name, number in (("ignore_left", left), ("ignore_right", right)):
+            if not 0 <= number <= MOST_IGNORED:
+                raise OperandError(f"{self._call}: {name}={number}: valid: 0 to {MOST_IGNORED}")
+        if byte_mask is not None and not 0 <= byte_mask < 1 << BULK_BYTES:
+            raise OperandError(f"{self._call}: byte_mask={byte_mask:#x}: valid: 16 bits")
+        read, written, froms, places = self._ranges(memory, smem, source, destination, size, left, right)
+        there = np.ones(size, bool)
+        there[:left], there[size - right :] = False, False
+        data = self._bytes_at(read, froms, np.broadcast_to(there, froms.shape))
+        if byte_mask is not None:
+            there &= (byte_mask >> np.arange(size) % BULK_BYTES & 1).astype(bool)
+        if cta_mask is None:
+            return self._put(written, places, data, there)
+        blocks, most = written.shape[-2], min(written.shape[-2], self.facts.mask_bits)
+        if not 0 < cta_mask < 1 << most:
+            raise OperandError(
+                f"{self._call}: cta_mask={cta_mask:#x}: smem has {blocks} blocks, the mask {self.facts.mask_bits} bits; valid: 1 to "
+                f"{(1 << most) - 1:#x}"
+            )
+        out = written.copy()
+        for rank in range(blocks):
+            if cta_mask >> rank & 1:
+                out[..., rank, :] = self._put(written[..., rank, :], places, data, there)
+        return out
+
+    def undefined_bytes(self, destination: Any, size: int, ignore_left: int, ignore_right: int) -> Places:
+        """The addresses (..., copies * n) whose bytes a copy with .ignore_oob leaves undefined."""
+        ends = np.r_[np.arange(ignore_left), np.arange(size - ignore_right, size)]
+        starts = self._integers("destination", destination)
+        return (starts[..., None] + ends).reshape(*starts.shape[:-1], starts.shape[-1] * ends.shape[-1])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BulkReduce(BulkInstruction):
+    """cp.reduce.async.bulk: each element of the destination combined with the source's."""
+
+    def execute(self, memory: Any, smem: Any, source: Any, destination: Any, size: int) -> Bytes:
+        """The new `memory`: uint8 (..., bytes), smem uint8 (..., bytes) -> uint8 (..., bytes).
+
+        To .shared::cluster, `memory` is the shared memory of the other block. Floats are added with one rounding to
+        nearest, ties to even, subnormals kept.
+
+        Copies of one call may overlap where their order does not show: each element is combined as one (`.relaxed`, atomic).
+
+        Raises OperandError, MisalignedAddressError, OutsideMemoryError as a bulk copy; ContestedRowError where overlapping
+        copies add floats, or count with inc or dec: there the order would show.
+
+        >>> reduce = tcsim.instruction("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", arch="sm_90")
+        >>> memory, smem = (np.arange(8, dtype=np.uint32) for _ in range(2))
+        >>> out = reduce.execute(memory=memory.view(np.uint8), smem=smem.view(np.uint8), source=0, destination=16, size=16)
+        >>> out.view(np.uint32).tolist()
+        [0, 1, 2, 3, 4, 6, 8, 10]
+        """
+        reduction = self.facts.reduction
+        if reduction is None:
+            raise TypeError(f"{self.mnemonic} reduces nothing")
+        read, written, froms, places = self._ranges(memory, smem, source, destination, size)
+        starts = np.sort(places[..., :1], axis=-2)  # none if the size is 0
+        if not (np.diff(starts, axis=-2) < size).any():
+            return self._combined(read, written, froms, places)
+        if reduction.ordered:
+            raise ContestedRowError(
+                f"{self._call}: destination: two reductions of {size} bytes overlap, and the order of {reduction.operation} "
+                f"{reduction.type} shows; valid: apart by that"
+            )
+        for place in range(places.shape[-2]):
+            one = slice(place, place + 1)
+            written = self._combined(read, written, froms[..., one, :], places[..., one, :])
+        return written
+
+    def _combined(self, read: Bytes, written: Bytes, froms: Places, places: Places) -> Bytes:
+        """The written memory after copies that do not overlap."""
+        reduction = self.facts.reduction
+        if reduction is None:
+            raise TypeError(f"{self.mnemonic} reduces nothing")
+        everywhere = np.ones(places.shape, bool)
+        theirs, own = (self._bytes_at(image, at, everywhere) for image, at in ((written, places), (read, froms)))
+        kind = f"<u{reduction.bits // 8}"
+        codes = [np.ascontiguousarray(array).view(kind) for array in (theirs, own)]
+        result = reduce_codes(reduction, *codes).astype(kind, copy=False)
+        return self._put(written, places, np.ascontiguousarray(result).view(np.uint8))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prefetch(CopyInstruction):
+    """cp.async.bulk.prefetch and applypriority.async.bulk: caches only.
+
+    >>> prefetch = tcsim.instruction("cp.async.bulk.prefetch.L2.global", arch="sm_90")
+    >>> prefetch.execute(memory=np.arange(32, dtype=np.uint8), source=16, size=16)[16:18]
+    array([16, 17], dtype=uint8)
+    """
+
+    def execute(self, memory: Any, source: Any, size: int) -> Bytes:
+        """The memory as it was, once address and size are found to be valid.
+
+        Raises OperandError for a size that is no multiple of 16, MisalignedAddressError unless the address is a multiple of 16
+        (of applypriority, of 128: PTX ISA 9.4, section applypriority.async.bulk), OutsideMemoryError.
+        """
+        image, places = self._memory("memory", memory), self._integers("source", source)
+        if size < 0 or size % BULK_BYTES:
+            raise OperandError(f"{self._call}: size={size}: valid: multiples of {BULK_BYTES} bytes")
+        self._aligned("source", places, self.facts.alignment)
+        self._inside("source", places, size, image.shape[-1])
+        return image.copy()
+
+
+_CLASSES: dict[str, type[CopyInstruction]] = {
+    "copy": BulkCopy,
+    "reduce": BulkReduce,
+    "commit": CopyGroup,
+    "wait": CopyGroup,
+    "prefetch": Prefetch,
+}
+
+
+def bind(row: Row, *rest: Any) -> CopyInstruction:
+    """The instruction of a row."""
+    return _CLASSES[copy_facts(row).operation](row, *rest)

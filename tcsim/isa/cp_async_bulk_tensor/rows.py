@@ -1,0 +1,267 @@
+"""cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, cp.async.bulk.prefetch.tensor: the rows that the assembler accepts.
+
+Sources: PTX ISA 9.2, sections cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, cp.async.bulk.prefetch.tensor; ptxas
+13.5.37 (targets, versions, SASS, and what only it knows: override, mbarrier::report, evict_last, 32-bit masks of sm_107).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from tcsim.arithmetic.steps import Lowering
+from tcsim.core.evidence import RECORDED, Evidence
+from tcsim.core.targets import Arch, since
+from tcsim.isa.cp_async_bulk_tensor import semantics as tensor_instruction
+from tcsim.isa.cp_async_bulk_tensor.semantics import Direction, TensorCopyFacts
+from tcsim.model.family import Family
+from tcsim.model.row import Row
+from tcsim.tma.reduce import REDUCTIONS
+
+COPY, REDUCE, PREFETCH = "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor"
+
+_HOPPER = since("sm_90")
+_BLACKWELL = since("sm_100")
+_DATACENTER = tuple(t for t in _BLACKWELL if t[-1] in "af" and not t.startswith("sm_12"))
+_RUBIN = ("sm_107f", "sm_107a")
+
+ALL, FROM_2, FROM_3, ONE, TWO = (1, 2, 3, 4, 5), (2, 3, 4, 5), (3, 4, 5), (1,), (2,)
+DIMS: MappingProxyType[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "": ALL,  # the same as .tile
+        "tile": ALL,
+        "tile::gather4": TWO,
+        "tile::scatter4": TWO,
+        "im2col": FROM_3,
+        "im2col::w": FROM_3,
+        "im2col::w::128": FROM_3,
+        "im2col_no_offs": FROM_3,
+        "im2col_no_offs::w": FROM_3,
+    }
+)
+"""The dimensions that each load mode takes."""
+
+_OVERRIDE = "what .override puts in place of the map's fields is not documented for sm_107"
+_REPORT = "what .mbarrier::report puts into the mbarrier is not documented"
+_SCATTERED = (
+    "ptxas turns this spelling, which the manual does not list, into a plain UTMASTG.SCATTER4: the reduction is lost"
+)
+
+_OPCODE_MODES = {
+    "": "", "tile": "", "tile::gather4": ".GATHER4", "tile::scatter4": ".SCATTER4", "im2col": ".IM2COL",
+    "im2col_no_offs": ".IM2COL", "im2col::w": ".W", "im2col_no_offs::w": ".W", "im2col::w::128": ".W128",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What may follow the completion mechanism of a load, or the cache level of a prefetch."""
+
+    text: str
+    opcode: str  # what it adds to the opcode
+    targets: tuple[str, ...]  # where the spelling without it has them too
+    version: str  # lowest `.version`, if the spelling without it has an earlier one
+    modes: tuple[str, ...] = ()  # load modes; none: all
+    dims: tuple[int, ...] = ALL
+    hint: bool = False  # .L2::cache_hint may follow
+    mask_bits: int = 0
+    override: str = ""
+    unmodelled: str = ""
+
+
+def _later(*versions: str) -> str:
+    return max(versions, key=lambda version: tuple(map(int, version.split("."))))
+
+
+_TILED = ("", "tile")
+_GROUPS = tuple((f".cta_group::{group}", ".2CTA" if group == 2 else "") for group in (1, 2))
+_MULTICASTS = (
+    (".multicast::cluster", ".MULTICAST", _HOPPER, "8.0", True, 16),
+    (".multicast::cluster::16b", ".MULTICAST", _HOPPER, "9.4", False, 16),
+    (".multicast::cluster::32b", ".MULTICAST32", _RUBIN, "9.4", False, 32),
+)
+
+LOAD_ENDINGS: tuple[Ending, ...] = (
+    Ending("", "", _HOPPER, "8.0", hint=True),
+    *(Ending(text, opcode, _DATACENTER, "8.6", hint=True) for text, opcode in _GROUPS),
+    Ending(".override::global_address", ".TENSOR_GADDR", _RUBIN, "9.4", override="global_address", unmodelled=_OVERRIDE),
+    Ending(".override::global_address.override::global_dim", ".TENSOR_GADDR.TENSOR_STRIDE_SIZE_MAX256", _RUBIN, "9.4",
+           _TILED, ONE, override="global_dim", unmodelled=_OVERRIDE),
+    Ending(".override::global_address.override::global_dim_stride", ".TENSOR_GADDR.TENSOR_STRIDE_SIZE_MAX256", _RUBIN,
+           "9.4", _TILED, FROM_2, override="global_dim_stride", unmodelled=_OVERRIDE),
+    *(Ending(f".mbarrier::report::{text}", opcode, _RUBIN, "9.4", ("tile", "im2col"), unmodelled=_REPORT)
+      for text, opcode in (("disabled", ""), ("validity::per_16bytes::8000", ".VALIDCHK_XXXX8000"),
+                           ("validity::per_element::ff", ".VALIDCHK_EVERY_FF"))),
+)  # fmt: skip
+"""What may end a load; .multicast::cluster, which only .shared::cluster takes, is in MULTICAST_ENDINGS."""
+
+MULTICAST_ENDINGS: tuple[Ending, ...] = tuple(
+    Ending(text + group, opcode + pair, tuple(t for t in targets if not group or t in _DATACENTER),
+           _later(version, "8.6" if group else version),
+           hint=hint, mask_bits=bits)
+    for text, opcode, targets, version, hint, bits in _MULTICASTS
+    for group, pair in (("", ""), *_GROUPS)
+)  # fmt: skip
+
+
+def _row(
+    mnemonic: str, family: str, targets: tuple[str, ...], version: str, opcode: str, facts: TensorCopyFacts,
+    documented: bool = True,
+) -> Row:  # fmt: skip
+    arithmetic = facts.op or facts.direction
+    modifiers = MappingProxyType({"opcode": opcode})
+    return Row(
+        mnemonic, family, (0, 0, 0), MappingProxyType({}), targets, version, arithmetic, documented, modifiers, facts=facts
+    )  # fmt: skip
+
+
+def _dot(mode: str) -> str:
+    return f".{mode}" if mode else ""
+
+
+def _loads() -> Iterator[Row]:
+    for space, mode in ((space, mode) for space in ("shared::cta", "shared::cluster") for mode in DIMS):
+        if mode == "tile::scatter4" or mode.startswith("im2col_no_offs"):
+            continue
+        new = mode in ("tile::gather4", "im2col::w", "im2col::w::128")
+        only = _DATACENTER if mode == "im2col::w::128" or (new and space == "shared::cluster") else _BLACKWELL
+        version = "8.6" if new or space == "shared::cta" else "8.0"
+        for ending in LOAD_ENDINGS + (MULTICAST_ENDINGS if space == "shared::cluster" else ()):
+            if ending.modes and mode not in ending.modes:
+                continue
+            targets = tuple(t for t in ending.targets if not new or t in only)
+            for dim in DIMS[mode]:
+                if dim not in ending.dims:
+                    continue
+                base = f"{COPY}.{dim}d.{space}.global{_dot(mode)}.mbarrier::complete_tx::bytes{ending.text}"
+                opcode = f"UTMALDG.{dim}D{_OPCODE_MODES[mode]}{ending.opcode}"
+                for hint in (False, True)[: 1 + ending.hint]:
+                    facts = TensorCopyFacts(
+                        "load", dim, mode or "tile", "", ending.mask_bits, hint, ending.override, ending.unmodelled
+                    )
+                    yield _row(
+                        base + ".L2::cache_hint" * hint, COPY, targets, _later(version, ending.version), opcode, facts
+                    )  # fmt: skip
+
+
+def _stored(
+    family: str, direction: Direction, op: str, modes: tuple[str, ...], overrides: bool
+) -> Iterator[Row]:  # fmt: skip
+    for mode in modes:
+        wide, scattered = mode == "im2col_no_offs::w", mode == "tile::scatter4"
+        targets, version = (_RUBIN, "9.4") if wide else (_DATACENTER, "8.6") if scattered else (_HOPPER, "8.0")
+        lost = bool(scattered and op)
+        why = _SCATTERED if lost else ""
+        for dim in DIMS[mode]:
+            base = f"{family}.{dim}d.global.shared::cta{_dot(op)}{_dot(mode)}.bulk_group"
+            opcode = f"UTMAREDG.{dim}D" if op and not lost else f"UTMASTG.{dim}D"
+            opcode += _OPCODE_MODES[mode] + (f".{op.upper()}" if op and not lost else "")
+            for hint in (False, True):
+                text = base + ".L2::cache_hint" * hint
+                facts = TensorCopyFacts(direction, dim, mode or "tile", op, cache_hint=hint, unmodelled=why)
+                yield _row(text, family, targets, version, opcode, facts, not lost)
+                if overrides:
+                    facts = TensorCopyFacts(
+                        direction, dim, mode or "tile", op, cache_hint=hint, override="global_address",
+                        unmodelled=_OVERRIDE,
+                    )  # fmt: skip
+                    yield _row(
+                        f"{text}.override::global_address",
+                        family,
+                        _RUBIN,
+                        "9.4",
+                        f"{opcode}.TENSOR_GADDR",
+                        facts,
+                        not lost,
+                    )
+
+
+STORE_MODES = ("", "tile", "tile::scatter4", "im2col_no_offs", "im2col_no_offs::w")
+
+
+def _copies() -> tuple[Row, ...]:
+    return (*_loads(), *_stored(COPY, "store", "", STORE_MODES, True))
+
+
+def _reductions() -> tuple[Row, ...]:
+    """Overrides and .tile::scatter4 are known of add alone: the inventory of spellings tried no other with them."""
+    rows: list[Row] = []
+    for op in REDUCTIONS:
+        modes = STORE_MODES if op == "add" else tuple(mode for mode in STORE_MODES if mode != "tile::scatter4")
+        rows += _stored(REDUCE, "reduce", op, modes, op == "add")
+    return tuple(rows)
+
+
+def _prefetches() -> Iterator[Row]:
+    for mode in ("", "tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128"):
+        new = mode in ("tile::gather4", "im2col::w", "im2col::w::128")
+        targets, version = (_DATACENTER, "8.6") if new else (_HOPPER, "8.0")
+        for dim in DIMS[mode]:
+            base, shape = f"{PREFETCH}.{dim}d.L2.global{_dot(mode)}", f".{dim}D{_OPCODE_MODES[mode]}"
+            for hint in (False, True):
+                facts = TensorCopyFacts("prefetch", dim, mode or "tile", cache_hint=hint)
+                yield _row(base + ".L2::cache_hint" * hint, PREFETCH, targets, version, f"UTMAPF.L2{shape}", facts)
+            facts = TensorCopyFacts("prefetch", dim, mode or "tile")
+            yield _row(f"{base}.L2::evict_last", PREFETCH, _RUBIN, "9.4", f"UTMAL2CCTL.PM{shape}", facts)
+            facts = TensorCopyFacts("prefetch", dim, mode or "tile", override="global_address", unmodelled=_OVERRIDE)
+            text = f"{base}.override::global_address"
+            yield _row(text, PREFETCH, _RUBIN, "9.4", f"UTMAL2CCTL.PF{shape}.TENSOR_GADDR", facts)
+        for dim in ALL if mode == "tile::gather4" else DIMS[mode]:
+            text = f"applypriority.async.bulk.tensor.{dim}d.global{_dot(mode)}.bulk_group.L2::evict_normal"
+            known = min(dim, 2) if mode == "tile::gather4" and dim > 1 else dim  # ptxas makes 2D of more dimensions
+            opcode = f"UTMAL2CCTL.DM.{known}D{_OPCODE_MODES[mode]}"
+            facts = TensorCopyFacts("prefetch", dim, mode or "tile")
+            yield _row(text, PREFETCH, _RUBIN, "9.4", opcode, facts, mode != "tile::gather4" or dim == 2)
+
+
+def lowering(row: Row, arch: Arch) -> Lowering:
+    """One machine instruction, which multicast on sm_120 loops over."""
+    opcode = row.modifiers["opcode"]
+    if arch.name == "sm_107":  # its prefetch is a cache control
+        opcode = opcode.replace("UTMAPF.L2", "UTMAL2CCTL.PF")
+    if arch.number >= 120 and ".MULTICAST" in opcode:
+        note = "a loop over the CTAs of the mask, one copy each"
+        return Lowering("emulated", (), ((opcode.replace(".MULTICAST", ""), 1),), note)
+    return Lowering("native", (), ((opcode, 1),), "the TMA unit moves the bytes: tcsim.tma.copy")
+
+
+_MANUAL = Evidence("literature", "PTX ISA, sections Tensors and cp.async.bulk.tensor")
+_IM2COL = Evidence(
+    "literature",
+    "PTX ISA, section Im2col mode; CUTLASS, copy_traits_sm90_im2col; as on an NVIDIA H200",
+)
+_WIDE = Evidence(
+    "literature",
+    "PTX ISA, section im2col::w and im2col::w::128 modes; NumSim (mlc-ai/TIRx-harness), whose authors checked its rows on an "
+    "sm_100: along N, and where halos lie",
+)
+_REDUCED = Evidence("literature", "PTX ISA, cp.reduce.async.bulk.tensor; NaNs, types and row ends as on an NVIDIA H200")
+_NO_EFFECT = Evidence("literature", "PTX ISA, cp.async.bulk.prefetch.tensor: a hint")
+_UNKNOWN = Evidence("literature", "accepted by ptxas 13.5.37; its effect is not modelled")
+
+
+def evidence(row: Row, arch: Arch) -> Evidence:
+    """A recording, or what the model of a spelling rests on."""
+    facts = row.facts
+    if not isinstance(facts, TensorCopyFacts) or facts.unmodelled:
+        return _UNKNOWN
+    if arch.name in RECORDED:
+        return RECORDED[arch.name]
+    if facts.direction == "prefetch":
+        return _NO_EFFECT
+    if facts.map_mode:
+        return _WIDE if facts.wide_mode else _IM2COL
+    return _REDUCED if facts.op else _MANUAL
+
+
+def _family(name: str, rows: tuple[Row, ...]) -> Family:
+    return Family(name, lambda: rows, lowering, evidence, tensor_instruction.bind)
+
+
+COPY_FAMILY = _family(COPY, _copies())
+REDUCE_FAMILY = replace(
+    _family(REDUCE, _reductions()),
+    without_steps="none of a product: each element is combined with the one that is there",
+)
+PREFETCH_FAMILY = _family(PREFETCH, tuple(_prefetches()))

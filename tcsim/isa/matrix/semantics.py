@@ -1,0 +1,264 @@
+"""Matrices between shared memory and the registers of a warp: what ldmatrix, stmatrix and movmatrix do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.addresses import integer_addresses, require_alignment, require_inside, require_uncontested
+from tcsim.core.arguments import broadcast
+from tcsim.core.errors import OperandError
+from tcsim.layouts.banks import BankConflicts, bank_conflicts
+from tcsim.layouts.layout import FragmentLayout
+from tcsim.memory.shared import RowFormat, unpack_rows
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Operand, Row, check_registers
+from tcsim.numbers.codec import as_codes
+
+LANES = 32
+ALL_ADDRESSES_VALID = ("sm_75",)
+"""Archs on which the address of every lane must be valid, even of one that is not used (PTX ISA, section ldmatrix)."""
+
+
+@dataclass(frozen=True)
+class MatrixRows:
+    """How an instruction's matrices lie in shared memory: the facts of a row of ldmatrix or stmatrix."""
+
+    format: RowFormat  # how a row holds its elements
+    transposed: bool  # .trans: a row in memory is a column of the matrix
+    space: str  # state space of the address: "" (generic), ".shared" or ".shared::cta"
+
+
+def matrix_rows(row: Row) -> MatrixRows:
+    """The facts of a row.
+
+    Raises TypeError if it has none.
+    """
+    if not isinstance(row.facts, MatrixRows):
+        raise TypeError(f"{row.mnemonic} has no matrices in shared memory")
+    return row.facts
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MatrixMove(Instruction):
+    """An instruction whose operands are matrices of codes that are moved, never changed."""
+
+    def matrix(self, name: str, registers: Any) -> npt.NDArray[Any]:
+        """The codes that registers uint32 (..., 32, n) hold of an operand: (..., [matrices,] rows, columns).
+
+        Raises OperandError for another dtype or shape.
+
+        >>> move = tcsim.instruction("movmatrix.sync.aligned.m8n8.trans.b16", arch="sm_90")
+        >>> lanes = np.arange(32, dtype=np.uint32)[:, None]
+        >>> move.matrix("a", lanes | lanes + 100 << 16)[1].tolist()
+        [4, 104, 5, 105, 6, 106, 7, 107]
+        """
+        array = np.asarray(registers)
+        check_registers(array, self.operands[name], f"{self!r}.matrix")
+        codes = _matrices(array, self.operands[name])
+        return codes if codes.shape[-3] > 1 else codes[..., 0, :, :]
+
+    def registers(self, name: str, codes: Any) -> npt.NDArray[np.uint32]:
+        """The registers that hold the codes (..., [matrices,] rows, columns) of an operand: inverse of `matrix`.
+
+        Raises OperandError for another shape, FormatError for another dtype.
+        """
+        operand = self.operands[name]
+        array = as_codes(codes, operand.format, f"{self!r}.registers: {name}")
+        inner = (operand.layout.matrices, *operand.shape) if operand.layout.matrices > 1 else operand.shape
+        if array.shape[-len(inner) :] != inner:
+            valid = ", ".join(str(extent) for extent in inner)
+            raise OperandError(f"{self!r}.registers: {name} has shape {array.shape}; valid: (..., {valid})")
+        stacked = array.reshape(*array.shape[: -len(inner)], operand.layout.matrices, *operand.shape)
+        return _registers(stacked, operand)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SharedMatrix(MatrixMove):
+    """An instruction that loads or stores rows of matrices, each at the address that one lane gives."""
+
+    @cached_property
+    def rows(self) -> MatrixRows:
+        """How the matrices lie in shared memory."""
+        return matrix_rows(self.row)
+
+    @cached_property
+    def address_lanes(self) -> int:
+        """How many lanes' addresses count: lane i gives the i-th row (with `.trans`: column), matrix after matrix."""
+        layout = self._layout
+        return layout.matrices * (layout.columns if self.rows.transposed else layout.rows)
+
+    def bank_conflicts(self, address: Any) -> BankConflicts:
+        """What the row addresses (..., 32) cost: the 8 rows of 16 bytes of one matrix are one phase.
+
+        Rows of 8 bytes (s8.s4) are taken as 8-byte accesses, 16 rows a phase. Addresses of lanes that do not count are
+        ignored. Source: see `tcsim.bank_conflicts`.
+
+        Raises OperandError, MisalignedAddressError.
+
+        >>> load = tcsim.instruction("ldmatrix.sync.aligned.m8n8.x4.shared.b16", arch="sm_90")
+        >>> load.bank_conflicts(np.arange(32) * 64).degree, load.bank_conflicts(np.arange(32) * 80).degree
+        (4, 1)
+        """
+        call = f"{self!r}.bank_conflicts"
+        places = self._addresses(address, call)[..., : self.address_lanes]
+        require_alignment(places, self.rows.format.row_bytes, self._row_text, call)
+        return bank_conflicts(places, self.rows.format.row_bytes)
+
+    @property
+    def _layout(self) -> FragmentLayout:
+        return next(iter(self.operands.values())).layout
+
+    @property
+    def _row_text(self) -> str:
+        return f"a {'column' if self.rows.transposed else 'row'} of {self.rows.format.name}"
+
+    def _addresses(self, address: Any, call: str) -> npt.NDArray[np.int64]:
+        places = integer_addresses(address, call)
+        if places.shape[-1:] != (LANES,):
+            raise OperandError(f"{call}: address has shape {places.shape}; valid: (..., {LANES}), one for each lane")
+        return places
+
+    def _places(self, smem: npt.NDArray[np.uint8], address: Any, call: str) -> npt.NDArray[np.int64]:
+        """The addresses of the rows (..., address_lanes), checked."""
+        places = self._addresses(address, call)
+        strict = self.arch.name in ALL_ADDRESSES_VALID
+        checked = places if strict else places[..., : self.address_lanes]
+        what = self._row_text
+        if strict and self.address_lanes < LANES:
+            what += f" (on {self.arch.name} the address of every lane must be valid, though {self.address_lanes} count)"
+        require_alignment(checked, self.rows.format.row_bytes, what, call)
+        require_inside(checked, self.rows.format.row_bytes, smem.shape[-1], what, call)
+        return places[..., : self.address_lanes]
+
+    def _bytes_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The address of every byte of every row: (..., lanes * bytes)."""
+        each = places[..., None] + np.arange(self.rows.format.row_bytes)
+        return each.reshape(*places.shape[:-1], places.shape[-1] * self.rows.format.row_bytes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoadMatrix(SharedMatrix):
+    """ldmatrix: rows of shared memory to matrices in registers."""
+
+    def execute(self, smem: Any, address: Any) -> npt.NDArray[np.uint32]:
+        """Load: smem uint8 (..., bytes), whose index is the shared address, and address (..., 32) -> uint32 (..., 32, n).
+
+        Leading dimensions broadcast. Of the addresses, those of the first `address_lanes` lanes count.
+
+        Raises OperandError for another dtype or shape, MisalignedAddressError or OutsideMemoryError for an address that
+        the hardware cannot take.
+
+        >>> load = tcsim.instruction("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16", arch="sm_90")
+        >>> smem = np.arange(64, dtype=np.uint16).view(np.uint8)  # an 8 x 8 matrix, row after row
+        >>> d = load.execute(smem=smem, address=np.arange(32) % 8 * 16)
+        >>> load.matrix("d", d)[0].tolist()  # its first column, since .trans transposes
+        [0, 8, 16, 24, 32, 40, 48, 56]
+        """
+        call = f"{self!r}.execute"
+        memory = _memory(smem, call)
+        places = self._places(memory, address, call)
+        batch = broadcast([memory.shape[:-1], places.shape[:-1]], call)
+        image = np.broadcast_to(memory, (*batch, memory.shape[-1]))
+        index = np.broadcast_to(self._bytes_of(places), (*batch, self.address_lanes * self.rows.format.row_bytes))
+        rows = np.take_along_axis(image, index, axis=-1)
+        codes = unpack_rows(rows.reshape(*batch, self.address_lanes, self.rows.format.row_bytes), self.rows.format)
+        each = self.address_lanes // self._layout.matrices
+        lines = codes.reshape(*batch, self._layout.matrices, each, self.rows.format.elements)
+        return _registers(lines.swapaxes(-1, -2) if self.rows.transposed else lines, self.operands["d"])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoreMatrix(SharedMatrix):
+    """stmatrix: matrices in registers to rows of shared memory."""
+
+    def execute(self, smem: Any, address: Any, registers: Any) -> npt.NDArray[np.uint8]:
+        """Store: smem uint8 (..., bytes), address (..., 32), registers uint32 (..., 32, n) -> the new smem, a copy.
+
+        Leading dimensions broadcast. Of the addresses, those of the first `address_lanes` lanes count.
+
+        Raises OperandError for another dtype or shape; MisalignedAddressError or OutsideMemoryError for an address that
+        the hardware cannot take, ContestedRowError for two different rows at one address.
+
+        >>> store = tcsim.instruction("stmatrix.sync.aligned.m8n8.x1.shared.b16", arch="sm_90")
+        >>> registers = store.registers("registers", np.arange(64, dtype=np.uint16).reshape(8, 8))
+        >>> smem = store.execute(smem=np.zeros(256, np.uint8), address=np.arange(32) % 8 * 32, registers=registers)
+        >>> smem.view(np.uint16)[:24].tolist()
+        [0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 8, 9, 10, 11, 12, 13, 14, 15]
+        """
+        call = f"{self!r}.execute"
+        memory, array = _memory(smem, call), np.asarray(registers)
+        check_registers(array, self.operands["registers"], call)
+        places = self._places(memory, address, call)
+        batch = broadcast([memory.shape[:-1], places.shape[:-1], array.shape[:-2]], call)
+        rows = self._rows_of(array)
+        places = np.broadcast_to(places, (*batch, self.address_lanes))
+        rows = np.broadcast_to(rows, (*batch, *rows.shape[-2:]))
+        require_uncontested(places, rows, call)
+        out = np.broadcast_to(memory, (*batch, memory.shape[-1])).copy()
+        index = self._bytes_of(places)
+        np.put_along_axis(out, index, rows.reshape(index.shape), axis=-1)
+        return out
+
+    def stored_rows(self, registers: Any) -> npt.NDArray[np.uint8]:
+        """The bytes that go to each lane's address: registers uint32 (..., 32, n) -> uint8 (..., address_lanes, 16).
+
+        Raises OperandError for another dtype or shape.
+        """
+        array = np.asarray(registers)
+        check_registers(array, self.operands["registers"], f"{self!r}.stored_rows")
+        return self._rows_of(array)
+
+    def _rows_of(self, registers: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+        codes = _matrices(registers, self.operands["registers"])
+        lines = np.ascontiguousarray(codes.swapaxes(-1, -2) if self.rows.transposed else codes)
+        rows = lines.astype(f"<u{lines.dtype.itemsize}").view(np.uint8)
+        return rows.reshape(*registers.shape[:-2], self.address_lanes, self.rows.format.row_bytes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TransposeMatrix(MatrixMove):
+    """movmatrix: d is the transpose of a."""
+
+    def execute(self, a: Any) -> npt.NDArray[np.uint32]:
+        """Transpose: registers uint32 (..., 32, 1) -> (..., 32, 1).
+
+        Raises OperandError for another dtype or shape.
+
+        >>> move = tcsim.instruction("movmatrix.sync.aligned.m8n8.trans.b16", arch="sm_90")
+        >>> matrix = np.arange(64, dtype=np.uint16).reshape(8, 8)
+        >>> d = move.execute(a=move.registers("a", matrix))
+        >>> bool((move.matrix("d", d) == matrix.T).all())
+        True
+        """
+        array = np.asarray(a)
+        check_registers(array, self.operands["a"], f"{self!r}.execute")
+        return _registers(_matrices(array, self.operands["a"]).swapaxes(-1, -2), self.operands["d"])
+
+
+def _memory(smem: Any, call: str) -> npt.NDArray[np.uint8]:
+    """The bytes of shared memory. Raises OperandError unless they are uint8 (..., bytes)."""
+    array = np.asarray(smem)
+    if array.dtype != np.uint8 or array.ndim == 0:
+        raise OperandError(f"{call}: smem is {array.dtype} {array.shape}; valid: uint8 (..., bytes)")
+    return array
+
+
+def _matrices(registers: npt.NDArray[np.uint32], operand: Operand) -> npt.NDArray[Any]:
+    """Registers (..., 32, n) to codes (..., matrices, rows, columns); the codes fill the registers without padding."""
+    layout, batch = operand.layout, registers.shape[:-2]
+    values = np.ascontiguousarray(registers, "<u4").view(f"<u{layout.element_bits // 8}")
+    ordered = values.reshape(*batch, layout.lanes * layout.value.size)[..., layout.flat_holder]
+    return ordered.reshape(*batch, layout.matrices, layout.rows, layout.columns)
+
+
+def _registers(codes: npt.NDArray[Any], operand: Operand) -> npt.NDArray[np.uint32]:
+    """Codes (..., matrices, rows, columns) to registers (..., 32, n)."""
+    layout, batch = operand.layout, codes.shape[:-3]
+    ordered = codes.reshape(*batch, layout.flat_element.size)[..., layout.flat_element]
+    values = np.ascontiguousarray(ordered.reshape(*batch, layout.lanes, layout.value.size))
+    return values.astype(f"<u{layout.element_bits // 8}", copy=False).view("<u4").astype(np.uint32, copy=False)

@@ -1,0 +1,306 @@
+"""What the instructions of the mbarrier family do to a barrier: `execute` on `tcsim.MBarrier`.
+
+A barrier that goes in is never changed: an instruction that changes one returns the new one. Where PTX writes a result
+too, that comes first. The order of memory accesses (`.release`, `.relaxed`, `.acquire`, scopes) is not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tcsim.core.errors import OperandError
+from tcsim.memory import mbarrier_bits
+from tcsim.memory.mbarrier import BarrierState, MBarrier
+from tcsim.model.form import OperandForm
+from tcsim.model.formed import FormedInstruction
+from tcsim.model.row import Row
+
+CLUSTER_BLOCKS = 32
+"""Blocks that a mask of .multicast::cluster::32b can name."""
+
+
+@dataclass(frozen=True)
+class BarrierFacts:
+    """What a row of the family does."""
+
+    operation: str  # "init", "arrive", "test_wait", ...
+    space: str  # state space of the address: "" (generic), ".shared", ".shared::cta" or ".shared::cluster"
+    layout: str  # that init makes or check_layout asks for; empty if the spelling names none
+    expect_tx: bool  # .expect_tx: bytes are expected before the arrival
+    no_complete: bool  # .noComplete: the arrival must not end the phase
+    parity: bool  # .parity: the phase is given by its parity, not by a state
+    multicast: bool  # .multicast::cluster::32b: on the barriers at one offset in several blocks
+    forms: tuple[OperandForm, ...]
+    phase_type: str = ""  # of a wait: "primary" or "conditional", if the spelling names one
+
+    @property
+    def names_layouts(self) -> bool:
+        """Whether the spelling names a layout, or a type of phase, which only one layout has."""
+        return bool(self.layout or self.phase_type)
+
+
+def barrier_facts(row: Row) -> BarrierFacts:
+    """The facts of a row.
+
+    Raises TypeError if it has none.
+    """
+    if not isinstance(row.facts, BarrierFacts):
+        raise TypeError(f"{row.mnemonic} does not act on an mbarrier")
+    return row.facts
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BarrierInstruction(FormedInstruction):
+    """An instruction on one barrier in shared memory."""
+
+    @cached_property
+    def facts(self) -> BarrierFacts:
+        """What the spelling says."""
+        return barrier_facts(self.row)
+
+    def _require(self, what: str, name: str) -> None:
+        """Raise OperandError unless some form takes the operand."""
+        if any(name in form.operands for form in self.forms):
+            return
+        elsewhere = [form for form in self.facts.forms if name in form.operands]
+        where = f" on {self.arch.name}" if elsewhere else ""
+        hint = "; valid: the spelling with .noComplete" if elsewhere and name == "count" else ""
+        raise OperandError(f"{self._call}: {what}: this instruction takes no {name}{where}{hint}")
+
+    def _missing(self, name: str) -> OperandError:
+        return OperandError(f"{self._call}: {name} is missing; valid: {self._operand_lists()}")
+
+    def _operand_lists(self) -> str:
+        return " or ".join(f"({', '.join(form.operands)})" for form in self.forms)
+
+    def _barrier(self, barrier: Any) -> MBarrier:
+        """A copy of the barrier that was given."""
+        if not isinstance(barrier, MBarrier):
+            raise OperandError(f"{self._call}: barrier is a {type(barrier).__name__}; valid: an MBarrier")
+        return barrier.copy()
+
+    def _on_each(self, barrier: Any, cta_mask: int | None, act: Callable[[MBarrier], object]) -> Any:
+        """The new barrier; of a multicast, the new barriers of the cluster's blocks in the order of their ranks."""
+        if not self.facts.multicast:
+            if cta_mask is not None:
+                self._require(f"cta_mask={cta_mask}", "cta_mask")
+            single = self._barrier(barrier)
+            act(single)
+            return single
+        if cta_mask is None:
+            raise self._missing("cta_mask")
+        if not isinstance(barrier, Sequence):
+            raise OperandError(
+                f"{self._call}: barrier is a {type(barrier).__name__}; valid: a list of MBarrier, the one of each block of the "
+                "cluster in the order of %cluster_ctarank"
+            )
+        if not 0 < cta_mask < 1 << min(len(barrier), CLUSTER_BLOCKS):
+            raise OperandError(
+                f"{self._call}: cta_mask={cta_mask:#x}: the cluster has {len(barrier)} blocks; valid: masks of 1 to "
+                f"{(1 << min(len(barrier), CLUSTER_BLOCKS)) - 1:#x}"
+            )
+        found = [self._barrier(item) for item in barrier]
+        for rank, item in enumerate(found):
+            if cta_mask >> rank & 1:
+                act(item)
+        return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InitBarrier(BarrierInstruction):
+    """mbarrier.init."""
+
+    def execute(self, count: int) -> MBarrier:
+        """A new barrier that expects `count` arrivals.
+
+        Raises BarrierError for a count that the layout does not hold.
+
+        >>> tcsim.instruction("mbarrier.init.shared.b64", arch="sm_90").execute(count=128)
+        MBarrier(phase=0, pending=128 of 128, tx_count=0)
+        """
+        return MBarrier(count, self.facts.layout or "v0")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InvalidateBarrier(BarrierInstruction):
+    """mbarrier.inval."""
+
+    def execute(self, barrier: MBarrier) -> MBarrier:
+        """The barrier, invalidated: any use of it is an error.
+
+        Raises BarrierError if it is already.
+
+        >>> inval = tcsim.instruction("mbarrier.inval.b64", arch="sm_90")
+        >>> dead = inval.execute(barrier=tcsim.MBarrier(1))
+        """
+        found = self._barrier(barrier)
+        found.inval()
+        return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CheckLayout(BarrierInstruction):
+    """mbarrier.check_layout."""
+
+    def execute(self, barrier: MBarrier) -> bool:
+        """Whether the barrier has the layout that the spelling names.
+
+        Raises BarrierError for one that was invalidated.
+
+        >>> check = tcsim.instruction("mbarrier.check_layout.layout::v1.shared::cta.b64", arch="sm_90")
+        >>> check.execute(barrier=tcsim.MBarrier(1)), check.execute(barrier=tcsim.MBarrier(1, layout="v1"))
+        (False, True)
+        """
+        found = self._barrier(barrier)
+        found.inval()  # of the copy: it raises if the barrier is invalid
+        return found.layout == self.facts.layout
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CountTransactions(BarrierInstruction):
+    """mbarrier.expect_tx and mbarrier.complete_tx."""
+
+    def execute(self, barrier: Any, tx_count: int, cta_mask: int | None = None) -> Any:
+        """The barrier after `tx_count` bytes more are expected, or complete.
+
+        With .multicast, `barrier` is a list with the barrier of each block of the cluster, and `cta_mask` says in which of
+        them; a list comes back.
+
+        Raises BarrierError as `MBarrier.expect_tx` and `MBarrier.complete_tx` do, OperandError for other operands.
+
+        >>> complete = tcsim.instruction("mbarrier.complete_tx.shared::cta.b64", arch="sm_90")
+        >>> complete.execute(barrier=tcsim.MBarrier(1), tx_count=64)
+        MBarrier(phase=0, pending=1 of 1, tx_count=-64)
+        """
+        name = self.facts.operation
+        return self._on_each(barrier, cta_mask, lambda item: getattr(item, name)(tx_count))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArriveBarrier(BarrierInstruction):
+    """mbarrier.arrive and mbarrier.arrive_drop, with .expect_tx or .noComplete."""
+
+    def execute(
+        self, barrier: Any, count: int | None = None, tx_count: int | None = None, cta_mask: int | None = None
+    ) -> tuple[BarrierState | None, Any]:
+        """The state that the arrival returns, and the barrier after it.
+
+        count: arrivals, where the spelling takes it; 1 without. tx_count: the bytes that .expect_tx expects first. cta_mask:
+        as for expect_tx. The state is None for a spelling that cannot return one (.shared::cluster); a sink `_` ignores it.
+
+        Raises BarrierError as `MBarrier.arrive` does, OperandError for operands that the spelling does not take on this
+        arch (sm_80 to sm_89 take a count with .noComplete only).
+
+        >>> arrive = tcsim.instruction("mbarrier.arrive.shared.b64", arch="sm_90")
+        >>> arrive.execute(barrier=tcsim.MBarrier(8), count=3)
+        (BarrierState(phase=0, pending=8), MBarrier(phase=0, pending=5 of 8, tx_count=0))
+        """
+        if count is not None:
+            self._require(f"count={count}", "count")
+        elif all("count" in form.operands for form in self.forms):
+            raise self._missing("count")
+        if tx_count is not None:
+            self._require(f"tx_count={tx_count}", "tx_count")
+        elif self.facts.expect_tx:
+            raise self._missing("tx_count")
+        states: list[BarrierState] = []
+        after = self._on_each(barrier, cta_mask, lambda item: states.append(self._arrive(item, count, tx_count)))
+        return (states[0] if any("state" in form.results for form in self.forms) else None), after
+
+    def _arrive(self, barrier: MBarrier, count: int | None, tx_count: int | None) -> BarrierState:
+        drop = self.facts.operation == "arrive_drop"
+        if tx_count is not None:
+            return (barrier.arrive_drop_expect_tx if drop else barrier.arrive_expect_tx)(tx_count)
+        return (barrier.arrive_drop if drop else barrier.arrive)(1 if count is None else count, self.facts.no_complete)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PendingCount(BarrierInstruction):
+    """mbarrier.pending_count."""
+
+    def execute(self, state: BarrierState | int) -> int:
+        """The arrivals that were pending when an arrive returned this state: a `BarrierState`, or its 64 bits.
+
+        Raises OperandError for a number that is not 64 bits, and for a state that an arrive without .noComplete returned:
+        of that the manual leaves the answer undefined (section mbarrier.pending_count).
+
+        >>> pending = tcsim.instruction("mbarrier.pending_count.b64", arch="sm_90")
+        >>> pending.execute(state=0x7FFF_D800_001F_FFF6), pending.execute(state=tcsim.MBarrier(5).arrive(no_complete=True))
+        (5, 5)
+        """
+        if isinstance(state, BarrierState):
+            if not state.counted:
+                raise OperandError(
+                    f"{self._call}: {state} is of an arrive without .noComplete, and the answer is undefined; valid: the state of "
+                    "mbarrier.arrive.noComplete or mbarrier.arrive_drop.noComplete"
+                )
+            return state.pending
+        return mbarrier_bits.pending_count(state, self.arch.name)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WaitBarrier(BarrierInstruction):
+    """mbarrier.test_wait and mbarrier.try_wait."""
+
+    def execute(
+        self,
+        barrier: MBarrier,
+        state: BarrierState | int | None = None,
+        parity: int | None = None,
+        time_hint: int | None = None,
+        report: bool = False,
+    ) -> bool | tuple[bool, bool | None, int | None]:
+        """Whether the phase of a state, or the latest one of a parity, is complete.
+
+        state: a `BarrierState`, or its 64 bits, of which the parity counts. time_hint: nanoseconds that try_wait may wait,
+        which change nothing here. With `report` (spellings with .phase_type::primary): complete, report predicate, report
+        value; the last two are None where the phase is not complete, since reading them is undefined then, and zero else,
+        since nothing that is modelled reports.
+
+        Raises BarrierError as `MBarrier.test_wait` and `test_wait_parity` do, OperandError for operands that the spelling
+        does not take.
+
+        >>> wait = tcsim.instruction("mbarrier.test_wait.parity.shared.b64", arch="sm_90")
+        >>> wait.execute(barrier=tcsim.MBarrier(1), parity=0), wait.execute(barrier=tcsim.MBarrier(1), parity=1)
+        (False, True)
+        """
+        found = self._barrier(barrier)
+        for name, value in (("state", state), ("parity", parity), ("time_hint", time_hint)):
+            if value is not None:
+                self._require(f"{name}={value}", name)
+        if report and not any("report" in form.results for form in self.forms):
+            raise OperandError(f"{self._call}: report: only spellings with .phase_type::primary report")
+        if isinstance(state, int):
+            parity, state = mbarrier_bits.unpack(state, self.arch.name)["phase"], None
+        if state is not None:
+            complete = found.test_wait(state)
+        elif parity is not None:
+            complete = found.test_wait_parity(parity)
+        else:
+            raise self._missing("parity" if self.facts.parity else "state")
+        if not report:
+            return complete
+        return (True, False, 0) if complete else (False, None, None)
+
+
+CLASSES: dict[str, type[BarrierInstruction]] = {
+    "init": InitBarrier,
+    "inval": InvalidateBarrier,
+    "check_layout": CheckLayout,
+    "expect_tx": CountTransactions,
+    "complete_tx": CountTransactions,
+    "arrive": ArriveBarrier,
+    "arrive_drop": ArriveBarrier,
+    "pending_count": PendingCount,
+    "test_wait": WaitBarrier,
+    "try_wait": WaitBarrier,
+}
+"""What executes a row, by its operation."""
+
+
+def bind(row: Row, *rest: Any) -> BarrierInstruction:
+    """The instruction of a row."""
+    return CLASSES[barrier_facts(row).operation](row, *rest)

@@ -1,0 +1,140 @@
+"""What instructions with a structured-sparse A share: compressing it, its metadata words, and the rows of B that it meets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.errors import OperandError
+from tcsim.layouts.sparsity import Indices, Sparsity
+from tcsim.model.instruction import Instruction
+from tcsim.numbers.codec import as_codes
+from tcsim.numbers.formats import ZERO, Format
+
+_CHUNK_PRODUCTS = 1 << 16  # products computed at a time: their float64 terms stay in the L2 cache
+
+
+@contextmanager
+def _quoting(call: str) -> Iterator[None]:
+    """Put the call before what tcsim.layouts.sparsity says of wrong metadata."""
+    try:
+        yield
+    except OperandError as error:
+        raise OperandError(f"{call}: {error}") from None
+
+
+class SparseOperand(Instruction):
+    """An instruction whose A holds the kept half of each row, and whose metadata says where it belongs."""
+
+    @property
+    def sparsity(self) -> Sparsity:
+        """How the metadata is stored: each family says where its rows keep that."""
+        raise NotImplementedError
+
+    @property
+    def takes_any_group(self) -> bool:
+        """Whether 4-bit groups that the manual leaves undefined are computed: on sm_90, where mma.sp was measured.
+
+        Each index of a group counts by itself there. Not for tf32, whose indices would mix the halves of two elements.
+        """
+        return self.arch.name == "sm_90" and self.sparsity.element_bits != 32
+
+    def compress(self, dense: Any) -> tuple[npt.NDArray[Any], Indices]:
+        """Kept codes (..., M, K / 2) and positions of a dense matrix (..., M, K) that has the instruction's sparsity.
+
+        Every nonzero is kept, and zeros where there are fewer.
+
+        Raises OperandError for another shape or a group with more nonzeros than are kept, FormatError for another dtype.
+
+        >>> mma = tcsim.instruction("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
+        >>> kept, positions = mma.compress(np.tile(np.float16([0, 2, 0, 3]), (16, 4)))
+        >>> kept.view(np.float16)[0, :4], positions[0, :4]
+        (array([2., 3., 2., 3.], dtype=float16), array([1, 3, 1, 3]))
+        """
+        format = self.operands["a"].format
+        codes = as_codes(dense, format, f"{self!r}.compress")
+        m, _, k = self.shape
+        if codes.shape[-2:] != (m, k):
+            raise OperandError(f"{self!r}.compress: shape {codes.shape}; valid: (..., {m}, {k})")
+        is_zero = format.fields(codes).kind == ZERO if format.kind == "float" else codes == 0
+        with _quoting(f"{self!r}.compress"):
+            return self.sparsity.compress(codes, is_zero)
+
+    def encode_metadata(self, positions: Any, selector: int = 0) -> npt.NDArray[np.uint32]:
+        """The metadata registers (..., lanes) that say positions (..., M, K / 2); lanes that are not read hold zeros.
+
+        Raises OperandError for another dtype or shape, positions that metadata cannot say, or a selector the hardware
+        does not run.
+
+        >>> mma = tcsim.instruction("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
+        >>> words = mma.encode_metadata(np.tile([1, 3], (16, 4)), selector=2)
+        >>> [hex(word) for word in words[:4]]
+        ['0x0', '0x0', '0xdddddddd', '0x0']
+        """
+        call = f"{self!r}.encode_metadata"
+        groups = self._groups_for("positions", positions, call)
+        with _quoting(call):
+            return self.sparsity.words_of(groups, selector)
+
+    def decode_metadata(self, metadata: Any, selector: int = 0) -> Indices:
+        """The positions (..., M, K / 2) that metadata registers (..., lanes) say.
+
+        Raises OperandError for another dtype or shape, metadata whose meaning is undefined, or a selector the hardware
+        does not run.
+
+        >>> mma = tcsim.instruction("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
+        >>> mma.decode_metadata(np.full(32, 0x4444DDDD, np.uint32))[[0, 8], :4].tolist()
+        [[1, 3, 1, 3], [0, 1, 0, 1]]
+        """
+        return self.sparsity.positions_of(self._groups_in(metadata, selector, f"{self!r}.decode_metadata"))
+
+    def _groups_in(self, metadata: Any, selector: int, call: str, any_group: bool = False) -> npt.NDArray[np.uint8]:
+        """The 4-bit groups (..., M, groups) in metadata registers."""
+        words = np.asarray(metadata)
+        lanes = self.sparsity.lanes
+        if words.dtype != np.uint32 or words.shape[-1:] != (lanes,):
+            raise OperandError(f"{call}: metadata is {words.dtype} {words.shape}; valid: uint32 (..., {lanes})")
+        with _quoting(call):
+            groups = self.sparsity.groups_of(words, selector)
+            if not any_group:
+                self.sparsity.check_groups(groups)
+        return groups
+
+    def _groups_for(self, name: str, positions: Any, call: str) -> npt.NDArray[np.uint8]:
+        """The 4-bit groups (..., M, groups) that say positions, which the call takes under a name."""
+        given = np.asarray(positions)
+        if given.shape[-2:] != self.operands["a"].shape or given.dtype.kind not in "iu":
+            raise OperandError(
+                f"{call}: {name} is {given.dtype} {given.shape}; valid: integers, the position of every kept element in its "
+                f"group of {self.sparsity.group}, (..., {self.sparsity.rows}, {self.sparsity.kept})"
+            )
+        with _quoting(call):
+            return self.sparsity.groups_for(given)
+
+    def _selected(
+        self,
+        codes: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]],
+        formats: tuple[Format, Format, Format],
+        positions: Indices,
+        batch: tuple[int, ...],
+    ) -> npt.NDArray[Any]:
+        """Multiply the kept elements with the rows of B that they meet: each row of A is a problem of its own."""
+        m, n, _ = self.shape
+        kept = self.sparsity.kept
+        columns = self.sparsity.columns(positions)
+        flat = [np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (*codes, columns)]
+        out = np.empty((len(flat[0]), m, n), self.operands["d"].format.dtype)
+        step = max(1, _CHUNK_PRODUCTS // (m * n * kept))
+        for start in range(0, len(out), step):
+            part = slice(start, start + step)
+            part_a, part_b, part_c, part_k = (x[part] for x in flat)
+            met = part_b[np.arange(len(part_b))[:, None, None], part_k]  # (count, M, K / 2, N)
+            rows = self.lowering.run(
+                part_a.reshape(-1, 1, kept), met.reshape(-1, kept, n), part_c.reshape(-1, 1, n), formats
+            )
+            out[part] = rows.reshape(-1, m, n)
+        return out.reshape(*batch, m, n)

@@ -1,0 +1,1 @@
+"""tcgen05: Tensor Memory and the instructions on it."""

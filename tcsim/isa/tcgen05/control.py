@@ -1,0 +1,365 @@
+"""tcgen05.alloc, dealloc, relinquish_alloc_permit, commit, fence and wait: who owns Tensor Memory, and when work is done.
+
+Sources: PTX ISA 9.4, sections Tensor Memory Allocation and Management Instructions, TensorCore 5th Generation Specialized
+Synchronization Operations, and Async Synchronization Operations. The model runs instructions one after another, so that
+everything is complete when the next one begins: fence and wait change nothing in it.
+
+tcgen05.alloc and its kin, commit, fence and wait: the rows the assembler accepts, and their machine code.
+
+Sources: PTX ISA 9.4; ptxas 13.5.37 (targets, versions, SASS). An alloc or dealloc is a short routine around one or two
+instructions on the SM's allocation mask; the number of columns may be an immediate or a register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import product
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.arithmetic.steps import Lowering
+from tcsim.core.addresses import integer_addresses, require_alignment, require_inside
+from tcsim.core.errors import OperandError, listing
+from tcsim.core.evidence import Evidence
+from tcsim.core.targets import Arch
+from tcsim.isa.tcgen05.targets import FAMILY_TARGETS, SM_107
+from tcsim.memory.mbarrier import MBarrier
+from tcsim.memory.tensor_memory import MOST_COLUMNS, AllocationError, TensorMemory
+from tcsim.model.family import Family
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
+
+ALL_COLUMNS = {"sm_107": MOST_COLUMNS}
+"""Archs on which an exclusive allocation may have more than 512 columns (table 58 of the manual)."""
+WORD_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Control:
+    """The modifiers of a row."""
+
+    cta_group: int
+    exclusive: bool = False
+    multicast: bool = False  # of commit: to the barriers of several CTAs
+    mask_bits: int = 16  # of commit's ctaMask
+
+
+def control_of(row: Row) -> Control:
+    """The facts of a row.
+
+    Raises TypeError if it has none.
+    """
+    if not isinstance(row.facts, Control):
+        raise TypeError(f"{row.mnemonic} has no modifiers of control")
+    return row.facts
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Managed(Instruction):
+    """An instruction that changes who owns Tensor Memory."""
+
+    @property
+    def control(self) -> Control:
+        """The modifiers."""
+        return control_of(self.row)
+
+    def _require_columns(self, columns: int, call: str) -> None:
+        most = ALL_COLUMNS.get(self.arch.name, TensorMemory.COLUMNS)
+        if columns > most:
+            raise AllocationError(f"{call}: {columns} columns; {self.arch.name} has {most}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllocateTensorMemory(_Managed):
+    """tcgen05.alloc: columns of Tensor Memory, whose address goes to shared memory."""
+
+    RESULTS = ("tmem", "smem")
+
+    def execute(
+        self, tmem: TensorMemory, columns: int, smem: Any, address: int, *, cta: int = 0
+    ) -> tuple[TensorMemory, npt.NDArray[np.uint8]]:
+        """Allocate: the new Tensor Memory, and the new smem with the 32-bit Tensor Memory address at `address`.
+
+        smem is uint8 (..., bytes), for a CTA pair (..., 2, bytes), where both CTAs get the address.
+
+        Raises AllocationError as `TensorMemory.alloc` does, OperandError or AddressError for what is no place in smem.
+
+        >>> alloc = tcsim.instruction("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", arch="sm_100")
+        >>> tmem, smem = alloc.execute(tcsim.TensorMemory(), 64, np.zeros(16, np.uint8), 4)
+        >>> tmem, _ = alloc.execute(tmem, 32, smem, 8)
+        >>> tmem
+        TensorMemory(batch=(), ctas=1, allocations=[{'0x0': 64, '0x40': 32}])
+        """
+        call, control = f"{self!r}.execute", self.control
+        memory = np.asarray(smem)
+        inner = 1 if control.cta_group == 1 else 2
+        if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
+            need = "(..., bytes)" if inner == 1 else "(..., 2, bytes), one for each CTA"
+            raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {need}")
+        place = integer_addresses(address, call).reshape(1)
+        require_alignment(place, WORD_BYTES, "the word for the address", call)
+        require_inside(place, WORD_BYTES, memory.shape[-1], "the word for the address", call)
+        self._require_columns(columns, call)
+        new = tmem.copy()
+        taken = new.alloc(columns, cta_group=control.cta_group, cta=cta, exclusive=control.exclusive)
+        out = memory.copy()
+        at = int(place[0])
+        out[..., at : at + WORD_BYTES] = np.frombuffer(np.uint32(taken).tobytes(), np.uint8)
+        return new, out
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DeallocateTensorMemory(_Managed):
+    """tcgen05.dealloc: the columns of an allocation back."""
+
+    def execute(self, tmem: TensorMemory, address: int, columns: int, *, cta: int = 0) -> TensorMemory:
+        """Free: the new Tensor Memory.
+
+        Raises AllocationError as `TensorMemory.dealloc` does.
+
+        >>> tmem = tcsim.TensorMemory()
+        >>> address = tmem.alloc(32)
+        >>> free = tcsim.instruction("tcgen05.dealloc.cta_group::1.sync.aligned.b32", arch="sm_100")
+        >>> free.execute(tmem, address, 32).check_exit()
+        """
+        self._require_columns(columns, f"{self!r}.execute")
+        new = tmem.copy()
+        new.dealloc(address, columns, cta_group=self.control.cta_group, cta=cta, exclusive=self.control.exclusive)
+        return new
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RelinquishPermit(_Managed):
+    """tcgen05.relinquish_alloc_permit: the CTA will not allocate again."""
+
+    def execute(self, tmem: TensorMemory, *, cta: int = 0) -> TensorMemory:
+        """The new Tensor Memory, in which an alloc of the CTA is an error.
+
+        Raises AllocationError for another cta_group than before.
+
+        >>> name = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned"
+        >>> after = tcsim.instruction(name, arch="sm_100").execute(tmem=tcsim.TensorMemory())
+        """
+        new = tmem.copy()
+        new.relinquish_alloc_permit(cta_group=self.control.cta_group, cta=cta)
+        return new
+
+
+def managed(row: Row, *rest: Any) -> Any:
+    """The instruction of a row of the family tcgen05.alloc, by the second word of its mnemonic."""
+    classes = {
+        "alloc": AllocateTensorMemory,
+        "dealloc": DeallocateTensorMemory,
+        "relinquish_alloc_permit": RelinquishPermit,
+    }
+    return classes[row.arithmetic](row, *rest)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Commit(Instruction):
+    """tcgen05.commit: an arrival at mbarriers once all earlier tcgen05 work of the thread is complete."""
+
+    @property
+    def control(self) -> Control:
+        """The modifiers."""
+        return control_of(self.row)
+
+    def execute(self, barriers: Sequence[MBarrier], *, cta: int = 0, mask: int | None = None) -> list[MBarrier]:
+        """Commit: the barriers of the cluster's CTAs, at one offset in each one's shared memory, after the arrival.
+
+        Without `.multicast` the barrier of `cta` gets it; with it those of the CTAs whose bit is set in `mask`.
+
+        Raises OperandError for no list of barriers, a CTA outside the cluster, a mask where there is no `.multicast` or none where there is, and
+        BarrierError where no arrival is pending.
+
+        >>> name = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
+        >>> commit = tcsim.instruction(name, arch="sm_100")
+        >>> [barrier.phase for barrier in commit.execute([tcsim.MBarrier(1), tcsim.MBarrier(1)], mask=0b11)]
+        [1, 1]
+        """
+        call, control = f"{self!r}.execute", self.control
+        if not isinstance(barriers, Sequence) or not all(isinstance(barrier, MBarrier) for barrier in barriers):
+            raise OperandError(
+                f"{call}: barriers is a {type(barriers).__name__}; valid: an MBarrier for each CTA, in a list"
+            )
+        ranks = range(len(barriers))
+        if control.multicast != (mask is not None):
+            need = "an integer, one bit for each CTA" if control.multicast else "None, without .multicast"
+            raise OperandError(f"{call}: mask={mask}; valid: {need}")
+        if mask is None:
+            wanted = [cta]
+        else:
+            if not 0 <= mask < 1 << control.mask_bits:
+                raise OperandError(f"{call}: mask={mask:#x}; valid: {control.mask_bits} bits")
+            wanted = [rank for rank in range(control.mask_bits) if mask >> rank & 1]
+        if any(rank not in ranks for rank in wanted):
+            raise OperandError(
+                f"{call}: CTAs {listing(wanted)}; valid, of a cluster with {len(barriers)}: {listing(ranks)}"
+            )
+        after = [copy(barrier) for barrier in barriers]
+        for rank in wanted:
+            after[rank].arrive()
+        return after
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ordering(Instruction):
+    """tcgen05.fence and tcgen05.wait: order and completion, of which the model has nothing to do."""
+
+    def execute(self, tmem: TensorMemory) -> TensorMemory:
+        """The same Tensor Memory, a copy: the model's instructions are complete and in order.
+
+        >>> wait = tcsim.instruction("tcgen05.wait::ld.sync.aligned", arch="sm_100")
+        >>> wait.execute(tmem=tcsim.TensorMemory()).columns
+        512
+        """
+        return tmem.copy()
+
+
+ALLOC, COMMIT, FENCE, WAIT = "tcgen05.alloc", "tcgen05.commit", "tcgen05.fence", "tcgen05.wait"
+_NO_SHAPE = (0, 0, 0)
+
+
+def _row(
+    mnemonic: str, family: str, arithmetic: str, version: str, facts: object, targets: tuple[str, ...] = FAMILY_TARGETS,
+    **modifiers: str,
+) -> Row:  # fmt: skip
+    return Row(
+        mnemonic, family, _NO_SHAPE, MappingProxyType({}), targets, version, arithmetic,
+        modifiers=MappingProxyType(modifiers), facts=facts,
+    )  # fmt: skip
+
+
+def _allocations() -> Iterator[Row]:
+    for group, exclusive in product((1, 2), (False, True)):
+        word, version = (".exclusive", "9.4") if exclusive else ("", "8.6")
+        control = Control(group, exclusive)
+        cta_group = f".cta_group::{group}"
+        for space in ("", ".shared::cta"):
+            yield _row(
+                f"tcgen05.alloc{word}{cta_group}.sync.aligned{space}.b32", ALLOC, "alloc", version, control,
+                cta_group=cta_group, exclusive=word, space=space,
+            )  # fmt: skip
+        yield _row(
+            f"tcgen05.dealloc{word}{cta_group}.sync.aligned.b32", ALLOC, "dealloc", version, control,
+            cta_group=cta_group, exclusive=word, space="",
+        )  # fmt: skip
+        if not exclusive:
+            yield _row(
+                f"tcgen05.relinquish_alloc_permit{cta_group}.sync.aligned", ALLOC, "relinquish_alloc_permit", "8.6", control,
+                cta_group=cta_group, exclusive="", space="",
+            )  # fmt: skip
+
+
+def allocation_rows() -> tuple[Row, ...]:
+    """tcgen05.alloc, tcgen05.dealloc and tcgen05.relinquish_alloc_permit."""
+    return tuple(_allocations())
+
+
+def allocation_opcodes(control: Control, word: str) -> tuple[tuple[str, int], ...]:
+    """What an alloc, dealloc or relinquish_alloc_permit has of instructions on the SM's allocation mask."""
+    pair = ".2CTA" if control.cta_group == 2 else ""
+    align = "" if control.exclusive else ".ALIGN"
+    opcodes = {
+        "alloc": (f"UTCATOMSWS{pair}.FIND_AND_SET{align}", 2),  # tried at once, and again in the loop that waits
+        "dealloc": ("UTCATOMSWS.AND", 1),
+        "relinquish_alloc_permit": ("UVIRTCOUNT.DEALLOC.SMPOOL", 1),
+    }
+    return (opcodes[word],)
+
+
+def allocation_lowering(row: Row, arch: Arch) -> Lowering:
+    """What touches the allocation mask; the rest of the routine keeps a copy of it in shared memory."""
+    opcodes = allocation_opcodes(control_of(row), row.arithmetic)
+    return Lowering("split", (), opcodes, "with its copy of the mask in shared memory")
+
+
+def allocation_evidence(row: Row, arch: Arch) -> Evidence:
+    """The rules are the manual's; which columns an alloc finds is not."""
+    if row.arithmetic == "alloc":
+        return Evidence("inferred", "the opcode FIND_AND_SET.ALIGN: the lowest free columns aligned to their number")
+    return Evidence(
+        "literature", "PTX ISA 9.4, section tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit"
+    )
+
+
+def _commits() -> Iterator[Row]:
+    masks = {"": 16, ".multicast::cluster": 16, ".multicast::cluster::16b": 16, ".multicast::cluster::32b": 32}
+    for group, restrict, space, (multicast, bits) in product(
+        (1, 2), ("", ".sync_restrict::shared::read::mma::a"), ("", ".shared::cluster"), masks.items()
+    ):
+        new = restrict or multicast.endswith("b")
+        yield _row(
+            f"{COMMIT}.cta_group::{group}.mbarrier::arrive::one{restrict}{space}{multicast}.b64",
+            COMMIT,
+            "arrive",
+            "9.4" if new else "8.6",
+            Control(group, multicast=bool(multicast), mask_bits=bits),
+            SM_107 if restrict or bits == 32 else FAMILY_TARGETS,
+            cta_group=f".cta_group::{group}",
+            restrict=restrict,
+            space=space,
+            multicast=multicast,
+        )
+
+
+def commit_rows() -> tuple[Row, ...]:
+    """tcgen05.commit."""
+    return tuple(_commits())
+
+
+def commit_lowering(row: Row, arch: Arch) -> Lowering:
+    """One machine instruction."""
+    control = control_of(row)
+    words = ["UTCBAR"] + ["2CTA"] * (control.cta_group == 2) + ["MULTICAST"] * control.multicast
+    words += ["MMA_READ_SHM_A"] * bool(row.modifiers["restrict"])
+    return Lowering("native", (), ((".".join(words), 1),))
+
+
+def commit_evidence(row: Row, arch: Arch) -> Evidence:
+    """The manual."""
+    return Evidence("literature", "PTX ISA 9.4, section tcgen05.commit")
+
+
+def fence_rows() -> tuple[Row, ...]:
+    """tcgen05.fence."""
+    return tuple(
+        _row(f"{FENCE}::{side}_thread_sync", FENCE, "order", "8.6", None, side=side) for side in ("before", "after")
+    )
+
+
+def fence_lowering(row: Row, arch: Arch) -> Lowering:
+    """Nothing of its own: it keeps the assembler from moving tcgen05 instructions across it."""
+    return Lowering("native", (), (), "no instruction of its own")
+
+
+def wait_rows() -> tuple[Row, ...]:
+    """tcgen05.wait."""
+    return tuple(
+        _row(f"{WAIT}::{what}.sync.aligned", WAIT, "completion", "8.6", None, what=what) for what in ("ld", "st")
+    )
+
+
+def wait_lowering(row: Row, arch: Arch) -> Lowering:
+    """For stores a fence; for loads the scoreboard of their registers."""
+    if row.modifiers["what"] == "st":
+        return Lowering("native", (), (("FENCE.VIEW.ASYNC.T", 1),))
+    return Lowering("native", (), (), "no instruction of its own: the registers' scoreboard")
+
+
+def order_evidence(row: Row, arch: Arch) -> Evidence:
+    """The manual."""
+    return Evidence("literature", f"PTX ISA 9.4, section {row.family}")
+
+
+ALLOC_FAMILY = Family(
+    ALLOC, allocation_rows, allocation_lowering, allocation_evidence, managed, "none: it manages Tensor Memory"
+)
+COMMIT_FAMILY = Family(COMMIT, commit_rows, commit_lowering, commit_evidence, Commit, "none: it arrives at mbarriers")
+FENCE_FAMILY = Family(FENCE, fence_rows, fence_lowering, order_evidence, Ordering, "none: it orders")
+WAIT_FAMILY = Family(WAIT, wait_rows, wait_lowering, order_evidence, Ordering, "none: it waits")

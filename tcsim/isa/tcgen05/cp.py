@@ -1,0 +1,346 @@
+"""tcgen05.cp and tcgen05.shift: from shared memory to Tensor Memory, and Tensor Memory moved down by a row.
+
+Sources: PTX ISA 9.4, section Tensor Memory Data Movement Instructions; where the manual's words leave room, see `ROW_MAPS`
+and `tcsim.isa.tcgen05.cp`.
+
+tcgen05.cp and tcgen05.shift: the rows the assembler accepts, what they move, machine code, how it is known.
+
+Sources: PTX ISA 9.4, section Tensor Memory Data Movement Instructions; ptxas 13.5.37 (targets, versions, SASS). The
+manual leaves three things open, which are inferred:
+- Which half of the data each warp of a pair receives: see `tcsim.isa.tcgen05.cp.ROW_MAPS`.
+- Where the four rows of `.4x256b` go. ptxas and the manual's list of ordered pairs (shift before cp.4x256b) make it the copy
+  that refills the row which a shift leaves over in each warp's 32 lanes.
+- Which way is down in tcgen05.shift. A convolution whose next tap needs the next pixel moves row i + 1 to row i, and only
+  then is the last row the one that "except the last" excepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.arithmetic.steps import Lowering
+from tcsim.core.addresses import require_inside
+from tcsim.core.arguments import broadcast
+from tcsim.core.errors import OperandError
+from tcsim.core.evidence import Evidence
+from tcsim.core.targets import Arch
+from tcsim.descriptors.addresses import check_descriptors
+from tcsim.descriptors.matrix import descriptor_values, element_addresses, form_of
+from tcsim.isa.tcgen05.targets import ARCH_TARGETS, FAMILY_TARGETS
+from tcsim.memory.shared import ROW_FORMATS, unpack_rows
+from tcsim.memory.tensor_memory import (
+    LaneAccessError,
+    TensorMemory,
+    TensorMemoryError,
+    require_tensor_memory,
+    tmem_lane_column,
+)
+from tcsim.model.family import Family
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
+from tcsim.numbers.formats import FORMATS
+
+CHUNK_BYTES = 16  # 16 elements that `.b8x16` decompresses, with their padding
+COLUMN_ALIGNMENT = 4
+SHIFT_ROWS, SHIFT_COLUMNS = 32, 8
+
+
+ROW_MAPS: MappingProxyType[str, Callable[[], npt.NDArray[np.int64]]] = MappingProxyType(
+    {
+        "": lambda: np.arange(128)[:, None],
+        ".warpx4": lambda: np.arange(32)[:, None] + 32 * np.arange(4),
+        ".warpx2::02_13": lambda: (np.arange(32) + 32 * np.arange(2)[:, None]).reshape(64, 1) + 64 * np.arange(2),
+        ".warpx2::01_23": lambda: (np.arange(32) + 64 * np.arange(2)[:, None]).reshape(64, 1) + 32 * np.arange(2),
+        "4": lambda: 32 * np.arange(4)[:, None],
+    }
+)
+"""By multicast ("4" is the shape .4x256b): the lanes that each row of the source goes to, counted from the address.
+
+`.warpx2::02_13`: rows 0-31 go to warps 0 and 2, rows 32-63 to warps 1 and 3; `::01_23` likewise. The manual's sentence
+leaves it open; the comments of CUTLASS's copy_sm100 (data_row[0:31] -> DP[0:63]) and a probe by others on a GB200 say so.
+`.4x256b`: one row to the first lane of each warp's 32, as others found on a GB200."""
+
+
+@dataclass(frozen=True)
+class SharedCopy:
+    """What a row of tcgen05.cp copies."""
+
+    rows: int  # of the source
+    row_bytes: int  # of a row, 4 to a column
+    multicast: str  # a key of ROW_MAPS
+    source: str  # name of the rows' format in shared memory: "b8", "b6x16_p32" or "b4x16_p64"
+    cta_group: int  # 2: both CTAs of a pair copy, each from its own shared memory
+
+
+@dataclass(frozen=True)
+class ShiftDown:
+    """What a row of tcgen05.shift moves."""
+
+    cta_group: int
+
+
+def facts_of(row: Row) -> SharedCopy | ShiftDown:
+    """The facts of a row.
+
+    Raises TypeError if it has none.
+    """
+    if not isinstance(row.facts, SharedCopy | ShiftDown):
+        raise TypeError(f"{row.mnemonic} neither copies to Tensor Memory nor shifts it")
+    return row.facts
+
+
+def expand(chunks: npt.NDArray[np.uint8], source: str) -> npt.NDArray[np.uint8]:
+    """16 bytes of shared memory to the 16 bytes that go to Tensor Memory: uint8 (..., 16) to (..., 16).
+
+    fp6 codes lie in bits 5:0 of their byte, fp4 codes in bits 5:2, as `kind::f8f6f4` reads them; the rest is zero.
+
+    >>> expand(np.array([0x21, 0x43] + [0] * 14, np.uint8), "b4x16_p64")[:4].tolist()  # codes 1, 2, 3, 4
+    [4, 8, 12, 16]
+    """
+    codes = np.asarray(unpack_rows(chunks, ROW_FORMATS[source]), np.uint8)
+    return codes << np.uint8(2) if source == "b4x16_p64" else codes
+
+
+def source_addresses(
+    descriptors: npt.NDArray[np.uint64], rows: int, row_bytes: int, arch: str, call: str
+) -> npt.NDArray[np.int64]:
+    """Shared addresses (..., rows, bytes) of the K-major tile of bytes that tcgen05 descriptors (...) name.
+
+    The address rule is that of tcgen05.mma: without swizzle, and with the swizzles of 32, 64 and 128 bytes in 16-byte atoms.
+
+    Raises OperandError for a descriptor that decodes to another layout, or whose meaning is not published.
+    """
+    _, form = form_of(arch)
+    value = np.asarray(descriptors, np.uint64)
+    check_descriptors(value, arch, call)
+    if (form.field("leading_mode").take_array(value) != 0).any():
+        raise OperandError(f"{call}: leading_mode=1 (LBO is an address) is for operands of tcgen05.mma; valid: 0")
+    try:
+        return element_addresses(value, rows, row_bytes, FORMATS["u8"], "K", arch)
+    except OperandError as error:
+        raise OperandError(f"{call}: {error}") from None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CopyToTensorMemory(Instruction):
+    """tcgen05.cp: a tile of shared memory to Tensor Memory, decompressed and multicast on the way."""
+
+    @property
+    def copy(self) -> SharedCopy:
+        """What is copied."""
+        facts = facts_of(self.row)
+        assert isinstance(facts, SharedCopy)
+        return facts
+
+    def lanes(self, address: int) -> npt.NDArray[np.int64]:
+        """The lanes (rows, copies) that each row of the source goes to.
+
+        Raises LaneAccessError for a lane of the address from which the rows do not fit, TensorMemoryError for a column that
+        is no multiple of 4.
+        """
+        call = f"{self!r}.execute"
+        lane, column = tmem_lane_column(address)
+        lanes = ROW_MAPS[self.copy.multicast]()
+        if lane + int(lanes.max()) >= TensorMemory.LANES:
+            last = TensorMemory.LANES - 1 - int(lanes.max())
+            raise LaneAccessError(f"{call}: the address has lane {lane}; valid for this shape: 0 to {last}")
+        if column % COLUMN_ALIGNMENT:
+            raise TensorMemoryError(
+                f"{call}: the address has column {column}; valid: multiples of {COLUMN_ALIGNMENT} (a GB200 answers another with "
+                "'misaligned address')"
+            )
+        return lanes + lane
+
+    def execute(self, tmem: TensorMemory, address: int, smem: Any, descriptor: Any, *, cta: int = 0) -> TensorMemory:
+        """Copy: the new Tensor Memory. smem uint8 (..., bytes), for a CTA pair (..., 2, bytes); its index is the shared address.
+
+        `descriptor` is a 64-bit matrix descriptor of a K-major tile of bytes: an int, or uint64 (...). Leading dimensions
+        broadcast. With `.cta_group::2` each CTA copies from its own shared memory to its own Tensor Memory, at the same
+        addresses.
+
+        Raises OperandError for another dtype or shape or a descriptor that is not understood, AddressError for bytes outside
+        smem, and TensorMemoryError, LaneAccessError, UnallocatedError or AllocationError for where it should go.
+
+        >>> copy = tcsim.instruction("tcgen05.cp.cta_group::1.32x128b.warpx4", arch="sm_100")
+        >>> descriptor = tcsim.MatrixDescriptor(leading_byte_offset=128, stride_byte_offset=128, arch="sm_100").encode()
+        >>> smem = np.arange(128, dtype=np.uint32).view(np.uint8)  # 32 rows of 16 bytes
+        >>> tmem = copy.execute(tcsim.TensorMemory.allocated(), 8, smem, descriptor)
+        >>> tmem.read([0, 33, 127], 8)  # rows 0, 1 and 31 of the source
+        array([  0,   4, 124], dtype=uint32)
+        """
+        call, facts = f"{self!r}.execute", self.copy
+        require_tensor_memory(tmem, call)
+        memory, descriptors = np.asarray(smem), np.asarray(descriptor_values(descriptor))
+        inner = 1 if facts.cta_group == 1 else 2
+        if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
+            need = "(..., bytes)" if inner == 1 else "(..., 2, bytes), one for each CTA"
+            raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {need}")
+        if descriptors.dtype.kind not in "iu":
+            raise OperandError(f"{call}: descriptor is {descriptors.dtype}; valid: an int or uint64 (...)")
+        lanes = self.lanes(address)
+        _, column = tmem_lane_column(address)
+        places = source_addresses(descriptors.astype(np.uint64), facts.rows, facts.row_bytes, self.arch.name, call)
+        flat = places.reshape(*places.shape[:-2], facts.rows * facts.row_bytes)
+        require_inside(flat, 1, memory.shape[-1], "a byte of the tile", call)
+        batch = broadcast([tmem.batch, memory.shape[:-inner], flat.shape[:-1]], call)
+        new = tmem.copy(batch)
+        new.use_cta_group(facts.cta_group, call)
+        image = np.broadcast_to(memory, (*batch, *memory.shape[-inner:]))
+        index = np.broadcast_to(flat, (*batch, flat.shape[-1]))
+        for member in (0, 1) if facts.cta_group == 2 else (cta,):
+            own = image[..., member, :] if inner == 2 else image
+            data = np.take_along_axis(own, index, axis=-1)
+            data = data.reshape(*batch, flat.shape[-1] // CHUNK_BYTES, CHUNK_BYTES)
+            words = np.ascontiguousarray(expand(data, facts.source)).view("<u4").astype(np.uint32)
+            rows = words.reshape(*batch, facts.rows, 1, facts.row_bytes // 4)
+            columns = column + np.arange(facts.row_bytes // 4)
+            new.write(lanes[:, :, None], columns, rows, cta=member, what=f"{call}: write")
+        return new
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShiftTensorMemory(Instruction):
+    """tcgen05.shift: 32 rows of 32 bytes, all but the last replaced by the row below them."""
+
+    def execute(self, tmem: TensorMemory, address: int, *, cta: int = 0) -> TensorMemory:
+        """Shift: the new Tensor Memory, in which lane i of the 32 holds what lane i + 1 held; lane 31 stays.
+
+        The manual says "downwards, except the last, by one row"; that this is toward lane 0 is inferred (see
+        `tcsim.isa.tcgen05.cp`). With `.cta_group::2` both CTAs shift at the same address.
+
+        Raises LaneAccessError for a lane that is no multiple of 32, UnallocatedError, UnwrittenError, AllocationError.
+
+        >>> tmem = tcsim.TensorMemory.allocated()
+        >>> tmem.write(np.arange(32)[:, None], np.arange(8), np.arange(256, dtype=np.uint32).reshape(32, 8))
+        >>> shifted = tcsim.instruction("tcgen05.shift.cta_group::1.down", arch="sm_100").execute(tmem, 0)
+        >>> shifted.read([0, 30, 31], 0).tolist()
+        [8, 248, 248]
+        """
+        call, facts = f"{self!r}.execute", facts_of(self.row)
+        require_tensor_memory(tmem, call)
+        lane, column = tmem_lane_column(address)
+        if lane % SHIFT_ROWS:
+            raise LaneAccessError(f"{call}: the address has lane {lane}; valid: multiples of {SHIFT_ROWS}")
+        new = tmem.copy()
+        new.use_cta_group(facts.cta_group, call)
+        rows, columns = lane + np.arange(SHIFT_ROWS)[:, None], column + np.arange(SHIFT_COLUMNS)
+        for member in (0, 1) if facts.cta_group == 2 else (cta,):
+            words = tmem.read(rows[1:], columns, cta=member, what=f"{call}: read")
+            new.write(rows[:-1], columns, words, cta=member, what=f"{call}: write")
+        return new
+
+
+COPY, SHIFT = "tcgen05.cp", "tcgen05.shift"
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """One spelling of the shape with its multicast."""
+
+    name: str  # "64x128b"
+    word: str  # ".warpx2::02_13", or nothing
+    rows: int
+    row_bytes: int
+    multicast: str  # a key of tcsim.isa.tcgen05.cp.ROW_MAPS
+    opcode: str  # what SASS calls it
+    evidence: Evidence
+
+
+_MANUAL = Evidence("literature", "PTX ISA 9.4, section tcgen05.cp; CUTLASS, copy_sm100")
+_PAIRS = Evidence(
+    "literature", "PTX ISA 9.4, section tcgen05.cp; CUTLASS, copy_sm100, comments of the UTCCP operations"
+)
+_REFRESH = Evidence(
+    "inferred", "probes by others on a GB200: lanes 32 apart, as a branch of Triton found; the manual is silent"
+)
+_DECOMPRESSED = Evidence(
+    "inferred", "containers of fp6 and fp4 operands: bits 5:0 and 5:2; the manual shows them in figures only"
+)
+_SHIFTED = Evidence("inferred", "the section's words: the direction is not said, see tcsim/isa/tcgen05/cp.py")
+
+SHAPES = (
+    _Shape("128x256b", "", 128, 32, "", "", _MANUAL),
+    _Shape("4x256b", "", 4, 32, "4", ".4dp256bit", _REFRESH),
+    _Shape("128x128b", "", 128, 16, "", ".128dp128bit", _MANUAL),
+    _Shape("64x128b", ".warpx2::02_13", 64, 16, ".warpx2::02_13", ".2x64dp128bit_lw02_lw13", _PAIRS),
+    _Shape("64x128b", ".warpx2::01_23", 64, 16, ".warpx2::01_23", ".2x64dp128bit_lw01_lw23", _PAIRS),
+    _Shape("32x128b", ".warpx4", 32, 16, ".warpx4", ".4x32dp128bit", _MANUAL),
+)
+_FORMATS = {
+    "": ("b8", ""),
+    ".b8x16.b6x16_p32": ("b6x16_p32", ".U6x16P32"),
+    ".b8x16.b4x16_p64": ("b4x16_p64", ".U4x16P64"),
+}
+"""By the end of the mnemonic: the format of a row, and what SASS calls it."""
+
+
+def _copies() -> Iterator[Row]:
+    for group, shape, (end, (source, _)) in product((1, 2), SHAPES, _FORMATS.items()):
+        yield Row(
+            f"{COPY}.cta_group::{group}.{shape.name}{shape.word}{end}",
+            COPY,
+            (shape.rows, shape.row_bytes, 0),  # rows and bytes: nothing is multiplied
+            MappingProxyType({}),
+            FAMILY_TARGETS,
+            "8.6",
+            source,
+            modifiers=MappingProxyType(
+                {"cta_group": f".cta_group::{group}", "shape": f".{shape.name}", "multicast": shape.word, "format": end}
+            ),
+            facts=SharedCopy(shape.rows, shape.row_bytes, shape.multicast, source, group),
+        )
+
+
+def copy_rows() -> tuple[Row, ...]:
+    """tcgen05.cp."""
+    return tuple(_copies())
+
+
+def _shape_of(row: Row) -> _Shape:
+    return next(s for s in SHAPES if (f".{s.name}", s.word) == (row.modifiers["shape"], row.modifiers["multicast"]))
+
+
+def copy_lowering(row: Row, arch: Arch) -> Lowering:
+    """One machine instruction."""
+    pair = ".2CTA" if facts_of(row).cta_group == 2 else ""
+    return Lowering(
+        "native", (), ((f"UTCCP.T.S{pair}{_shape_of(row).opcode}{_FORMATS[row.modifiers['format']][1]}", 1),)
+    )
+
+
+def copy_evidence(row: Row, arch: Arch) -> Evidence:
+    """The manual and CUTLASS where they say it; no GPU was asked."""
+    shape = _shape_of(row)
+    return _DECOMPRESSED if row.modifiers["format"] and shape.evidence.level == "literature" else shape.evidence
+
+
+def shift_rows() -> tuple[Row, ...]:
+    """tcgen05.shift."""
+    return tuple(
+        Row(
+            f"{SHIFT}.cta_group::{group}.down", SHIFT, (32, 8, 0), MappingProxyType({}), ARCH_TARGETS, "8.6", "down",
+            modifiers=MappingProxyType({"cta_group": f".cta_group::{group}"}), facts=ShiftDown(group),
+        )
+        for group in (1, 2)
+    )  # fmt: skip
+
+
+def shift_lowering(row: Row, arch: Arch) -> Lowering:
+    """One machine instruction."""
+    return Lowering("native", (), ((f"UTCSHIFT{'.2CTA' if facts_of(row).cta_group == 2 else ''}.DOWN", 1),))
+
+
+def shift_evidence(row: Row, arch: Arch) -> Evidence:
+    """Inferred."""
+    return _SHIFTED
+
+
+COPY_FAMILY = Family(COPY, copy_rows, copy_lowering, copy_evidence, CopyToTensorMemory)
+SHIFT_FAMILY = Family(SHIFT, shift_rows, shift_lowering, shift_evidence, ShiftTensorMemory)

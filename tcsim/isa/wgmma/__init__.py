@@ -1,0 +1,1 @@
+"""wgmma.mma_async, dense and sparse."""

@@ -1,0 +1,260 @@
+"""Warpgroup matrix multiply-accumulate with operands in shared memory: what wgmma instructions do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.arguments import broadcast, is_number
+from tcsim.core.errors import OperandError
+from tcsim.descriptors.matrix import FORMS, Major, descriptor_values, element_addresses
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Operand, check_registers
+from tcsim.numbers.codec import as_codes
+from tcsim.numbers.formats import Format
+from tcsim.numbers.packing import pack, unpack
+
+_MAJORS: tuple[Major, Major] = ("K", "MN")
+KNOWN_BITS = np.uint64(FORMS["sm_90"].known)
+"""The bits of a descriptor that belong to a field."""
+
+
+@dataclass(frozen=True)
+class WarpgroupFacts:
+    """What only wgmma rows have."""
+
+    format_b: Format  # B lies in shared memory and is no register operand
+    signs: bool  # takes scale_a and scale_b, which are 1 or -1
+    majors: bool  # takes trans_a and trans_b: 16-bit elements only
+    sparsity: Sparsity | None = None  # of a compressed A; None: A is dense
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WarpgroupMultiply(Instruction):
+    """d = (scale_a a) (scale_b b) + c on 128 lanes: A from shared memory or registers, B from shared memory."""
+
+    @cached_property
+    def facts(self) -> WarpgroupFacts:
+        """Which immediates the instruction takes."""
+        facts = self.row.facts
+        if not isinstance(facts, WarpgroupFacts):
+            raise TypeError(f"{self!r} has no warpgroup facts")
+        return facts
+
+    @cached_property
+    def formats(self) -> dict[str, Format]:
+        """The number formats of a, b, c and d."""
+        return {name: operand.format for name, operand in self.operands.items()} | {"b": self.facts.format_b}
+
+    @property
+    def matrices(self) -> int:
+        """One matrix product."""
+        return 1
+
+    def execute(
+        self,
+        smem: Any,
+        a: Any,
+        b: Any,
+        c: Any,
+        scale_d: bool = True,
+        scale_a: int = 1,
+        scale_b: int = 1,
+        trans_a: int = 0,
+        trans_b: int = 0,
+    ) -> npt.NDArray[np.uint32]:
+        """The accumulator registers (..., 128, registers) after the instruction.
+
+        smem: uint8 (..., bytes), its index the shared address. a: a descriptor, an int, uint64 (...) or MatrixDescriptor, or registers
+        uint32 (..., 128, n). b: a descriptor. c: registers uint32 (..., 128, registers), read if scale_d: else None will do. Leading
+        dimensions broadcast. scale_a, scale_b: 1 or -1; trans_a, trans_b: 0 for K-major, 1 for MN-major.
+
+        Raises OperandError for another dtype or shape, immediates that the type does not have, or reads outside smem.
+
+        >>> wgmma = tcsim.instruction("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", arch="sm_90a")
+        >>> tile = tcsim.MatrixDescriptor.for_tile(8, 16, "f16", swizzle="NONE")
+        >>> ones = np.full((128, 4), 0x3C003C00, np.uint32)  # A in registers
+        >>> smem = tile.image(np.full((8, 16), 2, np.float16))
+        >>> d = wgmma.execute(smem=smem, a=ones, b=tile.descriptor.encode(), c=np.zeros((128, 4), np.uint32))
+        >>> float(d.view(np.float32)[0, 0])
+        32.0
+        """
+        codes = self.multiplicands(smem, a, b, c, scale_d, (scale_a, scale_b), (trans_a, trans_b))
+        return self.registers("d", self.matmul(*codes))
+
+    def multiplicands(
+        self, smem: Any, a: Any, b: Any, c: Any, scale_d: bool, scales: tuple[int, int], trans: tuple[int, int]
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """The codes of A, B (negated where asked) and C (zero where it is not read) that the operands of `execute` mean."""
+        call = f"{self!r}.execute"
+        if not is_number(scale_d, (0, 1)):
+            raise OperandError(f"{call}: scale_d={scale_d!r}; valid: False, True, one for all of a batch")
+        self._check_immediates(call, *scales, *trans)
+        memory = np.asarray(smem)
+        if memory.dtype != np.uint8 or memory.ndim < 1:
+            raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 (..., bytes)")
+        if c is None and not scale_d:
+            c = np.zeros((128, self.operands["c"].registers), np.uint32)
+        accumulator = np.asarray(c)
+        check_registers(accumulator, self.operands["c"], call)
+        codes_a, codes_b = self.fetch(memory, a, b, *trans, *scales)
+        codes_c = self.matrix("c", accumulator)
+        return codes_a, codes_b, codes_c if scale_d else np.zeros_like(codes_c)
+
+    def fetch(
+        self,
+        smem: npt.NDArray[np.uint8],
+        a: Any,
+        b: Any,
+        trans_a: int = 0,
+        trans_b: int = 0,
+        scale_a: int = 1,
+        scale_b: int = 1,
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """The codes of A (..., 64, K; of a sparse one K / 2) and B (..., K, N) that the instruction multiplies.
+
+        Raises OperandError for reads outside smem.
+        """
+        codes_a, codes_b = self._fetched(smem, a, b, trans_a, trans_b)
+        return _negated(codes_a, self.operands["a"].format, scale_a), _negated(codes_b, self.facts.format_b, scale_b)
+
+    def _fetched(
+        self, smem: npt.NDArray[np.uint8], a: Any, b: Any, trans_a: int, trans_b: int
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        call = f"{self!r}.execute"
+        m, n, k = self.shape
+        codes_b = self._fetch(smem, b, n, k, self.facts.format_b, _MAJORS[trans_b], f"{call}: b").swapaxes(-1, -2)
+        registers = np.asarray(a)
+        if registers.ndim >= 2 and registers.shape[-2] == 128:
+            check_registers(registers, self.operands["a"], call)
+            if trans_a:
+                raise OperandError(f"{call}: A in registers has no trans_a; valid: 0")
+            return self.matrix("a", registers), codes_b
+        depth = self.operands["a"].shape[1]
+        return self._fetch(smem, a, m, depth, self.operands["a"].format, _MAJORS[trans_a], f"{call}: a"), codes_b
+
+    @staticmethod
+    def addresses(
+        descriptors: npt.NDArray[np.uint64], rows: int, k: int, format: Format, major: Major
+    ) -> npt.NDArray[np.int64]:
+        """The shared byte addresses (..., rows, k) that descriptors (...) read: `tcsim.descriptors.matrix.element_addresses`."""
+        return element_addresses(descriptors, rows, k, format, major)
+
+    def matmul(self, a: Any, b: Any, c: Any) -> npt.NDArray[Any]:
+        """Codes in, codes out: a (..., 64, K), b (..., K, N), c and the result (..., 64, N); leading dimensions broadcast.
+
+        Raises OperandError for another shape, FormatError for another dtype.
+
+        >>> wgmma = tcsim.instruction("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", arch="sm_90a")
+        >>> d = wgmma.matmul(np.ones((64, 16), np.float16), np.ones((16, 8), np.float16), np.zeros((64, 8), np.float32))
+        >>> float(tcsim.decode(d, "f32")[0, 0])
+        16.0
+        """
+        m, n, _ = self.shape
+        arrays, formats = self._checked(a, b, c), self._product_formats
+        batch = broadcast([x.shape[:-2] for x in arrays], f"{self!r}.matmul")
+        flat = [np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in arrays]
+        out = np.empty((len(flat[0]), m, n), self.operands["d"].format.dtype)
+        for place in range(len(out)):
+            one_a, one_b, one_c = (x[place : place + 1] for x in flat)
+            out[place : place + 1] = self.lowering.run(one_a, one_b, one_c, formats)
+        return out.reshape(*batch, m, n)
+
+    @property
+    def _product_formats(self) -> tuple[Format, Format, Format]:
+        return self.operands["a"].format, self.facts.format_b, self.operands["c"].format
+
+    def _checked(self, a: Any, b: Any, c: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """The operands of `matmul` as codes of the right shapes."""
+        _, n, k = self.shape
+        shapes = (self.operands["a"].shape, (k, n), self.operands["c"].shape)
+        arrays = []
+        for name, given, format, shape in zip("abc", (a, b, c), self._product_formats, shapes, strict=True):
+            codes = as_codes(given, format, f"{self!r}.matmul: {name}")
+            if codes.shape[-2:] != shape:
+                raise OperandError(
+                    f"{self!r}.matmul: {name} has shape {codes.shape}; valid: (..., {shape[0]}, {shape[1]})"
+                )
+            arrays.append(codes)
+        return arrays[0], arrays[1], arrays[2]
+
+    def matrix(self, name: str, registers: Any) -> npt.NDArray[Any]:
+        """The codes (..., rows, columns) that registers (..., 128, registers) of a, c or d hold."""
+        operand = self.operands[name]
+        array = np.asarray(registers)
+        check_registers(array, operand, f"{self!r}.matrix")
+        values = unpack(array, operand.format, operand.layout.element_bits)
+        values = values.reshape(*array.shape[:-2], operand.layout.flat_element.size)
+        return values[..., operand.layout.flat_holder].reshape(*array.shape[:-2], *operand.shape)
+
+    def registers(self, name: str, codes: Any) -> npt.NDArray[np.uint32]:
+        """The registers (..., 128, registers) that hold codes (..., rows, columns): inverse of `matrix`."""
+        operand: Operand = self.operands[name]
+        array = as_codes(codes, operand.format, f"{self!r}.registers: {name}")
+        if array.shape[-2:] != operand.shape:
+            raise OperandError(f"{self!r}.registers: {name} has shape {array.shape}; valid: (..., {operand.shape})")
+        values = array.reshape(*array.shape[:-2], operand.layout.flat_holder.size)[..., operand.layout.flat_element]
+        packed = pack(
+            values.reshape(*array.shape[:-2], 128, operand.layout.value.size),
+            operand.format,
+            operand.layout.element_bits,
+        )
+        return packed.astype(np.uint32, copy=False)
+
+    def _check_immediates(self, call: str, scale_a: int, scale_b: int, trans_a: int, trans_b: int) -> None:
+        types = " and ".join(dict.fromkeys(self.formats[name].name for name in "ab"))
+        why = "" if self.facts.signs else f" ({types} have no imm-scale)"
+        for name, value in (("scale_a", scale_a), ("scale_b", scale_b)):
+            valid = (1, -1) if self.facts.signs else (1,)
+            if not is_number(value, valid):
+                raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
+        why = "" if self.facts.majors else f" ({types} must be K-major: only 16-bit elements can be MN-major)"
+        for name, value in (("trans_a", trans_a), ("trans_b", trans_b)):
+            valid = (0, 1) if self.facts.majors else (0,)
+            if not is_number(value, valid):
+                raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
+
+    def _fetch(
+        self, smem: npt.NDArray[np.uint8], descriptor: Any, rows: int, k: int, format: Format, major: Major, what: str
+    ) -> npt.NDArray[Any]:
+        """The codes (..., rows, k) that descriptors read."""
+        value = np.asarray(descriptor_values(descriptor))
+        if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
+            raise OperandError(
+                f"{what} is {value.dtype} {value.shape}; valid: a 64-bit descriptor, or registers where A may be"
+            )
+        descriptors = value.astype(np.uint64)
+        foreign = descriptors & ~KNOWN_BITS
+        if foreign.any():
+            raise OperandError(
+                f"{what}: descriptor {int(descriptors[foreign != 0].flat[0]):#x}: bits {int(foreign[foreign != 0].flat[0]):#x} "
+                "belong to no field; has a start address been added beyond its 14 bits?"
+            )
+        address = self.addresses(descriptors, rows, k, format, major)
+        size = format.container_bits // 8
+        end = smem.shape[-1]
+        outside = address + size > end
+        if outside.any():
+            *_, row, column = np.argwhere(outside)[0]
+            raise OperandError(
+                f"{what}: element (row {row}, k {column}) lies at byte {int(address[outside][0])}, outside the {end} bytes of smem"
+            )
+        batch = broadcast([smem.shape[:-1], value.shape], what)
+        flat = np.broadcast_to(address, (*batch, rows, k)).reshape(*batch, rows * k)
+        elements = np.ascontiguousarray(smem[..., : end // size * size]).view(f"<u{size}")
+        elements = np.broadcast_to(elements, (*batch, elements.shape[-1]))
+        codes = np.take_along_axis(elements, flat // size, axis=-1).reshape(*batch, rows, k)
+        if format.kind == "bit":
+            codes = codes >> (np.arange(k) % 8).astype(np.uint8) & np.uint8(1)
+        return codes.astype(format.dtype, copy=False)
+
+
+def _negated(codes: npt.NDArray[Any], format: Format, scale: int) -> npt.NDArray[Any]:
+    if scale == 1:
+        return codes
+    return codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))

@@ -1,0 +1,1 @@
+"""wmma.mma, wmma.load and wmma.store."""

@@ -1,0 +1,245 @@
+"""Tiles of matrices in memory, row after row or column after column: what wmma.load and wmma.store read and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.addresses import AddressError, ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.core.arguments import broadcast
+from tcsim.core.errors import OperandError
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Operand, check_registers
+from tcsim.numbers.codec import as_codes
+from tcsim.numbers.packing import pack, unpack
+
+LDSM_BYTES = 16
+"""What LDSM, which loads 8 x 8 matrices from shared memory, reads at a time, at a multiple of as many bytes."""
+
+
+class MisalignedStrideError(AddressError):
+    """A stride with which not every row (or column) starts at an address that the instruction takes."""
+
+
+@dataclass(frozen=True)
+class TileOrder:
+    """How a tile lies in memory: the facts of a row of wmma.load or wmma.store."""
+
+    row_major: bool  # a line, which is contiguous, is a row; else a column
+    space: str  # state space of the address: "" (generic), ".global", ".shared" or ".shared::cta"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FragmentMove(Instruction):
+    """A fragment moved between registers and a tile in memory. A *line* of the tile is a row or a column, contiguous."""
+
+    @cached_property
+    def operand(self) -> Operand:
+        """The fragment."""
+        (operand,) = self.operands.values()
+        return operand
+
+    @cached_property
+    def order(self) -> TileOrder:
+        """How the tile lies in memory.
+
+        Raises TypeError if the row does not say.
+        """
+        if not isinstance(self.row.facts, TileOrder):
+            raise TypeError(f"{self.mnemonic} has no tile in memory")
+        return self.row.facts
+
+    def matrix(self, registers: Any) -> npt.NDArray[Any]:
+        """The codes (..., rows, columns) that registers uint32 (..., 32, n) hold: of copies, the first.
+
+        Raises OperandError for another dtype or shape.
+        """
+        array, layout = np.asarray(registers), self.operand.layout
+        check_registers(array, self.operand, f"{self!r}.matrix")
+        values = unpack(array, self.operand.format, layout.element_bits)
+        values = values.reshape(*array.shape[:-2], layout.flat_element.size)
+        return values[..., layout.flat_holder].reshape(*array.shape[:-2], *self.operand.shape)
+
+    def registers(self, codes: Any) -> npt.NDArray[np.uint32]:
+        """The registers uint32 (..., 32, n) that hold the codes (..., rows, columns), copies included.
+
+        Raises OperandError for another shape, FormatError for another dtype.
+        """
+        array, layout = as_codes(codes, self.operand.format, f"{self!r}.registers"), self.operand.layout
+        if array.shape[-2:] != self.operand.shape:
+            raise OperandError(
+                f"{self!r}.registers: shape {array.shape}; valid: (..., {layout.rows}, {layout.columns})"
+            )
+        batch = array.shape[:-2]
+        values = array.reshape(*batch, layout.flat_holder.size)[..., layout.flat_element]
+        values = values.reshape(*batch, layout.lanes, layout.value.size)
+        return pack(values, self.operand.format, layout.element_bits).astype(np.uint32, copy=False)
+
+    @property
+    def lines(self) -> int:
+        """The number of rows (or columns, if column-major)."""
+        return self.operand.shape[0 if self.order.row_major else 1]
+
+    @property
+    def default_stride(self) -> int:
+        """Elements from one line to the next if no stride is given: a line's own, so that the tile is packed."""
+        return self.operand.shape[1 if self.order.row_major else 0]
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of one line."""
+        return self.default_stride * self.operand.layout.element_bits // 8
+
+    @property
+    def alignment(self) -> int:
+        """What the address of every line must be a multiple of, in bytes.
+
+        The PTX manual asks for the size of a lane's fragment. For f16 lines of 8 elements that is more than its own
+        default stride gives, so a line's size is enough here. Where the machine code loads with LDSM it is 16 at least.
+
+        >>> load = tcsim.instruction("wmma.load.a.sync.aligned.row.m16n16k16.f16", arch="sm_90")
+        >>> shared = tcsim.instruction("wmma.load.a.sync.aligned.row.m16n16k16.shared.s8", arch="sm_90")
+        >>> load.alignment, shared.alignment
+        (32, 16)
+        """
+        promised = min(4 * self.operand.registers, self.line_bytes)
+        return max(promised, LDSM_BYTES) if self._by_ldsm else promised
+
+    @property
+    def _by_ldsm(self) -> bool:
+        return any(opcode.startswith("LDSM") for opcode, _ in self.lowering.opcodes)
+
+    def _line_places(
+        self, memory: npt.NDArray[np.uint8], address: Any, stride: Any, call: str
+    ) -> npt.NDArray[np.int64]:
+        """The address of every line (..., lines), checked; `address` and `stride` broadcast."""
+        starts, steps = _integers("address", address, call), self._stride(stride, call)
+        broadcast([starts.shape, steps.shape], call)
+        bits = self.operand.layout.element_bits
+        unit, size = self.alignment, memory.shape[-1]
+        why = f"{self._line}s of {self.operand.name} start at multiples of {unit} bytes"
+        if (starts % unit != 0).any():
+            bad = int(starts[starts % unit != 0].flat[0])
+            raise MisalignedAddressError(f"{call}: address={bad:#x}: {why}{self._reason}")
+        if (steps * bits % (8 * unit) != 0).any():
+            bad = int(steps[steps * bits % (8 * unit) != 0].flat[0])
+            raise MisalignedStrideError(
+                f"{call}: stride={bad}: {why}{self._reason}; valid: multiples of {8 * unit // bits} elements"
+            )
+        places = starts[..., None] + steps[..., None] * bits // 8 * np.arange(self.lines)
+        outside = (places < 0) | (places + self.line_bytes > size)
+        if outside.any():
+            *_, line = np.argwhere(outside)[0]
+            raise OutsideMemoryError(
+                f"{call}: {self._line} {line} at {int(places[outside][0]):#x}: its {self.line_bytes} bytes do not lie in the "
+                f"{size} bytes of memory; a tile takes {self.line_bytes} + {self.lines - 1} * {bits}/8 * stride bytes"
+            )
+        return places
+
+    def _stride(self, stride: Any, call: str) -> npt.NDArray[np.int64]:
+        if stride is None:
+            return np.asarray(self.default_stride, np.int64)
+        steps = _integers("stride", stride, call)
+        if ((steps < 0) | (steps >= 2**32)).any():
+            bad = int(steps[(steps < 0) | (steps >= 2**32)].flat[0])
+            raise OperandError(f"{call}: stride={bad}: it is an unsigned 32-bit number; valid: 0 to 2**32 - 1 elements")
+        return steps
+
+    @property
+    def _line(self) -> str:
+        return "row" if self.order.row_major else "column"
+
+    @property
+    def _reason(self) -> str:
+        return " (LDSM, which loads them, needs that)" if self._by_ldsm else ""
+
+    def _bytes_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Addresses of all bytes of all lines: (..., lines * line_bytes)."""
+        every = places[..., None] + np.arange(self.line_bytes)
+        return every.reshape(*places.shape[:-1], places.shape[-1] * self.line_bytes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FragmentLoad(FragmentMove):
+    """wmma.load: a tile in memory to the registers of a warp."""
+
+    def execute(self, memory: Any, address: Any, stride: Any = None) -> npt.NDArray[np.uint32]:
+        """Memory in, registers out: uint8 (..., bytes) -> uint32 (..., 32, n).
+
+        address: an int or an array (...) of byte addresses, the warp's pointer. stride: elements from one line to the
+        next, an int or an array (...); None is the form without stride, whose tile is packed. Leading dimensions broadcast.
+
+        Raises OperandError for another dtype or shape; MisalignedAddressError, MisalignedStrideError or OutsideMemoryError
+        for a place that the instruction does not take.
+
+        >>> load = tcsim.instruction("wmma.load.c.sync.aligned.col.m16n16k16.global.f32", arch="sm_90")
+        >>> tile = np.arange(16 * 16, dtype=np.float32)
+        >>> c = load.execute(memory=tile.view(np.uint8), address=0)
+        >>> c.view(np.float32)[0].tolist()  # rows 0 and 8, columns 0, 1, 8 and 9 of a column-major tile
+        [0.0, 16.0, 8.0, 24.0, 128.0, 144.0, 136.0, 152.0]
+        """
+        call = f"{self!r}.execute"
+        image = _memory(memory, call)
+        places = self._line_places(image, address, stride, call)
+        batch = broadcast([image.shape[:-1], places.shape[:-1]], call)
+        image = np.broadcast_to(image, (*batch, image.shape[-1]))
+        places = np.broadcast_to(places, (*batch, self.lines))
+        found = np.take_along_axis(image, self._bytes_of(places), axis=-1).reshape(*batch, self.lines, self.line_bytes)
+        codes = unpack(found.view("<u4"), self.operand.format, self.operand.layout.element_bits)
+        return self.registers(codes if self.order.row_major else codes.swapaxes(-1, -2))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FragmentStore(FragmentMove):
+    """wmma.store: the registers of a warp to a tile in memory."""
+
+    def execute(self, memory: Any, address: Any, registers: Any, stride: Any = None) -> npt.NDArray[np.uint8]:
+        """Memory and registers in, the new memory out: uint8 (..., bytes), uint32 (..., 32, n) -> uint8 (..., bytes).
+
+        address and stride as for wmma.load. Bytes between the lines stay. Leading dimensions broadcast.
+
+        Raises OperandError for another dtype or shape; MisalignedAddressError, MisalignedStrideError or OutsideMemoryError
+        for a place that the instruction does not take, ContestedRowError for a stride with which lines overlap.
+
+        >>> store = tcsim.instruction("wmma.store.d.sync.aligned.row.m8n8k4.global.f64", arch="sm_90")
+        >>> codes = np.arange(64, dtype=np.float64).reshape(8, 8)
+        >>> memory = store.execute(np.zeros(1024, np.uint8), 0, store.registers(codes), stride=10)
+        >>> memory.view(np.float64)[6:12].tolist()
+        [6.0, 7.0, 0.0, 0.0, 8.0, 9.0]
+        """
+        call = f"{self!r}.execute"
+        image, array = _memory(memory, call), np.asarray(registers)
+        check_registers(array, self.operand, call)
+        places = self._line_places(image, address, stride, call)
+        if (np.diff(places, axis=-1) < self.line_bytes).any():
+            raise ContestedRowError(
+                f"{call}: stride={stride}: {self._line}s of {self.default_stride} elements overlap, and which of them stays is "
+                f"not defined; valid: {self.default_stride} and more"
+            )
+        batch = broadcast([image.shape[:-1], places.shape[:-1], array.shape[:-2]], call)
+        codes = self.matrix(array)
+        lines = codes if self.order.row_major else codes.swapaxes(-1, -2)
+        words = pack(lines, self.operand.format, self.operand.layout.element_bits).astype("<u4", copy=False)
+        written = words.view(np.uint8).reshape(*array.shape[:-2], self.lines * self.line_bytes)
+        where = self._bytes_of(np.broadcast_to(places, (*batch, self.lines)))
+        out = np.broadcast_to(image, (*batch, image.shape[-1])).copy()
+        np.put_along_axis(out, where, np.broadcast_to(written, (*batch, written.shape[-1])), axis=-1)
+        return out
+
+
+def _memory(memory: Any, call: str) -> npt.NDArray[np.uint8]:
+    array = np.asarray(memory)
+    if array.dtype != np.uint8 or array.ndim == 0:
+        raise OperandError(f"{call}: memory is {array.dtype} {array.shape}; valid: uint8 (..., bytes)")
+    return array
+
+
+def _integers(name: str, given: Any, call: str) -> npt.NDArray[np.int64]:
+    array = np.asarray(given)
+    if array.dtype.kind not in "iu":
+        raise OperandError(f"{call}: {name} is {array.dtype}; valid: an integer, or an array of integers (...)")
+    return array.astype(np.int64)

@@ -1,0 +1,1 @@
+"""Where elements live: CuTe layouts, swizzles, banks, structured sparsity, block scales."""

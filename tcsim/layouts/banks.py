@@ -1,0 +1,119 @@
+"""Shared memory banks: how many passes a warp's access takes, and which lanes get into each other's way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.addresses import integer_addresses, require_alignment
+from tcsim.core.arguments import is_number
+from tcsim.core.errors import OperandError, listing
+
+BANKS = 32
+"""Banks of shared memory."""
+WORD_BYTES = 4
+"""Bytes that a bank serves in one pass; successive words lie in successive banks."""
+WARP_LANES = 32
+WIDTHS = (1, 2, 4, 8, 16)
+"""Bytes that one lane can access at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class BankConflicts:
+    """The cost of one shared memory access of a warp, or of a batch of them.
+
+    A *phase* is a group of lanes that the memory serves together; a *wavefront* is one pass through the banks. A phase
+    takes as many wavefronts as the busiest bank has different words to deliver.
+
+    >>> cost = tcsim.bank_conflicts(64 * np.arange(32), width=4)  # a column of a matrix with rows of 64 bytes
+    >>> cost.degree, cost.wavefronts, cost.ideal
+    (16, 16, 1)
+    """
+
+    degrees: npt.NDArray[np.int64]  # (..., phases): wavefronts of each phase; 1 is free of conflicts, 0 has no lane
+    words: npt.NDArray[np.int64]  # (..., phases, 32): different words wanted from each bank
+
+    @property
+    def degree(self) -> Any:
+        """The worst phase: 1 without conflicts, n for an n-way conflict. An int, or an array over the batch."""
+        return _plain(self.degrees.max(axis=-1))
+
+    @property
+    def wavefronts(self) -> Any:
+        """All passes of the access: the sum over its phases. An int, or an array over the batch."""
+        return _plain(self.degrees.sum(axis=-1))
+
+    @property
+    def ideal(self) -> Any:
+        """Passes that as many lanes need without conflicts: one for each phase that has a lane."""
+        return _plain((self.degrees > 0).sum(axis=-1))
+
+
+def bank_conflicts(address: Any, width: int = 16, active: Any = None) -> BankConflicts:
+    """The bank conflicts of one access of `width` bytes by every lane, at `address` (..., lanes), for up to 32 lanes.
+
+    Shared memory has 32 banks of 4 bytes. Lanes that want the same word share it; different words of one bank wait for
+    each other. Up to 4 bytes a lane, all lanes are one phase; 8-byte accesses are served by half warps and 16-byte
+    accesses by quarter warps: {0 .. 7}, {8 .. 15}, and so on. `active` (..., lanes) leaves lanes out.
+
+    Sources: CUDA C++ Programming Guide, section Shared Memory of each compute capability (banks, words, sharing);
+    CUTLASS, Implicit GEMM Convolution, section Shared Memory Layouts (16-byte phases). Half warps for 8 bytes follow from
+    the same 128 bytes a pass. Not modelled: lanes in pairs with equal addresses can be cheaper than this on some chips.
+
+    Raises OperandError for another width or shape, MisalignedAddressError for an address that is no multiple of it.
+
+    >>> lanes = np.arange(32)
+    >>> tcsim.bank_conflicts(lanes * 16).wavefronts  # 512 bytes side by side
+    4
+    >>> tcsim.bank_conflicts(lanes * 128).degree  # the same four banks for all lanes of a phase
+    8
+    >>> tcsim.bank_conflicts(lanes * 128 + (lanes % 8) * 16).degree  # each row of a phase 16 bytes further
+    1
+    """
+    call = "tcsim.bank_conflicts"
+    if not is_number(width, WIDTHS):
+        raise OperandError(f"{call}: width={width!r}: no access of that many bytes; valid: {listing(WIDTHS)}")
+    places = integer_addresses(address, call)
+    if places.ndim == 0 or not 1 <= places.shape[-1] <= WARP_LANES:
+        raise OperandError(
+            f"{call}: address has shape {places.shape}; valid: (..., lanes) with 1 to {WARP_LANES} lanes"
+        )
+    taking = np.ones(places.shape, bool) if active is None else _mask(active, places.shape, call)
+    require_alignment(np.where(taking, places, 0), width, f"an access of {width} bytes", call)
+    words = _words(places, width, taking)
+    order = np.sort(words, axis=-1)
+    first = order >= 0
+    first[..., 1:] &= order[..., 1:] != order[..., :-1]
+    flat, group = order.reshape(-1, order.shape[-1]), np.arange(order.size // order.shape[-1])[:, None]
+    counts = np.bincount((group * BANKS + flat % BANKS)[first.reshape(flat.shape)], minlength=len(group) * BANKS)
+    wanted = counts.reshape(*order.shape[:-1], BANKS).astype(np.int64)
+    return BankConflicts(wanted.max(axis=-1), wanted)
+
+
+def _words(places: npt.NDArray[np.int64], width: int, taking: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """The words of each phase, (..., phases, words); -1 where a lane takes no part."""
+    each = max(1, width // WORD_BYTES)
+    lanes = WARP_LANES // each
+    words = places[..., None] // WORD_BYTES + np.arange(each)
+    words = np.where(taking[..., None], words, -1)
+    phases = -(-places.shape[-1] // lanes)
+    padding = phases * lanes - places.shape[-1]
+    words = np.pad(words, [(0, 0)] * (words.ndim - 2) + [(0, padding), (0, 0)], constant_values=-1)
+    return words.reshape(*places.shape[:-1], phases, lanes * each)
+
+
+def _mask(active: Any, shape: tuple[int, ...], call: str) -> npt.NDArray[np.bool_]:
+    mask = np.asarray(active)
+    if mask.dtype != np.bool_ or mask.shape[-1:] != shape[-1:] or mask.ndim > len(shape):
+        raise OperandError(f"{call}: active is {mask.dtype} {mask.shape}; valid: bool {shape}, or its last dimensions")
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise OperandError(f"{call}: active has shape {mask.shape}; valid: {shape}, or its last dimensions") from None
+
+
+def _plain(array: npt.NDArray[Any]) -> Any:
+    return int(array) if array.ndim == 0 else array

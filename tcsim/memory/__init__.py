@@ -1,0 +1,1 @@
+"""Shared memory, Tensor Memory and the barriers in shared memory."""

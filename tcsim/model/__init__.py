@@ -1,0 +1,1 @@
+"""The types of the specification: rows, forms, effects, families, instructions."""

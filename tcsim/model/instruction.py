@@ -1,0 +1,93 @@
+"""One instruction on one arch. Each family adds what its instructions can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from tcsim.arithmetic.steps import Lowering
+from tcsim.core.arguments import as_array
+from tcsim.core.errors import OperandError, TcsimError
+from tcsim.core.evidence import Evidence
+from tcsim.core.targets import Arch
+from tcsim.model.row import Operand, Row
+
+
+class CallError(OperandError, TypeError):
+    """An argument that the instruction's `execute` or `matmul` has not, or one that is missing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """An instruction bound to an arch. Make one with `tcsim.instruction`; the family's class has `execute`.
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> mma.shape, mma.targets, mma.operands["b"].registers, mma.evidence.level
+    ((16, 8, 8), ('sm_90', 'sm_90a'), 1, 'measured')
+    """
+
+    row: Row
+    arch: Arch
+    targets: tuple[str, ...]  # the arch's PTX targets that accept it
+    lowering: Lowering  # what runs on the arch
+    evidence: Evidence  # how we know
+
+    def __init_subclass__(cls) -> None:
+        for name in ("execute", "matmul"):
+            if name in vars(cls):
+                setattr(cls, name, _checked(vars(cls)[name]))
+
+    def __repr__(self) -> str:
+        return f'tcsim.instruction("{self.mnemonic}", arch="{self.arch.name}")'
+
+    def _repr_html_(self) -> str:
+        from tcsim.inspection.notebook import instruction_html  # it needs this class
+
+        return instruction_html(self)
+
+    @property
+    def mnemonic(self) -> str:
+        """The full PTX spelling."""
+        return self.row.mnemonic
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """M, N and K."""
+        return self.row.shape
+
+    @property
+    def operands(self) -> MappingProxyType[str, Operand]:
+        """The register operands by name, in PTX's order."""
+        return self.row.operands
+
+    RESULTS: ClassVar[tuple[str, ...]] = ()
+    """Names of what `execute` gives, where that is several arrays which are not the first operands."""
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, whose wrong arguments are errors that name the instruction and the arguments that it takes."""
+
+    @wraps(method)
+    def call(self: Instruction, *args: Any, **named: Any) -> Any:
+        try:
+            return method(self, *args, **named)
+        except TypeError:
+            takes = signature(method)
+            try:
+                takes.bind(self, *args, **named)
+            except TypeError as error:
+                valid = ", ".join(list(takes.parameters)[1:])
+                raise CallError(f"{self!r}.{method.__name__}: {error}; valid: {valid}") from None
+            raise
+        except ValueError as error:
+            if not isinstance(error, TcsimError):
+                given = signature(method).bind(self, *args, **named).arguments
+                for name, value in given.items():
+                    as_array(value, f"{self!r}.{method.__name__}: {name}")
+            raise
+
+    return call

@@ -1,0 +1,1 @@
+"""Number formats, codes and values, rounding, conversion, IEEE arithmetic on codes."""

@@ -1,0 +1,307 @@
+"""Conversion of codes from one number format to another: how a value is scaled, rounded, saturated and packed.
+
+What one element becomes is a `Conversion`, data alone; `convert` does it to arrays. What a register holds is a
+`Register`, and a `Form` is the operands of an instruction together with the conversion of each element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.model.row import Row
+from tcsim.numbers.codec import decode
+from tcsim.numbers.formats import FORMATS, INFINITY, NAN, SUBNORMAL, Format
+from tcsim.numbers.rounding import U64, Rounding, bit_length, round_to_code
+
+Codes = npt.NDArray[Any]
+
+_PTX = "PTX ISA 9.4, sections Alternate Floating-Point Data Formats and Fixed-point Data format"
+
+OTHER_FORMATS: MappingProxyType[str, Format] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            # two's complement in units of 2**-6: the fraction bits of an integer format
+            Format("s2f6", "integer", 8, 8, fraction_bits=6, source=_PTX),
+            Format("s16", "integer", 16, 16, source=_PTX),
+            Format("u16", "integer", 16, 16, signed=False, source=_PTX),
+            Format("u32", "integer", 32, 32, signed=False, source=_PTX),
+            Format("s2", "integer", 2, 8, source=_PTX),
+            Format("u2", "integer", 2, 8, signed=False, source=_PTX),
+        )
+    }
+)
+"""Formats that only conversions read or write."""
+
+
+def conversion_format(name: str) -> Format:
+    """A format of `tcsim.FORMATS` or of `OTHER_FORMATS`.
+
+    >>> conversion_format("s2").bits
+    2
+    """
+    return FORMATS[name] if name in FORMATS else OTHER_FORMATS[name]
+
+
+def nan_code(target: Format) -> int:
+    """What a converter writes for any NaN: one code; the largest number of a float format without NaN; 0 of an integer.
+
+    Fixed point has its largest number. Of tf32 the low 13 bits are zeros, as in every result of a conversion.
+
+    >>> hex(nan_code(FORMATS["e5m2"])), hex(nan_code(FORMATS["e2m1"])), nan_code(FORMATS["s8"])
+    ('0x7f', '0x7', 0)
+    """
+    if target.kind != "float":
+        return (1 << (target.bits - 1)) - 1 if target.fraction_bits else 0
+    code = target.largest_code if target.canonical_nan is None else target.canonical_nan
+    return code >> target.ignored_low_bits << target.ignored_low_bits
+
+
+def numbers(codes: Codes, format: Format) -> npt.NDArray[np.float64]:
+    """The values of codes, which float64 holds exactly; of fixed point in units of its last place.
+
+    >>> numbers(np.uint8([0x7F, 0x80]), OTHER_FORMATS["s2f6"])
+    array([ 1.984375, -2.      ])
+    """
+    if format.kind == "float":
+        return format.values(codes)
+    return decode(codes, format) / (1 << format.fraction_bits)
+
+
+@dataclass(frozen=True)
+class Register:
+    """One register operand: the elements packed in it, and how PTX declares it."""
+
+    name: str  # "d"; "a", "b", "e", "f", "c"; "rbits", "scale"
+    format: Format  # of one element
+    elements: int  # how many; the first source of the instruction goes with the highest field
+    field_bits: int  # from one element to the next
+    type: str  # ".b16"
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The unsigned NumPy dtype that holds the register."""
+        return np.dtype(f"u{int(self.type[2:]) // 8}")
+
+    @cached_property
+    def padding(self) -> int:
+        """Bits of the register that belong to no element, and must be zero: of fp6, two of every byte."""
+        used = (1 << self.format.bits) - 1
+        every = sum(used << (self.field_bits * place) for place in range(self.elements))
+        return ((1 << (8 * self.dtype.itemsize)) - 1) & ~every if self.elements > 1 else 0
+
+    def unpack(self, registers: Codes) -> Codes:
+        """The codes of the elements, highest field first: (elements, ...)."""
+        shifts = [self.field_bits * (self.elements - 1 - place) for place in range(self.elements)]
+        mask = registers.dtype.type((1 << (self.format.bits + self.format.ignored_low_bits)) - 1)
+        fields = [(registers >> registers.dtype.type(shift)) & mask for shift in shifts]
+        return np.stack(fields).astype(self.format.dtype)
+
+    def pack(self, codes: Codes) -> Codes:
+        """The inverse of `unpack`; a signed integer that does not fill its register is sign-extended."""
+        wide = codes.astype(np.uint64)
+        if self.elements == 1 and self.format.kind == "integer" and self.format.signed:
+            top = np.uint64(1 << (self.format.bits - 1))
+            wide = (wide ^ top) - top
+        shifts = np.array([self.field_bits * (self.elements - 1 - place) for place in range(self.elements)], np.uint64)
+        parts = wide << shifts.reshape(-1, *([1] * (codes.ndim - 1)))
+        return np.bitwise_or.reduce(parts, axis=0).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What becomes of one element."""
+
+    source: Format
+    target: Format
+    rounding: Rounding = "rne"  # ignored with random bits
+    saturate: bool = False  # .satfinite: infinity and larger numbers become the largest number; integers always clamp
+    relu: bool = False  # negative results, -0 too, become +0
+    positive_zero: bool = False  # .pzo: -0 becomes +0
+    scale: Literal["", "multiply", "divide"] = ""  # by a power of two, exactly, before the one rounding
+    flush_source: bool = False  # subnormal sources are zeros of the same sign
+    random_bits: int = 0  # .rs: bits added below the last place that is kept; the carry out of them rounds
+    nan: int | None = 0  # the code of every NaN; None: sign and leading payload bits are kept
+    quiet: bool = True  # a kept payload gets the quiet bit
+    nan_decrement: int = 0  # what is subtracted from a kept NaN, which then may be an infinity
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the spelling of an instruction says: its operands, and how each element is converted."""
+
+    registers: MappingProxyType[str, Register]  # in PTX's operand order, d first; rbits and scale last
+    conversion: Conversion
+    second_type: str = ""  # another PTX type that the register of `a` may have
+    random: tuple[tuple[int, ...], ...] = ()  # bits of rbits for each source, most significant first
+
+    @property
+    def sources(self) -> str:
+        """The names of the operands that hold values to convert: "a", "ab" or "abef"."""
+        return "".join(name for name in self.registers if name in ("a", "b", "e", "f"))
+
+    def of_type(self, type: str) -> dict[str, Register]:
+        """The operands in the form whose `a` has a PTX type; "" is the first form."""
+        registers = dict(self.registers)
+        if type:
+            a = registers["a"]
+            registers["a"] = Register("a", a.format, a.elements, int(type[2:]), type)
+        return registers
+
+
+def form_of(row: Row) -> Form:
+    """The form of a row of cvt.
+
+    Raises TypeError for a row of another family.
+    """
+    if not isinstance(row.facts, Form):
+        raise TypeError(f"{row.mnemonic} is no conversion: its family is {row.family}")
+    return row.facts
+
+
+# --- one element ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Values:
+    """Values as (-1)**sign * significand * 2**exponent, and what kind each is."""
+
+    sign: U64
+    significand: U64  # of NaN and infinity: 0
+    exponent: npt.NDArray[np.int64]
+    kind: npt.NDArray[np.uint8]
+
+
+def _values(codes: Codes, format: Format) -> _Values:
+    if format.kind == "float":
+        fields = format.fields(codes)
+        finite = np.where(fields.kind >= INFINITY, np.uint64(0), fields.significand)
+        exponent = fields.exponent.astype(np.int64) - format.fraction_bits
+        return _Values(fields.sign.astype(np.uint64), finite, exponent, fields.kind)
+    raw = codes.astype(np.uint64)
+    top = np.uint64(1 << (format.bits - 1)) if format.signed else np.uint64(0)
+    negative = (raw & top) != 0
+    magnitude = np.where(negative, np.uint64(1 << format.bits) - raw, raw)
+    exponent = np.full(raw.shape, -format.fraction_bits, np.int64)
+    return _Values(negative.astype(np.uint64), magnitude, exponent, np.full(raw.shape, SUBNORMAL + 1, np.uint8))
+
+
+def convert(codes: Codes, conversion: Conversion, scale: Codes | None = None, random: Codes | None = None) -> Codes:
+    """The code in `conversion.target` of every code of `conversion.source`.
+
+    `scale` holds ue8m0 codes, `random` integers below 2**random_bits; both of the shape of `codes`.
+
+    >>> e4m3 = Conversion(FORMATS["f32"], FORMATS["e4m3"], saturate=True, nan=0x7F)
+    >>> [hex(code) for code in convert(np.float32([1.0, 1000.0, np.nan]).view(np.uint32), e4m3)]
+    ['0x38', '0x7e', '0x7f']
+    """
+    if conversion.source.container_bits <= 16 and scale is None and random is None:
+        table: Codes = _table(conversion)[codes]
+        return table
+    return _convert(codes, conversion, scale, random)
+
+
+@cache
+def _table(conversion: Conversion) -> Codes:
+    source = conversion.source
+    return _convert(np.arange(1 << source.container_bits, dtype=source.dtype), conversion, None, None)
+
+
+def _convert(codes: Codes, conversion: Conversion, scale: Codes | None, random: Codes | None) -> Codes:
+    values = _values(codes, conversion.source)
+    if conversion.flush_source:
+        values.significand = np.where(values.kind == SUBNORMAL, np.uint64(0), values.significand)
+    not_a_number = values.kind == NAN
+    if scale is not None:
+        power = scale.astype(np.int64) - FORMATS["ue8m0"].bias
+        values.exponent = values.exponent + (power if conversion.scale == "multiply" else -power)
+        not_a_number = not_a_number | (scale == FORMATS["ue8m0"].canonical_nan)
+    target = conversion.target
+    if target.kind == "float":
+        out = _to_float(values, conversion, random)
+    else:
+        out = _to_integer(values, conversion)
+    negative = (out & _sign_bit(target)) != 0
+    if conversion.relu:
+        out = np.where(negative, np.uint64(0), out)
+    if conversion.positive_zero:
+        out = np.where(out == _sign_bit(target), np.uint64(0), out)
+    return np.where(not_a_number, _nan_codes(codes, conversion), out).astype(target.dtype)
+
+
+def _sign_bit(format: Format) -> np.uint64:
+    """The bit that is set in negative codes; 0 if there is none."""
+    if not format.signed:
+        return np.uint64(0)
+    return np.uint64(1 << (format.bits + format.ignored_low_bits - 1))
+
+
+def _to_float(values: _Values, conversion: Conversion, random: Codes | None) -> U64:
+    target = conversion.target
+    sign = values.sign if target.signed else np.zeros_like(values.sign)  # without a sign bit the magnitude counts
+    significand, exponent, rounding = values.significand, values.exponent, conversion.rounding
+    if random is not None:
+        significand, exponent = _dithered(significand, exponent, conversion, random)
+        rounding = "rne"  # exact now, but for overflow
+    zeros = np.zeros_like(significand)
+    out = round_to_code(sign, zeros, significand, exponent, target, rounding, conversion.saturate)
+    above = conversion.saturate or target.nan == "none"
+    infinite = np.uint64(target.largest_code if above else target.largest_code + 1)
+    out = np.where(values.kind == INFINITY, infinite | (sign << np.uint64(target.sign_shift)), out)
+    return out << np.uint64(target.ignored_low_bits)
+
+
+def _dithered(
+    significand: U64, exponent: npt.NDArray[np.int64], conversion: Conversion, random: Codes
+) -> tuple[U64, npt.NDArray[np.int64]]:
+    """Truncate to the target's last place after adding random bits right below it: the carry out of them rounds."""
+    target, bits = conversion.target, conversion.random_bits
+    leading = exponent + bit_length(significand) - 1
+    quantum = np.maximum(leading, target.minimum_exponent) - target.fraction_bits
+    right = np.clip(quantum - bits - exponent, 0, 63).astype(np.uint64)
+    left = np.clip(exponent - quantum + bits, 0, 63).astype(np.uint64)
+    total = ((significand >> right) << left) + random.astype(np.uint64)
+    return total >> np.uint64(bits), quantum
+
+
+def _to_integer(values: _Values, conversion: Conversion) -> U64:
+    """Round to a multiple of the target's unit, then clamp to its range. float64 is exact here."""
+    target = conversion.target
+    magnitude = np.ldexp(values.significand.astype(np.float64), values.exponent + target.fraction_bits)
+    magnitude[values.kind == INFINITY] = np.inf
+    number = np.where(values.sign == 1, -magnitude, magnitude)
+    rounded = _TO_INTEGRAL[conversion.rounding](number)
+    low = -(1 << (target.bits - 1)) if target.signed else 0
+    high = (1 << (target.bits - int(target.signed))) - 1
+    return np.clip(rounded, low, high).astype(np.int64).view(np.uint64) & np.uint64(target.code_mask)
+
+
+def _ties_away(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+_TO_INTEGRAL: dict[Rounding, Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]] = {
+    "rne": np.rint, "rz": np.trunc, "rm": np.floor, "rp": np.ceil, "rna": _ties_away,
+}  # fmt: skip
+
+
+def _nan_codes(codes: Codes, conversion: Conversion) -> U64:
+    """What a NaN becomes, for every code (meaningless where it is a number)."""
+    source, target = conversion.source, conversion.target
+    if conversion.nan is not None:
+        return np.full(codes.shape, conversion.nan, np.uint64)
+    fields = source.fields(codes)
+    payload = fields.significand & np.uint64((1 << source.fraction_bits) - 1)
+    wider = target.fraction_bits - source.fraction_bits
+    payload = payload << np.uint64(wider) if wider >= 0 else payload >> np.uint64(-wider)
+    if conversion.quiet:
+        payload = payload | np.uint64(1 << (target.fraction_bits - 1))
+    head = (fields.sign.astype(np.uint64) << np.uint64(target.sign_shift)) | np.uint64(target.largest_code + 1)
+    return ((head | payload) - np.uint64(conversion.nan_decrement)) << np.uint64(target.ignored_low_bits)

@@ -1,0 +1,268 @@
+"""Arrays of numbers to codes of narrow formats, alone or with block scale factors, and back.
+
+Every element is rounded once, by the same engine that models `cvt`. Sources: OCP Microscaling Formats Specification
+1.0, section 6.3 (MX); arXiv 2506.08027 (MX scale factors rounded up); arXiv 2509.25149 and NVIDIA TransformerEngine,
+core_nvfp4.cuh (NVFP4).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.arguments import as_array, integer, is_name, is_number
+from tcsim.core.errors import FormatError, OperandError, listing
+from tcsim.numbers.codec import FLOAT_DTYPES, as_codes, decode
+from tcsim.numbers.conversion import Codes, Conversion, convert, nan_code
+from tcsim.numbers.formats import FORMATS, Format
+from tcsim.numbers.formats import format as find_format
+from tcsim.numbers.rounding import RoundingName, find_rounding
+
+MX_FORMATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+"""Element formats of MX blocks."""
+
+MX_BLOCKS = (32, 16)
+"""Elements that share a ue8m0 scale factor: 32 by the MX specification; 16 is what .scale_vec::4X takes besides."""
+
+NVFP4_BLOCK = 16
+"""Elements of an NVFP4 block."""
+
+ScaleChoice = Literal["floor", "ceil"]
+_CHUNK = 1 << 14  # elements converted at a time: the temporaries stay in the L2 cache
+_F32_MAX = np.float32(FORMATS["f32"].largest)
+
+
+# --- one number, one code -------------------------------------------------------------------------------------------
+
+
+def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", saturate: bool = True) -> Codes:
+    """Numbers to codes, each rounded once: what `cvt` with `.satfinite` writes, for any format and rounding.
+
+    `x` is any real array; the result has its shape and the format's unsigned dtype. Infinities and numbers out of range
+    become the largest number of their sign; with `saturate=False` what IEEE 754 says of overflow: infinity, or in its
+    place the NaN of a format without infinity. Formats with neither, and integers, clamp always. NaN becomes the NaN
+    that `cvt` writes; in formats without NaN the largest number, in integers 0. Integers are rounded to whole numbers.
+
+    Raises FormatError for an unknown format or rounding, for b1, for x that is not real or has integers beyond 2**53,
+    and for a negative number in a format without sign.
+
+    >>> [hex(code) for code in tcsim.quantize([1.06, -1000.0, np.nan], "e4m3")]
+    ['0x38', '0xfe', '0x7f']
+    >>> tcsim.decode(tcsim.quantize([2.5, 3.5, 9.0], "e2m1"), "e2m1")
+    array([2., 4., 6.])
+    """
+    target = find_format(format)
+    rounding = find_rounding(rounding)
+    call = f'tcsim.quantize(x, "{target.name}")'
+    if target.kind == "bit":
+        valid = listing(name for name, row in FORMATS.items() if row.kind != "bit")
+        raise FormatError(f"{call}: {target.name} holds bits, not numbers; valid: {valid}")
+    array = _real(x, call)
+    if target.kind == "float" and not target.signed and (array < 0).any():
+        bad = array[array < 0].flat[0]
+        raise FormatError(f"{call}: {bad} is negative, and {target.name} has no sign; valid: 0 and above, NaN")
+    name = FLOAT_DTYPES.get(array.dtype, "f64")
+    source = FORMATS[name]
+    codes = np.ascontiguousarray(array if name != "f64" else array.astype(np.float64)).view(source.dtype).reshape(-1)
+    conversion = Conversion(source, target, rounding, saturate, nan=nan_code(target))
+    return _in_chunks(codes, conversion).reshape(array.shape)
+
+
+def _real(x: Any, call: str) -> npt.NDArray[Any]:
+    """An array of real numbers, each of which float64 holds.
+
+    Raises FormatError for any other.
+    """
+    array = as_array(x, f"{call}: x", FormatError)
+    if array.dtype.kind in "iu" and array.size and ((array > 2**53) | (array < -(2**53))).any():
+        raise FormatError(f"{call}: integers beyond 2**53 would be rounded twice; valid: float64")
+    if array.dtype.kind not in "iub" and array.dtype not in FLOAT_DTYPES:
+        valid = listing(["integers", *map(str, FLOAT_DTYPES)])
+        raise FormatError(f"{call}: x is {array.dtype}; valid: {valid}")
+    return array
+
+
+def _in_chunks(codes: Codes, conversion: Conversion, scale: Codes | None = None) -> Codes:
+    """`convert` on a flat array, so many elements at a time."""
+    out = np.empty(codes.shape, conversion.target.dtype)
+    for start in range(0, codes.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        out[part] = convert(codes[part], conversion, None if scale is None else scale[part])
+    return out
+
+
+# --- MX -------------------------------------------------------------------------------------------------------------
+
+
+def quantize_mx(
+    x: Any, format: str | Format, axis: int = -1, block: int = 32, scale: ScaleChoice = "floor"
+) -> tuple[Codes, npt.NDArray[np.uint8]]:
+    """Numbers to MX blocks: codes of the shape of `x`, and one ue8m0 scale factor for each `block` of them along `axis`.
+
+    `scale="floor"` is the MX specification's choice: the largest power of two not above the block's largest magnitude,
+    divided by that of the format; elements then may saturate. `scale="ceil"` is the choice of NVIDIA's training
+    recipe: the smallest power of two with which none does, as `cvt.rp.satfinite.ue8m0x2.f32` gives for the largest
+    magnitude divided by the format's. Each element is divided by its scale factor, exactly, then rounded to nearest
+    even and saturated. A block of zeros has scale 0x00; one with an infinity 0xfe; one with a NaN 0xff, which makes all
+    of it NaN.
+
+    Raises FormatError for another format or x that is not real, OperandError for another block size, an axis that does
+    not exist, or one whose length is no multiple of the block.
+
+    >>> codes, scales = tcsim.quantize_mx(np.arange(32.0), "e2m1")
+    >>> [hex(scale) for scale in scales]
+    ['0x81']
+    >>> tcsim.dequantize_mx(codes, scales, "e2m1")[-4:]
+    array([24., 24., 24., 24.])
+    """
+    target = find_format(format)
+    call = f'tcsim.quantize_mx(x, "{target.name}")'
+    _check_mx(target, block, call)
+    if not is_name(scale, get_args(ScaleChoice)):
+        raise OperandError(f"{call}: scale={scale!r}; valid: {listing(map(repr, get_args(ScaleChoice)))}")
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        blocks = _split(_real(x, call).astype(np.float64), axis, block, call)
+    factors = _mx_scales(np.abs(blocks).max(-1), target, scale)
+    conversion = Conversion(FORMATS["f64"], target, saturate=True, scale="divide", nan=nan_code(target))
+    codes = _in_chunks(blocks.view(np.uint64).reshape(-1), conversion, np.repeat(factors.reshape(-1), block))
+    return _join(codes.reshape(blocks.shape), axis), np.ascontiguousarray(np.moveaxis(factors, -1, axis))
+
+
+def dequantize_mx(
+    codes: Any, scales: Any, format: str | Format, axis: int = -1, block: int = 32
+) -> npt.NDArray[np.float64]:
+    """MX blocks to the numbers they stand for, exactly: the inverse of `quantize_mx` on its results.
+
+    Raises FormatError for another format or dtype, OperandError for another block size or for `scales` of another
+    shape than one per block.
+
+    >>> codes, scales = tcsim.quantize_mx(np.full(32, 3.0), "e4m3")
+    >>> float(tcsim.dequantize_mx(codes, scales, "e4m3").mean())
+    3.0
+    """
+    target = find_format(format)
+    call = f'tcsim.dequantize_mx(codes, scales, "{target.name}")'
+    _check_mx(target, block, call)
+    values = _split(decode(as_codes(codes, target), target), axis, block, call)
+    factors = _factors(decode(as_codes(scales, "ue8m0", "scales"), "ue8m0"), values, axis, call)
+    return _join(values * factors, axis)
+
+
+def _check_mx(target: Format, block: int, call: str) -> None:
+    if target.name not in MX_FORMATS:
+        raise FormatError(f"{call}: MX blocks do not hold {target.name}; valid: {listing(MX_FORMATS)}")
+    if not is_number(block, MX_BLOCKS):
+        raise OperandError(f"{call}: block={block!r}; valid: {listing(MX_BLOCKS)}")
+
+
+def _mx_scales(largest: npt.NDArray[np.float64], target: Format, choice: ScaleChoice) -> npt.NDArray[np.uint8]:
+    """The ue8m0 codes for the largest magnitudes of blocks."""
+    significand, exponent = np.frexp(largest)
+    limit, limit_exponent = np.frexp(target.largest)
+    power = exponent.astype(np.int64) - int(limit_exponent)
+    if choice == "ceil":
+        power = power + (significand > limit)
+    scale = FORMATS["ue8m0"]
+    codes = np.clip(power + scale.bias, 0, scale.largest_code)
+    codes = np.where(largest == 0, 0, np.where(np.isinf(largest), scale.largest_code, codes))
+    return np.where(np.isnan(largest), scale.largest_code + 1, codes).astype(np.uint8)
+
+
+# --- NVFP4 ----------------------------------------------------------------------------------------------------------
+
+
+def quantize_nvfp4(x: Any, axis: int = -1) -> tuple[Codes, npt.NDArray[np.uint8], np.float32]:
+    """Numbers to NVFP4: e2m1 codes of the shape of `x`, a ue4m3 scale factor for each 16 of them, one f32 for the tensor.
+
+    The recipe is that of NVIDIA TransformerEngine, operation by operation in f32. With amax the largest magnitude of
+    the tensor: encode = 448 * 6 / amax, at most the largest f32, and 1 if amax is 0 or infinite; the tensor's scale is
+    1 / encode. A block whose largest magnitude is m has the scale e4m3(m * (encode * (1 / 6))); its elements are
+    e2m1(x * (1 / (that scale * the tensor's scale))), the reciprocal being at most the largest f32. Both roundings are
+    to nearest even and saturate. An element stands for code * block scale * tensor scale.
+
+    `x` is rounded to f32 first. A block of zeros has scale 0x00; one with a NaN 0x7f, which makes all of it NaN (there
+    TransformerEngine ignores the NaN).
+
+    Raises FormatError for x that is not real, OperandError for an axis that does not exist or whose length is no
+    multiple of 16.
+
+    >>> codes, scales, tensor_scale = tcsim.quantize_nvfp4(np.arange(16.0))
+    >>> hex(scales[0]), float(tensor_scale)
+    ('0x7e', 0.005580357275903225)
+    >>> tcsim.dequantize_nvfp4(codes, scales, tensor_scale)[12:].round(3)
+    array([10., 15., 15., 15.])
+    """
+    call = "tcsim.quantize_nvfp4(x)"
+    array = _real(x, call)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        blocks = _split(array.astype(np.float32), axis, NVFP4_BLOCK, call)
+        largest = np.abs(blocks).max(-1)
+        e2m1, e4m3 = FORMATS["e2m1"], FORMATS["e4m3"]
+        amax = np.fmax.reduce(largest, axis=None, initial=np.float32(0))
+        encode = np.minimum(np.float32(e4m3.largest * e2m1.largest) / amax, _F32_MAX)
+        if amax == 0 or encode == 0:
+            encode = np.float32(1)
+        tensor_scale = np.float32(1) / encode
+        wanted = np.minimum(largest * (encode * (np.float32(1) / np.float32(e2m1.largest))), _F32_MAX)
+        scales = quantize(wanted, e4m3)
+        decoded = decode(scales, e4m3).astype(np.float32) * tensor_scale
+        inverse = np.minimum(np.float32(1) / decoded, _F32_MAX)
+        codes = quantize(blocks * inverse[..., None], e2m1)
+    return _join(codes, axis), np.ascontiguousarray(np.moveaxis(scales, -1, axis)), tensor_scale
+
+
+def dequantize_nvfp4(codes: Any, scales: Any, tensor_scale: Any, axis: int = -1) -> npt.NDArray[np.float64]:
+    """NVFP4 blocks to the numbers they stand for, exactly: code * block scale * tensor scale.
+
+    Raises FormatError for another dtype, OperandError for `scales` of another shape than one per block of 16.
+
+    >>> codes, scales, tensor_scale = tcsim.quantize_nvfp4(np.full(16, 3.0))
+    >>> float(tcsim.dequantize_nvfp4(codes, scales, tensor_scale)[0].round(6))
+    3.0
+    """
+    call = "tcsim.dequantize_nvfp4(codes, scales, tensor_scale)"
+    values = _split(decode(as_codes(codes, "e2m1"), "e2m1"), axis, NVFP4_BLOCK, call)
+    raw = np.asarray(scales)
+    if raw.dtype in FLOAT_DTYPES and FLOAT_DTYPES[raw.dtype] == "e4m3":
+        raw = raw.view(np.uint8)
+    factors = _factors(decode(as_codes(raw, "ue4m3", "scales"), "ue4m3"), values, axis, call)
+    return _join(values * factors * np.float64(np.float32(tensor_scale)), axis)
+
+
+# --- blocks ---------------------------------------------------------------------------------------------------------
+
+
+def _split(array: npt.NDArray[Any], axis: int, block: int, call: str) -> npt.NDArray[Any]:
+    """The axis moved to the end and split into blocks: (..., blocks, block)."""
+    axis = integer(axis, f"{call}: axis")
+    if not -array.ndim <= axis < array.ndim:
+        raise OperandError(f"{call}: axis={axis} of an array of shape {array.shape}; valid: {_axes(array.ndim)}")
+    moved = np.moveaxis(array, axis, -1)
+    length = moved.shape[-1]
+    if length % block:
+        raise OperandError(
+            f"{call}: axis {axis} of shape {array.shape} has {length} elements; valid: multiples of {block}"
+        )
+    return np.ascontiguousarray(moved).reshape(*moved.shape[:-1], length // block, block)
+
+
+def _axes(dimensions: int) -> str:
+    return f"{-dimensions} to {dimensions - 1}" if dimensions else "none, it has no axis"
+
+
+def _join(blocks: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
+    """The inverse of `_split`."""
+    flat = blocks.reshape(*blocks.shape[:-2], blocks.shape[-2] * blocks.shape[-1])
+    return np.ascontiguousarray(np.moveaxis(flat, -1, axis))
+
+
+def _factors(
+    scales: npt.NDArray[np.float64], values: npt.NDArray[Any], axis: int, call: str
+) -> npt.NDArray[np.float64]:
+    """The scale factors of blocks, ready to be multiplied with them: (..., blocks, 1)."""
+    want = np.moveaxis(np.empty(values.shape[:-1], np.bool_), -1, axis).shape
+    if scales.shape != want:
+        raise OperandError(f"{call}: scales have shape {scales.shape}; valid: {want}, one for each block")
+    return np.moveaxis(scales, axis, -1)[..., None]

@@ -1,0 +1,1 @@
+"""Tensor maps, and what the TMA unit moves."""

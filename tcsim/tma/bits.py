@@ -1,0 +1,282 @@
+"""The bits of a CUtensorMap: which field lies where, how its number is stored, and how we know.
+
+The driver's manual calls the 128 bytes opaque. Three sources, which agree where two speak:
+
+- the driver: all 128 bytes of 14,103 maps (4,701 tiled and im2col maps at three addresses each) that driver 580.159.04
+  encoded on an NVIDIA H200 are what `encode` makes;
+- the assembler: ptxas 13.5 turns every `tensormap.replace` into loads, masks, shifts and stores on the 128 bytes
+  (`tests/test_tensor_map_bits.py` assembles each and derives its bits anew);
+- CuTe DSL 4.8.1 (nvidia-cutlass-dsl), whose `make_tiled_tma_atom` and `make_im2col_tma_atom` build the 64 bytes on a CPU
+  (`tox -e oracles` asks it).
+
+Two things only one of them does. Bit 65 is set in CuTe DSL's maps and clear in the driver's on an H200. Bytes 64 to 127
+are written by the driver alone: the bytes of the box, and what its address in shared memory is to be a multiple of; the
+rest is zeros. (For a 16U4_ALIGN16B map a driver was seen to write byte 73, NVIDIA/cutlass issue 3236: that is the latter.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tcsim.core.errors import listing
+from tcsim.tma.rules import CORNER_BITS, box_bytes, check_address
+from tcsim.tma.types import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLE_MODES, NotModelledError, TensorMapError
+
+if TYPE_CHECKING:
+    from tcsim.tma.map import Buffer, TensorMap
+
+BYTES = 128
+DESCRIBED = 64
+"""The bytes that describe the tensor: the first half. The second half follows from them."""
+
+_PTXAS = "machine code of tensormap.replace"
+_DSL = "CuTe DSL 4.8.1"
+_DRIVER = "driver 580.159.04 on an NVIDIA H200"
+_NOTES = "NVIDIA driver 595 release notes (clear bit 85 for small allocations); CuTe DSL 4.8.1"
+
+
+@dataclass(frozen=True)
+class MapField:
+    """One field: the bit of the 1024 where it begins, and how a number is stored in it."""
+
+    name: str
+    low: int  # of the lowest bit; byte 8 begins at bit 64
+    bits: int
+    meaning: str
+    source: str
+    less: int = 0  # what is subtracted before it is stored
+    unit: int = 1  # what it is divided by before it is stored
+    high: int | None = None  # where further bits lie
+    high_bits: int = 0
+
+    def put(self, value: int) -> int:
+        """The field's bits for a number."""
+        stored = (value - self.less) // self.unit
+        part = (stored & (1 << self.bits) - 1) << self.low
+        if self.high is not None:
+            part |= (stored >> self.bits & (1 << self.high_bits) - 1) << self.high
+        return part
+
+    def take(self, word: int) -> int:
+        """The number that 1024 bits hold."""
+        stored = word >> self.low & (1 << self.bits) - 1
+        if self.high is not None:
+            stored |= (word >> self.high & (1 << self.high_bits) - 1) << self.bits
+        return stored * self.unit + self.less
+
+    @property
+    def mask(self) -> int:
+        """The bits of the field."""
+        return self.put((-1) * self.unit + self.less)
+
+
+def _common() -> tuple[MapField, ...]:
+    word = 8 * 8
+    fields = [
+        MapField("global_address", 0, 64, "address of the tensor", _PTXAS),
+        MapField("im2col", word, 1, "0 tiled, 1 im2col", f"{_DRIVER}; {_DSL}"),
+        MapField(
+            "bit_65", word + 1, 1, "set by CuTe DSL 4.8.1, not by the driver; meaning not known", f"{_DRIVER}; {_DSL}"
+        ),
+        MapField("rank", word + 4, 3, "number of dimensions", _PTXAS, less=1),
+        MapField("element_type", word + 7, 4, "number format: see ELEMENT_CODES", _PTXAS),
+        MapField("interleave", word + 11, 2, "0 none, 1 16 bytes, 2 32 bytes", _PTXAS),
+        MapField("swizzle_mode", word + 13, 2, "0 none, 1 32, 2 64, 3 128 bytes", _PTXAS),
+        MapField("oob_fill", word + 15, 1, "1 fills with NaN", _PTXAS),
+        MapField("round_tf32", word + 16, 1, "loads round to tf32", _PTXAS),
+        MapField("l2_promotion", word + 17, 2, "0 none, 1 64, 2 128, 3 256 bytes", _DRIVER),
+        MapField("swizzle_atomicity", word + 19, 2, "0 16, 1 32, 2 32 with flip, 3 64 bytes", _PTXAS),
+        MapField("large_allocation", word + 21, 1, "the allocation has 128 KiB or more", _NOTES),
+        MapField("swizzle_96", word + 22, 1, "swizzle of 96 bytes (sm_103)", _PTXAS),
+    ]
+    for place in range(4):
+        fields.append(
+            MapField(f"global_strides[{place}]", 8 * (12 + 4 * place), 32, "bytes", _PTXAS, unit=16,
+                     high=8 * 28 + 4 * place, high_bits=4)
+        )  # fmt: skip
+    for place in range(5):
+        fields.append(MapField(f"global_dim[{place}]", 8 * (32 + 4 * place), 32, "elements", _PTXAS, less=1))
+    for place in range(5):
+        fields.append(MapField(f"element_strides[{place}]", 8 * 52 + 3 * place, 3, "elements", _PTXAS, less=1))
+    fields.append(MapField("box_dim[0]", 8 * 55, 8, "elements; channels per pixel of an im2col map", _PTXAS, less=1))
+    return tuple(fields)
+
+
+COMMON = _common()
+"""The fields of every map."""
+
+TILED = tuple(MapField(f"box_dim[{place}]", 8 * (55 + place), 8, "elements", _PTXAS, less=1) for place in range(1, 5))
+"""The fields of tiled maps beside the common ones."""
+
+
+def im2col_fields(rank: int) -> tuple[MapField, ...]:
+    """The fields of im2col maps of a rank beside the common ones."""
+    bits = CORNER_BITS[rank]
+    fields = []
+    for half, name in enumerate(("pixel_box_lower_corner", "pixel_box_upper_corner")):
+        for place in range(rank - 2):
+            low = 8 * 56 + 16 * half + bits * place
+            fields.append(MapField(f"{name}[{place}]", low, bits, "signed, elements", f"{_DRIVER}; {_DSL}"))
+    return (*fields, MapField("pixels_per_column", 8 * 60, 10, "pixels", f"{_DRIVER}; {_DSL}", less=1))
+
+
+DERIVED = (
+    MapField("box_bytes", 8 * 64, 32, "bytes of the box as the driver counts them: tcsim.tma.rules.box_bytes", _DRIVER),
+    MapField("shared_alignment", 8 * 72, 32, "bytes: what the box's shared address is to be a multiple of", _DRIVER),
+)
+"""The fields of the second half, which the driver writes and CuTe DSL and tensormap.replace leave alone."""
+
+SHARED_ALIGNMENTS: MappingProxyType[int, int] = MappingProxyType({0: 16, 32: 256, 64: 512, 128: 1024})
+"""Field `shared_alignment` by the span of the swizzle: where its pattern begins anew."""
+
+KINDS: MappingProxyType[str, int] = MappingProxyType({"": 0, "im2col": 1})
+"""Field `im2col` by TensorMap.im2col_mode. How im2col-wide maps are told is not known."""
+
+ELEMENT_CODES: MappingProxyType[str, tuple[int, int]] = MappingProxyType(
+    {
+        "UINT8": (0, 0),
+        "UINT16": (1, 0),
+        "UINT32": (2, 0),
+        "INT32": (3, 0),
+        "UINT64": (4, 0),
+        "INT64": (5, 0),
+        "FLOAT16": (6, 0),
+        "FLOAT32": (7, 0),
+        "FLOAT32_FTZ": (8, 0),
+        "FLOAT64": (9, 0),
+        "BFLOAT16": (10, 0),
+        "TFLOAT32": (7, 1),  # FLOAT32, rounded
+        "TFLOAT32_FTZ": (8, 1),  # FLOAT32_FTZ, rounded
+        "16U4_ALIGN8B": (11, 0),
+        "16U4_ALIGN16B": (12, 0),
+        "16U6_ALIGN16B": (13, 0),
+    }
+)
+"""Fields `element_type` and `round_tf32` by data type: neither the driver's numbers nor PTX's."""
+
+
+def fields_of(kind: str, rank: int) -> tuple[MapField, ...]:
+    """The fields of a map of a kind ("" is tiled) and rank."""
+    return (*COMMON, *(im2col_fields(rank) if kind == "im2col" else TILED))
+
+
+def encode(tmap: TensorMap, global_address: int, allocation: str = "SMALL") -> bytes:
+    """See `TensorMap.encode`."""
+    if tmap.im2col_mode not in KINDS:
+        raise NotModelledError(f"{tmap}.encode: not modelled: the bits of im2col-wide maps are not known")
+    if allocation not in ("SMALL", "LARGE"):
+        raise TensorMapError(f"{tmap}.encode: allocation={allocation!r}; valid: SMALL, LARGE")
+    check_address(tmap, global_address)
+    mode = SWIZZLE_MODES[tmap.swizzle]
+    code, rounding = ELEMENT_CODES[tmap.data_type]
+    numbers: dict[str, int] = {
+        "global_address": global_address,
+        "im2col": KINDS[tmap.im2col_mode],
+        "rank": tmap.rank,
+        "element_type": code,
+        "round_tf32": rounding,
+        "interleave": INTERLEAVES[tmap.interleave],
+        "swizzle_mode": mode.mode,
+        "swizzle_atomicity": mode.atomicity,
+        "oob_fill": OOB_FILLS[tmap.oob_fill],
+        "l2_promotion": L2_PROMOTIONS[tmap.l2_promotion],
+        "large_allocation": int(allocation == "LARGE"),
+        "box_bytes": box_bytes(tmap),
+        "shared_alignment": SHARED_ALIGNMENTS[mode.span],
+    }
+    lists: dict[str, tuple[int, ...]] = {
+        "global_strides": tmap.global_strides,
+        "global_dim": tmap.global_dim,
+        "element_strides": tmap.element_strides,
+    }
+    if tmap.im2col_mode:
+        lists |= {name: getattr(tmap, name) for name in ("pixel_box_lower_corner", "pixel_box_upper_corner")}
+        numbers |= {"box_dim[0]": tmap.channels_per_pixel, "pixels_per_column": tmap.pixels_per_column}
+    else:
+        lists["box_dim"] = tmap.box_dim
+    numbers |= {f"{name}[{place}]": value for name, values in lists.items() for place, value in enumerate(values)}
+    word = 0
+    for item in (*fields_of(tmap.im2col_mode, tmap.rank), *DERIVED):
+        word |= item.put(numbers.get(item.name, item.less))
+    return word.to_bytes(BYTES, "little")
+
+
+def read(data: Buffer) -> dict[str, int]:
+    """Every field of 64 or 128 bytes by name; of 128 those of the second half, too.
+
+    Raises TensorMapError for another length, another kind of map, or set bits of the first half that are no field's.
+    """
+    try:
+        raw = memoryview(data).tobytes()  # type: ignore[arg-type]  # NumPy's arrays have a buffer; mypy knows from 3.12 on
+    except TypeError:
+        raise TensorMapError(
+            f"TensorMap.decode: a {type(data).__name__}; valid: {DESCRIBED} or {BYTES} bytes, as bytes, bytearray or array"
+        ) from None
+    if len(raw) not in (DESCRIBED, BYTES):
+        raise TensorMapError(
+            f"TensorMap.decode: {len(raw)} bytes of {type(data).__name__}; valid: {DESCRIBED} or {BYTES} bytes"
+        )
+    word = int.from_bytes(raw[:DESCRIBED], "little")
+    common = {item.name: item.take(word) for item in COMMON}
+    kind, rank = "im2col" if common["im2col"] else "", common["rank"]
+    if rank > 5 or (kind and rank < 3):
+        raise TensorMapError(f"TensorMap.decode: rank {rank} of a map of kind {kind or 'tiled'}")
+    known = fields_of(kind, rank)
+    left = word & ~sum(item.mask for item in known)
+    if left:
+        bits = [str(place) for place in range(8 * DESCRIBED) if left >> place & 1]
+        raise TensorMapError(f"TensorMap.decode: bits {listing(bits)} are set, and what they mean is not known")
+    derived = int.from_bytes(raw, "little")
+    return {item.name: item.take(word) for item in known} | {
+        item.name: item.take(derived) for item in DERIVED if len(raw) == BYTES
+    }
+
+
+def decode(data: Buffer) -> TensorMap:
+    """See `TensorMap.decode`."""
+    from tcsim.tma.map import TensorMap
+
+    found = read(data)
+    rank, im2col = found["rank"], bool(found["im2col"])
+    codes = {code: name for name, code in ELEMENT_CODES.items()}
+    modes = {(mode.mode, mode.atomicity): name for name, mode in SWIZZLE_MODES.items()}
+    code, swizzle = (found["element_type"], found["round_tf32"]), (found["swizzle_mode"], found["swizzle_atomicity"])
+    if code not in codes:
+        raise TensorMapError(f"TensorMap.decode: element type {code[0]} with round_tf32={code[1]} is no data type")
+    if found["swizzle_96"] or swizzle not in modes:
+        raise TensorMapError(
+            f"TensorMap.decode: swizzle mode {swizzle[0]}, atomicity {swizzle[1]}, swizzle_96={found['swizzle_96']}: the driver has "
+            "no enumerator for it"
+        )
+    if found["interleave"] == 3:
+        raise TensorMapError("TensorMap.decode: interleave 3 does not exist")
+
+    def several(name: str, count: int) -> tuple[int, ...]:
+        return tuple(found[f"{name}[{place}]"] for place in range(count))
+
+    options: dict[str, Any] = {"box_dim": several("box_dim", rank)} if not im2col else {
+        "im2col_mode": "im2col",
+        "channels_per_pixel": found["box_dim[0]"],
+        "pixels_per_column": found["pixels_per_column"],
+        **{
+            name: tuple(_signed(value, CORNER_BITS[rank]) for value in several(name, rank - 2))
+            for name in ("pixel_box_lower_corner", "pixel_box_upper_corner")
+        },
+    }  # fmt: skip
+    return TensorMap(
+        data_type=codes[code],
+        global_dim=several("global_dim", rank),
+        global_strides=several("global_strides", rank - 1),
+        element_strides=several("element_strides", rank),
+        interleave=list(INTERLEAVES)[found["interleave"]],
+        swizzle=modes[swizzle],
+        oob_fill=list(OOB_FILLS)[found["oob_fill"]],
+        l2_promotion=list(L2_PROMOTIONS)[found["l2_promotion"]],
+        **options,
+    )
+
+
+def _signed(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >> bits - 1 else value

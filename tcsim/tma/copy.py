@@ -1,0 +1,331 @@
+"""What the TMA unit moves: loads, stores and reductions of a tensor map's boxes, on whole batches of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.core.arguments import as_array, broadcast
+from tcsim.core.errors import OperandError, listing
+from tcsim.tma.box import WALK, BoxWalk, Integers, Places, pixel_range
+from tcsim.tma.reduce import check_reduction, reduce_codes, round_tf32
+from tcsim.tma.types import NAN_FILL, SWIZZLE_MODES, NotModelledError, TensorMapError, padded_swizzles
+
+if TYPE_CHECKING:
+    from tcsim.tma.map import TensorMap
+
+Bytes = npt.NDArray[np.uint8]
+
+SHARED_ALIGNMENT = 128
+"""What the address in shared memory must be a multiple of, in bytes (CUDA C++ Programming Guide, tensor memory access)."""
+BOX_ALIGNMENT = 16
+"""What the innermost coordinate must be a multiple of, in bytes (PTX ISA, bounding box; seen on an H200, no recording)."""
+
+
+class CoordinateError(TensorMapError):
+    """Coordinates of another shape or beyond 32 bits, or an im2col base outside the pixel box."""
+
+
+class MisalignedCoordinateError(CoordinateError):
+    """An innermost coordinate that does not fall on 16 bytes: CUDA_ERROR_ILLEGAL_INSTRUCTION on an H200."""
+
+
+class StoreCoordinateError(CoordinateError):
+    """A negative coordinate, or a pixel box beyond the tensor, of a store or reduction."""
+
+
+class DirectionError(TensorMapError):
+    """A data type or swizzle that has no load, or no store."""
+
+
+WIDE_HALO = {"W": 511, "W128": 31}
+"""The largest wHalo of .im2col::w and .im2col::w::128 (PTX ISA, cp.async.bulk.tensor)."""
+WIDE_OFFSET = 31
+"""The largest wOffset."""
+
+
+def load(
+    tmap: TensorMap,
+    memory: Any,
+    coordinates: Any,
+    smem: Any,
+    address: Any,
+    offsets: Any = None,
+    rows4: bool = False,
+    walk: BoxWalk = WALK,
+) -> Bytes:
+    """Global to shared. See `TensorMap.load` and `TensorMap.gather4`."""
+    call = f"{tmap}.{'gather4' if rows4 else 'load'}"
+    _require_modelled(tmap, "load", call)
+    image, source = _byte_array("smem", smem, call), _byte_array("memory", memory, call)
+    places = _places(tmap, coordinates, offsets, rows4, walk, call)
+    start = _start(address, call)
+    batch = broadcast([image.shape[:-1], source.shape[:-1], places.rows.shape[:-1], start.shape], call)
+    target = _shared_index(tmap, walk, places, start, image.shape[-1], call)[..., : tmap.unit.global_bytes]
+    index = _global_index(tmap, places, source.shape[-1], call)
+    found = _take(source, np.where(places.inside[..., None], index, 0), batch)
+    if tmap.type.rounds:
+        found = round_tf32(found.view("<u4")).view(np.uint8)
+    found = np.where(places.inside[..., None], found, _fill(tmap))
+    out = np.broadcast_to(image, (*batch, image.shape[-1])).copy()
+    np.put_along_axis(out, _flat(target, batch), _flat(found, batch), axis=-1)
+    return out
+
+
+def store(
+    tmap: TensorMap,
+    memory: Any,
+    coordinates: Any,
+    smem: Any,
+    address: Any,
+    rows4: bool = False,
+    op: str | None = None,
+    walk: BoxWalk = WALK,
+) -> Bytes:
+    """Shared to global, combined by `op` if there is one. See `TensorMap.store`, `scatter4` and `reduce`."""
+    call = f"{tmap}.{'reduce' if op is not None else 'scatter4' if rows4 else 'store'}"
+    if op is not None:
+        check_reduction(op, tmap.type, call)
+    _require_modelled(tmap, "store", call)
+    image, target = _byte_array("smem", smem, call), _byte_array("memory", memory, call)
+    places = _places(walk.stored(tmap), coordinates, None, rows4, walk, call)
+    _require_not_negative(tmap, coordinates, call)
+    start = _start(address, call)
+    batch = broadcast([image.shape[:-1], target.shape[:-1], places.rows.shape[:-1], start.shape], call)
+    found = _take(image, _shared_index(tmap, walk, places, start, image.shape[-1], call), batch)
+    index = _global_index(tmap, places, target.shape[-1], call)
+    _require_apart(index[..., 0], places, call)
+    if tmap.data_type == "16U6_ALIGN16B":
+        found = _pack6(found)
+    out = np.zeros((*batch, target.shape[-1] + 1), np.uint8)  # what lies outside the tensor goes to the byte more
+    out[..., :-1] = target
+    index = np.where(places.inside[..., None], index, target.shape[-1])
+    if op is not None:
+        code = f"<u{tmap.type.bits // 8}"
+        old = np.take_along_axis(out, _flat(index, batch), axis=-1).reshape(found.shape)
+        found = reduce_codes(op, tmap.type, old.view(code), np.ascontiguousarray(found).view(code)).view(np.uint8)
+    np.put_along_axis(out, _flat(index, batch), _flat(found, batch), axis=-1)
+    return np.ascontiguousarray(out[..., :-1])
+
+
+# --- operands
+
+
+def _require_modelled(tmap: TensorMap, direction: str, call: str) -> None:
+    _require_direction(tmap, direction, call)
+    if tmap.slice_bytes and tmap.swizzle != ("32B" if tmap.slice_bytes == 32 else "NONE"):
+        raise NotModelledError(
+            f"{call}: not modelled: interleave={tmap.interleave!r} with swizzle={tmap.swizzle!r}: the driver takes it, but how far "
+            "apart slices lie is neither documented nor measured; known: interleave='16B' without a swizzle, interleave='32B' "
+            "with swizzle='32B'"
+        )
+    if tmap.slice_bytes and tmap.type.shared_bytes > tmap.type.global_bytes:
+        raise NotModelledError(
+            f"{call}: not modelled: {tmap.data_type} with interleave={tmap.interleave!r}: what is padded of a slice is "
+            "neither documented nor measured"
+        )
+
+
+def _require_direction(tmap: TensorMap, direction: str, call: str) -> None:
+    """Types and swizzles that the manual or the driver gives to one direction only."""
+    if direction == "store" and tmap.type.load_only:
+        raise DirectionError(f"{call}: {tmap.data_type} has no store (PTX ISA, restrictions on tensor copies)")
+    if direction == "store" and SWIZZLE_MODES[tmap.swizzle].load_only:
+        raise DirectionError(f"{call}: swizzle {tmap.swizzle} has no store (PTX ISA, swizzling modes)")
+    modes = padded_swizzles(tmap.type).get(direction)
+    if modes is not None and tmap.swizzle not in modes:
+        raise DirectionError(
+            f"{call}: {tmap.data_type} with swizzle {tmap.swizzle} has no {direction} (cuda.h); valid: {listing(modes)}"
+        )
+
+
+def _byte_array(name: str, given: Any, call: str) -> Bytes:
+    array = as_array(given, f"{call}: {name}")
+    if array.dtype != np.uint8 or array.ndim == 0:
+        raise OperandError(f"{call}: {name} is {array.dtype} {array.shape}; valid: uint8 (..., bytes)")
+    return array
+
+
+def _integers(name: str, given: Any, length: int, what: str, call: str) -> Integers:
+    array = as_array(given, f"{call}: {name}", CoordinateError)
+    if array.dtype.kind not in "iu" or array.shape[-1:] != (length,):
+        raise CoordinateError(
+            f"{call}: {name} is {array.dtype} {array.shape}; valid: integers (..., {length}), {what}, innermost first"
+        )
+    if array.size and (int(array.min()) < -(2**31) or int(array.max()) >= 2**31):
+        raise CoordinateError(f"{call}: {name} beyond 32 bits; valid: -2**31 to 2**31 - 1")
+    return array.astype(np.int64)
+
+
+def _start(address: Any, call: str) -> Integers:
+    array = as_array(address, f"{call}: address")
+    if array.dtype.kind not in "iu":
+        raise OperandError(f"{call}: address is {array.dtype}; valid: an integer, or integers (...)")
+    wrong = array % SHARED_ALIGNMENT != 0
+    if wrong.any():
+        raise MisalignedAddressError(
+            f"{call}: address={int(array[wrong].flat[0]):#x}: in shared memory a box starts at a multiple of "
+            f"{SHARED_ALIGNMENT} bytes"
+        )
+    return array.astype(np.int64)
+
+
+def _places(tmap: TensorMap, coordinates: Any, offsets: Any, rows4: bool, walk: BoxWalk, call: str) -> Places:
+    """The boxes at coordinates, which are checked."""
+    if rows4:
+        if tmap.im2col_mode or tmap.rank != 2 or tmap.box_dim[1] != 1:
+            raise TensorMapError(
+                f"{call}: valid: tiled maps of 2 dimensions with box_dim[1] = 1 (PTX ISA, tile::gather4)"
+            )
+        corners = _integers("coordinates", coordinates, 5, "the column and four rows", call)
+    else:
+        corners = _integers("coordinates", coordinates, tmap.rank, "one for each dimension", call)
+    if not tmap.slice_bytes:  # of which every index is 16 or 32 bytes
+        _require_aligned(tmap, corners[..., 0], call)
+    if offsets is not None and not tmap.im2col_mode:
+        raise CoordinateError(f"{call}: offsets={offsets}: only im2col maps have them")
+    if rows4:
+        return walk.gathered(tmap, corners)
+    if not tmap.im2col_mode:
+        return walk.tiled(tmap, corners)
+    if tmap.im2col_mode == "im2col_wide":
+        return walk.im2col_wide(tmap, *_wide_operands(tmap, corners, offsets, call))
+    return walk.im2col(tmap, *_im2col_operands(tmap, corners, offsets, call))
+
+
+def _im2col_operands(tmap: TensorMap, corners: Integers, offsets: Any, call: str) -> tuple[Integers, Integers]:
+    spatial = tmap.rank - 2
+    given = np.zeros(spatial, np.int64) if offsets is None else offsets
+    shifts = _integers("offsets", given, spatial, "one for each of W, H, D", call)
+    most = (1 << {3: 16, 4: 8, 5: 5}[tmap.rank]) - 1
+    if ((shifts < 0) | (shifts > most)).any():
+        raise CoordinateError(f"{call}: offsets={np.asarray(offsets).tolist()}; rank {tmap.rank} has 0 to {most}")
+    for place in range(spatial):
+        low, high = pixel_range(tmap, place)
+        base = corners[..., tmap.first_spatial + place]
+        if ((base < low) | (base > high)).any():
+            bad = int(base[(base < low) | (base > high)].flat[0])
+            raise CoordinateError(
+                f"{call}: {'WHD'[place]} coordinate {bad} is outside the pixel box, which reaches from {low} to {high}"
+            )
+    shape = broadcast([corners.shape[:-1], shifts.shape[:-1]], call)
+    return np.broadcast_to(corners, (*shape, tmap.rank)), np.broadcast_to(shifts, (*shape, spatial))
+
+
+def _wide_operands(tmap: TensorMap, corners: Integers, offsets: Any, call: str) -> tuple[Integers, int, Integers]:
+    """Corners (..., rank), wHalo, and wOffset (...)."""
+    given = _integers("offsets", np.zeros(2, np.int64) if offsets is None else offsets, 2, "wHalo and wOffset", call)
+    halos, shifts = given[..., 0], given[..., 1]
+    for name, values, most in (("wHalo", halos, WIDE_HALO[tmap.wide_mode]), ("wOffset", shifts, WIDE_OFFSET)):
+        if ((values < 0) | (values > most)).any():
+            raise CoordinateError(f"{call}: {name} in offsets={given.tolist()}; mode {tmap.wide_mode} has 0 to {most}")
+    if halos.size == 0 or (halos != halos.flat[0]).any():
+        raise CoordinateError(f"{call}: offsets={given.tolist()}; valid: one wHalo for all copies of a call")
+    high = pixel_range(tmap, 0)[1]
+    if (corners[..., 1] > high).any():
+        bad = int(corners[..., 1][corners[..., 1] > high].flat[0])
+        raise CoordinateError(
+            f"{call}: W coordinate {bad} is beyond the pixel box, which ends at {high}; outside it a copy starts on the left "
+            "only (PTX ISA)"
+        )
+    shape = broadcast([corners.shape[:-1], shifts.shape], call)
+    return np.broadcast_to(corners, (*shape, tmap.rank)), int(halos.flat[0]), np.broadcast_to(shifts, shape)
+
+
+def _require_aligned(tmap: TensorMap, column: Integers, call: str) -> None:
+    bits = tmap.type.bits
+    if tmap.type.box:  # of 128 elements
+        wrong, need = column % tmap.type.dim_multiple != 0, f"a multiple of {tmap.type.dim_multiple} elements"
+    else:
+        wrong = column * bits % (8 * BOX_ALIGNMENT) != 0
+        need = f"a multiple of {8 * BOX_ALIGNMENT // bits} elements of {tmap.data_type}"
+    if wrong.any():
+        bad = int(column[wrong].flat[0])
+        raise MisalignedCoordinateError(
+            f"{call}: coordinate {bad} of the innermost dimension is byte {bad * bits / 8:g} of the row, and it must fall on "
+            f"{BOX_ALIGNMENT} bytes: anything else is an illegal instruction (CUDA_ERROR_ILLEGAL_INSTRUCTION, context lost, on "
+            f"an H200); valid: {need}"
+        )
+
+
+def _require_not_negative(tmap: TensorMap, coordinates: Any, call: str) -> None:
+    corners = np.asarray(coordinates)
+    if (corners < 0).any():
+        raise StoreCoordinateError(
+            f"{call}: coordinate {int(corners[corners < 0].flat[0])}: stores and reductions start at coordinates that are "
+            "not negative (PTX ISA, restrictions on tensor copies)"
+        )
+    if any(low < 0 for low in tmap.pixel_box_lower_corner) or any(high > 0 for high in tmap.pixel_box_upper_corner):
+        raise StoreCoordinateError(
+            f"{call}: pixel box from {tmap.pixel_box_lower_corner} to {tmap.pixel_box_upper_corner}: of stores it stays inside "
+            "the tensor: lower corners not negative, upper corners not positive (PTX ISA, restrictions on tensor copies)"
+        )
+
+
+def _require_apart(offsets: Integers, places: Places, call: str) -> None:
+    """No two units inside the tensor may be one place of it: offsets (..., rows, units)."""
+    count = offsets.shape[-1] * offsets.shape[-2]
+    unique = np.where(places.inside, offsets, -1 - np.arange(count).reshape(offsets.shape[-2:]))
+    order = np.sort(unique.reshape(*offsets.shape[:-2], count), axis=-1)
+    same = (order[..., 1:] == order[..., :-1]) & (order[..., 1:] >= 0)
+    if same.any():
+        raise ContestedRowError(
+            f"{call}: two elements of the box are one place of the tensor, byte {int(order[..., 1:][same].flat[0])}: which of "
+            "them stays is not defined; valid: strides with which rows of the box do not overlap"
+        )
+
+
+# --- bytes
+
+
+def _global_index(tmap: TensorMap, places: Places, size: int, call: str) -> Integers:
+    """Index in memory of every byte of every unit (..., rows, units, bytes); those inside the tensor are checked."""
+    offsets, each = places.offsets(tmap.unit), tmap.unit.global_bytes
+    outside = places.inside & ((offsets < 0) | (offsets > size - each))
+    if outside.any():
+        raise OutsideMemoryError(
+            f"{call}: an element of the tensor at byte {int(offsets[outside].max())} does not lie in the {size} bytes of memory; "
+            "memory must hold the tensor as far as the box touches it, of stores up to a multiple of 16 bytes a row"
+        )
+    return offsets[..., None] + np.arange(each)
+
+
+def _shared_index(tmap: TensorMap, walk: BoxWalk, places: Places, start: Integers, size: int, call: str) -> Integers:
+    """Index in smem of every byte of every unit: (..., rows, units, bytes)."""
+    rows = places.rows.shape[-1]
+    index = walk.shared_bytes(tmap, rows, start)
+    wrong = (index < 0) | (index >= size)
+    if wrong.any():
+        raise OutsideMemoryError(
+            f"{call}: the box has bytes at shared address {int(index[wrong].max()):#x}, beyond the {size} bytes of smem"
+        )
+    unit = tmap.unit.shared_bytes
+    return index.reshape(*index.shape[:-1], index.shape[-1] // unit, unit)
+
+
+def _take(source: Bytes, index: Integers, batch: tuple[int, ...]) -> Bytes:
+    """Bytes of a memory (..., bytes) at indices (..., rows, units, bytes), with the batch's leading dimensions."""
+    image = np.broadcast_to(source if source.shape[-1] else np.zeros(1, np.uint8), (*batch, max(source.shape[-1], 1)))
+    found = np.take_along_axis(image, _flat(index, batch), axis=-1)
+    return found.reshape(*batch, *index.shape[-3:])
+
+
+def _flat(array: npt.NDArray[Any], batch: tuple[int, ...]) -> npt.NDArray[Any]:
+    """An array (..., rows, units, bytes) with the batch's leading dimensions and one more."""
+    return np.broadcast_to(array, (*batch, *array.shape[-3:])).reshape(*batch, int(np.prod(array.shape[-3:])))
+
+
+def _fill(tmap: TensorMap) -> Bytes:
+    """The bytes of a unit outside the tensor."""
+    if tmap.oob_fill == "NONE":
+        return np.zeros(tmap.unit.global_bytes, np.uint8)
+    return np.resize(np.array([NAN_FILL], "<u2").view(np.uint8), tmap.unit.global_bytes)
+
+
+def _pack6(found: Bytes) -> Bytes:
+    """Units of 16 bytes whose low 6 bits count to the 12 bytes that they fill."""
+    bits = np.unpackbits(found, axis=-1, bitorder="little").reshape(*found.shape[:-1], 16, 8)[..., :6]
+    return np.packbits(bits.reshape(*found.shape[:-1], 96), axis=-1, bitorder="little")
