@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from conformance import convert_cases, gemm_cases, recordings, scaled_cases
-from conformance.hardware import Hardware
-from conformance.recordings import RecordingError
-from conformance.suite import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
-from hwkernels.driver import device_available, device_info
+from conformance.kernels import convert as convert_cases
+from conformance.kernels import gemm as gemm_cases
+from conformance.kernels import scaled as scaled_cases
+from conformance.suite import recordings
+from conformance.suite.cases import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
+from conformance.suite.hardware import Hardware
+from conformance.suite.recordings import RecordingError
+from hwkernels.device.driver import device_available, device_info
 from tcsim import catalog
 from tcsim.core.errors import TcsimError
 from tcsim.core.targets import ARCHS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.suite import Case, Outcome, Suite
+from conformance.suite.cases import Case, Outcome, Suite
 from tcsim.model.row import Row
 
 

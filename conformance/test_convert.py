@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.convert_cases import ConvertCase, trial_of
-from conformance.suite import Outcome, Suite
-from conformance.whole_outputs import judge
-from hwkernels.convert_call import conversion
+from conformance.kernels.convert import ConvertCase, trial_of
+from conformance.kernels.whole_outputs import judge
+from conformance.suite.cases import Outcome, Suite
+from hwkernels.gemm.convert_call import conversion
 
 
 def test_convert(converted: ConvertCase, suite: Suite, conclude: Any) -> None:

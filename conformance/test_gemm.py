@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.gemm_cases import GemmCase, trial_of
-from conformance.suite import Outcome, Suite
-from conformance.whole_outputs import judge
+from conformance.kernels.gemm import GemmCase, trial_of
+from conformance.kernels.whole_outputs import judge
+from conformance.suite.cases import Outcome, Suite
 
 
 def test_gemm(gemm: GemmCase, suite: Suite, conclude: Any) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from conformance import open_questions
-from conformance.hardware import NoAssembler, Unassembled
-from conformance.open_questions import QUESTIONS, Question
-from conformance.suite import Outcome, Suite
-from hwkernels.worker import ContextLost, Hang
+from conformance.suite import open_questions
+from conformance.suite.cases import Outcome, Suite
+from conformance.suite.hardware import NoAssembler, Unassembled
+from conformance.suite.open_questions import QUESTIONS, Question
+from hwkernels.device.worker import ContextLost, Hang
 
 
 @pytest.mark.parametrize("name", [question.name for question in QUESTIONS])

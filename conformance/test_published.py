@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.published import PublishedSet
-from conformance.suite import Suite
+from conformance.suite.cases import Suite
+from conformance.suite.published import PublishedSet
 
 
 def test_published(published: PublishedSet, suite: Suite, conclude: Any) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from conformance import encoded_maps
-from conformance.suite import Outcome, Suite
-from hwkernels.driver import Context
+from conformance.suite import encoded_maps
+from conformance.suite.cases import Outcome, Suite
+from hwkernels.device.driver import Context
 
 
 @pytest.mark.parametrize("kind", encoded_maps.KINDS)

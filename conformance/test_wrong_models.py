@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conformance.exercises import exercise_of, result_digest
-from conformance.suite import Suite
+from conformance.isa import exercise_of
+from conformance.slice import result_digest
+from conformance.suite.cases import Suite
 
 
 def test_wrong_models(recorded: str, suite: Suite) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hwkernels.array_protocols import _DLTensor, _Versioned
+from hwkernels.device.array_protocols import _DLTensor, _Versioned
 
 CUDA, HOST = 2, 1
 # Written again from dlpack.h 1.1: DLDataTypeCode and bits of a type

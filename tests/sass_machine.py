@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hwkernels.sass import SassInstruction
+from hwkernels.device.sass import SassInstruction
 
 WORD = (1 << 32) - 1
 

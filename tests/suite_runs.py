@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 import tcsim
-from conformance import inputs, recordings
-from conformance.recordings import Recording
-from hwkernels.driver import DeviceInfo
+from conformance.stimuli import classes as inputs
+from conformance.suite import recordings
+from conformance.suite.recordings import Recording
+from hwkernels.device.driver import DeviceInfo
 
 ROOT = Path(__file__).resolve().parent.parent
 MNEMONIC = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"

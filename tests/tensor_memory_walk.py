@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tcsim
-from hwkernels.tensor_memory_constants import SCALE_COPY
+from hwkernels.gemm.tensor_memory_constants import SCALE_COPY
 
 SPAN = 128
 PANEL = 64  # rows of an MN-major box

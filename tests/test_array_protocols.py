@@ -18,11 +18,12 @@ from test_scaled_kernels import random_operands
 
 import hwkernels
 import tcsim
-from hwkernels import convert_call, stream_launch
-from hwkernels.array_protocols import OperandTypeError, read_array
-from hwkernels.device_arrays import DTYPES, DeviceArray
-from hwkernels.gemm_call import GemmError
-from hwkernels.scaled_kernels import SCALED_KERNELS
+from hwkernels.device import stream_launch
+from hwkernels.device.array_protocols import OperandTypeError, read_array
+from hwkernels.device.device_arrays import DTYPES, DeviceArray
+from hwkernels.gemm import convert_call
+from hwkernels.gemm.call import GemmError
+from hwkernels.gemm.scaled_kernels import SCALED_KERNELS
 
 DTYPE_OF = {name: np.dtype(getattr(np, name, None) or getattr(ml_dtypes, name)) for name in KINDS}
 SPEAKERS: dict[str, Callable[[np.ndarray], Any]] = {

@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from conformance.exercises import exercise_of
-from conformance.inputs import digest
-from hwkernels import probe
-from hwkernels.probe import Probe
-from hwkernels.probes import async_copy, bulk_copy
+from conformance.isa import exercise_of
+from conformance.stimuli.classes import digest
+from hwkernels.probes import cp_async as async_copy
+from hwkernels.probes import cp_async_bulk as bulk_copy
+from hwkernels.probes import probe
 from hwkernels.probes.images import IMAGE_BYTES
+from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.arithmetic.reduction import Reduction, reduce_codes
 from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hwkernels import bench, bench_sparse
-from hwkernels.bench_plot import svg_of
-from hwkernels.bench_results import AGAIN, REFERENCE, from_json, summarise, table, to_json
+from hwkernels.bench import run as bench
+from hwkernels.bench import sparse as bench_sparse
+from hwkernels.bench.plot import svg_of
+from hwkernels.bench.results import AGAIN, REFERENCE, from_json, summarise, table, to_json
 
 MACHINE = {
     "name": "Imaginary GPU",

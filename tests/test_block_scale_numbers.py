@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scale_cases import MX4, MX8, NV4, ROWS, SPARSE_MX4, SPARSE_MX8, SPARSE_NV4
 
 import tcsim
-from conformance.exercises import exercise_of
-from conformance.wrong_scales import matrices_of
+from conformance.isa import exercise_of
+from conformance.isa.mma.scale_mutants import matrices_of
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.scaled_dot import scaled_dot_add
 from tcsim.core.errors import FormatError, OperandError

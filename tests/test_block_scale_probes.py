@@ -14,16 +14,15 @@ import pytest
 from scale_cases import MX4, MX8, NEAR_MISSES, NV4, ROWS, SPARSE_MX4, SPARSE_MX8, SPARSE_NV4
 
 import tcsim
-from conformance.exercises import exercise_of
-from conformance.hardware import Hardware, Workshop
-from conformance.suite import Settings, Suite
-from hwkernels import probe
-from hwkernels.driver import DeviceInfo
-from hwkernels.probe import Probe
-from hwkernels.probes import body_of
-from hwkernels.probes.registers import SCALE_SELECTORS
-from hwkernels.sass import disassemble, opcode_counts
-from hwkernels.toolchain import AssembleError, Job, assemble, assemble_many
+from conformance.isa import exercise_of
+from conformance.suite.cases import Settings, Suite
+from conformance.suite.hardware import Hardware, Workshop
+from hwkernels.device.driver import DeviceInfo
+from hwkernels.device.sass import disassemble, opcode_counts
+from hwkernels.device.toolchain import AssembleError, Job, assemble, assemble_many
+from hwkernels.probes import body_of, probe
+from hwkernels.probes.mma import SCALE_SELECTORS
+from hwkernels.probes.probe import Probe
 from tcsim.layouts.block_scales import BYTE_IDS, THREAD_IDS
 
 FORMS = {1: (MX8, SPARSE_MX8), 2: (MX4, SPARSE_MX4), 4: (NV4, SPARSE_NV4)}

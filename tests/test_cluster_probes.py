@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.exercises import exercise_of
-from conformance.exercises.cluster_barrier import meet
-from conformance.exercises.register_pool import pool_after
-from conformance.inputs import digest
-from hwkernels import probe
-from hwkernels.probe import Probe
-from hwkernels.probes import body_of
-from hwkernels.sass import disassemble
-from hwkernels.toolchain import assemble
+from conformance.isa import exercise_of
+from conformance.isa.barrier_cluster import meet
+from conformance.isa.setmaxnreg import pool_after
+from conformance.stimuli.classes import digest
+from hwkernels.device.sass import disassemble
+from hwkernels.device.toolchain import assemble
+from hwkernels.probes import body_of, probe
+from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.core.targets import ARCHS, TARGETS

@@ -9,9 +9,9 @@ import pytest
 from suite_runs import CLASSES, MNEMONIC, OTHER
 
 import tcsim
-from conformance import inputs
-from conformance.compare import compare
-from conformance.suite import Case, Settings, Suite
+from conformance.comparison.multiply import compare
+from conformance.stimuli import classes as inputs
+from conformance.suite.cases import Case, Settings, Suite
 
 
 def test_a_case_is_its_id() -> None:

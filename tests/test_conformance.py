@@ -17,9 +17,9 @@ import pytest
 from suite_runs import CLASSES, MNEMONIC, OTHER, OUTPUTS, case_path, copy_recording, recorded, suite_run, table_rows
 
 import tcsim
-from conformance import recordings
-from conformance.recordings import Recording
-from conformance.suite import Case, Settings, Suite
+from conformance.suite import recordings
+from conformance.suite.cases import Case, Settings, Suite
+from conformance.suite.recordings import Recording
 
 
 @pytest.fixture

@@ -14,17 +14,17 @@ import numpy.typing as npt
 import pytest
 from suite_runs import CLASSES, GPU, MNEMONIC, OUTPUTS, case_path, recorded, suite_run, table_rows
 
-import conformance.hardware
+import conformance.suite.hardware
 import tcsim
 from conformance import conftest as hooks
-from conformance import recordings
-from conformance.hardware import Hardware, Unassembled, Workshop
-from conformance.suite import Case, Settings, Suite
-from hwkernels import probe
-from hwkernels.driver import Launch
-from hwkernels.probe import Probe
-from hwkernels.toolchain import AssembleError, ToolchainError
-from hwkernels.worker import ContextLost, GpuWorker, Hang
+from conformance.suite import recordings
+from conformance.suite.cases import Case, Settings, Suite
+from conformance.suite.hardware import Hardware, Unassembled, Workshop
+from hwkernels.device.driver import Launch
+from hwkernels.device.toolchain import AssembleError, ToolchainError
+from hwkernels.device.worker import ContextLost, GpuWorker, Hang
+from hwkernels.probes import probe
+from hwkernels.probes.probe import Probe
 from tcsim import catalog
 
 Answer = Callable[[Probe, dict[str, npt.NDArray[Any]], int], list[npt.NDArray[np.uint32]]]
@@ -157,7 +157,7 @@ def test_a_worker_process_that_is_lost_is_one_verdict(
     monkeypatch: pytest.MonkeyPatch, executor: str, verdict: str, complaint: str
 ) -> None:
     """The real Hardware with a real process behind it."""
-    monkeypatch.setattr(conformance.hardware, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(conformance.suite.hardware, "TIMEOUT_S", 0.3)
     hardware = Hardware(GPU)
     hardware.__dict__["_worker"] = GpuWorker(0, f"{__name__}:{executor}")
     try:
@@ -243,7 +243,7 @@ def test_what_is_recorded_is_what_the_hardware_said(tmp_path: Path) -> None:
 def imaginary_gpu(tmp_path: Path) -> Path:
     """A folder with a plugin that lets pytest see a GPU of sm_90 that answers as the model does."""
     (tmp_path / "imaginary_gpu.py").write_text(
-        "import conformance.hardware as hardware, hwkernels.driver as driver, tcsim\n"
+        "import conformance.suite.hardware as hardware, hwkernels.device.driver as driver, tcsim\n"
         "INFO = driver.DeviceInfo(0, 'Imaginary GPU', 'sm_90', '1.2.3', '13.0', 1, 1)\n"
         "driver.device_available = lambda ordinal=0: (True, 'Imaginary GPU')\n"
         "driver.device_info = hardware.device_info = lambda ordinal=0: INFO\n"

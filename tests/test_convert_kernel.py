@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance import convert_cases, test_convert
-from conformance.convert_cases import ConvertCase, cases, inputs, predicted
-from hwkernels.convert_call import FORMATS, THREADS, compiled, conversion, convert, grid_for
-from hwkernels.sass import disassemble, opcode_counts
+from conformance import test_convert
+from conformance.kernels import convert as convert_cases
+from conformance.kernels.convert import ConvertCase, cases, inputs, predicted
+from hwkernels.device.sass import disassemble, opcode_counts
+from hwkernels.gemm.convert_call import FORMATS, THREADS, compiled, conversion, convert, grid_for
 
 OPCODES = {
     "f16": r"F2FP\.SATFINITE\.F16|F2FP\.SATFINITE\.PACK_AB",

@@ -15,7 +15,7 @@ import pytest
 from exact import conversions as exact
 
 import tcsim
-from conformance.exercises import exercise_of
+from conformance.isa import exercise_of
 from tcsim import FormatError, InstructionError, OperandError, TcsimError, catalog
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.cvt.semantics import Convert

@@ -15,12 +15,12 @@ import numpy.typing as npt
 import pytest
 
 import tcsim
-from conformance import inputs as conformance_inputs
-from conformance.exercises import exercise_of
-from hwkernels import probe, sass
-from hwkernels.probe import Probe
-from hwkernels.probes import body_of
-from hwkernels.toolchain import assemble
+from conformance.isa import exercise_of
+from conformance.stimuli import classes as conformance_inputs
+from hwkernels.device import sass
+from hwkernels.device.toolchain import assemble
+from hwkernels.probes import body_of, probe
+from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.core.targets import TARGETS
 from tcsim.isa.cvt.semantics import Convert

@@ -20,8 +20,8 @@ import pytest
 import conformance
 import hwkernels
 import tcsim
-from conformance import recordings
-from conformance.suite import VERDICTS
+from conformance.suite import recordings
+from conformance.suite.cases import VERDICTS
 from tcsim import catalog
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -15,12 +15,15 @@ import numpy.typing as npt
 import pytest
 
 import hwkernels
-from hwkernels import array_protocols, device_arrays, driver, gemm_call, gemm_operands, gemm_picks, plan, stream_launch
-from hwkernels.device_arrays import DTYPES, DeviceArray
-from hwkernels.gemm_build import Build
-from hwkernels.gemm_call import GemmError, Tuning, plan_gemm, problem_dtype
-from hwkernels.gemm_worker import GemmCall
-from hwkernels.plan import Plan, run_call
+from hwkernels.device import array_protocols, device_arrays, driver, plan, stream_launch
+from hwkernels.device.device_arrays import DTYPES, DeviceArray
+from hwkernels.device.plan import Plan, run_call
+from hwkernels.gemm import call as gemm_call
+from hwkernels.gemm import operands as gemm_operands
+from hwkernels.gemm import picks as gemm_picks
+from hwkernels.gemm.build import Build
+from hwkernels.gemm.call import GemmError, Tuning, plan_gemm, problem_dtype
+from hwkernels.gemm.worker import GemmCall
 
 Array = npt.NDArray[Any]
 

@@ -10,14 +10,15 @@ import pytest
 from suite_runs import GPU, suite_run
 
 import tcsim
-from conformance import gemm_cases, precompile
-from conformance.gemm_cases import GemmCase, call_of, operands, predicted
-from conformance.hardware import Hardware
-from conformance.suite import Settings, Suite
+from conformance.kernels import gemm as gemm_cases
+from conformance.kernels import precompile
+from conformance.kernels.gemm import GemmCase, call_of, operands, predicted
+from conformance.suite.cases import Settings, Suite
+from conformance.suite.hardware import Hardware
 from conformance.test_gemm import run
-from hwkernels.gemm_call import Tuning
-from hwkernels.gemm_kernels import KERNELS
-from hwkernels.worker import ContextLost, ExecutorError, Hang
+from hwkernels.device.worker import ContextLost, ExecutorError, Hang
+from hwkernels.gemm.call import Tuning
+from hwkernels.gemm.kernels import KERNELS
 
 CASES = list(gemm_cases.cases("sm_90"))
 SMALL = GemmCase("sm90_wgmma_persistent", "f16", "f16", "f32", (33, 40, 100), "wide")

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import tcsim
-from hwkernels import gemm_tiles
-from hwkernels.device_arrays import DeviceMatrix, OperandTypeError, read_matrix, round_up
-from hwkernels.gemm_build import SHARED_LIMIT, Build, cubin_of
-from hwkernels.gemm_call import GemmError, Tuning, find_kernel, problem_dtype, target_for, tuned
-from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, OUTPUT_TMA
-from hwkernels.gemm_operands import layout_of
-from hwkernels.gemm_tiles import Shape, choose
-from hwkernels.nvrtc import compile_cubin, find_compilers
-from hwkernels.sass import SassError, disassemble, listing_of, opcode_counts
-from hwkernels.sass_loops import innermost, loops_in
-from hwkernels.toolchain import AssembleError, ToolchainError
+from hwkernels.device.device_arrays import DeviceMatrix, OperandTypeError, read_matrix, round_up
+from hwkernels.device.nvrtc import compile_cubin, find_compilers
+from hwkernels.device.sass import SassError, disassemble, listing_of, opcode_counts
+from hwkernels.device.sass_loops import innermost, loops_in
+from hwkernels.device.toolchain import AssembleError, ToolchainError
+from hwkernels.gemm import tiles as gemm_tiles
+from hwkernels.gemm.build import SHARED_LIMIT, Build, cubin_of
+from hwkernels.gemm.call import GemmError, Tuning, find_kernel, problem_dtype, target_for, tuned
+from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, OUTPUT_TMA
+from hwkernels.gemm.operands import layout_of
+from hwkernels.gemm.tiles import Shape, choose
 
 SQUARE = Shape(4096, 4096, 4096)
 MULTIPLIES = ("HMMA", "QMMA", "IMMA", "HGMMA", "QGMMA", "IGMMA")
@@ -29,7 +29,7 @@ MULTIPLIES = ("HMMA", "QMMA", "IMMA", "HGMMA", "QGMMA", "IGMMA")
 def builds_of(name: str) -> list[Build]:
     """For one kernel: one format of each opcode, and one format with each other choice that exists, on each target.
 
-    bf16 and e5m2 differ from f16 and e4m3 in the spelling of one instruction; `python -m conformance.precompile` compiles all.
+    bf16 and e5m2 differ from f16 and e4m3 in the spelling of one instruction; `python -m conformance.kernels.precompile` compiles all.
     """
     kernel = KERNELS[name]
     found = [

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from hwkernels.sass import disassemble
-from hwkernels.toolchain import assemble
+from hwkernels.device.sass import disassemble
+from hwkernels.device.toolchain import assemble
 from tcsim.inspection.numbers import inspect_number
 from tcsim.inspection.quantization import quantization
 from tcsim.inspection.swizzle_view import swizzle_view

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.described import Described
-from conformance.stream import Stream
+from conformance.isa.tcgen05.mma_inputs import Described
+from conformance.stimuli.stream import Stream
 from tcsim.arithmetic.steps import DotAdd
 from tcsim.inspection.outputs import example_arrays, output_problem, outputs_of
 from tcsim.inspection.problems import described, run_call

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from hwkernels.probe import emit
+from hwkernels.probes.probe import emit
 from tcsim import catalog
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.inspection import fragment_map
@@ -21,15 +21,16 @@ from tcsim.inspection.feeds import feed_of
 from tcsim.inspection.formulas import Formula, formulas_of
 from tcsim.inspection.places import all_places, contents_of, operand_of, places_of
 from tcsim.inspection.ptx_line import ptx_line
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import Fragment
+from tcsim.model.row import Row
 from tcsim.numbers.packing import unpack
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 
 
-def distinct_operands() -> list[tuple[Any, Operand]]:
+def distinct_operands() -> list[tuple[Any, Fragment]]:
     """One operand of every layout and number format of the registry, on the first and the last arch of its rows."""
-    found: dict[str, tuple[Any, Operand]] = {}
+    found: dict[str, tuple[Any, Fragment]] = {}
     for row in catalog.rows().values():
         if row.dropped or not row.operands:
             continue
@@ -179,7 +180,7 @@ def test_maps_hold_every_place_once() -> None:
                 assert where == (int(row["row"]), int(row["column"]))
             picture = ElementTree.fromstring(fragment_map.as_svg(found, by))
             cells = [node for node in picture.iter() if node.tag.endswith("rect")]
-            registers = layout.lanes * operand.ptx_registers
+            registers = layout.lanes * operand.count
             assert len(cells) == (registers if by == "lane" else layout.matrices * layout.rows * layout.columns)
         by_lane, by_element = fragment_map.tables(found, "lane"), fragment_map.tables(found, "element")
         assert [len(part.rows) for part in by_lane.parts] == [32]

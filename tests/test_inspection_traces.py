@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance import inputs
+from conformance.stimuli import classes as inputs
 from tcsim import catalog
 from tcsim.inspection.bit_columns import LABEL, bit_columns
 from tcsim.inspection.comparison import compare_archs

@@ -161,7 +161,7 @@ def test_f64_registers_are_two_words_low_first() -> None:
     """1.0 and the low and high words of 1 + 2**-52 of A and D."""
     ins = tcsim.instruction(DOUBLE, arch="sm_90")
     assert {name: operand.registers for name, operand in ins.operands.items()} == {"d": 8, "a": 8, "b": 4, "c": 8}
-    assert {name: operand.ptx_registers for name, operand in ins.operands.items()} == {"d": 4, "a": 4, "b": 2, "c": 4}
+    assert {name: operand.count for name, operand in ins.operands.items()} == {"d": 4, "a": 4, "b": 2, "c": 4}
     a, b = np.zeros((16, 8)), np.zeros((8, 8))
     a[9, 5], b[5, 6] = 1 + 2.0**-52, 1.0
     registers = {"a": ins.registers("a", a), "b": ins.registers("b", b), "c": np.zeros((32, 8), np.uint32)}

@@ -13,7 +13,8 @@ import tcsim
 from tcsim import catalog
 from tcsim.core.errors import OperandError
 from tcsim.layouts.layout import FragmentLayout, Layout
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import Fragment
+from tcsim.model.row import Row
 
 Formula = Callable[[int, int, int], tuple[int, int]]
 """(groupID, threadID_in_group, i) to (row, column) of element i of a fragment: a_i, b_i or c_i in the PTX manual."""
@@ -199,7 +200,7 @@ WIDTHS = {
 """The table of the manual that a format of A is in. fp6 and fp4 take a byte here."""
 
 
-def manual(row: Row, operand: Operand) -> tuple[LaneFormula, int, Callable[[int], int]]:
+def manual(row: Row, operand: Fragment) -> tuple[LaneFormula, int, Callable[[int], int]]:
     """The formula of an operand, how many elements a lane holds, and which matrix a lane's elements belong to."""
     shape = "m{}n{}k{}".format(*row.shape)
     if shape == "m8n8k4" and row.operands["a"].format.name in ("f16", "bf16"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.stream import Stream
+from conformance.stimuli.stream import Stream
 from tcsim.isa.tcgen05.lookup_table import looked_up, packed, unpacked
 
 

@@ -144,7 +144,7 @@ def test_every_element_is_where_the_manual_puts_it(mnemonic: str) -> None:
         rows, columns = (int(part) for part in re.findall(r"\d+", word))
         assert (layout.rows, layout.columns, layout.matrices, layout.lanes) == (rows, columns, count, 32)
         each = layout.registers // count
-        assert operand.registers == operand.ptx_registers == count * (2 if word == "m16n16" else 1)
+        assert operand.registers == operand.count == count * (2 if word == "m16n16" else 1)
         for lane in range(32):
             for register in range(layout.registers):
                 matrix, within = divmod(register, each)

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance import inputs as conformance_inputs
-from conformance.exercises import exercise_of
-from conformance.exercises.matrix_move import CLASSES
-from hwkernels import probe, sass
-from hwkernels.probe import Probe
-from hwkernels.probes.matrix_move import LOAD_BYTES, STORE_BYTES
-from hwkernels.toolchain import assemble
+from conformance.isa import exercise_of
+from conformance.isa.matrix.moves import CLASSES
+from conformance.stimuli import classes as conformance_inputs
+from hwkernels.device import sass
+from hwkernels.device.toolchain import assemble
+from hwkernels.probes import probe
+from hwkernels.probes.matrix import LOAD_BYTES, STORE_BYTES
+from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.core.targets import TARGETS
 from tcsim.model.instruction import Instruction

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwkernels.sass import SassInstruction, disassemble
-from hwkernels.toolchain import assemble
+from hwkernels.device.sass import SassInstruction, disassemble
+from hwkernels.device.toolchain import assemble
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import LAYOUTS, MBarrier

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.barrier_programs import STEPS, programs, run
-from conformance.exercises import exercise_of
-from conformance.exercises.barrier import OF_FORM
-from conformance.inputs import digest
-from conformance.stream import Stream
-from hwkernels import probe
-from hwkernels.probe import Probe
-from hwkernels.probes import barrier, body_of
-from hwkernels.toolchain import assemble
+from conformance.isa import exercise_of
+from conformance.isa.mbarrier.exercise import OF_FORM
+from conformance.isa.mbarrier.programs import STEPS, programs, run
+from conformance.stimuli.classes import digest
+from conformance.stimuli.stream import Stream
+from hwkernels.device.toolchain import assemble
+from hwkernels.probes import body_of, probe
+from hwkernels.probes import mbarrier as barrier
+from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.isa.mbarrier.semantics import barrier_facts
 

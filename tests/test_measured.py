@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import tcsim
-from conformance import recordings
-from conformance.exercises import every_class, exercise_of
+from conformance.isa import exercise_of
+from conformance.slice import every_class
+from conformance.suite import recordings
 from tcsim import catalog
 from tcsim.core.targets import ARCHS
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tcsim
-from conformance import inputs
+from conformance.stimuli import classes as inputs
 from tcsim import catalog
 from tcsim.isa.mma.multiply import MatrixMultiply
 

@@ -17,10 +17,10 @@ from itertools import product
 import pytest
 
 import tcsim
-from hwkernels.probe import emit, kernel_name
+from hwkernels.device.sass import code_sha256
+from hwkernels.device.toolchain import AssembleError, Assembly, Job, assemble, assemble_many, toolchain_for
 from hwkernels.probes import body_of
-from hwkernels.sass import code_sha256
-from hwkernels.toolchain import AssembleError, Assembly, Job, assemble, assemble_many, toolchain_for
+from hwkernels.probes.probe import emit, kernel_name
 from tcsim import catalog
 from tcsim.core.errors import InstructionError
 from tcsim.core.targets import TARGETS

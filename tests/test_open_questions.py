@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conformance import open_questions
-from conformance.hardware import Workshop
-from conformance.open_questions import QUESTIONS
-from conformance.recordings import RecordingError
-from conformance.suite import Settings, Suite
+from conformance.suite import open_questions
+from conformance.suite.cases import Settings, Suite
+from conformance.suite.hardware import Workshop
+from conformance.suite.open_questions import QUESTIONS
+from conformance.suite.recordings import RecordingError
 from conformance.test_open_questions import outcome
-from hwkernels.probes.tensor_copy import BODY, IMAGE_BYTES
-from hwkernels.worker import Hang
+from hwkernels.device.worker import Hang
+from hwkernels.probes.cp_async_bulk_tensor import BODY, IMAGE_BYTES
 from tcsim.tma.types import NotModelledError
 from tests.test_conformance_live import Imaginary
 

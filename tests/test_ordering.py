@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import tcsim
-from conformance.exercises import exercise_of
-from hwkernels import probe
-from hwkernels.probe import Probe
+from conformance.isa import exercise_of
+from hwkernels.probes import probe
+from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.core.targets import ARCHS, TARGETS

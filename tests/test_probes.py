@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import tcsim
-from hwkernels import probe
-from hwkernels.probe import Probe
-from hwkernels.sass import SassError, SassFunction, disassemble
-from hwkernels.toolchain import AssembleError, assemble
+from hwkernels.device.sass import SassError, SassFunction, disassemble
+from hwkernels.device.toolchain import AssembleError, assemble
+from hwkernels.probes import probe
+from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.core.targets import TARGETS
 from tcsim.model.instruction import Instruction
@@ -151,8 +151,8 @@ def test_the_text_is_a_function_of_rows_and_target() -> None:
             f"{probe.kernel_name(row)}(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, "
         )
         assert kernel.count(f"    {row.mnemonic} {{%d0") == 1
-        assert kernel.count("ld.global") == sum(row.operands[name].ptx_registers for name in "abc")
-        assert kernel.count("st.global") == row.operands["d"].ptx_registers
+        assert kernel.count("ld.global") == sum(row.operands[name].count for name in "abc")
+        assert kernel.count("st.global") == row.operands["d"].count
     assert len({probe.kernel_name(row) for row in rows}) == len(rows)
 
 

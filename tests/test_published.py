@@ -25,12 +25,12 @@ from exact import machine
 from exact.steps import dot_add
 
 import tcsim
-from conformance import published, recordings
-from conformance.published import PublishedSet
-from conformance.recordings import RecordingError
-from conformance.suite import Settings, Suite
-from hwkernels.sass import disassemble, opcode_counts
-from hwkernels.toolchain import assemble
+from conformance.suite import published, recordings
+from conformance.suite.cases import Settings, Suite
+from conformance.suite.published import PublishedSet
+from conformance.suite.recordings import RecordingError
+from hwkernels.device.sass import disassemble, opcode_counts
+from hwkernels.device.toolchain import assemble
 from tcsim import catalog
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.steps import DotAdd

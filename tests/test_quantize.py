@@ -14,7 +14,7 @@ import pytest
 from exact import numbers as exact
 
 import tcsim
-from conformance.exercises import exercise_of
+from conformance.isa import exercise_of
 from tcsim import FormatError, OperandError
 from tcsim.numbers.codec import FLOAT_DTYPES
 from tcsim.numbers.quantize import MX_BLOCKS, MX_FORMATS, NVFP4_BLOCK

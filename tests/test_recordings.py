@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from suite_runs import MNEMONIC, OTHER, copy_recording, recorded, suite_run
 
-from conformance import recordings
-from conformance.recordings import Origin, RecordedCase, Recording, RecordingError
+from conformance.suite import recordings
+from conformance.suite.recordings import Origin, RecordedCase, Recording, RecordingError
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(f"conformance.recordings.os.{where}", fail)
+    monkeypatch.setattr(f"conformance.suite.recordings.os.{where}", fail)
     with pytest.raises(type(error)):
         recordings.write(recording, copied)
     monkeypatch.undo()

@@ -15,10 +15,12 @@ from test_scaled_kernels import random_operands
 
 import hwkernels
 import tcsim
-from hwkernels import array_protocols, convert_call, device_arrays, gemm_operands, plan, scaled_call, stream_launch
-from hwkernels.gemm_call import GemmError, problem_dtype
-from hwkernels.scaled_call import FACTORS, scaled_gemm
-from hwkernels.scaled_kernels import SCALED_KERNELS, ScaledBuild
+from hwkernels.device import array_protocols, device_arrays, plan, stream_launch
+from hwkernels.gemm import convert_call, scaled_call
+from hwkernels.gemm import operands as gemm_operands
+from hwkernels.gemm.call import GemmError, problem_dtype
+from hwkernels.gemm.scaled_call import FACTORS, scaled_gemm
+from hwkernels.gemm.scaled_kernels import SCALED_KERNELS, ScaledBuild
 from tcsim.numbers.formats import FORMATS
 
 

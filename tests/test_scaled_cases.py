@@ -13,14 +13,15 @@ from suite_runs import GPU, suite_run
 from test_scaled_call import Blackwell
 
 import tcsim
-from conformance import gemm_direct, precompile, scaled_cases
-from conformance.hardware import Hardware
-from conformance.scaled_cases import CLASSES, SIZES, ScaledCase, operands, predicted
-from conformance.suite import Outcome, Settings, Suite
+from conformance.kernels import gemm_direct, precompile
+from conformance.kernels import scaled as scaled_cases
+from conformance.kernels.scaled import CLASSES, SIZES, ScaledCase, operands, predicted
+from conformance.suite.cases import Outcome, Settings, Suite
+from conformance.suite.hardware import Hardware
 from conformance.test_scaled import run
-from hwkernels import stream_launch
-from hwkernels.plan import run_call
-from hwkernels.scaled_kernels import SCALED_KERNELS
+from hwkernels.device import stream_launch
+from hwkernels.device.plan import run_call
+from hwkernels.gemm.scaled_kernels import SCALED_KERNELS
 
 gpu = test_scaled_call.gpu  # a fixture of that module
 

@@ -12,13 +12,20 @@ import pytest
 from tensor_memory_walk import box, constants_in, walk_scaled
 
 import tcsim
-from hwkernels.gemm_call import GemmError, problem_dtype
-from hwkernels.gemm_tiles import Shape
-from hwkernels.sass import disassemble, opcode_counts
-from hwkernels.scaled_call import FACTORS, checked_operands, scaled_build
-from hwkernels.scaled_kernels import OUTPUTS, SCALED_KERNELS, ScaledBuild, ScaledKernel, scaled_cubin_of, step_places
-from hwkernels.scaled_operands import pack_elements, pack_factors, scaled_grid, scaled_maps, whole_tiles
-from hwkernels.tensor_memory_constants import scale_block_offsets
+from hwkernels.device.sass import disassemble, opcode_counts
+from hwkernels.gemm.call import GemmError, problem_dtype
+from hwkernels.gemm.scaled_call import FACTORS, checked_operands, scaled_build
+from hwkernels.gemm.scaled_kernels import (
+    OUTPUTS,
+    SCALED_KERNELS,
+    ScaledBuild,
+    ScaledKernel,
+    scaled_cubin_of,
+    step_places,
+)
+from hwkernels.gemm.scaled_operands import pack_elements, pack_factors, scaled_grid, scaled_maps, whole_tiles
+from hwkernels.gemm.tensor_memory_constants import scale_block_offsets
+from hwkernels.gemm.tiles import Shape
 from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
 from tcsim.memory.tmem_layout import scale_layout
 from tcsim.numbers.formats import FORMATS

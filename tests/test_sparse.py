@@ -36,12 +36,12 @@ from sparse_cases import (
 )
 
 import tcsim
-from conformance import recordings
-from conformance.exercises.sparse_multiply import SPARSE
-from conformance.suite import Case, Settings, Suite
-from hwkernels import probe
-from hwkernels.probe import Probe
-from hwkernels.probes import registers as probe_bodies
+from conformance.isa.mma.sparse import SPARSE
+from conformance.suite import recordings
+from conformance.suite.cases import Case, Settings, Suite
+from hwkernels.probes import mma as probe_bodies
+from hwkernels.probes import probe
+from hwkernels.probes.probe import Probe
 from tcsim import InstructionError, catalog
 from tcsim.core.evidence import LEVELS
 from tcsim.core.targets import ARCHS, TARGETS

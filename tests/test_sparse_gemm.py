@@ -9,7 +9,7 @@ import planted
 import pytest
 
 import tcsim
-from conformance.gemm_cases import pruned
+from conformance.kernels.gemm import pruned
 from tcsim.isa.mma.sparse_operand import SparseOperand
 
 MNEMONICS = (

@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tcsim
-from conformance import recordings
-from conformance.exercises.sparse_warpgroup_multiply import SPARSE_WARPGROUP
-from conformance.warpgroup_images import MODES
-from hwkernels import probe
+from conformance.isa.wgmma.images import MODES
+from conformance.isa.wgmma.sparse import SPARSE_WARPGROUP
+from conformance.suite import recordings
+from hwkernels.probes import probe
 from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.descriptors.matrix import MatrixDescriptor

@@ -11,11 +11,12 @@ import pytest
 from suite_runs import GPU, suite_run
 
 import tcsim
-from conformance import recordings, test_wrong_models
-from conformance.exercises.sparse_warpgroup_multiply import SPARSE_WARPGROUP
-from conformance.hardware import Hardware, Workshop
-from conformance.suite import Case, Settings, Suite
-from hwkernels.probe import Probe
+from conformance import test_wrong_models
+from conformance.isa.wgmma.sparse import SPARSE_WARPGROUP
+from conformance.suite import recordings
+from conformance.suite.cases import Case, Settings, Suite
+from conformance.suite.hardware import Hardware, Workshop
+from hwkernels.probes.probe import Probe
 
 F16 = "wgmma.mma_async.sp.sync.aligned.m64n64k32.f16.f16.f16"
 SMALL = "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32"

@@ -13,11 +13,11 @@ from exact import tensor_multiply as exact
 from tensor_multiply_cases import instruction, plain
 
 import tcsim
-from conformance import tensor_memory_tiles as tiles
-from conformance.described import Described
-from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY, descriptors, executed
-from conformance.stream import Stream
-from conformance.tensor_memory_mismatches import layout_of
+from conformance.isa.tcgen05 import mma_tiles as tiles
+from conformance.isa.tcgen05.mma import TENSOR_MEMORY, descriptors, executed
+from conformance.isa.tcgen05.mma_comparison import layout_of
+from conformance.isa.tcgen05.mma_inputs import Described
+from conformance.stimuli.stream import Stream
 from tcsim.isa.tcgen05.mma_form import MultiplyForm
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 

@@ -7,10 +7,10 @@ import pytest
 from tensor_multiply_cases import instruction, plain
 
 import tcsim
-from conformance.exercises import WrongModel
-from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY, operands_of
-from conformance.tensor_memory_mismatches import layout_of
-from conformance.wrong_tensor_multiplies import WRONG_MODELS
+from conformance.isa.tcgen05.mma import TENSOR_MEMORY, operands_of
+from conformance.isa.tcgen05.mma_comparison import layout_of
+from conformance.isa.tcgen05.mma_mutants import WRONG_MODELS
+from conformance.slice import WrongModel
 from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.trace import show_code, trace
 

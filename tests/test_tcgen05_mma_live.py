@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pytest
 
 import tcsim
-from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY
-from conformance.hardware import Hardware, Workshop
-from conformance.suite import Case, Settings, Suite
-from hwkernels.driver import DeviceInfo
-from hwkernels.probe import Probe
+from conformance.isa.tcgen05.mma import TENSOR_MEMORY
+from conformance.suite.cases import Case, Settings, Suite
+from conformance.suite.hardware import Hardware, Workshop
+from hwkernels.device.driver import DeviceInfo
+from hwkernels.probes.probe import Probe
 
 GPU = DeviceInfo(0, "Imaginary GPU", "sm_100", "1.2.3", "13.0", 1, 1)
 ROWS = (

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.exercises.tensor_memory_multiply import TENSOR_MEMORY
-from hwkernels import probe
-from hwkernels.probe import Probe, emit
-from hwkernels.probes.tensor_memory_multiply import BODY, operands
+from conformance.isa.tcgen05.mma import TENSOR_MEMORY
+from hwkernels.probes import probe
+from hwkernels.probes.probe import Probe, emit
+from hwkernels.probes.tcgen05_mma import BODY, operands
 from tcsim import catalog
 from tcsim.model.row import Row
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tensor_multiply_cases import instruction, plain
 
 import tcsim
-from conformance.described import Described
-from conformance.exercises.tensor_memory_multiply import descriptors
-from conformance.stream import Stream
+from conformance.isa.tcgen05.mma import descriptors
+from conformance.isa.tcgen05.mma_inputs import Described
+from conformance.stimuli.stream import Stream
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 
 

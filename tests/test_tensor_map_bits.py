@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 import tcsim
-from hwkernels.sass import disassemble
-from hwkernels.toolchain import assemble
+from hwkernels.device.sass import disassemble
+from hwkernels.device.toolchain import assemble
 from tcsim.tma import bits
 from tcsim.tma.rules import GlobalAddressError, GlobalDimError
 from tcsim.tma.types import DATA_TYPES, INTERLEAVES, OOB_FILLS, SWIZZLE_MODES, NotModelledError, TensorMapError

@@ -15,13 +15,15 @@ from test_gemm_call import gpu as installed_gpu
 
 import hwkernels
 import tcsim
-from conformance import gemm_cases, precompile
-from hwkernels import gemm_tiles, stream_launch
-from hwkernels.gemm_build import SHARED_LIMIT, Build
-from hwkernels.gemm_call import GemmError, Tuning, find_kernel, target_for, tuned
-from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
-from hwkernels.gemm_tiles import Shape, choose
-from hwkernels.tensor_memory_constants import constants_of
+from conformance.kernels import gemm as gemm_cases
+from conformance.kernels import precompile
+from hwkernels.device import stream_launch
+from hwkernels.gemm import tiles as gemm_tiles
+from hwkernels.gemm.build import SHARED_LIMIT, Build
+from hwkernels.gemm.call import GemmError, Tuning, find_kernel, target_for, tuned
+from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS
+from hwkernels.gemm.tensor_memory_constants import constants_of
+from hwkernels.gemm.tiles import Shape, choose
 from tcsim import catalog
 from tcsim.numbers.formats import FORMATS
 

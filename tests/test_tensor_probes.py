@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance import encoded_maps, tensor_inputs
-from conformance.exercises import exercise_of
-from conformance.exercises.tensor_copy import maps_of, run_loads, run_stores
-from conformance.hardware import Workshop
-from conformance.recordings import RecordingError
-from conformance.suite import Case, Settings, Suite
+from conformance.isa import exercise_of
+from conformance.isa.cp_async_bulk_tensor import inputs as tensor_inputs
+from conformance.isa.cp_async_bulk_tensor.exercise import maps_of, run_loads, run_stores
+from conformance.suite import encoded_maps
+from conformance.suite.cases import Case, Settings, Suite
+from conformance.suite.hardware import Workshop
+from conformance.suite.recordings import RecordingError
 from conformance.test_tensor_maps import outcome
-from hwkernels import driver, map_bytes, probe, tensor_map
-from hwkernels.driver import CudaError
-from hwkernels.probes import tensor_copy as body
+from hwkernels.device import driver, map_bytes, tensor_map
+from hwkernels.device.driver import CudaError
+from hwkernels.device.sass import disassemble, opcode_counts
+from hwkernels.device.toolchain import assemble
+from hwkernels.probes import cp_async_bulk_tensor as body
+from hwkernels.probes import probe
 from hwkernels.probes.tensormap import BODY as UPDATE_BODY
-from hwkernels.sass import disassemble, opcode_counts
-from hwkernels.toolchain import assemble
 from tcsim import catalog
 from tcsim.isa.cp_async_bulk_tensor.semantics import TensorLoad
 from tcsim.tma.types import DATA_TYPES, L2_PROMOTIONS, SWIZZLE_MODES

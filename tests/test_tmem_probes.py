@@ -14,11 +14,11 @@ import pytest
 from tmem_cases import FAMILIES, ROWS, anywhere
 
 import tcsim
-from conformance.exercises import exercise_of
-from hwkernels import probe, sass
-from hwkernels.probe import Probe
-from hwkernels.probes import body_of, scaffold_of
-from hwkernels.toolchain import assemble
+from conformance.isa import exercise_of
+from hwkernels.device import sass
+from hwkernels.device.toolchain import assemble
+from hwkernels.probes import body_of, probe, scaffold_of
+from hwkernels.probes.probe import Probe
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 

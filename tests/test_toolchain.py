@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hwkernels import toolchain as tc
-from hwkernels.sass import (
+from hwkernels.device import toolchain as tc
+from hwkernels.device.sass import (
     SassError,
     SassInstruction,
     code_sha256,
@@ -22,7 +22,7 @@ from hwkernels.sass import (
     opcode_counts,
     parse_listing,
 )
-from hwkernels.toolchain import (
+from hwkernels.device.toolchain import (
     AssembleError,
     Assembly,
     Job,

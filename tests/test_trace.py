@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance import inputs
+from conformance.stimuli import classes as inputs
 from tcsim import catalog
 from tcsim.trace import show_code, trace
 

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from conformance import precompile
-from hwkernels import gemm_picks, tune
-from hwkernels.bench_results import AGAIN, REFERENCE, Result, summarise
-from hwkernels.gemm_build import SHARED_LIMIT
-from hwkernels.gemm_kernels import OPERAND_FORMATS
-from hwkernels.gemm_picks import Product, load_picks, merge, picked, product_of
-from hwkernels.gemm_tiles import Shape
-from hwkernels.gemm_tuning import Tuning, tuned
-from hwkernels.tune_space import AXES, alternatives, base, every_build, start
+from conformance.kernels import precompile
+from hwkernels.bench import tune
+from hwkernels.bench.results import AGAIN, REFERENCE, Result, summarise
+from hwkernels.bench.tune_space import AXES, alternatives, base, every_build, start
+from hwkernels.gemm import picks as gemm_picks
+from hwkernels.gemm.build import SHARED_LIMIT
+from hwkernels.gemm.kernels import OPERAND_FORMATS
+from hwkernels.gemm.picks import Product, load_picks, merge, picked, product_of
+from hwkernels.gemm.tiles import Shape
+from hwkernels.gemm.tuning import Tuning, tuned
 
 SIZES = [(extent,) * 3 for extent in (2048, 4096, 8192, 16384)]
 WANTED = {"cluster": (2, 2), "panels": 4, "stagger": 1, "group": 16, "stream": True, "promotion": "L2_128B"}

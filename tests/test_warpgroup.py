@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from conformance.exercises import exercise_of
-from hwkernels import probe
+from conformance.isa import exercise_of
+from hwkernels.probes import probe
 from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError, TargetError
 from tcsim.descriptors.matrix import FORMS, MatrixDescriptor, element_addresses

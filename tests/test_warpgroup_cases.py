@@ -12,19 +12,19 @@ import pytest
 from suite_runs import GPU
 
 import tcsim
-from conformance import recordings
-from conformance.exercises import every_class, result_digest
-from conformance.exercises.warpgroup_multiply import WARPGROUP
-from conformance.exercises.warpgroup_tiles import described
-from conformance.hardware import Hardware, Workshop
-from conformance.suite import Case, Settings, Suite
-from conformance.warpgroup_images import MODES
-from conformance.wrong_warpgroups import WRONG_WARPGROUPS
-from hwkernels import probe
-from hwkernels.probe import Probe, kernel_name
-from hwkernels.probes import warpgroup
-from hwkernels.probes.warpgroup import Form
-from hwkernels.toolchain import AssembleError, assemble
+from conformance.isa.wgmma.dense import WARPGROUP
+from conformance.isa.wgmma.images import MODES
+from conformance.isa.wgmma.mutants import WRONG_WARPGROUPS
+from conformance.isa.wgmma.tiles import described
+from conformance.slice import every_class, result_digest
+from conformance.suite import recordings
+from conformance.suite.cases import Case, Settings, Suite
+from conformance.suite.hardware import Hardware, Workshop
+from hwkernels.device.toolchain import AssembleError, assemble
+from hwkernels.probes import probe
+from hwkernels.probes import wgmma as warpgroup
+from hwkernels.probes.probe import Probe, kernel_name
+from hwkernels.probes.wgmma import Form
 from tcsim import InstructionError, MatrixDescriptor, OperandError, catalog
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.swizzle import SWIZZLES

@@ -15,7 +15,7 @@ import pytest
 from exact import wmma as slow
 
 import tcsim
-from conformance import inputs
+from conformance.stimuli import classes as inputs
 from tcsim import catalog
 from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
 from tcsim.core.errors import InstructionError, OperandError

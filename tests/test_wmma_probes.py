@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.exercises import exercise_of
-from conformance.exercises.fragment_multiply import COPIES_CLASS, FRAGMENT, TIES_CLASS
-from conformance.exercises.memory_tile import CLASSES
-from conformance.suite import Case
-from hwkernels import probe
-from hwkernels.driver import POISON
-from hwkernels.probe import Probe
-from hwkernels.probes.memory_tile import MEMORY_BYTES
-from hwkernels.sass import SassFunction, disassemble
-from hwkernels.toolchain import assemble
+from conformance.isa import exercise_of
+from conformance.isa.wmma.load_store import CLASSES
+from conformance.isa.wmma.mma import COPIES_CLASS, FRAGMENT, TIES_CLASS
+from conformance.suite.cases import Case
+from hwkernels.device.driver import POISON
+from hwkernels.device.sass import SassFunction, disassemble
+from hwkernels.device.toolchain import assemble
+from hwkernels.probes import probe
+from hwkernels.probes.probe import Probe
+from hwkernels.probes.wmma import MEMORY_BYTES
 from tcsim import catalog
 from tcsim.core.targets import TARGETS
 from tcsim.model.instruction import Instruction

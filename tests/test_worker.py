@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwkernels import driver
-from hwkernels.driver import CudaError, Launch, device_available, place_address
-from hwkernels.worker import ContextLost, ExecutorError, GpuWorker, Hang
+from hwkernels.device import driver
+from hwkernels.device.driver import CudaError, Launch, device_available, place_address
+from hwkernels.device.worker import ContextLost, ExecutorError, GpuWorker, Hang
 
 FAKE = f"{__name__}:fake_executor"
 SHORT = 0.3  # seconds; only for launches that never answer
@@ -308,7 +308,7 @@ def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
     script.write_text(
         "import os, sys, threading, time\n"
         f"sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}\n"
-        "from hwkernels.worker import GpuWorker\n"
+        "from hwkernels.device.worker import GpuWorker\n"
         "from test_worker import child_of, launch\n"
         "if __name__ == '__main__':\n"
         "    worker = GpuWorker(executor='test_worker:fake_executor')\n"
@@ -411,5 +411,5 @@ def test_a_missing_device_is_an_answer_and_not_an_exception(monkeypatch: pytest.
 
 
 def test_importing_the_driver_needs_no_cuda() -> None:
-    program = "import sys, hwkernels.driver, hwkernels.worker; sys.exit('cuda' in sys.modules)"
+    program = "import sys, hwkernels.device.driver, hwkernels.device.worker; sys.exit('cuda' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], cwd=Path(driver.__file__).parents[1], check=True, timeout=LONG)

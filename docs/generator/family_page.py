@@ -85,7 +85,7 @@ def _fragment_table(rows: Sequence[Row]) -> str:
     formats: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for row in rows:
         for name, operand in row.operands.items():
-            size = f"{operand.ptx_registers} x `{operand.register_type}`"
+            size = f"{operand.count} x `{operand.type}`"
             accumulator = name in ("c", "d") and "c" in row.operands
             title = "C, D" if accumulator else name.upper() if len(name) == 1 else name
             shape = "{} x {}".format(*operand.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import tcsim
-from conformance import inputs
+from conformance.stimuli import classes as inputs
 from generator.markdown import arch_ranges, table
 from generator.sections import label
 from generator.step_text import steps_text

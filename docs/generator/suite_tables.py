@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import tcsim
-from conformance import conftest, inputs, recordings
-from conformance.exercises import AsksMore, exercise_of
+from conformance import conftest
+from conformance.isa import exercise_of
+from conformance.slice import AsksMore
+from conformance.stimuli import classes as inputs
+from conformance.suite import recordings
 from generator.markdown import arch_ranges, code, table
 from tcsim import catalog
 from tcsim.core.evidence import LEVELS, Evidence

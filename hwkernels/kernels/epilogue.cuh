@@ -17,7 +17,7 @@ using scale_t = s32;
 using scale_t = float;
 #endif
 
-// What every kernel is told; hwkernels/gemm_call.py packs the same fields. Leading dimensions count elements.
+// What every kernel is told; hwkernels/gemm/call.py packs the same fields. Leading dimensions count elements.
 struct Problem {
     const void* a;
     const void* b;

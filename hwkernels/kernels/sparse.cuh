@@ -1,7 +1,7 @@
 // What the sparse kernels know of A: of each row only half is there, and metadata say where it belongs. A slot has 64 bytes
 // of kept elements of each row of A, their metadata, and 128 bytes of K of each column of B: two multiplications.
 //
-// The image of the metadata, written by hwkernels/sparse_operands.py: for each BLOCK_M rows, for each slot, for each 16 rows,
+// The image of the metadata, written by hwkernels/gemm/sparse_operands.py: for each BLOCK_M rows, for each slot, for each 16 rows,
 // METADATA_WORDS words of each lane. So the metadata of a tile and slot are METADATA_BYTES in one piece, and a warp
 // reads a word of all its lanes from 128 bytes. Elements of 16 and 32 bits: one word for both multiplications, told apart by the
 // selector. Elements of 8 bits: a word each.

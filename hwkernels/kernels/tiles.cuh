@@ -1,4 +1,4 @@
-// In what order tiles are computed. hwkernels/gemm_tiles.py has the same function.
+// In what order tiles are computed. hwkernels/gemm/tiles.py has the same function.
 #pragma once
 #include "ptx.cuh"
 

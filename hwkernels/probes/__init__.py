@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -29,7 +32,7 @@ class Plan:
     shared_bytes: int = 0  # dynamic shared memory of a block
     cluster: tuple[int, int, int] | None = None  # CTAs of a cluster
     tensor_maps: tuple[bytes, ...] = ()  # parameters after the scalars
-    tensor_map_buffers: tuple[int | None, ...] = ()  # as in `hwkernels.driver.Launch`
+    tensor_map_buffers: tuple[int | None, ...] = ()  # as in `hwkernels.device.driver.Launch`
     driver_map_table: int | None = None  # which input is a table of tensor maps
     driver_maps: bool = False  # the driver encodes tensor maps anew
 
@@ -76,89 +79,23 @@ class FormBody(ByTarget, Protocol):
         ...
 
 
+@cache
+def bodies() -> dict[str, Body]:
+    """The probe body of each family: what the modules of this package say in `BODIES`."""
+    found: dict[str, Body] = {}
+    for item in pkgutil.iter_modules(__path__, f"{__name__}."):
+        found |= getattr(importlib.import_module(item.name), "BODIES", {})
+    return found
+
+
 def body_of(row: Row) -> Body:
     """The probe body of a row's family.
 
     Raises ValueError if the family has none.
     """
-    from hwkernels.probes import (
-        async_copy,
-        barrier,
-        bulk_copy,
-        cluster_address,
-        cluster_barrier,
-        elementwise,
-        lane_election,
-        launch_cancellation,
-        matrix_move,
-        memory_tile,
-        ordering,
-        register_compression,
-        register_pool,
-        registers,
-        remote_store,
-        tensor_control,
-        tensor_copy,
-        tensor_memory,
-        tensor_memory_multiply,
-        tensormap,
-        tmem_copy,
-        warpgroup,
-        zero_fill,
-    )
-
-    bodies: dict[str, Body] = {
-        "mma.sync": registers.BODY,
-        "mma.sp": registers.SPARSE,
-        "mma.sync.block_scale": registers.SCALED,
-        "mma.sp.block_scale": registers.SCALED,
-        "wgmma": warpgroup.BODY,
-        "wgmma.sp": warpgroup.BODY,
-        "ldmatrix": matrix_move.LOAD,
-        "stmatrix": matrix_move.STORE,
-        "movmatrix": matrix_move.TRANSPOSE,
-        "wmma.load": memory_tile.LOAD,
-        "wmma.store": memory_tile.STORE,
-        "wmma.mma": registers.BODY,
-        "cvt": elementwise.BODY,
-        "tcgen05.mma": tensor_memory_multiply.BODY,
-        "tcgen05.mma.sp": tensor_memory_multiply.BODY,
-        "tcgen05.mma.ws": tensor_memory_multiply.BODY,
-        "tcgen05.mma.ws.sp": tensor_memory_multiply.BODY,
-        "tcgen05.alloc": tensor_control.ALLOCATION,
-        "tcgen05.commit": tensor_control.COMMIT,
-        "tcgen05.fence": tensor_memory.ORDER,
-        "tcgen05.wait": tensor_memory.ORDER,
-        "tcgen05.ld": tensor_memory.LOAD,
-        "tcgen05.ld.red": tensor_memory.LOAD,
-        "tcgen05.ld.spcompress": tensor_memory.LOAD,
-        "tcgen05.st": tensor_memory.STORE,
-        "tcgen05.cp": tmem_copy.COPY,
-        "tcgen05.shift": tmem_copy.SHIFT,
-        "spcompress": register_compression.BODY,
-        "mbarrier": barrier.BODY,
-        "cp.async": async_copy.BODY,
-        "cp.async.bulk": bulk_copy.BODY,
-        "cp.reduce.async.bulk": bulk_copy.BODY,
-        "fence": ordering.BODY,
-        "wgmma.sync": ordering.BODY,
-        "cp.async.bulk.tensor": tensor_copy.BODY,
-        "cp.reduce.async.bulk.tensor": tensor_copy.BODY,
-        "cp.async.bulk.prefetch.tensor": tensor_copy.BODY,
-        "tensormap": tensormap.BODY,
-        "setmaxnreg": register_pool.BODY,
-        "elect.sync": lane_election.BODY,
-        "barrier.cluster": cluster_barrier.BODY,
-        "mapa": cluster_address.BODY,
-        "st.async": remote_store.BODY,
-        "red.async": remote_store.BODY,
-        "st.bulk": zero_fill.BODY,
-        "clusterlaunchcontrol": launch_cancellation.BODY,
-        "griddepcontrol": ordering.BODY,
-    }
-    if row.family not in bodies:
-        raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies)}")
-    return bodies[row.family]
+    if row.family not in bodies():
+        raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies())}")
+    return bodies()[row.family]
 
 
 def scaffold_of(row: Row) -> dict[str, int]:

@@ -124,3 +124,6 @@ def _action(row: Row, variant: str) -> list[str]:
             "out:",
         ]
     return lines
+
+
+BODIES = {"tensormap": BODY}

@@ -37,8 +37,8 @@ def compare(
     """Compare the results of archs, bit by bit."""
     from tcsim.cli.files import read_arrays
     from tcsim.cli.output import emit
-    from tcsim.inspection.listing import arch_list
     from tcsim.inspection.comparison import compare_archs
+    from tcsim.inspection.listing import arch_list
 
     inputs = None if file is None else options.with_idesc(read_arrays(file, "compare"), idesc)
     descriptor = options.integer_of(idesc, "--idesc") if idesc is not None and inputs is None else None

@@ -47,6 +47,6 @@ def _register(text: str, instruction: Any, operand: str | None) -> tuple[str | N
 
     found = re.fullmatch(r"%?([a-z]*)(\d+)", text.strip().lower())
     if found is None or (found[1] and operand is not None and found[1] != operand.lower()):
-        names = ", ".join(f"{name}0 to {name}{own.ptx_registers - 1}" for name, own in instruction.operands.items())
+        names = ", ".join(f"{name}0 to {name}{own.count - 1}" for name, own in instruction.operands.items())
         raise OperandError(f"--register {text!r}: valid: a number, or {names}")
     return found[1] or operand, int(found[2])

@@ -13,7 +13,7 @@ from tcsim.diagnosis.operands import changed, operand
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
-from tcsim.model.row import Operand
+from tcsim.model.operand import Fragment
 
 Registers = npt.NDArray[np.uint32]
 Permutation = npt.NDArray[np.intp]
@@ -33,7 +33,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
 _Change = Callable[[Registers], Registers]
 
 
-def _permutations(given: Operand) -> Iterator[tuple[str, str, _Change, _Change]]:
+def _permutations(given: Fragment) -> Iterator[tuple[str, str, _Change, _Change]]:
     """(mistake, detail, the change that makes it, the change that undoes it)."""
     if given.layout.element_bits <= 16:
         turn = partial(_rotated, bits=16)
@@ -104,7 +104,7 @@ def _swapped_nibbles(registers: Registers) -> Registers:
     return (registers & low) << np.uint32(4) | (registers >> np.uint32(4)) & low
 
 
-def _permuted(problem: Problem, given: Operand, change: _Change) -> Problem | None:
+def _permuted(problem: Problem, given: Fragment, change: _Change) -> Problem | None:
     multiply, codes = problem.machine.instruction, operand(problem, given.name)
     if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply):
         return None

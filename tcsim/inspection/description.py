@@ -8,8 +8,8 @@ from typing import Any
 
 from tcsim import catalog
 from tcsim.descriptors.matrix import CORE_ROWS
-from tcsim.inspection.listing import formats_of, target_text
 from tcsim.inspection.formulas import formulas_of
+from tcsim.inspection.listing import formats_of, target_text
 from tcsim.inspection.ptx_line import ptx_line
 from tcsim.inspection.step_text import steps_text
 from tcsim.inspection.surroundings import executed_by, rules_of
@@ -22,7 +22,7 @@ from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
 from tcsim.layouts.layout import FragmentLayout
 from tcsim.model.instruction import Instruction
-from tcsim.model.row import Operand
+from tcsim.model.operand import Fragment
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,11 @@ def describe(instruction: Instruction) -> Description:
     )
 
 
-def _operand(operand: Operand) -> OperandDescription:
+def _operand(operand: Fragment) -> OperandDescription:
     layout = operand.layout
     return OperandDescription(
         operand.name, operand.format.name, layout.rows, layout.columns, layout.matrices, layout.copies, operand.lanes,
-        operand.registers, operand.ptx_registers, operand.register_type, str(layout), _index(operand.name, layout),
+        operand.registers, operand.count, operand.type, str(layout), _index(operand.name, layout),
         tuple(map(str, formulas_of(operand).values())),
     )  # fmt: skip
 

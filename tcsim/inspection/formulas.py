@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tcsim.layouts.layout import FragmentLayout, IntTuple, Layout
-from tcsim.model.row import Operand
+from tcsim.model.operand import Fragment
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _Mode:
     stride: int
 
 
-def formulas_of(operand: Operand) -> dict[str, Formula]:
+def formulas_of(operand: Fragment) -> dict[str, Formula]:
     """The closed formulas of an operand by what they give: row, column[, matrix], lane, register, slot.
 
     A register is one of PTX: of 64-bit elements two words. Of several copies of an element the inverse names the first.
@@ -83,7 +83,7 @@ def formulas_of(operand: Operand) -> dict[str, Formula]:
     layout = operand.layout
     modes = list(_modes(layout))
     sizes = {
-        "lane": layout.lanes, "register": operand.ptx_registers, "slot": layout.slots,
+        "lane": layout.lanes, "register": operand.count, "slot": layout.slots,
         "row": layout.rows, "column": layout.columns, "matrix": layout.matrices,
     }  # fmt: skip
     forward: dict[str, list[_Mode]] = {"row": [], "column": [], "matrix": []}

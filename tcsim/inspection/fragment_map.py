@@ -12,7 +12,7 @@ from tcsim.inspection.places import Place, all_places
 from tcsim.inspection.report import Report, Table
 from tcsim.inspection.svg import Cell, grid
 from tcsim.model.instruction import Instruction
-from tcsim.model.row import Operand
+from tcsim.model.operand import Fragment
 
 By = Literal["lane", "element"]
 CSV_HEAD = ("operand", "matrix", "row", "column", "lane", "register", "slot", "high_bit", "low_bit")
@@ -23,7 +23,7 @@ class FragmentMap:
     """Every place of one operand of an instruction."""
 
     instruction: Instruction
-    operand: Operand
+    operand: Fragment
     places: tuple[Place, ...]  # lane after lane, register after register, slot after slot
 
     def as_dict(self) -> dict[str, Any]:
@@ -33,13 +33,13 @@ class FragmentMap:
             "mnemonic": self.instruction.mnemonic, "arch": self.instruction.arch.name, "operand": self.operand.name,
             "format": self.operand.format.name, "rows": layout.rows, "columns": layout.columns,
             "matrices": layout.matrices, "copies": layout.copies, "lanes": layout.lanes,
-            "ptx_registers": self.operand.ptx_registers, "layout": str(layout),
+            "ptx_registers": self.operand.count, "layout": str(layout),
             "places": [place.as_dict() for place in self.places],
         }  # fmt: skip
 
     def registers(self) -> Iterator[tuple[int, int, tuple[Place, ...]]]:
         """(lane, register, its elements from the lowest bits up)."""
-        each = len(self.places) // (self.operand.lanes * self.operand.ptx_registers)
+        each = len(self.places) // (self.operand.lanes * self.operand.count)
         for start in range(0, len(self.places), each):
             own = self.places[start : start + each]
             yield own[0].lane, own[0].register, own
@@ -52,7 +52,7 @@ class FragmentMap:
         return found
 
 
-def map_of(instruction: Instruction, operand: Operand) -> FragmentMap:
+def map_of(instruction: Instruction, operand: Fragment) -> FragmentMap:
     """The map of one operand.
 
     >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
@@ -96,7 +96,7 @@ def tables(found: FragmentMap, by: By = "lane") -> Report:
     """The map as tables: a line for each lane, or for each row of the matrix."""
     layout, name = found.operand.layout, found.operand.name
     if by == "lane":
-        registers = found.operand.ptx_registers
+        registers = found.operand.count
         rows: dict[int, list[str]] = {lane: [] for lane in range(layout.lanes)}
         for lane, _, own in found.registers():
             rows[lane].append(elements_text(own, layout.matrices))
@@ -144,7 +144,7 @@ def as_svg(found: FragmentMap, by: By = "lane") -> str:
         cells = [
             Cell(lane, register, elements_text(own, layout.matrices), lane) for lane, register, own in found.registers()
         ]
-        heads = tuple(f"{found.operand.name}{i}" for i in range(found.operand.ptx_registers))
+        heads = tuple(f"{found.operand.name}{i}" for i in range(found.operand.count))
         return grid(_title(found), cells, tuple(f"lane {lane}" for lane in range(layout.lanes)), heads)
     slots = layout.slots > 1 and layout.element_bits < 64
     cells = [

@@ -22,7 +22,7 @@ from tcsim.inspection.description import describe
 from tcsim.inspection.places import no_fragments
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tcsim.model.instruction import Instruction
-from tcsim.model.row import Operand
+from tcsim.model.operand import Fragment
 from tcsim.numbers.formats import Format
 from tcsim.numbers.formats import format as find_format
 from tcsim.numbers.packing import field_shift
@@ -67,7 +67,7 @@ def instruction_page(instruction: Instruction) -> str:
     parts = [("What it is", what), *([(f"Arithmetic: {known.lowering_kind}", arithmetic)] if arithmetic else [])]
     for operand in known.operands:
         rows = [("layout", operand.layout), ("index", operand.index), *(("", text) for text in operand.formulas)]
-        parts.append((f"Operand {operand.name}", rows))
+        parts.append((f"Fragment {operand.name}", rows))
     return _page(f"{instruction.mnemonic} on {instruction.arch.name}", views, parts, "fragment")
 
 
@@ -123,13 +123,13 @@ def _layout(layout: Layout) -> dict[str, Any]:
     return {"shape": layout.shape, "stride": layout.stride}
 
 
-def _is_also_d(operand: Operand, instruction: Instruction) -> bool:
+def _is_also_d(operand: Fragment, instruction: Instruction) -> bool:
     """c lies where d lies: one picture is enough."""
     d = instruction.operands.get("d")
     return operand.name == "c" and d is not None and (d.layout, d.format) == (operand.layout, operand.format)
 
 
-def _fragment_view(operand: Operand, shapes: dict[str, tuple[int, int]]) -> dict[str, Any]:
+def _fragment_view(operand: Fragment, shapes: dict[str, tuple[int, int]]) -> dict[str, Any]:
     layout = operand.layout
     bits = layout.element_bits
     dense = {"a", "b"} <= shapes.keys() and shapes["a"][1] == shapes["b"][0]  # of a sparse A the kept half is there

@@ -15,7 +15,7 @@ from tcsim.core.errors import OperandError, listing
 from tcsim.isa.cvt.semantics import Convert
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.model.instruction import Instruction
-from tcsim.model.row import Operand
+from tcsim.model.operand import Fragment
 from tcsim.numbers.packing import field_shift
 
 
@@ -56,7 +56,7 @@ def no_fragments(instruction: Instruction) -> str:
     return "it takes no matrix in registers"
 
 
-def operand_of(instruction: Instruction, name: str | None) -> Operand:
+def operand_of(instruction: Instruction, name: str | None) -> Fragment:
     """A register operand by name, in any case; None means the only one.
 
     Raises OperandError if there is no such operand, or several and no name.
@@ -77,7 +77,7 @@ def operand_of(instruction: Instruction, name: str | None) -> Operand:
     raise OperandError(f"{instruction!r}: {asked} valid: {listing(known)}")
 
 
-def _place(operand: Operand, where: tuple[int, int, int], lane: int, value: int) -> Place:
+def _place(operand: Fragment, where: tuple[int, int, int], lane: int, value: int) -> Place:
     layout, bits = operand.layout, operand.layout.element_bits
     matrix, row, column = where
     if bits == 64:
@@ -88,7 +88,7 @@ def _place(operand: Operand, where: tuple[int, int, int], lane: int, value: int)
     return Place(operand.name, matrix, row, column, lane, register, slot, low + width - 1, low, (register,))
 
 
-def places_of(operand: Operand, row: int, column: int, matrix: int = 0) -> tuple[Place, ...]:
+def places_of(operand: Fragment, row: int, column: int, matrix: int = 0) -> tuple[Place, ...]:
     """Every place that holds an element: one, or each copy, the one that `layout.where` names first.
 
     Raises OperandError for an element that does not exist.
@@ -104,7 +104,7 @@ def places_of(operand: Operand, row: int, column: int, matrix: int = 0) -> tuple
     return tuple(_place(operand, (matrix, row, column), *divmod(int(i), layout.value.size)) for i in found)
 
 
-def contents_of(operand: Operand, lane: int, register: int) -> tuple[Place, ...]:
+def contents_of(operand: Fragment, lane: int, register: int) -> tuple[Place, ...]:
     """The elements in a PTX register of a lane, from the lowest bits up.
 
     Raises OperandError for a lane or register that does not exist.
@@ -114,7 +114,7 @@ def contents_of(operand: Operand, lane: int, register: int) -> tuple[Place, ...]
     [(1, 10), (1, 11)]
     """
     layout = operand.layout
-    for name, given, limit in (("lane", lane, layout.lanes), ("register", register, operand.ptx_registers)):
+    for name, given, limit in (("lane", lane, layout.lanes), ("register", register, operand.count)):
         if not 0 <= given < limit:
             raise OperandError(f"operand {operand.name}: {name} {given} does not exist; valid: 0 to {limit - 1}")
     each = 1 if layout.element_bits == 64 else layout.slots
@@ -122,7 +122,7 @@ def contents_of(operand: Operand, lane: int, register: int) -> tuple[Place, ...]
     return tuple(_place(operand, _where(operand, lane, value), lane, value) for value in values)
 
 
-def _where(operand: Operand, lane: int, value: int) -> tuple[int, int, int]:
+def _where(operand: Fragment, lane: int, value: int) -> tuple[int, int, int]:
     layout = operand.layout
     flat = int(layout.flat_element[lane * layout.value.size + value])
     rest, column = divmod(flat, layout.columns)
@@ -130,7 +130,7 @@ def _where(operand: Operand, lane: int, value: int) -> tuple[int, int, int]:
     return matrix, row, column
 
 
-def all_places(operand: Operand) -> tuple[Place, ...]:
+def all_places(operand: Fragment) -> tuple[Place, ...]:
     """Every place of an operand: lane after lane, register after register, slot after slot.
 
     >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")

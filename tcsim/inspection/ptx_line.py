@@ -15,7 +15,8 @@ from tcsim.isa.tcgen05.mma_form import MultiplyForm
 from tcsim.isa.wgmma.multiply import WarpgroupFacts
 from tcsim.isa.wmma.tile import TileOrder
 from tcsim.layouts.sparsity import Sparsity
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import Fragment
+from tcsim.model.row import Row
 from tcsim.numbers.conversion import Form
 
 
@@ -30,9 +31,9 @@ def ptx_line(row: Row) -> str | None:
     return None if operands is None else f"{row.mnemonic} {', '.join(operands)};"
 
 
-def vector(operand: Operand) -> str:
+def vector(operand: Fragment) -> str:
     """The registers of an operand in braces."""
-    return "{" + ", ".join(f"%{operand.name}{i}" for i in range(operand.ptx_registers)) + "}"
+    return "{" + ", ".join(f"%{operand.name}{i}" for i in range(operand.count)) + "}"
 
 
 @singledispatch
@@ -46,7 +47,7 @@ def _(facts: Any, row: Row) -> list[str] | None:
     """Registers only."""
     if "d" not in row.operands:
         return None
-    movable = len(row.operands) == 2 and all(operand.ptx_registers == 1 for operand in row.operands.values())
+    movable = len(row.operands) == 2 and all(operand.count == 1 for operand in row.operands.values())
     if movable:  # one register from and to: no vectors
         return [f"%{name}0" for name in _d_first(row)]
     return [vector(row.operands[name]) for name in _d_first(row)]

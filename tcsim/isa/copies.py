@@ -16,8 +16,8 @@ import numpy.typing as npt
 from tcsim.arithmetic.reduction import Reduction
 from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
 from tcsim.core.errors import OperandError
-from tcsim.model.form import OperandForm
 from tcsim.model.formed import FormedInstruction
+from tcsim.model.operand_form import OperandForm
 from tcsim.model.row import Row
 
 Bytes = npt.NDArray[np.uint8]

@@ -26,7 +26,7 @@ from tcsim.core.targets import Arch, since
 from tcsim.isa.copies import Bytes, CopyFacts, CopyGroup, CopyInstruction, copy_facts
 from tcsim.memory.mbarrier import LAYOUTS, BarrierError, MBarrier
 from tcsim.model.family import Family
-from tcsim.model.form import OperandForm
+from tcsim.model.operand_form import OperandForm
 from tcsim.model.row import Row
 
 

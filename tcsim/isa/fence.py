@@ -19,8 +19,8 @@ from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.model.family import Family
-from tcsim.model.form import OperandForm
 from tcsim.model.instruction import Instruction
+from tcsim.model.operand_form import OperandForm
 from tcsim.model.row import Row
 
 

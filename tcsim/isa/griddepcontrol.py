@@ -11,7 +11,7 @@ from tcsim.core.targets import Arch, since
 from tcsim.isa.fence import OrderFacts, bind
 from tcsim.isa.plain_rows import plain_row
 from tcsim.model.family import Family
-from tcsim.model.form import OperandForm
+from tcsim.model.operand_form import OperandForm
 from tcsim.model.row import Row
 
 NAME = "griddepcontrol"

@@ -19,8 +19,8 @@ from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, suffixed_since
 from tcsim.isa.plain_rows import plain_row
 from tcsim.model.family import Family
-from tcsim.model.form import OperandForm
 from tcsim.model.formed import FormedInstruction
+from tcsim.model.operand_form import OperandForm
 from tcsim.model.row import Row
 
 FEWEST, MOST, STEP = 24, 256, 8

@@ -30,8 +30,8 @@ from tcsim.isa.copies import Bytes, Places
 from tcsim.isa.plain_rows import later, plain_row
 from tcsim.memory.mbarrier import MBarrier
 from tcsim.model.family import Family
-from tcsim.model.form import OperandForm
 from tcsim.model.formed import FormedInstruction
+from tcsim.model.operand_form import OperandForm
 from tcsim.model.row import Row
 
 

@@ -24,8 +24,8 @@ from tcsim.core.targets import Arch, since
 from tcsim.isa.copies import Bytes
 from tcsim.isa.plain_rows import plain_row
 from tcsim.model.family import Family
-from tcsim.model.form import OperandForm
 from tcsim.model.formed import FormedInstruction
+from tcsim.model.operand_form import OperandForm
 from tcsim.model.row import Row
 
 UNIT_BYTES = 8

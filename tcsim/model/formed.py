@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tcsim.model.form import OperandForm, forms_for
 from tcsim.model.instruction import Instruction
+from tcsim.model.operand_form import OperandForm, forms_for
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,7 +14,8 @@ from tcsim.core.arguments import as_array
 from tcsim.core.errors import OperandError, TcsimError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import Fragment
+from tcsim.model.row import Row
 
 
 class CallError(OperandError, TypeError):
@@ -60,7 +61,7 @@ class Instruction:
         return self.row.shape
 
     @property
-    def operands(self) -> MappingProxyType[str, Operand]:
+    def operands(self) -> MappingProxyType[str, Fragment]:
         """The register operands by name, in PTX's order."""
         return self.row.operands
 

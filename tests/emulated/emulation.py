@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hwkernels.gemm_build import SOURCES
-from hwkernels.gemm_tiles import TensorMapSpec
+from hwkernels.gemm.build import SOURCES
+from hwkernels.gemm.tiles import TensorMapSpec
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 120

@@ -6,7 +6,7 @@ from typing import Any
 
 from emulation import HERE, constants
 
-from hwkernels.tensor_memory_constants import TensorMemoryConstants
+from hwkernels.gemm.tensor_memory_constants import TensorMemoryConstants
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.numbers.formats import FORMATS
 

@@ -19,13 +19,13 @@ from tensor_memory_parts import tensor_memory_parts
 from test_emulated_kernels import MAJORS, build_of, run
 
 import tcsim
-from hwkernels.device_arrays import DTYPES
-from hwkernels.gemm_call import problem_dtype
-from hwkernels.gemm_kernels import KERNELS
-from hwkernels.gemm_tiles import Shape
-from hwkernels.scaled_call import FACTORS, checked_operands
-from hwkernels.scaled_kernels import SCALED_KERNELS, ScaledBuild
-from hwkernels.scaled_operands import pack_elements, pack_factors, scaled_grid, scaled_maps, whole_tiles
+from hwkernels.device.device_arrays import DTYPES
+from hwkernels.gemm.call import problem_dtype
+from hwkernels.gemm.kernels import KERNELS
+from hwkernels.gemm.scaled_call import FACTORS, checked_operands
+from hwkernels.gemm.scaled_kernels import SCALED_KERNELS, ScaledBuild
+from hwkernels.gemm.scaled_operands import pack_elements, pack_factors, scaled_grid, scaled_maps, whole_tiles
+from hwkernels.gemm.tiles import Shape
 from tcsim.numbers.formats import FORMATS
 
 DENSE = tuple(name for name, row in KERNELS.items() if row.ctas)

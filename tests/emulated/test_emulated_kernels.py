@@ -20,14 +20,14 @@ import pytest
 from emulation import HERE, Memory, compile_program, execute, tensor_map
 from tensor_memory_parts import tensor_memory_parts
 
-from conformance.gemm_cases import pruned
-from hwkernels import gemm_tiles
-from hwkernels.device_arrays import DTYPES, round_up
-from hwkernels.gemm_build import Build
-from hwkernels.gemm_call import Tuning, problem_dtype, tuned
-from hwkernels.gemm_kernels import KERNELS, OPERAND_FORMATS
-from hwkernels.gemm_tiles import Shape, choose
-from hwkernels.sparse_operands import compress, metadata_image, sparsity_in
+from conformance.kernels.gemm import pruned
+from hwkernels.device.device_arrays import DTYPES, round_up
+from hwkernels.gemm import tiles as gemm_tiles
+from hwkernels.gemm.build import Build
+from hwkernels.gemm.call import Tuning, problem_dtype, tuned
+from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS
+from hwkernels.gemm.sparse_operands import compress, metadata_image, sparsity_in
+from hwkernels.gemm.tiles import Shape, choose
 
 STYLES = {
     "wgmma": "STYLE_WGMMA",

@@ -11,9 +11,10 @@ from asking import Question, ask
 from comparing import Answers, compare
 
 import tcsim
-from conformance import inputs, recordings
-from conformance.inputs import InputClass, Matrices, Problem
-from conformance.stream import Stream
+from conformance.stimuli import classes as inputs
+from conformance.stimuli.classes import InputClass, Matrices, Problem
+from conformance.stimuli.stream import Stream
+from conformance.suite import recordings
 from tcsim.numbers.formats import FORMATS, Format
 
 PROJECT = "mmasim"

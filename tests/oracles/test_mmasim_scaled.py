@@ -12,10 +12,10 @@ from comparing import Answers, compare
 from test_mmasim import ARCHS, PROJECT, SCRIPT, known
 
 import tcsim
-from conformance import scaled_inputs
-from conformance.inputs import Matrices
-from conformance.scaled_inputs import ScaledProblem
-from conformance.stream import Stream
+from conformance.stimuli import scaled as scaled_inputs
+from conformance.stimuli.classes import Matrices
+from conformance.stimuli.scaled import ScaledProblem
+from conformance.stimuli.stream import Stream
 from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
 
 MODEL, ARCH = "MMABlockScale", "RTX Blackwell"

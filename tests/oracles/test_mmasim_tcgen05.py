@@ -11,8 +11,8 @@ from comparing import Answers, compare
 from test_mmasim import ARCHS, PROJECT, SCRIPT, known, shown
 
 import tcsim
-from conformance.described import Described
-from conformance.stream import Stream
+from conformance.isa.tcgen05.mma_inputs import Described
+from conformance.stimuli.stream import Stream
 from tcsim.descriptors.instruction import InstructionDescriptor
 
 OUTPUTS = 1_000_000  # of each kind

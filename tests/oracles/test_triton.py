@@ -12,7 +12,8 @@ from comparing import Answers, compare
 from layouts import values_of
 
 from tcsim import catalog
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import Fragment
+from tcsim.model.row import Row
 
 PROJECT = "triton"
 SCRIPT = "ask_triton.py"
@@ -28,7 +29,7 @@ def asked(row: Row) -> bool:
     return m == {"mma.sync": 16, "wgmma": 64}[row.family] and n & (n - 1) == 0
 
 
-def question(row: Row, operand: Operand) -> Question:
+def question(row: Row, operand: Fragment) -> Question:
     """The tile of whole 4 x 8 registers that begins with the fragment: a smaller K is the first half of its values."""
     version, warps = VERSIONS[row.family]
     per_register = max(1, 32 // operand.layout.element_bits)

@@ -20,7 +20,7 @@ from tcsim.isa.copies import CopyFacts, copy_facts
 from tcsim.isa.cp_async import WAITS
 from tcsim.isa.cp_async_bulk.semantics import bind
 from tcsim.model.family import Family
-from tcsim.model.form import OperandForm
+from tcsim.model.operand_form import OperandForm
 from tcsim.model.row import Row
 
 COPY, REDUCE = "cp.async.bulk", "cp.reduce.async.bulk"

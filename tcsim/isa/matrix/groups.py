@@ -13,7 +13,8 @@ from tcsim.core.targets import Arch
 from tcsim.isa.matrix.fragments import StackedLayout
 from tcsim.isa.matrix.semantics import MatrixRows, matrix_rows
 from tcsim.memory.shared import ROW_FORMATS
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import fragment
+from tcsim.model.row import Row
 from tcsim.numbers.formats import Format
 
 SPACES = ("", ".shared", ".shared::cta")
@@ -60,7 +61,7 @@ class MatrixTable:
             ):
                 shape = "m{}n{}".format(*group.shape)
                 trans = ".trans" if transposed else ""
-                operand = Operand(self.operand, group.element, group.layout(count), ".b32")
+                operand = fragment(self.operand, group.element, group.layout(count), ".b32")
                 yield Row(
                     f"{self.family}.sync.aligned.{shape}.x{count}{trans}{space}.{group.type}",
                     self.family,

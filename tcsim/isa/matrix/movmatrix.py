@@ -14,14 +14,15 @@ from tcsim.isa.matrix import fragments
 from tcsim.isa.matrix.groups import MEASURED
 from tcsim.isa.matrix.semantics import TransposeMatrix
 from tcsim.model.family import Family
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import fragment
+from tcsim.model.row import Row
 
 NAME = "movmatrix"
 
 
 def rows() -> tuple[Row, ...]:
     """The one spelling."""
-    operands = {name: Operand(name, fragments.B16, fragments.m8n8(1), ".b32") for name in "da"}
+    operands = {name: fragment(name, fragments.B16, fragments.m8n8(1), ".b32") for name in "da"}
     return (
         Row(
             "movmatrix.sync.aligned.m8n8.trans.b16",

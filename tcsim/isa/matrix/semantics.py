@@ -16,7 +16,8 @@ from tcsim.layouts.banks import BankConflicts, bank_conflicts
 from tcsim.layouts.layout import FragmentLayout
 from tcsim.memory.shared import RowFormat, unpack_rows
 from tcsim.model.instruction import Instruction
-from tcsim.model.row import Operand, Row, check_registers
+from tcsim.model.operand import Fragment
+from tcsim.model.row import Row, check_registers
 from tcsim.numbers.codec import as_codes
 
 LANES = 32
@@ -248,7 +249,7 @@ def _memory(smem: Any, call: str) -> npt.NDArray[np.uint8]:
     return array
 
 
-def _matrices(registers: npt.NDArray[np.uint32], operand: Operand) -> npt.NDArray[Any]:
+def _matrices(registers: npt.NDArray[np.uint32], operand: Fragment) -> npt.NDArray[Any]:
     """Registers (..., 32, n) to codes (..., matrices, rows, columns); the codes fill the registers without padding."""
     layout, batch = operand.layout, registers.shape[:-2]
     values = np.ascontiguousarray(registers, "<u4").view(f"<u{layout.element_bits // 8}")
@@ -256,7 +257,7 @@ def _matrices(registers: npt.NDArray[np.uint32], operand: Operand) -> npt.NDArra
     return ordered.reshape(*batch, layout.matrices, layout.rows, layout.columns)
 
 
-def _registers(codes: npt.NDArray[Any], operand: Operand) -> npt.NDArray[np.uint32]:
+def _registers(codes: npt.NDArray[Any], operand: Fragment) -> npt.NDArray[np.uint32]:
     """Codes (..., matrices, rows, columns) to registers (..., 32, n)."""
     layout, batch = operand.layout, codes.shape[:-3]
     ordered = codes.reshape(*batch, layout.flat_element.size)[..., layout.flat_element]

@@ -16,7 +16,7 @@ from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import TARGETS, Arch, since
 from tcsim.isa.mbarrier.semantics import BarrierFacts, barrier_facts, bind
 from tcsim.model.family import Family
-from tcsim.model.form import OperandForm
+from tcsim.model.operand_form import OperandForm
 from tcsim.model.row import Row
 
 NAME = "mbarrier"

@@ -14,8 +14,8 @@ from typing import Any
 from tcsim.core.errors import OperandError
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import BarrierState, MBarrier
-from tcsim.model.form import OperandForm
 from tcsim.model.formed import FormedInstruction
+from tcsim.model.operand_form import OperandForm
 from tcsim.model.row import Row
 
 CLUSTER_BLOCKS = 32

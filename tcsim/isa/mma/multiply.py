@@ -13,7 +13,8 @@ from tcsim.arithmetic.steps import NO_SCALES, Scales
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.model.instruction import Instruction
-from tcsim.model.row import Operand, check_registers
+from tcsim.model.operand import Fragment
+from tcsim.model.row import check_registers
 from tcsim.numbers.codec import as_codes
 from tcsim.numbers.formats import Format
 from tcsim.numbers.packing import pack, unpack
@@ -118,14 +119,14 @@ class MatrixMultiply(Instruction):
         return [slice(start, start + step) for start in range(0, count, step)]
 
     @staticmethod
-    def _matrices(registers: npt.NDArray[np.uint32], operand: Operand) -> npt.NDArray[Any]:
+    def _matrices(registers: npt.NDArray[np.uint32], operand: Fragment) -> npt.NDArray[Any]:
         layout = operand.layout
         values = unpack(registers, operand.format, layout.element_bits)
         values = values.reshape(len(registers), layout.lanes * layout.value.size)
         return values[:, layout.flat_holder].reshape(-1, layout.rows, layout.columns)
 
     @staticmethod
-    def _registers(codes: npt.NDArray[Any], operand: Operand) -> npt.NDArray[np.uint32]:
+    def _registers(codes: npt.NDArray[Any], operand: Fragment) -> npt.NDArray[np.uint32]:
         layout = operand.layout
         values = codes.reshape(-1, layout.matrices * layout.rows * layout.columns)[:, layout.flat_element]
         packed = pack(values.reshape(len(values), layout.lanes, layout.value.size), operand.format, layout.element_bits)

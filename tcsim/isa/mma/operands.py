@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from tcsim.isa.mma import fragments
 from tcsim.layouts.layout import FragmentLayout
-from tcsim.model.row import Operand
+from tcsim.model.operand import Fragment, fragment
 from tcsim.numbers.formats import FORMATS
 
 Types = tuple[str, str, str, str]  # d, a, b, c
@@ -36,11 +36,11 @@ def element_bits(format: str) -> int:
     return FORMATS[format].container_bits if FORMATS[format].kind == "float" else bits
 
 
-def declared(types: Types, tables: Mapping[str, FragmentLayout]) -> MappingProxyType[str, Operand]:
+def declared(types: Types, tables: Mapping[str, FragmentLayout]) -> MappingProxyType[str, Fragment]:
     """The operands d, a, b, c with their layouts, and their registers as PTX declares them."""
     return MappingProxyType(
         {
-            name: Operand(name, FORMATS[format], tables[name], REGISTER_TYPES.get(format, ".b32"))
+            name: fragment(name, FORMATS[format], tables[name], REGISTER_TYPES.get(format, ".b32"))
             for name, format in zip("dabc", types, strict=True)
         }
     )
@@ -48,7 +48,7 @@ def declared(types: Types, tables: Mapping[str, FragmentLayout]) -> MappingProxy
 
 def warp_operands(
     shape: tuple[int, int, int], types: Types, kept: int | None = None, bits: int | None = None
-) -> MappingProxyType[str, Operand]:
+) -> MappingProxyType[str, Fragment]:
     """The operands of a warp's multiplication.
 
     `kept`: elements of a row of A, if A is compressed. `bits`: of an element of A or B in a register, if not the usual.

@@ -34,7 +34,8 @@ from tcsim.isa.mma.lowering import (
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.isa.mma.operands import FP8, declared, new_pairs, pairs, warp_operands
 from tcsim.model.family import Family
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import Fragment
+from tcsim.model.row import Row
 from tcsim.numbers.formats import FORMATS
 
 NAME = "mma.sync"
@@ -113,7 +114,7 @@ _GROUPS = (
 )  # fmt: skip
 
 
-def _operands(group: _Group, types: tuple[str, str, str, str], layouts: str) -> MappingProxyType[str, Operand]:
+def _operands(group: _Group, types: tuple[str, str, str, str], layouts: str) -> MappingProxyType[str, Fragment]:
     if group.arithmetic != "quad_pair":
         return warp_operands(group.shape, types)
     d, a, b, c = types

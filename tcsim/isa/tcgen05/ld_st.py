@@ -28,7 +28,8 @@ from tcsim.isa.tcgen05.targets import FAMILY_TARGETS, SINCE_SM_103, SM_107A
 from tcsim.layouts.compression import Selection
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tcsim.model.family import Family
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import Fragment, fragment
+from tcsim.model.row import Row
 from tcsim.numbers.formats import FORMATS, Format
 
 LOAD, STORE, REDUCE, COMPRESS = "tcgen05.ld", "tcgen05.st", "tcgen05.ld.red", "tcgen05.ld.spcompress"
@@ -58,7 +59,7 @@ def _row(
     family: str,
     shape: Shape,
     count: int,
-    operands: dict[str, Operand],
+    operands: dict[str, Fragment],
     targets: tuple[str, ...],
     version: str,
     arithmetic: str,
@@ -86,7 +87,7 @@ def _plain(family: str, name: str, word: str) -> Iterator[Row]:
             yield _row(
                 f"{family}.sync.aligned.{shape.name}.x{count}{pack}.b32",
                 family, shape, count,
-                {name: Operand(name, B16 if packed else B32, layout, ".b32")},
+                {name: fragment(name, B16 if packed else B32, layout)},
                 FAMILY_TARGETS, "8.6", word[1:].split(":")[0] if packed else "plain",
                 TensorMemoryAccess(shape.name, layout, shape.halves, packed),
                 {"pack": pack},
@@ -113,8 +114,8 @@ def _reductions() -> Iterator[Row]:
                 f"{REDUCE}.sync.aligned.{name}.x{count}.{operation}{words['abs']}{words['nan']}.{type}",
                 REDUCE, shape, count,
                 {
-                    "d": Operand("d", B32, layout, ".b32"),
-                    "redval": Operand("redval", RESULTS[type], reduced(shape), ".f32" if type == "f32" else ".b32"),
+                    "d": fragment("d", B32, layout),
+                    "redval": fragment("redval", RESULTS[type], reduced(shape), ".f32" if type == "f32" else ".b32", "destination"),
                 },
                 SINCE_SM_103, "8.8", "float" if type == "f32" else "integer",
                 TensorMemoryAccess(
@@ -144,11 +145,11 @@ def _compressions() -> Iterator[Row]:
         selection = Selection(operation.upper() + ("ABS" if absolute else ""), "f32")
         metadata = max(32, count)  # 2-bit indices of count / 2 elements, in whole registers
         operands = {
-            "mdata": Operand("mdata", B32, _lane_rows(metadata // 32), ".b32"),
-            "cdata": Operand("cdata", B32, _lane_rows(count // 2), ".b32"),
+            "mdata": fragment("mdata", B32, _lane_rows(metadata // 32), role="destination"),
+            "cdata": fragment("cdata", B32, _lane_rows(count // 2), role="destination"),
         }
         if red:
-            operands["redval"] = Operand("redval", RESULTS["f32"], reduced(shape), ".f32")
+            operands["redval"] = fragment("redval", RESULTS["f32"], reduced(shape), ".f32", "destination")
         reduction = Reduction(operation, "f32", absolute, nan) if red else None  # type: ignore[arg-type]
         yield _row(
             f"tcgen05.ld{words['red']}.spcompress.sync.aligned.32x32b.x{count}.{operation}.sp::2:4{words['abs']}{words['nan']}"

@@ -20,7 +20,8 @@ from tcsim.isa.wgmma.multiply import WarpgroupFacts, WarpgroupMultiply
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.model.family import Family
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import fragment
+from tcsim.model.row import Row
 from tcsim.numbers.formats import FORMATS
 
 NAME = "wgmma"
@@ -85,9 +86,9 @@ def build_rows(name: str, spelling: str, groups: tuple[Group, ...], sparse: bool
             out = accumulator(n, FORMATS[d].bits)
             kind, bits = REGISTER_TYPES.get(d, ".b32"), element_bits(a)
             operands = {
-                "d": Operand("d", FORMATS[d], out, kind),
-                "a": Operand("a", FORMATS[a], operand_a(group.k // 2 if sparse else group.k, bits), ".b32"),
-                "c": Operand("c", FORMATS[d], out, kind),
+                "d": fragment("d", FORMATS[d], out, kind, "both"),
+                "a": fragment("a", FORMATS[a], operand_a(group.k // 2 if sparse else group.k, bits), ".b32"),
+                "c": fragment("c", FORMATS[d], out, kind),
             }
             modifiers = ({"saturate": saturate} if saturate else {}) | ({"bits": group.suffix} if group.suffix else {})
             sparsity = Sparsity(64, group.k, bits, group.selectors) if sparse else None

@@ -14,7 +14,8 @@ from tcsim.core.errors import OperandError
 from tcsim.descriptors.matrix import FORMS, Major, descriptor_values, element_addresses
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.model.instruction import Instruction
-from tcsim.model.row import Operand, check_registers
+from tcsim.model.operand import Fragment
+from tcsim.model.row import check_registers
 from tcsim.numbers.codec import as_codes
 from tcsim.numbers.formats import Format
 from tcsim.numbers.packing import pack, unpack
@@ -194,7 +195,7 @@ class WarpgroupMultiply(Instruction):
 
     def registers(self, name: str, codes: Any) -> npt.NDArray[np.uint32]:
         """The registers (..., 128, registers) that hold codes (..., rows, columns): inverse of `matrix`."""
-        operand: Operand = self.operands[name]
+        operand: Fragment = self.operands[name]
         array = as_codes(codes, operand.format, f"{self!r}.registers: {name}")
         if array.shape[-2:] != operand.shape:
             raise OperandError(f"{self!r}.registers: {name} has shape {array.shape}; valid: (..., {operand.shape})")

@@ -20,12 +20,14 @@ _FIRST_STACKED = 75  # arch number from which f16 fragments are stacks of mma.sy
 _FIRST_TRANSPOSED_INT8 = 80  # arch number from which int8 m8n32k16 is computed as its transpose; f16: _FIRST_STACKED
 
 
-def fragment(name: str, shape: tuple[int, int, int], format: Format, row_major: bool, arch: Arch) -> FragmentLayout:
+def fragment_layout(
+    name: str, shape: tuple[int, int, int], format: Format, row_major: bool, arch: Arch
+) -> FragmentLayout:
     """The layout of operand a, b, c or d; `row_major` is its order in memory, which matters to Volta's A and B only.
 
     >>> from tcsim.core.targets import ARCHS
     >>> for name in ("sm_70", "sm_90"):
-    ...     print(fragment("a", (16, 16, 16), FORMATS["f16"], True, ARCHS[name]))
+    ...     print(fragment_layout("a", (16, 16, 16), FORMATS["f16"], True, ARCHS[name]))
     ((4,2,2,2),16):((1,8,0,4),16)
     ((4,8),(2,2,2,2)):((32,1),(16,8,128,0))
     """

@@ -19,12 +19,13 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import ARCHS, Arch, since
 from tcsim.isa.mma.operands import REGISTER_TYPES
-from tcsim.isa.wmma.fragments import fragment
+from tcsim.isa.wmma.fragments import fragment_layout
 from tcsim.isa.wmma.mma import SHAPES_K16
 from tcsim.isa.wmma.tile import FragmentLoad, FragmentStore, TileOrder
 from tcsim.layouts.layout import FragmentLayout
 from tcsim.model.family import Family
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import Fragment, fragment
+from tcsim.model.row import Row
 from tcsim.numbers.formats import FORMATS
 
 LOAD, STORE = "wmma.load", "wmma.store"
@@ -67,9 +68,9 @@ _SPACES = {"": "6.0", ".global": "6.0", ".shared": "6.0", ".shared::cta": "7.8"}
 _NEWEST = ARCHS["sm_90"]  # its layouts are those of every arch since sm_80, and what a row shows
 
 
-def _operand(name: str, shape: tuple[int, int, int], format: str, row_major: bool, arch: Arch) -> Operand:
-    layout = fragment(name, shape, FORMATS[format], row_major, arch)
-    return Operand(name, FORMATS[format], layout, REGISTER_TYPES.get(format, ".b32"))
+def _operand(name: str, shape: tuple[int, int, int], format: str, row_major: bool, arch: Arch) -> Fragment:
+    layout = fragment_layout(name, shape, FORMATS[format], row_major, arch)
+    return fragment(name, FORMATS[format], layout, REGISTER_TYPES.get(format, ".b32"))
 
 
 def _rows(family: str, names: Mapping[str, str]) -> Iterator[Row]:
@@ -167,7 +168,7 @@ def _order(row: Row) -> TileOrder:
     return row.facts
 
 
-def _operands(row: Row, arch: Arch) -> MappingProxyType[str, Operand]:
+def _operands(row: Row, arch: Arch) -> MappingProxyType[str, Fragment]:
     """The one operand on an arch."""
     ((name, operand),) = row.operands.items()
     own = _operand(name, row.shape, operand.format.name, _order(row).row_major, arch)

@@ -19,10 +19,11 @@ from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import ARCHS, Arch, since
 from tcsim.isa.mma import sync as mma_sync
 from tcsim.isa.mma.operands import REGISTER_TYPES
-from tcsim.isa.wmma.fragments import fragment
+from tcsim.isa.wmma.fragments import fragment_layout
 from tcsim.isa.wmma.multiply import FragmentMultiply
 from tcsim.model.family import Family
-from tcsim.model.row import Operand, Row
+from tcsim.model.operand import Fragment, fragment
+from tcsim.model.row import Row
 from tcsim.numbers.formats import FORMATS
 
 NAME = "wmma.mma"
@@ -76,15 +77,15 @@ _NEWEST = ARCHS["sm_90"]  # its layouts are those of every arch since sm_80, and
 
 def operands(
     shape: tuple[int, int, int], types: tuple[str, str, str, str], layouts: str, arch: Arch
-) -> MappingProxyType[str, Operand]:
+) -> MappingProxyType[str, Fragment]:
     """The operands d, a, b and c on an arch."""
     order = dict(zip("ab", (word == "row" for word in layouts.split(".")), strict=True))
     return MappingProxyType(
         {
-            name: Operand(
+            name: fragment(
                 name,
                 FORMATS[format],
-                fragment(name, shape, FORMATS[format], order.get(name, True), arch),
+                fragment_layout(name, shape, FORMATS[format], order.get(name, True), arch),
                 REGISTER_TYPES.get(format, ".b32"),
             )
             for name, format in zip("dabc", types, strict=True)

@@ -13,7 +13,8 @@ from tcsim.core.addresses import AddressError, ContestedRowError, MisalignedAddr
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.model.instruction import Instruction
-from tcsim.model.row import Operand, check_registers
+from tcsim.model.operand import Fragment
+from tcsim.model.row import check_registers
 from tcsim.numbers.codec import as_codes
 from tcsim.numbers.packing import pack, unpack
 
@@ -38,7 +39,7 @@ class FragmentMove(Instruction):
     """A fragment moved between registers and a tile in memory. A *line* of the tile is a row or a column, contiguous."""
 
     @cached_property
-    def operand(self) -> Operand:
+    def operand(self) -> Fragment:
         """The fragment."""
         (operand,) = self.operands.values()
         return operand

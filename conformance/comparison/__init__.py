@@ -1,0 +1,1 @@
+"""Hardware bits against model bits, and what to print when they differ."""

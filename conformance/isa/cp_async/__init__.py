@@ -1,0 +1,1 @@
+"""cp.async and cp.async.bulk."""

@@ -1,0 +1,1 @@
+"""ldmatrix, stmatrix, movmatrix."""

@@ -1,0 +1,1 @@
+"""mma.sync and mma.sp."""

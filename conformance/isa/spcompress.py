@@ -1,0 +1,142 @@
+"""Exercise of spcompress and spdecompress: registers of many threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.comparison.words import compare_words
+from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.stimuli.stream import Stream
+from tcsim.isa.spcompress import CompressionForm, compression_of
+from tcsim.layouts.compression import ELEMENTS, OPERATIONS, Selection, elements, packed
+from tcsim.numbers.formats import FORMATS
+
+Words = npt.NDArray[np.uint32]
+THREADS = 96
+
+
+def _compresses(instruction: Any) -> bool:
+    return bool(instruction.row.arithmetic == "compress")
+
+
+def _changed_descriptor(flip: int) -> Any:
+    def run(instruction: Any, inputs: Inputs) -> Array:
+        return COMPRESSION.model(instruction, inputs | {"spdesc": inputs["spdesc"] ^ np.uint32(flip)})
+
+    return run
+
+
+def _last_kept(instruction: Any, inputs: Inputs) -> Array:
+    """Metadata indices counted from the last element."""
+    form = instruction.form
+    indices = elements(inputs["mdata"], form.index_bits).astype(np.int64)
+    mirrored = packed(np.clip(form.target - 1 - indices, 0, None), form.index_bits)
+    return COMPRESSION.model(instruction, inputs | {"mdata": mirrored})
+
+
+def _pairs_swapped(instruction: Any, inputs: Inputs) -> Array:
+    form: CompressionForm = instruction.form
+    right, first = COMPRESSION.model(instruction, inputs), instruction.form.widths["mdata"]
+    kept = elements(right[:, first:], form.bits)
+    swapped = kept.reshape(len(kept), -1, 2)[..., ::-1].reshape(kept.shape)
+    return np.concatenate([right[:, :first], packed(swapped, form.bits)], axis=-1)
+
+
+class CompressionExercise:
+    """Registers in, registers out."""
+
+    wrong_models: tuple[WrongModel, ...] = (
+        WrongModel("other extreme", "the smallest stay where the greatest should", _compresses, _changed_descriptor(2)),
+        WrongModel("other magnitudes", "magnitudes select where values should", _compresses, _changed_descriptor(1)),
+        WrongModel("pairs swapped", "the second of a group comes first", _compresses, _pairs_swapped),
+        WrongModel("indices from the end", "an index counts from the last element", lambda i: not _compresses(i), _last_kept),
+    )  # fmt: skip
+
+    def classes(self, instruction: Any) -> list[str]:
+        """Elements of which no two are equal, with and without NaNs; indices all different, and any."""
+        return ["apart", "nans"] if _compresses(instruction) else ["distinct", "uniform"]
+
+    def samples(self, instruction: Any, name: str) -> int:
+        """Threads."""
+        return THREADS
+
+    def inputs(self, instruction: Any, name: str, seed: int, samples: int) -> Inputs:
+        """data and spdesc, or mdata and cdata."""
+        form, stream = compression_of(instruction.row), Stream(instruction.mnemonic, name, seed)
+        if not _compresses(instruction):
+            return self._compressed(form, name, stream, samples)
+        kinds = ELEMENTS[form.bits]
+        kind = stream.below(len(kinds), (samples,))
+        codes = np.zeros((samples, form.widths["data"] * 32 // form.bits), np.uint32)
+        for number, format in enumerate(kinds):
+            own = self._codes(format, name, stream, codes.shape)
+            codes = np.where((kind == number)[:, None], own, codes)
+        operation = stream.below(len(OPERATIONS), (samples,))
+        selections = [Selection(OPERATIONS[o], kinds[k]) for o, k in zip(operation, kind, strict=True)]
+        return {
+            "data": packed(codes, form.bits),
+            "spdesc": np.array([selection.encode() for selection in selections], np.uint32),
+        }
+
+    @staticmethod
+    def _codes(name: str, kind: str, stream: Stream, shape: tuple[int, ...]) -> Words:
+        """Codes of which four neighbours have different magnitudes, in random order; at most two of them are NaNs."""
+        format = FORMATS[name]
+        bits = format.bits - format.signed
+        order = np.argsort(stream.words((*shape[:-1], shape[-1] // 4, 4)), axis=-1).reshape(shape)
+        magnitude = stream.below(1 << (bits - 2), shape) * 4 + order
+        if format.kind == "float" and format.nan != "none":
+            top = ((1 << format.exponent_bits) - 1) << format.fraction_bits
+            nan = magnitude > top if format.nan == "ieee" else magnitude == (1 << bits) - 1
+            allowed = (order < 2) & (kind == "nans")
+            if kind == "nans":  # some that are NaNs for sure
+                force = allowed & stream.chance(1, 4, shape)
+                magnitude, nan = np.where(force, (1 << bits) - 1, magnitude), nan | force
+            magnitude = np.where(nan & ~allowed, magnitude & ~(1 << (bits - 1)), magnitude)
+        negative = stream.chance(1, 2, shape) & format.signed
+        if format.kind == "integer":
+            return (np.where(negative, -magnitude, magnitude) & ((1 << format.bits) - 1)).astype(np.uint32)
+        return (magnitude | np.where(negative, 1 << bits, 0)).astype(np.uint32)
+
+    @staticmethod
+    def _compressed(form: CompressionForm, name: str, stream: Stream, samples: int) -> Inputs:
+        groups = (samples, form.count)
+        if name == "distinct":
+            order = np.argsort(stream.words((*groups, form.target)), axis=-1)[..., : form.source]
+        else:
+            order = stream.below(form.target, (*groups, form.source))
+        indices = order.reshape(samples, -1)
+        kept = stream.words((samples, form.widths["cdata"])).astype(np.uint32)
+        return {"mdata": packed(indices, form.index_bits), "cdata": kept}
+
+    def model(self, instruction: Any, inputs: Inputs) -> Words:
+        """Registers (threads, n)."""
+        if not _compresses(instruction):
+            return np.asarray(instruction.execute(**inputs), np.uint32)
+        form = compression_of(instruction.row)
+        out = np.zeros((len(inputs["data"]), form.widths["mdata"] + form.widths["cdata"]), np.uint32)
+        for descriptor in np.unique(inputs["spdesc"]):
+            own = inputs["spdesc"] == descriptor
+            out[own] = np.concatenate(instruction.execute(inputs["data"][own], int(descriptor)), axis=-1)
+        return out
+
+    def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+        """Register by register."""
+
+        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
+            thread, register = index
+            given = [
+                f"{key} {' '.join(f'{int(w):08x}' for w in np.atleast_1d(words[thread])[:8])}"
+                for key, words in inputs.items()
+            ]
+            return f"thread {thread} register {register}", "; ".join(given), ()
+
+        return compare_words(hardware, model, explain)
+
+
+COMPRESSION = CompressionExercise()
+
+EXERCISES = {"spcompress": COMPRESSION}

@@ -1,0 +1,298 @@
+"""Exercises of tcgen05.ld, .ld.red, .ld.spcompress, .st, .fence and .wait: cells of Tensor Memory, addresses, registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.comparison.words import compare_words
+from conformance.isa.tcgen05.ld_st_mutants import WRONG_LOADS, WRONG_STORES
+from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.stimuli.stream import Stream
+from hwkernels.probes.tcgen05_ld_st import WARPS, geometry
+from tcsim.isa.tcgen05.control import Ordering
+from tcsim.isa.tcgen05.move import StoreTensorMemory, TensorMemoryMove, access_of
+from tcsim.memory.tensor_memory import TensorMemory, tmem_lane_column
+
+Words = npt.NDArray[np.uint32]
+SAMPLES = 2
+FEW_REGISTERS = 8  # up to so many of a lane, a recording keeps a whole sample
+
+SPECIALS = np.array(
+    [0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000,
+     0xFF800000, 0x7FC00000, 0xFFC00000, 0x7F800001],
+    np.uint32,
+)  # fmt: skip
+"""f32: zeros, subnormals, ones, largest, infinities, NaNs."""
+
+
+def memory_of(words: Array) -> TensorMemory:
+    """A Tensor Memory, all of it allocated, whose first columns hold uint32 (..., ctas, 128, columns)."""
+    tmem = TensorMemory.allocated(words.shape[:-3], ctas=words.shape[-3])
+    for cta in range(words.shape[-3]):
+        tmem.write(np.arange(words.shape[-2])[:, None], np.arange(words.shape[-1]), words[..., cta, :, :], cta=cta)
+    return tmem
+
+
+def _identity(stream: Stream, shape: tuple[int, ...]) -> Words:
+    """The low half of a cell is its place, the high half the sample's own number."""
+    place = np.arange(shape[-2] * shape[-1], dtype=np.uint32).reshape(shape[-2:])
+    return place & np.uint32(0xFFFF) | stream.words((shape[0], 1, 1)).astype(np.uint32) << np.uint32(16)
+
+
+def _uniform(stream: Stream, shape: tuple[int, ...]) -> Words:
+    return stream.words(shape).astype(np.uint32)
+
+
+def _apart(stream: Stream, shape: tuple[int, ...]) -> Words:
+    """Random words of which four neighbours never have the same magnitude, nor more than two of them are NaNs."""
+    column = np.arange(shape[-1], dtype=np.uint32) % 4
+    words = stream.words(shape).astype(np.uint32) & np.uint32(~3 & 0xFFFFFFFF) | column
+    finite = words & np.uint32(0xBFFFFFFF)  # the top exponent bit cleared: no NaN
+    return np.where((column < 2) | (words >> np.uint32(23) & np.uint32(0xFF) != 0xFF), words, finite)
+
+
+def _specials(stream: Stream, shape: tuple[int, ...]) -> Words:
+    return np.asarray(stream.choice(SPECIALS, shape), np.uint32)
+
+
+def _subnormals(stream: Stream, shape: tuple[int, ...]) -> Words:
+    """Subnormals of both signs."""
+    return stream.words(shape).astype(np.uint32) & np.uint32(0x807FFFFF)
+
+
+def _zeros(stream: Stream, shape: tuple[int, ...]) -> Words:
+    """Zeros of both signs in even lanes, -0 alone in odd ones."""
+    sign = stream.chance(1, 2, shape) | (np.arange(shape[-2]) % 2 == 1)[:, None]
+    return sign.astype(np.uint32) << np.uint32(31)
+
+
+def _nans(stream: Stream, shape: tuple[int, ...]) -> Words:
+    """Half of the lanes hold nothing but NaNs, the others one number among them."""
+    words = stream.words(shape).astype(np.uint32) | np.uint32(0x7FC00000)
+    lane, column = np.indices(shape[-2:])
+    return np.where((lane % 2 == 1) & (column == lane % shape[-1]), np.uint32(0xC0000000), words)
+
+
+CELLS: dict[str, Callable[[Stream, tuple[int, ...]], Words]] = {
+    "identity": _identity,
+    "uniform": _uniform,
+    "apart": _uniform,
+    "same": _uniform,
+    "specials": _specials,
+    "subnormals": _subnormals,
+    "zeros": _zeros,
+    "nans": _nans,
+    "selected": _apart,
+}
+"""How each class fills Tensor Memory."""
+SPLITS = {"apart": 1, "same": -1}
+"""Classes that take another immHalfSplitoff than the first of those that have a kernel."""
+
+
+class _MoveExercise:
+    """What loads and stores have in common."""
+
+    def samples(self, instruction: TensorMemoryMove, name: str) -> int:
+        """Two: each has every cell, four warps and two addresses."""
+        return SAMPLES
+
+    def _classes(self, instruction: TensorMemoryMove) -> list[str]:
+        access, names = instruction.access, ["identity", "uniform"]
+        if access.selection:
+            return ["selected"]
+        splits = geometry(instruction.row).splits
+        if len(splits) > 1 and splits[1]:
+            names.append("apart")
+        if 0 in splits:
+            names.append("same")
+        if access.reduction and access.reduction.type == "f32":
+            names += ["specials", "subnormals", "zeros", "nans"]
+        return names
+
+    def _inputs(self, instruction: TensorMemoryMove, name: str, stream: Stream, samples: int) -> Inputs:
+        size, rows = geometry(instruction.row), instruction.access.layout.rows
+        column = stream.below(size.columns - size.reach + 1, (samples,))
+        half = (stream.below(2, (1,)) + np.arange(samples)) % 2 * (rows if rows < 32 else 0)
+        given = {
+            "tmem": CELLS[name](stream, (samples, 128, size.columns)),
+            "offset": (half << 16 | column).astype(np.uint32),
+        }
+        if size.splits:
+            given["split"] = np.full(samples, size.splits[SPLITS.get(name, 0)], np.uint32)
+        return given
+
+    @staticmethod
+    def address(inputs: Inputs, sample: int, warp: int) -> dict[str, Any]:
+        """Address, warp and split of one warp's instruction."""
+        given = {"address": (warp << 21) + int(inputs["offset"][sample]), "warp": warp}
+        return given | ({"half_split_offset": int(inputs["split"][sample])} if "split" in inputs else {})
+
+
+class LoadExercise(_MoveExercise):
+    """tcgen05.ld, with `.red` and `.spcompress`: cells in, registers out."""
+
+    wrong_models: tuple[WrongModel, ...] = WRONG_LOADS
+
+    def classes(self, instruction: TensorMemoryMove) -> list[str]:
+        """Places, random words, other splits; for f32 reductions special values; for compression no equal values."""
+        return self._classes(instruction)
+
+    def kept(self, instruction: TensorMemoryMove, name: str) -> int:
+        """A sample of the small ones."""
+        return int(self._width(instruction) <= FEW_REGISTERS)
+
+    def outputs(self, instruction: TensorMemoryMove, samples: int) -> int:
+        """Registers."""
+        return samples * WARPS * 32 * self._width(instruction)
+
+    @staticmethod
+    def _width(instruction: TensorMemoryMove) -> int:
+        return sum(operand.registers for operand in instruction.operands.values())
+
+    def inputs(self, instruction: TensorMemoryMove, name: str, seed: int, samples: int) -> Inputs:
+        """What hwkernels/probes/tcgen05_ld_st.py takes."""
+        return self._inputs(instruction, name, Stream(instruction.mnemonic, name, seed), samples)
+
+    def model(self, instruction: Any, inputs: Inputs) -> Words:
+        """Registers of the four warps (samples, 4, 32, n)."""
+        out = []
+        for sample, words in enumerate(inputs["tmem"]):
+            tmem = memory_of(words[None])
+            for warp in range(WARPS):
+                result = instruction.execute(tmem, **self.address(inputs, sample, warp))
+                out.append(np.concatenate(result, axis=-1) if isinstance(result, tuple) else result)
+        if not out:
+            return np.empty((0, WARPS, 32, self._width(instruction)), np.uint32)
+        return np.stack(out).reshape(-1, WARPS, 32, self._width(instruction))
+
+    def compare(self, instruction: TensorMemoryMove, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+        """Register by register."""
+
+        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
+            sample, warp, lane, register = index
+            given = self.address(inputs, sample, warp)
+            lanes, columns = instruction.cells(**given)
+            width = instruction.access.layout.value.size // instruction.access.layout.registers
+            plain = not instruction.access.selection and register < instruction.access.layout.registers
+            where = f"sample {sample} warp {warp} lane {lane} register {register}"
+            chosen = slice(register * width, (register + 1) * width) if plain else slice(None)
+            cells = [(int(i), int(j)) for i, j in zip(lanes[lane, chosen], columns[lane, chosen], strict=True)]
+            words = [f"{int(inputs['tmem'][sample, i, j]):#010x}" for i, j in cells]
+            source = f"cells {cells[0]} to {cells[-1]}, {', '.join(words[:8])}" + (" ..." if len(words) > 8 else "")
+            return where, source, (f"address {given['address']:#x}: lane, column {tmem_lane_column(given['address'])}",)
+
+        return compare_words(hardware, model, explain)
+
+
+class StoreExercise(_MoveExercise):
+    """tcgen05.st: cells and registers in, all cells out."""
+
+    wrong_models: tuple[WrongModel, ...] = WRONG_STORES
+
+    def classes(self, instruction: StoreTensorMemory) -> list[str]:
+        """Places, random words, other splits."""
+        return self._classes(instruction)
+
+    def kept(self, instruction: StoreTensorMemory, name: str) -> int:
+        """A sample of the smallest."""
+        return int(geometry(instruction.row).columns == 32)
+
+    def outputs(self, instruction: StoreTensorMemory, samples: int) -> int:
+        """Cells."""
+        return samples * 128 * geometry(instruction.row).columns
+
+    def inputs(self, instruction: StoreTensorMemory, name: str, seed: int, samples: int) -> Inputs:
+        """What hwkernels/probes/tcgen05_ld_st.py takes."""
+        stream = Stream(instruction.mnemonic, name, seed)
+        given = self._inputs(instruction, name, stream, samples)
+        shape = (samples, WARPS, 32, instruction.operands["registers"].registers)
+        words = stream.words(shape).astype(np.uint32)
+        if name == "identity":  # both halves of every register of a warp's lanes are different
+            words = np.arange(int(np.prod(shape)), dtype=np.uint32).reshape(shape) * np.uint32(0x00020002) + np.uint32(
+                0x00010000
+            )
+        return given | {"registers": words}
+
+    def model(self, instruction: Any, inputs: Inputs) -> Words:
+        """All cells (samples, 128, columns)."""
+        out = np.empty_like(inputs["tmem"])
+        for sample, words in enumerate(inputs["tmem"]):
+            tmem = memory_of(words[None])
+            for warp in range(WARPS):
+                tmem = instruction.execute(
+                    tmem, registers=inputs["registers"][sample, warp], **self.address(inputs, sample, warp)
+                )
+            out[sample] = tmem.words[0, :, : words.shape[-1]]
+        return out
+
+    def compare(self, instruction: StoreTensorMemory, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+        """Cell by cell."""
+
+        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
+            sample, lane, column = index
+            warp = lane // 32
+            given = self.address(inputs, sample, warp)
+            lanes, columns = instruction.cells(**given)
+            found = np.argwhere((lanes == lane) & (columns == column))
+            where = f"sample {sample} cell ({lane}, {column})"
+            before = f"before {int(inputs['tmem'][sample, lane, column]):#010x}"
+            if not found.size:
+                return where, f"no register goes there, {before}", ("a cell that no register goes to stays",)
+            holder, value = (int(i) for i in found[-1])
+            width = access_of(instruction.row).layout.value.size // instruction.operands["registers"].registers
+            register, slot = divmod(value, width)
+            word = int(inputs["registers"][sample, warp, holder, register])
+            source = f"warp {warp} lane {holder} register {register} slot {slot}, {word:#010x}, {before}"
+            return where, source, (f"address {given['address']:#x}",)
+
+        return compare_words(hardware, model, explain)
+
+
+class OrderExercise:
+    """tcgen05.fence and tcgen05.wait: what was stored is there after them."""
+
+    wrong_models: tuple[WrongModel, ...] = ()
+
+    def classes(self, instruction: Ordering) -> list[str]:
+        """Random words."""
+        return ["uniform"]
+
+    def samples(self, instruction: Ordering, name: str) -> int:
+        """A few CTAs."""
+        return 4
+
+    def inputs(self, instruction: Ordering, name: str, seed: int, samples: int) -> Inputs:
+        """tmem uint32 (samples, 128, 32)."""
+        stream = Stream(instruction.mnemonic, name, seed)
+        return {"tmem": stream.words((samples, 128, 32)).astype(np.uint32)}
+
+    def model(self, instruction: Ordering, inputs: Inputs) -> Words:
+        """The same."""
+        tmem = instruction.execute(memory_of(inputs["tmem"][:, None]))
+        return tmem.read(np.arange(128)[:, None], np.arange(32))
+
+    def compare(self, instruction: Ordering, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+        """Cell by cell."""
+
+        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
+            return f"sample {index[0]} cell {index[1:]}", "what was stored", ("stores are complete and seen",)
+
+        return compare_words(hardware, model, explain)
+
+
+LOAD = LoadExercise()
+STORE = StoreExercise()
+ORDER = OrderExercise()
+
+EXERCISES = {
+    "tcgen05.fence": ORDER,
+    "tcgen05.wait": ORDER,
+    "tcgen05.ld": LOAD,
+    "tcgen05.ld.red": LOAD,
+    "tcgen05.ld.spcompress": LOAD,
+    "tcgen05.st": STORE,
+}

@@ -1,0 +1,288 @@
+"""Exercise of tcgen05.mma: operands in shared memory and Tensor Memory, every operand form, all of Tensor Memory compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.isa.tcgen05.mma_comparison import compare_memories
+from conformance.isa.tcgen05.mma_inputs import Described
+from conformance.isa.tcgen05.mma_mutants import WRONG_MODELS
+from conformance.isa.tcgen05.mma_tiles import filled, placeable
+from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.stimuli.stream import Stream
+from tcsim.core.errors import TcsimError
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.descriptors.kinds import shapes_of
+from tcsim.isa.tcgen05.mma_form import OperandForm
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.memory.tensor_memory import TensorMemory
+
+_SCALE_WORDS = {0: "zero", 3: "three", 15: "fifteen"}  # scale-input-d in the name of a class
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What an input class asks for."""
+
+    form: OperandForm
+    numbers: str  # class of conformance.stimuli.classes
+    scale_d: int | None = None
+    vary: str = ""  # "shapes" or "formats": every one of them, a sample each
+
+
+class TensorMemoryExercise:
+    """tcgen05.mma: images, Tensor Memory, descriptors and addresses in, Tensor Memory out."""
+
+    wrong_models: tuple[WrongModel, ...] = WRONG_MODELS
+
+    def __init__(self) -> None:
+        self._cases: dict[tuple[str, str], dict[str, _Case]] = {}  # by mnemonic and targets
+
+    def cases(self, instruction: TensorMemoryMultiply) -> dict[str, _Case]:
+        """Class -> what it asks for. One class a form; rows without collectors run every class of numbers too."""
+        key = (instruction.mnemonic, " ".join(instruction.targets))
+        if key not in self._cases:
+            self._cases[key] = self._listed(instruction)
+        return self._cases[key]
+
+    def _listed(self, instruction: TensorMemoryMultiply) -> dict[str, _Case]:
+        facts = instruction.facts
+        kind = "integer" if "s32" in facts.kind.d_formats else "float"
+        plain = "wide" if kind == "float" else "uniform"
+        forms = [form for form in facts.forms if set(form.targets) & set(instruction.targets)]
+        cases = {}
+        for form in forms:
+            word = form.name.replace("_", "")
+            if not form.scale:
+                cases[word] = _Case(form, plain)
+                continue
+            for value, name in _SCALE_WORDS.items():
+                rich = not (form.lanes or facts.ashift or facts.collectors)
+                if (value == 3 or rich) and (value == 0 or kind == "float"):
+                    cases[word + name] = _Case(form, plain, value)
+        if facts.ashift or facts.collectors:
+            return cases
+        simple = [form for form in forms if not (form.lanes or form.scale or form.mask)]
+        numbers = dict.fromkeys(
+            name for desc in descriptors(instruction) for name in Described(instruction, desc).classes
+        )
+        for turn, name in enumerate(numbers):
+            cases[name] = _Case(simple[turn % len(simple)], name)
+        cases["shapes"] = _Case(simple[0], plain, vary="shapes")
+        cases["formats"] = _Case(simple[-1], plain, vary="formats")
+        return cases
+
+    def classes(self, instruction: TensorMemoryMultiply) -> list[str]:
+        """One class a form, and of rows without collectors every class of numbers, every shape, every mix of formats."""
+        return list(self.cases(instruction))
+
+    def samples(self, instruction: TensorMemoryMultiply, name: str) -> int:
+        """Two; or every shape, or every mix of formats."""
+        vary = self.cases(instruction)[name].vary
+        return len(list(_varied(instruction, vary))) if vary else 2
+
+    def kept(self, instruction: TensorMemoryMultiply, name: str) -> int:
+        """One sample of the classes of numbers, none of the others."""
+        return 0 if instruction.facts.collectors or self.cases(instruction)[name].vary else 1
+
+    def outputs(self, instruction: TensorMemoryMultiply, samples: int) -> int:
+        """Cells of Tensor Memory, 128 columns of each CTA: no fewer than are compared."""
+        return samples * 128 * 128 * instruction.facts.cta_group
+
+    def inputs(self, instruction: TensorMemoryMultiply, name: str, seed: int, samples: int) -> Inputs:
+        """What hwkernels/probes/tcgen05_mma.py takes."""
+        case = self.cases(instruction)[name]
+        stream = Stream(instruction.mnemonic, name, seed)
+        chosen = list(_varied(instruction, case.vary))
+        if case.numbers in self.classes(instruction):  # not every class of numbers makes sense for every format
+            chosen = [desc for desc in chosen if case.numbers in Described(instruction, desc).classes]
+        offset = seed + sum(name.encode()) + len(instruction.mnemonic) + len(instruction.facts.collectors)
+        parts = []
+        for sample in range(samples):
+            place = sample if case.vary else sample + offset
+            desc = chosen[place % len(chosen)]
+            item = placeable(Described(instruction, desc, case.scale_d or 0), case.form)
+            parts.append(filled(item, case.form, case.numbers, stream, place))
+        size, columns = (max(part[key].shape[-1] for part in parts) for key in ("image", "tmem"))
+        out: Inputs = {}
+        for key in parts[0]:
+            arrays = [_widened(part[key], {"image": size, "tmem": columns}.get(key)) for part in parts]
+            out[key] = np.stack(arrays)
+        if case.scale_d is not None:
+            out["scale_d"] = np.full(samples, case.scale_d, np.int32)
+        out["enable_d"] = (np.arange(samples) % 4 != 1).astype(np.uint32)
+        return out
+
+    def model(self, instruction: TensorMemoryMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
+        """Tensor Memory afterwards."""
+        return executed(instruction, inputs)
+
+    def compare(self, instruction: TensorMemoryMultiply, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+        """Cell by cell, of an f16 D the low half of its words."""
+        return compare_memories(
+            instruction, inputs, hardware, model, lambda sample: operands_of(instruction, inputs, sample)
+        )
+
+
+def executed(
+    instruction: TensorMemoryMultiply,
+    inputs: Inputs,
+    change: Callable[[dict[str, Any]], dict[str, Any]] = lambda operands: operands,
+) -> npt.NDArray[np.uint32]:
+    """Tensor Memory after each sample; `change` may alter what `execute` is given."""
+    out = np.empty_like(inputs["tmem"])
+    for sample in range(len(out)):
+        out[sample] = instruction.execute(**change(operands_of(instruction, inputs, sample))).words
+    return out
+
+
+def operands_of(instruction: TensorMemoryMultiply, inputs: Inputs, sample: int) -> dict[str, Any]:
+    """The arguments of `execute` for one sample."""
+    words = inputs["tmem"][sample]
+    tmem = TensorMemory.allocated(ctas=instruction.facts.cta_group)
+    tmem.owned[:, words.shape[-1] :] = False
+    tmem.words, tmem.written = words.copy(), np.ones(words.shape, np.bool_)
+    tmem.owned = tmem.owned[:, : words.shape[-1]]
+    image = inputs["image"][sample]
+    arguments: dict[str, Any] = {"tmem": tmem, "smem": image if instruction.facts.cta_group == 2 else image[0]}
+    for name in ("d", "idesc", "scale_a", "scale_b", "metadata", "lookup"):
+        if name in inputs:
+            arguments[name] = int(inputs[name][sample])
+    arguments["a"] = inputs["a"][sample] if inputs["a"].dtype == np.uint64 else int(inputs["a"][sample])
+    arguments["b"] = inputs["b"][sample]
+    arguments["enable_input_d"] = bool(inputs["enable_d"][sample])
+    if "lanes" in inputs:
+        arguments["disable_output_lane"] = inputs["lanes"][sample]
+    if "mask" in inputs:
+        arguments["zero_column_mask"] = int(inputs["mask"][sample])
+    if "scale_d" in inputs:
+        arguments["scale_input_d"] = int(inputs["scale_d"][sample])
+    return arguments
+
+
+# --- which descriptors a row is run with
+
+
+_DESCRIPTORS: dict[tuple[str, int, bool, bool, bool, int, bool, str], tuple[InstructionDescriptor, ...]] = {}
+
+
+def descriptors(instruction: TensorMemoryMultiply) -> tuple[InstructionDescriptor, ...]:
+    """Descriptors that differ in everything but the number of their columns, which stays small.
+
+    They are made once for instructions that take the same.
+    """
+    facts = instruction.facts
+    key = (
+        facts.kind.name,
+        facts.cta_group,
+        facts.sparse,
+        facts.weight_stationary,
+        facts.ashift,
+        facts.block,
+        facts.lookup,
+        instruction.arch.name,
+    )
+    if key not in _DESCRIPTORS:
+        _DESCRIPTORS[key] = tuple(_descriptors(instruction))
+    return _DESCRIPTORS[key]
+
+
+def _descriptors(instruction: TensorMemoryMultiply) -> Iterator[InstructionDescriptor]:
+    facts = instruction.facts
+    kind = facts.kind
+    shapes = shapes_of(kind.name, facts.cta_group, facts.weight_stationary, facts.sparse)
+    whole = (128 * facts.cta_group,) if facts.ashift else (32, 64, 128, 256)
+    sizes = [(m, n) for row in shapes for m in row.m if m in whole for n in row.n[:3]]
+    mixes = list(_mixes(instruction))
+    depths = [one.k for one in kind.depths if one.sparse == facts.sparse and instruction.arch.name in one.archs]
+    flags = (
+        list(product((False, True), repeat=4))
+        if kind.negate
+        else [(False, False, *x) for x in product((False, True), repeat=2)]
+    )
+    for turn in range(max(len(sizes) * 2, len(mixes), 16)):
+        m, n = sizes[turn % len(sizes)]
+        negate_a, negate_b, transpose_a, transpose_b = flags[(turn * 5 + turn // 16) % len(flags)]
+        found = _legal(
+            instruction,
+            {**mixes[turn % len(mixes)], "m": m, "n": n, "negate_a": negate_a, "negate_b": negate_b},
+            {"transpose_a": transpose_a, "transpose_b": transpose_b, "sparsity_selector": turn % 2,
+             "k": depths[turn % len(depths)], "scale_a_lanes": (32, 128)[turn // 3 % 2], "saturate": bool(turn % 3 == 1), "scale_a_id": (0, 2, 1, 3)[turn % 4], "scale_b_id": (2, 0, 3, 1)[turn % 4]},
+        )  # fmt: skip
+        if found is not None:
+            yield found
+
+
+def _varied(instruction: TensorMemoryMultiply, vary: str) -> Iterator[InstructionDescriptor]:
+    facts = instruction.facts
+    mixes = list(_mixes(instruction))
+    shapes = shapes_of(facts.kind.name, facts.cta_group, facts.weight_stationary, facts.sparse)
+    if vary == "formats":
+        m, n = shapes[-1].m[-1], shapes[-1].n[0]
+        chosen = [{**mix, "m": m, "n": n} for mix in mixes]
+    elif vary == "shapes":
+        sizes = [(m, n) for row in shapes for m in row.m for n in row.n]
+        chosen = [{**mixes[turn % len(mixes)], "m": m, "n": n} for turn, (m, n) in enumerate(sizes)]
+    else:
+        yield from descriptors(instruction)
+        return
+    yield from (found for one in chosen if (found := _legal(instruction, one, {})) is not None)
+
+
+def _mixes(instruction: TensorMemoryMultiply) -> Iterator[dict[str, Any]]:
+    kind, facts = instruction.facts.kind, instruction.facts
+    scales = kind.scale_formats or {"": 0}
+    for d, a, b, scale in product(kind.d_formats, kind.ab_formats, kind.ab_formats, scales):
+        mix = {"d_format": d, "a_format": a, "b_format": b, "scale_format": scale}
+        shape = shapes_of(kind.name, facts.cta_group, facts.weight_stationary, facts.sparse)[-1]
+        if _legal(instruction, {**mix, "m": shape.m[-1], "n": shape.n[0]}, {}) is not None:
+            yield mix
+
+
+def _legal(
+    instruction: TensorMemoryMultiply, must: dict[str, Any], may: dict[str, Any]
+) -> InstructionDescriptor | None:
+    """A descriptor with `must`, and with each of `may` that can be."""
+    facts = instruction.facts
+    fields = {"kind": facts.kind.name, "sparse": facts.sparse, "arch": instruction.arch.name, **must}
+    if facts.lookup:
+        fields["k"] = facts.k
+    try:
+        found = InstructionDescriptor(**fields)
+        instruction.descriptor(found)
+        instruction.formats(found)
+        if facts.sparse:
+            instruction.sparsity(found)
+    except TcsimError:
+        return None
+    for name, value in may.items():
+        try:
+            better = replace(found, **{name: value})
+            instruction.descriptor(better)
+            found = better
+        except TcsimError:
+            continue
+    return found
+
+
+def _widened(array: Array, width: int | None) -> Array:
+    if width is None or array.shape[-1] == width:
+        return array
+    more = np.zeros((*array.shape[:-1], width - array.shape[-1]), array.dtype)
+    return np.concatenate([array, more], axis=-1)
+
+
+TENSOR_MEMORY = TensorMemoryExercise()
+
+EXERCISES = {
+    "tcgen05.mma": TENSOR_MEMORY,
+    "tcgen05.mma.sp": TENSOR_MEMORY,
+    "tcgen05.mma.ws": TENSOR_MEMORY,
+    "tcgen05.mma.ws.sp": TENSOR_MEMORY,
+}

@@ -1,0 +1,128 @@
+"""How tensormap.replace, tensormap.cp_fenceproxy and prefetch.tensormap are exercised: the 128 bytes afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.comparison.moved import LIMIT, MoveMismatch, require_same_shape
+from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.stimuli.stream import Stream
+from hwkernels.probes.tensormap import BODY
+from tcsim.isa.tensormap import TensorMapCopy, TensorMapUpdate
+from tcsim.tma.bits import BYTES, COMMON
+
+SAMPLES = 64
+LETTERS = "abcdefghijklmnop"
+"""Names of the operand forms in input classes, which are letters only: forma, formb, ..."""
+
+
+class UpdateExercise:
+    """Random bytes and values for every operand form."""
+
+    wrong_models: tuple[WrongModel, ...] = ()
+
+    def __init__(self) -> None:
+        self.wrong_models = (
+            WrongModel("ordinal ignored", "it replaces the first dimension's field", _has_ordinals, _first_ordinal),
+            WrongModel("sizes stored as they are", "it stores a size, not a size less one", _stores_less, _one_more),
+        )
+
+    def classes(self, instruction: Any) -> list[str]:
+        """One for each operand form."""
+        return [f"form{LETTERS[place]}" for place in range(len(BODY.variants(instruction.row)))]
+
+    def samples(self, instruction: Any, name: str) -> int:
+        """Enough."""
+        return SAMPLES
+
+    def kept(self, instruction: Any, name: str) -> int:
+        """A few; all where bits are passed over, because a digest would hold them."""
+        facts = instruction.row.facts
+        return SAMPLES if facts is not None and facts.unsettled else 2
+
+    def outputs(self, instruction: Any, samples: int) -> int:
+        """Bytes."""
+        return samples * BYTES
+
+    def inputs(self, instruction: Any, name: str, seed: int, samples: int) -> Inputs:
+        """maps uint8 (samples, 128), value uint64 (samples,), form uint32 (samples,)."""
+        stream = Stream(instruction.mnemonic, name, seed)
+        facts, form = instruction.row.facts, LETTERS.index(name[-1])
+        value = stream.words((samples,)) >> np.uint64(0 if facts is None or facts.wide else 32)
+        variant = BODY.variants(instruction.row)[form]
+        if variant.startswith("v"):
+            value = np.full(samples, int(variant[1:]), np.uint64)
+        maps = stream.words((samples, BYTES // 8)).astype("<u8").view(np.uint8)
+        return {"maps": maps, "value": value, "form": np.full(samples, form, np.uint32)}
+
+    def model(self, instruction: Any, inputs: Inputs) -> npt.NDArray[np.uint32]:
+        """Words of the bytes."""
+        return _answer(instruction, inputs, _ordinal(instruction, inputs), inputs["value"])
+
+    def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+        """Byte by byte, without the bits that depend on the assembler (`UpdateFacts.unsettled`).
+
+        Raises ValueError if the shapes differ.
+        """
+        require_same_shape(hardware, model)
+        mask = _settled(instruction)
+        got, want = (np.ascontiguousarray(array, "<u4").view(np.uint8) & mask for array in (hardware, model))
+        different = np.argwhere(got != want)
+        first = tuple(
+            MoveMismatch(
+                f"sample {sample} byte {at}",
+                f"value {int(inputs['value'][sample]):#x} into {int(inputs['maps'][sample, at]):#04x}",
+                f"{got[sample, at]:#04x}", f"{want[sample, at]:#04x}", (),
+            )
+            for sample, at in different[:LIMIT].tolist()
+        )  # fmt: skip
+        return Comparison(got.size, len(different), first)
+
+
+def _settled(instruction: Any) -> Array:
+    """The bits that are compared: uint8 (128,)."""
+    facts, bits = instruction.row.facts, (1 << 8 * BYTES) - 1
+    for item in COMMON:
+        if facts is not None and item.name in facts.unsettled:
+            bits &= ~item.mask
+    return np.frombuffer(bits.to_bytes(BYTES, "little"), np.uint8)
+
+
+def _ordinal(instruction: Any, inputs: Inputs) -> int | None:
+    variant = BODY.variants(instruction.row)[int(inputs["form"][0])]
+    return int(variant[1:]) if variant.startswith("o") else None
+
+
+def _answer(instruction: Any, inputs: Inputs, ordinal: int | None, value: Array) -> npt.NDArray[np.uint32]:
+    maps = np.ascontiguousarray(inputs["maps"], np.uint8)
+    if isinstance(instruction, TensorMapUpdate):
+        given = value if not instruction.facts.immediates else int(value[0])
+        maps = instruction.execute(maps, given, ordinal)
+    elif isinstance(instruction, TensorMapCopy):
+        maps = instruction.execute(maps)
+    return np.ascontiguousarray(maps).view("<u4").astype(np.uint32, copy=False)
+
+
+def _has_ordinals(instruction: Any) -> bool:
+    return isinstance(instruction, TensorMapUpdate) and instruction.facts.ordinals > 0
+
+
+def _first_ordinal(instruction: Any, inputs: Inputs) -> Array:
+    return _answer(instruction, inputs, 0, inputs["value"])
+
+
+def _stores_less(instruction: Any) -> bool:
+    return _has_ordinals(instruction) and not instruction.facts.wide
+
+
+def _one_more(instruction: Any, inputs: Inputs) -> Array:
+    more = (inputs["value"] + np.uint64(1)) & np.uint64(0xFFFFFFFF)
+    return _answer(instruction, inputs, _ordinal(instruction, inputs), more)
+
+
+UPDATE = UpdateExercise()
+
+EXERCISES = {"tensormap": UPDATE}

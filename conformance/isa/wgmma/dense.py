@@ -1,0 +1,54 @@
+"""Exercise of warpgroup matrix multiplies: tiles in shared memory, random descriptors, A in registers."""
+
+from __future__ import annotations
+
+from conformance.isa.wgmma.images import MODES, random_descriptors, with_base_offsets
+from conformance.isa.wgmma.mutants import WRONG_WARPGROUPS, full
+from conformance.isa.wgmma.tiles import WarpgroupTiles, described, matrices_of, tile_inputs
+from conformance.slice import Inputs, WrongModel
+from conformance.stimuli.stream import Stream
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+
+_DESCRIPTOR_SAMPLES = 72  # for each swizzle, majors and type: three 16-bit rows make 216 pairs
+_MANY_SAMPLES = 208
+_DESCRIPTORS = ("descriptors", "manydescriptors", "baseoffset")  # how the names of these classes begin
+SWIZZLED = ("small", "medium", "large")
+
+
+class WarpgroupExercise(WarpgroupTiles):
+    """wgmma: an image of shared memory, descriptors or registers, accumulators and immediates in, accumulators out."""
+
+    wrong_models: tuple[WrongModel, ...]
+
+    def __init__(self) -> None:
+        self.wrong_models = WRONG_WARPGROUPS
+
+    def unrecorded(self, instruction: WarpgroupMultiply) -> list[str]:
+        """More random descriptors of the types of one spelling, and base_offset: an H200 ran them, no recording holds them."""
+        if not full(instruction):
+            return []
+        if instruction.facts.majors:
+            return [f"baseoffset{mode}{major}" for mode in SWIZZLED for major in ("kk", "nn")]
+        return [f"manydescriptors{mode}kk" for mode in MODES] + [f"baseoffset{mode}kk" for mode in SWIZZLED]
+
+    def samples(self, instruction: WarpgroupMultiply, name: str) -> int:
+        """One instruction for other N; two for numerics; enough descriptors."""
+        if name.startswith(_DESCRIPTORS):
+            return _MANY_SAMPLES if name.startswith("many") else _DESCRIPTOR_SAMPLES
+        return 2 if full(instruction) else 1
+
+    def inputs(self, instruction: WarpgroupMultiply, name: str, seed: int, samples: int) -> Inputs:
+        """What hwkernels/probes/wgmma.py takes."""
+        stream = Stream(instruction.mnemonic, name, seed)
+        if name.startswith(_DESCRIPTORS):
+            found = random_descriptors(instruction, *described(name), stream, samples)
+            return with_base_offsets(found, stream) if name.startswith("baseoffset") else found
+        turn = self.classes(instruction).index(name) + instruction.shape[1] // 8 + len(instruction.mnemonic)
+        every = list(MODES.values())
+        swizzles = every[turn % 4], every[turn // 2 % 4]
+        return tile_inputs(instruction, name, matrices_of(instruction, name, stream, samples), swizzles, turn)
+
+
+WARPGROUP = WarpgroupExercise()
+
+EXERCISES = {"wgmma": WARPGROUP}

@@ -1,0 +1,79 @@
+"""Exercise of sparse warpgroup matrix multiplies: a compressed A in shared memory or registers, and its metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.isa.mma.metadata_mutants import wrong_metadata
+from conformance.isa.wgmma.images import MODES, random_descriptors
+from conformance.isa.wgmma.mutants import WRONG_WARPGROUPS, execute, full
+from conformance.isa.wgmma.tiles import WarpgroupTiles, described, matrices_of, tile_inputs
+from conformance.slice import Array, Inputs, WrongModel
+from conformance.stimuli.sparse import METADATA_CLASSES, allowed, spread, words
+from conformance.stimuli.stream import Stream
+from tcsim.isa.wgmma.sparse_multiply import SparseWarpgroupMultiply
+
+_SAMPLES = 4  # of classes of values; every other sample keeps the same columns in all rows
+_DESCRIPTOR_PAIRS = 208  # at least, for each swizzle, majors and class of types
+_SPELLINGS = {"half": 3, "tf32": 1, "fp8_wgmma": 8, "int8": 8}  # with N = 64, by class of types: they share the pairs
+# A row of a K-major B has 64 bytes along K: no packed tile of the 32-byte swizzle holds it. Random descriptors have it too.
+_SWIZZLES_OF_B = ("NONE", "64B", "128B")
+
+
+class SparseWarpgroupExercise(WarpgroupTiles):
+    """wgmma.sp: as wgmma, with metadata words of 128 lanes and a selector."""
+
+    wrong_models: tuple[WrongModel, ...]
+
+    def __init__(self) -> None:
+        self.wrong_models = _WRONG_MODELS
+
+    def more_classes(self, instruction: SparseWarpgroupMultiply) -> Sequence[str]:  # type: ignore[override]
+        """Those of metadata."""
+        return METADATA_CLASSES if instruction.takes_any_group else ()
+
+    def samples(self, instruction: SparseWarpgroupMultiply, name: str) -> int:
+        """One instruction for other N; few for numerics; enough descriptors."""
+        if name.startswith("descriptors"):
+            return -(-_DESCRIPTOR_PAIRS // _SPELLINGS[instruction.row.arithmetic])
+        return _SAMPLES if full(instruction) else 1
+
+    def inputs(self, instruction: SparseWarpgroupMultiply, name: str, seed: int, samples: int) -> Inputs:
+        """What hwkernels/probes/wgmma.py takes. Classes take selectors, swizzles and majors in turn."""
+        sparsity = instruction.sparsity
+        turn = self.classes(instruction).index(name) + instruction.shape[1] // 8
+        selector = sparsity.selectors[turn % len(sparsity.selectors)]
+        stream = Stream(instruction.mnemonic, name, seed)
+        drawn = Stream(instruction.mnemonic, name, seed, "metadata")
+        groups = drawn.choice(allowed(sparsity, name), (samples, sparsity.rows, sparsity.groups))
+        if name.startswith("descriptors"):
+            out = random_descriptors(instruction, *described(name), stream, samples, far=False)
+        else:
+            groups[1::2] = groups[1::2, :1]
+            matrices = matrices_of(instruction, name, stream, samples)
+            matrices["b"] = spread(matrices["b"], sparsity.columns(sparsity.positions_of(groups))[:, 0])
+            swizzles = list(MODES.values())[turn // 2 % 4], _SWIZZLES_OF_B[turn % 3]
+            out = tile_inputs(instruction, name, matrices, swizzles, turn)
+        out["metadata"] = words(sparsity, groups, selector, drawn)
+        out["selector"] = np.full(samples, selector, np.uint32)
+        return out
+
+    def met_rows(self, instruction: SparseWarpgroupMultiply, inputs: Inputs) -> Array:  # type: ignore[override]
+        """The rows of B that the kept elements meet."""
+        sparsity = instruction.sparsity
+        groups = sparsity.groups_of(inputs["metadata"][..., 0], int(inputs["selector"][0]))
+        return sparsity.columns(sparsity.positions_of(groups))
+
+
+def _of_full(model: WrongModel) -> WrongModel:
+    """Asked of the instructions that run every class only."""
+    return replace(model, applies=lambda instruction: full(instruction) and model.applies(instruction))
+
+
+_WRONG_MODELS = (*WRONG_WARPGROUPS, *(_of_full(model) for model in wrong_metadata(execute)))
+SPARSE_WARPGROUP = SparseWarpgroupExercise()
+
+EXERCISES = {"wgmma.sp": SPARSE_WARPGROUP}

@@ -1,0 +1,101 @@
+"""What exercises of warpgroup multiplies have in common, dense or sparse: their classes, tiles with signs and registers, the comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.comparison.multiply import compare_matrices
+from conformance.isa.wgmma.images import MODES, problem, tiles
+from conformance.isa.wgmma.mutants import execute, full, multiplicands
+from conformance.slice import Array, Comparison, Inputs
+from conformance.stimuli import classes as input_classes
+from conformance.stimuli.classes import Matrices
+from conformance.stimuli.stream import Stream
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+
+SIGNS = {"negated": ((1, -1), (-1, 1)), "negatedtwice": ((-1, -1),)}  # class -> (scale_a, scale_b), taken in turn
+
+
+class WarpgroupTiles:
+    """The recorded cases were made by these functions: what they make of a recorded class must not change."""
+
+    def more_classes(self, instruction: WarpgroupMultiply) -> Sequence[str]:
+        """Classes of the family's own, before the random descriptors."""
+        return ()
+
+    def classes(self, instruction: WarpgroupMultiply) -> list[str]:
+        """Numerics, registers, signs, and random descriptors of every swizzle and major; few for other N."""
+        if not full(instruction):
+            return ["tile", "registers"]
+        kind, one = instruction.formats["a"].kind, problem(instruction, 1)
+        names = [c.name for c in input_classes.CLASSES.values() if kind in c.kinds and c.applies(one)]
+        names += ["tile", "registers"] + (["negated", "negatedtwice"] if instruction.facts.signs else [])
+        majors = ("kk", "kn", "nk", "nn") if instruction.facts.majors else ("kk",)
+        descriptors = [f"descriptors{mode}{major}" for mode in MODES for major in majors]
+        return [*names, *self.more_classes(instruction), *descriptors]
+
+    def kept(self, instruction: WarpgroupMultiply, name: str) -> int:
+        """One sample of the rows that run every class, none of the others."""
+        return 1 if full(instruction) else 0
+
+    def outputs(self, instruction: WarpgroupMultiply, samples: int) -> int:
+        """Elements of D."""
+        return samples * 64 * instruction.shape[1]
+
+    def model(self, instruction: WarpgroupMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
+        """Accumulator registers."""
+        return execute(instruction, inputs)
+
+    def compare(self, instruction: WarpgroupMultiply, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+        """Element by element of D."""
+        if not len(hardware):
+            return Comparison(0, 0, ())
+        a, b, c = multiplicands(instruction, inputs)
+        met = self.met_rows(instruction, inputs)
+
+        def terms(sample: int, matrix: int, row: int, column: int) -> tuple[Array, Array, Array]:
+            k = slice(None) if met is None else met[sample, row]
+            return a[sample, row], b[sample, k, column], c[sample, row, column]
+
+        return compare_matrices(instruction, terms, hardware, model)
+
+    def met_rows(self, instruction: WarpgroupMultiply, inputs: Inputs) -> Array | None:
+        """For each row of A (samples, M, terms) the rows of B that its elements meet; None: all, in order."""
+        return None
+
+
+def matrices_of(instruction: WarpgroupMultiply, name: str, stream: Stream, samples: int) -> Matrices:
+    """Values of the class, or middling ones where the class is not about values."""
+    middling = "wide" if instruction.formats["a"].kind == "float" else "uniform"
+    base = name if name in input_classes.CLASSES else middling
+    return input_classes.CLASSES[base].make(problem(instruction, samples), stream)
+
+
+def tile_inputs(
+    instruction: WarpgroupMultiply, name: str, matrices: Matrices, swizzles: tuple[str, str], turn: int
+) -> Inputs:
+    """Matrices as tiles in shared memory, with majors and signs taken in turn; A in registers where the class says so."""
+    samples = len(matrices["a"])
+    majors = (turn // 4 % 2, turn // 8 % 2) if instruction.facts.majors and full(instruction) else (0, 0)
+    out = tiles(instruction, matrices, swizzles, majors)
+    if name == "registers":
+        out["a"] = instruction.registers("a", matrices["a"])
+        out["trans_a"] = np.zeros(samples, np.int32)
+    if name in SIGNS:
+        signs = SIGNS[name][turn % len(SIGNS[name])]
+        out["scale_a"], out["scale_b"] = (np.full(samples, value, np.int32) for value in signs)
+    out["scale_d"] = (np.arange(samples) % 3 != 1).astype(np.uint32)
+    return out
+
+
+def described(name: str) -> tuple[str, tuple[int, int]]:
+    """The swizzle mode and the majors of A and B (0 for K, 1 for MN) in the name of a descriptor class.
+
+    >>> described("descriptorslargekn")
+    ('large', (0, 1))
+    """
+    mode = next(mode for mode in MODES if name[:-2].endswith(mode))
+    return mode, (int(name[-2] == "n"), int(name[-1] == "n"))

@@ -1,0 +1,1 @@
+"""Whole kernels as cases."""

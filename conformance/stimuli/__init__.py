@@ -1,0 +1,1 @@
+"""Inputs of cases: classes of numbers that can catch a wrong model."""

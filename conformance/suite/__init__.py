@@ -1,0 +1,1 @@
+"""Cases, verdicts, recordings, hardware."""

@@ -1,0 +1,383 @@
+"""What a conformance run consists of: its settings, its cases, and how one case gets its verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+import tcsim
+from conformance.isa import exercise_of
+from conformance.slice import Array, AsksMore, Comparison, Exercise, Inputs, KeepsFew, every_class, result_digest
+from conformance.stimuli import classes as inputs
+from conformance.suite import published, recordings
+from conformance.suite.hardware import Hardware, NoAssembler, Unassembled, Workshop
+from conformance.suite.published import PublishedSet
+from conformance.suite.recordings import RecordedCase, Recording
+from hwkernels.device.worker import ContextLost, Hang
+from hwkernels.probes import probe
+from hwkernels.probes.probe import Probe
+from tcsim import catalog
+from tcsim.core.targets import accepting
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
+
+Mode = Literal["live", "replay"]
+Verdict = Literal[
+    "PASS", "FAIL", "NOT_SUPPORTED", "REPLAYED", "UNVERIFIED", "UNSTABLE", "HANG", "CONTEXT_LOST", "UNTESTED"
+]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+COMPARED: tuple[Verdict, ...] = ("PASS", "REPLAYED")
+"""The verdicts of cases whose every bit was compared and agreed."""
+FAILED: tuple[Verdict, ...] = ("FAIL", "UNSTABLE", "HANG", "CONTEXT_LOST")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input class of one instruction with one seed: reproducible from its id alone."""
+
+    mnemonic: str
+    name: str  # the input class
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """`<mnemonic>-<class>-<seed>`.
+
+        >>> Case("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32", "wide", 0).id
+        'mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32-wide-0'
+        """
+        return f"{self.mnemonic}-{self.name}-{self.seed}"
+
+    @staticmethod
+    def parse(text: str) -> Case:
+        """The case of an id.
+
+        Raises ValueError if it is none.
+        """
+        match = re.fullmatch(r"(.+)-([a-z]+)-(\d+)", text)
+        if match is None:
+            raise ValueError(f"no case id {text!r}; valid: <mnemonic>-<class>-<seed>")
+        return Case(match[1], match[2], int(match[3]))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The verdict on a case, and what to print."""
+
+    verdict: Verdict
+    outputs: int = 0  # result elements compared
+    mismatches: int = 0
+    how: str = ""  # on which GPU, from which recording, or why not
+    text: str = ""  # mismatch lines, rerun command and trace of a failure
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line asked for, resolved."""
+
+    arch: str
+    mode: Mode
+    record: bool = False
+    samples: int | None = None  # warps per case; None: each class's default
+    seed: int = 0
+    root: Path = recordings.ROOT
+
+
+class Suite:
+    """Runs cases under one set of settings."""
+
+    def __init__(self, settings: Settings, hardware: Hardware | None = None) -> None:
+        self.settings = settings
+        self.hardware = hardware
+        self._recordings: dict[str, Recording | None] = {}
+        self._new: dict[str, Recording] = {}
+        self.written: list[Path] = []
+
+    # --- what there is to run
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The arch's rows, without those that assemble to nothing."""
+        return list(catalog.on_arch(self.settings.arch))
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        """Makes the probes of the arch's instructions."""
+        return Workshop([self.instruction(row.mnemonic) for row in self.rows])
+
+    def cases(self) -> Iterator[Case]:
+        """Every case of a row with an oracle: live all of them; in replay the recorded ones and those that wait to be."""
+        for row in self.rows:
+            if self.settings.mode == "live":
+                instruction = self.instruction(row.mnemonic)
+                names = every_class(exercise_of(row.family), instruction)
+                yield from (Case(row.mnemonic, name, self.settings.seed) for name in names)
+            elif (recording := self.recording(row.mnemonic)) is not None:
+                seeds = {seed for _, seed in recording.cases}
+                if self.settings.seed not in seeds:
+                    raise recordings.RecordingError(
+                        f"{row.mnemonic} has no recording with --seed {self.settings.seed}; recorded seeds: {sorted(seeds)}"
+                    )
+                names = [name for name, seed in recording.cases if seed == self.settings.seed]
+                exercise = exercise_of(row.family)
+                if isinstance(exercise, AsksMore):
+                    waiting = exercise.unrecorded(self.instruction(row.mnemonic))
+                    names += [name for name in waiting if name not in names]
+                yield from (Case(row.mnemonic, name, self.settings.seed) for name in names)
+
+    @cached_property
+    def published(self) -> tuple[PublishedSet, ...]:
+        """What others published of the arch's hardware: replayed on any machine, also in a live run."""
+        return published.read(self.settings.arch, self.settings.root)
+
+    def unproven(self) -> Iterator[str]:
+        """Mnemonics without an oracle here: they are assembled, and no more."""
+        if self.settings.mode == "replay":
+            proven = {item.mnemonic for item in self.published}
+            rows = (row for row in self.rows if row.mnemonic not in proven)
+            yield from (row.mnemonic for row in rows if self.recording(row.mnemonic) is None)
+
+    def refused(self) -> Iterator[Row]:
+        """Rows that the assembler accepts on this arch and drops; in a live run those that the model does not compute, too."""
+        _, targets = accepting(self.settings.arch)
+        for row in catalog.rows().values():
+            if row.dropped and set(row.targets) & set(targets):
+                yield row
+        if self.settings.mode == "live":
+            yield from (row for row in self.rows if self.why_refused(row))
+
+    def why_refused(self, row: Row) -> str:
+        """Why no case of a row can be compared, or nothing."""
+        return row.dropped or str(getattr(self.instruction(row.mnemonic), "unmodelled", ""))
+
+    def instruction(self, mnemonic: str) -> Instruction:
+        """The instruction on the arch under test."""
+        return tcsim.instruction(mnemonic, arch=self.settings.arch)
+
+    def recording(self, mnemonic: str) -> Recording | None:
+        """The recording of a mnemonic on the arch under test, read once."""
+        if mnemonic not in self._recordings:
+            self._recordings[mnemonic] = recordings.read(mnemonic, self.settings.arch, self.settings.root)
+        return self._recordings[mnemonic]
+
+    def samples(self, case: Case) -> int:
+        """Warps in a case."""
+        if self.settings.samples is not None:
+            return self.settings.samples
+        instruction = self.instruction(case.mnemonic)
+        return exercise_of(instruction.row.family).samples(instruction, case.name)
+
+    # --- running
+
+    def run(self, case: Case) -> Outcome:
+        """Compare one case, live or replayed."""
+        return self._live(case) if self.settings.mode == "live" else self._replay(case)
+
+    def run_published(self, item: PublishedSet) -> Outcome:
+        """Compare one published set."""
+        comparison, how = item.compare(), str(item.evidence)
+        if not comparison.mismatches:
+            return Outcome("REPLAYED", comparison.outputs, 0, how)
+        title = f"{item.name}, replayed as {item.mnemonic}"
+        text = self._explain(title, item, comparison, self.rerun_published(item))
+        return Outcome("FAIL", comparison.outputs, comparison.mismatches, how, text)
+
+    def assemble(self, mnemonic: str) -> Outcome:
+        """Assemble the probe of an instruction for every target of the arch, and check its machine code."""
+        instruction = self.instruction(mnemonic)
+        checked = []
+        for target in instruction.targets:
+            try:
+                complaint = self.workshop.probe(instruction, target).complaint
+            except NoAssembler as error:
+                return Outcome("UNTESTED", how=str(error))
+            except Unassembled as error:
+                return Outcome("FAIL", how="assembler", text=str(error))
+            if complaint:
+                return Outcome("FAIL", how="machine code", text=f"{mnemonic} for {target}: {complaint}")
+            checked.append(target)
+        return Outcome(
+            "UNVERIFIED",
+            how=f"assembled for {', '.join(checked)}; no hardware and no recording; {instruction.evidence}",
+        )
+
+    def _live(self, case: Case) -> Outcome:
+        if self.hardware is None:
+            raise RuntimeError("a live suite needs hardware")
+        instruction, samples = self.instruction(case.mnemonic), self.samples(case)
+        exercise = exercise_of(instruction.row.family)
+        given = exercise.inputs(instruction, case.name, case.seed, samples)
+        where = self.hardware.text
+        try:
+            made = self.workshop.probe(instruction, instruction.targets[0])
+            results = self.hardware.run(made, given, repeat=2)
+        except Hang as error:
+            return Outcome("HANG", how=where, text=f"{error}\n{self.rerun(case)}")
+        except ContextLost as error:
+            return Outcome("CONTEXT_LOST", how=where, text=f"{error}\n{self.rerun(case)}")
+        except NoAssembler as error:
+            return Outcome("UNTESTED", how=str(error))
+        except Unassembled as error:
+            return Outcome("FAIL", how=where, text=f"{error}\n{self.rerun(case)}")
+        if not np.array_equal(results[0], results[1]):
+            changed = int((results[0] != results[1]).sum())
+            text = f"two runs of {case.id} differ in {changed} of {results[0].size} registers\n{self.rerun(case)}"
+            return Outcome("UNSTABLE", how=where, text=text)
+        if self.settings.record:
+            self._remember(case, made, samples, given, results[0])
+        return self._judge(case, instruction, exercise, given, results[0], "PASS", where)
+
+    def _replay(self, case: Case) -> Outcome:
+        instruction, recording = self.instruction(case.mnemonic), self.recording(case.mnemonic)
+        if recording is None:
+            return Outcome("UNTESTED", how=f"no recording on {self.settings.arch}")
+        if (case.name, case.seed) not in recording.cases:
+            return Outcome("UNTESTED", how="not recorded yet: this class waits for a GPU")
+        recorded = recording.cases[case.name, case.seed]
+        hardware = recording.results[case.name, case.seed]
+        exercise = exercise_of(instruction.row.family)
+        given = exercise.inputs(instruction, case.name, case.seed, recorded.samples)
+        trouble = self._stale(instruction, recording, recorded, given)
+        if trouble:
+            text = f"{trouble}; record it again with `pytest conformance/ --arch {self.settings.arch} --record`"
+            return Outcome("FAIL", how=str(recording.origin), text=text)
+        asked = self.settings.samples
+        if asked is not None:
+            if asked > recorded.samples:
+                text = (
+                    f"--samples {asked}: {case.id} was recorded with {recorded.samples}; valid: 1 to {recorded.samples}"
+                )
+                return Outcome("FAIL", how=str(recording.origin), text=text)
+            given = {name: array[:asked] for name, array in given.items()}
+            hardware = hardware[:asked]
+        how = f"recorded on {recording.origin}"
+        if recorded.result_sha256 and asked is None and isinstance(exercise, KeepsFew):
+            return self._judge_digest(case, instruction, exercise, given, hardware, recorded, how)
+        return self._judge(case, instruction, exercise, given, hardware, "REPLAYED", how)
+
+    def _judge_digest(
+        self,
+        case: Case,
+        instruction: Instruction,
+        exercise: Any,
+        given: Inputs,
+        hardware: Array,
+        recorded: RecordedCase,
+        how: str,
+    ) -> Outcome:
+        """Compare the samples that were kept bit for bit, and all of them by their digest."""
+        kept = len(hardware)
+        first = {name: array[:kept] for name, array in given.items()}
+        if kept:
+            outcome = self._judge(case, instruction, exercise, first, hardware, "REPLAYED", how)
+            if outcome.verdict != "REPLAYED":
+                return outcome
+        outputs = exercise.outputs(instruction, recorded.samples)
+        if result_digest(exercise.model(instruction, given)) == recorded.result_sha256:
+            return Outcome("REPLAYED", outputs, 0, how)
+        text = (
+            f"{case.id}: the digest of {outputs} recorded outputs differs from the model's, though the {kept} samples that "
+            f"were kept agree; run it on a GPU to see where: {self.rerun(case).replace('--replay', '--live')}"
+        )
+        return Outcome("FAIL", outputs, 1, how, text)
+
+    def _stale(
+        self,
+        instruction: Instruction,
+        recording: Recording,
+        recorded: RecordedCase,
+        given: Inputs,
+    ) -> str:
+        """Why a recording no longer speaks of what would be run today, or nothing."""
+        if inputs.digest(given) != recorded.inputs_sha256:
+            return (
+                f"the inputs of class {recorded.name} are no longer those that {instruction.mnemonic} was recorded with"
+            )
+        if probe.ptx_sha256(instruction.row, recording.origin.target) != recording.origin.ptx_sha256:
+            return f"the probe of {instruction.mnemonic} is no longer the PTX that was recorded"
+        got = recording.results[recorded.name, recorded.seed].shape
+        few = bool(recorded.result_sha256) and got[0] <= recorded.samples
+        if got[:1] != (recorded.samples,) and not few:
+            return f"the recorded result has shape {got}, but its header says {recorded.samples} samples"
+        return ""
+
+    def _judge(
+        self,
+        case: Case,
+        instruction: Instruction,
+        exercise: Exercise,
+        given: Inputs,
+        hardware: Array,
+        agreed: Verdict,
+        how: str,
+    ) -> Outcome:
+        comparison = exercise.compare(instruction, given, hardware, exercise.model(instruction, given))
+        if not comparison.mismatches:
+            return Outcome(agreed, comparison.outputs, 0, how)
+        text = self._explain(case.id, instruction, comparison, self.rerun(case))
+        return Outcome("FAIL", comparison.outputs, comparison.mismatches, how, text)
+
+    def _explain(self, title: str, instruction: Instruction | PublishedSet, comparison: Comparison, rerun: str) -> str:
+        lines = [
+            f"{title}: {comparison.mismatches} of {comparison.outputs} outputs differ; evidence {instruction.evidence}"
+        ]
+        lines += [mismatch.line(instruction) for mismatch in comparison.first]
+        if comparison.mismatches > len(comparison.first):
+            lines.append(f"... and {comparison.mismatches - len(comparison.first)} more")
+        return "\n".join([*lines, rerun, *comparison.first[0].trace(instruction)])
+
+    def rerun(self, case: Case) -> str:
+        """The command that runs only this case again."""
+        settings = self.settings
+        command = f'pytest "conformance/test_cases.py::test_case[{case.id}]" --arch {settings.arch} --{settings.mode}'
+        command += f" --seed {settings.seed}" if settings.seed else ""
+        command += f" --samples {settings.samples}" if settings.samples is not None else ""
+        return f"rerun: {command}{self._recordings_option()}"
+
+    def rerun_published(self, item: PublishedSet) -> str:
+        """The command that runs only this published set again."""
+        command = f'pytest "conformance/test_published.py::test_published[{item.name}]" --arch {item.arch} --replay'
+        return f"rerun: {command}{self._recordings_option()}"
+
+    def _recordings_option(self) -> str:
+        root = self.settings.root
+        return f" --recordings {root}" if root != recordings.ROOT else ""
+
+    # --- recording
+
+    def _remember(
+        self,
+        case: Case,
+        made: Probe,
+        samples: int,
+        given: Inputs,
+        result: npt.NDArray[np.uint32],
+    ) -> None:
+        if self.hardware is None:
+            raise RuntimeError("a live suite needs hardware")
+        recording = self._new.get(case.mnemonic)
+        if recording is None:
+            origin = self.hardware.origin(made)
+            recording = self._new[case.mnemonic] = Recording(case.mnemonic, self.settings.arch, origin)
+        exercise = exercise_of(made.instruction.row.family)
+        if isinstance(exercise, KeepsFew) and (kept := exercise.kept(made.instruction, case.name)) < samples:
+            digest = result_digest(result)
+            recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(given), digest), result[:kept])
+        else:
+            recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(given)), result)
+
+    def write_recordings(self) -> None:
+        """Write what was recorded: whole instructions only, each file moved into place when complete."""
+        for mnemonic, recording in self._new.items():
+            instruction = self.instruction(mnemonic)
+            names = every_class(exercise_of(instruction.row.family), instruction)
+            wanted = {(name, self.settings.seed) for name in names}
+            if wanted <= set(recording.cases):
+                self.written.append(recordings.write(recording, self.settings.root))

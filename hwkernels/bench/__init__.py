@@ -1,0 +1,1 @@
+"""Benchmarks against cuBLAS, and the search for the fastest choices."""

@@ -1,0 +1,1 @@
+"""The GPU and its tools: driver, workers, assemblers, disassembly, arrays."""

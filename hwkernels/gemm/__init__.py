@@ -1,0 +1,1 @@
+"""GEMM kernels: what each is, how it is built, called and fed."""

@@ -1,0 +1,289 @@
+"""Probes of mbarrier: each block, one warp, runs a program of operations on one barrier and tells what it saw.
+
+A program is a list of steps (operation, lanes, value, flags). In a step the first `lanes` lanes do the operation, each for
+itself: 0 is the instruction under test, the others are `HELPERS`, which bring the barrier into the states that matter. After
+a step, lane 0 tests both parities, and stores four words: what the operation returned, which parities are complete, the
+state that the last arrive returned. No step waits for a phase in a loop, so no program can hang, whatever the barrier does.
+Kernel parameters: the programs, the results, the number of steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from hwkernels.probes import Array, Plan
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.mbarrier.rows import opcodes
+from tcsim.isa.mbarrier.semantics import barrier_facts
+from tcsim.model.instruction import Instruction
+from tcsim.model.operand_form import OperandForm
+from tcsim.model.row import Row
+
+LANES = 32
+WORDS = 4
+"""Words of a step, and of what it stores."""
+ROW, INIT, ARRIVE, NO_COMPLETE, EXPECT_TX, COMPLETE_TX, DROP, INVAL, INIT_V1 = range(9)
+"""Operations of a program. ARRIVE counts 1 before sm_90 and the step's value from then on; DROP likewise."""
+OBSERVE, RAW_STATE = 1, 2
+"""Flags of a step: test both parities after it; store the 64 bits of the state."""
+TIME_HINT = 1000
+"""Nanoseconds, where try_wait takes a hint."""
+
+_AMPERE = MappingProxyType(
+    {
+        INIT: "mbarrier.init.shared.b64 [%barrier], %value;",
+        ARRIVE: "mbarrier.arrive.shared.b64 %state, [%barrier];",
+        NO_COMPLETE: "mbarrier.arrive.noComplete.shared.b64 %state, [%barrier], %value;",
+        DROP: "mbarrier.arrive_drop.shared.b64 %state, [%barrier];",
+        INVAL: "mbarrier.inval.shared.b64 [%barrier];",
+    }
+)
+_HOPPER = MappingProxyType(
+    {
+        INIT: "mbarrier.init.shared::cta.b64 [%barrier], %value;",
+        ARRIVE: "mbarrier.arrive.shared::cta.b64 %state, [%barrier], %value;",
+        NO_COMPLETE: "mbarrier.arrive.noComplete.shared::cta.b64 %state, [%barrier], %value;",
+        EXPECT_TX: "mbarrier.expect_tx.shared::cta.b64 [%barrier], %value;",
+        COMPLETE_TX: "mbarrier.complete_tx.shared::cta.b64 [%barrier], %value;",
+        DROP: "mbarrier.arrive_drop.shared::cta.b64 %state, [%barrier], %value;",
+        INVAL: "mbarrier.inval.shared::cta.b64 [%barrier];",
+    }
+)
+_LAYOUT_V1 = "mbarrier.init.layout::v1.shared::cta.b64 [%barrier], %value;"
+
+
+def helpers(row: Row, target: str) -> Mapping[int, str]:
+    """The operations besides the row's own, in PTX. Rows that layouts matter to have a second init."""
+    if TARGETS[target].number < 90:
+        return _AMPERE
+    return {**_HOPPER, INIT_V1: _LAYOUT_V1} if barrier_facts(row).names_layouts else _HOPPER
+
+
+def form_named(row: Row, variant: str) -> OperandForm:
+    """The list of operands that an entry point uses.
+
+    Raises ValueError if the row has none of that name.
+    """
+    for form in barrier_facts(row).forms:
+        if variant_of(form) == variant:
+            return form
+    valid = ", ".join(repr(variant_of(form)) for form in barrier_facts(row).forms)
+    raise ValueError(f"{row.mnemonic} has no operand form {variant!r}; valid: {valid}")
+
+
+def variant_of(form: OperandForm) -> str:
+    """The name of a form as part of a kernel's name."""
+    return form.name.replace("+", "_").replace(".", "_").replace(";", "_")
+
+
+class BarrierBody:
+    """results = program(barrier)."""
+
+    def variants(self, row: Row) -> tuple[str, ...]:
+        """An entry point for each list of operands."""
+        return tuple(variant_of(form) for form in barrier_facts(row).forms)
+
+    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
+        """Those that a target has."""
+        return tuple(variant_of(form) for form in barrier_facts(row).forms if target in form.targets)
+
+    def version_on(self, row: Row, target: str) -> str:
+        """The lowest `.version` that has all of those, and the helpers."""
+        versions = [form.ptx_version for form in barrier_facts(row).forms if target in form.targets]
+        versions.append("7.1" if TARGETS[target].number < 90 else "9.3" if barrier_facts(row).names_layouts else "8.0")
+        return max(versions, key=lambda version: tuple(map(int, version.split("."))))
+
+    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
+        """Every SYNCS or ATOM that the instruction and the helpers become must occur so often, and no other.
+
+        The uniform datapath's USYNCS counts as SYNCS. Before sm_90 the adds of .noComplete are not counted: how many paths
+        ptxas makes of them depends on what it knows of the active lanes.
+        """
+        row, arch = instruction.row, instruction.arch
+        claimed = Counter(dict(opcodes(row, form_named(row, variant), arch)))
+        claimed.update(_helper_opcodes(row, form_named(row, variant), target))
+        found: Counter[str] = Counter()
+        for opcode, times in counts.items():
+            name = opcode.removeprefix("U")
+            if name.startswith(("SYNCS", "ATOM")) and ".ADD" not in name:
+                found[name] += times
+        return "; ".join(
+            f"{name} {found[name]} times instead of {claimed[name]}"
+            for name in sorted({*found, *claimed})
+            if found[name] != claimed[name]
+        )
+
+    def kernel(self, row: Row, name: str, variant: str) -> str:
+        """PTX of the entry point for sm_90 and later."""
+        return self.kernel_on(row, name, variant, row.targets[-1])
+
+    def kernel_on(self, row: Row, name: str, variant: str, target: str) -> str:
+        """PTX of the entry point for a target."""
+        return _kernel(row, name, form_named(row, variant), target)
+
+    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+        """program uint32 (samples, steps, 4) -> uint32 (samples, steps, 4). form (samples,) says which list of operands.
+
+        Raises ValueError for a program of another shape.
+        """
+        program, form = inputs["program"], inputs["form"]
+        if program.ndim != 3 or program.shape[2] != WORDS or program.dtype != np.uint32:
+            raise ValueError(
+                f"program is {program.dtype} {program.shape}; this probe takes uint32 (samples, steps, {WORDS})"
+            )
+        samples, steps, _ = program.shape
+        return Plan(
+            inputs=(np.ascontiguousarray(program),),
+            output=((samples, steps, WORDS), np.dtype(np.uint32)),
+            scalars=(np.uint32(steps),),
+            grid=(samples, 1, 1),
+            block=(LANES, 1, 1),
+            variant=self.variants(row)[int(form[0])],
+        )
+
+
+BODY = BarrierBody()
+
+
+def _own(row: Row, form: OperandForm) -> list[str]:
+    """The instruction under test, and what it returned as the word %result."""
+    facts = barrier_facts(row)
+    names = {"state": "%state", "_": "_", "complete": "%complete", "matches": "%complete", "pending": "%result"}
+    results = [names[name] for name in form.results if name in names]
+    if "report" in form.results:
+        results[0] += "|%report"
+    results += ["%reported"] if "value" in form.results else []
+    operands = {"count": "%value", "tx_count": "%value", "parity": "%value", "state": "%state", "cta_mask": "1"}
+    operands["time_hint"] = str(TIME_HINT)
+    address = [] if facts.operation == "pending_count" else ["[%generic]" if not facts.space else "[%barrier]"]
+    text = ", ".join([*results, *address, *(operands[name] for name in form.operands)])
+    lines = [f"{row.mnemonic} {text};"]
+    if "%complete" in results or "%complete|%report" in results:
+        lines.append("selp.u32 %result, 1, 0, %complete;")
+    if "report" in form.results:  # undefined unless the phase is complete
+        lines += ["and.pred %report, %report, %complete;", "@%report or.b32 %result, %result, 2;"]
+    if "value" in form.results:
+        lines += [
+            "cvt.u32.u8 %extra, %reported;",
+            "shl.b32 %extra, %extra, 8;",
+            "@%complete or.b32 %result, %result, %extra;",
+        ]
+    return lines
+
+
+def _kernel(row: Row, name: str, form: OperandForm, target: str) -> str:
+    operations = {ROW: _own(row, form), **{number: [text] for number, text in helpers(row, target).items()}}
+    body = [
+        ".reg .pred %complete, %report, %in, %is, %last, %first, %even, %odd;",
+        ".reg .b8 %reported;",
+        ".reg .u32 %barrier, %lane, %block, %steps, %operation, %lanes, %value, %flags, %result, %tests, %extra, %low, %high;",
+        ".reg .u64 %generic, %program, %results, %state, %offset;",
+        ".shared .align 8 .b64 barrier;",
+        "mov.u32 %barrier, barrier;",
+        "cvt.u64.u32 %generic, %barrier;",
+        "cvta.shared.u64 %generic, %generic;",
+        "mov.u32 %lane, %tid.x;",
+        "mov.u32 %block, %ctaid.x;",
+        "ld.param.u32 %steps, [steps];",
+        "mov.u64 %state, 0;",
+        "setp.eq.u32 %last, %steps, 0;",
+        "@%last exit;",
+        "mul.lo.u32 %block, %block, %steps;",
+        f"mul.wide.u32 %offset, %block, {4 * WORDS};",
+        *(
+            line
+            for parameter in ("program", "results")
+            for line in (
+                f"ld.param.u64 %{parameter}, [{parameter}];",
+                f"cvta.to.global.u64 %{parameter}, %{parameter};",
+                f"add.u64 %{parameter}, %{parameter}, %offset;",
+            )
+        ),
+        "setp.eq.u32 %first, %lane, 0;",
+        "STEP:",
+        '.pragma "nounroll";',
+        "ld.global.v4.u32 {%operation, %lanes, %value, %flags}, [%program];",
+        "mov.u32 %result, 0;",
+        "mov.u32 %tests, 0;",
+        "setp.lt.u32 %in, %lane, %lanes;",
+        "@!%in bra DONE;",
+    ]
+    for number, lines in operations.items():
+        body += [
+            f"setp.ne.u32 %is, %operation, {number};",
+            f"@%is bra NEXT{number};",
+            *lines,
+            "bra.uni DONE;",
+            f"NEXT{number}:",
+        ]
+    body += [
+        "DONE:",
+        "bar.warp.sync 0xffffffff;",
+        "@!%first bra STORED;",
+        f"and.b32 %extra, %flags, {OBSERVE};",
+        "setp.eq.u32 %is, %extra, 0;",
+        "@%is bra UNSEEN;",
+        "mbarrier.test_wait.parity.shared.b64 %even, [%barrier], 0;",
+        "mbarrier.test_wait.parity.shared.b64 %odd, [%barrier], 1;",
+        "selp.u32 %tests, 1, 0, %even;",
+        "@%odd or.b32 %tests, %tests, 2;",
+        "UNSEEN:",
+        f"and.b32 %extra, %flags, {RAW_STATE};",
+        "setp.eq.u32 %is, %extra, 0;",
+        "mov.b64 {%low, %high}, %state;",
+        "selp.u32 %low, 0, %low, %is;",
+        "selp.u32 %high, 0, %high, %is;",
+        *_pending(row, form),
+        "st.global.v4.u32 [%results], {%result, %tests, %low, %high};",
+        "STORED:",
+        "bar.warp.sync 0xffffffff;",
+        f"add.u64 %program, %program, {4 * WORDS};",
+        f"add.u64 %results, %results, {4 * WORDS};",
+        "sub.u32 %steps, %steps, 1;",
+        "setp.ne.u32 %is, %steps, 0;",
+        "@%is bra STEP;",
+        "ret;",
+    ]
+    text = "\n".join(f"    {line}" for line in body)
+    return f"\n.visible .entry {name}(.param .u64 program, .param .u64 results, .param .u32 steps)\n{{\n{text}\n}}\n"
+
+
+def _pending(row: Row, form: OperandForm) -> list[str]:
+    """After a .noComplete arrival of one lane, the result is what was pending before it, as `mbarrier.pending_count` says.
+
+    Of the states of other arrivals the manual leaves its answer undefined.
+    """
+    arrivals = [NO_COMPLETE] + ([ROW] if "state" in form.results and barrier_facts(row).no_complete else [])
+    lines = ["mbarrier.pending_count.b64 %extra, %state;", "setp.eq.u32 %in, %lanes, 1;"]
+    for number in arrivals:
+        lines += [f"setp.eq.and.u32 %is, %operation, {number}, %in;", "@%is mov.u32 %result, %extra;"]
+    return lines
+
+
+def _helper_opcodes(row: Row, form: OperandForm, target: str) -> Counter[str]:
+    """The machine instructions of the helpers and of the two tests of parity."""
+    arch = ARCHS[TARGETS[target].arch]
+    if arch.number < 90:
+        return Counter({"ATOMS.ARRIVE.64": 2, "ATOMS.POPC.INC.32": 1})
+    found = Counter(
+        {
+            "SYNCS.ARRIVE.TRANS64.ART0": 1,
+            "SYNCS.ARRIVE.TRANS64.TMASK.ART0": 1,
+            "SYNCS.ARRIVE.TRANS64.OPTOUT.ART0": 1,
+            "SYNCS.ARRIVE.TRANS64.RED.A0TR": 1,
+            "SYNCS.ARRIVE.TRANS64.RED.A0TX": 1,
+            "SYNCS.CCTL.IV": 1,
+            "SYNCS.PHASECHK.TRANS64": 2,
+        }
+    )
+    # from sm_100 on ptxas initialises with a plain store where the address is not in a uniform register
+    stored = arch.number >= 100 and "time_hint" in form.operands
+    found["SYNCS.CCTL.IVALL" if stored else "SYNCS.EXCH.64"] += 2 if barrier_facts(row).names_layouts else 1
+    return found
+
+
+BODIES = {"mbarrier": BODY}

@@ -1,0 +1,143 @@
+"""Probes of st.async and red.async: a cluster of two blocks of one warp, whose first writes to the second's shared memory.
+
+The second block's barrier expects the bytes of all 32 threads, and a wait that ends tests it; then the block copies its image
+of shared memory out. Kernel parameters: smem, address, value, then the result.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hwkernels.probes import Array, Plan
+from hwkernels.probes.images import CLUSTER_WAIT, IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
+from tcsim.isa.st_async import RemoteFacts, remote_facts
+from tcsim.model.row import Row
+
+VALUE_WORDS = 4
+"""32-bit words of a thread's value, of which the row takes the first."""
+
+
+class RemoteStoreBody:
+    """smem of the second block = st.async or red.async of the first."""
+
+    def variants(self, row: Row) -> tuple[str, ...]:
+        """One."""
+        return ("",)
+
+    def kernel(self, row: Row, name: str, variant: str) -> str:
+        """PTX of the entry point."""
+        return entry(name, ("smem", "address", "value", "result"), _body(row, remote_facts(row)))
+
+    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+        """smem uint8 (samples, 1024), address uint32 (samples, 32), value uint32 (samples, 32, 4) -> uint32 (samples, 256).
+
+        Raises ValueError for other shapes.
+        """
+        samples = len(inputs["smem"])
+        arrays = (
+            checked("smem", inputs["smem"], (samples, IMAGE_BYTES), np.uint8),
+            checked("address", inputs["address"], (samples, LANES), np.uint32),
+            checked("value", inputs["value"], (samples, LANES, VALUE_WORDS), np.uint32),
+        )
+        return Plan(
+            inputs=arrays,
+            output=((samples, IMAGE_BYTES // 4), np.dtype(np.uint32)),
+            scalars=(),
+            grid=(2 * samples, 1, 1),
+            block=(LANES, 1, 1),
+            cluster=(2, 1, 1),
+        )
+
+
+BODY = RemoteStoreBody()
+
+
+def _values(facts: RemoteFacts) -> tuple[list[str], str]:
+    """What makes the value of the loaded words, and the operand."""
+    if facts.type == "b128":
+        return [
+            "mov.b64 %pair0, {%part0, %part1};",
+            "mov.b64 %pair1, {%part2, %part3};",
+            "mov.b128 %all, {%pair0, %pair1};",
+        ], "%all"
+    if facts.word_bits == 32:
+        names = [f"%part{place}" for place in range(facts.elements)]
+        lines = []
+    else:
+        names = [f"%pair{place}" for place in range(facts.elements)]
+        lines = [
+            f"mov.b64 %pair{place}, {{%part{2 * place}, %part{2 * place + 1}}};" for place in range(facts.elements)
+        ]
+    return lines, names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
+
+
+def _body(row: Row, facts: RemoteFacts) -> list[str]:
+    lines, value = _values(facts)
+    generic = not facts.space
+    far, far_barrier = ("%wide_far", "%wide_barrier") if generic else ("%far", "%far_barrier")
+    mapped = [
+        "mapa.shared::cluster.u32 %far, %at, 1;",
+        "mapa.shared::cluster.u32 %far_barrier, %barrier, 1;",
+    ]
+    if generic:
+        mapped = [
+            line
+            for name, place in (("%wide_far", "%at"), ("%wide_barrier", "%barrier"))
+            for line in (
+                f"cvt.u64.u32 {name}, {place};",
+                f"cvta.shared.u64 {name}, {name};",
+                f"mapa.u64 {name}, {name}, 1;",
+            )
+        ]
+    return [
+        ".reg .pred %first, %other;",
+        ".reg .u32 %lane, %sample, %rank, %image, %barrier, %at, %far, %far_barrier;",
+        ".reg .b32 %part<4>;",
+        ".reg .b64 %pair<2>;",
+        ".reg .u64 %wide_far, %wide_barrier, %wide_at;",
+        *([".reg .b128 %all;"] if facts.type == "b128" else []),
+        f".shared .align 128 .b8 image[{IMAGE_BYTES}];",
+        ".shared .align 8 .b64 barrier;",
+        "mov.u32 %lane, %tid.x;",
+        "mov.u32 %sample, %ctaid.x;",
+        "shr.u32 %sample, %sample, 1;",
+        "mov.u32 %rank, %cluster_ctarank;",
+        "setp.ne.u32 %other, %rank, 0;",
+        "setp.eq.u32 %first, %lane, 0;",
+        "mov.u32 %image, image;",
+        "mov.u32 %barrier, barrier;",
+        *pointer("smem", IMAGE_BYTES),
+        *pointer("result", IMAGE_BYTES),
+        *pointer("address", 4 * LANES),
+        *pointer("value", 4 * VALUE_WORDS * LANES),
+        *moves("global %smem", "shared %image"),
+        "@%first mbarrier.init.shared::cta.b64 [%barrier], 1;",
+        "@%first fence.mbarrier_init.release.cluster;",
+        f"@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], {LANES * facts.bytes};",
+        "mul.wide.u32 %wide_at, %lane, 4;",
+        "add.u64 %address, %address, %wide_at;",
+        f"mul.wide.u32 %wide_at, %lane, {4 * VALUE_WORDS};",
+        "add.u64 %value, %value, %wide_at;",
+        "ld.global.u32 %at, [%address];",
+        "ld.global.v4.b32 {%part0, %part1, %part2, %part3}, [%value];",
+        "add.u32 %at, %image, %at;",
+        *mapped,
+        *lines,
+        "barrier.cluster.arrive.aligned;",
+        "barrier.cluster.wait.aligned;",
+        "@%other bra RECEIVE;",
+        f"{row.mnemonic} [{far}], {value}, [{far_barrier}];",
+        "bra.uni LEAVE;",
+        "RECEIVE:",
+        *wait("%barrier", CLUSTER_WAIT),
+        "bar.warp.sync 0xffffffff;",
+        *moves("shared %image", "global %result"),
+        "LEAVE:",
+        "bar.warp.sync 0xffffffff;",
+        "barrier.cluster.arrive;",
+        "barrier.cluster.wait;",
+        "ret;",
+    ]
+
+
+BODIES = {"st.async": BODY, "red.async": BODY}

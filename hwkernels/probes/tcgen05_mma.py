@@ -1,0 +1,297 @@
+"""Probes of tcgen05.mma: a CTA, or a pair, fills its Tensor Memory, issues one instruction, waits, and stores all of it.
+
+Inputs by name, first axis the sample (one CTA of 128 threads, or a cluster of two, each):
+`image` uint8 (samples, ctas, bytes), copied into shared memory at a multiple of 1024 bytes, from whose start
+descriptors count; `tmem` uint32 (samples, ctas, 128, columns), written to Tensor Memory before the instruction: columns
+must be a number that tcgen05.alloc takes, and addresses count from what it returns; and of one value a sample `d`, `idesc`,
+`enable_d`, `a` and `b` (uint64 descriptors; `a` uint32 for an address), `scale_a`, `scale_b`, `metadata`, `lookup` (uint32
+addresses), `mask` (uint64), `lanes` uint32 (samples, 4 or 8), and the immediate `scale_d`, the same for all samples.
+The result is Tensor Memory afterwards, shaped as `tmem`: what the instruction must leave alone is compared too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hwkernels.probes import Array, Plan
+from tcsim.isa.tcgen05.mma_form import MultiplyForm, OperandForm
+from tcsim.model.row import Row
+
+THREADS = 128
+WAITS = 1 << 16  # tries of the barrier before the kernel gives up and traps
+_WORDS = (
+    "d",
+    "a",
+    "idesc",
+    "enable_d",
+    "scale_a",
+    "scale_b",
+    "metadata",
+    "lookup",
+)  # 32-bit operands, then 8 lane masks
+_WIDE = ("a", "b", "mask")  # 64-bit operands
+_ALONE = 120 * 1024  # bytes of shared memory: more than half of an SM's, so that no two CTAs share its Tensor Memory
+_PER_STORE = 8  # columns that one tcgen05.st or .ld moves
+
+
+def facts_of(row: Row) -> MultiplyForm:
+    """What the row's spelling says.
+
+    Raises TypeError for a row of another family.
+    """
+    if not isinstance(row.facts, MultiplyForm):
+        raise TypeError(f"{row.mnemonic} has no tcgen05.mma facts")
+    return row.facts
+
+
+def immediates(facts: MultiplyForm, form: OperandForm) -> tuple[int | None, ...]:
+    """The values of scale-input-d that a form has a kernel for: the ends too where nothing else is said."""
+    if not form.scale:
+        return (None,)
+    if form.lanes or facts.ashift or facts.collectors:
+        return (3,)
+    return (0, 3, 15, 16) if facts.kind.name == "i8" else (0, 3, 15)
+
+
+class TensorMemoryMultiplyBody:
+    """D = A B + D in Tensor Memory."""
+
+    def forms(self, row: Row) -> dict[str, tuple[OperandForm, int | None]]:
+        """Variant -> its operand form and its immediate scale-input-d."""
+        facts = facts_of(row)
+        return {
+            form.name + ("" if value is None else str(value)): (form, value)
+            for form in facts.forms
+            for value in immediates(facts, form)
+        }
+
+    def variants(self, row: Row) -> tuple[str, ...]:
+        """Every form."""
+        return tuple(self.forms(row))
+
+    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
+        """The forms that a target takes: sm_110 has no scale-input-d."""
+        return tuple(name for name, (form, _) in self.forms(row).items() if target in form.targets)
+
+    def scaffold(self, row: Row) -> dict[str, int]:
+        """Opcodes around the instruction: allocate and free, fill and drain, commit."""
+        pair = ".2CTA" if facts_of(row).cta_group == 2 else ""
+        moves = {f"STTM.x{_PER_STORE}": 1, f"LDTM.x{_PER_STORE}": 1}
+        return {f"UTCATOMSWS{pair}.FIND_AND_SET.ALIGN": 2, "UTCATOMSWS.AND": 1, f"UTCBAR{pair}": 1, **moves}
+
+    def kernel(self, row: Row, name: str, variant: str) -> str:
+        """PTX of the entry point."""
+        form, value = self.forms(row)[variant]
+        return _kernel(row, name, form, value)
+
+    def variant(self, row: Row, inputs: dict[str, Array]) -> str:
+        """The form that a batch needs."""
+        scales = np.unique(inputs["scale_d"]).tolist() if "scale_d" in inputs else [None]
+        if len(scales) != 1:
+            raise ValueError(f"a batch has one scale_d, not {scales}")
+        a = "desc" if inputs["a"].dtype == np.uint64 else "tmem"
+        form = facts_of(row).form(a, lanes="lanes" in inputs, scale=scales[0] is not None, mask="mask" in inputs)
+        if form is None:
+            raise ValueError(f"{row.mnemonic} has no form with {sorted(inputs)}")
+        return form.name + ("" if scales[0] is None else str(scales[0]))
+
+    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+        """One CTA, or a cluster of two, for each sample."""
+        image, tmem = inputs["image"], inputs["tmem"]
+        samples, ctas, size = image.shape
+        if size % 16 or tmem.shape[:3] != (samples, ctas, 128) or ctas != facts_of(row).cta_group:
+            raise ValueError(f"{row.mnemonic}: image {image.shape} and tmem {tmem.shape} do not fit it")
+        words, wide = np.zeros((samples, 16), np.uint32), np.zeros((samples, 4), np.uint64)
+        for place, name in enumerate(_WORDS):
+            if name in inputs and inputs[name].dtype != np.uint64:
+                words[:, place] = inputs[name]
+        for place, name in enumerate(_WIDE):
+            if name in inputs and inputs[name].dtype == np.uint64:
+                wide[:, place] = inputs[name]
+        if "lanes" in inputs:
+            words[:, 8 : 8 + inputs["lanes"].shape[1]] = inputs["lanes"]
+        columns = tmem.shape[3]
+        return Plan(
+            inputs=(np.ascontiguousarray(image), np.ascontiguousarray(tmem, np.uint32), words, wide),
+            output=(tmem.shape, np.dtype(np.uint32)),
+            scalars=(np.uint32(size), np.uint32(columns)),
+            grid=(samples * ctas, 1, 1),
+            block=(THREADS, 1, 1),
+            variant=self.variant(row, inputs),
+            shared_bytes=max(size + 1024, _ALONE),
+            cluster=(ctas, 1, 1) if ctas > 1 else None,
+        )
+
+
+BODY = TensorMemoryMultiplyBody()
+
+
+def operands(facts: MultiplyForm, form: OperandForm, scale_d: int | None) -> str:
+    """The operands of the instruction line, from the registers that the kernel loads."""
+    parts = ["[%d]", "%desc_a" if form.a == "desc" else "[%a]", "%desc_b"]
+    parts += ["[%metadata]"] if facts.sparse else []
+    parts += ["[%lookup]"] if facts.lookup else []
+    parts += ["%idesc"]
+    parts += ["[%scale_a]", "[%scale_b]"] if facts.kind.block_scaled else []
+    if form.lanes:
+        parts.append("{" + ", ".join(f"%lanes{i}" for i in range(4 * facts.cta_group)) + "}")
+    parts.append("%enable")
+    parts += [str(scale_d)] if scale_d is not None else []
+    parts += ["%mask"] if form.mask else []
+    return ", ".join(parts)
+
+
+def _loads(facts: MultiplyForm, form: OperandForm) -> list[str]:
+    """The operands of this sample into registers, rebased onto the image and the allocation."""
+    lines = ["mad.wide.u32 %address, %sample, 64, %base_words;", "mad.wide.u32 %place, %sample, 32, %base_wide;"]
+    used = ["d", "idesc"]
+    used += ["a"] if form.a == "tmem" else []
+    used += ["metadata"] if facts.sparse else []
+    used += ["lookup"] if facts.lookup else []
+    used += ["scale_a", "scale_b"] if facts.kind.block_scaled else []
+    for name in used:
+        lines.append(f"ld.global.u32 %{name}, [%address+{4 * _WORDS.index(name)}];")
+        lines += [f"add.u32 %{name}, %{name}, %tmem;"] if name != "idesc" else []
+    lines += [f"ld.global.u32 %flag, [%address+{4 * _WORDS.index('enable_d')}];", "setp.ne.u32 %enable, %flag, 0;"]
+    if form.lanes:
+        lines += [f"ld.global.u32 %lanes{i}, [%address+{32 + 4 * i}];" for i in range(4 * facts.cta_group)]
+    lines += ["shr.u32 %flag, %image, 4;", "cvt.u64.u32 %image64, %flag;"]
+    for name in ("a", "b"):
+        if name == "b" or form.a == "desc":
+            lines.append(f"ld.global.u64 %desc_{name}, [%place+{8 * _WIDE.index(name)}];")
+            lines.append(f"add.u64 %desc_{name}, %desc_{name}, %image64;")
+    lines += [f"ld.global.u64 %mask, [%place+{8 * _WIDE.index('mask')}];"] if form.mask else []
+    return lines
+
+
+def _each_column(label: str, body: list[str]) -> list[str]:
+    """A loop over all columns, `_PER_STORE` at a time; %place walks global memory, %column Tensor Memory."""
+    return [
+        "mov.u64 %place, %row;",
+        "mov.u32 %column, %own;",
+        "mov.u32 %count, 0;",
+        f"{label}:",
+        '.pragma "nounroll";',  # one tcgen05.st and one .ld in the code
+        *body,
+        f"add.u64 %place, %place, {4 * _PER_STORE};",
+        f"add.u32 %column, %column, {_PER_STORE};",
+        f"add.u32 %count, %count, {_PER_STORE};",
+        "setp.lt.u32 %more, %count, %columns;",
+        f"@%more bra {label};",
+    ]
+
+
+def _kernel(row: Row, entry: str, form: OperandForm, scale_d: int | None) -> str:
+    facts = facts_of(row)
+    group = f".cta_group::{facts.cta_group}"
+    pair = facts.cta_group == 2
+    barrier = ["barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"] if pair else ["bar.sync 0;"]
+    meet = ["tcgen05.fence::before_thread_sync;", *barrier, "tcgen05.fence::after_thread_sync;"]
+    vector = "{" + ", ".join(f"%w{i}" for i in range(_PER_STORE)) + "}"
+    shape = f"sync.aligned.32x32b.x{_PER_STORE}.b32"
+    parameters = ["image", "tmem", "words", "wide", "result"]
+    names = [*_WORDS, "flag", "image", "thread", "warp", "sample", "rank", "cta", "bytes", "columns", "offset"]
+    names += ["tmem", "own", "column", "count", "slot", "bar", "tries"]
+    body = [
+        ".reg .pred %more, %enable, %first, %lead, %done;",
+        f".reg .b32 {', '.join('%' + name for name in names)}, %w<{_PER_STORE}>, %lanes<8>;",
+        ".reg .b64 %address, %place, %row, %image64, %desc_a, %desc_b, %mask;",
+        *(f".reg .b64 %base_{name};" for name in parameters),
+        "mov.u32 %thread, %tid.x;",
+        "shr.u32 %warp, %thread, 5;",
+        "mov.u32 %cta, %ctaid.x;",
+        f"shr.u32 %sample, %cta, {int(pair)};",
+        f"and.b32 %rank, %cta, {int(pair)};",
+        "ld.param.u32 %bytes, [bytes];",
+        "ld.param.u32 %columns, [columns];",
+    ]
+    for name in parameters:
+        body += [f"ld.param.u64 %base_{name}, [{name}];", f"cvta.to.global.u64 %base_{name}, %base_{name};"]
+    body += [  # the image, 16 bytes a thread at a time
+        f"mov.u32 %image, image_{entry};",
+        f"mov.u32 %slot, slot_{entry};",
+        f"mov.u32 %bar, bar_{entry};",
+        "mad.wide.u32 %base_image, %cta, %bytes, %base_image;",
+        "shl.b32 %offset, %thread, 4;",
+        "copy:",
+        "setp.lt.u32 %more, %offset, %bytes;",
+        "@!%more bra copied;",
+        "cvt.u64.u32 %place, %offset;",
+        "add.u64 %address, %base_image, %place;",
+        "ld.global.v4.u32 {%w0, %w1, %w2, %w3}, [%address];",
+        "add.u32 %flag, %image, %offset;",
+        "st.shared.v4.u32 [%flag], {%w0, %w1, %w2, %w3};",
+        f"add.u32 %offset, %offset, {THREADS * 16};",
+        "bra copy;",
+        "copied:",
+        "fence.proxy.async.shared::cta;",
+        "setp.ne.u32 %first, %thread, 0;",
+        "@%first bra prepared;",
+        "mbarrier.init.shared::cta.b64 [%bar], 1;",
+        "fence.mbarrier_init.release.cluster;",
+        "prepared:",
+        "bar.warp.sync -1;",
+        "setp.ne.u32 %more, %warp, 0;",
+        "@%more bra allocated;",
+        f"tcgen05.alloc{group}.sync.aligned.shared::cta.b32 [%slot], %columns;",
+        f"tcgen05.relinquish_alloc_permit{group}.sync.aligned;",
+        "allocated:",
+        *meet,
+        "ld.shared.u32 %tmem, [%slot];",
+        "shl.b32 %own, %warp, 21;",  # lane 32 * warp in bits 31:16
+        "add.u32 %own, %own, %tmem;",
+        f"mad.lo.u32 %offset, %cta, {THREADS}, %thread;",  # a thread has the lane of its number
+        "shl.b32 %flag, %columns, 2;",
+        "mad.wide.u32 %row, %offset, %flag, %base_tmem;",
+        *_each_column(
+            "fill",
+            [
+                *(f"ld.global.u32 %w{i}, [%place+{4 * i}];" for i in range(_PER_STORE)),
+                f"tcgen05.st.{shape} [%column], {vector};",
+            ],
+        ),
+        "tcgen05.wait::st.sync.aligned;",
+        *meet,
+        "or.b32 %flag, %thread, %rank;",
+        "setp.ne.u32 %lead, %flag, 0;",
+        "@%lead bra issued;",
+        *_loads(facts, form),
+        f"{row.mnemonic} {operands(facts, form, scale_d)};",
+        f"tcgen05.commit{group}.mbarrier::arrive::one.shared::cluster.b64 [%bar];",
+        "mov.u32 %tries, 0;",
+        "wait:",
+        "mbarrier.try_wait.parity.shared::cta.b64 %done, [%bar], 0;",
+        "@%done bra issued;",
+        "add.u32 %tries, %tries, 1;",
+        f"setp.lt.u32 %more, %tries, {WAITS};",
+        "@%more bra wait;",
+        "trap;",
+        "issued:",
+        "bar.warp.sync -1;",
+        *meet,
+        "shl.b32 %flag, %columns, 2;",
+        "mad.wide.u32 %row, %offset, %flag, %base_result;",
+        *_each_column(
+            "drain",
+            [
+                f"tcgen05.ld.{shape} {vector}, [%column];",
+                "tcgen05.wait::ld.sync.aligned;",
+                *(f"st.global.u32 [%place+{4 * i}], %w{i};" for i in range(_PER_STORE)),
+            ],
+        ),
+        *meet,
+        "setp.ne.u32 %more, %warp, 0;",
+        "@%more bra freed;",
+        f"tcgen05.dealloc{group}.sync.aligned.b32 %tmem, %columns;",
+        "freed:",
+        "ret;",
+    ]
+    text = "\n".join(line if line.endswith(":") else f"    {line}" for line in body)
+    listed = ", ".join([*(f".param .u64 {name}" for name in parameters), ".param .u32 bytes", ".param .u32 columns"])
+    return (
+        f"\n.extern .shared .align 1024 .b8 image_{entry}[];\n.visible .entry {entry}({listed})\n.maxntid {THREADS}, 1, 1\n"
+        f"{{\n    .shared .align 4 .b32 slot_{entry};\n    .shared .align 8 .b64 bar_{entry};\n{text}\n}}\n"
+    )
+
+
+BODIES = {"tcgen05.mma": BODY, "tcgen05.mma.sp": BODY, "tcgen05.mma.ws": BODY, "tcgen05.mma.ws.sp": BODY}

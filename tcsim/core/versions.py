@@ -1,0 +1,30 @@
+"""PTX ISA versions: which of two is later."""
+
+from __future__ import annotations
+
+
+def number(version: str) -> tuple[int, ...]:
+    """A version as numbers, which compare as versions do.
+
+    >>> number("9.10") > number("9.2")
+    True
+    """
+    return tuple(int(part) for part in version.split("."))
+
+
+def latest(*versions: str) -> str:
+    """The latest of some versions: what a module needs that uses them all.
+
+    >>> latest("8.1", "10.0", "9.2")
+    '10.0'
+    """
+    return max(versions, key=number)
+
+
+def earliest(*versions: str) -> str:
+    """The earliest of some versions.
+
+    >>> earliest("8.1", "10.0", "9.2")
+    '8.1'
+    """
+    return min(versions, key=number)
