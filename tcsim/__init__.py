@@ -1,8 +1,10 @@
 """tcsim: the executable specification of NVIDIA tensor cores, exact to the bit."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tcsim.catalog import instruction
+from tcsim.core import display
 from tcsim.core.errors import FormatError, InstructionError, OperandError, TargetError, TcsimError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import ARCHS, TARGETS
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from tcsim.diagnosis import Diagnosis, diagnose
 
 __version__ = "0.1.0"
+
+display.install(lambda: import_module("tcsim.inspection.notebook").RENDERERS)
 
 __all__ = [
     "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Format", "FormatError",

@@ -33,9 +33,9 @@ _ORDER = (
 
 
 @cache
-def families() -> tuple[Family, ...]:
+def families() -> tuple[Family[Any], ...]:
     """All families: what the modules of `tcsim.isa` define, in the order of `_ORDER`, the others by name."""
-    found: dict[str, Family] = {}
+    found: dict[str, Family[Any]] = {}
     for item in pkgutil.walk_packages(isa.__path__, f"{isa.__name__}."):
         for value in vars(importlib.import_module(item.name)).values():
             for each in value if isinstance(value, tuple) else (value,):
@@ -81,7 +81,7 @@ def row_of(mnemonic: str) -> Row | None:
 
 
 @cache
-def family(name: str) -> Family:
+def family(name: str) -> Family[Any]:
     """A family by name.
 
     Raises InstructionError if there is none.
@@ -186,5 +186,4 @@ def instruction(mnemonic: str, arch: str) -> Any:
     (15, 0, 1)
     """
     row, chip, targets = find(mnemonic, arch)
-    own = family(row.family)
-    return own.bind(row, chip, targets, own.lowering(row, chip), own.evidence(row, chip))
+    return family(row.family).instruction(row, chip, targets)

@@ -18,9 +18,10 @@ import tcsim
 from conformance.isa import exercise_of
 from tcsim import FormatError, InstructionError, OperandError, TcsimError, catalog
 from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.isa.cvt.rows import form_of
 from tcsim.isa.cvt.semantics import Convert
 from tcsim.isa.cvt.trace import trace_conversion
-from tcsim.numbers.conversion import OTHER_FORMATS, Register, conversion_format, form_of, nan_code, numbers
+from tcsim.numbers.conversion import OTHER_FORMATS, Register, conversion_format, nan_code, numbers
 
 INVENTORY = Path(__file__).parent / "data/cvt_inventory.csv"
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "cvt"}

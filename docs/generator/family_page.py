@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from generator.markdown import NOTICE, arch_ranges, code, table, target_text
 from generator.numerics_tables import CLASSES_OF_ARITHMETIC
@@ -109,7 +110,7 @@ def _by_extents(key: tuple[str, ...]) -> tuple[object, ...]:
     return name, *map(int, extents.split(" x ")), int(registers.split(" x ")[0]), layout
 
 
-def _lowering_table(family: Family, rows: Sequence[Row], sources: _Sources) -> str:
+def _lowering_table(family: Family[Any], rows: Sequence[Row], sources: _Sources) -> str:
     evidence: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     opcodes: dict[tuple[str, str], list[str]] = defaultdict(list)
     members: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -136,7 +137,7 @@ def _lowering_table(family: Family, rows: Sequence[Row], sources: _Sources) -> s
     return table(("rows", "kind", "steps", "machine code of one instruction", "arch: evidence"), cells)
 
 
-def family_page(family: Family) -> str:
+def family_page(family: Family[Any]) -> str:
     """Every row of a family: targets, fragments, lowering, evidence."""
     sections: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in family.rows():

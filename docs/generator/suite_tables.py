@@ -69,14 +69,14 @@ def _recorded_arch() -> str:
     return max(ARCHS.values(), key=measured).name
 
 
-def _instructions(arch: str) -> Iterator[tuple[Family, Any]]:
+def _instructions(arch: str) -> Iterator[tuple[Family[Any], Any]]:
     for row in catalog.on_arch(arch):
         yield catalog.family(row.family), tcsim.instruction(row.mnemonic, arch=arch)
 
 
 def families() -> str:
     """What the registry holds: families whose names begin alike share a line."""
-    groups: dict[str, list[Family]] = defaultdict(list)
+    groups: dict[str, list[Family[Any]]] = defaultdict(list)
     for family in catalog.families():
         groups[family.name.partition(".")[0]].append(family)
     rows = []

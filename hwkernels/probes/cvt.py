@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
+from tcsim.isa.cvt.rows import form_of
 from tcsim.model.row import Row
-from tcsim.numbers.conversion import Register, form_of
+from tcsim.numbers.conversion import Register
 
 
 class ElementwiseBody:

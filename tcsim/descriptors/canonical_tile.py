@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core import display
 from tcsim.core.arguments import integer, is_name
 from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.addresses import along_k, swizzle_refusal
@@ -50,10 +51,8 @@ class CanonicalTile:
     kind: str = ""  # tcgen05 kind
     step_bytes: int = STEP_BYTES  # of a row that one instruction multiplies
 
-    def _repr_html_(self) -> str:
-        from tcsim.inspection.notebook import tile_html  # it needs this class
-
-        return tile_html(self)
+    def _repr_html_(self) -> str | None:
+        return display.rendered(self)
 
     @property
     def bits(self) -> int:

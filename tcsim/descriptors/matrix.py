@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core import display
 from tcsim.core.arguments import integer, is_name, is_number
 from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.addresses import element_addresses, element_bit_addresses
@@ -169,10 +170,8 @@ class MatrixDescriptor:
 
         return check_tile(self, rows, k, format, major, memory, kind)
 
-    def _repr_html_(self) -> str:
-        from tcsim.inspection.notebook import descriptor_html  # it needs this class
-
-        return descriptor_html(self)
+    def _repr_html_(self) -> str | None:
+        return display.rendered(self)
 
     def describe(self) -> list[str]:
         """One line a field: bits, name, value in bytes, meaning.

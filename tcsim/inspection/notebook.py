@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -97,3 +98,13 @@ def layout_svg(layout: Layout) -> str | None:
 
 def _flat(shape: Any) -> list[int]:
     return [shape] if isinstance(shape, int) else [x for item in shape for x in _flat(item)]
+
+
+RENDERERS: dict[type, Callable[[Any], str | None]] = {
+    Instruction: instruction_html,
+    CanonicalTile: tile_html,
+    MatrixDescriptor: descriptor_html,
+    FragmentLayout: fragment_svg,
+    Layout: layout_svg,
+}
+"""Who shows objects of a type (`tcsim.core.display`)."""

@@ -199,7 +199,7 @@ def wgmma_rows() -> tuple[Row, ...]:
     )
 
 
-def _family(name: str, rows: Callable[[], tuple[Row, ...]], machine: str, section: str, does: str) -> Family:
+def _family(name: str, rows: Callable[[], tuple[Row, ...]], machine: str, section: str, does: str) -> Family[Any]:
     """Machine instructions are told in words: what ptxas emits depends on what is around them."""
 
     def lowering(row: Row, arch: Arch) -> Lowering:

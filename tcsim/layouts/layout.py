@@ -10,6 +10,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core import display
 from tcsim.core.arguments import broadcast_together, integer, integers
 from tcsim.core.errors import OperandError
 
@@ -60,9 +61,7 @@ class Layout:
         return f"{_text(self.shape)}:{_text(self.stride)}"
 
     def _repr_svg_(self) -> str | None:
-        from tcsim.inspection.notebook import layout_svg  # it needs this class
-
-        return layout_svg(self)
+        return display.rendered(self)
 
     @cached_property
     def size(self) -> int:
@@ -151,9 +150,7 @@ class FragmentLayout:
         return f"({_text(self.thread.shape)},{_text(self.value.shape)}):({_text(self.thread.stride)},{_text(self.value.stride)})"
 
     def _repr_svg_(self) -> str | None:
-        from tcsim.inspection.notebook import fragment_svg  # it needs this class
-
-        return fragment_svg(self)
+        return display.rendered(self)
 
     @property
     def lanes(self) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from tcsim.arithmetic.steps import Lowering
+from tcsim.core import display
 from tcsim.core.arguments import as_array
 from tcsim.core.errors import OperandError, TcsimError
 from tcsim.core.evidence import Evidence
@@ -45,10 +45,8 @@ class Instruction:
     def __repr__(self) -> str:
         return f'tcsim.instruction("{self.mnemonic}", arch="{self.arch.name}")'
 
-    def _repr_html_(self) -> str:
-        from tcsim.inspection.notebook import instruction_html  # it needs this class
-
-        return instruction_html(self)
+    def _repr_html_(self) -> str | None:
+        return display.rendered(self)
 
     @property
     def mnemonic(self) -> str:
@@ -61,7 +59,7 @@ class Instruction:
         return self.row.shape
 
     @property
-    def operands(self) -> MappingProxyType[str, Fragment]:
+    def operands(self) -> Mapping[str, Fragment]:
         """The register operands by name, in PTX's order."""
         return self.row.operands
 

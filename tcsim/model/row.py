@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 from tcsim.core.errors import OperandError, listing
 from tcsim.core.targets import ARCHS, TARGETS, Arch
+from tcsim.core.versions import earliest
 from tcsim.model.form import Form
 from tcsim.model.operand import Fragment
 
@@ -30,26 +32,47 @@ class _Operands(dict[str, Fragment]):
         raise MissingOperandError(f"{self._mnemonic} has no register operand {name!r}; {has}")
 
 
+NO_FRAGMENTS: MappingProxyType[str, Fragment] = MappingProxyType({})
+NO_MODIFIERS: MappingProxyType[str, str] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class Row:
-    """One PTX spelling: what the manual's grammar and the assembler say of it, on every target."""
+    """One PTX spelling: what the manual's grammar and the assembler say of it, on every target.
+
+    A family whose rows say more than this has a subclass with a field for each further fact.
+    """
 
     mnemonic: str  # the full spelling
     family: str  # "mma.sync"
-    shape: tuple[int, int, int]  # M, N, K of one matrix product
-    operands: MappingProxyType[str, Fragment]  # in PTX's operand order: d, a, b, c
-    targets: tuple[str, ...]  # every PTX target whose assembler accepts it
-    ptx_version: str  # lowest `.version` that has it
-    arithmetic: str  # the row of the family's lowering table that says what it computes
+    shape: tuple[int, int, int] = (0, 0, 0)  # M, N, K of one matrix product
+    operands: Mapping[str, Fragment] = field(
+        default_factory=lambda: NO_FRAGMENTS
+    )  # the fragments, in PTX's operand order: d, a, b, c
+    targets: tuple[str, ...] = ()  # every PTX target whose assembler accepts it; not given: those of its forms
+    ptx_version: str = ""  # lowest `.version` that has it; not given: that of its forms
+    arithmetic: str = ""  # the row of the family's lowering table that says what it computes
     documented: bool = True  # listed by the PTX manual's grammar
-    modifiers: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    modifiers: Mapping[str, str] = field(default_factory=lambda: NO_MODIFIERS)
     dropped: str = ""  # why the accepted spelling is no instruction: it assembles to nothing
-    forms: tuple[Form, ...] = ()  # the lists of operands that it takes, the plainest first
-    operation: str = ""  # which of the family's operations: "init", "arrive", "copy"; empty if there is one
     facts: object = None  # what only the family's own instructions have, as a dataclass of the family
+    forms: tuple[
+        Form, ...
+    ] = ()  # the lists of operands that it takes, the plainest first; not given: one, its fragments
+    operation: str = ""  # which of the family's operations: "init", "arrive", "copy"; empty if there is one
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "operands", MappingProxyType(_Operands(self.mnemonic, self.operands)))
+        put = partial(object.__setattr__, self)  # the dataclass is frozen
+        if not self.forms:
+            put(
+                "forms",
+                (Form(tuple(self.operands.values()), self.targets, self.ptx_version, documented=self.documented),),
+            )
+        if not self.targets:
+            put("targets", tuple(name for name in TARGETS if any(name in form.targets for form in self.forms)))
+        if not self.ptx_version:
+            put("ptx_version", earliest(*(form.ptx_version for form in self.forms)))
+        put("operands", MappingProxyType(_Operands(self.mnemonic, self.operands)))
 
     @property
     def first_arch(self) -> Arch:

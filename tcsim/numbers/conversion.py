@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.model.row import Row
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, INFINITY, NAN, SUBNORMAL, Format
 from tcsim.numbers.rounding import U64, Rounding, bit_length, round_to_code
@@ -154,16 +153,6 @@ class Form:
             a = registers["a"]
             registers["a"] = Register("a", a.format, a.elements, int(type[2:]), type)
         return registers
-
-
-def form_of(row: Row) -> Form:
-    """The form of a row of cvt.
-
-    Raises TypeError for a row of another family.
-    """
-    if not isinstance(row.facts, Form):
-        raise TypeError(f"{row.mnemonic} is no conversion: its family is {row.family}")
-    return row.facts
 
 
 # --- one element ----------------------------------------------------------------------------------------------------

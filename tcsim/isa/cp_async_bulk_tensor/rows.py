@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
@@ -255,7 +256,7 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     return _REDUCED if facts.op else _MANUAL
 
 
-def _family(name: str, rows: tuple[Row, ...]) -> Family:
+def _family(name: str, rows: tuple[Row, ...]) -> Family[Any]:
     return Family(name, lambda: rows, lowering, evidence, tensor_instruction.bind)
 
 

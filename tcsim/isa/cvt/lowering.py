@@ -12,11 +12,11 @@ from typing import Literal
 
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch
-from tcsim.isa.cvt.rows import NAME, rows
+from tcsim.isa.cvt.rows import NAME, form_of, rows
 from tcsim.isa.cvt.semantics import ConversionLowering, Convert, ConvertEach
 from tcsim.model.family import Family
 from tcsim.model.row import Row
-from tcsim.numbers.conversion import Conversion, form_of, nan_code
+from tcsim.numbers.conversion import Conversion, nan_code
 
 # --- opcodes --------------------------------------------------------------------------------------------------------
 

@@ -265,3 +265,13 @@ def _rows() -> Iterator[Row]:
         form = _pack_form(format)
         suffix = ".b32" if "c" in form.registers else ""
         yield _row(f"cvt.pack.sat.{format}.s32{suffix}", targets, "6.5", "integers packed", form)
+
+
+def form_of(row: Row) -> Form:
+    """The form of a row of cvt.
+
+    Raises TypeError for a row of another family.
+    """
+    if not isinstance(row.facts, Form):
+        raise TypeError(f"{row.mnemonic} is no conversion: its family is {row.family}")
+    return row.facts

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError, listing
+from tcsim.isa.cvt.rows import form_of
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.codec import FLOAT_DTYPES
-from tcsim.numbers.conversion import Codes, Conversion, Form, Register, convert, form_of
+from tcsim.numbers.conversion import Codes, Conversion, Form, Register, convert
 
 _CHUNK = 1 << 14  # elements converted at a time: the temporaries stay in the L2 cache
 

@@ -6,6 +6,8 @@ Sources: MMA-Sim, arXiv 2511.10909 (dense products on sm_100); PTX ISA, tcgen05.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
@@ -95,7 +97,7 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     return Evidence("literature", base)
 
 
-def _family(name: str) -> Family:
+def _family(name: str) -> Family[Any]:
     sparse = name.endswith(".sp")
     make = weight_stationary_rows if ".ws" in name else plain_rows
     return Family(name, lambda: tuple(make(name, sparse)), lowering, evidence, TensorMemoryMultiply, "not modelled")

@@ -1,0 +1,146 @@
+"""What an instruction does, in words that a machine can run: reads, writes, signals, orders, groups, and what is still pending.
+
+`instruction.effects(form, operands, view)` answers with `Effects`; the view only reads. Whoever asked applies the writes, and
+decides when pending work is fetched and finished. `execute` does both at once. Arrays have one entry per lane (or thread), with
+inactive lanes masked by whoever asks. The contract is not frozen before whole kernels have run on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.model.operand import Proxy, Scope, Space
+
+Array = npt.NDArray[Any]
+Semantics = Literal["weak", "relaxed", "acquire", "release", "acq_rel"]
+GroupKind = Literal["cp.async", "bulk", "wgmma", "tcgen05"]
+NONE: Mapping[str, Array] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Access:
+    """Bytes that one instruction touches: `size` bytes at an address for each thread."""
+
+    space: Space
+    address: Array  # int64, one for each access; the offset in the CTA's window for shared memory
+    size: int  # bytes of each
+    proxy: Proxy = "generic"
+    cta: Array | None = None  # rank in the cluster of the CTA whose memory it is; None: the executing one
+    thread: Array | None = None  # who accesses; None: entry i is lane i
+    sem: Semantics = "weak"
+    scope: Scope = "cta"
+
+
+@dataclass(frozen=True)
+class Write:
+    """Bytes to be written, uint8 (accesses, size)."""
+
+    at: Access
+    data: Array
+    mask: Array | None = None  # bool like data: which bytes are written; None: all
+    combine: Callable[[Array, Array], Array] | None = None  # (old, data) -> new, on landing: atomics and reductions
+    old: str | None = None  # the register that gets the previous value
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What an mbarrier is told."""
+
+    kind: Literal["init", "inval", "arrive", "drop", "expect_tx", "complete_tx"]
+    at: Access
+    count: Array
+
+
+@dataclass(frozen=True)
+class Order:
+    """A fence: which proxies and spaces it orders, for whom."""
+
+    kind: str
+    proxies: tuple[Proxy, ...] = ("generic",)
+    spaces: tuple[Space, ...] = ()  # empty: all
+    sem: Semantics = "acq_rel"
+    scope: Scope = "cta"
+
+
+@dataclass(frozen=True)
+class GroupOp:
+    """Work collected in groups: a commit closes one, a wait is for all but the latest, track signals when earlier work is done."""
+
+    kind: GroupKind
+    op: Literal["commit", "wait", "track"]
+    pending: int = 0  # groups that a wait leaves
+    reads_only: bool = False  # a wait for the reads of a group, not its writes
+    then: tuple[Signal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What a CTA takes or gives back: TMEM columns, registers of the pool, a dependent launch."""
+
+    kind: str
+    cta: int
+    delta: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is changed."""
+
+    registers: Mapping[str, Array] = field(default_factory=lambda: NONE)  # by operand
+    writes: tuple[Write, ...] = ()
+    signals: tuple[Signal, ...] = ()
+
+
+class View(Protocol):
+    """The machine as an instruction may look at it: it only reads."""
+
+    def read(self, access: Access) -> npt.NDArray[np.uint8]:
+        """The bytes of an access: uint8 (accesses, size)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Work that goes on after the instruction: its extents are known at issue; fetching and finishing may happen apart."""
+
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    fetch: Callable[[View], Any]
+    finish: Callable[[Any], Outcome]
+    group: GroupKind | None = None  # which groups it is collected in
+    holds: Mapping[str, str] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # registers in flight: "read" or "write"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Why an instruction cannot go on: ask again when it holds."""
+
+    kind: str
+    at: Access | None = None
+    value: int = 0
+
+
+@dataclass(frozen=True)
+class Effects:
+    """All of it. A blocked instruction has done nothing."""
+
+    now: Outcome = Outcome()
+    reads: tuple[Access, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    orders: tuple[Order, ...] = ()
+    groups: tuple[GroupOp, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    blocked: Condition | None = None
+
+
+def completed(effects: Effects, view: View) -> tuple[Outcome, ...]:
+    """What all of it comes to if pending work is fetched and finished at once: what `execute` shows."""
+    return (effects.now, *(work.finish(work.fetch(view)) for work in effects.pending))
