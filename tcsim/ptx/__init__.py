@@ -1,0 +1,1 @@
+"""PTX kernels: read, and run on a CPU with the hardware's bits."""

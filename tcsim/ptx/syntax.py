@@ -1,0 +1,188 @@
+"""The syntax of PTX as data: modules, functions, variables, instructions and their operands, each with its place in the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tcsim.core.errors import TcsimError
+
+
+class PtxError(TcsimError):
+    """PTX text that cannot be read: where, and what is not known there.
+
+    >>> PtxError("no such directive", 3, 7).line
+    3
+    """
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(f"line {line}, column {column}: {message}" if line else message)
+        self.line, self.column = line, column
+
+
+class Register(NamedTuple):
+    """A declared register; of an inner scope its name has the scope's number behind a "#"."""
+
+    name: str
+    component: str = ""  # of a register declared as a vector: "x", "y", "z" or "w"
+
+
+class Special(NamedTuple):
+    """A special register, without its percent sign: "tid.x"."""
+
+    name: str
+
+
+class Immediate(NamedTuple):
+    """A number: an integer as it is written, a floating-point number as its bits."""
+
+    value: int
+    kind: str = "int"  # or "f32", "f64"
+
+
+class Symbol(NamedTuple):
+    """A variable, function or label, and an offset in bytes; what it is follows from the declarations."""
+
+    name: str
+    offset: int = 0
+
+
+class Address(NamedTuple):
+    """Memory at a base and an offset in bytes: [%rd1+16], [shared_data], [4096]."""
+
+    base: Operand
+    offset: int = 0
+
+
+class Tensor(NamedTuple):
+    """A tensor map's address and coordinates: [%rd1, {%r1, %r2}]."""
+
+    base: Operand
+    coordinates: tuple[Operand, ...]
+
+
+class Vector(NamedTuple):
+    """Several operands in braces."""
+
+    items: tuple[Operand, ...]
+
+
+class Pair(NamedTuple):
+    """Two destinations of one instruction: %p|%q."""
+
+    first: Operand
+    second: Operand
+
+
+class Negated(NamedTuple):
+    """A predicate of which the negation is taken: !%p."""
+
+    register: Register
+
+
+class Sink(NamedTuple):
+    """The underscore: a result that is not wanted."""
+
+
+class Group(NamedTuple):
+    """Several operands in parentheses: the results or arguments of a call."""
+
+    items: tuple[Operand, ...]
+
+
+Operand = Register | Special | Immediate | Symbol | Address | Tensor | Vector | Pair | Negated | Sink | Group
+
+
+class Location(NamedTuple):
+    """A line of the source that PTX was compiled from (.loc)."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Instruction(NamedTuple):
+    """One instruction of a function's body."""
+
+    opcode: str  # with its modifiers, as written
+    operands: tuple[Operand, ...]
+    line: int  # of the PTX text, from 1
+    column: int
+    predicate: Register | None = None
+    negated: bool = False  # executed where the predicate is false
+    source: Location | None = None
+
+
+class Initial(NamedTuple):
+    """The initial bytes of a variable: numbers already as bytes, and addresses of symbols to be put in later."""
+
+    data: bytes
+    addresses: tuple[tuple[int, str, int, bool], ...] = ()  # (offset, symbol, addend, whether generic)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable in a state space, or a parameter."""
+
+    name: str
+    space: str  # "global", "const", "shared", "local", "param"
+    type: str  # "b8", "u64", ...
+    count: int | None = 1  # elements of all dimensions and of the vector; None: an extern array without a size
+    align: int = 1  # bytes
+    initial: Initial | None = None
+    linkage: str = ""  # "extern", "visible", "weak", "common"
+    line: int = 0
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return TYPE_BYTES[self.type]
+
+    @property
+    def size(self) -> int:
+        """Bytes; 0 for an extern array without a size."""
+        return self.element_bytes * (self.count or 0)
+
+
+TYPE_BYTES = {
+    "pred": 1, "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4, "u32": 4, "s32": 4,
+    "f32": 4, "f16x2": 4, "bf16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8, "f32x2": 8, "b128": 16,
+}  # fmt: skip
+"""Bytes of a value of each fundamental type; a predicate takes one in our arrays."""
+
+
+@dataclass
+class Function:
+    """An entry or a device function."""
+
+    name: str
+    entry: bool
+    params: tuple[Variable, ...] = ()
+    returns: tuple[Variable, ...] = ()
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)  # "reqntid": (128,), "reqnctapercluster": (2, 1, 1)
+    registers: dict[str, tuple[str, int]] = field(default_factory=dict)  # by unique name: type, and length of a vector
+    variables: dict[str, Variable] = field(default_factory=dict)  # declared inside, by unique name
+    body: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)  # by unique name: index of the instruction that follows
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)  # .branchtargets and .calltargets by their label
+    prototypes: dict[str, tuple[tuple[Variable, ...], tuple[Variable, ...]]] = field(default_factory=dict)
+    linkage: str = ""
+    line: int = 0
+    defined: bool = False  # whether it has a body
+
+
+@dataclass
+class Module:
+    """A PTX module."""
+
+    version: str = ""
+    target: str = ""
+    target_options: tuple[str, ...] = ()
+    address_size: int = 64
+    variables: dict[str, Variable] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    files: dict[int, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
