@@ -41,7 +41,19 @@ FUNCTION_DIRECTIVES = {
     "language": 1,
 }  # fmt: skip
 """Directives between a function's parameters and its body, and how many numbers each takes at most."""
-BODY_DIRECTIVES = ("reg", "local", "shared", "param", "global", "const", "loc", "pragma", "branchtargets", "calltargets", "callprototype")
+BODY_DIRECTIVES = (
+    "reg",
+    "local",
+    "shared",
+    "param",
+    "global",
+    "const",
+    "loc",
+    "pragma",
+    "branchtargets",
+    "calltargets",
+    "callprototype",
+)
 
 _COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _SPACE = re.compile(r"\s*")
@@ -195,7 +207,10 @@ class _Reader:
             elif word in TYPE_BYTES and not type:
                 type = word
             elif word not in ("attribute", "surfref", "texref", "samplerref"):
-                raise self.error(f".{word} in a declaration; nearest: {listing(nearest(word, (*TYPE_BYTES, *SPACES, 'align', 'ptr')))}", start)
+                raise self.error(
+                    f".{word} in a declaration; nearest: {listing(nearest(word, (*TYPE_BYTES, *SPACES, 'align', 'ptr')))}",
+                    start,
+                )
         if not type:
             raise self.error(f"{match['name']} has no type; valid: {listing(TYPE_BYTES)}", start)
         count: int | None = vector
@@ -224,7 +239,9 @@ class _Reader:
         if end < 0:
             raise self.error("no ';' after the value")
         self.at = end + 1
-        values = [part for part in re.sub(r"[{}]", " ", self.text[start:end]).replace("\n", " ").split(",") if part.strip()]
+        values = [
+            part for part in re.sub(r"[{}]", " ", self.text[start:end]).replace("\n", " ").split(",") if part.strip()
+        ]
         width = variable.element_bytes
         count = len(values) if variable.count is None else variable.count
         if len(values) > max(count, 1):
@@ -282,7 +299,9 @@ class _FunctionReader:
         self.scope = self._inner(None)
         for parameter in (*made.params, *made.returns):
             self.scope.symbols[parameter.name] = parameter.name
-        self.pending: list[tuple[int, _Scope]] = []  # instructions that name symbols, to be looked up when all are known
+        self.pending: list[
+            tuple[int, _Scope]
+        ] = []  # instructions that name symbols, to be looked up when all are known
         self.source: Location | None = None
 
     def _inner(self, parent: _Scope | None) -> _Scope:
@@ -447,7 +466,9 @@ def _names_symbol(operand: Operand) -> bool:
     if isinstance(operand, Symbol):
         return True
     return isinstance(operand, tuple) and any(
-        _names_symbol(item) if not isinstance(item, tuple) or hasattr(item, "_fields") else any(map(_names_symbol, item))
+        _names_symbol(item)
+        if not isinstance(item, tuple) or hasattr(item, "_fields")
+        else any(map(_names_symbol, item))
         for item in operand
         if isinstance(item, tuple)
     )
@@ -571,7 +592,9 @@ def _function(reader: _Reader, module: Module, linkage: str) -> None:
             reader.take(_PRAGMA, "a pragma")
             continue
         if word not in FUNCTION_DIRECTIVES:
-            raise reader.error(f"no directive .{word} of a function; nearest: {listing(nearest(word, FUNCTION_DIRECTIVES))}", at)
+            raise reader.error(
+                f"no directive .{word} of a function; nearest: {listing(nearest(word, FUNCTION_DIRECTIVES))}", at
+            )
         numbers = reader.take(_NUMBERS, "numbers")[1] if FUNCTION_DIRECTIVES[word] else None
         directives[word] = tuple(int(part) for part in numbers.split(",")) if numbers else ()
         if len(directives[word]) > FUNCTION_DIRECTIVES[word]:
