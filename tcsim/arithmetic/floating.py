@@ -69,7 +69,7 @@ def _to_odd(high: Doubles, low: Doubles) -> Doubles:
     return np.where(even, bits + np.where(away, 1, -1), bits).view(np.float64)
 
 
-def _rounded(high: Doubles, low: Doubles, format: str, rounding: Rounding) -> Codes:
+def rounded(high: Doubles, low: Doubles, format: str, rounding: Rounding) -> Codes:
     """The codes of high + low, |low| at most half a unit of high, in a format of at most 32 bits."""
     with np.errstate(all="ignore"):
         odd = _to_odd(high, low)
@@ -124,9 +124,9 @@ def add(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: bool =
             if rounding == "rne":
                 found = _canonical(a.view(np.float32) + b.view(np.float32))
             else:
-                found = _zero_sum(_rounded(*_two_sum(_wide(a, format), _wide(b, format)), format, rounding), rounding, a, b)
+                found = _zero_sum(rounded(*_two_sum(_wide(a, format), _wide(b, format)), format, rounding), rounding, a, b)
             return flush(found) if ftz else found
-        return _rounded(*_two_sum(_wide(a, format), _wide(b, format)), format, "rne")
+        return rounded(*_two_sum(_wide(a, format), _wide(b, format)), format, "rne")
 
 
 def _zero_sum(found: Codes, rounding: Rounding, a: Codes, b: Codes) -> Codes:
@@ -170,10 +170,10 @@ def multiply(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: b
                 found = _canonical(a.view(np.float32) * b.view(np.float32))
             else:
                 product = _wide(a, format) * _wide(b, format)
-                found = _rounded(product, np.zeros_like(product), format, rounding)
+                found = rounded(product, np.zeros_like(product), format, rounding)
             return flush(found) if ftz else found
         product = _wide(a, format) * _wide(b, format)
-        return _rounded(product, np.zeros_like(product), format, "rne")
+        return rounded(product, np.zeros_like(product), format, "rne")
 
 
 def fma(a: Codes, b: Codes, c: Codes, format: str, rounding: Rounding = "rne", ftz: bool = False) -> Codes:
@@ -191,7 +191,7 @@ def fma(a: Codes, b: Codes, c: Codes, format: str, rounding: Rounding = "rne", f
         product, addend = _wide(a, format) * _wide(b, format), _wide(c, format)
         total, error = _two_sum(product, addend)
         error = np.where(np.isfinite(error), error, 0.0)
-        found = _rounded(total, error, format, rounding)
+        found = rounded(total, error, format, rounding)
         if rounding == "rm":
             cancelled = (total == 0) & (np.signbit(product) != np.signbit(addend)) & (product == -addend)
             found = np.where(cancelled, _SIGN32, found).astype(found.dtype)

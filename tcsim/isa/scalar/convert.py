@@ -1,0 +1,167 @@
+"""Plain conversions of PTX: cvt between integers, f64, f32, f16 and bf16. The narrow formats are in `tcsim.isa.cvt`.
+
+Sources: PTX ISA 9.4, section cvt. A float that does not fit an integer is clamped; NaN gives 0, or 2**63 of 64 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tcsim.arithmetic import floating
+from tcsim.arithmetic.floating import rounded
+from tcsim.isa.scalar.floating import ROUNDINGS, as_float, widened
+from tcsim.isa.scalar.table import CONTAINERS, Array, Scalar, spellings
+from tcsim.numbers.rounding import Rounding
+
+_INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
+_FLOATS = ("f16", "bf16", "f32", "f64")
+_ORDER = {"f16": 0, "bf16": 0, "f32": 1, "f64": 2}  # of widths
+_TO_INTEGRAL: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+
+
+def _bounds(type: str) -> tuple[int, int]:
+    bits = int(type[1:])
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if type[0] == "s" else (0, (1 << bits) - 1)
+
+
+def _values(type: str, codes: Array) -> Array:
+    return codes.view(f"i{codes.dtype.itemsize}") if type[0] == "s" else codes
+
+
+def _between_integers(out: str, source: str, saturate: bool) -> Callable[[Array], Array]:
+    low, high = _bounds(out)
+    own_low, own_high = _bounds(source)
+    container = CONTAINERS[out]
+
+    def compute(a: Array) -> Array:
+        value = _values(source, a)
+        if saturate:
+            if own_low < low:
+                value = np.maximum(value, value.dtype.type(max(low, own_low)))
+            if own_high > high:
+                value = np.minimum(value, value.dtype.type(high))
+        return value.astype(f"i{container.itemsize}" if source[0] == "s" else container).view(container)
+
+    return compute
+
+
+def _to_integer(out: str, source: str, rounding: str, ftz: bool) -> Callable[[Array], Array]:
+    low, high = _bounds(out)
+    whole = _TO_INTEGRAL[rounding]
+    instead = 1 << 63 if out[1:] == "64" else 0
+
+    def compute(a: Array) -> Array:
+        a = floating.flush(a) if ftz and source == "f32" else a
+        with np.errstate(all="ignore"):
+            value = whole(as_float(a, source).astype(np.float64))
+            inside = (value >= low) & (value < float(high) + 1)
+            safe = np.where(inside, value, 0.0)
+            found = safe.astype(np.int64).view(np.uint64)
+            if high >= 1 << 63:
+                large = safe >= 2.0**63
+                upper = np.where(large, safe - 2.0**63, 0.0).astype(np.int64).view(np.uint64) + np.uint64(1 << 63)
+                found = np.where(large, upper, found)
+            clamped = np.where(value < low, np.uint64(low & (1 << 64) - 1), np.uint64(high))
+            found = np.where(inside, found, clamped)
+            return np.where(np.isnan(value), np.uint64(instead), found).astype(CONTAINERS[out])
+
+    return compute
+
+
+def _from_integer(out: str, source: str, rounding: Rounding) -> Callable[[Array], Array]:
+    def compute(a: Array) -> Array:
+        value = _values(source, a)
+        high = value.astype(np.float64)
+        if int(source[1:]) < 64:
+            low = np.zeros_like(high)
+        else:
+            top = high >= 2.0**64 if source[0] == "u" else high >= 2.0**63
+            back = np.where(top, 0.0, high).astype(value.dtype)
+            difference = np.where(top, value, value - back).view(np.int64)  # of a top value: value - 2**64 (or 2**63), wrapped
+            if source[0] == "s":
+                difference = np.where(top, (value.view(np.uint64) - np.uint64(1 << 63)).view(np.int64), difference)
+            low = difference.astype(np.float64)
+        if out == "f64":
+            return _double(high, low, rounding)
+        return np.where(value == 0, CONTAINERS[out].type(0), rounded(high, low, out, rounding))
+
+    return compute
+
+
+def _double(high: Array, low: Array, rounding: Rounding) -> Array:
+    """The f64 next to high + low in the direction of a rounding mode."""
+    if rounding == "rne":
+        return high.view(np.uint64)
+    toward = {"rm": low < 0, "rp": np.zeros_like(low, bool), "rz": (high > 0) & (low < 0)}[rounding]
+    away = {"rm": np.zeros_like(low, bool), "rp": low > 0, "rz": (high < 0) & (low > 0)}[rounding]
+    found = np.where(toward, np.nextafter(high, -np.inf), np.where(away, np.nextafter(high, np.inf), high))
+    return np.ascontiguousarray(found).view(np.uint64)
+
+
+def _between_floats(out: str, source: str, rounding: Rounding, ftz: bool, saturate: bool) -> Callable[[Array], Array]:
+    def compute(a: Array) -> Array:
+        a = floating.flush(a) if ftz and source == "f32" else a
+        with np.errstate(all="ignore"):
+            if out == "f64":
+                wide = a if source == "f32" else widened(a, source)
+                found = wide.view(np.float32).astype(np.float64).view(np.uint64)
+                nan = np.uint64(0x7FF8000000000000) | (wide & np.uint32(0x80000000)).astype(np.uint64) << np.uint64(32)
+                found = np.where(floating.is_nan(wide, "f32"), nan, found)
+            elif source == "f64":
+                found = rounded_double(a, out, rounding)
+            elif out == "f32":
+                found = widened(a, source)
+                found = np.where(floating.is_nan(found, "f32"), np.uint32(0x7FFFFFFF), found) if source == "f16" else found
+            else:
+                value = as_float(a, source).astype(np.float64)
+                found = rounded(value, np.zeros_like(value), out, rounding)
+        found = floating.flush(found) if ftz and out == "f32" else found
+        return floating.saturated(found, out) if saturate else found
+
+    return compute
+
+
+def rounded_double(a: Array, out: str, rounding: Rounding) -> Array:
+    """f64 codes in a narrower format, rounded once."""
+    value = a.view(np.float64)
+    return rounded(value, np.zeros_like(value), out, rounding)
+
+
+def _integral(type: str, rounding: str, ftz: bool, saturate: bool) -> Callable[[Array], Array]:
+    whole = _TO_INTEGRAL[rounding]
+
+    def compute(a: Array) -> Array:
+        a = floating.flush(a) if ftz and type == "f32" else a
+        with np.errstate(all="ignore"):
+            value = whole(as_float(a, type))
+            if type == "f64":
+                found = value.view(np.uint64)
+            else:
+                wide = value.astype(np.float64)
+                found = rounded(wide, np.zeros_like(wide), type, "rne")
+        return floating.saturated(found, type) if saturate else found
+
+    return compute
+
+
+def table() -> Iterator[Scalar]:
+    """Every spelling."""
+    for name, (saturate, out, source) in spellings("cvt", ("", "sat"), _INTEGERS, _INTEGERS):
+        yield Scalar(name, (out,), (source,), _between_integers(out, source, bool(saturate)))
+    for name, (rounding, ftz, _, out, source) in spellings("cvt", _TO_INTEGRAL, ("", "ftz"), ("", "sat"), _INTEGERS, _FLOATS):
+        if not (ftz and source == "f64"):
+            yield Scalar(name, (out,), (source,), _to_integer(out, source, rounding, bool(ftz)))
+    for name, (rounding, out, source) in spellings("cvt", ("rn", "rz", "rm", "rp"), _FLOATS, _INTEGERS):
+        yield Scalar(name, (out,), (source,), _from_integer(out, source, ROUNDINGS[rounding]))
+    for name, (ftz, saturate, out, source) in spellings("cvt", ("", "ftz"), ("", "sat"), _FLOATS, _FLOATS):
+        if _ORDER[out] > _ORDER[source] or (out == source and out in ("f32", "f64")):
+            yield Scalar(name, (out,), (source,), _between_floats(out, source, "rne", bool(ftz), bool(saturate)))
+    for name, (rounding, ftz, saturate, out, source) in spellings(
+        "cvt", ("rn", "rz", "rm", "rp"), ("", "ftz"), ("", "sat"), _FLOATS, _FLOATS
+    ):
+        if _ORDER[out] < _ORDER[source] or {out, source} == {"f16", "bf16"}:
+            yield Scalar(name, (out,), (source,), _between_floats(out, source, ROUNDINGS[rounding], bool(ftz), bool(saturate)))
+    for name, (rounding, ftz, saturate, type) in spellings("cvt", _TO_INTEGRAL, ("", "ftz"), ("", "sat"), _FLOATS):
+        yield Scalar(f"{name}.{type}", (type,), (type,), _integral(type, rounding, bool(ftz), bool(saturate)))

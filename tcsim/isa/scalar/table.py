@@ -1,0 +1,77 @@
+"""What a scalar instruction is: its spelling, the types of its operands, and what it computes on whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Compute = Callable[..., Any]
+
+CONTAINERS: dict[str, np.dtype[Any]] = {
+    "pred": np.dtype(np.bool_),
+    **{f"{kind}{bits}": np.dtype(f"u{bits // 8}") for kind in "bus" for bits in (8, 16, 32, 64)},
+    "f16": np.dtype(np.uint16), "bf16": np.dtype(np.uint16), "f16x2": np.dtype(np.uint32), "bf16x2": np.dtype(np.uint32),
+    "u16x2": np.dtype(np.uint32), "s16x2": np.dtype(np.uint32), "u8x4": np.dtype(np.uint32), "s8x4": np.dtype(np.uint32),
+    "f32": np.dtype(np.uint32), "f64": np.dtype(np.uint64), "f32x2": np.dtype(np.uint64),
+    "e4m3x2": np.dtype(np.uint16), "e5m2x2": np.dtype(np.uint16), "tf32": np.dtype(np.uint32),
+}  # fmt: skip
+"""How a value of each type is held: its bits as an unsigned integer, a predicate as a bool."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One spelling.
+
+    `compute` takes the sources as arrays of codes (immediates as NumPy scalars) that broadcast, and gives the array of the
+    result, or a tuple of several. With `reads_carry` the last argument is the carry flag (bool), with `writes_carry` the last
+    result is the new one.
+    """
+
+    mnemonic: str
+    results: tuple[str, ...]  # types
+    sources: tuple[str, ...]
+    compute: Compute
+    reads_carry: bool = False
+    writes_carry: bool = False
+    immediates: tuple[int, ...] = ()  # places of sources that are immediates, passed as ints
+    inexact: bool = False  # bits known on sm_90 alone: functions of the MUFU
+    optional: int = 0  # how many of the last sources may be left out
+    contracts: bool = False  # an f32 or f64 mul, add or sub without a rounding modifier: the assembler may fuse two
+
+
+def spellings(stem: str, *choices: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every combination of modifiers, empty ones left out, with what was chosen.
+
+    >>> [name for name, _ in spellings("add", ("", "sat"), ("s32",))]
+    ['add.s32', 'add.sat.s32']
+    """
+    for chosen in product(*choices):
+        yield ".".join([stem, *(part for part in chosen if part)]), chosen
+
+
+def signed(codes: Array) -> Array:
+    """The codes as signed integers."""
+    return codes.view(f"i{codes.dtype.itemsize}")
+
+
+def unsigned(values: Array) -> Array:
+    """Signed integers as codes."""
+    return values.view(f"u{values.dtype.itemsize}")
+
+
+def pairs(function: Compute, half: np.dtype[Any] = CONTAINERS["b16"]) -> Compute:
+    """A function of 16-bit (or 32-bit) codes, done on each half of codes twice as wide."""
+
+    def both(*codes: Array) -> Array:
+        wide = np.broadcast_arrays(*codes)
+        split = [np.ascontiguousarray(array).view(half).reshape(*array.shape, 2) for array in wide]
+        found: Array = np.ascontiguousarray(function(*split))
+        return found.view(wide[0].dtype).reshape(wide[0].shape)
+
+    return both
