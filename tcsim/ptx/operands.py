@@ -169,7 +169,7 @@ def read_operand(text: str, resolve: Resolve) -> Operand:
     if first == "{":
         if text[-1] != "}":
             raise PtxError(f"{text[:60]!r} is not an operand")
-        return Vector(tuple(read_operand(part, resolve) for part in split(text[1:-1])))
+        return Vector(tuple(read_operand(part, resolve) for part in split(text[1:-1].strip())))
     if first == "[":
         return _memory(text, resolve)
     if first == "(" and text[-1] == ")":

@@ -1,0 +1,394 @@
+"""How the compiler writes instructions that are more than arithmetic: moves, memory, atomics, warps, barriers.
+
+A handler takes the compiler and an instruction and gives lines of source. `ends(opcode)`, if it has one, says whether the
+instruction ends its basic block, because threads may wait or part there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.ptx.program import _IGNORED, _SPACES, Compiler
+from tcsim.ptx.syntax import (
+    TYPE_BYTES,
+    Address,
+    Immediate,
+    Instruction,
+    Operand,
+    Pair,
+    Register,
+    Sink,
+    Special,
+    Symbol,
+    Vector,
+)
+
+Lines = list[str]
+HANDLERS: dict[str, Callable[[Compiler, Instruction], Lines]] = {}
+UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "b128"}
+
+
+def handles(*stems: str) -> Callable[[Any], Any]:
+    """Register a handler."""
+
+    def put(function: Any) -> Any:
+        for stem in stems:
+            HANDLERS[stem] = function
+        return function
+
+    return put
+
+
+def _type(compiler: Compiler, words: list[str]) -> str:
+    type = words[-1]
+    if type not in TYPE_BYTES:
+        raise compiler.error(f"no type .{type}")
+    return type
+
+
+# --- moves ----------------------------------------------------------------------------------------------------------
+
+
+@handles("mov")
+def move(compiler: Compiler, item: Instruction) -> Lines:
+    """Between registers, from constants, special registers and addresses; packing and unpacking of vectors."""
+    type = _type(compiler, item.opcode.split("."))
+    to, what = item.operands
+    if isinstance(to, Vector):
+        if isinstance(what, Immediate):
+            raise compiler.error("a vector is unpacked from a register")
+        parts = len(to.items)
+        size = TYPE_BYTES[type] // parts
+        lines = [f"x_ = M.unpack({_whole(compiler, what, type)}, {size})"]
+        part = UNSIGNED[size]
+        return lines + [compiler.put(own, f"x_[..., {place}]", part) for place, own in enumerate(to.items) if not isinstance(own, Sink)]
+    if isinstance(what, Vector):
+        parts = len(what.items)
+        part = UNSIGNED[TYPE_BYTES[type] // parts]
+        sources = ", ".join(compiler.value(own, part) for own in what.items)
+        return [_put_whole(compiler, to, f"M.pack(({sources},), {TYPE_BYTES[type] // parts})", type)]
+    if isinstance(what, Special):
+        return [compiler.put(to, f"M.special({compiler.constant(what.name)})", "u64" if TYPE_BYTES[type] == 8 else "u32")]
+    if type == "b128":
+        return [_put_whole(compiler, to, _whole(compiler, what, type), type)]
+    if isinstance(what, Symbol) and compiler.space_of(what.name) == "shared":
+        return [compiler.put(to, f"{compiler.value(what, type)} + M.own_shared({compiler.constant(CONTAINERS[type])})", type)]
+    return [compiler.put(to, compiler.value(what, type), type)]
+
+
+def _whole(compiler: Compiler, operand: Operand, type: str) -> str:
+    if type == "b128":
+        if not isinstance(operand, Register):
+            raise compiler.error("128 bits come from a register")
+        return compiler.register(operand)
+    return compiler.value(operand, {2: "b16", 4: "b32", 8: "b64"}[TYPE_BYTES[type]])
+
+
+def _put_whole(compiler: Compiler, operand: Operand, source: str, type: str) -> str:
+    if type == "b128" and isinstance(operand, Register):
+        return f"M.assign({compiler.register(operand)}, {source}, w)"
+    return compiler.put(operand, source, type)
+
+
+@handles("cvta")
+def convert_address(compiler: Compiler, item: Instruction) -> Lines:
+    """Between a generic address and one of a state space."""
+    words = item.opcode.split(".")[1:]
+    to, what = item.operands
+    back = words[0] == "to"
+    space = words[1 if back else 0]
+    window = SHARED_WINDOW if space.startswith("shared") else LOCAL_WINDOW if space == "local" else 0
+    type = "u64" if words[-1].endswith("64") else "u32"
+    if isinstance(what, Symbol):
+        value = compiler.value(what, "u64")
+        if space.startswith("shared"):
+            value = f"({value} + M.own_shared({compiler.constant(CONTAINERS['u64'])}))"
+    else:
+        value = compiler.value(what, "u64") if not isinstance(what, Register) or compiler.type_of(what).endswith("64") else (
+            f"{compiler.register(what)}.astype({compiler.constant(CONTAINERS['u64'])})"
+        )
+    if window:
+        sign = "-" if back else "+"
+        value = f"({value} {sign} {compiler.constant(np.uint64(window))})"
+    if space.startswith("param") and not back:
+        value = f"({value} + {compiler.constant(np.uint64(PARAM_WINDOW))})"
+    return [compiler.put(to, f"{value}.astype({compiler.constant(CONTAINERS[type])})", type)]
+
+
+@handles("isspacep")
+def is_space(compiler: Compiler, item: Instruction) -> Lines:
+    """Whether a generic address lies in a state space."""
+    to, what = item.operands
+    space = item.opcode.split(".")[1]
+    return [compiler.put(to, f"M.is_space({compiler.value(what, 'u64')}, {compiler.constant(space)})", "pred")]
+
+
+@handles("prefetch", "prefetchu", "discard", "applypriority", "createpolicy", "membar", "pmevent")
+def nothing(compiler: Compiler, item: Instruction) -> Lines:
+    """What changes neither registers nor memory here; a policy is a number that nothing reads."""
+    if item.opcode.startswith("createpolicy") and item.operands:
+        return [compiler.put(item.operands[0], compiler.constant(np.uint64(0)), "u64")]
+    return ["pass"]
+
+
+# --- loads and stores -----------------------------------------------------------------------------------------------
+
+
+def _access(compiler: Compiler, item: Instruction) -> tuple[str, int, str]:
+    """State space, elements of the vector, and type."""
+    words = item.opcode.split(".")[1:]
+    space, count = "", 1
+    for word in words[:-1]:
+        if word in _SPACES:
+            space = word
+        elif word in ("v2", "v4", "v8"):
+            count = int(word[1:])
+        elif word not in _IGNORED and not word.startswith("L2::"):
+            raise compiler.error(f"no modifier .{word}")
+    return space, count, _type(compiler, words)
+
+
+def _alone(operand: Operand, count: int) -> Operand:
+    """A vector of one register is that register."""
+    return operand.items[0] if count == 1 and isinstance(operand, Vector) and len(operand.items) == 1 else operand
+
+
+def _signed(type: str) -> bool:
+    return type[0] == "s"
+
+
+@handles("ld", "ldu")
+def load(compiler: Compiler, item: Instruction) -> Lines:
+    """Loads of registers or vectors of them from any state space."""
+    space, count, type = _access(compiler, item)
+    to, where = item.operands[:2]
+    address, space = compiler.place(where, space)
+    size = TYPE_BYTES[type]
+    found = f"M.load({compiler.constant(space.split('::')[0] if space != 'shared::cluster' else space)}, {address}, {size * count}, w)"
+    to = _alone(to, count)
+    if count == 1:
+        if type == "b128":
+            return [_put_whole(compiler, to, found, type)]
+        return [_put_loaded(compiler, to, found, type)]
+    if not isinstance(to, Vector) or len(to.items) != count:
+        raise compiler.error(f"a vector of {count} registers is loaded")
+    lines = [f"x_ = M.split({found}, {size})"]
+    return lines + [
+        _put_loaded(compiler, own, f"x_[..., {place}]", type) for place, own in enumerate(to.items) if not isinstance(own, Sink)
+    ]
+
+
+def _put_loaded(compiler: Compiler, to: Operand, source: str, type: str) -> str:
+    """Into a register of the type's width, or a wider one with the sign or zeros above."""
+    if _signed(type) and isinstance(to, Register) and CONTAINERS[compiler.type_of(to)].itemsize > TYPE_BYTES[type]:
+        wide = f"i{CONTAINERS[compiler.type_of(to)].itemsize}"
+        source = f"{source}.view({compiler.constant(f'i{TYPE_BYTES[type]}')}).astype({compiler.constant(wide)})"
+        return f"copyto({compiler.register(to)}.view({compiler.constant(wide)}), {source}, where=w)"
+    return compiler.put(to, source, UNSIGNED[TYPE_BYTES[type]])
+
+
+@handles("st")
+def store(compiler: Compiler, item: Instruction) -> Lines:
+    """Stores of registers or vectors of them to any state space."""
+    space, count, type = _access(compiler, item)
+    where, what = item.operands[:2]
+    address, space = compiler.place(where, space)
+    what = _alone(what, count)
+    size = TYPE_BYTES[type]
+    part = UNSIGNED[size]
+    shown = compiler.constant(space.split("::")[0] if space != "shared::cluster" else space)
+    if type == "b128":
+        return [f"M.store({shown}, {address}, {_whole(compiler, what, type)}, 16, w)"]
+    if count == 1:
+        return [f"M.store({shown}, {address}, {compiler.value(what, part)}, {size}, w)"]
+    if not isinstance(what, Vector) or len(what.items) != count:
+        raise compiler.error(f"a vector of {count} registers is stored")
+    sources = ", ".join(compiler.value(own, part) for own in what.items)
+    return [f"M.store({shown}, {address}, M.join(({sources},), {size}), {size * count}, w)"]
+
+
+_ATOMIC = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+
+
+@handles("atom", "red")
+def atomic(compiler: Compiler, item: Instruction) -> Lines:
+    """Atomics and reductions: threads in the order of their numbers."""
+    words = item.opcode.split(".")[1:]
+    stem = item.opcode.split(".")[0]
+    space, operation, count = "", "", 1
+    for word in words[:-1]:
+        if word in _SPACES:
+            space = word
+        elif word in _ATOMIC:
+            operation = word
+        elif word in ("v2", "v4", "v8"):
+            count = int(word[1:])
+        elif word not in _IGNORED:
+            raise compiler.error(f"no modifier .{word}")
+    type = _type(compiler, words)
+    operands = list(item.operands)
+    to = operands.pop(0) if stem == "atom" else Sink()
+    address, space = compiler.place(operands[0], space)
+    parts = UNSIGNED[TYPE_BYTES[type]]
+    given = operands[1 : 3 if operation == "cas" else 2]
+    if count > 1:
+        (vector,) = given
+        if not isinstance(vector, Vector) or (stem == "atom" and not isinstance(to, Vector)):
+            raise compiler.error("a vector is given")
+        sources = "(" + ", ".join(f"({compiler.value(own, parts)},)" for own in vector.items) + ",)"
+    else:
+        sources = "((" + ", ".join(compiler.value(own, parts) for own in given) + ",),)"
+    call = f"M.atomic({compiler.constant(space)}, {address}, {compiler.constant(operation)}, {compiler.constant(type)}, {sources}, w)"
+    if stem == "red" or isinstance(to, Sink):
+        return [call]
+    targets = to.items if isinstance(to, Vector) else (to,)
+    return [f"x_ = {call}", *(compiler.put(own, f"x_[{place}]", parts) for place, own in enumerate(targets) if not isinstance(own, Sink))]
+
+
+# --- warps ----------------------------------------------------------------------------------------------------------
+
+
+@handles("shfl")
+def shuffle(compiler: Compiler, item: Instruction) -> Lines:
+    """shfl.sync: a register of another lane."""
+    mode = item.opcode.split(".")[2]
+    to, a, b, c = item.operands[:4]
+    values = ", ".join(compiler.value(own, "u32") for own in (a, b, c))
+    lines = [f"x_, y_ = M.shuffle({compiler.constant(mode)}, {values}, w)"]
+    if isinstance(to, Pair):
+        second = [] if isinstance(to.second, Sink) else [compiler.put(to.second, "y_", "pred")]
+        return lines + [compiler.put(to.first, "x_", "u32"), *second]
+    return [*lines, compiler.put(to, "x_", "u32")]
+
+
+@handles("vote")
+def vote(compiler: Compiler, item: Instruction) -> Lines:
+    """vote.sync: all, any, uni or the ballot of a predicate."""
+    mode = item.opcode.split(".")[2]
+    to, what = item.operands[:2]
+    mask = compiler.value(item.operands[2], "u32") if len(item.operands) > 2 else "None"
+    call = f"M.vote({compiler.constant(mode)}, {compiler.value(what, 'pred')}, {mask}, w)"
+    return [compiler.put(to, call, "u32" if mode == "ballot" else "pred")]
+
+
+@handles("activemask")
+def active_mask(compiler: Compiler, item: Instruction) -> Lines:
+    """The lanes of the warp that execute together."""
+    return [compiler.put(item.operands[0], "M.active(w)", "u32")]
+
+
+@handles("match")
+def match(compiler: Compiler, item: Instruction) -> Lines:
+    """match.any and match.all: lanes with equal values."""
+    words = item.opcode.split(".")
+    to, what = item.operands[:2]
+    type = "b64" if words[-1] == "b64" else "b32"
+    lines = [f"x_, y_ = M.match({compiler.constant(words[1])}, {compiler.value(what, type)}, w)"]
+    if isinstance(to, Pair):
+        return [*lines, compiler.put(to.first, "x_", "u32"), compiler.put(to.second, "y_", "pred")]
+    return [*lines, compiler.put(to, "x_", "u32")]
+
+
+@handles("redux")
+def warp_reduce(compiler: Compiler, item: Instruction) -> Lines:
+    """redux.sync: one number of all lanes."""
+    words = item.opcode.split(".")
+    to, what = item.operands[:2]
+    return [compiler.put(to, f"M.redux({compiler.constant(tuple(words[2:]))}, {compiler.value(what, 'u32')}, w)", "u32")]
+
+
+@handles("elect")
+def elect(compiler: Compiler, item: Instruction) -> Lines:
+    """elect.sync: the lowest lane that executes."""
+    (to, mask) = item.operands[:2]
+    lines = [f"x_, y_ = M.elect({compiler.value(mask, 'u32')}, w)"]
+    if isinstance(to, Pair):
+        first = [] if isinstance(to.first, Sink) else [compiler.put(to.first, "x_", "u32")]
+        return [*lines, *first, compiler.put(to.second, "y_", "pred")]
+    return [*lines, compiler.put(to, "y_", "pred")]
+
+
+# --- barriers and time ----------------------------------------------------------------------------------------------
+
+
+class _Ending:
+    """A handler that ends its basic block."""
+
+    def __init__(self, function: Callable[[Compiler, Instruction], Lines]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __call__(self, compiler: Compiler, item: Instruction) -> Lines:
+        return self.function(compiler, item)
+
+    def ends(self, item: Instruction) -> bool:
+        """Always."""
+        return True
+
+
+def _barrier(compiler: Compiler, item: Instruction) -> Lines:
+    """bar and barrier: sync, arrive and red of a block; bar.warp.sync needs nothing more than lockstep."""
+    words = [word for word in item.opcode.split(".")[1:] if word not in ("cta", "aligned")]
+    after = compiler._next(compiler.index + 1)
+    if words[0] == "warp":
+        return ["pass"]
+    if words[0] == "cluster":
+        return _cluster(compiler, words, after)
+    operands = list(item.operands)
+    to = operands.pop(0) if words[0] == "red" else None
+    number = compiler.value(operands.pop(0), "u32")
+    predicate = compiler.value(operands.pop(), "pred") if words[0] == "red" else "None"
+    count = compiler.value(operands[0], "u32") if operands else "None"
+    if words[0] == "arrive":
+        return [f"M.arrive({number}, {count}, w)"]
+    into = compiler.register(to) if isinstance(to, Register) else "None"
+    kind = compiler.constant(words[1] if words[0] == "red" else "sync")
+    return [f"return M.barrier({number}, {count}, w, {after}, {kind}, {predicate}, {into})"]
+
+
+def _cluster(compiler: Compiler, words: list[str], after: int) -> Lines:
+    if "arrive" in words:
+        return ["M.cluster_arrive(w)"]
+    return [f"return M.cluster_wait(w, {after})"]
+
+
+class _Barrier(_Ending):
+    """The handler of barriers: arriving and bar.warp.sync do not wait."""
+
+    def ends(self, item: Instruction) -> bool:
+        """Whether threads may wait."""
+        words = item.opcode.split(".")
+        return not ("arrive" in words or "warp" in words)
+
+
+HANDLERS["bar"] = HANDLERS["barrier"] = _Barrier(_barrier)
+
+
+@handles("nanosleep")
+def sleep(compiler: Compiler, item: Instruction) -> Lines:
+    """Waits: nothing here takes time."""
+    return ["M.slept = True"]
+
+
+@handles("fence")
+def fence(compiler: Compiler, item: Instruction) -> Lines:
+    """Order: accesses happen in order here."""
+    return ["pass"]
+
+
+@handles("griddepcontrol")
+def dependent(compiler: Compiler, item: Instruction) -> Lines:
+    """Grids run one after the other here."""
+    return ["pass"]
+
+
+def address_of(compiler: Compiler, operand: Operand, space: str) -> str:
+    """The source of an address alone."""
+    if not isinstance(operand, Address):
+        raise compiler.error("an address stands in brackets")
+    return compiler.place(operand, space)[0]

@@ -1,0 +1,234 @@
+"""The memories that a kernel sees: global memory in segments, and the windows of generic addresses."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.errors import OperandError, TcsimError
+
+Bytes = npt.NDArray[np.uint8]
+Addresses = npt.NDArray[np.uint64]
+
+SHARED_WINDOW = 0x00F0_0000_0000_0000
+"""Generic address of shared memory: this and the 32 bits of an address in .shared::cluster."""
+LOCAL_WINDOW = 0x00F1_0000_0000_0000
+"""Generic address of a thread's local memory."""
+PARAM_WINDOW = 0x00F2_0000_0000_0000
+"""Generic address of the kernel's parameters."""
+WINDOW_BYTES = 1 << 32
+FIRST_ALLOCATION = 0x0000_7000_0000_0000
+ALIGNMENT = 512  # of allocations
+SLACK = 16  # bytes behind a segment's data, so that views of every width exist
+
+
+class MemoryFault(TcsimError):
+    """An access of a kernel that memory does not allow; it becomes a hazard, and is never raised to the caller."""
+
+    def __init__(self, name: str, detail: str, lane: int = 0) -> None:
+        super().__init__(detail)
+        self.name, self.detail, self.lane = name, detail, lane
+
+
+class Segment:
+    """A piece of global memory: an address and the bytes there."""
+
+    def __init__(self, address: int, data: Bytes) -> None:
+        self.address, self.size = address, len(data)
+        before = address % SLACK  # so that an aligned address is aligned in the array too
+        self.store = np.zeros(-(-(before + len(data) + SLACK) // SLACK) * SLACK, np.uint8)
+        self.start = address - before
+        self.data = self.store[before : before + len(data)]
+        self.data[:] = data
+        self.views: dict[int, npt.NDArray[Any]] = {
+            1: self.store, 2: self.store.view(np.uint16), 4: self.store.view(np.uint32), 8: self.store.view(np.uint64),
+            16: self.store.view(np.dtype((np.void, 16))),
+        }  # fmt: skip
+
+    @property
+    def end(self) -> int:
+        """The address behind the last byte."""
+        return self.address + self.size
+
+
+class Memory:
+    """Global memory.
+
+    >>> memory = Memory()
+    >>> pointer = memory.allocate(np.arange(4, dtype=np.uint8))
+    >>> memory.read(pointer + 1, 2).tolist()
+    [1, 2]
+    """
+
+    def __init__(self) -> None:
+        self._segments: list[Segment] = []
+        self._starts: list[int] = []
+        self._next = FIRST_ALLOCATION
+        self._symbols: dict[tuple[int, str], int] = {}
+        self._modules: dict[int, Any] = {}
+
+    def map(self, address: int, data: Any) -> None:
+        """Copy bytes or a uint8 array to an address of any alignment.
+
+        Raises OperandError for an address that is not one, for data that are not bytes, and where other memory lies.
+        """
+        if not isinstance(address, (int, np.integer)) or not 0 < int(address) < SHARED_WINDOW:
+            raise OperandError(f"Memory.map: address={address!r}; valid: integers from 1 to {SHARED_WINDOW - 1:#x}")
+        self._insert(Segment(int(address), as_bytes(data, "Memory.map: data")))
+
+    def _insert(self, segment: Segment) -> None:
+        at = bisect_right(self._starts, segment.address)
+        before = self._segments[at - 1] if at else None
+        after = self._segments[at] if at < len(self._segments) else None
+        if (before and before.end > segment.address) or (after and segment.end > after.address):
+            other = before if before and before.end > segment.address else after
+            assert other is not None
+            raise OperandError(
+                f"Memory.map: {segment.address:#x} to {segment.end:#x} overlaps what is mapped at {other.address:#x} to {other.end:#x}"
+            )
+        self._segments.insert(at, segment)
+        self._starts.insert(at, segment.address)
+
+    def allocate(self, size_or_data: Any) -> int:
+        """Choose a free address, 512-byte aligned, for a number of zero bytes or a copy of data; returns it.
+
+        Raises OperandError for anything else.
+        """
+        if isinstance(size_or_data, (int, np.integer)):
+            if not 0 <= int(size_or_data) <= 1 << 40:
+                raise OperandError(f"Memory.allocate: {size_or_data} bytes; valid: 0 to {1 << 40}")
+            data = np.zeros(int(size_or_data), np.uint8)
+        else:
+            data = as_bytes(size_or_data, "Memory.allocate: data")
+        address = self._next
+        while True:
+            at = bisect_right(self._starts, address)
+            if at and self._segments[at - 1].end > address:
+                address = -(-self._segments[at - 1].end // ALIGNMENT) * ALIGNMENT
+            elif at < len(self._segments) and self._segments[at].address < address + max(len(data), 1):
+                address = -(-self._segments[at].end // ALIGNMENT) * ALIGNMENT
+            else:
+                break
+        self._insert(Segment(address, data))
+        self._next = address + -(-max(len(data), 1) // ALIGNMENT) * ALIGNMENT
+        return address
+
+    def read(self, address: int, size: int) -> Bytes:
+        """A copy of bytes, which may cross from one piece of memory into its neighbour.
+
+        Raises OperandError where nothing is mapped.
+        """
+        return np.concatenate([piece for piece in self._pieces(address, size, "Memory.read")] or [np.zeros(0, np.uint8)])
+
+    def write(self, address: int, data: Any) -> None:
+        """Change bytes. Raises OperandError where nothing is mapped."""
+        given, done = as_bytes(data, "Memory.write: data"), 0
+        for piece in self._pieces(address, len(given), "Memory.write"):
+            piece[:] = given[done : done + len(piece)]
+            done += len(piece)
+
+    def _pieces(self, address: int, size: int, call: str) -> list[Bytes]:
+        found, at, left = [], int(address), int(size)
+        while left > 0:
+            segment = self.segment(at)
+            if segment is None:
+                raise OperandError(f"{call}: nothing is mapped at {at:#x}")
+            first = at - segment.address
+            piece = segment.data[first : first + left]
+            found.append(piece)
+            at, left = at + len(piece), left - len(piece)
+        return found
+
+    def segment(self, address: int) -> Segment | None:
+        """The segment that holds an address, or None."""
+        at = bisect_right(self._starts, address) - 1
+        if at < 0 or self._segments[at].end <= address:
+            return None
+        return self._segments[at]
+
+    def symbol(self, module: Any, name: str) -> int:
+        """The address of a module's .global or .const variable.
+
+        Raises OperandError if the module has none of that name.
+        """
+        self.place(module)
+        key = (id(module), name)
+        if key not in self._symbols:
+            raise OperandError(f"Memory.symbol: no variable {name!r}; valid: {', '.join(n for k, n in self._symbols if k == id(module))}")
+        return self._symbols[key]
+
+    def place(self, module: Any) -> dict[str, int]:
+        """Give a module's .global and .const variables their addresses, once; returns them."""
+        if id(module) not in self._modules:
+            self._modules[id(module)] = module
+            variables = [item for item in module.variables.values() if item.space in ("global", "const") and item.count is not None]
+            for item in variables:
+                data = np.zeros(max(item.size, 1), np.uint8)
+                if item.initial:
+                    data[: len(item.initial.data)] = np.frombuffer(item.initial.data, np.uint8)
+                self._symbols[id(module), item.name] = self.allocate(data)
+            for item in variables:
+                for offset, name, addend, _ in item.initial.addresses if item.initial else ():
+                    target = self._symbols.get((id(module), name))
+                    if target is not None:
+                        own = self._symbols[id(module), item.name]
+                        self.write(own + offset, np.frombuffer((target + addend).to_bytes(8, "little"), np.uint8))
+        return {name: address for (owner, name), address in self._symbols.items() if owner == id(module)}
+
+    # --- what kernels do
+
+    def gather(self, addresses: Addresses, size: int) -> npt.NDArray[Any]:
+        """Values of 1, 2, 4, 8 or 16 bytes at aligned addresses, one for each."""
+        segment = self._covering(addresses, size)
+        if segment is not None:
+            found: npt.NDArray[Any] = segment.views[size][(addresses - np.uint64(segment.start)).astype(np.int64) // size]
+            return found
+        parts = [self._one(int(address), size) for address in addresses]
+        return np.array([part[0].views[size][part[1]] for part in parts])
+
+    def scatter(self, addresses: Addresses, values: npt.NDArray[Any], size: int) -> None:
+        """Store values of 1, 2, 4, 8 or 16 bytes; of several at one address the last stays."""
+        segment = self._covering(addresses, size)
+        if segment is not None:
+            segment.views[size][(addresses - np.uint64(segment.start)).astype(np.int64) // size] = values
+            return
+        for address, value in zip(addresses, values, strict=True):
+            place, index = self._one(int(address), size)
+            place.views[size][index] = value
+
+    def _covering(self, addresses: Addresses, size: int) -> Segment | None:
+        """The one segment that holds all, or None if there are several."""
+        low, high = int(addresses.min()), int(addresses.max())
+        segment = self.segment(low)
+        if segment is not None and high + size <= segment.end:
+            return segment
+        return None
+
+    def _one(self, address: int, size: int) -> tuple[Segment, int]:
+        segment = self.segment(address)
+        if segment is None or address + size > segment.end:
+            raise MemoryFault("GMEM_UNMAPPED", f"{size} bytes at {address:#x}: nothing is mapped there")
+        return segment, (address - segment.start) // size
+
+    def unmapped(self, addresses: Addresses, size: int) -> int | None:
+        """The first index of an access outside what is mapped, or None."""
+        if self._covering(addresses, size) is not None:
+            return None
+        for index, address in enumerate(addresses):
+            segment = self.segment(int(address))
+            if segment is None or int(address) + size > segment.end:
+                return index
+        return None
+
+
+def as_bytes(data: Any, what: str) -> Bytes:
+    """A uint8 array of bytes, or of a uint8 array."""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return np.frombuffer(bytes(data), np.uint8)
+    if isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 1:
+        return data
+    shape = f"{getattr(data, 'dtype', '')} {getattr(data, 'shape', '')}"
+    raise OperandError(f"{what} is a {type(data).__name__} {shape}; valid: bytes, or a uint8 array of one dimension")

@@ -1,0 +1,366 @@
+"""A function compiled: basic blocks of PTX as Python functions on NumPy arrays, one entry of an array for each thread of a block.
+
+No text of PTX reaches the generated source: registers are r0, r1, ...; everything else that an instruction needs is a constant
+k0, k1, ... A line of source is one PTX instruction. `m` is the mask of the threads that execute: True for all, else an array.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.errors import listing, nearest
+from tcsim.isa.scalar.catalog import scalar, scalars
+from tcsim.isa.scalar.table import CONTAINERS, Scalar
+from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.ptx.syntax import (
+    TYPE_BYTES,
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Pair,
+    PtxError,
+    Register,
+    Sink,
+    Special,
+    Symbol,
+    Variable,
+    Vector,
+)
+
+Array = npt.NDArray[Any]
+
+SHARED_START = 1024
+"""Where a block's first shared variable lies: the first KiB belongs to the system since sm_90."""
+
+_TERMINATORS = frozenset(("bra", "brx", "ret", "exit", "trap", "call"))
+_UFUNCS = {np.add: "add", np.subtract: "subtract", np.bitwise_and: "bitwise_and", np.bitwise_or: "bitwise_or", np.bitwise_xor: "bitwise_xor"}
+_SPACES = ("global", "shared", "local", "param", "const", "shared::cta", "shared::cluster", "param::entry", "param::func")
+_IGNORED = frozenset(
+    (
+        "weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "cta", "cluster", "gpu", "sys", "nc", "ca", "cg", "cs", "cv",
+        "lu", "wb", "wt", "noftz", "L1::no_allocate", "L1::evict_first", "L1::evict_last", "L1::evict_normal", "L1::evict_unchanged",
+        "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint", "L2::evict_first", "L2::evict_last", "L2::evict_normal", "unified", "coherent",
+    )
+)  # fmt: skip
+"""Modifiers that order or cache an access and do not change what it reads or writes."""
+
+
+@dataclass
+class Compiled:
+    """A function that the machine can run."""
+
+    function: Function
+    registers: list[tuple[str, np.dtype[Any], int]]  # type, container, length of a vector
+    starts: list[int]  # of each basic block: the index of its first instruction
+    blocks: list[Callable[..., Any]]  # (machine, registers, mask) -> where to go
+    shared: dict[str, int]  # offsets of shared variables
+    shared_bytes: int  # of the static ones, from SHARED_START
+    local: dict[str, int]
+    local_bytes: int
+    params: dict[str, int]
+    param_bytes: int
+    source: str = field(repr=False, default="")
+    lines: list[list[int]] = field(repr=False, default_factory=list)  # of each block: the instruction of every source line
+
+
+def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int], int]:
+    """Offsets of variables one after the other, each aligned as it asks, and where they end."""
+    places, at = {}, start
+    for variable in variables:
+        at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
+        places[variable.name] = at
+        at += variable.size
+    return places, at
+
+
+class Compiler:
+    """Makes the Python source of one function."""
+
+    def __init__(self, function: Function, symbols: dict[str, int], shared: dict[str, int], handlers: dict[str, Any]) -> None:
+        self.function = function
+        self.handlers = handlers
+        self.symbols = symbols  # of the module: addresses in global memory
+        self.shared = shared
+        self.numbers = {name: index for index, name in enumerate(function.registers)}
+        self.constants: list[Any] = []
+        self.known: dict[Any, str] = {}
+        own = [item for item in function.variables.items() if item[1].space == "local"]
+        self.local, self.local_bytes = layout([_named(item, name) for name, item in own])
+        pieces = [item for item in function.variables.items() if item[1].space == "param"]
+        self.params, self.param_bytes = layout(function.params)
+        self.call_params, end = layout([_named(item, name) for name, item in pieces], self.local_bytes)
+        self.local_bytes = end
+        self.instruction: Instruction | None = None
+        self.index = 0
+
+    # --- names in the source
+
+    def constant(self, value: Any) -> str:
+        """The name of a constant."""
+        key = (type(value), value) if isinstance(value, (int, str, np.generic)) else id(value)
+        if key not in self.known:
+            self.known[key] = f"k{len(self.constants)}"
+            self.constants.append(value)
+        return self.known[key]
+
+    def register(self, operand: Register) -> str:
+        """The array of a register."""
+        return f"r{self.numbers[operand.name]}"
+
+    def type_of(self, operand: Register) -> str:
+        """The declared type of a register."""
+        return self.function.registers[operand.name][0]
+
+    def error(self, message: str) -> PtxError:
+        """An error at the instruction that is compiled."""
+        at = self.instruction
+        return PtxError(f"{at.opcode if at else ''}: {message}", at.line if at else 0, at.column if at else 0)
+
+    def value(self, operand: Operand, type: str) -> str:
+        """The source of an operand's codes as a type."""
+        container = CONTAINERS[type]
+        if isinstance(operand, Register):
+            name, own = self.register(operand), CONTAINERS[self.type_of(operand)]
+            if own.itemsize == container.itemsize or type == "pred":
+                return name
+            if own.itemsize > container.itemsize:
+                return f"{name}.astype({self.constant(container)})"
+            raise self.error(f"{operand.name} is a .{self.type_of(operand)}, too narrow for .{type}")
+        if isinstance(operand, Negated):
+            return f"~{self.register(operand.register)}"
+        return self.constant(self.number(operand, type))
+
+    def number(self, operand: Operand, type: str) -> Any:
+        """An immediate or an address known now, as a code of a type."""
+        container = CONTAINERS[type]
+        if isinstance(operand, Immediate):
+            if type == "pred":
+                return np.bool_(operand.value != 0)
+            if operand.kind == "f64" and type == "f32":
+                with np.errstate(over="ignore"):
+                    return np.uint64(operand.value).view(np.float64).astype(np.float32).view(np.uint32)
+            if operand.kind == "f32" and type == "f64":
+                return np.uint32(operand.value).view(np.float32).astype(np.float64).view(np.uint64)
+            if operand.kind == "int" and type in ("f32", "f64"):
+                return np.array(operand.value, np.float32 if type == "f32" else np.float64).view(container)[()]
+            return container.type(operand.value & ((1 << 8 * container.itemsize) - 1))
+        if isinstance(operand, Symbol):
+            return container.type(self.address(operand) & ((1 << 8 * container.itemsize) - 1))
+        raise self.error(f"an operand of type .{type} is a {_kind(operand)}")
+
+    def address(self, symbol: Symbol) -> int:
+        """The address of a variable in its state space."""
+        name = symbol.name
+        for places in (self.shared, self.local, self.call_params, self.params, self.symbols):
+            if name in places:
+                return places[name] + symbol.offset
+        raise self.error(f"no variable {name!r}; nearest: {listing(nearest(name, [*self.shared, *self.symbols, *self.params, *self.local]))}")
+
+    def space_of(self, name: str) -> str:
+        """The state space of a variable."""
+        for space, places in (("shared", self.shared), ("local", self.local), ("local", self.call_params), ("param", self.params)):
+            if name in places:
+                return space
+        return "global"
+
+    def place(self, operand: Operand, space: str) -> tuple[str, str]:
+        """The source of an address as 64 bits, and its state space."""
+        if not isinstance(operand, Address):
+            raise self.error("an address stands in brackets")
+        base = operand.base
+        if isinstance(base, Register):
+            name = self.register(base)
+            wide = name if CONTAINERS[self.type_of(base)].itemsize == 8 else f"{name}.astype({self.constant(np.dtype(np.uint64))})"
+            if operand.offset:
+                narrow = space.startswith("shared") and CONTAINERS[self.type_of(base)].itemsize == 4
+                wide = f"({wide}+{self.constant(np.uint64(operand.offset & (1 << 64) - 1))})"
+                if narrow and operand.offset < 0:
+                    wide = f"({wide}&{self.constant(np.uint64(0xFFFFFFFF))})"
+            return wide, space
+        if isinstance(base, Immediate):
+            return f"m_all({self.constant(np.uint64(base.value + operand.offset))})", space
+        if isinstance(base, Symbol):
+            own = self.space_of(base.name)
+            address = self.address(base) + operand.offset
+            if not space and own == "shared":
+                address += SHARED_WINDOW
+            elif not space and own == "local":
+                address += LOCAL_WINDOW
+            elif own == "local":
+                space = "local"
+            elif own == "shared":
+                space = space or "shared"
+            return f"m_all({self.constant(np.uint64(address))})", space
+        raise self.error("this cannot be an address")
+
+    def put(self, operand: Operand, source: str, type: str) -> str:
+        """The statement that assigns codes of a type to a destination."""
+        if isinstance(operand, Sink):
+            return source
+        if not isinstance(operand, Register):
+            raise self.error("a destination is a register")
+        own, container = CONTAINERS[self.type_of(operand)], CONTAINERS[type]
+        if own.itemsize != container.itemsize and not (own.itemsize > container.itemsize):
+            raise self.error(f"{operand.name} is a .{self.type_of(operand)}, too narrow for .{type}")
+        return f"copyto({self.register(operand)}, {source}, where=w, casting='unsafe')"
+
+    # --- basic blocks
+
+    def compile(self) -> Compiled:
+        """All of it."""
+        body, labels = self.function.body, self.function.labels
+        starts = {0, *labels.values()}
+        for index, item in enumerate(body):
+            stem = item.opcode.split(".")[0]
+            if stem in _TERMINATORS or (ends := self.handler(item.opcode, "ends")) and ends(item):
+                starts.add(index + 1)
+        order = sorted(start for start in starts if start <= len(body))
+        self.block_of = {start: number for number, start in enumerate(order)}
+        text, lines = [], []
+        for number, start in enumerate(order):
+            end = order[number + 1] if number + 1 < len(order) else len(body)
+            code, own = self._block(number, start, end)
+            text.append(code)
+            lines.append(own)
+        source = "\n".join(text)
+        names: dict[str, Any] = {f"k{index}": value for index, value in enumerate(self.constants)}
+        names |= {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in _UFUNCS.items()}}
+        exec(compile(source, "<ptx>", "exec"), names)  # noqa: S102
+        return Compiled(
+            self.function,
+            [(type, CONTAINERS.get(type, np.dtype(np.uint64)), length) for type, length in self.function.registers.values()],
+            order, [names[f"b{number}"] for number in range(len(order))], self.shared, 0, self.local, self.local_bytes,
+            self.params, self.param_bytes, source, lines,
+        )  # fmt: skip
+
+    def handler(self, opcode: str, kind: str) -> Any:
+        """What a family of instructions does at compile time, or None."""
+        found = self.handlers.get(opcode.split(".")[0])
+        return getattr(found, kind, None) if found else None
+
+    def _block(self, number: int, start: int, end: int) -> tuple[str, list[int]]:
+        lines, own = [], []
+        used: set[str] = set()
+        terminated = False
+        for index in range(start, end):
+            self.index, self.instruction = index, self.function.body[index]
+            for line in self._statement(self.instruction, index, end == index + 1):
+                lines.append(line)
+                own.append(index)
+            terminated = lines[-1].startswith("return ") if lines else False
+        if not terminated:
+            lines.append(f"return {self._next(end)}")
+            own.append(max(end - 1, start))
+        body = "\n".join(lines)
+        used = set(re.findall(r"\br(\d+)\b", body))
+        head = [f"def b{number}(M, R, w):"]
+        if used:
+            head.append("    " + "; ".join(f"r{name} = R[{name}]" for name in sorted(used, key=int)))
+        if "m_all(" in body:
+            head.append("    m_all = M.everywhere")
+        text = "\n".join([*head, *(f"    {line}" for line in lines)])
+        return text, [start] * (len(head)) + own
+
+    def _next(self, index: int) -> int:
+        return self.block_of.get(index, -1) if index < len(self.function.body) else -1
+
+    def _statement(self, item: Instruction, index: int, last: bool) -> list[str]:
+        stem = item.opcode.split(".")[0]
+        guard = ""
+        if item.predicate is not None:
+            guard = ("~" if item.negated else "") + self.register(item.predicate)
+        if stem in _TERMINATORS:
+            return self._terminator(item, stem, guard, index)
+        lines = self._plain(item, index)
+        if guard and lines[-1].startswith("return "):
+            after = self._next(index + 1)
+            return [*lines[:-1], f"return M.guarded(w, {guard}, {after}, lambda w: {lines[-1].removeprefix('return ')})"]
+        if guard:
+            return [f"w_ = w; w = M.narrow(w, {guard})", *lines, "w = w_"]
+        return lines
+
+    def _terminator(self, item: Instruction, stem: str, guard: str, index: int) -> list[str]:
+        after = self._next(index + 1)
+        if stem == "bra":
+            (target,) = item.operands
+            if not isinstance(target, Symbol) or target.name not in self.function.labels:
+                raise self.error("no such label")
+            where = self.block_of[self.function.labels[target.name]] if self.function.labels[target.name] < len(self.function.body) else -1
+            return [f"return M.branch(w, {guard}, {where}, {after})"] if guard else [f"return {where}"]
+        if stem in ("ret", "exit"):
+            return [f"return M.branch(w, {guard}, -1, {after})"] if guard else ["return -1"]
+        if stem == "trap":
+            return [f"return M.trap({index}, w, {guard or 'True'}, {after})"]
+        if stem == "brx":
+            choice, table = item.operands
+            if not isinstance(table, Symbol) or table.name not in self.function.targets or not isinstance(choice, Register):
+                raise self.error("brx.idx takes a register and a list of branch targets")
+            places = tuple(self.block_of[self.function.labels[name]] for name in self.function.targets[table.name])
+            return [f"return M.switch(w, {guard or 'True'}, {self.register(choice)}, {self.constant(places)}, {after})"]
+        raise self.error("calls are not run yet")
+
+    def _plain(self, item: Instruction, index: int) -> list[str]:
+        found = scalar(item.opcode)
+        if found is not None:
+            return [self._scalar(item, found)]
+        stem = item.opcode.split(".")[0]
+        own = self.handlers.get(stem)
+        if own is None:
+            close = nearest(item.opcode, [*scalars(), *self.handlers])
+            raise self.error(f"this instruction is not known; nearest: {listing(close)}")
+        lines: list[str] = own(self, item)
+        return lines
+
+    def _scalar(self, item: Instruction, found: Scalar) -> str:
+        operands = list(item.operands)
+        first = operands[0]
+        if isinstance(first, Pair):
+            found = scalar(item.opcode + "|") or found
+            if len(found.results) != 2:
+                raise self.error("one destination, not two")
+        if len(operands) - 1 == 3 and len(found.sources) == 2 and (three := scalar(item.opcode + "/3")):
+            found = three
+        if len(operands) - 1 != len(found.sources):
+            raise self.error(f"{len(operands) - 1} sources; valid: {len(found.sources)}")
+        sources = []
+        for place, (operand, type) in enumerate(zip(operands[1:], found.sources, strict=True)):
+            if place in found.immediates:
+                if not isinstance(operand, Immediate):
+                    raise self.error(f"source {place + 1} is an immediate")
+                sources.append(self.constant(operand.value))
+            else:
+                sources.append(self.value(operand, type))
+        if found.inexact or found.contracts:
+            pass
+        name = _UFUNCS.get(found.compute)  # type: ignore[arg-type]
+        if name and isinstance(first, Register) and CONTAINERS[self.type_of(first)] == CONTAINERS[found.results[0]]:
+            return f"{name}({', '.join(sources)}, out={self.register(first)}, where=w)"
+        carry = ["M.carry"] if found.reads_carry else []
+        call = f"{self.constant(found.compute)}({', '.join([*sources, *carry])})"
+        if all(not isinstance(operand, (Register, Negated)) for operand in operands[1:]):
+            call = f"{self.constant(found.compute)}({', '.join(f'np.asarray({source})' for source in sources)})" if not found.immediates else call
+        if found.writes_carry:
+            return f"x_, c_ = {call}; copyto(M.carry, c_, where=w); {self.put(first, 'x_', found.results[0])}"
+        if isinstance(first, Pair):
+            return f"x_, y_ = {call}; {self.put(first.first, 'x_', 'pred')}; {self.put(first.second, 'y_', 'pred')}"
+        return self.put(first, call, found.results[0])
+
+
+def _kind(operand: Operand) -> str:
+    return type(operand).__name__.lower()
+
+
+def _named(variable: Variable, name: str) -> Variable:
+    return replace(variable, name=name)
+
+
+__all__ = ["PARAM_WINDOW", "SHARED_START", "TYPE_BYTES", "Compiled", "Compiler", "Special", "Vector", "layout"]
