@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hwkernels.probes import Array, Plan
-from tcsim.isa.matrix.semantics import LANES, matrix_rows
+from tcsim.isa.matrix.semantics import LANES
 from tcsim.model.operand import Fragment
 from tcsim.model.row import Row
 
@@ -23,12 +23,14 @@ STORE_BYTES = 1024
 _VECTOR_BYTES = 16  # of one lane's copy
 
 
-class LoadBody:
-    """registers = ldmatrix(smem, address)."""
-
+class _OneForm:
     def variants(self, row: Row) -> tuple[str, ...]:
         """One form."""
         return ("",)
+
+
+class LoadBody(_OneForm):
+    """registers = ldmatrix(smem, address)."""
 
     def kernel(self, row: Row, name: str, variant: str) -> str:
         """PTX of the entry point."""
@@ -43,7 +45,7 @@ class LoadBody:
                 *_copy_in(LOAD_BYTES),
                 *_row_address(row),
                 *_open("d", 4 * d.registers * LANES, 4 * d.registers),
-                f"{row.mnemonic} {_braced(d)}, [{_address_register(row)}];",
+                row.forms[0].statement(row.mnemonic, {"address": _address_register(row)}),
                 *(f"st.global.b32 [%at_d+{4 * i}], %d{i};" for i in range(d.registers)),
             ],
         )
@@ -57,12 +59,8 @@ class LoadBody:
         )
 
 
-class StoreBody:
+class StoreBody(_OneForm):
     """smem = stmatrix(smem, address, registers)."""
-
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
 
     def kernel(self, row: Row, name: str, variant: str) -> str:
         """PTX of the entry point."""
@@ -78,7 +76,7 @@ class StoreBody:
                 *_row_address(row),
                 *_open("registers", 4 * r.registers * LANES, 4 * r.registers),
                 *(f"ld.global.b32 %registers{i}, [%at_registers+{4 * i}];" for i in range(r.registers)),
-                f"{row.mnemonic} [{_address_register(row)}], {_braced(r)};",
+                row.forms[0].statement(row.mnemonic, {"address": _address_register(row)}),
                 "bar.sync 0;",
                 *_open("result", STORE_BYTES, _VECTOR_BYTES),
                 *_copy_out(STORE_BYTES),
@@ -95,16 +93,12 @@ class StoreBody:
         )
 
 
-class TransposeBody:
+class TransposeBody(_OneForm):
     """d = movmatrix(a)."""
-
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
 
     def kernel(self, row: Row, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        line = [f"{row.mnemonic} %d0, %a0;"]
+        line = [row.forms[0].statement(row.mnemonic, {"d": "%d0", "a": "%a0"})]
         load, store = ["ld.global.b32 %a0, [%at_a];"], ["st.global.b32 [%at_d], %d0;"]
         registers = [*_declare_registers(row.operands["a"]), *_declare_registers(row.operands["d"])]
         places = [*_open("a", 4 * LANES, 4), *_open("d", 4 * LANES, 4)]
@@ -194,17 +188,13 @@ def _row_address(row: Row) -> list[str]:
         "ld.global.u32 %offset, [%at_address];",
         "add.u32 %row, %offset, %image;",
     ]
-    if not matrix_rows(row).space:
+    if _address_register(row) == "%generic":
         lines += ["cvt.u64.u32 %generic, %row;", "cvta.shared.u64 %generic, %generic;"]
     return lines
 
 
 def _address_register(row: Row) -> str:
-    return "%row" if matrix_rows(row).space else "%generic"
-
-
-def _braced(operand: Fragment) -> str:
-    return "{" + ", ".join(f"%{operand.name}{i}" for i in range(operand.registers)) + "}"
+    return "%generic" if row.forms[0]["address"].space == "generic" else "%row"
 
 
 # --- launches

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tcsim.core.arguments import as_array, integer, is_name, is_number
 from tcsim.core.errors import FormatError, OperandError, listing
-from tcsim.numbers.codec import FLOAT_DTYPES, as_codes, decode
+from tcsim.numbers.codec import FLOAT_DTYPES, as_codes, as_scale_codes, decode
 from tcsim.numbers.conversion import Codes, Conversion, convert, nan_code
 from tcsim.numbers.formats import FORMATS, Format
 from tcsim.numbers.formats import format as find_format
@@ -30,11 +30,10 @@ NVFP4_BLOCK = 16
 """Elements of an NVFP4 block."""
 
 ScaleChoice = Literal["floor", "ceil"]
-_CHUNK = 1 << 14  # elements converted at a time: the temporaries stay in the L2 cache
 _F32_MAX = np.float32(FORMATS["f32"].largest)
 
 
-# --- one number, one code -------------------------------------------------------------------------------------------
+# --- one number, one code
 
 
 def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", saturate: bool = True) -> Codes:
@@ -67,7 +66,7 @@ def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", satur
     source = FORMATS[name]
     codes = np.ascontiguousarray(array if name != "f64" else array.astype(np.float64)).view(source.dtype).reshape(-1)
     conversion = Conversion(source, target, rounding, saturate, nan=nan_code(target))
-    return _in_chunks(codes, conversion).reshape(array.shape)
+    return convert(codes, conversion).reshape(array.shape)
 
 
 def _real(x: Any, call: str) -> npt.NDArray[Any]:
@@ -82,15 +81,6 @@ def _real(x: Any, call: str) -> npt.NDArray[Any]:
         valid = listing(["integers", *map(str, FLOAT_DTYPES)])
         raise FormatError(f"{call}: x is {array.dtype}; valid: {valid}")
     return array
-
-
-def _in_chunks(codes: Codes, conversion: Conversion, scale: Codes | None = None) -> Codes:
-    """`convert` on a flat array, so many elements at a time."""
-    out = np.empty(codes.shape, conversion.target.dtype)
-    for start in range(0, codes.size, _CHUNK):
-        part = slice(start, start + _CHUNK)
-        out[part] = convert(codes[part], conversion, None if scale is None else scale[part])
-    return out
 
 
 # --- MX -------------------------------------------------------------------------------------------------------------
@@ -126,8 +116,8 @@ def quantize_mx(
         blocks = _split(_real(x, call).astype(np.float64), axis, block, call)
     factors = _mx_scales(np.abs(blocks).max(-1), target, scale)
     conversion = Conversion(FORMATS["f64"], target, saturate=True, scale="divide", nan=nan_code(target))
-    codes = _in_chunks(blocks.view(np.uint64).reshape(-1), conversion, np.repeat(factors.reshape(-1), block))
-    return _join(codes.reshape(blocks.shape), axis), np.ascontiguousarray(np.moveaxis(factors, -1, axis))
+    codes = convert(blocks.view(np.uint64), conversion, factors[..., None])
+    return _join(codes, axis), np.ascontiguousarray(np.moveaxis(factors, -1, axis))
 
 
 def dequantize_mx(
@@ -224,10 +214,7 @@ def dequantize_nvfp4(codes: Any, scales: Any, tensor_scale: Any, axis: int = -1)
     """
     call = "tcsim.dequantize_nvfp4(codes, scales, tensor_scale)"
     values = _split(decode(as_codes(codes, "e2m1"), "e2m1"), axis, NVFP4_BLOCK, call)
-    raw = np.asarray(scales)
-    if raw.dtype in FLOAT_DTYPES and FLOAT_DTYPES[raw.dtype] == "e4m3":
-        raw = raw.view(np.uint8)
-    factors = _factors(decode(as_codes(raw, "ue4m3", "scales"), "ue4m3"), values, axis, call)
+    factors = _factors(decode(as_scale_codes(scales, "ue4m3", "scales"), "ue4m3"), values, axis, call)
     return _join(values * factors * np.float64(np.float32(tensor_scale)), axis)
 
 
