@@ -158,9 +158,10 @@ def bytes_at(memory: Bytes, address: Places, size: int, mask: Flags | None = Non
     places, batch = _broadcast(memory, byte_places(address, size))
     if mask is not None:
         places = np.where(mask, places, 0)
-    image = np.broadcast_to(memory, (*batch, memory.shape[-1]))
-    flat = places.reshape(*batch, places.shape[-2] * size)
-    found = np.take_along_axis(image, flat, axis=-1).reshape(places.shape)
+    image = memory if memory.shape[-1] else np.zeros(1, np.uint8)  # nothing is read of an empty one
+    flat = places.reshape(*places.shape[:-2], places.shape[-2] * size)
+    found = np.take_along_axis(np.broadcast_to(image, (*flat.shape[:-1], image.shape[-1])), flat, axis=-1)
+    found = found.reshape(places.shape)
     return found if mask is None else np.where(mask, found, np.uint8(0))
 
 
@@ -172,13 +173,14 @@ def with_bytes_at(memory: Bytes, address: Places, data: Bytes, mask: Flags | Non
     >>> with_bytes_at(np.zeros(4, np.uint8), np.array([2]), np.uint8([[7, 8]])).tolist()
     [0, 0, 7, 8]
     """
-    places, batch = _broadcast(memory, np.broadcast_arrays(byte_places(address, data.shape[-1]), data)[0])
-    size = memory.shape[-1]
-    out = np.zeros((*batch, size + 1), np.uint8)  # what is not written goes to the byte more
-    out[..., :-1] = memory
-    kept = places if mask is None else np.where(mask, places, size)
+    places, values = np.broadcast_arrays(byte_places(address, data.shape[-1]), data)
+    places, batch = _broadcast(memory, places)
     flat = (*batch, places.shape[-2] * places.shape[-1])
-    np.put_along_axis(out, kept.reshape(flat), np.broadcast_to(data, places.shape).reshape(flat), axis=-1)
+    values = np.broadcast_to(values, places.shape).reshape(flat)
+    out = np.empty((*batch, memory.shape[-1] + 1), np.uint8)  # what is not written goes to the byte more
+    out[..., :-1] = memory
+    kept = places if mask is None else np.where(mask, places, memory.shape[-1])
+    np.put_along_axis(out, kept.reshape(flat), values, axis=-1)
     return np.ascontiguousarray(out[..., :-1])
 
 
