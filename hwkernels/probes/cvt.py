@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
+from hwkernels.probes import BLOCK_THREADS, Array, Body, Plan, form_of, grid_of
 from tcsim.isa.cvt.registers import Packed, registers_of
+from tcsim.isa.cvt.rows import CvtRow
 from tcsim.model.form import Form
-from tcsim.model.row import Row
 
 
-class ElementwiseBody:
+class ElementwiseBody(Body):
     """d = instruction(a, ...), each thread by itself."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form, and a second if the register of `a` may have another type."""
-        return tuple(form.name for form in row.forms)
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: CvtRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        return _kernel(row.mnemonic, next(form for form in row.forms if form.name == variant), name)
+        return _kernel(row.mnemonic, form_of(row, variant), name)
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: CvtRow, inputs: dict[str, Array]) -> Plan:
         """One array element per thread and operand, of the unsigned container of the operand's register.
 
         The width of `a` selects the operand form. A 64-bit result is two words, low first.

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
+from tcsim.isa.matrix.rows import MatrixRow
 from tcsim.isa.matrix.semantics import LANES
 from tcsim.model.operand import Fragment
-from tcsim.model.row import Row
 
 LOAD_BYTES = 8192
 """Shared memory that an ldmatrix probe loads from."""
@@ -23,16 +23,10 @@ STORE_BYTES = 1024
 _VECTOR_BYTES = 16  # of one lane's copy
 
 
-class _OneForm:
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
-
-
-class LoadBody(_OneForm):
+class LoadBody(Body):
     """registers = ldmatrix(smem, address)."""
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: MatrixRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         d = row.operands["d"]
         return _entry(
@@ -50,7 +44,7 @@ class LoadBody(_OneForm):
             ],
         )
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: MatrixRow, inputs: dict[str, Array]) -> Plan:
         """smem uint8 (samples, LOAD_BYTES) and address (samples, 32) -> registers (samples, 32, n)."""
         d, samples = row.operands["d"], len(inputs["smem"])
         return _plan(
@@ -59,10 +53,10 @@ class LoadBody(_OneForm):
         )
 
 
-class StoreBody(_OneForm):
+class StoreBody(Body):
     """smem = stmatrix(smem, address, registers)."""
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: MatrixRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         r = row.operands["registers"]
         return _entry(
@@ -83,7 +77,7 @@ class StoreBody(_OneForm):
             ],
         )
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: MatrixRow, inputs: dict[str, Array]) -> Plan:
         """smem uint8 (samples, STORE_BYTES), address (samples, 32), registers (samples, 32, n) -> words of the new smem."""
         r, samples = row.operands["registers"], len(inputs["smem"])
         registers = np.ascontiguousarray(inputs["registers"], np.uint32).reshape(samples, r.lanes, r.registers)
@@ -93,10 +87,10 @@ class StoreBody(_OneForm):
         )
 
 
-class TransposeBody(_OneForm):
+class TransposeBody(Body):
     """d = movmatrix(a)."""
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: MatrixRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         line = [row.forms[0].statement(row.mnemonic, {"d": "%d0", "a": "%a0"})]
         load, store = ["ld.global.b32 %a0, [%at_a];"], ["st.global.b32 [%at_d], %d0;"]
@@ -104,7 +98,7 @@ class TransposeBody(_OneForm):
         places = [*_open("a", 4 * LANES, 4), *_open("d", 4 * LANES, 4)]
         return _entry(name, ("a", "d"), [*registers, *places, *load, *line, *store])
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: MatrixRow, inputs: dict[str, Array]) -> Plan:
         """Registers (samples, 32, 1) -> (samples, 32, 1)."""
         a = np.ascontiguousarray(inputs["a"], np.uint32)
         return _plan((a,), a.shape)
@@ -181,7 +175,7 @@ def _copy_out(size: int) -> list[str]:
     return lines
 
 
-def _row_address(row: Row) -> list[str]:
+def _row_address(row: MatrixRow) -> list[str]:
     """The address of this lane's row: of shared memory, or generic where the spelling names no state space."""
     lines = [
         *_open("address", 4 * LANES, 4),
@@ -193,7 +187,7 @@ def _row_address(row: Row) -> list[str]:
     return lines
 
 
-def _address_register(row: Row) -> str:
+def _address_register(row: MatrixRow) -> str:
     return "%generic" if row.forms[0]["address"].space == "generic" else "%row"
 
 

@@ -114,7 +114,7 @@ class Convert(RegisterInstruction):
         >>> [hex(d) for d in cvt.execute(a=np.float32([1.0, 1000.0]), b=np.float32([-2.0, np.nan]))]
         ['0x38c0', '0x7e7f']
         """
-        call = f"{self!r}.execute"
+        call = self._call
         offered = {"a": a, "b": b, "e": e, "f": f, "c": c, "rbits": rbits, "scale": scale}
         given = {name: value for name, value in offered.items() if value is not None}
         wanted = [name for name in self.registers if name != "d"]

@@ -10,21 +10,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.addresses import integer_addresses, require_alignment, require_inside, require_uncontested
+from tcsim.core.addresses import (
+    Places,
+    byte_memory,
+    integer_addresses,
+    require_alignment,
+    require_inside,
+    require_uncontested,
+)
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.isa.matrix.rows import MatrixRow, evidence, loads, lowering, moves, stores
 from tcsim.layouts.banks import BankConflicts, bank_conflicts
 from tcsim.layouts.layout import FragmentLayout
 from tcsim.memory.shared import unpack_rows
-from tcsim.model.effects import Access, Array, Effects, Outcome, View, Write
+from tcsim.model.effects import Access, Array, Effects, Memories, Outcome, View, Write
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Fragment
 from tcsim.model.registers import RegisterInstruction
 from tcsim.model.row import check_registers
-from tcsim.model.view import ArrayView
 from tcsim.numbers.codec import as_codes
 
 LANES = 32
@@ -103,29 +109,26 @@ class SharedMatrix(MatrixMove):
     def _row_text(self) -> str:
         return f"a {'column' if self.row.transposed else 'row'} of {self.row.stored.name}"
 
-    def _addresses(self, address: Any, call: str) -> npt.NDArray[np.int64]:
+    def _addresses(self, address: Any, call: str) -> Places:
         places = integer_addresses(address, call)
         if places.shape[-1:] != (LANES,):
             raise OperandError(f"{call}: address has shape {places.shape}; valid: (..., {LANES}), one for each lane")
         return places
 
-    def _check(self, address: Any, memory: npt.NDArray[np.uint8], call: str) -> None:
-        """Raise OperandError, MisalignedAddressError or OutsideMemoryError for addresses that the hardware cannot take."""
-        places = self._addresses(address, call)
-        strict = self.arch.name in ALL_ADDRESSES_VALID
-        checked = places if strict else places[..., : self.address_lanes]
-        what = self._row_text
-        if strict and self.address_lanes < LANES:
-            what += f" (on {self.arch.name} the address of every lane must be valid, though {self.address_lanes} count)"
-        require_alignment(checked, self.row.stored.row_bytes, what, call)
-        require_inside(checked, self.row.stored.row_bytes, memory.shape[-1], what, call)
+    def _access(self, form: Form, address: Any, call: str, memory: int | None = None) -> Access:
+        """The rows in memory, one for each lane whose address counts.
 
-    def _access(self, form: Form, address: Array) -> Access:
-        """The rows in memory, one for each lane whose address counts."""
-        call = f"{self!r}.effects"
-        places = self._addresses(address, call)[..., : self.address_lanes]
-        require_alignment(places, self.row.stored.row_bytes, self._row_text, call)
-        return Access(form["address"].space, places, self.row.stored.row_bytes)
+        Raises OperandError, MisalignedAddressError, or OutsideMemoryError for rows that do not lie in `memory` bytes.
+        """
+        places, size = self._addresses(address, call), self.row.stored.row_bytes
+        counting, what = places[..., : self.address_lanes], self._row_text
+        checked = places if self.arch.name in ALL_ADDRESSES_VALID else counting
+        if checked.shape != counting.shape:
+            what += f" (on {self.arch.name} the address of every lane must be valid, though {self.address_lanes} count)"
+        require_alignment(checked, size, what, call)
+        if memory is not None:
+            require_inside(checked, size, memory, what, call)
+        return Access(form["address"].space, counting, size)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -146,15 +149,15 @@ class LoadMatrix(SharedMatrix):
         >>> load.matrix("d", d)[0].tolist()  # its first column, since .trans transposes
         [0, 8, 16, 24, 32, 40, 48, 56]
         """
-        call = f"{self!r}.execute"
-        memory = _memory(smem, call)
-        self._check(address, memory, call)
-        broadcast([memory.shape[:-1], np.shape(address)[:-1]], call)
-        return self.effects(self.row.forms[0], {"address": address}, ArrayView(memory)).now.registers["d"]
+        memory, (form,) = byte_memory(smem, self._call), self.row.forms
+        rows = self._access(form, address, self._call, memory.shape[-1])
+        broadcast([memory.shape[:-1], rows.address.shape[:-1]], self._call)
+        view = Memories({rows.space: memory})
+        return self.effects(form, {"address": address}, view).now.registers["d"]
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """The rows are read, d is written."""
-        rows = self._access(form, operands["address"])
+        rows = self._access(form, operands["address"], f"{self!r}.effects")
         return Effects(Outcome({"d": self._loaded(view.read(rows))}), reads=(rows,))
 
     def _loaded(self, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
@@ -183,20 +186,18 @@ class StoreMatrix(SharedMatrix):
         >>> smem.view(np.uint16)[:24].tolist()
         [0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 8, 9, 10, 11, 12, 13, 14, 15]
         """
-        call = f"{self!r}.execute"
-        memory, array = _memory(smem, call), np.asarray(registers)
-        check_registers(array, self.operands["registers"], call)
-        self._check(address, memory, call)
-        batch = broadcast([memory.shape[:-1], np.shape(address)[:-1], array.shape[:-2]], call)
-        view = ArrayView(np.broadcast_to(memory, (*batch, memory.shape[-1])))
-        given = {"address": np.broadcast_to(address, (*batch, LANES)), "registers": array}
-        (write,) = self.effects(self.row.forms[0], given, view).now.writes
-        require_uncontested(write.at.address, np.broadcast_to(write.data, (*batch, *write.data.shape[-2:])), call)
-        return view.written([write])
+        memory, array, (form,) = byte_memory(smem, self._call), np.asarray(registers), self.row.forms
+        check_registers(array, self.operands["registers"], self._call)
+        rows = self._access(form, address, self._call, memory.shape[-1])
+        broadcast([memory.shape[:-1], rows.address.shape[:-1], array.shape[:-2]], self._call)
+        view = Memories({rows.space: memory})
+        done = self.effects(form, {"address": address, "registers": array}, view).now
+        require_uncontested(rows.address, done.writes[0].data, self._call)
+        return view.after((done,))[rows.space]
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """The rows are written. Of two different rows at one address either may stay."""
-        rows = self._access(form, operands["address"])
+        rows = self._access(form, operands["address"], f"{self!r}.effects")
         return Effects(Outcome(writes=(Write(rows, self._rows_of(operands["registers"])),)))
 
     def stored_rows(self, registers: Any) -> npt.NDArray[np.uint8]:
@@ -231,21 +232,13 @@ class TransposeMatrix(MatrixMove, RegisterInstruction):
         True
         """
         array = np.asarray(a)
-        check_registers(array, self.operands["a"], f"{self!r}.execute")
+        check_registers(array, self.operands["a"], self._call)
         return self.compute(self.row.forms[0], {"a": array})["d"]
 
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
         """The transpose of a."""
         codes = _matrices(operands["a"], self.operands["a"])
         return {"d": _registers(codes.swapaxes(-1, -2), self.operands["d"])}
-
-
-def _memory(smem: Any, call: str) -> npt.NDArray[np.uint8]:
-    """The bytes of shared memory. Raises OperandError unless they are uint8 (..., bytes)."""
-    array = np.asarray(smem)
-    if array.dtype != np.uint8 or array.ndim == 0:
-        raise OperandError(f"{call}: smem is {array.dtype} {array.shape}; valid: uint8 (..., bytes)")
-    return array
 
 
 def _matrices(registers: npt.NDArray[np.uint32], operand: Fragment) -> npt.NDArray[Any]:
