@@ -27,7 +27,7 @@ INVENTORY = Path(__file__).parent / "data/cvt_inventory.csv"
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "cvt"}
 EXERCISE = exercise_of("cvt")
 E4M3 = "cvt.rn.satfinite.e4m3x2.f32"
-PARTS = 8  # the rows are compared in so many tests
+PARTS = 8  # tests that share the rows
 
 
 def anywhere(mnemonic: str) -> Convert:

@@ -50,9 +50,10 @@ def conversion_format(name: str) -> Format:
 
 
 def nan_code(target: Format) -> int:
-    """What a converter writes for any NaN: one code; the largest number of a float format without NaN; 0 of an integer.
+    """The code that a converter writes for every NaN.
 
-    Fixed point has its largest number. Of tf32 the low 13 bits are zeros, as in every result of a conversion.
+    A float format without NaN gets its largest number, and so does fixed point; an integer gets 0. The low 13 bits of
+    tf32 are zeros, as in every result of a conversion.
 
     >>> hex(nan_code(FORMATS["e5m2"])), hex(nan_code(FORMATS["e2m1"])), nan_code(FORMATS["s8"])
     ('0x7f', '0x7', 0)
@@ -64,7 +65,7 @@ def nan_code(target: Format) -> int:
 
 
 def numbers(codes: Codes, format: Format) -> npt.NDArray[np.float64]:
-    """The values of codes, which float64 holds exactly; of fixed point in units of its last place.
+    """The values of codes, which float64 holds exactly.
 
     >>> numbers(np.uint8([0x7F, 0x80]), OTHER_FORMATS["s2f6"])
     array([ 1.984375, -2.      ])

@@ -24,7 +24,7 @@ MX_FORMATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 """Element formats of MX blocks."""
 
 MX_BLOCKS = (32, 16)
-"""Elements that share a ue8m0 scale factor: 32 by the MX specification; 16 is what .scale_vec::4X takes besides."""
+"""Elements that share a ue8m0 scale factor: 32 by the MX specification; .scale_vec::4X takes 16 too."""
 
 NVFP4_BLOCK = 16
 """Elements of an NVFP4 block."""
@@ -70,9 +70,9 @@ def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", satur
 
 
 def _real(x: Any, call: str) -> npt.NDArray[Any]:
-    """An array of real numbers, each of which float64 holds.
+    """An array of real numbers that float64 holds exactly.
 
-    Raises FormatError for any other.
+    Raises FormatError for anything else.
     """
     array = as_array(x, f"{call}: x", FormatError)
     if array.dtype.kind in "iu" and array.size and ((array > 2**53) | (array < -(2**53))).any():
@@ -99,7 +99,7 @@ def quantize_mx(
     of it NaN.
 
     Raises FormatError for another format or x that is not real, OperandError for another block size, an axis that does
-    not exist, or one whose length is no multiple of the block.
+    not exist, or one whose length is not a multiple of the block.
 
     >>> codes, scales = tcsim.quantize_mx(np.arange(32.0), "e2m1")
     >>> [hex(scale) for scale in scales]
@@ -175,8 +175,8 @@ def quantize_nvfp4(x: Any, axis: int = -1) -> tuple[Codes, npt.NDArray[np.uint8]
     `x` is rounded to f32 first. A block of zeros has scale 0x00; one with a NaN 0x7f, which makes all of it NaN (there
     TransformerEngine ignores the NaN).
 
-    Raises FormatError for x that is not real, OperandError for an axis that does not exist or whose length is no
-    multiple of 16.
+    Raises FormatError for x that is not real, OperandError for an axis that does not exist or whose length is
+    not a multiple of 16.
 
     >>> codes, scales, tensor_scale = tcsim.quantize_nvfp4(np.arange(16.0))
     >>> hex(scales[0]), float(tensor_scale)

@@ -187,7 +187,7 @@ _UNREAD = Evidence("inferred", "as sm_80: nvdisasm does not show what ptxas emit
 
 
 def evidence(row: CvtRow, arch: Arch) -> Evidence:
-    """How what `lowering` says is known."""
+    """How we know what `lowering` says."""
     if arch.name == "sm_90":
         return _MEASURED
     if row.random:

@@ -28,7 +28,7 @@ NAME = "cvt"
 
 @dataclass(frozen=True)
 class _Type:
-    """A PTX type of cvt: what a register of it holds."""
+    """A PTX type of cvt: what a register of this type holds."""
 
     format: str  # of one element
     elements: int  # in one register
