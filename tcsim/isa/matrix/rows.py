@@ -26,6 +26,8 @@ from tcsim.numbers.formats import Format
 SPACES: dict[str, Space] = {"": "generic", ".shared": "shared", ".shared::cta": "shared::cta"}
 """The state spaces of the address as a mnemonic ends in them; without one it is a generic address."""
 
+_REGISTERS = {"ldmatrix": "d", "stmatrix": "registers"}  # what `execute` calls them
+
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixRow(Row):
@@ -63,12 +65,12 @@ class _Group:
             zip(SPACES, self.ptx_versions, strict=True), self.counts, self.transposed
         ):
             trans, number = ".trans" if transposed else "", f".{count}" if count > 1 else ""
-            registers, operands = _operands(self.family, self.element, self.layout(count), SPACES[space])
+            operands = self._operands(count, SPACES[space])
             yield MatrixRow(
                 f"{self.family}.sync.aligned.{shape}.x{count}{trans}{space}.{self.type}",
                 self.family,
                 (*self.shape, 0),  # nothing is multiplied: no K
-                {registers.name: registers},
+                {operand.name: operand for operand in operands if isinstance(operand, Fragment)},
                 arithmetic=self.stored,
                 modifiers=MappingProxyType({"count": f".x{count}", "trans": trans, "space": space}),
                 forms=(Form(operands, self.targets, version),),
@@ -79,17 +81,12 @@ class _Group:
                 note=self.note,
             )
 
-
-def _operands(
-    family: str, element: Format, layout: StackedLayout, space: Space
-) -> tuple[Fragment, tuple[Operand, Operand]]:
-    """The registers, and all operands in PTX's order: ldmatrix has the registers first, stmatrix the address."""
-    type = ".b64" if space == "generic" else ".b32"
-    if family == "ldmatrix":
-        d = fragment("d", element, layout)
-        return d, (d, Operand("address", "source", "address", type=type, space=space))
-    registers = fragment("registers", element, layout)
-    return registers, (Operand("address", "destination", "address", type=type, space=space), registers)
+    def _operands(self, count: int, space: Space) -> tuple[Operand, ...]:
+        registers = fragment(_REGISTERS[self.family], self.element, self.layout(count))
+        type = ".b64" if space == "generic" else ".b32"
+        if registers.role == "destination":
+            return registers, Operand("address", "source", "address", type=type, space=space)
+        return Operand("address", "destination", "address", type=type, space=space), registers
 
 
 _MANUAL = {name: Evidence("literature", f"PTX ISA, section {name}") for name in ("ldmatrix", "stmatrix", "movmatrix")}
