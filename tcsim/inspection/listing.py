@@ -11,6 +11,7 @@ from tcsim import catalog
 from tcsim.core.errors import FormatError, InstructionError, TargetError, listing, nearest
 from tcsim.core.evidence import Level
 from tcsim.core.targets import ARCHS, TARGETS, accepting, since, suffixed_since
+from tcsim.isa.wgmma.multiply import WarpgroupRow
 from tcsim.model.row import Row
 from tcsim.numbers.conversion import OTHER_FORMATS, Form
 from tcsim.numbers.formats import FORMATS
@@ -63,8 +64,7 @@ def formats_of(row: Row) -> dict[str, str]:
     found = {name: operand.format.name for name, operand in row.operands.items()}
     if isinstance(row.facts, Form):
         return {name: register.format.name for name, register in row.facts.registers.items()}
-    format_b = getattr(row.facts, "format_b", None)
-    return found | ({"b": format_b.name} if format_b is not None and "b" not in found else {})
+    return found | ({"b": row.format_b.name} if isinstance(row, WarpgroupRow) else {})
 
 
 def archs_of(row: Row) -> tuple[str, ...]:

@@ -11,13 +11,18 @@ from types import NoneType
 from typing import Any
 
 from tcsim.isa.matrix.semantics import MatrixRows
+from tcsim.isa.mma.sparse_operand import SparseRow
 from tcsim.isa.tcgen05.mma_form import MultiplyForm
-from tcsim.isa.wgmma.multiply import WarpgroupFacts
-from tcsim.isa.wmma.tile import TileOrder
-from tcsim.layouts.sparsity import Sparsity
+from tcsim.isa.wmma.fragments import TileRow
 from tcsim.model.operand import Fragment
 from tcsim.model.row import Row
 from tcsim.numbers.conversion import Form
+
+_PROBE_NAMES = {
+    "metadata": "%metadata0", "scale_d": "%scale", "address": "%place", "scale_a": "%scale_a0", "scale_b": "%scale_b0",
+    "ids_a": ("%half0", "%half1"), "ids_b": ("%half2", "%half3"),
+}  # fmt: skip
+"""How the probes name registers of operands, where they do not name them after the operand."""
 
 
 def ptx_line(row: Row) -> str | None:
@@ -27,6 +32,15 @@ def ptx_line(row: Row) -> str | None:
     >>> print(ptx_line(row))
     mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%d0, %d1, %d2, %d3}, {%a0, %a1}, {%b0}, {%c0, %c1, %c2, %c3};
     """
+    if isinstance(row, SparseRow | TileRow):
+        form = row.forms[0]
+        given = {name: given for name, given in _PROBE_NAMES.items() if name in form}
+        given |= {
+            item.name: f"%descriptor_{item.name}"
+            for item in form.operands
+            if item.type == ".b64" and item.proxy == "async"
+        }
+        return form.statement(row.mnemonic, given)
     operands = _operands(row.facts, row)
     return None if operands is None else f"{row.mnemonic} {', '.join(operands)};"
 
@@ -42,7 +56,6 @@ def _operands(facts: Any, row: Row) -> list[str] | None:
 
 
 @_operands.register(NoneType)
-@_operands.register(str)
 def _(facts: Any, row: Row) -> list[str] | None:
     """Registers only."""
     if "d" not in row.operands:
@@ -55,20 +68,6 @@ def _(facts: Any, row: Row) -> list[str] | None:
 
 def _d_first(row: Row) -> list[str]:
     return [*(name for name in ("d",) if name in row.operands), *(name for name in row.operands if name != "d")]
-
-
-@_operands.register
-def _(facts: Sparsity, row: Row) -> list[str] | None:
-    """a, b, c, the metadata of each lane, and the selector, an immediate."""
-    return [*(vector(row.operands[name]) for name in _d_first(row)), "%metadata0", str(facts.selectors[0])]
-
-
-@_operands.register
-def _(facts: WarpgroupFacts, row: Row) -> list[str] | None:
-    """Both multiplicands by descriptor; of a sparse A metadata and selector; scale-d, the signs of a and b, their majors."""
-    metadata = [] if facts.sparsity is None else ["%metadata0", str(facts.sparsity.selectors[0])]
-    immediates = ["1"] * 2 * facts.signs + ["0"] * 2 * facts.majors
-    return [vector(row.operands["d"]), "%descriptor_a", "%descriptor_b", *metadata, "%scale", *immediates]
 
 
 @_operands.register
@@ -86,14 +85,6 @@ def _(facts: MatrixRows, row: Row) -> list[str] | None:
     place = "[%row]" if facts.space else "[%generic]"
     (operand,) = row.operands.values()
     return [vector(operand), place] if operand.name == "d" else [place, vector(operand)]
-
-
-@_operands.register
-def _(facts: TileOrder, row: Row) -> list[str] | None:
-    """The warp's pointer, the registers, and the stride."""
-    (operand,) = row.operands.values()
-    pair = [vector(operand), "[%place]"]
-    return [*(pair[::-1] if operand.name == "d" else pair), "%stride"]
 
 
 @_operands.register
