@@ -380,7 +380,7 @@ def test_wrong_places(mnemonic: str, arguments: dict[str, Any], error: type[Exce
 def test_wrong_matrices_and_names() -> None:
     """Shapes, dtypes and spellings."""
     load = tcsim.instruction(LOAD, arch="sm_90")
-    with pytest.raises(OperandError, match=r"registers: shape \(16, 8\); valid: \(..., 16, 16\)"):
+    with pytest.raises(OperandError, match=r"registers: a has shape \(16, 8\); valid: \(..., 16, 16\)"):
         load.registers(np.zeros((16, 8), np.uint16))
     with pytest.raises(tcsim.FormatError, match="dtype float32 does not hold codes of f16"):
         load.registers(np.zeros((16, 16), np.float32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import tcsim
 from conformance.stimuli import classes as inputs
@@ -13,7 +14,6 @@ from tcsim import catalog
 from tcsim.arithmetic.units import UNITS, Unit, unit_for
 from tcsim.core.targets import ARCHS
 from tcsim.isa.mma import sync as mma_sync
-from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 
 CLASSES_OF_ARITHMETIC = {
@@ -30,7 +30,7 @@ CLASSES_OF_ARITHMETIC = {
 """What the `arithmetic` of the rows of mma.sync stands for, for readers."""
 
 
-def _users(unit: Unit) -> list[Instruction]:
+def _users(unit: Unit) -> list[Any]:
     """The instructions of mma.sync that run on a unit."""
     return [
         tcsim.instruction(row.mnemonic, arch=arch.name)
@@ -42,7 +42,7 @@ def _users(unit: Unit) -> list[Instruction]:
     ]
 
 
-def _floor(unit: Unit, users: list[Instruction], result: str) -> str:
+def _floor(unit: Unit, users: list[Any], result: str) -> str:
     """The floor of a unit for a result format; in parentheses if no product is small enough to show it."""
     problems = [inputs.Problem(user, 1) for user in users if user.operands["d"].format.name == result]
     if not problems:

@@ -18,7 +18,7 @@ from tcsim.model.operand import Fragment
 from tcsim.model.row import Row
 from tcsim.numbers.conversion import Form
 
-_PROBE_NAMES = {
+_PROBE_NAMES: dict[str, str | tuple[str, ...]] = {
     "metadata": "%metadata0", "scale_d": "%scale", "address": "%place", "scale_a": "%scale_a0", "scale_b": "%scale_b0",
     "ids_a": ("%half0", "%half1"), "ids_b": ("%half2", "%half3"),
 }  # fmt: skip
@@ -34,7 +34,7 @@ def ptx_line(row: Row) -> str | None:
     """
     if isinstance(row, SparseRow | TileRow):
         form = row.forms[0]
-        given = {name: given for name, given in _PROBE_NAMES.items() if name in form}
+        given = {name: own for name, own in _PROBE_NAMES.items() if name in form}
         given |= {
             item.name: f"%descriptor_{item.name}"
             for item in form.operands
