@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
+from hwkernels.probes import BLOCK_THREADS, Array, Body, Plan, grid_of
 from tcsim.model.form import Form
 from tcsim.model.operand import Operand
 
@@ -43,16 +43,12 @@ def sources(form: Form) -> list[Operand]:
     return [*whole, *map(Operand, _parts(form))]
 
 
-class RegisterBody:
+class RegisterBody(Body):
     """d = instruction(a, b, c, ...), each warp by itself.
 
     The selectors of scales are registers, which the machine instruction takes from one uniform register anyway; every
     lane of a warp gets the same.
     """
-
-    def variants(self, row: Any) -> tuple[str, ...]:
-        """One entry point."""
-        return ("",)
 
     def kernel(self, row: Any, name: str, variant: str) -> str:
         """PTX of the entry point."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes.mma import declaration, transfer
 from tcsim.model.form import Form
 
@@ -24,7 +24,7 @@ ALL_FORMS_N = 64  # the N for which every combination of immediates has a kernel
 Immediates = dict[str, int]
 
 
-class WarpgroupBody:
+class WarpgroupBody(Body):
     """d = c + a b, each warpgroup by itself."""
 
     def variants(self, row: Any) -> tuple[str, ...]:

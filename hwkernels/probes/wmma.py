@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hwkernels.device.driver import POISON
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan, form_of
 from hwkernels.probes.mma import declaration, transfer
 from tcsim.model.form import Form
 from tcsim.model.operand import Operand
@@ -25,20 +25,12 @@ _LANES = 32
 _VECTOR_BYTES = 16  # of one lane's copy
 
 
-class MoveBody:
-    """What loads and stores have in common."""
-
-    def variants(self, row: Any) -> tuple[str, ...]:
-        """With and without a stride."""
-        return tuple(form.name for form in row.forms)
-
-
-class LoadBody(MoveBody):
+class LoadBody(Body):
     """registers = wmma.load(memory, address[, stride])."""
 
     def kernel(self, row: Any, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        form, (operand,) = _form(row, variant), row.operands.values()
+        form, (operand,) = form_of(row, variant), row.operands.values()
         body = [*_place(form, _copy_in()), _line(row, form), *transfer(operand, "st")]
         return _entry(name, ("memory", *_numbers(form), operand.name), operand, body)
 
@@ -54,12 +46,12 @@ class LoadBody(MoveBody):
         return _plan(inputs, arrays, (len(memory), _LANES, operand.registers))
 
 
-class StoreBody(MoveBody):
+class StoreBody(Body):
     """memory = wmma.store(address, registers[, stride]) into poison."""
 
     def kernel(self, row: Any, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        form, (operand,) = _form(row, variant), row.operands.values()
+        form, (operand,) = form_of(row, variant), row.operands.values()
         body = [*transfer(operand, "ld"), *_place(form, _fill(operand.layout.element_bits)), _line(row, form)]
         if _is_shared(form):
             body += ["bar.sync 0;", *_copy_out()]
@@ -76,11 +68,6 @@ STORE = StoreBody()
 
 
 # --- PTX
-
-
-def _form(row: Any, name: str) -> Form:
-    found: Form = {form.name: form for form in row.forms}[name]
-    return found
 
 
 def _numbers(form: Form) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def ptx_line(row: Row) -> str | None:
     """
     if isinstance(row, SparseRow | TileRow):
         form = row.forms[0]
-        given = {name: own for name, own in _PROBE_NAMES.items() if name in form}
+        given = {name: own for name, own in _PROBE_NAMES.items() if name in form and form[name].kind != "immediate"}
         given |= {
             item.name: f"%descriptor_{item.name}"
             for item in form.operands
