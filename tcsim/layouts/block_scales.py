@@ -38,7 +38,7 @@ class ScaleLayout:
     """Where the scales of one operand are: a function between (row, column) of the scale matrix and (lane, slot).
 
     The scale matrix of A is M x blocks, that of B is blocks x N, as in `matmul`. Slot s is bits 8s to 8s + 7 of the
-    lane's register, of which there is one.
+    lane's only register.
 
     >>> layout = ScaleLayout("a", 16, 2)
     >>> str(layout)
@@ -93,7 +93,7 @@ class ScaleLayout:
         for name, values, valid in (("byte_id", byte_id, self.byte_ids), ("thread_id", thread_id, self.thread_ids)):
             array = np.asarray(values)
             if array.dtype.kind not in "iu":
-                raise OperandError(f"{name}_{self.side} {values!r} is no integer; valid: {listing(valid)}")
+                raise OperandError(f"{name}_{self.side} {values!r} is not an integer; valid: {listing(valid)}")
             wrong = ~np.isin(array, valid)
             if wrong.any():
                 raise OperandError(

@@ -17,7 +17,7 @@ from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 class ScaledSparseMatrixMultiply(ScaledMatrixMultiply, SparseMatrixMultiply):
     """d = (a * scale_a) * (b * scale_b) + c where A holds the kept half of each row and metadata says where it belongs.
 
-    A block is a run of K of the dense row, so of half as many kept elements.
+    A block is a run of K of the dense row; half of its elements are kept.
     """
 
     def execute(  # type: ignore[override]

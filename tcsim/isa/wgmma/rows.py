@@ -62,7 +62,7 @@ _DENSE = (
     _Group(256, (("s32", "b1", "b1"),), _INTEGER_N, "8.0", "b1", suffix=".and.popc", signs=False),
 )  # fmt: skip
 
-_FIRST_SPARSE = "8.2"  # version of PTX; s8 x u8 and u8 x s8 are as young as the dense ones
+_FIRST_SPARSE = "8.2"  # version of PTX; s8 x u8 and u8 x s8 came when the dense ones did
 # Of 16- and 32-bit elements two of four lanes hold the metadata of a quad's rows; of 8-bit elements all four do.
 _SELECTORS = {"half": (0, 1), "tf32": (0, 1), "fp8_wgmma": (0,), "int8": (0,)}  # b1 has no sparse form
 

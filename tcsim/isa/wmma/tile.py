@@ -19,7 +19,7 @@ from tcsim.model.row import check_registers
 from tcsim.numbers.packing import pack, unpack
 
 LDSM_BYTES = 16
-"""What LDSM, which loads 8 x 8 matrices from shared memory, reads at a time, at a multiple of as many bytes."""
+"""What LDSM, which loads 8 x 8 matrices from shared memory, reads at a time; its addresses are multiples of that."""
 
 
 class MisalignedStrideError(AddressError):
