@@ -166,7 +166,7 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
         raise OperandError(f"{call}: idesc is not an operand of it; valid: tcgen05.mma")
     formats = {name: multiply.formats[name] for name in "abc"} | {"d": multiply.operands["d"].format}
     if isinstance(multiply, ScaledMatrixMultiply):
-        formats["scale"] = multiply.scaling.a.format
+        formats["scale"] = multiply.row.scale_a.format
         return _Work(multiply.lowering, formats, multiply.shape[2], multiply.block)
     return _Work(multiply.lowering, formats, multiply.shape[2], sparsity=sparsity)
 

@@ -183,7 +183,7 @@ def _(instruction: TensorMemoryMultiply) -> tuple[str, ...]:
 
 @_constraints.register
 def _(instruction: WarpgroupMultiply) -> tuple[str, ...]:
-    own = instruction.facts
+    own = instruction.row
     lines = ["B, and A unless it is in registers, lie in shared memory behind a matrix descriptor"]
     lines.append("scale_a, scale_b: 1 or -1" if own.signs else "no signs scale_a, scale_b")
     majors = "K-major (0) or MN-major (1)" if own.majors else "K-major only"
@@ -207,7 +207,7 @@ def _(instruction: SharedMatrix) -> tuple[str, ...]:
 
 @_constraints.register
 def _(instruction: FragmentMove) -> tuple[str, ...]:
-    order = "row" if instruction.order.row_major else "column"
+    order = "row" if instruction.row_major else "column"
     way = {FragmentLoad: "read from", FragmentStore: "written to"}.get(type(instruction), "in")
     bits = instruction.operand.layout.element_bits
     return (

@@ -169,7 +169,7 @@ def _(instruction: StoreMatrix, row: int, column: int, matrix: int = 0, selector
 
 
 def _tile_place(instruction: FragmentMove, row: int, column: int) -> str:
-    line, place = (row, column) if instruction.order.row_major else (column, row)
+    line, place = (row, column) if instruction.row_major else (column, row)
     bits = instruction.operand.layout.element_bits
     inside = f"{place * bits // 8}" if place * bits % 8 == 0 else f"{place * bits}/8"
     return f"address + {line} * stride * {bits}/8 + {inside} bytes"

@@ -22,7 +22,6 @@ import numpy.typing as npt
 from tcsim.core.arguments import broadcast_together, integers
 from tcsim.core.errors import OperandError, listing
 from tcsim.layouts.layout import IntTuple, Layout
-from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.formats import Format
 
 Codes = npt.NDArray[np.uint8]
@@ -39,7 +38,7 @@ class ScaleLayout:
     """Where the scales of one operand are: a function between (row, column) of the scale matrix and (lane, slot).
 
     The scale matrix of A is M x blocks, that of B is blocks x N, as in `matmul`. Slot s is bits 8s to 8s + 7 of the
-    lane's register, of which there is one.
+    lane's only register.
 
     >>> layout = ScaleLayout("a", 16, 2)
     >>> str(layout)
@@ -94,7 +93,7 @@ class ScaleLayout:
         for name, values, valid in (("byte_id", byte_id, self.byte_ids), ("thread_id", thread_id, self.thread_ids)):
             array = np.asarray(values)
             if array.dtype.kind not in "iu":
-                raise OperandError(f"{name}_{self.side} {values!r} is no integer; valid: {listing(valid)}")
+                raise OperandError(f"{name}_{self.side} {values!r} is not an integer; valid: {listing(valid)}")
             wrong = ~np.isin(array, valid)
             if wrong.any():
                 raise OperandError(
@@ -196,18 +195,3 @@ class ScaleOperand:
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the scale matrix."""
         return self.layout.rows, self.layout.columns
-
-
-@dataclass(frozen=True)
-class BlockScaling:
-    """What a block-scaled mma has beyond its fragments."""
-
-    kind: str  # "mxf8f6f4", "mxf4" or "mxf4nvf4"
-    a: ScaleOperand
-    b: ScaleOperand
-    sparsity: Sparsity | None = None  # of mma.sp
-
-    @property
-    def blocks(self) -> int:
-        """Scales of a row of A: the number in `.scale_vec::1X`, also where the spelling leaves it out."""
-        return self.a.layout.blocks

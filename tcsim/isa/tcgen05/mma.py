@@ -58,7 +58,7 @@ def lowering(row: Row, arch: Arch) -> Lowering:
     opcodes = ((opcode(facts, arch), 1),)
     d_format = "s32" if "s32" in facts.kind.d_formats else "f32"
     products = facts.k // 2 if facts.sparse else facts.k
-    return Lowering("native", steps_of(facts.kind.name, d_format, products, scaled=bool(facts.block)), opcodes)
+    return Lowering("native", steps_of(facts.kind.name, d_format, products, arch), opcodes)
 
 
 _MODEL = "MMA-Sim, arXiv 2511.10909, for sm_100 (dense, one CTA); no hardware result was compared"

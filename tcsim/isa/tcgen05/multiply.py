@@ -270,8 +270,7 @@ class TensorMemoryMultiply(Instruction):
 
     def _steps(self, desc: InstructionDescriptor, scale_d: int) -> tuple[Any, ...]:
         products = desc.k // 2 if desc.sparse else desc.k
-        scaled = bool(self.facts.block)
-        return steps_of(desc.kind, desc.d_format, products, scaled=scaled, saturate=desc.saturate, scale_d=scale_d)
+        return steps_of(desc.kind, desc.d_format, products, self.arch, saturate=desc.saturate, scale_d=scale_d)
 
     def _product(self, arrays: dict[str, Codes], desc: InstructionDescriptor, scale_d: int) -> Codes:
         """D of checked codes, of some of its columns at least; `metadata`, if there, holds the dense column of every kept element."""
