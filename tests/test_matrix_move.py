@@ -417,7 +417,7 @@ SMEM = np.zeros(512, np.uint8)
         (STORE, {"smem": SMEM, "address": LANES * 16, "registers": np.zeros((32, 2), np.uint32)}, OperandError,
          "registers is uint32 (32, 2); valid: uint32 (..., 32, 1)"),
         (STORE, {"smem": SMEM, "address": LANES * 0, "registers": LANES[:, None].astype(np.uint32)}, ContestedRowError,
-         "lanes 0 and 1 store different bytes to 0x0: which of them stay is not defined; valid: one row for an address, "
+         "lanes 0 and 1 store different bytes to 0x0: which of them stays is not defined; valid: one row for an address, "
          "or rows with the same bytes"),
         (MOVE, {"a": np.zeros((32, 1), np.int32)}, OperandError, "a is int32 (32, 1); valid: uint32 (..., 32, 1)"),
     ],
