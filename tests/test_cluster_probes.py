@@ -299,8 +299,7 @@ def test_setmaxnreg_probes_never_wait_for_ever() -> None:
     """The pool has enough at every move of every class, and no move is undefined: the model says so."""
     checked = 0
     for item in items("sm_90", "setmaxnreg"):
-        for form in item.forms:
-            count = int(form.name.removeprefix("n="))
+        for count in COUNTS:
             if "dec" in item.mnemonic and count == MOST:
                 continue  # assembled only: no thread can own more than 256 before
             pool = pool_after(item, count)
