@@ -44,7 +44,9 @@ class Arch:
     example: str  # a product of this compute capability
     relative: str  # the arch that stands in for this one where nothing is known of it; itself if there is none
     targets: tuple[Target, ...]  # its PTX targets, the plain one first
-    source: str = ""  # the manual and the assembler whose word on it was read; empty: all that is said of it is inferred
+    source: str = (
+        ""  # the manual and the assembler whose word on it was read; empty: all that is said of it is inferred
+    )
 
     @property
     def number(self) -> int:
