@@ -19,6 +19,7 @@ from hwkernels.device.sass import SassError, SassFunction, disassemble, kernel_h
 from hwkernels.device.toolchain import AssembleError, ToolchainError, assemble
 from hwkernels.probes import ByTarget, FormBody, body_of, scaffold_of
 from tcsim.core.targets import TARGETS
+from tcsim.core.versions import latest
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 
@@ -36,7 +37,7 @@ def ptx_version(rows: Sequence[Row], target: str) -> str:
     """The lowest `.version` that has the target, every row, and what their probes do around them."""
     versions = [TARGETS[target].ptx_version, *(_version_on(row, target) for row in rows)]
     versions += [getattr(body_of(row), "ptx_version", "1.0") for row in rows]
-    return max(versions, key=lambda v: tuple(int(part) for part in v.split(".")))
+    return latest(*versions)
 
 
 def emit(rows: Row | Sequence[Row], target: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ STEP_BYTES = 32
 LONG_STEPS = {STEP_BYTES: (4, 8, 16, 32), 48: (4, 8), 64: (4, 8)}
 """Such bytes of tcgen05 -> bits of the elements: 48 is K = 96 of fp4 (sm_103, sm_107), or bytes of lookup
 indices (sm_107), 64 twice the smallest K (sm_107)."""
+
+
+T = TypeVar("T", bound="PlacedTile")
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ class PlacedTile:
 
 
 def place_tile(
+    made: type[T],
     rows: int,
     k: int,
     format: str | Format,
@@ -121,10 +125,10 @@ def place_tile(
     arch: str,
     kind: str,
     step: int,
-) -> PlacedTile:
-    """How a tile lies, and the offsets that its descriptors have. The arguments are those of `MatrixDescriptor.for_tile`.
+) -> T:
+    """How a tile lies, and the offsets that its descriptors have; `made` is the class to make of it.
 
-    Raises OperandError for a shape, format, major or start address with which no canonical tile exists.
+    The other arguments are those of `MatrixDescriptor.for_tile`. Raises OperandError as that does.
     """
     element = find_format(format)
     name, form = form_of(arch)
@@ -166,9 +170,7 @@ def place_tile(
         panels = rows // width
         leading, stride = (group * span, panel) if span == CORE_BYTES else (panel, group * span)
     total = panels * panel
-    return PlacedTile(
-        rows, k, element, major, pattern, layout, total, start_address, leading, stride, name, kind, step_bytes
-    )
+    return made(rows, k, element, major, pattern, layout, total, start_address, leading, stride, name, kind, step_bytes)
 
 
 def _along(format: Format, kind: str, arch: str) -> tuple[int, int, int]:

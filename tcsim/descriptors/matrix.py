@@ -117,8 +117,7 @@ class MatrixDescriptor:
         >>> tile.advances  # bytes; 32 inside a panel, then the next panel
         (0, 32, 64, 96, 16384, 16416, 16448, 16480)
         """
-        placed = place_tile(rows, k, format, major, swizzle, start_address, arch, kind, step)
-        tile = CanonicalTile(**vars(placed))
+        tile = place_tile(CanonicalTile, rows, k, format, major, swizzle, start_address, arch, kind, step)
         tile.descriptor.encode()  # raises if a field cannot hold its number
         return tile
 
