@@ -224,7 +224,7 @@ def good(mma: ScaledMatrixMultiply) -> dict[str, Any]:
         (MX8, {"thread_id_a": 2}, r"thread_id_a 2 does not exist with .scale_vec::1X; valid: 0, 1$"),
         (NV4, {"thread_id_b": 4}, r"thread_id_b 4 does not exist with .scale_vec::4X; valid: 0, 1, 2, 3"),
         (NV4, {"thread_id_b": -1}, r"thread_id_b -1 does not exist"),
-        (NV4, {"thread_id_a": 0.5}, r"thread_id_a 0.5 is no integer; valid: 0, 1"),
+        (NV4, {"thread_id_a": 0.5}, r"thread_id_a 0.5 is not an integer; valid: 0, 1"),
         (NV4, {"thread_id_a": np.array([0, 3])}, r"thread_id_a 3 does not exist"),
         (NV4, {"thread_id_a": np.array([0, 1]), "thread_id_b": np.array([0, 1, 2])}, r"do not broadcast"),
     ],
