@@ -362,7 +362,8 @@ def accesses(draw: st.DrawFn) -> tuple[Any, ...]:
     width = draw(st.sampled_from([1, 2, 4, 8, 16, 3]))
     addresses = draw(st.lists(st.integers(0, 64), max_size=33))
     step = draw(st.sampled_from([width, width, width, 1]))
-    return [step * place for place in addresses], width
+    active = draw(st.one_of(st.none(), st.just([place % 3 == 0 for place in addresses]))) if addresses else None
+    return [step * place for place in addresses], width, active
 
 
 @st.composite

@@ -67,13 +67,14 @@ def bank_conflicts(address: Any, width: int = 16, active: Any = None) -> BankCon
 
     Pre-conditions:
         width in WIDTHS
-        1 <= len(address) <= WARP_LANES
-        all(place % width == 0 for place, one in zip(address, active or address) if active is None or one)
+        1 <= np.shape(address)[-1] <= WARP_LANES
+        not np.any(np.asarray(address)[... if active is None else np.asarray(active)] % width)
     Post-conditions:
-        result.ideal <= result.wavefronts == sum(result.degrees)
-        result.degree == result.words.max()
-        len(result.degrees) == -(-len(address) // (WARP_LANES // max(1, width // WORD_BYTES)))
-        result.words.sum() <= len(address) * max(1, width // WORD_BYTES)
+        result.ideal <= result.wavefronts
+        result.wavefronts == result.degrees.sum(axis=-1)
+        result.degrees == result.words.max(axis=-1)
+        result.degrees.shape[-1] == -(-np.shape(address)[-1] // (WARP_LANES // max(1, width // WORD_BYTES)))
+        result.words.sum() <= np.size(address) * max(1, width // WORD_BYTES)
 
     >>> lanes = np.arange(32)
     >>> tcsim.bank_conflicts(lanes * 16).wavefronts  # 512 bytes side by side

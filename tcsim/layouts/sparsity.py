@@ -248,8 +248,8 @@ class Sparsity:
         K is filled up with zeros to whole groups; kept is half of that. first_row as for `compress`.
         `tcsim.gemm(kept, b, metadata=positions)` takes both.
 
-        Raises OperandError if a group has more nonzeros than can be kept or a dimension is missing, FormatError for another
-        dtype.
+        Raises OperandError if a group has more nonzeros than can be kept or a dimension is missing, FormatError for a dtype that
+        does not fit the format.
 
         >>> sparsity = tcsim.instruction("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90").sparsity
         >>> kept, positions = sparsity.compress_matrix(np.float16([[0, 7, 0, 8, 9]]), "f16")
