@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any
 
 from tcsim.isa.matrix.semantics import MatrixRows
-from tcsim.isa.tcgen05.mma_form import MultiplyForm
+from tcsim.isa.tcgen05.mma_rows import MultiplyRow
 from tcsim.isa.wgmma.multiply import WarpgroupFacts
 from tcsim.isa.wmma.tile import TileOrder
 from tcsim.layouts.sparsity import Sparsity
@@ -27,7 +27,7 @@ def ptx_line(row: Row) -> str | None:
     >>> print(ptx_line(row))
     mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%d0, %d1, %d2, %d3}, {%a0, %a1}, {%b0}, {%c0, %c1, %c2, %c3};
     """
-    operands = _operands(row.facts, row)
+    operands = _operands(row if isinstance(row, MultiplyRow) else row.facts, row)
     return None if operands is None else f"{row.mnemonic} {', '.join(operands)};"
 
 
@@ -72,12 +72,10 @@ def _(facts: WarpgroupFacts, row: Row) -> list[str] | None:
 
 
 @_operands.register
-def _(facts: MultiplyForm, row: Row) -> list[str] | None:
+def _(facts: MultiplyRow, row: Row) -> list[str] | None:
     """The shortest form: A by descriptor, or in Tensor Memory if .ashift wants it there."""
-    places = {form.a for form in facts.forms}
-    parts = ["[%d]", "%desc_a" if "desc" in places else "[%a]", "%desc_b"]
-    parts += ["[%metadata]"] * facts.sparse + ["[%lookup]"] * facts.lookup + ["%idesc"]
-    return [*parts, *["[%scale_a]", "[%scale_b]"] * facts.kind.block_scaled, "%enable"]
+    names = {"b": "%desc_b", "enable_input_d": "%enable"} | ({} if facts.forms[0]["a"].space else {"a": "%desc_a"})
+    return [facts.forms[0].statement("", names).strip(" ;")]
 
 
 @_operands.register
