@@ -14,12 +14,12 @@ from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
 from hwkernels.probes.tcgen05_ld_st import WARPS, geometry
 from tcsim.isa.tcgen05.control import Ordering
-from tcsim.isa.tcgen05.move import StoreTensorMemory, TensorMemoryMove, access_of
+from tcsim.isa.tcgen05.move import StoreTensorMemory, TensorMemoryMove
 from tcsim.memory.tensor_memory import TensorMemory, tmem_lane_column
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 2
-FEW_REGISTERS = 8  # up to so many of a lane, a recording keeps a whole sample
+FEW_REGISTERS = 8  # of a lane: with no more than these a recording keeps a whole sample
 
 SPECIALS = np.array(
     [0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000,
@@ -101,20 +101,20 @@ class _MoveExercise:
         return SAMPLES
 
     def _classes(self, instruction: TensorMemoryMove) -> list[str]:
-        access, names = instruction.access, ["identity", "uniform"]
-        if access.selection:
+        row, names = instruction.row, ["identity", "uniform"]
+        if row.selection:
             return ["selected"]
-        splits = geometry(instruction.row).splits
+        splits = geometry(row).splits
         if len(splits) > 1 and splits[1]:
             names.append("apart")
         if 0 in splits:
             names.append("same")
-        if access.reduction and access.reduction.type == "f32":
+        if row.reduction and row.reduction.type == "f32":
             names += ["specials", "subnormals", "zeros", "nans"]
         return names
 
     def _inputs(self, instruction: TensorMemoryMove, name: str, stream: Stream, samples: int) -> Inputs:
-        size, rows = geometry(instruction.row), instruction.access.layout.rows
+        size, rows = geometry(instruction.row), instruction.row.layout.rows
         column = stream.below(size.columns - size.reach + 1, (samples,))
         half = (stream.below(2, (1,)) + np.arange(samples)) % 2 * (rows if rows < 32 else 0)
         given = {
@@ -176,8 +176,8 @@ class LoadExercise(_MoveExercise):
             sample, warp, lane, register = index
             given = self.address(inputs, sample, warp)
             lanes, columns = instruction.cells(**given)
-            width = instruction.access.layout.value.size // instruction.access.layout.registers
-            plain = not instruction.access.selection and register < instruction.access.layout.registers
+            width = instruction.row.layout.value.size // instruction.row.layout.registers
+            plain = not instruction.row.selection and register < instruction.row.layout.registers
             where = f"sample {sample} warp {warp} lane {lane} register {register}"
             chosen = slice(register * width, (register + 1) * width) if plain else slice(None)
             cells = [(int(i), int(j)) for i, j in zip(lanes[lane, chosen], columns[lane, chosen], strict=True)]
@@ -243,7 +243,7 @@ class StoreExercise(_MoveExercise):
             if not found.size:
                 return where, f"no register goes there, {before}", ("a cell that no register goes to stays",)
             holder, value = (int(i) for i in found[-1])
-            width = access_of(instruction.row).layout.value.size // instruction.operands["registers"].registers
+            width = instruction.row.layout.value.size // instruction.operands["registers"].registers
             register, slot = divmod(value, width)
             word = int(inputs["registers"][sample, warp, holder, register])
             source = f"warp {warp} lane {holder} register {register} slot {slot}, {word:#010x}, {before}"

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.slice import Array, Inputs, WrongModel
+from hwkernels.probes.tcgen05_ld_st import geometry
 from tcsim.layouts.layout import FragmentLayout, Layout
 
 Words = npt.NDArray[np.uint32]
@@ -49,11 +50,11 @@ def _on_inputs(change: Callable[[Any, Inputs], Inputs]) -> Callable[[Any, Inputs
 
 
 def _with_facts(instruction: Any, **facts: Any) -> Any:
-    return replace(instruction, row=replace(instruction.row, facts=replace(instruction.row.facts, **facts)))
+    return replace(instruction, row=replace(instruction.row, **facts))
 
 
 def _with_layout(change: Callable[[FragmentLayout], FragmentLayout]) -> Change:
-    return lambda instruction: _with_facts(instruction, layout=change(instruction.access.layout))
+    return lambda instruction: _with_facts(instruction, layout=change(instruction.row.layout))
 
 
 # --- ld and st
@@ -68,7 +69,7 @@ def _rows_of_lanes(layout: FragmentLayout) -> FragmentLayout:
 
 
 def _quads(instruction: Any) -> bool:
-    return instruction.access.shape in ("16x64b", "16x128b", "16x256b")
+    return instruction.row.movement.name in ("16x64b", "16x128b", "16x256b")
 
 
 def _upper_rows_next(layout: FragmentLayout) -> FragmentLayout:
@@ -89,7 +90,7 @@ def _halves_swapped(instruction: Any, words: Array) -> Array:
 
 
 def _packed(instruction: Any) -> bool:
-    return bool(instruction.access.packed)
+    return bool(instruction.row.packed)
 
 
 def _cells_halved(instruction: Any, inputs: Inputs) -> Inputs:
@@ -118,15 +119,15 @@ def _upper_sixteen(instruction: Any, inputs: Inputs) -> Inputs:
 
 
 def _sixteen(instruction: Any) -> bool:
-    return instruction.access.layout.rows == 16
+    return instruction.row.layout.rows == 16
 
 
 def _two(instruction: Any) -> bool:
-    return instruction.access.halves == 2
+    return instruction.row.movement.halves == 2
 
 
 def _contiguous(instruction: Any, inputs: Inputs) -> Inputs:
-    width = instruction.access.layout.columns // 2
+    width = instruction.row.layout.columns // 2
     return inputs | {"split": np.full_like(inputs["split"], width)}
 
 
@@ -152,8 +153,6 @@ _MOVES: tuple[tuple[str, str, Callable[[Any], bool], Callable[[Any, Inputs], Arr
 
 
 def _splits(instruction: Any) -> int:
-    from hwkernels.probes.tcgen05_ld_st import geometry
-
     return len(geometry(instruction.row).splits)
 
 
@@ -161,16 +160,16 @@ def _splits(instruction: Any) -> int:
 
 
 def _reduces(instruction: Any, type: str = "") -> bool:
-    reduction = instruction.access.reduction
+    reduction = instruction.row.reduction
     return reduction is not None and (not type or reduction.type == type)
 
 
 def _reduction(**changes: Any) -> Change:
-    return lambda i: _with_facts(i, reduction=replace(i.access.reduction, **changes))
+    return lambda i: _with_facts(i, reduction=replace(i.row.reduction, **changes))
 
 
 def _other_extreme(instruction: Any) -> Any:
-    other = "max" if instruction.access.reduction.operation == "min" else "min"
+    other = "max" if instruction.row.reduction.operation == "min" else "min"
     return _reduction(operation=other)(instruction)
 
 
@@ -195,23 +194,23 @@ def _whole_row(instruction: Any, inputs: Inputs) -> Array:
     """Both halves of a row reduced together."""
     right: Array = _exercise(instruction).model(instruction, inputs)
     both = np.concatenate([right[:, :, :16, :-1], right[:, :, 16:, :-1]], axis=-1)
-    value = instruction.access.reduction(both)[..., None]
+    value = instruction.row.reduction(both)[..., None]
     return np.concatenate([right[..., :-1], np.concatenate([value, value], axis=2)], axis=-1)
 
 
 def _unsigned(instruction: Any) -> Any:
     kinds = {"u32": "s32", "s32": "u32", "f32": "s32"}
-    return _reduction(type=kinds[instruction.access.reduction.type])(instruction)
+    return _reduction(type=kinds[instruction.row.reduction.type])(instruction)
 
 
 def _other_selection(instruction: Any) -> Any:
-    selection = instruction.access.selection
+    selection = instruction.row.selection
     swapped = selection.operation.replace("MAX", "#").replace("MIN", "MAX").replace("#", "MIN")
     return _with_facts(instruction, selection=replace(selection, operation=swapped))
 
 
 def _absolute_selection(instruction: Any) -> Any:
-    selection = instruction.access.selection
+    selection = instruction.row.selection
     operation = selection.operation[:3] if selection.operation.endswith("ABS") else selection.operation + "ABS"
     return _with_facts(instruction, selection=replace(selection, operation=operation))
 
@@ -225,7 +224,7 @@ def _pairs_swapped(instruction: Any, words: Array) -> Array:
 
 
 def _selects(instruction: Any) -> bool:
-    return instruction.access.selection is not None
+    return instruction.row.selection is not None
 
 
 def _float_red(instruction: Any) -> bool:
@@ -237,10 +236,10 @@ _REDUCTIONS: tuple[tuple[str, str, Callable[[Any], bool], Callable[[Any, Inputs]
     ("whole row reduced", "lanes i and i + 16 have the result of their whole row", lambda i: _reduces(i) and _two(i), _whole_row),
     ("other type", "the words are compared as another type", _reduces, _changed(_unsigned)),
     (".abs ignored or assumed", "magnitudes count where values should, or the other way round", lambda i: _reduces(i, "f32"),
-     _changed(lambda i: _reduction(absolute=not i.access.reduction.absolute)(i))),
+     _changed(lambda i: _reduction(absolute=not i.row.reduction.absolute)(i))),
     (".NaN ignored or assumed", "a NaN loses where it should win, or the other way round", _float_red,
-     _changed(lambda i: _reduction(nan=not i.access.reduction.nan)(i))),
-    ("zeros equal", "-0 and +0 are the same", lambda i: _float_red(i) and not i.access.reduction.absolute, _zeros_equal),
+     _changed(lambda i: _reduction(nan=not i.row.reduction.nan)(i))),
+    ("zeros equal", "-0 and +0 are the same", lambda i: _float_red(i) and not i.row.reduction.absolute, _zeros_equal),
     ("subnormals flushed", "subnormals count as zeros", _float_red, _flushed),
     ("other selection", "the two smallest stay where the largest should", _selects, _changed(_other_selection)),
     ("other magnitudes", "magnitudes select where values should, or the other way round", _selects,

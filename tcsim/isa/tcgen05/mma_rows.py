@@ -135,7 +135,15 @@ def _row(
     places = ("tmem",) if ashift else ("desc", "tmem")
     forms = []
     for a, (lanes, scale, mask) in product(places, options):
-        operands = [_D, _A[a], _B, *[_METADATA] * sparse, *[_LOOKUP] * lookup, _DESCRIPTOR, *_SCALES * kind.block_scaled]
+        operands = [
+            _D,
+            _A[a],
+            _B,
+            *[_METADATA] * sparse,
+            *[_LOOKUP] * lookup,
+            _DESCRIPTOR,
+            *_SCALES * kind.block_scaled,
+        ]
         operands += [*[_LANES[cta_group]] * lanes, _ENABLE]
         operands += [*[_ANY_SCALE_D if integer else _SCALE_D] * scale, *[_MASK] * mask]
         own = tuple(target for target in targets if not (scale and target in unscaled))
