@@ -302,24 +302,25 @@ def _as_stored(instruction: Any) -> Any:
 
 
 def _multicast(instruction: Any, *words: str) -> bool:
-    return instruction.copy.multicast in words
+    return instruction.row.tile.multicast in words
 
 
 WRONG_COPIES: tuple[WrongModel, ...] = (
     WrongModel("LBO and SBO swapped", "the two offsets of the descriptor change places",
-               lambda i: i.copy.row_bytes > 16 and i.copy.rows > 8, _on_inputs(_offsets_swapped)),
+               lambda i: i.row.tile.row_bytes > 16 and i.row.tile.rows > 8, _on_inputs(_offsets_swapped)),
     WrongModel("swizzle ignored", "the descriptor's swizzle is taken for none",
-               lambda i: i.copy.rows > 8, _on_inputs(_unswizzled)),
+               lambda i: i.row.tile.rows > 8, _on_inputs(_unswizzled)),
     WrongModel("other pairs", "warps 0 and 1 are a pair where 0 and 2 should be, or the other way round",
                lambda i: _multicast(i, ".warpx2::02_13", ".warpx2::01_23"),
-               _changed(lambda i: _with_facts(
-                   i, multicast=".warpx2::01_23" if i.copy.multicast.endswith("02_13") else ".warpx2::02_13"))),
+               _changed(lambda i: _with_facts(i, tile=replace(
+                   i.row.tile,
+                   multicast=".warpx2::01_23" if i.row.tile.multicast.endswith("02_13") else ".warpx2::02_13")))),
     WrongModel("rows side by side", "the four rows of .4x256b go to neighbouring lanes",
-               lambda i: _multicast(i, "4"), _side_by_side),
+               lambda i: _multicast(i, ".4x256b"), _side_by_side),
     WrongModel("not decompressed", "the bytes are copied as they are",
-               lambda i: i.copy.source != "b8", _changed(_as_stored)),
+               lambda i: i.row.source != "b8", _changed(_as_stored)),
     WrongModel("fp4 in the low bits", "a decompressed fp4 code is in bits 3:0",
-               lambda i: i.copy.source == "b4x16_p64", _fp4_low),
+               lambda i: i.row.source == "b4x16_p64", _fp4_low),
 )  # fmt: skip
 """Wrong models of tcgen05.cp."""
 
