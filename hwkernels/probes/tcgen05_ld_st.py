@@ -15,6 +15,7 @@ from hwkernels.probes import Array, Plan
 from hwkernels.probes import tmem_kernel as kernel
 from tcsim.isa.tcgen05.move import MoveRow
 from tcsim.memory.tensor_memory import TensorMemory
+from tcsim.model.operand import Names
 from tcsim.model.row import Row
 
 ROOM = 8  # columns more than the instruction reaches, so that addresses can differ
@@ -122,7 +123,11 @@ class StoreBody(_MoveBody):
         """PTX of the entry point."""
         size, count = geometry(row), row.operands["registers"].registers
         registers = tuple(f"%r{i}" for i in range(count))
-        names = {"address": "%mine", "half_split_offset": variant.removeprefix("split"), "registers": registers}
+        names: Names = {
+            "address": "%mine",
+            "half_split_offset": variant.removeprefix("split"),
+            "registers": registers,
+        }
         body = [
             f".reg .b32 %r<{count}>;",
             ".reg .u32 %base;",

@@ -16,6 +16,7 @@ import numpy as np
 from hwkernels.probes import Array, Plan
 from tcsim.isa.tcgen05.mma_rows import MultiplyRow
 from tcsim.model.form import Form
+from tcsim.model.operand import Names
 
 THREADS = 128
 WAITS = 1 << 16  # tries of the barrier before the kernel gives up and traps
@@ -115,14 +116,14 @@ class TensorMemoryMultiplyBody:
 BODY = TensorMemoryMultiplyBody()
 
 
-_NAMES: dict[str, str | tuple[str, ...]] = {"b": "%desc_b", "enable_input_d": "%enable", "zero_column_mask": "%mask"}
+_NAMES: Names = {"b": "%desc_b", "enable_input_d": "%enable", "zero_column_mask": "%mask"}
 
 
 def statement(row: MultiplyRow, form: Form, scale_d: int | None) -> str:
     """The instruction, its operands in the registers that the kernel loads."""
     lanes = tuple(f"%lanes{i}" for i in range(4 * row.cta_group))
-    own = _NAMES | {"a": "%a" if form["a"].space else "%desc_a", "disable_output_lane": lanes}
-    return form.statement(row.mnemonic, own | {"scale_input_d": str(scale_d)})
+    a = "%a" if form["a"].space else "%desc_a"
+    return form.statement(row.mnemonic, {**_NAMES, "a": a, "disable_output_lane": lanes, "scale_input_d": str(scale_d)})
 
 
 def _loads(row: MultiplyRow, form: Form) -> list[str]:
