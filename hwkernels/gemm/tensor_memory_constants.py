@@ -71,7 +71,7 @@ class TensorMemoryConstants:
     def tmem_columns(self) -> int:
         """Columns that it allocates: a power of two.
 
-        Raises ValueError if there are not so many.
+        Raises ValueError if there are fewer.
         """
         if self.used_columns > TMEM_COLUMNS:
             raise ValueError(f"{self.used_columns} columns of Tensor Memory; valid: up to {TMEM_COLUMNS}")

@@ -1,7 +1,7 @@
 """Probes of tcgen05.alloc, dealloc, relinquish_alloc_permit and commit.
 
-Allocation: the first warp of each CTA allocates twice, each time so many columns as the sample says, and stores the two
-addresses. Inputs: `columns` uint32 (samples, 2) and, for an operand form with an immediate, only that number. Enough shared
+Allocation: the first warp of each CTA allocates twice, each time the columns that the sample says, and stores the two
+addresses. Inputs: `columns` uint32 (samples, 2); a form with an immediate always allocates that number. Enough shared
 memory is asked for that an SM holds one CTA: what another one holds would move the addresses.
 
 Commit: one thread of the first CTA of a cluster of two commits, each CTA waits a while for its own barrier, and stores

@@ -63,7 +63,7 @@ class Kind:
     ab_formats: Mapping[str, int]  # name -> code, the same for A and B
     depths: tuple[Depth, ...]
     negate: bool  # A and B can be negated
-    transposable: frozenset[str]  # formats of which A and B can be MN-major
+    transposable: frozenset[str]  # formats that A and B can have when they are MN-major
     saturate: bool = False
     ws: bool = True  # has weight-stationary forms
     selectors: tuple[int, ...] = (0,)  # values of the sparsity selector
@@ -289,7 +289,7 @@ SHAPES: tuple[Shapes, ...] = (
 
 
 def shapes_of(kind: str, cta_group: int, ws: bool, sparse: bool) -> tuple[Shapes, ...]:
-    """The rows of `SHAPES` for a form of the instruction; none if there is no such form."""
+    """The rows of `SHAPES` for a form of the instruction; empty if it does not exist."""
     return tuple(
         row
         for row in SHAPES

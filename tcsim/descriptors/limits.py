@@ -73,7 +73,7 @@ def place(kind: str, arch: str) -> tuple[str, Kind]:
 
 
 def check_fields(d: DescriptorFields, depths: list[int]) -> None:
-    """What no instruction of the kind may have; `depths` are the K that it has on the descriptor's arch."""
+    """What an instruction of the kind may have; `depths` are the K that it has on the descriptor's arch."""
     kind = KINDS[d.kind]
     _check_formats(d, kind)
     _check_flags(d, kind)
@@ -124,7 +124,7 @@ def check_mnemonic(d: DescriptorFields, mnemonic: str) -> None:
 def check_spelling(
     d: DescriptorFields, mnemonic: str, kind: str, cta_group: int, ws: bool, sparse: bool, block: int, lookup: bool
 ) -> None:
-    """Raise OperandError unless a descriptor and a mnemonic, of which this is known, agree."""
+    """Raise OperandError unless a descriptor agrees with a mnemonic that says this."""
     if kind != d.kind:
         raise OperandError(
             f"{mnemonic}: the descriptor was made for kind::{d.kind}; its bits mean something else in kind::{kind}"
@@ -219,7 +219,7 @@ def _check_depth(d: DescriptorFields, kind: Kind, depths: list[int]) -> None:
 
 
 def _check_shape(d: DescriptorFields, kind: Kind) -> None:
-    """M and N that no form of the instruction has; `check` asks for the one form."""
+    """M and N that some form of the instruction has; `check` asks for the one form."""
     rows = [
         row
         for cta_group, ws in ((1, False), (2, False), (1, True))

@@ -48,7 +48,7 @@ def _uniform(stream: Stream, shape: tuple[int, ...]) -> Words:
 
 
 def _apart(stream: Stream, shape: tuple[int, ...]) -> Words:
-    """Random words of which four neighbours never have the same magnitude, nor more than two of them are NaNs."""
+    """Random words; four neighbours never have the same magnitude, and at most two of them are NaNs."""
     column = np.arange(shape[-1], dtype=np.uint32) % 4
     words = stream.words(shape).astype(np.uint32) & np.uint32(~3 & 0xFFFFFFFF) | column
     finite = words & np.uint32(0xBFFFFFFF)  # the top exponent bit cleared: no NaN

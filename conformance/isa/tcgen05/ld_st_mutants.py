@@ -1,4 +1,4 @@
-"""Named wrong models of the instructions on Tensor Memory: mistakes about lanes, columns, halves, order, directions."""
+"""Mutants of the instructions on Tensor Memory: mistakes about lanes, columns, halves, order, directions."""
 
 from __future__ import annotations
 

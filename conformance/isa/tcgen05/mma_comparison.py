@@ -111,7 +111,7 @@ def compare_memories(
             mask = (1 << format.container_bits) - 1 if element >= 0 else 0xFFFFFFFF
             cell = (sample, cta, lane, column)
             before, got, want = (int(memory[cell]) & mask for memory in (inputs["tmem"], hardware, model))
-            shown = format if element >= 0 else FORMATS["f32"]  # as many digits as a word has
+            shown = format if element >= 0 else FORMATS["f32"]  # with the digits of a word
             lines = tuple(instruction.descriptor(idesc).describe())
             steps = _steps(instruction, row, place, operands_of(instruction, inputs, sample)) if row >= 0 else ()
             found = (int(cta), int(lane), int(column))

@@ -1,4 +1,4 @@
-"""Named wrong models of tcgen05.mma: the right one with one thing changed, which some case of each kind must contradict."""
+"""Mutants of tcgen05.mma: the right model with one thing changed, which some case of each kind must contradict."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from tcsim.core.errors import OperandError, listing
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
 from tcsim.descriptors.kinds import tensor_arch
+from tcsim.isa.tcgen05.shared_matrices import shared_bytes
 from tcsim.isa.tcgen05.targets import FAMILY_TARGETS, SM_107, known
 from tcsim.memory.mbarrier import MBarrier
 from tcsim.memory.tensor_memory import GRANULE, MOST_COLUMNS, AllocationError, TensorMemory
@@ -89,11 +90,7 @@ class AllocateTensorMemory(_Managed):
         TensorMemory(batch=(), ctas=1, allocations=[{'0x0': 64, '0x40': 32}])
         """
         call, row = f"{self!r}.execute", self.row
-        memory = np.asarray(smem)
-        inner = 1 if row.cta_group == 1 else 2
-        if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
-            need = "(..., bytes)" if inner == 1 else "(..., 2, bytes), one for each CTA"
-            raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {need}")
+        memory = shared_bytes(smem, row.cta_group, call)
         place = integer_addresses(address, call).reshape(1)
         require_alignment(place, WORD_BYTES, "the word for the address", call)
         require_inside(place, WORD_BYTES, memory.shape[-1], "the word for the address", call)

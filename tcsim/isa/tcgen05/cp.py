@@ -28,6 +28,7 @@ from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
 from tcsim.descriptors.addresses import check_descriptors
 from tcsim.descriptors.matrix import descriptor_values, element_addresses, form_of
+from tcsim.isa.tcgen05.shared_matrices import shared_bytes
 from tcsim.isa.tcgen05.targets import ARCH_TARGETS, FAMILY_TARGETS, known
 from tcsim.memory.shared import ROW_FORMATS, unpack_rows
 from tcsim.memory.tensor_memory import (
@@ -168,11 +169,7 @@ class CopyToTensorMemory(Instruction):
         """
         call, group, tile = f"{self!r}.execute", self.row.cta_group, self.row.tile
         require_tensor_memory(tmem, call)
-        memory, descriptors = np.asarray(smem), np.asarray(descriptor_values(descriptor))
-        inner = 1 if group == 1 else 2
-        if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
-            need = "(..., bytes)" if inner == 1 else "(..., 2, bytes), one for each CTA"
-            raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {need}")
+        memory, descriptors = shared_bytes(smem, group, call), np.asarray(descriptor_values(descriptor))
         if descriptors.dtype.kind not in "iu":
             raise OperandError(f"{call}: descriptor is {descriptors.dtype}; valid: an int or uint64 (...)")
         lanes = self.lanes(address)
@@ -180,13 +177,13 @@ class CopyToTensorMemory(Instruction):
         places = source_addresses(descriptors.astype(np.uint64), tile.rows, tile.row_bytes, self.arch.name, call)
         flat = places.reshape(*places.shape[:-2], tile.rows * tile.row_bytes)
         require_inside(flat, 1, memory.shape[-1], "a byte of the tile", call)
-        batch = broadcast([tmem.batch, memory.shape[:-inner], flat.shape[:-1]], call)
+        batch = broadcast([tmem.batch, memory.shape[:-group], flat.shape[:-1]], call)
         new = tmem.copy(batch)
         new.use_cta_group(group, call)
-        image = np.broadcast_to(memory, (*batch, *memory.shape[-inner:]))
+        image = np.broadcast_to(memory, (*batch, *memory.shape[-group:]))
         index = np.broadcast_to(flat, (*batch, flat.shape[-1]))
         for member in (0, 1) if group == 2 else (cta,):
-            own = image[..., member, :] if inner == 2 else image
+            own = image[..., member, :] if group == 2 else image
             data = np.take_along_axis(own, index, axis=-1)
             data = data.reshape(*batch, flat.shape[-1] // CHUNK_BYTES, CHUNK_BYTES)
             words = np.ascontiguousarray(expand(data, self.row.source)).view("<u4").astype(np.uint32)

@@ -1,6 +1,6 @@
 """A tcgen05.mma with its instruction descriptor: shape, formats and steps as attributes, as other instructions have them.
 
-Whose question: traces, the command line, and the conformance suite, which know instructions by these names.
+Traces, the command line and the conformance suite know instructions by these names.
 """
 
 from __future__ import annotations
