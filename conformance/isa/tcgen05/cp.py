@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.comparison.words import compare_words
-from conformance.isa.tcgen05.ld_st import memory_of
 from conformance.isa.tcgen05.ld_st_mutants import WRONG_COPIES, WRONG_SHIFTS
+from conformance.isa.tcgen05.memory_models import copied, shifted
 from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
 from hwkernels.probes.tcgen05_cp import COLUMNS, IMAGE_BYTES
@@ -76,17 +76,7 @@ class CopyExercise:
 
     def model(self, instruction: CopyToTensorMemory, inputs: Inputs) -> Words:
         """All cells (samples, ctas, 128, columns)."""
-        out = np.empty_like(inputs["tmem"])
-        for sample, words in enumerate(inputs["tmem"]):
-            smem = inputs["smem"][sample]
-            tmem = instruction.execute(
-                memory_of(words),
-                int(inputs["offset"][sample]),
-                smem if instruction.row.cta_group == 2 else smem[0],
-                int(inputs["descriptor"][sample]),
-            )
-            out[sample] = tmem.words[..., :COLUMNS]
-        return out
+        return copied(instruction, inputs)
 
     def compare(self, instruction: CopyToTensorMemory, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Cell by cell."""
@@ -130,10 +120,7 @@ class ShiftExercise:
 
     def model(self, instruction: ShiftTensorMemory, inputs: Inputs) -> Words:
         """All cells (samples, ctas, 128, columns)."""
-        out = np.empty_like(inputs["tmem"])
-        for sample, words in enumerate(inputs["tmem"]):
-            out[sample] = instruction.execute(memory_of(words), int(inputs["offset"][sample])).words[..., :COLUMNS]
-        return out
+        return shifted(instruction, inputs)
 
     def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Cell by cell."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from conformance.isa.tcgen05.memory_models import result_of
 from conformance.slice import Array, Inputs, WrongModel
 from hwkernels.probes.tcgen05_ld_st import geometry
 from tcsim.layouts.layout import FragmentLayout, Layout
@@ -18,33 +19,25 @@ Change = Callable[[Any], Any]
 """An instruction with one fact changed."""
 
 
-def _exercise(instruction: Any) -> Any:
-    from conformance.isa import exercise_of  # the exercises import this module
-
-    return exercise_of(instruction.row.family)
-
-
 def _changed(change: Change) -> Callable[[Any, Inputs], Array]:
     """The right model of an instruction whose facts are wrong."""
 
     def run(instruction: Any, inputs: Inputs) -> Array:
-        result: Array = _exercise(instruction).model(change(instruction), inputs)
-        return result
+        return result_of(change(instruction), inputs)
 
     return run
 
 
 def _on_result(change: Callable[[Any, Array], Array]) -> Callable[[Any, Inputs], Array]:
     def run(instruction: Any, inputs: Inputs) -> Array:
-        return change(instruction, _exercise(instruction).model(instruction, inputs))
+        return change(instruction, result_of(instruction, inputs))
 
     return run
 
 
 def _on_inputs(change: Callable[[Any, Inputs], Inputs]) -> Callable[[Any, Inputs], Array]:
     def run(instruction: Any, inputs: Inputs) -> Array:
-        result: Array = _exercise(instruction).model(instruction, change(instruction, dict(inputs)))
-        return result
+        return result_of(instruction, change(instruction, dict(inputs)))
 
     return run
 
@@ -103,7 +96,7 @@ def _registers_halved(instruction: Any, inputs: Inputs) -> Inputs:
 
 def _upper_kept(instruction: Any, inputs: Inputs) -> Array:
     """Where the store wrote, the upper half of the cell from before."""
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = result_of(instruction, inputs)
     written = right != inputs["tmem"]
     keep = inputs["tmem"] & np.uint32(0xFFFF0000) | right & np.uint32(0xFFFF)
     return np.where(written, keep, right)
@@ -176,8 +169,8 @@ def _other_extreme(instruction: Any) -> Any:
 def _zeros_equal(instruction: Any, inputs: Inputs) -> Array:
     """-0 counts as +0."""
     tmem = np.where(inputs["tmem"] == 0x80000000, np.uint32(0), inputs["tmem"])
-    right: Array = _exercise(instruction).model(instruction, inputs)
-    wrong: Array = _exercise(instruction).model(instruction, inputs | {"tmem": tmem})
+    right = result_of(instruction, inputs)
+    wrong = result_of(instruction, inputs | {"tmem": tmem})
     return np.concatenate([right[..., :-1], wrong[..., -1:]], axis=-1)
 
 
@@ -185,14 +178,14 @@ def _flushed(instruction: Any, inputs: Inputs) -> Array:
     """Subnormals count as zeros of their sign."""
     words = inputs["tmem"]
     tmem = np.where(words & np.uint32(0x7F800000) == 0, words & np.uint32(0x80000000), words)
-    right: Array = _exercise(instruction).model(instruction, inputs)
-    wrong: Array = _exercise(instruction).model(instruction, inputs | {"tmem": tmem})
+    right = result_of(instruction, inputs)
+    wrong = result_of(instruction, inputs | {"tmem": tmem})
     return np.concatenate([right[..., :-1], wrong[..., -1:]], axis=-1)
 
 
 def _whole_row(instruction: Any, inputs: Inputs) -> Array:
     """Both halves of a row reduced together."""
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = result_of(instruction, inputs)
     both = np.concatenate([right[:, :, :16, :-1], right[:, :, 16:, :-1]], axis=-1)
     value = instruction.row.reduction(both)[..., None]
     return np.concatenate([right[..., :-1], np.concatenate([value, value], axis=2)], axis=-1)
@@ -271,7 +264,7 @@ WRONG_STORES: tuple[WrongModel, ...] = (
 
 
 def _side_by_side(instruction: Any, inputs: Inputs) -> Array:
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = result_of(instruction, inputs)
     out = inputs["tmem"].copy()
     for sample, offset in enumerate(inputs["offset"]):
         lane, columns = int(offset) >> 16, slice(int(offset) & 0xFFFF, (int(offset) & 0xFFFF) + 8)
@@ -292,7 +285,7 @@ def _unswizzled(instruction: Any, inputs: Inputs) -> Inputs:
 
 def _fp4_low(instruction: Any, inputs: Inputs) -> Array:
     """fp4 in bits 3:0, as ldmatrix leaves it: undo the shift of what was copied."""
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = result_of(instruction, inputs)
     copied = right != inputs["tmem"]
     return np.where(copied, right >> np.uint32(2) & np.uint32(0x0F0F0F0F), right)
 
@@ -337,7 +330,7 @@ def _shifted_up(instruction: Any, inputs: Inputs) -> Array:
 
 def _wrapped(instruction: Any, inputs: Inputs) -> Array:
     """The first row goes to the last."""
-    out: Array = _exercise(instruction).model(instruction, inputs).copy()
+    out = result_of(instruction, inputs).copy()
     for sample, offset in enumerate(inputs["offset"]):
         lane, column = int(offset) >> 16, int(offset) & 0xFFFF
         out[sample, :, lane + 31, column : column + 8] = inputs["tmem"][sample, :, lane, column : column + 8]

@@ -7,7 +7,7 @@ for Tensor Memory, `tcsim.descriptors.matrix` for shared memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,13 @@ from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.matrix import descriptor_values
 from tcsim.descriptors.zero_column_mask import ZeroColumnMask
 from tcsim.isa.tcgen05.lookup_table import looked_up
-from tcsim.isa.tcgen05.mma_rows import MultiplyRow
+from tcsim.isa.tcgen05.mma_rows import MultiplyRow, form_name
 from tcsim.isa.tcgen05.products import Codes, TensorMemoryProduct, shifted
 from tcsim.isa.tcgen05.shared_matrices import SharedMemory
 from tcsim.memory.tensor_memory import TensorMemory, require_tensor_memory, tmem_lane_column
 from tcsim.memory.tmem_layout import CONTAINER_SHIFT
 from tcsim.memory.tmem_matrix import TmemLayout
+from tcsim.model.form import Form
 from tcsim.numbers.codec import check_codes
 from tcsim.numbers.formats import FORMATS
 
@@ -103,14 +104,10 @@ class Operands:
                 f"{self.call}: tmem has {result.ctas} CTAs; valid: TensorMemory(ctas={self.row.cta_group}) for "
                 f".cta_group::{self.row.cta_group}"
             )
-        form = {
-            "lanes": given.disable_output_lane is not None,
-            "scale": given.scale_input_d is not None,
-            "mask": given.zero_column_mask is not None,
-        }
-        self._check_form("tmem" if self._in_tensor_memory(given.a) else "desc", form)
-        self._check_present(scale_a=(given.scale_a, bool(self.row.block)), scale_b=(given.scale_b, bool(self.row.block)),
-                            metadata=(given.metadata, self.row.sparse), lookup=(given.lookup, self.row.lookup))  # fmt: skip
+        form = self._form(given)
+        for name in ("scale_a", "scale_b", "metadata", "lookup"):
+            if (getattr(given, name) is not None) != (name in form):
+                raise OperandError(f"{self.call}: {name} is {'missing' if name in form else 'not an operand of it'}")
         if given.scale_input_d is not None:
             self.instruction._check_scale_d(given.scale_input_d, self.call)
         return result
@@ -165,21 +162,23 @@ class Operands:
             )
         return value.ndim == 0 and value.dtype != np.uint64 and int(value) < 1 << 32
 
-    def _check_form(self, place: Literal["desc", "tmem"], given: dict[str, bool]) -> None:
-        form, targets = self.row.form(place, **given), self.instruction.targets
+    def _form(self, given: Given) -> Form:
+        """The form that takes what is given."""
+        there = {
+            "lanes": given.disable_output_lane is not None,
+            "scale": given.scale_input_d is not None,
+            "mask": given.zero_column_mask is not None,
+        }
+        place, targets = "tmem" if self._in_tensor_memory(given.a) else "desc", self.instruction.targets
+        form = self.row.form(place, **there)
         if form is None:
             forms = listing(form.name for form in self.row.forms)
-            extra = "".join(f"_{name}" for name, there in given.items() if there)
-            raise OperandError(f"{self.call}: there is no form {place}{extra}; valid: {forms}")
+            raise OperandError(f"{self.call}: there is no form {form_name(place, **there)}; valid: {forms}")
         if not set(form.targets) & set(targets):
             raise OperandError(
                 f"{self.call}: {listing(targets)} has no form {form.name}; it needs one of {listing(form.targets)}"
             )
-
-    def _check_present(self, **operands: tuple[Any, bool]) -> None:
-        for name, (value, wanted) in operands.items():
-            if (value is not None) != wanted:
-                raise OperandError(f"{self.call}: {name} is {'missing' if wanted else 'not an operand of it'}")
+        return form
 
     def _base(self, address: Any, layout: TmemLayout, name: str) -> tuple[int, int]:
         lane, column = tmem_lane_column(address)
