@@ -138,7 +138,7 @@ _WHO = {32: "one warp: its 32 lanes together", 128: "one warpgroup: four warps, 
 
 def _execution(instruction: Instruction) -> tuple[str, ...]:
     if isinstance(instruction, TensorMemoryMultiply):
-        return tensor_memory_execution(instruction.facts)
+        return tensor_memory_execution(instruction.row)
     if instruction.executed_by:
         return instruction.executed_by
     lines = [_WHO.get(n, f"{n} lanes together") for n in sorted({o.lanes for o in instruction.operands.values()})]

@@ -191,10 +191,9 @@ def _(instruction: FragmentStore, row: int, column: int, matrix: int = 0, select
 
 def _cell(instruction: TensorMemoryMove, row: int, column: int) -> str:
     """Which cell of Tensor Memory an element is, counted from the address; of a packed one the low half."""
-    access = instruction.access
-    half, inside = divmod(column, access.layout.columns // access.halves)
+    half, inside = divmod(column, instruction.row.half_columns)
     start = " and half_split_offset" if half else ""
-    bits = "bits 15:0 of " if access.packed else ""
+    bits = "bits 15:0 of " if instruction.row.packed else ""
     return f"{bits}lane {row}, column {inside} from address{start} on"
 
 

@@ -61,7 +61,9 @@ def formats_of(row: Row) -> dict[str, str]:
     {'d': 'e4m3', 'a': 'f32', 'b': 'f32'}
     """
     found = {name: operand.format.name for name, operand in row.operands.items()}
-    return found | {item.name: item.format.name for item in row.forms[0].operands if item.format and item.name not in found}
+    return found | {
+        item.name: item.format.name for item in row.forms[0].operands if item.format and item.name not in found
+    }
 
 
 def archs_of(row: Row) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.arguments import broadcast
+from tcsim.core.chunks import chunks
 from tcsim.core.errors import OperandError
 from tcsim.model.fragment_codes import codes_of, registers_of
 from tcsim.model.instruction import Instruction
@@ -19,7 +20,6 @@ from tcsim.numbers.codec import as_codes
 from tcsim.numbers.formats import Format
 
 Array = npt.NDArray[Any]
-_CHUNK_PRODUCTS = 1 << 17  # products computed at a time: their float64 terms (1 MiB) stay in the L2 cache
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,9 +89,7 @@ class MatrixProduct(Instruction):
         d = self.operands["d"]
         out = np.empty((len(flat[0]), *d.shape), d.format.dtype)
         m, n, k = self.shape
-        step = max(1, _CHUNK_PRODUCTS // (m * n * k))
-        for start in range(0, len(out), step):
-            part = slice(start, start + step)
+        for part in chunks(len(out), m * n * k):
             out[part] = run(*(x[part] for x in flat))
         return out.reshape(*batch, *d.shape)
 
