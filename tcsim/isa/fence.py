@@ -77,9 +77,7 @@ _VOLTA, _HOPPER = since("sm_70"), since("sm_90")
 _EARLY = ("sm_70", "sm_72")
 """Targets of one-way fences, which sm_75 to sm_89 do not have: ptxas 12.9 takes them for these from PTX ISA 6.0 on, ptxas 13.5 for
 sm_90 and later from PTX ISA 8.6 on."""
-_SCOPES = MappingProxyType(
-    {"cta": "the block", "cluster": "the cluster", "gpu": "the GPU", "sys": "the whole system"}
-)
+_SCOPES = MappingProxyType({"cta": "the block", "cluster": "the cluster", "gpu": "the GPU", "sys": "the whole system"})
 _ONE_WAY = MappingProxyType(
     {
         "acquire": "earlier reads before later accesses, as the second half of a synchronisation, in {}",
