@@ -22,11 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import Lowering
-from tcsim.core.addresses import MisalignedAddressError, OutsideMemoryError
+from tcsim.core.addresses import Bytes, MisalignedAddressError, OutsideMemoryError
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
-from tcsim.isa.copies import Bytes
 from tcsim.isa.plain_rows import plain_row
 from tcsim.memory.mbarrier import MBarrier
 from tcsim.model.family import Family

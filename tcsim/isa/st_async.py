@@ -21,12 +21,11 @@ import numpy as np
 
 from tcsim.arithmetic.reduction import Codes, Reduction, reduce_codes
 from tcsim.arithmetic.steps import Lowering
-from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.core.addresses import Bytes, ContestedRowError, MisalignedAddressError, OutsideMemoryError, Places
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.isa.copies import Bytes, Places
 from tcsim.isa.plain_rows import later, plain_row
 from tcsim.memory.mbarrier import MBarrier
 from tcsim.model.family import Family

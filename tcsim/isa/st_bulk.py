@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from tcsim.arithmetic.steps import Lowering
-from tcsim.core.addresses import MisalignedAddressError, OutsideMemoryError
+from tcsim.core.addresses import Bytes, MisalignedAddressError, OutsideMemoryError
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.isa.copies import Bytes
 from tcsim.isa.plain_rows import plain_row
 from tcsim.model.family import Family
 from tcsim.model.formed import FormedInstruction
