@@ -123,10 +123,10 @@ class AsyncCopy(CopyInstruction):
         broadcast([image.shape[:-1], old.shape[:-1], shape[:-1]], call)
         view = Memories({"global": image, "shared": old}, call)
         effects = self.effects(taking[size,], operands, view)
-        (copy,) = effects.pending
-        for name, memory, access in (("source", image, *copy.reads), ("destination", old, *copy.writes)):
+        for name, access in zip(places, (effects.pending[0].reads[0], effects.pending[0].writes[0]), strict=True):
             count = size if access.mask is None else access.mask.sum(axis=-1)
-            require_inside(access.address, count, memory.shape[-1], "a copy", call, name, "thread", "memory")
+            held = view.images[access.space].shape[-1]
+            require_inside(access.address, count, held, "a copy", call, name, "thread", "memory")
         return view.after(completed(effects, view))["shared"]
 
 

@@ -45,6 +45,7 @@ class BulkInstruction(CopyInstruction):
         call = self._call
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0 or size % BULK_BYTES:
             raise OperandError(f"{call}: size={size}: valid: multiples of {BULK_BYTES} bytes")
+        size = int(size)
         image, own = byte_memory(memory, call, "memory"), byte_memory(smem, call)
         read, written = (own, image) if self.row.outward else (image, own)
         given = {"source": source, "destination": destination}

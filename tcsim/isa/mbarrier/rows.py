@@ -85,7 +85,7 @@ class _Group:
 
 def _arrivals(stem: str, operation: str, sink_version: str) -> Iterator[_Group]:
     """arrive or arrive_drop: with and without a count, .expect_tx, .noComplete."""
-    forms = (
+    forms: tuple[Form, ...] = (
         _form("state", "7.0", _AMPERE, _STATE, _HERE),
         _form("sink", sink_version, _AMPERE, _SINK, _HERE),
         _form("state+count", "7.8", _HOPPER, _STATE, _HERE, _COUNT),
