@@ -60,6 +60,9 @@ class MBarrier:
     >>> state = last.arrive_drop(2)  # the next phase expects two arrivals
     >>> empty, last
     (MBarrier(phase=0, pending=2 of 4, tx_count=0), MBarrier(phase=1, pending=2 of 2, tx_count=0))
+    >>> empty.increment()
+    >>> empty
+    MBarrier(phase=0, pending=3 of 4, tx_count=0)
     >>> last.expect_tx(16)
     >>> state = last.arrive_drop_expect_tx(48)
     >>> last
