@@ -180,6 +180,7 @@ def scale_vectors(kind: str, arch: Arch | str) -> Mapping[int, tuple[str, ...]]:
     own = _SCALE_VECTORS.get((kind, generation(arch)))
     return own if own is not None else _SCALE_VECTORS.get((kind, "sm_100"), {})
 
+
 SCALE_IDS: Mapping[tuple[str, int, bool], tuple[int, ...]] = MappingProxyType(
     {("mxf8f6f4", 32, False): (0, 1, 2, 3), ("mxf8f6f4", 64, True): (0, 1, 2, 3)}
     | {(kind, 64, False): (0, 2) for kind in ("mxf4", "mxf4nvf4")}

@@ -27,7 +27,11 @@ def ptx_line(row: Row) -> str | None:
     >>> print(ptx_line(row))
     mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%d0, %d1, %d2, %d3}, {%a0, %a1}, {%b0}, {%c0, %c1, %c2, %c3};
     """
-    operands = _operands(row if isinstance(row, MultiplyRow) else row.facts, row)
+    if isinstance(row, MultiplyRow):
+        return _multiply(row)
+    if row.facts is None and len(row.forms[0].operands) > len(row.operands):
+        return None  # more than fragments
+    operands = _operands(row.facts, row)
     return None if operands is None else f"{row.mnemonic} {', '.join(operands)};"
 
 
@@ -71,11 +75,10 @@ def _(facts: WarpgroupFacts, row: Row) -> list[str] | None:
     return [vector(row.operands["d"]), "%descriptor_a", "%descriptor_b", *metadata, "%scale", *immediates]
 
 
-@_operands.register
-def _(facts: MultiplyRow, row: Row) -> list[str] | None:
+def _multiply(row: MultiplyRow) -> str:
     """The shortest form: A by descriptor, or in Tensor Memory if .ashift wants it there."""
-    names = {"b": "%desc_b", "enable_input_d": "%enable"} | ({} if facts.forms[0]["a"].space else {"a": "%desc_a"})
-    return [facts.forms[0].statement("", names).strip(" ;")]
+    names = {"b": "%desc_b", "enable_input_d": "%enable"} | ({} if row.forms[0]["a"].space else {"a": "%desc_a"})
+    return row.forms[0].statement(row.mnemonic, names)
 
 
 @_operands.register

@@ -40,7 +40,10 @@ def _lines(instruction: TensorMemoryMultiply) -> Iterator[str]:
     kind = row.kind
     shapes = shapes_of(kind.name, row.cta_group, row.weight_stationary, row.sparse)
     sizes = [
-        (m, shape.rule) for shape in shapes for m in shape.m if m == 128 * row.cta_group or not (row.ashift or row.lookup)
+        (m, shape.rule)
+        for shape in shapes
+        for m in shape.m
+        if m == 128 * row.cta_group or not (row.ashift or row.lookup)
     ]
     rules = "; ".join(f"M {m}: N {rule}" for m, rule in sizes)
     yield f"M and N come with the instruction descriptor (tcsim idesc): {rules}"
