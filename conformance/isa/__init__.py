@@ -1,6 +1,6 @@
 """What is tested of each family: inputs, mutants, comparison. Named as the slices of tcsim.isa.
 
-A slice is a module with `EXERCISES`, which says by the name of a family who tests it.
+Each slice says in its `TESTBENCHES` by the name of a family who tests it.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ import importlib
 import pkgutil
 from functools import cache
 
-from conformance.slice import Exercise
+from conformance.testbench import Testbench
 
 
 @cache
-def exercises() -> dict[str, Exercise]:
-    """The exercise of each family: what the slices say."""
-    found: dict[str, Exercise] = {}
-    for item in pkgutil.walk_packages(__path__, f"{__name__}."):
-        found |= getattr(importlib.import_module(item.name), "EXERCISES", {})
+def testbenches() -> dict[str, Testbench]:
+    """The testbench of each family: what the slices say."""
+    found: dict[str, Testbench] = {}
+    for item in pkgutil.iter_modules(__path__, f"{__name__}."):
+        found |= getattr(importlib.import_module(item.name), "TESTBENCHES", {})
     return found
 
 
-def exercise_of(family: str) -> Exercise:
-    """The exercise of a family.
+def testbench_of(family: str) -> Testbench:
+    """The testbench of a family.
 
     Raises ValueError if it has none.
     """
-    if family not in exercises():
-        raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises())}")
-    return exercises()[family]
+    if family not in testbenches():
+        raise ValueError(f"no testbench for family {family}; valid: {', '.join(testbenches())}")
+    return testbenches()[family]

@@ -1,4 +1,4 @@
-"""Named wrong models of the instructions on Tensor Memory: mistakes about lanes, columns, halves, order, directions."""
+"""Mutants of the instructions on Tensor Memory: mistakes about lanes, columns, halves, order, directions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.isa import testbench_of
+from conformance.testbench import Array, Inputs, Mutant
+from hwkernels.probes.tcgen05_ld_st import geometry
 from tcsim.layouts.layout import FragmentLayout, Layout
 
 Words = npt.NDArray[np.uint32]
@@ -17,33 +19,29 @@ Change = Callable[[Any], Any]
 """An instruction with one fact changed."""
 
 
-def _exercise(instruction: Any) -> Any:
-    from conformance.isa import exercise_of  # the exercises import this module
-
-    return exercise_of(instruction.row.family)
+def _model(instruction: Any, inputs: Inputs) -> Array:
+    return testbench_of(instruction.row.family).model(instruction, inputs)
 
 
 def _changed(change: Change) -> Callable[[Any, Inputs], Array]:
     """The right model of an instruction whose facts are wrong."""
 
     def run(instruction: Any, inputs: Inputs) -> Array:
-        result: Array = _exercise(instruction).model(change(instruction), inputs)
-        return result
+        return testbench_of(instruction.row.family).model(change(instruction), inputs)
 
     return run
 
 
 def _on_result(change: Callable[[Any, Array], Array]) -> Callable[[Any, Inputs], Array]:
     def run(instruction: Any, inputs: Inputs) -> Array:
-        return change(instruction, _exercise(instruction).model(instruction, inputs))
+        return change(instruction, _model(instruction, inputs))
 
     return run
 
 
 def _on_inputs(change: Callable[[Any, Inputs], Inputs]) -> Callable[[Any, Inputs], Array]:
     def run(instruction: Any, inputs: Inputs) -> Array:
-        result: Array = _exercise(instruction).model(instruction, change(instruction, dict(inputs)))
-        return result
+        return _model(instruction, change(instruction, dict(inputs)))
 
     return run
 
@@ -102,7 +100,7 @@ def _registers_halved(instruction: Any, inputs: Inputs) -> Inputs:
 
 def _upper_kept(instruction: Any, inputs: Inputs) -> Array:
     """Where the store wrote, the upper half of the cell from before."""
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = _model(instruction, inputs)
     written = right != inputs["tmem"]
     keep = inputs["tmem"] & np.uint32(0xFFFF0000) | right & np.uint32(0xFFFF)
     return np.where(written, keep, right)
@@ -152,8 +150,6 @@ _MOVES: tuple[tuple[str, str, Callable[[Any], bool], Callable[[Any, Inputs], Arr
 
 
 def _splits(instruction: Any) -> int:
-    from hwkernels.probes.tcgen05_ld_st import geometry
-
     return len(geometry(instruction.row).splits)
 
 
@@ -177,8 +173,8 @@ def _other_extreme(instruction: Any) -> Any:
 def _zeros_equal(instruction: Any, inputs: Inputs) -> Array:
     """-0 counts as +0."""
     tmem = np.where(inputs["tmem"] == 0x80000000, np.uint32(0), inputs["tmem"])
-    right: Array = _exercise(instruction).model(instruction, inputs)
-    wrong: Array = _exercise(instruction).model(instruction, inputs | {"tmem": tmem})
+    right = _model(instruction, inputs)
+    wrong = _model(instruction, inputs | {"tmem": tmem})
     return np.concatenate([right[..., :-1], wrong[..., -1:]], axis=-1)
 
 
@@ -186,14 +182,14 @@ def _flushed(instruction: Any, inputs: Inputs) -> Array:
     """Subnormals count as zeros of their sign."""
     words = inputs["tmem"]
     tmem = np.where(words & np.uint32(0x7F800000) == 0, words & np.uint32(0x80000000), words)
-    right: Array = _exercise(instruction).model(instruction, inputs)
-    wrong: Array = _exercise(instruction).model(instruction, inputs | {"tmem": tmem})
+    right = _model(instruction, inputs)
+    wrong = _model(instruction, inputs | {"tmem": tmem})
     return np.concatenate([right[..., :-1], wrong[..., -1:]], axis=-1)
 
 
 def _whole_row(instruction: Any, inputs: Inputs) -> Array:
     """Both halves of a row reduced together."""
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = _model(instruction, inputs)
     both = np.concatenate([right[:, :, :16, :-1], right[:, :, 16:, :-1]], axis=-1)
     value = instruction.access.reduction(both)[..., None]
     return np.concatenate([right[..., :-1], np.concatenate([value, value], axis=2)], axis=-1)
@@ -249,30 +245,30 @@ _REDUCTIONS: tuple[tuple[str, str, Callable[[Any], bool], Callable[[Any, Inputs]
 )  # fmt: skip
 
 
-WRONG_LOADS: tuple[WrongModel, ...] = (
-    *(WrongModel(*item) for item in _MOVES),
-    WrongModel("next warp's lanes", "a warp reads the lanes of the next one", lambda i: True, _on_inputs(_next_warp)),
-    WrongModel("packed halves swapped", "the first column is in the upper half", _packed, _on_result(_halves_swapped)),
-    WrongModel("upper halves packed", "the upper halves of the cells are packed", _packed, _on_inputs(_cells_halved)),
-    *(WrongModel(*item) for item in _REDUCTIONS),
+LOAD_MUTANTS: tuple[Mutant, ...] = (
+    *(Mutant(*item) for item in _MOVES),
+    Mutant("next warp's lanes", "a warp reads the lanes of the next one", lambda i: True, _on_inputs(_next_warp)),
+    Mutant("packed halves swapped", "the first column is in the upper half", _packed, _on_result(_halves_swapped)),
+    Mutant("upper halves packed", "the upper halves of the cells are packed", _packed, _on_inputs(_cells_halved)),
+    *(Mutant(*item) for item in _REDUCTIONS),
 )
-"""Wrong models of tcgen05.ld and its kin."""
+"""Mutants of tcgen05.ld and its kin."""
 
-WRONG_STORES: tuple[WrongModel, ...] = (
-    *(WrongModel(*item) for item in _MOVES),
-    WrongModel(
+STORE_MUTANTS: tuple[Mutant, ...] = (
+    *(Mutant(*item) for item in _MOVES),
+    Mutant(
         "unpacked halves swapped", "the upper half goes to the first column", _packed, _on_inputs(_registers_halved)
     ),
-    WrongModel("upper halves kept", "unpacking leaves the upper half of a cell as it was", _packed, _upper_kept),
+    Mutant("upper halves kept", "unpacking leaves the upper half of a cell as it was", _packed, _upper_kept),
 )
-"""Wrong models of tcgen05.st."""
+"""Mutants of tcgen05.st."""
 
 
 # --- cp and shift
 
 
 def _side_by_side(instruction: Any, inputs: Inputs) -> Array:
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = _model(instruction, inputs)
     out = inputs["tmem"].copy()
     for sample, offset in enumerate(inputs["offset"]):
         lane, columns = int(offset) >> 16, slice(int(offset) & 0xFFFF, (int(offset) & 0xFFFF) + 8)
@@ -293,7 +289,7 @@ def _unswizzled(instruction: Any, inputs: Inputs) -> Inputs:
 
 def _fp4_low(instruction: Any, inputs: Inputs) -> Array:
     """fp4 in bits 3:0, as ldmatrix leaves it: undo the shift of what was copied."""
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = _model(instruction, inputs)
     copied = right != inputs["tmem"]
     return np.where(copied, right >> np.uint32(2) & np.uint32(0x0F0F0F0F), right)
 
@@ -306,23 +302,23 @@ def _multicast(instruction: Any, *words: str) -> bool:
     return instruction.copy.multicast in words
 
 
-WRONG_COPIES: tuple[WrongModel, ...] = (
-    WrongModel("LBO and SBO swapped", "the two offsets of the descriptor change places",
+COPY_MUTANTS: tuple[Mutant, ...] = (
+    Mutant("LBO and SBO swapped", "the two offsets of the descriptor change places",
                lambda i: i.copy.row_bytes > 16 and i.copy.rows > 8, _on_inputs(_offsets_swapped)),
-    WrongModel("swizzle ignored", "the descriptor's swizzle is taken for none",
+    Mutant("swizzle ignored", "the descriptor's swizzle is taken for none",
                lambda i: i.copy.rows > 8, _on_inputs(_unswizzled)),
-    WrongModel("other pairs", "warps 0 and 1 are a pair where 0 and 2 should be, or the other way round",
+    Mutant("other pairs", "warps 0 and 1 are a pair where 0 and 2 should be, or the other way round",
                lambda i: _multicast(i, ".warpx2::02_13", ".warpx2::01_23"),
                _changed(lambda i: _with_facts(
                    i, multicast=".warpx2::01_23" if i.copy.multicast.endswith("02_13") else ".warpx2::02_13"))),
-    WrongModel("rows side by side", "the four rows of .4x256b go to neighbouring lanes",
+    Mutant("rows side by side", "the four rows of .4x256b go to neighbouring lanes",
                lambda i: _multicast(i, "4"), _side_by_side),
-    WrongModel("not decompressed", "the bytes are copied as they are",
+    Mutant("not decompressed", "the bytes are copied as they are",
                lambda i: i.copy.source != "b8", _changed(_as_stored)),
-    WrongModel("fp4 in the low bits", "a decompressed fp4 code is in bits 3:0",
+    Mutant("fp4 in the low bits", "a decompressed fp4 code is in bits 3:0",
                lambda i: i.copy.source == "b4x16_p64", _fp4_low),
 )  # fmt: skip
-"""Wrong models of tcgen05.cp."""
+"""Mutants of tcgen05.cp."""
 
 
 def _shifted_up(instruction: Any, inputs: Inputs) -> Array:
@@ -337,15 +333,15 @@ def _shifted_up(instruction: Any, inputs: Inputs) -> Array:
 
 def _wrapped(instruction: Any, inputs: Inputs) -> Array:
     """The first row goes to the last."""
-    out: Array = _exercise(instruction).model(instruction, inputs).copy()
+    out = _model(instruction, inputs).copy()
     for sample, offset in enumerate(inputs["offset"]):
         lane, column = int(offset) >> 16, int(offset) & 0xFFFF
         out[sample, :, lane + 31, column : column + 8] = inputs["tmem"][sample, :, lane, column : column + 8]
     return out
 
 
-WRONG_SHIFTS: tuple[WrongModel, ...] = (
-    WrongModel("the other direction", "row i goes to row i + 1", lambda i: True, _shifted_up),
-    WrongModel("rotated", "the first row becomes the last", lambda i: True, _wrapped),
+SHIFT_MUTANTS: tuple[Mutant, ...] = (
+    Mutant("the other direction", "row i goes to row i + 1", lambda i: True, _shifted_up),
+    Mutant("rotated", "the first row becomes the last", lambda i: True, _wrapped),
 )
-"""Wrong models of tcgen05.shift."""
+"""Mutants of tcgen05.shift."""

@@ -1,4 +1,4 @@
-"""Named wrong models of tcgen05.mma: the right one with one thing changed, which some case of each kind must contradict."""
+"""Mutants of tcgen05.mma: mistakes about sums, scales, signs, negations, masks, tables and halves of shared memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.isa.tcgen05.mma import executed
+from conformance.testbench import Array, Inputs, Mutant
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.steps import DotAdd, ScaledDotAdd
 from tcsim.descriptors.instruction import InstructionDescriptor
@@ -19,12 +20,6 @@ from tcsim.numbers.conversion import OTHER_FORMATS
 from tcsim.numbers.formats import FORMATS, Format
 
 Operands = dict[str, Any]
-
-
-def _executed(instruction: Any, inputs: Inputs, change: Callable[[Operands], Operands]) -> Array:
-    from conformance.isa.tcgen05.mma import executed  # which lists these models
-
-    return executed(instruction, inputs, change)
 
 
 def _form(condition: Callable[[MultiplyForm], bool]) -> Callable[[TensorMemoryMultiply], bool]:
@@ -57,7 +52,7 @@ def _with_steps(change: Callable[[Any], Any]) -> Callable[[TensorMemoryMultiply,
     def run(instruction: TensorMemoryMultiply, inputs: Inputs) -> Array:
         kind = type("_Bound", (_Restepped,), {"_changed": staticmethod(change)})
         bound = kind(instruction.row, instruction.arch, instruction.targets, instruction.lowering, instruction.evidence)
-        return _executed(bound, inputs, lambda operands: operands)
+        return executed(bound, inputs)
 
     return run
 
@@ -74,7 +69,7 @@ def _by_product(step: Any) -> Any:
 
 
 def _operands(change: Callable[[Operands], Operands]) -> Callable[[TensorMemoryMultiply, Inputs], Array]:
-    return lambda instruction, inputs: _executed(instruction, inputs, change)
+    return lambda instruction, inputs: executed(instruction, inputs, change)
 
 
 def _described(**fields: Any) -> Callable[[TensorMemoryMultiply, Inputs], Array]:
@@ -83,7 +78,7 @@ def _described(**fields: Any) -> Callable[[TensorMemoryMultiply, Inputs], Array]
             desc = instruction.descriptor(operands["idesc"])
             return {**operands, "idesc": replace(desc, **fields)}
 
-        return _executed(instruction, inputs, change)
+        return executed(instruction, inputs, change)
 
     return run
 
@@ -148,7 +143,7 @@ class _Unsigned(TensorMemoryMultiply):
 def _as(kind: type[TensorMemoryMultiply]) -> Callable[[TensorMemoryMultiply, Inputs], Array]:
     def run(instruction: TensorMemoryMultiply, inputs: Inputs) -> Array:
         parts = (instruction.row, instruction.arch, instruction.targets, instruction.lowering, instruction.evidence)
-        return _executed(kind(*parts), inputs, lambda operands: operands)
+        return executed(kind(*parts), inputs)
 
     return run
 
@@ -181,51 +176,51 @@ def _has_two_vectors(facts: MultiplyForm) -> bool:
     return facts.kind.table == "mxf4"
 
 
-WRONG_MODELS: tuple[WrongModel, ...] = (
-    WrongModel("F-1", "one fraction bit fewer is kept", _form(_is_float),
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("F-1", "one fraction bit fewer is kept", _form(_is_float),
                _with_units(lambda unit: replace(unit, fraction_bits=unit.fraction_bits - 1))),
-    WrongModel("F+1", "one fraction bit more is kept", _form(_is_float),
+    Mutant("F+1", "one fraction bit more is kept", _form(_is_float),
                _with_units(lambda unit: replace(unit, fraction_bits=unit.fraction_bits + 1))),
-    WrongModel("floor-1", "the largest exponent may be one lower", _form(_meets_floor),
+    Mutant("floor-1", "the largest exponent may be one lower", _form(_meets_floor),
                _with_units(lambda unit: replace(unit, floor=unit.floor - 1))),
-    WrongModel("floor+1", "the largest exponent is kept one higher", _form(_meets_floor),
+    Mutant("floor+1", "the largest exponent is kept one higher", _form(_meets_floor),
                _with_units(lambda unit: replace(unit, floor=unit.floor + 1))),
-    WrongModel("addend last", "c is added to the rounded products", _form(_is_float),
+    Mutant("addend last", "c is added to the rounded products", _form(_is_float),
                _with_units(lambda unit: replace(unit, addend_last=True))),
-    WrongModel("products renormalised", "a significand product of 2 and more moves to the next exponent",
+    Mutant("products renormalised", "a significand product of 2 and more moves to the next exponent",
                _form(lambda facts: _is_float(facts) and facts.kind.table != "mxf4"),
                _with_units(lambda unit: replace(unit, renormalise_products=True))),
-    WrongModel("scaled by product", "each product of e2m1 is aligned by itself", _form(_has_two_vectors),
+    Mutant("scaled by product", "each product of e2m1 is aligned by itself", _form(_has_two_vectors),
                _with_steps(_by_product)),
-    WrongModel("negations ignored", "the descriptor's negate bits do nothing", _form(lambda facts: facts.kind.negate),
+    Mutant("negations ignored", "the descriptor's negate bits do nothing", _form(lambda facts: facts.kind.negate),
                _described(negate_a=False, negate_b=False)),
-    WrongModel("D always read", "enable-input-d does nothing", _form(lambda facts: True),
+    Mutant("D always read", "enable-input-d does nothing", _form(lambda facts: True),
                _operands(lambda operands: {**operands, "enable_input_d": True})),
-    WrongModel("lanes all written", "disable-output-lane does nothing",
+    Mutant("lanes all written", "disable-output-lane does nothing",
                _form(lambda facts: any(form.lanes for form in facts.forms)), _operands(_without("disable_output_lane"))),
-    WrongModel("D not scaled", "scale-input-d does nothing",
+    Mutant("D not scaled", "scale-input-d does nothing",
                _form(lambda facts: _is_float(facts) and any(form.scale for form in facts.forms)),
                _operands(_without("scale_input_d"))),
-    WrongModel("no mask", "the zero-column mask does nothing", _form(lambda facts: facts.weight_stationary),
+    Mutant("no mask", "the zero-column mask does nothing", _form(lambda facts: facts.weight_stationary),
                _operands(_without("zero_column_mask"))),
-    WrongModel("A not shifted", ".ashift does nothing", _form(lambda facts: facts.ashift), _as(_Unshifted)),
-    WrongModel("4-bit elements in pairs", "metadata means pairs, as on the other archs",
+    Mutant("A not shifted", ".ashift does nothing", _form(lambda facts: facts.ashift), _as(_Unshifted)),
+    Mutant("4-bit elements in pairs", "metadata means pairs, as on the other archs",
                lambda instruction: instruction.facts.sparse and instruction.arch.name in instruction.facts.kind.unpaired,
                _as(_Paired)),
-    WrongModel("two's complement", "negative numbers are read as other integers are", _form(_has_signs), _as(_TwosComplement)),
-    WrongModel("signs ignored", "only the magnitudes of A and B count", _form(_has_signs), _as(_Unsigned)),
-    WrongModel("sums saturate", "integer sums stop at the ends of s32, which the kind cannot ask for", _form(_has_signs),
+    Mutant("two's complement", "negative numbers are read as other integers are", _form(_has_signs), _as(_TwosComplement)),
+    Mutant("signs ignored", "only the magnitudes of A and B count", _form(_has_signs), _as(_Unsigned)),
+    Mutant("sums saturate", "integer sums stop at the ends of s32, which the kind cannot ask for", _form(_has_signs),
                _with_steps(lambda step: replace(step, saturate=True))),
-    WrongModel("tables backwards", "index 0 means the last number of a table", _form(lambda facts: facts.lookup),
+    Mutant("tables backwards", "index 0 means the last number of a table", _form(lambda facts: facts.lookup),
                _operands(_tables(lambda octets: octets[..., ::-1]))),
-    WrongModel("index bits backwards", "the first bit of an index is its highest", _form(lambda facts: facts.lookup),
+    Mutant("index bits backwards", "the first bit of an index is its highest", _form(lambda facts: facts.lookup),
                _operands(_tables(lambda octets: octets[..., [0, 4, 2, 6, 1, 5, 3, 7]]))),
-    WrongModel("tables of the next columns", "neighbouring lookup tables change places", _form(lambda facts: facts.lookup),
+    Mutant("tables of the next columns", "neighbouring lookup tables change places", _form(lambda facts: facts.lookup),
                _operands(_tables(lambda octets: octets[:, np.arange(128) ^ 1]))),
-    WrongModel("first half only", "the bit of the indices' half does nothing", _form(lambda facts: facts.lookup),
+    Mutant("first half only", "the bit of the indices' half does nothing", _form(lambda facts: facts.lookup),
                _operands(_first_half)),
-    WrongModel("CTAs exchanged", "each CTA multiplies the other's shared memory", _form(lambda facts: facts.cta_group == 2),
+    Mutant("CTAs exchanged", "each CTA multiplies the other's shared memory", _form(lambda facts: facts.cta_group == 2),
                _operands(_exchanged)),
-    WrongModel("scale bytes exchanged", "neighbouring bytes of the scale words change places",
+    Mutant("scale bytes exchanged", "neighbouring bytes of the scale words change places",
                _form(lambda facts: bool(facts.block)), _operands(_scales_exchanged)),
 )  # fmt: skip
