@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa import testbench_of
+from conformance.isa import slices, testbench_of
 from conformance.isa.barrier_cluster import meet
 from conformance.isa.setmaxnreg import pool_after
 from conformance.stimuli.classes import digest
@@ -26,9 +26,17 @@ from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.setmaxnreg import FEWEST, MOST, STEP, RegisterPool
 from tcsim.model.row import Row
 
-FAMILIES = (
-    "setmaxnreg", "elect.sync", "barrier.cluster", "mapa", "st.async", "red.async", "st.bulk", "clusterlaunchcontrol", "griddepcontrol",
-)  # fmt: skip
+SLICES = (
+    "setmaxnreg",
+    "elect",
+    "barrier_cluster",
+    "mapa",
+    "st_async",
+    "st_bulk",
+    "clusterlaunchcontrol",
+    "griddepcontrol",
+)
+FAMILIES = [family for name in SLICES for family in slices()[name]]
 ROWS = {name: row for name, row in catalog.rows().items() if row.family in FAMILIES}
 
 

@@ -317,5 +317,5 @@ def test_results_of_another_shape_are_refused() -> None:
     item = tcsim.instruction(E4M3, arch="sm_90")
     given = TESTBENCH.inputs(item, "uniform", 0, 4)
     model = TESTBENCH.model(item, given)
-    with pytest.raises(ValueError, match=r"hardware results have shape \(3,\), the model's \(4,\)"):
+    with pytest.raises(ValueError, match=r"the hardware's result has shape \(3,\), the model's \(4,\)"):
         TESTBENCH.compare(item, given, model[:3], model)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa import testbench_of
+from conformance.isa import slices, testbench_of
 from conformance.isa.matrix.moves import CLASSES
 from conformance.stimuli import classes as conformance_inputs
 from hwkernels.device import sass
@@ -24,7 +24,7 @@ from tcsim import catalog
 from tcsim.core.targets import TARGETS
 from tcsim.model.instruction import Instruction
 
-FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
+FAMILIES = tuple(slices()["matrix"])
 MOVERS = ("LDSM", "STSM", "MOVM")
 COUNTS = {
     "sm_70": 0, "sm_72": 0, "sm_75": 19, "sm_80": 19, "sm_86": 19, "sm_87": 19, "sm_88": 19, "sm_89": 19, "sm_90": 37,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa import testbench_of
+from conformance.isa import slices, testbench_of
 from conformance.isa.cp_async_bulk_tensor import inputs as tensor_inputs
 from conformance.isa.cp_async_bulk_tensor.testbench import maps_of, run_loads, run_stores
 from conformance.suite import encoded_maps
@@ -29,7 +29,7 @@ from tcsim.isa.cp_async_bulk_tensor.semantics import TensorLoad
 from tcsim.tma.types import DATA_TYPES, L2_PROMOTIONS, SWIZZLE_MODES
 from tests.test_conformance_live import Imaginary
 
-FAMILIES = ("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "tensormap")
+FAMILIES = [*slices()["cp_async_bulk_tensor"], *slices()["tensormap"]]
 
 
 WIDE = [

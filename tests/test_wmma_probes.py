@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa import testbench_of
+from conformance.isa import slices, testbench_of
 from conformance.isa.wmma.load_store import CLASSES
 from conformance.isa.wmma.mma import COPIES_CLASS, FRAGMENT, TIES_CLASS
 from conformance.suite.cases import Case
@@ -29,7 +29,7 @@ from tcsim.core.targets import TARGETS
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 
-FAMILIES = ("wmma.load", "wmma.store", "wmma.mma")
+FAMILIES = tuple(slices()["wmma"])
 COUNTS = {"sm_70": 192, "sm_72": 384, "sm_75": 445}  # rows that a target accepts; every other one accepts 594
 WHOLE = ("sm_75", "sm_80", "sm_90", "sm_100")  # targets whose probes are all taken apart here
 PART = 9  # of the other targets, each takes one row of so many, in turn

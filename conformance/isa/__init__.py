@@ -13,12 +13,10 @@ from conformance.testbench import Testbench
 
 
 @cache
-def testbenches() -> dict[str, Testbench]:
-    """The testbench of each family: what the slices say."""
-    found: dict[str, Testbench] = {}
-    for item in pkgutil.iter_modules(__path__, f"{__name__}."):
-        found |= getattr(importlib.import_module(item.name), "TESTBENCHES", {})
-    return found
+def slices() -> dict[str, dict[str, Testbench]]:
+    """Of each slice its families, with their testbenches."""
+    found = {item.name: importlib.import_module(f"{__name__}.{item.name}") for item in pkgutil.iter_modules(__path__)}
+    return {name: module.TESTBENCHES for name, module in found.items() if hasattr(module, "TESTBENCHES")}
 
 
 def testbench_of(family: str) -> Testbench:
@@ -26,6 +24,7 @@ def testbench_of(family: str) -> Testbench:
 
     Raises ValueError if it has none.
     """
-    if family not in testbenches():
-        raise ValueError(f"no testbench for family {family}; valid: {', '.join(testbenches())}")
-    return testbenches()[family]
+    found = {name: testbench for own in slices().values() for name, testbench in own.items()}
+    if family not in found:
+        raise ValueError(f"no testbench for family {family!r}; valid: {', '.join(found)}")
+    return found[family]
