@@ -8,7 +8,7 @@ from tensor_multiply_cases import instruction, plain
 
 import tcsim
 from conformance.isa.tcgen05 import TENSOR_MEMORY
-from conformance.isa.tcgen05.mma import layout_of, operands_of
+from conformance.isa.tcgen05.memory_models import operands_of
 from conformance.isa.tcgen05.mma_mutants import MUTANTS
 from conformance.testbench import Mutant
 from tcsim.isa.tcgen05.described import DescribedMultiply
@@ -64,7 +64,7 @@ def test_a_trace_ends_with_the_result() -> None:
             lines = trace(bound, **codes)
             operands.pop("disable_output_lane", None)
             after = item.execute(**operands)
-            layout, base = layout_of(item, operands["idesc"]), operands["d"]
+            layout, base = item.layout("d", operands["idesc"]), operands["d"]
             cta, lane, place, _ = layout.where(row, column)
             word = int(after.read(lane + (base >> 16), place + (base & 0xFFFF), cta=cta))
             assert lines[-1].startswith(f"  d = {show_code(word, bound.formats['d'])} ("), (item.mnemonic, name)

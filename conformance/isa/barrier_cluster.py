@@ -73,7 +73,7 @@ def meet(instruction: ClusterBarrierInstruction, times: int) -> ClusterBarrier:
     arch = instruction.arch.name
     halves: dict[str, Any] = {
         name: tcsim.instruction(f"barrier.cluster.{name}", arch=arch) for name in ("arrive", "wait")
-    } | {instruction.facts.operation: instruction}
+    } | {instruction.row.operation: instruction}
     barrier = ClusterBarrier([WARPS] * BLOCKS)
     warps = [(block, warp) for block in range(BLOCKS) for warp in range(WARPS)]
     for time in range(times):

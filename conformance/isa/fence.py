@@ -1,5 +1,5 @@
-"""Fences and groups under test: no cases, since they change nothing that could be compared. A replay assembles them."""
+"""Fences under test: no cases, since they change nothing that could be compared. A replay assembles them."""
 
 from conformance.testbench import Testbench
 
-TESTBENCHES = {"fence": Testbench(), "wgmma.sync": Testbench()}
+TESTBENCHES = {"fence": Testbench()}

@@ -14,7 +14,13 @@ Every spelling of {{name}} in the registry: {{count}}. [{title}](../{page}) says
 _CLUSTERS = ("setmaxnreg", "elect", "barrier_cluster", "mapa", "st_async", "st_bulk", "clusterlaunchcontrol")
 _CHAPTERS = {
     ("Clusters", "clusters.md"): (*_CLUSTERS, "griddepcontrol"),
-    ("mbarriers and copies", "mbarriers-and-copies.md"): ("mbarrier", "cp_async", "cp_async_bulk", "fence"),
+    ("mbarriers and copies", "mbarriers-and-copies.md"): (
+        "mbarrier",
+        "cp_async",
+        "cp_async_bulk",
+        "fence",
+        "wgmma_sync",
+    ),
     ("TMA", "tma.md"): ("cp_async_bulk_tensor", "tensormap"),
 }
 INTRODUCTIONS = {

@@ -11,15 +11,17 @@ from typing import Any, ClassVar
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core import display
 from tcsim.core.arguments import as_array
-from tcsim.core.errors import OperandError, TcsimError
+from tcsim.core.errors import NotModelledError, OperandError, TcsimError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
+from tcsim.model.effects import Array, Effects, View
+from tcsim.model.form import Form, forms_for
 from tcsim.model.operand import Fragment
 from tcsim.model.row import Row
 
 
 class CallError(OperandError, TypeError):
-    """An argument that the instruction's `execute` or `matmul` has not, or one that is missing."""
+    """An argument that the instruction's `execute` or `matmul` does not have, or one that is missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,37 @@ class Instruction:
     def operands(self) -> Mapping[str, Fragment]:
         """The register operands by name, in PTX's order."""
         return self.row.operands
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """The lists of operands that the spelling takes on this arch, each with every operand that PTX writes.
+
+        >>> [form.names for form in tcsim.instruction("movmatrix.sync.aligned.m8n8.trans.b16", arch="sm_90").forms]
+        [('d', 'a')]
+        """
+        return forms_for(self.row.forms, self.targets)
+
+    @property
+    def executed_by(self) -> tuple[str, ...]:
+        """Who executes it, in words, where its operands do not say so."""
+        return ()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What it takes and what it orders, in words, beyond what its operands say."""
+        return ()
+
+    @property
+    def _call(self) -> str:
+        """How errors quote a call."""
+        return f"{self!r}.execute"
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """What the instruction does to registers, memory and barriers, said without doing it (`tcsim.model.effects`).
+
+        Operands are those of the form by name, one entry per lane. Raises NotModelledError where it is not known.
+        """
+        raise NotModelledError(f"{self!r}.effects: not modelled yet")
 
     RESULTS: ClassVar[tuple[str, ...]] = ()
     """Names of what `execute` gives, where that is several arrays which are not the first operands."""

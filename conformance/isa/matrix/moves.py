@@ -30,7 +30,7 @@ class Rows:
     @property
     def unit(self) -> int:
         """Bytes of a row."""
-        return self.instruction.rows.format.row_bytes
+        return self.instruction.row.stored.row_bytes
 
     @property
     def lines(self) -> int:
@@ -171,7 +171,7 @@ class LoadTestbench(_Rows, _Elements):
         """An element of a matrix."""
         sample, matrix, row, column = place
         lane, index = _address_lane(instruction, matrix, row, column)
-        address, kind = int(inputs["address"][sample, lane]), instruction.rows.format
+        address, kind = int(inputs["address"][sample, lane]), instruction.row.stored
         line = inputs["smem"][sample, address : address + kind.row_bytes]
         bits = (
             f"{kind.name}: element {index} is bits {index * kind.bits} to {(index + 1) * kind.bits - 1} of those bytes"
@@ -216,10 +216,10 @@ class StoreTestbench(_Rows):
             array = table.astype(operand.format.dtype)
             return instruction.registers("registers", array if codes[0] > 1 else array[:, 0])
         if item.contents == "shared":  # rows of one address have the same elements
-            elements = instruction.rows.format.elements
+            elements = instruction.row.stored.elements
             noise = stream.words((samples, int(lines.max()) + 1, elements)).astype(operand.format.dtype)
             stacked = np.take_along_axis(noise, lines[..., None], axis=1).reshape(samples, codes[0], -1, elements)
-            array = stacked.swapaxes(-1, -2) if instruction.rows.transposed else stacked
+            array = stacked.swapaxes(-1, -2) if instruction.row.transposed else stacked
             return instruction.registers("registers", array if codes[0] > 1 else array[:, 0])
         return stream.words((samples, operand.lanes, operand.registers)).astype(np.uint32)
 
@@ -230,7 +230,7 @@ class StoreTestbench(_Rows):
     def explain(self, instruction: StoreMatrix, inputs: Inputs, place: Place) -> Expected:
         """A byte of the image."""
         sample, address = place
-        kind, operand = instruction.rows.format, instruction.operands["registers"]
+        kind, operand = instruction.row.stored, instruction.operands["registers"]
         places = inputs["address"][sample, : instruction.address_lanes].astype(np.int64)
         lanes = np.flatnonzero((places <= address) & (address < places + kind.row_bytes))
         where = {"sample": sample, "address": hex(address)}
@@ -282,7 +282,7 @@ class MoveTestbench(_Elements):
 def _address_lane(instruction: SharedMatrix, matrix: int, row: int, column: int) -> tuple[int, int]:
     """The lane that gives the address of an element's row (or column), and its index in there."""
     lines = instruction.address_lanes // next(iter(instruction.operands.values())).layout.matrices
-    line, index = (column, row) if instruction.rows.transposed else (row, column)
+    line, index = (column, row) if instruction.row.transposed else (row, column)
     return matrix * lines + line, index
 
 
@@ -290,7 +290,7 @@ def _element(instruction: SharedMatrix, lane: int, index: int) -> tuple[int, int
     """Matrix, row and column of an element of the row (or column) whose address a lane gives."""
     lines = instruction.address_lanes // next(iter(instruction.operands.values())).layout.matrices
     matrix, line = divmod(lane, lines)
-    return (matrix, index, line) if instruction.rows.transposed else (matrix, line, index)
+    return (matrix, index, line) if instruction.row.transposed else (matrix, line, index)
 
 
 def _holder(operand: Fragment, matrix: int, row: int, column: int) -> dict[str, int]:
@@ -302,10 +302,10 @@ def _element_text(matrix: int, row: int, column: int) -> str:
 
 
 def _line_word(instruction: SharedMatrix) -> str:
-    return "column" if instruction.rows.transposed else "row"
+    return "column" if instruction.row.transposed else "row"
 
 
 def _provenance(instruction: SharedMatrix, lane: int, index: int) -> str:
     word = _line_word(instruction)
-    note = ".trans: an address points to a column" if instruction.rows.transposed else "an address points to a row"
+    note = ".trans: an address points to a column" if instruction.row.transposed else "an address points to a row"
     return f"{note}; the {word} of lane {lane}, element {index}"

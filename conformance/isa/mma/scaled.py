@@ -68,7 +68,7 @@ class ScaledTestbench(Testbench):
                 "c": codes["c"][warp, row, column],
             }
 
-        scales = dict.fromkeys(("scale_a", "scale_b"), instruction.scaling.a.format)
+        scales = dict.fromkeys(("scale_a", "scale_b"), instruction.row.scale_a.format)
         return compare_matrices(instruction, terms, instruction.formats | scales, hardware, model)
 
 

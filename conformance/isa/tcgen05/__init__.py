@@ -3,10 +3,8 @@
 from conformance.isa.tcgen05.control import AllocationTestbench, CommitTestbench
 from conformance.isa.tcgen05.cp import CopyTestbench, ShiftTestbench
 from conformance.isa.tcgen05.ld_st import LoadTestbench, OrderTestbench, StoreTestbench
-from conformance.isa.tcgen05.mma import TensorMemoryTestbench
-from conformance.isa.tcgen05.mma_mutants import MUTANTS
+from conformance.isa.tcgen05.mma import TENSOR_MEMORY
 
-TENSOR_MEMORY = TensorMemoryTestbench(MUTANTS)
 _ORDER, _LOAD = OrderTestbench(), LoadTestbench()
 TESTBENCHES = {
     "tcgen05.alloc": AllocationTestbench(),

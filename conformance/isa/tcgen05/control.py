@@ -10,7 +10,7 @@ import numpy.typing as npt
 from conformance.comparison import Expected, Place
 from conformance.stimuli.stream import Stream
 from conformance.testbench import Array, Inputs, Mutant, Testbench
-from tcsim.isa.tcgen05.control import Commit, control_of
+from tcsim.isa.tcgen05.control import Commit
 from tcsim.memory.mbarrier import MBarrier
 from tcsim.memory.tensor_memory import TensorMemory
 
@@ -21,7 +21,7 @@ PAIRS = ((512, 512), (256, 256), (256, 32), (128, 64), (64, 32), (32, 32))
 
 def _held(instruction: Any) -> bool:
     """Whether the probe has both allocations at once."""
-    return instruction.row.arithmetic == "alloc" and not control_of(instruction.row).exclusive
+    return bool(instruction.row.operation == "alloc" and not instruction.row.exclusive)
 
 
 class AllocationTestbench(Testbench):
@@ -35,7 +35,7 @@ class AllocationTestbench(Testbench):
             _held,
             lambda i, given: (
                 (512 - np.cumsum(given["columns"].astype(np.int64), axis=-1)).astype(np.uint32)[:, None]
-                + np.zeros((1, control_of(i.row).cta_group, 1), np.uint32)
+                + np.zeros((1, i.row.cta_group, 1), np.uint32)
             ),
         ),
     )
@@ -51,12 +51,11 @@ class AllocationTestbench(Testbench):
 
     def model(self, instruction: Any, inputs: Inputs) -> Words:
         """Addresses (samples, ctas, 2)."""
-        control = control_of(instruction.row)
-        out = np.empty((len(inputs["columns"]), control.cta_group, 2), np.uint32)
+        group, exclusive = instruction.row.cta_group, instruction.row.exclusive
+        out = np.empty((len(inputs["columns"]), group, 2), np.uint32)
         for sample, columns in enumerate(inputs["columns"]):
-            tmem = TensorMemory(ctas=control.cta_group)
+            tmem = TensorMemory(ctas=group)
             for place, count in enumerate(columns):
-                group, exclusive = control.cta_group, control.exclusive
                 out[sample, :, place] = address = tmem.alloc(int(count), cta_group=group, exclusive=exclusive)
                 if not _held(instruction):
                     tmem.dealloc(address, int(count), cta_group=group, exclusive=exclusive)
@@ -71,9 +70,7 @@ class AllocationTestbench(Testbench):
 def _completed(instruction: Commit, masks: Array) -> Words:
     out = np.empty((len(masks), 2), np.uint32)
     for sample, mask in enumerate(masks):
-        after = instruction.execute(
-            [MBarrier(1), MBarrier(1)], mask=int(mask) if instruction.control.multicast else None
-        )
+        after = instruction.execute([MBarrier(1), MBarrier(1)], mask=int(mask) if instruction.row.mask_bits else None)
         out[sample] = [barrier.phase for barrier in after]
     return out
 
@@ -86,13 +83,13 @@ class CommitTestbench(Testbench):
         Mutant(
             "mask ignored",
             "only the committing CTA's barrier gets the arrival",
-            lambda i: i.control.multicast,
+            lambda i: bool(i.row.mask_bits),
             lambda i, given: np.tile(np.array([1, 0], np.uint32), (len(given["mask"]), 1)),
         ),
         Mutant(
             "mask mirrored",
             "bit 0 of the mask is the last CTA",
-            lambda i: i.control.multicast,
+            lambda i: bool(i.row.mask_bits),
             lambda i, given: _completed(i, given["mask"] >> 1 | (given["mask"] & 1) << 1),
         ),
     )

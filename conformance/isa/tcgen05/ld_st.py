@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from conformance.comparison import Expected, Place
 from conformance.isa.tcgen05.ld_st_mutants import LOAD_MUTANTS, STORE_MUTANTS
+from conformance.isa.tcgen05.memory_models import address_of, loaded, memory_of, stored, width_of
 from conformance.stimuli.stream import Stream
-from conformance.testbench import Array, Inputs, Testbench
+from conformance.testbench import Inputs, Testbench
 from hwkernels.probes.tcgen05_ld_st import WARPS, geometry
 from tcsim.isa.tcgen05.control import Ordering
 from tcsim.isa.tcgen05.move import StoreTensorMemory, TensorMemoryMove
-from tcsim.memory.tensor_memory import TensorMemory, tmem_lane_column
+from tcsim.memory.tensor_memory import tmem_lane_column
 
 Words = npt.NDArray[np.uint32]
 FEW_REGISTERS = 8  # of a lane: up to that number, a recording keeps a whole sample
@@ -26,14 +26,6 @@ SPECIALS = np.array(
     np.uint32,
 )  # fmt: skip
 """f32: zeros, subnormals, ones, largest, infinities, NaNs."""
-
-
-def memory_of(words: Array) -> TensorMemory:
-    """A Tensor Memory, all of it allocated, whose first columns hold uint32 (..., ctas, 128, columns)."""
-    tmem = TensorMemory.allocated(words.shape[:-3], ctas=words.shape[-3])
-    for cta in range(words.shape[-3]):
-        tmem.write(np.arange(words.shape[-2])[:, None], np.arange(words.shape[-1]), words[..., cta, :, :], cta=cta)
-    return tmem
 
 
 def _identity(stream: Stream, shape: tuple[int, ...]) -> Words:
@@ -47,7 +39,7 @@ def _uniform(stream: Stream, shape: tuple[int, ...]) -> Words:
 
 
 def _apart(stream: Stream, shape: tuple[int, ...]) -> Words:
-    """Random words of which four neighbours never have the same magnitude, nor more than two of them are NaNs."""
+    """Random words; four neighbours never have the same magnitude, and at most two of them are NaNs."""
     column = np.arange(shape[-1], dtype=np.uint32) % 4
     words = stream.words(shape).astype(np.uint32) & np.uint32(~3 & 0xFFFFFFFF) | column
     finite = words & np.uint32(0xBFFFFFFF)  # the top exponent bit cleared: no NaN
@@ -99,15 +91,15 @@ class _MoveTestbench(Testbench):
 
     def classes(self, instruction: TensorMemoryMove) -> list[str]:
         """Places, random words, other splits; for f32 reductions special values; for compression no equal values."""
-        access, names = instruction.access, ["identity", "uniform"]
-        if access.selection:
+        row, names = instruction.row, ["identity", "uniform"]
+        if row.selection:
             return ["selected"]
-        splits = geometry(instruction.row).splits
+        splits = geometry(row).splits
         if len(splits) > 1 and splits[1]:
             names.append("apart")
         if 0 in splits:
             names.append("same")
-        if access.reduction and access.reduction.type == "f32":
+        if row.reduction and row.reduction.type == "f32":
             names += ["specials", "subnormals", "zeros", "nans"]
         return names
 
@@ -116,7 +108,7 @@ class _MoveTestbench(Testbench):
         return self._drawn(instruction, name, Stream(instruction.mnemonic, name, seed), samples)
 
     def _drawn(self, instruction: TensorMemoryMove, name: str, stream: Stream, samples: int) -> Inputs:
-        size, rows = geometry(instruction.row), instruction.access.layout.rows
+        size, rows = geometry(instruction.row), instruction.row.layout.rows
         column = stream.below(size.columns - size.reach + 1, (samples,))
         half = (stream.below(2, (1,)) + np.arange(samples)) % 2 * (rows if rows < 32 else 0)
         given = {
@@ -127,49 +119,28 @@ class _MoveTestbench(Testbench):
             given["split"] = np.full(samples, size.splits[SPLITS.get(name, 0)], np.uint32)
         return given
 
-    @staticmethod
-    def address(inputs: Inputs, sample: int, warp: int) -> dict[str, Any]:
-        """Address, warp and split of one warp's instruction."""
-        given = {"address": (warp << 21) + int(inputs["offset"][sample]), "warp": warp}
-        return given | ({"half_split_offset": int(inputs["split"][sample])} if "split" in inputs else {})
-
 
 class LoadTestbench(_MoveTestbench):
     """tcgen05.ld, with `.red` and `.spcompress`: cells in, registers out."""
 
     mutants = LOAD_MUTANTS
+    model = staticmethod(loaded)
 
     def kept(self, instruction: TensorMemoryMove, name: str) -> int:
         """A sample of the small ones."""
-        return int(self._width(instruction) <= FEW_REGISTERS)
+        return int(width_of(instruction) <= FEW_REGISTERS)
 
     def outputs(self, instruction: TensorMemoryMove, samples: int) -> int:
         """Registers."""
-        return samples * WARPS * 32 * self._width(instruction)
-
-    @staticmethod
-    def _width(instruction: TensorMemoryMove) -> int:
-        return sum(operand.registers for operand in instruction.operands.values())
-
-    def model(self, instruction: Any, inputs: Inputs) -> Words:
-        """Registers of the four warps (samples, 4, 32, n)."""
-        out = []
-        for sample, words in enumerate(inputs["tmem"]):
-            tmem = memory_of(words[None])
-            for warp in range(WARPS):
-                result = instruction.execute(tmem, **self.address(inputs, sample, warp))
-                out.append(np.concatenate(result, axis=-1) if isinstance(result, tuple) else result)
-        if not out:
-            return np.empty((0, WARPS, 32, self._width(instruction)), np.uint32)
-        return np.stack(out).reshape(-1, WARPS, 32, self._width(instruction))
+        return samples * WARPS * 32 * width_of(instruction)
 
     def explain(self, instruction: TensorMemoryMove, inputs: Inputs, place: Place) -> Expected:
         """A register."""
         sample, warp, lane, register = place
-        given = self.address(inputs, sample, warp)
+        given = address_of(inputs, sample, warp)
         lanes, columns = instruction.cells(**given)
-        width = instruction.access.layout.value.size // instruction.access.layout.registers
-        plain = not instruction.access.selection and register < instruction.access.layout.registers
+        width = instruction.row.layout.value.size // instruction.row.layout.registers
+        plain = not instruction.row.selection and register < instruction.row.layout.registers
         chosen = slice(register * width, (register + 1) * width) if plain else slice(None)
         cells = [(int(i), int(j)) for i, j in zip(lanes[lane, chosen], columns[lane, chosen], strict=True)]
         words = [f"{int(inputs['tmem'][sample, i, j]):#010x}" for i, j in cells]
@@ -184,6 +155,7 @@ class StoreTestbench(_MoveTestbench):
     """tcgen05.st: cells and registers in, all cells out."""
 
     mutants = STORE_MUTANTS
+    model = staticmethod(stored)
 
     def kept(self, instruction: StoreTensorMemory, name: str) -> int:
         """A sample of the smallest."""
@@ -203,30 +175,18 @@ class StoreTestbench(_MoveTestbench):
             )
         return given | {"registers": words}
 
-    def model(self, instruction: Any, inputs: Inputs) -> Words:
-        """All cells (samples, 128, columns)."""
-        out = np.empty_like(inputs["tmem"])
-        for sample, words in enumerate(inputs["tmem"]):
-            tmem = memory_of(words[None])
-            for warp in range(WARPS):
-                tmem = instruction.execute(
-                    tmem, registers=inputs["registers"][sample, warp], **self.address(inputs, sample, warp)
-                )
-            out[sample] = tmem.words[0, :, : words.shape[-1]]
-        return out
-
     def explain(self, instruction: StoreTensorMemory, inputs: Inputs, place: Place) -> Expected:
         """A cell."""
         sample, lane, column = place
         where, before = {"sample": sample, "cell": (lane, column)}, f"before {int(inputs['tmem'][place]):#010x}"
         warp = lane // 32
-        given = self.address(inputs, sample, warp)
+        given = address_of(inputs, sample, warp)
         lanes, columns = instruction.cells(**given)
         found = np.argwhere((lanes == lane) & (columns == column))
         if not found.size:
             return Expected(where, f"no register goes there, {before}", ("a cell that no register goes to stays",))
         holder, value = (int(i) for i in found[-1])
-        width = instruction.access.layout.value.size // instruction.operands["registers"].registers
+        width = instruction.row.layout.value.size // instruction.operands["registers"].registers
         register, slot = divmod(value, width)
         word = int(inputs["registers"][sample, warp, holder, register])
         source = f"warp {warp} lane {holder} register {register} slot {slot}, {word:#010x}, {before}"

@@ -124,7 +124,7 @@ class StoreTestbench(_Tiles):
         item, stream = CLASSES[name], Stream(instruction.mnemonic, name, seed)
         places = _places(instruction, item, stream, samples)
         tile = _codes(instruction, item, stream, (samples, instruction.lines, instruction.default_stride))
-        codes = tile if instruction.order.row_major else tile.swapaxes(1, 2)
+        codes = tile if instruction.row_major else tile.swapaxes(1, 2)
         return {"registers": instruction.registers(codes), **places}
 
     def model(self, instruction: FragmentStore, inputs: Inputs) -> npt.NDArray[np.uint32]:
@@ -140,7 +140,7 @@ class StoreTestbench(_Tiles):
         line, rest = divmod(at - int(inputs["address"][sample]), _stride(instruction, inputs, sample) * size)
         if not (0 <= line < instruction.lines and rest < instruction.line_bytes):
             return Expected(where, "no element covers it", ("a byte outside the lines of the tile stays",))
-        row, column = (line, rest // size) if instruction.order.row_major else (rest // size, line)
+        row, column = (line, rest // size) if instruction.row_major else (rest // size, line)
         lane, register, slot = operand.layout.where(row, column)
         text, begin = _address(instruction, inputs, sample, row, column)
         source = f"byte {at - begin} of row {row}, column {column} from lane {lane} register {register}"
@@ -153,7 +153,7 @@ def _stride(instruction: FragmentMove, inputs: Inputs, sample: int) -> int:
 
 def _address(instruction: FragmentMove, inputs: Inputs, sample: int, row: int, column: int) -> tuple[str, int]:
     """How the address of an element comes about, and the byte where it begins."""
-    line, place = (row, column) if instruction.order.row_major else (column, row)
+    line, place = (row, column) if instruction.row_major else (column, row)
     bits, start = instruction.operand.layout.element_bits, int(inputs["address"][sample])
     stride = _stride(instruction, inputs, sample)
     at = start + (line * stride + place) * bits // 8
