@@ -190,7 +190,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _proved(terminal: Any) -> bool:
-    """Outputs were compared, or wrong models killed."""
+    """Outputs were compared, or mutants killed."""
     killed = any(report.when == "call" and _verdict(report) is None for report in terminal.stats.get("passed", ()))
     return killed or any(found[3] for found in _all(terminal))
 

@@ -26,9 +26,9 @@ from generator.suite_tables import (
     evidence_totals,
     families,
     input_classes,
+    mutants,
     options,
     reference_pages,
-    wrong_models,
 )
 from generator.tensor_map_tables import tensor_map_bits, tensor_types
 
@@ -48,7 +48,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "evidence totals": evidence_totals,
     "options": options,
     "input classes": input_classes,
-    "wrong models": wrong_models,
+    "mutants": mutants,
     "tensor map bits": tensor_map_bits,
     "tensor types": tensor_types,
     "measured machine": measured_speeds.machine,

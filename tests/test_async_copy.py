@@ -1,4 +1,4 @@
-"""cp.async, cp.async.bulk, cp.reduce.async.bulk: the inventory, a slow model, wrong use, probes, exercises."""
+"""cp.async, cp.async.bulk, cp.reduce.async.bulk: the inventory, a slow model, wrong use, probes, testbenches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from conformance.stimuli.classes import digest
 from hwkernels.probes import cp_async as async_copy
 from hwkernels.probes import cp_async_bulk as bulk_copy
@@ -356,14 +356,14 @@ def test_masks_have_the_width_of_their_spelling() -> None:
 
 
 def test_applypriority_needs_128_bytes() -> None:
-    """PTX ISA 9.4: its address is a multiple of 128, its size of 16; the exercise asks for no other."""
+    """PTX ISA 9.4: its address is a multiple of 128, its size of 16; the testbench asks for no other."""
     item = tcsim.instruction("applypriority.async.bulk.global.bulk_group.L2::evict_normal", arch="sm_107")
     memory = image(26, 256)
     assert np.array_equal(item.execute(memory=memory, source=128, size=16), memory)
     with pytest.raises(MisalignedAddressError, match=r"source = 0x10: .* starts at a multiple of 128 bytes"):
         item.execute(memory=memory, source=16, size=16)
-    exercise = exercise_of(item.row.family)
-    starts = exercise.inputs(item, "uniform", 0, 64)["source"]
+    testbench = testbench_of(item.row.family)
+    starts = testbench.inputs(item, "uniform", 0, 64)["source"]
     assert (starts % 128 == 0).all() and starts.any()
 
 
@@ -455,7 +455,7 @@ def test_what_changes_nothing() -> None:
         item.execute(memory=memory, source=48, size=8)
 
 
-# ---- probes and exercises
+# ---- probes and testbenches
 
 
 @pytest.mark.parametrize(("target", "count"), [("sm_80", 41), ("sm_90a", 41 + 47 + 68), ("sm_107a", 87 - 47)])
@@ -481,12 +481,12 @@ def test_launches() -> None:
     across = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
     for name, clusters in ((LOAD, None), (across, (2, 1, 1)), ("cp.async.ca.shared.global", None)):
         item = tcsim.instruction(name, arch="sm_90")
-        exercise = exercise_of(item.row.family)
-        given_inputs = exercise.inputs(item, exercise.classes(item)[0], 0, 3)
+        testbench = testbench_of(item.row.family)
+        given_inputs = testbench.inputs(item, testbench.classes(item)[0], 0, 3)
         launch = Probe(item, "sm_90", b"code", "ptxas 13.0.0", "", "0" * 64).launch(given_inputs, repeat=2)
         assert (launch.grid[0], launch.cluster, launch.block) == (6 if clusters else 3, clusters, (32, 1, 1))
         ((shape, dtype),) = launch.outputs
-        assert shape == exercise.model(item, given_inputs).shape == (3, IMAGE_BYTES // 4)
+        assert shape == testbench.model(item, given_inputs).shape == (3, IMAGE_BYTES // 4)
         head = re.search(rf"entry {launch.kernel}\(([^)]*)\)", probe.emit(item.row, "sm_90"))
         assert head is not None
         names = [word.split()[-1] for word in head[1].split(", ")]
@@ -497,33 +497,33 @@ def test_launches() -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_107"])
-def test_exercises_and_wrong_models(arch: str) -> None:
-    """Inputs are pure functions of their arguments; each wrong model is contradicted; the model agrees with itself."""
+def test_testbenches_and_mutants(arch: str) -> None:
+    """Inputs are pure functions of their arguments; each mutant is contradicted; the model agrees with itself."""
     outputs, applied = 0, Counter[str]()
     for item in items(arch):
-        exercise, digests = exercise_of(item.row.family), set()
-        names = exercise.classes(item)
+        testbench, digests = testbench_of(item.row.family), set()
+        names = testbench.classes(item)
         assert bool(names) != item.row.reports
         assert all(re.fullmatch("[a-z]+", name) for name in names)
-        alive = [model for model in exercise.wrong_models if model.applies(item)]
-        applied.update(model.name for model in alive)
+        alive = [mutant for mutant in testbench.mutants if mutant.applies(item)]
+        applied.update(mutant.name for mutant in alive)
         for name in names:
-            inputs = exercise.inputs(item, name, 0, exercise.samples(item, name))
+            inputs = testbench.inputs(item, name, 0, testbench.samples(item, name))
             digests.add(digest(inputs))
-            assert digest(exercise.inputs(item, name, 0, exercise.samples(item, name))) in digests
-            answer = exercise.model(item, inputs)
-            comparison = exercise.compare(item, inputs, answer, answer)
+            assert digest(testbench.inputs(item, name, 0, testbench.samples(item, name))) in digests
+            answer = testbench.model(item, inputs)
+            comparison = testbench.compare(item, inputs, answer, answer)
             assert comparison.mismatches == 0
             outputs += comparison.outputs
-            for model in list(alive):
-                wrong = model.run(item, inputs)
+            for mutant in list(alive):
+                wrong = mutant.run(item, inputs)
                 if not np.array_equal(wrong, answer):
-                    alive.remove(model)
-                    assert item.row.has("ignore_left") or exercise.compare(item, inputs, wrong, answer).mismatches
-        assert not alive, (item.mnemonic, [model.name for model in alive])
+                    alive.remove(mutant)
+                    assert item.row.has("ignore_left") or testbench.compare(item, inputs, wrong, answer).mismatches
+        assert not alive, (item.mnemonic, [mutant.name for mutant in alive])
         assert len(digests) == len(names)
     assert outputs > 1_000_000
-    every = {model.name for model in exercise_of("cp.async").wrong_models}
+    every = {mutant.name for mutant in testbench_of("cp.async").mutants}
     missing = {"sm_80": {"mask reversed", "not reduced"}, "sm_90": {"mask reversed"}}.get(arch, set())
     assert set(applied) == every - missing
 
@@ -531,22 +531,22 @@ def test_exercises_and_wrong_models(arch: str) -> None:
 def test_a_mismatch_is_explained() -> None:
     """The address, the copy that covers it, both bytes; undefined bytes are no mismatch."""
     item = tcsim.instruction(LOAD + ".ignore_oob", arch="sm_90")
-    exercise = exercise_of("cp.async.bulk")
-    inputs = exercise.inputs(item, "uniform", 0, 4)
-    model = exercise.model(item, inputs)
+    testbench = testbench_of("cp.async.bulk")
+    inputs = testbench.inputs(item, "uniform", 0, 4)
+    model = testbench.model(item, inputs)
     hardware = model.copy().view(np.uint8)
     to, size = int(inputs["destination"][1, 0]), int(inputs["size"][1, 0])
     left, right = inputs["options"][1, 1:3].tolist()
     hardware[1, item.undefined_bytes(to, size, left, right)] ^= 0xFF
-    assert exercise.compare(item, inputs, hardware.view("<u4"), model).mismatches == 0
+    assert testbench.compare(item, inputs, hardware.view("<u4"), model).mismatches == 0
     hardware[1, to + left] ^= 4
-    comparison = exercise.compare(item, inputs, hardware.view("<u4"), model)
+    comparison = testbench.compare(item, inputs, hardware.view("<u4"), model)
     assert comparison.mismatches == 1
-    line = comparison.first[0].line(item)
+    line = comparison.first[0].line()
     source = int(inputs["source"][1, 0])
     assert line.startswith(
         f"MISMATCH sample 1 address {to + left:#x}: byte {left} of {size} from {source:#x}, copy 0, hardware 0x"
     )
-    assert comparison.first[0].trace(item)[0] == f"{item.mnemonic} on sm_90"
+    assert comparison.first[0].trace()[0] == f"{item.mnemonic} on sm_90"
     with pytest.raises(ValueError, match="the hardware's result has shape"):
-        exercise.compare(item, inputs, model[:1], model)
+        testbench.compare(item, inputs, model[:1], model)

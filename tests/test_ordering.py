@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from hwkernels.probes import probe
 from hwkernels.probes.fence import GROUPS
 from hwkernels.probes.probe import Probe
@@ -52,7 +52,7 @@ def test_accepted_on_exactly_their_targets_and_told() -> None:
                 item = tcsim.instruction(name, arch=target)
                 assert len(item.orders.split()) > 4
                 assert item.execute() is None
-                assert exercise_of(row.family).classes(item) == []
+                assert testbench_of(row.family).classes(item) == []
                 accepted += 1
             elif target not in ARCHS or not {t for t in row.targets if TARGETS[t].arch == target}:
                 with pytest.raises(InstructionError, match="needs"):

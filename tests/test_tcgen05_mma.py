@@ -13,9 +13,10 @@ from exact import tensor_multiply as exact
 from tensor_multiply_cases import instruction, plain
 
 import tcsim
+from conformance.isa.tcgen05 import TENSOR_MEMORY
 from conformance.isa.tcgen05 import mma_tiles as tiles
-from conformance.isa.tcgen05.mma import TENSOR_MEMORY, descriptors
-from conformance.isa.tcgen05.mma_comparison import executed
+from conformance.isa.tcgen05.memory_models import executed
+from conformance.isa.tcgen05.mma import descriptors
 from conformance.isa.tcgen05.mma_inputs import Described
 from conformance.stimuli.stream import Stream
 from tcsim.isa.tcgen05.mma_rows import MultiplyRow
@@ -32,7 +33,7 @@ def slow(item: TensorMemoryMultiply, given: dict[str, Any], sample: int) -> exac
 
 
 def check_against_the_slow_model(item: TensorMemoryMultiply, name: str, seed: int, samples: int, elements: int) -> int:
-    """Run a class of the exercise; compare elements of D with the slow model, and every other cell with what it was."""
+    """Run a class of the testbench; compare elements of D with the slow model, and every other cell with what it was."""
     given_ = TENSOR_MEMORY.inputs(item, name, seed, samples)
     after = TENSOR_MEMORY.model(item, given_)
     stream = Stream("test_tcgen05_mma", item.mnemonic, name)

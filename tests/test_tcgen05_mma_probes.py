@@ -1,4 +1,4 @@
-"""Probes of tcgen05.mma: they assemble for each target without a note, hold what is claimed, and take the exercise's inputs."""
+"""Probes of tcgen05.mma: they assemble for each target without a note, hold what is claimed, and take the testbench's inputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa.tcgen05.mma import TENSOR_MEMORY
+from conformance.isa.tcgen05 import TENSOR_MEMORY
 from hwkernels.probes import probe
 from hwkernels.probes.probe import Probe, emit
 from hwkernels.probes.tcgen05_mma import BODY, statement

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tensor_multiply_cases import FAMILIES, ROWS, instruction
 
-from conformance.isa.tcgen05.mma import TENSOR_MEMORY
+from conformance.isa.tcgen05 import TENSOR_MEMORY
 from tcsim.core.errors import InstructionError
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.tcgen05.multiply import opcode

@@ -1,4 +1,4 @@
-"""The exercises of clusterlaunchcontrol: work that is done by whoever gets it, and answers that are read."""
+"""clusterlaunchcontrol under test: work that must be done by whoever gets it, and answers that are read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from conformance.comparison.words import compare_words
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Expected, Place
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Mutant, Testbench
 from hwkernels.probes.clusterlaunchcontrol import FACTOR, WORDS, blocks_of, words_of
 from tcsim.isa.clusterlaunchcontrol import CANCELED_BIT, RESPONSE_BYTES, QueryCancel, TryCancel
 from tcsim.memory.mbarrier import MBarrier
@@ -112,20 +112,20 @@ def work_done(instruction: Any, numbers: Words) -> Words:
     return out
 
 
-class LaunchCancellationExercise:
+class LaunchCancellationTestbench(Testbench):
     """Numbers in, their multiples out; or answers in, what they say out."""
 
-    wrong_models: tuple[WrongModel, ...] = (
-        WrongModel("work lost", "the work of a cancelled cluster is not done", _asks, _undone),
-        WrongModel("one block does all", "only the first block of a cluster gets the answer",
+    mutants = (
+        Mutant("work lost", "the work of a cancelled cluster is not done", _asks, _undone),
+        Mutant("one block does all", "only the first block of a cluster gets the answer",
                    lambda item: _asks(item) and item.row.multicast, _first_block),
-        WrongModel("lowest bit tells", "bit 0 says whether a cluster was cancelled", _tells,
+        Mutant("lowest bit tells", "bit 0 says whether a cluster was cancelled", _tells,
                    _lowest),
-        WrongModel("any bit tells", "an answer that is not zero means a cancelled cluster", _tells,
+        Mutant("any bit tells", "an answer that is not zero means a cancelled cluster", _tells,
                    _any_bit),
-        WrongModel("y and z swapped", "z lies below y", lambda item: _places(item) and item.row.dimension != "x",
+        Mutant("y and z swapped", "z lies below y", lambda item: _places(item) and item.row.dimension != "x",
                    _other_words(_swapped)),
-        WrongModel("x of 16 bits", "x is as narrow as y and z", lambda item: _places(item) and item.row.dimension in ("", "x"),
+        Mutant("x of 16 bits", "x is as narrow as y and z", lambda item: _places(item) and item.row.dimension in ("", "x"),
                    _other_words(_narrow)),
     )  # fmt: skip
 
@@ -153,20 +153,15 @@ class LaunchCancellationExercise:
             return work_done(instruction, inputs["numbers"])
         return _answer(instruction, inputs["response"])
 
-    def compare(self, instruction: Cancel, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Word by word."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            sample, word = index
-            if _asks(instruction):
-                told = f"{FACTOR} times {int(inputs['numbers'][index]):#x}"
-                return f"cluster {sample} block {word}", "its work", (told,)
-            answer = " ".join(f"{part:#010x}" for part in inputs["response"][sample].tolist())
-            return f"answer {sample} word {word}", f"of {answer}", ("bit 64: cancelled; x 0-31, y 32-47, z 48-63",)
-
-        return compare_words(hardware, model, explain)
+    def explain(self, instruction: Cancel, inputs: Inputs, place: Place) -> Expected:
+        """The work of a block, or a word read from an answer."""
+        sample, word = place
+        if _asks(instruction):
+            told = f"{FACTOR} times {int(inputs['numbers'][place]):#x}"
+            return Expected({"cluster": sample, "block": word}, "its work", (told,))
+        answer = " ".join(f"{part:#010x}" for part in inputs["response"][sample].tolist())
+        where = {"answer": sample, "word": word}
+        return Expected(where, f"of {answer}", ("bit 64: cancelled; x 0-31, y 32-47, z 48-63",))
 
 
-CANCELLATION = LaunchCancellationExercise()
-
-EXERCISES = {"clusterlaunchcontrol": CANCELLATION}
+TESTBENCHES = {"clusterlaunchcontrol": LaunchCancellationTestbench()}

@@ -1,4 +1,4 @@
-"""Exercise of spcompress and spdecompress: registers of many threads."""
+"""spcompress and spdecompress under test: registers of many threads."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.words import compare_words
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Expected, Place
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Mutant, Testbench
 from tcsim.isa.spcompress import CompressionRow
 from tcsim.layouts.compression import ELEMENTS, OPERATIONS, Selection, elements, packed
 from tcsim.numbers.formats import FORMATS
 
 Words = npt.NDArray[np.uint32]
-THREADS = 96
 
 
 def _compresses(instruction: Any) -> bool:
@@ -45,23 +44,20 @@ def _pairs_swapped(instruction: Any, inputs: Inputs) -> Array:
     return np.concatenate([right[:, :first], packed(swapped, row.bits)], axis=-1)
 
 
-class CompressionExercise:
+class CompressionTestbench(Testbench):
     """Registers in, registers out."""
 
-    wrong_models: tuple[WrongModel, ...] = (
-        WrongModel("other extreme", "the smallest stay where the greatest should", _compresses, _changed_descriptor(2)),
-        WrongModel("other magnitudes", "magnitudes select where values should", _compresses, _changed_descriptor(1)),
-        WrongModel("pairs swapped", "the second of a group comes first", _compresses, _pairs_swapped),
-        WrongModel("indices from the end", "an index counts from the last element", lambda i: not _compresses(i), _last_kept),
+    count = 96  # threads
+    mutants = (
+        Mutant("other extreme", "the smallest stay where the greatest should", _compresses, _changed_descriptor(2)),
+        Mutant("other magnitudes", "magnitudes select where values should", _compresses, _changed_descriptor(1)),
+        Mutant("pairs swapped", "the second of a group comes first", _compresses, _pairs_swapped),
+        Mutant("indices from the end", "an index counts from the last element", lambda i: not _compresses(i), _last_kept),
     )  # fmt: skip
 
     def classes(self, instruction: Any) -> list[str]:
         """Elements that are all different, with and without NaNs; indices all different, and any."""
         return ["apart", "nans"] if _compresses(instruction) else ["distinct", "uniform"]
-
-    def samples(self, instruction: Any, name: str) -> int:
-        """Threads."""
-        return THREADS
 
     def inputs(self, instruction: Any, name: str, seed: int, samples: int) -> Inputs:
         """data and spdesc, or mdata and cdata."""
@@ -123,20 +119,16 @@ class CompressionExercise:
             out[own] = np.concatenate(instruction.execute(inputs["data"][own], int(descriptor)), axis=-1)
         return out
 
-    def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Register by register."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            thread, register = index
-            given = [
-                f"{key} {' '.join(f'{int(w):08x}' for w in np.atleast_1d(words[thread])[:8])}"
-                for key, words in inputs.items()
-            ]
-            return f"thread {thread} register {register}", "; ".join(given), ()
-
-        return compare_words(hardware, model, explain)
+    def explain(self, instruction: Any, inputs: Inputs, place: Place) -> Expected:
+        """A register of a thread."""
+        thread, register = place
+        given = [
+            f"{key} {' '.join(f'{int(w):08x}' for w in np.atleast_1d(words[thread])[:8])}"
+            for key, words in inputs.items()
+        ]
+        return Expected({"thread": thread, "register": register}, "; ".join(given), ())
 
 
-COMPRESSION = CompressionExercise()
+COMPRESSION = CompressionTestbench()
 
-EXERCISES = {"spcompress": COMPRESSION}
+TESTBENCHES = {"spcompress": COMPRESSION}

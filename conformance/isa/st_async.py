@@ -1,4 +1,4 @@
-"""st.async and red.async: values of 32 threads written to another block's image of shared memory, and mistaken models of that."""
+"""st.async and red.async under test: values of 32 threads written to another block's image of shared memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.moved import LIMIT, MoveMismatch, require_same_shape
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Expected, Place
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Mutant, Testbench
 from hwkernels.probes.images import IMAGE_BYTES, LANES
 from hwkernels.probes.st_async import VALUE_WORDS
 from tcsim.arithmetic.reduction import Reduction, reduce_codes
@@ -18,13 +18,21 @@ from tcsim.isa.st_async import RemoteInstruction, RemoteRow
 from tcsim.memory.mbarrier import MBarrier
 
 Codes = npt.NDArray[Any]
+Words = npt.NDArray[np.uint32]
+CROWDED = 4
+"""Addresses of a sample in which several threads reduce at one address."""
+
 Element = Callable[[RemoteRow, Codes, Codes], Codes]
 """(row, old codes, new codes) -> what a mistaken reduction would leave."""
 
 
-def _stored(
-    name: str, mistake: str, applies: Callable[[RemoteRow], bool], change: Callable[[Codes], Codes]
-) -> WrongModel:
+def codes_of(row: RemoteRow, value: Array) -> Array:
+    """What a row takes of the words (..., 4) of each thread: codes (...), or (..., words) of a vector."""
+    used = np.ascontiguousarray(value[..., : row.bytes // 4]).view(f"<u{row.word_bits // 8}")
+    return used[..., 0] if row.words == 1 else used
+
+
+def _stored(name: str, mistake: str, applies: Callable[[RemoteRow], bool], change: Callable[[Codes], Codes]) -> Mutant:
     """A store of changed values: codes (samples, 32, words) in and out."""
 
     def answer(instruction: Any, given: Inputs) -> Array:
@@ -35,10 +43,10 @@ def _stored(
         value[..., : row.bytes // 4] = np.ascontiguousarray(changed).view("<u4")
         return REMOTE.model(instruction, {**given, "value": value})
 
-    return WrongModel(name, mistake, lambda item: item.row.reduction is None and applies(item.row), answer)
+    return Mutant(name, mistake, lambda item: item.row.reduction is None and applies(item.row), answer)
 
 
-def _reduced(name: str, mistake: str, applies: Callable[[RemoteRow], bool], element: Element) -> WrongModel:
+def _reduced(name: str, mistake: str, applies: Callable[[RemoteRow], bool], element: Element) -> Mutant:
     """A reduction with a mistaken element, thread after thread."""
 
     def answer(instruction: Any, given: Inputs) -> Array:
@@ -51,7 +59,7 @@ def _reduced(name: str, mistake: str, applies: Callable[[RemoteRow], bool], elem
             words[sample, at] = element(row, words[sample, at], codes[:, lane])
         return out.view("<u4")
 
-    return WrongModel(name, mistake, lambda item: item.row.reduction is not None and applies(item.row), answer)
+    return Mutant(name, mistake, lambda item: item.row.reduction is not None and applies(item.row), answer)
 
 
 def _reduction(row: RemoteRow) -> Reduction:
@@ -138,8 +146,8 @@ def _nothing(instruction: Any, given: Inputs) -> Array:
     return given["smem"].copy().view("<u4")
 
 
-WRONG_REMOTE_STORES = (
-    WrongModel("nothing arrives", "the other block's memory stays as it was", lambda item: True, _nothing),
+MUTANTS = (
+    Mutant("nothing arrives", "the other block's memory stays as it was", lambda item: True, _nothing),
     _stored("vector reversed", "the first element lies last", _vector, lambda codes: codes[..., ::-1]),
     _stored("first element only", "every element is the first", _vector, _first_only),
     _stored("halves swapped", "the high half of 64 bits comes first", _wide, _halves_swapped),
@@ -163,35 +171,19 @@ WRONG_REMOTE_STORES = (
     _reduced(
         "sum saturated", "an unsigned sum stops at its largest number", _is("add", types=("u32", "u64")), _saturated
     ),
-    WrongModel("one thread heard", "of several threads at one address only the first counts", _counts, _once),
+    Mutant("one thread heard", "of several threads at one address only the first counts", _counts, _once),
 )
-"""Each must be contradicted by the cases of every instruction that it applies to."""
 
 
-Words = npt.NDArray[np.uint32]
-SAMPLES = 16
-CROWDED = 4
-"""Addresses of a sample in which several threads reduce at one address."""
-
-
-def codes_of(row: RemoteRow, value: Array) -> Array:
-    """What a row takes of the words (..., 4) of each thread: codes (...), or (..., words) of a vector."""
-    used = np.ascontiguousarray(value[..., : row.bytes // 4]).view(f"<u{row.word_bits // 8}")
-    return used[..., 0] if row.words == 1 else used
-
-
-class RemoteStoreExercise:
+class RemoteStoreTestbench(Testbench):
     """Images and values in, images out."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_REMOTE_STORES
+    count, bytewise = 16, True  # images
+    mutants = MUTANTS
 
     def classes(self, instruction: RemoteInstruction) -> list[str]:
         """Random values at places of their own; of reductions also the ends of the type, and several threads at one place."""
         return ["spread"] if instruction.row.reduction is None else ["spread", "ends", "crowded"]
-
-    def samples(self, instruction: RemoteInstruction, name: str) -> int:
-        """Images of a case."""
-        return SAMPLES
 
     def inputs(self, instruction: RemoteInstruction, name: str, seed: int, samples: int) -> Inputs:
         """smem uint8 (samples, 1024), address uint32 (samples, 32), value uint32 (samples, 32, 4)."""
@@ -224,26 +216,16 @@ class RemoteStoreExercise:
         ended = after.test_wait(state) and after.tx_count == 0
         return image.view("<u4") if ended else np.zeros((len(image), IMAGE_BYTES // 4), np.uint32)
 
-    def compare(self, instruction: RemoteInstruction, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Byte by byte.
-
-        Raises ValueError if the results have another shape.
-        """
-        require_same_shape(hardware, model)
-        ours, theirs = (np.ascontiguousarray(array).view(np.uint8) for array in (model, hardware))
-        wrong, size = np.argwhere(ours != theirs), instruction.row.bytes
-        first = []
-        for sample, at in wrong[:LIMIT].tolist():
-            lanes = np.flatnonzero(inputs["address"][sample] == at // size * size).tolist()
-            told = f"byte {at % size} of {size}, by lanes {lanes}" if lanes else "no lane writes it"
-            steps = tuple(
-                f"lane {lane}: {[hex(word) for word in inputs['value'][sample, lane].tolist()]}" for lane in lanes
-            )
-            codes = f"{theirs[sample, at]:#04x}", f"{ours[sample, at]:#04x}"
-            first.append(MoveMismatch(f"sample {sample} address {at:#x}", told, *codes, steps))
-        return Comparison(ours.size, len(wrong), tuple(first))
+    def explain(self, instruction: RemoteInstruction, inputs: Inputs, place: Place) -> Expected:
+        """A byte of an image."""
+        (sample, at), size = place, instruction.row.bytes
+        lanes = np.flatnonzero(inputs["address"][sample] == at // size * size).tolist()
+        told = f"byte {at % size} of {size}, by lanes {lanes}" if lanes else "no lane writes it"
+        values = inputs["value"][sample]
+        steps = tuple(f"lane {lane}: {[hex(word) for word in values[lane].tolist()]}" for lane in lanes)
+        return Expected({"sample": sample, "address": hex(at)}, told, steps)
 
 
-REMOTE = RemoteStoreExercise()
+REMOTE = RemoteStoreTestbench()
 
-EXERCISES = {"st.async": REMOTE, "red.async": REMOTE}
+TESTBENCHES = {"st.async": REMOTE, "red.async": REMOTE}

@@ -1,4 +1,4 @@
-"""How tensormap.replace, tensormap.cp_fenceproxy and prefetch.tensormap are exercised: the 128 bytes afterwards."""
+"""tensormap.replace, tensormap.cp_fenceproxy and prefetch.tensormap under test: the 128 bytes afterwards."""
 
 from __future__ import annotations
 
@@ -7,40 +7,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.moved import LIMIT, MoveMismatch, require_same_shape
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Comparison, Expected, Place
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Mutant, Testbench
 from hwkernels.probes.tensormap import BODY
 from tcsim.isa.tensormap import TensorMapCopy, TensorMapUpdate
 from tcsim.tma.bits import BYTES, COMMON
 
-SAMPLES = 64
 LETTERS = "abcdefghijklmnop"
 """Names of the operand forms in input classes, which are letters only: forma, formb, ..."""
 
 
-class UpdateExercise:
+class UpdateTestbench(Testbench):
     """Random bytes and values for every operand form."""
 
-    wrong_models: tuple[WrongModel, ...] = ()
+    count, bytewise = 64, True
 
     def __init__(self) -> None:
-        self.wrong_models = (
-            WrongModel("ordinal ignored", "it replaces the first dimension's field", _has_ordinals, _first_ordinal),
-            WrongModel("sizes stored as they are", "it stores a size, not a size less one", _stores_less, _one_more),
+        self.mutants = (
+            Mutant("ordinal ignored", "it replaces the first dimension's field", _has_ordinals, _first_ordinal),
+            Mutant("sizes stored as they are", "it stores a size, not a size less one", _stores_less, _one_more),
         )
 
     def classes(self, instruction: Any) -> list[str]:
         """One for each operand form."""
         return [f"form{LETTERS[place]}" for place in range(len(BODY.variants(instruction.row)))]
 
-    def samples(self, instruction: Any, name: str) -> int:
-        """Enough."""
-        return SAMPLES
-
     def kept(self, instruction: Any, name: str) -> int:
         """A few; all where bits are passed over, because a digest would hold them."""
-        return SAMPLES if instruction.row.unsettled else 2
+        return self.count if instruction.row.unsettled else 2
 
     def outputs(self, instruction: Any, samples: int) -> int:
         """Bytes."""
@@ -62,23 +57,15 @@ class UpdateExercise:
         return _answer(instruction, inputs, _ordinal(instruction, inputs), inputs["value"])
 
     def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Byte by byte, without the bits that depend on the assembler (`TensorMapRow.unsettled`).
+        """Byte by byte, without the bits that depend on the assembler (`TensorMapRow.unsettled`)."""
+        mask = _settled(instruction).view("<u4")
+        return super().compare(instruction, inputs, hardware & mask, model & mask)
 
-        Raises ValueError if the shapes differ.
-        """
-        require_same_shape(hardware, model)
-        mask = _settled(instruction)
-        got, want = (np.ascontiguousarray(array, "<u4").view(np.uint8) & mask for array in (hardware, model))
-        different = np.argwhere(got != want)
-        first = tuple(
-            MoveMismatch(
-                f"sample {sample} byte {at}",
-                f"value {int(inputs['value'][sample]):#x} into {int(inputs['maps'][sample, at]):#04x}",
-                f"{got[sample, at]:#04x}", f"{want[sample, at]:#04x}", (),
-            )
-            for sample, at in different[:LIMIT].tolist()
-        )  # fmt: skip
-        return Comparison(got.size, len(different), first)
+    def explain(self, instruction: Any, inputs: Inputs, place: Place) -> Expected:
+        """A byte of a map."""
+        sample, at = place
+        source = f"value {int(inputs['value'][sample]):#x} into {int(inputs['maps'][sample, at]):#04x}"
+        return Expected({"sample": sample, "byte": at}, source, ())
 
 
 def _settled(instruction: Any) -> Array:
@@ -122,6 +109,4 @@ def _one_more(instruction: Any, inputs: Inputs) -> Array:
     return _answer(instruction, inputs, _ordinal(instruction, inputs), more)
 
 
-UPDATE = UpdateExercise()
-
-EXERCISES = {"tensormap": UPDATE}
+TESTBENCHES = {"tensormap": UpdateTestbench()}

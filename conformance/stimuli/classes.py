@@ -1,4 +1,4 @@
-"""Named classes of operand values, each made to catch particular wrong models.
+"""Named classes of operand values, each made to catch particular mutants.
 
 Inputs are a pure function of (mnemonic, class, seed, count): raw words of a Philox generator, whose stream NumPy
 guarantees not to change, and integer arithmetic. No floating-point library function is involved, so every machine

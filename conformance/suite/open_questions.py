@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Inputs
 from conformance.stimuli.stream import Stream
 from conformance.suite import recordings
 from conformance.suite.recordings import RecordingError
+from conformance.testbench import Inputs
 from hwkernels.device.driver import POISON
 from hwkernels.probes.cp_async_bulk_tensor import IMAGE_BYTES, MEMORY_BYTES
 from tcsim.tma.map import TensorMap

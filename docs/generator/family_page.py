@@ -12,11 +12,9 @@ from generator.numerics_tables import CLASSES_OF_ARITHMETIC
 from generator.operand_forms import forms_table
 from generator.sections import common_label, kind_of, section_of, shapes_text
 from generator.step_text import steps_text
-from generator.surroundings import SURROUNDING_INTRODUCTIONS
+from generator.surroundings import INTRODUCTIONS
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import ARCHS, TARGETS, Arch
-from tcsim.isa import tensormap
-from tcsim.isa.cp_async_bulk_tensor import rows as tensor_copies
 from tcsim.isa.mma.scaled_multiply import ScaledRow
 from tcsim.model.family import Family
 from tcsim.model.row import Row
@@ -34,25 +32,6 @@ runs.
 - *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
 
 """
-
-
-MOVE_INTRODUCTION = """\
-Every spelling of {name} in the registry: {count}. [TMA](../tma.md) says what they do.
-
-- *Machine code* is what ptxas must emit for one instruction; the conformance suite checks it.
-- *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
-
-"""
-INTRODUCTIONS = SURROUNDING_INTRODUCTIONS | {
-    family.name: MOVE_INTRODUCTION
-    for family in (
-        tensor_copies.COPY_FAMILY,
-        tensor_copies.REDUCE_FAMILY,
-        tensor_copies.PREFETCH_FAMILY,
-        tensormap.FAMILY,
-    )
-}
-"""The introductions of families that hold no fragments and no arithmetic."""
 
 
 class _Sources:

@@ -10,7 +10,6 @@ from tcsim import catalog
 from tcsim.descriptors.matrix import CORE_ROWS
 from tcsim.inspection.formulas import formulas_of
 from tcsim.inspection.listing import formats_of, target_text
-from tcsim.inspection.ptx_line import ptx_line
 from tcsim.inspection.step_text import steps_text
 from tcsim.inspection.tensor_memory_text import tensor_memory_constraints, tensor_memory_execution
 from tcsim.isa.cvt.semantics import Convert
@@ -103,7 +102,7 @@ def describe(instruction: Instruction) -> Description:
         steps_text(lowering.steps, catalog.family(row.family).without_steps),
         instruction.evidence.level,
         instruction.evidence.source,
-        ptx_line(row),
+        row.forms[0].statement(row.mnemonic),
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Array, Inputs
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs
 from hwkernels.device.map_bytes import carried
 from hwkernels.probes.cp_async_bulk_tensor import MEMORY_BYTES, image_bytes
 from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyRow

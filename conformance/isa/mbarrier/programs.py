@@ -35,7 +35,7 @@ class Machine:
 
     instruction: BarrierInstruction
     form: Form
-    kind: type[MBarrier] = MBarrier  # or a wrong model
+    kind: type[MBarrier] = MBarrier  # or a mutant
     barrier: MBarrier | None = None
     state: BarrierState | None = None
     bits: int = 0  # of the object before that arrival
@@ -312,7 +312,7 @@ def run(
 ) -> npt.NDArray[np.uint32]:
     """What the model sees of programs: uint32 (samples, steps, 4), as the probe stores it.
 
-    A wrong model may find a step forbidden: then it sees nothing from there on.
+    A mutant may find a step forbidden: then it sees nothing from there on.
     """
     out = np.zeros(program.shape, np.uint32)
     for sample, steps in enumerate(program.tolist()):

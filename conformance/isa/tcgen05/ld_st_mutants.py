@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.isa.tcgen05.memory_models import result_of
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.testbench import Array, Inputs, Mutant
 from hwkernels.probes.tcgen05_ld_st import geometry
 from tcsim.layouts.layout import FragmentLayout, Layout
 
@@ -241,23 +241,23 @@ _REDUCTIONS: tuple[tuple[str, str, Callable[[Any], bool], Callable[[Any, Inputs]
 )  # fmt: skip
 
 
-WRONG_LOADS: tuple[WrongModel, ...] = (
-    *(WrongModel(*item) for item in _MOVES),
-    WrongModel("next warp's lanes", "a warp reads the lanes of the next one", lambda i: True, _on_inputs(_next_warp)),
-    WrongModel("packed halves swapped", "the first column is in the upper half", _packed, _on_result(_halves_swapped)),
-    WrongModel("upper halves packed", "the upper halves of the cells are packed", _packed, _on_inputs(_cells_halved)),
-    *(WrongModel(*item) for item in _REDUCTIONS),
+LOAD_MUTANTS: tuple[Mutant, ...] = (
+    *(Mutant(*item) for item in _MOVES),
+    Mutant("next warp's lanes", "a warp reads the lanes of the next one", lambda i: True, _on_inputs(_next_warp)),
+    Mutant("packed halves swapped", "the first column is in the upper half", _packed, _on_result(_halves_swapped)),
+    Mutant("upper halves packed", "the upper halves of the cells are packed", _packed, _on_inputs(_cells_halved)),
+    *(Mutant(*item) for item in _REDUCTIONS),
 )
-"""Wrong models of tcgen05.ld and its kin."""
+"""Mutants of tcgen05.ld and its kin."""
 
-WRONG_STORES: tuple[WrongModel, ...] = (
-    *(WrongModel(*item) for item in _MOVES),
-    WrongModel(
+STORE_MUTANTS: tuple[Mutant, ...] = (
+    *(Mutant(*item) for item in _MOVES),
+    Mutant(
         "unpacked halves swapped", "the upper half goes to the first column", _packed, _on_inputs(_registers_halved)
     ),
-    WrongModel("upper halves kept", "unpacking leaves the upper half of a cell as it was", _packed, _upper_kept),
+    Mutant("upper halves kept", "unpacking leaves the upper half of a cell as it was", _packed, _upper_kept),
 )
-"""Wrong models of tcgen05.st."""
+"""Mutants of tcgen05.st."""
 
 
 # --- cp and shift
@@ -298,24 +298,24 @@ def _multicast(instruction: Any, *words: str) -> bool:
     return instruction.row.tile.multicast in words
 
 
-WRONG_COPIES: tuple[WrongModel, ...] = (
-    WrongModel("LBO and SBO swapped", "the two offsets of the descriptor change places",
+COPY_MUTANTS: tuple[Mutant, ...] = (
+    Mutant("LBO and SBO swapped", "the two offsets of the descriptor change places",
                lambda i: i.row.tile.row_bytes > 16 and i.row.tile.rows > 8, _on_inputs(_offsets_swapped)),
-    WrongModel("swizzle ignored", "the descriptor's swizzle is taken for none",
+    Mutant("swizzle ignored", "the descriptor's swizzle is taken for none",
                lambda i: i.row.tile.rows > 8, _on_inputs(_unswizzled)),
-    WrongModel("other pairs", "warps 0 and 1 are a pair where 0 and 2 should be, or the other way round",
+    Mutant("other pairs", "warps 0 and 1 are a pair where 0 and 2 should be, or the other way round",
                lambda i: _multicast(i, ".warpx2::02_13", ".warpx2::01_23"),
                _changed(lambda i: _with_facts(i, tile=replace(
                    i.row.tile,
                    multicast=".warpx2::01_23" if i.row.tile.multicast.endswith("02_13") else ".warpx2::02_13")))),
-    WrongModel("rows side by side", "the four rows of .4x256b go to neighbouring lanes",
+    Mutant("rows side by side", "the four rows of .4x256b go to neighbouring lanes",
                lambda i: _multicast(i, ".4x256b"), _side_by_side),
-    WrongModel("not decompressed", "the bytes are copied as they are",
+    Mutant("not decompressed", "the bytes are copied as they are",
                lambda i: i.row.source != "b8", _changed(_as_stored)),
-    WrongModel("fp4 in the low bits", "a decompressed fp4 code is in bits 3:0",
+    Mutant("fp4 in the low bits", "a decompressed fp4 code is in bits 3:0",
                lambda i: i.row.source == "b4x16_p64", _fp4_low),
 )  # fmt: skip
-"""Wrong models of tcgen05.cp."""
+"""Mutants of tcgen05.cp."""
 
 
 def _shifted_up(instruction: Any, inputs: Inputs) -> Array:
@@ -337,8 +337,8 @@ def _wrapped(instruction: Any, inputs: Inputs) -> Array:
     return out
 
 
-WRONG_SHIFTS: tuple[WrongModel, ...] = (
-    WrongModel("the other direction", "row i goes to row i + 1", lambda i: True, _shifted_up),
-    WrongModel("rotated", "the first row becomes the last", lambda i: True, _wrapped),
+SHIFT_MUTANTS: tuple[Mutant, ...] = (
+    Mutant("the other direction", "row i goes to row i + 1", lambda i: True, _shifted_up),
+    Mutant("rotated", "the first row becomes the last", lambda i: True, _wrapped),
 )
-"""Wrong models of tcgen05.shift."""
+"""Mutants of tcgen05.shift."""

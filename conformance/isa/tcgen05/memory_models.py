@@ -1,16 +1,18 @@
-"""What the model says after loads, stores, copies and shifts of Tensor Memory, for a batch of inputs."""
+"""What the model says after loads, stores, copies, shifts and multiplies of Tensor Memory, for a batch of inputs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Array, Inputs
+from conformance.testbench import Array, Inputs
 from hwkernels.probes.tcgen05_ld_st import WARPS
 from tcsim.isa.tcgen05.cp import CopyToTensorMemory, ShiftTensorMemory
 from tcsim.isa.tcgen05.move import StoreTensorMemory, TensorMemoryMove
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.model.instruction import Instruction
 
@@ -85,3 +87,42 @@ _MODELS = {StoreTensorMemory: stored, CopyToTensorMemory: copied, ShiftTensorMem
 def result_of(instruction: Instruction, inputs: Inputs) -> Array:
     """What the model says, for any of these instructions."""
     return _MODELS.get(type(instruction), loaded)(instruction, inputs)
+
+
+# --- multiplies
+
+
+def executed(
+    instruction: TensorMemoryMultiply,
+    inputs: Inputs,
+    change: Callable[[dict[str, Any]], dict[str, Any]] = lambda operands: operands,
+) -> npt.NDArray[np.uint32]:
+    """Tensor Memory after each sample; `change` may alter what `execute` is given."""
+    out = np.empty_like(inputs["tmem"])
+    for sample in range(len(out)):
+        out[sample] = instruction.execute(**change(operands_of(instruction, inputs, sample))).words
+    return out
+
+
+def operands_of(instruction: TensorMemoryMultiply, inputs: Inputs, sample: int) -> dict[str, Any]:
+    """The arguments of `execute` for one sample."""
+    words = inputs["tmem"][sample]
+    tmem = TensorMemory.allocated(ctas=instruction.row.cta_group)
+    tmem.owned[:, words.shape[-1] :] = False
+    tmem.words, tmem.written = words.copy(), np.ones(words.shape, np.bool_)
+    tmem.owned = tmem.owned[:, : words.shape[-1]]
+    image = inputs["image"][sample]
+    arguments: dict[str, Any] = {"tmem": tmem, "smem": image if instruction.row.cta_group == 2 else image[0]}
+    for name in ("d", "idesc", "scale_a", "scale_b", "metadata", "lookup"):
+        if name in inputs:
+            arguments[name] = int(inputs[name][sample])
+    arguments["a"] = inputs["a"][sample] if inputs["a"].dtype == np.uint64 else int(inputs["a"][sample])
+    arguments["b"] = inputs["b"][sample]
+    arguments["enable_input_d"] = bool(inputs["enable_d"][sample])
+    if "lanes" in inputs:
+        arguments["disable_output_lane"] = inputs["lanes"][sample]
+    if "mask" in inputs:
+        arguments["zero_column_mask"] = int(inputs["mask"][sample])
+    if "scale_d" in inputs:
+        arguments["scale_input_d"] = int(inputs["scale_d"][sample])
+    return arguments

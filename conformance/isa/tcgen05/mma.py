@@ -1,4 +1,4 @@
-"""Exercise of tcgen05.mma: operands in shared memory and Tensor Memory, every operand form, all of Tensor Memory compared."""
+"""tcgen05.mma under test: operands in shared memory and Tensor Memory, every operand form, all of Tensor Memory compared."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.isa.tcgen05.mma_comparison import compare_memories, executed
+from conformance.comparison import Array, Comparison, Mismatch, Place, check_shapes, compare
+from conformance.isa.tcgen05.memory_models import executed, operands_of
 from conformance.isa.tcgen05.mma_inputs import Described
-from conformance.isa.tcgen05.mma_mutants import WRONG_MODELS
+from conformance.isa.tcgen05.mma_mutants import MUTANTS
 from conformance.isa.tcgen05.mma_tiles import filled, placeable
-from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Testbench
 from tcsim.core.errors import TcsimError
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.kinds import shapes_of
+from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.memory.tmem_matrix import TmemLayout
 from tcsim.model.form import Form, forms_for
+from tcsim.numbers.formats import FORMATS
+from tcsim.trace import show_code, trace
 
 _SCALE_WORDS = {0: "zero", 3: "three", 15: "fifteen"}  # scale-input-d in the name of a class
 
@@ -35,10 +40,11 @@ class _Case:
     vary: str = ""  # "shapes" or "formats": every one of them, a sample each
 
 
-class TensorMemoryExercise:
+class TensorMemoryTestbench(Testbench):
     """tcgen05.mma: images, Tensor Memory, descriptors and addresses in, Tensor Memory out."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_MODELS
+    mutants = MUTANTS
+    model = staticmethod(executed)
 
     def __init__(self) -> None:
         self._cases: dict[tuple[str, str], dict[str, _Case]] = {}  # by mnemonic and targets
@@ -118,13 +124,48 @@ class TensorMemoryExercise:
         out["enable_d"] = (np.arange(samples) % 4 != 1).astype(np.uint32)
         return out
 
-    def model(self, instruction: TensorMemoryMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
-        """Tensor Memory afterwards."""
-        return executed(instruction, inputs)
-
     def compare(self, instruction: TensorMemoryMultiply, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Cell by cell, of an f16 D the low half of its words."""
-        return compare_memories(instruction, inputs, hardware, model)
+        """Cell by cell of Tensor Memory (samples, ctas, 128, columns), of an f16 D the low half of its words.
+
+        PTX ISA, Packing format for matrix D: a 16-bit element is in the low half of its word; of the high half it says nothing.
+        """
+        check_shapes(hardware, model)
+        layouts = [instruction.layout("d", int(idesc)) for idesc in inputs["idesc"]]
+        elements = np.stack([_elements(*pair, model.shape[1:]) for pair in zip(layouts, inputs["d"], strict=True)])
+        formats = [instruction.formats(int(idesc)) for idesc in inputs["idesc"]]
+        narrow = np.array([own["d"].bits == 16 for own in formats])[:, None, None, None] & (elements >= 0)
+        seen = np.where(narrow, np.uint32(0xFFFF), np.uint32(0xFFFFFFFF))
+
+        def mismatch(place: Place) -> Mismatch:
+            sample, cta, lane, column = place
+            operands, element = operands_of(instruction, inputs, sample), int(elements[place])
+            desc, text, own = instruction.descriptor(operands["idesc"]), "outside D", FORMATS["f32"]
+            row, at = divmod(element, layouts[sample].columns)
+            if element >= 0:
+                text, own = f"row {row}, column {at} of D", formats[sample]["d"]
+            memories = (inputs["tmem"], hardware, model)
+            before, got, want = (show_code(int(memory[place] & seen[place]), own) for memory in memories)
+
+            def steps() -> list[str]:
+                lines = ["instruction descriptor:", *(f"  {line}" for line in desc.describe())]
+                if element < 0:
+                    return lines
+                bound = DescribedMultiply(instruction, desc, operands.get("scale_input_d") or 0)
+                return lines + trace(bound, **instruction.operands_of(row, at, **operands))
+
+            where = {"sample": sample, "CTA": cta, "lane": lane, "column": column}
+            return Mismatch(where, f"before {before}", got, want, steps, text)
+
+        return compare(hardware & seen, model & seen, mismatch)
+
+
+def _elements(layout: TmemLayout, address: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """row * N + column of the element of D that each cell (ctas, 128, columns) holds, or -1."""
+    own = np.full(shape, -1, np.int64)
+    cta, lane, column, _ = (x[0, 0] for x in layout.cells)
+    place = (cta, lane + (int(address) >> 16), column + (int(address) & 0xFFFF))
+    own[place] = np.arange(layout.rows * layout.columns).reshape(cta.shape)
+    return own
 
 
 # --- which descriptors a row is run with
@@ -239,11 +280,4 @@ def _widened(array: Array, width: int | None) -> Array:
     return np.concatenate([array, more], axis=-1)
 
 
-TENSOR_MEMORY = TensorMemoryExercise()
-
-EXERCISES = {
-    "tcgen05.mma": TENSOR_MEMORY,
-    "tcgen05.mma.sp": TENSOR_MEMORY,
-    "tcgen05.mma.ws": TENSOR_MEMORY,
-    "tcgen05.mma.ws.sp": TENSOR_MEMORY,
-}
+TENSOR_MEMORY = TensorMemoryTestbench()

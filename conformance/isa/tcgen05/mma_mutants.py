@@ -1,4 +1,4 @@
-"""Mutants of tcgen05.mma: the right model with one thing changed, which some case of each kind must contradict."""
+"""Mutants of tcgen05.mma: mistakes about sums, scales, signs, negations, masks, tables and halves of shared memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.isa.tcgen05.mma_comparison import executed
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.isa.tcgen05.memory_models import executed
+from conformance.testbench import Array, Inputs, Mutant
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.steps import DotAdd, ScaledDotAdd
 from tcsim.descriptors.instruction import InstructionDescriptor
@@ -176,51 +176,51 @@ def _has_two_vectors(row: MultiplyRow) -> bool:
     return row.kind.table == "mxf4"
 
 
-WRONG_MODELS: tuple[WrongModel, ...] = (
-    WrongModel("F-1", "one fraction bit fewer is kept", _form(_is_float),
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("F-1", "one fraction bit fewer is kept", _form(_is_float),
                _with_units(lambda unit: replace(unit, fraction_bits=unit.fraction_bits - 1))),
-    WrongModel("F+1", "one fraction bit more is kept", _form(_is_float),
+    Mutant("F+1", "one fraction bit more is kept", _form(_is_float),
                _with_units(lambda unit: replace(unit, fraction_bits=unit.fraction_bits + 1))),
-    WrongModel("floor-1", "the largest exponent may be one lower", _form(_meets_floor),
+    Mutant("floor-1", "the largest exponent may be one lower", _form(_meets_floor),
                _with_units(lambda unit: replace(unit, floor=unit.floor - 1))),
-    WrongModel("floor+1", "the largest exponent is kept one higher", _form(_meets_floor),
+    Mutant("floor+1", "the largest exponent is kept one higher", _form(_meets_floor),
                _with_units(lambda unit: replace(unit, floor=unit.floor + 1))),
-    WrongModel("addend last", "c is added to the rounded products", _form(_is_float),
+    Mutant("addend last", "c is added to the rounded products", _form(_is_float),
                _with_units(lambda unit: replace(unit, addend_last=True))),
-    WrongModel("products renormalised", "a significand product of 2 and more moves to the next exponent",
+    Mutant("products renormalised", "a significand product of 2 and more moves to the next exponent",
                _form(lambda row: _is_float(row) and row.kind.table != "mxf4"),
                _with_units(lambda unit: replace(unit, renormalise_products=True))),
-    WrongModel("scaled by product", "each product of e2m1 is aligned by itself", _form(_has_two_vectors),
+    Mutant("scaled by product", "each product of e2m1 is aligned by itself", _form(_has_two_vectors),
                _with_steps(_by_product)),
-    WrongModel("negations ignored", "the descriptor's negate bits do nothing", _form(lambda row: row.kind.negate),
+    Mutant("negations ignored", "the descriptor's negate bits do nothing", _form(lambda row: row.kind.negate),
                _described(negate_a=False, negate_b=False)),
-    WrongModel("D always read", "enable-input-d does nothing", _form(lambda row: True),
+    Mutant("D always read", "enable-input-d does nothing", _form(lambda row: True),
                _operands(lambda operands: {**operands, "enable_input_d": True})),
-    WrongModel("lanes all written", "disable-output-lane does nothing",
+    Mutant("lanes all written", "disable-output-lane does nothing",
                _form(lambda row: any("disable_output_lane" in form for form in row.forms)), _operands(_without("disable_output_lane"))),
-    WrongModel("D not scaled", "scale-input-d does nothing",
+    Mutant("D not scaled", "scale-input-d does nothing",
                _form(lambda row: _is_float(row) and any("scale_input_d" in form for form in row.forms)),
                _operands(_without("scale_input_d"))),
-    WrongModel("no mask", "the zero-column mask does nothing", _form(lambda row: row.weight_stationary),
+    Mutant("no mask", "the zero-column mask does nothing", _form(lambda row: row.weight_stationary),
                _operands(_without("zero_column_mask"))),
-    WrongModel("A not shifted", ".ashift does nothing", _form(lambda row: row.ashift), _respelled(_unshifted)),
-    WrongModel("4-bit elements in pairs", "metadata means pairs, as on the other archs",
+    Mutant("A not shifted", ".ashift does nothing", _form(lambda row: row.ashift), _respelled(_unshifted)),
+    Mutant("4-bit elements in pairs", "metadata means pairs, as on the other archs",
                lambda instruction: instruction.row.sparse and instruction.row.kind.unpaired_on(instruction.arch),
                _respelled(_paired)),
-    WrongModel("two's complement", "negative numbers are read as other integers are", _form(_has_signs), _as(_TwosComplement)),
-    WrongModel("signs ignored", "only the magnitudes of A and B count", _form(_has_signs), _as(_Unsigned)),
-    WrongModel("sums saturate", "integer sums stop at the ends of s32, which the kind cannot ask for", _form(_has_signs),
+    Mutant("two's complement", "negative numbers are read as other integers are", _form(_has_signs), _as(_TwosComplement)),
+    Mutant("signs ignored", "only the magnitudes of A and B count", _form(_has_signs), _as(_Unsigned)),
+    Mutant("sums saturate", "integer sums stop at the ends of s32, which the kind cannot ask for", _form(_has_signs),
                _with_steps(lambda step: replace(step, saturate=True))),
-    WrongModel("tables backwards", "index 0 means the last number of a table", _form(lambda row: row.lookup),
+    Mutant("tables backwards", "index 0 means the last number of a table", _form(lambda row: row.lookup),
                _operands(_tables(lambda octets: octets[..., ::-1]))),
-    WrongModel("index bits backwards", "the first bit of an index is its highest", _form(lambda row: row.lookup),
+    Mutant("index bits backwards", "the first bit of an index is its highest", _form(lambda row: row.lookup),
                _operands(_tables(lambda octets: octets[..., [0, 4, 2, 6, 1, 5, 3, 7]]))),
-    WrongModel("tables of the next columns", "neighbouring lookup tables change places", _form(lambda row: row.lookup),
+    Mutant("tables of the next columns", "neighbouring lookup tables change places", _form(lambda row: row.lookup),
                _operands(_tables(lambda octets: octets[:, np.arange(128) ^ 1]))),
-    WrongModel("first half only", "the bit of the indices' half does nothing", _form(lambda row: row.lookup),
+    Mutant("first half only", "the bit of the indices' half does nothing", _form(lambda row: row.lookup),
                _operands(_first_half)),
-    WrongModel("CTAs exchanged", "each CTA multiplies the other's shared memory", _form(lambda row: row.cta_group == 2),
+    Mutant("CTAs exchanged", "each CTA multiplies the other's shared memory", _form(lambda row: row.cta_group == 2),
                _operands(_exchanged)),
-    WrongModel("scale bytes exchanged", "neighbouring bytes of the scale words change places",
+    Mutant("scale bytes exchanged", "neighbouring bytes of the scale words change places",
                _form(lambda row: bool(row.block)), _operands(_scales_exchanged)),
 )  # fmt: skip

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.isa.tcgen05.mma_inputs import Described
-from conformance.slice import Inputs
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs
 from tcsim.core.errors import OperandError
 from tcsim.descriptors.forms import Major
 from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor

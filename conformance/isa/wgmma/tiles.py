@@ -1,4 +1,4 @@
-"""What exercises of warpgroup multiplies have in common, dense or sparse: their classes, tiles with signs and registers, the comparison."""
+"""What the testbenches of warpgroup multiplies share: their classes, tiles with signs and registers, the comparison."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.multiply import compare_matrices
+from conformance.comparison import Array, Codes, Comparison, compare_matrices
 from conformance.isa.wgmma.images import MODES, problem, tiles
 from conformance.isa.wgmma.mutants import execute, full, multiplicands
-from conformance.slice import Array, Comparison, Inputs
 from conformance.stimuli import classes as input_classes
 from conformance.stimuli.classes import Matrices
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Testbench
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 
 SIGNS = {"negated": ((1, -1), (-1, 1)), "negatedtwice": ((-1, -1),)}  # class -> (scale_a, scale_b), taken in turn
 
 
-class WarpgroupTiles:
+class WarpgroupTiles(Testbench):
     """The recorded cases were made by these functions: what they make of a recorded class must not change."""
 
     def more_classes(self, instruction: WarpgroupMultiply) -> Sequence[str]:
@@ -56,11 +56,11 @@ class WarpgroupTiles:
         a, b, c = multiplicands(instruction, inputs)
         met = self.met_rows(instruction, inputs)
 
-        def terms(sample: int, matrix: int, row: int, column: int) -> tuple[Array, Array, Array]:
+        def terms(sample: int, matrix: int, row: int, column: int) -> Codes:
             k = slice(None) if met is None else met[sample, row]
-            return a[sample, row], b[sample, k, column], c[sample, row, column]
+            return {"a": a[sample, row], "b": b[sample, k, column], "c": c[sample, row, column]}
 
-        return compare_matrices(instruction, terms, hardware, model)
+        return compare_matrices(instruction, terms, instruction.formats, hardware, model)
 
     def met_rows(self, instruction: WarpgroupMultiply, inputs: Inputs) -> Array | None:
         """For each row of A (samples, M, terms) the rows of B that its elements meet; None: all, in order."""

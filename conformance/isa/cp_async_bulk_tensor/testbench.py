@@ -1,4 +1,4 @@
-"""How tensor copies are exercised: random maps, boxes, memories; every byte of shared or global memory afterwards."""
+"""Tensor copies under test: random maps, boxes, memories; every byte of shared or global memory afterwards."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.moved import LIMIT, MoveMismatch, require_same_shape
+from conformance.comparison import Expected, Place
 from conformance.isa.cp_async_bulk_tensor import inputs as tensor_inputs
-from conformance.isa.cp_async_bulk_tensor.mutants import WRONG_LOADS, WRONG_STORES
-from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Testbench
 from hwkernels.device.driver import POISON
 from hwkernels.device.map_bytes import carried_map
 from hwkernels.probes.cp_async_bulk_tensor import MEMORY_BYTES, image_bytes
@@ -70,11 +69,10 @@ def run_stores(
     return np.stack(memories).view("<u4").astype(np.uint32, copy=False)
 
 
-class TensorExercise:
-    """One of the three families of tensor copies."""
+class TensorTestbench(Testbench):
+    """One of the three families of tensor copies: every byte is compared, gaps included."""
 
-    def __init__(self, wrong_models: tuple[WrongModel, ...]) -> None:
-        self.wrong_models = wrong_models
+    bytewise = True
 
     def classes(self, instruction: TensorCopy) -> list[str]:
         """Those that make sense; none where nothing is modelled."""
@@ -119,39 +117,11 @@ class TensorExercise:
             return np.ascontiguousarray(inputs["memory"]).view("<u4").astype(np.uint32, copy=False)
         return run_stores(instruction, inputs)
 
-    def compare(self, instruction: TensorCopy, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Byte by byte, gaps included.
-
-        Raises ValueError if the shapes differ.
-        """
-        require_same_shape(hardware, model)
-        got, want = (np.ascontiguousarray(array, "<u4").view(np.uint8) for array in (hardware, model))
-        different = np.argwhere(got != want)
-        first = tuple(
-            MoveMismatch(
-                f"sample {sample} {'shared' if isinstance(instruction, TensorLoad) else 'global'} byte {at:#x}",
-                _told(inputs, sample),
-                f"{got[sample, at]:#04x}",
-                f"{want[sample, at]:#04x}",
-                (repr(decoded(inputs["maps"][sample].tobytes())),),
-            )
-            for sample, at in different[:LIMIT].tolist()
-        )
-        return Comparison(got.size, len(different), first)
-
-
-def _told(inputs: Inputs, sample: int) -> str:
-    tmap = decoded(inputs["maps"][sample].tobytes())
-    text = f"{tmap} swizzle {tmap.swizzle} at {inputs['coordinates'][sample].tolist()}"
-    return text + f" offsets {inputs['offsets'][sample].tolist()} address {int(inputs['address'][sample]):#x}"
-
-
-COPY = TensorExercise((*WRONG_LOADS, *WRONG_STORES))
-REDUCE = TensorExercise(WRONG_STORES)
-PREFETCH = TensorExercise(())
-
-EXERCISES = {
-    "cp.async.bulk.tensor": COPY,
-    "cp.reduce.async.bulk.tensor": REDUCE,
-    "cp.async.bulk.prefetch.tensor": PREFETCH,
-}
+    def explain(self, instruction: TensorCopy, inputs: Inputs, place: Place) -> Expected:
+        """A byte of the memory that was written."""
+        sample, at = place
+        where = {"sample": sample, f"{'shared' if isinstance(instruction, TensorLoad) else 'global'} byte": hex(at)}
+        tmap = decoded(inputs["maps"][sample].tobytes())
+        text = f"{tmap} swizzle {tmap.swizzle} at {inputs['coordinates'][sample].tolist()}"
+        text += f" offsets {inputs['offsets'][sample].tolist()} address {int(inputs['address'][sample]):#x}"
+        return Expected(where, text, (repr(tmap),))
