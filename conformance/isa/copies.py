@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tcsim.model.form import Form
 
 from conformance.comparison import Comparison, Expected, Place, compare_bytes
 from conformance.stimuli.stream import Stream
 from conformance.testbench import Array, Inputs, Mutant, Testbench
 from hwkernels.probes.images import IMAGE_BYTES
 from tcsim.isa.copies import GROUPS, CopyInstruction
+from tcsim.model.form import Form
 
 _SIZES = {4: "four", 8: "eight", 16: "sixteen"}
 _KINDS = {"source_size": "filled", "ignore": "ignored"}
