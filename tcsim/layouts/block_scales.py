@@ -225,3 +225,17 @@ class ScaleOperand:
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the scale matrix."""
         return self.layout.rows, self.layout.columns
+
+
+@dataclass(frozen=True)
+class BlockScaling:
+    """What a block-scaled mma has beyond its fragments."""
+
+    kind: str  # "mxf8f6f4", "mxf4" or "mxf4nvf4"
+    a: ScaleOperand
+    b: ScaleOperand
+
+    @property
+    def blocks(self) -> int:
+        """Scales of a row of A: the number in `.scale_vec::1X`, also where the spelling leaves it out."""
+        return self.a.layout.blocks

@@ -15,7 +15,7 @@ from tcsim.core.errors import FormatError, OperandError
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.isa.mma.product import Array
 from tcsim.isa.mma.sparse_operand import SparseRow
-from tcsim.layouts.block_scales import ScaleOperand
+from tcsim.layouts.block_scales import BlockScaling, ScaleOperand
 from tcsim.numbers.codec import as_scale_codes
 from tcsim.numbers.formats import Format
 
@@ -56,9 +56,14 @@ class ScaledMatrixMultiply(MatrixMultiply):
         return {name: operand.format for name, operand in self.scales.items()}
 
     @property
+    def scaling(self) -> BlockScaling:
+        """The kind of scaling, and where the scales are."""
+        return BlockScaling(self.row.arithmetic, self.row.scale_a, self.row.scale_b)
+
+    @property
     def blocks(self) -> int:
-        """Scales of one row of A, and of one column of B: the number in `.scale_vec::1X`, also where the spelling leaves it out."""
-        return self.row.scale_a.layout.blocks
+        """Scales of one row of A, and of one column of B."""
+        return self.scaling.blocks
 
     @property
     def block(self) -> int:
