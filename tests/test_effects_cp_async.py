@@ -101,7 +101,9 @@ def test_a_copy_is_refused_at_issue() -> None:
     item: Any = tcsim.instruction("cp.async.ca.shared.global", arch="sm_80")
     forms = {form.name: form for form in item.forms}
     zero, view = np.zeros(1, np.int64), Memories({})
-    with pytest.raises(MisalignedAddressError, match=r"destination = 0x4: a copy of cp\.async starts at a multiple of 8"):
+    with pytest.raises(
+        MisalignedAddressError, match=r"destination = 0x4: a copy of cp\.async starts at a multiple of 8"
+    ):
         item.effects(forms["size=8"], {"source": zero, "destination": zero + 4}, view)
     with pytest.raises(OperandError, match="source_size=5: valid: 0 to size, 4"):
         item.effects(forms["size=4;srcsize"], {"source": zero, "destination": zero, "source_size": zero + 5}, view)
