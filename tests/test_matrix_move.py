@@ -221,7 +221,7 @@ def test_cutlass_says_the_same(mnemonic: str) -> None:
     """Random rows; bit (thread, value) of the registers is the bit of the rows that CUTLASS's layouts name."""
     row_thread, row_bit, register_thread, register_bit = CUTLASS[mnemonic]
     ins = anywhere(mnemonic)
-    format = ins.rows.format
+    format = ins.row.stored
     elements = random_bytes((32, 16), 5) & np.uint8((1 << min(format.bits, 8)) - 1)
     logical = np.zeros(32 * 128, np.uint8)
     bits = np.unpackbits(elements, axis=-1, bitorder="little")
@@ -245,7 +245,7 @@ def test_cutlass_says_the_same(mnemonic: str) -> None:
 
 def scattered(ins: SharedMatrix, memory: int, batch: int, seed: int) -> npt.NDArray[np.int64]:
     """Different random row addresses; those of lanes that do not count lie outside the memory."""
-    random, unit = np.random.Generator(np.random.PCG64(seed)), ins.rows.format.row_bytes
+    random, unit = np.random.Generator(np.random.PCG64(seed)), ins.row.stored.row_bytes
     address = np.array([random.permutation(memory // unit)[:32] for _ in range(batch)]) * unit
     address[:, ins.address_lanes :] = -1
     return address

@@ -19,7 +19,7 @@ SAMPLES = 32
 
 
 def numbers_after(numbers: Words, late: Words | None = None) -> Words:
-    """The numbers (samples, 2, 128) after all rounds, if every thread reads what the other block's has told in that round.
+    """The numbers (samples, 2, 128) after all rounds, if every thread reads what the other block's thread stored in that round.
 
     late: of a mistaken barrier, how many rounds too early each of the other block's 128 threads is read, 0 or 1.
     """

@@ -108,7 +108,7 @@ def work_done(instruction: Any, numbers: Words) -> Words:
             raise ValueError(f"{instruction!r}: an answer's bytes do not end the phase: {after}")
         told = smem.view(np.uint32).reshape(-1, WORDS)
         places = {int(first.execute(words)) for words in told} if cancelled.execute(told).all() else {None}
-        (place,) = places  # every block is told the same
+        (place,) = places  # every block gets the same answer
     return out
 
 

@@ -13,7 +13,7 @@ from hwkernels.probes.images import CLUSTER_WAIT, IMAGE_BYTES, LANES, checked, e
 from tcsim.isa.st_async import RemoteRow
 
 VALUE_WORDS = 4
-"""32-bit words of a thread's value, of which the row takes the first."""
+"""32-bit words of a thread's value; the row takes the first ones."""
 
 
 class RemoteStoreBody(Body):

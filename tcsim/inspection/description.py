@@ -138,7 +138,7 @@ _WHO = {32: "one warp: its 32 lanes together", 128: "one warpgroup: four warps, 
 
 def _execution(instruction: Instruction) -> tuple[str, ...]:
     if isinstance(instruction, TensorMemoryMultiply):
-        return tensor_memory_execution(instruction.facts)
+        return tensor_memory_execution(instruction.row)
     if instruction.executed_by:
         return instruction.executed_by
     lines = [_WHO.get(n, f"{n} lanes together") for n in sorted({o.lanes for o in instruction.operands.values()})]
@@ -182,7 +182,7 @@ def _(instruction: TensorMemoryMultiply) -> tuple[str, ...]:
 
 @_constraints.register
 def _(instruction: WarpgroupMultiply) -> tuple[str, ...]:
-    own = instruction.facts
+    own = instruction.row
     lines = ["B, and A unless it is in registers, lie in shared memory behind a matrix descriptor"]
     lines.append("scale_a, scale_b: 1 or -1" if own.signs else "no signs scale_a, scale_b")
     majors = "K-major (0) or MN-major (1)" if own.majors else "K-major only"
@@ -192,8 +192,8 @@ def _(instruction: WarpgroupMultiply) -> tuple[str, ...]:
 
 @_constraints.register
 def _(instruction: SharedMatrix) -> tuple[str, ...]:
-    row, lanes = instruction.rows.format, instruction.address_lanes
-    line = "column" if instruction.rows.transposed else "row"
+    row, lanes = instruction.row.stored, instruction.address_lanes
+    line = "column" if instruction.row.transposed else "row"
     way = "from" if isinstance(instruction, LoadMatrix) else "to"
     lines = [
         f"lanes 0 to {lanes - 1} give the addresses: lane i that of the i-th {line}, matrix after matrix",
@@ -206,7 +206,7 @@ def _(instruction: SharedMatrix) -> tuple[str, ...]:
 
 @_constraints.register
 def _(instruction: FragmentMove) -> tuple[str, ...]:
-    order = "row" if instruction.order.row_major else "column"
+    order = "row" if instruction.row_major else "column"
     way = {FragmentLoad: "read from", FragmentStore: "written to"}.get(type(instruction), "in")
     bits = instruction.operand.layout.element_bits
     return (
