@@ -2,7 +2,7 @@
 
 Into shared memory: a barrier expects the bytes, and a wait that ends tests it. Out of shared memory: the memory that is
 written is first filled with its image, a proxy fence orders that and the image of shared memory before the copy, then its
-group is waited for. Between blocks: a cluster of two, of which the second one's image and barrier are written.
+group is waited for. Between blocks: a cluster of two, where the image and the barrier of the second are written.
 Kernel parameters: memory, smem, source, destination, size, options, then the result, which is the memory that was written.
 """
 

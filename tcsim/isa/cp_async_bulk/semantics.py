@@ -109,9 +109,9 @@ class BulkCopy(BulkInstruction):
         takes = given.keys() & set(self.forms[0].sources)
         for name, value in given.items():
             if (value is not None) != (name in takes):
-                told = "this instruction takes none" if value is not None else "it is missing"
+                why = "this instruction takes none" if value is not None else "it is missing"
                 raise OperandError(
-                    f"{self._call}: {name}={value}: {told}; valid operands: {', '.join(sorted(takes)) or 'none'}"
+                    f"{self._call}: {name}={value}: {why}; valid operands: {', '.join(sorted(takes)) or 'none'}"
                 )
         left, right = ignore_left or 0, ignore_right or 0
         for name, number in (("ignore_left", left), ("ignore_right", right)):
@@ -208,7 +208,7 @@ class Prefetch(CopyInstruction):
     def execute(self, memory: Any, source: Any, size: int) -> Bytes:
         """The memory as it was, once address and size are found to be valid.
 
-        Raises OperandError for a size that is no multiple of 16, MisalignedAddressError unless the address is a multiple of 16
+        Raises OperandError for a size that is not a multiple of 16, MisalignedAddressError unless the address is a multiple of 16
         (of applypriority, of 128: PTX ISA 9.4, section applypriority.async.bulk), OutsideMemoryError.
         """
         image, places = byte_memory(memory, self._call, "memory"), self._integers("source", source)

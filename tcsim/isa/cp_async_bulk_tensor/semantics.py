@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from tcsim.core.addresses import Bytes
 from tcsim.model.instruction import Instruction
@@ -21,27 +21,11 @@ class TensorCopyRow(Row):
 
     dim: int  # .1d to .5d
     mode: str  # the load mode without its dot: "tile", "tile::gather4", "im2col", "im2col_no_offs", ...
+    map_mode: Literal["", "im2col", "im2col_wide"] = ""  # the kind of map it takes, as TensorMap.im2col_mode
+    wide_mode: str = ""  # of the im2col-wide map that it takes, as TensorMap.wide_mode
+    rows4: bool = False  # the coordinates are a column and four rows
     op: str = ""  # of a reduction
     unmodelled: str = ""  # why execution is not modelled
-
-    @property
-    def map_mode(self) -> str:
-        """The kind of map it takes, as TensorMap.im2col_mode."""
-        if not self.mode.startswith("im2col"):
-            return ""
-        return "im2col_wide" if "::w" in self.mode else "im2col"
-
-    @property
-    def wide_mode(self) -> str:
-        """The mode of the im2col-wide map that it takes, as TensorMap.wide_mode."""
-        if self.map_mode != "im2col_wide":
-            return ""
-        return "W128" if self.mode.endswith("::128") else "W"
-
-    @property
-    def rows4(self) -> bool:
-        """The coordinates are a column and four rows."""
-        return self.mode in ("tile::gather4", "tile::scatter4")
 
     @property
     def coordinates(self) -> int:
@@ -106,7 +90,7 @@ class TensorLoad(TensorCopy):
     def transaction_bytes(self, tensor_map: TensorMap, halo: int = 0) -> int:
         """Bytes that the mbarrier must expect: `TensorMap.transaction_bytes`, of .tile::gather4 four rows.
 
-        halo: wHalo of .im2col::w and .im2col::w::128, each pixel of which adds `TensorMap.halo_bytes`.
+        halo: wHalo of .im2col::w and .im2col::w::128; each of its pixels adds `TensorMap.halo_bytes`.
 
         Raises as `check_map` does.
         """

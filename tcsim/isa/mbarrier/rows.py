@@ -255,7 +255,8 @@ def _arrival(row: BarrierRow, form: Form, arch: Arch) -> list[str]:
 
 def lowering(row: BarrierRow, arch: Arch) -> Lowering:
     """Machine instructions on the barrier, of the first list of operands that the arch has."""
-    form = next(form for form in row.forms if arch.name in {TARGETS[target].arch for target in form.targets})
+    own = (form for form in row.forms if arch.name in {TARGETS[target].arch for target in form.targets})
+    form = next(own, row.forms[0])
     notes = _NOTES if arch.number >= 90 else _AMPERE_NOTES
     found = opcodes(row, form, arch)
     return Lowering("native", (), found, "" if found else notes[row.operation])

@@ -272,7 +272,7 @@ class WaitBarrier(BarrierInstruction):
     ) -> bool | tuple[bool, bool | None, int | None]:
         """Whether the phase of a state, or the latest one of a parity, is complete.
 
-        state: a `BarrierState`, or its 64 bits, of which the parity counts. time_hint: nanoseconds that try_wait may wait,
+        state: a `BarrierState`, or its 64 bits, whose parity counts. time_hint: nanoseconds that try_wait may wait,
         which change nothing here. With `report` (spellings with .phase_type::primary): complete, report predicate, report
         value; the last two are None where the phase is not complete, since reading them is undefined then, and zero else,
         since nothing that is modelled reports.
