@@ -144,16 +144,16 @@ class _Work:
 
 
 def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str) -> _Work:
-    if isinstance(multiply, TensorMemoryMultiply) and not multiply.facts.sparse:
+    if isinstance(multiply, TensorMemoryMultiply) and not multiply.row.sparse:
         if idesc is None:
             raise OperandError(f"{call}: idesc is missing; valid: a tcsim.InstructionDescriptor, or its 32 bits")
-        if multiply.facts.ashift:
+        if multiply.row.ashift:
             raise InstructionError(f"{call}: .ashift takes rows of A that other rows of D belong to; valid: without it")
-        if multiply.facts.lookup:
+        if multiply.row.lookup:
             raise InstructionError(f"{call}: B is made of indices and tables; valid: without .decompress::lut::b")
         desc = multiply.descriptor(idesc)
         flipped = tuple(name for name in "ab" if getattr(desc, f"negate_{name}"))
-        return _Work(multiply.lowering_for(desc), multiply.formats(desc), desc.k, multiply.facts.block, flipped)
+        return _Work(multiply.lowering_for(desc), multiply.formats(desc), desc.k, multiply.row.block, flipped)
     sparsity = multiply.sparsity if isinstance(multiply, SparseOperand) else None
     if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply) or (
         sparsity is not None and isinstance(multiply, ScaledMatrixMultiply)
@@ -166,7 +166,7 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
         raise OperandError(f"{call}: idesc is not an operand of it; valid: tcgen05.mma")
     formats = {name: multiply.formats[name] for name in "abc"} | {"d": multiply.operands["d"].format}
     if isinstance(multiply, ScaledMatrixMultiply):
-        formats["scale"] = multiply.scaling.a.format
+        formats["scale"] = multiply.row.scale_a.format
         return _Work(multiply.lowering, formats, multiply.shape[2], multiply.block)
     return _Work(multiply.lowering, formats, multiply.shape[2], sparsity=sparsity)
 

@@ -22,7 +22,6 @@ import numpy.typing as npt
 from tcsim.core.arguments import broadcast_together, integers
 from tcsim.core.errors import OperandError, listing
 from tcsim.layouts.layout import IntTuple, Layout
-from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.formats import Format
 
 Codes = npt.NDArray[np.uint8]
@@ -226,18 +225,3 @@ class ScaleOperand:
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the scale matrix."""
         return self.layout.rows, self.layout.columns
-
-
-@dataclass(frozen=True)
-class BlockScaling:
-    """What a block-scaled mma has beyond its fragments."""
-
-    kind: str  # "mxf8f6f4", "mxf4" or "mxf4nvf4"
-    a: ScaleOperand
-    b: ScaleOperand
-    sparsity: Sparsity | None = None  # of mma.sp
-
-    @property
-    def blocks(self) -> int:
-        """Scales of a row of A: the number in `.scale_vec::1X`, also where the spelling leaves it out."""
-        return self.a.layout.blocks

@@ -15,7 +15,7 @@ from tcsim.model.operand import Fragment
 
 
 class MissingOperandError(OperandError, KeyError):
-    """A register operand that the instruction has not."""
+    """A register operand that the instruction does not have."""
 
     __str__ = OperandError.__str__
 
@@ -34,6 +34,15 @@ class _Operands(dict[str, Fragment]):
 
 NO_FRAGMENTS: MappingProxyType[str, Fragment] = MappingProxyType({})
 NO_MODIFIERS: MappingProxyType[str, str] = MappingProxyType({})
+
+
+def present(**modifiers: str) -> Mapping[str, str]:
+    """The modifiers that a spelling has, of those that it could have: the ones that are not empty.
+
+    >>> dict(present(space=".shared::cta", order=""))
+    {'space': '.shared::cta'}
+    """
+    return MappingProxyType({name: text for name, text in modifiers.items() if text})
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,10 @@ class Row:
         if not self.ptx_version:
             put("ptx_version", earliest(*(form.ptx_version for form in self.forms)))
         put("operands", MappingProxyType(_Operands(self.mnemonic, self.operands)))
+
+    def has(self, operand: str) -> bool:
+        """Whether its plainest form has an operand."""
+        return operand in self.forms[0]
 
     @property
     def first_arch(self) -> Arch:
