@@ -36,6 +36,7 @@ import tcsim
 from tcsim.core.errors import TcsimError
 from tcsim.descriptors.bit_field import Field
 from tcsim.descriptors.forms import FORMS
+from tcsim.layouts.block_scales import ScaleLayout
 from tcsim.layouts.layout import Layout
 from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES, SWIZZLES, Swizzle
 from tcsim.memory.mbarrier import MBarrier
@@ -189,12 +190,7 @@ SPARSITIES = [
         "mma.sp.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32",
     )
 ]
-_SCALED = "mma.sync.aligned.kind::{}.block_scale.scale_vec::{}.m16n8k{}.row.col.f32.{}.f32.{}"
-SCALES = [
-    getattr(tcsim.instruction(_SCALED.format(*words), arch="sm_120").scaling, side).layout
-    for words in (("mxf8f6f4", "1X", 32, "e4m3.e4m3", "ue8m0"), ("mxf4nvf4", "4X", 64, "e2m1.e2m1", "ue4m3"))
-    for side in "ab"
-]
+SCALES = [ScaleLayout("a", 16, 1), ScaleLayout("b", 8, 1), ScaleLayout("a", 16, 4), ScaleLayout("b", 8, 2)]
 FIELDS = [
     Field("plain", 3, 5),
     Field("unit", 16, 14, 16, "bytes"),

@@ -67,6 +67,11 @@ def ask(row, family, what):
     except Exception as error:
         failures.setdefault(f"{family.name} ({what})", f"{row.mnemonic}: {type(error).__name__}: {error}")
 
+def everywhere(row):
+    """The row as if the assembler took it on the arch too, in every form."""
+    forms = tuple(dataclasses.replace(form, targets=(*form.targets, *targets)) for form in row.forms)
+    return dataclasses.replace(row, targets=(*row.targets, *targets), forms=forms)
+
 for row in catalog.rows().values():
     family = catalog.family(row.family)
     if row.dropped:
@@ -74,9 +79,9 @@ for row in catalog.rows().values():
     if set(row.targets) & set(targets):
         ask(row, family, "its own")
     elif set(row.targets) & near:
-        ask(dataclasses.replace(row, targets=(*row.targets, *targets)), family, "of its relative")
+        ask(everywhere(row), family, "of its relative")
     else:  # the assembler might take anything there
-        ask(dataclasses.replace(row, targets=(*row.targets, *targets)), family, "of neither")
+        ask(everywhere(row), family, "of neither")
 
 barrier = mbarrier_object.decode_barrier(0, "sm_130")
 said["barrier"] = sorted({field.evidence.level for field in barrier.fields})
@@ -112,4 +117,4 @@ def test_an_imaginary_arch_is_one_entry(relative: str, form: str, source: str) -
     assert not said["failures"], "\n".join(f"{family}: {why}" for family, why in said["failures"].items())
     assert set(said["levels"]) <= ({"inferred", "literature"} if source else {"inferred"})
     assert said["counts"]["its own"] > 1500
-    assert said["counts"]["of its relative"] > (0 if relative == "sm_120" else 1000)
+    assert said["counts"]["of its relative"] > (0 if relative == "sm_120" else 500)

@@ -73,123 +73,63 @@ _PTXAS_13 = "PTX ISA 9.4, ptxas 13.5.37"
 # version from 5.0 to 9.5 (there is no 8.9) with the ptxas that the entry names; the comment says which one was refused.
 # An instruction may need a later version than its target.
 _ENTRIES = (
-    Arch(
-        "sm_70", "Volta", "V100", "sm_70",
-        (
-            Target("sm_70", "5.1"),  # 5.0 refused
-        ),
-        _PTXAS_12,
-    ),
-    Arch(
-        "sm_72", "Volta", "Xavier", "sm_70",
-        (
-            Target("sm_72", "6.1"),  # 6.0 refused
-        ),
-        _PTXAS_12,
-    ),
-    Arch(
-        "sm_75", "Turing", "T4", "sm_75",
-        (
-            Target("sm_75", "6.3"),  # 6.2 refused
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_80", "Ampere", "A100", "sm_80",
-        (
-            Target("sm_80", "7.0"),  # 6.5 refused
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_86", "Ampere", "A2, RTX 3090", "sm_86",
-        (
-            Target("sm_86", "7.1"),  # 7.0 refused
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_87", "Ampere", "Jetson Orin", "sm_86",
-        (
-            Target("sm_87", "7.4"),  # 7.3 refused
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_88", "Ampere", "sm_88", "sm_86",
-        (
-            Target("sm_88", "9.0"),  # 8.8 refused, though its neighbours are far older
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_89", "Ada", "L40S, RTX 4090", "sm_89",
-        (
-            Target("sm_89", "7.8"),  # 7.7 refused
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_90", "Hopper", "H100, H200", "sm_90",
-        (
-            Target("sm_90", "7.8"),  # 7.7 refused
-            Target("sm_90a", "8.0"),  # 7.8 refused: the a-target came one version after sm_90
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_100", "Blackwell", "B200", "sm_100",
-        (
-            Target("sm_100", "8.6"),  # 8.5 refused
-            Target("sm_100f", "8.8"),  # 8.7 refused: f-targets begin with 8.8
-            Target("sm_100a", "8.6"),  # 8.5 refused
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_103", "Blackwell", "B300", "sm_100",
-        (
-            Target("sm_103", "8.8"),  # 8.7 refused
-            Target("sm_103f", "8.8"),  # 8.7 refused
-            Target("sm_103a", "8.8"),  # 8.7 refused
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_107", "Blackwell", "sm_107", "sm_100",
-        (
-            Target("sm_107", "9.4"),  # 9.3 refused
-            Target("sm_107f", "9.4"),  # 9.3 refused
-            Target("sm_107a", "9.4"),  # 9.3 refused
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_110", "Blackwell", "Jetson Thor", "sm_100",
-        (
-            Target("sm_110", "9.0"),  # 8.8 refused
-            Target("sm_110f", "9.0"),  # 8.8 refused
-            Target("sm_110a", "9.0"),  # 8.8 refused
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_120", "Blackwell", "RTX 5090", "sm_120",
-        (
-            Target("sm_120", "8.7"),  # 8.6 refused
-            Target("sm_120f", "8.8"),  # 8.7 refused: f-targets begin with 8.8
-            Target("sm_120a", "8.7"),  # 8.6 refused
-        ),
-        _PTXAS_13,
-    ),
-    Arch(
-        "sm_121", "Blackwell", "GB10", "sm_120",
-        (
-            Target("sm_121", "8.8"),  # 8.7 refused
-            Target("sm_121a", "8.8"),  # 8.7 refused
-        ),
-        _PTXAS_13,
-    ),
+    Arch("sm_70", "Volta", "V100", "sm_70", (
+        Target("sm_70", "5.1"),  # 5.0 refused
+    ), _PTXAS_12),
+    Arch("sm_72", "Volta", "Xavier", "sm_70", (
+        Target("sm_72", "6.1"),  # 6.0 refused
+    ), _PTXAS_12),
+    Arch("sm_75", "Turing", "T4", "sm_75", (
+        Target("sm_75", "6.3"),  # 6.2 refused
+    ), _PTXAS_13),
+    Arch("sm_80", "Ampere", "A100", "sm_80", (
+        Target("sm_80", "7.0"),  # 6.5 refused
+    ), _PTXAS_13),
+    Arch("sm_86", "Ampere", "A2, RTX 3090", "sm_86", (
+        Target("sm_86", "7.1"),  # 7.0 refused
+    ), _PTXAS_13),
+    Arch("sm_87", "Ampere", "Jetson Orin", "sm_86", (
+        Target("sm_87", "7.4"),  # 7.3 refused
+    ), _PTXAS_13),
+    Arch("sm_88", "Ampere", "sm_88", "sm_86", (
+        Target("sm_88", "9.0"),  # 8.8 refused, though its neighbours are far older
+    ), _PTXAS_13),
+    Arch("sm_89", "Ada", "L40S, RTX 4090", "sm_89", (
+        Target("sm_89", "7.8"),  # 7.7 refused
+    ), _PTXAS_13),
+    Arch("sm_90", "Hopper", "H100, H200", "sm_90", (
+        Target("sm_90", "7.8"),  # 7.7 refused
+        Target("sm_90a", "8.0"),  # 7.8 refused: the a-target came one version after sm_90
+    ), _PTXAS_13),
+    Arch("sm_100", "Blackwell", "B200", "sm_100", (
+        Target("sm_100", "8.6"),  # 8.5 refused
+        Target("sm_100f", "8.8"),  # 8.7 refused: f-targets begin with 8.8
+        Target("sm_100a", "8.6"),  # 8.5 refused
+    ), _PTXAS_13),
+    Arch("sm_103", "Blackwell", "B300", "sm_100", (
+        Target("sm_103", "8.8"),  # 8.7 refused
+        Target("sm_103f", "8.8"),  # 8.7 refused
+        Target("sm_103a", "8.8"),  # 8.7 refused
+    ), _PTXAS_13),
+    Arch("sm_107", "Blackwell", "sm_107", "sm_100", (
+        Target("sm_107", "9.4"),  # 9.3 refused
+        Target("sm_107f", "9.4"),  # 9.3 refused
+        Target("sm_107a", "9.4"),  # 9.3 refused
+    ), _PTXAS_13),
+    Arch("sm_110", "Blackwell", "Jetson Thor", "sm_100", (
+        Target("sm_110", "9.0"),  # 8.8 refused
+        Target("sm_110f", "9.0"),  # 8.8 refused
+        Target("sm_110a", "9.0"),  # 8.8 refused
+    ), _PTXAS_13),
+    Arch("sm_120", "Blackwell", "RTX 5090", "sm_120", (
+        Target("sm_120", "8.7"),  # 8.6 refused
+        Target("sm_120f", "8.8"),  # 8.7 refused: f-targets begin with 8.8
+        Target("sm_120a", "8.7"),  # 8.6 refused
+    ), _PTXAS_13),
+    Arch("sm_121", "Blackwell", "GB10", "sm_120", (
+        Target("sm_121", "8.8"),  # 8.7 refused
+        Target("sm_121a", "8.8"),  # 8.7 refused
+    ), _PTXAS_13),
 )  # fmt: skip
 
 ARCHS: MappingProxyType[str, Arch] = MappingProxyType({arch.name: arch for arch in _ENTRIES})

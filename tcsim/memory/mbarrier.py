@@ -224,7 +224,7 @@ class MBarrier:
         self._pending += count
 
     def expect_tx(self, bytes: int) -> None:
-        """mbarrier.expect_tx: wait for this number of bytes more in this phase.
+        """mbarrier.expect_tx: wait for this many bytes more in this phase.
 
         Raises BarrierError for a negative number, a transaction count beyond 2**20 - 1, and after inval; also where no
         arrival is pending and the count comes to zero, since the manual does not say whether that ends the phase.
