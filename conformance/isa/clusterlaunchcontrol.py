@@ -118,15 +118,15 @@ class LaunchCancellationTestbench(Testbench):
     mutants = (
         Mutant("work lost", "the work of a cancelled cluster is not done", _asks, _undone),
         Mutant("one block does all", "only the first block of a cluster gets the answer",
-                   lambda item: _asks(item) and item.row.multicast, _first_block),
+               lambda item: _asks(item) and item.row.multicast, _first_block),
         Mutant("lowest bit tells", "bit 0 says whether a cluster was cancelled", _tells,
-                   _lowest),
+               _lowest),
         Mutant("any bit tells", "an answer that is not zero means a cancelled cluster", _tells,
-                   _any_bit),
+               _any_bit),
         Mutant("y and z swapped", "z lies below y", lambda item: _places(item) and item.row.dimension != "x",
-                   _other_words(_swapped)),
+               _other_words(_swapped)),
         Mutant("x of 16 bits", "x is as narrow as y and z", lambda item: _places(item) and item.row.dimension in ("", "x"),
-                   _other_words(_narrow)),
+               _other_words(_narrow)),
     )  # fmt: skip
 
     def classes(self, instruction: Cancel) -> list[str]:

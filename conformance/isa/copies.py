@@ -12,19 +12,18 @@ from conformance.stimuli.stream import Stream
 from conformance.testbench import Array, Inputs, Mutant, Testbench
 from hwkernels.probes.images import IMAGE_BYTES
 from tcsim.isa.copies import GROUPS, CopyInstruction
-from tcsim.model.operand_form import OperandForm
+from tcsim.model.form import Form
 
-_SIZES = {"4": "four", "8": "eight", "16": "sixteen"}
-_KINDS = {"": "", "srcsize": "filled", "ignore": "ignored"}
+_SIZES = {4: "four", 8: "eight", 16: "sixteen"}
+_KINDS = {"source_size": "filled", "ignore": "ignored"}
 _GROUPS = {"": "copied", "N=0": "waitnone", "N=1": "waitone", "N=7": "waitseven"}
 SAMPLES, KEPT = 8, 2
 
 
-def class_of(form: OperandForm) -> str:
+def class_of(form: Form) -> str:
     """The input class that runs a list of operands: letters only."""
-    if form.name.startswith("size="):
-        size, _, kind = form.name.removeprefix("size=").partition(";")
-        return _SIZES[size] + _KINDS[kind]
+    if "size" in form and form["size"].values:
+        return _SIZES[form["size"].values[0]] + "".join(word for name, word in _KINDS.items() if name in form)
     return _GROUPS.get(form.name, "arrived")
 
 
@@ -43,7 +42,7 @@ class Copies(Testbench):
 
     def kept(self, instruction: CopyInstruction, name: str) -> int:
         """Two images; all where bytes are passed over, because a digest would hold them."""
-        return SAMPLES if instruction.facts.ignores else KEPT
+        return SAMPLES if instruction.row.has("ignore_left") else KEPT
 
     def outputs(self, instruction: CopyInstruction, samples: int) -> int:
         """Bytes."""
@@ -52,7 +51,7 @@ class Copies(Testbench):
     def compare(self, instruction: CopyInstruction, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Byte by byte; bytes that the manual leaves undefined are passed over."""
         counted = np.ones((len(model), IMAGE_BYTES), bool)
-        if instruction.facts.ignores:
+        if instruction.row.has("ignore_left"):
             item: Any = instruction
             for sample in range(len(model)):
                 size, (_, left, right, _) = int(inputs["size"][sample, 0]), inputs["options"][sample].tolist()
@@ -81,30 +80,29 @@ Change = Callable[[CopyInstruction, Inputs, Array], Array]
 
 
 def _copies(instruction: CopyInstruction) -> bool:
-    return instruction.facts.operation in ("copy", "commit", "wait", "arrive") and not instruction.facts.reports
+    return instruction.row.operation in ("copy", "commit", "wait", "arrive") and not instruction.row.reports
 
 
 def _writes(instruction: CopyInstruction) -> bool:
-    return _copies(instruction) or instruction.facts.operation == "reduce"
+    return _copies(instruction) or instruction.row.operation == "reduce"
 
 
 def _fills(instruction: CopyInstruction) -> bool:
-    return bool(instruction.facts.sizes)
+    return instruction.row.has("size") and bool(instruction.row.forms[0]["size"].values)
 
 
 def _reduces(instruction: CopyInstruction) -> bool:
-    return instruction.facts.operation == "reduce"
+    return instruction.row.operation == "reduce"
 
 
 def _masked(instruction: CopyInstruction) -> bool:
-    return instruction.facts.masked
+    return instruction.row.has("byte_mask")
 
 
 def _before(instruction: CopyInstruction, given: Inputs) -> Array:
     """The memory that is written, as it was."""
-    facts = instruction.facts
-    outward = facts.source == ".shared::cta" and facts.destination in (".global", ".shared::cluster")
-    return given["memory" if outward or (facts.operation in GROUPS and facts.grouped) else "smem"]
+    row = instruction.row
+    return given["memory" if row.outward or (row.operation in GROUPS and row.group == "bulk") else "smem"]
 
 
 def _read(instruction: CopyInstruction, given: Inputs) -> Array:

@@ -29,16 +29,16 @@ class AsyncTestbench(Copies):
 
         `reads` is what the kernel gets: the source size, or whether the source is ignored; `taken` is how many bytes that is.
         """
-        stream, forms = Stream(instruction.mnemonic, name, seed), instruction.facts.forms
+        stream, forms = Stream(instruction.mnemonic, name, seed), instruction.row.forms
         place = next(at for at, form in enumerate(forms) if class_of(form) == name)
-        width = int(forms[place].name.removeprefix("size=").partition(";")[0]) if instruction.facts.sizes else 16
+        width = forms[place]["size"].values[0] if "size" in forms[place] else 16
         lines = np.argsort(stream.words((samples, IMAGE_BYTES // width)), axis=1)[:, :LANES]
         reads = np.zeros((samples, LANES), np.uint32)
         taken = np.full((samples, LANES), width, np.int64)
-        if "source_size" in forms[place].operands:
+        if "source_size" in forms[place]:
             taken = stream.below(width + 1, (samples, LANES))
             reads = taken.astype(np.uint32)
-        elif "ignore" in forms[place].operands:
+        elif "ignore" in forms[place]:
             skip = stream.chance(1, 2, (samples, LANES))
             reads, taken = skip.astype(np.uint32), np.where(skip, np.int64(0), np.int64(width))
         return {
@@ -55,16 +55,16 @@ class AsyncTestbench(Copies):
     def model(self, instruction: CopyInstruction, inputs: Inputs) -> npt.NDArray[np.uint32]:
         """The new shared memory as words (samples, 256)."""
         item: Any = instruction
-        facts, form = instruction.facts, instruction.facts.forms[int(inputs["form"][0])]
+        row, form = instruction.row, instruction.row.forms[int(inputs["form"][0])]
         given: dict[str, Any] = {name: inputs[name] for name in ("memory", "smem", "source", "destination")}
         given["size"] = int(inputs["size"][0, 0])
-        if facts.operation == "copy":
-            if "source_size" in form.operands:
+        if row.operation == "copy":
+            if "source_size" in form:
                 given["source_size"] = inputs["reads"]
-            if "ignore" in form.operands:
+            if "ignore" in form:
                 given["ignore"] = inputs["reads"] != 0
             return item.execute(**given).view("<u4")
-        if facts.operation == "arrive" and not self._passes(item):
+        if row.operation == "arrive" and not self._passes(item):
             return np.zeros((len(inputs["form"]), IMAGE_BYTES // 4), np.uint32)
         copy = tcsim.instruction("cp.async.ca.shared.global", arch=instruction.arch.name)
         return copy.execute(**given).view("<u4")
@@ -75,7 +75,7 @@ class AsyncTestbench(Copies):
         barrier = MBarrier(LANES)
         for _ in range(LANES):
             barrier = item.execute(barrier)
-            if item.facts.increments:
+            if item.row.increments:
                 barrier.arrive()
         return barrier.phase == 1
 

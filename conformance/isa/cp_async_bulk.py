@@ -22,31 +22,31 @@ class BulkTestbench(Copies):
 
     def classes(self, instruction: CopyInstruction) -> list[str]:
         """Random ranges and the whole image; of reductions, elements at the ends of their type. None where it reports."""
-        if instruction.facts.reports:
+        if instruction.row.reports:
             return []
-        if instruction.facts.operation in GROUPS:
+        if instruction.row.operation in GROUPS:
             return [class_of(form) for form in instruction.forms]
-        reduction = instruction.facts.reduction
+        reduction = instruction.row.reduction
         if reduction is None:
             return ["uniform", "whole"]
         return ["uniform", "whole", "edges", *(["specials"] if reduction.float else [])]
 
     def inputs(self, instruction: CopyInstruction, name: str, seed: int, samples: int) -> Inputs:
         """Images uint8 (samples, 1024), source, destination, size uint32 (samples, 1), options uint32 (samples, 4)."""
-        stream, facts = Stream(instruction.mnemonic, name, seed), instruction.facts
+        stream, row = Stream(instruction.mnemonic, name, seed), instruction.row
         lines = IMAGE_BYTES // BULK_BYTES
         size = 1 + stream.below(lines, (samples, 1)) if name != "whole" else np.full((samples, 1), lines)
         start, end = ((stream.below(2**20, (samples, 1)) * (lines - size + 1)) >> 20 for _ in range(2))
-        start -= start % (facts.alignment // BULK_BYTES)
+        start -= start % (row.alignment // BULK_BYTES)
         options = np.zeros((samples, 4), np.int64)
-        options[:, 0] = stream.below(1 << 16, (samples,)) if facts.masked else 0
-        if facts.ignores:
+        options[:, 0] = stream.below(1 << 16, (samples,)) if row.has("byte_mask") else 0
+        if row.has("ignore_left"):
             options[:, 1:3] = stream.below(16, (samples, 2))
             options[:, 1:3] = np.where(size > 1, options[:, 1:3], options[:, 1:3] // 2)
-        options[:, 3] = 1 if facts.multicast else 0
+        options[:, 3] = 1 if row.has("cta_mask") else 0
         images = {key: self._image(instruction, name, samples, stream) for key in ("memory", "smem")}
         places = {"source": start, "destination": end, "size": size}
-        form = next((at for at, form in enumerate(facts.forms) if class_of(form) == name), 0)
+        form = next((at for at, form in enumerate(row.forms) if class_of(form) == name), 0)
         return {
             **images,
             **{key: (value * BULK_BYTES).astype(np.uint32) for key, value in places.items()},
@@ -56,7 +56,7 @@ class BulkTestbench(Copies):
 
     @staticmethod
     def _image(instruction: CopyInstruction, name: str, samples: int, stream: Stream) -> Array:
-        reduction = instruction.facts.reduction
+        reduction = instruction.row.reduction
         if reduction is None or (name in ("uniform", "whole") and not reduction.float):
             return random_bytes(stream, (samples, IMAGE_BYTES))
         kind, bits = f"<u{reduction.bits // 8}", reduction.bits
@@ -86,20 +86,20 @@ class BulkTestbench(Copies):
     def model(self, instruction: CopyInstruction, inputs: Inputs) -> npt.NDArray[np.uint32]:
         """The memory that was written, as words (samples, 256)."""
         item: Any = instruction
-        facts = instruction.facts
-        if facts.operation in GROUPS:
+        row = instruction.row
+        if row.operation in GROUPS:
             item = tcsim.instruction("cp.async.bulk.global.shared::cta.bulk_group", arch=instruction.arch.name)
-        takes = {name for form in item.forms for name in form.operands}
+        takes = set(item.forms[0].names)
         found = []
         for sample in range(len(inputs["form"])):
             given = {name: inputs[name][sample] for name in ("memory", "smem")}
             given |= {name: int(inputs[name][sample, 0]) for name in ("source", "destination", "size")}
-            if facts.operation == "prefetch":
+            if row.operation == "prefetch":
                 del given["smem"], given["destination"]
             for place, name in enumerate(("byte_mask", "ignore_left", "ignore_right", "cta_mask")):
                 if name in takes:
                     given[name] = int(inputs["options"][sample, place])
-            if facts.multicast:
+            if row.has("cta_mask"):
                 given["smem"] = given["smem"][None, :]
             found.append(item.execute(**given).reshape(-1))
         return np.ascontiguousarray(found).view("<u4")

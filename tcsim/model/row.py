@@ -83,6 +83,10 @@ class Row:
             put("ptx_version", earliest(*(form.ptx_version for form in self.forms)))
         put("operands", MappingProxyType(_Operands(self.mnemonic, self.operands)))
 
+    def has(self, operand: str) -> bool:
+        """Whether its plainest form has an operand."""
+        return operand in self.forms[0]
+
     @property
     def first_arch(self) -> Arch:
         """The earliest arch that runs it."""

@@ -142,16 +142,16 @@ def _kind(
     rows4: bool | None = None,
 ) -> Callable[[Any], bool]:
     def applies(instruction: TensorCopy) -> bool:
-        facts = instruction.facts
-        right = facts.direction == "load" if direction == "load" else facts.direction in ("store", "reduce")
+        row = instruction.row
+        right = row.operation == "load" if direction == "load" else row.operation in ("store", "reduce")
         return (
             right
-            and not facts.unmodelled
-            and (map_mode is None or facts.map_mode == map_mode)
-            and (not wide or facts.wide_mode == wide)
-            and not (narrow and facts.wide_mode)
-            and facts.dim >= least
-            and (rows4 is None or facts.rows4 == rows4)
+            and not row.unmodelled
+            and (map_mode is None or row.map_mode == map_mode)
+            and (not wide or row.wide_mode == wide)
+            and not (narrow and row.wide_mode)
+            and row.dim >= least
+            and (rows4 is None or row.rows4 == rows4)
         )
 
     return applies
@@ -244,30 +244,29 @@ LOAD_MUTANTS: tuple[Mutant, ...] = (
     Mutant("load: offsets ignored", "im2col offsets are taken for 0", _kind("load", map_mode="im2col"), _load(_NoOffsets())),
     Mutant("load: always zeros", "a NaN fill gives zeros", _kind("load"), _load(BoxWalk(), _remapped(_zero_filled))),
     Mutant("load: types only name sizes", "TFLOAT32 copies bits", _kind("load"),
-               _load(BoxWalk(), _remapped(_copied_bits))),
+           _load(BoxWalk(), _remapped(_copied_bits))),
     Mutant("load: ties away from zero", "TFLOAT32 rounds as cvt.rna does", _kind("load"),
-               _load(BoxWalk(), _recoded(_TF32, _ties_away))),
+           _load(BoxWalk(), _recoded(_TF32, _ties_away))),
     Mutant("load: NaNs kept", "TFLOAT32 leaves NaNs as they are", _kind("load"), _kept_nans),
     Mutant("load: subnormals flushed", "_FTZ types turn subnormal numbers into zeros", _kind("load"),
-               _load(BoxWalk(), _recoded(_FTZ, flush))),
+           _load(BoxWalk(), _recoded(_FTZ, flush))),
     Mutant("load: wOffset ignored", "wOffset is taken for 0", _kind("load", map_mode="im2col_wide"), _load(_NoShift())),
     Mutant("load: halos between", "each halo of .im2col::w::128 follows its 32 pixels", _kind("load", wide="W128"),
-               _load(_HalosBetween())),
+           _load(_HalosBetween())),
     Mutant("load: halo by halo", "behind the pixels of .im2col::w::128 lies one halo after the other",
-               _kind("load", wide="W128"), _load(_HaloByHalo())),
+           _kind("load", wide="W128"), _load(_HaloByHalo())),
 )  # fmt: skip
 """Mistakes in loads."""
 
 
 def _swapped(instruction: TensorCopy, inputs: Inputs) -> Array:
     """A reduction that stores instead."""
-    facts = instruction.facts
-    stored = replace(instruction, row=replace(instruction.row, facts=replace(facts, op="", direction="store")))
+    stored = replace(instruction, row=replace(instruction.row, op="", operation="store"))
     return run_stores(stored, inputs)
 
 
 def _adds(instruction: TensorCopy) -> bool:
-    return instruction.facts.op == "add" and not instruction.facts.unmodelled
+    return instruction.row.op == "add" and not instruction.row.unmodelled
 
 
 def _as_type(name: str) -> Callable[[Any, Inputs], Array]:
@@ -286,10 +285,10 @@ def _as_type(name: str) -> Callable[[Any, Inputs], Array]:
 STORE_MUTANTS: tuple[Mutant, ...] = (
     *(Mutant(f"store: {name}", mistake, _kind("store", **options), _store(walk)) for name, mistake, walk, options in _WALKS),
     Mutant("store: stops at the element", "what lies behind the end of a row in its last 16 bytes stays", _kind("store"),
-               _store(_StopsAtTheElement())),
+           _store(_StopsAtTheElement())),
     Mutant("reduce: f32 flushes", "FLOAT32 and TFLOAT32 are added as FLOAT32_FTZ is", _adds, _as_type("FLOAT32_FTZ")),
     Mutant("reduce: f32 keeps subnormals", "FLOAT32_FTZ is added as FLOAT32 is", _adds, _as_type("FLOAT32")),
-    Mutant("store: not reduced", "a reduction overwrites", lambda item: bool(item.facts.op) and not item.facts.unmodelled,
-               _swapped),
+    Mutant("store: not reduced", "a reduction overwrites", lambda item: bool(item.row.op) and not item.row.unmodelled,
+           _swapped),
 )  # fmt: skip
 """Mistakes in stores and reductions."""

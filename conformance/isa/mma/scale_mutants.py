@@ -191,9 +191,9 @@ MUTANTS = (
     Mutant("scale subnormals flushed", "subnormal scales are zeros", _with_significand, _BOTH(_flushed)),
     Mutant("scale signs read", "the top bit of a scale is a sign", _with_significand, _signs_read),
     Mutant("scaled by product", "every product is a term, with its own exponent", _by_group,
-               _with_step(lambda step: replace(step, group=0))),
+           _with_step(lambda step: replace(step, group=0))),
     Mutant("cancelled group is a zero", "a group that cancels has no exponent", _by_group,
-               _with_step(_cancelled_is_zero)),
+           _with_step(_cancelled_is_zero)),
     Mutant("metadata rows exchanged", "rows g and g + 8 change places", _is_sparse, _metadata_rows),
 )  # fmt: skip
 """Every mutant of block-scaled multiplies."""

@@ -205,7 +205,7 @@ _FRAGMENT_MUTANTS = (
     Mutant("f32 from f16", "the accumulator is f16, widened at the end", _is_mixed("f32"), _relowered(_kept_in_f16)),
     Mutant("later copies read", "the last copy of an element counts", _unread_copies, _copies_read),
     Mutant("tiles exchanged", "the halves of D's registers change places",
-               lambda i: i.shape[0] * i.shape[1] > 64, _tiles_exchanged),
+           lambda i: i.shape[0] * i.shape[1] > 64, _tiles_exchanged),
     Mutant("rows exchanged", "rows r and r + 8 of A change places", lambda i: i.shape[0] >= 16, _rows_exchanged),
     Mutant("K halves exchanged", "A's halves of K change places, B's do not", lambda i: True, _k_exchanged),
     Mutant("Volta's fragments", "the layouts of sm_70", _is_f16, _volta),
