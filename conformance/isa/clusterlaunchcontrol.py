@@ -106,8 +106,8 @@ def work_done(instruction: Any, numbers: Words) -> Words:
         after = after if many else [after]
         if not all(barrier.test_wait(state) for barrier, state in zip(after, states, strict=True)):
             raise ValueError(f"{instruction!r}: an answer's bytes do not end the phase: {after}")
-        told = smem.view(np.uint32).reshape(-1, WORDS)
-        places = {int(first.execute(words)) for words in told} if cancelled.execute(told).all() else {None}
+        answers = smem.view(np.uint32).reshape(-1, WORDS)
+        places = {int(first.execute(words)) for words in answers} if cancelled.execute(answers).all() else {None}
         (place,) = places  # every block gets the same answer
     return out
 
@@ -157,8 +157,8 @@ class LaunchCancellationTestbench(Testbench):
         """The work of a block, or a word read from an answer."""
         sample, word = place
         if _asks(instruction):
-            told = f"{FACTOR} times {int(inputs['numbers'][place]):#x}"
-            return Expected({"cluster": sample, "block": word}, "its work", (told,))
+            work = f"{FACTOR} times {int(inputs['numbers'][place]):#x}"
+            return Expected({"cluster": sample, "block": word}, "its work", (work,))
         answer = " ".join(f"{part:#010x}" for part in inputs["response"][sample].tolist())
         where = {"answer": sample, "word": word}
         return Expected(where, f"of {answer}", ("bit 64: cancelled; x 0-31, y 32-47, z 48-63",))

@@ -1,4 +1,4 @@
-"""Mutants of conversions: the right one with one thing changed, which the committed cases contradict."""
+"""Mutants of conversions: mistakes about rounding, overflow, signs, zeros, NaN, packing, scale factors and random bits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Mutants: plausible mistakes, each of which the committed cases must be able to see.
+"""Mutants of multiplies on registers: mistakes about sums, rounding, special values, operands and layouts.
 
-A mutant is the right one with one thing changed. `applies` says for which instructions the change could show at
+A mutant is the right model with one thing changed. `applies` says for which instructions the change could show at
 all; where it could, some recorded hardware result must contradict it (test_mutants.py).
 """
 
@@ -108,7 +108,7 @@ def _unfused(instruction: MatrixMultiply) -> tuple[Step, ...]:
     steps: list[Step] = []
     for step in instruction.lowering.steps:
         if not isinstance(step, Arithmetic):
-            raise TypeError(f"{instruction!r} is no chain")
+            raise TypeError(f"{instruction!r} is not a chain")
         product = replace(step, op="mul", result="product", arguments=step.arguments[:2], nan_order="")
         total = replace(step, op="add", arguments=("product", step.arguments[2]), nan_order="")
         steps += [product, total]

@@ -26,7 +26,7 @@ TIES_CLASS = "ties"
 
 _OUTPUTS_PER_CASE = 256
 _MORE = {"boundaries": 2, "edges": 2, "floor": 4}
-"""Classes that hold what they are for in few places: how many times as many outputs."""
+"""Classes that hold what they are for in few places: by what their number of outputs is multiplied."""
 _ONEHOT_SAMPLES = 2  # A, then B
 
 
