@@ -117,7 +117,7 @@ def test_tensor_memory_multiply(
     """tcgen05.mma with a descriptor."""
     ins = tcsim.instruction(mnemonic, arch=ARCH)
     assert isinstance(ins, TensorMemoryMultiply)
-    check(ins, desc, (desc.m, desc.n, desc.k), ins.facts.block, order)
+    check(ins, desc, (desc.m, desc.n, desc.k), ins.row.block, order)
 
 
 @pytest.mark.parametrize("order", [None, (2, 0, 1)])
@@ -134,7 +134,7 @@ def test_ragged_sizes_are_zeros(mnemonic: str, desc: tcsim.InstructionDescriptor
     """Any M, N and K; the last block of scale factors covers what is left."""
     ins: Any = tcsim.instruction(mnemonic, arch="sm_120" if desc is None else ARCH)
     shape = ins.shape if desc is None else (desc.m, desc.n, desc.k)
-    block = ins.block if desc is None else ins.facts.block
+    block = ins.block if desc is None else ins.row.block
     m, n, k = shape
     sizes, whole = (m + 3, n + 5, 2 * k + 3), (2 * m, 2 * n, 3 * k)
     x = operands(ins, desc, sizes, block, 6)
