@@ -22,11 +22,11 @@ def numbers_after(numbers: Words, late: Words | None = None) -> Words:
 
     late: of a mistaken barrier, how many rounds too early each of the other block's 128 threads is read, 0 or 1.
     """
-    told, now = np.zeros_like(numbers), numbers.copy()
+    written, now = np.zeros_like(numbers), numbers.copy()
     threads = np.arange(THREADS)
     for round in range(ROUNDS):
-        before, told = told, now
-        seen = told if late is None else np.where(late != 0, before, told)
+        before, written = written, now
+        seen = written if late is None else np.where(late != 0, before, written)
         now = now * np.uint32(FACTOR) + seen[:, ::-1, (threads + STRIDE * (round + 1)) % THREADS] + np.uint32(ADDEND)
     return now
 

@@ -106,8 +106,8 @@ def work_done(instruction: Any, numbers: Words) -> Words:
         after = after if many else [after]
         if not all(barrier.test_wait(state) for barrier, state in zip(after, states, strict=True)):
             raise ValueError(f"{instruction!r}: an answer's bytes do not end the phase: {after}")
-        told = smem.view(np.uint32).reshape(-1, WORDS)
-        places = {int(first.execute(words)) for words in told} if cancelled.execute(told).all() else {None}
+        answers = smem.view(np.uint32).reshape(-1, WORDS)
+        places = {int(first.execute(words)) for words in answers} if cancelled.execute(answers).all() else {None}
         (place,) = places  # every block gets the same answer
     return out
 
@@ -118,15 +118,15 @@ class LaunchCancellationTestbench(Testbench):
     mutants = (
         Mutant("work lost", "the work of a cancelled cluster is not done", _asks, _undone),
         Mutant("one block does all", "only the first block of a cluster gets the answer",
-                   lambda item: _asks(item) and item.row.multicast, _first_block),
+               lambda item: _asks(item) and item.row.multicast, _first_block),
         Mutant("lowest bit tells", "bit 0 says whether a cluster was cancelled", _tells,
-                   _lowest),
+               _lowest),
         Mutant("any bit tells", "an answer that is not zero means a cancelled cluster", _tells,
-                   _any_bit),
+               _any_bit),
         Mutant("y and z swapped", "z lies below y", lambda item: _places(item) and item.row.dimension != "x",
-                   _other_words(_swapped)),
+               _other_words(_swapped)),
         Mutant("x of 16 bits", "x is as narrow as y and z", lambda item: _places(item) and item.row.dimension in ("", "x"),
-                   _other_words(_narrow)),
+               _other_words(_narrow)),
     )  # fmt: skip
 
     def classes(self, instruction: Cancel) -> list[str]:
@@ -157,8 +157,8 @@ class LaunchCancellationTestbench(Testbench):
         """The work of a block, or a word read from an answer."""
         sample, word = place
         if _asks(instruction):
-            told = f"{FACTOR} times {int(inputs['numbers'][place]):#x}"
-            return Expected({"cluster": sample, "block": word}, "its work", (told,))
+            work = f"{FACTOR} times {int(inputs['numbers'][place]):#x}"
+            return Expected({"cluster": sample, "block": word}, "its work", (work,))
         answer = " ".join(f"{part:#010x}" for part in inputs["response"][sample].tolist())
         where = {"answer": sample, "word": word}
         return Expected(where, f"of {answer}", ("bit 64: cancelled; x 0-31, y 32-47, z 48-63",))

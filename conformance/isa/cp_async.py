@@ -1,4 +1,4 @@
-"""cp.async under test: images of memory, the addresses and sizes of every thread, groups and barriers that tell of its end."""
+"""cp.async under test: images of memory, the addresses and sizes of every thread, groups and barriers that wait for them."""
 
 from __future__ import annotations
 

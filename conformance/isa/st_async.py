@@ -220,10 +220,10 @@ class RemoteStoreTestbench(Testbench):
         """A byte of an image."""
         (sample, at), size = place, instruction.row.bytes
         lanes = np.flatnonzero(inputs["address"][sample] == at // size * size).tolist()
-        told = f"byte {at % size} of {size}, by lanes {lanes}" if lanes else "no lane writes it"
+        source = f"byte {at % size} of {size}, by lanes {lanes}" if lanes else "no lane writes it"
         values = inputs["value"][sample]
         steps = tuple(f"lane {lane}: {[hex(word) for word in values[lane].tolist()]}" for lane in lanes)
-        return Expected({"sample": sample, "address": hex(at)}, told, steps)
+        return Expected({"sample": sample, "address": hex(at)}, source, steps)
 
 
 REMOTE = RemoteStoreTestbench()

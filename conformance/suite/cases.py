@@ -60,7 +60,7 @@ class Case:
     def parse(text: str) -> Case:
         """The case of an id.
 
-        Raises ValueError if it is none.
+        Raises ValueError if it is not one.
         """
         match = re.fullmatch(r"(.+)-([a-z]+)-(\d+)", text)
         if match is None:

@@ -136,7 +136,7 @@ _RULES = (
     _Rule("wmma", (), ("f16", "bf16"), "mma.sync.aligned.m16n8k16.row.col.{cd}.{ab}.{ab}.{cd}"),
     _Rule("wmma", (), ("tf32",), "mma.sync.aligned.m16n8k4.row.col.{cd}.{ab}.{ab}.{cd}"),
     _Rule("mma.sync", (), ("e4m3", "e5m2"), "mma.sync.aligned.m16n8k32.row.col.{cd}.{ab}.{ab}.{cd}"),
-    # which N ran is not told; every N has the same arithmetic
+    # the authors do not say which N ran; every N has the same arithmetic
     _Rule("wgmma", (), ("e4m3", "e5m2"), "wgmma.mma_async.sync.aligned.m64n8k32.{cd}.{ab}.{ab}"),
 )
 
@@ -163,7 +163,7 @@ def write(sets: Iterable[PublishedSet], root: Path = recordings.ROOT) -> Path:
 
 
 def read(arch: str | None = None, root: Path = recordings.ROOT) -> tuple[PublishedSet, ...]:
-    """The sets of an arch, or all; none if there is no file.
+    """The sets of an arch, or all; an empty tuple without a file.
 
     Raises RecordingError if the file cannot be read.
     """

@@ -244,17 +244,17 @@ LOAD_MUTANTS: tuple[Mutant, ...] = (
     Mutant("load: offsets ignored", "im2col offsets are taken for 0", _kind("load", map_mode="im2col"), _load(_NoOffsets())),
     Mutant("load: always zeros", "a NaN fill gives zeros", _kind("load"), _load(BoxWalk(), _remapped(_zero_filled))),
     Mutant("load: types only name sizes", "TFLOAT32 copies bits", _kind("load"),
-               _load(BoxWalk(), _remapped(_copied_bits))),
+           _load(BoxWalk(), _remapped(_copied_bits))),
     Mutant("load: ties away from zero", "TFLOAT32 rounds as cvt.rna does", _kind("load"),
-               _load(BoxWalk(), _recoded(_TF32, _ties_away))),
+           _load(BoxWalk(), _recoded(_TF32, _ties_away))),
     Mutant("load: NaNs kept", "TFLOAT32 leaves NaNs as they are", _kind("load"), _kept_nans),
     Mutant("load: subnormals flushed", "_FTZ types turn subnormal numbers into zeros", _kind("load"),
-               _load(BoxWalk(), _recoded(_FTZ, flush))),
+           _load(BoxWalk(), _recoded(_FTZ, flush))),
     Mutant("load: wOffset ignored", "wOffset is taken for 0", _kind("load", map_mode="im2col_wide"), _load(_NoShift())),
     Mutant("load: halos between", "each halo of .im2col::w::128 follows its 32 pixels", _kind("load", wide="W128"),
-               _load(_HalosBetween())),
+           _load(_HalosBetween())),
     Mutant("load: halo by halo", "behind the pixels of .im2col::w::128 lies one halo after the other",
-               _kind("load", wide="W128"), _load(_HaloByHalo())),
+           _kind("load", wide="W128"), _load(_HaloByHalo())),
 )  # fmt: skip
 """Mistakes in loads."""
 
@@ -285,10 +285,10 @@ def _as_type(name: str) -> Callable[[Any, Inputs], Array]:
 STORE_MUTANTS: tuple[Mutant, ...] = (
     *(Mutant(f"store: {name}", mistake, _kind("store", **options), _store(walk)) for name, mistake, walk, options in _WALKS),
     Mutant("store: stops at the element", "what lies behind the end of a row in its last 16 bytes stays", _kind("store"),
-               _store(_StopsAtTheElement())),
+           _store(_StopsAtTheElement())),
     Mutant("reduce: f32 flushes", "FLOAT32 and TFLOAT32 are added as FLOAT32_FTZ is", _adds, _as_type("FLOAT32_FTZ")),
     Mutant("reduce: f32 keeps subnormals", "FLOAT32_FTZ is added as FLOAT32 is", _adds, _as_type("FLOAT32")),
     Mutant("store: not reduced", "a reduction overwrites", lambda item: bool(item.row.op) and not item.row.unmodelled,
-               _swapped),
+           _swapped),
 )  # fmt: skip
 """Mistakes in stores and reductions."""

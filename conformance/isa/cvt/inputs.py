@@ -1,7 +1,7 @@
 """Named classes of operand values for conversions.
 
 Inputs are a pure function of (mnemonic, class, seed, count), and any number of samples may be asked for: every class
-walks through its values in an order of which each prefix is a fair sample.
+walks through its values in an order whose every prefix is a fair sample.
 """
 
 from __future__ import annotations

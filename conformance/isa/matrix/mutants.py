@@ -260,22 +260,22 @@ def _first_matrix_only(instruction: StoreMatrix, inputs: Inputs) -> Registers:
 
 LOAD_MUTANTS = (
     Mutant("trans ignored", ".trans has no effect", _trans_ignored,
-               lambda i, inputs: _transposition_flipped(i).execute(**inputs)),
+           lambda i, inputs: _transposition_flipped(i).execute(**inputs)),
     Mutant("trans assumed", "the matrix is transposed without .trans", _trans_assumed,
-               lambda i, inputs: _transposition_flipped(i).execute(**inputs)),
+           lambda i, inputs: _transposition_flipped(i).execute(**inputs)),
     *(Mutant(name, mistake, applies, _loads_at(change)) for name, mistake, applies, change in ADDRESS_MISTAKES),
     *(Mutant(name, mistake, applies, _after(change)) for name, mistake, applies, change in REGISTER_MISTAKES),
     Mutant("not unpacked", "the row's bytes go to the registers as they are",
-               lambda i: _packed(i) and i.row.stored.row_bytes == ROW_FORMATS["b8"].row_bytes,
-               _with_format(lambda format: ROW_FORMATS["b8"])),
+           lambda i: _packed(i) and i.row.stored.row_bytes == ROW_FORMATS["b8"].row_bytes,
+           _with_format(lambda format: ROW_FORMATS["b8"])),
     Mutant("nibbles swapped", "the first element is in the upper half of a byte",
-               lambda i: i.row.stored.bits == 4, _on_smem(_nibbles_swapped)),
+           lambda i: i.row.stored.bits == 4, _on_smem(_nibbles_swapped)),
     Mutant("padding first", "the padding stands before the elements", _padded, _on_smem(_padding_first)),
     Mutant("codes two bits up", "fp4 lands in bits 5:2 of its byte, fp6 in bits 7:2", _packed, _after(_shifted)),
     Mutant("zero-extended", "the sign is not extended", lambda i: i.row.stored.signed,
-               _with_format(lambda format: replace(format, signed=False))),
+           _with_format(lambda format: replace(format, signed=False))),
     Mutant("sign-extended", "codes are taken as signed", lambda i: _packed(i) and not i.row.stored.signed,
-               _with_format(lambda format: replace(format, signed=True))),
+           _with_format(lambda format: replace(format, signed=True))),
 )  # fmt: skip
 """Every mutant of ldmatrix."""
 
@@ -286,7 +286,7 @@ STORE_MUTANTS = (
     *(Mutant(name, mistake, applies, _before(change)) for name, mistake, applies, change in REGISTER_MISTAKES),
     Mutant("rest cleared", "bytes that no row covers become zero", _always, _cleared),
     Mutant("first matrix only", "only the first matrix is stored", lambda i: _layout(i).matrices > 1,
-               _first_matrix_only),
+           _first_matrix_only),
 )  # fmt: skip
 """Every mutant of stmatrix."""
 

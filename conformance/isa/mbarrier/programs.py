@@ -1,4 +1,4 @@
-"""Random programs of operations on one mbarrier, every step of which the manual allows, and running one on the model.
+"""Random programs of operations on one mbarrier that the manual allows step by step, and running one on the model.
 
 What a program is: `hwkernels.probes.mbarrier`. A program never asks for what is undefined: more arrivals than are pending, a
 phase that can no longer end, an expect_tx that would have to end one, a state of an older phase.

@@ -83,12 +83,12 @@ class BarrierTestbench(Testbench):
         def explain(place: Place) -> Expected:
             sample, step, word = place
             steps = zip(program[sample, : step + 1].tolist(), model[sample, : step + 1].tolist(), strict=True)
-            told = [
+            steps_seen = [
                 f"step {number}: {_NAMES[operation]} by {lanes} lanes, value {value}: returned {result}, complete {tests:#04b}"
                 for number, ((operation, lanes, value, _), (result, tests, *_rest)) in enumerate(steps)
             ]
             source = f"{_NAMES[int(program[sample, step, 0])]}: {_WORDS[word]}"
-            return Expected({"sample": sample, "step": step}, source, tuple(told))
+            return Expected({"sample": sample, "step": step}, source, tuple(steps_seen))
 
         found = compare_moved(instruction, hardware, model, explain, "#x", counted)
         return replace(found, outputs=int(seen + returned))

@@ -75,15 +75,15 @@ def metadata_mutants(execute: Execute) -> tuple[Mutant, ...]:
     """The mutants of a family whose cases `execute` runs."""
     return (
         Mutant("selector ignored", "the metadata of selector 0 is read", _has_selectors,
-                   _selector_ignored(execute)),
+               _selector_ignored(execute)),
         Mutant("metadata rows exchanged", "rows g and g + 8 change places", lambda i: True,
-                   _with_groups(execute, _rows_exchanged)),
+               _with_groups(execute, _rows_exchanged)),
         Mutant("metadata nibbles swapped", "neighbouring 4-bit groups change places", lambda i: True,
-                   _with_groups(execute, _groups_exchanged)),
+               _with_groups(execute, _groups_exchanged)),
         Mutant("metadata halves swapped", "the groups of the lower and the upper half of K change places",
-                   lambda i: True, _with_groups(execute, _halves_exchanged)),
+               lambda i: True, _with_groups(execute, _halves_exchanged)),
         Mutant("metadata of the next warp", "neighbouring warps' rows change places", _four_warps,
-                   _with_groups(execute, _warps_exchanged)),
+               _with_groups(execute, _warps_exchanged)),
         Mutant("indices swapped", "the two indices of a group change places", _not_tf32,
-                   _with_groups(execute, _indices_exchanged)),
+               _with_groups(execute, _indices_exchanged)),
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""Mutants: plausible mistakes, each of which the committed cases must be able to see.
+"""Mutants of multiplies on registers: mistakes about sums, rounding, special values, operands and layouts.
 
-A mutant is the right one with one thing changed. `applies` says for which instructions the change could show at
+A mutant is the right model with one thing changed. `applies` says for which instructions the change could show at
 all; where it could, some recorded hardware result must contradict it (test_mutants.py).
 """
 
@@ -108,7 +108,7 @@ def _unfused(instruction: MatrixMultiply) -> tuple[Step, ...]:
     steps: list[Step] = []
     for step in instruction.lowering.steps:
         if not isinstance(step, Arithmetic):
-            raise TypeError(f"{instruction!r} is no chain")
+            raise TypeError(f"{instruction!r} is not a chain")
         product = replace(step, op="mul", result="product", arguments=step.arguments[:2], nan_order="")
         total = replace(step, op="add", arguments=("product", step.arguments[2]), nan_order="")
         steps += [product, total]
@@ -297,31 +297,31 @@ _VOLTA = unit_for("quad_pair", ARCHS["sm_70"]).datapath("f32")
 
 MUTANTS = (
     Mutant("F-1", "the adder keeps one fraction bit fewer", _has(DotAdd),
-               _with_units(lambda u: replace(u, fraction_bits=u.fraction_bits - 1))),
+           _with_units(lambda u: replace(u, fraction_bits=u.fraction_bits - 1))),
     Mutant("F+1", "the adder keeps one fraction bit more", _has(DotAdd),
-               _with_units(lambda u: replace(u, fraction_bits=u.fraction_bits + 1))),
+           _with_units(lambda u: replace(u, fraction_bits=u.fraction_bits + 1))),
     Mutant("whole f32", "the result keeps 24 significant bits, not 14",
-               lambda i: any(step.unit.output == "e8m13" for step in _dot_adds(i)),
-               _with_units(lambda u: replace(u, output="f32"))),
+           lambda i: any(step.unit.output == "e8m13" for step in _dot_adds(i)),
+           _with_units(lambda u: replace(u, output="f32"))),
     Mutant("other rounding", "RNE for RZ, RZ for RNE",
-               lambda i: any(step.unit.output != "e8m13" for step in _dot_adds(i)),
-               _with_units(lambda u: replace(u, rounding="rz" if u.rounding == "rne" else "rne"))),
+           lambda i: any(step.unit.output != "e8m13" for step in _dot_adds(i)),
+           _with_units(lambda u: replace(u, rounding="rz" if u.rounding == "rne" else "rne"))),
     Mutant("floor-1", "the largest exponent may be one lower", _floor_shows,
-               _with_units(lambda u: replace(u, floor=u.floor - 1))),
+           _with_units(lambda u: replace(u, floor=u.floor - 1))),
     Mutant("floor+1", "the largest exponent is kept one higher", _floor_shows,
-               _with_units(lambda u: replace(u, floor=u.floor + 1))),
+           _with_units(lambda u: replace(u, floor=u.floor + 1))),
     Mutant("addend last", "c is added to the rounded sum", _has(DotAdd),
-               _with_units(lambda u: replace(u, addend_last=True))),
+           _with_units(lambda u: replace(u, addend_last=True))),
     Mutant("products renormalised", "a product in [2, 4) moves to the next exponent", _has(DotAdd),
-               _with_units(lambda u: replace(u, renormalise_products=True))),
+           _with_units(lambda u: replace(u, renormalise_products=True))),
     Mutant("K halves chained", "two steps of half the length, rounded between", _has(DotAdd), _relowered(_halves)),
     Mutant("-0 kept", "a zero result keeps its sign", _negative_zero_shows,
-               _with_units(lambda u: replace(u, keep_negative_zero=True))),
+           _with_units(lambda u: replace(u, keep_negative_zero=True))),
     Mutant("NaN payload kept", "a NaN addend passes through", _payload_fits, _keep_payload),
     Mutant("fp8 as in wgmma", "fp8 mma.sync on the native fp8 unit with 13 fraction bits", _is_widened,
-               _one_step(_HOPPER_WGMMA_FP8)),
+           _one_step(_HOPPER_WGMMA_FP8)),
     Mutant("fp8 as one step", "fp8 mma.sync as one dot-add with 25 fraction bits", _is_widened,
-               _one_step(_BLACKWELL_FP8)),
+           _one_step(_BLACKWELL_FP8)),
     Mutant("m8n8k4 on a tensor core", "Volta's dot-add where CUDA cores run", _is_cuda_cores, _one_step(_VOLTA)),
     Mutant("subnormal multiplicands flushed", "subnormals of a and b are zeros", _float, _flush_both),
     Mutant("subnormal addend flushed", "subnormals of c are zeros", _float, _with_codes("c", _flushed)),
@@ -338,11 +338,11 @@ MUTANTS = (
     Mutant("B transposed", "B is read row by row", lambda i: True, _with_codes("b", _transposed)),
     Mutant("C transposed", "C is read column by column", lambda i: True, _with_codes("c", _transposed)),
     Mutant("register halves swapped", "the 16-bit halves of A's registers change places",
-               lambda i: i.operands["a"].layout.element_bits <= 16, _halves_swapped),
+           lambda i: i.operands["a"].layout.element_bits <= 16, _halves_swapped),
     Mutant("registers swapped", "A's first two registers change places",
-               lambda i: i.operands["a"].count >= 2, _registers_swapped),
+           lambda i: i.operands["a"].count >= 2, _registers_swapped),
     Mutant("saturation flipped", ".satfinite ignored, or assumed", _has(IntegerDot),
-               _relowered(_saturation_flipped)),
+           _relowered(_saturation_flipped)),
     Mutant("clamped in halves", ".satfinite clamps after each half of K", _saturating, _clamp_in_halves),
     Mutant("signedness of A", "A is read signed for unsigned, or the reverse", _kind("integer"), _sign_flipped("a")),
     Mutant("signedness of B", "B is read signed for unsigned, or the reverse", _kind("integer"), _sign_flipped("b")),

@@ -80,13 +80,13 @@ def _with_selectors(*names: str) -> Callable[..., Registers]:
 
 
 def _signs_read(instruction: ScaledMatrixMultiply, inputs: Inputs) -> Registers:
-    """The top bit of a scale turns the signs of its block."""
+    """The top bit of a scale negates its block."""
     codes = matrices_of(instruction, inputs)
     sign = np.uint8(1 << instruction.operands["a"].format.sign_shift)
     for name, scale, axis in (("a", "scale_a", -1), ("b", "scale_b", -2)):
         repeat = codes[name].shape[axis] // codes[scale].shape[axis]
-        turned = (codes[scale] >> np.uint8(7)).repeat(repeat, axis=axis) == 1
-        codes[name] = np.where(turned, codes[name] ^ sign, codes[name])
+        negative = (codes[scale] >> np.uint8(7)).repeat(repeat, axis=axis) == 1
+        codes[name] = np.where(negative, codes[name] ^ sign, codes[name])
     return instruction.registers("d", instruction.matmul(**codes))
 
 
@@ -157,7 +157,7 @@ def _with_significand(instruction: ScaledMatrixMultiply) -> bool:
 
 
 def _negative_zero(instruction: ScaledMatrixMultiply) -> bool:
-    """A sum of minus zeros is none by group; only a result that underflows could show it."""
+    """By group, a sum of minus zeros is not one; only a result that underflows could show it."""
     return not _by_group(instruction) or reaches_floor(instruction)
 
 
@@ -191,9 +191,9 @@ MUTANTS = (
     Mutant("scale subnormals flushed", "subnormal scales are zeros", _with_significand, _BOTH(_flushed)),
     Mutant("scale signs read", "the top bit of a scale is a sign", _with_significand, _signs_read),
     Mutant("scaled by product", "every product is a term, with its own exponent", _by_group,
-               _with_step(lambda step: replace(step, group=0))),
+           _with_step(lambda step: replace(step, group=0))),
     Mutant("cancelled group is a zero", "a group that cancels has no exponent", _by_group,
-               _with_step(_cancelled_is_zero)),
+           _with_step(_cancelled_is_zero)),
     Mutant("metadata rows exchanged", "rows g and g + 8 change places", _is_sparse, _metadata_rows),
 )  # fmt: skip
 """Every mutant of block-scaled multiplies."""

@@ -126,8 +126,8 @@ class _WithMetadata(SparseMatrixMultiply):
 def _dense(mutant: Mutant) -> Mutant:
     def run(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
         words, selector = inputs["metadata"][..., 0], int(inputs["selector"][0])
-        facts = (instruction.row, instruction.arch, instruction.targets, instruction.lowering, instruction.evidence)
-        return mutant.run(_WithMetadata(*facts, words, selector), {name: inputs[name] for name in "abc"})
+        own = (instruction.row, instruction.arch, instruction.targets, instruction.lowering, instruction.evidence)
+        return mutant.run(_WithMetadata(*own, words, selector), {name: inputs[name] for name in "abc"})
 
     return replace(mutant, run=run)
 

@@ -300,20 +300,20 @@ def _multicast(instruction: Any, *words: str) -> bool:
 
 COPY_MUTANTS: tuple[Mutant, ...] = (
     Mutant("LBO and SBO swapped", "the two offsets of the descriptor change places",
-               lambda i: i.row.tile.row_bytes > 16 and i.row.tile.rows > 8, _on_inputs(_offsets_swapped)),
+           lambda i: i.row.tile.row_bytes > 16 and i.row.tile.rows > 8, _on_inputs(_offsets_swapped)),
     Mutant("swizzle ignored", "the descriptor's swizzle is taken for none",
-               lambda i: i.row.tile.rows > 8, _on_inputs(_unswizzled)),
+           lambda i: i.row.tile.rows > 8, _on_inputs(_unswizzled)),
     Mutant("other pairs", "warps 0 and 1 are a pair where 0 and 2 should be, or the other way round",
-               lambda i: _multicast(i, ".warpx2::02_13", ".warpx2::01_23"),
-               _changed(lambda i: _with_facts(i, tile=replace(
-                   i.row.tile,
-                   multicast=".warpx2::01_23" if i.row.tile.multicast.endswith("02_13") else ".warpx2::02_13")))),
+           lambda i: _multicast(i, ".warpx2::02_13", ".warpx2::01_23"),
+           _changed(lambda i: _with_facts(i, tile=replace(
+               i.row.tile,
+               multicast=".warpx2::01_23" if i.row.tile.multicast.endswith("02_13") else ".warpx2::02_13")))),
     Mutant("rows side by side", "the four rows of .4x256b go to neighbouring lanes",
-               lambda i: _multicast(i, ".4x256b"), _side_by_side),
+           lambda i: _multicast(i, ".4x256b"), _side_by_side),
     Mutant("not decompressed", "the bytes are copied as they are",
-               lambda i: i.row.source != "b8", _changed(_as_stored)),
+           lambda i: i.row.source != "b8", _changed(_as_stored)),
     Mutant("fp4 in the low bits", "a decompressed fp4 code is in bits 3:0",
-               lambda i: i.row.source == "b4x16_p64", _fp4_low),
+           lambda i: i.row.source == "b4x16_p64", _fp4_low),
 )  # fmt: skip
 """Mutants of tcgen05.cp."""
 

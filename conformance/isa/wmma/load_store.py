@@ -27,7 +27,7 @@ class TileClass:
     contents: Literal["index", "random", "ramp"]  # the element's index in the tile; every bit; ascending numbers
     stride: Literal["none", "packed", "wide"]  # the form without stride; the default, given; more than that
     offset: bool  # the address is not 0
-    samples: int  # 0: as many as the index needs
+    samples: int  # 0: enough to spell out the index
 
 
 CLASSES: Mapping[str, TileClass] = {

@@ -26,7 +26,7 @@ TIES_CLASS = "ties"
 
 _OUTPUTS_PER_CASE = 256
 _MORE = {"boundaries": 2, "edges": 2, "floor": 4}
-"""Classes that hold what they are for in few places: how many times as many outputs."""
+"""Classes that hold what they are for in few places: by what their number of outputs is multiplied."""
 _ONEHOT_SAMPLES = 2  # A, then B
 
 
@@ -205,7 +205,7 @@ _FRAGMENT_MUTANTS = (
     Mutant("f32 from f16", "the accumulator is f16, widened at the end", _is_mixed("f32"), _relowered(_kept_in_f16)),
     Mutant("later copies read", "the last copy of an element counts", _unread_copies, _copies_read),
     Mutant("tiles exchanged", "the halves of D's registers change places",
-               lambda i: i.shape[0] * i.shape[1] > 64, _tiles_exchanged),
+           lambda i: i.shape[0] * i.shape[1] > 64, _tiles_exchanged),
     Mutant("rows exchanged", "rows r and r + 8 of A change places", lambda i: i.shape[0] >= 16, _rows_exchanged),
     Mutant("K halves exchanged", "A's halves of K change places, B's do not", lambda i: True, _k_exchanged),
     Mutant("Volta's fragments", "the layouts of sm_70", _is_f16, _volta),

@@ -265,7 +265,7 @@ LOAD_MUTANTS = (
     *(Mutant(name, mistake, applies, _load_changed(change)) for name, mistake, applies, change in _CHANGES),
     *(Mutant(name, mistake, applies, _load_laid_out(layout)) for name, mistake, applies, layout in _LAYOUTS),
     Mutant("copies empty", "each element is loaded into its first place only",
-               lambda i: i.operand.layout.copies > 1 and not i.operand.layout.copies_in_lanes, _load_changed(_copies_empty)),
+           lambda i: i.operand.layout.copies > 1 and not i.operand.layout.copies_in_lanes, _load_changed(_copies_empty)),
 )  # fmt: skip
 """Mutants of wmma.load."""
 
