@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import tcsim
 from conformance.stimuli import classes as inputs
@@ -31,7 +32,7 @@ CLASSES_OF_ARITHMETIC = {
 
 def _floor(unit: mma_lowering.Unit, result: str) -> str:
     """The floor of a unit for a result format; in parentheses if no product is small enough to show it."""
-    rows = [
+    rows: list[Any] = [
         tcsim.instruction(row.mnemonic, arch=arch)
         for arch in unit.archs
         for row in catalog.on_arch(arch, mma_sync.NAME)

@@ -19,7 +19,7 @@ class FormedInstruction(Instruction):
     """
 
     @cached_property
-    def forms(self) -> tuple[OperandForm, ...]:
+    def forms(self) -> tuple[OperandForm, ...]:  # type: ignore[override]
         """The lists of operands that the spelling takes on this arch."""
         facts: Any = self.row.facts
         return forms_for(facts.forms, self.targets)
