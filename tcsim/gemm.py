@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,12 @@ from tcsim.arithmetic.steps import NO_SCALES, Lowering, Scales
 from tcsim.catalog import instruction as find_instruction
 from tcsim.core.arguments import broadcast, integers
 from tcsim.core.errors import InstructionError, OperandError
-from tcsim.descriptors.instruction import InstructionDescriptor
-from tcsim.isa.mma.multiply import MatrixMultiply
-from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
-from tcsim.isa.mma.sparse_operand import SparseOperand
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
-from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.codec import as_codes, as_scale_codes
 from tcsim.numbers.formats import Format
+
+if TYPE_CHECKING:
+    from tcsim.descriptors.instruction import InstructionDescriptor
 
 Codes = npt.NDArray[Any]
 _CHUNK_PRODUCTS = 1 << 17  # products computed at a time: their float64 terms stay in the L2 cache
@@ -144,7 +141,8 @@ class _Work:
 
 
 def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str) -> _Work:
-    if isinstance(multiply, TensorMemoryMultiply) and not multiply.facts.sparse:
+    described, scaled = hasattr(multiply, "descriptor"), hasattr(multiply, "scaling")
+    if described and not multiply.facts.sparse:
         if idesc is None:
             raise OperandError(f"{call}: idesc is missing; valid: a tcsim.InstructionDescriptor, or its 32 bits")
         if multiply.facts.ashift:
@@ -154,10 +152,8 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
         desc = multiply.descriptor(idesc)
         flipped = tuple(name for name in "ab" if getattr(desc, f"negate_{name}"))
         return _Work(multiply.lowering_for(desc), multiply.formats(desc), desc.k, multiply.facts.block, flipped)
-    sparsity = multiply.sparsity if isinstance(multiply, SparseOperand) else None
-    if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply) or (
-        sparsity is not None and isinstance(multiply, ScaledMatrixMultiply)
-    ):
+    sparsity = getattr(multiply, "sparsity", None)
+    if described or not hasattr(multiply, "matmul") or (sparsity is not None and scaled):
         raise InstructionError(
             f"{call}: it multiplies no matrices, or no dense ones and not as mma.sp or wgmma.mma_async.sp without scale factors; "
             "valid: mma.sync, mma.sp, wmma.mma, wgmma.mma_async, wgmma.mma_async.sp, tcgen05.mma"
@@ -165,7 +161,7 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
     if idesc is not None:
         raise OperandError(f"{call}: idesc is not an operand of it; valid: tcgen05.mma")
     formats = {name: multiply.formats[name] for name in "abc"} | {"d": multiply.operands["d"].format}
-    if isinstance(multiply, ScaledMatrixMultiply):
+    if scaled:
         formats["scale"] = multiply.scaling.a.format
         return _Work(multiply.lowering, formats, multiply.shape[2], multiply.block)
     return _Work(multiply.lowering, formats, multiply.shape[2], sparsity=sparsity)
