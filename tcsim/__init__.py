@@ -77,12 +77,14 @@ _WHERE = MappingProxyType(
 display.install(lambda: import_module("tcsim.inspection.notebook").RENDERERS)
 
 
-def __getattr__(name: str) -> Any:
-    """What `_WHERE` lists."""
-    if name not in _WHERE:
-        raise AttributeError(f"module 'tcsim' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_WHERE[name]), name)
-    return found
+if not TYPE_CHECKING:  # a type checker knows all names: another one is an error
+
+    def __getattr__(name: str) -> Any:
+        """What `_WHERE` lists."""
+        if name not in _WHERE:
+            raise AttributeError(f"module 'tcsim' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+        return found
 
 
 def __dir__() -> list[str]:
