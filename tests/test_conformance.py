@@ -122,7 +122,7 @@ def test_a_wrong_constant_in_the_model_is_found(copied: Path, tmp_path: Path) ->
     """The model with one fraction bit fewer, against what the hardware said."""
     (tmp_path / "wrong_constant.py").write_text(
         "from dataclasses import replace\n"
-        "from tcsim import steps\n"
+        "from tcsim.arithmetic import steps\n"
         "right = steps.dot_add\n"
         "def wrong(a, b, c, formats, unit):\n"
         "    return right(a, b, c, formats, replace(unit, fraction_bits=unit.fraction_bits - 1))\n"

@@ -15,7 +15,7 @@ import pytest
 import tcsim
 from hwkernels.device.sass import SassError, SassFunction, disassemble
 from hwkernels.device.toolchain import AssembleError, assemble
-from hwkernels.probes import probe
+from hwkernels.probes import TENSOR_OPCODES, probe
 from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.core.targets import TARGETS
@@ -80,7 +80,7 @@ def test_every_claim_names_an_opcode() -> None:
     for target in TARGETS:
         for item in instructions(target):
             assert item.lowering.opcodes
-            tensor = [name for name, _ in item.lowering.opcodes if name.startswith(probe.TENSOR_OPCODES)]
+            tensor = [name for name, _ in item.lowering.opcodes if name.startswith(TENSOR_OPCODES)]
             assert bool(tensor) == (item.lowering.kind != "cuda cores"), (item.mnemonic, target)
             checked += 1
     assert checked == sum(COUNTS.values())

@@ -16,6 +16,7 @@ import hwkernels
 import tcsim
 from conformance.kernels.gemm import GemmCase, operands, predicted, pruned
 from hwkernels.device.device_arrays import DTYPES, DeviceArray
+from hwkernels.gemm import sparse_operands
 from hwkernels.gemm import tiles as gemm_tiles
 from hwkernels.gemm.build import Build
 from hwkernels.gemm.call import GemmError, Tuning, find_kernel, plan_gemm, problem_dtype, tuned
@@ -227,7 +228,7 @@ def test_a_matrix_comes_back_dense(format_: str, size: tuple[int, int], monkeypa
     assert (matrix.format, matrix.shape) == (format_, size)
     assert matrix.kept.shape == (size[0], item.kept(size[1])) and matrix.kept.dtype == dense.dtype
     np.testing.assert_array_equal(matrix.dense().astype(float), dense.astype(float))
-    monkeypatch.setattr("hwkernels.gemm.sparse_operands._CHUNK_ELEMENTS", 300)
+    monkeypatch.setattr(sparse_operands, "_CHUNK_ELEMENTS", 300)
     again = compress(np.asfortranarray(dense))
     np.testing.assert_array_equal(again.positions, matrix.positions)
     np.testing.assert_array_equal(again.kept.astype(float), matrix.kept.astype(float))
@@ -239,7 +240,7 @@ def test_what_is_not_sparse_enough_is_refused(monkeypatch: pytest.MonkeyPatch) -
     dense[170, 21:24] = 1
     with pytest.raises(SparsityError, match="a: row 170, columns 20 to 23: more than 2 of 4 elements are nonzero"):
         compress(dense)
-    monkeypatch.setattr("hwkernels.gemm.sparse_operands._CHUNK_ELEMENTS", 400)
+    monkeypatch.setattr(sparse_operands, "_CHUNK_ELEMENTS", 400)
     with pytest.raises(SparsityError, match=r"row 170, columns 20 to 23: more than 2 of 4"):
         compress(dense)
     with pytest.raises(SparsityError, match="more than 1 of 2 elements"):

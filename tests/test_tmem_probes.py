@@ -17,7 +17,7 @@ import tcsim
 from conformance.isa import exercise_of
 from hwkernels.device import sass
 from hwkernels.device.toolchain import assemble
-from hwkernels.probes import body_of, probe, scaffold_of
+from hwkernels.probes import body_of, probe
 from hwkernels.probes.probe import Probe
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
@@ -82,7 +82,7 @@ def test_a_missing_instruction_is_noticed() -> None:
 def test_the_scaffold_is_counted_with_the_instruction() -> None:
     """tcgen05.st.32x32b.x32 fills and is probed: twice."""
     row = ROWS["tcgen05.st.sync.aligned.32x32b.x32.b32"]
-    assert scaffold_of(row)["STTM.x32"] == 1
+    assert body_of(row).scaffold(row)["STTM.x32"] == 1
     functions = sass.disassemble(assemble(probe.emit(row, "sm_110a"), "sm_110a").cubin)
     assert sass.opcode_counts(functions)["STTM.x32"] == 2
 

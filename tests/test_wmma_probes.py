@@ -21,7 +21,7 @@ from conformance.suite.cases import Case
 from hwkernels.device.driver import POISON
 from hwkernels.device.sass import SassFunction, disassemble
 from hwkernels.device.toolchain import assemble
-from hwkernels.probes import probe
+from hwkernels.probes import TENSOR_OPCODES, probe
 from hwkernels.probes.probe import Probe
 from hwkernels.probes.wmma import MEMORY_BYTES
 from tcsim import catalog
@@ -94,7 +94,7 @@ def test_every_claim_names_an_access_or_a_tensor_opcode() -> None:
     for target in TARGETS:
         for row in rows_of(target):
             claimed = tcsim.instruction(row.mnemonic, arch=target).lowering.opcodes
-            wanted = probe.TENSOR_OPCODES if row.family == "wmma.mma" else ACCESSES
+            wanted = TENSOR_OPCODES if row.family == "wmma.mma" else ACCESSES
             assert any(opcode.startswith(wanted) and count > 0 for opcode, count in claimed), (row.mnemonic, target)
             checked += 1
     assert checked == 192 + 384 + 445 + 24 * 594

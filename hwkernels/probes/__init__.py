@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.versions import latest
+from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 
@@ -37,55 +41,115 @@ class Plan:
     driver_maps: bool = False  # the driver encodes tensor maps anew
 
 
-class Body(Protocol):
-    """The probe of a family."""
+TENSOR_OPCODES = (
+    "HMMA", "QMMA", "OMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "UTC", "LDTM", "STTM",
+)  # fmt: skip
+"""SASS opcodes (or their beginnings) that run on the tensor core or move its memory."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """The operand forms of a row, each an entry point of its own; ("",) if there is one."""
-        ...
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
-        """PTX of one entry point."""
-        ...
+class Body:
+    """The probe of a family: the kernel of each form, and how a batch is launched. What is common to most is said here.
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    `row` is a row of the family: a body annotates it with the family's subclass of Row.
+    """
+
+    ptx_version: str = "1.0"  # lowest `.version` of what a kernel needs around the instruction
+    watched: tuple[str, ...] = TENSOR_OPCODES  # opcodes (or their beginnings) that occur only if claimed
+
+    def variants(self, row: Any) -> tuple[str, ...]:
+        """The entry points of a row: one for each of its forms, named after it."""
+        return tuple(dict.fromkeys(variant_of(form) for form in row.forms))
+
+    def forms_on(self, row: Any, target: str) -> tuple[str, ...]:
+        """Those of its variants that a target has: all but the forms that it does not have."""
+        own = {variant_of(form) for form in row.forms if target in form.targets}
+        absent = {variant_of(form) for form in row.forms} - own
+        return tuple(variant for variant in self.variants(row) if variant not in absent)
+
+    def version_on(self, row: Any, target: str) -> str:
+        """The lowest PTX ISA version of all its forms on a target, and of what the kernels need around them."""
+        forms = [form.ptx_version for form in row.forms if target in form.targets]
+        return latest(row.ptx_version, self.ptx_version, *forms)
+
+    def kernel(self, row: Any, name: str, variant: str) -> str:
+        """PTX of one entry point, called `name`."""
+        raise NotImplementedError
+
+    def kernel_on(self, row: Any, name: str, variant: str, target: str) -> str:
+        """PTX of one entry point for a target; for a body whose kernels differ by target."""
+        return self.kernel(row, name, variant)
+
+    def plan(self, row: Any, inputs: dict[str, Array]) -> Plan:
         """The launch of a batch of inputs: arrays whose first axis is the warp (or the thread)."""
-        ...
+        raise NotImplementedError
 
+    def scaffold(self, row: Any) -> dict[str, int]:
+        """Opcodes that a kernel needs around the instruction, and how often; most need none."""
+        return {}
 
-@runtime_checkable
-class ByTarget(Protocol):
-    """A body some of whose operand forms not every target of the row has."""
-
-    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
-        """Those of its variants that a target has."""
-        ...
-
-
-@runtime_checkable
-class FormBody(ByTarget, Protocol):
-    """A body whose operand forms differ by target, and in the machine code that they must hold."""
-
-    def version_on(self, row: Row, target: str) -> str:
-        """The lowest PTX ISA version that has them."""
-        ...
-
-    def kernel_on(self, row: Row, name: str, variant: str, target: str) -> str:
-        """PTX of one entry point for a target."""
-        ...
+    def claimed(self, instruction: Instruction, variant: str, target: str) -> Mapping[str, int]:
+        """Opcodes of a kernel, and how often each occurs: the lowering's, and those around it."""
+        claimed = Counter(dict(instruction.lowering.opcodes))
+        claimed.update(self.scaffold(instruction.row))
+        return claimed
 
     def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
-        """What is wrong with the machine code of a form, of which these opcodes occur so often; or nothing."""
-        ...
+        """What is wrong with the machine code of a kernel, whose opcodes occur this often; or nothing."""
+        return opcode_differences(self.claimed(instruction, variant, target), counts, self.watched)
+
+
+def opcode_differences(claimed: Mapping[str, int], counts: Mapping[str, int], watched: tuple[str, ...]) -> str:
+    """How the opcodes of a kernel differ from those claimed; others matter only if they begin as one that is watched.
+
+    >>> opcode_differences({"HMMA.16816.F32": 1}, {"HMMA.16816.F32": 2, "HMMA.1688.F32": 1, "MOV": 7}, ("HMMA",))
+    'HMMA.16816.F32 2 times instead of 1; HMMA.1688.F32 1 times, which is not claimed'
+    """
+    wrong = [
+        f"{opcode} {counts.get(opcode, 0)} times instead of {times}"
+        for opcode, times in claimed.items()
+        if counts.get(opcode, 0) != times
+    ]
+    wrong += [
+        f"{opcode} {times} times, which is not claimed"
+        for opcode, times in sorted(counts.items())
+        if opcode.startswith(watched) and opcode not in claimed
+    ]
+    return "; ".join(wrong)
+
+
+def variant_of(form: Form) -> str:
+    """The name of a form as part of a kernel's name.
+
+    >>> variant_of(Form((), ("sm_90",), "8.0", name="sink+count"))
+    'sink_count'
+    """
+    return re.sub(r"\W+", "_", form.name.replace("=", ""))
+
+
+def form_of(row: Row, variant: str) -> Form:
+    """The form that an entry point uses.
+
+    Raises ValueError if the row has none of that name.
+    """
+    for form in row.forms:
+        if variant_of(form) == variant:
+            return form
+    valid = ", ".join(repr(variant_of(form)) for form in row.forms)
+    raise ValueError(f"{row.mnemonic} has no form {variant!r}; valid: {valid}")
 
 
 @cache
 def bodies() -> dict[str, Body]:
     """The probe body of each family: what the modules of this package say in `BODIES`."""
-    found: dict[str, Body] = {}
+    found: dict[str, Any] = {}
     for item in pkgutil.iter_modules(__path__, f"{__name__}."):
         found |= getattr(importlib.import_module(item.name), "BODIES", {})
-    return found
+    return {family: _completed(body) for family, body in found.items()}
+
+
+def _completed(body: Any) -> Body:
+    """A body whose class does not derive from `Body` yet, with what `Body` says for all."""
+    return body if isinstance(body, Body) else type(type(body).__name__, (type(body), Body), {})()
 
 
 def body_of(row: Row) -> Body:
@@ -96,15 +160,6 @@ def body_of(row: Row) -> Body:
     if row.family not in bodies():
         raise ValueError(f"no probe for family {row.family}; valid: {', '.join(bodies())}")
     return bodies()[row.family]
-
-
-def scaffold_of(row: Row) -> dict[str, int]:
-    """Opcodes that a row's probe needs around the instruction, and how often; most need none.
-
-    A body whose kernels need some has a method `scaffold(row)`.
-    """
-    scaffold: dict[str, int] = getattr(body_of(row), "scaffold", lambda _: {})(row)
-    return scaffold
 
 
 def grid_of(threads: int) -> tuple[int, int, int]:

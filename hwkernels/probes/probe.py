@@ -17,8 +17,9 @@ import numpy.typing as npt
 from hwkernels.device.driver import Launch
 from hwkernels.device.sass import SassError, SassFunction, disassemble, kernel_hashes, opcode_counts
 from hwkernels.device.toolchain import AssembleError, ToolchainError, assemble
-from hwkernels.probes import ByTarget, FormBody, body_of, scaffold_of
+from hwkernels.probes import body_of
 from tcsim.core.targets import TARGETS
+from tcsim.core.versions import latest
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 
@@ -34,9 +35,7 @@ def kernel_name(row: Row, variant: str = "") -> str:
 
 def ptx_version(rows: Sequence[Row], target: str) -> str:
     """The lowest `.version` that has the target, every row, and what their probes do around them."""
-    versions = [TARGETS[target].ptx_version, *(_version_on(row, target) for row in rows)]
-    versions += [getattr(body_of(row), "ptx_version", "1.0") for row in rows]
-    return max(versions, key=lambda v: tuple(int(part) for part in v.split(".")))
+    return latest(TARGETS[target].ptx_version, *(body_of(row).version_on(row, target) for row in rows))
 
 
 def emit(rows: Row | Sequence[Row], target: str) -> str:
@@ -50,26 +49,15 @@ def emit(rows: Row | Sequence[Row], target: str) -> str:
             raise ValueError(f"{row.mnemonic} has no target {target}; valid: {', '.join(row.targets)}")
     head = f".version {ptx_version(rows, target)}\n.target {target}\n.address_size 64\n"
     return head + "".join(
-        _kernel_on(row, kernel_name(row, variant), variant, target) for row in rows for variant in forms_on(row, target)
+        body_of(row).kernel_on(row, kernel_name(row, variant), variant, target)
+        for row in rows
+        for variant in forms_on(row, target)
     )
 
 
 def forms_on(row: Row, target: str) -> tuple[str, ...]:
-    """The operand forms of a row that a target has, each an entry point."""
-    body = body_of(row)
-    return body.forms_on(row, target) if isinstance(body, ByTarget) else body.variants(row)
-
-
-def _version_on(row: Row, target: str) -> str:
-    body = body_of(row)
-    return body.version_on(row, target) if isinstance(body, FormBody) else row.ptx_version
-
-
-def _kernel_on(row: Row, name: str, variant: str, target: str) -> str:
-    body = body_of(row)
-    if isinstance(body, FormBody):
-        return body.kernel_on(row, name, variant, target)
-    return body.kernel(row, name, variant)
+    """The variants of a row's probe that a target has, each an entry point."""
+    return body_of(row).forms_on(row, target)
 
 
 @dataclass(frozen=True)
@@ -139,18 +127,12 @@ def build(instructions: Sequence[Instruction], target: str) -> dict[str, Probe |
     }
 
 
-TENSOR_OPCODES = (
-    "HMMA", "QMMA", "OMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "UTC", "LDTM", "STTM",
-)  # fmt: skip
-"""SASS opcodes (or their beginnings) that run on the tensor core or move its memory."""
-
-
 def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction], target: str = "") -> str:
     """What is wrong with the machine code of an instruction's probe, or nothing: it must do what the row claims.
 
-    Every claimed opcode must occur as often as claimed, and no other tensor-core opcode may occur. `functions` may hold
-    other kernels; those in the probe's own section count, with the helpers it calls. What the kernel needs around the
-    instruction (`scaffold_of`) is expected besides. `target` is the arch's first if not given. A body whose forms differ says itself what each must hold.
+    Every claimed opcode must occur as often as claimed, and no other that the family's body watches for. `functions` may
+    hold other kernels; those in the probe's own sections count, with the helpers they call. `target` is the arch's first if
+    not given.
     """
     functions, wrong = list(functions), []
     row, body, target = instruction.row, body_of(instruction.row), target or instruction.targets[0]
@@ -159,24 +141,8 @@ def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]
         own = [function for function in functions if function.section == f".text.{name}"]
         if not own:
             wrong.append(f"{name} is not in the machine code")
-        counts = opcode_counts(own)
-        if isinstance(body, FormBody):
-            told = body.complaint(instruction, variant, target, counts)
-            wrong += [f"{name}: {told}"] if told else []
-            continue
-        claimed = dict(instruction.lowering.opcodes)
-        for opcode, times in scaffold_of(row).items():
-            claimed[opcode] = claimed.get(opcode, 0) + times
-        wrong += [
-            f"{opcode} {counts[opcode]} times instead of {times}"
-            for opcode, times in claimed.items()
-            if counts[opcode] != times
-        ]
-        wrong += [
-            f"{opcode} {times} times, which is not claimed"
-            for opcode, times in sorted(counts.items())
-            if opcode.startswith(TENSOR_OPCODES) and opcode not in claimed
-        ]
+        elif told := body.complaint(instruction, variant, target, opcode_counts(own)):
+            wrong.append(f"{name}: {told}" if variant else told)
     return "; ".join(wrong)
 
 

@@ -21,7 +21,7 @@ from tcsim.numbers.formats import Format
 
 
 class CallError(OperandError, TypeError):
-    """An argument that the instruction's `execute` or `matmul` has not, or one that is missing."""
+    """An argument that the instruction's `execute` or `matmul` does not have, or one that is missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,27 @@ class Instruction:
 
     @property
     def forms(self) -> tuple[Form, ...]:
-        """The lists of operands that the spelling takes on this arch."""
+        """The lists of operands that the spelling takes on this arch, each with every operand that PTX writes.
+
+        >>> [form.names for form in tcsim.instruction("movmatrix.sync.aligned.m8n8.trans.b16", arch="sm_90").forms]
+        [('d', 'a')]
+        """
         return forms_for(self.row.forms, self.targets)
+
+    @property
+    def executed_by(self) -> tuple[str, ...]:
+        """Who executes it, in words, where its operands do not say so."""
+        return ()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What it takes and what it orders, in words, beyond what its operands say."""
+        return ()
+
+    @property
+    def _call(self) -> str:
+        """How errors quote a call."""
+        return f"{self!r}.execute"
 
     if TYPE_CHECKING:
         # What the classes of the families add, so that a type checker knows the names. Each class has those that its
