@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tcsim.arithmetic.steps import NO_SCALES, Lowering, Scales
 from tcsim.catalog import instruction as find_instruction
+from tcsim.core import chunks
 from tcsim.core.arguments import broadcast, integers
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.layouts.sparsity import Sparsity
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tcsim.descriptors.instruction import InstructionDescriptor
 
 Codes = npt.NDArray[Any]
-_CHUNK_PRODUCTS = 1 << 17  # products computed at a time: their float64 terms stay in the L2 cache
 _TILE_ROWS = 64  # rows of a chunk
 
 
@@ -232,7 +232,7 @@ def _accumulate(work: _Work, codes: dict[str, Codes], order: list[int], out: Cod
         padded["columns"] = own - np.arange(width) // kept * work.k  # counted from the block of each
     m, n = out.shape
     rows = max(1, min(m, _TILE_ROWS))
-    columns = max(1, _CHUNK_PRODUCTS // (rows * kept))
+    columns = chunks.step(rows * kept)
     for top in range(0, m, rows):
         for left in range(0, n, columns):
             part = slice(top, top + rows), slice(left, left + columns)

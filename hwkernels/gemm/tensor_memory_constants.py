@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from tcsim.descriptors.canonical_tile import CanonicalTile
 from tcsim.descriptors.instruction import InstructionDescriptor
-from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.memory.tmem_layout import TmemLayout, scale_layout
 

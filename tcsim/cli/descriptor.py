@@ -10,9 +10,8 @@ from tcsim.cli import options
 from tcsim.cli.group import Verbs
 
 if TYPE_CHECKING:
-    from tcsim.descriptors.canonical_tile import CanonicalTile
     from tcsim.descriptors.checks import TileCheck
-    from tcsim.descriptors.matrix import MatrixDescriptor
+    from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
     from tcsim.inspection.report import Report
 
 app = typer.Typer(cls=Verbs, help="Matrix descriptors: decode, encode, tile, check.", no_args_is_help=True)

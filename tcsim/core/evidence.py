@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from tcsim.core.targets import Arch
+
 Level = Literal["measured", "published", "literature", "inferred"]
 
 
@@ -26,6 +28,12 @@ class Evidence:
 
 RECORDED = MappingProxyType({"sm_90": Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")})
 """What this project ran, by arch: of the families all of whose instructions it ran there."""
+
+
+def inferred(arch: Arch) -> Evidence:
+    """The evidence on an arch of which nothing is known: it does what its relative does."""
+    return Evidence("inferred", f"as {arch.relative}: nothing is known of {arch.name} itself")
+
 
 LEVELS: dict[Level, str] = {
     "measured": "this project ran the instruction on that GPU and compared every output bit; the recording is in the tree",

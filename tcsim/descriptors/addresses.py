@@ -200,7 +200,11 @@ def check_descriptors(descriptors: npt.NDArray[np.uint64], arch: str, what: str,
                 f"{what}: descriptor {first:#x}: {field.name} (bits {field.place}) is {field.take(first)}; valid: {number}"
             )
     modes = [field for field in form.fields if field.name == "leading_mode"]
-    if modes and accepting(arch)[0].name not in ADDRESS_MODE_ARCHS and (modes[0].take_array(value) != 0).any():
+    if (
+        modes
+        and not set(accepting(arch)[0].lineage) & set(ADDRESS_MODE_ARCHS)
+        and (modes[0].take_array(value) != 0).any()
+    ):
         raise OperandError(f"{what}: leading_mode=1 (LBO is an address) needs {listing(ADDRESS_MODE_ARCHS)}; valid: 0")
     if not halves and any((field.take_array(value) != 0).any() for field in form.fields if field.name == "k_half"):
         raise OperandError(

@@ -5,8 +5,9 @@ Their bits are in `tcsim.descriptors.forms`, which bytes they read in `tcsim.des
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,19 +15,19 @@ import numpy.typing as npt
 from tcsim.core import display
 from tcsim.core.arguments import integer, is_name, is_number
 from tcsim.core.errors import OperandError, listing
-from tcsim.descriptors.addresses import element_addresses, element_bit_addresses
+from tcsim.descriptors.addresses import along_k, element_addresses, element_bit_addresses
+from tcsim.descriptors.canonical_tile import PlacedTile, place_tile
+from tcsim.descriptors.checks import TileCheck, check_tile
 from tcsim.descriptors.forms import CORE_BYTES, CORE_ROWS, FORMS, Form, Major, form_of
+from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES, PATTERN_ROW
 from tcsim.numbers.formats import Format
 from tcsim.numbers.formats import format as find_format
-
-if TYPE_CHECKING:
-    from tcsim.descriptors.canonical_tile import CanonicalTile
-    from tcsim.descriptors.checks import TileCheck
 
 __all__ = [
     "CORE_BYTES",
     "CORE_ROWS",
     "FORMS",
+    "CanonicalTile",
     "Form",
     "Major",
     "MatrixDescriptor",
@@ -116,9 +117,9 @@ class MatrixDescriptor:
         >>> tile.advances  # bytes; 32 inside a panel, then the next panel
         (0, 32, 64, 96, 16384, 16416, 16448, 16480)
         """
-        from tcsim.descriptors.canonical_tile import canonical_tile  # it needs this class
-
-        return canonical_tile(rows, k, format, major, swizzle, start_address, arch, kind, step)
+        tile = place_tile(CanonicalTile, rows, k, format, major, swizzle, start_address, arch, kind, step)
+        tile.descriptor.encode()  # raises if a field cannot hold its number
+        return tile
 
     def encode(self) -> int:
         """The 64-bit descriptor.
@@ -166,9 +167,15 @@ class MatrixDescriptor:
         >>> print(units_for_bytes.check(64, 16, "f16").messages[0])
         672 of 1024 elements are read from a place that another element has too; the first is row 16, k 0 at 0x90: is SBO=64 or LBO=0 too small, or not in bytes?
         """
-        from tcsim.descriptors.checks import check_tile  # it needs this class
-
-        return check_tile(self, rows, k, format, major, memory, kind)
+        if integer(memory, "MatrixDescriptor.check: memory") < 1:
+            raise OperandError(f"MatrixDescriptor.check: memory={memory}; valid: a number of bytes, at least 1")
+        element = find_format(format)
+        place = self.bit_addresses(rows, k, element, major, kind)
+        bits = element.container_bits if element.bits >= 8 else element.bits
+        chunk = along_k(k, element, kind, self.arch).chunk if major == "K" else CORE_BYTES * 8 // bits
+        start = self.start_address - self.base_offset * PATTERN_ROW
+        offsets = self.stride_byte_offset, self.leading_byte_offset
+        return check_tile(place, element, chunk, major, self.swizzle, start, offsets, memory)
 
     def _repr_html_(self) -> str | None:
         return display.rendered(self)
@@ -222,3 +229,35 @@ class MatrixDescriptor:
         """
         value = np.array(self.encode(), np.uint64)
         return element_bit_addresses(value, rows, k, find_format(format), major, self.arch, kind)
+
+
+@dataclass(frozen=True)
+class CanonicalTile(PlacedTile):
+    """A tile in shared memory and the descriptors that read it, one for each K step. `MatrixDescriptor.for_tile` makes one."""
+
+    def _repr_html_(self) -> str | None:
+        return display.rendered(self)
+
+    @cached_property
+    def descriptor(self) -> MatrixDescriptor:
+        """The descriptor of the first K step."""
+        name = next(name for name, pattern in DESCRIPTOR_SWIZZLES.items() if pattern == self.swizzle)
+        return MatrixDescriptor(
+            self.start_address, self.leading_byte_offset, self.stride_byte_offset, swizzle=name, arch=self.arch
+        )
+
+    @property
+    def descriptors(self) -> tuple[MatrixDescriptor, ...]:
+        """One descriptor for each K step.
+
+        A step of 48 bytes that runs on into the next panel says so: its LBO is that panel's address (leading_mode=1).
+        """
+        start, span = self.start_address, self.swizzle.span
+        found = []
+        for advance in self.advances:
+            one = replace(self.descriptor, start_address=start + advance)
+            if self.major == "K" and span > CORE_BYTES and advance % span + self.step_bytes > span:
+                beyond = start + (advance // (self.rows * span) + 1) * self.rows * span
+                one = replace(one, leading_byte_offset=beyond, leading_mode=1)
+            found.append(one)
+        return tuple(found)

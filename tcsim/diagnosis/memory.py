@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import TcsimError
-from tcsim.descriptors.canonical_tile import CanonicalTile
-from tcsim.descriptors.matrix import Major, MatrixDescriptor, element_addresses
+from tcsim.descriptors.matrix import CanonicalTile, Major, MatrixDescriptor, element_addresses
 from tcsim.diagnosis.operands import changed
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply

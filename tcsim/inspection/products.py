@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.chunks import chunks
 from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.numbers.formats import Format
 
 Codes = npt.NDArray[Any]
-_CHUNK = 1 << 17  # products at a time
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,9 @@ def results(instruction: Any, products: Products) -> Codes:
     """What the instruction makes of each: codes of D (count,). Signs are turned where a descriptor says so."""
     formats = formats_of(instruction)
     triple = (formats["a"], formats["b"], formats["c"])
-    step = max(1, _CHUNK // products.a.shape[2])
     parts = []
-    for start in range(0, len(products), step):
-        one = products[start : start + step]
+    for part in chunks(len(products), products.a.shape[2]):
+        one = products[part]
         a, b = one.a, one.b
         if isinstance(instruction, DescribedMultiply):
             a, b = instruction.negated("a", a), instruction.negated("b", b)

@@ -10,7 +10,9 @@ from typing import Any
 
 from tcsim.core.errors import OperandError, TargetError
 from tcsim.core.targets import accepting
-from tcsim.memory.mbarrier_bits import FIELDS, Field, number_of, unpack
+from tcsim.descriptors.bit_field import Field
+from tcsim.memory.mbarrier import MBarrier
+from tcsim.memory.mbarrier_bits import FIELDS, unpack
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,12 @@ class BarrierObject:
     @property
     def numbers(self) -> dict[str, int]:
         """The fields by name."""
-        return {field.name: number_of(field, self.value) for field in self.fields}
+        return {field.name: field.take(self.value) for field in self.fields}
 
     @property
     def unknown(self) -> int:
         """The bits that no known field has."""
-        known = sum(((1 << field.bits) - 1) << field.low for field in self.fields)
+        known = sum(field.mask for field in self.fields)
         return self.value & ~known & ((1 << 64) - 1)
 
     def as_dict(self) -> dict[str, Any]:
@@ -39,7 +41,7 @@ class BarrierObject:
             "fields": [
                 {
                     "name": field.name, "low": field.low, "high": field.low + field.bits - 1,
-                    "value": number_of(field, self.value), "evidence": field.evidence.level, "source": field.evidence.source,
+                    "value": field.take(self.value), "evidence": field.evidence.level, "source": field.evidence.source,
                 }
                 for field in self.fields
             ],
@@ -71,8 +73,6 @@ def initial_barrier(count: int, arch: str = "sm_90") -> int:
     >>> hex(initial_barrier(1, "sm_90"))
     '0x7ffff800001ffffe'
     """
-    from tcsim.memory.mbarrier import MBarrier
-
     return MBarrier(count).encode(arch=_arch(arch))
 
 

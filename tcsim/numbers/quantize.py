@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.arguments import as_array, integer, is_name, is_number
+from tcsim.core.chunks import ELEMENTS, chunks
 from tcsim.core.errors import FormatError, OperandError, listing
 from tcsim.numbers.codec import FLOAT_DTYPES, as_codes, decode
 from tcsim.numbers.conversion import Codes, Conversion, convert, nan_code
@@ -30,7 +31,6 @@ NVFP4_BLOCK = 16
 """Elements of an NVFP4 block."""
 
 ScaleChoice = Literal["floor", "ceil"]
-_CHUNK = 1 << 14  # elements converted at a time: the temporaries stay in the L2 cache
 _F32_MAX = np.float32(FORMATS["f32"].largest)
 
 
@@ -87,8 +87,7 @@ def _real(x: Any, call: str) -> npt.NDArray[Any]:
 def _in_chunks(codes: Codes, conversion: Conversion, scale: Codes | None = None) -> Codes:
     """`convert` on a flat array, so many elements at a time."""
     out = np.empty(codes.shape, conversion.target.dtype)
-    for start in range(0, codes.size, _CHUNK):
-        part = slice(start, start + _CHUNK)
+    for part in chunks(codes.size, most=ELEMENTS):
         out[part] = convert(codes[part], conversion, None if scale is None else scale[part])
     return out
 

@@ -12,9 +12,8 @@ from conformance.isa.tcgen05.mma_inputs import Described
 from conformance.slice import Inputs
 from conformance.stimuli.stream import Stream
 from tcsim.core.errors import OperandError
-from tcsim.descriptors.canonical_tile import CanonicalTile
 from tcsim.descriptors.forms import Major
-from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
 from tcsim.descriptors.zero_column_mask import SUB_MASKS, ZeroColumnMask
 from tcsim.isa.tcgen05.lookup_table import ROW_BYTES, packed
 from tcsim.isa.tcgen05.mma_form import OperandForm
