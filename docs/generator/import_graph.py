@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
+from generator.markdown import code, table
 from tcsim.inspection.svg import Cell, grid
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -15,6 +17,7 @@ PACKAGES = ("conformance", "hwkernels", "tcsim")
 Graph = Mapping[str, frozenset[str]]
 
 
+@cache
 def import_graph(root: Path = ROOT) -> Graph:
     """The modules of the packages, and for each what it imports of them: inside functions too, not for type checkers only."""
     files = {
@@ -49,6 +52,19 @@ def layers(root: Path = ROOT) -> tuple[str, ...]:
     ]
     by_name = {contract["name"]: tuple(contract["layers"]) for contract in contracts}
     return tuple(layer for package in by_name["packages"] for layer in by_name[package])
+
+
+def layers_table() -> str:
+    """What each layer knows, from the top: the first line of its package or module."""
+    rows = []
+    for at, name in enumerate(layers(), 1):
+        path = ROOT / name.replace(".", "/")
+        package = path.is_dir()
+        source = path / "__init__.py" if package else path.with_suffix(".py")
+        told = (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+        place = source.parent if package else source
+        rows.append((at, code(place.relative_to(ROOT).as_posix() + "/" * package), told))
+    return table(("", "layer", "what it knows"), rows, (0,))
 
 
 def layers_picture() -> str:
