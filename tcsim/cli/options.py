@@ -1,4 +1,4 @@
-"""Options and arguments that several verbs share, and what the shell completes them with."""
+"""Options and arguments that several subcommands share, and what the shell completes them with."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _bytes_of(text: str) -> bytes:
         raise OperandError(f"{text[:40]!r} is neither hexadecimal digits nor a file: {error}") from None
 
 
-def _emit(found: TensorMap, verb: str, json: bool, address: int | None = None, raw: bytes = b"") -> None:
+def _emit(found: TensorMap, subcommand: str, json: bool, address: int | None = None, raw: bytes = b"") -> None:
     from dataclasses import asdict
 
     from tcsim.cli.output import emit
@@ -129,7 +129,7 @@ def _emit(found: TensorMap, verb: str, json: bool, address: int | None = None, r
     place = {} if address is None else {"global_address": f"{address:#x}"}
     data = {**place, **asdict(found), "loaded": found.loaded, "transaction_bytes": moved}
     emit(
-        f"tensormap {verb}",
+        f"tensormap {subcommand}",
         lambda: data | ({"bytes": raw.hex()} if raw else {}),
         lambda: _report(found, {**data, "transaction_bytes": why or moved}, raw),
         form="json" if json else "text",
