@@ -115,7 +115,7 @@ def on_arch(arch_or_target: str, family_name: str | None = None) -> Iterator[Row
 
 
 def nearest_mnemonics(mnemonic: str) -> list[str]:
-    """The three mnemonics spelled most like one that does not exist, of its own family if that has as many."""
+    """The three mnemonics spelled most like one that does not exist, of its own family if that has three."""
     head = str(mnemonic).split(".")[0] + "."
     kin = [name for name in rows() if name.startswith(head)]
     return nearest(str(mnemonic), kin if len(kin) >= 3 else rows(), 3)

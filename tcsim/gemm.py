@@ -54,8 +54,8 @@ def gemm(
     metadata: of mma.sp and wgmma.mma_async.sp, whose a holds the kept elements (..., M, kept): the position of each in its
     group, as `Sparsity.compress_matrix` gives both. kept is half of K, rounded up to whole groups.
 
-    Raises OperandError for other shapes, operands that the instruction has not or lacks, a k_order that is no permutation,
-    positions that metadata cannot say, or several blocks where D is no accumulator, FormatError for another dtype,
+    Raises OperandError for other shapes, operands that the instruction does not take or that are missing, a k_order that is not a permutation,
+    positions that metadata cannot say, or several blocks where D cannot be an accumulator, FormatError for another dtype,
     InstructionError for an instruction that multiplies no matrices, or by rows that are not its own (.ashift).
 
     >>> a, b = np.ones((20, 40), np.float16), np.ones((40, 10), np.float16)
@@ -92,7 +92,7 @@ def gemm(
     order = _order(k_order, -(-k // work.k), call)
     if len(order) != 1 and work.formats["c"].dtype != work.formats["d"].dtype:
         raise OperandError(
-            f"{call}: its result ({work.formats['d'].name}) is no accumulator for it ({work.formats['c'].name}); "
+            f"{call}: its result ({work.formats['d'].name}) cannot be its accumulator ({work.formats['c'].name}); "
             f"valid: K from 1 to {work.k}"
         )
     codes = {name: work.negated(name, x) for name, x in codes.items()}

@@ -1,4 +1,4 @@
-"""How a subcommand's answer leaves: JSON, text, Markdown; colour on a terminal alone; a reader that goes away is no error."""
+"""How a subcommand's answer leaves: JSON, text, Markdown; colour on a terminal alone; a reader that goes away is not an error."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _END_FORMATS = ("bf16", "f16", "tf32")
 
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
-    """Other instructions that take the same registers, the same on other archs, and what is no tensor core's work."""
+    """Other instructions that take the same registers, the same on other archs, and work that no tensor core does."""
     multiply = problem.machine.instruction
     yield from _descriptors(problem)
     for mnemonic in _kin(problem):

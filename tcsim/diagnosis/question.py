@@ -84,7 +84,7 @@ def _from_matrices(machine: Machine, call: str, observed: Any, operands: dict[st
             raise OperandError(f"{call}: {name} = {size}; valid: multiples of the instruction's {unit}")
     if dense_k > machine.shape[2] and formats["c"] is not formats["d"]:
         raise OperandError(
-            f"{call}: d ({formats['d'].name}) is no accumulator ({formats['c'].name}); valid: K = {machine.shape[2]}"
+            f"{call}: d ({formats['d'].name}) cannot be its accumulator ({formats['c'].name}); valid: K = {machine.shape[2]}"
         )
     for name, shape in {"scale_a": (m, dense_k), "scale_b": (dense_k, n)}.items() if machine.blocks else ():
         wanted[name] = (m, shape[1] // machine.block) if name == "scale_a" else (shape[0] // machine.block, n)

@@ -54,7 +54,7 @@ def _selected(problem: Problem, selector: int) -> Problem | None:
     try:
         return replace(problem, positions=multiply.decode_metadata(problem.metadata, selector))
     except TcsimError:
-        return None  # what those lanes hold is no metadata
+        return None  # what those lanes hold is not metadata
 
 
 def _swapped(positions: Positions, group: int, count: int) -> Positions | None:

@@ -139,7 +139,7 @@ def _difference(
 
 
 def _units(first: Codes, second: Codes, format: Format) -> npt.NDArray[np.int64]:
-    """How many codes lie between results that are no NaN."""
+    """How many codes lie between results that are not NaN."""
     if format.kind != "float":
         return np.abs(decode(first, format) - decode(second, format))
     numbers = ~(np.isnan(decode(first, format)) | np.isnan(decode(second, format)))

@@ -79,7 +79,7 @@ class Outputs:
 def outputs_of(instruction: Any, arrays: Arrays, call: Call | None = None) -> Outputs:
     """The matrices behind all outputs of a call, as the instruction multiplies them.
 
-    `instruction`: of tcgen05.mma what `described` gives. `.ashift` has moved the rows of A, and wgmma's signs are turned.
+    `instruction`: of tcgen05.mma what `described` gives. `.ashift` has moved the rows of A, and wgmma's signs are negated.
 
     Raises OperandError for inputs that are missing or of another shape, FormatError for another dtype.
     """

@@ -62,7 +62,7 @@ class TracedStep:
 
     text: str
     result: CodeValue | None
-    notes: tuple[str, ...] = ()  # of a step that is no dot-add: its operands, in words
+    notes: tuple[str, ...] = ()  # of a step that is not a dot-add: its operands, in words
     terms: tuple[Term, ...] = ()
     k: tuple[int, ...] = ()  # of the products
     zero_products: tuple[int, ...] = ()  # k of products that are zero, which have no term
@@ -90,7 +90,7 @@ def trace_steps(
 ) -> tuple[TracedStep, ...]:
     """Follow one result through the lowering. a, b: the codes of its products; c: one code; scales, if the instruction has any.
 
-    All are as `tcsim.trace.trace` takes them. Steps with scales are told in sentences.
+    All are as `tcsim.trace.trace` takes them. Steps with scales are described in sentences.
 
     Raises OperandError for another number of codes or an instruction that computes no products, FormatError for another
     dtype.
