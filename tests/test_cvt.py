@@ -18,16 +18,16 @@ import tcsim
 from conformance.isa import exercise_of
 from tcsim import FormatError, InstructionError, OperandError, TcsimError, catalog
 from tcsim.core.targets import ARCHS, TARGETS
-from tcsim.isa.cvt.rows import form_of
+from tcsim.isa.cvt.registers import Packed, registers_of
 from tcsim.isa.cvt.semantics import Convert
 from tcsim.isa.cvt.trace import trace_conversion
-from tcsim.numbers.conversion import OTHER_FORMATS, Register, conversion_format, nan_code, numbers
+from tcsim.numbers.conversion import OTHER_FORMATS, conversion_format, nan_code, numbers
 
 INVENTORY = Path(__file__).parent / "data/cvt_inventory.csv"
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "cvt"}
 EXERCISE = exercise_of("cvt")
 E4M3 = "cvt.rn.satfinite.e4m3x2.f32"
-PARTS = 8  # the rows are compared in so many tests
+PARTS = 8  # tests that share the rows
 
 
 def anywhere(mnemonic: str) -> Convert:
@@ -74,9 +74,7 @@ def test_the_registry_is_the_inventory() -> None:
         assert not row.dropped
         types[row.mnemonic].append(line["extra"])
     for name, row in ROWS.items():
-        form = form_of(row)
-        forms = ["", form.second_type] if form.second_type else [""]
-        assert [" ".join(r.type for r in form.of_type(type).values()) for type in forms] == types[name], name
+        assert [" ".join(r.type for r in registers_of(form).values()) for form in row.forms] == types[name], name
 
 
 @pytest.mark.parametrize("name", dict.fromkeys((*ARCHS, *TARGETS)))
@@ -103,16 +101,10 @@ def test_evidence() -> None:
             item = tcsim.instruction(mnemonic, arch=arch)
             levels.setdefault(item.evidence.level, set()).add(arch)
             assert (item.evidence.level == "measured") == (arch == "sm_90")
-            fp6 = ".rs." in mnemonic and item.form.conversion.target.bits == 6
+            fp6 = ".rs." in mnemonic and item.row.conversion.target.bits == 6
             unread = mnemonic.endswith("satfinite.f16.f32") and arch in ("sm_70", "sm_72", "sm_75")
             assert (item.evidence.level == "inferred") == (fp6 or unread), mnemonic
     assert set(levels) == {"measured", "literature", "inferred"}
-
-
-def test_a_row_of_another_family_has_no_form() -> None:
-    """What is asked is a conversion."""
-    with pytest.raises(TypeError, match=r"is no conversion: its family is mma\.sync"):
-        form_of(catalog.rows()["mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"])
 
 
 # ---- the slow model
@@ -337,7 +329,7 @@ def test_which_random_bits_round_which_source() -> None:
     for target, values in wanted.items():
         item = tcsim.instruction(f"cvt.rs.satfinite.{target}.f32", arch="sm_100a")
         step = item.registers["d"].field_bits
-        discarded = 23 - item.form.conversion.target.fraction_bits
+        discarded = 23 - item.row.conversion.target.fraction_bits
         for name, place in register.items():
             short = (1 << 16) - values[place]  # the least bits that carry
             for bits, carry in ((short, 1), (short - 1, 0)):
@@ -374,7 +366,7 @@ def test_formats_of_conversions() -> None:
 
 def test_registers_pack_what_they_unpack() -> None:
     """Highest field first; padding stays zero."""
-    register = Register("a", conversion_format("e3m2"), 2, 8, ".b16")
+    register = Packed("a", type=".b16", format=conversion_format("e3m2"), elements=2, field_bits=8)
     codes = register.unpack(np.uint16([0x3F01, 0x2A15]))
     assert codes.tolist() == [[0x3F, 0x2A], [0x01, 0x15]]
     assert register.pack(codes).tolist() == [0x3F01, 0x2A15]

@@ -313,7 +313,7 @@ def test_a_wrong_bit_above_the_fields_counts() -> None:
 
 
 def test_results_of_another_shape_are_refused() -> None:
-    """A hardware result that does not fit is no mismatch."""
+    """A hardware result that does not fit is not a mismatch."""
     item = tcsim.instruction(E4M3, arch="sm_90")
     given = EXERCISE.inputs(item, "uniform", 0, 4)
     model = EXERCISE.model(item, given)

@@ -221,7 +221,7 @@ def test_cutlass_says_the_same(mnemonic: str) -> None:
     """Random rows; bit (thread, value) of the registers is the bit of the rows that CUTLASS's layouts name."""
     row_thread, row_bit, register_thread, register_bit = CUTLASS[mnemonic]
     ins = anywhere(mnemonic)
-    format = ins.rows.format
+    format = ins.row.stored
     elements = random_bytes((32, 16), 5) & np.uint8((1 << min(format.bits, 8)) - 1)
     logical = np.zeros(32 * 128, np.uint8)
     bits = np.unpackbits(elements, axis=-1, bitorder="little")
@@ -245,7 +245,7 @@ def test_cutlass_says_the_same(mnemonic: str) -> None:
 
 def scattered(ins: SharedMatrix, memory: int, batch: int, seed: int) -> npt.NDArray[np.int64]:
     """Different random row addresses; those of lanes that do not count lie outside the memory."""
-    random, unit = np.random.Generator(np.random.PCG64(seed)), ins.rows.format.row_bytes
+    random, unit = np.random.Generator(np.random.PCG64(seed)), ins.row.stored.row_bytes
     address = np.array([random.permutation(memory // unit)[:32] for _ in range(batch)]) * unit
     address[:, ins.address_lanes :] = -1
     return address
@@ -417,7 +417,7 @@ SMEM = np.zeros(512, np.uint8)
         (STORE, {"smem": SMEM, "address": LANES * 16, "registers": np.zeros((32, 2), np.uint32)}, OperandError,
          "registers is uint32 (32, 2); valid: uint32 (..., 32, 1)"),
         (STORE, {"smem": SMEM, "address": LANES * 0, "registers": LANES[:, None].astype(np.uint32)}, ContestedRowError,
-         "lanes 0 and 1 store different bytes to 0x0: which of them stay is not defined; valid: one row for an address, "
+         "lanes 0 and 1 store different bytes to 0x0: which of them stays is not defined; valid: one row for an address, "
          "or rows with the same bytes"),
         (MOVE, {"a": np.zeros((32, 1), np.int32)}, OperandError, "a is int32 (32, 1); valid: uint32 (..., 32, 1)"),
     ],

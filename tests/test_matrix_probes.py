@@ -282,7 +282,7 @@ def test_a_wrong_element_of_a_move_is_explained() -> None:
 
 
 def test_results_of_another_shape_are_refused() -> None:
-    """A hardware result that does not fit is no mismatch."""
+    """A hardware result that does not fit is not a mismatch."""
     for mnemonic in (LOAD, STORE, MOVE):
         item = tcsim.instruction(mnemonic, arch="sm_90")
         exercise = exercise_of(item.row.family)

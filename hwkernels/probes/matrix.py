@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
-from tcsim.isa.matrix.semantics import LANES, matrix_rows
+from hwkernels.probes import Array, Body, Plan
+from tcsim.isa.matrix.rows import MatrixRow
+from tcsim.isa.matrix.semantics import LANES
 from tcsim.model.operand import Fragment
-from tcsim.model.row import Row
 
 LOAD_BYTES = 8192
 """Shared memory that an ldmatrix probe loads from."""
@@ -23,14 +23,10 @@ STORE_BYTES = 1024
 _VECTOR_BYTES = 16  # of one lane's copy
 
 
-class LoadBody:
+class LoadBody(Body):
     """registers = ldmatrix(smem, address)."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: MatrixRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         d = row.operands["d"]
         return _entry(
@@ -43,12 +39,12 @@ class LoadBody:
                 *_copy_in(LOAD_BYTES),
                 *_row_address(row),
                 *_open("d", 4 * d.registers * LANES, 4 * d.registers),
-                f"{row.mnemonic} {_braced(d)}, [{_address_register(row)}];",
+                row.forms[0].statement(row.mnemonic, {"address": _address_register(row)}),
                 *(f"st.global.b32 [%at_d+{4 * i}], %d{i};" for i in range(d.registers)),
             ],
         )
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: MatrixRow, inputs: dict[str, Array]) -> Plan:
         """smem uint8 (samples, LOAD_BYTES) and address (samples, 32) -> registers (samples, 32, n)."""
         d, samples = row.operands["d"], len(inputs["smem"])
         return _plan(
@@ -57,14 +53,10 @@ class LoadBody:
         )
 
 
-class StoreBody:
+class StoreBody(Body):
     """smem = stmatrix(smem, address, registers)."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: MatrixRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         r = row.operands["registers"]
         return _entry(
@@ -78,14 +70,14 @@ class StoreBody:
                 *_row_address(row),
                 *_open("registers", 4 * r.registers * LANES, 4 * r.registers),
                 *(f"ld.global.b32 %registers{i}, [%at_registers+{4 * i}];" for i in range(r.registers)),
-                f"{row.mnemonic} [{_address_register(row)}], {_braced(r)};",
+                row.forms[0].statement(row.mnemonic, {"address": _address_register(row)}),
                 "bar.sync 0;",
                 *_open("result", STORE_BYTES, _VECTOR_BYTES),
                 *_copy_out(STORE_BYTES),
             ],
         )
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: MatrixRow, inputs: dict[str, Array]) -> Plan:
         """smem uint8 (samples, STORE_BYTES), address (samples, 32), registers (samples, 32, n) -> words of the new smem."""
         r, samples = row.operands["registers"], len(inputs["smem"])
         registers = np.ascontiguousarray(inputs["registers"], np.uint32).reshape(samples, r.lanes, r.registers)
@@ -95,22 +87,18 @@ class StoreBody:
         )
 
 
-class TransposeBody:
+class TransposeBody(Body):
     """d = movmatrix(a)."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: MatrixRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        line = [f"{row.mnemonic} %d0, %a0;"]
+        line = [row.forms[0].statement(row.mnemonic, {"d": "%d0", "a": "%a0"})]
         load, store = ["ld.global.b32 %a0, [%at_a];"], ["st.global.b32 [%at_d], %d0;"]
         registers = [*_declare_registers(row.operands["a"]), *_declare_registers(row.operands["d"])]
         places = [*_open("a", 4 * LANES, 4), *_open("d", 4 * LANES, 4)]
         return _entry(name, ("a", "d"), [*registers, *places, *load, *line, *store])
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: MatrixRow, inputs: dict[str, Array]) -> Plan:
         """Registers (samples, 32, 1) -> (samples, 32, 1)."""
         a = np.ascontiguousarray(inputs["a"], np.uint32)
         return _plan((a,), a.shape)
@@ -187,24 +175,20 @@ def _copy_out(size: int) -> list[str]:
     return lines
 
 
-def _row_address(row: Row) -> list[str]:
+def _row_address(row: MatrixRow) -> list[str]:
     """The address of this lane's row: of shared memory, or generic where the spelling names no state space."""
     lines = [
         *_open("address", 4 * LANES, 4),
         "ld.global.u32 %offset, [%at_address];",
         "add.u32 %row, %offset, %image;",
     ]
-    if not matrix_rows(row).space:
+    if _address_register(row) == "%generic":
         lines += ["cvt.u64.u32 %generic, %row;", "cvta.shared.u64 %generic, %generic;"]
     return lines
 
 
-def _address_register(row: Row) -> str:
-    return "%row" if matrix_rows(row).space else "%generic"
-
-
-def _braced(operand: Fragment) -> str:
-    return "{" + ", ".join(f"%{operand.name}{i}" for i in range(operand.registers)) + "}"
+def _address_register(row: MatrixRow) -> str:
+    return "%generic" if row.forms[0]["address"].space == "generic" else "%row"
 
 
 # --- launches

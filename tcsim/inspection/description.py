@@ -193,8 +193,8 @@ def _(instruction: WarpgroupMultiply) -> tuple[str, ...]:
 
 @_constraints.register
 def _(instruction: SharedMatrix) -> tuple[str, ...]:
-    row, lanes = instruction.rows.format, instruction.address_lanes
-    line = "column" if instruction.rows.transposed else "row"
+    row, lanes = instruction.row.stored, instruction.address_lanes
+    line = "column" if instruction.row.transposed else "row"
     way = "from" if isinstance(instruction, LoadMatrix) else "to"
     lines = [
         f"lanes 0 to {lanes - 1} give the addresses: lane i that of the i-th {line}, matrix after matrix",

@@ -147,10 +147,10 @@ def _(instruction: TransposeMatrix, row: int, column: int, matrix: int = 0, sele
 def _row_place(instruction: SharedMatrix, row: int, column: int, matrix: int) -> str:
     """Which lane's address points to the line of an element, and the bits of it."""
     layout = next(iter(instruction.operands.values())).layout
-    line, place = (column, row) if instruction.rows.transposed else (row, column)
-    lines = layout.columns if instruction.rows.transposed else layout.rows
-    first = place * instruction.rows.format.bits
-    last = first + instruction.rows.format.bits - 1
+    line, place = (column, row) if instruction.row.transposed else (row, column)
+    lines = layout.columns if instruction.row.transposed else layout.rows
+    first = place * instruction.row.stored.bits
+    last = first + instruction.row.stored.bits - 1
     return f"bits {last}:{first} from the address of lane {matrix * lines + line}"
 
 

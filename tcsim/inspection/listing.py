@@ -11,8 +11,9 @@ from tcsim import catalog
 from tcsim.core.errors import FormatError, InstructionError, TargetError, listing, nearest
 from tcsim.core.evidence import Level
 from tcsim.core.targets import ARCHS, TARGETS, accepting, since, suffixed_since
+from tcsim.isa.cvt.rows import CvtRow
 from tcsim.model.row import Row
-from tcsim.numbers.conversion import OTHER_FORMATS, Form
+from tcsim.numbers.conversion import OTHER_FORMATS
 from tcsim.numbers.formats import FORMATS
 
 LEVELS: tuple[str, ...] = get_args(Level)
@@ -61,8 +62,8 @@ def formats_of(row: Row) -> dict[str, str]:
     {'d': 'e4m3', 'a': 'f32', 'b': 'f32'}
     """
     found = {name: operand.format.name for name, operand in row.operands.items()}
-    if isinstance(row.facts, Form):
-        return {name: register.format.name for name, register in row.facts.registers.items()}
+    if isinstance(row, CvtRow):
+        return {name: register.format.name for name, register in row.registers.items()}
     format_b = getattr(row.facts, "format_b", None)
     return found | ({"b": format_b.name} if format_b is not None and "b" not in found else {})
 

@@ -10,14 +10,14 @@ from functools import singledispatch
 from types import NoneType
 from typing import Any
 
-from tcsim.isa.matrix.semantics import MatrixRows
+from tcsim.isa.cvt.rows import CvtRow
+from tcsim.isa.matrix.rows import MatrixRow
 from tcsim.isa.tcgen05.mma_form import MultiplyForm
 from tcsim.isa.wgmma.multiply import WarpgroupFacts
 from tcsim.isa.wmma.tile import TileOrder
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.model.operand import Fragment
 from tcsim.model.row import Row
-from tcsim.numbers.conversion import Form
 
 
 def ptx_line(row: Row) -> str | None:
@@ -27,6 +27,11 @@ def ptx_line(row: Row) -> str | None:
     >>> print(ptx_line(row))
     mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%d0, %d1, %d2, %d3}, {%a0, %a1}, {%b0}, {%c0, %c1, %c2, %c3};
     """
+    if isinstance(row, MatrixRow) and "address" in row.forms[0]:
+        generic = row.forms[0]["address"].space == "generic"
+        return row.forms[0].statement(row.mnemonic, {"address": "%generic" if generic else "%row"})
+    if isinstance(row, CvtRow):
+        return row.forms[0].statement(row.mnemonic)
     operands = _operands(row.facts, row)
     return None if operands is None else f"{row.mnemonic} {', '.join(operands)};"
 
@@ -81,27 +86,8 @@ def _(facts: MultiplyForm, row: Row) -> list[str] | None:
 
 
 @_operands.register
-def _(facts: MatrixRows, row: Row) -> list[str] | None:
-    """Registers from the address of each lane's row, or to it."""
-    place = "[%row]" if facts.space else "[%generic]"
-    (operand,) = row.operands.values()
-    return [vector(operand), place] if operand.name == "d" else [place, vector(operand)]
-
-
-@_operands.register
 def _(facts: TileOrder, row: Row) -> list[str] | None:
     """The warp's pointer, the registers, and the stride."""
     (operand,) = row.operands.values()
     pair = [vector(operand), "[%place]"]
     return [*(pair[::-1] if operand.name == "d" else pair), "%stride"]
-
-
-@_operands.register
-def _(facts: Form, row: Row) -> list[str] | None:
-    """Single registers; four sources are one vector."""
-    names = list(facts.registers)
-    operands = [f"%{name}" for name in names]
-    if "f" in names:
-        at = names.index("a")
-        operands[at : at + 4] = ["{" + ", ".join(operands[at : at + 4]) + "}"]
-    return operands

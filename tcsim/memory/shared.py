@@ -1,4 +1,4 @@
-"""Rows of matrices in shared memory: how one holds its elements, and which addresses of rows the hardware takes."""
+"""Rows of matrices in shared memory: how each format of them holds its elements."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.addresses import Bytes, bytes_at, require_uncontested, with_bytes_at
 from tcsim.model.operand import Proxy, Scope, Space
 
 Array = npt.NDArray[Any]
@@ -25,11 +26,15 @@ NONE: Mapping[str, Array] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Access:
-    """Bytes that one instruction touches: `size` bytes at an address for each thread."""
+    """Bytes that one instruction touches: `size` bytes at an address for each thread.
+
+    Leading dimensions of the arrays are a batch.
+    """
 
     space: Space
-    address: Array  # int64, one for each access; the offset in the CTA's window for shared memory
+    address: Array  # int64 (..., accesses); the offset in the CTA's window for shared memory
     size: int  # bytes of each
+    mask: Array | None = None  # bool (..., accesses, size): which of the bytes are touched; None: all
     proxy: Proxy = "generic"
     cta: Array | None = None  # rank in the cluster of the CTA whose memory it is; None: the executing one
     thread: Array | None = None  # who accesses; None: entry i is lane i
@@ -39,11 +44,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Write:
-    """Bytes to be written, uint8 (accesses, size)."""
+    """Bytes to be written, uint8 (..., accesses, size); of them those of the access's mask."""
 
     at: Access
     data: Array
-    mask: Array | None = None  # bool like data: which bytes are written; None: all
     combine: Callable[[Array, Array], Array] | None = None  # (old, data) -> new, on landing: atomics and reductions
     old: str | None = None  # the register that gets the previous value
 
@@ -52,9 +56,9 @@ class Write:
 class Signal:
     """What an mbarrier is told."""
 
-    kind: Literal["init", "inval", "arrive", "drop", "expect_tx", "complete_tx"]
+    kind: Literal["init", "inval", "arrive", "drop", "expect_tx", "complete_tx", "increment"]
     at: Access
-    count: Array
+    count: Array  # of increment: arrivals more that the phase under way waits for
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,34 @@ class View(Protocol):
     """The machine as an instruction may look at it: it only reads."""
 
     def read(self, access: Access) -> npt.NDArray[np.uint8]:
-        """The bytes of an access: uint8 (accesses, size)."""
+        """The bytes of an access: uint8 (..., accesses, size), zero where its mask is false."""
         ...
+
+
+@dataclass(frozen=True)
+class Memories:
+    """Memories as arrays, by space: what `execute` is given, as a view, and what outcomes make of them."""
+
+    images: Mapping[Space, Bytes]  # uint8 (..., bytes)
+    call: str = "Memories"  # how errors quote the call
+
+    def read(self, access: Access) -> Bytes:
+        """The bytes of an access."""
+        return bytes_at(self.images[access.space], access.address, access.size, access.mask)
+
+    def after(self, outcomes: tuple[Outcome, ...]) -> Mapping[Space, Bytes]:
+        """The memories, new, after the writes of some outcomes, those of one outcome at the same time.
+
+        Raises ContestedRowError for two threads that write different bytes to one address.
+        """
+        images = dict(self.images)
+        for write in (write for outcome in outcomes for write in outcome.writes):
+            at, data, image = write.at, write.data, images[write.at.space]
+            if write.combine is not None:
+                data = write.combine(bytes_at(image, at.address, at.size, at.mask), data)
+            require_uncontested(at.address, data, self.call, at.mask, "thread", "addresses of their own")
+            images[at.space] = with_bytes_at(image, at.address, data, at.mask)
+        return images
 
 
 @dataclass(frozen=True)
@@ -142,5 +172,9 @@ class Effects:
 
 
 def completed(effects: Effects, view: View) -> tuple[Outcome, ...]:
-    """What all of it comes to if pending work is fetched and finished at once: what `execute` shows."""
-    return (effects.now, *(work.finish(work.fetch(view)) for work in effects.pending))
+    """What all of it comes to if pending work is fetched and finished at once: what `execute` shows.
+
+    Signals that wait for earlier work come last.
+    """
+    finished = [work.finish(work.fetch(view)) for work in effects.pending]
+    return (effects.now, *finished, *(Outcome(signals=group.then) for group in effects.groups if group.then))

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core import display
 from tcsim.core.arguments import as_array
-from tcsim.core.errors import OperandError, TcsimError
+from tcsim.core.errors import NotModelledError, OperandError, TcsimError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
+from tcsim.model.effects import Array, Effects, View
 from tcsim.model.form import Form, forms_for
 from tcsim.model.operand import Fragment
 from tcsim.model.row import Row
@@ -88,6 +89,13 @@ class Instruction:
     def _call(self) -> str:
         """How errors quote a call."""
         return f"{self!r}.execute"
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """What the instruction does to registers, memory and barriers, said without doing it (`tcsim.model.effects`).
+
+        Operands are those of the form by name, one entry per lane. Raises NotModelledError where it is not known.
+        """
+        raise NotModelledError(f"{self!r}.effects: not modelled yet")
 
     if TYPE_CHECKING:
         # What the classes of the families add, so that a type checker knows the names. Each class has those that its

@@ -61,13 +61,14 @@ class Operand:
     values: tuple[int, ...] = ()  # of an immediate: what it may be, the one of a plain example first; empty: any number
     per: Scope = "thread"  # who has one: each thread, or all that execute together have the same
     optional: bool = False  # may be left out, with all that follow it
+    parts: tuple[str, ...] = ()  # what each register of a vector is called, where it means something by itself
     joined: bool = False  # written behind the operand before it and "|": %p|%q
 
     @property
     def names(self) -> tuple[str, ...]:
         """The registers of a statement that gives them no other names."""
         if self.kind == "vector":
-            return tuple(f"%{self.name}{index}" for index in range(self.count))
+            return tuple(f"%{part}" for part in self.parts or (f"{self.name}{index}" for index in range(self.count)))
         if self.kind == "tensor":
             return (f"%{self.name}", *(f"%c{index}" for index in range(self.count)))
         if self.kind == "immediate":

@@ -70,9 +70,9 @@ def as_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[A
 
 
 def check_codes(codes: npt.NDArray[Any], format: Format, what: str) -> None:
-    """Whether no code sets a bit that the format has not.
+    """Check that no code sets a bit that the format does not have.
 
-    Raises FormatError that names the first such code and `what` it is in.
+    Raises FormatError, which names the first such code and `what` it is in.
     """
     if format.code_mask >> format.container_bits - 1 and not format.zero_bits:
         return  # every bit may be set
@@ -88,7 +88,7 @@ def check_codes(codes: npt.NDArray[Any], format: Format, what: str) -> None:
 
 
 def as_scale_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[Any]:
-    """As `as_codes`, but that an array of signed e4m3 counts as ue4m3, whose top bit the hardware ignores.
+    """As `as_codes`, except that an array of signed e4m3 counts as ue4m3, whose top bit the hardware ignores.
 
     >>> tcsim.numbers.codec.as_scale_codes(tcsim.encode([1.0], "e4m3"), "ue4m3")
     array([56], dtype=uint8)
@@ -101,7 +101,7 @@ def as_scale_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDA
 def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
     """Codes to values: float64 for float formats (exact for all of them), int64 for integer formats.
 
-    Python's own integers, alone or in lists, are codes too: they say nothing of a width, so none is lost.
+    Python integers, alone or in lists, are codes too: they have no width of their own.
 
     Raises FormatError for an unknown format or a code that the format does not have.
 
@@ -124,7 +124,7 @@ def decode(codes: Any, format: str | Format) -> npt.NDArray[Any]:
 
 
 def _of_python(codes: Any, target: Format) -> Any:
-    """Python integers that are codes of a format in its container; anything else as it is."""
+    """Python integers as codes in the container of a format; anything else as it is."""
     if isinstance(codes, np.ndarray | np.generic):
         return codes
     as_array(codes, "codes", FormatError)
@@ -142,10 +142,10 @@ def encode(x: Any, format: str | Format, rounding: RoundingName = "rne", saturat
     """Values to codes, rounding each value once.
 
     `x` is any real array (integers up to 2**53 in magnitude, floats up to 64 bits). Out of range: what IEEE 754 says
-    for the rounding mode; a format without infinity gives NaN (e4m3) or, without NaN too (e3m2, e2m3, e2m1), its
+    for the rounding mode; a format without infinity gives NaN (e4m3) or, if it has no NaN either (e3m2, e2m3, e2m1), its
     largest number; `saturate=True` gives the largest number always, infinities included. NaN becomes the NaN that the
     tensor cores write. Integer formats take integral values in range only, or clamp them with `saturate=True`.
-    `rounding` is rne (PTX's rn, another name of it), rz, rm, rp or rna.
+    `rounding` is rne (PTX calls it rn), rz, rm, rp or rna.
 
     Raises FormatError for an unknown format or rounding, and for a NaN or out-of-range integer that has no code.
 

@@ -1,14 +1,13 @@
-"""Conversion of codes from one number format to another: how a value is scaled, rounded, saturated and packed.
+"""Conversion of codes from one number format to another: how a value is scaled, rounded and saturated.
 
-What one element becomes is a `Conversion`, data alone; `convert` does it to arrays. What a register holds is a
-`Register`, and a `Form` is the operands of an instruction together with the conversion of each element.
+What one element becomes is a `Conversion`, data alone; `convert` does it to arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from tcsim.numbers.formats import FORMATS, INFINITY, NAN, SUBNORMAL, Format
 from tcsim.numbers.rounding import U64, Rounding, bit_length, round_to_code
 
 Codes = npt.NDArray[Any]
+_CHUNK = 1 << 14  # elements converted at a time: the temporaries stay in the L2 cache
 
 _PTX = "PTX ISA 9.4, sections Alternate Floating-Point Data Formats and Fixed-point Data format"
 
@@ -50,9 +50,10 @@ def conversion_format(name: str) -> Format:
 
 
 def nan_code(target: Format) -> int:
-    """What a converter writes for any NaN: one code; the largest number of a float format without NaN; 0 of an integer.
+    """The code that a converter writes for every NaN.
 
-    Fixed point has its largest number. Of tf32 the low 13 bits are zeros, as in every result of a conversion.
+    A float format without NaN gets its largest number, and so does fixed point; an integer gets 0. The low 13 bits of
+    tf32 are zeros, as in every result of a conversion.
 
     >>> hex(nan_code(FORMATS["e5m2"])), hex(nan_code(FORMATS["e2m1"])), nan_code(FORMATS["s8"])
     ('0x7f', '0x7', 0)
@@ -64,7 +65,7 @@ def nan_code(target: Format) -> int:
 
 
 def numbers(codes: Codes, format: Format) -> npt.NDArray[np.float64]:
-    """The values of codes, which float64 holds exactly; of fixed point in units of its last place.
+    """The values of codes, which float64 holds exactly.
 
     >>> numbers(np.uint8([0x7F, 0x80]), OTHER_FORMATS["s2f6"])
     array([ 1.984375, -2.      ])
@@ -72,46 +73,6 @@ def numbers(codes: Codes, format: Format) -> npt.NDArray[np.float64]:
     if format.kind == "float":
         return format.values(codes)
     return decode(codes, format) / (1 << format.fraction_bits)
-
-
-@dataclass(frozen=True)
-class Register:
-    """One register operand: the elements packed in it, and how PTX declares it."""
-
-    name: str  # "d"; "a", "b", "e", "f", "c"; "rbits", "scale"
-    format: Format  # of one element
-    elements: int  # how many; the first source of the instruction goes with the highest field
-    field_bits: int  # from one element to the next
-    type: str  # ".b16"
-
-    @cached_property
-    def dtype(self) -> np.dtype[Any]:
-        """The unsigned NumPy dtype that holds the register."""
-        return np.dtype(f"u{int(self.type[2:]) // 8}")
-
-    @cached_property
-    def padding(self) -> int:
-        """Bits of the register that belong to no element, and must be zero: of fp6, two of every byte."""
-        used = (1 << self.format.bits) - 1
-        every = sum(used << (self.field_bits * place) for place in range(self.elements))
-        return ((1 << (8 * self.dtype.itemsize)) - 1) & ~every if self.elements > 1 else 0
-
-    def unpack(self, registers: Codes) -> Codes:
-        """The codes of the elements, highest field first: (elements, ...)."""
-        shifts = [self.field_bits * (self.elements - 1 - place) for place in range(self.elements)]
-        mask = registers.dtype.type((1 << (self.format.bits + self.format.ignored_low_bits)) - 1)
-        fields = [(registers >> registers.dtype.type(shift)) & mask for shift in shifts]
-        return np.stack(fields).astype(self.format.dtype)
-
-    def pack(self, codes: Codes) -> Codes:
-        """The inverse of `unpack`; a signed integer that does not fill its register is sign-extended."""
-        wide = codes.astype(np.uint64)
-        if self.elements == 1 and self.format.kind == "integer" and self.format.signed:
-            top = np.uint64(1 << (self.format.bits - 1))
-            wide = (wide ^ top) - top
-        shifts = np.array([self.field_bits * (self.elements - 1 - place) for place in range(self.elements)], np.uint64)
-        parts = wide << shifts.reshape(-1, *([1] * (codes.ndim - 1)))
-        return np.bitwise_or.reduce(parts, axis=0).astype(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -130,29 +91,6 @@ class Conversion:
     nan: int | None = 0  # the code of every NaN; None: sign and leading payload bits are kept
     quiet: bool = True  # a kept payload gets the quiet bit
     nan_decrement: int = 0  # what is subtracted from a kept NaN, which then may be an infinity
-
-
-@dataclass(frozen=True)
-class Form:
-    """What the spelling of an instruction says: its operands, and how each element is converted."""
-
-    registers: MappingProxyType[str, Register]  # in PTX's operand order, d first; rbits and scale last
-    conversion: Conversion
-    second_type: str = ""  # another PTX type that the register of `a` may have
-    random: tuple[tuple[int, ...], ...] = ()  # bits of rbits for each source, most significant first
-
-    @property
-    def sources(self) -> str:
-        """The names of the operands that hold values to convert: "a", "ab" or "abef"."""
-        return "".join(name for name in self.registers if name in ("a", "b", "e", "f"))
-
-    def of_type(self, type: str) -> dict[str, Register]:
-        """The operands in the form whose `a` has a PTX type; "" is the first form."""
-        registers = dict(self.registers)
-        if type:
-            a = registers["a"]
-            registers["a"] = Register("a", a.format, a.elements, int(type[2:]), type)
-        return registers
 
 
 # --- one element ----------------------------------------------------------------------------------------------------
@@ -185,7 +123,7 @@ def _values(codes: Codes, format: Format) -> _Values:
 def convert(codes: Codes, conversion: Conversion, scale: Codes | None = None, random: Codes | None = None) -> Codes:
     """The code in `conversion.target` of every code of `conversion.source`.
 
-    `scale` holds ue8m0 codes, `random` integers below 2**random_bits; both of the shape of `codes`.
+    `scale` holds ue8m0 codes, `random` integers below 2**random_bits; both broadcast to the shape of `codes`.
 
     >>> e4m3 = Conversion(FORMATS["f32"], FORMATS["e4m3"], saturate=True, nan=0x7F)
     >>> [hex(code) for code in convert(np.float32([1.0, 1000.0, np.nan]).view(np.uint32), e4m3)]
@@ -194,7 +132,12 @@ def convert(codes: Codes, conversion: Conversion, scale: Codes | None = None, ra
     if conversion.source.container_bits <= 16 and scale is None and random is None:
         table: Codes = _table(conversion)[codes]
         return table
-    return _convert(codes, conversion, scale, random)
+    flat = [None if x is None else np.broadcast_to(x, codes.shape).reshape(-1) for x in (scale, random)]
+    values, out = codes.reshape(-1), np.empty(codes.size, conversion.target.dtype)
+    for start in range(0, out.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        out[part] = _convert(values[part], conversion, *(None if x is None else x[part] for x in flat))
+    return out.reshape(codes.shape)
 
 
 @cache

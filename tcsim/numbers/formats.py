@@ -191,7 +191,7 @@ _MX = "OCP Microscaling Formats Specification 1.0"
 _ROWS = (
     _float("f16", 5, 10, 15, infinity=True, nan="ieee", canonical_nan=0x7FFF, source="IEEE 754 binary16"),
     _float("bf16", 8, 7, 127, infinity=True, nan="ieee", canonical_nan=0x7FFF, source=_PTX),
-    # an f32 bit pattern of which the tensor core does not read the low 13 bits
+    # an f32 bit pattern whose low 13 bits the tensor core does not read
     _float("tf32", 8, 10, 127, infinity=True, nan="ieee", ignored_low_bits=13, canonical_nan=0x7FFFFFFF, source=_PTX),
     _float("e4m3", 4, 3, 7, nan="all_ones", canonical_nan=0x7F, source=_OCP8),
     _float("e5m2", 5, 2, 15, infinity=True, nan="ieee", canonical_nan=0x7F, source=_OCP8),

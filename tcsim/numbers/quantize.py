@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.arguments import as_array, integer, is_name, is_number
-from tcsim.core.chunks import ELEMENTS, chunks
 from tcsim.core.errors import FormatError, OperandError, listing
-from tcsim.numbers.codec import FLOAT_DTYPES, as_codes, decode
+from tcsim.numbers.codec import FLOAT_DTYPES, as_codes, as_scale_codes, decode
 from tcsim.numbers.conversion import Codes, Conversion, convert, nan_code
 from tcsim.numbers.formats import FORMATS, Format
 from tcsim.numbers.formats import format as find_format
@@ -25,7 +24,7 @@ MX_FORMATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 """Element formats of MX blocks."""
 
 MX_BLOCKS = (32, 16)
-"""Elements that share a ue8m0 scale factor: 32 by the MX specification; 16 is what .scale_vec::4X takes besides."""
+"""Elements that share a ue8m0 scale factor: 32 by the MX specification; .scale_vec::4X takes 16 too."""
 
 NVFP4_BLOCK = 16
 """Elements of an NVFP4 block."""
@@ -34,7 +33,7 @@ ScaleChoice = Literal["floor", "ceil"]
 _F32_MAX = np.float32(FORMATS["f32"].largest)
 
 
-# --- one number, one code -------------------------------------------------------------------------------------------
+# --- one number, one code
 
 
 def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", saturate: bool = True) -> Codes:
@@ -67,13 +66,13 @@ def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", satur
     source = FORMATS[name]
     codes = np.ascontiguousarray(array if name != "f64" else array.astype(np.float64)).view(source.dtype).reshape(-1)
     conversion = Conversion(source, target, rounding, saturate, nan=nan_code(target))
-    return _in_chunks(codes, conversion).reshape(array.shape)
+    return convert(codes, conversion).reshape(array.shape)
 
 
 def _real(x: Any, call: str) -> npt.NDArray[Any]:
-    """An array of real numbers, each of which float64 holds.
+    """An array of real numbers that float64 holds exactly.
 
-    Raises FormatError for any other.
+    Raises FormatError for anything else.
     """
     array = as_array(x, f"{call}: x", FormatError)
     if array.dtype.kind in "iu" and array.size and ((array > 2**53) | (array < -(2**53))).any():
@@ -82,14 +81,6 @@ def _real(x: Any, call: str) -> npt.NDArray[Any]:
         valid = listing(["integers", *map(str, FLOAT_DTYPES)])
         raise FormatError(f"{call}: x is {array.dtype}; valid: {valid}")
     return array
-
-
-def _in_chunks(codes: Codes, conversion: Conversion, scale: Codes | None = None) -> Codes:
-    """`convert` on a flat array, so many elements at a time."""
-    out = np.empty(codes.shape, conversion.target.dtype)
-    for part in chunks(codes.size, most=ELEMENTS):
-        out[part] = convert(codes[part], conversion, None if scale is None else scale[part])
-    return out
 
 
 # --- MX -------------------------------------------------------------------------------------------------------------
@@ -108,7 +99,7 @@ def quantize_mx(
     of it NaN.
 
     Raises FormatError for another format or x that is not real, OperandError for another block size, an axis that does
-    not exist, or one whose length is no multiple of the block.
+    not exist, or one whose length is not a multiple of the block.
 
     >>> codes, scales = tcsim.quantize_mx(np.arange(32.0), "e2m1")
     >>> [hex(scale) for scale in scales]
@@ -125,8 +116,8 @@ def quantize_mx(
         blocks = _split(_real(x, call).astype(np.float64), axis, block, call)
     factors = _mx_scales(np.abs(blocks).max(-1), target, scale)
     conversion = Conversion(FORMATS["f64"], target, saturate=True, scale="divide", nan=nan_code(target))
-    codes = _in_chunks(blocks.view(np.uint64).reshape(-1), conversion, np.repeat(factors.reshape(-1), block))
-    return _join(codes.reshape(blocks.shape), axis), np.ascontiguousarray(np.moveaxis(factors, -1, axis))
+    codes = convert(blocks.view(np.uint64), conversion, factors[..., None])
+    return _join(codes, axis), np.ascontiguousarray(np.moveaxis(factors, -1, axis))
 
 
 def dequantize_mx(
@@ -184,8 +175,8 @@ def quantize_nvfp4(x: Any, axis: int = -1) -> tuple[Codes, npt.NDArray[np.uint8]
     `x` is rounded to f32 first. A block of zeros has scale 0x00; one with a NaN 0x7f, which makes all of it NaN (there
     TransformerEngine ignores the NaN).
 
-    Raises FormatError for x that is not real, OperandError for an axis that does not exist or whose length is no
-    multiple of 16.
+    Raises FormatError for x that is not real, OperandError for an axis that does not exist or whose length is
+    not a multiple of 16.
 
     >>> codes, scales, tensor_scale = tcsim.quantize_nvfp4(np.arange(16.0))
     >>> hex(scales[0]), float(tensor_scale)
@@ -223,10 +214,7 @@ def dequantize_nvfp4(codes: Any, scales: Any, tensor_scale: Any, axis: int = -1)
     """
     call = "tcsim.dequantize_nvfp4(codes, scales, tensor_scale)"
     values = _split(decode(as_codes(codes, "e2m1"), "e2m1"), axis, NVFP4_BLOCK, call)
-    raw = np.asarray(scales)
-    if raw.dtype in FLOAT_DTYPES and FLOAT_DTYPES[raw.dtype] == "e4m3":
-        raw = raw.view(np.uint8)
-    factors = _factors(decode(as_codes(raw, "ue4m3", "scales"), "ue4m3"), values, axis, call)
+    factors = _factors(decode(as_scale_codes(scales, "ue4m3", "scales"), "ue4m3"), values, axis, call)
     return _join(values * factors * np.float64(np.float32(tensor_scale)), axis)
 
 

@@ -96,7 +96,7 @@ def round_to_code(
 ) -> U64:
     """Round finite values once to codes of `target` (uint64, ignored low bits not yet added).
 
-    Overflow gives what the rounding mode asks of IEEE 754: infinity or the largest finite number. A target without
+    Overflow gives what IEEE 754 says for the rounding mode: infinity or the largest finite number. A target without
     infinity gives NaN in infinity's place, and its largest number where it has no NaN either; `saturate` always gives
     the largest finite number. An unsigned target gives NaN for negative values, unless they round to its zero.
     """

@@ -18,14 +18,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy.typing as npt
 
 from tcsim.core.errors import listing
+from tcsim.tma.fields import TensorFields
 from tcsim.tma.rules import CORNER_BITS, box_bytes, check_address
 from tcsim.tma.types import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLE_MODES, NotModelledError, TensorMapError
 
-if TYPE_CHECKING:
-    from tcsim.tma.map import Buffer, TensorMap
+Buffer = bytes | bytearray | memoryview | npt.NDArray[Any]
 
 BYTES = 128
 DESCRIBED = 64
@@ -162,7 +164,7 @@ def fields_of(kind: str, rank: int) -> tuple[MapField, ...]:
     return (*COMMON, *(im2col_fields(rank) if kind == "im2col" else TILED))
 
 
-def encode(tmap: TensorMap, global_address: int, allocation: str = "SMALL") -> bytes:
+def encode(tmap: TensorFields, global_address: int, allocation: str = "SMALL") -> bytes:
     """See `TensorMap.encode`."""
     if tmap.im2col_mode not in KINDS:
         raise NotModelledError(f"{tmap}.encode: not modelled: the bits of im2col-wide maps are not known")
@@ -234,10 +236,8 @@ def read(data: Buffer) -> dict[str, int]:
     }
 
 
-def decode(data: Buffer) -> TensorMap:
-    """See `TensorMap.decode`."""
-    from tcsim.tma.map import TensorMap
-
+def decode(data: Buffer) -> dict[str, Any]:
+    """The arguments of `TensorMap` that 64 or 128 bytes say. Raises as `TensorMap.decode`."""
     found = read(data)
     rank, im2col = found["rank"], bool(found["im2col"])
     codes = {code: name for name, code in ELEMENT_CODES.items()}
@@ -256,26 +256,22 @@ def decode(data: Buffer) -> TensorMap:
     def several(name: str, count: int) -> tuple[int, ...]:
         return tuple(found[f"{name}[{place}]"] for place in range(count))
 
-    options: dict[str, Any] = {"box_dim": several("box_dim", rank)} if not im2col else {
-        "im2col_mode": "im2col",
-        "channels_per_pixel": found["box_dim[0]"],
-        "pixels_per_column": found["pixels_per_column"],
-        **{
-            name: tuple(_signed(value, CORNER_BITS[rank]) for value in several(name, rank - 2))
-            for name in ("pixel_box_lower_corner", "pixel_box_upper_corner")
-        },
-    }  # fmt: skip
-    return TensorMap(
-        data_type=codes[code],
-        global_dim=several("global_dim", rank),
-        global_strides=several("global_strides", rank - 1),
-        element_strides=several("element_strides", rank),
-        interleave=list(INTERLEAVES)[found["interleave"]],
-        swizzle=modes[swizzle],
-        oob_fill=list(OOB_FILLS)[found["oob_fill"]],
-        l2_promotion=list(L2_PROMOTIONS)[found["l2_promotion"]],
-        **options,
-    )
+    arguments: dict[str, Any] = {
+        "data_type": codes[code],
+        "global_dim": several("global_dim", rank),
+        "global_strides": several("global_strides", rank - 1),
+        "element_strides": several("element_strides", rank),
+        "interleave": list(INTERLEAVES)[found["interleave"]],
+        "swizzle": modes[swizzle],
+        "oob_fill": list(OOB_FILLS)[found["oob_fill"]],
+        "l2_promotion": list(L2_PROMOTIONS)[found["l2_promotion"]],
+    }
+    if not im2col:
+        return arguments | {"box_dim": several("box_dim", rank)}
+    for name in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
+        arguments[name] = tuple(_signed(value, CORNER_BITS[rank]) for value in several(name, rank - 2))
+    pixels = {"channels_per_pixel": found["box_dim[0]"], "pixels_per_column": found["pixels_per_column"]}
+    return arguments | pixels | {"im2col_mode": "im2col"}
 
 
 def _signed(value: int, bits: int) -> int:

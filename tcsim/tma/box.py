@@ -9,15 +9,12 @@ last agree with which interleaved boxes were seen to complete and which to fault
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.tma.fields import TensorFields
 from tcsim.tma.types import SWIZZLE_MODES, TensorSwizzle, Unit
-
-if TYPE_CHECKING:
-    from tcsim.tma.map import TensorMap
 
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -53,7 +50,7 @@ class Places:
 class BoxWalk:
     """How a copy walks: over the tensor, and over shared memory. Coordinates are (..., rank), innermost first."""
 
-    def tiled(self, tmap: TensorMap, coordinates: Integers) -> Places:
+    def tiled(self, tmap: TensorFields, coordinates: Integers) -> Places:
         """The box at the coordinates: ceil(box / element stride) indices a dimension, innermost fastest."""
         rows = np.zeros((*coordinates.shape[:-1], 1), np.int64)
         inside = np.ones(rows.shape, bool)
@@ -64,13 +61,13 @@ class BoxWalk:
             inside = _outer(inside, self.inside(index, tmap.global_dim[dim]), np.logical_and)
         return Places(rows, inside, *self._innermost(tmap, coordinates[..., 0]))
 
-    def gathered(self, tmap: TensorMap, coordinates: Integers) -> Places:
+    def gathered(self, tmap: TensorFields, coordinates: Integers) -> Places:
         """Four rows of a 2-dimensional tensor: coordinates (..., 5) are the column, then four rows."""
         index = coordinates[..., 1:]
         inside = self.inside(index, tmap.global_dim[1])
         return Places(index * tmap.global_strides[0], inside, *self._innermost(tmap, coordinates[..., 0]))
 
-    def im2col(self, tmap: TensorMap, coordinates: Integers, offsets: Integers) -> Places:
+    def im2col(self, tmap: TensorFields, coordinates: Integers, offsets: Integers) -> Places:
         """The pixels of a column: coordinates (..., rank) are C, W[, H[, D]], N; offsets (..., rank - 2) W[, H[, D]].
 
         The walk starts at the coordinates and goes through the pixel box along W, then H, D and N, each by its element
@@ -87,7 +84,7 @@ class BoxWalk:
         indices[tmap.rank - 1] = self._image(tmap, coordinates, steps)
         return self._column(tmap, coordinates, indices)
 
-    def im2col_wide(self, tmap: TensorMap, coordinates: Integers, halo: int, shift: Integers) -> Places:
+    def im2col_wide(self, tmap: TensorFields, coordinates: Integers, halo: int, shift: Integers) -> Places:
         """The pixels of a column along W and N, and its halos: coordinates (..., rank) are C, W[, H[, D]], N; shift (...).
 
         The pixel box and the first pixel are shifted by wOffset. A halo goes on where the pixels before it stop; those of
@@ -101,7 +98,7 @@ class BoxWalk:
             tmap, coordinates, {1: pixel, **indices, tmap.rank - 1: self._image(tmap, coordinates, steps)}
         )
 
-    def wide_steps(self, tmap: TensorMap, halo: int) -> Integers:
+    def wide_steps(self, tmap: TensorFields, halo: int) -> Integers:
         """How many steps into the walk each row of an im2col-wide load is."""
         pixels = tmap.loaded[1]
         if tmap.wide_mode != "W128":
@@ -109,11 +106,11 @@ class BoxWalk:
         first = np.arange(HALO_STEP, pixels + 1, HALO_STEP)
         return np.concatenate([np.arange(pixels), (np.arange(halo)[:, None] + first).reshape(-1)])
 
-    def _image(self, tmap: TensorMap, coordinates: Integers, steps: Integers) -> Integers:
+    def _image(self, tmap: TensorFields, coordinates: Integers, steps: Integers) -> Integers:
         """The index along N after so many wraps."""
         return coordinates[..., -1, None] + steps * tmap.element_strides[-1]
 
-    def _column(self, tmap: TensorMap, coordinates: Integers, indices: dict[int, Integers]) -> Places:
+    def _column(self, tmap: TensorFields, coordinates: Integers, indices: dict[int, Integers]) -> Places:
         """A column whose rows have indices (..., rows) of the dimensions that are walked; the slice of channels stays."""
         if tmap.slice_bytes:
             indices = indices | {tmap.rank - 2: coordinates[..., -2, None]}
@@ -126,7 +123,7 @@ class BoxWalk:
             return Places(np.asarray(rows), inside, units, np.ones(units.shape, bool))
         return Places(np.asarray(rows), inside, *self._innermost(tmap, coordinates[..., 0]))
 
-    def stored(self, tmap: TensorMap) -> TensorMap:
+    def stored(self, tmap: TensorFields) -> TensorFields:
         """The map by which a store or reduction tells inside from outside: its rows end at a multiple of 16 bytes.
 
         What lies behind the last element of a row, but in the same 16 bytes, is written like the tensor's own. Loads are
@@ -141,12 +138,12 @@ class BoxWalk:
         """Whether indices of a dimension are inside the tensor."""
         return (index >= 0) & (index < size)
 
-    def shared_bytes(self, tmap: TensorMap, rows: int, address: Integers) -> Integers:
+    def shared_bytes(self, tmap: TensorFields, rows: int, address: Integers) -> Integers:
         """The shared address of every byte of every row: (..., rows, bytes of a row), for start addresses (...)."""
         plain = np.arange(rows)[:, None] * self.pitch(tmap) + np.arange(tmap.row_bytes)
         return self.swizzled(SWIZZLE_MODES[tmap.swizzle], plain, address[..., None, None])
 
-    def pitch(self, tmap: TensorMap) -> int:
+    def pitch(self, tmap: TensorFields) -> int:
         """Bytes from one row to the next in shared memory: the swizzle's span; rows are packed without a swizzle.
 
         Rows of an interleaved layout are packed: with 32-byte slices they fill the span of its swizzle.
@@ -157,7 +154,7 @@ class BoxWalk:
         """Where bytes lie that are `plain` bytes after the start: the swizzle acts on the absolute address."""
         return np.asarray(swizzle(address + plain))  # type: ignore[arg-type]
 
-    def _innermost(self, tmap: TensorMap, column: Integers) -> tuple[Integers, Flags]:
+    def _innermost(self, tmap: TensorFields, column: Integers) -> tuple[Integers, Flags]:
         each, stride = tmap.unit.indices, tmap.element_strides[0] if tmap.slice_bytes else 1
         units = column[..., None] // each + np.arange(tmap.row_units) * stride
         return units, self.inside(units, tmap.global_dim[0] // each)
@@ -167,13 +164,13 @@ WALK = BoxWalk()
 """What the hardware does."""
 
 
-def pixel_range(tmap: TensorMap, place: int) -> tuple[int, int]:
+def pixel_range(tmap: TensorFields, place: int) -> tuple[int, int]:
     """The first and the last index of the pixel box along W (place 0), H (1) or D (2)."""
     last = tmap.global_dim[tmap.first_spatial + place] - 1 + tmap.pixel_box_upper_corner[place]
     return tmap.pixel_box_lower_corner[place], last
 
 
-def stride_of(tmap: TensorMap, dim: int) -> int:
+def stride_of(tmap: TensorFields, dim: int) -> int:
     """Bytes from one index of a dimension to the next; of dimension 0 those of a unit."""
     return tmap.global_strides[dim - 1] if dim else tmap.unit.global_bytes
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
+from tcsim.core.addresses import (
+    Bytes,
+    ContestedRowError,
+    Flags,
+    byte_memory,
+    bytes_at,
+    integer_addresses,
+    require_alignment,
+    require_inside,
+    with_bytes_at,
+)
 from tcsim.core.arguments import as_array, broadcast
-from tcsim.core.errors import OperandError, listing
+from tcsim.core.errors import listing
 from tcsim.tma.box import WALK, BoxWalk, Integers, Places, pixel_range
+from tcsim.tma.fields import TensorFields
 from tcsim.tma.reduce import check_reduction, reduce_codes, round_tf32
 from tcsim.tma.types import NAN_FILL, SWIZZLE_MODES, NotModelledError, TensorMapError, padded_swizzles
-
-if TYPE_CHECKING:
-    from tcsim.tma.map import TensorMap
-
-Bytes = npt.NDArray[np.uint8]
 
 SHARED_ALIGNMENT = 128
 """What the address in shared memory must be a multiple of, in bytes (CUDA C++ Programming Guide, tensor memory access)."""
@@ -48,7 +54,7 @@ WIDE_OFFSET = 31
 
 
 def load(
-    tmap: TensorMap,
+    tmap: TensorFields,
     memory: Any,
     coordinates: Any,
     smem: Any,
@@ -60,23 +66,20 @@ def load(
     """Global to shared. See `TensorMap.load` and `TensorMap.gather4`."""
     call = f"{tmap}.{'gather4' if rows4 else 'load'}"
     _require_modelled(tmap, "load", call)
-    image, source = _byte_array("smem", smem, call), _byte_array("memory", memory, call)
+    image, source = byte_memory(smem, call), byte_memory(memory, call, "memory")
     places = _places(tmap, coordinates, offsets, rows4, walk, call)
     start = _start(address, call)
-    batch = broadcast([image.shape[:-1], source.shape[:-1], places.rows.shape[:-1], start.shape], call)
+    broadcast([image.shape[:-1], source.shape[:-1], places.rows.shape[:-1], start.shape], call)
     target = _shared_index(tmap, walk, places, start, image.shape[-1], call)[..., : tmap.unit.global_bytes]
-    index = _global_index(tmap, places, source.shape[-1], call)
-    found = _take(source, np.where(places.inside[..., None], index, 0), batch)
+    units, inside = _global_units(tmap, places, source.shape[-1], call)
+    found = bytes_at(source, units, tmap.unit.global_bytes, inside)
     if tmap.type.rounds:
         found = round_tf32(found.view("<u4")).view(np.uint8)
-    found = np.where(places.inside[..., None], found, _fill(tmap))
-    out = np.broadcast_to(image, (*batch, image.shape[-1])).copy()
-    np.put_along_axis(out, _flat(target, batch), _flat(found, batch), axis=-1)
-    return out
+    return with_bytes_at(image, _flat(target, 3), _flat(np.where(inside, found, _fill(tmap)), 2)[..., None])
 
 
 def store(
-    tmap: TensorMap,
+    tmap: TensorFields,
     memory: Any,
     coordinates: Any,
     smem: Any,
@@ -90,31 +93,29 @@ def store(
     if op is not None:
         check_reduction(op, tmap.type, call)
     _require_modelled(tmap, "store", call)
-    image, target = _byte_array("smem", smem, call), _byte_array("memory", memory, call)
+    image, target = byte_memory(smem, call), byte_memory(memory, call, "memory")
     places = _places(walk.stored(tmap), coordinates, None, rows4, walk, call)
     _require_not_negative(tmap, coordinates, call)
     start = _start(address, call)
-    batch = broadcast([image.shape[:-1], target.shape[:-1], places.rows.shape[:-1], start.shape], call)
-    found = _take(image, _shared_index(tmap, walk, places, start, image.shape[-1], call), batch)
-    index = _global_index(tmap, places, target.shape[-1], call)
-    _require_apart(index[..., 0], places, call)
+    broadcast([image.shape[:-1], target.shape[:-1], places.rows.shape[:-1], start.shape], call)
+    index = _shared_index(tmap, walk, places, start, image.shape[-1], call)
+    units, inside = _global_units(tmap, places, target.shape[-1], call)
+    _require_apart(units, inside[..., 0], call)
+    found = bytes_at(image, _flat(index, 3), 1)
+    found = found.reshape(*found.shape[:-2], units.shape[-1], tmap.unit.shared_bytes)
     if tmap.data_type == "16U6_ALIGN16B":
         found = _pack6(found)
-    out = np.zeros((*batch, target.shape[-1] + 1), np.uint8)  # what lies outside the tensor goes to the byte more
-    out[..., :-1] = target
-    index = np.where(places.inside[..., None], index, target.shape[-1])
     if op is not None:
         code = f"<u{tmap.type.bits // 8}"
-        old = np.take_along_axis(out, _flat(index, batch), axis=-1).reshape(found.shape)
+        old = bytes_at(target, units, tmap.unit.global_bytes, inside)
         found = reduce_codes(op, tmap.type, old.view(code), np.ascontiguousarray(found).view(code)).view(np.uint8)
-    np.put_along_axis(out, _flat(index, batch), _flat(found, batch), axis=-1)
-    return np.ascontiguousarray(out[..., :-1])
+    return with_bytes_at(target, units, found, inside)
 
 
 # --- operands
 
 
-def _require_modelled(tmap: TensorMap, direction: str, call: str) -> None:
+def _require_modelled(tmap: TensorFields, direction: str, call: str) -> None:
     _require_direction(tmap, direction, call)
     if tmap.slice_bytes and tmap.swizzle != ("32B" if tmap.slice_bytes == 32 else "NONE"):
         raise NotModelledError(
@@ -129,7 +130,7 @@ def _require_modelled(tmap: TensorMap, direction: str, call: str) -> None:
         )
 
 
-def _require_direction(tmap: TensorMap, direction: str, call: str) -> None:
+def _require_direction(tmap: TensorFields, direction: str, call: str) -> None:
     """Types and swizzles that the manual or the driver gives to one direction only."""
     if direction == "store" and tmap.type.load_only:
         raise DirectionError(f"{call}: {tmap.data_type} has no store (PTX ISA, restrictions on tensor copies)")
@@ -140,13 +141,6 @@ def _require_direction(tmap: TensorMap, direction: str, call: str) -> None:
         raise DirectionError(
             f"{call}: {tmap.data_type} with swizzle {tmap.swizzle} has no {direction} (cuda.h); valid: {listing(modes)}"
         )
-
-
-def _byte_array(name: str, given: Any, call: str) -> Bytes:
-    array = as_array(given, f"{call}: {name}")
-    if array.dtype != np.uint8 or array.ndim == 0:
-        raise OperandError(f"{call}: {name} is {array.dtype} {array.shape}; valid: uint8 (..., bytes)")
-    return array
 
 
 def _integers(name: str, given: Any, length: int, what: str, call: str) -> Integers:
@@ -161,19 +155,12 @@ def _integers(name: str, given: Any, length: int, what: str, call: str) -> Integ
 
 
 def _start(address: Any, call: str) -> Integers:
-    array = as_array(address, f"{call}: address")
-    if array.dtype.kind not in "iu":
-        raise OperandError(f"{call}: address is {array.dtype}; valid: an integer, or integers (...)")
-    wrong = array % SHARED_ALIGNMENT != 0
-    if wrong.any():
-        raise MisalignedAddressError(
-            f"{call}: address={int(array[wrong].flat[0]):#x}: in shared memory a box starts at a multiple of "
-            f"{SHARED_ALIGNMENT} bytes"
-        )
-    return array.astype(np.int64)
+    start = integer_addresses(address, call, valid="an integer, or integers (...)")
+    require_alignment(start, SHARED_ALIGNMENT, "in shared memory a box", call, each="")
+    return start
 
 
-def _places(tmap: TensorMap, coordinates: Any, offsets: Any, rows4: bool, walk: BoxWalk, call: str) -> Places:
+def _places(tmap: TensorFields, coordinates: Any, offsets: Any, rows4: bool, walk: BoxWalk, call: str) -> Places:
     """The boxes at coordinates, which are checked."""
     if rows4:
         if tmap.im2col_mode or tmap.rank != 2 or tmap.box_dim[1] != 1:
@@ -196,7 +183,7 @@ def _places(tmap: TensorMap, coordinates: Any, offsets: Any, rows4: bool, walk: 
     return walk.im2col(tmap, *_im2col_operands(tmap, corners, offsets, call))
 
 
-def _im2col_operands(tmap: TensorMap, corners: Integers, offsets: Any, call: str) -> tuple[Integers, Integers]:
+def _im2col_operands(tmap: TensorFields, corners: Integers, offsets: Any, call: str) -> tuple[Integers, Integers]:
     spatial = tmap.rank - 2
     given = np.zeros(spatial, np.int64) if offsets is None else offsets
     shifts = _integers("offsets", given, spatial, "one for each of W, H, D", call)
@@ -215,7 +202,7 @@ def _im2col_operands(tmap: TensorMap, corners: Integers, offsets: Any, call: str
     return np.broadcast_to(corners, (*shape, tmap.rank)), np.broadcast_to(shifts, (*shape, spatial))
 
 
-def _wide_operands(tmap: TensorMap, corners: Integers, offsets: Any, call: str) -> tuple[Integers, int, Integers]:
+def _wide_operands(tmap: TensorFields, corners: Integers, offsets: Any, call: str) -> tuple[Integers, int, Integers]:
     """Corners (..., rank), wHalo, and wOffset (...)."""
     given = _integers("offsets", np.zeros(2, np.int64) if offsets is None else offsets, 2, "wHalo and wOffset", call)
     halos, shifts = given[..., 0], given[..., 1]
@@ -235,7 +222,7 @@ def _wide_operands(tmap: TensorMap, corners: Integers, offsets: Any, call: str) 
     return np.broadcast_to(corners, (*shape, tmap.rank)), int(halos.flat[0]), np.broadcast_to(shifts, shape)
 
 
-def _require_aligned(tmap: TensorMap, column: Integers, call: str) -> None:
+def _require_aligned(tmap: TensorFields, column: Integers, call: str) -> None:
     bits = tmap.type.bits
     if tmap.type.box:  # of 128 elements
         wrong, need = column % tmap.type.dim_multiple != 0, f"a multiple of {tmap.type.dim_multiple} elements"
@@ -251,7 +238,7 @@ def _require_aligned(tmap: TensorMap, column: Integers, call: str) -> None:
         )
 
 
-def _require_not_negative(tmap: TensorMap, coordinates: Any, call: str) -> None:
+def _require_not_negative(tmap: TensorFields, coordinates: Any, call: str) -> None:
     corners = np.asarray(coordinates)
     if (corners < 0).any():
         raise StoreCoordinateError(
@@ -265,11 +252,9 @@ def _require_not_negative(tmap: TensorMap, coordinates: Any, call: str) -> None:
         )
 
 
-def _require_apart(offsets: Integers, places: Places, call: str) -> None:
-    """No two units inside the tensor may be one place of it: offsets (..., rows, units)."""
-    count = offsets.shape[-1] * offsets.shape[-2]
-    unique = np.where(places.inside, offsets, -1 - np.arange(count).reshape(offsets.shape[-2:]))
-    order = np.sort(unique.reshape(*offsets.shape[:-2], count), axis=-1)
+def _require_apart(units: Integers, inside: Flags, call: str) -> None:
+    """No two units inside the tensor may be one place of it: (..., units)."""
+    order = np.sort(np.where(inside, units, -1 - np.arange(units.shape[-1])), axis=-1)
     same = (order[..., 1:] == order[..., :-1]) & (order[..., 1:] >= 0)
     if same.any():
         raise ContestedRowError(
@@ -281,44 +266,37 @@ def _require_apart(offsets: Integers, places: Places, call: str) -> None:
 # --- bytes
 
 
-def _global_index(tmap: TensorMap, places: Places, size: int, call: str) -> Integers:
-    """Index in memory of every byte of every unit (..., rows, units, bytes); those inside the tensor are checked."""
-    offsets, each = places.offsets(tmap.unit), tmap.unit.global_bytes
-    outside = places.inside & ((offsets < 0) | (offsets > size - each))
-    if outside.any():
-        raise OutsideMemoryError(
-            f"{call}: an element of the tensor at byte {int(offsets[outside].max())} does not lie in the {size} bytes of memory; "
-            "memory must hold the tensor as far as the box touches it, of stores up to a multiple of 16 bytes a row"
-        )
-    return offsets[..., None] + np.arange(each)
+def _global_units(tmap: TensorFields, places: Places, size: int, call: str) -> tuple[Integers, Flags]:
+    """Where every unit of all rows lies in memory (..., units), and whether in the tensor (..., units, 1): those are checked."""
+    units, inside = _flat(places.offsets(tmap.unit), 2), _flat(places.inside, 2)
+    where = (
+        "memory, which must hold the tensor as far as the box touches it, of stores up to a multiple of 16 bytes a row"
+    )
+    for end in _ends(units[inside]):
+        require_inside(end, tmap.unit.global_bytes, size, "an element of the tensor", call, "offset", where=where)
+    return units, inside[..., None]
 
 
-def _shared_index(tmap: TensorMap, walk: BoxWalk, places: Places, start: Integers, size: int, call: str) -> Integers:
+def _shared_index(tmap: TensorFields, walk: BoxWalk, places: Places, start: Integers, size: int, call: str) -> Integers:
     """Index in smem of every byte of every unit: (..., rows, units, bytes)."""
-    rows = places.rows.shape[-1]
-    index = walk.shared_bytes(tmap, rows, start)
-    wrong = (index < 0) | (index >= size)
-    if wrong.any():
-        raise OutsideMemoryError(
-            f"{call}: the box has bytes at shared address {int(index[wrong].max()):#x}, beyond the {size} bytes of smem"
-        )
+    index = walk.shared_bytes(tmap, places.rows.shape[-1], start)
+    for end in _ends(index):
+        require_inside(end, 1, size, "a byte of the box", call, "shared address")
     unit = tmap.unit.shared_bytes
     return index.reshape(*index.shape[:-1], index.shape[-1] // unit, unit)
 
 
-def _take(source: Bytes, index: Integers, batch: tuple[int, ...]) -> Bytes:
-    """Bytes of a memory (..., bytes) at indices (..., rows, units, bytes), with the batch's leading dimensions."""
-    image = np.broadcast_to(source if source.shape[-1] else np.zeros(1, np.uint8), (*batch, max(source.shape[-1], 1)))
-    found = np.take_along_axis(image, _flat(index, batch), axis=-1)
-    return found.reshape(*batch, *index.shape[-3:])
+def _ends(addresses: Integers) -> list[Integers]:
+    """The last and the first of some addresses."""
+    return [np.asarray(end(addresses)) for end in (np.max, np.min)] if addresses.size else []
 
 
-def _flat(array: npt.NDArray[Any], batch: tuple[int, ...]) -> npt.NDArray[Any]:
-    """An array (..., rows, units, bytes) with the batch's leading dimensions and one more."""
-    return np.broadcast_to(array, (*batch, *array.shape[-3:])).reshape(*batch, int(np.prod(array.shape[-3:])))
+def _flat(array: npt.NDArray[Any], axes: int) -> npt.NDArray[Any]:
+    """The last axes as one."""
+    return array.reshape(*array.shape[:-axes], int(np.prod(array.shape[-axes:])))
 
 
-def _fill(tmap: TensorMap) -> Bytes:
+def _fill(tmap: TensorFields) -> Bytes:
     """The bytes of a unit outside the tensor."""
     if tmap.oob_fill == "NONE":
         return np.zeros(tmap.unit.global_bytes, np.uint8)

@@ -10,10 +10,10 @@ the size of a box (MOST_BOX_BYTES) they say nothing. For types of less than a by
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tcsim.core.arguments import integer
 from tcsim.core.errors import listing
+from tcsim.tma.fields import TensorFields
 from tcsim.tma.types import (
     INTERLEAVES,
     L2_PROMOTIONS,
@@ -24,9 +24,6 @@ from tcsim.tma.types import (
     find_mode,
     padded_swizzles,
 )
-
-if TYPE_CHECKING:
-    from tcsim.tma.map import TensorMap
 
 MOST_RANK = 5
 MOST_DIM = 1 << 32
@@ -90,10 +87,10 @@ class PixelCountError(TensorMapError):
     """Pixels per column, or channels per pixel, beyond what a map holds."""
 
 
-Rule = Callable[["TensorMap"], None]
+Rule = Callable[[TensorFields], None]
 
 
-def _rank(tmap: TensorMap) -> None:
+def _rank(tmap: TensorFields) -> None:
     least = 3 if tmap.im2col_mode else 1
     if not least <= tmap.rank <= MOST_RANK:
         kind = "an im2col map has 3 to 5" if tmap.im2col_mode else "a map has 1 to 5"
@@ -114,7 +111,7 @@ def _rank(tmap: TensorMap) -> None:
             )
 
 
-def _global_dim(tmap: TensorMap) -> None:
+def _global_dim(tmap: TensorFields) -> None:
     for place, size in enumerate(tmap.global_dim):
         if not 1 <= size <= MOST_DIM:
             raise GlobalDimError(f"{tmap}: global_dim[{place}]={size}; valid: 1 to 2**32 elements")
@@ -125,7 +122,7 @@ def _global_dim(tmap: TensorMap) -> None:
         )
 
 
-def _strides(tmap: TensorMap) -> None:
+def _strides(tmap: TensorFields) -> None:
     unit = stride_multiple(tmap)
     for place, stride in enumerate(tmap.global_strides):
         if not 0 <= stride < MOST_STRIDE or stride % unit:
@@ -135,18 +132,18 @@ def _strides(tmap: TensorMap) -> None:
             )
 
 
-def stride_multiple(tmap: TensorMap) -> int:
+def stride_multiple(tmap: TensorFields) -> int:
     """What strides and the global address of a map are multiples of, in bytes."""
     return max(tmap.type.address_multiple, 32 if tmap.interleave == "32B" else 16)
 
 
-def _why_32(tmap: TensorMap, unit: int) -> str:
+def _why_32(tmap: TensorFields, unit: int) -> str:
     if unit == 16:
         return ""
     return f" (interleave={tmap.interleave!r}, {tmap.data_type})"
 
 
-def check_address(tmap: TensorMap, address: int) -> None:
+def check_address(tmap: TensorFields, address: int) -> None:
     """Raise GlobalAddressError unless a map can have the global address."""
     unit = stride_multiple(tmap)
     address = integer(address, f"{tmap}: global address", GlobalAddressError)
@@ -156,7 +153,7 @@ def check_address(tmap: TensorMap, address: int) -> None:
         )
 
 
-def _box(tmap: TensorMap) -> None:
+def _box(tmap: TensorFields) -> None:
     if tmap.im2col_mode:
         return
     for place, size in enumerate(tmap.box_dim):
@@ -167,7 +164,7 @@ def _box(tmap: TensorMap) -> None:
         raise BoxDimError(f"{tmap}: box_dim[0]={tmap.box_dim[0]}; {tmap.data_type} takes {row.box} elements only")
 
 
-def _rows(tmap: TensorMap) -> None:
+def _rows(tmap: TensorFields) -> None:
     row, inner = tmap.type, tmap.inner_elements
     if inner * row.bits % 128:
         name = "channels_per_pixel" if tmap.im2col_mode else "box_dim[0]"
@@ -178,7 +175,7 @@ def _rows(tmap: TensorMap) -> None:
         )
 
 
-def box_bytes(tmap: TensorMap) -> int:
+def box_bytes(tmap: TensorFields) -> int:
     """The bytes of a box as the driver counts them: it divides by the element stride and rounds down.
 
     A copy moves the quotient rounded up, so that this is less than `TensorMap.transaction_bytes` for other strides than 1,
@@ -200,7 +197,7 @@ def box_bytes(tmap: TensorMap) -> int:
     return elements * tmap.type.bits // 8
 
 
-def _box_bytes(tmap: TensorMap) -> None:
+def _box_bytes(tmap: TensorFields) -> None:
     if tmap.im2col_mode == "im2col_wide":  # not known
         return
     size = box_bytes(tmap)
@@ -211,7 +208,7 @@ def _box_bytes(tmap: TensorMap) -> None:
         )
 
 
-def _element_strides(tmap: TensorMap) -> None:
+def _element_strides(tmap: TensorFields) -> None:
     for place, stride in enumerate(tmap.element_strides):
         if not 1 <= stride <= MOST_ELEMENT_STRIDE:
             raise ElementStrideError(
@@ -219,7 +216,7 @@ def _element_strides(tmap: TensorMap) -> None:
             )
 
 
-def _interleave(tmap: TensorMap) -> None:
+def _interleave(tmap: TensorFields) -> None:
     find_mode("interleave", tmap.interleave, INTERLEAVES)
     if tmap.interleave == "NONE":
         return
@@ -232,7 +229,7 @@ def _interleave(tmap: TensorMap) -> None:
         raise InterleaveError(f"{asked} with 16U6_ALIGN16B, which takes NONE only")
 
 
-def _swizzle(tmap: TensorMap) -> None:
+def _swizzle(tmap: TensorFields) -> None:
     mode = find_mode("swizzle", tmap.swizzle, SWIZZLE_MODES)
     padded = padded_swizzles(tmap.type)
     valid = sorted({name for names in padded.values() for name in names})
@@ -254,7 +251,7 @@ def _swizzle(tmap: TensorMap) -> None:
         )
 
 
-def _fill(tmap: TensorMap) -> None:
+def _fill(tmap: TensorFields) -> None:
     find_mode("l2_promotion", tmap.l2_promotion, L2_PROMOTIONS)
     find_mode("oob_fill", tmap.oob_fill, OOB_FILLS)
     if tmap.oob_fill != "NONE" and not tmap.type.floating:
@@ -263,7 +260,7 @@ def _fill(tmap: TensorMap) -> None:
         )
 
 
-def _pixels(tmap: TensorMap) -> None:
+def _pixels(tmap: TensorFields) -> None:
     if not tmap.im2col_mode:
         return
     limits = {"channels_per_pixel": MOST_BOX}
@@ -300,7 +297,7 @@ RULES: tuple[Rule, ...] = (
 """Every rule, in the order in which they are asked."""
 
 
-def check(tmap: TensorMap) -> None:
+def check(tmap: TensorFields) -> None:
     """Raise the error of the first rule that a map breaks."""
     for rule in RULES:
         rule(tmap)

@@ -14,7 +14,8 @@ from hwkernels.device.map_bytes import carried
 from hwkernels.probes.cp_async_bulk_tensor import MEMORY_BYTES, image_bytes
 from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyFacts
 from tcsim.tma.copy import WIDE_HALO, WIDE_OFFSET
-from tcsim.tma.map import WIDE_HALOS, WIDE_PIXELS, TensorMap
+from tcsim.tma.fields import WIDE_HALOS, WIDE_PIXELS
+from tcsim.tma.map import TensorMap
 from tcsim.tma.reduce import REDUCTIONS
 from tcsim.tma.rules import WIDE_SWIZZLES
 from tcsim.tma.types import DATA_TYPES, L2_PROMOTIONS, SLICES, SWIZZLE_MODES, TensorType

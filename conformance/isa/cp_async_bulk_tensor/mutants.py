@@ -15,7 +15,8 @@ from hwkernels.device.map_bytes import carried, carried_map
 from tcsim.core.addresses import ContestedRowError
 from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopy
 from tcsim.tma.box import HALO_STEP, BoxWalk, Flags, Integers, Places
-from tcsim.tma.map import WIDE_HALOS, TensorMap
+from tcsim.tma.fields import WIDE_HALOS, TensorFields
+from tcsim.tma.map import TensorMap
 from tcsim.tma.reduce import TF32_NAN, flush
 from tcsim.tma.types import TensorSwizzle
 
@@ -23,7 +24,7 @@ _SPARE = 1 << 17
 """Zeros after global memory, where a wrong model may read or write."""
 
 
-def _unchecked(tmap: TensorMap, **changes: Any) -> TensorMap:
+def _unchecked(tmap: TensorFields, **changes: Any) -> TensorFields:
     """A map with fields that the driver would not encode."""
     out = copy(tmap)
     for name, value in changes.items():
@@ -37,12 +38,12 @@ class _LateEdge(BoxWalk):
 
 
 class _StopsAtTheElement(BoxWalk):
-    def stored(self, tmap: TensorMap) -> TensorMap:
+    def stored(self, tmap: TensorFields) -> TensorFields:
         return tmap
 
 
 class _Reversed(BoxWalk):
-    def tiled(self, tmap: TensorMap, coordinates: Integers) -> Places:
+    def tiled(self, tmap: TensorFields, coordinates: Integers) -> Places:
         right = super().tiled(tmap, coordinates)
         counts = tmap.loaded[1:]
         order = np.arange(int(np.prod(counts))).reshape(counts).transpose().reshape(-1)
@@ -60,58 +61,58 @@ class _NoSwizzle(BoxWalk):
 
 
 class _Packed(BoxWalk):
-    def pitch(self, tmap: TensorMap) -> int:
+    def pitch(self, tmap: TensorFields) -> int:
         return tmap.row_bytes
 
 
 class _EveryElement(BoxWalk):
-    def tiled(self, tmap: TensorMap, coordinates: Integers) -> Places:
+    def tiled(self, tmap: TensorFields, coordinates: Integers) -> Places:
         counts = _unchecked(tmap, box_dim=tmap.loaded, element_strides=(1,) * tmap.rank)
         return super().tiled(counts, coordinates)
 
-    def im2col(self, tmap: TensorMap, coordinates: Integers, offsets: Integers) -> Places:
+    def im2col(self, tmap: TensorFields, coordinates: Integers, offsets: Integers) -> Places:
         return super().im2col(replace(tmap, element_strides=(1,) * tmap.rank), coordinates, offsets)
 
-    def im2col_wide(self, tmap: TensorMap, coordinates: Integers, halo: int, shift: Integers) -> Places:
+    def im2col_wide(self, tmap: TensorFields, coordinates: Integers, halo: int, shift: Integers) -> Places:
         return super().im2col_wide(replace(tmap, element_strides=(1,) * tmap.rank), coordinates, halo, shift)
 
 
 class _NoOffsets(BoxWalk):
-    def im2col(self, tmap: TensorMap, coordinates: Integers, offsets: Integers) -> Places:
+    def im2col(self, tmap: TensorFields, coordinates: Integers, offsets: Integers) -> Places:
         return super().im2col(tmap, coordinates, offsets * 0)
 
 
 class _EveryImage(BoxWalk):
-    def _image(self, tmap: TensorMap, coordinates: Integers, steps: Integers) -> Integers:
+    def _image(self, tmap: TensorFields, coordinates: Integers, steps: Integers) -> Integers:
         return coordinates[..., -1, None] + steps
 
 
 class _FirstSlice(BoxWalk):
-    def tiled(self, tmap: TensorMap, coordinates: Integers) -> Places:
+    def tiled(self, tmap: TensorFields, coordinates: Integers) -> Places:
         return super().tiled(tmap, self._first(tmap, coordinates))
 
-    def im2col(self, tmap: TensorMap, coordinates: Integers, offsets: Integers) -> Places:
+    def im2col(self, tmap: TensorFields, coordinates: Integers, offsets: Integers) -> Places:
         return super().im2col(tmap, self._first(tmap, coordinates), offsets)
 
-    def _first(self, tmap: TensorMap, coordinates: Integers) -> Integers:
+    def _first(self, tmap: TensorFields, coordinates: Integers) -> Integers:
         place = tmap.rank - 2 if tmap.slice_bytes else tmap.rank
         return np.where(np.arange(tmap.rank) == place, 0, coordinates)
 
 
 class _EverySlice(BoxWalk):
-    def _innermost(self, tmap: TensorMap, column: Integers) -> tuple[Integers, Flags]:
+    def _innermost(self, tmap: TensorFields, column: Integers) -> tuple[Integers, Flags]:
         box, every = (tmap.loaded[0], *tmap.box_dim[1:]), (1, *tmap.element_strides[1:])
         return super()._innermost(_unchecked(tmap, box_dim=box, element_strides=every), column)
 
 
 class _HalosBetween(BoxWalk):
-    def wide_steps(self, tmap: TensorMap, halo: int) -> Integers:
+    def wide_steps(self, tmap: TensorFields, halo: int) -> Integers:
         each = np.arange(0, tmap.loaded[1], HALO_STEP)[:, None] + np.arange(HALO_STEP + halo)
         return each.reshape(-1) if tmap.wide_mode == "W128" else super().wide_steps(tmap, halo)
 
 
 class _HaloByHalo(BoxWalk):
-    def wide_steps(self, tmap: TensorMap, halo: int) -> Integers:
+    def wide_steps(self, tmap: TensorFields, halo: int) -> Integers:
         right, pixels = super().wide_steps(tmap, halo), tmap.loaded[1]
         if tmap.wide_mode != "W128":
             return right
@@ -119,12 +120,12 @@ class _HaloByHalo(BoxWalk):
 
 
 class _NoShift(BoxWalk):
-    def im2col_wide(self, tmap: TensorMap, coordinates: Integers, halo: int, shift: Integers) -> Places:
+    def im2col_wide(self, tmap: TensorFields, coordinates: Integers, halo: int, shift: Integers) -> Places:
         return super().im2col_wide(tmap, coordinates, halo, shift * 0)
 
 
 class _WholeImage(BoxWalk):
-    def im2col(self, tmap: TensorMap, coordinates: Integers, offsets: Integers) -> Places:
+    def im2col(self, tmap: TensorFields, coordinates: Integers, offsets: Integers) -> Places:
         zeros = (0,) * (tmap.rank - 2)
         whole = replace(tmap, pixel_box_lower_corner=zeros, pixel_box_upper_corner=zeros)
         return super().im2col(whole, coordinates, offsets)

@@ -226,7 +226,7 @@ def nearest_matters(instruction: Convert) -> bool:
 
 def random(instruction: Convert) -> bool:
     """There are random bits."""
-    return bool(instruction.form.random)
+    return bool(instruction.row.random)
 
 
 def clamps(instruction: Convert) -> bool:
@@ -241,4 +241,4 @@ def signed_float(instruction: Convert) -> bool:
 
 def random_shared(instruction: Convert) -> bool:
     """Four elements share the random bits."""
-    return len(instruction.form.random) == 4
+    return len(instruction.row.random) == 4

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.stimuli.stream import Stream
+from tcsim.isa.cvt.registers import Packed, registers_of
+from tcsim.isa.cvt.rows import CvtRow
 from tcsim.isa.cvt.semantics import Convert
-from tcsim.numbers.conversion import Codes, Form, Register
+from tcsim.numbers.conversion import Codes
 from tcsim.numbers.formats import Format
 
 Inputs = dict[str, npt.NDArray[Any]]
@@ -34,12 +36,12 @@ def classes(instruction: Convert) -> list[str]:
     and numbers that they bring into the target's range. carry: random bits of rbits that just do, or just do not,
     carry out of the discarded bits.
     """
-    form, a = instruction.form, instruction.registers["a"]
-    if a.format.bits <= 16:
-        names = ["exhaustive", "bytes"] if form.second_type else ["exhaustive"]
+    row = instruction.row
+    if row.registers["a"].format.bits <= 16:
+        names = ["exhaustive", "bytes"][: len(row.forms)]
     else:
         names = ["edges", "uniform"]
-    return names + ["scales"] * ("scale" in form.registers) + ["carry"] * bool(form.random)
+    return names + ["scales"] * ("scale" in row.registers) + ["carry"] * bool(row.random)
 
 
 def samples(instruction: Convert, name: str) -> int:
@@ -51,15 +53,15 @@ def samples(instruction: Convert, name: str) -> int:
 
 def inputs(instruction: Convert, name: str, seed: int, count: int) -> Inputs:
     """One array per operand, of the unsigned type of its register, with `count` elements."""
-    form = instruction.form
+    row = instruction.row
     stream = Stream(instruction.mnemonic, name, seed)
-    registers = form.of_type(form.second_type if name == "bytes" else "")
+    registers = registers_of(row.forms[name == "bytes"])
     given: Inputs = {}
     if "rbits" in registers:
         given["rbits"] = stream.words((count,)).astype(np.uint32)
     if "scale" in registers:
         given["scale"] = _scales(registers["scale"], stream, count, anywhere=name == "scales")
-    for place, source in enumerate(form.sources):
+    for place, source in enumerate(row.sources):
         register = registers[source]
         if name in ("exhaustive", "bytes"):
             given[source] = _every_code(register, count)
@@ -70,13 +72,13 @@ def inputs(instruction: Convert, name: str, seed: int, count: int) -> Inputs:
         elif name == "scales":
             given[source] = _in_reach(instruction, register, stream, count, given)
         else:
-            given[source] = _carry(form, given["rbits"], stream, count, place)
+            given[source] = _carry(row, given["rbits"], stream, count, place)
     if "c" in registers:
         given["c"] = stream.words((count,)).astype(np.uint32)
     return {name: given[name] for name in registers if name != "d"}
 
 
-def _every_code(register: Register, count: int) -> Codes:
+def _every_code(register: Packed, count: int) -> Codes:
     """All codes in order, again and again; of two 16-bit elements, the upper one in the opposite order."""
     index = np.arange(count, dtype=np.uint64)
     if register.dtype.itemsize == 4:
@@ -86,7 +88,7 @@ def _every_code(register: Register, count: int) -> Codes:
     return codes & register.dtype.type(~register.padding & ((1 << (8 * register.dtype.itemsize)) - 1))
 
 
-def _scales(register: Register, stream: Stream, count: int, anywhere: bool) -> Codes:
+def _scales(register: Packed, stream: Stream, count: int, anywhere: bool) -> Codes:
     """Scale factors: near 1 mostly, anywhere sometimes, NaN at times; or near both ends and anywhere."""
     shape = (register.elements, count)
     factors = stream.below(256, shape)
@@ -104,7 +106,7 @@ def _powers(instruction: Convert, given: Inputs, place: int) -> npt.NDArray[np.i
     return exponents
 
 
-def _in_reach(instruction: Convert, register: Register, stream: Stream, count: int, given: Inputs) -> Codes:
+def _in_reach(instruction: Convert, register: Packed, stream: Stream, count: int, given: Inputs) -> Codes:
     """Random codes; of floats that are divided by a scale factor, with exponents around the factor's."""
     source, conversion = register.format, instruction.lowering.conversion
     shape = (register.elements, count)
@@ -192,7 +194,7 @@ def _walk(index: npt.NDArray[np.int64], total: int, phase: int) -> npt.NDArray[n
     return (index % total * stride + phase) % total
 
 
-def _edges(instruction: Convert, register: Register, stream: Stream, count: int, place: int, given: Inputs) -> Codes:
+def _edges(instruction: Convert, register: Packed, stream: Stream, count: int, place: int, given: Inputs) -> Codes:
     """Specials, then boundaries and their neighbours. The operands of one sample have unrelated values."""
     conversion, source = instruction.lowering.conversion, register.format
     specials = _specials(source)
@@ -227,7 +229,7 @@ def _scaled(codes: Codes, power: npt.NDArray[np.int64]) -> Codes:
 # --- random bits ----------------------------------------------------------------------------------------------------
 
 
-def _uniform(instruction: Convert, register: Register, stream: Stream, count: int) -> Codes:
+def _uniform(instruction: Convert, register: Packed, stream: Stream, count: int) -> Codes:
     """Every bit random; of every second float the exponent within the target's range."""
     source, target = register.format, instruction.lowering.conversion.target
     words = stream.words((count,)) & np.uint64(source.code_mask)
@@ -241,11 +243,11 @@ def _uniform(instruction: Convert, register: Register, stream: Stream, count: in
     return np.where(np.arange(count) % 2 == 1, within, words).astype(register.dtype)
 
 
-def _carry(form: Form, rbits: Codes, stream: Stream, count: int, place: int) -> Codes:
+def _carry(row: CvtRow, rbits: Codes, stream: Stream, count: int, place: int) -> Codes:
     """Numbers whose discarded bits and the random bits of this source add up to a carry, or to one less."""
-    target, bits = form.conversion.target, form.conversion.random_bits
+    target, bits = row.conversion.target, row.conversion.random_bits
     random = np.zeros(count, np.uint64)
-    for bit in form.random[place]:
+    for bit in row.random[place]:
         random = (random << np.uint64(1)) | ((rbits.astype(np.uint64) >> np.uint64(bit)) & np.uint64(1))
     least, most = 1 << target.fraction_bits, target.largest_code
     kept = target.values((least + stream.below(most - least, (count,))).astype(target.dtype)).astype(np.float32)

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from conformance.isa.cvt import conditions as on
 from conformance.slice import WrongModel
 from tcsim.isa.cvt.semantics import Convert, ConvertEach
-from tcsim.model.row import Row
-from tcsim.numbers.conversion import Codes, Conversion, Form, conversion_format, convert
+from tcsim.numbers.conversion import Codes, Conversion, conversion_format, convert
 from tcsim.numbers.formats import FORMATS, NAN, SUBNORMAL, ZERO, Format
 
 Registers = dict[str, npt.NDArray[Any]]
+Random = tuple[tuple[int, ...], ...]  # bits of rbits for each source
 Run = Callable[[Convert, Registers], npt.NDArray[Any]]
 
 
@@ -41,11 +41,11 @@ def _with(**changes: Any) -> Run:
     return run
 
 
-def _with_form(change: Callable[[Form], Form]) -> Run:
-    """Another reading of the operands."""
+def _with_random(change: Callable[[Random], Random]) -> Run:
+    """Other bits of rbits for each source."""
 
     def run(instruction: Convert, operands: Registers) -> npt.NDArray[Any]:
-        row: Row = replace(instruction.row, facts=change(instruction.form))
+        row = replace(instruction.row, random=change(instruction.row.random))
         return words(replace(instruction, row=row).execute(**operands))
 
     return run
@@ -64,7 +64,7 @@ def _with_results(change: Callable[[Convert, Codes, Codes], Codes]) -> Run:
 
 
 def _sources(instruction: Convert, operands: Registers) -> Codes:
-    return np.concatenate([instruction.registers[s].unpack(operands[s]) for s in instruction.form.sources])
+    return np.concatenate([instruction.registers[s].unpack(operands[s]) for s in instruction.row.sources])
 
 
 def _fields_mask(instruction: Convert) -> int:
@@ -187,12 +187,12 @@ def _upper_bits_read(instruction: Convert, operands: Registers) -> npt.NDArray[A
     return d.pack(convert(operands["a"][None, :], replace(conversion, source=wide)))
 
 
-def _random_in_order(form: Form) -> Form:
-    return replace(form, random=tuple(tuple(sorted(bits, reverse=True)) for bits in form.random))
+def _random_in_order(random: Random) -> Random:
+    return tuple(tuple(sorted(bits, reverse=True)) for bits in random)
 
 
-def _random_of_the_next(form: Form) -> Form:
-    return replace(form, random=form.random[::-1])
+def _random_of_the_next(random: Random) -> Random:
+    return random[::-1]
 
 
 WRONG_MODELS = (
@@ -249,7 +249,7 @@ WRONG_MODELS = (
                lambda i: "scale" in i.registers and i.registers["scale"].elements == 2, _scale_fields_swapped),
     WrongModel("subnormals kept", "subnormal sources count", on.field(flush_source=True), _with(flush_source=False)),
     WrongModel("random bits in order", "no source reads its random bits reversed", on.random_shared,
-               _with_form(_random_in_order)),
+               _with_random(_random_in_order)),
     WrongModel("random bits of another", "the first source reads the last one's random bits", on.random,
-               _with_form(_random_of_the_next)),
+               _with_random(_random_of_the_next)),
 )  # fmt: skip

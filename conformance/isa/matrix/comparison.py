@@ -22,8 +22,8 @@ def compare_loads(instruction: LoadMatrix, inputs: Inputs, hardware: Array, mode
     def explain(sample: int, matrix: int, row: int, column: int, bits: tuple[str, str]) -> MoveMismatch:
         lane, index = _address_lane(instruction, matrix, row, column)
         address = int(inputs["address"][sample, lane])
-        line = inputs["smem"][sample, address : address + instruction.rows.format.row_bytes]
-        kind = instruction.rows.format
+        line = inputs["smem"][sample, address : address + instruction.row.stored.row_bytes]
+        kind = instruction.row.stored
         return MoveMismatch(
             f"sample {sample} {_holder(operand, matrix, row, column)}",
             f"element {index} of the {_line_word(instruction)} at {address:#x} (lane {lane}), bytes {line.tobytes().hex()}",
@@ -74,7 +74,7 @@ def compare_stores(instruction: StoreMatrix, inputs: Inputs, hardware: Array, mo
 def _store_mismatch(
     instruction: StoreMatrix, inputs: Inputs, sample: int, address: int, bits: tuple[str, str]
 ) -> MoveMismatch:
-    kind, operand = instruction.rows.format, instruction.operands["registers"]
+    kind, operand = instruction.row.stored, instruction.operands["registers"]
     places = inputs["address"][sample, : instruction.address_lanes].astype(np.int64)
     lanes = np.flatnonzero((places <= address) & (address < places + kind.row_bytes))
     where, before = f"sample {sample} address {address:#x}", f"before {inputs['smem'][sample, address]:#04x}"
@@ -117,7 +117,7 @@ def _compare_registers(
 def _address_lane(instruction: SharedMatrix, matrix: int, row: int, column: int) -> tuple[int, int]:
     """The lane that gives the address of an element's row (or column), and its index in there."""
     lines = instruction.address_lanes // next(iter(instruction.operands.values())).layout.matrices
-    line, index = (column, row) if instruction.rows.transposed else (row, column)
+    line, index = (column, row) if instruction.row.transposed else (row, column)
     return matrix * lines + line, index
 
 
@@ -125,7 +125,7 @@ def _element(instruction: SharedMatrix, lane: int, index: int) -> tuple[int, int
     """Matrix, row and column of an element of the row (or column) whose address a lane gives."""
     lines = instruction.address_lanes // next(iter(instruction.operands.values())).layout.matrices
     matrix, line = divmod(lane, lines)
-    return (matrix, index, line) if instruction.rows.transposed else (matrix, line, index)
+    return (matrix, index, line) if instruction.row.transposed else (matrix, line, index)
 
 
 def _holder(operand: Fragment, matrix: int, row: int, column: int) -> str:
@@ -134,10 +134,10 @@ def _holder(operand: Fragment, matrix: int, row: int, column: int) -> str:
 
 
 def _line_word(instruction: SharedMatrix) -> str:
-    return "column" if instruction.rows.transposed else "row"
+    return "column" if instruction.row.transposed else "row"
 
 
 def _provenance(instruction: SharedMatrix, lane: int, index: int) -> str:
     word = _line_word(instruction)
-    note = ".trans: an address points to a column" if instruction.rows.transposed else "an address points to a row"
+    note = ".trans: an address points to a column" if instruction.row.transposed else "an address points to a row"
     return f"{note}; the {word} of lane {lane}, element {index}"

@@ -37,7 +37,7 @@ class Rows:
     @property
     def unit(self) -> int:
         """Bytes of a row."""
-        return self.instruction.rows.format.row_bytes
+        return self.instruction.row.stored.row_bytes
 
     @property
     def lines(self) -> int:
@@ -207,10 +207,10 @@ class StoreExercise:
             array = table.astype(operand.format.dtype)
             return instruction.registers("registers", array if codes[0] > 1 else array[:, 0])
         if item.contents == "shared":  # rows of one address have the same elements
-            elements = instruction.rows.format.elements
+            elements = instruction.row.stored.elements
             noise = stream.words((samples, int(lines.max()) + 1, elements)).astype(operand.format.dtype)
             stacked = np.take_along_axis(noise, lines[..., None], axis=1).reshape(samples, codes[0], -1, elements)
-            array = stacked.swapaxes(-1, -2) if instruction.rows.transposed else stacked
+            array = stacked.swapaxes(-1, -2) if instruction.row.transposed else stacked
             return instruction.registers("registers", array if codes[0] > 1 else array[:, 0])
         return stream.words((samples, operand.lanes, operand.registers)).astype(np.uint32)
 

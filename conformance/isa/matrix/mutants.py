@@ -77,7 +77,7 @@ def _reversed(instruction: SharedMatrix) -> list[int]:
 
 def _rowed(instruction: SharedMatrix, address: Array, memory: int) -> Array:
     """Addresses brought to a row inside the memory, as a mistaken reader may be left with a stray one."""
-    unit = instruction.rows.format.row_bytes
+    unit = instruction.row.stored.row_bytes
     return (address.astype(np.int64) % memory // unit * unit).astype(np.uint32)
 
 
@@ -108,7 +108,7 @@ def _stored(instruction: StoreMatrix, smem: Array, address: Array, registers: Ar
 
 
 def _one_row_on(instruction: SharedMatrix, address: Array) -> Array:
-    return address + np.uint32(instruction.rows.format.row_bytes)
+    return address + np.uint32(instruction.row.stored.row_bytes)
 
 
 ADDRESS_MISTAKES: tuple[tuple[str, str, Callable[[SharedMatrix], bool], Change], ...] = (
@@ -169,8 +169,7 @@ REGISTER_MISTAKES: tuple[tuple[str, str, Callable[[Any], bool], Change], ...] = 
 
 
 def _transposition_flipped(instruction: Any) -> Any:
-    facts = replace(instruction.rows, transposed=not instruction.rows.transposed)
-    return replace(instruction, row=replace(instruction.row, facts=facts))
+    return replace(instruction, row=replace(instruction.row, transposed=not instruction.row.transposed))
 
 
 def _square(instruction: SharedMatrix) -> bool:
@@ -178,28 +177,28 @@ def _square(instruction: SharedMatrix) -> bool:
 
 
 def _trans_ignored(instruction: SharedMatrix) -> bool:
-    return _square(instruction) and instruction.rows.transposed
+    return _square(instruction) and instruction.row.transposed
 
 
 def _trans_assumed(instruction: SharedMatrix) -> bool:
-    return _square(instruction) and not instruction.rows.transposed
+    return _square(instruction) and not instruction.row.transposed
 
 
 def _with_format(change: Callable[[RowFormat], RowFormat]) -> Callable[[LoadMatrix, Inputs], Registers]:
     def run(instruction: LoadMatrix, inputs: Inputs) -> Registers:
-        facts = replace(instruction.rows, format=change(instruction.rows.format))
-        return replace(instruction, row=replace(instruction.row, facts=facts)).execute(**inputs)
+        row = replace(instruction.row, stored=change(instruction.row.stored))
+        return replace(instruction, row=row).execute(**inputs)
 
     return run
 
 
 def _packed(instruction: LoadMatrix) -> bool:
     """Elements narrower than their containers."""
-    return instruction.rows.format.bits < instruction.rows.format.container_bits
+    return instruction.row.stored.bits < instruction.row.stored.container_bits
 
 
 def _padded(instruction: LoadMatrix) -> bool:
-    kind = instruction.rows.format
+    kind = instruction.row.stored
     return kind.bits * kind.elements < 8 * kind.row_bytes
 
 
@@ -214,7 +213,7 @@ def _nibbles_swapped(instruction: LoadMatrix, smem: Array) -> Array:
 
 def _padding_first(instruction: LoadMatrix, smem: Array) -> Array:
     """The elements at the end of each row, behind the padding."""
-    kind = instruction.rows.format
+    kind = instruction.row.stored
     rows = smem.reshape(len(smem), -1, kind.row_bytes)
     return np.roll(rows, kind.bits * kind.elements // 8, axis=-1).reshape(smem.shape)
 
@@ -254,7 +253,7 @@ def _first_matrix_only(instruction: StoreMatrix, inputs: Inputs) -> Registers:
     lines = instruction.address_lanes // _layout(instruction).matrices
     out = instruction.execute(**inputs)
     places = inputs["address"][:, lines : instruction.address_lanes, None].astype(np.int64)
-    index = (places + np.arange(instruction.rows.format.row_bytes)).reshape(len(out), -1)
+    index = (places + np.arange(instruction.row.stored.row_bytes)).reshape(len(out), -1)
     np.put_along_axis(out, index, np.take_along_axis(inputs["smem"], index, axis=1), axis=1)
     return out.view("<u4")
 
@@ -267,15 +266,15 @@ WRONG_LOADS = (
     *(WrongModel(name, mistake, applies, _loads_at(change)) for name, mistake, applies, change in ADDRESS_MISTAKES),
     *(WrongModel(name, mistake, applies, _after(change)) for name, mistake, applies, change in REGISTER_MISTAKES),
     WrongModel("not unpacked", "the row's bytes go to the registers as they are",
-               lambda i: _packed(i) and i.rows.format.row_bytes == ROW_FORMATS["b8"].row_bytes,
+               lambda i: _packed(i) and i.row.stored.row_bytes == ROW_FORMATS["b8"].row_bytes,
                _with_format(lambda format: ROW_FORMATS["b8"])),
     WrongModel("nibbles swapped", "the first element is in the upper half of a byte",
-               lambda i: i.rows.format.bits == 4, _on_smem(_nibbles_swapped)),
+               lambda i: i.row.stored.bits == 4, _on_smem(_nibbles_swapped)),
     WrongModel("padding first", "the padding stands before the elements", _padded, _on_smem(_padding_first)),
     WrongModel("codes two bits up", "fp4 lands in bits 5:2 of its byte, fp6 in bits 7:2", _packed, _after(_shifted)),
-    WrongModel("zero-extended", "the sign is not extended", lambda i: i.rows.format.signed,
+    WrongModel("zero-extended", "the sign is not extended", lambda i: i.row.stored.signed,
                _with_format(lambda format: replace(format, signed=False))),
-    WrongModel("sign-extended", "codes are taken as signed", lambda i: _packed(i) and not i.rows.format.signed,
+    WrongModel("sign-extended", "codes are taken as signed", lambda i: _packed(i) and not i.row.stored.signed,
                _with_format(lambda format: replace(format, signed=True))),
 )  # fmt: skip
 """Every wrong model of ldmatrix."""

@@ -12,10 +12,9 @@ from typing import Literal
 
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch
-from tcsim.isa.cvt.rows import NAME, form_of, rows
+from tcsim.isa.cvt.rows import NAME, CvtRow, rows
 from tcsim.isa.cvt.semantics import ConversionLowering, Convert, ConvertEach
 from tcsim.model.family import Family
-from tcsim.model.row import Row
 from tcsim.numbers.conversion import Conversion, nan_code
 
 # --- opcodes --------------------------------------------------------------------------------------------------------
@@ -31,10 +30,9 @@ def _name(format: str) -> str:
     return _MACHINE_NAMES.get(format, format.upper())
 
 
-def _packed(row: Row, arch: Arch) -> Opcodes:
+def _packed(row: CvtRow, arch: Arch) -> Opcodes:
     """F2FP, the packed converter of Ampere and later."""
-    form = form_of(row)
-    conversion, d, a = form.conversion, form.registers["d"], form.registers["a"]
+    conversion, d, a = row.conversion, row.registers["d"], row.registers["a"]
     wide = d.field_bits == 16  # f16, bf16
     plain = not (conversion.saturate or conversion.relu or conversion.positive_zero)
     if d.format.name == "tf32":
@@ -54,38 +52,37 @@ def _packed(row: Row, arch: Arch) -> Opcodes:
     parts = ["F2FP"]
     parts += ["SATFINITE"] * conversion.saturate + ["RELU"] * conversion.relu
     parts += [*types, merge]
-    parts += ["SCALE_BY_C"] * ("scale" in form.registers and form.registers["scale"].elements == 1)
+    parts += ["SCALE_BY_C"] * ("scale" in row.registers and row.registers["scale"].elements == 1)
     parts += ["RS"] if conversion.random_bits else [] if conversion.rounding == "rne" else [conversion.rounding.upper()]
     parts += ["PZO"] * conversion.positive_zero
     return ((".".join(parts), d.elements // 2 if d.elements == 4 else 1),)
 
 
-def _turing(row: Row, arch: Arch) -> Opcodes:
+def _turing(row: CvtRow, arch: Arch) -> Opcodes:
     """f32 to f16 before Ampere. nvdisasm does not know the word that ptxas emits for .satfinite."""
-    conversion = form_of(row).conversion
+    conversion = row.conversion
     if conversion.saturate:
         return ()
     return (("HADD2", 1),) if conversion.rounding == "rz" else (("F2F.F16.F32", 1),)
 
 
-def _float(row: Row, arch: Arch) -> Opcodes:
-    form = form_of(row)
-    conversion = form.conversion
+def _float(row: CvtRow, arch: Arch) -> Opcodes:
+    conversion = row.conversion
     direction = "" if conversion.rounding == "rne" else f".{conversion.rounding.upper()}"
     return ((f"F2F.{_name(conversion.target.name)}.{_name(conversion.source.name)}{direction}", 1),)
 
 
-def _half(row: Row, arch: Arch) -> Opcodes:
+def _half(row: CvtRow, arch: Arch) -> Opcodes:
     return (("HADD2.F32", 1),)
 
 
-def _shift(row: Row, arch: Arch) -> Opcodes:
+def _shift(row: CvtRow, arch: Arch) -> Opcodes:
     """bf16 to f32: the 16 bits move up, by whatever instruction ptxas finds cheapest."""
     return ()
 
 
-def _from_integer(row: Row, arch: Arch) -> Opcodes:
-    conversion = form_of(row).conversion
+def _from_integer(row: CvtRow, arch: Arch) -> Opcodes:
+    conversion = row.conversion
     source, target = conversion.source, conversion.target
     if target.name == "f32" and source.name != "s8" and arch.number > 80:
         return ((f"I2FP.F32.{'U32' if source.name == 'u8' else 'S32'}", 1),)
@@ -93,8 +90,8 @@ def _from_integer(row: Row, arch: Arch) -> Opcodes:
     return ((f"I2F{'' if target.name == 'f32' else '.' + target.name.upper()}{kind}", 1),)
 
 
-def _to_integer(row: Row, arch: Arch) -> Opcodes:
-    conversion = form_of(row).conversion
+def _to_integer(row: CvtRow, arch: Arch) -> Opcodes:
+    conversion = row.conversion
     source, target, direction = conversion.source, conversion.target, _DIRECTIONS[conversion.rounding]
     packed = target.name == "u8" and source.name == "f32" and conversion.rounding in ("rne", "rz") and arch.number > 80
     if packed:
@@ -104,89 +101,74 @@ def _to_integer(row: Row, arch: Arch) -> Opcodes:
     return ((f"F2I{to}{of}{direction}.NTZ", 1),)
 
 
-def _pack(row: Row, arch: Arch) -> Opcodes:
-    return ((f"I2IP.{form_of(row).conversion.target.name.upper()}.S32.SAT", 1),)
+def _pack(row: CvtRow, arch: Arch) -> Opcodes:
+    return ((f"I2IP.{row.conversion.target.name.upper()}.S32.SAT", 1),)
 
 
-def _ties_away(row: Row, arch: Arch) -> Opcodes:
+def _ties_away(row: CvtRow, arch: Arch) -> Opcodes:
     """cvt.rna: half a last place is added to the bits of a number, and the low 13 bits are cleared."""
-    return (("FSETP.GEU.AND", 2 if form_of(row).conversion.saturate else 1),)
+    return (("FSETP.GEU.AND", 2 if row.conversion.saturate else 1),)
 
 
 # --- lowering -------------------------------------------------------------------------------------------------------
 
 
-def _canonical_nan(row: Row) -> Conversion:
+def _canonical_nan(row: CvtRow) -> Conversion:
     """Every NaN becomes one code."""
-    conversion = form_of(row).conversion
+    conversion = row.conversion
     return replace(conversion, nan=nan_code(conversion.target))
 
 
-def _kept_nan(row: Row) -> Conversion:
+def _kept_nan(row: CvtRow) -> Conversion:
     """Sign and leading payload bits stay, and a signalling NaN becomes quiet."""
-    return replace(form_of(row).conversion, nan=None)
+    return replace(row.conversion, nan=None)
 
 
-def _float_nan(row: Row) -> Conversion:
+def _float_nan(row: CvtRow) -> Conversion:
     """F2F keeps the payload of a NaN to or from f64, and of no other."""
-    conversion = form_of(row).conversion
+    conversion = row.conversion
     return _kept_nan(row) if "f64" in (conversion.source.name, conversion.target.name) else _canonical_nan(row)
 
 
-def _shifted_nan(row: Row) -> Conversion:
-    return replace(form_of(row).conversion, nan=None, quiet=False)
+def _shifted_nan(row: CvtRow) -> Conversion:
+    return replace(row.conversion, nan=None, quiet=False)
 
 
-def _truncated_nan(row: Row) -> Conversion:
+def _truncated_nan(row: CvtRow) -> Conversion:
     """A NaN loses its low 13 bits, which may make it an infinity; .satfinite takes NaN and infinity for too large."""
-    conversion = form_of(row).conversion
+    conversion = row.conversion
     return replace(conversion, nan=None, quiet=False, nan_decrement=int(conversion.saturate))
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """What converts the rows of an arithmetic class on a range of archs."""
+    """What converts the rows of an arithmetic class from an arch on, up to the class's next rule."""
 
     arithmetic: str
-    first: int  # arch numbers, inclusive
-    last: int
-    opcodes: Callable[[Row, Arch], Opcodes]
-    conversion: Callable[[Row], Conversion] = _canonical_nan
+    first: int  # arch number
+    opcodes: Callable[[CvtRow, Arch], Opcodes]
+    conversion: Callable[[CvtRow], Conversion] = _canonical_nan
     emulated: bool = False
     note: str = ""
 
 
 _RULES = (
-    _Rule(
-        "packed converter",
-        70,
-        75,
-        _turing,
-        note="nvdisasm does not know the word for .satfinite",
-    ),
-    _Rule("packed converter", 80, 121, _packed),
-    _Rule("float to float", 70, 121, _float, _float_nan),
-    _Rule("f16 to f32", 70, 121, _half),
-    _Rule("bf16 to f32", 80, 121, _shift, _shifted_nan, True, "the bits move up by 16; no converter runs"),
-    _Rule("integer to float", 70, 121, _from_integer),
-    _Rule("float to integer", 70, 121, _to_integer),
-    _Rule("integers packed", 72, 121, _pack),
-    _Rule(
-        "ties away",
-        80,
-        121,
-        _ties_away,
-        _truncated_nan,
-        True,
-        "integer arithmetic on the bits",
-    ),
+    _Rule("packed converter", 70, _turing, note="nvdisasm does not know the word for .satfinite"),
+    _Rule("packed converter", 80, _packed),
+    _Rule("float to float", 70, _float, _float_nan),
+    _Rule("f16 to f32", 70, _half),
+    _Rule("bf16 to f32", 80, _shift, _shifted_nan, True, "the bits move up by 16; no converter runs"),
+    _Rule("integer to float", 70, _from_integer),
+    _Rule("float to integer", 70, _to_integer),
+    _Rule("integers packed", 72, _pack),
+    _Rule("ties away", 80, _ties_away, _truncated_nan, True, "integer arithmetic on the bits"),
 )
 
 
-def lowering(row: Row, arch: Arch) -> ConversionLowering:
+def lowering(row: CvtRow, arch: Arch) -> ConversionLowering:
     """The machine instructions of a row on an arch, and what they make of one element."""
-    rule = next(r for r in _RULES if r.arithmetic == row.arithmetic and r.first <= arch.number <= r.last)
-    split = form_of(row).registers["d"].elements == 4
+    rule = [r for r in _RULES if r.arithmetic == row.arithmetic and r.first <= arch.number][-1]
+    split = row.registers["d"].elements == 4
     kind: Kind = "emulated" if rule.emulated else "split" if split else "native"
     return ConversionLowering(kind, (ConvertEach(rule.conversion(row)),), rule.opcodes(row, arch), rule.note)
 
@@ -204,14 +186,13 @@ _SIX_BITS = Evidence("inferred", "random bits of the fp6 formats in the order fo
 _UNREAD = Evidence("inferred", "as sm_80: nvdisasm does not show what ptxas emits for this spelling")
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
-    """How what `lowering` says is known."""
-    form = form_of(row)
+def evidence(row: CvtRow, arch: Arch) -> Evidence:
+    """How we know what `lowering` says."""
     if arch.name == "sm_90":
         return _MEASURED
-    if form.random:
-        return _SIX_BITS if form.conversion.target.bits == 6 else _STOCHASTIC
-    if arch.number <= 75 and form.conversion.saturate and row.arithmetic == "packed converter":
+    if row.random:
+        return _SIX_BITS if row.conversion.target.bits == 6 else _STOCHASTIC
+    if arch.number <= 75 and row.conversion.saturate and row.arithmetic == "packed converter":
         return _UNREAD
     return _MANUAL
 

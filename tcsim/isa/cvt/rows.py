@@ -7,13 +7,17 @@ spelling, and which register types the operands may have).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from types import MappingProxyType
 
 from tcsim.core.targets import since, suffixed_since
+from tcsim.isa.cvt.registers import Packed, registers_of
+from tcsim.model.form import Form
+from tcsim.model.operand import Role
 from tcsim.model.row import Row
-from tcsim.numbers.conversion import Conversion, Form, Register, conversion_format
+from tcsim.numbers.conversion import Conversion, conversion_format
 from tcsim.numbers.rounding import Rounding
 
 NAME = "cvt"
@@ -24,7 +28,7 @@ NAME = "cvt"
 
 @dataclass(frozen=True)
 class _Type:
-    """A PTX type of cvt: what a register of it holds."""
+    """A PTX type of cvt: what a register of this type holds."""
 
     format: str  # of one element
     elements: int  # in one register
@@ -72,7 +76,7 @@ class _Group:
     targets: tuple[str, ...]
     ptx_version: str
     arithmetic: str = "packed converter"  # which instruction of the machine converts: a key of the lowering table
-    source_registers: tuple[str, ...] = ()  # PTX types of the source register where not the usual one
+    source_registers: tuple[str, ...] = ("",)  # PTX types that the source register may have; empty: the usual one
 
 
 _RN, _RZ, _RS = (".rn",), (".rz",), (".rs",)
@@ -162,7 +166,7 @@ _GROUPS = (
     _Group(((".rzi",),), ("s32",), ("bf16",), since("sm_90"), "7.8", "float to integer"),
 )  # fmt: skip
 
-# cvt.pack: the format of the two fields, the targets; with a third operand but for 16 bits
+# cvt.pack: the format of the two fields, the targets; fields of less than 16 bits leave room for a third operand
 _PACKS = (
     *((name, since("sm_72")) for name in ("u16", "s16", "u8", "s8")),
     *((name, since("sm_75")) for name in ("u4", "s4", "u2", "s2")),
@@ -173,8 +177,7 @@ _ROUNDINGS: dict[str, Rounding] = {
     ".rni": "rne", ".rzi": "rz", ".rmi": "rm", ".rpi": "rp",
 }  # fmt: skip
 
-_SOURCE_NAMES = {1: "a", 2: "ab", 4: "abef"}
-"""The manual's names of the source operands, the first for the highest field of the result."""
+_RANDOM_WORD = Packed("rbits", format=conversion_format("u32"))
 
 
 def _bits(*runs: tuple[int, int]) -> tuple[int, ...]:
@@ -197,25 +200,59 @@ _RANDOM: dict[str, tuple[tuple[int, ...], ...]] = {
 """Which bits of rbits round each source, most significant first (docs/conversions.md, Random bits)."""
 
 
-def _register(name: str, type: _Type, declared: str = "") -> Register:
-    bits = int((declared or type.register)[2:])
-    return Register(
-        name, conversion_format(type.format), type.elements, min(type.field_bits, bits), declared or type.register
+@dataclass(frozen=True, kw_only=True)
+class CvtRow(Row):
+    """A row of cvt. Its registers are not fragments: each thread converts by itself."""
+
+    conversion: Conversion  # of each element, as the spelling asks for it; what a NaN becomes, the lowering says
+    random: tuple[tuple[int, ...], ...] = ()  # bits of rbits for each source, most significant first
+
+    @cached_property
+    def registers(self) -> MappingProxyType[str, Packed]:
+        """The registers of the plainest form by name, in PTX's order, the result first."""
+        return registers_of(self.forms[0])
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the registers that hold values to convert."""
+        return tuple(
+            name
+            for name, register in self.registers.items()
+            if register.role == "source" and register.format == self.conversion.source
+        )
+
+
+def _register(name: str, type: _Type, role: Role = "source", declared: str = "") -> Packed:
+    declared = declared or type.register
+    bits = min(type.field_bits, int(declared[2:]))
+    return Packed(
+        name, role, type=declared, format=conversion_format(type.format), elements=type.elements, field_bits=bits
     )
 
 
-def _form(group: _Group, modifiers: tuple[str, ...], destination: str, source: str) -> Form:
+def _sources(count: int, type: _Type, declared: str) -> list[Packed]:
+    """The sources, under the manual's names; four are one vector."""
+    if count < 4:
+        return [_register(name, type, declared=declared) for name in "ab"[:count]]
+    return [replace(_register("abef", type), kind="vector", count=4, parts=("a", "b", "e", "f"))]
+
+
+def _row(group: _Group, modifiers: tuple[str, ...], destination: str, source: str) -> CvtRow:
     to, of = _TYPES[destination], _TYPES[source]
     rounding = modifiers[0] if modifiers else ""
     scaled = next((item.split("::")[1] for item in modifiers if item.startswith(".scaled")), "")
     widening = of.field_bits < to.field_bits
-    declared = group.source_registers or ("",)
-    names = _SOURCE_NAMES[to.elements // of.elements]
-    registers = [_register("d", to), *(_register(name, of, declared[0]) for name in names)]
-    if rounding == ".rs":
-        registers.append(Register("rbits", conversion_format("u32"), 1, 32, ".b32"))
-    if scaled:
-        registers.append(_register("scale", _SCALES[scaled]))
+    last = [_RANDOM_WORD] * (rounding == ".rs") + ([_register("scale", _SCALES[scaled])] if scaled else [])
+    forms = tuple(
+        Form(
+            (_register("d", to, "destination"), *_sources(to.elements // of.elements, of, declared), *last),
+            group.targets,
+            group.ptx_version,
+            "thread",
+            name="" if declared == group.source_registers[0] else declared.removeprefix("."),
+        )
+        for declared in group.source_registers
+    )
     conversion = Conversion(
         source=conversion_format(of.format),
         target=conversion_format(to.format),
@@ -227,51 +264,40 @@ def _form(group: _Group, modifiers: tuple[str, ...], destination: str, source: s
         flush_source=scaled == "n1",
         random_bits=0 if rounding != ".rs" else 13 if to.format == "f16" else 16,
     )
-    return Form(
-        MappingProxyType({register.name: register for register in registers}),
-        conversion,
-        declared[1] if len(declared) > 1 else "",
-        _RANDOM[destination] if rounding == ".rs" else (),
+    return CvtRow(
+        f"cvt{''.join(modifiers)}.{destination}.{source}",
+        NAME,
+        arithmetic=group.arithmetic,
+        forms=forms,
+        conversion=conversion,
+        random=_RANDOM[destination] if rounding == ".rs" else (),
     )
 
 
-def _pack_form(format: str) -> Form:
-    field, word = conversion_format(format), conversion_format("u32")
-    registers = [
-        Register("d", field, 2, field.bits, ".b32"),
-        *(Register(name, conversion_format("s32"), 1, 32, ".b32") for name in "ab"),
-        *([Register("c", word, 1, 32, ".b32")] if field.bits < 16 else []),
+def _pack_row(format: str, targets: tuple[str, ...]) -> CvtRow:
+    field, word = conversion_format(format), conversion_format("s32")
+    operands = [
+        Packed("d", "destination", format=field, elements=2, field_bits=field.bits),
+        *(Packed(name, format=word) for name in "ab"),
+        *([Packed("c", format=conversion_format("u32"))] if field.bits < 16 else []),
     ]
-    conversion = Conversion(conversion_format("s32"), field, "rz", saturate=True)
-    return Form(MappingProxyType({register.name: register for register in registers}), conversion)
+    return CvtRow(
+        f"cvt.pack.sat.{format}.s32{'.b32' if len(operands) == 4 else ''}",
+        NAME,
+        arithmetic="integers packed",
+        forms=(Form(tuple(operands), targets, "6.5", "thread"),),
+        conversion=Conversion(word, field, "rz", saturate=True),
+    )
 
 
-def _row(mnemonic: str, targets: tuple[str, ...], version: str, arithmetic: str, form: Form) -> Row:
-    return Row(mnemonic, NAME, (0, 0, 0), MappingProxyType({}), targets, version, arithmetic, facts=form)
-
-
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[CvtRow, ...]:
     """Every cvt spelling."""
     return tuple(_rows())
 
 
-def _rows() -> Iterator[Row]:
+def _rows() -> Iterator[CvtRow]:
     for group in _GROUPS:
         for destination, source, modifiers in product(group.destinations, group.sources, product(*group.modifiers)):
-            mnemonic = f"cvt{''.join(modifiers)}.{destination}.{source}"
-            form = _form(group, modifiers, destination, source)
-            yield _row(mnemonic, group.targets, group.ptx_version, group.arithmetic, form)
+            yield _row(group, modifiers, destination, source)
     for format, targets in _PACKS:
-        form = _pack_form(format)
-        suffix = ".b32" if "c" in form.registers else ""
-        yield _row(f"cvt.pack.sat.{format}.s32{suffix}", targets, "6.5", "integers packed", form)
-
-
-def form_of(row: Row) -> Form:
-    """The form of a row of cvt.
-
-    Raises TypeError for a row of another family.
-    """
-    if not isinstance(row.facts, Form):
-        raise TypeError(f"{row.mnemonic} is no conversion: its family is {row.family}")
-    return row.facts
+        yield _pack_row(format, targets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -12,13 +13,13 @@ import numpy.typing as npt
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError, listing
-from tcsim.isa.cvt.rows import form_of
-from tcsim.model.instruction import Instruction
+from tcsim.isa.cvt.registers import Packed, registers_of
+from tcsim.isa.cvt.rows import CvtRow
+from tcsim.model.effects import Array
+from tcsim.model.form import Form
+from tcsim.model.registers import RegisterInstruction
 from tcsim.numbers.codec import FLOAT_DTYPES
-from tcsim.numbers.conversion import Codes, Conversion, Form, Register, convert
-
-_CHUNK = 1 << 14  # elements converted at a time: the temporaries stay in the L2 cache
-
+from tcsim.numbers.conversion import Codes, Conversion, convert
 
 DIRECTIONS = {
     "rne": "to nearest, ties to even",
@@ -76,20 +77,16 @@ class ConversionLowering(Lowering):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Convert(Instruction):
+class Convert(RegisterInstruction):
     """d = cvt(a, ...) on registers: one result for every element of the operand arrays."""
 
+    row: CvtRow
     lowering: ConversionLowering
 
     @property
-    def form(self) -> Form:
-        """The operands, and the conversion that the spelling asks for."""
-        return form_of(self.row)
-
-    @property
-    def registers(self) -> MappingProxyType[str, Register]:
-        """The register operands by name, in PTX's order, the result first."""
-        return self.form.registers
+    def registers(self) -> MappingProxyType[str, Packed]:
+        """The registers by name, in PTX's order, the result first."""
+        return self.row.registers
 
     def execute(
         self,
@@ -117,59 +114,68 @@ class Convert(Instruction):
         >>> [hex(d) for d in cvt.execute(a=np.float32([1.0, 1000.0]), b=np.float32([-2.0, np.nan]))]
         ['0x38c0', '0x7e7f']
         """
-        call = f"{self!r}.execute"
+        call = self._call
         offered = {"a": a, "b": b, "e": e, "f": f, "c": c, "rbits": rbits, "scale": scale}
         given = {name: value for name, value in offered.items() if value is not None}
         wanted = [name for name in self.registers if name != "d"]
         if set(given) != set(wanted):
             raise OperandError(f"{call}: operands {listing(given)}; valid: {listing(wanted)}")
-        taken = {name: self._take(name, given[name], call) for name in wanted}
-        shape = broadcast([array.shape for _, array in taken.values()], call)
-        flat = {name: (reg, np.broadcast_to(array, shape).reshape(-1)) for name, (reg, array) in taken.items()}
-        out = np.empty(int(np.prod(shape)), self.registers["d"].dtype)
-        for start in range(0, out.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
-            out[part] = self._convert({name: (reg, array[part]) for name, (reg, array) in flat.items()})
-        return out.reshape(shape)
+        form = self._form_of(given["a"])
+        taken = {name: self._take(form, name, given[name], call) for name in wanted}
+        shape = broadcast([array.shape for array in taken.values()], call)
+        arrays = {name: np.broadcast_to(array, shape) for name, array in taken.items()}
+        operands = {
+            operand.name: np.stack([arrays[part] for part in operand.parts], -1)
+            if operand.parts
+            else arrays[operand.name]
+            for operand in form.operands
+            if operand.role == "source"
+        }
+        return np.asarray(self.compute(form, operands)["d"])
 
-    def _take(self, name: str, value: Any, call: str) -> tuple[Register, Codes]:
-        """An operand as unsigned registers, and the register it is."""
-        array = np.asarray(value)
-        forms = [self.registers[name]]
-        if name == "a" and self.form.second_type:
-            forms.append(self.form.of_type(self.form.second_type)["a"])
-        for register in forms:
-            if array.dtype not in _dtypes(register):
-                continue
-            codes = np.ascontiguousarray(array).view(register.dtype).reshape(array.shape)
-            stray = codes & register.dtype.type(register.padding)
-            if stray.any():
-                raise OperandError(
-                    f"{call}: {name} is {int(codes[stray != 0].flat[0]):#x}, which sets padding; "
-                    f"valid: {register.elements} fields of {register.format.bits} bits, {register.field_bits} apart"
-                )
-            return register, codes
-        valid = [str(dtype) for register in forms for dtype in _dtypes(register)]
-        raise OperandError(f"{call}: {name} is {array.dtype} {array.shape}; valid: {listing(valid)}")
-
-    def _convert(self, operands: dict[str, tuple[Register, Codes]]) -> Codes:
-        """One chunk of registers to one of results."""
-        conversion = self.lowering.conversion
-        codes = np.concatenate([operands[name][0].unpack(operands[name][1]) for name in self.form.sources])
+    def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
+        """d, as `execute` gives it; of the vector of x4 the last axis has the four sources."""
+        own = registers_of(form)
+        given = {
+            register.name: operands[operand.name][..., i] if operand.parts else operands[operand.name]
+            for operand in form.operands
+            if isinstance(operand, Packed) and operand.role == "source"
+            for i, register in enumerate(operand.each)
+        }
+        codes = np.concatenate([own[name].unpack(given[name]) for name in self.row.sources])
         scale = random = None
-        if "scale" in operands:
-            register, factors = operands["scale"]
-            scale = np.broadcast_to(register.unpack(factors), codes.shape)
-        if "rbits" in operands:
-            random = np.stack([_gather(operands["rbits"][1], bits) for bits in self.form.random])
-        d = self.registers["d"]
-        out = d.pack(convert(codes, conversion, scale, random))
-        if "c" in operands:
-            out |= operands["c"][1] << out.dtype.type(d.elements * d.field_bits)
-        return out
+        if "scale" in given:
+            scale = own["scale"].unpack(given["scale"])
+        if "rbits" in given:
+            random = np.stack([_gather(given["rbits"], bits) for bits in self.row.random])
+        d = own["d"]
+        out = d.pack(convert(codes, self.lowering.conversion, scale, random))
+        if "c" in given:
+            out = out | given["c"] << out.dtype.type(d.elements * d.field_bits)
+        return {"d": out}
+
+    def _form_of(self, a: Any) -> Form:
+        """The form whose `a` an array fits, or the plainest."""
+        dtype = np.asarray(a).dtype
+        return next((form for form in self.row.forms if dtype in _dtypes(registers_of(form)["a"])), self.row.forms[0])
+
+    def _take(self, form: Form, name: str, value: Any, call: str) -> Codes:
+        """An operand as unsigned registers."""
+        array, register = np.asarray(value), registers_of(form)[name]
+        if array.dtype not in _dtypes(register):
+            valid = [str(dtype) for form in self.row.forms for dtype in _dtypes(registers_of(form)[name])]
+            raise OperandError(f"{call}: {name} is {array.dtype} {array.shape}; valid: {listing(dict.fromkeys(valid))}")
+        codes: Codes = np.ascontiguousarray(array).view(register.dtype).reshape(array.shape)
+        stray = codes & register.dtype.type(register.padding)
+        if stray.any():
+            raise OperandError(
+                f"{call}: {name} is {int(codes[stray != 0].flat[0]):#x}, which sets padding; "
+                f"valid: {register.elements} fields of {register.format.bits} bits, {register.field_bits} apart"
+            )
+        return codes
 
 
-def _dtypes(register: Register) -> list[np.dtype[Any]]:
+def _dtypes(register: Packed) -> list[np.dtype[Any]]:
     """The dtypes of arrays that hold the register: unsigned, and what its one number is in NumPy or ml_dtypes."""
     found = [register.dtype]
     if register.elements == 1 and register.format.kind == "integer":

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.isa.cvt.registers import Packed
 from tcsim.isa.cvt.semantics import DIRECTIONS, Convert
-from tcsim.numbers.conversion import Conversion, Register, convert, numbers
+from tcsim.numbers.conversion import Conversion, convert, numbers
 from tcsim.numbers.formats import INFINITY, Format
 
 
@@ -22,10 +23,10 @@ def trace_conversion(instruction: Convert, registers: Mapping[str, int]) -> list
     d[15:8]: 0x3f880000 (1.0625) between 0x38 (1.0) and 0x39 (1.125), to nearest, ties to even -> 0x38 (1.0)
     d[7:0]: 0x7fc00000 (nan) -> 0x7f (nan)
     """
-    form, conversion = instruction.form, instruction.lowering.conversion
+    row, conversion = instruction.row, instruction.lowering.conversion
     arrays = {name: np.array([value], instruction.registers[name].dtype) for name, value in registers.items()}
     d = instruction.registers["d"]
-    codes = np.concatenate([instruction.registers[name].unpack(arrays[name]) for name in form.sources])
+    codes = np.concatenate([instruction.registers[name].unpack(arrays[name]) for name in row.sources])
     results = d.unpack(instruction.execute(**arrays))
     scales = None
     if "scale" in arrays:
@@ -36,8 +37,8 @@ def trace_conversion(instruction: Convert, registers: Mapping[str, int]) -> list
     for place in range(d.elements):
         scale = None if scales is None else scales[place]
         text = _source(codes[place], conversion, scale)
-        if form.random:
-            text += f", random bits {_random(arrays['rbits'], form.random[place])}"
+        if row.random:
+            text += f", random bits {_random(arrays['rbits'], row.random[place])}"
         lines.append(
             f"{_field(d, place)}: {text}{_neighbours(codes[place], conversion, scale)} -> {_show(results[place], d.format)}"
         )
@@ -46,7 +47,7 @@ def trace_conversion(instruction: Convert, registers: Mapping[str, int]) -> list
     return lines
 
 
-def _field(register: Register, place: int) -> str:
+def _field(register: Packed, place: int) -> str:
     low = register.field_bits * (register.elements - 1 - place)
     width = register.field_bits if register.elements > 1 else 8 * register.dtype.itemsize
     return f"{register.name}[{low + width - 1}:{low}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,15 +10,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.addresses import integer_addresses, require_alignment, require_inside, require_uncontested
+from tcsim.core.addresses import (
+    Places,
+    byte_memory,
+    integer_addresses,
+    require_alignment,
+    require_inside,
+    require_uncontested,
+)
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
+from tcsim.isa.matrix.rows import MatrixRow, evidence, loads, lowering, moves, stores
 from tcsim.layouts.banks import BankConflicts, bank_conflicts
 from tcsim.layouts.layout import FragmentLayout
-from tcsim.memory.shared import RowFormat, unpack_rows
+from tcsim.memory.shared import unpack_rows
+from tcsim.model.effects import Access, Array, Effects, Memories, Outcome, View, Write
+from tcsim.model.family import Family
+from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Fragment
-from tcsim.model.row import Row, check_registers
+from tcsim.model.registers import RegisterInstruction
+from tcsim.model.row import check_registers
 from tcsim.numbers.codec import as_codes
 
 LANES = 32
@@ -25,28 +38,11 @@ ALL_ADDRESSES_VALID = ("sm_75",)
 """Archs on which the address of every lane must be valid, even of one that is not used (PTX ISA, section ldmatrix)."""
 
 
-@dataclass(frozen=True)
-class MatrixRows:
-    """How an instruction's matrices lie in shared memory: the facts of a row of ldmatrix or stmatrix."""
-
-    format: RowFormat  # how a row holds its elements
-    transposed: bool  # .trans: a row in memory is a column of the matrix
-    space: str  # state space of the address: "" (generic), ".shared" or ".shared::cta"
-
-
-def matrix_rows(row: Row) -> MatrixRows:
-    """The facts of a row.
-
-    Raises TypeError if it has none.
-    """
-    if not isinstance(row.facts, MatrixRows):
-        raise TypeError(f"{row.mnemonic} has no matrices in shared memory")
-    return row.facts
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class MatrixMove(Instruction):
     """An instruction whose operands are matrices of codes that are moved, never changed."""
+
+    row: MatrixRow
 
     def matrix(self, name: str, registers: Any) -> npt.NDArray[Any]:
         """The codes that registers uint32 (..., 32, n) hold of an operand: (..., [matrices,] rows, columns).
@@ -83,15 +79,10 @@ class SharedMatrix(MatrixMove):
     """An instruction that loads or stores rows of matrices, each at the address that one lane gives."""
 
     @cached_property
-    def rows(self) -> MatrixRows:
-        """How the matrices lie in shared memory."""
-        return matrix_rows(self.row)
-
-    @cached_property
     def address_lanes(self) -> int:
         """How many lanes' addresses count: lane i gives the i-th row (with `.trans`: column), matrix after matrix."""
         layout = self._layout
-        return layout.matrices * (layout.columns if self.rows.transposed else layout.rows)
+        return layout.matrices * (layout.columns if self.row.transposed else layout.rows)
 
     def bank_conflicts(self, address: Any) -> BankConflicts:
         """What the row addresses (..., 32) cost: the 8 rows of 16 bytes of one matrix are one phase.
@@ -107,8 +98,8 @@ class SharedMatrix(MatrixMove):
         """
         call = f"{self!r}.bank_conflicts"
         places = self._addresses(address, call)[..., : self.address_lanes]
-        require_alignment(places, self.rows.format.row_bytes, self._row_text, call)
-        return bank_conflicts(places, self.rows.format.row_bytes)
+        require_alignment(places, self.row.stored.row_bytes, self._row_text, call)
+        return bank_conflicts(places, self.row.stored.row_bytes)
 
     @property
     def _layout(self) -> FragmentLayout:
@@ -116,30 +107,28 @@ class SharedMatrix(MatrixMove):
 
     @property
     def _row_text(self) -> str:
-        return f"a {'column' if self.rows.transposed else 'row'} of {self.rows.format.name}"
+        return f"a {'column' if self.row.transposed else 'row'} of {self.row.stored.name}"
 
-    def _addresses(self, address: Any, call: str) -> npt.NDArray[np.int64]:
+    def _addresses(self, address: Any, call: str) -> Places:
         places = integer_addresses(address, call)
         if places.shape[-1:] != (LANES,):
             raise OperandError(f"{call}: address has shape {places.shape}; valid: (..., {LANES}), one for each lane")
         return places
 
-    def _places(self, smem: npt.NDArray[np.uint8], address: Any, call: str) -> npt.NDArray[np.int64]:
-        """The addresses of the rows (..., address_lanes), checked."""
-        places = self._addresses(address, call)
-        strict = self.arch.name in ALL_ADDRESSES_VALID
-        checked = places if strict else places[..., : self.address_lanes]
-        what = self._row_text
-        if strict and self.address_lanes < LANES:
-            what += f" (on {self.arch.name} the address of every lane must be valid, though {self.address_lanes} count)"
-        require_alignment(checked, self.rows.format.row_bytes, what, call)
-        require_inside(checked, self.rows.format.row_bytes, smem.shape[-1], what, call)
-        return places[..., : self.address_lanes]
+    def _access(self, form: Form, address: Any, call: str, memory: int | None = None) -> Access:
+        """The rows in memory, one for each lane whose address counts.
 
-    def _bytes_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The address of every byte of every row: (..., lanes * bytes)."""
-        each = places[..., None] + np.arange(self.rows.format.row_bytes)
-        return each.reshape(*places.shape[:-1], places.shape[-1] * self.rows.format.row_bytes)
+        Raises OperandError, MisalignedAddressError, or OutsideMemoryError for rows that do not lie in `memory` bytes.
+        """
+        places, size = self._addresses(address, call), self.row.stored.row_bytes
+        counting, what = places[..., : self.address_lanes], self._row_text
+        checked = places if self.arch.name in ALL_ADDRESSES_VALID else counting
+        if checked.shape != counting.shape:
+            what += f" (on {self.arch.name} the address of every lane must be valid, though {self.address_lanes} count)"
+        require_alignment(checked, size, what, call)
+        if memory is not None:
+            require_inside(checked, size, memory, what, call)
+        return Access(form["address"].space, counting, size)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,17 +149,23 @@ class LoadMatrix(SharedMatrix):
         >>> load.matrix("d", d)[0].tolist()  # its first column, since .trans transposes
         [0, 8, 16, 24, 32, 40, 48, 56]
         """
-        call = f"{self!r}.execute"
-        memory = _memory(smem, call)
-        places = self._places(memory, address, call)
-        batch = broadcast([memory.shape[:-1], places.shape[:-1]], call)
-        image = np.broadcast_to(memory, (*batch, memory.shape[-1]))
-        index = np.broadcast_to(self._bytes_of(places), (*batch, self.address_lanes * self.rows.format.row_bytes))
-        rows = np.take_along_axis(image, index, axis=-1)
-        codes = unpack_rows(rows.reshape(*batch, self.address_lanes, self.rows.format.row_bytes), self.rows.format)
+        memory, (form,) = byte_memory(smem, self._call), self.row.forms
+        rows = self._access(form, address, self._call, memory.shape[-1])
+        broadcast([memory.shape[:-1], rows.address.shape[:-1]], self._call)
+        view = Memories({rows.space: memory})
+        return self.effects(form, {"address": address}, view).now.registers["d"]
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The rows are read, d is written."""
+        rows = self._access(form, operands["address"], f"{self!r}.effects")
+        return Effects(Outcome({"d": self._loaded(view.read(rows))}), reads=(rows,))
+
+    def _loaded(self, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+        """Rows (..., address_lanes, row_bytes) to registers (..., 32, n)."""
+        codes = unpack_rows(rows, self.row.stored)
         each = self.address_lanes // self._layout.matrices
-        lines = codes.reshape(*batch, self._layout.matrices, each, self.rows.format.elements)
-        return _registers(lines.swapaxes(-1, -2) if self.rows.transposed else lines, self.operands["d"])
+        lines = codes.reshape(*codes.shape[:-2], self._layout.matrices, each, self.row.stored.elements)
+        return _registers(lines.swapaxes(-1, -2) if self.row.transposed else lines, self.operands["d"])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -191,19 +186,19 @@ class StoreMatrix(SharedMatrix):
         >>> smem.view(np.uint16)[:24].tolist()
         [0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 8, 9, 10, 11, 12, 13, 14, 15]
         """
-        call = f"{self!r}.execute"
-        memory, array = _memory(smem, call), np.asarray(registers)
-        check_registers(array, self.operands["registers"], call)
-        places = self._places(memory, address, call)
-        batch = broadcast([memory.shape[:-1], places.shape[:-1], array.shape[:-2]], call)
-        rows = self._rows_of(array)
-        places = np.broadcast_to(places, (*batch, self.address_lanes))
-        rows = np.broadcast_to(rows, (*batch, *rows.shape[-2:]))
-        require_uncontested(places, rows, call)
-        out = np.broadcast_to(memory, (*batch, memory.shape[-1])).copy()
-        index = self._bytes_of(places)
-        np.put_along_axis(out, index, rows.reshape(index.shape), axis=-1)
-        return out
+        memory, array, (form,) = byte_memory(smem, self._call), np.asarray(registers), self.row.forms
+        check_registers(array, self.operands["registers"], self._call)
+        rows = self._access(form, address, self._call, memory.shape[-1])
+        broadcast([memory.shape[:-1], rows.address.shape[:-1], array.shape[:-2]], self._call)
+        view = Memories({rows.space: memory})
+        done = self.effects(form, {"address": address, "registers": array}, view).now
+        require_uncontested(rows.address, done.writes[0].data, self._call)
+        return view.after((done,))[rows.space]
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The rows are written. Of two different rows at one address either may stay."""
+        rows = self._access(form, operands["address"], f"{self!r}.effects")
+        return Effects(Outcome(writes=(Write(rows, self._rows_of(operands["registers"])),)))
 
     def stored_rows(self, registers: Any) -> npt.NDArray[np.uint8]:
         """The bytes that go to each lane's address: registers uint32 (..., 32, n) -> uint8 (..., address_lanes, 16).
@@ -216,13 +211,13 @@ class StoreMatrix(SharedMatrix):
 
     def _rows_of(self, registers: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
         codes = _matrices(registers, self.operands["registers"])
-        lines = np.ascontiguousarray(codes.swapaxes(-1, -2) if self.rows.transposed else codes)
+        lines = np.ascontiguousarray(codes.swapaxes(-1, -2) if self.row.transposed else codes)
         rows = lines.astype(f"<u{lines.dtype.itemsize}").view(np.uint8)
-        return rows.reshape(*registers.shape[:-2], self.address_lanes, self.rows.format.row_bytes)
+        return rows.reshape(*registers.shape[:-2], self.address_lanes, self.row.stored.row_bytes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TransposeMatrix(MatrixMove):
+class TransposeMatrix(MatrixMove, RegisterInstruction):
     """movmatrix: d is the transpose of a."""
 
     def execute(self, a: Any) -> npt.NDArray[np.uint32]:
@@ -237,16 +232,13 @@ class TransposeMatrix(MatrixMove):
         True
         """
         array = np.asarray(a)
-        check_registers(array, self.operands["a"], f"{self!r}.execute")
-        return _registers(_matrices(array, self.operands["a"]).swapaxes(-1, -2), self.operands["d"])
+        check_registers(array, self.operands["a"], self._call)
+        return self.compute(self.row.forms[0], {"a": array})["d"]
 
-
-def _memory(smem: Any, call: str) -> npt.NDArray[np.uint8]:
-    """The bytes of shared memory. Raises OperandError unless they are uint8 (..., bytes)."""
-    array = np.asarray(smem)
-    if array.dtype != np.uint8 or array.ndim == 0:
-        raise OperandError(f"{call}: smem is {array.dtype} {array.shape}; valid: uint8 (..., bytes)")
-    return array
+    def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
+        """The transpose of a."""
+        codes = _matrices(operands["a"], self.operands["a"])
+        return {"d": _registers(codes.swapaxes(-1, -2), self.operands["d"])}
 
 
 def _matrices(registers: npt.NDArray[np.uint32], operand: Fragment) -> npt.NDArray[Any]:
@@ -263,3 +255,10 @@ def _registers(codes: npt.NDArray[Any], operand: Fragment) -> npt.NDArray[np.uin
     ordered = codes.reshape(*batch, layout.flat_element.size)[..., layout.flat_element]
     values = np.ascontiguousarray(ordered.reshape(*batch, layout.lanes, layout.value.size))
     return values.astype(f"<u{layout.element_bits // 8}", copy=False).view("<u4").astype(np.uint32, copy=False)
+
+
+FAMILIES = (
+    Family("ldmatrix", loads, lowering, evidence, LoadMatrix),
+    Family("stmatrix", stores, lowering, evidence, StoreMatrix),
+    Family("movmatrix", moves, lowering, evidence, TransposeMatrix),
+)
