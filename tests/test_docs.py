@@ -142,6 +142,18 @@ def test_named_files_exist(path: Path) -> None:
         assert (ROOT / named).exists(), f"{name_of(path)}: {named}"
 
 
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_named_objects_exist(path: Path) -> None:
+    """A dotted name in backticks that begins with a package of the project is a module, or is in one."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    for named in re.findall(r"`((?:tcsim|hwkernels|conformance)(?:\.[A-Za-z_]\w*)+)", text):
+        found: Any = importlib.import_module(named.partition(".")[0])
+        for part in named.split(".")[1:]:
+            if not hasattr(found, part):
+                importlib.import_module(f"{found.__name__}.{part}")
+            found = getattr(found, part)
+
+
 def test_cited_pages_exist() -> None:
     """A page that a source file cites exists."""
     cited = {
