@@ -141,19 +141,19 @@ class _Work:
 
 
 def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str) -> _Work:
-    described, scaled = hasattr(multiply, "descriptor"), hasattr(multiply, "scaling")
-    if described and not multiply.facts.sparse:
+    described, scales = hasattr(multiply, "descriptor"), getattr(multiply, "scale_formats", {})
+    if described and not multiply.row.sparse:
         if idesc is None:
             raise OperandError(f"{call}: idesc is missing; valid: a tcsim.InstructionDescriptor, or its 32 bits")
-        if multiply.facts.ashift:
+        if multiply.row.ashift:
             raise InstructionError(f"{call}: .ashift takes rows of A that other rows of D belong to; valid: without it")
-        if multiply.facts.lookup:
+        if multiply.row.lookup:
             raise InstructionError(f"{call}: B is made of indices and tables; valid: without .decompress::lut::b")
         desc = multiply.descriptor(idesc)
         flipped = tuple(name for name in "ab" if getattr(desc, f"negate_{name}"))
-        return _Work(multiply.lowering_for(desc), multiply.formats(desc), desc.k, multiply.facts.block, flipped)
+        return _Work(multiply.lowering_for(desc), multiply.formats(desc), desc.k, multiply.row.block, flipped)
     sparsity = getattr(multiply, "sparsity", None)
-    if described or not hasattr(multiply, "matmul") or (sparsity is not None and scaled):
+    if described or not hasattr(multiply, "matmul") or (sparsity is not None and scales):
         raise InstructionError(
             f"{call}: it multiplies no matrices, or no dense ones and not as mma.sp or wgmma.mma_async.sp without scale factors; "
             "valid: mma.sync, mma.sp, wmma.mma, wgmma.mma_async, wgmma.mma_async.sp, tcgen05.mma"
@@ -161,8 +161,8 @@ def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str
     if idesc is not None:
         raise OperandError(f"{call}: idesc is not an operand of it; valid: tcgen05.mma")
     formats = {name: multiply.formats[name] for name in "abc"} | {"d": multiply.operands["d"].format}
-    if scaled:
-        formats["scale"] = multiply.scaling.a.format
+    if scales:
+        formats["scale"] = scales["scale_a"]
         return _Work(multiply.lowering, formats, multiply.shape[2], multiply.block)
     return _Work(multiply.lowering, formats, multiply.shape[2], sparsity=sparsity)
 

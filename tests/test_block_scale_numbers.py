@@ -315,7 +315,7 @@ def test_a_mismatch_says_everything() -> None:
         assert line.endswith(f"hardware {wrong[1, 9, 2]:#010x} model {right[1, 9, 2]:#010x}")
         text = first.trace(mma)
         assert f"d = {right[1, 9, 2]:#010x}" in text[-1]
-        assert sum("scale_a=" in part for part in text) == mma.scaling.blocks
+        assert sum("scale_a=" in part for part in text) == mma.blocks
 
 
 def test_a_trace_needs_the_scales() -> None:

@@ -21,7 +21,6 @@ from hwkernels.device.driver import DeviceInfo
 from hwkernels.device.sass import disassemble, opcode_counts
 from hwkernels.device.toolchain import AssembleError, Job, assemble, assemble_many
 from hwkernels.probes import body_of, probe
-from hwkernels.probes.mma import SCALE_SELECTORS
 from hwkernels.probes.probe import Probe
 from tcsim.layouts.block_scales import BYTE_IDS, THREAD_IDS
 
@@ -119,6 +118,7 @@ class Imaginary(Hardware):
         """Execute the launch."""
         launch = made.launch(inputs, repeat)
         mma, (output, dtype) = made.instruction, launch.outputs[0]
+        selectors = ("byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b")
         names = [
             "a",
             "b",
@@ -126,10 +126,10 @@ class Imaginary(Hardware):
             *(["metadata"] if "mma.sp" in mma.mnemonic else []),
             "scale_a",
             "scale_b",
-            *SCALE_SELECTORS,
+            *selectors,
         ]
         given: dict[str, npt.NDArray[Any]] = dict(zip(names, launch.inputs, strict=True))
-        for name in SCALE_SELECTORS:
+        for name in selectors:
             assert (given[name] == given[name][:, :1]).all()
             given[name] = given[name][:, 0]
         answer = mma.execute(**given).reshape(output).astype(dtype)  # type: ignore[attr-defined]

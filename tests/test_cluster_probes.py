@@ -20,22 +20,17 @@ from hwkernels.device.sass import disassemble
 from hwkernels.device.toolchain import assemble
 from hwkernels.probes import body_of, probe
 from hwkernels.probes.probe import Probe
+from hwkernels.probes.setmaxnreg import COUNTS
 from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.setmaxnreg import FEWEST, MOST, STEP, RegisterPool
-from tcsim.model.row import Row
+from tcsim.model.form import Form
 
 FAMILIES = (
     "setmaxnreg", "elect.sync", "barrier.cluster", "mapa", "st.async", "red.async", "st.bulk", "clusterlaunchcontrol", "griddepcontrol",
 )  # fmt: skip
 ROWS = {name: row for name, row in catalog.rows().items() if row.family in FAMILIES}
-
-
-def forms(row: Row) -> Any:
-    """The lists of operands of a row."""
-    facts: Any = row.facts
-    return facts.forms
 
 
 def items(arch: str, family: str) -> list[Any]:
@@ -46,12 +41,17 @@ def items(arch: str, family: str) -> list[Any]:
 # ---- the inventory
 
 
+def extras(form: Form) -> list[str]:
+    """What the inventory tells the forms of a spelling by: a name, or the values that were assembled of an immediate."""
+    return [f"n={count}" for count in COUNTS if count in form["count"].values] if "count" in form else [form.name]
+
+
 def test_the_registry_is_the_inventory() -> None:
     """Exactly these spellings and operand lists, with their targets and versions; 90 are those that coverage counts."""
     path = Path(__file__).parent / "data/cluster_inventory.csv"
     text = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     lines = {(line["mnemonic"], line["extra"]): line for line in csv.DictReader(text)}
-    found = {(name, form.name): form for name, row in ROWS.items() for form in forms(row)}
+    found = {(name, extra): form for name, row in ROWS.items() for form in row.forms for extra in extras(form)}
     assert set(found) == set(lines)
     for (name, extra), line in lines.items():
         row, form = ROWS[name], found[name, extra]
@@ -60,7 +60,7 @@ def test_the_registry_is_the_inventory() -> None:
         assert form.ptx_version == line["min_ptx_isa"], name
         assert form.documented == row.documented == bool(int(line["documented"])), name
     for row in ROWS.values():
-        assert row.ptx_version == min((form.ptx_version for form in forms(row)), key=float)
+        assert row.ptx_version == min((form.ptx_version for form in row.forms), key=float)
         assert (dict(row.operands), row.shape, row.dropped) == ({}, (0, 0, 0), "")
     counted = Counter(line["family"] for line in lines.values() if line["counted"] == "1")
     assert counted.total() == 90
@@ -299,8 +299,7 @@ def test_setmaxnreg_probes_never_wait_for_ever() -> None:
     """The pool has enough at every move of every class, and no move is undefined: the model says so."""
     checked = 0
     for item in items("sm_90", "setmaxnreg"):
-        for form in item.forms:
-            count = int(form.name.removeprefix("n="))
+        for count in COUNTS:
             if "dec" in item.mnemonic and count == MOST:
                 continue  # assembled only: no thread can own more than 256 before
             pool = pool_after(item, count)

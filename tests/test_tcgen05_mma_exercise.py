@@ -7,8 +7,8 @@ import pytest
 from tensor_multiply_cases import instruction, plain
 
 import tcsim
-from conformance.isa.tcgen05.mma import TENSOR_MEMORY, operands_of
-from conformance.isa.tcgen05.mma_comparison import layout_of
+from conformance.isa.tcgen05.mma import TENSOR_MEMORY
+from conformance.isa.tcgen05.mma_comparison import operands_of
 from conformance.isa.tcgen05.mma_mutants import WRONG_MODELS
 from conformance.slice import WrongModel
 from tcsim.isa.tcgen05.described import DescribedMultiply
@@ -64,7 +64,7 @@ def test_a_trace_ends_with_the_result() -> None:
             lines = trace(bound, **codes)
             operands.pop("disable_output_lane", None)
             after = item.execute(**operands)
-            layout, base = layout_of(item, operands["idesc"]), operands["d"]
+            layout, base = item.layout("d", operands["idesc"]), operands["d"]
             cta, lane, place, _ = layout.where(row, column)
             word = int(after.read(lane + (base >> 16), place + (base & 0xFFFF), cta=cta))
             assert lines[-1].startswith(f"  d = {show_code(word, bound.formats['d'])} ("), (item.mnemonic, name)

@@ -393,7 +393,7 @@ def test_the_assemblers_bit_is_not_compared_and_no_other_is_spared():
         other = model ^ np.uint32([1 << bit % 32 if word == bit // 32 else 0 for word in range(32)])
         seen.append(exercise.compare(ins, given, other, model).mismatches)
     assert [64 + place for place, found in enumerate(seen) if not found] == [85]
-    assert exercise.kept(ins, "forma") == exercise.samples(ins, "forma") and "ptxas 13.0" in ins.facts.why_unsettled
+    assert exercise.kept(ins, "forma") == exercise.samples(ins, "forma") and "ptxas 13.0" in ins.row.why_unsettled
 
 
 def test_prefetch_of_parameter_space_gets_a_parameter():

@@ -16,7 +16,7 @@ from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.core.targets import ARCHS
 from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyFacts
-from tcsim.isa.tensormap import UpdateFacts
+from tcsim.isa.tensormap import TensorMapRow
 from tcsim.tma.types import NotModelledError, TensorMapError
 from tests.test_tensor_map_bits import TARGETS, replaced, replacements
 
@@ -54,15 +54,17 @@ def test_the_rows_are_the_inventory():
 def test_operand_forms_of_tensormap_are_the_inventorys():
     checked = 0
     for item in inventory():
-        facts = catalog.rows()[item["mnemonic"]].facts
-        if not isinstance(facts, UpdateFacts):
+        row = catalog.rows()[item["mnemonic"]]
+        if not isinstance(row, TensorMapRow) or row.operation != "replace":
             continue
         kind, _, number = item["extra"].partition("=")
-        if kind == "val":
-            assert dict(facts.immediates)[int(number)] == tuple(item["targets"].split())
-        elif kind == "ord":
-            assert (int(number) < facts.ordinals) == (item["documented"] == "1")
-            assert int(number) < facts.ordinals or int(number) == facts.spurious
+        name = {"val": "new_value", "ord": "ordinal"}.get(kind)
+        (form,) = [form for form in row.forms if name is None or int(number) in form[name].values]
+        assert form.targets == tuple(item["targets"].split())
+        assert form.ptx_version == item["min_ptx_isa"]
+        assert form.documented == (item["documented"] == "1")
+        if kind == "ord":
+            assert (int(number) in row.ordinals) == form.documented
         checked += 1
     assert checked == 163 - 7
 

@@ -24,7 +24,6 @@ from hwkernels.device.toolchain import AssembleError, assemble
 from hwkernels.probes import probe
 from hwkernels.probes import wgmma as warpgroup
 from hwkernels.probes.probe import Probe, kernel_name
-from hwkernels.probes.wgmma import Form
 from tcsim import InstructionError, MatrixDescriptor, OperandError, catalog
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.swizzle import SWIZZLES
@@ -244,10 +243,11 @@ def test_the_assembler_takes_transposes_of_16_bit_types_only(mnemonic: str, own:
     row = catalog.rows()[mnemonic]
     name = kernel_name(row, "tried")
     head = f".version {probe.ptx_version([row], 'sm_90a')}\n.target sm_90a\n.address_size 64\n"
-    assert assemble(head + warpgroup._kernel(row, name, Form("ss", own)), "sm_90a").cubin
-    more = (*own, 1, 1)
+    text = warpgroup.BODY.kernel(row, name, "_".join(["ss", *map(str, own)]))
+    assert assemble(head + text, "sm_90a").cubin
+    (line,) = (line for line in text.splitlines() if mnemonic in line)
     with pytest.raises(AssembleError, match="Arguments mismatch"):
-        assemble(head + warpgroup._kernel(row, name, Form("ss", more)), "sm_90a")
+        assemble(head + text.replace(line, line.replace(";", ", 1, 1;")), "sm_90a")
 
 
 @pytest.mark.parametrize(("swizzle", "rows"), [("128B", 8), ("64B", 4), ("32B", 2)])

@@ -19,7 +19,7 @@ SAMPLES = 32
 
 
 def numbers_after(numbers: Words, late: Words | None = None) -> Words:
-    """The numbers (samples, 2, 128) after all rounds, if every thread reads what the other block's has told in that round.
+    """The numbers (samples, 2, 128) after all rounds, if every thread reads what the other block's thread stored in that round.
 
     late: of a mistaken barrier, how many rounds too early each of the other block's 128 threads is read, 0 or 1.
     """
@@ -83,14 +83,14 @@ class ClusterBarrierExercise:
 
 
 def meet(instruction: ClusterBarrierInstruction, times: int) -> ClusterBarrier:
-    """The barrier after so many meetings of all warps.
+    """The barrier after this many meetings of all warps.
 
     Raises ValueError if a warp would go on too early, or never.
     """
     arch = instruction.arch.name
     halves: dict[str, Any] = {
         name: tcsim.instruction(f"barrier.cluster.{name}", arch=arch) for name in ("arrive", "wait")
-    } | {instruction.facts.operation: instruction}
+    } | {instruction.row.operation: instruction}
     barrier = ClusterBarrier([WARPS] * BLOCKS)
     warps = [(block, warp) for block in range(BLOCKS) for warp in range(WARPS)]
     for time in range(times):

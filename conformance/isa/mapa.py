@@ -10,20 +10,23 @@ from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
 from hwkernels.probes.images import LANES
 from hwkernels.probes.mapa import BLOCKS, IMAGE_WORDS, WORDS
-from tcsim.isa.mapa import RANK_SHIFT, MapAddress, address_facts, rank_of
+from tcsim.isa.mapa import RANK_SHIFT, MapAddress, rank_of
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 16
-_WINDOW = {"": 0x7F00_0000_0000, ".shared::cluster": 0}
-"""Where shared memory begins; no result depends on it, but that its lower 32 bits are zero."""
+_WINDOW = 0x7F00_0000_0000
+"""Where shared memory begins in the generic address space; no result depends on it, but that its lower 32 bits are zero."""
 
 
 def answer(instruction: MapAddress, inputs: Inputs, ranks: Words, offsets: Words) -> Words:
     """What lanes store (samples, 4, 32, 3) that ask for these ranks and offsets."""
     own = np.arange(BLOCKS, dtype=np.uint64)[:, None]
-    facts = address_facts(instruction.row)
-    near = np.uint64(_WINDOW[facts.space]) + (own << np.uint64(RANK_SHIFT)) + offsets.astype(np.uint64)
-    if facts.bits == 32:
+    near = (
+        np.uint64(_WINDOW if instruction.row.generic else 0)
+        + (own << np.uint64(RANK_SHIFT))
+        + offsets.astype(np.uint64)
+    )
+    if instruction.row.bits == 32:
         low = near & np.uint64(0xFFFF_FFFF)
         mapped = instruction.execute(low, ranks).astype(np.uint64)
         difference = mapped - low & np.uint64(0xFFFF_FFFF)

@@ -11,18 +11,13 @@ import tcsim
 from conformance.comparison.words import compare_words
 from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
-from hwkernels.probes.setmaxnreg import FIRST, REGISTERS, THREADS, WARPGROUPS, WORDS, moves_before
-from tcsim.isa.setmaxnreg import MoveRegisters, RegisterPool, pool_facts
+from hwkernels.probes.setmaxnreg import COUNTS, FIRST, REGISTERS, THREADS, WARPGROUPS, WORDS, moves_before
+from tcsim.isa.setmaxnreg import MoveRegisters, RegisterPool
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 8
 _NAMES = {24: "fewest", 40: "forty", 128: "half", 232: "many", 240: "more", 256: "most"}
 """The input class of each count that was assembled."""
-
-
-def count_of(instruction: MoveRegisters, place: int) -> int:
-    """The count of a list of operands."""
-    return int(instruction.forms[place].name.removeprefix("n="))
 
 
 def pool_after(instruction: MoveRegisters, count: int) -> RegisterPool:
@@ -32,7 +27,7 @@ def pool_after(instruction: MoveRegisters, count: int) -> RegisterPool:
     """
     arch = instruction.arch.name
     pool = RegisterPool.at_launch(WARPGROUPS, REGISTERS)
-    own = "inc" if pool_facts(instruction.row).increase else "dec"
+    own = "inc" if instruction.row.increase else "dec"
     for who, word, number in (*moves_before(instruction.row, count), (FIRST, own, count)):
         move: Any = tcsim.instruction(f"setmaxnreg.{word}.sync.aligned.u32", arch=arch)
         for warpgroup in range(1) if who == FIRST else range(1, WARPGROUPS):
@@ -61,8 +56,7 @@ class RegisterPoolExercise:
 
     def classes(self, instruction: MoveRegisters) -> list[str]:
         """One for each count; not .dec to 256, which no thread can own before."""
-        counts = [count_of(instruction, place) for place in range(len(instruction.forms))]
-        return [_NAMES[count] for count in counts if pool_facts(instruction.row).increase or count < max(_NAMES)]
+        return [_NAMES[count] for count in COUNTS if instruction.row.increase or count < max(_NAMES)]
 
     def samples(self, instruction: MoveRegisters, name: str) -> int:
         """Blocks."""
@@ -70,13 +64,13 @@ class RegisterPoolExercise:
 
     def inputs(self, instruction: MoveRegisters, name: str, seed: int, samples: int) -> Inputs:
         """words uint32 (samples, 384, 8), form (samples,)."""
-        counts = [_NAMES[count_of(instruction, place)] for place in range(len(instruction.forms))]
+        names = [_NAMES[count] for count in COUNTS]
         words = Stream(instruction.mnemonic, name, seed).words((samples, THREADS, WORDS)).astype(np.uint32)
-        return {"words": words, "form": np.full(samples, counts.index(name), np.uint32)}
+        return {"words": words, "form": np.full(samples, names.index(name), np.uint32)}
 
     def model(self, instruction: MoveRegisters, inputs: Inputs) -> Words:
         """The words, once the pool is found to let every move go on."""
-        pool_after(instruction, count_of(instruction, int(inputs["form"][0])))
+        pool_after(instruction, COUNTS[int(inputs["form"][0])])
         return inputs["words"].copy()
 
     def compare(self, instruction: MoveRegisters, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
@@ -84,7 +78,7 @@ class RegisterPoolExercise:
 
         def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
             sample, thread, word = index
-            moved = str(pool_after(instruction, count_of(instruction, int(inputs["form"][0]))))
+            moved = str(pool_after(instruction, COUNTS[int(inputs["form"][0])]))
             return f"sample {sample} thread {thread}", f"word {word} that it held", (f"afterwards: {moved}",)
 
         return compare_words(hardware, model, explain)

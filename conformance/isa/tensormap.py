@@ -40,8 +40,7 @@ class UpdateExercise:
 
     def kept(self, instruction: Any, name: str) -> int:
         """A few; all where bits are passed over, because a digest would hold them."""
-        facts = instruction.row.facts
-        return SAMPLES if facts is not None and facts.unsettled else 2
+        return SAMPLES if instruction.row.unsettled else 2
 
     def outputs(self, instruction: Any, samples: int) -> int:
         """Bytes."""
@@ -50,8 +49,8 @@ class UpdateExercise:
     def inputs(self, instruction: Any, name: str, seed: int, samples: int) -> Inputs:
         """maps uint8 (samples, 128), value uint64 (samples,), form uint32 (samples,)."""
         stream = Stream(instruction.mnemonic, name, seed)
-        facts, form = instruction.row.facts, LETTERS.index(name[-1])
-        value = stream.words((samples,)) >> np.uint64(0 if facts is None or facts.wide else 32)
+        row, form = instruction.row, LETTERS.index(name[-1])
+        value = stream.words((samples,)) >> np.uint64(32 if row.field and not row.wide else 0)
         variant = BODY.variants(instruction.row)[form]
         if variant.startswith("v"):
             value = np.full(samples, int(variant[1:]), np.uint64)
@@ -63,7 +62,7 @@ class UpdateExercise:
         return _answer(instruction, inputs, _ordinal(instruction, inputs), inputs["value"])
 
     def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Byte by byte, without the bits that depend on the assembler (`UpdateFacts.unsettled`).
+        """Byte by byte, without the bits that depend on the assembler (`TensorMapRow.unsettled`).
 
         Raises ValueError if the shapes differ.
         """
@@ -84,9 +83,9 @@ class UpdateExercise:
 
 def _settled(instruction: Any) -> Array:
     """The bits that are compared: uint8 (128,)."""
-    facts, bits = instruction.row.facts, (1 << 8 * BYTES) - 1
+    bits = (1 << 8 * BYTES) - 1
     for item in COMMON:
-        if facts is not None and item.name in facts.unsettled:
+        if item.name in instruction.row.unsettled:
             bits &= ~item.mask
     return np.frombuffer(bits.to_bytes(BYTES, "little"), np.uint8)
 
@@ -99,7 +98,7 @@ def _ordinal(instruction: Any, inputs: Inputs) -> int | None:
 def _answer(instruction: Any, inputs: Inputs, ordinal: int | None, value: Array) -> npt.NDArray[np.uint32]:
     maps = np.ascontiguousarray(inputs["maps"], np.uint8)
     if isinstance(instruction, TensorMapUpdate):
-        given = value if not instruction.facts.immediates else int(value[0])
+        given = value if not instruction.row.immediate else int(value[0])
         maps = instruction.execute(maps, given, ordinal)
     elif isinstance(instruction, TensorMapCopy):
         maps = instruction.execute(maps)
@@ -107,7 +106,7 @@ def _answer(instruction: Any, inputs: Inputs, ordinal: int | None, value: Array)
 
 
 def _has_ordinals(instruction: Any) -> bool:
-    return isinstance(instruction, TensorMapUpdate) and instruction.facts.ordinals > 0
+    return bool(instruction.row.ordinals)
 
 
 def _first_ordinal(instruction: Any, inputs: Inputs) -> Array:
@@ -115,7 +114,7 @@ def _first_ordinal(instruction: Any, inputs: Inputs) -> Array:
 
 
 def _stores_less(instruction: Any) -> bool:
-    return _has_ordinals(instruction) and not instruction.facts.wide
+    return _has_ordinals(instruction) and not instruction.row.wide
 
 
 def _one_more(instruction: Any, inputs: Inputs) -> Array:

@@ -17,7 +17,7 @@ from tcsim.core.evidence import Evidence
 from tcsim.core.targets import ARCHS, TARGETS, Arch
 from tcsim.isa import tensormap
 from tcsim.isa.cp_async_bulk_tensor import rows as tensor_copies
-from tcsim.layouts.block_scales import BlockScaling
+from tcsim.isa.mma.scaled_multiply import ScaledRow
 from tcsim.model.family import Family
 from tcsim.model.row import Row
 
@@ -93,8 +93,8 @@ def _fragment_table(rows: Sequence[Row]) -> str:
             key = (title, shape, size, code(operand.layout))
             if operand.format.name not in formats[key]:
                 formats[key].append(operand.format.name)
-        if isinstance(row.facts, BlockScaling):
-            for scales in (row.facts.a, row.facts.b):
+        if isinstance(row, ScaledRow):
+            for scales in (row.scale_a, row.scale_b):
                 key = (scales.name, "{} x {}".format(*scales.shape), "1 x `.b32`", code(scales.layout))
                 if scales.format.name not in formats[key]:
                     formats[key].append(scales.format.name)

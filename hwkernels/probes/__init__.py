@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from tcsim.core.versions import latest
 from tcsim.model.form import Form
-from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 
 Array = npt.NDArray[Any]
@@ -87,13 +86,13 @@ class Body:
         """Opcodes that a kernel needs around the instruction, and how often; most need none."""
         return {}
 
-    def claimed(self, instruction: Instruction, variant: str, target: str) -> Mapping[str, int]:
+    def claimed(self, instruction: Any, variant: str, target: str) -> Mapping[str, int]:
         """Opcodes of a kernel, and how often each occurs: the lowering's, and those around it."""
         claimed = Counter(dict(instruction.lowering.opcodes))
         claimed.update(self.scaffold(instruction.row))
         return claimed
 
-    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
+    def complaint(self, instruction: Any, variant: str, target: str, counts: Mapping[str, int]) -> str:
         """What is wrong with the machine code of a kernel, whose opcodes occur this often; or nothing."""
         return opcode_differences(self.claimed(instruction, variant, target), counts, self.watched)
 

@@ -37,16 +37,14 @@ class Target:
 
 @dataclass(frozen=True)
 class Arch:
-    """A chip generation: what `--arch` and a GPU's compute capability name. Everything known of one as such is its entry below."""
+    """A chip generation: what `--arch` and a GPU's compute capability name. A new one is one more entry in the table below."""
 
     name: str  # "sm_90"
     generation: str  # NVIDIA's name
     example: str  # a product of this compute capability
-    relative: str  # the arch that stands in for this one where nothing is known of it; itself if there is none
+    relative: str  # the arch that stands in where nothing is known about this one; itself if there is none
     targets: tuple[Target, ...]  # its PTX targets, the plain one first
-    source: str = (
-        ""  # the manual and the assembler whose word on it was read; empty: all that is said of it is inferred
-    )
+    source: str = ""  # the manual and the assembler that were asked about it; empty: all of it is inferred
 
     @property
     def number(self) -> int:
@@ -69,7 +67,7 @@ class Arch:
 _PTXAS_12 = "PTX ISA 9.4, ptxas 12.9.86"
 _PTXAS_13 = "PTX ISA 9.4, ptxas 13.5.37"
 
-# A new chip is one more entry. Where nothing says otherwise it does what its relative does, and that counts as inferred.
+# A new chip is one more entry. Without a source it does what its relative does, and all of that counts as inferred.
 #
 # Versions are the lowest `.version` with which ptxas takes an empty kernel for the target. Each was found by trying every
 # version from 5.0 to 9.5 (there is no 8.9) with the ptxas that the entry names; the comment says which one was refused.
@@ -211,9 +209,9 @@ def since(name: str) -> tuple[str, ...]:
 
 
 def nearest_known(table: Mapping[str, T], arch: Arch) -> tuple[str, T] | None:
-    """The entry of a table by arch that holds for an arch, and whose it is: its own, or that of the nearest arch that stands in.
+    """The entry of a table by arch that holds for an arch, and its key: the arch itself, or the nearest one that stands in.
 
-    None where none of them has an entry.
+    None if none of them has an entry.
 
     >>> nearest_known({"sm_100": "UMMA", "sm_90": "GMMA"}, ARCHS["sm_103"])
     ('sm_100', 'UMMA')
@@ -227,7 +225,7 @@ def suffixed_since(name: str) -> tuple[str, ...]:
 
 
 def accepting(arch_or_target: str) -> tuple[Arch, tuple[str, ...]]:
-    """The arch, and the targets whose instructions count: all of an arch's own, or the one target named.
+    """The arch, and the targets whose instructions it has: all targets of an arch, or just the one named.
 
     `sm_90` names both an arch and a target; it is taken as the arch, which runs sm_90a code too.
 

@@ -27,8 +27,8 @@ from tcsim.numbers.formats import format as find_format
 STEP_BYTES = 32
 """Bytes along K of one row that one instruction multiplies: k16 of 16-bit types, k32 of 8-bit, k8 of tf32, k256 of b1."""
 LONG_STEPS = {STEP_BYTES: (4, 8, 16, 32), 48: (4, 8), 64: (4, 8)}
-"""Such bytes of tcgen05 -> bits of the elements: 48 is K = 96 of fp4 (sm_103, sm_107), or bytes of lookup
-indices (sm_107), 64 twice the smallest K (sm_107)."""
+"""Such bytes, of tcgen05 -> bits of the elements that have them. 48 bytes are K = 96 of fp4 (sm_103, sm_107) or lookup indices
+(sm_107); 64 bytes are twice the smallest K (sm_107)."""
 
 
 T = TypeVar("T", bound="PlacedTile")
@@ -67,18 +67,32 @@ class PlacedTile:
 
     @cached_property
     def advances(self) -> tuple[int, ...]:
-        """Bytes to add to the start address for each K step; the descriptor counts them in units of 16."""
+        """Bytes to add to the start address for each K step; the descriptor counts them in units of 16.
+
+        Post-conditions:
+            len(result) == self.k // self.step and result[0] == 0
+            all(earlier < later for earlier, later in zip(result, result[1:]))
+        """
         first = np.arange(0, self.k, self.step) * self.rows  # row 0 of each step, as a coordinate of the layout
         return tuple(int(offset) for offset in self.layout(first) * self.bits // 8)
 
     @property
     def addresses(self) -> npt.NDArray[np.int64]:
-        """The shared byte address of every element (rows, k); of sub-byte elements, that of their first bit's byte."""
+        """The shared byte address of every element (rows, k); for a sub-byte element, the byte of its first bit.
+
+        Post-conditions:
+            result == self.bit_addresses // 8
+        """
         return self.bit_addresses // 8
 
     @property
     def bit_addresses(self) -> npt.NDArray[np.int64]:
-        """The same in bits: 8 times the byte, and the bit in it."""
+        """The same in bits: 8 times the byte, plus the bit in it.
+
+        Post-conditions:
+            len(np.unique(result)) == self.rows * self.k
+            result.min() == 8 * self.start_address and result.max() < 8 * (self.start_address + self.bytes)
+        """
         row, k = np.arange(self.rows)[:, None], np.arange(self.k)
         width, chunk = _along(self.format, self.kind, self.arch)[1:]
         first = k // chunk * chunk  # the chunk's first element, at a multiple of 16 bytes
@@ -91,6 +105,10 @@ class PlacedTile:
         """The bytes (..., bytes) from the start address on that hold codes (..., rows, k); unused bytes are 0.
 
         Raises OperandError for another shape, FormatError for another dtype.
+
+        Post-conditions:
+            result.shape == (*np.shape(codes)[:-2], self.bytes)
+            tcsim.descriptors.elements.read_elements(result, self.bit_addresses - 8 * self.start_address, self.format, "image") == codes
         """
         call = "CanonicalTile.image"
         array = as_codes(codes, self.format, call)

@@ -25,7 +25,7 @@ class TileCheck:
     off_phase: (
         int  # bytes from the last multiple of the swizzle's period to the start address; 0 if the tile starts at one
     )
-    conflict_degree: int  # worst of all core matrices: passes that its 8 rows of 16 bytes need; 1 is free of conflicts
+    conflict_degree: int  # passes that the 8 rows of 16 bytes of the worst core matrix need; 1 is free of conflicts
     messages: tuple[str, ...]  # what to look at, one sentence each; none if all is well
 
     @property

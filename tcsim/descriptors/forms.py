@@ -100,8 +100,8 @@ def form_of(arch: str) -> tuple[str, Form]:
     Raises TargetError for an arch whose tensor cores take no descriptors.
 
     Post-conditions:
-        FORMS[result[0]] is result[1]
-        form_of(result[0]) == result
+        result == (result[0], FORMS[result[0]]) == form_of(result[0])
+        result[0] in accepting(arch)[0].lineage
     """
     chip, _ = accepting(arch)
     found = nearest_known(FORMS, chip)

@@ -1,6 +1,7 @@
-"""Shared-memory matrix descriptors: the 64 bits that tell a tensor core where a tile lies.
+"""Shared-memory matrix descriptors: the 64 bits that tell a tensor core where a tile lies, and the tile that they read.
 
-Their bits are in `tcsim.descriptors.forms`, which bytes they read in `tcsim.descriptors.addresses`.
+Which bits are what is in `tcsim.descriptors.forms`, which bytes they read in `tcsim.descriptors.addresses`, how a tile must
+lie in `tcsim.descriptors.canonical_tile`, what is remarkable about a reading in `tcsim.descriptors.checks`.
 """
 
 from __future__ import annotations
@@ -67,6 +68,14 @@ class MatrixDescriptor:
         """Take a 64-bit descriptor apart.
 
         Raises OperandError for anything but an integer, if a field has no meaning, or if bits outside the fields are set.
+
+        Pre-conditions:
+            0 <= value < 1 << 64
+            value & ~form_of(arch)[1].known == 0
+            value & form_of(arch)[1].constants == form_of(arch)[1].constants
+            form_of(arch)[1].field("swizzle").take(value) in form_of(arch)[1].modes.values()
+        Post-conditions:
+            result.encode() == value
         """
         name, form = form_of(arch)
         value = integer(value, "MatrixDescriptor.decode: value")
@@ -96,7 +105,7 @@ class MatrixDescriptor:
         kind: str = "",
         step: int = 0,
     ) -> CanonicalTile:
-        """Where to put a tile of rows x k elements for wgmma or tcgen05, and the descriptors that read it, one for each K step.
+        """Where to put a tile of rows x k elements for wgmma or tcgen05, and the descriptors that read it, one per K step.
 
         `rows` runs along M for A and along N for B; `k` may be many steps long. Panels of one swizzle span lie one after the
         other, as TMA loads with boxes of that span write them. k below the span leaves the ends of rows unused (K-major).
@@ -108,6 +117,12 @@ class MatrixDescriptor:
         layouts, which CuTe's UMMA layouts are.
 
         Raises OperandError for a shape, format, major or start address with which no such tile exists.
+
+        Post-conditions:
+            result.descriptors[0] == result.descriptor == MatrixDescriptor.decode(result.descriptor.encode(), arch=arch)
+            len(result.descriptors) == len(result.advances) == k // result.step
+            np.hstack([one.addresses(rows, result.step, format, major, kind) for one in result.descriptors]) == result.addresses
+            result.descriptor.check(rows, result.step, format, major, 1 << 18, kind).ok
 
         >>> tile = tcsim.MatrixDescriptor.for_tile(128, 128, "f16", major="K", swizzle="128B", start_address=1024)
         >>> print(tile)
@@ -125,6 +140,9 @@ class MatrixDescriptor:
         """The 64-bit descriptor.
 
         Raises OperandError if a field cannot hold its number.
+
+        Post-conditions:
+            MatrixDescriptor.decode(result, arch=self.arch) == self
         """
         _, form = form_of(self.arch)
         if not is_name(self.swizzle, form.modes):
@@ -152,16 +170,24 @@ class MatrixDescriptor:
     ) -> TileCheck:
         """What is remarkable about reading a tile of rows x k elements with this descriptor.
 
-        Elements outside `memory` bytes, bytes read for two elements, unused bytes, a start off the swizzle's phase, and the
-        bank conflicts of a core matrix's 8 rows, each as a number and as a sentence.
+        It looks for elements outside `memory` bytes, bytes read for two elements, unused bytes, a start off the swizzle's phase,
+        and bank conflicts among a core matrix's 8 rows. It gives each as a number and as a sentence.
 
-        The default memory is what one block can have on sm_90 and sm_100. The 8 rows of a core matrix never conflict, whatever the
-        descriptor says, because the swizzle spreads just those; conflicts come from how threads write the tile: see
-        `tcsim.bank_conflicts`.
+        The default memory is what one block can have on sm_90 and sm_100. The 8 rows of a core matrix never conflict, whatever
+        the descriptor says, because those are the rows that the swizzle spreads. Conflicts come from how threads write the tile:
+        see `tcsim.bank_conflicts`.
 
         `kind` is the tcgen05 kind, as for `addresses`.
 
-        Raises OperandError for a memory that cannot be, and as `addresses` does.
+        Raises OperandError for a memory of less than one byte, and as `addresses` does.
+
+        Post-conditions:
+            result.ok == (len(result.outside) == len(result.shared) == 0)
+            result.first == self.addresses(rows, k, format, major, kind).min()
+            result.last >= self.addresses(rows, k, format, major, kind).max()
+            bool(len(result.outside)) == (result.last >= memory)
+            len(result.shared) == rows * k - len(np.unique(self.bit_addresses(rows, k, format, major, kind)))
+            bool(result.messages) == (not result.ok or result.off_phase > 0 or result.unused > 0 or result.conflict_degree > 1)
 
         >>> units_for_bytes = tcsim.MatrixDescriptor(stride_byte_offset=64, swizzle="128B")  # 64 units of 16 bytes meant
         >>> print(units_for_bytes.check(64, 16, "f16").messages[0])
@@ -181,7 +207,10 @@ class MatrixDescriptor:
         return display.rendered(self)
 
     def describe(self) -> list[str]:
-        """One line a field: bits, name, value in bytes, meaning.
+        """One line for each field: bits, name, value in bytes, meaning.
+
+        Post-conditions:
+            len(result) == len(form_of(self.arch)[1].fields) + len(form_of(self.arch)[1].fixed)
 
         >>> print(MatrixDescriptor(start_address=1024, swizzle="64B").describe()[0])
         bits 13:0   start_address        1024       shared address of the tile's first byte
@@ -197,18 +226,23 @@ class MatrixDescriptor:
     def addresses(
         self, rows: int, k: int, format: str | Format, major: Major = "K", kind: str = ""
     ) -> npt.NDArray[np.int64]:
-        """The shared byte address of every element of a tile: (rows, k); of sub-byte elements, that of their first bit's byte.
+        """The shared byte address of every element of a tile, (rows, k); for a sub-byte element, the byte of its first bit.
 
         `rows` runs along M for A and along N for B. `kind` is the tcgen05 kind, needed for e2m1 on sm_100: kind::f8f6f4 and
         kind::mxf8f6f4 take 16 fp4 or fp6 elements from the first bytes of 16, the others pack them.
 
-        A K-major row longer than the swizzle's span goes on an LBO further with every span. `base_offset` moves the pattern
-        of a swizzle on by as many rows of 128 bytes.
+        A K-major row longer than the swizzle's span continues one LBO further on with every span. `base_offset` moves the
+        pattern of a swizzle on by that number of rows of 128 bytes.
 
         Evidence: measured on an H200 for sm_90; literature for sm_100 (PTX ISA, Canonical Layouts; CUTLASS's
         make_umma_desc). On sm_100 long rows are inferred from sm_90, and leading_mode=1 is inferred.
 
-        Raises OperandError for a major, format, kind or mode that cannot be, or whose addresses nobody has published.
+        Raises OperandError for a major, format, kind or mode that does not exist, or whose addresses are not published.
+
+        Post-conditions:
+            result.shape == (rows, k)
+            result == self.bit_addresses(rows, k, format, major, kind) // 8
+            result == element_addresses(np.array(self.encode(), np.uint64), rows, k, find_format(format), major, self.arch, kind)
 
         >>> one = tcsim.MatrixDescriptor.for_tile(8, 16, "f16", swizzle="32B").descriptor
         >>> one.addresses(8, 16, "f16")[[0, 4], :9:4].tolist()  # rows from 4 on have their 16-byte chunks exchanged
@@ -219,9 +253,13 @@ class MatrixDescriptor:
     def bit_addresses(
         self, rows: int, k: int, format: str | Format, major: Major = "K", kind: str = ""
     ) -> npt.NDArray[np.int64]:
-        """The shared address of every element in bits, that is 8 times the byte and the bit in it: (rows, k).
+        """The shared address of every element in bits, (rows, k): 8 times the byte, plus the bit in it.
 
         A 6-bit element may continue in the next byte. Otherwise as `addresses`.
+
+        Post-conditions:
+            result.shape == (rows, k)
+            result[0, 0] == 8 * DESCRIPTOR_SWIZZLES[self.swizzle](self.start_address, self.base_offset)
 
         >>> tile = tcsim.MatrixDescriptor(stride_byte_offset=1024, swizzle="128B", arch="sm_100")
         >>> tile.bit_addresses(8, 4, "e3m2", kind="f8f6f4")[1]

@@ -58,8 +58,8 @@ def machine_of(instruction: Instruction, call: str, idesc: Any = None) -> Machin
     sparsity = instruction.sparsity if isinstance(instruction, SparseOperand) else None
     blocks = 0
     if isinstance(instruction, ScaledMatrixMultiply):
-        blocks = instruction.scaling.blocks
-        formats["scale"] = instruction.scaling.a.format
+        blocks = instruction.blocks
+        formats["scale"] = instruction.row.scale_a.format
     kept = instruction.operands["a"].shape[1]
     return Machine(instruction, instruction.shape, kept, formats, instruction.lowering, sparsity, blocks)
 

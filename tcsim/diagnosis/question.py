@@ -15,7 +15,8 @@ from tcsim.diagnosis.problem import Codes, Memory, Problem
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
 from tcsim.isa.mma.sparse_operand import SparseOperand
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply, shifted
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.isa.tcgen05.products import shifted
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.codec import as_codes
@@ -123,8 +124,8 @@ def _as_described(problem: Problem) -> Problem:
             format = problem.machine.formats[name]
             sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
             a, b = (a ^ sign, b) if name == "a" else (a, b ^ sign)
-    if multiply.facts.ashift:
-        a = shifted(a, multiply.facts.cta_group)
+    if multiply.row.ashift:
+        a = shifted(a, multiply.row.cta_group)
     return replace(problem, a=a, b=b)
 
 

@@ -19,7 +19,7 @@ from tcsim.inspection.products import Codes, Products, formats_of
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.isa.mma.sparse_operand import SparseOperand
 from tcsim.isa.tcgen05.described import DescribedMultiply
-from tcsim.isa.tcgen05.multiply import shifted
+from tcsim.isa.tcgen05.products import shifted
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.codec import as_codes, encode
@@ -157,8 +157,8 @@ def _matrices(instruction: Any, arrays: Arrays, call: Call) -> tuple[Codes, Code
     for name, array, shape in zip("abc", found, ((m, instruction.operands["a"].shape[1]), (k, n), (m, n)), strict=True):
         if array.shape[-2:] != shape:
             raise OperandError(f"{instruction!r}: {name} has shape {array.shape}; valid: (..., {shape[0]}, {shape[1]})")
-    if isinstance(instruction, DescribedMultiply) and instruction.instruction.facts.ashift:
-        found[0] = shifted(found[0], instruction.instruction.facts.cta_group)
+    if isinstance(instruction, DescribedMultiply) and instruction.instruction.row.ashift:
+        found[0] = shifted(found[0], instruction.instruction.row.cta_group)
     return found[0], found[1], found[2]
 
 
@@ -237,7 +237,7 @@ def example_arrays(instruction: Any, products: Products) -> dict[str, Codes]:
     a, b, c = (codes[0].reshape(-1) for codes in (products.a, products.b, products.c))
     (m, n, k), row = instruction.shape, 0
     if isinstance(instruction, DescribedMultiply):
-        k, row = instruction.desc.k, int(instruction.instruction.facts.ashift)  # .ashift: row 0 is what row 1 was
+        k, row = instruction.desc.k, int(instruction.instruction.row.ashift)  # .ashift: row 0 is what row 1 was
     arrays = {"a": np.zeros((m, len(a)), a.dtype), "b": np.zeros((k, n), b.dtype), "c": np.zeros((m, n), c.dtype)}
     arrays["a"][row], arrays["c"][0, 0] = a, c[0]
     sparsity, met = _sparsity(instruction), slice(None)

@@ -72,7 +72,7 @@ def formats_of(instruction: Any) -> dict[str, Format]:
 
 
 def results(instruction: Any, products: Products) -> Codes:
-    """What the instruction makes of each: codes of D (count,). Signs are negated where a descriptor says so."""
+    """What the instruction makes of each: codes of D (count,). A and B are negated where a descriptor says so."""
     formats = formats_of(instruction)
     triple = (formats["a"], formats["b"], formats["c"])
     parts = []

@@ -5,9 +5,9 @@ The PTX manual calls the object opaque. Where ptxas computes on it in the open, 
 `mbarrier.test_wait` compares one bit of it (on sm_80 to sm_89 with the object's, in plain instructions), `check_layout`
 tests one bit. `tests/test_mbarrier_bits.py` reads that again from the assembler at hand.
 
-A state that an arrive returns is the high word of the object as it was before: so in 26,722 states of an NVIDIA H200 in every
-stage of a phase. Its low word was never the object's: 0 of the arrives, and of .noComplete, which ptxas finishes in instructions
-of its own, a mask of lanes that stays in the register afterwards.
+A state that an arrive returns is the high word of the object as it was before: this held for 26,722 states of an NVIDIA H200 in
+every stage of a phase. Its low word was never that of the object: it was 0 after the arrives, and after .noComplete, which ptxas
+finishes in instructions of its own, a mask of lanes that stays in the register.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _require_known(layout: int, arch: str) -> None:
 
 
 def pending_count(state: int, arch: str) -> int:
-    """What `mbarrier.pending_count` makes of the 64 bits of a state, whatever they are: 2**n less a field of n bits.
+    """What `mbarrier.pending_count` makes of the 64 bits of a state, whatever they are: 2**n minus a field of n bits.
 
     Raises OperandError for a number that is not 64 bits or an arch without mbarrier. Source: its machine code, ptxas 13.5.
 

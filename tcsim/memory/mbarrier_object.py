@@ -55,6 +55,10 @@ def decode_barrier(value: int, arch: str = "sm_90") -> BarrierObject:
     Raises OperandError for a value that is not 64 bits wide, TargetError for an arch without mbarrier, NotModelledError for
     layout v1 on sm_107.
 
+    Post-conditions:
+        result.numbers == unpack(value, result.arch)
+        result.unknown == value & ~sum(field.mask for field in result.fields)
+
     >>> decode_barrier(initial_barrier(128, "sm_90"), "sm_90").numbers
     {'layout': 0, 'expected': 128, 'tx_count': 0, 'error': 0, 'pending': 128, 'phase': 0}
     """
@@ -69,6 +73,12 @@ def initial_barrier(count: int, arch: str = "sm_90") -> int:
     """What mbarrier.init stores for an expected arrival count.
 
     Raises BarrierError for a count that is not 1 to 2**20 - 1, TargetError for an arch without mbarrier.
+
+    Pre-conditions:
+        1 <= count < 1 << 20
+    Post-conditions:
+        MBarrier.decode(result, arch=arch) == MBarrier(count)
+        decode_barrier(result, arch).unknown == 0
 
     >>> hex(initial_barrier(1, "sm_90"))
     '0x7ffff800001ffffe'

@@ -20,8 +20,8 @@ R = TypeVar("R", bound=Row)
 class Family(Generic[R]):
     """The rows of a family, what each computes on an arch, how that is known, and the class that executes it.
 
-    On an arch of which nothing is known (`Arch.source` is empty) a row computes what it computes on the nearest relative that
-    has it, or if none has, what the family's open-ended rules say; and the evidence is inferred, whatever the family says.
+    On an arch about which nothing is known (`Arch.source` is empty) a row computes what it computes on the nearest relative that
+    has it. If none has it, the family's open-ended rules say what it computes. Either way the evidence is inferred.
     """
 
     name: str

@@ -15,7 +15,7 @@ from tcsim.model.operand import Fragment
 
 
 class MissingOperandError(OperandError, KeyError):
-    """A register operand that the instruction has not."""
+    """A register operand that the instruction does not have."""
 
     __str__ = OperandError.__str__
 
@@ -34,6 +34,15 @@ class _Operands(dict[str, Fragment]):
 
 NO_FRAGMENTS: MappingProxyType[str, Fragment] = MappingProxyType({})
 NO_MODIFIERS: MappingProxyType[str, str] = MappingProxyType({})
+
+
+def present(**modifiers: str) -> Mapping[str, str]:
+    """The modifiers that a spelling has, of those that it could have: the ones that are not empty.
+
+    >>> dict(present(space=".shared::cta", order=""))
+    {'space': '.shared::cta'}
+    """
+    return MappingProxyType({name: text for name, text in modifiers.items() if text})
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from conformance.slice import WrongModel
 from conformance.stimuli.classes import Problem, floor_matters, lowest_exponent
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Widen
+from tcsim.arithmetic.units import unit_for
+from tcsim.core.targets import ARCHS
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.numbers.formats import FORMATS, NAN, SUBNORMAL, Format
 from tcsim.numbers.rounding import Rounding
@@ -289,9 +291,9 @@ def _saturating(instruction: MatrixMultiply) -> bool:
     return isinstance(last, IntegerDot) and last.saturate and _signed(instruction)
 
 
-_HOPPER_WGMMA_FP8 = Datapath(13, -133, "e8m13", "rz")
-_BLACKWELL_FP8 = Datapath(25, -133, "f32", "rz")
-_VOLTA = Datapath(23, -131, "f32", "rz")
+_HOPPER_WGMMA_FP8 = unit_for("fp8_wgmma", ARCHS["sm_90"]).datapath("f32")
+_BLACKWELL_FP8 = unit_for("fp8", ARCHS["sm_120"]).datapath("f32")
+_VOLTA = unit_for("quad_pair", ARCHS["sm_70"]).datapath("f32")
 
 WRONG_MODELS = (
     WrongModel("F-1", "the adder keeps one fraction bit fewer", _has(DotAdd),

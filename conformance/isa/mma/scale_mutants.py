@@ -145,15 +145,15 @@ def _by_group(instruction: ScaledMatrixMultiply) -> bool:
 
 
 def _several_blocks(instruction: ScaledMatrixMultiply) -> bool:
-    return instruction.scaling.blocks > 1
+    return instruction.blocks > 1
 
 
 def _several_bytes(instruction: ScaledMatrixMultiply) -> bool:
-    return len(instruction.scaling.a.layout.byte_ids) > 1
+    return len(instruction.row.scale_a.layout.byte_ids) > 1
 
 
 def _with_significand(instruction: ScaledMatrixMultiply) -> bool:
-    return instruction.scaling.a.format.fraction_bits > 0
+    return instruction.row.scale_a.format.fraction_bits > 0
 
 
 def _negative_zero(instruction: ScaledMatrixMultiply) -> bool:

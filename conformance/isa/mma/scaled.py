@@ -29,7 +29,7 @@ class ScaledMismatch(Mismatch):
     def line(self, instruction: Any) -> str:
         """Everything about it in one line."""
         text = [
-            f"{name}=[{' '.join(show_code(code, instruction.scaling.a.format) for code in codes)}]"
+            f"{name}=[{' '.join(show_code(code, instruction.row.scale_a.format) for code in codes)}]"
             for name, codes in (("scale_a", self.scale_a), ("scale_b", self.scale_b))
         ]
         head, c, tail = super().line(instruction).partition(" c=")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from conformance.comparison.words import compare_words
 from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
-from tcsim.isa.tcgen05.control import Commit, control_of
+from tcsim.isa.tcgen05.control import Commit
 from tcsim.memory.mbarrier import MBarrier
 from tcsim.memory.tensor_memory import TensorMemory
 
@@ -21,7 +21,7 @@ PAIRS = ((512, 512), (256, 256), (256, 32), (128, 64), (64, 32), (32, 32))
 
 def _held(instruction: Any) -> bool:
     """Whether the probe has both allocations at once."""
-    return instruction.row.arithmetic == "alloc" and not control_of(instruction.row).exclusive
+    return bool(instruction.row.operation == "alloc" and not instruction.row.exclusive)
 
 
 class AllocationExercise:
@@ -34,7 +34,7 @@ class AllocationExercise:
             _held,
             lambda i, given: (
                 (512 - np.cumsum(given["columns"].astype(np.int64), axis=-1)).astype(np.uint32)[:, None]
-                + np.zeros((1, control_of(i.row).cta_group, 1), np.uint32)
+                + np.zeros((1, i.row.cta_group, 1), np.uint32)
             ),
         ),
     )
@@ -54,12 +54,11 @@ class AllocationExercise:
 
     def model(self, instruction: Any, inputs: Inputs) -> Words:
         """Addresses (samples, ctas, 2)."""
-        control = control_of(instruction.row)
-        out = np.empty((len(inputs["columns"]), control.cta_group, 2), np.uint32)
+        group, exclusive = instruction.row.cta_group, instruction.row.exclusive
+        out = np.empty((len(inputs["columns"]), group, 2), np.uint32)
         for sample, columns in enumerate(inputs["columns"]):
-            tmem = TensorMemory(ctas=control.cta_group)
+            tmem = TensorMemory(ctas=group)
             for place, count in enumerate(columns):
-                group, exclusive = control.cta_group, control.exclusive
                 out[sample, :, place] = address = tmem.alloc(int(count), cta_group=group, exclusive=exclusive)
                 if not _held(instruction):
                     tmem.dealloc(address, int(count), cta_group=group, exclusive=exclusive)
@@ -79,9 +78,7 @@ class AllocationExercise:
 def _completed(instruction: Commit, masks: Array) -> Words:
     out = np.empty((len(masks), 2), np.uint32)
     for sample, mask in enumerate(masks):
-        after = instruction.execute(
-            [MBarrier(1), MBarrier(1)], mask=int(mask) if instruction.control.multicast else None
-        )
+        after = instruction.execute([MBarrier(1), MBarrier(1)], mask=int(mask) if instruction.row.mask_bits else None)
         out[sample] = [barrier.phase for barrier in after]
     return out
 
@@ -93,13 +90,13 @@ class CommitExercise:
         WrongModel(
             "mask ignored",
             "only the committing CTA's barrier gets the arrival",
-            lambda i: i.control.multicast,
+            lambda i: bool(i.row.mask_bits),
             lambda i, given: np.tile(np.array([1, 0], np.uint32), (len(given["mask"]), 1)),
         ),
         WrongModel(
             "mask mirrored",
             "bit 0 of the mask is the last CTA",
-            lambda i: i.control.multicast,
+            lambda i: bool(i.row.mask_bits),
             lambda i, given: _completed(i, given["mask"] >> 1 | (given["mask"] & 1) << 1),
         ),
     )

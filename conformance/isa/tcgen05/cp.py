@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.comparison.words import compare_words
-from conformance.isa.tcgen05.ld_st import memory_of
 from conformance.isa.tcgen05.ld_st_mutants import WRONG_COPIES, WRONG_SHIFTS
+from conformance.isa.tcgen05.memory_models import copied, shifted
 from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
 from hwkernels.probes.tcgen05_cp import COLUMNS, IMAGE_BYTES
 from tcsim.descriptors.matrix import MatrixDescriptor
-from tcsim.isa.tcgen05.cp import COLUMN_ALIGNMENT, CopyToTensorMemory, ShiftTensorMemory, facts_of
+from tcsim.isa.tcgen05.cp import COLUMN_ALIGNMENT, CopyToTensorMemory, ShiftTensorMemory
 from tcsim.layouts.swizzle import SWIZZLES
 
 Words = npt.NDArray[np.uint32]
@@ -41,18 +41,18 @@ class CopyExercise:
 
     def inputs(self, instruction: CopyToTensorMemory, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/tcgen05_cp.py takes."""
-        facts, stream = instruction.copy, Stream(instruction.mnemonic, name, seed)
-        room = COLUMNS - facts.row_bytes // 4
+        group, tile, stream = instruction.row.cta_group, instruction.row.tile, Stream(instruction.mnemonic, name, seed)
+        room = COLUMNS - tile.row_bytes // 4
         column = stream.below(room // COLUMN_ALIGNMENT + 1, (samples,)) * COLUMN_ALIGNMENT
-        lane = stream.below(32, (samples,)) if facts.multicast == "4" else np.zeros(samples, np.int64)
-        smem = stream.words((samples, facts.cta_group, IMAGE_BYTES // 8)).astype("<u8").view(np.uint8)
+        lane = stream.below(32, (samples,)) if tile.multicast == ".4x256b" else np.zeros(samples, np.int64)
+        smem = stream.words((samples, group, IMAGE_BYTES // 8)).astype("<u8").view(np.uint8)
         if name == "identity":  # every 16-byte chunk begins with its place
-            smem = smem.reshape(samples, facts.cta_group, -1, 16).copy()
+            smem = smem.reshape(samples, group, -1, 16).copy()
             smem[..., 0], smem[..., 1] = np.arange(IMAGE_BYTES // 16) & 0xFF, np.arange(IMAGE_BYTES // 16) >> 8
-            smem = smem.reshape(samples, facts.cta_group, IMAGE_BYTES)
-        descriptors = [self._descriptor(name, facts.rows, facts.row_bytes, stream) for _ in range(samples)]
+            smem = smem.reshape(samples, group, IMAGE_BYTES)
+        descriptors = [self._descriptor(name, tile.rows, tile.row_bytes, stream) for _ in range(samples)]
         return {
-            "tmem": _cells(stream, samples, facts.cta_group),
+            "tmem": _cells(stream, samples, group),
             "offset": (lane << 16 | column).astype(np.uint32),
             "smem": smem,
             "descriptor": np.array(descriptors, np.uint64),
@@ -76,17 +76,7 @@ class CopyExercise:
 
     def model(self, instruction: CopyToTensorMemory, inputs: Inputs) -> Words:
         """All cells (samples, ctas, 128, columns)."""
-        out = np.empty_like(inputs["tmem"])
-        for sample, words in enumerate(inputs["tmem"]):
-            smem = inputs["smem"][sample]
-            tmem = instruction.execute(
-                memory_of(words),
-                int(inputs["offset"][sample]),
-                smem if facts_of(instruction.row).cta_group == 2 else smem[0],
-                int(inputs["descriptor"][sample]),
-            )
-            out[sample] = tmem.words[..., :COLUMNS]
-        return out
+        return copied(instruction, inputs)
 
     def compare(self, instruction: CopyToTensorMemory, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Cell by cell."""
@@ -95,7 +85,7 @@ class CopyExercise:
             sample, cta, lane, column = index
             offset = int(inputs["offset"][sample])
             found = np.argwhere(instruction.lanes(offset) == lane)
-            inside = 0 <= column - (offset & 0xFFFF) < instruction.copy.row_bytes // 4
+            inside = 0 <= column - (offset & 0xFFFF) < instruction.row.tile.row_bytes // 4
             descriptor = MatrixDescriptor.decode(int(inputs["descriptor"][sample]), "sm_100")
             row = f"row {int(found[0][0])} of the source" if found.size and inside else "nothing is copied there"
             before = int(inputs["tmem"][index])
@@ -125,15 +115,12 @@ class ShiftExercise:
         """What hwkernels/probes/tcgen05_cp.py takes."""
         stream = Stream(instruction.mnemonic, name, seed)
         lane, column = stream.below(4, (samples,)) * 32, stream.below(COLUMNS // 8, (samples,)) * 8
-        group = facts_of(instruction.row).cta_group
+        group = instruction.row.cta_group
         return {"tmem": _cells(stream, samples, group), "offset": (lane << 16 | column).astype(np.uint32)}
 
     def model(self, instruction: ShiftTensorMemory, inputs: Inputs) -> Words:
         """All cells (samples, ctas, 128, columns)."""
-        out = np.empty_like(inputs["tmem"])
-        for sample, words in enumerate(inputs["tmem"]):
-            out[sample] = instruction.execute(memory_of(words), int(inputs["offset"][sample])).words[..., :COLUMNS]
-        return out
+        return shifted(instruction, inputs)
 
     def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Cell by cell."""

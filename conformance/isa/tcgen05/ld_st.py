@@ -10,16 +10,17 @@ import numpy.typing as npt
 
 from conformance.comparison.words import compare_words
 from conformance.isa.tcgen05.ld_st_mutants import WRONG_LOADS, WRONG_STORES
+from conformance.isa.tcgen05.memory_models import address_of, loaded, memory_of, stored, width_of
 from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
 from hwkernels.probes.tcgen05_ld_st import WARPS, geometry
 from tcsim.isa.tcgen05.control import Ordering
-from tcsim.isa.tcgen05.move import StoreTensorMemory, TensorMemoryMove, access_of
-from tcsim.memory.tensor_memory import TensorMemory, tmem_lane_column
+from tcsim.isa.tcgen05.move import StoreTensorMemory, TensorMemoryMove
+from tcsim.memory.tensor_memory import tmem_lane_column
 
 Words = npt.NDArray[np.uint32]
 SAMPLES = 2
-FEW_REGISTERS = 8  # up to so many of a lane, a recording keeps a whole sample
+FEW_REGISTERS = 8  # of a lane: with no more than these a recording keeps a whole sample
 
 SPECIALS = np.array(
     [0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000,
@@ -27,14 +28,6 @@ SPECIALS = np.array(
     np.uint32,
 )  # fmt: skip
 """f32: zeros, subnormals, ones, largest, infinities, NaNs."""
-
-
-def memory_of(words: Array) -> TensorMemory:
-    """A Tensor Memory, all of it allocated, whose first columns hold uint32 (..., ctas, 128, columns)."""
-    tmem = TensorMemory.allocated(words.shape[:-3], ctas=words.shape[-3])
-    for cta in range(words.shape[-3]):
-        tmem.write(np.arange(words.shape[-2])[:, None], np.arange(words.shape[-1]), words[..., cta, :, :], cta=cta)
-    return tmem
 
 
 def _identity(stream: Stream, shape: tuple[int, ...]) -> Words:
@@ -48,7 +41,7 @@ def _uniform(stream: Stream, shape: tuple[int, ...]) -> Words:
 
 
 def _apart(stream: Stream, shape: tuple[int, ...]) -> Words:
-    """Random words of which four neighbours never have the same magnitude, nor more than two of them are NaNs."""
+    """Random words; four neighbours never have the same magnitude, and at most two of them are NaNs."""
     column = np.arange(shape[-1], dtype=np.uint32) % 4
     words = stream.words(shape).astype(np.uint32) & np.uint32(~3 & 0xFFFFFFFF) | column
     finite = words & np.uint32(0xBFFFFFFF)  # the top exponent bit cleared: no NaN
@@ -101,20 +94,20 @@ class _MoveExercise:
         return SAMPLES
 
     def _classes(self, instruction: TensorMemoryMove) -> list[str]:
-        access, names = instruction.access, ["identity", "uniform"]
-        if access.selection:
+        row, names = instruction.row, ["identity", "uniform"]
+        if row.selection:
             return ["selected"]
-        splits = geometry(instruction.row).splits
+        splits = geometry(row).splits
         if len(splits) > 1 and splits[1]:
             names.append("apart")
         if 0 in splits:
             names.append("same")
-        if access.reduction and access.reduction.type == "f32":
+        if row.reduction and row.reduction.type == "f32":
             names += ["specials", "subnormals", "zeros", "nans"]
         return names
 
     def _inputs(self, instruction: TensorMemoryMove, name: str, stream: Stream, samples: int) -> Inputs:
-        size, rows = geometry(instruction.row), instruction.access.layout.rows
+        size, rows = geometry(instruction.row), instruction.row.layout.rows
         column = stream.below(size.columns - size.reach + 1, (samples,))
         half = (stream.below(2, (1,)) + np.arange(samples)) % 2 * (rows if rows < 32 else 0)
         given = {
@@ -124,12 +117,6 @@ class _MoveExercise:
         if size.splits:
             given["split"] = np.full(samples, size.splits[SPLITS.get(name, 0)], np.uint32)
         return given
-
-    @staticmethod
-    def address(inputs: Inputs, sample: int, warp: int) -> dict[str, Any]:
-        """Address, warp and split of one warp's instruction."""
-        given = {"address": (warp << 21) + int(inputs["offset"][sample]), "warp": warp}
-        return given | ({"half_split_offset": int(inputs["split"][sample])} if "split" in inputs else {})
 
 
 class LoadExercise(_MoveExercise):
@@ -143,15 +130,11 @@ class LoadExercise(_MoveExercise):
 
     def kept(self, instruction: TensorMemoryMove, name: str) -> int:
         """A sample of the small ones."""
-        return int(self._width(instruction) <= FEW_REGISTERS)
+        return int(width_of(instruction) <= FEW_REGISTERS)
 
     def outputs(self, instruction: TensorMemoryMove, samples: int) -> int:
         """Registers."""
-        return samples * WARPS * 32 * self._width(instruction)
-
-    @staticmethod
-    def _width(instruction: TensorMemoryMove) -> int:
-        return sum(operand.registers for operand in instruction.operands.values())
+        return samples * WARPS * 32 * width_of(instruction)
 
     def inputs(self, instruction: TensorMemoryMove, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/tcgen05_ld_st.py takes."""
@@ -159,25 +142,17 @@ class LoadExercise(_MoveExercise):
 
     def model(self, instruction: Any, inputs: Inputs) -> Words:
         """Registers of the four warps (samples, 4, 32, n)."""
-        out = []
-        for sample, words in enumerate(inputs["tmem"]):
-            tmem = memory_of(words[None])
-            for warp in range(WARPS):
-                result = instruction.execute(tmem, **self.address(inputs, sample, warp))
-                out.append(np.concatenate(result, axis=-1) if isinstance(result, tuple) else result)
-        if not out:
-            return np.empty((0, WARPS, 32, self._width(instruction)), np.uint32)
-        return np.stack(out).reshape(-1, WARPS, 32, self._width(instruction))
+        return loaded(instruction, inputs)
 
     def compare(self, instruction: TensorMemoryMove, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Register by register."""
 
         def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
             sample, warp, lane, register = index
-            given = self.address(inputs, sample, warp)
+            given = address_of(inputs, sample, warp)
             lanes, columns = instruction.cells(**given)
-            width = instruction.access.layout.value.size // instruction.access.layout.registers
-            plain = not instruction.access.selection and register < instruction.access.layout.registers
+            width = instruction.row.layout.value.size // instruction.row.layout.registers
+            plain = not instruction.row.selection and register < instruction.row.layout.registers
             where = f"sample {sample} warp {warp} lane {lane} register {register}"
             chosen = slice(register * width, (register + 1) * width) if plain else slice(None)
             cells = [(int(i), int(j)) for i, j in zip(lanes[lane, chosen], columns[lane, chosen], strict=True)]
@@ -219,15 +194,7 @@ class StoreExercise(_MoveExercise):
 
     def model(self, instruction: Any, inputs: Inputs) -> Words:
         """All cells (samples, 128, columns)."""
-        out = np.empty_like(inputs["tmem"])
-        for sample, words in enumerate(inputs["tmem"]):
-            tmem = memory_of(words[None])
-            for warp in range(WARPS):
-                tmem = instruction.execute(
-                    tmem, registers=inputs["registers"][sample, warp], **self.address(inputs, sample, warp)
-                )
-            out[sample] = tmem.words[0, :, : words.shape[-1]]
-        return out
+        return stored(instruction, inputs)
 
     def compare(self, instruction: StoreTensorMemory, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Cell by cell."""
@@ -235,7 +202,7 @@ class StoreExercise(_MoveExercise):
         def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
             sample, lane, column = index
             warp = lane // 32
-            given = self.address(inputs, sample, warp)
+            given = address_of(inputs, sample, warp)
             lanes, columns = instruction.cells(**given)
             found = np.argwhere((lanes == lane) & (columns == column))
             where = f"sample {sample} cell ({lane}, {column})"
@@ -243,7 +210,7 @@ class StoreExercise(_MoveExercise):
             if not found.size:
                 return where, f"no register goes there, {before}", ("a cell that no register goes to stays",)
             holder, value = (int(i) for i in found[-1])
-            width = access_of(instruction.row).layout.value.size // instruction.operands["registers"].registers
+            width = instruction.row.layout.value.size // instruction.operands["registers"].registers
             register, slot = divmod(value, width)
             word = int(inputs["registers"][sample, warp, holder, register])
             source = f"warp {warp} lane {holder} register {register} slot {slot}, {word:#010x}, {before}"

@@ -1,4 +1,4 @@
-"""Tensor Memory after a tcgen05.mma: hardware against model, cell by cell, and what to print when they differ."""
+"""Tensor Memory after a tcgen05.mma: the model's, hardware against model, cell by cell, and what to print when they differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from conformance.slice import Array, Comparison, Inputs
 from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
-from tcsim.memory.tmem_layout import accumulator_layout
+from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.memory.tmem_matrix import TmemLayout
 from tcsim.numbers.formats import FORMATS, Format
 from tcsim.trace import show_code, trace
@@ -47,24 +47,48 @@ class CellMismatch:
         return ["instruction descriptor:", *(f"  {line}" for line in self.descriptor), *self.steps]
 
 
-def layout_of(instruction: TensorMemoryMultiply, idesc: int) -> TmemLayout:
-    """Where D lies."""
-    facts, desc = instruction.facts, instruction.descriptor(idesc)
-    return accumulator_layout(desc.m, desc.n, facts.cta_group, ws=facts.weight_stationary, sparse=facts.sparse)
+def executed(
+    instruction: TensorMemoryMultiply,
+    inputs: Inputs,
+    change: Callable[[dict[str, Any]], dict[str, Any]] = lambda operands: operands,
+) -> npt.NDArray[np.uint32]:
+    """Tensor Memory after each sample; `change` may alter what `execute` is given."""
+    out = np.empty_like(inputs["tmem"])
+    for sample in range(len(out)):
+        out[sample] = instruction.execute(**change(operands_of(instruction, inputs, sample))).words
+    return out
+
+
+def operands_of(instruction: TensorMemoryMultiply, inputs: Inputs, sample: int) -> dict[str, Any]:
+    """The arguments of `execute` for one sample."""
+    words = inputs["tmem"][sample]
+    tmem = TensorMemory.allocated(ctas=instruction.row.cta_group)
+    tmem.owned[:, words.shape[-1] :] = False
+    tmem.words, tmem.written = words.copy(), np.ones(words.shape, np.bool_)
+    tmem.owned = tmem.owned[:, : words.shape[-1]]
+    image = inputs["image"][sample]
+    arguments: dict[str, Any] = {"tmem": tmem, "smem": image if instruction.row.cta_group == 2 else image[0]}
+    for name in ("d", "idesc", "scale_a", "scale_b", "metadata", "lookup"):
+        if name in inputs:
+            arguments[name] = int(inputs[name][sample])
+    arguments["a"] = inputs["a"][sample] if inputs["a"].dtype == np.uint64 else int(inputs["a"][sample])
+    arguments["b"] = inputs["b"][sample]
+    arguments["enable_input_d"] = bool(inputs["enable_d"][sample])
+    if "lanes" in inputs:
+        arguments["disable_output_lane"] = inputs["lanes"][sample]
+    if "mask" in inputs:
+        arguments["zero_column_mask"] = int(inputs["mask"][sample])
+    if "scale_d" in inputs:
+        arguments["scale_input_d"] = int(inputs["scale_d"][sample])
+    return arguments
 
 
 def compare_memories(
-    instruction: TensorMemoryMultiply,
-    inputs: Inputs,
-    hardware: Array,
-    model: Array,
-    operands: Callable[[int], dict[str, Any]],
-    limit: int = 5,
+    instruction: TensorMemoryMultiply, inputs: Inputs, hardware: Array, model: Array, limit: int = 5
 ) -> Comparison:
     """Compare Tensor Memory (samples, ctas, 128, columns) bit for bit, but for the high half of the words of an f16 D.
 
     PTX ISA, Packing format for matrix D: a 16-bit element is in the low half of its word; of the high half it says nothing.
-    `operands` are the arguments of `execute` for a sample.
 
     Raises ValueError if the shapes differ.
     """
@@ -75,7 +99,7 @@ def compare_memories(
     mismatches = 0
     for sample in range(len(hardware)):
         idesc, address = int(inputs["idesc"][sample]), int(inputs["d"][sample])
-        layout, format = layout_of(instruction, idesc), instruction.formats(idesc)["d"]
+        layout, format = instruction.layout("d", idesc), instruction.formats(idesc)["d"]
         own, at = _elements(layout, address, hardware.shape[1:])
         if format.bits == 16:
             different[sample] &= (own < 0) | ((hardware[sample] ^ model[sample]) & 0xFFFF != 0)
@@ -87,9 +111,9 @@ def compare_memories(
             mask = (1 << format.container_bits) - 1 if element >= 0 else 0xFFFFFFFF
             cell = (sample, cta, lane, column)
             before, got, want = (int(memory[cell]) & mask for memory in (inputs["tmem"], hardware, model))
-            shown = format if element >= 0 else FORMATS["f32"]  # as many digits as a word has
+            shown = format if element >= 0 else FORMATS["f32"]  # with the digits of a word
             lines = tuple(instruction.descriptor(idesc).describe())
-            steps = _steps(instruction, row, place, operands(sample)) if row >= 0 else ()
+            steps = _steps(instruction, row, place, operands_of(instruction, inputs, sample)) if row >= 0 else ()
             found = (int(cta), int(lane), int(column))
             first.append(CellMismatch(sample, *found, row, place, shown, before, got, want, lines, steps))
     return Comparison(different.size, mismatches, tuple(first))

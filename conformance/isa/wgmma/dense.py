@@ -27,7 +27,7 @@ class WarpgroupExercise(WarpgroupTiles):
         """More random descriptors of the types of one spelling, and base_offset: an H200 ran them, no recording holds them."""
         if not full(instruction):
             return []
-        if instruction.facts.majors:
+        if instruction.row.majors:
             return [f"baseoffset{mode}{major}" for mode in SWIZZLED for major in ("kk", "nn")]
         return [f"manydescriptors{mode}kk" for mode in MODES] + [f"baseoffset{mode}kk" for mode in SWIZZLED]
 

@@ -209,11 +209,11 @@ def full(instruction: WarpgroupMultiply) -> bool:
 
 
 def _has_majors(instruction: WarpgroupMultiply) -> bool:
-    return full(instruction) and instruction.facts.majors
+    return full(instruction) and instruction.row.majors
 
 
 def _has_signs(instruction: WarpgroupMultiply) -> bool:
-    return full(instruction) and instruction.facts.signs
+    return full(instruction) and instruction.row.signs
 
 
 def _no_bytes(instruction: WarpgroupMultiply) -> bool:

@@ -32,8 +32,8 @@ class WarpgroupTiles:
             return ["tile", "registers"]
         kind, one = instruction.formats["a"].kind, problem(instruction, 1)
         names = [c.name for c in input_classes.CLASSES.values() if kind in c.kinds and c.applies(one)]
-        names += ["tile", "registers"] + (["negated", "negatedtwice"] if instruction.facts.signs else [])
-        majors = ("kk", "kn", "nk", "nn") if instruction.facts.majors else ("kk",)
+        names += ["tile", "registers"] + (["negated", "negatedtwice"] if instruction.row.signs else [])
+        majors = ("kk", "kn", "nk", "nn") if instruction.row.majors else ("kk",)
         descriptors = [f"descriptors{mode}{major}" for mode in MODES for major in majors]
         return [*names, *self.more_classes(instruction), *descriptors]
 
@@ -79,7 +79,7 @@ def tile_inputs(
 ) -> Inputs:
     """Matrices as tiles in shared memory, with majors and signs taken in turn; A in registers where the class says so."""
     samples = len(matrices["a"])
-    majors = (turn // 4 % 2, turn // 8 % 2) if instruction.facts.majors and full(instruction) else (0, 0)
+    majors = (turn // 4 % 2, turn // 8 % 2) if instruction.row.majors and full(instruction) else (0, 0)
     out = tiles(instruction, matrices, swizzles, majors)
     if name == "registers":
         out["a"] = instruction.registers("a", matrices["a"])

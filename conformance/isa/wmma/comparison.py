@@ -25,7 +25,7 @@ def compare_loads(instruction: FragmentLoad, inputs: Inputs, hardware: Array, mo
         row, column = divmod(
             int(operand.layout.flat_element[lane * operand.layout.value.size + value]), operand.shape[1]
         )
-        line, place = (row, column) if instruction.order.row_major else (column, row)
+        line, place = (row, column) if instruction.row_major else (column, row)
         text, at = _address(instruction, inputs, sample, line, place)
         found = inputs["memory"][sample, at : at + max(1, bits // 8)].tobytes().hex()
         first.append(
@@ -80,7 +80,7 @@ def _stored(instruction: FragmentStore, inputs: Inputs, sample: int, at: int) ->
     if not (0 <= line < instruction.lines and rest < instruction.line_bytes):
         return "no element covers it", ("a byte outside the lines of the tile stays",)
     place = rest // size
-    row, column = (line, place) if instruction.order.row_major else (place, line)
+    row, column = (line, place) if instruction.row_major else (place, line)
     lane, register, slot = operand.layout.where(row, column)
     text, begin = _address(instruction, inputs, sample, line, place)
     source = f"byte {at - begin} of row {row}, column {column} from lane {lane} register {register}"

@@ -123,7 +123,7 @@ class StoreExercise:
         item, stream = CLASSES[name], Stream(instruction.mnemonic, name, seed)
         places = _places(instruction, item, stream, samples)
         tile = _codes(instruction, item, stream, (samples, instruction.lines, instruction.default_stride))
-        codes = tile if instruction.order.row_major else tile.swapaxes(1, 2)
+        codes = tile if instruction.row_major else tile.swapaxes(1, 2)
         return {"registers": instruction.registers(codes), **places}
 
     def model(self, instruction: FragmentStore, inputs: Inputs) -> npt.NDArray[np.uint32]:

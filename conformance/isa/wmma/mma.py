@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,6 @@ from conformance.stimuli.stream import Stream
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.steps import Arithmetic, DotAdd, Step
 from tcsim.core.targets import ARCHS
-from tcsim.isa.wmma.fragments import fragment_layout
 from tcsim.isa.wmma.multiply import FragmentMultiply
 from tcsim.numbers.codec import encode
 
@@ -193,15 +191,7 @@ def _k_exchanged(instruction: FragmentMultiply, inputs: Inputs) -> Array:
 
 def _volta(instruction: FragmentMultiply, inputs: Inputs) -> Array:
     """All fragments laid out as on Volta."""
-    a, b = str(instruction.row.facts).split(".")
-    layouts = {
-        name: fragment_layout(
-            name, instruction.shape, operand.format, {"a": a, "b": b}.get(name) == "row", ARCHS["sm_70"]
-        )
-        for name, operand in instruction.operands.items()
-    }
-    operands = {name: replace(operand, layout=layouts[name]) for name, operand in instruction.operands.items()}
-    relaid = replace(instruction, row=replace(instruction.row, operands=MappingProxyType(operands)))
+    relaid = replace(instruction, arch=ARCHS["sm_70"])
     changed = {name: relaid.registers(name, relaid.matrix(name, inputs[name])) for name in "ab"}  # equal copies
     return relaid.execute(**{**inputs, **changed})
 

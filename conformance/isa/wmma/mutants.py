@@ -45,34 +45,34 @@ def _strides(instruction: FragmentMove, inputs: Inputs, default: int | None = No
 
 
 def _right(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
-    return _positions(instruction, inputs["address"], _strides(instruction, inputs), instruction.order.row_major)
+    return _positions(instruction, inputs["address"], _strides(instruction, inputs), instruction.row_major)
 
 
 def _flipped(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
-    default = instruction.operand.shape[0 if instruction.order.row_major else 1]
+    default = instruction.operand.shape[0 if instruction.row_major else 1]
     stride = _strides(instruction, inputs, default)
-    return _positions(instruction, inputs["address"], stride, not instruction.order.row_major)
+    return _positions(instruction, inputs["address"], stride, not instruction.row_major)
 
 
 def _stride_in_bytes(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
     default = instruction.line_bytes
     stride = _strides(instruction, inputs, default)
-    return _positions(instruction, inputs["address"], stride, instruction.order.row_major, stride_bits=8)
+    return _positions(instruction, inputs["address"], stride, instruction.row_major, stride_bits=8)
 
 
 def _stride_ignored(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
     stride = np.full(len(inputs["address"]), instruction.default_stride)
-    return _positions(instruction, inputs["address"], stride, instruction.order.row_major)
+    return _positions(instruction, inputs["address"], stride, instruction.row_major)
 
 
 def _address_ignored(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
     zero = np.zeros_like(inputs["address"])
-    return _positions(instruction, zero, _strides(instruction, inputs), instruction.order.row_major)
+    return _positions(instruction, zero, _strides(instruction, inputs), instruction.row_major)
 
 
 def _other_default(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
     stride = _strides(instruction, inputs, instruction.lines)
-    return _positions(instruction, inputs["address"], stride, instruction.order.row_major)
+    return _positions(instruction, inputs["address"], stride, instruction.row_major)
 
 
 def _rows_exchanged(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
@@ -201,7 +201,7 @@ def _store_laid_out(layout: Layout) -> Callable[[FragmentStore, Inputs], Array]:
 
 def _volta(instruction: FragmentMove) -> FragmentLayout:
     operand = instruction.operand
-    return fragment_layout(operand.name, instruction.shape, operand.format, instruction.order.row_major, ARCHS["sm_70"])
+    return fragment_layout(operand.name, instruction.shape, operand.format, instruction.row_major, ARCHS["sm_70"])
 
 
 def _untransposed(instruction: FragmentMove) -> FragmentLayout:
