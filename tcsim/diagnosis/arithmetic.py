@@ -13,8 +13,8 @@ from tcsim.catalog import on_arch
 from tcsim.core.errors import TcsimError
 from tcsim.core.targets import ARCHS
 from tcsim.descriptors.kinds import KINDS
-from tcsim.diagnosis.machine import Machine, machine_of
 from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
+from tcsim.gemm import Machine, machine_of
 from tcsim.model.row import Row
 from tcsim.numbers.codec import decode, encode
 
