@@ -75,14 +75,14 @@ def _tensor(mistake: str, change: Callable[[Random, Any, Any, dict[str, Any]], d
     """tcgen05.mma through matmul: what is given, and the result of changed arguments."""
 
     def plant(random: Random, ins: Any) -> Planted | None:
-        kind = ins.facts.kind.name
-        if kind not in _DESCRIPTORS or ins.facts.sparse or ins.facts.weight_stationary or ins.facts.lookup:
+        kind = ins.row.kind.name
+        if kind not in _DESCRIPTORS or ins.row.sparse or ins.row.weight_stationary or ins.row.lookup:
             return None
         options = dict(_DESCRIPTORS[kind])
-        if ins.facts.block == 16:
+        if ins.row.block == 16:
             options["scale_format"] = "ue4m3"
-        m = 128 if ins.facts.ashift or ins.facts.block else 64
-        desc = tcsim.InstructionDescriptor(kind=kind, m=m * ins.facts.cta_group, n=32, arch=ins.arch.name, **options)
+        m = 128 if ins.row.ashift or ins.row.block else 64
+        desc = tcsim.InstructionDescriptor(kind=kind, m=m * ins.row.cta_group, n=32, arch=ins.arch.name, **options)
         shapes, formats = ins.shapes(desc), ins.formats(desc)
         given: dict[str, Any] = {x: codes(random, shapes[x], formats[x]) for x in "abc"}
         for name in ("scale_a", "scale_b"):

@@ -27,7 +27,7 @@ from tcsim.arithmetic.reduction import Reduction, reduce_codes
 from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
 from tcsim.core.errors import InstructionError, NotModelledError, OperandError
 from tcsim.core.targets import ARCHS, TARGETS
-from tcsim.isa.copies import CopyInstruction, copy_facts
+from tcsim.isa.copies import CopyInstruction
 from tcsim.memory.mbarrier import BarrierError, MBarrier
 
 FILES = {"cp.async": "cp_async", "cp.async.bulk": "cp_async_bulk", "cp.reduce.async.bulk": "cp_reduce"}
@@ -67,7 +67,7 @@ def test_the_registry_is_the_inventory(family: str, spellings: int, forms: int) 
     assert len(lines) == forms
     rows = [row for row in ROWS.values() if row.family == family]
     assert len(rows) == spellings
-    found = {(row.mnemonic, form.name): form for row in rows for form in copy_facts(row).forms}
+    found = {(row.mnemonic, form.name): form for row in rows for form in row.forms}
     assert set(found) == set(lines)
     for key, line in lines.items():
         form = found[key]
@@ -75,7 +75,7 @@ def test_the_registry_is_the_inventory(family: str, spellings: int, forms: int) 
         assert form.ptx_version == line["min_ptx_isa"], key
         assert form.documented == bool(int(line["documented"])), key
     for row in rows:
-        assert row.ptx_version == min((form.ptx_version for form in copy_facts(row).forms), key=float)
+        assert row.ptx_version == min((form.ptx_version for form in row.forms), key=float)
 
 
 def test_accepted_on_exactly_their_targets() -> None:
@@ -145,8 +145,8 @@ def test_cp_async_bulk(data: Any, name: str) -> None:
         assert sorted(item.undefined_bytes(destination, size, *ends).tolist()) == undefined
 
 
-REDUCTIONS = sorted({(copy_facts(row).reduction.operation, copy_facts(row).reduction.type)  # type: ignore[union-attr]
-                     for row in ROWS.values() if copy_facts(row).reduction})  # fmt: skip
+REDUCTIONS = sorted({(row.reduction.operation, row.reduction.type)
+                     for row in ROWS.values() if row.reduction})  # fmt: skip
 
 
 def test_there_are_all_reductions() -> None:
@@ -203,7 +203,7 @@ def test_every_reduction_row_executes() -> None:
     """The elements in the range are reduced, the others stay; both memories stay as they were."""
     executed = 0
     for name, row in ROWS.items():
-        reduction = copy_facts(row).reduction
+        reduction = row.reduction
         if reduction is None:
             continue
         memory, smem = image(5, 128), image(6, 128)
@@ -226,21 +226,21 @@ def test_every_copy_row_executes() -> None:
     executed, refused = 0, 0
     extra = {"source_size": 4, "ignore": False, "byte_mask": 0xFFFF, "ignore_left": 0, "ignore_right": 0, "cta_mask": 1}
     for name, row in ROWS.items():
-        facts, item = copy_facts(row), tcsim.instruction(name, arch=last_arch(name))
-        if facts.operation != "copy":
+        item = tcsim.instruction(name, arch=last_arch(name))
+        if row.operation != "copy":
             continue
-        for form in facts.forms:
+        for form in row.forms:
             memory, smem = image(7, 64), image(8, 64)
-            size = int(form.name.removeprefix("size=").partition(";")[0]) if facts.sizes else 16
-            options = {key: extra[key] for key in form.operands if key in extra}
-            if facts.reports:
+            size = (*form["size"].values, 16)[0]
+            options = {key: extra[key] for key in form.names if key in extra}
+            if row.reports:
                 with pytest.raises(NotModelledError, match="validity of the data is not modelled"):
                     item.execute(memory=memory, smem=smem, source=16, destination=32, size=size, **options)
                 refused += 1
                 continue
-            own = smem[None, :] if facts.multicast else smem
+            own = smem[None, :] if row.has("cta_mask") else smem
             found = item.execute(memory=memory, smem=own, source=16, destination=32, size=size, **options).reshape(-1)
-            outward = facts.source == ".shared::cta"
+            outward = row.outward
             read, want = (smem, memory.copy()) if outward else (memory, smem.copy())
             taken = options.get("source_size", size)
             want[32 : 32 + size] = 0
@@ -300,13 +300,13 @@ def test_arrivals_of_cp_async() -> None:
             item.execute(gone)
 
 
-UNORDERED = sorted(name for name, row in ROWS.items() if (own := copy_facts(row).reduction) and not own.ordered)
+UNORDERED = sorted(name for name, row in ROWS.items() if (own := row.reduction) and not own.ordered)
 
 
 @given(data=st.data(), name=st.sampled_from(UNORDERED))
 def test_overlapping_reductions(data: Any, name: str) -> None:
     """Elements are combined one by one (.relaxed, atomic): where the order cannot show, copies may overlap, in any order."""
-    reduction = copy_facts(ROWS[name]).reduction
+    reduction = ROWS[name].reduction
     assert reduction is not None
     memory, smem = image(23, 64), image(24, 64)
     copies = [(16 * data.draw(st.integers(0, 2)), 16 * data.draw(st.integers(0, 2))) for _ in range(3)]
@@ -326,17 +326,16 @@ def test_a_size_of_zero_changes_nothing() -> None:
     memory, smem = image(27, 64), image(28, 64)
     checked = 0
     for row in ROWS.values():
-        facts = copy_facts(row)
         if (
             row.family == "cp.async"
-            or facts.operation not in ("copy", "reduce")
-            or facts.reports
-            or facts.forms[0].operands
+            or row.operation not in ("copy", "reduce")
+            or row.reports
+            or row.forms[0].sources != ("size",)
         ):
             continue
         item = tcsim.instruction(row.mnemonic, arch=last_arch(row.mnemonic))
         found = item.execute(memory=memory, smem=smem, source=[0, 16], destination=[32, 32], size=0)
-        assert np.array_equal(found, memory if facts.source == ".shared::cta" else smem), row.mnemonic
+        assert np.array_equal(found, memory if row.outward else smem), row.mnemonic
         checked += 1
     assert checked > 45
 
@@ -361,7 +360,7 @@ def test_applypriority_needs_128_bytes() -> None:
     item = tcsim.instruction("applypriority.async.bulk.global.bulk_group.L2::evict_normal", arch="sm_107")
     memory = image(26, 256)
     assert np.array_equal(item.execute(memory=memory, source=128, size=16), memory)
-    with pytest.raises(MisalignedAddressError, match=r"source=0x10: .* needs multiples of 128 bytes"):
+    with pytest.raises(MisalignedAddressError, match=r"source = 0x10: .* starts at a multiple of 128 bytes"):
         item.execute(memory=memory, source=16, size=16)
     exercise = exercise_of(item.row.family)
     starts = exercise.inputs(item, "uniform", 0, 64)["source"]
@@ -372,8 +371,7 @@ def test_another_block_waits_with_the_scope_of_the_cluster() -> None:
     """complete-tx releases at the scope of the cluster: a wait for what another block did must acquire with it."""
     checked = 0
     for row in ROWS.values():
-        facts = copy_facts(row)
-        if (facts.source, facts.destination) == (".shared::cta", ".shared::cluster"):
+        if row.outward and row.has("barrier"):
             text = bulk_copy.BODY.kernel(row, "k", "")
             assert "mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64" in text
             assert "mbarrier.test_wait.parity.shared" not in text
@@ -389,17 +387,17 @@ def test_another_block_waits_with_the_scope_of_the_cluster() -> None:
     [
         ("cp.async.ca.shared.global", {"size": 12}, OperandError, "size=12: valid: 4, 8, 16 bytes"),
         ("cp.async.cg.shared.global", {"size": 8}, OperandError, "size=8: valid: 16 bytes"),
-        ("cp.async.ca.shared.global", {"source": 8}, MisalignedAddressError, "source=0x8: a copy of cp.async needs multiples of 16"),
+        ("cp.async.ca.shared.global", {"source": 8}, MisalignedAddressError, "source = 0x8: a copy of cp.async starts at a multiple of 16"),
         ("cp.async.ca.shared.global", {"source_size": 17}, OperandError, "source_size=17: valid: 0 to size, 16"),
         ("cp.async.ca.shared.global", {"source_size": [16, -1]}, OperandError, "source_size=-1: valid: 0 to size, 16"),
         ("cp.async.ca.shared.global", {"source_size": 1, "ignore": True}, OperandError, "has one of them at most"),
         ("cp.async.ca.shared.global", {"ignore": 1}, OperandError, "valid: a bool"),
-        ("cp.async.ca.shared.global", {"source": 256}, OutsideMemoryError, "its 16 bytes do not lie in the 256 bytes"),
+        ("cp.async.ca.shared.global", {"source": 256}, OutsideMemoryError, "source = 0x100: a copy of 16 bytes does not lie in the 256 bytes of memory"),
         ("cp.async.ca.shared.global", {"destination": [0, 0], "source": [0, 16]}, ContestedRowError, "different bytes to 0x0"),
         (LOAD, {"size": 24}, OperandError, "size=24: valid: multiples of 16 bytes"),
         (LOAD, {"size": -16}, OperandError, "size=-16: valid: multiples of 16 bytes"),
-        (LOAD, {"destination": 8}, MisalignedAddressError, "destination=0x8: a copy of cp.async.bulk needs multiples of 16"),
-        (LOAD, {"destination": 256}, OutsideMemoryError, "do not lie in the 256 bytes of memory"),
+        (LOAD, {"destination": 8}, MisalignedAddressError, "destination = 0x8: a copy of cp.async.bulk starts at a multiple of 16"),
+        (LOAD, {"destination": 256}, OutsideMemoryError, "a copy of 16 bytes does not lie in the 256 bytes of memory"),
         (LOAD, {"byte_mask": 1}, OperandError, "byte_mask=1: this instruction takes none; valid operands: none"),
         (MASKED, {}, OperandError, "byte_mask=None: it is missing; valid operands: byte_mask"),
         (MASKED, {"byte_mask": 1 << 16}, OperandError, "valid: 16 bits"),
@@ -505,7 +503,7 @@ def test_exercises_and_wrong_models(arch: str) -> None:
     for item in items(arch):
         exercise, digests = exercise_of(item.row.family), set()
         names = exercise.classes(item)
-        assert bool(names) != item.facts.reports
+        assert bool(names) != item.row.reports
         assert all(re.fullmatch("[a-z]+", name) for name in names)
         alive = [model for model in exercise.wrong_models if model.applies(item)]
         applied.update(model.name for model in alive)
@@ -521,7 +519,7 @@ def test_exercises_and_wrong_models(arch: str) -> None:
                 wrong = model.run(item, inputs)
                 if not np.array_equal(wrong, answer):
                     alive.remove(model)
-                    assert item.facts.ignores or exercise.compare(item, inputs, wrong, answer).mismatches
+                    assert item.row.has("ignore_left") or exercise.compare(item, inputs, wrong, answer).mismatches
         assert not alive, (item.mnemonic, [model.name for model in alive])
         assert len(digests) == len(names)
     assert outputs > 1_000_000

@@ -16,11 +16,10 @@ from conformance.isa.mbarrier.programs import STEPS, programs, run
 from conformance.stimuli.classes import digest
 from conformance.stimuli.stream import Stream
 from hwkernels.device.toolchain import assemble
-from hwkernels.probes import body_of, probe
+from hwkernels.probes import body_of, form_of, probe
 from hwkernels.probes import mbarrier as barrier
 from hwkernels.probes.probe import Probe
 from tcsim import catalog
-from tcsim.isa.mbarrier.semantics import barrier_facts
 
 EXERCISE = exercise_of("mbarrier")
 ARRIVE = "mbarrier.arrive.shared::cta.b64"
@@ -48,7 +47,7 @@ def test_every_form_assembles_to_what_is_claimed(target: str, count: int) -> Non
     """
     items = rows(target)
     assert len(items) == count
-    first = {(item.row.arithmetic, item.facts.space): item for item in reversed(items)}
+    first = {(item.row.arithmetic, item.row.space): item for item in reversed(items)}
     items = [item for place, item in enumerate(items) if place % 9 == 0 or item in first.values()]
     made = probe.build(items, target)
     for name, item in made.items():
@@ -151,8 +150,8 @@ def test_pending_count_is_asked_of_no_complete_arrivals_only() -> None:
         item = tcsim.instruction(name, arch="sm_90")
         given = EXERCISE.inputs(item, form, 0, 32)
         seen, program = EXERCISE.model(item, given)[..., 0], given["program"]
-        counted = [barrier.NO_COMPLETE] + ([barrier.ROW] if item.facts.no_complete else [])
-        others = [barrier.ARRIVE, barrier.DROP] + ([] if item.facts.no_complete or "pending" in name else [barrier.ROW])
+        counted = [barrier.NO_COMPLETE] + ([barrier.ROW] if item.row.no_complete else [])
+        others = [barrier.ARRIVE, barrier.DROP] + ([] if item.row.no_complete or "pending" in name else [barrier.ROW])
         one = program[..., 1] == 1
         assert (seen[np.isin(program[..., 0], counted) & one] > 0).all()
         assert (seen[np.isin(program[..., 0], others)] == 0).all()
@@ -174,7 +173,7 @@ def test_what_programs_reach() -> None:
     assert {0, 1} == set(seen[own][:, 0].tolist())
     assert (np.diff(parities.astype(int), axis=1) != 0).sum() > 100
     slow = EXERCISE.inputs(item, "program", 0, 64)["program"]
-    answers = run(item, barrier_facts(item.row).forms[0], slow)
+    answers = run(item, item.row.forms[0], slow)
     waiting = (slow[..., 0] == barrier.ROW) & (answers[..., 0] == 0)
     assert 1 <= waiting.sum(axis=1).max() <= 2  # waits without a hint for a phase that is under way
 
@@ -203,8 +202,8 @@ def test_a_mismatch_is_explained() -> None:
 def test_forms_and_classes_that_do_not_exist() -> None:
     """Asked by name, refused by name."""
     row = catalog.rows()[ARRIVE]
-    with pytest.raises(ValueError, match="has no operand form 'hint'; valid: 'state', 'sink'"):
-        barrier.form_named(row, "hint")
+    with pytest.raises(ValueError, match="has no form 'hint'; valid: 'state', 'sink'"):
+        form_of(row, "hint")
     with pytest.raises(ValueError, match="has no input class 'hinted'"):
         EXERCISE.inputs(tcsim.instruction(ARRIVE, arch="sm_90"), "hinted", 0, 1)
     item = tcsim.instruction(ARRIVE, arch="sm_90")

@@ -123,7 +123,7 @@ def test_wide_maps_are_carried_to_the_driver(mnemonic, stand_in):
     for name in exercise_of(ins.row.family).classes(ins):
         exercise, given = drawn(ins, name)
         maps = maps_of(given)
-        assert {tmap.wide_mode for tmap in maps} == {ins.facts.wide_mode}
+        assert {tmap.wide_mode for tmap in maps} == {ins.row.wide_mode}
         assert exercise.model(ins, given).size
         for tmap, sent in zip(maps, tensor_map.encoded_by_driver(given["maps"]), strict=True):
             assert map_bytes.carried_map(sent.tobytes()) == tmap
@@ -139,7 +139,7 @@ def test_every_mode_has_500_maps():
             ins = tcsim.instruction(row.mnemonic, arch="sm_90")
             exercise = exercise_of(family)
             for name in exercise.classes(ins):
-                counts[row.facts.direction, row.facts.map_mode, row.facts.op, name] += exercise.samples(ins, name)
+                counts[row.operation, row.map_mode, row.op, name] += exercise.samples(ins, name)
     for name in ("tile", "bounds", "strides", "convert", "interleaved"):
         assert counts["load", "", "", name] >= 500 and counts["load", "im2col", "", name] >= 500
     for name in ("tile", "bounds", "strides", "interleaved"):
@@ -427,7 +427,7 @@ def test_there_are_enough_random_maps():
 
 def test_numbers_hold_every_edge():
     ins = tcsim.instruction("cp.reduce.async.bulk.tensor.1d.global.shared::cta.min.bulk_group", arch="sm_90")
-    given = tensor_inputs.make(ins.facts, 90, "numbers", tensor_inputs.Stream("edges"), 40)
+    given = tensor_inputs.make(ins.row, 90, "numbers", tensor_inputs.Stream("edges"), 40)
     halves = [
         tmap_memory.view("<u2")
         for tmap, tmap_memory in zip(maps_of(given), given["memory"], strict=True)

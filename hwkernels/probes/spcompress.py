@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
+from hwkernels.probes import BLOCK_THREADS, Array, Body, Plan, grid_of
 from tcsim.isa.spcompress import CompressionRow
 from tcsim.model.operand import Operand
 
 
-class CompressionBody:
+class CompressionBody(Body):
     """Registers in, registers out."""
-
-    def variants(self, row: CompressionRow) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
 
     def kernel(self, row: CompressionRow, name: str, variant: str) -> str:
         """PTX of the entry point."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes import tmem_kernel as kernel
 from tcsim.isa.tcgen05.control import IMMEDIATE, REGISTER, AllocationRow, CommitRow, allocation_opcodes
 
@@ -22,7 +22,7 @@ ALONE_BYTES = 180 * 1024
 PATIENCE = 1 << 16  # tries of a barrier that may never complete
 
 
-class AllocationBody:
+class AllocationBody(Body):
     """addresses = tcgen05.alloc(columns), and back."""
 
     def variants(self, row: AllocationRow) -> tuple[str, ...]:
@@ -125,12 +125,8 @@ class AllocationBody:
         )
 
 
-class CommitBody:
+class CommitBody(Body):
     """phases = tcgen05.commit(barriers, mask)."""
-
-    def variants(self, row: CommitRow) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
 
     def scaffold(self, row: CommitRow) -> dict[str, int]:
         """Nothing but the instruction: no Tensor Memory is needed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes import tmem_kernel as kernel
 from tcsim.isa.tcgen05.cp import CopyRow, PairRow
 
@@ -18,12 +18,8 @@ COLUMNS = 32
 IMAGE_BYTES = 24576
 
 
-class CopyBody:
+class CopyBody(Body):
     """tmem = tcgen05.cp(tmem, address, smem, descriptor)."""
-
-    def variants(self, row: CopyRow) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
 
     def scaffold(self, row: CopyRow) -> dict[str, int]:
         """Opcodes around the instruction."""
@@ -78,12 +74,8 @@ class CopyBody:
         return _plan(row, inputs, extra, IMAGE_BYTES + 1024)
 
 
-class ShiftBody:
+class ShiftBody(Body):
     """tmem = tcgen05.shift(tmem, address)."""
-
-    def variants(self, row: PairRow) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
 
     def scaffold(self, row: PairRow) -> dict[str, int]:
         """Opcodes around the instruction."""

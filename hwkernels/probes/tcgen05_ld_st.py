@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes import tmem_kernel as kernel
 from tcsim.isa.tcgen05.move import MoveRow
 from tcsim.memory.tensor_memory import TensorMemory
@@ -46,7 +46,7 @@ def geometry(row: MoveRow) -> Geometry:
     return Geometry(columns, reach, splits)
 
 
-class _MoveBody:
+class _MoveBody(Body):
     """What ld and st have in common."""
 
     def variants(self, row: MoveRow) -> tuple[str, ...]:
@@ -151,12 +151,8 @@ class StoreBody(_MoveBody):
         return self._plan(row, inputs, ("tmem", "offset", "registers"), (kernel.LANES, geometry(row).columns))
 
 
-class OrderBody:
+class OrderBody(Body):
     """tcgen05.fence and tcgen05.wait: cells are filled, and read back after every fence and wait."""
-
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
 
     def scaffold(self, row: Row) -> dict[str, int]:
         """Opcodes around the instruction."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from tcsim.isa.tcgen05.mma_rows import MultiplyRow
 from tcsim.model.form import Form
 from tcsim.model.operand import Names
@@ -44,7 +44,7 @@ def immediates(row: MultiplyRow, form: Form) -> tuple[int | None, ...]:
     return (0, 3, 15) if form["scale_input_d"].values else (0, 3, 15, 16)
 
 
-class TensorMemoryMultiplyBody:
+class TensorMemoryMultiplyBody(Body):
     """D = A B + D in Tensor Memory."""
 
     def forms(self, row: MultiplyRow) -> dict[str, tuple[Form, int | None]]:

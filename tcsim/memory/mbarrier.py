@@ -60,6 +60,9 @@ class MBarrier:
     >>> state = last.arrive_drop(2)  # the next phase expects two arrivals
     >>> empty, last
     (MBarrier(phase=0, pending=2 of 4, tx_count=0), MBarrier(phase=1, pending=2 of 2, tx_count=0))
+    >>> empty.increment()
+    >>> empty
+    MBarrier(phase=0, pending=3 of 4, tx_count=0)
     >>> last.expect_tx(16)
     >>> state = last.arrive_drop_expect_tx(48)
     >>> last
@@ -210,6 +213,16 @@ class MBarrier:
         """
         return self._arrive(count, count, no_complete, "arrive_drop")
 
+    def increment(self, count: int = 1) -> None:
+        """More arrivals that this phase waits for: what cp.async.mbarrier.arrive without .noinc does at once.
+
+        Raises BarrierError for a count beyond what the layout holds, after inval, and where every arrival was dropped.
+        """
+        self._wanted(f"increment({count})")
+        if self._pending + count > LAYOUTS[self._layout]:
+            raise BarrierError(f"{self!r}: the pending count would be beyond {LAYOUTS[self._layout]}")
+        self._pending += count
+
     def expect_tx(self, bytes: int) -> None:
         """mbarrier.expect_tx: wait for this number of bytes more in this phase.
 
@@ -335,10 +348,13 @@ class MBarrier:
         if not self._valid:
             raise BarrierError(f"{self!r}.{call}: the barrier was invalidated; valid: a new MBarrier (mbarrier.init)")
 
-    def _require(self, count: int, call: str) -> None:
+    def _wanted(self, call: str) -> None:
         self._alive(call)
         if self._expected == 0 and self._pending == 0 and self._bytes == 0:
             raise BarrierError(f"{self!r}.{call}: every arrival was dropped, none is expected any more; valid: inval")
+
+    def _require(self, count: int, call: str) -> None:
+        self._wanted(call)
         if self._pending == 0:
             raise BarrierError(
                 f"{self!r}.{call}: all arrivals of this phase have come, and it waits for bytes; valid: complete_tx"

@@ -94,6 +94,10 @@ class Instruction:
         """What the instruction does to registers, memory and barriers, said without doing it (`tcsim.model.effects`).
 
         Operands are those of the form by name, one entry per lane. Raises NotModelledError where it is not known.
+
+        >>> wait = tcsim.instruction("cp.async.wait_group", arch="sm_80")
+        >>> wait.effects(wait.forms[0], {"groups": np.array(1)}, view=None).groups
+        (GroupOp(kind='cp.async', op='wait', pending=1, reads_only=False, then=()),)
         """
         raise NotModelledError(f"{self!r}.effects: not modelled yet")
 

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 import tcsim
 from conformance.comparison.moved import LIMIT, MoveMismatch, require_same_shape
-from conformance.isa import exercise_of
 from conformance.isa.cp_async.mutants import WRONG_COPIES
 from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
@@ -18,31 +17,24 @@ from hwkernels.probes.images import IMAGE_BYTES, LANES
 from tcsim.isa.copies import GROUPS, CopyInstruction
 from tcsim.isa.cp_async_bulk.semantics import BULK_BYTES
 from tcsim.memory.mbarrier import MBarrier
-from tcsim.model.operand_form import OperandForm
+from tcsim.model.form import Form
 from tcsim.numbers.formats import FORMATS
 
-_SIZES = {"4": "four", "8": "eight", "16": "sixteen"}
-_KINDS = {"": "", "srcsize": "filled", "ignore": "ignored"}
+_SIZES = {4: "four", 8: "eight", 16: "sixteen"}
+_KINDS = {"source_size": "filled", "ignore": "ignored"}
 _GROUPS = {"": "copied", "N=0": "waitnone", "N=1": "waitone", "N=7": "waitseven"}
 SAMPLES, KEPT = 8, 2
 
 
-def class_of(form: OperandForm) -> str:
+def class_of(form: Form) -> str:
     """The input class that runs a list of operands: letters only."""
-    if form.name.startswith("size="):
-        size, _, kind = form.name.removeprefix("size=").partition(";")
-        return _SIZES[size] + _KINDS[kind]
+    if "size" in form and form["size"].values:
+        return _SIZES[form["size"].values[0]] + "".join(word for name, word in _KINDS.items() if name in form)
     return _GROUPS.get(form.name, "arrived")
 
 
 def _bytes(stream: Stream, shape: tuple[int, int]) -> Array:
     return stream.words((shape[0], shape[1] // 8)).astype("<u8").view(np.uint8)
-
-
-def exercise_model(instruction: CopyInstruction, inputs: Inputs) -> npt.NDArray[np.uint32]:
-    """What the model answers, whichever family it is."""
-    exercise = exercise_of(instruction.row.family)
-    return exercise.model(instruction, inputs)
 
 
 class _Copies:
@@ -54,7 +46,7 @@ class _Copies:
 
     def kept(self, instruction: CopyInstruction, name: str) -> int:
         """Two images; all where bytes are passed over, because a digest would hold them."""
-        return SAMPLES if instruction.facts.ignores else KEPT
+        return SAMPLES if instruction.row.has("ignore_left") else KEPT
 
     def outputs(self, instruction: CopyInstruction, samples: int) -> int:
         """Bytes."""
@@ -68,7 +60,7 @@ class _Copies:
         require_same_shape(hardware, model)
         ours, theirs = (np.ascontiguousarray(array).view(np.uint8) for array in (model, hardware))
         counted = np.ones(ours.shape, bool)
-        if instruction.facts.ignores:
+        if instruction.row.has("ignore_left"):
             item: Any = instruction
             for sample in range(len(ours)):
                 size, (_, left, right, _) = int(inputs["size"][sample, 0]), inputs["options"][sample].tolist()
@@ -110,16 +102,16 @@ class AsyncExercise(_Copies):
 
         `reads` is what the kernel gets: the source size, or whether the source is ignored; `taken` is how many bytes that is.
         """
-        stream, forms = Stream(instruction.mnemonic, name, seed), instruction.facts.forms
+        stream, forms = Stream(instruction.mnemonic, name, seed), instruction.row.forms
         place = next(at for at, form in enumerate(forms) if class_of(form) == name)
-        width = int(forms[place].name.removeprefix("size=").partition(";")[0]) if instruction.facts.sizes else 16
+        width = forms[place]["size"].values[0] if "size" in forms[place] else 16
         lines = np.argsort(stream.words((samples, IMAGE_BYTES // width)), axis=1)[:, :LANES]
         reads = np.zeros((samples, LANES), np.uint32)
         taken = np.full((samples, LANES), width, np.int64)
-        if "source_size" in forms[place].operands:
+        if "source_size" in forms[place]:
             taken = stream.below(width + 1, (samples, LANES))
             reads = taken.astype(np.uint32)
-        elif "ignore" in forms[place].operands:
+        elif "ignore" in forms[place]:
             skip = stream.chance(1, 2, (samples, LANES))
             reads, taken = skip.astype(np.uint32), np.where(skip, np.int64(0), np.int64(width))
         return {
@@ -136,16 +128,16 @@ class AsyncExercise(_Copies):
     def model(self, instruction: CopyInstruction, inputs: Inputs) -> npt.NDArray[np.uint32]:
         """The new shared memory as words (samples, 256)."""
         item: Any = instruction
-        facts, form = instruction.facts, instruction.facts.forms[int(inputs["form"][0])]
+        row, form = instruction.row, instruction.row.forms[int(inputs["form"][0])]
         given: dict[str, Any] = {name: inputs[name] for name in ("memory", "smem", "source", "destination")}
         given["size"] = int(inputs["size"][0, 0])
-        if facts.operation == "copy":
-            if "source_size" in form.operands:
+        if row.operation == "copy":
+            if "source_size" in form:
                 given["source_size"] = inputs["reads"]
-            if "ignore" in form.operands:
+            if "ignore" in form:
                 given["ignore"] = inputs["reads"] != 0
             return item.execute(**given).view("<u4")
-        if facts.operation == "arrive" and not self._passes(item):
+        if row.operation == "arrive" and not self._passes(item):
             return np.zeros((len(inputs["form"]), IMAGE_BYTES // 4), np.uint32)
         copy = tcsim.instruction("cp.async.ca.shared.global", arch=instruction.arch.name)
         return copy.execute(**given).view("<u4")
@@ -156,7 +148,7 @@ class AsyncExercise(_Copies):
         barrier = MBarrier(LANES)
         for _ in range(LANES):
             barrier = item.execute(barrier)
-            if item.facts.increments:
+            if item.row.increments:
                 barrier.arrive()
         return barrier.phase == 1
 
@@ -166,31 +158,31 @@ class BulkExercise(_Copies):
 
     def classes(self, instruction: CopyInstruction) -> list[str]:
         """Random ranges and the whole image; of reductions, elements at the ends of their type. None where it reports."""
-        if instruction.facts.reports:
+        if instruction.row.reports:
             return []
-        if instruction.facts.operation in GROUPS:
+        if instruction.row.operation in GROUPS:
             return [class_of(form) for form in instruction.forms]
-        reduction = instruction.facts.reduction
+        reduction = instruction.row.reduction
         if reduction is None:
             return ["uniform", "whole"]
         return ["uniform", "whole", "edges", *(["specials"] if reduction.float else [])]
 
     def inputs(self, instruction: CopyInstruction, name: str, seed: int, samples: int) -> Inputs:
         """Images uint8 (samples, 1024), source, destination, size uint32 (samples, 1), options uint32 (samples, 4)."""
-        stream, facts = Stream(instruction.mnemonic, name, seed), instruction.facts
+        stream, row = Stream(instruction.mnemonic, name, seed), instruction.row
         lines = IMAGE_BYTES // BULK_BYTES
         size = 1 + stream.below(lines, (samples, 1)) if name != "whole" else np.full((samples, 1), lines)
         start, end = ((stream.below(2**20, (samples, 1)) * (lines - size + 1)) >> 20 for _ in range(2))
-        start -= start % (facts.alignment // BULK_BYTES)
+        start -= start % (row.alignment // BULK_BYTES)
         options = np.zeros((samples, 4), np.int64)
-        options[:, 0] = stream.below(1 << 16, (samples,)) if facts.masked else 0
-        if facts.ignores:
+        options[:, 0] = stream.below(1 << 16, (samples,)) if row.has("byte_mask") else 0
+        if row.has("ignore_left"):
             options[:, 1:3] = stream.below(16, (samples, 2))
             options[:, 1:3] = np.where(size > 1, options[:, 1:3], options[:, 1:3] // 2)
-        options[:, 3] = 1 if facts.multicast else 0
+        options[:, 3] = 1 if row.has("cta_mask") else 0
         images = {key: self._image(instruction, name, samples, stream) for key in ("memory", "smem")}
         places = {"source": start, "destination": end, "size": size}
-        form = next((at for at, form in enumerate(facts.forms) if class_of(form) == name), 0)
+        form = next((at for at, form in enumerate(row.forms) if class_of(form) == name), 0)
         return {
             **images,
             **{key: (value * BULK_BYTES).astype(np.uint32) for key, value in places.items()},
@@ -200,7 +192,7 @@ class BulkExercise(_Copies):
 
     @staticmethod
     def _image(instruction: CopyInstruction, name: str, samples: int, stream: Stream) -> Array:
-        reduction = instruction.facts.reduction
+        reduction = instruction.row.reduction
         if reduction is None or (name in ("uniform", "whole") and not reduction.float):
             return _bytes(stream, (samples, IMAGE_BYTES))
         kind, bits = f"<u{reduction.bits // 8}", reduction.bits
@@ -230,20 +222,20 @@ class BulkExercise(_Copies):
     def model(self, instruction: CopyInstruction, inputs: Inputs) -> npt.NDArray[np.uint32]:
         """The memory that was written, as words (samples, 256)."""
         item: Any = instruction
-        facts = instruction.facts
-        if facts.operation in GROUPS:
+        row = instruction.row
+        if row.operation in GROUPS:
             item = tcsim.instruction("cp.async.bulk.global.shared::cta.bulk_group", arch=instruction.arch.name)
-        takes = {name for form in item.forms for name in form.operands}
+        takes = set(item.forms[0].names)
         found = []
         for sample in range(len(inputs["form"])):
             given = {name: inputs[name][sample] for name in ("memory", "smem")}
             given |= {name: int(inputs[name][sample, 0]) for name in ("source", "destination", "size")}
-            if facts.operation == "prefetch":
+            if row.operation == "prefetch":
                 del given["smem"], given["destination"]
             for place, name in enumerate(("byte_mask", "ignore_left", "ignore_right", "cta_mask")):
                 if name in takes:
                     given[name] = int(inputs["options"][sample, place])
-            if facts.multicast:
+            if row.has("cta_mask"):
                 given["smem"] = given["smem"][None, :]
             found.append(item.execute(**given).reshape(-1))
         return np.ascontiguousarray(found).view("<u4")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance.isa import exercise_of
 from conformance.slice import Array, Inputs, WrongModel
 from tcsim.isa.copies import GROUPS, CopyInstruction
 
@@ -16,39 +17,36 @@ Change = Callable[[CopyInstruction, Inputs, Array], Array]
 
 def _wrong(name: str, mistake: str, applies: Callable[[CopyInstruction], bool], change: Change) -> WrongModel:
     def answer(instruction: Any, given: Inputs) -> Array:
-        from conformance.isa.cp_async.copies import exercise_model
-
-        right = np.ascontiguousarray(exercise_model(instruction, given)).view(np.uint8)
+        right = np.ascontiguousarray(exercise_of(instruction.row.family).model(instruction, given)).view(np.uint8)
         return np.ascontiguousarray(change(instruction, given, right.copy())).view("<u4")
 
     return WrongModel(name, mistake, applies, answer)
 
 
 def _copies(instruction: CopyInstruction) -> bool:
-    return instruction.facts.operation in ("copy", "commit", "wait", "arrive") and not instruction.facts.reports
+    return instruction.row.operation in ("copy", "commit", "wait", "arrive") and not instruction.row.reports
 
 
 def _writes(instruction: CopyInstruction) -> bool:
-    return _copies(instruction) or instruction.facts.operation == "reduce"
+    return _copies(instruction) or instruction.row.operation == "reduce"
 
 
 def _fills(instruction: CopyInstruction) -> bool:
-    return bool(instruction.facts.sizes)
+    return instruction.row.has("size") and bool(instruction.row.forms[0]["size"].values)
 
 
 def _reduces(instruction: CopyInstruction) -> bool:
-    return instruction.facts.operation == "reduce"
+    return instruction.row.operation == "reduce"
 
 
 def _masked(instruction: CopyInstruction) -> bool:
-    return instruction.facts.masked
+    return instruction.row.has("byte_mask")
 
 
 def _before(instruction: CopyInstruction, given: Inputs) -> Array:
     """The memory that is written, as it was."""
-    facts = instruction.facts
-    outward = facts.source == ".shared::cta" and facts.destination in (".global", ".shared::cluster")
-    return given["memory" if outward or (facts.operation in GROUPS and facts.grouped) else "smem"]
+    row = instruction.row
+    return given["memory" if row.outward or (row.operation in GROUPS and row.group == "bulk") else "smem"]
 
 
 def _read(instruction: CopyInstruction, given: Inputs) -> Array:

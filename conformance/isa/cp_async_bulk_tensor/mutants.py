@@ -141,16 +141,16 @@ def _kind(
     rows4: bool | None = None,
 ) -> Callable[[Any], bool]:
     def applies(instruction: TensorCopy) -> bool:
-        facts = instruction.facts
-        right = facts.direction == "load" if direction == "load" else facts.direction in ("store", "reduce")
+        row = instruction.row
+        right = row.operation == "load" if direction == "load" else row.operation in ("store", "reduce")
         return (
             right
-            and not facts.unmodelled
-            and (map_mode is None or facts.map_mode == map_mode)
-            and (not wide or facts.wide_mode == wide)
-            and not (narrow and facts.wide_mode)
-            and facts.dim >= least
-            and (rows4 is None or facts.rows4 == rows4)
+            and not row.unmodelled
+            and (map_mode is None or row.map_mode == map_mode)
+            and (not wide or row.wide_mode == wide)
+            and not (narrow and row.wide_mode)
+            and row.dim >= least
+            and (rows4 is None or row.rows4 == rows4)
         )
 
     return applies
@@ -268,13 +268,12 @@ def _swapped(instruction: TensorCopy, inputs: Inputs) -> Array:
     """A reduction that stores instead."""
     from conformance.isa.cp_async_bulk_tensor.exercise import run_stores
 
-    facts = instruction.facts
-    stored = replace(instruction, row=replace(instruction.row, facts=replace(facts, op="", direction="store")))
+    stored = replace(instruction, row=replace(instruction.row, op="", operation="store"))
     return run_stores(stored, inputs)
 
 
 def _adds(instruction: TensorCopy) -> bool:
-    return instruction.facts.op == "add" and not instruction.facts.unmodelled
+    return instruction.row.op == "add" and not instruction.row.unmodelled
 
 
 def _as_type(name: str) -> Callable[[Any, Inputs], Array]:
@@ -298,7 +297,7 @@ WRONG_STORES: tuple[WrongModel, ...] = (
                _store(_StopsAtTheElement())),
     WrongModel("reduce: f32 flushes", "FLOAT32 and TFLOAT32 are added as FLOAT32_FTZ is", _adds, _as_type("FLOAT32_FTZ")),
     WrongModel("reduce: f32 keeps subnormals", "FLOAT32_FTZ is added as FLOAT32 is", _adds, _as_type("FLOAT32")),
-    WrongModel("store: not reduced", "a reduction overwrites", lambda item: bool(item.facts.op) and not item.facts.unmodelled,
+    WrongModel("store: not reduced", "a reduction overwrites", lambda item: bool(item.row.op) and not item.row.unmodelled,
                _swapped),
 )  # fmt: skip
 """Mistakes in stores and reductions."""

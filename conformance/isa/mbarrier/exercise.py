@@ -14,7 +14,7 @@ from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
 from hwkernels.probes import mbarrier as probe
 from tcsim.isa.mbarrier.semantics import BarrierInstruction
-from tcsim.model.operand_form import OperandForm
+from tcsim.model.form import Form
 
 OF_FORM = {
     "": "program",
@@ -36,7 +36,7 @@ _NAMES = ("the instruction", "init", "arrive", "arrive.noComplete", "expect_tx",
           "init.layout::v1")  # fmt: skip
 
 
-def form_of(instruction: BarrierInstruction, name: str) -> OperandForm:
+def form_of(instruction: BarrierInstruction, name: str) -> Form:
     """The list of operands that an input class uses: its own; of threads and tokens, the first that will do."""
     for form in instruction.forms:
         if OF_FORM[form.name] == name or name == "threads" or (name == "tokens" and "state" in form.results):
@@ -52,7 +52,7 @@ class BarrierExercise:
     def classes(self, instruction: BarrierInstruction) -> list[str]:
         """One for each list of operands; several threads and the bits of states where they can be."""
         names = [OF_FORM[form.name] for form in instruction.forms]
-        if instruction.facts.operation.startswith("arrive"):
+        if instruction.row.arrives:
             names.append("threads")
             if instruction.arch.number >= 90 and any("state" in form.results for form in instruction.forms):
                 names.append("tokens")
@@ -67,12 +67,12 @@ class BarrierExercise:
         form = form_of(instruction, name)
         stream = Stream(instruction.mnemonic, name, seed)
         made = programs(instruction, form, name == "threads", name == "tokens", samples, stream)
-        place = instruction.facts.forms.index(form)
+        place = instruction.row.forms.index(form)
         return {"program": made, "form": np.full(samples, place, np.uint32)}
 
     def model(self, instruction: BarrierInstruction, inputs: Inputs) -> npt.NDArray[np.uint32]:
         """What each step saw: uint32 (samples, steps, 4)."""
-        return run(instruction, instruction.facts.forms[int(inputs["form"][0])], inputs["program"])
+        return run(instruction, instruction.row.forms[int(inputs["form"][0])], inputs["program"])
 
     def compare(self, instruction: BarrierInstruction, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Word by word; words that a step leaves zero are compared and not counted.

@@ -66,7 +66,7 @@ class _PhaseNotCounted(MBarrier):
 
 def _wrong(name: str, mistake: str, kind: type[MBarrier], applies: Callable[[BarrierInstruction], bool]) -> WrongModel:
     def answer(instruction: Any, given: Inputs) -> Array:
-        return run(instruction, instruction.facts.forms[int(given["form"][0])], given["program"], kind)
+        return run(instruction, instruction.row.forms[int(given["form"][0])], given["program"], kind)
 
     return WrongModel(name, mistake, applies, answer)
 
