@@ -17,7 +17,7 @@ from tcsim.core.arguments import broadcast, integers
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.model.instruction import Instruction
-from tcsim.numbers.codec import as_codes, as_scale_codes
+from tcsim.numbers.codec import as_codes, as_scale_codes, negated
 from tcsim.numbers.formats import Format
 
 if TYPE_CHECKING:
@@ -132,10 +132,7 @@ class Machine:
 
     def negated(self, name: str, codes: Codes) -> Codes:
         """The codes of an operand as they are multiplied: those of a and b negated if the descriptor says so."""
-        if not getattr(self.descriptor, f"negate_{name}", False):
-            return codes
-        format = self.formats[name]
-        return codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+        return negated(codes, self.formats[name]) if getattr(self.descriptor, f"negate_{name}", False) else codes
 
     def run(self, part: dict[str, Codes]) -> Codes:
         """One step: a (rows, k), b (k, columns), c (rows, columns), and the factors."""

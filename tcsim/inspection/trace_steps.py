@@ -15,7 +15,6 @@ from tcsim.arithmetic.dot import aligned_terms
 from tcsim.arithmetic.steps import DotAdd, Values
 from tcsim.core.errors import OperandError
 from tcsim.inspection.step_text import step_text
-from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.numbers.codec import as_codes, decode
 from tcsim.numbers.formats import NO_EXPONENT, Format
 from tcsim.trace import explain, scales_of, show_code
@@ -113,8 +112,7 @@ def trace_steps(
         want = 1 if name == "c" else length
         if codes[name].size != want:
             raise OperandError(f"trace of {instruction!r}: {name} has {codes[name].size} codes; valid: {want}")
-    if isinstance(instruction, DescribedMultiply):
-        codes |= {name: instruction.negated(name, codes[name]) for name in "ab"}
+    codes |= {name: instruction.negated(name, codes[name]) for name in "ab"}
     values = Values(dict(codes), dict(kinds))
     for name, scales, format in scales_of(instruction, scale_a, scale_b):
         values.put(name, scales, format)

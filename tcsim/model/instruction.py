@@ -113,6 +113,9 @@ class Instruction:
         def matrix(self, *args: Any, **kwargs: Any) -> Any:
             """The matrix that registers hold."""
 
+        def negated(self, name: str, codes: Any) -> Any:
+            """The codes of an operand as they are multiplied."""
+
         def scale_registers(self, *args: Any, **kwargs: Any) -> Any:
             """The registers that hold scale factors."""
 
