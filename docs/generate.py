@@ -17,6 +17,7 @@ from pathlib import Path
 from generator import generation_tables, measured_speeds
 from generator.drawings import FIGURES
 from generator.family_page import family_page
+from generator.import_graph import layers_table
 from generator.markdown import arch_ranges, table
 from generator.numerics_tables import lowerings, units
 from generator.reference_tables import formats_page, targets_page
@@ -37,6 +38,7 @@ from tcsim import catalog
 ROOT = Path(__file__).resolve().parent.parent
 
 TABLES: dict[str, Callable[[], str]] = {
+    "layers": layers_table,
     "families": families,
     "generations": lambda: table(*generation_tables.by_arch(arch_ranges)),
     "steps of generations": lambda: table(*generation_tables.by_step(arch_ranges), (4,)),

@@ -24,7 +24,7 @@ def _scaled(mistake: str, wrong: Callable[[Any, Any], tuple[Any, Any] | None]) -
         if ins.row.family == "mma.sp.block_scale":
             return None
         m, n, k = ins.shape
-        blocks, format = ins.scaling.blocks, ins.scaling.a.format
+        blocks, format = ins.blocks, ins.row.scale_a.format
         a, b = codes(random, (m, 2 * k), ins.formats["a"]), codes(random, (2 * k, n), ins.formats["b"])
         c = codes(random, (m, n), ins.formats["c"])
         scales = _factors(random, (m, 2 * blocks), format), _factors(random, (2 * blocks, n), format)
@@ -50,7 +50,7 @@ def _scale_selector(random: Random, ins: Any) -> Planted | None:
     for side, threads in (("a", 2), ("b", 4)):
         shape = ins.scales[f"scale_{side}"].shape
         words[f"scale_{side}"] = sum(
-            ins.scale_registers(side, _factors(random, shape, ins.scaling.a.format), thread_id=thread)
+            ins.scale_registers(side, _factors(random, shape, ins.row.scale_a.format), thread_id=thread)
             for thread in range(threads)
         )
     observed = ins.execute(**given, **words, thread_id_a=1)

@@ -48,8 +48,8 @@ REASONS = {
 """What it says of the others."""
 
 
-def words_of(verb: str, family: str) -> tuple[str, ...]:
-    """A call of the verb on the family's first instruction."""
+def words_of(subcommand: str, family: str) -> tuple[str, ...]:
+    """A call of the subcommand on the family's first instruction."""
     row = FIRST[family]
     operand = next(iter(row.operands), "d")
     archs = list(dict.fromkeys([*(TARGETS[target].arch for target in row.targets), "sm_90", "sm_100"]))
@@ -65,18 +65,18 @@ def words_of(verb: str, family: str) -> tuple[str, ...]:
         "trace": ("--seed", "1", *idesc),
         "compare": ("--archs", ",".join(archs[:2]), "--count", "8", *idesc),
     }
-    return (verb, row.mnemonic, *arguments[verb])
+    return (subcommand, row.mnemonic, *arguments[subcommand])
 
 
 @pytest.mark.parametrize("family", FIRST)
 def test_every_verb_answers_or_says_why_not(family: str) -> None:
     assert data("show", FIRST[family].mnemonic)["family"] == family
-    for verb, families in ANSWERS.items():
+    for subcommand, families in ANSWERS.items():
         if family in families:
-            assert data(*words_of(verb, family))
+            assert data(*words_of(subcommand, family))
         else:
-            reasons = REASONS[verb] if isinstance(REASONS[verb], tuple) else (REASONS[verb],)
-            text = refusal(*words_of(verb, family))
+            reasons = REASONS[subcommand] if isinstance(REASONS[subcommand], tuple) else (REASONS[subcommand],)
+            text = refusal(*words_of(subcommand, family))
             assert any(reason in text for reason in reasons), text
 
 

@@ -60,7 +60,7 @@ def operands(ins: Any, desc: Any, sizes: tuple[int, int, int], block: int, seed:
     shapes = {"a": (m, k), "b": (k, n), "c": (m, n)}
     found = {name: planted.codes(random, shape, formats[name]) for name, shape in shapes.items()}
     if block:
-        scale = (formats["scale"] if desc is not None else ins.scaling.a.format).name
+        scale = (formats["scale"] if desc is not None else ins.row.scale_a.format).name
         blocks = -(-k // block)
         found |= {"scale_a": factors(random, (m, blocks), scale), "scale_b": factors(random, (blocks, n), scale)}
     return found
@@ -167,7 +167,7 @@ F16 = "tcgen05.mma.cta_group::1.kind::f16"
         ({"idesc": None}, tcsim.OperandError, "idesc is missing"),
         ({"scale_a": np.zeros((64, 1), np.uint8)}, tcsim.OperandError, "scale_a is not an operand"),
         ({"instruction": f"{F16}.ashift"}, tcsim.InstructionError, "other rows of D"),
-        ({"instruction": "tcgen05.mma.sp.cta_group::1.kind::f16"}, tcsim.InstructionError, "no dense"),
+        ({"instruction": "tcgen05.mma.sp.cta_group::1.kind::f16"}, tcsim.InstructionError, "its A is sparse"),
         ({"instruction": "tcgen05.mma.cta_group::2.kind::f16"}, tcsim.OperandError, "M = 64"),
         ({"instruction": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"}, tcsim.OperandError, "idesc is not"),
     ],

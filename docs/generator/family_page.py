@@ -20,7 +20,7 @@ from tcsim.model.family import Family
 from tcsim.model.row import Row
 
 FAMILY_INTRODUCTION = """\
-Every spelling of {name} in the registry: {count}, of which {dropped} assemble to nothing. A section holds the spellings
+Every spelling of {name} in the registry: {count}; {dropped} of them assemble to nothing. A section holds the spellings
 of {shape}, one class of inputs and the same layouts: first their targets, then who holds which element, then what
 runs.
 

@@ -132,7 +132,7 @@ def families(arch: str | None = None) -> tuple[FamilyEntry, ...]:
 
 
 def default_arch(mnemonic: str) -> str:
-    """The arch of which most is known: the earliest with the strongest evidence.
+    """The arch that most is known about: the earliest with the strongest evidence.
 
     Raises InstructionError for a mnemonic that does not exist or that assembles to nothing.
 

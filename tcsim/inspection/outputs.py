@@ -17,7 +17,6 @@ from tcsim.core.errors import OperandError, listing
 from tcsim.inspection.problems import Arrays, Call, call_of
 from tcsim.inspection.products import Codes, Products, formats_of
 from tcsim.isa.mma.multiply import MatrixMultiply
-from tcsim.isa.mma.sparse_operand import SparseOperand
 from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.isa.tcgen05.products import shifted
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
@@ -189,16 +188,14 @@ def _(instruction: WarpgroupMultiply, arrays: Arrays) -> tuple[Codes, Codes, Cod
 
 
 def _sparsity(instruction: Any) -> Sparsity | None:
-    if isinstance(instruction, DescribedMultiply):
-        return instruction.instruction.sparsity(instruction.desc) if instruction.desc.sparse else None
-    return instruction.sparsity if isinstance(instruction, SparseOperand) else None
+    return getattr(instruction, "sparsity", None)
 
 
 def _positions(instruction: Any, arrays: Arrays, call: Call) -> Codes:
     if "metadata" not in arrays:
         raise OperandError(f"{instruction!r}: metadata is missing; valid: a, b, c, metadata")
     metadata = np.asarray(arrays["metadata"])
-    if call == "execute" and isinstance(instruction, SparseOperand):
+    if call == "execute" and hasattr(instruction, "decode_metadata"):
         return instruction.decode_metadata(metadata, int(arrays.get("selector", 0)))
     kept = instruction.operands["a"].shape
     if metadata.dtype.kind not in "iu" or metadata.shape[-2:] != kept:

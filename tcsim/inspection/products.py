@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.chunks import chunks
-from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.numbers.formats import Format
 
 Codes = npt.NDArray[Any]
@@ -78,9 +77,7 @@ def results(instruction: Any, products: Products) -> Codes:
     parts = []
     for part in chunks(len(products), products.a.shape[2]):
         one = products[part]
-        a, b = one.a, one.b
-        if isinstance(instruction, DescribedMultiply):
-            a, b = instruction.negated("a", a), instruction.negated("b", b)
+        a, b = instruction.negated("a", one.a), instruction.negated("b", one.b)
         scales = {name: (codes, formats[name]) for name, codes in one.scales.items()}
         parts.append(instruction.lowering.run(a, b, one.c, triple, scales).reshape(-1))
     return np.concatenate(parts) if parts else np.empty(0, formats["d"].dtype)

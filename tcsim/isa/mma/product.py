@@ -52,6 +52,10 @@ class MatrixProduct(Instruction):
         """The registers that hold the codes (..., [matrices,] rows, columns) of an operand: inverse of `matrix`."""
         return registers_of(self.operands[name], codes, f"{self!r}.registers")
 
+    def negated(self, name: str, codes: Array) -> Array:
+        """The codes of an operand as they are multiplied: as they are, where no descriptor negates them."""
+        return codes
+
     # --- taking operands
 
     def _fragments(self, call: str, **given: Any) -> list[Array]:

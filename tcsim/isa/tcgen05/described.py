@@ -16,7 +16,8 @@ from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
-from tcsim.isa.tcgen05.products import negated
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.numbers.codec import negated
 from tcsim.numbers.formats import Format
 
 
@@ -97,6 +98,11 @@ class DescribedMultiply:
     def blocks(self) -> int:
         """Scale factors of one row of A; 0 without block scaling."""
         return self.desc.scale_vectors(block) if (block := self.instruction.row.block) else 0
+
+    @property
+    def sparsity(self) -> Sparsity | None:
+        """How A is sparse, if it is."""
+        return self.instruction.sparsity(self.desc) if self.desc.sparse else None
 
     def negated(self, name: str, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Codes of a or b negated, if the descriptor says so."""

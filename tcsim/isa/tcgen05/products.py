@@ -30,7 +30,7 @@ from tcsim.memory.tmem_layout import (
 )
 from tcsim.memory.tmem_matrix import TmemLayout
 from tcsim.model.instruction import Instruction
-from tcsim.numbers.codec import as_codes, as_scale_codes, decode
+from tcsim.numbers.codec import as_codes, as_scale_codes, decode, negated
 from tcsim.numbers.formats import FORMATS, ZERO, Format
 
 Codes = npt.NDArray[Any]
@@ -267,11 +267,6 @@ def _run(
         per_row = np.broadcast_to(arrays["scale_b"], (m, *arrays["scale_b"].shape[1:]))
         scales = {"scale_a": (arrays["scale_a"].reshape(m, 1, -1), scale), "scale_b": (per_row, scale)}
     return lowering.run(a.reshape(m, 1, -1), met, c.reshape(m, 1, -1), formats, scales)[:, 0]
-
-
-def negated(codes: Codes, format: Format) -> Codes:
-    """Codes with their sign bits flipped, zeros and NaN too."""
-    return np.asarray(codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)))
 
 
 def shifted(a: Codes, ctas: int) -> Codes:

@@ -15,6 +15,7 @@ from tcsim.descriptors.matrix import FORMS, Major, descriptor_values, element_ad
 from tcsim.isa.mma.product import MatrixProduct
 from tcsim.isa.mma.sparse_operand import SparseRow
 from tcsim.model.row import check_registers
+from tcsim.numbers.codec import negated
 from tcsim.numbers.formats import Format
 
 _MAJORS: tuple[Major, Major] = ("K", "MN")
@@ -119,7 +120,11 @@ class WarpgroupMultiply(MatrixProduct):
         Raises OperandError for reads outside smem.
         """
         codes_a, codes_b = self._fetched(smem, a, b, trans_a, trans_b)
-        return _negated(codes_a, self.operands["a"].format, scale_a), _negated(codes_b, self.row.format_b, scale_b)
+        format_a, format_b = self.operands["a"].format, self.row.format_b
+        return (
+            codes_a if scale_a == 1 else negated(codes_a, format_a),
+            codes_b if scale_b == 1 else negated(codes_b, format_b),
+        )
 
     def _fetched(
         self, smem: npt.NDArray[np.uint8], a: Any, b: Any, trans_a: int, trans_b: int
@@ -206,9 +211,3 @@ class WarpgroupMultiply(MatrixProduct):
         if format.kind == "bit":
             codes = codes >> (np.arange(k) % 8).astype(np.uint8) & np.uint8(1)
         return codes.astype(format.dtype, copy=False)
-
-
-def _negated(codes: npt.NDArray[Any], format: Format, scale: int) -> npt.NDArray[Any]:
-    if scale == 1:
-        return codes
-    return codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
