@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,32 +94,28 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Enumerate the registry into tests."""
     suite = metafunc.config.stash[SUITE]
+    arch = suite.settings.arch
+    sources: dict[str, Callable[[], Iterable[Any]]] = {
+        "case": suite.cases,
+        "unproven": suite.unproven,
+        "refused": suite.refused,
+        "published": lambda: suite.published,
+        "recorded": lambda: (row.mnemonic for row in suite.rows if suite.recording(row.mnemonic) is not None),
+        "gemm": lambda: gemm_cases.cases(arch),
+        "scaled": lambda: scaled_cases.cases(arch),
+        "converted": lambda: convert_cases.cases(arch),
+    }
     try:
-        if "case" in metafunc.fixturenames:
-            cases = list(suite.cases())
-            metafunc.parametrize("case", cases, ids=[case.id for case in cases])
-        if "unproven" in metafunc.fixturenames:
-            names = list(suite.unproven())
-            metafunc.parametrize("unproven", names, ids=names)  # pytest would shorten what has over 100 letters
-        if "refused" in metafunc.fixturenames:
-            rows = list(suite.refused())
-            metafunc.parametrize("refused", rows, ids=[row.mnemonic for row in rows])
-        if "published" in metafunc.fixturenames:
-            metafunc.parametrize("published", suite.published, ids=[item.name for item in suite.published])
-        if "gemm" in metafunc.fixturenames:
-            gemms = list(gemm_cases.cases(suite.settings.arch))
-            metafunc.parametrize("gemm", gemms, ids=[case.id for case in gemms])
-        if "scaled" in metafunc.fixturenames:
-            products = list(scaled_cases.cases(suite.settings.arch))
-            metafunc.parametrize("scaled", products, ids=[case.id for case in products])
-        if "converted" in metafunc.fixturenames:
-            arrays = list(convert_cases.cases(suite.settings.arch))
-            metafunc.parametrize("converted", arrays, ids=[case.id for case in arrays])
-        if "recorded" in metafunc.fixturenames:
-            mnemonics = [row.mnemonic for row in suite.rows if suite.recording(row.mnemonic) is not None]
-            metafunc.parametrize("recorded", mnemonics, ids=mnemonics)
+        for name in sources.keys() & set(metafunc.fixturenames):
+            items = list(sources[name]())
+            metafunc.parametrize(name, items, ids=[_id(item) for item in items])
     except (RecordingError, TcsimError) as error:
         raise pytest.Collector.CollectError(str(error)) from error
+
+
+def _id(item: Any) -> str:
+    """Of a case, a published set, a row or a mnemonic, whole: pytest would shorten what has over 100 letters."""
+    return item if isinstance(item, str) else getattr(item, "id", None) or getattr(item, "name", None) or item.mnemonic
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -190,7 +186,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _proved(terminal: Any) -> bool:
-    """Outputs were compared, or wrong models killed."""
+    """Outputs were compared, or mutants killed."""
     killed = any(report.when == "call" and _verdict(report) is None for report in terminal.stats.get("passed", ()))
     return killed or any(found[3] for found in _all(terminal))
 

@@ -1,4 +1,4 @@
-"""What nobody knows of tensor copies: asked of a GPU, told, never counted as compared."""
+"""What no source says about tensor copies: asked of a GPU, reported, never counted as compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_open_questions(name: str, suite: Suite, conclude: Any) -> None:
 
 
 def outcome(question: Question, suite: Suite) -> Outcome:
-    """Ask the GPU, or read what one answered; nothing is compared with a model, because there is none."""
+    """Ask the GPU, or read what one answered; nothing is compared with a model, because none exists."""
     settings = suite.settings
     if settings.arch != "sm_90":
         return Outcome("UNTESTED", how="asked of sm_90 only")
@@ -44,4 +44,4 @@ def outcome(question: Question, suite: Suite) -> Outcome:
         if recorded is None:
             return Outcome("UNTESTED", how=f"{question.asked}: waits for a GPU")
         found, how = recorded
-    return Outcome("UNVERIFIED", how=f"{open_questions.told(question, found)}; {how}")
+    return Outcome("UNVERIFIED", how=f"{open_questions.report(question, found)}; {how}")

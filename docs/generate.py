@@ -17,6 +17,7 @@ from pathlib import Path
 from generator import generation_tables, measured_speeds
 from generator.drawings import FIGURES
 from generator.family_page import family_page
+from generator.import_graph import layers_table
 from generator.markdown import arch_ranges, table
 from generator.numerics_tables import lowerings, units
 from generator.reference_tables import formats_page, targets_page
@@ -26,9 +27,9 @@ from generator.suite_tables import (
     evidence_totals,
     families,
     input_classes,
+    mutants,
     options,
     reference_pages,
-    wrong_models,
 )
 from generator.tensor_map_tables import tensor_map_bits, tensor_types
 
@@ -37,6 +38,7 @@ from tcsim import catalog
 ROOT = Path(__file__).resolve().parent.parent
 
 TABLES: dict[str, Callable[[], str]] = {
+    "layers": layers_table,
     "families": families,
     "generations": lambda: table(*generation_tables.by_arch(arch_ranges)),
     "steps of generations": lambda: table(*generation_tables.by_step(arch_ranges), (4,)),
@@ -48,7 +50,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "evidence totals": evidence_totals,
     "options": options,
     "input classes": input_classes,
-    "wrong models": wrong_models,
+    "mutants": mutants,
     "tensor map bits": tensor_map_bits,
     "tensor types": tensor_types,
     "measured machine": measured_speeds.machine,

@@ -1,6 +1,26 @@
-"""tcsim: the executable specification of NVIDIA tensor cores, exact to the bit."""
+"""tcsim: the executable specification of NVIDIA tensor cores, exact to the bit, from Volta to Blackwell. No GPU is needed.
+
+    instruction(mnemonic, arch=)       one PTX instruction on an arch or target, with
+        .execute(...)                  registers or memory in and out, as the hardware holds them
+        .matmul(a, b, c)               matrices of codes (bit patterns) in and out
+        .operands["a"].layout          which lane and register holds which element, and back (.where)
+        .lowering, .evidence           what runs there, and how that is known
+    gemm(a, b, c, instruction=)        a whole GEMM, block after block along K
+    diagnose(instruction, ...)         from a wrong result to the mistake that explains it
+    encode, decode, quantize           numbers to codes of a format, and back
+    TensorMap, MatrixDescriptor, InstructionDescriptor, Swizzle, Layout, MBarrier, TensorMemory
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> a, b, c = np.full((16, 8), 0.1, np.float16), np.ones((8, 8), np.float16), np.zeros((16, 8), np.float32)
+    >>> hex(mma.matmul(a, b, c)[0, 0]), mma.operands["a"].layout.where(8, 6)
+    ('0x3f4cc000', (3, 1, 0))
+
+Wrong use raises a TcsimError, a ValueError that says what is valid. The same from a shell: `tcsim --help`, from the extra `cli`.
+Pages: docs/README.md. Every instruction: tcsim.catalog.rows().
+"""
 
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tcsim.catalog import instruction
@@ -8,26 +28,24 @@ from tcsim.core import display
 from tcsim.core.errors import FormatError, InstructionError, OperandError, TargetError, TcsimError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import ARCHS, TARGETS
-from tcsim.descriptors.instruction import InstructionDescriptor
-from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.gemm import gemm
-from tcsim.layouts.banks import BankConflicts, bank_conflicts
 from tcsim.layouts.layout import FragmentLayout, Layout
-from tcsim.layouts.swizzle import Swizzle
-from tcsim.memory.mbarrier import MBarrier
-from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.codec import as_codes, decode, encode
 from tcsim.numbers.formats import FORMATS, Format, format
-from tcsim.numbers.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
-from tcsim.tma.map import TensorMap
 
 if TYPE_CHECKING:
+    from tcsim.descriptors.instruction import InstructionDescriptor
+    from tcsim.descriptors.matrix import MatrixDescriptor
     from tcsim.diagnosis import Diagnosis, diagnose
+    from tcsim.layouts.banks import BankConflicts, bank_conflicts
+    from tcsim.layouts.swizzle import Swizzle
+    from tcsim.memory.mbarrier import MBarrier
+    from tcsim.memory.tensor_memory import TensorMemory
+    from tcsim.numbers.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
+    from tcsim.tma.map import TensorMap
 
 __version__ = "0.1.0"
-
-display.install(lambda: import_module("tcsim.inspection.notebook").RENDERERS)
 
 __all__ = [
     "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Format", "FormatError",
@@ -37,11 +55,37 @@ __all__ = [
     "gemm", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip
 
+_WHERE = MappingProxyType(
+    {
+        name: module
+        for module, names in {
+            "tcsim.descriptors.instruction": "InstructionDescriptor",
+            "tcsim.descriptors.matrix": "MatrixDescriptor",
+            "tcsim.diagnosis": "Diagnosis diagnose",
+            "tcsim.layouts.banks": "BankConflicts bank_conflicts",
+            "tcsim.layouts.swizzle": "Swizzle",
+            "tcsim.memory.mbarrier": "MBarrier",
+            "tcsim.memory.tensor_memory": "TensorMemory",
+            "tcsim.numbers.quantize": "dequantize_mx dequantize_nvfp4 quantize quantize_mx quantize_nvfp4",
+            "tcsim.tma.map": "TensorMap",
+        }.items()
+        for name in names.split()
+    }
+)
+"""The modules of what is imported at its first use: most programs need few of these, and `import tcsim` stays quick."""
 
-def __getattr__(name: str) -> Any:
-    """`diagnose` and `Diagnosis` are imported at their first use: most programs need neither."""
-    if name not in ("Diagnosis", "diagnose"):
-        raise AttributeError(f"module 'tcsim' has no attribute {name!r}")
-    from tcsim import diagnosis
+display.install(lambda: import_module("tcsim.inspection.notebook").RENDERERS)
 
-    return getattr(diagnosis, name)
+
+if not TYPE_CHECKING:  # a type checker knows all names: another one is an error
+
+    def __getattr__(name: str) -> Any:
+        """What `_WHERE` lists."""
+        if name not in _WHERE:
+            raise AttributeError(f"module 'tcsim' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

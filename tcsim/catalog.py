@@ -7,7 +7,7 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,9 @@ from tcsim import isa as isa
 from tcsim.core.errors import InstructionError, listing, nearest
 from tcsim.core.targets import TARGETS, Arch, accepting
 from tcsim.model.family import Family
+from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
+from tcsim.model.spelling import Spelling, spelling
 
 _ORDER = (
     "mma.sync", "mma.sp", "mma.sync.block_scale", "mma.sp.block_scale", "ldmatrix", "stmatrix", "movmatrix",
@@ -67,16 +69,26 @@ def _rows_of(family_name: str) -> dict[str, Row]:
     return table
 
 
-def row_of(mnemonic: str) -> Row | None:
-    """The row of a mnemonic, or None. Families whose name begins as it does are asked first: others need not be built.
+@cache
+def _by_spelling(family_name: str) -> dict[Spelling, Row]:
+    return {spelling(mnemonic): row for mnemonic, row in _rows_of(family_name).items()}
 
-    >>> row_of("movmatrix.sync.aligned.m8n8.trans.b16").family
-    'movmatrix'
+
+def row_of(mnemonic: str) -> Row | None:
+    """The row of a mnemonic in any order of modifiers that the assembler takes, or None.
+
+    Families whose name begins as it does are asked first: others need not be built.
+
+    >>> row_of("movmatrix.sync.aligned.trans.m8n8.b16").mnemonic
+    'movmatrix.sync.aligned.m8n8.trans.b16'
     """
-    head = str(mnemonic).split(".")[0]
-    for item in sorted(families(), key=lambda family: family.name.split(".")[0] != head):
-        if mnemonic in (table := _rows_of(item.name)):
-            return table[mnemonic]
+    head = mnemonic.split(".")[0]
+    for near in (True, False):
+        names = [family.name for family in families() if (family.name.split(".")[0] == head) == near]
+        found = (row for name in names if (row := _rows_of(name).get(mnemonic)) is not None)
+        read = (row for name in names if (row := _by_spelling(name).get(spelling(mnemonic))) is not None)
+        if (row := next(chain(found, read), None)) is not None:
+            return row
     return None
 
 
@@ -103,7 +115,7 @@ def on_arch(arch_or_target: str, family_name: str | None = None) -> Iterator[Row
 
 
 def nearest_mnemonics(mnemonic: str) -> list[str]:
-    """The three mnemonics spelled most like one that does not exist, of its own family if that has as many."""
+    """The three mnemonics spelled most like one that does not exist, of its own family if that has three."""
     head = str(mnemonic).split(".")[0] + "."
     kin = [name for name in rows() if name.startswith(head)]
     return nearest(str(mnemonic), kin if len(kin) >= 3 else rows(), 3)
@@ -174,8 +186,10 @@ def _unavailable(row: Row, asked: str) -> str:
     return text + (f" ({row.operands['a'].format.name} in {listing(same)})" if same else "")
 
 
-def instruction(mnemonic: str, arch: str) -> Any:
+def instruction(mnemonic: str, arch: str) -> Instruction:
     """Look an instruction up by its full PTX spelling on an arch (`sm_90`) or a target (`sm_90a`).
+
+    Modifiers may stand in any order that the assembler takes; `.mnemonic` is the manual's.
 
     Raises InstructionError if the mnemonic does not exist or not there, TargetError if the arch does not.
 

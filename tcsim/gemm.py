@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import NO_SCALES, Lowering, Scales
 from tcsim.catalog import instruction as find_instruction
+from tcsim.core import chunks
 from tcsim.core.arguments import broadcast, integers
 from tcsim.core.errors import InstructionError, OperandError
-from tcsim.descriptors.instruction import InstructionDescriptor
-from tcsim.isa.mma.multiply import MatrixMultiply
-from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
-from tcsim.isa.mma.sparse_operand import SparseOperand
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
-from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.sparsity import Sparsity
-from tcsim.numbers.codec import as_codes, as_scale_codes
+from tcsim.model.instruction import Instruction
+from tcsim.numbers.codec import as_codes, as_scale_codes, negated
 from tcsim.numbers.formats import Format
 
+if TYPE_CHECKING:
+    from tcsim.descriptors.instruction import InstructionDescriptor
+
 Codes = npt.NDArray[Any]
-_CHUNK_PRODUCTS = 1 << 17  # products computed at a time: their float64 terms stay in the L2 cache
 _TILE_ROWS = 64  # rows of a chunk
 
 
@@ -57,8 +55,8 @@ def gemm(
     metadata: of mma.sp and wgmma.mma_async.sp, whose a holds the kept elements (..., M, kept): the position of each in its
     group, as `Sparsity.compress_matrix` gives both. kept is half of K, rounded up to whole groups.
 
-    Raises OperandError for other shapes, operands that the instruction has not or lacks, a k_order that is no permutation,
-    positions that metadata cannot say, or several blocks where D is no accumulator, FormatError for another dtype,
+    Raises OperandError for other shapes, operands that the instruction does not take or that are missing, a k_order that is not a permutation,
+    positions that metadata cannot say, or several blocks where D cannot be an accumulator, FormatError for another dtype,
     InstructionError for an instruction that multiplies no matrices, or by rows that are not its own (.ashift).
 
     >>> a, b = np.ones((20, 40), np.float16), np.ones((40, 10), np.float16)
@@ -77,7 +75,7 @@ def gemm(
     """
     multiply = find_instruction(instruction, arch=arch) if isinstance(instruction, str) else instruction
     call = f"tcsim.gemm with {multiply!r}"
-    work = _work_of(multiply, idesc, call)
+    work = _chained(multiply, idesc, call)
     codes = {name: as_codes(x, work.formats[name], f"{call}: {name}") for name, x in (("a", a), ("b", b))}
     if codes["a"].ndim < 2 or codes["b"].ndim < 2 or codes["a"].shape[-1] != work.width(codes["b"].shape[-2]):
         shapes, of_a = f"a is {codes['a'].shape} and b {codes['b'].shape}", "(..., M, K)"
@@ -92,11 +90,11 @@ def gemm(
         raise OperandError(f"{call}: c is {codes['c'].shape}; valid: (..., {m}, {n})")
     codes |= _scales_of(work, {"scale_a": scale_a, "scale_b": scale_b}, (m, n, k), call)
     codes |= _columns_of(work, metadata, codes["a"].shape, call)
-    order = _order(k_order, -(-k // work.k), call)
+    order = _order(k_order, -(-k // work.shape[2]), call)
     if len(order) != 1 and work.formats["c"].dtype != work.formats["d"].dtype:
         raise OperandError(
-            f"{call}: its result ({work.formats['d'].name}) is no accumulator for it ({work.formats['c'].name}); "
-            f"valid: K from 1 to {work.k}"
+            f"{call}: its result ({work.formats['d'].name}) cannot be its accumulator ({work.formats['c'].name}); "
+            f"valid: K from 1 to {work.shape[2]}"
         )
     codes = {name: work.negated(name, x) for name, x in codes.items()}
     batch = broadcast([x.shape[:-2] for x in codes.values()], call)
@@ -111,30 +109,35 @@ def gemm(
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What one instruction does with a block of K, whichever family it is of."""
+class Machine:
+    """What an instruction that multiplies matrices does in one step of a product, whichever family it is of."""
 
+    instruction: Instruction
+    shape: tuple[int, int, int]  # M, N, K
+    kept: int  # elements of A's K that one step takes: half of K if A is sparse
+    formats: dict[str, Format]  # of a, b, c, d, and of the scales under "scale" if there are any
     lowering: Lowering
-    formats: dict[str, Format]  # of a, b, c, d, and scale
-    k: int
-    block: int = 0  # elements of K that share a scale factor; 0: none do
-    negations: tuple[str, ...] = ()  # operands whose signs are flipped
-    sparsity: Sparsity | None = None  # of A
+    sparsity: Sparsity | None = None
+    blocks: int = 0  # scale factors of a row in one step; 0: no block scaling
+    descriptor: InstructionDescriptor | None = None  # of tcgen05.mma
+
+    @property
+    def block(self) -> int:
+        """Elements of the dense K that share a scale factor; 0: none do."""
+        return self.shape[2] // self.blocks if self.blocks else 0
 
     def width(self, k: int) -> int:
         """Elements of a row of A for K of B."""
         return k if self.sparsity is None else -(-k // self.sparsity.group) * self.sparsity.group // 2
 
     def negated(self, name: str, codes: Codes) -> Codes:
-        if name not in self.negations:
-            return codes
-        format = self.formats[name]
-        return codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
+        """The codes of an operand as they are multiplied: those of a and b negated if the descriptor says so."""
+        return negated(codes, self.formats[name]) if getattr(self.descriptor, f"negate_{name}", False) else codes
 
     def run(self, part: dict[str, Codes]) -> Codes:
-        """One block: a (rows, k), b (k, columns), c (rows, columns), and the factors."""
+        """One step: a (rows, k), b (k, columns), c (rows, columns), and the factors."""
         scales: Scales = NO_SCALES
-        if self.block:
+        if self.blocks:
             scales = {name: (part[name][None], self.formats["scale"]) for name in ("scale_a", "scale_b")}
         formats = (self.formats["a"], self.formats["b"], self.formats["c"])
         if self.sparsity is not None:  # each row of A meets rows of B of its own
@@ -143,35 +146,48 @@ class _Work:
         return self.lowering.run(part["a"][None], part["b"][None], part["c"][None], formats, scales)[0]
 
 
-def _work_of(multiply: Any, idesc: int | InstructionDescriptor | None, call: str) -> _Work:
-    if isinstance(multiply, TensorMemoryMultiply) and not multiply.facts.sparse:
+def machine_of(instruction: Any, call: str, idesc: Any = None) -> Machine:
+    """The machine behind an instruction.
+
+    Raises InstructionError for an instruction that does not multiply matrices, OperandError for an idesc that is missing, does
+    not fit, or is not an operand.
+    """
+    if hasattr(instruction, "descriptor"):  # tcgen05.mma
         if idesc is None:
             raise OperandError(f"{call}: idesc is missing; valid: a tcsim.InstructionDescriptor, or its 32 bits")
-        if multiply.facts.ashift:
-            raise InstructionError(f"{call}: .ashift takes rows of A that other rows of D belong to; valid: without it")
-        if multiply.facts.lookup:
-            raise InstructionError(f"{call}: B is made of indices and tables; valid: without .decompress::lut::b")
-        desc = multiply.descriptor(idesc)
-        flipped = tuple(name for name in "ab" if getattr(desc, f"negate_{name}"))
-        return _Work(multiply.lowering_for(desc), multiply.formats(desc), desc.k, multiply.facts.block, flipped)
-    sparsity = multiply.sparsity if isinstance(multiply, SparseOperand) else None
-    if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply) or (
-        sparsity is not None and isinstance(multiply, ScaledMatrixMultiply)
-    ):
-        raise InstructionError(
-            f"{call}: it multiplies no matrices, or no dense ones and not as mma.sp or wgmma.mma_async.sp without scale factors; "
-            "valid: mma.sync, mma.sp, wmma.mma, wgmma.mma_async, wgmma.mma_async.sp, tcgen05.mma"
-        )
+        desc = instruction.descriptor(idesc)
+        shapes, formats, shape = instruction.shapes(desc), instruction.formats(desc), (desc.m, desc.n, desc.k)
+        sparsity = instruction.sparsity(desc) if "metadata" in shapes else None
+        blocks = shapes["scale_a"][1] if "scale_a" in shapes else 0
+        lowering = instruction.lowering_for(desc)
+        return Machine(instruction, shape, shapes["a"][1], formats, lowering, sparsity, blocks, desc)
     if idesc is not None:
-        raise OperandError(f"{call}: idesc is not an operand of it; valid: tcgen05.mma")
-    formats = {name: multiply.formats[name] for name in "abc"} | {"d": multiply.operands["d"].format}
-    if isinstance(multiply, ScaledMatrixMultiply):
-        formats["scale"] = multiply.scaling.a.format
-        return _Work(multiply.lowering, formats, multiply.shape[2], multiply.block)
-    return _Work(multiply.lowering, formats, multiply.shape[2], sparsity=sparsity)
+        raise OperandError(f"{call}: idesc is not an operand of {instruction!r}; valid: tcgen05.mma")
+    if not hasattr(instruction, "matmul"):
+        raise InstructionError(f"{call}: it multiplies no matrices; valid: mma, wmma.mma, wgmma and tcgen05.mma")
+    formats = {**instruction.formats, "d": instruction.operands["d"].format}
+    blocks = 0
+    if instruction.scale_formats:
+        blocks, formats["scale"] = instruction.blocks, instruction.scale_formats["scale_a"]
+    kept, sparsity = instruction.operands["a"].shape[1], getattr(instruction, "sparsity", None)
+    return Machine(instruction, instruction.shape, kept, formats, instruction.lowering, sparsity, blocks)
 
 
-def _columns_of(work: _Work, metadata: Any, shape: tuple[int, ...], call: str) -> dict[str, Codes]:
+def _chained(multiply: Any, idesc: Any, call: str) -> Machine:
+    """The machine of an instruction that makes a GEMM step by step. Raises as `gemm` does."""
+    described = hasattr(multiply, "descriptor")  # tcgen05.mma
+    if described and multiply.row.ashift:
+        raise InstructionError(f"{call}: .ashift takes rows of A that other rows of D belong to; valid: without it")
+    if described and multiply.row.lookup:
+        raise InstructionError(f"{call}: B is made of indices and tables; valid: without .decompress::lut::b")
+    if multiply.row.sparse if described else hasattr(multiply, "sparsity") and multiply.scale_formats:
+        raise InstructionError(
+            f"{call}: its A is sparse; valid: mma.sp and wgmma.mma_async.sp without scale factors, or instructions of a dense A"
+        )
+    return machine_of(multiply, call, idesc)
+
+
+def _columns_of(work: Machine, metadata: Any, shape: tuple[int, ...], call: str) -> dict[str, Codes]:
     """The row of B that each kept element meets, if A is sparse."""
     if (metadata is None) == (work.sparsity is not None):
         raise OperandError(f"{call}: metadata is {'missing' if metadata is None else 'not an operand of it'}")
@@ -191,7 +207,7 @@ def _columns_of(work: _Work, metadata: Any, shape: tuple[int, ...], call: str) -
     return {"columns": whole.columns(positions.astype(np.int64))}
 
 
-def _scales_of(work: _Work, given: dict[str, Any], sizes: tuple[int, int, int], call: str) -> dict[str, Codes]:
+def _scales_of(work: Machine, given: dict[str, Any], sizes: tuple[int, int, int], call: str) -> dict[str, Codes]:
     """The factors, if the instruction takes any."""
     found = {}
     m, n, k = sizes
@@ -218,31 +234,31 @@ def _order(k_order: Sequence[int] | None, blocks: int, call: str) -> list[int]:
     return order
 
 
-def _accumulate(work: _Work, codes: dict[str, Codes], order: list[int], out: Codes) -> None:
+def _accumulate(work: Machine, codes: dict[str, Codes], order: list[int], out: Codes) -> None:
     """One matrix product into `out`, in chunks of rows and columns that stay in the cache."""
     padded = dict(codes)
-    depth = -(-codes["b"].shape[0] // work.k) * work.k
+    depth = -(-codes["b"].shape[0] // work.shape[2]) * work.shape[2]
     padded["b"] = np.pad(codes["b"], ((0, depth - codes["b"].shape[0]), (0, 0)))
     padded["a"] = np.pad(codes["a"], ((0, 0), (0, work.width(depth) - codes["a"].shape[1])))
     if work.block:  # beyond the end of K any factor will do: the products are zeros
         missing = depth // work.block - codes["scale_a"].shape[1]
         padded["scale_a"] = np.pad(codes["scale_a"], ((0, 0), (0, missing)))
         padded["scale_b"] = np.pad(codes["scale_b"], ((0, missing), (0, 0)))
-    kept = work.width(work.k)
+    kept = work.width(work.shape[2])
     if work.sparsity is not None:  # beyond the end of K each kept zero meets a row beyond the end
         width = padded["a"].shape[1]
         own = replace(work.sparsity, rows=len(out), k=2 * width).columns(np.zeros((len(out), width), np.int64))
         own[:, : codes["columns"].shape[1]] = codes["columns"]
-        padded["columns"] = own - np.arange(width) // kept * work.k  # counted from the block of each
+        padded["columns"] = own - np.arange(width) // kept * work.shape[2]  # counted from the block of each
     m, n = out.shape
     rows = max(1, min(m, _TILE_ROWS))
-    columns = max(1, _CHUNK_PRODUCTS // (rows * kept))
+    columns = chunks.step(rows * kept)
     for top in range(0, m, rows):
         for left in range(0, n, columns):
             part = slice(top, top + rows), slice(left, left + columns)
             total = codes["c"][part]
             for block in order:
-                k = slice(block * work.k, (block + 1) * work.k)
+                k = slice(block * work.shape[2], (block + 1) * work.shape[2])
                 width = slice(block * kept, (block + 1) * kept)
                 operands = {"a": padded["a"][part[0], width], "b": padded["b"][k, part[1]], "c": total}
                 if work.sparsity is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import singledispatch
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,15 +23,16 @@ from tcsim.arithmetic.steps import (
     runs,
 )
 from tcsim.core.errors import OperandError
-from tcsim.isa.mma.multiply import MatrixMultiply
-from tcsim.isa.tcgen05.described import DescribedMultiply
-from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.model.instruction import Instruction
 from tcsim.numbers.codec import as_codes, decode
 from tcsim.numbers.formats import NO_EXPONENT, Format
 
+if TYPE_CHECKING:
+    from tcsim.isa.tcgen05.described import DescribedMultiply
+
 
 def trace(
-    instruction: MatrixMultiply | WarpgroupMultiply | DescribedMultiply,
+    instruction: Instruction | DescribedMultiply,
     a: Any,
     b: Any,
     c: Any,
@@ -69,8 +70,7 @@ def trace(
     steps = instruction.lowering.steps
     count = f"{len(steps)} step" + ("s" if len(steps) > 1 else "")
     lines = [f"{instruction.mnemonic} on {instruction.arch.name}: {instruction.lowering.kind}, {count}"]
-    if isinstance(instruction, DescribedMultiply):
-        row, column = instruction.negated("a", row), instruction.negated("b", column)
+    row, column = instruction.negated("a", row), instruction.negated("b", column)
     values = Values({"a": row, "b": column, "c": addend}, dict(zip("abc", formats, strict=True)))
     for name, codes, format in scales_of(instruction, scale_a, scale_b):
         values.put(name, codes, format)

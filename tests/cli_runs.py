@@ -1,4 +1,4 @@
-"""Running verbs of the command line in this process: what they answer and what they refuse."""
+"""Running subcommands of the command line in this process: what they answer and what they refuse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUNNER = CliRunner()
 
 
 def answer(*arguments: object, status: int = 0) -> str:
-    """What the verb writes; nothing may stand on standard error."""
+    """What the subcommand writes; nothing may stand on standard error."""
     result = RUNNER.invoke(app, [str(item) for item in arguments], env={"COLUMNS": None})
     assert result.exit_code == status, result.output
     assert result.stderr == ""
@@ -23,7 +23,7 @@ def answer(*arguments: object, status: int = 0) -> str:
 
 
 def data(*arguments: object, status: int = 0) -> Any:
-    """What the verb writes as JSON, without the verb's own name."""
+    """What the subcommand writes as JSON, without the subcommand's own name."""
     found = json.loads(answer(*arguments, "--json", status=status))
     words = [str(item) for item in arguments[:2]]
     assert found.pop("verb") in (words[0], " ".join(words))

@@ -120,7 +120,7 @@ def _smem(mistake: str, change: Callable[[Random, Any, Any], Any], major: str = 
         out = ins.registers("c", c)
         for mine, other in zip(tile_a.descriptors, descriptors, strict=True):
             try:
-                flip = {"trans_b": trans ^ trans_wrong} if ins.facts.majors else {}
+                flip = {"trans_b": trans ^ trans_wrong} if ins.row.majors else {}
                 out = ins.execute(smem, mine.encode(), other.encode(), out, **flip)
             except tcsim.TcsimError:
                 return None  # reads outside shared memory
@@ -145,7 +145,7 @@ def _other_swizzle(random: Random, ins: Any, tile: Any) -> Any:
 
 
 def _flip(random: Random, ins: Any, tile: Any) -> Any:
-    return (tile.descriptors, 1) if ins.facts.majors else None
+    return (tile.descriptors, 1) if ins.row.majors else None
 
 
 def _no_advance(random: Random, ins: Any, tile: Any) -> Any:

@@ -24,7 +24,7 @@ def _scaled(mistake: str, wrong: Callable[[Any, Any], tuple[Any, Any] | None]) -
         if ins.row.family == "mma.sp.block_scale":
             return None
         m, n, k = ins.shape
-        blocks, format = ins.scaling.blocks, ins.scaling.a.format
+        blocks, format = ins.blocks, ins.row.scale_a.format
         a, b = codes(random, (m, 2 * k), ins.formats["a"]), codes(random, (2 * k, n), ins.formats["b"])
         c = codes(random, (m, n), ins.formats["c"])
         scales = _factors(random, (m, 2 * blocks), format), _factors(random, (2 * blocks, n), format)
@@ -50,7 +50,7 @@ def _scale_selector(random: Random, ins: Any) -> Planted | None:
     for side, threads in (("a", 2), ("b", 4)):
         shape = ins.scales[f"scale_{side}"].shape
         words[f"scale_{side}"] = sum(
-            ins.scale_registers(side, _factors(random, shape, ins.scaling.a.format), thread_id=thread)
+            ins.scale_registers(side, _factors(random, shape, ins.row.scale_a.format), thread_id=thread)
             for thread in range(threads)
         )
     observed = ins.execute(**given, **words, thread_id_a=1)
@@ -75,14 +75,14 @@ def _tensor(mistake: str, change: Callable[[Random, Any, Any, dict[str, Any]], d
     """tcgen05.mma through matmul: what is given, and the result of changed arguments."""
 
     def plant(random: Random, ins: Any) -> Planted | None:
-        kind = ins.facts.kind.name
-        if kind not in _DESCRIPTORS or ins.facts.sparse or ins.facts.weight_stationary or ins.facts.lookup:
+        kind = ins.row.kind.name
+        if kind not in _DESCRIPTORS or ins.row.sparse or ins.row.weight_stationary or ins.row.lookup:
             return None
         options = dict(_DESCRIPTORS[kind])
-        if ins.facts.block == 16:
+        if ins.row.block == 16:
             options["scale_format"] = "ue4m3"
-        m = 128 if ins.facts.ashift or ins.facts.block else 64
-        desc = tcsim.InstructionDescriptor(kind=kind, m=m * ins.facts.cta_group, n=32, arch=ins.arch.name, **options)
+        m = 128 if ins.row.ashift or ins.row.block else 64
+        desc = tcsim.InstructionDescriptor(kind=kind, m=m * ins.row.cta_group, n=32, arch=ins.arch.name, **options)
         shapes, formats = ins.shapes(desc), ins.formats(desc)
         given: dict[str, Any] = {x: codes(random, shapes[x], formats[x]) for x in "abc"}
         for name in ("scale_a", "scale_b"):

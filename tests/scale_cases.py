@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from conformance.isa import slices
 from tcsim import catalog
 
-FAMILIES = ("mma.sync.block_scale", "mma.sp.block_scale")
+FAMILIES = tuple(name for name in slices()["mma"] if name.endswith(".block_scale"))
 ROWS = {name: row for name, row in catalog.rows().items() if row.family in FAMILIES}
 
 HEAD, SPARSE_HEAD = "mma.sync.aligned.kind::", "mma.sp::ordered_metadata.sync.aligned.kind::"

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import tcsim
 from tcsim import catalog
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
+from tcsim.isa.mma.sparse_operand import SparseRow
 from tcsim.layouts.sparsity import Sparsity
 
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "mma.sp"}
@@ -45,9 +46,9 @@ def on_arch(arch: str) -> frozenset[str]:
 
 def facts(mnemonic: str) -> Sparsity:
     """How the metadata of a row is stored."""
-    found = ROWS[mnemonic].facts
-    assert isinstance(found, Sparsity)
-    return found
+    row = ROWS[mnemonic]
+    assert isinstance(row, SparseRow) and row.sparsity
+    return row.sparsity
 
 
 def some_words(ins: SparseMatrixMultiply, stream: random.Random) -> npt.NDArray[np.uint32]:

@@ -22,11 +22,11 @@ def instruction(mnemonic: str, arch: str = "sm_100") -> TensorMemoryMultiply:
 @cache
 def plain(arch: str) -> tuple[TensorMemoryMultiply, ...]:
     """The instructions of an arch without collector hints, which change nothing, one for each set of operands."""
-    rows = [row for row in catalog.on_arch(arch) if row.family in FAMILIES and not row.facts.collectors]
+    rows = [row for row in catalog.on_arch(arch) if row.family in FAMILIES and not row.collectors]
     found = {}
     for row in rows:
         item = instruction(row.mnemonic, arch)
-        facts = item.facts
-        key = (row.family, facts.kind.name, facts.cta_group, facts.block, facts.ashift, facts.lookup)
+        own = item.row
+        key = (row.family, own.kind.name, own.cta_group, own.block, own.ashift, own.lookup)
         found.setdefault(key, item)
     return tuple(found.values())

@@ -1,4 +1,4 @@
-"""cp.async, cp.async.bulk, cp.reduce.async.bulk: the inventory, a slow model, wrong use, probes, exercises."""
+"""cp.async, cp.async.bulk, cp.reduce.async.bulk: the inventory, a slow model, wrong use, probes, testbenches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from conformance.stimuli.classes import digest
 from hwkernels.probes import cp_async as async_copy
 from hwkernels.probes import cp_async_bulk as bulk_copy
@@ -27,7 +27,7 @@ from tcsim.arithmetic.reduction import Reduction, reduce_codes
 from tcsim.core.addresses import ContestedRowError, MisalignedAddressError, OutsideMemoryError
 from tcsim.core.errors import InstructionError, NotModelledError, OperandError
 from tcsim.core.targets import ARCHS, TARGETS
-from tcsim.isa.copies import CopyInstruction, copy_facts
+from tcsim.isa.copies import CopyInstruction
 from tcsim.memory.mbarrier import BarrierError, MBarrier
 
 FILES = {"cp.async": "cp_async", "cp.async.bulk": "cp_async_bulk", "cp.reduce.async.bulk": "cp_reduce"}
@@ -67,7 +67,7 @@ def test_the_registry_is_the_inventory(family: str, spellings: int, forms: int) 
     assert len(lines) == forms
     rows = [row for row in ROWS.values() if row.family == family]
     assert len(rows) == spellings
-    found = {(row.mnemonic, form.name): form for row in rows for form in copy_facts(row).forms}
+    found = {(row.mnemonic, form.name): form for row in rows for form in row.forms}
     assert set(found) == set(lines)
     for key, line in lines.items():
         form = found[key]
@@ -75,7 +75,7 @@ def test_the_registry_is_the_inventory(family: str, spellings: int, forms: int) 
         assert form.ptx_version == line["min_ptx_isa"], key
         assert form.documented == bool(int(line["documented"])), key
     for row in rows:
-        assert row.ptx_version == min((form.ptx_version for form in copy_facts(row).forms), key=float)
+        assert row.ptx_version == min((form.ptx_version for form in row.forms), key=float)
 
 
 def test_accepted_on_exactly_their_targets() -> None:
@@ -145,8 +145,8 @@ def test_cp_async_bulk(data: Any, name: str) -> None:
         assert sorted(item.undefined_bytes(destination, size, *ends).tolist()) == undefined
 
 
-REDUCTIONS = sorted({(copy_facts(row).reduction.operation, copy_facts(row).reduction.type)  # type: ignore[union-attr]
-                     for row in ROWS.values() if copy_facts(row).reduction})  # fmt: skip
+REDUCTIONS = sorted({(row.reduction.operation, row.reduction.type)
+                     for row in ROWS.values() if row.reduction})  # fmt: skip
 
 
 def test_there_are_all_reductions() -> None:
@@ -203,7 +203,7 @@ def test_every_reduction_row_executes() -> None:
     """The elements in the range are reduced, the others stay; both memories stay as they were."""
     executed = 0
     for name, row in ROWS.items():
-        reduction = copy_facts(row).reduction
+        reduction = row.reduction
         if reduction is None:
             continue
         memory, smem = image(5, 128), image(6, 128)
@@ -226,21 +226,21 @@ def test_every_copy_row_executes() -> None:
     executed, refused = 0, 0
     extra = {"source_size": 4, "ignore": False, "byte_mask": 0xFFFF, "ignore_left": 0, "ignore_right": 0, "cta_mask": 1}
     for name, row in ROWS.items():
-        facts, item = copy_facts(row), tcsim.instruction(name, arch=last_arch(name))
-        if facts.operation != "copy":
+        item = tcsim.instruction(name, arch=last_arch(name))
+        if row.operation != "copy":
             continue
-        for form in facts.forms:
+        for form in row.forms:
             memory, smem = image(7, 64), image(8, 64)
-            size = int(form.name.removeprefix("size=").partition(";")[0]) if facts.sizes else 16
-            options = {key: extra[key] for key in form.operands if key in extra}
-            if facts.reports:
+            size = (*form["size"].values, 16)[0]
+            options = {key: extra[key] for key in form.names if key in extra}
+            if row.reports:
                 with pytest.raises(NotModelledError, match="validity of the data is not modelled"):
                     item.execute(memory=memory, smem=smem, source=16, destination=32, size=size, **options)
                 refused += 1
                 continue
-            own = smem[None, :] if facts.multicast else smem
+            own = smem[None, :] if row.has("cta_mask") else smem
             found = item.execute(memory=memory, smem=own, source=16, destination=32, size=size, **options).reshape(-1)
-            outward = facts.source == ".shared::cta"
+            outward = row.outward
             read, want = (smem, memory.copy()) if outward else (memory, smem.copy())
             taken = options.get("source_size", size)
             want[32 : 32 + size] = 0
@@ -300,13 +300,13 @@ def test_arrivals_of_cp_async() -> None:
             item.execute(gone)
 
 
-UNORDERED = sorted(name for name, row in ROWS.items() if (own := copy_facts(row).reduction) and not own.ordered)
+UNORDERED = sorted(name for name, row in ROWS.items() if (own := row.reduction) and not own.ordered)
 
 
 @given(data=st.data(), name=st.sampled_from(UNORDERED))
 def test_overlapping_reductions(data: Any, name: str) -> None:
     """Elements are combined one by one (.relaxed, atomic): where the order cannot show, copies may overlap, in any order."""
-    reduction = copy_facts(ROWS[name]).reduction
+    reduction = ROWS[name].reduction
     assert reduction is not None
     memory, smem = image(23, 64), image(24, 64)
     copies = [(16 * data.draw(st.integers(0, 2)), 16 * data.draw(st.integers(0, 2))) for _ in range(3)]
@@ -326,17 +326,16 @@ def test_a_size_of_zero_changes_nothing() -> None:
     memory, smem = image(27, 64), image(28, 64)
     checked = 0
     for row in ROWS.values():
-        facts = copy_facts(row)
         if (
             row.family == "cp.async"
-            or facts.operation not in ("copy", "reduce")
-            or facts.reports
-            or facts.forms[0].operands
+            or row.operation not in ("copy", "reduce")
+            or row.reports
+            or row.forms[0].sources != ("size",)
         ):
             continue
         item = tcsim.instruction(row.mnemonic, arch=last_arch(row.mnemonic))
         found = item.execute(memory=memory, smem=smem, source=[0, 16], destination=[32, 32], size=0)
-        assert np.array_equal(found, memory if facts.source == ".shared::cta" else smem), row.mnemonic
+        assert np.array_equal(found, memory if row.outward else smem), row.mnemonic
         checked += 1
     assert checked > 45
 
@@ -357,14 +356,14 @@ def test_masks_have_the_width_of_their_spelling() -> None:
 
 
 def test_applypriority_needs_128_bytes() -> None:
-    """PTX ISA 9.4: its address is a multiple of 128, its size of 16; the exercise asks for no other."""
+    """PTX ISA 9.4: its address is a multiple of 128, its size of 16; the testbench asks for no other."""
     item = tcsim.instruction("applypriority.async.bulk.global.bulk_group.L2::evict_normal", arch="sm_107")
     memory = image(26, 256)
     assert np.array_equal(item.execute(memory=memory, source=128, size=16), memory)
-    with pytest.raises(MisalignedAddressError, match=r"source=0x10: .* needs multiples of 128 bytes"):
+    with pytest.raises(MisalignedAddressError, match=r"source = 0x10: .* starts at a multiple of 128 bytes"):
         item.execute(memory=memory, source=16, size=16)
-    exercise = exercise_of(item.row.family)
-    starts = exercise.inputs(item, "uniform", 0, 64)["source"]
+    testbench = testbench_of(item.row.family)
+    starts = testbench.inputs(item, "uniform", 0, 64)["source"]
     assert (starts % 128 == 0).all() and starts.any()
 
 
@@ -372,8 +371,7 @@ def test_another_block_waits_with_the_scope_of_the_cluster() -> None:
     """complete-tx releases at the scope of the cluster: a wait for what another block did must acquire with it."""
     checked = 0
     for row in ROWS.values():
-        facts = copy_facts(row)
-        if (facts.source, facts.destination) == (".shared::cta", ".shared::cluster"):
+        if row.outward and row.has("barrier"):
             text = bulk_copy.BODY.kernel(row, "k", "")
             assert "mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64" in text
             assert "mbarrier.test_wait.parity.shared" not in text
@@ -389,17 +387,17 @@ def test_another_block_waits_with_the_scope_of_the_cluster() -> None:
     [
         ("cp.async.ca.shared.global", {"size": 12}, OperandError, "size=12: valid: 4, 8, 16 bytes"),
         ("cp.async.cg.shared.global", {"size": 8}, OperandError, "size=8: valid: 16 bytes"),
-        ("cp.async.ca.shared.global", {"source": 8}, MisalignedAddressError, "source=0x8: a copy of cp.async needs multiples of 16"),
+        ("cp.async.ca.shared.global", {"source": 8}, MisalignedAddressError, "source = 0x8: a copy of cp.async starts at a multiple of 16"),
         ("cp.async.ca.shared.global", {"source_size": 17}, OperandError, "source_size=17: valid: 0 to size, 16"),
         ("cp.async.ca.shared.global", {"source_size": [16, -1]}, OperandError, "source_size=-1: valid: 0 to size, 16"),
         ("cp.async.ca.shared.global", {"source_size": 1, "ignore": True}, OperandError, "has one of them at most"),
         ("cp.async.ca.shared.global", {"ignore": 1}, OperandError, "valid: a bool"),
-        ("cp.async.ca.shared.global", {"source": 256}, OutsideMemoryError, "its 16 bytes do not lie in the 256 bytes"),
+        ("cp.async.ca.shared.global", {"source": 256}, OutsideMemoryError, "source = 0x100: a copy of 16 bytes does not lie in the 256 bytes of memory"),
         ("cp.async.ca.shared.global", {"destination": [0, 0], "source": [0, 16]}, ContestedRowError, "different bytes to 0x0"),
         (LOAD, {"size": 24}, OperandError, "size=24: valid: multiples of 16 bytes"),
         (LOAD, {"size": -16}, OperandError, "size=-16: valid: multiples of 16 bytes"),
-        (LOAD, {"destination": 8}, MisalignedAddressError, "destination=0x8: a copy of cp.async.bulk needs multiples of 16"),
-        (LOAD, {"destination": 256}, OutsideMemoryError, "do not lie in the 256 bytes of memory"),
+        (LOAD, {"destination": 8}, MisalignedAddressError, "destination = 0x8: a copy of cp.async.bulk starts at a multiple of 16"),
+        (LOAD, {"destination": 256}, OutsideMemoryError, "a copy of 16 bytes does not lie in the 256 bytes of memory"),
         (LOAD, {"byte_mask": 1}, OperandError, "byte_mask=1: this instruction takes none; valid operands: none"),
         (MASKED, {}, OperandError, "byte_mask=None: it is missing; valid operands: byte_mask"),
         (MASKED, {"byte_mask": 1 << 16}, OperandError, "valid: 16 bits"),
@@ -457,7 +455,7 @@ def test_what_changes_nothing() -> None:
         item.execute(memory=memory, source=48, size=8)
 
 
-# ---- probes and exercises
+# ---- probes and testbenches
 
 
 @pytest.mark.parametrize(("target", "count"), [("sm_80", 41), ("sm_90a", 41 + 47 + 68), ("sm_107a", 87 - 47)])
@@ -483,12 +481,12 @@ def test_launches() -> None:
     across = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
     for name, clusters in ((LOAD, None), (across, (2, 1, 1)), ("cp.async.ca.shared.global", None)):
         item = tcsim.instruction(name, arch="sm_90")
-        exercise = exercise_of(item.row.family)
-        given_inputs = exercise.inputs(item, exercise.classes(item)[0], 0, 3)
+        testbench = testbench_of(item.row.family)
+        given_inputs = testbench.inputs(item, testbench.classes(item)[0], 0, 3)
         launch = Probe(item, "sm_90", b"code", "ptxas 13.0.0", "", "0" * 64).launch(given_inputs, repeat=2)
         assert (launch.grid[0], launch.cluster, launch.block) == (6 if clusters else 3, clusters, (32, 1, 1))
         ((shape, dtype),) = launch.outputs
-        assert shape == exercise.model(item, given_inputs).shape == (3, IMAGE_BYTES // 4)
+        assert shape == testbench.model(item, given_inputs).shape == (3, IMAGE_BYTES // 4)
         head = re.search(rf"entry {launch.kernel}\(([^)]*)\)", probe.emit(item.row, "sm_90"))
         assert head is not None
         names = [word.split()[-1] for word in head[1].split(", ")]
@@ -499,33 +497,33 @@ def test_launches() -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_107"])
-def test_exercises_and_wrong_models(arch: str) -> None:
-    """Inputs are pure functions of their arguments; each wrong model is contradicted; the model agrees with itself."""
+def test_testbenches_and_mutants(arch: str) -> None:
+    """Inputs are pure functions of their arguments; each mutant is contradicted; the model agrees with itself."""
     outputs, applied = 0, Counter[str]()
     for item in items(arch):
-        exercise, digests = exercise_of(item.row.family), set()
-        names = exercise.classes(item)
-        assert bool(names) != item.facts.reports
+        testbench, digests = testbench_of(item.row.family), set()
+        names = testbench.classes(item)
+        assert bool(names) != item.row.reports
         assert all(re.fullmatch("[a-z]+", name) for name in names)
-        alive = [model for model in exercise.wrong_models if model.applies(item)]
-        applied.update(model.name for model in alive)
+        alive = [mutant for mutant in testbench.mutants if mutant.applies(item)]
+        applied.update(mutant.name for mutant in alive)
         for name in names:
-            inputs = exercise.inputs(item, name, 0, exercise.samples(item, name))
+            inputs = testbench.inputs(item, name, 0, testbench.samples(item, name))
             digests.add(digest(inputs))
-            assert digest(exercise.inputs(item, name, 0, exercise.samples(item, name))) in digests
-            answer = exercise.model(item, inputs)
-            comparison = exercise.compare(item, inputs, answer, answer)
+            assert digest(testbench.inputs(item, name, 0, testbench.samples(item, name))) in digests
+            answer = testbench.model(item, inputs)
+            comparison = testbench.compare(item, inputs, answer, answer)
             assert comparison.mismatches == 0
             outputs += comparison.outputs
-            for model in list(alive):
-                wrong = model.run(item, inputs)
+            for mutant in list(alive):
+                wrong = mutant.run(item, inputs)
                 if not np.array_equal(wrong, answer):
-                    alive.remove(model)
-                    assert item.facts.ignores or exercise.compare(item, inputs, wrong, answer).mismatches
-        assert not alive, (item.mnemonic, [model.name for model in alive])
+                    alive.remove(mutant)
+                    assert item.row.has("ignore_left") or testbench.compare(item, inputs, wrong, answer).mismatches
+        assert not alive, (item.mnemonic, [mutant.name for mutant in alive])
         assert len(digests) == len(names)
     assert outputs > 1_000_000
-    every = {model.name for model in exercise_of("cp.async").wrong_models}
+    every = {mutant.name for mutant in testbench_of("cp.async").mutants}
     missing = {"sm_80": {"mask reversed", "not reduced"}, "sm_90": {"mask reversed"}}.get(arch, set())
     assert set(applied) == every - missing
 
@@ -533,22 +531,22 @@ def test_exercises_and_wrong_models(arch: str) -> None:
 def test_a_mismatch_is_explained() -> None:
     """The address, the copy that covers it, both bytes; undefined bytes are no mismatch."""
     item = tcsim.instruction(LOAD + ".ignore_oob", arch="sm_90")
-    exercise = exercise_of("cp.async.bulk")
-    inputs = exercise.inputs(item, "uniform", 0, 4)
-    model = exercise.model(item, inputs)
+    testbench = testbench_of("cp.async.bulk")
+    inputs = testbench.inputs(item, "uniform", 0, 4)
+    model = testbench.model(item, inputs)
     hardware = model.copy().view(np.uint8)
     to, size = int(inputs["destination"][1, 0]), int(inputs["size"][1, 0])
     left, right = inputs["options"][1, 1:3].tolist()
     hardware[1, item.undefined_bytes(to, size, left, right)] ^= 0xFF
-    assert exercise.compare(item, inputs, hardware.view("<u4"), model).mismatches == 0
+    assert testbench.compare(item, inputs, hardware.view("<u4"), model).mismatches == 0
     hardware[1, to + left] ^= 4
-    comparison = exercise.compare(item, inputs, hardware.view("<u4"), model)
+    comparison = testbench.compare(item, inputs, hardware.view("<u4"), model)
     assert comparison.mismatches == 1
-    line = comparison.first[0].line(item)
+    line = comparison.first[0].line()
     source = int(inputs["source"][1, 0])
     assert line.startswith(
         f"MISMATCH sample 1 address {to + left:#x}: byte {left} of {size} from {source:#x}, copy 0, hardware 0x"
     )
-    assert comparison.first[0].trace(item)[0] == f"{item.mnemonic} on sm_90"
+    assert comparison.first[0].trace()[0] == f"{item.mnemonic} on sm_90"
     with pytest.raises(ValueError, match="the hardware's result has shape"):
-        exercise.compare(item, inputs, model[:1], model)
+        testbench.compare(item, inputs, model[:1], model)

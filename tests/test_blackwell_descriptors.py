@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import tcsim
 from tcsim.descriptors.addresses import element_bit_addresses
-from tcsim.descriptors.canonical_tile import CanonicalTile
 from tcsim.descriptors.forms import FORMS
-from tcsim.descriptors.matrix import Major, MatrixDescriptor
+from tcsim.descriptors.matrix import CanonicalTile, Major, MatrixDescriptor
 from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
 
 # format, kind, bits of an element, whether 16 of them take 16 bytes

@@ -15,8 +15,8 @@ import tcsim
 from tcsim import catalog
 from tcsim.core.errors import FormatError, InstructionError, OperandError
 from tcsim.core.targets import TARGETS
-from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
-from tcsim.layouts.block_scales import BlockScaling, ScaleLayout
+from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply, ScaledRow
+from tcsim.layouts.block_scales import ScaleLayout
 from tcsim.model.row import Row
 
 INVENTORY = Path(__file__).parent / "data" / "mma_block_scale_inventory.csv"
@@ -28,10 +28,10 @@ def inventory() -> dict[str, dict[str, str]]:
     return {line["mnemonic"]: line for line in csv.DictReader(lines)}
 
 
-def scaling(row: Row) -> BlockScaling:
-    """The scales of a row."""
-    assert isinstance(row.facts, BlockScaling)
-    return row.facts
+def scaled(row: Row) -> ScaledRow:
+    """A row with its scales."""
+    assert isinstance(row, ScaledRow)
+    return row
 
 
 def instruction(mnemonic: str, arch: str = "sm_120") -> ScaledMatrixMultiply:
@@ -72,11 +72,9 @@ def test_shape_and_formats_are_those_of_the_spelling() -> None:
         assert [row.operands[name].format.name for name in "dabc"] == ["f32", said.a, said.b, "f32"]
         assert row.operands["a"].shape == (16, said.kept)
         assert row.operands["b"].shape == (said.k, 8)
-        own = scaling(row)
-        assert (own.kind, own.blocks, own.a.format.name, own.b.format.name) == (
-            said.kind, said.blocks, said.scale, said.scale,
-        )  # fmt: skip
-        assert (own.a.shape, own.b.shape) == ((16, said.blocks), (said.blocks, 8))
+        own = scaled(row)
+        assert (own.arithmetic, own.scale_a.format.name, own.scale_b.format.name) == (said.kind, said.scale, said.scale)
+        assert (own.scale_a.shape, own.scale_b.shape) == ((16, said.blocks), (said.blocks, 8))
         assert (own.sparsity is not None) == said.sparse
         assert instruction(mnemonic).block == said.k // said.blocks
         checked += 1
@@ -224,7 +222,7 @@ def good(mma: ScaledMatrixMultiply) -> dict[str, Any]:
         (MX8, {"thread_id_a": 2}, r"thread_id_a 2 does not exist with .scale_vec::1X; valid: 0, 1$"),
         (NV4, {"thread_id_b": 4}, r"thread_id_b 4 does not exist with .scale_vec::4X; valid: 0, 1, 2, 3"),
         (NV4, {"thread_id_b": -1}, r"thread_id_b -1 does not exist"),
-        (NV4, {"thread_id_a": 0.5}, r"thread_id_a 0.5 is no integer; valid: 0, 1"),
+        (NV4, {"thread_id_a": 0.5}, r"thread_id_a 0.5 is not an integer; valid: 0, 1"),
         (NV4, {"thread_id_a": np.array([0, 3])}, r"thread_id_a 3 does not exist"),
         (NV4, {"thread_id_a": np.array([0, 1]), "thread_id_b": np.array([0, 1, 2])}, r"do not broadcast"),
     ],

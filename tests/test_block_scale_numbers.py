@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scale_cases import MX4, MX8, NV4, ROWS, SPARSE_MX4, SPARSE_MX8, SPARSE_NV4
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from conformance.isa.mma.scale_mutants import matrices_of
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.scaled_dot import scaled_dot_add
@@ -183,11 +183,11 @@ def test_the_models_agree(half: int) -> None:
     rows = list(ROWS.values())[half::2]
     for row in rows:
         mma = instruction(row.mnemonic)
-        exercise = exercise_of(row.family)
+        testbench = testbench_of(row.family)
         stream = random.Random(row.mnemonic)
-        for name in exercise.classes(mma):
-            inputs = exercise.inputs(mma, name, SEED, 2)
-            fast = mma.matrix("d", exercise.model(mma, inputs))
+        for name in testbench.classes(mma):
+            inputs = testbench.inputs(mma, name, SEED, 2)
+            fast = mma.matrix("d", testbench.model(mma, inputs))
             for warp in range(2):
                 place = stream.randrange(16), stream.randrange(8)
                 (slow,) = exact.execute(row.mnemonic, *words_of(inputs, warp), [place])
@@ -196,7 +196,7 @@ def test_the_models_agree(half: int) -> None:
             classes.add(name)
     assert classes >= {"uniform", "scales", "cancelled", "tiny", "onehot"}
     assert len(rows) == 55
-    assert compared == 2 * sum(len(exercise_of(row.family).classes(instruction(row.mnemonic))) for row in rows)
+    assert compared == 2 * sum(len(testbench_of(row.family).classes(instruction(row.mnemonic))) for row in rows)
 
 
 @pytest.mark.parametrize("mnemonic", EACH)
@@ -237,17 +237,17 @@ def test_any_register_bits(mnemonic: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("mnemonic", EACH)
 def test_execute_is_matmul(mnemonic: str) -> None:
-    """For all classes and random selectors; the exercise fills the bytes that are not named with random ones."""
+    """For all classes and random selectors; the testbench fills the bytes that are not named with random ones."""
     mma = instruction(mnemonic)
-    exercise, compared = exercise_of(mma.row.family), 0
+    testbench, compared = testbench_of(mma.row.family), 0
     seen: set[tuple[int, ...]] = set()
-    for name in exercise.classes(mma):
-        inputs = exercise.inputs(mma, name, SEED, 6)
+    for name in testbench.classes(mma):
+        inputs = testbench.inputs(mma, name, SEED, 6)
         codes = matrices_of(mma, inputs)
-        assert (mma.matrix("d", exercise.model(mma, inputs)) == mma.matmul(**codes)).all(), name
+        assert (mma.matrix("d", testbench.model(mma, inputs)) == mma.matmul(**codes)).all(), name
         seen |= {tuple(int(inputs[key][i]) for key in sorted(inputs) if "_id_" in key) for i in range(6)}
         compared += 6 * 128
-    assert compared == 6 * 128 * len(exercise.classes(mma))
+    assert compared == 6 * 128 * len(testbench.classes(mma))
     assert len(seen) >= 6  # of the 8 that 4X has
 
 
@@ -275,23 +275,23 @@ def test_sparse_is_the_dense_product_of_the_expanded_matrix() -> None:
     assert compared == 6 * 128
 
 
-# ---- the exercise, without hardware
+# ---- the testbench, without hardware
 
 
 @pytest.mark.parametrize("mnemonic", EACH)
-def test_every_wrong_model_is_contradicted(mnemonic: str) -> None:
+def test_every_mutant_is_contradicted(mnemonic: str) -> None:
     """The classes of inputs tell the model from every named wrong one that applies, with the samples a case has."""
     mma = instruction(mnemonic)
-    exercise = exercise_of(mma.row.family)
-    alive = {model.name: model for model in exercise.wrong_models if model.applies(mma)}
+    testbench = testbench_of(mma.row.family)
+    alive = {mutant.name: mutant for mutant in testbench.mutants if mutant.applies(mma)}
     assert {"F-1", "F+1", "scales of A ignored", "thread id of B ignored", "NaN scale is a number"} <= set(alive)
     assert len(alive) >= 26
-    for name in exercise.classes(mma):
-        inputs = exercise.inputs(mma, name, 0, exercise.samples(mma, name))
-        right = exercise.model(mma, inputs)
-        for model in list(alive.values()):
-            if not np.array_equal(model.run(mma, inputs), right):
-                del alive[model.name]
+    for name in testbench.classes(mma):
+        inputs = testbench.inputs(mma, name, 0, testbench.samples(mma, name))
+        right = testbench.model(mma, inputs)
+        for mutant in list(alive.values()):
+            if not np.array_equal(mutant.run(mma, inputs), right):
+                del alive[mutant.name]
     assert sorted(alive) == []
 
 
@@ -299,23 +299,23 @@ def test_a_mismatch_says_everything() -> None:
     """One line with the scales of its row and column, and a trace that ends in the model's bits."""
     for mnemonic in (NV4, SPARSE_MX8):
         mma = instruction(mnemonic)
-        exercise = exercise_of(mma.row.family)
-        inputs = exercise.inputs(mma, "normal", 0, 2)
-        right = exercise.model(mma, inputs)
+        testbench = testbench_of(mma.row.family)
+        inputs = testbench.inputs(mma, "normal", 0, 2)
+        right = testbench.model(mma, inputs)
         wrong = right.copy()
         wrong[1, 9, 2] ^= np.uint32(1)
-        found = exercise.compare(mma, inputs, wrong, right)
+        found = testbench.compare(mma, inputs, wrong, right)
         assert (found.outputs, found.mismatches) == (256, 1)
         (first,) = found.first
-        line = first.line(mma)
+        line = first.line()
         assert line.startswith("MISMATCH warp 1 lane 9 register 2 (row 10, column 2): a=[0x")
         codes = matrices_of(mma, inputs)
         shown = " ".join(f"{code:#04x}" for code in codes["scale_a"][1, 10])
         assert f" scale_a=[{shown}] scale_b=[0x" in line
         assert line.endswith(f"hardware {wrong[1, 9, 2]:#010x} model {right[1, 9, 2]:#010x}")
-        text = first.trace(mma)
+        text = first.trace()
         assert f"d = {right[1, 9, 2]:#010x}" in text[-1]
-        assert sum("scale_a=" in part for part in text) == mma.scaling.blocks
+        assert sum("scale_a=" in part for part in text) == mma.blocks
 
 
 def test_a_trace_needs_the_scales() -> None:

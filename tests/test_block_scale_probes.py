@@ -14,14 +14,13 @@ import pytest
 from scale_cases import MX4, MX8, NEAR_MISSES, NV4, ROWS, SPARSE_MX4, SPARSE_MX8, SPARSE_NV4
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from conformance.suite.cases import Settings, Suite
 from conformance.suite.hardware import Hardware, Workshop
 from hwkernels.device.driver import DeviceInfo
 from hwkernels.device.sass import disassemble, opcode_counts
 from hwkernels.device.toolchain import AssembleError, Job, assemble, assemble_many
 from hwkernels.probes import body_of, probe
-from hwkernels.probes.mma import SCALE_SELECTORS
 from hwkernels.probes.probe import Probe
 from tcsim.layouts.block_scales import BYTE_IDS, THREAD_IDS
 
@@ -90,10 +89,10 @@ def test_the_assembler_refuses_the_near_misses() -> None:
 
 @pytest.mark.parametrize("mnemonic", [name for names in FORMS.values() for name in names])
 def test_the_plan_of_a_launch(mnemonic: str) -> None:
-    """The exercise's inputs go in as the kernel's parameters, in its order: fragments, metadata, scales, selectors."""
+    """The testbench's inputs go in as the kernel's parameters, in its order: fragments, metadata, scales, selectors."""
     row = ROWS[mnemonic]
-    mma, exercise, body = tcsim.instruction(mnemonic, arch="sm_120"), exercise_of(row.family), body_of(row)
-    inputs = exercise.inputs(mma, "uniform", 0, 3)
+    mma, testbench, body = tcsim.instruction(mnemonic, arch="sm_120"), testbench_of(row.family), body_of(row)
+    inputs = testbench.inputs(mma, "uniform", 0, 3)
     plan = body.plan(row, inputs)
     names = ["a", "b", "c", *(["metadata"] if "mma.sp" in mnemonic else []), "scale_a", "scale_b"]
     names += ["byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b"]
@@ -119,6 +118,7 @@ class Imaginary(Hardware):
         """Execute the launch."""
         launch = made.launch(inputs, repeat)
         mma, (output, dtype) = made.instruction, launch.outputs[0]
+        selectors = ("byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b")
         names = [
             "a",
             "b",
@@ -126,10 +126,10 @@ class Imaginary(Hardware):
             *(["metadata"] if "mma.sp" in mma.mnemonic else []),
             "scale_a",
             "scale_b",
-            *SCALE_SELECTORS,
+            *selectors,
         ]
         given: dict[str, npt.NDArray[Any]] = dict(zip(names, launch.inputs, strict=True))
-        for name in SCALE_SELECTORS:
+        for name in selectors:
             assert (given[name] == given[name][:, :1]).all()
             given[name] = given[name][:, 0]
         answer = mma.execute(**given).reshape(output).astype(dtype)  # type: ignore[attr-defined]
@@ -143,7 +143,7 @@ def test_the_suite_runs_live_and_replays(mnemonic: str, tmp_path: Path) -> None:
     live = Suite(Settings("sm_120", "live", record=True, root=tmp_path), Imaginary())
     live.__dict__["workshop"] = Workshop([live.instruction(mnemonic)])
     cases = [case for case in live.cases() if case.mnemonic == mnemonic]
-    assert [case.name for case in cases] == exercise_of(ROWS[mnemonic].family).classes(live.instruction(mnemonic))  # type: ignore[arg-type]
+    assert [case.name for case in cases] == testbench_of(ROWS[mnemonic].family).classes(live.instruction(mnemonic))  # type: ignore[arg-type]
     for case in cases:
         outcome = live.run(case)
         assert (outcome.verdict, outcome.mismatches) == ("PASS", 0), outcome.text

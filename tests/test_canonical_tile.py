@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from tcsim.descriptors.canonical_tile import CanonicalTile
 from tcsim.descriptors.checks import _conflicts
-from tcsim.descriptors.matrix import Major, MatrixDescriptor
+from tcsim.descriptors.matrix import CanonicalTile, Major, MatrixDescriptor
 from tcsim.layouts.swizzle import SWIZZLES
 
 FORMATS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")

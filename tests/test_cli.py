@@ -1,4 +1,4 @@
-"""Every verb of the command line: its text and its JSON say what the library says."""
+"""Every subcommand of the command line: its text and its JSON say what the library says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs diagnose, idesc and tensormap, and pages from the command line."""
+"""The subcommands diagnose, idesc and tensormap, and pages from the command line."""
 
 from __future__ import annotations
 

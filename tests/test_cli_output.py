@@ -14,12 +14,12 @@ import tcsim
 from tcsim.cli import output
 from tcsim.cli.group import ORDER
 
-# --- what every verb does
+# --- what every subcommand does
 
 
 def test_every_verb_takes_json_and_explains_itself() -> None:
     """`--json` is an option of each, and `--help` is short of 80 columns."""
-    verbs = 0
+    subcommands = 0
     groups = {
         "descriptor": ("decode", "encode", "tile", "check"),
         "mbarrier": ("decode",),
@@ -27,25 +27,25 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
         "tensormap": ("decode", "encode", "check"),
     }
     for name in ORDER:
-        for words in [(name, verb) for verb in groups.get(name, ())] or [(name,)]:
+        for words in [(name, subcommand) for subcommand in groups.get(name, ())] or [(name,)]:
             text = answer(*words, "--help")
             assert "--json" in text and max(map(len, text.splitlines())) <= 80, words
-            verbs += 1
-    assert verbs == 13 + 11
+            subcommands += 1
+    assert subcommands == 13 + 11
     listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
     assert tuple(listed) == ORDER
     assert answer("--version") == f"tcsim {tcsim.__version__}\n"
 
 
 def documented_keys() -> dict[str, set[str]]:
-    """The keys of JSON by verb, from the table of docs/command-line-json.md."""
+    """The keys of JSON by subcommand, from the table of docs/command-line-json.md."""
     page = (Path(__file__).resolve().parent.parent / "docs/command-line-json.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", page.split("## JSON")[1].split("## ")[0], re.MULTILINE)
-    return {verb: set(re.findall(r"`(\w+)`", keys)) for verb, keys in rows}
+    return {subcommand: set(re.findall(r"`(\w+)`", keys)) for subcommand, keys in rows}
 
 
 def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]], tmp_path: Path) -> None:
-    """No key more and none less, for every verb."""
+    """No key more and none less, for every subcommand."""
     np.save(tmp_path / "x.npy", np.ones(4, np.float32))
     wrong = tmp_path / "wrong.npz"
     np.savez(wrong, **matrices[1], observed=np.zeros((16, 8), np.uint32))
@@ -80,9 +80,9 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
     }
     documented = documented_keys()
     assert set(documented) == set(commands)
-    for verb, arguments in commands.items():
-        found = json.loads(answer(*verb.split(), *arguments, "--json"))
-        assert set(found) == documented[verb] | {"verb"}, verb
+    for subcommand, arguments in commands.items():
+        found = json.loads(answer(*subcommand.split(), *arguments, "--json"))
+        assert set(found) == documented[subcommand] | {"verb"}, subcommand
     assert set(data("where", MMA, "-o", "a", "-e", "0,0")["places"][0]) == {
         "operand", "matrix", "row", "column", "lane", "register", "slot", "high", "low", "words", "name",
     }  # fmt: skip

@@ -22,7 +22,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a verb to its end."""
+    """Run a subcommand to its end."""
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, timeout=60, env=environment(), check=False
     )

@@ -1,4 +1,4 @@
-"""The families around a kernel: the inventory, the machine code of every probe, exercises, wrong models, mismatches."""
+"""The families around a kernel: the inventory, the machine code of every probe, testbenches, mutants, mismatches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import slices, testbench_of
 from conformance.isa.barrier_cluster import meet
 from conformance.isa.setmaxnreg import pool_after
 from conformance.stimuli.classes import digest
@@ -20,22 +20,25 @@ from hwkernels.device.sass import disassemble
 from hwkernels.device.toolchain import assemble
 from hwkernels.probes import body_of, probe
 from hwkernels.probes.probe import Probe
+from hwkernels.probes.setmaxnreg import COUNTS
 from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.setmaxnreg import FEWEST, MOST, STEP, RegisterPool
-from tcsim.model.row import Row
+from tcsim.model.form import Form
 
-FAMILIES = (
-    "setmaxnreg", "elect.sync", "barrier.cluster", "mapa", "st.async", "red.async", "st.bulk", "clusterlaunchcontrol", "griddepcontrol",
-)  # fmt: skip
+SLICES = (
+    "setmaxnreg",
+    "elect",
+    "barrier_cluster",
+    "mapa",
+    "st_async",
+    "st_bulk",
+    "clusterlaunchcontrol",
+    "griddepcontrol",
+)
+FAMILIES = [family for name in SLICES for family in slices()[name]]
 ROWS = {name: row for name, row in catalog.rows().items() if row.family in FAMILIES}
-
-
-def forms(row: Row) -> Any:
-    """The lists of operands of a row."""
-    facts: Any = row.facts
-    return facts.forms
 
 
 def items(arch: str, family: str) -> list[Any]:
@@ -46,12 +49,17 @@ def items(arch: str, family: str) -> list[Any]:
 # ---- the inventory
 
 
+def extras(form: Form) -> list[str]:
+    """What the inventory tells the forms of a spelling by: a name, or the values that were assembled of an immediate."""
+    return [f"n={count}" for count in COUNTS if count in form["count"].values] if "count" in form else [form.name]
+
+
 def test_the_registry_is_the_inventory() -> None:
     """Exactly these spellings and operand lists, with their targets and versions; 90 are those that coverage counts."""
     path = Path(__file__).parent / "data/cluster_inventory.csv"
     text = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     lines = {(line["mnemonic"], line["extra"]): line for line in csv.DictReader(text)}
-    found = {(name, form.name): form for name, row in ROWS.items() for form in forms(row)}
+    found = {(name, extra): form for name, row in ROWS.items() for form in row.forms for extra in extras(form)}
     assert set(found) == set(lines)
     for (name, extra), line in lines.items():
         row, form = ROWS[name], found[name, extra]
@@ -60,7 +68,7 @@ def test_the_registry_is_the_inventory() -> None:
         assert form.ptx_version == line["min_ptx_isa"], name
         assert form.documented == row.documented == bool(int(line["documented"])), name
     for row in ROWS.values():
-        assert row.ptx_version == min((form.ptx_version for form in forms(row)), key=float)
+        assert row.ptx_version == min((form.ptx_version for form in row.forms), key=float)
         assert (dict(row.operands), row.shape, row.dropped) == ({}, (0, 0, 0), "")
     counted = Counter(line["family"] for line in lines.values() if line["counted"] == "1")
     assert counted.total() == 90
@@ -229,11 +237,11 @@ def test_machine_code_that_lacks_an_instruction_is_told() -> None:
     item = tcsim.instruction("griddepcontrol.wait", arch="sm_90")
     body = body_of(item.row)
     assert body.complaint(item, "", "sm_90", {}) == "ACQBULK 0 times instead of 1"
-    assert exercise_of("griddepcontrol").classes(item) == []
+    assert testbench_of("griddepcontrol").classes(item) == []
     assert item.execute() is None
 
 
-# ---- exercises
+# ---- testbenches
 
 
 def test_launches() -> None:
@@ -242,12 +250,12 @@ def test_launches() -> None:
     clusters = {"barrier.cluster": (2, 1, 1), "mapa": (4, 1, 1), "st.async": (2, 1, 1), "red.async": (2, 1, 1)}
     for family in FAMILIES[:-1]:
         for item in items("sm_100", family)[::7]:
-            exercise = exercise_of(family)
-            for name in exercise.classes(item):
-                given = exercise.inputs(item, name, 0, 3)
+            testbench = testbench_of(family)
+            for name in testbench.classes(item):
+                given = testbench.inputs(item, name, 0, 3)
                 launch = Probe(item, item.targets[0], b"code", "ptxas 13.0.0", "", "0" * 64).launch(given, repeat=2)
                 ((shape, dtype),) = launch.outputs
-                assert shape == exercise.model(item, given).shape
+                assert shape == testbench.model(item, given).shape
                 assert dtype == np.uint32
                 if family != "clusterlaunchcontrol":
                     assert launch.cluster == clusters.get(family)
@@ -262,35 +270,35 @@ def test_launches() -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
-def test_exercises_and_wrong_models(arch: str) -> None:
-    """Inputs are pure functions of their arguments; each wrong model is contradicted; the model agrees with itself."""
+def test_testbenches_and_mutants(arch: str) -> None:
+    """Inputs are pure functions of their arguments; each mutant is contradicted; the model agrees with itself."""
     outputs, applied, every = 0, Counter[str](), set[str]()
     for family in FAMILIES[:-1]:
-        exercise = exercise_of(family)
-        every |= {model.name for model in exercise.wrong_models}
+        testbench = testbench_of(family)
+        every |= {mutant.name for mutant in testbench.mutants}
         for item in items(arch, family):
-            alive, digests = [model for model in exercise.wrong_models if model.applies(item)], set()
-            applied.update(model.name for model in alive)
-            names = exercise.classes(item)
+            alive, digests = [mutant for mutant in testbench.mutants if mutant.applies(item)], set()
+            applied.update(mutant.name for mutant in alive)
+            names = testbench.classes(item)
             assert names and all(re.fullmatch("[a-z]+", name) for name in names)
             for name in names:
-                samples = exercise.samples(item, name)
-                given = exercise.inputs(item, name, 0, samples)
+                samples = testbench.samples(item, name)
+                given = testbench.inputs(item, name, 0, samples)
                 digests.add(digest(given))
-                assert digest(exercise.inputs(item, name, 0, samples)) in digests
-                answer = exercise.model(item, given)
-                comparison = exercise.compare(item, given, answer, answer)
+                assert digest(testbench.inputs(item, name, 0, samples)) in digests
+                answer = testbench.model(item, given)
+                comparison = testbench.compare(item, given, answer, answer)
                 assert (comparison.mismatches, tuple(comparison.first)) == (0, ())
                 outputs += comparison.outputs
-                for model in list(alive):
-                    wrong = model.run(item, given)
+                for mutant in list(alive):
+                    wrong = mutant.run(item, given)
                     if not np.array_equal(wrong, answer):
-                        alive.remove(model)
-                        assert exercise.compare(item, given, wrong, answer).mismatches
-            assert not alive, (item.mnemonic, [model.name for model in alive])
+                        alive.remove(mutant)
+                        assert testbench.compare(item, given, wrong, answer).mismatches
+            assert not alive, (item.mnemonic, [mutant.name for mutant in alive])
     assert outputs > 2_900_000
     blackwell = {
-        model.name for family in ("st.bulk", "clusterlaunchcontrol") for model in exercise_of(family).wrong_models
+        mutant.name for family in ("st.bulk", "clusterlaunchcontrol") for mutant in testbench_of(family).mutants
     }
     assert set(applied) == (every if arch == "sm_100" else every - blackwell)
 
@@ -299,8 +307,7 @@ def test_setmaxnreg_probes_never_wait_for_ever() -> None:
     """The pool has enough at every move of every class, and no move is undefined: the model says so."""
     checked = 0
     for item in items("sm_90", "setmaxnreg"):
-        for form in item.forms:
-            count = int(form.name.removeprefix("n="))
+        for count in COUNTS:
             if "dec" in item.mnemonic and count == MOST:
                 continue  # assembled only: no thread can own more than 256 before
             pool = pool_after(item, count)
@@ -313,7 +320,7 @@ def test_setmaxnreg_probes_never_wait_for_ever() -> None:
 
 
 def test_cluster_meetings_end_with_the_last_warp() -> None:
-    """The exercise's own check: a barrier that lets a warp go early is an error."""
+    """The testbench's own check: a barrier that lets a warp go early is an error."""
     item = tcsim.instruction("barrier.cluster.arrive.release.aligned", arch="sm_90")
     assert meet(item, 5).phase == 5
 
@@ -358,14 +365,14 @@ def test_cluster_meetings_end_with_the_last_warp() -> None:
 def test_a_mismatch_is_explained(mnemonic: str, name: str, place: tuple[int, ...], words: str) -> None:
     """Where it is, what should have come there, both words; and how the model came to it."""
     item = tcsim.instruction(mnemonic, arch="sm_100")
-    exercise = exercise_of(item.row.family)
-    given = exercise.inputs(item, name, 0, 8)
-    model = exercise.model(item, given)
+    testbench = testbench_of(item.row.family)
+    given = testbench.inputs(item, name, 0, 8)
+    model = testbench.model(item, given)
     hardware = model.copy()
     hardware[place] ^= 0x10
-    comparison = exercise.compare(item, given, hardware, model)
+    comparison = testbench.compare(item, given, hardware, model)
     assert comparison.mismatches == 1
-    assert re.search(words, comparison.first[0].line(item))
-    assert len(comparison.first[0].trace(item)) >= 1
+    assert re.search(words, comparison.first[0].line())
+    assert len(comparison.first[0].trace()) >= 1
     with pytest.raises(ValueError, match="the hardware's result has shape"):
-        exercise.compare(item, given, hardware[:1], model)
+        testbench.compare(item, given, hardware[:1], model)

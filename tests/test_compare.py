@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 from suite_runs import CLASSES, MNEMONIC, OTHER
 
 import tcsim
-from conformance.comparison.multiply import compare
+from conformance.isa import testbench_of
 from conformance.stimuli import classes as inputs
 from conformance.suite.cases import Case, Settings, Suite
+
+DENSE = testbench_of("mma.sync")
 
 
 def test_a_case_is_its_id() -> None:
@@ -72,28 +75,33 @@ def test_a_mismatch_is_located(mnemonic: str, place: tuple[int, int, int], where
     instruction = tcsim.instruction(mnemonic, arch="sm_90")
     registers = inputs.registers(instruction, inputs.CLASSES["boundaries"], 1, 4)
     model = instruction.execute(**registers)
-    assert compare(instruction, registers, model, model.copy()).mismatches == 0
+    assert DENSE.compare(instruction, registers, model, model.copy()).mismatches == 0
     hardware = model.copy()
     hardware[place] ^= np.uint32(1 << 20)
-    comparison = compare(instruction, registers, hardware, model)
+    comparison = DENSE.compare(instruction, registers, hardware, model)
     outputs = 4 * instruction.matrices * 8 * instruction.shape[0]
     assert (comparison.outputs, comparison.mismatches, len(comparison.first)) == (outputs, 1, 1)
     (mismatch,) = comparison.first
-    line = mismatch.line(instruction)
+    line = mismatch.line()
     assert line.startswith(f"MISMATCH {where}: a=")
     assert "\n" not in line
-    found: Any = mismatch
-    one = instruction.matmul(
-        np.tile(found.a, (instruction.shape[0], 1)),
-        np.tile(found.b[:, None], (1, 8)),
-        np.full((instruction.shape[0], 8), found.c, instruction.operands["c"].format.dtype),
-    )
-    assert int(one[0, 0]) == found.model  # the inputs shown are those of the result shown
-    assert f"model 0x{found.model:0{instruction.operands['d'].format.bits // 4}x}" in line
-    assert found.hardware != found.model
-    assert mismatch.trace(instruction)[-1].startswith(
-        f"  d = 0x{found.model:0{instruction.operands['d'].format.bits // 4}x}"
-    )
+    a, b, c = (shown(line, name, instruction) for name in "abc")
+    m = instruction.shape[0]
+    one = instruction.matmul(np.tile(a, (m, 1)), np.tile(b[:, None], (1, 8)), np.tile(c, (m, 8)))
+    code = f"0x{int(one[0, 0]):0{instruction.operands['d'].format.bits // 4}x}"
+    assert mismatch.model == code  # the inputs shown are those of the result shown
+    assert line.endswith(f" hardware {mismatch.hardware} model {code}") and mismatch.hardware != code
+    assert mismatch.trace()[-1].startswith(f"  d = {code}")
+
+
+def shown(line: str, name: str, instruction: Any) -> Any:
+    """The codes of an operand in a line: K of a and b, one of c."""
+    format = instruction.operands[name].format
+    text = re.findall(rf" {name}=(\[[^]]*\]|\S+)", line)[0]
+    numbers = [int(code, 16) for code in re.findall("0x[0-9a-f]+", text)]
+    if format.kind == "bit":
+        numbers = [numbers[0] >> k & 1 for k in range(instruction.shape[2])]
+    return np.array(numbers, format.dtype)
 
 
 def test_many_mismatches_are_counted_and_few_shown() -> None:
@@ -101,10 +109,9 @@ def test_many_mismatches_are_counted_and_few_shown() -> None:
     instruction = tcsim.instruction(MNEMONIC, arch="sm_90")
     registers = inputs.registers(instruction, inputs.CLASSES["wide"], 1, 4)
     model = instruction.execute(**registers)
-    comparison = compare(instruction, registers, ~model, model)
+    comparison = DENSE.compare(instruction, registers, ~model, model)
     assert (comparison.outputs, comparison.mismatches, len(comparison.first)) == (512, 512, 5)
-    places = [line.split(":")[0] for line in (item.line(instruction) for item in comparison.first)]
+    places = [line.split(":")[0] for line in (item.line() for item in comparison.first)]
     assert places[1] == "MISMATCH warp 0 lane 0 register 1 (row 0, column 1)"
-    assert len(compare(instruction, registers, ~model, model, limit=7).first) == 7
-    with pytest.raises(ValueError, match=r"hardware registers have shape \(3, 32, 4\), the model's \(4, 32, 4\)"):
-        compare(instruction, registers, model[:3], model)
+    with pytest.raises(ValueError, match=r"the hardware's result has shape \(3, 32, 4\), the model's \(4, 32, 4\)"):
+        DENSE.compare(instruction, registers, model[:3], model)

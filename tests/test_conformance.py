@@ -38,7 +38,7 @@ def test_a_replay_that_agrees(copied: Path) -> None:
     assert "conformance: sm_90 by replay of recorded hardware results (no GPU is used)" in run.stdout
     assert "= conformance of sm_90, replay =" in run.stdout
     assert len(re.findall(r"::test_case\[.*\] REPLAYED", run.stdout)) == len(CLASSES)
-    assert len(re.findall(r"::test_wrong_models\[.*\] PASSED", run.stdout)) == 1
+    assert len(re.findall(r"::test_mutants\[.*\] PASSED", run.stdout)) == 1
     outputs = sum(result.size for result in recorded(copied).results.values())
     assert outputs == OUTPUTS * len(CLASSES)
     rows = table_rows(run.stdout)

@@ -15,7 +15,7 @@ import pytest
 from exact import conversions as exact
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from tcsim import FormatError, InstructionError, OperandError, TcsimError, catalog
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.cvt.registers import Packed, registers_of
@@ -25,7 +25,7 @@ from tcsim.numbers.conversion import OTHER_FORMATS, conversion_format, nan_code,
 
 INVENTORY = Path(__file__).parent / "data/cvt_inventory.csv"
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "cvt"}
-EXERCISE = exercise_of("cvt")
+TESTBENCH = testbench_of("cvt")
 E4M3 = "cvt.rn.satfinite.e4m3x2.f32"
 PARTS = 8  # tests that share the rows
 
@@ -116,8 +116,8 @@ def test_every_row_agrees_with_the_slow_model(part: int) -> None:
     compared = 0
     for mnemonic in list(ROWS)[part::PARTS]:
         item = anywhere(mnemonic)
-        for name in EXERCISE.classes(item):
-            given = EXERCISE.inputs(item, name, 1, 150)
+        for name in TESTBENCH.classes(item):
+            given = TESTBENCH.inputs(item, name, 1, 150)
             assert disagreements(item, given) == []
             compared += 150
     assert compared > 14_000
@@ -398,7 +398,7 @@ def test_every_step_says_what_it_does() -> None:
 
 def test_roundings_bracket_the_value() -> None:
     """Down, to zero, to nearest and up are in order, and never more than one code apart."""
-    x = EXERCISE.inputs(anywhere("cvt.rm.f16.f32"), "edges", 3, 4_000)["a"].view(np.float32)
+    x = TESTBENCH.inputs(anywhere("cvt.rm.f16.f32"), "edges", 3, 4_000)["a"].view(np.float32)
     x = x[np.isfinite(x)]
     results = {
         mode: tcsim.decode(anywhere(f"cvt.{mode}.f16.f32").execute(a=x), "f16") for mode in ("rm", "rz", "rn", "rp")

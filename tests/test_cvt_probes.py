@@ -1,4 +1,4 @@
-"""Probes and exercises of cvt: machine code, launches, input classes, wrong models, what a mismatch says.
+"""Probes and testbenches of cvt: machine code, launches, input classes, mutants, what a mismatch says.
 
 Like the tests of the assemblers these need ptxas 13.5 or later (12.9 for sm_70 and sm_72) and nvdisasm, and fail
 without them.
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from conformance.stimuli import classes as conformance_inputs
 from hwkernels.device import sass
 from hwkernels.device.toolchain import assemble
@@ -33,7 +33,7 @@ COUNTS = {
 }  # fmt: skip
 UNREAD = ("sm_70", "sm_72")  # no nvdisasm wheel reads their code; ptxas 12.9 still makes it
 CONVERTERS = ("F2", "I2", "HADD2", "FSETP")
-EXERCISE = exercise_of("cvt")
+TESTBENCH = testbench_of("cvt")
 E4M3 = "cvt.rn.satfinite.e4m3x2.f32"
 
 
@@ -99,14 +99,14 @@ def test_a_launch_is_one_thread_per_element() -> None:
         ("cvt.pack.sat.s4.s32.b32", "sm_90"),
     ):
         item = tcsim.instruction(mnemonic, arch=arch)
-        name = EXERCISE.classes(item)[0]
-        given = EXERCISE.inputs(item, name, 0, 300)
+        name = TESTBENCH.classes(item)[0]
+        given = TESTBENCH.inputs(item, name, 0, 300)
         launch = Probe(item, arch, b"code", "ptxas 13.0.0", "", "0" * 64).launch(given, repeat=2)
         assert (launch.grid, launch.block, launch.repeat) == ((3, 1, 1), (128, 1, 1), 2)
         assert launch.scalars == (np.uint32(300),)
         assert [array.tobytes() for array in launch.inputs] == [array.tobytes() for array in given.values()]
         ((shape, dtype),) = launch.outputs
-        model = EXERCISE.model(item, given)
+        model = TESTBENCH.model(item, given)
         assert (shape, dtype) == (model.shape, model.dtype)
         target = next(t for t in item.row.targets if TARGETS[t].arch == item.arch.name)
         text = probe.emit(item.row, target)
@@ -119,9 +119,9 @@ def test_a_launch_is_one_thread_per_element() -> None:
 def test_the_width_of_the_source_chooses_the_operand_form() -> None:
     """The one row with two forms has two kernels."""
     item = tcsim.instruction("cvt.rn.f16.u8", arch="sm_90")
-    assert EXERCISE.classes(item) == ["exhaustive", "bytes"]
+    assert TESTBENCH.classes(item) == ["exhaustive", "bytes"]
     made = Probe(item, "sm_90", b"code", "ptxas 13.0.0", "", "0" * 64)
-    kernels = [made.launch(EXERCISE.inputs(item, name, 0, 256)).kernel for name in ("exhaustive", "bytes")]
+    kernels = [made.launch(TESTBENCH.inputs(item, name, 0, 256)).kernel for name in ("exhaustive", "bytes")]
     assert kernels == ["probe_cvt_rn_f16_u8", "probe_cvt_rn_f16_u8__b8"]
     text = probe.emit(item.row, "sm_90")
     assert [kernel in text for kernel in kernels] == [True, True]
@@ -136,14 +136,14 @@ def test_input_classes(arch: str) -> None:
     """Pure functions of their arguments, of the operands' own dtypes, and the model agrees with itself."""
     outputs = 0
     for item in instructions(arch):
-        names = EXERCISE.classes(item)
+        names = TESTBENCH.classes(item)
         assert all(re.fullmatch("[a-z]+", name) for name in names)
         for name in names:
-            given = EXERCISE.inputs(item, name, 0, 200)
+            given = TESTBENCH.inputs(item, name, 0, 200)
             assert list(given) == [operand for operand in item.registers if operand != "d"]
-            assert conformance_inputs.digest(EXERCISE.inputs(item, name, 0, 200)) == conformance_inputs.digest(given)
-            answer = EXERCISE.model(item, given)
-            comparison = EXERCISE.compare(item, given, answer, answer)
+            assert conformance_inputs.digest(TESTBENCH.inputs(item, name, 0, 200)) == conformance_inputs.digest(given)
+            answer = TESTBENCH.model(item, given)
+            comparison = TESTBENCH.compare(item, given, answer, answer)
             assert (comparison.mismatches, tuple(comparison.first)) == (0, ())
             outputs += comparison.outputs
     assert outputs > 15_000
@@ -153,9 +153,9 @@ def test_exhaustive_is_exhaustive() -> None:
     """Every code of a 16-bit source; of two packed ones every code in both halves; of bytes every pair."""
     for mnemonic in ("cvt.f32.f16", "cvt.rn.satfinite.e4m3x2.f16x2", "cvt.rn.f16x2.e5m2x2"):
         item = tcsim.instruction(mnemonic, arch="sm_90")
-        count = EXERCISE.samples(item, "exhaustive")
+        count = TESTBENCH.samples(item, "exhaustive")
         assert count == 1 << 16
-        codes = EXERCISE.inputs(item, "exhaustive", 0, count)["a"]
+        codes = TESTBENCH.inputs(item, "exhaustive", 0, count)["a"]
         assert len(np.unique(codes & 0xFFFF)) == 1 << 16
         if codes.dtype == np.uint32:
             assert len(np.unique(codes >> 16)) == 1 << 16
@@ -175,7 +175,7 @@ def test_every_stretch_of_the_edges_is_dense(mnemonics: tuple[str, ...], least: 
     """Any 2,048 of many samples: most lie within 5,000 units of where a rounding changes its answer, both signs alike."""
     items = [tcsim.instruction(name, arch="sm_90") for name in mnemonics]
     count = 1 << 18
-    given = EXERCISE.inputs(items[0], "edges", 0, count)
+    given = TESTBENCH.inputs(items[0], "edges", 0, count)
     code = given["a"].astype(np.int64)
     magnitude = code & 0x7FFFFFFF
     below, above = (np.clip(magnitude + step, 0, 0x7F800000).astype(np.uint32) for step in (-5_000, 5_000))
@@ -195,48 +195,48 @@ def test_the_edges_hold_every_boundary() -> None:
     values = tcsim.decode(np.arange(0x7F, dtype=np.uint8), "e4m3")
     middles = ((values[1:] + values[:-1]) / 2).astype(np.float32).view(np.uint32).astype(np.int64)
     wanted = {int(middle + offset) | sign for middle in middles for offset in (-1, 0, 1) for sign in (0, 1 << 31)}
-    for count, missing in ((EXERCISE.samples(item, "edges"), 0.02), (EXERCISE.samples(item, "edges") + 64, 0)):
-        for codes in EXERCISE.inputs(item, "edges", 0, count).values():
+    for count, missing in ((TESTBENCH.samples(item, "edges"), 0.02), (TESTBENCH.samples(item, "edges") + 64, 0)):
+        for codes in TESTBENCH.inputs(item, "edges", 0, count).values():
             assert len(wanted - set(codes.tolist())) <= missing * len(wanted)
 
 
 def test_more_samples_than_by_default() -> None:
     """A row has 4,194,304 edges of its own; the first ones are those of fewer samples."""
     item = tcsim.instruction("cvt.rn.satfinite.f16.f32", arch="sm_90")
-    many, default = (EXERCISE.inputs(item, "edges", 0, count)["a"] for count in (1 << 22, 1 << 13))
+    many, default = (TESTBENCH.inputs(item, "edges", 0, count)["a"] for count in (1 << 22, 1 << 13))
     assert many.shape == (1 << 22,)
     assert len(np.unique(many[::64])) > 1 << 15
     assert np.array_equal(many[: 1 << 13], default)
 
 
-# ---- wrong models
+# ---- mutants
 
 
 def kill(items: list[Convert]) -> tuple[set[str], int]:
-    """The names of the wrong models that apply to some of the instructions, and how many were told from the right one."""
+    """The names of the mutants that apply to some of the instructions, and how many were told from the right one."""
     names, pairs = set(), 0
     for item in items:
-        alive = [model for model in EXERCISE.wrong_models if model.applies(item)]
-        names |= {model.name for model in alive}
+        alive = [mutant for mutant in TESTBENCH.mutants if mutant.applies(item)]
+        names |= {mutant.name for mutant in alive}
         pairs += len(alive)
-        for name in EXERCISE.classes(item):
+        for name in TESTBENCH.classes(item):
             if not alive:
                 break
-            given = EXERCISE.inputs(item, name, 0, EXERCISE.samples(item, name))
-            right = EXERCISE.model(item, given)
-            for model in list(alive):
-                wrong = model.run(item, given)
+            given = TESTBENCH.inputs(item, name, 0, TESTBENCH.samples(item, name))
+            right = TESTBENCH.model(item, given)
+            for mutant in list(alive):
+                wrong = mutant.run(item, given)
                 assert (wrong.shape, wrong.dtype) == (right.shape, right.dtype)
                 if not np.array_equal(wrong, right):
-                    alive.remove(model)
-                    comparison = EXERCISE.compare(item, given, wrong, right)
+                    alive.remove(mutant)
+                    comparison = TESTBENCH.compare(item, given, wrong, right)
                     assert comparison.mismatches
                     assert 0 < len(comparison.first) <= 5
-        assert not alive, (item.mnemonic, [model.name for model in alive])
+        assert not alive, (item.mnemonic, [mutant.name for mutant in alive])
     return names, pairs
 
 
-def test_the_default_cases_of_sm_90_kill_every_wrong_model() -> None:
+def test_the_default_cases_of_sm_90_kill_every_mutant() -> None:
     """Each one that applies to an instruction answers differently somewhere: 900 pairs."""
     names, pairs = kill(instructions("sm_90"))
     assert pairs == 900
@@ -251,15 +251,15 @@ def test_the_default_cases_of_sm_90_kill_every_wrong_model() -> None:
     assert {"fields swapped", "NaN is zero", "NaN sign kept", "subnormal results flushed", "-0 lost"} <= names
 
 
-def test_the_default_cases_of_other_archs_kill_every_wrong_model() -> None:
+def test_the_default_cases_of_other_archs_kill_every_mutant() -> None:
     """A fifth of what sm_90 does not have; together all the mistakes that have a name."""
     own = {item.mnemonic for item in instructions("sm_90")}
     names, pairs = kill([item for item in instructions("sm_107") if item.mnemonic not in own][::5])
     assert pairs > 500
-    every = [model.name for model in EXERCISE.wrong_models]
+    every = [mutant.name for mutant in TESTBENCH.mutants]
     assert len(set(every)) == len(every) >= 40
     for item in instructions("sm_90"):
-        names |= {model.name for model in EXERCISE.wrong_models if model.applies(item)}
+        names |= {mutant.name for mutant in TESTBENCH.mutants if mutant.applies(item)}
     assert names == set(every)
 
 
@@ -269,12 +269,12 @@ def test_the_default_cases_of_other_archs_kill_every_wrong_model() -> None:
 def first_mismatch(mnemonic: str, arch: str, spoil: Any) -> tuple[str, list[str], int]:
     """The line and the trace of spoilt results, and how many elements differ."""
     item = tcsim.instruction(mnemonic, arch=arch)
-    given = EXERCISE.inputs(item, "uniform", 0, 9)
-    model = EXERCISE.model(item, given)
+    given = TESTBENCH.inputs(item, "uniform", 0, 9)
+    model = TESTBENCH.model(item, given)
     hardware: npt.NDArray[Any] = model.copy()
     spoil(hardware)
-    comparison = EXERCISE.compare(item, given, hardware, model)
-    return comparison.first[0].line(item), comparison.first[0].trace(item), comparison.mismatches
+    comparison = TESTBENCH.compare(item, given, hardware, model)
+    return comparison.first[0].line(), comparison.first[0].trace(), comparison.mismatches
 
 
 def test_a_wrong_element_is_named_and_explained() -> None:
@@ -315,7 +315,7 @@ def test_a_wrong_bit_above_the_fields_counts() -> None:
 def test_results_of_another_shape_are_refused() -> None:
     """A hardware result that does not fit is not a mismatch."""
     item = tcsim.instruction(E4M3, arch="sm_90")
-    given = EXERCISE.inputs(item, "uniform", 0, 4)
-    model = EXERCISE.model(item, given)
-    with pytest.raises(ValueError, match=r"hardware results have shape \(3,\), the model's \(4,\)"):
-        EXERCISE.compare(item, given, model[:3], model)
+    given = TESTBENCH.inputs(item, "uniform", 0, 4)
+    model = TESTBENCH.model(item, given)
+    with pytest.raises(ValueError, match=r"the hardware's result has shape \(3,\), the model's \(4,\)"):
+        TESTBENCH.compare(item, given, model[:3], model)

@@ -1,4 +1,4 @@
-"""Every verb of the command line on an instruction of every family: an answer, or a refusal for a reason that is stated here."""
+"""Every subcommand of the command line on an instruction of every family: an answer, or a refusal for a reason that is stated here."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from cli_runs import answer, data, refusal
 
 import tcsim
+from conformance.isa import slices
+from conformance.isa.tcgen05 import TENSOR_MEMORY
 from tcsim import catalog
 from tcsim.core.targets import TARGETS
 from tcsim.inspection.conversion_inputs import conversion_steps, random_registers
@@ -17,20 +19,24 @@ from tcsim.inspection.feeds import feed_of
 from tcsim.inspection.problems import run_call
 
 FIRST = {family.name: next(row for row in family.rows() if not row.dropped) for family in catalog.families()}
-PRODUCTS = {"mma.sync", "mma.sp", "mma.sync.block_scale", "mma.sp.block_scale", "wmma.mma", "wgmma", "wgmma.sp"}
-DESCRIBED = {"tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp"}
-MOVES = {"ldmatrix", "stmatrix", "movmatrix", "wmma.load", "wmma.store", "tcgen05.ld", "tcgen05.st", "tcgen05.ld.red"}
-CHOOSING = {"tcgen05.ld.spcompress"}  # which elements its fragments hold depends on their values
-ONE_ARCH = {"wgmma", "wgmma.sp"}  # of sm_90 alone: there is nothing to compare with
+FRAGMENTS = {name for name, row in FIRST.items() if row.operands}
+PRODUCTS = {name for name in FRAGMENTS if "c" in FIRST[name].operands}
+CHOOSING = {name for name in FRAGMENTS if "mdata" in FIRST[name].operands}  # what they hold depends on its values
+DESCRIBED = {name for name, testbench in slices()["tcgen05"].items() if testbench is TENSOR_MEMORY}
+ONE_ARCH = {  # there is nothing to compare with
+    family.name
+    for family in catalog.families()
+    if len({TARGETS[target].arch for row in family.rows() for target in row.targets}) == 1
+}
 ANSWERS = {
-    "map": PRODUCTS | MOVES | CHOOSING,
-    "where": PRODUCTS | MOVES | CHOOSING,
-    "what": PRODUCTS | MOVES | CHOOSING,
-    "inputs": PRODUCTS | MOVES,
+    "map": FRAGMENTS,
+    "where": FRAGMENTS,
+    "what": FRAGMENTS,
+    "inputs": FRAGMENTS - CHOOSING,
     "trace": PRODUCTS | DESCRIBED | {"cvt"},
     "compare": (PRODUCTS | DESCRIBED) - ONE_ARCH,
 }
-"""The families that a verb answers for."""
+"""The families that a subcommand answers for."""
 REASONS = {
     "map": "has no fragments",  # control, memory to memory, tcgen05.mma: no matrix in registers
     "where": "has no fragments",
@@ -42,8 +48,8 @@ REASONS = {
 """What it says of the others."""
 
 
-def words_of(verb: str, family: str) -> tuple[str, ...]:
-    """A call of the verb on the family's first instruction."""
+def words_of(subcommand: str, family: str) -> tuple[str, ...]:
+    """A call of the subcommand on the family's first instruction."""
     row = FIRST[family]
     operand = next(iter(row.operands), "d")
     archs = list(dict.fromkeys([*(TARGETS[target].arch for target in row.targets), "sm_90", "sm_100"]))
@@ -59,18 +65,18 @@ def words_of(verb: str, family: str) -> tuple[str, ...]:
         "trace": ("--seed", "1", *idesc),
         "compare": ("--archs", ",".join(archs[:2]), "--count", "8", *idesc),
     }
-    return (verb, row.mnemonic, *arguments[verb])
+    return (subcommand, row.mnemonic, *arguments[subcommand])
 
 
 @pytest.mark.parametrize("family", FIRST)
 def test_every_verb_answers_or_says_why_not(family: str) -> None:
     assert data("show", FIRST[family].mnemonic)["family"] == family
-    for verb, families in ANSWERS.items():
+    for subcommand, families in ANSWERS.items():
         if family in families:
-            assert data(*words_of(verb, family))
+            assert data(*words_of(subcommand, family))
         else:
-            reasons = REASONS[verb] if isinstance(REASONS[verb], tuple) else (REASONS[verb],)
-            text = refusal(*words_of(verb, family))
+            reasons = REASONS[subcommand] if isinstance(REASONS[subcommand], tuple) else (REASONS[subcommand],)
+            text = refusal(*words_of(subcommand, family))
             assert any(reason in text for reason in reasons), text
 
 

@@ -60,7 +60,7 @@ def operands(ins: Any, desc: Any, sizes: tuple[int, int, int], block: int, seed:
     shapes = {"a": (m, k), "b": (k, n), "c": (m, n)}
     found = {name: planted.codes(random, shape, formats[name]) for name, shape in shapes.items()}
     if block:
-        scale = (formats["scale"] if desc is not None else ins.scaling.a.format).name
+        scale = (formats["scale"] if desc is not None else ins.row.scale_a.format).name
         blocks = -(-k // block)
         found |= {"scale_a": factors(random, (m, blocks), scale), "scale_b": factors(random, (blocks, n), scale)}
     return found
@@ -117,7 +117,7 @@ def test_tensor_memory_multiply(
     """tcgen05.mma with a descriptor."""
     ins = tcsim.instruction(mnemonic, arch=ARCH)
     assert isinstance(ins, TensorMemoryMultiply)
-    check(ins, desc, (desc.m, desc.n, desc.k), ins.facts.block, order)
+    check(ins, desc, (desc.m, desc.n, desc.k), ins.row.block, order)
 
 
 @pytest.mark.parametrize("order", [None, (2, 0, 1)])
@@ -134,7 +134,7 @@ def test_ragged_sizes_are_zeros(mnemonic: str, desc: tcsim.InstructionDescriptor
     """Any M, N and K; the last block of scale factors covers what is left."""
     ins: Any = tcsim.instruction(mnemonic, arch="sm_120" if desc is None else ARCH)
     shape = ins.shape if desc is None else (desc.m, desc.n, desc.k)
-    block = ins.block if desc is None else ins.facts.block
+    block = ins.block if desc is None else ins.row.block
     m, n, k = shape
     sizes, whole = (m + 3, n + 5, 2 * k + 3), (2 * m, 2 * n, 3 * k)
     x = operands(ins, desc, sizes, block, 6)
@@ -167,7 +167,7 @@ F16 = "tcgen05.mma.cta_group::1.kind::f16"
         ({"idesc": None}, tcsim.OperandError, "idesc is missing"),
         ({"scale_a": np.zeros((64, 1), np.uint8)}, tcsim.OperandError, "scale_a is not an operand"),
         ({"instruction": f"{F16}.ashift"}, tcsim.InstructionError, "other rows of D"),
-        ({"instruction": "tcgen05.mma.sp.cta_group::1.kind::f16"}, tcsim.InstructionError, "no dense"),
+        ({"instruction": "tcgen05.mma.sp.cta_group::1.kind::f16"}, tcsim.InstructionError, "its A is sparse"),
         ({"instruction": "tcgen05.mma.cta_group::2.kind::f16"}, tcsim.OperandError, "M = 64"),
         ({"instruction": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"}, tcsim.OperandError, "idesc is not"),
     ],

@@ -1,4 +1,4 @@
-"""The conformance suite's GEMM cases: they tell wrong models apart, and what comes back from a GPU is judged on bits."""
+"""The conformance suite's GEMM cases: they tell mutants apart, and what comes back from a GPU is judged on bits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_inputs_depend_on_the_seed_and_hold_what_they_promise() -> None:
 
 @pytest.mark.parametrize("inputs", ["random", "wide"])
 @pytest.mark.parametrize("format_", ["f16", "bf16", "tf32", "e4m3"])
-def test_wrong_models_are_contradicted(format_: str, inputs: str) -> None:
+def test_mutants_are_contradicted(format_: str, inputs: str) -> None:
     """K descending, two chains added, K blocks of another instruction: each differs in some output."""
     case = GemmCase("sm90_wgmma_persistent", format_, format_, "f32", (70, 520, 1096), inputs)
     a, b, _ = operands(case, 0)

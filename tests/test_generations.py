@@ -6,9 +6,9 @@ from collections import Counter
 
 from tcsim import catalog
 from tcsim.arithmetic.steps import ScaledDotAdd
+from tcsim.arithmetic.units import UNITS
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.inspection.generations import generations, step_uses
-from tcsim.isa.mma import lowering as mma_lowering
 from tcsim.numbers.formats import FORMATS
 
 NO_PRODUCTS = {"cvt", "ldmatrix", "movmatrix", "spcompress", "stmatrix", "wmma.load", "wmma.store"}
@@ -70,6 +70,6 @@ def test_every_step_is_seen() -> None:
 
 
 def test_every_unit_is_seen() -> None:
-    """The units of mma.sync are among the steps."""
+    """Each unit is among the steps of the arch that brought it."""
     bits = {(arch, use.fraction_bits) for use in step_uses() for arch in use.archs}
-    assert {(arch, unit.fraction_bits) for unit in mma_lowering.UNITS for arch in unit.archs} <= bits
+    assert {(f"sm_{unit.first}", unit.fraction_bits) for unit in UNITS} <= bits

@@ -112,7 +112,7 @@ def test_outputs_behind_descriptors(sparse: bool, signs: dict[str, int]) -> None
 def test_outputs_with_an_instruction_descriptor(mnemonic: str, fields: dict[str, Any]) -> None:
     """tcgen05.mma: what `matmul` gives for the same descriptor."""
     item: Any = tcsim.instruction(mnemonic, arch="sm_100")
-    desc = tcsim.InstructionDescriptor(kind=item.facts.kind.name, m=128, n=16, **fields)
+    desc = tcsim.InstructionDescriptor(kind=item.row.kind.name, m=128, n=16, **fields)
     arrays = {name: x[0] for name, x in Described(item, desc).make("uniform", Stream("outputs", mnemonic), 1).items()}
     want = item.matmul(**arrays, idesc=desc)
     given = {**arrays, "idesc": np.uint32(desc.encode())}
@@ -139,7 +139,7 @@ def test_an_example_survives_as_a_file(mnemonic: str) -> None:
     arch = "sm_100" if fields is not None else dict(REGISTERS)[mnemonic]
     item: Any = tcsim.instruction(mnemonic, arch=arch)
     if fields is not None:
-        desc = tcsim.InstructionDescriptor(kind=item.facts.kind.name, m=128, n=16, **fields)
+        desc = tcsim.InstructionDescriptor(kind=item.row.kind.name, m=128, n=16, **fields)
         item = described(item, {"idesc": desc.encode()})
     pair = {"right": item, "wrong": with_fewer_bits(item)}
     problems = random_products(item, 256, 9)

@@ -1,4 +1,4 @@
-"""Probes and exercises of ldmatrix, stmatrix and movmatrix: machine code, launches, input classes, wrong models.
+"""Probes and testbenches of ldmatrix, stmatrix and movmatrix: machine code, launches, input classes, mutants.
 
 Like the tests of the assemblers these need ptxas 13.5 or later and nvdisasm, and fail without them.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import slices, testbench_of
 from conformance.isa.matrix.moves import CLASSES
 from conformance.stimuli import classes as conformance_inputs
 from hwkernels.device import sass
@@ -24,7 +24,7 @@ from tcsim import catalog
 from tcsim.core.targets import TARGETS
 from tcsim.model.instruction import Instruction
 
-FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
+FAMILIES = tuple(slices()["matrix"])
 MOVERS = ("LDSM", "STSM", "MOVM")
 COUNTS = {
     "sm_70": 0, "sm_72": 0, "sm_75": 19, "sm_80": 19, "sm_86": 19, "sm_87": 19, "sm_88": 19, "sm_89": 19, "sm_90": 37,
@@ -111,13 +111,13 @@ def test_the_address_is_of_shared_memory_or_generic() -> None:
 def test_a_launch_is_one_warp_a_block(mnemonic: str, arch: str) -> None:
     """Inputs in the order of the parameters, and an output that the model's answer fits."""
     item = tcsim.instruction(mnemonic, arch=arch)
-    exercise = exercise_of(item.row.family)
-    given = exercise.inputs(item, "uniform", 0, 5)
+    testbench = testbench_of(item.row.family)
+    given = testbench.inputs(item, "uniform", 0, 5)
     launch = Probe(item, arch, b"code", "ptxas 13.0.0", "", "0" * 64).launch(given, repeat=2)
     assert (launch.grid, launch.block, launch.repeat, launch.scalars) == ((5, 1, 1), (32, 1, 1), 2, ())
     assert [array.tobytes() for array in launch.inputs] == [array.tobytes() for array in given.values()]
     ((shape, dtype),) = launch.outputs
-    assert (shape, dtype) == (exercise.model(item, given).shape, np.uint32)
+    assert (shape, dtype) == (testbench.model(item, given).shape, np.uint32)
     head = re.search(rf"entry {launch.kernel}\(([^)]*)\)", probe.emit(item.row, arch))
     assert head is not None
     assert [word.split()[-1] for word in head[1].split(", ")][: len(given)] == list(given)
@@ -142,22 +142,22 @@ def test_input_classes(arch: str) -> None:
     """Pure functions of their arguments, different by class, valid, and the model agrees with itself."""
     outputs = 0
     for item in (tcsim.instruction(row.mnemonic, arch=arch) for f in FAMILIES for row in catalog.on_arch(arch, f)):
-        exercise, digests = exercise_of(item.row.family), set()
-        names = exercise.classes(item)
+        testbench, digests = testbench_of(item.row.family), set()
+        names = testbench.classes(item)
         assert all(re.fullmatch("[a-z]+", name) for name in names)
         if item.row.family != "movmatrix":
             stray = item.address_lanes < 32 and arch != "sm_75"  # type: ignore[attr-defined]
             assert names == [name for name in CLASSES if name != "ignored" or stray]
         for name in names:
-            samples = exercise.samples(item, name)
-            given = exercise.inputs(item, name, 0, samples)
+            samples = testbench.samples(item, name)
+            given = testbench.inputs(item, name, 0, samples)
             digests.add(conformance_inputs.digest(given))
-            again = exercise.inputs(item, name, 0, samples)
+            again = testbench.inputs(item, name, 0, samples)
             assert conformance_inputs.digest(again) == conformance_inputs.digest(given)
-            assert conformance_inputs.digest(exercise.inputs(item, name, 1, samples)) not in digests
-            answer = exercise.model(item, given)
+            assert conformance_inputs.digest(testbench.inputs(item, name, 1, samples)) not in digests
+            answer = testbench.model(item, given)
             assert (answer.dtype, len(answer)) == (np.uint32, samples)
-            comparison = exercise.compare(item, given, answer, answer)
+            comparison = testbench.compare(item, given, answer, answer)
             assert (comparison.mismatches, comparison.first) == (0, ())
             outputs += comparison.outputs
         assert len(digests) == len(names)
@@ -167,7 +167,7 @@ def test_input_classes(arch: str) -> None:
 def test_what_the_classes_are_for() -> None:
     """Distinct elements, stray addresses, shared rows, the end of the memory."""
     load, store = tcsim.instruction(LOAD, arch="sm_90"), tcsim.instruction(STORE, arch="sm_90")
-    loads, stores = exercise_of("ldmatrix"), exercise_of("stmatrix")
+    loads, stores = testbench_of("ldmatrix"), testbench_of("stmatrix")
     given = loads.inputs(load, "identity", 0, 2)
     assert {len(set(image.tolist())) for image in given["smem"].view("<u2")} == {LOAD_BYTES // 2}
     given = loads.inputs(load, "ignored", 0, 4)
@@ -176,8 +176,8 @@ def test_what_the_classes_are_for() -> None:
     assert (given["address"][:, 16:] % 16 != 0).any()
     given = loads.inputs(load, "overlapping", 0, 4)
     assert all(len(set(rows.tolist())) <= 4 for rows in given["address"])
-    for exercise, item, size in ((loads, load, LOAD_BYTES), (stores, store, STORE_BYTES)):
-        given = exercise.inputs(item, "end", 0, 3)
+    for testbench, item, size in ((loads, load, LOAD_BYTES), (stores, store, STORE_BYTES)):
+        given = testbench.inputs(item, "end", 0, 3)
         assert {int(rows.max()) for rows in given["address"]} == {size - 16}
     given = stores.inputs(store, "identity", 0, 2)
     assert {len(set(codes.reshape(-1).tolist())) for codes in store.matrix("registers", given["registers"])} == {128}
@@ -185,31 +185,31 @@ def test_what_the_classes_are_for() -> None:
     assert all(1 < len(set(rows[:16].tolist())) <= 4 for rows in given["address"])
 
 
-# ---- wrong models
+# ---- mutants
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
-def test_the_default_cases_kill_every_wrong_model(arch: str) -> None:
+def test_the_default_cases_kill_every_mutant(arch: str) -> None:
     """Each one that applies to an instruction answers differently somewhere, and the difference is explained."""
     killed: dict[str, set[str]] = {family: set() for family in FAMILIES}
     for item in (tcsim.instruction(row.mnemonic, arch=arch) for f in FAMILIES for row in catalog.on_arch(arch, f)):
-        exercise = exercise_of(item.row.family)
-        alive = [model for model in exercise.wrong_models if model.applies(item)]
-        killed[item.row.family] |= {model.name for model in alive}
-        for name in exercise.classes(item):
-            given = exercise.inputs(item, name, 0, exercise.samples(item, name))
-            right = exercise.model(item, given)
-            for model in list(alive):
-                wrong = model.run(item, given)
+        testbench = testbench_of(item.row.family)
+        alive = [mutant for mutant in testbench.mutants if mutant.applies(item)]
+        killed[item.row.family] |= {mutant.name for mutant in alive}
+        for name in testbench.classes(item):
+            given = testbench.inputs(item, name, 0, testbench.samples(item, name))
+            right = testbench.model(item, given)
+            for mutant in list(alive):
+                wrong = mutant.run(item, given)
                 assert (wrong.shape, wrong.dtype) == (right.shape, right.dtype)
                 if not np.array_equal(wrong, right):
-                    alive.remove(model)
-                    comparison = exercise.compare(item, given, wrong, right)
+                    alive.remove(mutant)
+                    comparison = testbench.compare(item, given, wrong, right)
                     assert comparison.mismatches
                     assert 0 < len(comparison.first) <= 5
-        assert not alive, (item.mnemonic, [model.name for model in alive])
-    every = {family: {model.name for model in exercise_of(family).wrong_models} for family in FAMILIES}
-    assert all(len(names) == len(exercise_of(family).wrong_models) for family, names in every.items())
+        assert not alive, (item.mnemonic, [mutant.name for mutant in alive])
+    every = {family: {mutant.name for mutant in testbench_of(family).mutants} for family in FAMILIES}
+    assert all(len(names) == len(testbench_of(family).mutants) for family, names in every.items())
     if arch == "sm_100":
         assert killed == every
 
@@ -220,14 +220,16 @@ def test_the_default_cases_kill_every_wrong_model(arch: str) -> None:
 def first_mismatch(mnemonic: str, arch: str, spoil: Any) -> tuple[str, list[str]]:
     """The line and the trace of one spoilt result."""
     item = tcsim.instruction(mnemonic, arch=arch)
-    exercise = exercise_of(item.row.family)
-    given = exercise.inputs(item, "scattered" if "smem" in exercise.inputs(item, "uniform", 0, 1) else "uniform", 0, 3)
-    model = exercise.model(item, given)
+    testbench = testbench_of(item.row.family)
+    given = testbench.inputs(
+        item, "scattered" if "smem" in testbench.inputs(item, "uniform", 0, 1) else "uniform", 0, 3
+    )
+    model = testbench.model(item, given)
     hardware = model.copy()
     spoil(hardware, given)
-    comparison = exercise.compare(item, given, hardware, model)
+    comparison = testbench.compare(item, given, hardware, model)
     assert comparison.mismatches == 1
-    return comparison.first[0].line(item), comparison.first[0].trace(item)
+    return comparison.first[0].line(), comparison.first[0].trace()
 
 
 def test_a_wrong_element_of_a_load_is_explained() -> None:
@@ -285,8 +287,8 @@ def test_results_of_another_shape_are_refused() -> None:
     """A hardware result that does not fit is not a mismatch."""
     for mnemonic in (LOAD, STORE, MOVE):
         item = tcsim.instruction(mnemonic, arch="sm_90")
-        exercise = exercise_of(item.row.family)
-        given = exercise.inputs(item, "uniform", 0, 2)
-        model = exercise.model(item, given)
+        testbench = testbench_of(item.row.family)
+        given = testbench.inputs(item, "uniform", 0, 2)
+        model = testbench.model(item, given)
         with pytest.raises(ValueError, match="the hardware's result has shape"):
-            exercise.compare(item, given, model[:1], model)
+            testbench.compare(item, given, model[:1], model)

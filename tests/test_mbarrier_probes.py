@@ -1,4 +1,4 @@
-"""Probes and exercises of mbarrier: the machine code of every operand list, random programs, wrong models, mismatches."""
+"""Probes and testbenches of mbarrier: the machine code of every operand list, random programs, mutants, mismatches."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa import exercise_of
-from conformance.isa.mbarrier.exercise import OF_FORM
+from conformance.isa import testbench_of
 from conformance.isa.mbarrier.programs import STEPS, programs, run
+from conformance.isa.mbarrier.testbench import OF_FORM
 from conformance.stimuli.classes import digest
 from conformance.stimuli.stream import Stream
 from hwkernels.device.toolchain import assemble
-from hwkernels.probes import body_of, probe
+from hwkernels.probes import body_of, form_of, probe
 from hwkernels.probes import mbarrier as barrier
 from hwkernels.probes.probe import Probe
 from tcsim import catalog
-from tcsim.isa.mbarrier.semantics import barrier_facts
 
-EXERCISE = exercise_of("mbarrier")
+TESTBENCH = testbench_of("mbarrier")
 ARRIVE = "mbarrier.arrive.shared::cta.b64"
 TRY_WAIT = "mbarrier.try_wait.shared::cta.b64"
 
@@ -48,7 +47,7 @@ def test_every_form_assembles_to_what_is_claimed(target: str, count: int) -> Non
     """
     items = rows(target)
     assert len(items) == count
-    first = {(item.row.arithmetic, item.facts.space): item for item in reversed(items)}
+    first = {(item.row.arithmetic, item.row.space): item for item in reversed(items)}
     items = [item for place, item in enumerate(items) if place % 9 == 0 or item in first.values()]
     made = probe.build(items, target)
     for name, item in made.items():
@@ -94,12 +93,12 @@ def test_forms_that_a_target_lacks_are_left_out() -> None:
 def test_a_launch_has_what_the_kernel_reads() -> None:
     """One warp a program, the entry point of the class's form, an output that the model's answer fits."""
     item = tcsim.instruction(ARRIVE, arch="sm_90")
-    given = EXERCISE.inputs(item, "sinkcounted", 0, 5)
+    given = TESTBENCH.inputs(item, "sinkcounted", 0, 5)
     launch = Probe(item, "sm_90a", b"code", "ptxas 13.0.0", "", "0" * 64).launch(given, repeat=2)
     assert launch.kernel == "probe_mbarrier_arrive_shared_cta_b64__sink_count"
     assert (launch.grid, launch.block, launch.scalars) == ((5, 1, 1), (32, 1, 1), (np.uint32(STEPS),))
     assert launch.outputs == (((5, STEPS, 4), np.dtype(np.uint32)),)
-    assert EXERCISE.model(item, given).shape == (5, STEPS, 4)
+    assert TESTBENCH.model(item, given).shape == (5, STEPS, 4)
     head = re.search(rf"entry {launch.kernel}\(([^)]*)\)", probe.emit(item.row, "sm_90a"))
     assert head is not None
     assert [word.split()[-1] for word in head[1].split(", ")] == ["program", "results", "steps"]
@@ -108,21 +107,21 @@ def test_a_launch_has_what_the_kernel_reads() -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_107"])
-def test_programs_and_wrong_models(arch: str) -> None:
-    """Pure functions of their arguments, allowed by the model at every step; each wrong model is contradicted."""
+def test_programs_and_mutants(arch: str) -> None:
+    """Pure functions of their arguments, allowed by the model at every step; each mutant is contradicted."""
     outputs, steps, applied = 0, Counter[int](), Counter[str]()
     for item in sample(arch, 16):
-        names, digests = EXERCISE.classes(item), set()
+        names, digests = TESTBENCH.classes(item), set()
         assert set(names) <= {*OF_FORM.values(), "threads", "tokens"}
         assert all(re.fullmatch("[a-z]+", name) for name in names)
-        alive = [model for model in EXERCISE.wrong_models if model.applies(item)]
-        applied.update(model.name for model in alive)
+        alive = [mutant for mutant in TESTBENCH.mutants if mutant.applies(item)]
+        applied.update(mutant.name for mutant in alive)
         for name in names:
-            given = EXERCISE.inputs(item, name, 0, EXERCISE.samples(item, name))
+            given = TESTBENCH.inputs(item, name, 0, TESTBENCH.samples(item, name))
             digests.add(digest(given))
-            assert digest(EXERCISE.inputs(item, name, 0, EXERCISE.samples(item, name))) in digests
-            answer = EXERCISE.model(item, given)
-            comparison = EXERCISE.compare(item, given, answer, answer)
+            assert digest(TESTBENCH.inputs(item, name, 0, TESTBENCH.samples(item, name))) in digests
+            answer = TESTBENCH.model(item, given)
+            comparison = TESTBENCH.compare(item, given, answer, answer)
             assert (comparison.mismatches, comparison.first) == (0, ())
             outputs += comparison.outputs
             steps.update(given["program"][..., 0].ravel().tolist())
@@ -130,14 +129,14 @@ def test_programs_and_wrong_models(arch: str) -> None:
                 assert (given["program"][..., 1] > 1).any()
             if name == "tokens":
                 assert answer[..., 3].any()
-            alive = [model for model in alive if np.array_equal(model.run(item, given), answer)]
-        assert not alive, (item.mnemonic, [model.name for model in alive])
+            alive = [mutant for mutant in alive if np.array_equal(mutant.run(item, given), answer)]
+        assert not alive, (item.mnemonic, [mutant.name for mutant in alive])
         assert len(digests) == len(names)
     assert outputs > 20_000
     hopper = {barrier.EXPECT_TX, barrier.COMPLETE_TX, barrier.INIT_V1}
     other = {barrier.ROW, barrier.INIT, barrier.ARRIVE, barrier.NO_COMPLETE, barrier.DROP, barrier.INVAL}
     assert set(steps) == (other if arch == "sm_80" else other | hopper)
-    assert len(applied) == (6 if arch == "sm_80" else len(EXERCISE.wrong_models))
+    assert len(applied) == (6 if arch == "sm_80" else len(TESTBENCH.mutants))
 
 
 def test_pending_count_is_asked_of_no_complete_arrivals_only() -> None:
@@ -149,10 +148,10 @@ def test_pending_count_is_asked_of_no_complete_arrivals_only() -> None:
         ("mbarrier.pending_count.b64", "program"),
     ):
         item = tcsim.instruction(name, arch="sm_90")
-        given = EXERCISE.inputs(item, form, 0, 32)
-        seen, program = EXERCISE.model(item, given)[..., 0], given["program"]
-        counted = [barrier.NO_COMPLETE] + ([barrier.ROW] if item.facts.no_complete else [])
-        others = [barrier.ARRIVE, barrier.DROP] + ([] if item.facts.no_complete or "pending" in name else [barrier.ROW])
+        given = TESTBENCH.inputs(item, form, 0, 32)
+        seen, program = TESTBENCH.model(item, given)[..., 0], given["program"]
+        counted = [barrier.NO_COMPLETE] + ([barrier.ROW] if item.row.no_complete else [])
+        others = [barrier.ARRIVE, barrier.DROP] + ([] if item.row.no_complete or "pending" in name else [barrier.ROW])
         one = program[..., 1] == 1
         assert (seen[np.isin(program[..., 0], counted) & one] > 0).all()
         assert (seen[np.isin(program[..., 0], others)] == 0).all()
@@ -166,15 +165,15 @@ def test_pending_count_is_asked_of_no_complete_arrivals_only() -> None:
 def test_what_programs_reach() -> None:
     """Phases end, bytes come early and late, arrivals drop, states of the phase before are tested."""
     item = tcsim.instruction(TRY_WAIT, arch="sm_90")
-    given = EXERCISE.inputs(item, "hinted", 0, 64)
-    seen = EXERCISE.model(item, given)
+    given = TESTBENCH.inputs(item, "hinted", 0, 64)
+    seen = TESTBENCH.model(item, given)
     parities = seen[..., 1]
     assert {1, 2} == set(parities[given["program"][..., 3] & barrier.OBSERVE != 0].tolist())
     own = given["program"][..., 0] == barrier.ROW
     assert {0, 1} == set(seen[own][:, 0].tolist())
     assert (np.diff(parities.astype(int), axis=1) != 0).sum() > 100
-    slow = EXERCISE.inputs(item, "program", 0, 64)["program"]
-    answers = run(item, barrier_facts(item.row).forms[0], slow)
+    slow = TESTBENCH.inputs(item, "program", 0, 64)["program"]
+    answers = run(item, item.row.forms[0], slow)
     waiting = (slow[..., 0] == barrier.ROW) & (answers[..., 0] == 0)
     assert 1 <= waiting.sum(axis=1).max() <= 2  # waits without a hint for a phase that is under way
 
@@ -182,30 +181,30 @@ def test_what_programs_reach() -> None:
 def test_a_mismatch_is_explained() -> None:
     """Which step, what it was, both words, and the program up to there."""
     item = tcsim.instruction(ARRIVE, arch="sm_90")
-    given = EXERCISE.inputs(item, "state", 0, 4)
-    model = EXERCISE.model(item, given)
+    given = TESTBENCH.inputs(item, "state", 0, 4)
+    model = TESTBENCH.model(item, given)
     hardware = model.copy()
     place = int(np.flatnonzero(given["program"][2, :, 0] == barrier.ROW)[0])
     hardware[2, place, 0] ^= 1
-    comparison = EXERCISE.compare(item, given, hardware, model)
+    comparison = TESTBENCH.compare(item, given, hardware, model)
     assert comparison.mismatches == 1
-    line = comparison.first[0].line(item)
+    line = comparison.first[0].line()
     assert re.fullmatch(
         rf"MISMATCH sample 2 step {place}: the instruction: what it returned, hardware 0x\w+ model 0x\w+", line
     )
-    told = comparison.first[0].trace(item)
+    told = comparison.first[0].trace()
     assert told[0] == f"{ARRIVE} on sm_90"
     assert len(told) == place + 2
     with pytest.raises(ValueError, match="the hardware's result has shape"):
-        EXERCISE.compare(item, given, hardware[:1], model)
+        TESTBENCH.compare(item, given, hardware[:1], model)
 
 
 def test_forms_and_classes_that_do_not_exist() -> None:
     """Asked by name, refused by name."""
     row = catalog.rows()[ARRIVE]
-    with pytest.raises(ValueError, match="has no operand form 'hint'; valid: 'state', 'sink'"):
-        barrier.form_named(row, "hint")
+    with pytest.raises(ValueError, match="has no form 'hint'; valid: 'state', 'sink'"):
+        form_of(row, "hint")
     with pytest.raises(ValueError, match="has no input class 'hinted'"):
-        EXERCISE.inputs(tcsim.instruction(ARRIVE, arch="sm_90"), "hinted", 0, 1)
+        TESTBENCH.inputs(tcsim.instruction(ARRIVE, arch="sm_90"), "hinted", 0, 1)
     item = tcsim.instruction(ARRIVE, arch="sm_90")
     assert programs(item, item.forms[0], False, False, 3, Stream("x")).shape == (3, STEPS, 4)

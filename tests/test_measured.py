@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import tcsim
-from conformance.isa import exercise_of
-from conformance.slice import every_class
+from conformance.isa import testbench_of
 from conformance.suite import recordings
 from tcsim import catalog
 from tcsim.core.targets import ARCHS
@@ -36,9 +35,9 @@ def test_recordings_hold_every_class_of_their_instruction() -> None:
         recording = recordings.read(mnemonic, "sm_90")
         assert recording is not None, path
         instruction = tcsim.instruction(mnemonic, arch="sm_90")
-        exercise = exercise_of(instruction.row.family)
+        testbench = testbench_of(instruction.row.family)
         recorded = {name for name, _ in recording.cases}
-        assert set(exercise.classes(instruction)) <= recorded <= set(every_class(exercise, instruction))
+        assert set(testbench.classes(instruction)) <= recorded <= set(testbench.every_class(instruction))
         assert recording.origin.gpu == "NVIDIA H200"
         cases += len(recording.cases)
     assert cases > 900

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from hwkernels.probes import probe
+from hwkernels.probes.fence import GROUPS
 from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.core.targets import ARCHS, TARGETS
-from tcsim.isa.fence import order_facts
 
 FILES = {"fence": "fence", "wgmma.sync": "wgmma_sync"}
 ROWS = {name: row for name, row in catalog.rows().items() if row.family in FILES}
@@ -26,18 +26,21 @@ def test_the_registry_is_the_inventory(family: str, count: int) -> None:
     path = Path(__file__).parent / f"data/{FILES[family]}_inventory.csv"
     text = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     lines = {(line["mnemonic"], line["extra"]): line for line in csv.DictReader(text)}
-    forms = {
-        (row.mnemonic, form.name): form
+    extras = {
+        (row.mnemonic, f"N={number}" if "groups" in row.forms[0] else "")
         for row in ROWS.values()
         if row.family == family
-        for form in order_facts(row).forms
+        for number in GROUPS
     }
     assert len(lines) == count
-    assert set(forms) == set(lines)
+    assert extras == set(lines)
     for key, line in lines.items():
-        assert list(forms[key].targets) == list(ROWS[key[0]].targets) == line["targets"].split(), key
-        assert forms[key].ptx_version == ROWS[key[0]].ptx_version == line["min_ptx_isa"], key
-        assert forms[key].documented == ROWS[key[0]].documented == bool(int(line["documented"])), key
+        row = ROWS[key[0]]
+        assert [name for form in row.forms for name in form.targets] == list(row.targets) == line["targets"].split(), (
+            key
+        )
+        assert row.forms[0].ptx_version == row.ptx_version == line["min_ptx_isa"], key
+        assert {form.documented for form in row.forms} == {row.documented} == {line["documented"] == "1"}, key
 
 
 def test_accepted_on_exactly_their_targets_and_told() -> None:
@@ -49,7 +52,7 @@ def test_accepted_on_exactly_their_targets_and_told() -> None:
                 item = tcsim.instruction(name, arch=target)
                 assert len(item.orders.split()) > 4
                 assert item.execute() is None
-                assert exercise_of(row.family).classes(item) == []
+                assert testbench_of(row.family).classes(item) == []
                 accepted += 1
             elif target not in ARCHS or not {t for t in row.targets if TARGETS[t].arch == target}:
                 with pytest.raises(InstructionError, match="needs"):
@@ -57,7 +60,7 @@ def test_accepted_on_exactly_their_targets_and_told() -> None:
     assert accepted == sum(len(row.targets) for row in ROWS.values())
     scopes = {"cta": "block", "cluster": "cluster", "gpu": "GPU", "sys": "system"}
     for scope, word in scopes.items():
-        assert word in order_facts(ROWS[f"fence.sc.{scope}"]).orders
+        assert word in tcsim.instruction(f"fence.sc.{scope}", arch="sm_90").orders
     with pytest.raises(OperandError, match="groups=-1: valid: 0 and more"):
         tcsim.instruction("wgmma.wait_group.sync.aligned", arch="sm_90").execute(groups=-1)
 

@@ -14,7 +14,7 @@ import pytest
 from exact import numbers as exact
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from tcsim import FormatError, OperandError
 from tcsim.numbers.codec import FLOAT_DTYPES
 from tcsim.numbers.quantize import MX_BLOCKS, MX_FORMATS, NVFP4_BLOCK
@@ -33,7 +33,7 @@ def random_floats(count: int, seed: int, low: int = -160, high: int = 130) -> np
 def edges(mnemonic: str, count: int) -> npt.NDArray[np.float32]:
     """Numbers around every boundary of an instruction's target, with NaN and infinities."""
     item = tcsim.instruction(mnemonic, arch="sm_107a")
-    codes: npt.NDArray[np.uint32] = exercise_of("cvt").inputs(item, "edges", 9, count)["a"]
+    codes: npt.NDArray[np.uint32] = testbench_of("cvt").inputs(item, "edges", 9, count)["a"]
     return codes.view(np.float32)
 
 

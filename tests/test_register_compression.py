@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tmem_cases import anywhere, of_family, random_words
 
 from tcsim import OperandError
-from tcsim.isa.spcompress import compression_of
 from tcsim.layouts.compression import ELEMENTS, OPERATIONS, Selection
 
 NAMES = of_family("spcompress")
@@ -28,17 +27,17 @@ def data_of(form_bits: int, kind: str, shape: tuple[int, int], seed: int) -> np.
 def test_compression_agrees_with_the_slow_model(mnemonic: str) -> None:
     """Every element type and operation."""
     ins, compared = anywhere(mnemonic), 0
-    form = ins.form
-    for descriptor in range(4 * len(ELEMENTS[form.bits])):
-        selection = Selection.decode(descriptor, form.bits)
-        threads = 3 if form.count > 4 else 24
-        data = data_of(form.bits, selection.format, (threads, form.widths["data"]), descriptor)
+    row = ins.row
+    for descriptor in range(4 * len(ELEMENTS[row.bits])):
+        selection = Selection.decode(descriptor, row.bits)
+        threads = 3 if row.count > 4 else 24
+        data = data_of(row.bits, selection.format, (threads, row.width("data")), descriptor)
         data[0] &= np.uint32(0x80FF00FF)  # zeros of both signs, and equal elements
         mdata, cdata = ins.execute(data, descriptor)
-        assert (mdata.shape[1], cdata.shape[1]) == (form.widths["mdata"], form.widths["cdata"])
+        assert (mdata.shape[1], cdata.shape[1]) == (row.width("mdata"), row.width("cdata"))
         for thread in range(threads):
             want = exact.compress(
-                data[thread].tolist(), form.bits, form.index_bits, selection.format, selection.operation
+                data[thread].tolist(), row.bits, row.index_bits, selection.format, selection.operation
             )
             assert (mdata[thread].tolist(), cdata[thread].tolist()) == want
             compared += 1
@@ -49,17 +48,17 @@ def test_compression_agrees_with_the_slow_model(mnemonic: str) -> None:
 def test_decompression_agrees_with_the_slow_model(mnemonic: str) -> None:
     """Any indices that the group has, also the same twice."""
     ins = anywhere(mnemonic)
-    form = ins.form
+    row = ins.row
     rng = np.random.Generator(np.random.PCG64(len(mnemonic)))
     for _ in range(4):
-        indices = rng.integers(0, form.target, form.source * form.count)
-        stream = sum(int(index) << form.index_bits * i for i, index in enumerate(indices))
-        mdata = np.array([stream >> 32 * i & 0xFFFFFFFF for i in range(form.widths["mdata"])], np.uint32)
-        cdata = random_words((form.widths["cdata"],), int(indices.sum()))
+        indices = rng.integers(0, row.target, row.source * row.count)
+        stream = sum(int(index) << row.index_bits * i for i, index in enumerate(indices))
+        mdata = np.array([stream >> 32 * i & 0xFFFFFFFF for i in range(row.width("mdata"))], np.uint32)
+        cdata = random_words((row.width("cdata"),), int(indices.sum()))
         got = ins.execute(mdata, cdata)
-        assert got.shape == (form.widths["data"],)
+        assert got.shape == (row.width("data"),)
         want = exact.decompress(
-            mdata.tolist(), cdata.tolist(), form.bits, form.index_bits, form.source, form.target, form.count
+            mdata.tolist(), cdata.tolist(), row.bits, row.index_bits, row.source, row.target, row.count
         )
         assert got.tolist() == want
 
@@ -80,7 +79,7 @@ def test_there_and_back(bits: int) -> None:
         anywhere(f"{name}.b{bits}.b2.sp::2:4.x{count}")
         for name, count in (("spcompress", 8), ("spdecompress", 8 * 32 // bits // 2))
     )
-    assert compression_of(expand.row).widths["data"] == compression_of(compress.row).widths["data"]
+    assert expand.row.width("data") == compress.row.width("data")
     data = random_words((40, 16), bits)
     mdata, cdata = compress.execute(data, 0)
     dense = expand.execute(mdata, cdata)

@@ -1,4 +1,4 @@
-"""The conformance suite's block-scaled GEMM cases: they tell wrong models apart, and a GPU that walks through the kernels passes them."""
+"""The conformance suite's block-scaled GEMM cases: they tell mutants apart, and a GPU that walks through the kernels passes them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_inputs_depend_on_the_seed_and_hold_what_they_promise() -> None:
     assert shares["sm100_mxfp8", "specials"][1] > 0.001
 
 
-def wrong_models(case: ScaledCase, arch: str) -> dict[str, Callable[[dict[str, np.ndarray]], np.ndarray]]:
+def mutants(case: ScaledCase, arch: str) -> dict[str, Callable[[dict[str, np.ndarray]], np.ndarray]]:
     """Mistakes that a kernel or a model could make, each a prediction."""
     build = case.build(arch)
     desc = build.constants.descriptors[0] if build.row.tensor_memory else None
@@ -104,7 +104,7 @@ def wrong_models(case: ScaledCase, arch: str) -> dict[str, Callable[[dict[str, n
 
 
 @pytest.mark.parametrize("name", SCALED_KERNELS)
-def test_wrong_models_are_contradicted(name: str) -> None:
+def test_mutants_are_contradicted(name: str) -> None:
     """By one case at least of the classes."""
     row = SCALED_KERNELS[name]
     arch, killed = f"sm_{row.archs[0]}", dict[str, set[str]]()
@@ -112,7 +112,7 @@ def test_wrong_models_are_contradicted(name: str) -> None:
         case = ScaledCase(name, row.formats[0], row.formats[-1], "f32", (40, 140, 520), kind)
         codes = operands(case, 0)
         right = predicted(case, arch, codes)
-        for mistake, wrong in wrong_models(case, arch).items():
+        for mistake, wrong in mutants(case, arch).items():
             killed.setdefault(mistake, set())
             if (wrong(codes) != right).any():
                 killed[mistake].add(kind)

@@ -126,7 +126,7 @@ def test_constants_are_those_of_tcsim(name: str) -> None:
     kernel, checked = SCALED_KERNELS[name], 0
     for target, a, b, block_n in itertools.product(kernel.targets, kernel.formats, kernel.formats, kernel.block_n):
         build = ScaledBuild(name, a, b, "f32", block_n, target=target)
-        names, kind = constants_in(build.constants.header()), build.constants.instruction.facts.kind.name
+        names, kind = constants_in(build.constants.header()), build.constants.instruction.row.kind.name
         each = kernel.factors // names["K_STEPS"]
         for step, number in enumerate(names["INSTRUCTION_DESCRIPTOR"]):
             one = tcsim.InstructionDescriptor.decode(number, kind, target)

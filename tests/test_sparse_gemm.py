@@ -33,7 +33,7 @@ def sparse(mnemonic: str, arch: str = "sm_90") -> SparseOperand:
 def operands(ins: SparseOperand, sizes: tuple[int, int, int], seed: int) -> tuple[np.ndarray, ...]:
     """Random codes of a dense a that is sparse enough, b and c."""
     random, (m, n, k) = np.random.default_rng(seed), sizes
-    formats = [ins.operands["a"].format, ins.row.facts.format_b if ins.row.family == "wgmma.sp" else ins.formats["b"]]  # type: ignore[attr-defined]
+    formats = [ins.operands["a"].format, ins.row.format_b if ins.row.family == "wgmma.sp" else ins.formats["b"]]  # type: ignore[attr-defined]
     a, b = (planted.codes(random, shape, f) for shape, f in zip(((m, k), (k, n)), formats, strict=True))
     return pruned(a, ins.sparsity.group, random), b, planted.codes(random, (m, n), ins.operands["c"].format)
 

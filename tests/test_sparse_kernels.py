@@ -394,7 +394,7 @@ def test_the_best_kernel_is_dense_unless_a_is_compressed() -> None:
 
 
 @pytest.mark.parametrize("format_", ["f16", "bf16", "tf32", "e4m3"])
-def test_cases_tell_wrong_models_apart(format_: str) -> None:
+def test_cases_tell_mutants_apart(format_: str) -> None:
     """The inputs of the conformance cases contradict: the dense product, another instruction, other positions of the zeros."""
     case = GemmCase("sm90_wgmma_sparse", format_, format_, "f32", (70, 520, 1096), "wide")
     a, b, _ = operands(case, 0)

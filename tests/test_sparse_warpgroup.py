@@ -343,24 +343,24 @@ def test_a_batch_of_inputs_finds_its_kernel() -> None:
 # ---- the cases that wait for a GPU
 
 
-def test_every_wrong_model_would_be_seen() -> None:
-    """Of each full instruction: were the hardware as the model says, some case contradicts each wrong model that applies.
+def test_every_mutant_would_be_seen() -> None:
+    """Of each full instruction: were the hardware as the model says, some case contradicts each mutant that applies.
 
-    Whether the hardware is so, only recordings can say: conformance/test_wrong_models.py asks again as soon as there are any.
+    Whether the hardware is so, only recordings can say: conformance/test_mutants.py asks again as soon as there are any.
     """
     checked: Counter[str] = Counter()
     for mnemonic in FULL:
         ins = sparse(mnemonic)
-        alive = {model.name: model for model in SPARSE_WARPGROUP.wrong_models if model.applies(ins)}
+        alive = {mutant.name: mutant for mutant in SPARSE_WARPGROUP.mutants if mutant.applies(ins)}
         checked.update(alive.keys())
         for name in SPARSE_WARPGROUP.classes(ins):
             inputs = SPARSE_WARPGROUP.inputs(ins, name, 0, min(8, SPARSE_WARPGROUP.samples(ins, name)))
             right = SPARSE_WARPGROUP.model(ins, inputs)
-            for model in list(alive.values()):
-                if not np.array_equal(model.run(ins, inputs), right):
-                    del alive[model.name]
+            for mutant in list(alive.values()):
+                if not np.array_equal(mutant.run(ins, inputs), right):
+                    del alive[mutant.name]
         assert not alive, f"{mnemonic}: {', '.join(alive)}"
-    assert len(checked) == len(SPARSE_WARPGROUP.wrong_models)
+    assert len(checked) == len(SPARSE_WARPGROUP.mutants)
     metadata = {"metadata nibbles swapped", "metadata of the next warp", "metadata rows exchanged", "selector ignored"}
     assert {name: checked[name] for name in metadata} == dict.fromkeys(metadata, 20) | {"selector ignored": 4}
 

@@ -11,7 +11,7 @@ import pytest
 from suite_runs import GPU, suite_run
 
 import tcsim
-from conformance import test_wrong_models
+from conformance import test_mutants
 from conformance.isa.wgmma.sparse import SPARSE_WARPGROUP
 from conformance.suite import recordings
 from conformance.suite.cases import Case, Settings, Suite
@@ -74,7 +74,7 @@ def test_a_wrong_bit_is_explained(name: str) -> None:
 
 
 def test_what_a_gpu_said_can_be_recorded_and_replayed(tmp_path: Path) -> None:
-    """Recorded whole, replayed with the same outputs; the wrong models are asked as soon as there is a recording."""
+    """Recorded whole, replayed with the same outputs; the mutants are asked as soon as there is a recording."""
     live = suite("live", Obedient(), samples=2, record=True, root=tmp_path)
     for name in CLASSES:
         assert live.run(Case(F16, name, 0)).verdict == "PASS"
@@ -86,14 +86,14 @@ def test_what_a_gpu_said_can_be_recorded_and_replayed(tmp_path: Path) -> None:
     outcomes = [replay.run(case) for case in cases]
     assert {outcome.verdict for outcome in outcomes} == {"REPLAYED"}
     assert sum(outcome.outputs for outcome in outcomes) == len(CLASSES) * 2 * 64 * 64
-    test_wrong_models.test_wrong_models(F16, replay)
+    test_mutants.test_mutants(F16, replay)
     assert F16 not in set(replay.unproven())
     assert SMALL in set(replay.unproven())
 
 
-def test_a_recording_of_a_wrong_model_is_not_believed(tmp_path: Path) -> None:
-    """Where the recorded bits are those of a wrong model, the replay fails and that wrong model survives."""
-    (nibbles,) = [model for model in SPARSE_WARPGROUP.wrong_models if model.name == "metadata nibbles swapped"]
+def test_a_recording_of_a_mutant_is_not_believed(tmp_path: Path) -> None:
+    """Where the recorded bits are those of a mutant, the replay fails and that mutant survives."""
+    (nibbles,) = [mutant for mutant in SPARSE_WARPGROUP.mutants if mutant.name == "metadata nibbles swapped"]
 
     class Wrong(Obedient):
         """A GPU with its nibbles swapped."""
@@ -105,12 +105,12 @@ def test_a_recording_of_a_wrong_model_is_not_believed(tmp_path: Path) -> None:
     verdicts = [live.run(Case(F16, name, 0)).verdict for name in CLASSES]
     assert verdicts.count("FAIL") > len(CLASSES) // 2
     live.write_recordings()
-    with pytest.raises(pytest.fail.Exception, match=r"1 of 26 wrong models survive .*metadata nibbles swapped"):
-        test_wrong_models.test_wrong_models(F16, suite("replay", root=tmp_path))
+    with pytest.raises(pytest.fail.Exception, match=r"1 of 26 mutants survive .*metadata nibbles swapped"):
+        test_mutants.test_mutants(F16, suite("replay", root=tmp_path))
 
 
 def test_without_a_recording_it_is_assembled_and_unverified(tmp_path: Path) -> None:
-    """An empty folder of recordings: no case, no wrong-model test, verdict UNVERIFIED, whatever the evidence says."""
+    """An empty folder of recordings: no case, no test of a mutant, verdict UNVERIFIED, whatever the evidence says."""
     replay = suite("replay", root=tmp_path)
     assert not [case for case in replay.cases() if "wgmma.mma_async.sp" in case.mnemonic]
     assert {F16, SMALL} <= set(replay.unproven())
@@ -121,9 +121,9 @@ def test_without_a_recording_it_is_assembled_and_unverified(tmp_path: Path) -> N
 
 
 def test_a_run_without_recordings_proves_nothing_and_fails(tmp_path: Path) -> None:
-    """The whole command without a GPU, of the wrong-model tests: there are none to pass."""
+    """The whole command without a GPU, of the tests of mutants: there are none to pass."""
     run = suite_run(
-        "conformance/test_wrong_models.py", "-k", "wgmma.mma_async.sp", "--arch", "sm_90", "--replay",
+        "conformance/test_mutants.py", "-k", "wgmma.mma_async.sp", "--arch", "sm_90", "--replay",
         "--recordings", str(tmp_path),
     )  # fmt: skip
     assert run.returncode != 0

@@ -13,12 +13,13 @@ from exact import tensor_multiply as exact
 from tensor_multiply_cases import instruction, plain
 
 import tcsim
+from conformance.isa.tcgen05 import TENSOR_MEMORY
 from conformance.isa.tcgen05 import mma_tiles as tiles
-from conformance.isa.tcgen05.mma import TENSOR_MEMORY, descriptors, executed
-from conformance.isa.tcgen05.mma_comparison import layout_of
+from conformance.isa.tcgen05.memory_models import executed
+from conformance.isa.tcgen05.mma import descriptors
 from conformance.isa.tcgen05.mma_inputs import Described
 from conformance.stimuli.stream import Stream
-from tcsim.isa.tcgen05.mma_form import MultiplyForm
+from tcsim.isa.tcgen05.mma_rows import MultiplyRow
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 
 
@@ -32,14 +33,14 @@ def slow(item: TensorMemoryMultiply, given: dict[str, Any], sample: int) -> exac
 
 
 def check_against_the_slow_model(item: TensorMemoryMultiply, name: str, seed: int, samples: int, elements: int) -> int:
-    """Run a class of the exercise; compare elements of D with the slow model, and every other cell with what it was."""
+    """Run a class of the testbench; compare elements of D with the slow model, and every other cell with what it was."""
     given_ = TENSOR_MEMORY.inputs(item, name, seed, samples)
     after = TENSOR_MEMORY.model(item, given_)
     stream = Stream("test_tcgen05_mma", item.mnemonic, name)
     compared = 0
     for sample in range(samples):
         idesc = int(given_["idesc"][sample])
-        layout, half = layout_of(item, idesc), item.formats(idesc)["d"].bits == 16
+        layout, half = item.layout("d", idesc), item.formats(idesc)["d"].bits == 16
         run = slow(item, given_, sample)
         rows, columns = stream.below(layout.rows, (elements,)), stream.below(layout.columns, (elements,))
         last = layout.rows_of_cta * (1 + columns % layout.ctas)  # of either CTA: .ashift treats their last rows apart
@@ -91,7 +92,7 @@ def test_execution_is_that_of_the_slow_model(arch: str) -> None:
     assert compared >= 4 * cases
 
 
-NEWEST: dict[str, Callable[[MultiplyForm], bool]] = {
+NEWEST: dict[str, Callable[[MultiplyRow], bool]] = {
     "ti16": lambda facts: facts.kind.name == "ti16",
     "lookup": lambda facts: facts.lookup,
     "unpaired": lambda facts: facts.sparse and facts.kind.table == "mxf4",
@@ -103,13 +104,13 @@ NEWEST: dict[str, Callable[[MultiplyForm], bool]] = {
 def test_what_only_sm_107_has_is_that_of_the_slow_model(what: str, least: int) -> None:
     """Every class of inputs, every K that a descriptor may ask for, both scale layouts."""
     compared, depths = 0, set()
-    for turn, item in enumerate(one for one in plain("sm_107") if NEWEST[what](one.facts)):
+    for turn, item in enumerate(one for one in plain("sm_107") if NEWEST[what](one.row)):
         names = TENSOR_MEMORY.classes(item)
         for place, name in enumerate(names):
             compared += check_against_the_slow_model(item, name, turn + place, 1, 4)
         for seed in range(6):
             given_ = TENSOR_MEMORY.inputs(item, names[0], seed, 2)
-            depths |= {(item.facts.sparse, item.descriptor(int(idesc)).k) for idesc in given_["idesc"]}
+            depths |= {(item.row.sparse, item.descriptor(int(idesc)).k) for idesc in given_["idesc"]}
             compared += check_against_the_slow_model(item, names[0], seed, 2, 4)
     assert compared > least
     assert (
@@ -126,7 +127,7 @@ def test_what_only_sm_107_has_is_that_of_the_slow_model(what: str, least: int) -
 def test_every_shape_and_every_mix_of_formats() -> None:
     compared = 0
     for item in plain("sm_100"):
-        if item.facts.ashift:
+        if item.row.ashift:
             continue
         for name in ("shapes", "formats"):
             count = TENSOR_MEMORY.samples(item, name)
@@ -146,8 +147,7 @@ def test_execution_is_matmul() -> None:
 
 
 def _both_ways(item: TensorMemoryMultiply, desc: tcsim.InstructionDescriptor, stream: Stream, turn: int) -> int:
-    facts = item.facts
-    simple = [form for form in facts.forms if not (form.lanes or form.scale or form.mask)]
+    simple = [form for form in item.row.forms if form.name in ("desc", "tmem")]
     form = simple[turn % len(simple)]
     described = tiles.placeable(Described(item, desc), form)
     captured: dict[str, Any] = {}
@@ -163,7 +163,7 @@ def _both_ways(item: TensorMemoryMultiply, desc: tcsim.InstructionDescriptor, st
         given_ = {key: array[None] for key, array in tiles.filled(described, form, name, stream, turn).items()}
     given_["enable_d"] = np.ones(1, np.uint32)
     after = executed(item, given_)[0]
-    layout = layout_of(item, described.desc.encode())
+    layout = item.layout("d", described.desc.encode())
     base = int(given_["d"][0])
     cta, lane, column = (x[0, 0] for x in layout.cells[:3])
     found = after[cta, lane + (base >> 16), column + (base & 0xFFFF)]
@@ -183,11 +183,11 @@ def test_each_bank_multiplies_its_own_copy() -> None:
         ("tcgen05.mma.ws.sp.cta_group::1.kind::f8f6f4", [(64, 64), (32, 64)]),
     ):
         item = instruction(mnemonic)
-        kind = item.facts.kind
-        form = next(form for form in item.facts.forms if form.name == "tmem")
+        kind = item.row.kind
+        form = next(form for form in item.row.forms if form.name == "tmem")
         for turn, (m, n) in enumerate(sizes):
             desc = tcsim.InstructionDescriptor(
-                kind=kind.name, a_format=next(iter(kind.ab_formats)), m=m, n=n, sparse=item.facts.sparse
+                kind=kind.name, a_format=next(iter(kind.ab_formats)), m=m, n=n, sparse=item.row.sparse
             )
             stream = Stream("copies", mnemonic, m)
             filled_ = tiles.filled(Described(item, desc), form, "wide", stream, turn)
@@ -195,7 +195,7 @@ def test_each_bank_multiplies_its_own_copy() -> None:
             base = int(given_["a"][0]) & 0xFFFF
             # another row of A and of the metadata in each bank: whole words of lanes change places
             area = given_["tmem"][0, :, :, base : base + 64]
-            width = (item.facts.cta_group == 2 and 64) or m
+            width = (item.row.cta_group == 2 and 64) or m
             for bank in range(1, 128 // width):
                 lanes = slice(bank * width, (bank + 1) * width)
                 area[:, lanes] = np.roll(area[:, lanes], 16 * bank, axis=1)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import tcsim
-from conformance.isa.tcgen05.mma import TENSOR_MEMORY
+from conformance.isa.tcgen05 import TENSOR_MEMORY
 from conformance.suite.cases import Case, Settings, Suite
 from conformance.suite.hardware import Hardware, Workshop
 from hwkernels.device.driver import DeviceInfo

@@ -1,4 +1,4 @@
-"""Probes of tcgen05.mma: they assemble for each target without a note, hold what is claimed, and take the exercise's inputs."""
+"""Probes of tcgen05.mma: they assemble for each target without a note, hold what is claimed, and take the testbench's inputs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa.tcgen05.mma import TENSOR_MEMORY
+from conformance.isa.tcgen05 import TENSOR_MEMORY
 from hwkernels.probes import probe
 from hwkernels.probes.probe import Probe, emit
-from hwkernels.probes.tcgen05_mma import BODY, operands
+from hwkernels.probes.tcgen05_mma import BODY, statement
 from tcsim import catalog
 from tcsim.model.row import Row
 
@@ -26,9 +26,8 @@ def sample() -> dict[str, list[Row]]:
     """
     chosen: dict[tuple[object, ...], Row] = {}
     for row in ROWS:
-        facts = row.facts
-        chosen.setdefault((row.family, facts.kind.name, facts.cta_group, facts.vector, facts.ashift, facts.lookup), row)
-        chosen.setdefault((facts.weight_stationary, facts.collectors), row)
+        chosen.setdefault((row.family, row.kind.name, row.cta_group, row.vector, row.ashift, row.lookup), row)
+        chosen.setdefault((row.weight_stationary, row.collectors), row)
     targets: dict[str, list[Row]] = {}
     turn = cycle(range(8))
     for row in {row.mnemonic: row for row in chosen.values()}.values():
@@ -52,16 +51,16 @@ def test_the_sample_covers_everything() -> None:
     rows = [row for part in SAMPLE.values() for row in part]
     assert len(rows) == len({row.mnemonic for row in rows}) > 100
     assert len(SAMPLE) == 8
-    assert {row.facts.kind.name for row in rows} == {row.facts.kind.name for row in ROWS}
+    assert {row.kind.name for row in rows} == {row.kind.name for row in ROWS}
     for attribute in ("cta_group", "vector", "ashift", "lookup", "sparse", "weight_stationary", "collectors"):
-        assert {getattr(row.facts, attribute) for row in rows} == {getattr(row.facts, attribute) for row in ROWS}
+        assert {getattr(row, attribute) for row in rows} == {getattr(row, attribute) for row in ROWS}
 
 
 def test_every_form_has_a_kernel_for_exactly_its_targets() -> None:
     kernels = Counter()
     for row in ROWS:
         forms = BODY.forms(row)
-        assert {form.name for form, _ in forms.values()} == {form.name for form in row.facts.forms}
+        assert {form.name for form, _ in forms.values()} == {form.name for form in row.forms}
         for target in row.targets:
             assert set(BODY.forms_on(row, target)) == {
                 name for name, (form, _) in forms.items() if target in form.targets
@@ -74,10 +73,16 @@ def test_the_instruction_line_has_the_operands_in_order() -> None:
     row = catalog.rows()["tcgen05.mma.sp.cta_group::2.kind::f16"]
     form, value = BODY.forms(row)["tmem_lanes_scale3"]
     lanes = ", ".join(f"%lanes{i}" for i in range(8))
-    assert operands(row.facts, form, value) == f"[%d], [%a], %desc_b, [%metadata], %idesc, {{{lanes}}}, %enable, 3"
+    assert (
+        statement(row, form, value)
+        == f"{row.mnemonic} [%d], [%a], %desc_b, [%metadata], %idesc, {{{lanes}}}, %enable, 3;"
+    )
     row = catalog.rows()["tcgen05.mma.cta_group::1.kind::mxf4.block_scale"]
     form, value = BODY.forms(row)["desc"]
-    assert operands(row.facts, form, value) == "[%d], %desc_a, %desc_b, %idesc, [%scale_a], [%scale_b], %enable"
+    assert (
+        statement(row, form, value)
+        == f"{row.mnemonic} [%d], %desc_a, %desc_b, %idesc, [%scale_a], [%scale_b], %enable;"
+    )
 
 
 @pytest.mark.parametrize("group", [1, 2])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tensor_multiply_cases import FAMILIES, ROWS, instruction
 
-from conformance.isa.tcgen05.mma import TENSOR_MEMORY
+from conformance.isa.tcgen05 import TENSOR_MEMORY
 from tcsim.core.errors import InstructionError
 from tcsim.core.targets import ARCHS, TARGETS
-from tcsim.isa.tcgen05.mma import opcode
+from tcsim.isa.tcgen05.multiply import opcode
 
 INVENTORY = Path(__file__).parent / "data" / "tcgen05_mma_inventory.csv"
 FORMS = {"disable-output-lane": "lanes", "scale-input-d": "scale", "zero-column-mask": "mask"}
@@ -35,7 +35,7 @@ def test_the_registry_is_the_inventory() -> None:
     pairs, seen = dict.fromkeys(FAMILIES, 0), set()
     for line in inventory():
         row = ROWS[line["mnemonic"]]
-        forms = {form.name: form for form in row.facts.forms}
+        forms = {form.name: form for form in row.forms}
         for text in line["forms"].split("|"):
             name, _ = form_name(text)
             form = forms[name]
@@ -48,9 +48,9 @@ def test_the_registry_is_the_inventory() -> None:
             pairs[row.family] += 1
         for arch, column in (("sm_100", "sass_sm100a"), ("sm_107", "sass_sm107a")):
             if line[column]:
-                assert opcode(row.facts, ARCHS[arch]) == line[column], row.mnemonic
+                assert opcode(row, ARCHS[arch]) == line[column], row.mnemonic
     assert pairs == FAMILIES
-    assert seen == {(row.mnemonic, form.name) for row in ROWS.values() for form in row.facts.forms}
+    assert seen == {(row.mnemonic, form.name) for row in ROWS.values() for form in row.forms}
     assert len(ROWS) == 892 and len(seen) == 2554
 
 

@@ -24,13 +24,13 @@ from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 @given(st.integers(0, 2**32 - 1), st.data())
 def test_products_are_those_of_the_slow_model(seed: int, data: st.DataObject) -> None:
     """Any codes, any mix of formats, any scales, any scale-input-d."""
-    item = data.draw(st.sampled_from([one for one in plain("sm_100") if not one.facts.ashift]))
+    item = data.draw(st.sampled_from([one for one in plain("sm_100") if not one.row.ashift]))
     desc = data.draw(st.sampled_from(list(descriptors(item))))
     desc = replace(desc, transpose_a=False, transpose_b=False)
     described, stream = Described(item, desc), Stream("products", seed)
     name = data.draw(st.sampled_from(described.classes))
     matrices = {key: codes[0] for key, codes in described.make(name, stream, 1).items()}
-    scaled = any(form.scale for form in item.facts.forms) and item.facts.kind.name != "i8"
+    scaled = any("scale_input_d" in form for form in item.row.forms) and item.row.kind.name != "i8"
     scale_d = data.draw(st.integers(0, 15)) if scaled else None
     extra = {key: codes for key, codes in matrices.items() if key not in "abc"}
     d = item.matmul(matrices["a"], matrices["b"], matrices["c"], idesc=desc, scale_input_d=scale_d, **extra)

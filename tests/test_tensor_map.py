@@ -171,7 +171,11 @@ def test_an_innermost_coordinate_off_16_bytes_says_what_would_happen():
         ({"address": 0.5}, OperandError, "address is float64"),
         ({"smem": SMEM[:1000]}, OutsideMemoryError, "a byte of the box .* lie in the 1000 bytes of smem"),
         ({"address": 4096}, OutsideMemoryError, "a byte of the box .* lie in the 4096"),
-        ({"memory": MEMORY[:5000]}, OutsideMemoryError, "an element of the tensor of 2 bytes does not lie in the 5000 bytes of memory"),
+        (
+            {"memory": MEMORY[:5000]},
+            OutsideMemoryError,
+            "an element of the tensor of 2 bytes does not lie in the 5000 bytes of memory",
+        ),
         ({"smem": SMEM.astype(np.int8)}, OperandError, "smem is int8"),
         ({"memory": 5}, OperandError, "memory is int64"),
         ({"coordinates": np.zeros((2, 2), int), "smem": np.zeros((3, 4096), np.uint8)}, OperandError, "broadcast"),
@@ -190,7 +194,9 @@ def test_memory_holds_the_last_element_whole():
     exact = np.zeros(48 + 32, np.uint8)
     for move in (tmap.load, tmap.store):
         move(exact, (0, 0), SMEM)
-        with pytest.raises(OutsideMemoryError, match="offset = 0x4c: an element of the tensor of 4 bytes does not lie in the 79 bytes"):
+        with pytest.raises(
+            OutsideMemoryError, match="offset = 0x4c: an element of the tensor of 4 bytes does not lie in the 79 bytes"
+        ):
             move(exact[:-1], (0, 0), SMEM)
 
 

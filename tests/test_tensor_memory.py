@@ -72,7 +72,7 @@ def test_allocations_are_those_of_the_slow_model(cta_group: int) -> None:
                 try:
                     wanted = slow.alloc(size)
                 except LookupError:
-                    with refused("blocks for ever"):
+                    with refused("blocks forever"):
                         memory.alloc(size, cta_group=cta_group)
                 else:
                     assert memory.alloc(size, cta_group=cta_group) == wanted
@@ -114,7 +114,7 @@ def test_a_full_memory_blocks() -> None:
     memory = TensorMemory()
     for _ in range(4):
         memory.alloc(128)
-    with refused(r"blocks for ever: 0 of 512 columns are free.*dealloc one of 0x0 \(128 columns\), 0x80"):
+    with refused(r"blocks forever: 0 of 512 columns are free.*dealloc one of 0x0 \(128 columns\), 0x80"):
         memory.alloc(32)
     memory.dealloc(0x80, 128)
     assert memory.alloc(128) == 0x80
@@ -215,7 +215,7 @@ def test_an_exclusive_allocation_is_alone() -> None:
         memory.dealloc(0, 64)
     memory.dealloc(0, 64, exclusive=True)
     memory.alloc(32)
-    with refused("blocks for ever: no other allocation"):
+    with refused("blocks forever: no other allocation"):
         memory.alloc(32, exclusive=True)
     with refused(r"the alloc was not \.exclusive"):
         memory.dealloc(0, 32, exclusive=True)

@@ -101,7 +101,7 @@ def test_constants_are_those_of_tcsim(name: str) -> None:
     for format_ in KERNELS[name].formats:
         build = choose(KERNELS[name], Shape(4096, 4096, 4096), (format_, format_, OPERAND_FORMATS[format_].outputs[0]))
         names = constants_in(build.constants.header())
-        kind = build.constants.instruction.facts.kind.name
+        kind = build.constants.instruction.row.kind.name
         for number in names["INSTRUCTION_DESCRIPTOR"]:
             one = tcsim.InstructionDescriptor.decode(number, kind, "sm_100a")
             assert (one.m, one.n, one.a_format, one.b_format) == (128 * build.row.ctas, build.block_n, format_, format_)
@@ -176,7 +176,7 @@ def test_formats_are_those_whose_instruction_the_chip_has(arch: int) -> None:
             build = choose(
                 row, Shape(512, 512, 512), (format_,) * 2 + OPERAND_FORMATS[format_].outputs[:1], target=f"sm_{arch}a"
             )
-            kind = build.constants.instruction.facts.kind.name
+            kind = build.constants.instruction.row.kind.name
             for one in build.constants.descriptors:  # no bit of them depends on the chip
                 assert tcsim.InstructionDescriptor.decode(one.encode(), kind, f"sm_{arch}a") == one
             assert (

@@ -1,4 +1,4 @@
-"""Probes, exercises and wrong models of tensor copies, and the comparison with the driver's encoder, all without a GPU."""
+"""Probes, testbenches and mutants of tensor copies, and the comparison with the driver's encoder, all without a GPU."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import slices, testbench_of
 from conformance.isa.cp_async_bulk_tensor import inputs as tensor_inputs
-from conformance.isa.cp_async_bulk_tensor.exercise import maps_of, run_loads, run_stores
+from conformance.isa.cp_async_bulk_tensor.testbench import maps_of, run_loads, run_stores
 from conformance.suite import encoded_maps
 from conformance.suite.cases import Case, Settings, Suite
 from conformance.suite.hardware import Workshop
@@ -29,7 +29,7 @@ from tcsim.isa.cp_async_bulk_tensor.semantics import TensorLoad
 from tcsim.tma.types import DATA_TYPES, L2_PROMOTIONS, SWIZZLE_MODES
 from tests.test_conformance_live import Imaginary
 
-FAMILIES = ("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "tensormap")
+FAMILIES = [*slices()["cp_async_bulk_tensor"], *slices()["tensormap"]]
 
 
 WIDE = [
@@ -76,29 +76,29 @@ def test_the_three_shapes_hold_their_instruction_once(target):
 
 
 def drawn(ins, name: str):
-    exercise = exercise_of(ins.row.family)
-    return exercise, exercise.inputs(ins, name, 0, exercise.samples(ins, name))
+    testbench = testbench_of(ins.row.family)
+    return testbench, testbench.inputs(ins, name, 0, testbench.samples(ins, name))
 
 
 def test_cases_are_what_the_probes_take_and_what_the_model_takes():
     seen, types, modes, slices, outside = Counter(), set(), set(), set(), 0
     for ins in sample("sm_90", 29):
-        exercise = exercise_of(ins.row.family)
-        for name in exercise.classes(ins):
+        testbench = testbench_of(ins.row.family)
+        for name in testbench.classes(ins):
             assert name.isalpha()
-            exercise, given = drawn(ins, name)
-            again = exercise.inputs(ins, name, 0, exercise.samples(ins, name))
+            testbench, given = drawn(ins, name)
+            again = testbench.inputs(ins, name, 0, testbench.samples(ins, name))
             assert all((given[key] == again[key]).all() for key in given)
-            model = exercise.model(ins, given)
+            model = testbench.model(ins, given)
             plan = probe.body_of(ins.row).plan(ins.row, given)
             assert model.shape == plan.output[0] and model.dtype == np.uint32
-            assert model.nbytes == exercise.outputs(ins, len(model)) if hasattr(exercise, "outputs") else True
-            comparison = exercise.compare(ins, given, model, model)
+            assert model.nbytes == testbench.outputs(ins, len(model)) if hasattr(testbench, "outputs") else True
+            comparison = testbench.compare(ins, given, model, model)
             assert comparison.outputs == model.nbytes and not comparison.mismatches
             wrong = model.copy()
             wrong[0, 3] ^= 1 << 9
-            found = exercise.compare(ins, given, wrong, model)
-            assert found.mismatches == 1 and "MISMATCH" in found.first[0].line(ins) and found.first[0].trace(ins)
+            found = testbench.compare(ins, given, wrong, model)
+            assert found.mismatches == 1 and "MISMATCH" in found.first[0].line() and found.first[0].trace()
             seen[name] += 1
             if isinstance(ins, TensorLoad):
                 for tmap, at, expect in zip(maps_of(given), given["coordinates"], given["expect"], strict=True):
@@ -120,11 +120,11 @@ def test_wide_maps_are_carried_to_the_driver(mnemonic, stand_in):
     stand_in()
     ins = tcsim.instruction(mnemonic, arch="sm_107")
     seen = 0
-    for name in exercise_of(ins.row.family).classes(ins):
-        exercise, given = drawn(ins, name)
+    for name in testbench_of(ins.row.family).classes(ins):
+        testbench, given = drawn(ins, name)
         maps = maps_of(given)
-        assert {tmap.wide_mode for tmap in maps} == {ins.facts.wide_mode}
-        assert exercise.model(ins, given).size
+        assert {tmap.wide_mode for tmap in maps} == {ins.row.wide_mode}
+        assert testbench.model(ins, given).size
         for tmap, sent in zip(maps, tensor_map.encoded_by_driver(given["maps"]), strict=True):
             assert map_bytes.carried_map(sent.tobytes()) == tmap
             seen += 1
@@ -137,9 +137,9 @@ def test_every_mode_has_500_maps():
     for family in FAMILIES[:2]:
         for row in catalog.on_arch("sm_90", family):
             ins = tcsim.instruction(row.mnemonic, arch="sm_90")
-            exercise = exercise_of(family)
-            for name in exercise.classes(ins):
-                counts[row.facts.direction, row.facts.map_mode, row.facts.op, name] += exercise.samples(ins, name)
+            testbench = testbench_of(family)
+            for name in testbench.classes(ins):
+                counts[row.operation, row.map_mode, row.op, name] += testbench.samples(ins, name)
     for name in ("tile", "bounds", "strides", "convert", "interleaved"):
         assert counts["load", "", "", name] >= 500 and counts["load", "im2col", "", name] >= 500
     for name in ("tile", "bounds", "strides", "interleaved"):
@@ -149,27 +149,27 @@ def test_every_mode_has_500_maps():
 
 
 @pytest.mark.parametrize(("arch", "every", "extra"), [("sm_90", 31, []), ("sm_100", 211, WIDE[:2])])
-def test_wrong_models_are_contradicted_by_the_cases(arch, every, extra):
+def test_mutants_are_contradicted_by_the_cases(arch, every, extra):
     killed = Counter()
     column = "cp.async.bulk.tensor.4d.shared::cta.global.im2col.mbarrier::complete_tx::bytes"
     for ins in [*sample(arch, every), *(tcsim.instruction(name, arch=arch) for name in (column, *extra))]:
-        exercise = exercise_of(ins.row.family)
-        alive = {model.name: model for model in exercise.wrong_models if model.applies(ins)}
-        for name in exercise.classes(ins):
+        testbench = testbench_of(ins.row.family)
+        alive = {mutant.name: mutant for mutant in testbench.mutants if mutant.applies(ins)}
+        for name in testbench.classes(ins):
             _, given = drawn(ins, name)
-            right = exercise.model(ins, given)
-            for model in list(alive.values()):
-                if not np.array_equal(model.run(ins, given), right):
-                    del alive[model.name]
-                    killed[model.name] += 1
+            right = testbench.model(ins, given)
+            for mutant in list(alive.values()):
+                if not np.array_equal(mutant.run(ins, given), right):
+                    del alive[mutant.name]
+                    killed[mutant.name] += 1
         assert not alive, (ins.mnemonic, list(alive))
     only_wide = {"load: wOffset ignored", "load: halos between", "load: halo by halo"}
-    every_name = {model.name for family in FAMILIES for model in exercise_of(family).wrong_models}
+    every_name = {mutant.name for family in FAMILIES for mutant in testbench_of(family).mutants}
     assert set(killed) == every_name - only_wide if arch == "sm_90" else set(killed) >= only_wide
 
 
 def test_the_named_mistakes_of_the_field_are_among_them():
-    names = {model.name for model in exercise_of("cp.async.bulk.tensor").wrong_models}
+    names = {mutant.name for mutant in testbench_of("cp.async.bulk.tensor").mutants}
     assert {"load: late edge", "load: box order reversed", "load: offset swizzled", "load: rows packed"} <= names
 
 
@@ -214,14 +214,14 @@ def test_a_live_run_is_recorded_small_and_replayed(tmp_path):
     """With hardware that the model describes; what the probes launch is checked, then thrown away."""
 
     def answer(made, given, repeat):
-        exercise = exercise_of(made.instruction.row.family)
+        testbench = testbench_of(made.instruction.row.family)
         assert made.launch(given, repeat).kernel.startswith("probe_")
-        return [exercise.model(made.instruction, given)] * repeat
+        return [testbench.model(made.instruction, given)] * repeat
 
     suite = Suite(Settings("sm_90", "live", record=True, root=tmp_path), Imaginary(answer))
     suite.__dict__["workshop"] = Workshop([suite.instruction(name) for name in RUN])
     for name, count in RUN.items():
-        classes = exercise_of(catalog.rows()[name].family).classes(suite.instruction(name))
+        classes = testbench_of(catalog.rows()[name].family).classes(suite.instruction(name))
         assert len(classes) == count
         assert {suite.run(Case(name, case, 0)).verdict for case in classes} == {"PASS"}
     suite.write_recordings()
@@ -236,7 +236,7 @@ def test_hardware_that_moves_one_byte_elsewhere_fails():
     name = next(iter(RUN))
 
     def answer(made, given, repeat):
-        right = exercise_of(made.instruction.row.family).model(made.instruction, given)
+        right = testbench_of(made.instruction.row.family).model(made.instruction, given)
         right[2, 7] ^= 1
         return [right] * repeat
 
@@ -387,13 +387,13 @@ def test_a_driver_that_refuses_a_good_map_is_a_mismatch(stand_in, monkeypatch):
 def test_the_assemblers_bit_is_not_compared_and_no_other_is_spared():
     """Bit 85 of tensormap.replace.tile.global_address: ptxas 13.5 clears it, ptxas 13.0 does not."""
     ins = tcsim.instruction("tensormap.replace.tile.global_address.global.b1024.b64", arch="sm_90")
-    exercise, given = drawn(ins, "forma")
-    model, seen = exercise.model(ins, given), []
+    testbench, given = drawn(ins, "forma")
+    model, seen = testbench.model(ins, given), []
     for bit in range(64, 128):
         other = model ^ np.uint32([1 << bit % 32 if word == bit // 32 else 0 for word in range(32)])
-        seen.append(exercise.compare(ins, given, other, model).mismatches)
+        seen.append(testbench.compare(ins, given, other, model).mismatches)
     assert [64 + place for place, found in enumerate(seen) if not found] == [85]
-    assert exercise.kept(ins, "forma") == exercise.samples(ins, "forma") and "ptxas 13.0" in ins.facts.why_unsettled
+    assert testbench.kept(ins, "forma") == testbench.samples(ins, "forma") and "ptxas 13.0" in ins.row.why_unsettled
 
 
 def test_prefetch_of_parameter_space_gets_a_parameter():
@@ -427,7 +427,7 @@ def test_there_are_enough_random_maps():
 
 def test_numbers_hold_every_edge():
     ins = tcsim.instruction("cp.reduce.async.bulk.tensor.1d.global.shared::cta.min.bulk_group", arch="sm_90")
-    given = tensor_inputs.make(ins.facts, 90, "numbers", tensor_inputs.Stream("edges"), 40)
+    given = tensor_inputs.make(ins.row, 90, "numbers", tensor_inputs.Stream("edges"), 40)
     halves = [
         tmap_memory.view("<u2")
         for tmap, tmap_memory in zip(maps_of(given), given["memory"], strict=True)

@@ -15,8 +15,8 @@ import tcsim
 from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.core.targets import ARCHS
-from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyFacts
-from tcsim.isa.tensormap import UpdateFacts
+from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyRow
+from tcsim.isa.tensormap import TensorMapRow
 from tcsim.tma.types import NotModelledError, TensorMapError
 from tests.test_tensor_map_bits import TARGETS, replaced, replacements
 
@@ -54,15 +54,17 @@ def test_the_rows_are_the_inventory():
 def test_operand_forms_of_tensormap_are_the_inventorys():
     checked = 0
     for item in inventory():
-        facts = catalog.rows()[item["mnemonic"]].facts
-        if not isinstance(facts, UpdateFacts):
+        row = catalog.rows()[item["mnemonic"]]
+        if not isinstance(row, TensorMapRow) or row.operation != "replace":
             continue
         kind, _, number = item["extra"].partition("=")
-        if kind == "val":
-            assert dict(facts.immediates)[int(number)] == tuple(item["targets"].split())
-        elif kind == "ord":
-            assert (int(number) < facts.ordinals) == (item["documented"] == "1")
-            assert int(number) < facts.ordinals or int(number) == facts.spurious
+        name = {"val": "new_value", "ord": "ordinal"}.get(kind)
+        (form,) = [form for form in row.forms if name is None or int(number) in form[name].values]
+        assert form.targets == tuple(item["targets"].split())
+        assert form.ptx_version == item["min_ptx_isa"]
+        assert form.documented == (item["documented"] == "1")
+        if kind == "ord":
+            assert (int(number) in row.ordinals) == form.documented
         checked += 1
     assert checked == 163 - 7
 
@@ -100,24 +102,23 @@ def test_every_row_executes_or_says_why_not():
             maps[dim, "im2col_wide", mode] = tcsim.TensorMap.im2col_wide(**one_pixel(dim, mode=mode))
     memory, smem = np.arange(4096, dtype=np.uint32).view(np.uint8)[:4096], np.full(128, 7, np.uint8)
     for row in catalog.rows().values():
-        facts = row.facts
-        if not isinstance(facts, TensorCopyFacts):
+        if not isinstance(row, TensorCopyRow):
             continue
         copy = tcsim.instruction(row.mnemonic, arch=row.first_arch.name)
-        tmap = maps[(facts.dim, facts.map_mode, facts.wide_mode) if facts.map_mode else (facts.dim, "")]
-        at = (0, *range(facts.coordinates - 1)) if facts.rows4 else (0,) * facts.coordinates
-        shared = np.resize(smem, 128 * (128 if facts.wide_mode == "W128" else 1))
-        if facts.unmodelled:
+        tmap = maps[(row.dim, row.map_mode, row.wide_mode) if row.map_mode else (row.dim, "")]
+        at = (0, *range(row.coordinates - 1)) if row.rows4 else (0,) * row.coordinates
+        shared = np.resize(smem, 128 * (128 if row.wide_mode == "W128" else 1))
+        if row.unmodelled:
             with pytest.raises(NotModelledError, match="not modelled"):
                 copy.check_map(tmap)
             outcomes["not modelled"] += 1
-        elif facts.direction == "prefetch":
+        elif row.operation == "prefetch":
             assert copy.execute(tmap) is None
             outcomes["hint"] += 1
         else:
             out = copy.execute(tmap, memory, at, shared)
-            assert out.shape == (shared if facts.direction == "load" else memory).shape
-            outcomes["executed", facts.wide_mode] += 1
+            assert out.shape == (shared if row.operation == "load" else memory).shape
+            outcomes["executed", row.wide_mode] += 1
     assert outcomes == {
         ("executed", ""): 572, ("executed", "W"): 126, ("executed", "W128"): 72, "hint": 84, "not modelled": 198,
     }  # fmt: skip

@@ -43,17 +43,16 @@ def descriptors(rows: int, row_bytes: int) -> list[int]:
 def test_copies_agree_with_the_slow_model(mnemonic: str) -> None:
     """Every cell of both CTAs, for several descriptors."""
     ins, compared = anywhere(mnemonic), 0
-    facts = ins.copy
-    group = facts.cta_group
+    group, tile = ins.row.cta_group, ins.row.tile
     smem = random_words((group, BYTES // 4), 12).view(np.uint8)
     tmem, slow = filled(WORDS[:group]), cells(WORDS[:group])
     shape = re.sub(r"^tcgen05\.cp\.cta_group::\d\.", "", mnemonic).split(".b8x16")[0]
-    for number, descriptor in enumerate(descriptors(facts.rows, facts.row_bytes)):
+    for number, descriptor in enumerate(descriptors(tile.rows, tile.row_bytes)):
         address = 4 * number % 24 | ((6 * number) << 16 if shape == "4x256b" else 0)
-        if facts.rows > 32 and number not in (len(mnemonic) % 6, 0):
+        if tile.rows > 32 and number not in (len(mnemonic) % 6, 0):
             continue
         got = ins.execute(tmem, address, smem if group == 2 else smem[0], descriptor)
-        want = exact.copy(slow, shape, facts.source, address, smem.tolist(), descriptor)
+        want = exact.copy(slow, shape, ins.row.source, address, smem.tolist(), descriptor)
         image = np.array([want[c, i, j] for c in range(group) for i in range(128) for j in range(32)], np.uint32)
         assert (got.words[..., :32].reshape(-1) == image).all()
         compared += int((image != WORDS[:group].reshape(-1)).sum())
@@ -181,10 +180,9 @@ def test_wrong_shifts_are_named() -> None:
 def test_an_alloc_writes_its_address(mnemonic: str) -> None:
     """To shared memory of one CTA or both; dealloc and the exit check follow."""
     ins = anywhere(mnemonic)
-    control = ins.control
-    group = control.cta_group
+    group = ins.row.cta_group
     tmem, smem = TensorMemory(ctas=group), np.full((2, 64)[2 - group :] if group == 1 else (2, 64), 0xEE, np.uint8)
-    sizes = (96,) if control.exclusive else (128, 64, 64)
+    sizes = (96,) if ins.row.exclusive else (128, 64, 64)
     addresses = []
     for number, columns in enumerate(sizes):
         tmem, smem = ins.execute(tmem, columns, smem, 8 + 4 * number)
@@ -193,7 +191,7 @@ def test_an_alloc_writes_its_address(mnemonic: str) -> None:
         addresses.append(int(words[0]))
     assert addresses == [0, 128, 192][: len(sizes)]
     assert (smem[..., :8] == 0xEE).all()
-    word = ".exclusive" if control.exclusive else ""
+    word = ".exclusive" if ins.row.exclusive else ""
     free = anywhere(f"tcgen05.dealloc{word}.cta_group::{group}.sync.aligned.b32")
     relinquish = anywhere(f"tcgen05.relinquish_alloc_permit.cta_group::{group}.sync.aligned")
     tmem = relinquish.execute(tmem)
@@ -247,7 +245,7 @@ def test_a_commit_arrives_where_its_mask_says(mnemonic: str) -> None:
     checked = 0
     for mask in range(16):
         barriers = [MBarrier(2) for _ in range(4)]
-        if ins.control.multicast:
+        if ins.row.mask_bits:
             after = ins.execute(barriers, mask=mask)
             wanted = [rank for rank in range(4) if mask >> rank & 1]
         else:

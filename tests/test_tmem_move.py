@@ -31,15 +31,14 @@ def count_of(mnemonic: str) -> int:
 def places(ins: Any, seed: int) -> list[dict[str, Any]]:
     """Some addresses, warps and splits that an instruction may have."""
     choose = np.random.Generator(np.random.PCG64(seed))
-    access = ins.access
-    width = access.layout.columns // access.halves
+    width = ins.row.half_columns
     found = []
     for _ in range(3 if count_of(ins.mnemonic) <= SMALL else 1):
         warp = int(choose.integers(0, 8))
-        lane = warp % 4 * 32 + (int(choose.integers(0, 2)) * 16 if access.layout.rows == 16 else 0)
+        lane = warp % 4 * 32 + (int(choose.integers(0, 2)) * 16 if ins.row.layout.rows == 16 else 0)
         split = {}
         reach = width
-        if access.halves == 2:
+        if ins.row.movement.halves == 2:
             offset = width + int(choose.integers(0, max(1, min(9, 512 - 2 * width + 1))))
             split, reach = {"half_split_offset": offset}, width + offset
         column = int(choose.integers(0, 512 - reach + 1))
@@ -51,7 +50,7 @@ def slow_arguments(ins: Any, place: dict[str, Any]) -> tuple[str, int, bool, tup
     """What the slow model takes: shape, count, packed, addresses."""
     first = place["address"]
     addresses = (first,) if "half_split_offset" not in place else (first, first + place["half_split_offset"])
-    return ins.access.shape, count_of(ins.mnemonic), ins.access.packed, addresses
+    return ins.row.movement.name, count_of(ins.mnemonic), ins.row.packed, addresses
 
 
 WORDS = random_words((1, 128, 512), 1)
@@ -93,7 +92,7 @@ def test_stores_agree_with_the_slow_model(mnemonic: str) -> None:
 def test_reductions_agree_with_the_slow_model(mnemonic: str) -> None:
     """Of random words, and of zeros, subnormals, infinities and NaNs."""
     ins = anywhere(mnemonic)
-    width = ins.access.layout.columns
+    width = ins.row.layout.columns
     special = np.array(
         [0, 1 << 31, 1, 0x80000001, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF, 0x7F800001], np.uint32
     )
@@ -105,12 +104,12 @@ def test_reductions_agree_with_the_slow_model(mnemonic: str) -> None:
     slow, compared = cells(words[None]), 0
     for warp in (0, 1):
         place: dict[str, Any] = {"address": warp << 21, "warp": warp}
-        if ins.access.halves == 2:
+        if ins.row.movement.halves == 2:
             place["half_split_offset"] = width // 2
         d, redval = ins.execute(tmem, **place)
         rows = exact.load(slow, *slow_arguments(ins, place))
         assert (d == np.array(rows, np.uint32)).all()
-        r = ins.access.reduction
+        r = ins.row.reduction
         want = [exact.reduce(row, r.operation, r.type, r.absolute, r.nan) for row in rows]
         assert redval.shape == (32, 1)
         assert redval[:, 0].tolist() == want
@@ -128,7 +127,7 @@ def test_compressions_agree_with_the_slow_model(mnemonic: str) -> None:
     words = random_words((128, count), 3)
     words[8:] = few[rng.integers(0, len(few), (120, count))]
     result = ins.execute(filled(words[None]), address=0)
-    selection, reduction = ins.access.selection, ins.access.reduction
+    selection, reduction = ins.row.selection, ins.row.reduction
     assert [array.shape[1] for array in result] == [operand.registers for operand in ins.operands.values()]
     for lane in range(32):
         row = words[lane].tolist()
@@ -169,10 +168,10 @@ def test_layouts_go_both_ways(mnemonic: str) -> None:
     back = layout.where(row, column)
     assert all((a == b).all() for a, b in zip(back, (lane, register, slot), strict=True))
     step = max(1, len(lane) // 200)
-    half = layout.columns // ins.access.halves
+    half = layout.columns // ins.row.movement.halves
     for i in range(0, len(lane), step):
         access, r, c = exact.cell_of(
-            ins.access.shape, count_of(mnemonic), ins.access.packed, int(lane[i]), int(register[i]), int(slot[i])
+            ins.row.movement.name, count_of(mnemonic), ins.row.packed, int(lane[i]), int(register[i]), int(slot[i])
         )
         assert (int(row[i]), int(column[i])) == (r, c + access * half)
 
@@ -185,7 +184,7 @@ def test_registers_are_those_of_table_59() -> None:
     }  # fmt: skip
     for mnemonic in LOADS:
         ins = anywhere(mnemonic)
-        assert ins.operands["d"].registers == exact.registers_of(ins.access.shape, count_of(mnemonic))
+        assert ins.operands["d"].registers == exact.registers_of(ins.row.movement.name, count_of(mnemonic))
 
 
 def test_a_reduced_value_belongs_to_its_row() -> None:
@@ -204,7 +203,7 @@ def test_a_round_trip_of_every_shape() -> None:
         store = anywhere(mnemonic)
         load = anywhere(mnemonic.replace("tcgen05.st", "tcgen05.ld").replace("unpack", "pack"))
         registers = random_words((2, 32, store.operands["registers"].registers), 4)
-        place = {"half_split_offset": store.access.layout.columns // 2} if store.access.halves == 2 else {}
+        place = {"half_split_offset": store.row.layout.columns // 2} if store.row.movement.halves == 2 else {}
         tmem = store.execute(TensorMemory.allocated((2,)), 0x400000, registers, warp=2, **place)
         assert (load.execute(tmem, 0x400000, warp=2, **place) == registers).all()
         checked += 1
@@ -228,7 +227,7 @@ def test_a_warp_reaches_its_own_lanes(warp: int) -> None:
         for lane in range(128):
             if lane in valid:
                 lanes, _ = ins.cells(lane << 16, warp)
-                assert {int(x) for x in lanes.reshape(-1)} == set(range(lane, lane + ins.access.layout.rows))
+                assert {int(x) for x in lanes.reshape(-1)} == set(range(lane, lane + ins.row.layout.rows))
                 continue
             text = rf"warp {warp} \(number {warp % 4} of its warpgroup\) may touch lanes {first} to {first + 31}"
             with pytest.raises(LaneAccessError, match=text):

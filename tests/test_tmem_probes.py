@@ -1,4 +1,4 @@
-"""Probes and exercises of the instructions on Tensor Memory, and of spcompress: machine code, launches, wrong models.
+"""Probes and testbenches of the instructions on Tensor Memory, and of spcompress: machine code, launches, mutants.
 
 Like the tests of the assemblers these need ptxas 13.5 or later and nvdisasm, and fail without them. Every spelling is assembled
 for one target; for the other targets the smallest and the largest repetition of every shape, and one in twenty of the rest.
@@ -14,7 +14,7 @@ import pytest
 from tmem_cases import FAMILIES, ROWS, anywhere
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from hwkernels.device import sass
 from hwkernels.device.toolchain import assemble
 from hwkernels.probes import body_of, probe
@@ -96,12 +96,12 @@ def test_a_launch_has_what_the_kernel_takes(family: str) -> None:
     checked = 0
     for row in [row for row in ROWS.values() if row.family == family][::7]:
         item = anywhere(row.mnemonic)
-        exercise = exercise_of(family)
-        for name in exercise.classes(item):
-            given = exercise.inputs(item, name, 3, 3)
+        testbench = testbench_of(family)
+        for name in testbench.classes(item):
+            given = testbench.inputs(item, name, 3, 3)
             launch = Probe(item, row.targets[-1], b"code", "ptxas 13.0.0", "", "0" * 64).launch(given)
             ((shape, dtype),) = launch.outputs
-            assert (shape, dtype) == (exercise.model(item, given).shape, np.uint32)
+            assert (shape, dtype) == (testbench.model(item, given).shape, np.uint32)
             text = probe.emit(row, row.targets[-1])
             head = re.search(rf"entry {launch.kernel}\(([^)]*)\)", text)
             assert head is not None
@@ -127,7 +127,7 @@ def test_commits_and_pairs_run_in_clusters() -> None:
     assert clusters == {name for name, row in ROWS.items() if "cta_group::2" in name or row.family == "tcgen05.commit"}
 
 
-# ---- exercises
+# ---- testbenches
 
 
 def item_sample(family: str) -> list[Instruction]:
@@ -137,37 +137,37 @@ def item_sample(family: str) -> list[Instruction]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_wrong_model_is_contradicted(family: str) -> None:
+def test_every_mutant_is_contradicted(family: str) -> None:
     """By the inputs of the classes, on each instruction to which it applies; the right model is not."""
-    exercise, compared = exercise_of(family), 0
+    testbench, compared = testbench_of(family), 0
     for item in item_sample(family):
-        alive = {model.name: model for model in exercise.wrong_models if model.applies(item)}
-        for name in exercise.classes(item):
-            given = exercise.inputs(item, name, 0, exercise.samples(item, name))
-            right = exercise.model(item, given)
-            same = exercise.compare(item, given, right, right)
+        alive = {mutant.name: mutant for mutant in testbench.mutants if mutant.applies(item)}
+        for name in testbench.classes(item):
+            given = testbench.inputs(item, name, 0, testbench.samples(item, name))
+            right = testbench.model(item, given)
+            same = testbench.compare(item, given, right, right)
             assert same.outputs
             assert same.mismatches == 0
-            for wrong in list(alive.values()):
-                comparison = exercise.compare(item, given, np.asarray(wrong.run(item, given)), right)
+            for mutant in list(alive.values()):
+                comparison = testbench.compare(item, given, np.asarray(mutant.run(item, given)), right)
                 if comparison.mismatches:
-                    assert comparison.first[0].line(item).startswith("MISMATCH ")
-                    assert comparison.first[0].trace(item)
-                    del alive[wrong.name]
+                    assert comparison.first[0].line().startswith("MISMATCH ")
+                    assert comparison.first[0].trace()
+                    del alive[mutant.name]
             compared += same.outputs
         assert not alive, (item.mnemonic, list(alive))
     assert compared
 
 
-def test_every_wrong_model_applies_somewhere() -> None:
+def test_every_mutant_applies_somewhere() -> None:
     """None is listed for nothing."""
     unused: dict[str, set[str]] = {}
     for family in FAMILIES:
-        names = {model.name for model in exercise_of(family).wrong_models}
+        names = {mutant.name for mutant in testbench_of(family).mutants}
         for row in ROWS.values():
             if row.family == family:
                 item: Any = anywhere(row.mnemonic)
-                names -= {model.name for model in exercise_of(family).wrong_models if model.applies(item)}
+                names -= {mutant.name for mutant in testbench_of(family).mutants if mutant.applies(item)}
         unused[family] = names
     loads = unused["tcgen05.ld"] & unused["tcgen05.ld.red"] & unused["tcgen05.ld.spcompress"]
     assert not loads
@@ -179,9 +179,9 @@ def test_inputs_are_a_function_of_the_case() -> None:
     changed = 0
     for family in FAMILIES:
         item = next(anywhere(row.mnemonic) for row in ROWS.values() if row.family == family)
-        exercise = exercise_of(family)
-        for name in exercise.classes(item):
-            first, again, other = (exercise.inputs(item, name, seed, 3) for seed in (0, 0, 1))
+        testbench = testbench_of(family)
+        for name in testbench.classes(item):
+            first, again, other = (testbench.inputs(item, name, seed, 3) for seed in (0, 0, 1))
             assert all((first[key] == again[key]).all() for key in first)
             changed += any((first[key] != other[key]).any() for key in first)
     assert changed >= len(FAMILIES)

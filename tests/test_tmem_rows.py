@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from inspect import signature
+from typing import Any
+
 import pytest
 from tmem_cases import FAMILIES, ROWS, inventory
 
 import tcsim
 from tcsim import InstructionError, catalog
-from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.core.targets import ARCHS, TARGETS, Arch
 
 COUNTS = {
     "sm_100f": 214, "sm_100a": 216, "sm_103f": 382, "sm_103a": 384, "sm_107f": 402, "sm_107a": 647, "sm_110f": 382, "sm_110a": 384,
@@ -96,3 +99,31 @@ def test_families_are_listed() -> None:
     """The registry knows each by name."""
     for name in FAMILIES:
         assert catalog.family(name).name == name
+
+
+def test_operands_have_the_names_of_arguments() -> None:
+    """What a form lists, `execute` takes or gives under the same name; a commit's barrier stands for a list of them."""
+    checked = 0
+    for family in [*FAMILIES, "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp"]:
+        for row in catalog.family(family).rows()[::9]:
+            item: Any = tcsim.instruction(row.mnemonic, arch=row.targets[-1])
+            takes = {*signature(item.execute).parameters, *item.RESULTS, *row.operands, "data", "mbar"}
+            for form in row.forms:
+                assert set(form.names) <= takes, (row.mnemonic, form.name)
+                checked += len(form.names)
+    assert checked > 2000
+
+
+@pytest.mark.parametrize("relative", ["sm_107", "sm_110", "sm_120"])
+def test_an_arch_that_nobody_described_has_what_its_relative_has(relative: str) -> None:
+    """Every row has a lowering there, and evidence that is inferred."""
+    later, rows = Arch("sm_130", "later", "", relative), 0
+    for family in [*FAMILIES, "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp"]:
+        own = catalog.family(family)
+        for row in own.rows():
+            lowering = own.lowering(row, later)
+            if relative != "sm_120":
+                assert lowering == own.lowering(row, ARCHS[relative])
+            assert own.evidence(row, later).level == "inferred"
+            rows += 1
+    assert rows == 647 + 892

@@ -36,6 +36,7 @@ from hwkernels.device.toolchain import (
     toolchain_for,
 )
 from tcsim.core.targets import TARGETS
+from tcsim.core.versions import number
 
 # Every `.version` there is from 5.0 on, to ask for the one before.
 LAST_MINOR = {5: 1, 6: 5, 7: 8, 8: 8, 9: 5}
@@ -160,7 +161,7 @@ def test_the_same_text_gives_the_same_cubin() -> None:
 
 
 def test_toolchains_are_newest_first() -> None:
-    versions = [tuple(int(part) for part in toolchain.version.split(".")) for toolchain in find_toolchains()]
+    versions = [number(toolchain.version) for toolchain in find_toolchains()]
     assert versions
     assert versions == sorted(versions, reverse=True)
     assert toolchain_for("sm_90").version == find_toolchains()[0].version

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import testbench_of
 from hwkernels.probes import probe
 from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError, TargetError
@@ -167,15 +167,15 @@ def exact_element(instruction: WarpgroupMultiply, a: list[int], b: list[int], c:
 
 def test_the_fast_model_is_the_slow_one() -> None:
     """Every type, every class: fetched through descriptors, summed exactly."""
-    exercise, compared = exercise_of("wgmma"), 0
+    testbench, compared = testbench_of("wgmma"), 0
     for row in ROWS.values():
         if row.shape[1] not in (24, 64):
             continue
         instruction = wgmma(row.mnemonic)
         generator = np.random.default_rng(len(row.mnemonic))
-        for name in exercise.classes(instruction):
-            inputs = exercise.inputs(instruction, name, 3, 2)
-            d = instruction.matrix("d", exercise.model(instruction, inputs))
+        for name in testbench.classes(instruction):
+            inputs = testbench.inputs(instruction, name, 3, 2)
+            d = instruction.matrix("d", testbench.model(instruction, inputs))
             trans = int(inputs["trans_a"][0]), int(inputs["trans_b"][0])
             a, b = instruction.fetch(inputs["image"], inputs["a"], inputs["b"], *trans)
             c = instruction.matrix("c", inputs["c"])

@@ -1,4 +1,4 @@
-"""The cases of dense wgmma: what the recordings cover, which wait for a GPU, which wrong models die, and what wrong use is told."""
+"""The cases of dense wgmma: what the recordings cover, which wait for a GPU, which mutants die, and what wrong use is told."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from suite_runs import GPU
 import tcsim
 from conformance.isa.wgmma.dense import WARPGROUP
 from conformance.isa.wgmma.images import MODES
-from conformance.isa.wgmma.mutants import WRONG_WARPGROUPS
+from conformance.isa.wgmma.mutants import WARPGROUP_MUTANTS
 from conformance.isa.wgmma.tiles import described
-from conformance.slice import every_class, result_digest
 from conformance.suite import recordings
 from conformance.suite.cases import Case, Settings, Suite
 from conformance.suite.hardware import Hardware, Workshop
+from conformance.suite.recordings import result_digest
 from hwkernels.device.toolchain import AssembleError, assemble
 from hwkernels.probes import probe
 from hwkernels.probes import wgmma as warpgroup
 from hwkernels.probes.probe import Probe, kernel_name
-from hwkernels.probes.wgmma import Form
 from tcsim import InstructionError, MatrixDescriptor, OperandError, catalog
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.swizzle import SWIZZLES
@@ -77,7 +76,7 @@ def test_the_recorded_descriptors_answer_two_questions() -> None:
     assert off_phase["none"] == unread["none"] == 0
 
 
-ISSUE = {  # wrong models and to how many of the instructions with N = 64 each applies
+ISSUE = {  # mutants and to how many of the instructions with N = 64 each applies
     "LBO and SBO swapped": 21, "swizzle ignored": 21, "next swizzle": 21, "previous swizzle": 21, "32B swizzle assumed": 21,
     "64B swizzle assumed": 21, "128B swizzle assumed": 21, "swizzle before start": 21, "core rows of 32 bytes": 21,
     "K in elements": 5, "transposes ignored": 3,
@@ -85,23 +84,23 @@ ISSUE = {  # wrong models and to how many of the instructions with N = 64 each a
 
 
 def test_descriptor_mistakes_are_contradicted_by_what_the_gpu_said() -> None:
-    """Each wrong model, on one instruction of each kind of elements that it applies to: some recorded case differs from it.
+    """Each mutant, on one instruction of each kind of elements that it applies to: some recorded case differs from it.
 
-    All instructions: conformance/test_wrong_models.py.
+    All instructions: conformance/test_mutants.py.
     """
-    models = {model.name: model for model in WRONG_WARPGROUPS}
-    assert {name: sum(models[name].applies(wgmma(row)) for row in FULL) for name in ISSUE} == ISSUE
+    mutants = {mutant.name: mutant for mutant in WARPGROUP_MUTANTS}
+    assert {name: sum(mutants[name].applies(wgmma(row)) for row in FULL) for name in ISSUE} == ISSUE
     dead: Counter[str] = Counter()
     for mnemonic in (F16, TF32, FP8):
         ins, recording = wgmma(mnemonic), recordings.read(mnemonic, "sm_90")
         assert recording is not None
         for name in ISSUE:
-            if not models[name].applies(ins):
+            if not mutants[name].applies(ins):
                 continue
             for (case, seed), recorded in recording.cases.items():
                 if case.startswith("descriptors"):
                     inputs = WARPGROUP.inputs(ins, case, seed, recorded.samples)
-                    if result_digest(models[name].run(ins, inputs)) != recorded.result_sha256:
+                    if result_digest(mutants[name].run(ins, inputs)) != recorded.result_sha256:
                         dead[name] += 1
                         break
     assert dead == {name: 1 if name == "transposes ignored" else 2 if name == "K in elements" else 3 for name in ISSUE}
@@ -148,7 +147,7 @@ def test_recorded_classes_are_not_those_that_wait() -> None:
         names = {name for name, _ in recording.cases}
         assert names == set(WARPGROUP.classes(ins))
         assert not names & set(WARPGROUP.unrecorded(ins))
-        assert set(every_class(WARPGROUP, ins)) > names
+        assert set(WARPGROUP.every_class(ins)) > names
 
 
 @pytest.mark.parametrize("mnemonic", [F16, TF32, FP8, INT8])
@@ -244,10 +243,11 @@ def test_the_assembler_takes_transposes_of_16_bit_types_only(mnemonic: str, own:
     row = catalog.rows()[mnemonic]
     name = kernel_name(row, "tried")
     head = f".version {probe.ptx_version([row], 'sm_90a')}\n.target sm_90a\n.address_size 64\n"
-    assert assemble(head + warpgroup._kernel(row, name, Form("ss", own)), "sm_90a").cubin
-    more = (*own, 1, 1)
+    text = warpgroup.BODY.kernel(row, name, "_".join(["ss", *map(str, own)]))
+    assert assemble(head + text, "sm_90a").cubin
+    (line,) = (line for line in text.splitlines() if mnemonic in line)
     with pytest.raises(AssembleError, match="Arguments mismatch"):
-        assemble(head + warpgroup._kernel(row, name, Form("ss", more)), "sm_90a")
+        assemble(head + text.replace(line, line.replace(";", ", 1, 1;")), "sm_90a")
 
 
 @pytest.mark.parametrize(("swizzle", "rows"), [("128B", 8), ("64B", 4), ("32B", 2)])

@@ -74,9 +74,9 @@ def extras(row: Row) -> list[str]:
     """The operand forms of a row as the inventory writes them."""
     if row.family == "wmma.mma":
         value = row.modifiers.get("saturate", row.modifiers.get("rounding", ""))
-        return [f"{row.facts}{value}"]
+        return [f"{'.'.join('row' if row_major else 'col' for row_major in row.row_major.values())}{value}"]
     move = tcsim.instruction(row.mnemonic, arch=row.first_arch.name)
-    order, space = ("row" if move.order.row_major else "col"), move.order.space[1:] or "generic"
+    order, space = ("row" if move.row_major else "col"), move.space
     return [f"{move.operand.name}-frag;{order};{space};{form}" for form in ("stride", "nostride")]
 
 
@@ -246,7 +246,7 @@ def test_what_is_not_read_does_not_matter_since_turing() -> None:
     stream = np.random.default_rng(2)
     checked = 0
     for row in PRODUCTS:
-        if row.operands["a"].format.name != "f16" or row.facts != "row.col":
+        if row.operands["a"].format.name != "f16" or row.row_major != {"a": True, "b": False}:
             continue
         ins = tcsim.instruction(row.mnemonic, arch="sm_90")
         given = {name: array[0] for name, array in inputs.registers(ins, inputs.CLASSES["normal"], SEED, 1).items()}
@@ -319,7 +319,7 @@ def test_the_default_stride_is_the_manual_s_and_always_allowed() -> None:
     }  # fmt: skip
     for row in MOVES:
         ins = tcsim.instruction(row.mnemonic, arch="sm_90")
-        place = 2 * "abc".index(ins.operand.name.replace("d", "c")) + (not ins.order.row_major)
+        place = 2 * "abc".index(ins.operand.name.replace("d", "c")) + (not ins.row_major)
         assert ins.default_stride == table[shape_of(row)][place]
         assert ins.default_stride * ins.operand.layout.element_bits % (8 * ins.alignment) == 0
         assert ins.alignment <= max(16, 4 * ins.operand.registers)
@@ -380,7 +380,7 @@ def test_wrong_places(mnemonic: str, arguments: dict[str, Any], error: type[Exce
 def test_wrong_matrices_and_names() -> None:
     """Shapes, dtypes and spellings."""
     load = tcsim.instruction(LOAD, arch="sm_90")
-    with pytest.raises(OperandError, match=r"registers: shape \(16, 8\); valid: \(..., 16, 16\)"):
+    with pytest.raises(OperandError, match=r"registers: a has shape \(16, 8\); valid: \(..., 16, 16\)"):
         load.registers(np.zeros((16, 8), np.uint16))
     with pytest.raises(tcsim.FormatError, match="dtype float32 does not hold codes of f16"):
         load.registers(np.zeros((16, 16), np.float32))

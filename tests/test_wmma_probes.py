@@ -1,4 +1,4 @@
-"""Probes and exercises of wmma: machine code, launches, input classes, wrong models.
+"""Probes and testbenches of wmma: machine code, launches, input classes, mutants.
 
 Like the tests of the assemblers these need ptxas 13.5 or later, ptxas 12.9 and nvdisasm, and fail without them.
 """
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.isa import exercise_of
+from conformance.isa import slices, testbench_of
 from conformance.isa.wmma.load_store import CLASSES
 from conformance.isa.wmma.mma import COPIES_CLASS, FRAGMENT, TIES_CLASS
 from conformance.suite.cases import Case
@@ -29,7 +29,7 @@ from tcsim.core.targets import TARGETS
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 
-FAMILIES = ("wmma.load", "wmma.store", "wmma.mma")
+FAMILIES = tuple(slices()["wmma"])
 COUNTS = {"sm_70": 192, "sm_72": 384, "sm_75": 445}  # rows that a target accepts; every other one accepts 594
 WHOLE = ("sm_75", "sm_80", "sm_90", "sm_100")  # targets whose probes are all taken apart here
 PART = 9  # of the other targets, each takes one row of so many, in turn
@@ -129,16 +129,16 @@ def replaced(item: Instruction, opcodes: tuple[tuple[str, int], ...]) -> Instruc
 def test_launches_of_loads_and_stores(mnemonic: str, name: str) -> None:
     """One block of a warp for each sample; the form without a stride where the class gives none."""
     item = tcsim.instruction(mnemonic, arch="sm_90")
-    exercise = exercise_of(item.row.family)
-    samples = exercise.samples(item, name)
-    given = exercise.inputs(item, name, 0, samples)
+    testbench = testbench_of(item.row.family)
+    samples = testbench.samples(item, name)
+    given = testbench.inputs(item, name, 0, samples)
     launch = Probe(item, "sm_90", b"code", "ptxas 13.0.0", "", "0" * 64).launch(given, repeat=2)
     form = "stride" if "stride" in given else "packed"
     assert launch.kernel == probe.kernel_name(item.row, form)
     assert (launch.grid, launch.block, launch.poison) == ((samples, 1, 1), (32, 1, 1), POISON)
     assert len(launch.inputs) == len(given)
     ((shape, dtype),) = launch.outputs
-    answer = exercise.model(item, given)
+    answer = testbench.model(item, given)
     assert (answer.shape, answer.dtype) == (shape, dtype)
     entry = probe.emit(item.row, "sm_90").split(f".visible .entry {launch.kernel}(")[1].split(")")[0]
     assert entry.count(".param .u64") == len(launch.inputs) + 1
@@ -169,39 +169,39 @@ def test_forms_and_spaces_are_written_out() -> None:
                 assert ("cvta.to.global.u64 %base_memory" in text) == (not re.search(r"k\d+\.\w+$", row.mnemonic))
 
 
-# ---- exercises
+# ---- testbenches
 
 
 def some_rows() -> list[Row]:
-    """A part of the rows, so that every wrong model applies to some."""
+    """A part of the rows, so that every mutant applies to some."""
     loads, stores, products = (list(catalog.on_arch("sm_90", family)) for family in FAMILIES)
     rare = [row for row in products if row.arithmetic in ("tf32", "b1")]
     return [*loads[::9], *stores[::5], *products[::7], *rare]
 
 
-NEVER = {  # wrong models that no wmma instruction of sm_90 can show
+NEVER = {  # mutants that no wmma instruction of sm_90 can show
     "wmma.load": set(),
     "wmma.store": set(),
     "wmma.mma": {"whole f32", "fp8 as in wgmma", "fp8 as one step", "m8n8k4 on a tensor core"},
 }
 
 
-def test_the_default_cases_kill_every_wrong_model() -> None:
-    """Each wrong model that applies to a row disagrees with the model in some class; each applies to some row."""
+def test_the_default_cases_kill_every_mutant() -> None:
+    """Each mutant that applies to a row disagrees with the model in some class; each applies to some row."""
     killed: Counter[tuple[str, str]] = Counter()
     for row in some_rows():
-        item, exercise = tcsim.instruction(row.mnemonic, arch="sm_90"), exercise_of(row.family)
-        alive = {wrong.name: wrong for wrong in exercise.wrong_models if wrong.applies(item)}
-        for name in exercise.classes(item):
-            given = exercise.inputs(item, name, 0, exercise.samples(item, name))
-            right = exercise.model(item, given)
-            for wrong in list(alive.values()):
-                if not np.array_equal(wrong.run(item, given), right):
-                    killed[row.family, wrong.name] += 1
-                    del alive[wrong.name]
+        item, testbench = tcsim.instruction(row.mnemonic, arch="sm_90"), testbench_of(row.family)
+        alive = {mutant.name: mutant for mutant in testbench.mutants if mutant.applies(item)}
+        for name in testbench.classes(item):
+            given = testbench.inputs(item, name, 0, testbench.samples(item, name))
+            right = testbench.model(item, given)
+            for mutant in list(alive.values()):
+                if not np.array_equal(mutant.run(item, given), right):
+                    killed[row.family, mutant.name] += 1
+                    del alive[mutant.name]
         assert not alive, (row.mnemonic, list(alive))
     for family in FAMILIES:
-        never = {wrong.name for wrong in exercise_of(family).wrong_models} - {
+        never = {mutant.name for mutant in testbench_of(family).mutants} - {
             name for own, name in killed if own == family
         }
         assert never == NEVER[family], family
@@ -211,14 +211,14 @@ def test_the_default_cases_kill_every_wrong_model() -> None:
 def test_cases_are_reproducible(mnemonic: str) -> None:
     """The same key gives the same inputs, another seed others; ids are made of letters and can be parsed."""
     item = tcsim.instruction(mnemonic, arch="sm_90")
-    exercise = exercise_of(item.row.family)
-    names = exercise.classes(item)
+    testbench = testbench_of(item.row.family)
+    names = testbench.classes(item)
     assert len(names) == len(set(names)) >= 4
     differ = 0
     for name in names:
         case = Case(mnemonic, name, 0)
         assert Case.parse(case.id) == case
-        first, again, other = (exercise.inputs(item, name, seed, 2) for seed in (0, 0, 1))
+        first, again, other = (testbench.inputs(item, name, seed, 2) for seed in (0, 0, 1))
         assert first.keys() == again.keys()
         assert all((first[key] == again[key]).all() for key in first)
         assert all(len(array) == 2 for array in first.values())
@@ -263,32 +263,32 @@ def test_extra_classes_of_products() -> None:
 def test_a_mismatch_is_one_line_and_a_trace(mnemonic: str, name: str, place: Any, texts: list[str]) -> None:
     """One wrong bit: everything about it in a line, and how the model came to its bits."""
     item = tcsim.instruction(mnemonic, arch="sm_90")
-    exercise = exercise_of(item.row.family)
-    given = exercise.inputs(item, name, 0, exercise.samples(item, name))
-    model = exercise.model(item, given)
+    testbench = testbench_of(item.row.family)
+    given = testbench.inputs(item, name, 0, testbench.samples(item, name))
+    model = testbench.model(item, given)
     hardware = model.copy()
     hardware[place] ^= 1
-    found = exercise.compare(item, given, hardware, model)
+    found = testbench.compare(item, given, hardware, model)
     assert found.mismatches == 1
-    line, trace = found.first[0].line(item), found.first[0].trace(item)
+    line, trace = found.first[0].line(), found.first[0].trace()
     assert line.startswith("MISMATCH ")
     assert "\n" not in line
     text = "\n".join([line, *trace])
     assert [part for part in texts if part not in text] == [], text
-    assert exercise.compare(item, given, model, model).mismatches == 0
+    assert testbench.compare(item, given, model, model).mismatches == 0
     with pytest.raises(ValueError, match="shape"):
-        exercise.compare(item, given, hardware[:, :1], model)
+        testbench.compare(item, given, hardware[:, :1], model)
 
 
 def test_a_byte_of_an_element_is_traced_to_its_lane() -> None:
     """A stored byte names row, column, lane and register."""
     item = tcsim.instruction(STORE, arch="sm_90")
-    exercise = exercise_of("wmma.store")
-    given = exercise.inputs(item, "packed", 0, 1)
-    model = exercise.model(item, given)
+    testbench = testbench_of("wmma.store")
+    given = testbench.inputs(item, "packed", 0, 1)
+    model = testbench.model(item, given)
     hardware = model.copy()
     hardware[0, 8 * 3 + 5] ^= 0x100
-    (mismatch,) = exercise.compare(item, given, hardware, model).first
+    (mismatch,) = testbench.compare(item, given, hardware, model).first
     lane, register, _ = item.operands["d"].layout.where(5, 3)
-    assert f"byte 1 of row 5, column 3 from lane {lane} register {register}, hardware" in mismatch.line(item)
-    assert mismatch.trace(item)[1] == "address 0x0 + (3 * stride 8 + 5) * 32 bits = 0x74"
+    assert f"byte 1 of row 5, column 3 from lane {lane} register {register}, hardware" in mismatch.line()
+    assert mismatch.trace()[1] == "address 0x0 + (3 * stride 8 + 5) * 32 bits = 0x74"

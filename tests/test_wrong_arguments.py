@@ -264,7 +264,7 @@ def test_empty_gemm() -> None:
     assert tcsim.gemm(A, B[:, :0], instruction=MMA).shape == (16, 0)
     assert (tcsim.gemm(A[:, :0], B[:0], c, instruction=MMA) == c.view(np.uint32)).all()
     half = tcsim.instruction("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16", arch="sm_70")
-    with pytest.raises(tcsim.OperandError, match="no accumulator"):
+    with pytest.raises(tcsim.OperandError, match="cannot be its accumulator"):
         tcsim.gemm(A[:, :0], B[:0], c.astype(np.float16), instruction=half)
 
 

@@ -1,6 +1,6 @@
 """What is tested of each family: inputs, mutants, comparison. Named as the slices of tcsim.isa.
 
-A slice is a module with `EXERCISES`, which says by the name of a family who tests it.
+Each slice says in its `TESTBENCHES` by the name of a family who tests it.
 """
 
 from __future__ import annotations
@@ -9,23 +9,22 @@ import importlib
 import pkgutil
 from functools import cache
 
-from conformance.slice import Exercise
+from conformance.testbench import Testbench
 
 
 @cache
-def exercises() -> dict[str, Exercise]:
-    """The exercise of each family: what the slices say."""
-    found: dict[str, Exercise] = {}
-    for item in pkgutil.walk_packages(__path__, f"{__name__}."):
-        found |= getattr(importlib.import_module(item.name), "EXERCISES", {})
-    return found
+def slices() -> dict[str, dict[str, Testbench]]:
+    """Of each slice its families, with their testbenches."""
+    found = {item.name: importlib.import_module(f"{__name__}.{item.name}") for item in pkgutil.iter_modules(__path__)}
+    return {name: module.TESTBENCHES for name, module in found.items() if hasattr(module, "TESTBENCHES")}
 
 
-def exercise_of(family: str) -> Exercise:
-    """The exercise of a family.
+def testbench_of(family: str) -> Testbench:
+    """The testbench of a family.
 
     Raises ValueError if it has none.
     """
-    if family not in exercises():
-        raise ValueError(f"no exercise for family {family}; valid: {', '.join(exercises())}")
-    return exercises()[family]
+    found = {name: testbench for own in slices().values() for name, testbench in own.items()}
+    if family not in found:
+        raise ValueError(f"no testbench for family {family!r}; valid: {', '.join(found)}")
+    return found[family]

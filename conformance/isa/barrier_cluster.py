@@ -1,4 +1,4 @@
-"""The exercise of barrier.cluster: numbers that two blocks tell each other, which come out wrong if a warp is not waited for."""
+"""barrier.cluster under test: two blocks exchange numbers, which come out wrong if the barrier does not wait for a warp."""
 
 from __future__ import annotations
 
@@ -8,53 +8,45 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from conformance.comparison.words import compare_words
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Expected, Place
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Mutant, Testbench
 from hwkernels.probes.barrier_cluster import ADDEND, BLOCKS, FACTOR, ROUNDS, STRIDE, THREADS, WARPS
 from tcsim.isa.barrier_cluster import ClusterBarrier, ClusterBarrierInstruction
 
 Words = npt.NDArray[np.uint32]
-SAMPLES = 32
 
 
 def numbers_after(numbers: Words, late: Words | None = None) -> Words:
-    """The numbers (samples, 2, 128) after all rounds, if every thread reads what the other block's has told in that round.
+    """The numbers (samples, 2, 128) after all rounds, in each of which every thread reads what one of the other block wrote.
 
     late: of a mistaken barrier, how many rounds too early each of the other block's 128 threads is read, 0 or 1.
     """
-    told, now = np.zeros_like(numbers), numbers.copy()
+    written, now = np.zeros_like(numbers), numbers.copy()
     threads = np.arange(THREADS)
     for round in range(ROUNDS):
-        before, told = told, now
-        seen = told if late is None else np.where(late != 0, before, told)
+        before, written = written, now
+        seen = written if late is None else np.where(late != 0, before, written)
         now = now * np.uint32(FACTOR) + seen[:, ::-1, (threads + STRIDE * (round + 1)) % THREADS] + np.uint32(ADDEND)
     return now
 
 
-def _late(name: str, mistake: str, late: Words) -> WrongModel:
-    return WrongModel(name, mistake, lambda item: True, lambda item, given: numbers_after(given["numbers"], late))
+def _late(name: str, mistake: str, late: Words) -> Mutant:
+    return Mutant(name, mistake, lambda item: True, lambda item, given: numbers_after(given["numbers"], late))
 
 
 _WARP = np.arange(THREADS) // 32
 
 
-class ClusterBarrierExercise:
+class ClusterBarrierTestbench(Testbench):
     """Numbers in, numbers out."""
 
-    wrong_models: tuple[WrongModel, ...] = (
+    names, count = ("rounds",), 32  # clusters
+    mutants = (
         _late("nobody waits", "the barrier waits for no other block", np.ones(THREADS, np.uint32)),
         _late("first warp only", "the barrier waits for one warp of a block", (_WARP > 0).astype(np.uint32)),
         _late("last warp missing", "the barrier is one arrival short", (_WARP == WARPS - 1).astype(np.uint32)),
     )
-
-    def classes(self, instruction: ClusterBarrierInstruction) -> list[str]:
-        """Random numbers."""
-        return ["rounds"]
-
-    def samples(self, instruction: ClusterBarrierInstruction, name: str) -> int:
-        """Clusters."""
-        return SAMPLES
 
     def inputs(self, instruction: ClusterBarrierInstruction, name: str, seed: int, samples: int) -> Inputs:
         """numbers uint32 (samples, 2, 128)."""
@@ -66,31 +58,22 @@ class ClusterBarrierExercise:
         meet(instruction, 2 * ROUNDS)
         return numbers_after(inputs["numbers"])
 
-    def compare(
-        self, instruction: ClusterBarrierInstruction, inputs: Inputs, hardware: Array, model: Array
-    ) -> Comparison:
-        """Number by number."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            sample, block, thread = index
-            return (
-                f"sample {sample} block {block} thread {thread}",
-                f"the number after {ROUNDS} rounds",
-                (f"it began with {int(inputs['numbers'][index]):#010x}", f"two meetings in each of {ROUNDS} rounds"),
-            )
-
-        return compare_words(hardware, model, explain)
+    def explain(self, instruction: ClusterBarrierInstruction, inputs: Inputs, place: Place) -> Expected:
+        """A number of a thread."""
+        began = f"it began with {int(inputs['numbers'][place]):#010x}"
+        where = dict(zip(("sample", "block", "thread"), place, strict=True))
+        return Expected(where, f"the number after {ROUNDS} rounds", (began, f"two meetings in each of {ROUNDS} rounds"))
 
 
 def meet(instruction: ClusterBarrierInstruction, times: int) -> ClusterBarrier:
-    """The barrier after so many meetings of all warps.
+    """The barrier after a number of meetings of all warps.
 
     Raises ValueError if a warp would go on too early, or never.
     """
     arch = instruction.arch.name
     halves: dict[str, Any] = {
         name: tcsim.instruction(f"barrier.cluster.{name}", arch=arch) for name in ("arrive", "wait")
-    } | {instruction.facts.operation: instruction}
+    } | {instruction.row.operation: instruction}
     barrier = ClusterBarrier([WARPS] * BLOCKS)
     warps = [(block, warp) for block in range(BLOCKS) for warp in range(WARPS)]
     for time in range(times):
@@ -105,6 +88,4 @@ def meet(instruction: ClusterBarrierInstruction, times: int) -> ClusterBarrier:
     return barrier
 
 
-CLUSTER_BARRIER = ClusterBarrierExercise()
-
-EXERCISES = {"barrier.cluster": CLUSTER_BARRIER}
+TESTBENCHES = {"barrier.cluster": ClusterBarrierTestbench()}

@@ -1,4 +1,4 @@
-"""The exercise of elect.sync: masks in, the elected lane and every lane's predicate out."""
+"""elect.sync under test: masks in, the elected lane and every lane's predicate out."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.words import compare_words
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Expected, Place
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Mutant, Testbench
 from hwkernels.probes.elect import ABSENT
 from tcsim.isa.elect import LANES, ElectLane
 
 Words = npt.NDArray[np.uint32]
-SAMPLES = 64
 _CLASSES = {"": ("full", "masks", "single"), "sink": ("sinkfull", "sinkmasks", "sinksingle")}
 """The input classes of each list of operands."""
 
@@ -26,7 +25,7 @@ def stored(inputs: Inputs, lane: Array, elected: Array, sink: bool) -> Words:
     return np.where(members[..., None] != 0, words, ABSENT).astype(np.uint32)
 
 
-def _elected(name: str, mistake: str, choose: Callable[[Array], Array]) -> WrongModel:
+def _elected(name: str, mistake: str, choose: Callable[[Array], Array]) -> Mutant:
     """A mistaken choice: members (samples, 32) of 0 and 1 -> lane (samples,)."""
 
     def run(instruction: ElectLane, given: Inputs) -> Array:
@@ -34,7 +33,7 @@ def _elected(name: str, mistake: str, choose: Callable[[Array], Array]) -> Wrong
         lane = np.broadcast_to(np.asarray(choose(members), np.uint32)[:, None], members.shape)
         return stored(given, lane, np.arange(LANES) == lane, sink_of(instruction, given))
 
-    return WrongModel(name, mistake, lambda item: True, run)
+    return Mutant(name, mistake, lambda item: True, run)
 
 
 def sink_of(instruction: ElectLane, inputs: Inputs) -> bool:
@@ -48,24 +47,21 @@ def _everyone(instruction: ElectLane, given: Inputs) -> Array:
     return stored(given, np.broadcast_to(lane[:, None], members.shape), members != 0, sink_of(instruction, given))
 
 
-class LaneElectionExercise:
+class LaneElectionTestbench(Testbench):
     """Masks in, lanes out."""
 
-    wrong_models: tuple[WrongModel, ...] = (
+    count = 64  # masks
+    mutants = (
         _elected(
             "highest lane", "the highest member is elected", lambda members: LANES - 1 - members[:, ::-1].argmax(axis=1)
         ),
         _elected("lane zero", "lane 0 is elected, member or not", lambda members: np.zeros(len(members), np.uint32)),
-        WrongModel("everyone elected", "the predicate is true for all members", lambda item: True, _everyone),
+        Mutant("everyone elected", "the predicate is true for all members", lambda item: True, _everyone),
     )
 
     def classes(self, instruction: ElectLane) -> list[str]:
         """All lanes, random masks, one lane; with the lane and with a sink."""
         return [name for form in instruction.forms for name in _CLASSES[form.name]]
-
-    def samples(self, instruction: ElectLane, name: str) -> int:
-        """Masks."""
-        return SAMPLES
 
     def inputs(self, instruction: ElectLane, name: str, seed: int, samples: int) -> Inputs:
         """membermask uint32 (samples, 1), form (samples,)."""
@@ -88,21 +84,12 @@ class LaneElectionExercise:
         lane, elected = instruction.execute(inputs["membermask"][:, 0])
         return stored(inputs, np.broadcast_to(lane[:, None], elected.shape), elected, sink_of(instruction, inputs))
 
-    def compare(self, instruction: ElectLane, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Word by word."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            sample, lane, word = index
-            mask = f"membermask {int(inputs['membermask'][sample, 0]):#010x}"
-            return (
-                f"sample {sample} lane {lane}",
-                f"{('elected lane', 'predicate')[word]}, {mask}",
-                ("the lowest member",),
-            )
-
-        return compare_words(hardware, model, explain)
+    def explain(self, instruction: ElectLane, inputs: Inputs, place: Place) -> Expected:
+        """One of the two words of a lane."""
+        sample, lane, word = place
+        mask = f"membermask {int(inputs['membermask'][sample, 0]):#010x}"
+        source = f"{('elected lane', 'predicate')[word]}, {mask}"
+        return Expected({"sample": sample, "lane": lane}, source, ("the lowest member",))
 
 
-ELECTION = LaneElectionExercise()
-
-EXERCISES = {"elect.sync": ELECTION}
+TESTBENCHES = {"elect.sync": LaneElectionTestbench()}

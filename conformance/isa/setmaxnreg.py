@@ -1,4 +1,4 @@
-"""The exercise of setmaxnreg: what threads hold must outlast the move of registers."""
+"""setmaxnreg under test: what threads hold must outlast the move of registers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from conformance.comparison.words import compare_words
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Expected, Place
 from conformance.stimuli.stream import Stream
-from hwkernels.probes.setmaxnreg import FIRST, REGISTERS, THREADS, WARPGROUPS, WORDS, moves_before
-from tcsim.isa.setmaxnreg import MoveRegisters, RegisterPool, pool_facts
+from conformance.testbench import Array, Inputs, Mutant, Testbench
+from hwkernels.probes.setmaxnreg import COUNTS, FIRST, REGISTERS, THREADS, WARPGROUPS, WORDS, moves_before
+from tcsim.isa.setmaxnreg import MoveRegisters, RegisterPool
 
 Words = npt.NDArray[np.uint32]
-SAMPLES = 8
 _NAMES = {24: "fewest", 40: "forty", 128: "half", 232: "many", 240: "more", 256: "most"}
 """The input class of each count that was assembled."""
-
-
-def count_of(instruction: MoveRegisters, place: int) -> int:
-    """The count of a list of operands."""
-    return int(instruction.forms[place].name.removeprefix("n="))
 
 
 def pool_after(instruction: MoveRegisters, count: int) -> RegisterPool:
@@ -32,7 +26,7 @@ def pool_after(instruction: MoveRegisters, count: int) -> RegisterPool:
     """
     arch = instruction.arch.name
     pool = RegisterPool.at_launch(WARPGROUPS, REGISTERS)
-    own = "inc" if pool_facts(instruction.row).increase else "dec"
+    own = "inc" if instruction.row.increase else "dec"
     for who, word, number in (*moves_before(instruction.row, count), (FIRST, own, count)):
         move: Any = tcsim.instruction(f"setmaxnreg.{word}.sync.aligned.u32", arch=arch)
         for warpgroup in range(1) if who == FIRST else range(1, WARPGROUPS):
@@ -42,54 +36,44 @@ def pool_after(instruction: MoveRegisters, count: int) -> RegisterPool:
     return pool
 
 
-def _lost(name: str, mistake: str, threads: slice) -> WrongModel:
+def _lost(name: str, mistake: str, threads: slice) -> Mutant:
     def run(instruction: MoveRegisters, given: Inputs) -> Array:
         out = given["words"].copy()
         out[:, threads] = 0
         return out
 
-    return WrongModel(name, mistake, lambda item: True, run)
+    return Mutant(name, mistake, lambda item: True, run)
 
 
-class RegisterPoolExercise:
+class RegisterPoolTestbench(Testbench):
     """Words in, the same words out."""
 
-    wrong_models: tuple[WrongModel, ...] = (
+    count = 8  # blocks
+    mutants = (
         _lost("registers cleared", "what the threads of the warpgroup hold is lost", slice(0, 128)),
         _lost("others cleared", "what the threads of other warpgroups hold is lost", slice(128, THREADS)),
     )
 
     def classes(self, instruction: MoveRegisters) -> list[str]:
         """One for each count; not .dec to 256, which no thread can own before."""
-        counts = [count_of(instruction, place) for place in range(len(instruction.forms))]
-        return [_NAMES[count] for count in counts if pool_facts(instruction.row).increase or count < max(_NAMES)]
-
-    def samples(self, instruction: MoveRegisters, name: str) -> int:
-        """Blocks."""
-        return SAMPLES
+        return [_NAMES[count] for count in COUNTS if instruction.row.increase or count < max(_NAMES)]
 
     def inputs(self, instruction: MoveRegisters, name: str, seed: int, samples: int) -> Inputs:
         """words uint32 (samples, 384, 8), form (samples,)."""
-        counts = [_NAMES[count_of(instruction, place)] for place in range(len(instruction.forms))]
+        names = [_NAMES[count] for count in COUNTS]
         words = Stream(instruction.mnemonic, name, seed).words((samples, THREADS, WORDS)).astype(np.uint32)
-        return {"words": words, "form": np.full(samples, counts.index(name), np.uint32)}
+        return {"words": words, "form": np.full(samples, names.index(name), np.uint32)}
 
     def model(self, instruction: MoveRegisters, inputs: Inputs) -> Words:
         """The words, once the pool is found to let every move go on."""
-        pool_after(instruction, count_of(instruction, int(inputs["form"][0])))
+        pool_after(instruction, COUNTS[int(inputs["form"][0])])
         return inputs["words"].copy()
 
-    def compare(self, instruction: MoveRegisters, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Word by word."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            sample, thread, word = index
-            moved = str(pool_after(instruction, count_of(instruction, int(inputs["form"][0]))))
-            return f"sample {sample} thread {thread}", f"word {word} that it held", (f"afterwards: {moved}",)
-
-        return compare_words(hardware, model, explain)
+    def explain(self, instruction: MoveRegisters, inputs: Inputs, place: Place) -> Expected:
+        """A word of a thread."""
+        sample, thread, word = place
+        moved = str(pool_after(instruction, COUNTS[int(inputs["form"][0])]))
+        return Expected({"sample": sample, "thread": thread}, f"word {word} that it held", (f"afterwards: {moved}",))
 
 
-POOL = RegisterPoolExercise()
-
-EXERCISES = {"setmaxnreg": POOL}
+TESTBENCHES = {"setmaxnreg": RegisterPoolTestbench()}

@@ -1,4 +1,4 @@
-"""The exercise of st.bulk: ranges of zeros in images of shared memory."""
+"""st.bulk under test: ranges of zeros in images of shared memory."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.words import compare_words
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Expected, Place
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Mutant, Testbench
 from hwkernels.probes.images import IMAGE_BYTES
 from tcsim.isa.st_bulk import UNIT_BYTES, ZeroFill
 
 Words = npt.NDArray[np.uint32]
-SAMPLES = 16
 _CLASSES = {"": ("ranges", "whole"), "size32": ("shortranges", "shortwhole")}
 """The input classes of each list of operands."""
 
 
-def _sized(name: str, mistake: str, size: Callable[[int], int]) -> WrongModel:
+def _sized(name: str, mistake: str, size: Callable[[int], int]) -> Mutant:
     def run(instruction: ZeroFill, given: Inputs) -> Array:
         out = given["smem"].copy()
         for sample, (at, number) in enumerate(
@@ -28,13 +27,14 @@ def _sized(name: str, mistake: str, size: Callable[[int], int]) -> WrongModel:
             out[sample, at : at + size(number)] = 0
         return out.view("<u4")
 
-    return WrongModel(name, mistake, lambda item: True, run)
+    return Mutant(name, mistake, lambda item: True, run)
 
 
-class ZeroFillExercise:
+class ZeroFillTestbench(Testbench):
     """Images in, images out."""
 
-    wrong_models: tuple[WrongModel, ...] = (
+    count = 16  # images
+    mutants = (
         _sized("nothing filled", "the memory stays as it was", lambda size: 0),
         _sized("one unit short", "the last 8 bytes stay", lambda size: max(size - UNIT_BYTES, 0)),
         _sized("size in units", "the size counts pieces of 8 bytes", lambda size: size * UNIT_BYTES),
@@ -43,10 +43,6 @@ class ZeroFillExercise:
     def classes(self, instruction: ZeroFill) -> list[str]:
         """Random ranges and all of the image, with a size of 64 bits and of 32."""
         return [name for form in instruction.forms for name in _CLASSES[form.name]]
-
-    def samples(self, instruction: ZeroFill, name: str) -> int:
-        """Images of a case."""
-        return SAMPLES
 
     def inputs(self, instruction: ZeroFill, name: str, seed: int, samples: int) -> Inputs:
         """smem uint8 (samples, 1024), address and size uint32 (samples, 1), form (samples,)."""
@@ -66,17 +62,12 @@ class ZeroFillExercise:
         cases = zip(inputs["smem"], inputs["address"][:, 0].tolist(), inputs["size"][:, 0].tolist(), strict=True)
         return np.ascontiguousarray([instruction.execute(image, at, size) for image, at, size in cases]).view("<u4")
 
-    def compare(self, instruction: ZeroFill, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Word by word."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            sample, word = index
-            at, size = int(inputs["address"][sample, 0]), int(inputs["size"][sample, 0])
-            return f"sample {sample} address {4 * word:#x}", f"zeros from {at:#x} to {at + size:#x}", (f"size {size}",)
-
-        return compare_words(hardware, model, explain)
+    def explain(self, instruction: ZeroFill, inputs: Inputs, place: Place) -> Expected:
+        """A word of an image."""
+        sample, word = place
+        at, size = int(inputs["address"][sample, 0]), int(inputs["size"][sample, 0])
+        where = {"sample": sample, "address": hex(4 * word)}
+        return Expected(where, f"zeros from {at:#x} to {at + size:#x}", (f"size {size}",))
 
 
-FILL = ZeroFillExercise()
-
-EXERCISES = {"st.bulk": FILL}
+TESTBENCHES = {"st.bulk": ZeroFillTestbench()}

@@ -1,4 +1,4 @@
-"""How tensormap.replace, tensormap.cp_fenceproxy and prefetch.tensormap are exercised: the 128 bytes afterwards."""
+"""tensormap.replace, tensormap.cp_fenceproxy and prefetch.tensormap under test: the 128 bytes afterwards."""
 
 from __future__ import annotations
 
@@ -7,41 +7,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.moved import LIMIT, MoveMismatch, require_same_shape
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Comparison, Expected, Place
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Mutant, Testbench
 from hwkernels.probes.tensormap import BODY
 from tcsim.isa.tensormap import TensorMapCopy, TensorMapUpdate
 from tcsim.tma.bits import BYTES, COMMON
 
-SAMPLES = 64
 LETTERS = "abcdefghijklmnop"
 """Names of the operand forms in input classes, which are letters only: forma, formb, ..."""
 
 
-class UpdateExercise:
+class UpdateTestbench(Testbench):
     """Random bytes and values for every operand form."""
 
-    wrong_models: tuple[WrongModel, ...] = ()
+    count, bytewise = 64, True
 
     def __init__(self) -> None:
-        self.wrong_models = (
-            WrongModel("ordinal ignored", "it replaces the first dimension's field", _has_ordinals, _first_ordinal),
-            WrongModel("sizes stored as they are", "it stores a size, not a size less one", _stores_less, _one_more),
+        self.mutants = (
+            Mutant("ordinal ignored", "it replaces the first dimension's field", _has_ordinals, _first_ordinal),
+            Mutant("sizes stored as they are", "it stores a size, not a size less one", _stores_less, _one_more),
         )
 
     def classes(self, instruction: Any) -> list[str]:
         """One for each operand form."""
         return [f"form{LETTERS[place]}" for place in range(len(BODY.variants(instruction.row)))]
 
-    def samples(self, instruction: Any, name: str) -> int:
-        """Enough."""
-        return SAMPLES
-
     def kept(self, instruction: Any, name: str) -> int:
         """A few; all where bits are passed over, because a digest would hold them."""
-        facts = instruction.row.facts
-        return SAMPLES if facts is not None and facts.unsettled else 2
+        return self.count if instruction.row.unsettled else 2
 
     def outputs(self, instruction: Any, samples: int) -> int:
         """Bytes."""
@@ -50,8 +44,8 @@ class UpdateExercise:
     def inputs(self, instruction: Any, name: str, seed: int, samples: int) -> Inputs:
         """maps uint8 (samples, 128), value uint64 (samples,), form uint32 (samples,)."""
         stream = Stream(instruction.mnemonic, name, seed)
-        facts, form = instruction.row.facts, LETTERS.index(name[-1])
-        value = stream.words((samples,)) >> np.uint64(0 if facts is None or facts.wide else 32)
+        row, form = instruction.row, LETTERS.index(name[-1])
+        value = stream.words((samples,)) >> np.uint64(32 if row.field and not row.wide else 0)
         variant = BODY.variants(instruction.row)[form]
         if variant.startswith("v"):
             value = np.full(samples, int(variant[1:]), np.uint64)
@@ -63,30 +57,22 @@ class UpdateExercise:
         return _answer(instruction, inputs, _ordinal(instruction, inputs), inputs["value"])
 
     def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Byte by byte, without the bits that depend on the assembler (`UpdateFacts.unsettled`).
+        """Byte by byte, without the bits that depend on the assembler (`TensorMapRow.unsettled`)."""
+        mask = _settled(instruction).view("<u4")
+        return super().compare(instruction, inputs, hardware & mask, model & mask)
 
-        Raises ValueError if the shapes differ.
-        """
-        require_same_shape(hardware, model)
-        mask = _settled(instruction)
-        got, want = (np.ascontiguousarray(array, "<u4").view(np.uint8) & mask for array in (hardware, model))
-        different = np.argwhere(got != want)
-        first = tuple(
-            MoveMismatch(
-                f"sample {sample} byte {at}",
-                f"value {int(inputs['value'][sample]):#x} into {int(inputs['maps'][sample, at]):#04x}",
-                f"{got[sample, at]:#04x}", f"{want[sample, at]:#04x}", (),
-            )
-            for sample, at in different[:LIMIT].tolist()
-        )  # fmt: skip
-        return Comparison(got.size, len(different), first)
+    def explain(self, instruction: Any, inputs: Inputs, place: Place) -> Expected:
+        """A byte of a map."""
+        sample, at = place
+        source = f"value {int(inputs['value'][sample]):#x} into {int(inputs['maps'][sample, at]):#04x}"
+        return Expected({"sample": sample, "byte": at}, source, ())
 
 
 def _settled(instruction: Any) -> Array:
     """The bits that are compared: uint8 (128,)."""
-    facts, bits = instruction.row.facts, (1 << 8 * BYTES) - 1
+    bits = (1 << 8 * BYTES) - 1
     for item in COMMON:
-        if facts is not None and item.name in facts.unsettled:
+        if item.name in instruction.row.unsettled:
             bits &= ~item.mask
     return np.frombuffer(bits.to_bytes(BYTES, "little"), np.uint8)
 
@@ -99,7 +85,7 @@ def _ordinal(instruction: Any, inputs: Inputs) -> int | None:
 def _answer(instruction: Any, inputs: Inputs, ordinal: int | None, value: Array) -> npt.NDArray[np.uint32]:
     maps = np.ascontiguousarray(inputs["maps"], np.uint8)
     if isinstance(instruction, TensorMapUpdate):
-        given = value if not instruction.facts.immediates else int(value[0])
+        given = value if not instruction.row.immediate else int(value[0])
         maps = instruction.execute(maps, given, ordinal)
     elif isinstance(instruction, TensorMapCopy):
         maps = instruction.execute(maps)
@@ -107,7 +93,7 @@ def _answer(instruction: Any, inputs: Inputs, ordinal: int | None, value: Array)
 
 
 def _has_ordinals(instruction: Any) -> bool:
-    return isinstance(instruction, TensorMapUpdate) and instruction.facts.ordinals > 0
+    return bool(instruction.row.ordinals)
 
 
 def _first_ordinal(instruction: Any, inputs: Inputs) -> Array:
@@ -115,7 +101,7 @@ def _first_ordinal(instruction: Any, inputs: Inputs) -> Array:
 
 
 def _stores_less(instruction: Any) -> bool:
-    return _has_ordinals(instruction) and not instruction.facts.wide
+    return _has_ordinals(instruction) and not instruction.row.wide
 
 
 def _one_more(instruction: Any, inputs: Inputs) -> Array:
@@ -123,6 +109,4 @@ def _one_more(instruction: Any, inputs: Inputs) -> Array:
     return _answer(instruction, inputs, _ordinal(instruction, inputs), more)
 
 
-UPDATE = UpdateExercise()
-
-EXERCISES = {"tensormap": UPDATE}
+TESTBENCHES = {"tensormap": UpdateTestbench()}

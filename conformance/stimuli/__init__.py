@@ -1,1 +1,1 @@
-"""Inputs of cases: classes of numbers that can catch a wrong model."""
+"""Inputs of cases: classes of numbers that can catch a mutant."""

@@ -1,8 +1,8 @@
-"""Named classes of operand values, each made to catch particular wrong models.
+"""Named classes of operand values, each made to catch particular mutants.
 
 Inputs are a pure function of (mnemonic, class, seed, count): raw words of a Philox generator, whose stream NumPy
 guarantees not to change, and integer arithmetic. No floating-point library function is involved, so every machine
-makes the same bits. The classes themselves are in `input_values`, `input_rounding` and `input_integers`.
+makes the same bits. The classes themselves are in values.py, rounding.py and integers.py.
 """
 
 from __future__ import annotations

@@ -29,12 +29,12 @@ def saturation(problem: Problem, stream: Stream) -> Matrices:
     low = stream.between(0, min(reach * 2, 2**30), problem.dimensions("c"))
     end = np.where(stream.chance(1, 2, low.shape), -(2**31) + low, 2**31 - 1 - low)
     matrices["c"] = (end & format_c.code_mask).astype(format_c.dtype)
-    # in half of the products, the first or second half of K is turned to the other sign
+    # in half of the products, the first or second half of K is negated
     if format_a.signed and format_a.bits > 1:
-        turned = (np.arange(problem.count) % 2 == 0)[:, None, None] & (np.arange(k)[None, None, :] < k // 2)
+        flipped = (np.arange(problem.count) % 2 == 0)[:, None, None] & (np.arange(k)[None, None, :] < k // 2)
         codes = matrices["a"].astype(np.int64)
         negated = codes ^ int(sign_bit(format_a)) if format_a.sign_magnitude else -codes & format_a.code_mask
-        matrices["a"] = np.where(turned, negated, matrices["a"]).astype(format_a.dtype)
+        matrices["a"] = np.where(flipped, negated, matrices["a"]).astype(format_a.dtype)
     return matrices
 
 

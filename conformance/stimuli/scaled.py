@@ -38,12 +38,12 @@ class ScaledProblem(Problem):
     @property
     def blocks(self) -> int:
         """Scales of a row of A."""
-        return self.instruction.scaling.blocks
+        return self.instruction.blocks
 
     @property
     def scale(self) -> Format:
         """The format of the scales."""
-        return self.instruction.scaling.a.format
+        return self.instruction.row.scale_a.format
 
     @property
     def group(self) -> int:
@@ -64,7 +64,7 @@ def scaled_step(instruction: ScaledMatrixMultiply) -> ScaledDotAdd:
 
 def reaches_floor(instruction: ScaledMatrixMultiply) -> bool:
     """True if scales can be so small that the floor of the largest exponent counts: powers of two can."""
-    least = 2 * FORMATS[instruction.scaling.a.format.name].minimum_exponent
+    least = 2 * FORMATS[instruction.row.scale_a.format.name].minimum_exponent
     return least < scaled_step(instruction).unit.floor
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Array
+from conformance.stimuli.problem import Codes
 from conformance.stimuli.stream import Stream
 from tcsim.layouts.sparsity import Sparsity
 
@@ -20,7 +20,7 @@ def allowed(sparsity: Sparsity, name: str) -> npt.NDArray[np.uint8]:
     return np.array(sparsity.valid if name == "unordered" else increasing, np.uint8)
 
 
-def spread(b: Array, columns: npt.NDArray[np.int64]) -> Array:
+def spread(b: Codes, columns: npt.NDArray[np.int64]) -> Codes:
     """B (count, K, N) in which the kept element j of row 0 meets b[:, j]; the other rows hold the neighbours of those."""
     out = np.repeat(np.roll(b, 1, axis=1), 2, axis=1)
     out[np.arange(len(b))[:, None], columns] = b

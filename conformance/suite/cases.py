@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from conformance.isa import exercise_of
-from conformance.slice import Array, AsksMore, Comparison, Exercise, Inputs, KeepsFew, every_class, result_digest
+from conformance.comparison import Array, Comparison
+from conformance.isa import testbench_of
 from conformance.stimuli import classes as inputs
 from conformance.suite import published, recordings
 from conformance.suite.hardware import Hardware, NoAssembler, Unassembled, Workshop
 from conformance.suite.published import PublishedSet
-from conformance.suite.recordings import RecordedCase, Recording
+from conformance.suite.recordings import RecordedCase, Recording, result_digest
+from conformance.testbench import Inputs, Testbench
 from hwkernels.device.worker import ContextLost, Hang
 from hwkernels.probes import probe
 from hwkernels.probes.probe import Probe
@@ -59,7 +60,7 @@ class Case:
     def parse(text: str) -> Case:
         """The case of an id.
 
-        Raises ValueError if it is none.
+        Raises ValueError if it is not one.
         """
         match = re.fullmatch(r"(.+)-([a-z]+)-(\d+)", text)
         if match is None:
@@ -116,8 +117,7 @@ class Suite:
         """Every case of a row with an oracle: live all of them; in replay the recorded ones and those that wait to be."""
         for row in self.rows:
             if self.settings.mode == "live":
-                instruction = self.instruction(row.mnemonic)
-                names = every_class(exercise_of(row.family), instruction)
+                names = testbench_of(row.family).every_class(self.instruction(row.mnemonic))
                 yield from (Case(row.mnemonic, name, self.settings.seed) for name in names)
             elif (recording := self.recording(row.mnemonic)) is not None:
                 seeds = {seed for _, seed in recording.cases}
@@ -126,10 +126,8 @@ class Suite:
                         f"{row.mnemonic} has no recording with --seed {self.settings.seed}; recorded seeds: {sorted(seeds)}"
                     )
                 names = [name for name, seed in recording.cases if seed == self.settings.seed]
-                exercise = exercise_of(row.family)
-                if isinstance(exercise, AsksMore):
-                    waiting = exercise.unrecorded(self.instruction(row.mnemonic))
-                    names += [name for name in waiting if name not in names]
+                waiting = testbench_of(row.family).unrecorded(self.instruction(row.mnemonic))
+                names += [name for name in waiting if name not in names]
                 yield from (Case(row.mnemonic, name, self.settings.seed) for name in names)
 
     @cached_property
@@ -172,7 +170,7 @@ class Suite:
         if self.settings.samples is not None:
             return self.settings.samples
         instruction = self.instruction(case.mnemonic)
-        return exercise_of(instruction.row.family).samples(instruction, case.name)
+        return testbench_of(instruction.row.family).samples(instruction, case.name)
 
     # --- running
 
@@ -212,8 +210,8 @@ class Suite:
         if self.hardware is None:
             raise RuntimeError("a live suite needs hardware")
         instruction, samples = self.instruction(case.mnemonic), self.samples(case)
-        exercise = exercise_of(instruction.row.family)
-        given = exercise.inputs(instruction, case.name, case.seed, samples)
+        testbench = testbench_of(instruction.row.family)
+        given = testbench.inputs(instruction, case.name, case.seed, samples)
         where = self.hardware.text
         try:
             made = self.workshop.probe(instruction, instruction.targets[0])
@@ -232,7 +230,7 @@ class Suite:
             return Outcome("UNSTABLE", how=where, text=text)
         if self.settings.record:
             self._remember(case, made, samples, given, results[0])
-        return self._judge(case, instruction, exercise, given, results[0], "PASS", where)
+        return self._judge(case, instruction, testbench, given, results[0], "PASS", where)
 
     def _replay(self, case: Case) -> Outcome:
         instruction, recording = self.instruction(case.mnemonic), self.recording(case.mnemonic)
@@ -242,8 +240,8 @@ class Suite:
             return Outcome("UNTESTED", how="not recorded yet: this class waits for a GPU")
         recorded = recording.cases[case.name, case.seed]
         hardware = recording.results[case.name, case.seed]
-        exercise = exercise_of(instruction.row.family)
-        given = exercise.inputs(instruction, case.name, case.seed, recorded.samples)
+        testbench = testbench_of(instruction.row.family)
+        given = testbench.inputs(instruction, case.name, case.seed, recorded.samples)
         trouble = self._stale(instruction, recording, recorded, given)
         if trouble:
             text = f"{trouble}; record it again with `pytest conformance/ --arch {self.settings.arch} --record`"
@@ -258,15 +256,15 @@ class Suite:
             given = {name: array[:asked] for name, array in given.items()}
             hardware = hardware[:asked]
         how = f"recorded on {recording.origin}"
-        if recorded.result_sha256 and asked is None and isinstance(exercise, KeepsFew):
-            return self._judge_digest(case, instruction, exercise, given, hardware, recorded, how)
-        return self._judge(case, instruction, exercise, given, hardware, "REPLAYED", how)
+        if recorded.result_sha256 and asked is None:
+            return self._judge_digest(case, instruction, testbench, given, hardware, recorded, how)
+        return self._judge(case, instruction, testbench, given, hardware, "REPLAYED", how)
 
     def _judge_digest(
         self,
         case: Case,
         instruction: Instruction,
-        exercise: Any,
+        testbench: Testbench,
         given: Inputs,
         hardware: Array,
         recorded: RecordedCase,
@@ -276,11 +274,11 @@ class Suite:
         kept = len(hardware)
         first = {name: array[:kept] for name, array in given.items()}
         if kept:
-            outcome = self._judge(case, instruction, exercise, first, hardware, "REPLAYED", how)
+            outcome = self._judge(case, instruction, testbench, first, hardware, "REPLAYED", how)
             if outcome.verdict != "REPLAYED":
                 return outcome
-        outputs = exercise.outputs(instruction, recorded.samples)
-        if result_digest(exercise.model(instruction, given)) == recorded.result_sha256:
+        outputs = testbench.outputs(instruction, recorded.samples)
+        if result_digest(testbench.model(instruction, given)) == recorded.result_sha256:
             return Outcome("REPLAYED", outputs, 0, how)
         text = (
             f"{case.id}: the digest of {outputs} recorded outputs differs from the model's, though the {kept} samples that "
@@ -312,13 +310,13 @@ class Suite:
         self,
         case: Case,
         instruction: Instruction,
-        exercise: Exercise,
+        testbench: Testbench,
         given: Inputs,
         hardware: Array,
         agreed: Verdict,
         how: str,
     ) -> Outcome:
-        comparison = exercise.compare(instruction, given, hardware, exercise.model(instruction, given))
+        comparison = testbench.compare(instruction, given, hardware, testbench.model(instruction, given))
         if not comparison.mismatches:
             return Outcome(agreed, comparison.outputs, 0, how)
         text = self._explain(case.id, instruction, comparison, self.rerun(case))
@@ -328,10 +326,10 @@ class Suite:
         lines = [
             f"{title}: {comparison.mismatches} of {comparison.outputs} outputs differ; evidence {instruction.evidence}"
         ]
-        lines += [mismatch.line(instruction) for mismatch in comparison.first]
+        lines += [mismatch.line() for mismatch in comparison.first]
         if comparison.mismatches > len(comparison.first):
             lines.append(f"... and {comparison.mismatches - len(comparison.first)} more")
-        return "\n".join([*lines, rerun, *comparison.first[0].trace(instruction)])
+        return "\n".join([*lines, rerun, *comparison.first[0].trace()])
 
     def rerun(self, case: Case) -> str:
         """The command that runs only this case again."""
@@ -366,8 +364,8 @@ class Suite:
         if recording is None:
             origin = self.hardware.origin(made)
             recording = self._new[case.mnemonic] = Recording(case.mnemonic, self.settings.arch, origin)
-        exercise = exercise_of(made.instruction.row.family)
-        if isinstance(exercise, KeepsFew) and (kept := exercise.kept(made.instruction, case.name)) < samples:
+        kept = testbench_of(made.instruction.row.family).kept(made.instruction, case.name)
+        if kept is not None and kept < samples:
             digest = result_digest(result)
             recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(given), digest), result[:kept])
         else:
@@ -377,7 +375,7 @@ class Suite:
         """Write what was recorded: whole instructions only, each file moved into place when complete."""
         for mnemonic, recording in self._new.items():
             instruction = self.instruction(mnemonic)
-            names = every_class(exercise_of(instruction.row.family), instruction)
+            names = testbench_of(instruction.row.family).every_class(instruction)
             wanted = {(name, self.settings.seed) for name in names}
             if wanted <= set(recording.cases):
                 self.written.append(recordings.write(recording, self.settings.root))

@@ -1,4 +1,4 @@
-"""Tensor copies that no source determines: what a GPU makes of them, told next to candidates. Nothing here can pass.
+"""Tensor copies that no source determines: what a GPU makes of them, reported beside candidates. Nothing here can pass.
 
 Each question is a set of maps that `tcsim.TensorMap` has and the model refuses to copy (NotModelledError). A run says which
 candidates agree with every byte, and `--record` keeps what the GPU answered; either is reason to write a model, and none is a
@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Inputs
 from conformance.stimuli.stream import Stream
 from conformance.suite import recordings
 from conformance.suite.recordings import RecordingError
+from conformance.testbench import Inputs
 from hwkernels.device.driver import POISON
 from hwkernels.probes.cp_async_bulk_tensor import IMAGE_BYTES, MEMORY_BYTES
 from tcsim.tma.map import TensorMap
@@ -47,7 +47,7 @@ class Question:
 
 
 def _placed(lines: npt.NDArray[np.uint8], pitch: int, address: int, swizzle: str) -> Bytes:
-    """Lines (lines, bytes) so many bytes apart in poisoned shared memory, swizzled by their absolute address."""
+    """Lines (lines, bytes), `pitch` bytes apart, in poisoned shared memory, swizzled by their absolute address."""
     plain = address + np.arange(len(lines))[:, None] * pitch + np.arange(lines.shape[1])
     out = np.full(IMAGE_BYTES, POISON, np.uint8)
     out[np.asarray(SWIZZLE_MODES[swizzle](plain))] = lines  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ def answers(question: Question) -> dict[str, Words]:
     }
 
 
-def told(question: Question, hardware: Words) -> str:
+def report(question: Question, hardware: Words) -> str:
     """How many maps each candidate explains to the last byte."""
     found = {name: int((want == hardware).all(axis=1).sum()) for name, want in answers(question).items()}
     best = max(found.values())

@@ -18,45 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from conformance.slice import Comparison
+from conformance.comparison import Comparison, Mismatch, Place, compare, operands_text, trace_of
 from conformance.suite import recordings
 from conformance.suite.recordings import RecordingError
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import Evidence
 from tcsim.numbers.formats import FORMATS, Format
-from tcsim.trace import show_code, trace
+from tcsim.trace import show_code
 
 Codes = npt.NDArray[Any]
 
 SCHEMA = 1
 FILE = Path("published", "dot_products.npz")  # below the folder of recordings
 SOURCE = "Khattak and Mikaitis, ACM TACO, doi 10.1145/3830409"
-
-
-@dataclass(frozen=True)
-class PublishedMismatch:
-    """One row of a set in which hardware and model disagree."""
-
-    row: int
-    a: Codes  # K codes
-    b: Codes  # K codes
-    c: int
-    hardware: int
-    model: int
-
-    def line(self, item: PublishedSet) -> str:
-        """Everything about it in one line."""
-        formats = item.formats
-        a, b = (" ".join(show_code(x, formats[name]) for x in codes) for name, codes in (("a", self.a), ("b", self.b)))
-        return (
-            f"MISMATCH {item.name} row {self.row}: a=[{a}] b=[{b}] c={show_code(self.c, formats['c'])} "
-            f"hardware {show_code(self.hardware, formats['d'])} model {show_code(self.model, formats['d'])}"
-        )
-
-    def trace(self, item: PublishedSet) -> list[str]:
-        """How the model came to its bits."""
-        c = np.array([self.c], item.formats["c"].dtype)
-        return trace(item.instruction, item.padded(self.a), item.padded(self.b), c)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,15 +104,20 @@ class PublishedSet:
             (lowering or self.instruction.lowering).run(a, b, c, (formats["a"], formats["b"], formats["c"])).reshape(-1)
         )
 
-    def compare(self, limit: int = 5) -> Comparison:
+    def compare(self) -> Comparison:
         """Compare every row bit for bit."""
-        model = self.model()
-        different = np.nonzero(model != self.d)[0]
-        first = tuple(
-            PublishedMismatch(row, self.a[row], self.b[row], int(self.c[row]), int(self.d[row]), int(model[row]))
-            for row in different[:limit].tolist()
-        )
-        return Comparison(self.d.size, len(different), first)
+        model, formats = self.model(), self.formats
+
+        def mismatch(place: Place) -> Mismatch:
+            codes = {"a": self.a[place], "b": self.b[place], "c": self.c[place]}
+            padded = codes | {name: self.padded(codes[name]) for name in "ab"}
+            got, want = (show_code(array[place], formats["d"]) for array in (self.d, model))
+            text = operands_text(codes, formats)
+            return Mismatch(
+                {f"{self.name} row": place[0]}, text, got, want, lambda: trace_of(self.instruction, padded, formats)
+            )
+
+        return compare(self.d, model, mismatch)
 
 
 @dataclass(frozen=True)
@@ -157,7 +136,7 @@ _RULES = (
     _Rule("wmma", (), ("f16", "bf16"), "mma.sync.aligned.m16n8k16.row.col.{cd}.{ab}.{ab}.{cd}"),
     _Rule("wmma", (), ("tf32",), "mma.sync.aligned.m16n8k4.row.col.{cd}.{ab}.{ab}.{cd}"),
     _Rule("mma.sync", (), ("e4m3", "e5m2"), "mma.sync.aligned.m16n8k32.row.col.{cd}.{ab}.{ab}.{cd}"),
-    # which N ran is not told; every N has the same arithmetic
+    # the authors do not say which N ran; every N has the same arithmetic
     _Rule("wgmma", (), ("e4m3", "e5m2"), "wgmma.mma_async.sync.aligned.m64n8k32.{cd}.{ab}.{ab}"),
 )
 
@@ -184,7 +163,7 @@ def write(sets: Iterable[PublishedSet], root: Path = recordings.ROOT) -> Path:
 
 
 def read(arch: str | None = None, root: Path = recordings.ROOT) -> tuple[PublishedSet, ...]:
-    """The sets of an arch, or all; none if there is no file.
+    """The sets of an arch, or all; an empty tuple without a file.
 
     Raises RecordingError if the file cannot be read.
     """

@@ -7,6 +7,7 @@ keeps their digest, so that a change of the generator is noticed and not compare
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -68,6 +69,12 @@ class Recording:
         """Add (or replace) a case."""
         self.cases[case.name, case.seed] = case
         self.results[case.name, case.seed] = np.asarray(registers, np.uint32)
+
+
+def result_digest(result: npt.NDArray[Any]) -> str:
+    """SHA-256 of a result."""
+    array = np.ascontiguousarray(result)
+    return hashlib.sha256(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()).hexdigest()
 
 
 def path_of(mnemonic: str, arch: str, root: Path = ROOT) -> Path:

@@ -1,4 +1,4 @@
-"""The pictures of the documentation: what `tcsim map --format svg` draws, and swizzles. `docs/generate.py` writes them."""
+"""The pictures of the documentation: what `tcsim map --format svg` draws, swizzles, layers. `docs/generate.py` writes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import tcsim
+from generator.import_graph import layers_picture
 from tcsim.inspection.fragment_map import By, as_svg, map_of
 from tcsim.inspection.svg import Cell, grid
 from tcsim.inspection.swizzle_view import CHUNK, swizzle_view
@@ -39,6 +40,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "mma-m16n8k16-d.svg": partial(fragment, MMA, "sm_90", "d"),
     "mma-m8n8k4-d.svg": partial(fragment, VOLTA, "sm_70", "d", "lane"),
     "ldmatrix-x4.svg": partial(fragment, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "sm_90", "d", "lane"),
+    "layers.svg": layers_picture,
     "swizzle-128B.svg": partial(swizzle, "128B"),
 }
 """By their names in docs/figures."""

@@ -12,17 +12,15 @@ from generator.numerics_tables import CLASSES_OF_ARITHMETIC
 from generator.operand_forms import forms_table
 from generator.sections import common_label, kind_of, section_of, shapes_text
 from generator.step_text import steps_text
-from generator.surroundings import SURROUNDING_INTRODUCTIONS
+from generator.surroundings import INTRODUCTIONS
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import ARCHS, TARGETS, Arch
-from tcsim.isa import tensormap
-from tcsim.isa.cp_async_bulk_tensor import rows as tensor_copies
-from tcsim.layouts.block_scales import BlockScaling
+from tcsim.isa.mma.scaled_multiply import ScaledRow
 from tcsim.model.family import Family
 from tcsim.model.row import Row
 
 FAMILY_INTRODUCTION = """\
-Every spelling of {name} in the registry: {count}, of which {dropped} assemble to nothing. A section holds the spellings
+Every spelling of {name} in the registry: {count}; {dropped} of them assemble to nothing. A section holds the spellings
 of {shape}, one class of inputs and the same layouts: first their targets, then who holds which element, then what
 runs.
 
@@ -34,25 +32,6 @@ runs.
 - *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
 
 """
-
-
-MOVE_INTRODUCTION = """\
-Every spelling of {name} in the registry: {count}. [TMA](../tma.md) says what they do.
-
-- *Machine code* is what ptxas must emit for one instruction; the conformance suite checks it.
-- *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
-
-"""
-INTRODUCTIONS = SURROUNDING_INTRODUCTIONS | {
-    family.name: MOVE_INTRODUCTION
-    for family in (
-        tensor_copies.COPY_FAMILY,
-        tensor_copies.REDUCE_FAMILY,
-        tensor_copies.PREFETCH_FAMILY,
-        tensormap.FAMILY,
-    )
-}
-"""The introductions of families that hold no fragments and no arithmetic."""
 
 
 class _Sources:
@@ -93,8 +72,8 @@ def _fragment_table(rows: Sequence[Row]) -> str:
             key = (title, shape, size, code(operand.layout))
             if operand.format.name not in formats[key]:
                 formats[key].append(operand.format.name)
-        if isinstance(row.facts, BlockScaling):
-            for scales in (row.facts.a, row.facts.b):
+        if isinstance(row, ScaledRow):
+            for scales in (row.scale_a, row.scale_b):
                 key = (scales.name, "{} x {}".format(*scales.shape), "1 x `.b32`", code(scales.layout))
                 if scales.format.name not in formats[key]:
                     formats[key].append(scales.format.name)

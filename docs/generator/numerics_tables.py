@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import tcsim
 from conformance.stimuli import classes as inputs
@@ -10,8 +11,8 @@ from generator.markdown import arch_ranges, table
 from generator.sections import label
 from generator.step_text import steps_text
 from tcsim import catalog
+from tcsim.arithmetic.units import UNITS, Unit, unit_for
 from tcsim.core.targets import ARCHS
-from tcsim.isa.mma import lowering as mma_lowering
 from tcsim.isa.mma import sync as mma_sync
 from tcsim.model.row import Row
 
@@ -29,30 +30,39 @@ CLASSES_OF_ARITHMETIC = {
 """What the `arithmetic` of the rows of mma.sync stands for, for readers."""
 
 
-def _floor(unit: mma_lowering.Unit, result: str) -> str:
-    """The floor of a unit for a result format; in parentheses if no product is small enough to show it."""
-    rows = [
-        tcsim.instruction(row.mnemonic, arch=arch)
-        for arch in unit.archs
-        for row in catalog.on_arch(arch, mma_sync.NAME)
-        if row.arithmetic in unit.arithmetics and row.operands["d"].format.name == result
+def _users(unit: Unit) -> list[Any]:
+    """The instructions of mma.sync that run on a unit."""
+    return [
+        tcsim.instruction(row.mnemonic, arch=arch.name)
+        for arch in ARCHS.values()
+        for row in catalog.on_arch(arch.name, mma_sync.NAME)
+        if row.arithmetic in unit.inputs
+        and unit_for(row.arithmetic, arch) is unit
+        and mma_sync.lowering(row, arch).kind == "native"
     ]
-    if not rows:
+
+
+def _floor(unit: Unit, users: list[Any], result: str) -> str:
+    """The floor of a unit for a result format; in parentheses if no product is small enough to show it."""
+    problems = [inputs.Problem(user, 1) for user in users if user.operands["d"].format.name == result]
+    if not problems:
         return ""
     value = unit.floor_f16 if result == "f16" else unit.floor_f32
-    return str(value) if any(inputs.floor_matters(inputs.Problem(row, 1)) for row in rows) else f"({value})"
+    return str(value) if any(map(inputs.floor_matters, problems)) else f"({value})"
 
 
 def units() -> str:
     """The constants of the dot-add units that mma.sync uses."""
     head = ("arch", "inputs", "L", "F", "f32 result", "floor, f32 result", "floor, f16 result")
     rows = []
-    for unit in mma_lowering.UNITS:
-        kinds = "; ".join(CLASSES_OF_ARITHMETIC[name] for name in unit.arithmetics if name in CLASSES_OF_ARITHMETIC)
-        if not kinds:
+    for unit in UNITS:
+        users = _users(unit)
+        if not users:
             continue
+        kinds = "; ".join(CLASSES_OF_ARITHMETIC[name] for name in unit.inputs if name in CLASSES_OF_ARITHMETIC)
         output = {"f32": "RZ, 24 bits", "e8m13": "RZ, 14 bits"}[unit.f32_output]
-        archs, floors = arch_ranges(unit.archs), (_floor(unit, "f32"), _floor(unit, "f16"))
+        archs = arch_ranges(dict.fromkeys(user.arch.name for user in users))
+        floors = (_floor(unit, users, "f32"), _floor(unit, users, "f16"))
         rows.append((archs, kinds, unit.length or "K", unit.fraction_bits, output, *floors))
     return table(head, rows, (2, 3, 5, 6))
 

@@ -25,7 +25,7 @@ def section_of(row: Row) -> tuple[object, ...]:
 
 def shapes_text(rows: Sequence[Row]) -> str:
     """The shapes of a section: "m64n8k16 to m64n256k16", "16x64b.x1 to .x128", or nothing."""
-    if "shape" in rows[0].modifiers:  # a shape of data movement, which is no M, N and K
+    if "shape" in rows[0].modifiers:  # a shape of data movement, which is not M, N and K
         counts = list(dict.fromkeys(row.modifiers.get("count", "") for row in rows))
         shape = rows[0].modifiers["shape"].removeprefix(".")
         return f"{shape}{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{shape}{counts[0]}"

@@ -1,4 +1,4 @@
-"""Tables of what the registry and the conformance suite hold: evidence, options, families, input classes, wrong models."""
+"""Tables of what the registry and the conformance suite hold: evidence, options, families, input classes, mutants."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import tcsim
 from conformance import conftest
-from conformance.isa import exercise_of
-from conformance.slice import AsksMore
+from conformance.isa import testbench_of
 from conformance.stimuli import classes as inputs
 from conformance.suite import recordings
 from generator.markdown import arch_ranges, code, table
@@ -111,11 +110,10 @@ def input_classes() -> str:
     others: dict[str, Counter[str]] = defaultdict(Counter)
     waiting: dict[str, Counter[str]] = defaultdict(Counter)
     for family, instruction in _instructions(arch):
-        exercise = exercise_of(family.name)
-        for name in exercise.classes(instruction):
+        testbench = testbench_of(family.name)
+        for name in testbench.classes(instruction):
             (used if name in inputs.CLASSES else others[family.name])[name] += 1
-        if isinstance(exercise, AsksMore):
-            waiting[family.name].update(exercise.unrecorded(instruction))
+        waiting[family.name].update(testbench.unrecorded(instruction))
     rows = [
         (code(name), ", ".join(item.kinds), used[name], " ".join((item.make.__doc__ or "").split()))
         for name, item in inputs.CLASSES.items()
@@ -128,21 +126,23 @@ def input_classes() -> str:
 def _by_family(title: str, counts: dict[str, Counter[str]]) -> list[str]:
     """A list of the classes of each family, or nothing."""
     lines = [
-        f"- {family}: " + ", ".join(f"{code(name)} ({n})" for name, n in own.items()) for family, own in counts.items()
+        f"- {family}: " + ", ".join(f"{code(name)} ({n})" for name, n in own.items())
+        for family, own in counts.items()
+        if own
     ]
     return [title, "\n".join(lines)] if lines else []
 
 
-def wrong_models() -> str:
-    """The wrong models, and to how many instructions of the measured arch each applies."""
+def mutants() -> str:
+    """The mutants, and to how many instructions of the measured arch each applies."""
     arch = _recorded_arch()
     used: Counter[tuple[str, str]] = Counter()
     names: dict[tuple[str, str], list[str]] = defaultdict(list)
     for family, instruction in _instructions(arch):
-        for model in exercise_of(family.name).wrong_models:
-            key = (model.name, model.mistake)
-            used[key] += model.applies(instruction)
+        for mutant in testbench_of(family.name).mutants:
+            key = (mutant.name, mutant.mistake)
+            used[key] += mutant.applies(instruction)
             if family.name not in names[key]:
                 names[key].append(family.name)
     rows = [(name, mistake, ", ".join(own), used[name, mistake]) for (name, mistake), own in names.items()]
-    return table(("wrong model", "its mistake", "families", f"applies to, of {arch}"), rows, (3,))
+    return table(("mutant", "its mistake", "families", f"applies to, of {arch}"), rows, (3,))

@@ -1,6 +1,8 @@
-"""The introductions of the families around a kernel: clusters, election, registers, barriers and copies without a tensor map."""
+"""The introductions of families that hold no fragments and no arithmetic: by slice, the chapter that says what they do."""
 
 from __future__ import annotations
+
+from conformance.isa import slices
 
 _INTRODUCTION = """\
 Every spelling of {{name}} in the registry: {{count}}. [{title}](../{page}) says what they do.
@@ -9,24 +11,22 @@ Every spelling of {{name}} in the registry: {{count}}. [{title}](../{page}) says
 - *Evidence* is explained in [evidence](../evidence.md). Numbers in brackets are the sources:
 
 """
-_CLUSTERS = _INTRODUCTION.format(title="Clusters", page="clusters.md")
-_COPIES = _INTRODUCTION.format(title="mbarriers and copies", page="mbarriers-and-copies.md")
-
-SURROUNDING_INTRODUCTIONS = {
-    **dict.fromkeys(
-        (
-            "setmaxnreg",
-            "elect.sync",
-            "barrier.cluster",
-            "mapa",
-            "st.async",
-            "red.async",
-            "st.bulk",
-            "clusterlaunchcontrol",
-            "griddepcontrol",
-        ),
-        _CLUSTERS,
+_CLUSTERS = ("setmaxnreg", "elect", "barrier_cluster", "mapa", "st_async", "st_bulk", "clusterlaunchcontrol")
+_CHAPTERS = {
+    ("Clusters", "clusters.md"): (*_CLUSTERS, "griddepcontrol"),
+    ("mbarriers and copies", "mbarriers-and-copies.md"): (
+        "mbarrier",
+        "cp_async",
+        "cp_async_bulk",
+        "fence",
+        "wgmma_sync",
     ),
-    **dict.fromkeys(("mbarrier", "cp.async", "cp.async.bulk", "cp.reduce.async.bulk", "fence", "wgmma.sync"), _COPIES),
+    ("TMA", "tma.md"): ("cp_async_bulk_tensor", "tensormap"),
 }
-"""By family: pages that hold no fragments and no arithmetic."""
+INTRODUCTIONS = {
+    family: _INTRODUCTION.format(title=title, page=page)
+    for (title, page), names in _CHAPTERS.items()
+    for name in names
+    for family in slices()[name]
+}
+"""By family."""

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tcsim.core import versions
 from tcsim.core.targets import TARGETS
 
 INSTALL_HINT = "pip install 'tcsim[assemble]'"
@@ -135,10 +136,6 @@ def _executables(name: str) -> Iterator[tuple[str, Path]]:
             yield source, Path(path)
 
 
-def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
 @cache
 def find_toolchains() -> tuple[Toolchain, ...]:
     """Every working ptxas of this machine, newest first; empty if there is none.
@@ -157,7 +154,7 @@ def find_toolchains() -> tuple[Toolchain, ...]:
         if version:
             beside = shutil.which("nvdisasm", path=str(ptxas.parent))
             found.append(Toolchain(ptxas, Path(beside) if beside else any_nvdisasm, version[1], source))
-    return tuple(sorted(found, key=lambda toolchain: _version_key(toolchain.version), reverse=True))
+    return tuple(sorted(found, key=lambda toolchain: versions.number(toolchain.version), reverse=True))
 
 
 @cache

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tcsim.isa.wgmma.multiply import WarpgroupFacts
+from tcsim import catalog
+from tcsim.isa.wgmma.multiply import WarpgroupRow
 from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 
 _C_TYPES = {
     ".f32": ("float", "f"),
@@ -11,36 +13,89 @@ _C_TYPES = {
     ".s32": ("int", "r"),
 }  # of an accumulator register: C++, constraint
 
+Names = dict[str, str | tuple[str, ...]]
+
+
+def _numbered(**counts: int) -> Names:
+    """The registers %0, %1, ... of an asm statement, given to operands in the order of its constraints."""
+    names: Names = {}
+    first = 0
+    for name, count in counts.items():
+        names[name] = tuple(f"%{index}" for index in range(first, first + count))
+        first += count
+    return names
+
+
+def _constraints(letter: str, array: str, count: int, first: int = 0) -> str:
+    """Constraints of some elements of an array.
+
+    >>> _constraints("+f", "d", 2, first=4)
+    '"+f"(d[4]), "+f"(d[5])'
+    """
+    return ", ".join(f'"{letter}"({array}[{index}])' for index in range(first, first + count))
+
+
+def _warpgroup_row(row: Row, sparse: bool) -> WarpgroupRow:
+    if not isinstance(row, WarpgroupRow) or bool(row.sparsity) != sparse:
+        kind = "a sparse wgmma" if sparse else "a dense wgmma"
+        raise ValueError(f"{row.mnemonic} is not {kind}; valid: wgmma.mma_async{'.sp' if sparse else ''}")
+    return row
+
+
+def _wgmma_asm(row: WarpgroupRow, names: Names, a_mn_major: bool, b_mn_major: bool) -> str:
+    """The asm string, both operands in shared memory: the predicate comes from the register after the named ones."""
+    names = names | {"scale_d": "p", "trans_a": str(int(a_mn_major)), "trans_b": str(int(b_mn_major))}
+    flag = sum(len(registers) for registers in names.values() if isinstance(registers, tuple))
+    statement = row.forms[0].statement(row.mnemonic, names)
+    return f'"{{\\n.reg .pred p;\\nsetp.ne.u32 p, %{flag}, 0;\\n"\n        "{statement}\\n}}"'
+
 
 def wgmma_function(instruction: Instruction, a_mn_major: bool = False, b_mn_major: bool = False) -> str:
     """`wgmma(d, a, b, scale_d)` for both operands in shared memory.
 
-    Raises ValueError for a row that is no dense wgmma, or for an MN-major operand of a format that has none.
+    Raises ValueError for a row that is not a dense wgmma, or for an MN-major operand of a format that has none.
 
     >>> "m64n16k16" in wgmma_function(tcsim.instruction("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16", arch="sm_90"))
     True
     """
-    row = instruction.row
-    facts = row.facts
-    if not isinstance(facts, WarpgroupFacts):
-        raise ValueError(f"{row.mnemonic} is no wgmma; valid: wgmma.mma_async")
-    if (a_mn_major or b_mn_major) and not facts.majors:
+    row = _warpgroup_row(instruction.row, sparse=False)
+    if (a_mn_major or b_mn_major) and not row.majors:
         raise ValueError(f"{row.mnemonic} takes K-major operands only; MN-major: f16 and bf16")
-    count = row.operands["d"].registers
+    count = row.operands["d"].count
     kind, constraint = _C_TYPES[row.operands["d"].type]
-    registers = ", ".join(f"%{index}" for index in range(count))
-    immediates = (", 1, 1" if facts.signs else "") + (f", {int(a_mn_major)}, {int(b_mn_major)}" if facts.majors else "")
-    outputs = ", ".join(f'"+{constraint}"(d[{index}])' for index in range(count))
     return f"""#pragma once
 using accumulator_t = {kind};
 __device__ __forceinline__ void wgmma({kind} (&d)[{count}], u64 a, u64 b, bool scale_d) {{
     asm volatile(
-        "{{\\n.reg .pred p;\\nsetp.ne.u32 p, %{count + 2}, 0;\\n"
-        "{row.mnemonic} "
-        "{{{registers}}}, "
-        "%{count}, %{count + 1}, p{immediates};\\n}}"
-        : {outputs}
+        {_wgmma_asm(row, _numbered(d=count, a=1, b=1), a_mn_major, b_mn_major)}
+        : {_constraints("+" + constraint, "d", count)}
         : "l"(a), "l"(b), "r"(static_cast<u32>(scale_d)));
+}}
+"""
+
+
+def wgmma_sparse_function(instruction: Instruction, a_mn_major: bool = False, b_mn_major: bool = False) -> str:
+    """`wgmma_sparse<SELECTOR>(d, a, b, metadata, scale_d)` for kept elements, K-major, and B in shared memory.
+
+    Raises ValueError for a row that is not a sparse wgmma, an MN-major A, or an MN-major B of a format that has none.
+
+    >>> name = "wgmma.mma_async.sp.sync.aligned.m64n16k32.f32.f16.f16"
+    >>> "m64n16k32" in wgmma_sparse_function(tcsim.instruction(name, arch="sm_90"))
+    True
+    """
+    row = _warpgroup_row(instruction.row, sparse=True)
+    if a_mn_major or (b_mn_major and not row.majors):
+        raise ValueError(f"{row.mnemonic}: A is compressed along K, and B is K-major; MN-major: B of f16 and bf16")
+    count = row.operands["d"].count
+    kind, constraint = _C_TYPES[row.operands["d"].type]
+    return f"""#pragma once
+using accumulator_t = {kind};
+template <u32 SELECTOR>
+__device__ __forceinline__ void wgmma_sparse({kind} (&d)[{count}], u64 a, u64 b, u32 metadata, bool scale_d) {{
+    asm volatile(
+        {_wgmma_asm(row, _numbered(d=count, a=1, b=1, metadata=1, selector=1), False, b_mn_major)}
+        : {_constraints("+" + constraint, "d", count)}
+        : "l"(a), "l"(b), "r"(metadata), "n"(SELECTOR), "r"(static_cast<u32>(scale_d)));
 }}
 """
 
@@ -57,21 +112,39 @@ def mma_function(instruction: Instruction, a_mn_major: bool = False, b_mn_major:
     d, a, b = (row.operands[name].count for name in "dab")
     kind, constraint = _C_TYPES[row.operands["d"].type]
     times = 2 if (row.shape[0], d) == (8, 2) else 1
-    total = d + a + b
-    slots = [
-        ", ".join(f"%{index}" for index in range(first, end)) for first, end in ((0, d), (d, d + a), (d + a, total))
-    ]
-    vectors = ", ".join(f"{{{registers}}}" for registers in (*slots, slots[0]))
-    lines = []
-    for part in range(times):
-        outputs = ", ".join(f'"+{constraint}"(d[{part * d + index}])' for index in range(d))
-        inputs = [f'"r"(a[{part * a + index}])' for index in range(a)] + [f'"r"(b[{index}])' for index in range(b)]
-        lines.append(f'    asm volatile("{row.mnemonic} {vectors};" : {outputs} : {", ".join(inputs)});')
-    body = "\n".join(lines)
+    names = _numbered(d=d, a=a, b=b)
+    statement = row.forms[0].statement(row.mnemonic, names | {"c": names["d"]})
+    body = "\n".join(
+        f'    asm volatile("{statement}" : {_constraints("+" + constraint, "d", d, part * d)} : '
+        f"{_constraints('r', 'a', a, part * a)}, {_constraints('r', 'b', b)});"
+        for part in range(times)
+    )
     return f"""#pragma once
 using accumulator_t = {kind};
 __device__ __forceinline__ void mma({kind} (&d)[{times * d}], const u32* a, const u32* b) {{
 {body}
+}}
+"""
+
+
+def mma_sparse_function(instruction: Instruction, a_mn_major: bool = False, b_mn_major: bool = False) -> str:
+    """`mma_sparse<SELECTOR>(d, a, b, metadata)`, d += a b, of a warp; A holds kept elements.
+
+    >>> name = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+    >>> "m16n8k32" in mma_sparse_function(tcsim.instruction(name, arch="sm_80"))
+    True
+    """
+    row = instruction.row
+    d, a, b = (row.operands[name].count for name in "dab")
+    kind, constraint = _C_TYPES[row.operands["d"].type]
+    names = _numbered(d=d, a=a, b=b, metadata=1, selector=1)
+    return f"""#pragma once
+using accumulator_t = {kind};
+template <u32 SELECTOR>
+__device__ __forceinline__ void mma_sparse({kind} (&d)[{d}], const u32 (&a)[{a}], const u32 (&b)[{b}], u32 metadata) {{
+    asm volatile("{row.forms[0].statement(row.mnemonic, names | {"c": names["d"]})}"
+                 : {_constraints("+" + constraint, "d", d)}
+                 : {_constraints("r", "a", a)}, {_constraints("r", "b", b)}, "r"(metadata), "n"(SELECTOR));
 }}
 """
 
@@ -92,95 +165,35 @@ def wmma_functions(instruction: Instruction, a_mn_major: bool = False, b_mn_majo
     layouts = {"a": "col" if a_mn_major else "row", "b": "row" if b_mn_major else "col"}
     text = f"#pragma once\nusing accumulator_t = {kind};\nconstexpr u32 FRAGMENT = {a};\n"
     for name, count in (("a", a), ("b", b)):
-        registers = ", ".join(f"%{index}" for index in range(count))
-        outputs = ", ".join(f'"=r"(to[{index}])' for index in range(count))
+        names = _numbered(**{name: count, "address": 1, "stride": 1})
         format_ = row.operands[name].format.name
         for suffix, space, pointer, letter in (("", "", "const u16*", "l"), ("_shared", ".shared", "u32", "r")):
+            load = _move(f"wmma.load.{name}.sync.aligned.{layouts[name]}.{shape}{space}.{format_}", names)
             text += f"""__device__ __forceinline__ void load_{name}{suffix}(u32 (&to)[{count}], {pointer} from, u32 stride) {{
-    asm volatile("wmma.load.{name}.sync.aligned.{layouts[name]}.{shape}{space}.{format_} {{{registers}}}, [%{count}], %{count + 1};"
-                 : {outputs} : "{letter}"(from), "r"(stride) : "memory");
+    asm volatile("{load}"
+                 : {_constraints("=r", "to", count)} : "{letter}"(from), "r"(stride) : "memory");
 }}
 """
-    registers = ", ".join(f"%{index}" for index in range(d))
-    slots = [", ".join(f"%{index}" for index in range(first, first + n)) for first, n in ((d, a), (d + a, b))]
-    outputs = ", ".join(f'"+{constraint}"(d[{index}])' for index in range(d))
-    inputs = ", ".join([f'"r"(a[{index}])' for index in range(a)] + [f'"r"(b[{index}])' for index in range(b)])
-    stored = ", ".join(f'"{constraint}"(d[{index}])' for index in range(d))
-    values = ", ".join(f"%{index + 1}" for index in range(d))
+    names = _numbered(d=d, a=a, b=b)
+    multiply = row.forms[0].statement(row.mnemonic, names | {"c": names["d"]})
+    format_d = row.operands["d"].format.name
+    store = _move(f"wmma.store.d.sync.aligned.row.{shape}.shared.{format_d}", _numbered(address=1, d=d, stride=1))
     return (
         text
         + f"""__device__ __forceinline__ void mma({kind} (&d)[{d}], const u32 (&a)[{a}], const u32 (&b)[{b}]) {{
-    asm volatile("{row.mnemonic} {{{registers}}}, {{{slots[0]}}}, {{{slots[1]}}}, {{{registers}}};" : {outputs} : {inputs});
+    asm volatile("{multiply}" : {_constraints("+" + constraint, "d", d)} : {_constraints("r", "a", a)}, {_constraints("r", "b", b)});
 }}
 __device__ __forceinline__ void store_d_shared(u32 to, const {kind} (&d)[{d}], u32 stride) {{
-    asm volatile("wmma.store.d.sync.aligned.row.{shape}.shared.{row.operands["d"].format.name} [%0], {{{values}}}, %{d + 1};"
-                 :: "r"(to), {stored}, "r"(stride) : "memory");
+    asm volatile("{store}"
+                 :: "r"(to), {_constraints(constraint, "d", d)}, "r"(stride) : "memory");
 }}
 """
     )
 
 
-def wgmma_sparse_function(instruction: Instruction, a_mn_major: bool = False, b_mn_major: bool = False) -> str:
-    """`wgmma_sparse<SELECTOR>(d, a, b, metadata, scale_d)` for kept elements, K-major, and B in shared memory.
-
-    Raises ValueError for a row that is no sparse wgmma, an MN-major A, or an MN-major B of a format that has none.
-
-    >>> name = "wgmma.mma_async.sp.sync.aligned.m64n16k32.f32.f16.f16"
-    >>> "m64n16k32" in wgmma_sparse_function(tcsim.instruction(name, arch="sm_90"))
-    True
-    """
-    row = instruction.row
-    facts = row.facts
-    if not isinstance(facts, WarpgroupFacts) or facts.sparsity is None:
-        raise ValueError(f"{row.mnemonic} is no sparse wgmma; valid: wgmma.mma_async.sp")
-    if a_mn_major or (b_mn_major and not facts.majors):
-        raise ValueError(f"{row.mnemonic}: A is compressed along K, and B is K-major; MN-major: B of f16 and bf16")
-    count = row.operands["d"].registers
-    kind, constraint = _C_TYPES[row.operands["d"].type]
-    registers = ", ".join(f"%{index}" for index in range(count))
-    immediates = (", 1, 1" if facts.signs else "") + (f", 0, {int(b_mn_major)}" if facts.majors else "")
-    outputs = ", ".join(f'"+{constraint}"(d[{index}])' for index in range(count))
-    return f"""#pragma once
-using accumulator_t = {kind};
-template <u32 SELECTOR>
-__device__ __forceinline__ void wgmma_sparse({kind} (&d)[{count}], u64 a, u64 b, u32 metadata, bool scale_d) {{
-    asm volatile(
-        "{{\\n.reg .pred p;\\nsetp.ne.u32 p, %{count + 4}, 0;\\n"
-        "{row.mnemonic} "
-        "{{{registers}}}, "
-        "%{count}, %{count + 1}, %{count + 2}, %{count + 3}, p{immediates};\\n}}"
-        : {outputs}
-        : "l"(a), "l"(b), "r"(metadata), "n"(SELECTOR), "r"(static_cast<u32>(scale_d)));
-}}
-"""
-
-
-def mma_sparse_function(instruction: Instruction, a_mn_major: bool = False, b_mn_major: bool = False) -> str:
-    """`mma_sparse<SELECTOR>(d, a, b, metadata)`, d += a b, of a warp; A holds kept elements.
-
-    >>> name = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
-    >>> "m16n8k32" in mma_sparse_function(tcsim.instruction(name, arch="sm_80"))
-    True
-    """
-    row = instruction.row
-    d, a, b = (row.operands[name].count for name in "dab")
-    kind, constraint = _C_TYPES[row.operands["d"].type]
-    total = d + a + b
-    slots = [
-        ", ".join(f"%{index}" for index in range(first, end)) for first, end in ((0, d), (d, d + a), (d + a, total))
-    ]
-    vectors = ", ".join(f"{{{registers}}}" for registers in (*slots, slots[0]))
-    outputs = ", ".join(f'"+{constraint}"(d[{index}])' for index in range(d))
-    inputs = ", ".join([f'"r"(a[{index}])' for index in range(a)] + [f'"r"(b[{index}])' for index in range(b)])
-    return f"""#pragma once
-using accumulator_t = {kind};
-template <u32 SELECTOR>
-__device__ __forceinline__ void mma_sparse({kind} (&d)[{d}], const u32 (&a)[{a}], const u32 (&b)[{b}], u32 metadata) {{
-    asm volatile("{row.mnemonic} {vectors}, %{total}, %{total + 1};"
-                 : {outputs}
-                 : {inputs}, "r"(metadata), "n"(SELECTOR));
-}}
-"""
+def _move(mnemonic: str, names: Names) -> str:
+    """A wmma.load or wmma.store with a stride."""
+    return catalog.rows()[mnemonic].forms[0].statement(mnemonic, names)
 
 
 def multiply_header(instruction: Instruction, a_mn_major: bool = False, b_mn_major: bool = False) -> str:

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from tcsim.descriptors.canonical_tile import CanonicalTile
 from tcsim.descriptors.instruction import InstructionDescriptor
-from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.memory.tmem_layout import TmemLayout, scale_layout
 
@@ -43,7 +42,7 @@ class TensorMemoryConstants:
     @property
     def factors(self) -> int:
         """Scale factors along K that one instruction takes; 0 without block scaling."""
-        block = self.instruction.facts.block
+        block = self.instruction.row.block
         return self.descriptors[0].scale_vectors(block) if block else 0
 
     @property
@@ -71,7 +70,7 @@ class TensorMemoryConstants:
     def tmem_columns(self) -> int:
         """Columns that it allocates: a power of two.
 
-        Raises ValueError if there are not so many.
+        Raises ValueError if there are fewer.
         """
         if self.used_columns > TMEM_COLUMNS:
             raise ValueError(f"{self.used_columns} columns of Tensor Memory; valid: up to {TMEM_COLUMNS}")
@@ -116,7 +115,7 @@ def _list(values: Iterable[object]) -> str:
 
 
 def _multiply(instruction: TensorMemoryMultiply) -> str:
-    scaled = bool(instruction.facts.block)
+    scaled = bool(instruction.row.block)
     parameters = "u32 d, u64 a, u64 b, u32 descriptor, " + ("u32 scale_a, u32 scale_b, " if scaled else "")
     places = "[%0], %1, %2, %3, " + ("[%5], [%6], " if scaled else "")
     scales = ', "r"(scale_a), "r"(scale_b)' if scaled else ""
@@ -153,12 +152,12 @@ def constants_of(
     >>> hex(made.descriptors[0].encode()), hex(made.b.descriptor.encode()), made.a.advances, made.tmem_columns
     ('0x8400490', '0x4000404000000400', (0, 32, 64, 96), 256)
     """
-    facts, arch = instruction.facts, instruction.arch.name
+    row, arch = instruction.row, instruction.arch.name
     a_format, b_format, accumulator = formats
-    common = {"kind": facts.kind.name, "arch": arch}
+    common = {"kind": row.kind.name, "arch": arch}
     one = InstructionDescriptor(
         **common,  # type: ignore[arg-type]
-        m=128 * facts.cta_group,
+        m=128 * row.cta_group,
         n=block_n,
         d_format=accumulator,
         a_format=a_format,
@@ -167,10 +166,10 @@ def constants_of(
         transpose_b=majors[1],
         scale_format=scale_format,
     )
-    one.check(cta_group=facts.cta_group, sparse=False, block=facts.block)
+    one.check(cta_group=row.cta_group, sparse=False, block=row.block)
     tile_a = _tile(128, a_format, majors[0], 0, one)
-    tile_b = _tile(block_n // facts.cta_group, b_format, majors[1], tile_a.bytes, one)
-    factors = one.scale_vectors(facts.block) if facts.block else 0
+    tile_b = _tile(block_n // row.cta_group, b_format, majors[1], tile_a.bytes, one)
+    factors = one.scale_vectors(row.block) if row.block else 0
     steps = []
     for step in range(len(tile_a.advances)):
         first = step * factors % 4

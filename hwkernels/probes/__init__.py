@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from tcsim.core.versions import latest
 from tcsim.model.form import Form
-from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 
 Array = npt.NDArray[Any]
@@ -87,13 +86,13 @@ class Body:
         """Opcodes that a kernel needs around the instruction, and how often; most need none."""
         return {}
 
-    def claimed(self, instruction: Instruction, variant: str, target: str) -> Mapping[str, int]:
+    def claimed(self, instruction: Any, variant: str, target: str) -> Mapping[str, int]:
         """Opcodes of a kernel, and how often each occurs: the lowering's, and those around it."""
         claimed = Counter(dict(instruction.lowering.opcodes))
         claimed.update(self.scaffold(instruction.row))
         return claimed
 
-    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
+    def complaint(self, instruction: Any, variant: str, target: str, counts: Mapping[str, int]) -> str:
         """What is wrong with the machine code of a kernel, whose opcodes occur this often; or nothing."""
         return opcode_differences(self.claimed(instruction, variant, target), counts, self.watched)
 
@@ -141,15 +140,10 @@ def form_of(row: Row, variant: str) -> Form:
 @cache
 def bodies() -> dict[str, Body]:
     """The probe body of each family: what the modules of this package say in `BODIES`."""
-    found: dict[str, Any] = {}
+    found: dict[str, Body] = {}
     for item in pkgutil.iter_modules(__path__, f"{__name__}."):
         found |= getattr(importlib.import_module(item.name), "BODIES", {})
-    return {family: _completed(body) for family, body in found.items()}
-
-
-def _completed(body: Any) -> Body:
-    """A body whose class does not derive from `Body` yet, with what `Body` says for all."""
-    return body if isinstance(body, Body) else type(type(body).__name__, (type(body), Body), {})()
+    return found
 
 
 def body_of(row: Row) -> Body:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes.images import checked, entry, pointer
-from tcsim.isa.barrier_cluster import cluster_barrier_facts
-from tcsim.model.row import Row
+from tcsim.isa.barrier_cluster import ClusterBarrierRow
 
 BLOCKS, WARPS = 2, 4
 THREADS = 32 * WARPS
@@ -23,23 +22,19 @@ FACTOR, ADDEND = 1664525, 1013904223
 """A thread's next number is FACTOR * its own + what it read + ADDEND, modulo 2**32."""
 
 
-class ClusterBarrierBody:
+class ClusterBarrierBody(Body):
     """The numbers after all rounds."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One."""
-        return ("",)
-
-    def scaffold(self, row: Row) -> dict[str, int]:
+    def scaffold(self, row: ClusterBarrierRow) -> dict[str, int]:
         """Besides the one that is claimed: each of the two meetings of a round has an arrive and a wait."""
-        arrives = cluster_barrier_facts(row).operation == "arrive"
+        arrives = row.operation == "arrive"
         return {"UCGABAR_ARV": 1 if arrives else 2, "UCGABAR_WAIT": 2 if arrives else 1}
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: ClusterBarrierRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         return entry(name, ("numbers", "result"), _body(row))
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: ClusterBarrierRow, inputs: dict[str, Array]) -> Plan:
         """numbers uint32 (samples, 2, 128) -> uint32 (samples, 2, 128).
 
         Raises ValueError for another shape.
@@ -59,15 +54,15 @@ class ClusterBarrierBody:
 BODY = ClusterBarrierBody()
 
 
-def _meeting(row: Row) -> list[str]:
-    facts = cluster_barrier_facts(row)
-    if facts.operation == "wait":
-        return ["barrier.cluster.arrive;", f"{row.mnemonic};"]
-    fence = ["fence.acq_rel.cluster;"] if ".relaxed" in row.modifiers.values() else []
-    return [*fence, f"{row.mnemonic};", "barrier.cluster.wait;"]
+def _meeting(row: ClusterBarrierRow) -> list[str]:
+    own = row.forms[0].statement(row.mnemonic)
+    if row.operation == "wait":
+        return ["barrier.cluster.arrive;", own]
+    fence = ["fence.acq_rel.cluster;"] if row.sem == "relaxed" else []
+    return [*fence, own, "barrier.cluster.wait;"]
 
 
-def _body(row: Row) -> list[str]:
+def _body(row: ClusterBarrierRow) -> list[str]:
     return [
         ".reg .pred %more;",
         ".reg .u32 %thread, %block, %rank, %own, %far, %at, %number, %other, %round;",

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import BLOCK_THREADS, Array, Plan, grid_of
+from hwkernels.probes import BLOCK_THREADS, Array, Body, Plan, grid_of
 from hwkernels.probes.images import CLUSTER_WAIT, LANES, checked, entry, pointer, wait
-from tcsim.isa.clusterlaunchcontrol import DIMENSIONS, CancelFacts, cancel_facts
-from tcsim.model.row import Row
+from tcsim.isa.clusterlaunchcontrol import DIMENSIONS, CancelRow
 
 WORDS = 4
 """Words of an answer."""
@@ -21,39 +20,34 @@ FACTOR = 2654435761
 """The work of a block: its number times this, modulo 2**32."""
 
 
-def blocks_of(row: Row) -> int:
+def blocks_of(row: CancelRow) -> int:
     """Blocks of a cluster."""
-    return 2 if cancel_facts(row).multicast else 1
+    return 2 if row.multicast else 1
 
 
-def words_of(row: Row) -> int:
+def words_of(row: CancelRow) -> int:
     """Words that query_cancel stores of an answer."""
-    facts = cancel_facts(row)
-    return len(DIMENSIONS) if facts.operation == "get_first_ctaid" and not facts.dimension else 1
+    return len(DIMENSIONS) if row.operation == "get_first_ctaid" and not row.dimension else 1
 
 
-class LaunchCancellationBody:
+class LaunchCancellationBody(Body):
     """Work done by whoever gets it; what answers say."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One."""
-        return ("",)
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: CancelRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        if cancel_facts(row).operation == "try_cancel":
-            return entry(name, ("numbers", "result"), _ask(row, cancel_facts(row)))
-        text = "\n".join(f"    {line}" for line in _read(row, cancel_facts(row)))
+        if row.operation == "try_cancel":
+            return entry(name, ("numbers", "result"), _ask(row))
+        text = "\n".join(f"    {line}" for line in _read(row))
         return (
             f"\n.visible .entry {name}(.param .u64 response, .param .u64 result, .param .u32 count)\n{{\n{text}\n}}\n"
         )
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: CancelRow, inputs: dict[str, Array]) -> Plan:
         """numbers uint32 (samples, blocks) -> the same shape; or response uint32 (samples, 4) -> uint32 (samples, words).
 
         Raises ValueError for other shapes.
         """
-        if cancel_facts(row).operation == "try_cancel":
+        if row.operation == "try_cancel":
             blocks = blocks_of(row)
             shape = (len(inputs["numbers"]), blocks)
             return Plan(
@@ -77,8 +71,10 @@ class LaunchCancellationBody:
 BODY = LaunchCancellationBody()
 
 
-def _ask(row: Row, facts: CancelFacts) -> list[str]:
-    place, barrier = ("%answer", "%barrier") if facts.space else ("%wide_answer", "%wide_barrier")
+def _ask(row: CancelRow) -> list[str]:
+    (form,) = row.forms
+    wide = "wide_" if form["address"].space == "generic" else ""
+    own = form.statement(row.mnemonic, {"address": f"%{wide}answer", "barrier": f"%{wide}barrier"})
     meet = ["barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"]
     return [
         ".reg .pred %first, %asks, %got;",
@@ -120,7 +116,7 @@ def _ask(row: Row, facts: CancelFacts) -> list[str]:
         "@%first st.global.u32 [%target], %number;",
         "}",
         "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], 16;",
-        f"@%asks {row.mnemonic} [{place}], [{barrier}];",
+        f"@%asks {own}",
         *(
             line.replace(", 0;", ", %phase;") if "test_wait" in line else line
             for line in wait("%barrier", CLUSTER_WAIT)
@@ -140,14 +136,15 @@ def _ask(row: Row, facts: CancelFacts) -> list[str]:
     ]
 
 
-def _read(row: Row, facts: CancelFacts) -> list[str]:
+def _read(row: CancelRow) -> list[str]:
     words = words_of(row)
-    if facts.operation == "is_canceled":
-        own = [f"{row.mnemonic} %yes, %told;", "selp.u32 %word0, 1, 0, %yes;"]
-    elif facts.dimension:
-        own = [f"{row.mnemonic} %word0, %told;"]
-    else:
-        own = [f"{row.mnemonic} {{%word0, %word1, %word2, _}}, %told;"]
+    (form,) = row.forms
+    results = {
+        "is_canceled": "%yes",
+        "get_first_ctaid": "%word0" if row.dimension else ("%word0", "%word1", "%word2", "_"),
+    }
+    own = [form.statement(row.mnemonic, {form.names[0]: results[row.operation], "response": "%told"})]
+    own += ["selp.u32 %word0, 1, 0, %yes;"] if row.operation == "is_canceled" else []
     return [
         ".reg .pred %yes, %beyond;",
         ".reg .u32 %thread, %count, %word<4>;",

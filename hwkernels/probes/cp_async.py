@@ -12,14 +12,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan, form_of
 from hwkernels.probes.images import IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
-from hwkernels.probes.mbarrier import variant_of
-from tcsim.isa.copies import copy_facts
+from tcsim.isa.copies import WAITS, CopyInstruction, CopyRow
 from tcsim.isa.cp_async import opcodes
-from tcsim.model.instruction import Instruction
-from tcsim.model.operand_form import OperandForm
-from tcsim.model.row import Row
+from tcsim.model.form import Form
 
 MEMORY_BYTES = 4096
 """Global memory that a probe reads from."""
@@ -27,46 +24,28 @@ _COPY = "cp.async.ca.shared.global [%to], [%from], 16;"
 POLICY = "createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;"
 
 
-class AsyncCopyBody:
+class AsyncCopyBody(Body):
     """smem = cp.async(memory, smem)."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """An entry point for each list of operands."""
-        return tuple(_variant(form) for form in copy_facts(row).forms)
+    ptx_version = "7.1"  # of the policy of a cache hint
+    watched = ("LDGSTS", "LDGDEPBAR", "ARRIVES")
 
-    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
-        """All of them: every target has every form."""
-        return self.variants(row)
-
-    def version_on(self, row: Row, target: str) -> str:
-        """The lowest `.version` that has all forms, and the policy of a cache hint."""
-        return max([form.ptx_version for form in copy_facts(row).forms] + ["7.1"], key=float)
-
-    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
-        """The row's instruction must occur once, with the copies and commits around it, and no other copy."""
-        row, form = instruction.row, _form(instruction.row, variant)
+    def claimed(self, instruction: CopyInstruction, variant: str, target: str) -> Mapping[str, int]:
+        """The row's instruction, with the copies and commits around it."""
+        row, form = instruction.row, form_of(instruction.row, variant)
         claimed = Counter(dict(opcodes(row, form, instruction.arch)))
-        if copy_facts(row).operation != "copy":
+        if row.operation != "copy":
             claimed["LDGSTS.E.128"] += 1
-        claimed["LDGDEPBAR"] += _commits(form) + (copy_facts(row).operation == "copy")
-        found = {name: counts[name] for name in counts if name.startswith(("LDGSTS", "LDGDEPBAR", "ARRIVES"))}
-        return "; ".join(
-            f"{name} {found.get(name, 0)} times instead of {claimed[name]}"
-            for name in sorted({*found, *claimed})
-            if found.get(name, 0) != claimed[name]
-        )
+        claimed["LDGDEPBAR"] += _commits(form) + (row.operation == "copy")
+        return claimed
 
-    def kernel_on(self, row: Row, name: str, variant: str, target: str) -> str:
-        """PTX of the entry point, the same for every target."""
-        return self.kernel(row, name, variant)
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: CopyRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         return entry(
-            name, ("memory", "smem", "source", "destination", "reads", "result"), _body(row, _form(row, variant))
+            name, ("memory", "smem", "source", "destination", "reads", "result"), _body(row, form_of(row, variant))
         )
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: CopyRow, inputs: dict[str, Array]) -> Plan:
         """memory uint8 (samples, 4096), smem uint8 (samples, 1024), the others uint32 (samples, 32) -> uint32 (samples, 256).
 
         Raises ValueError for other shapes.
@@ -90,39 +69,26 @@ class AsyncCopyBody:
 BODY = AsyncCopyBody()
 
 
-def _variant(form: OperandForm) -> str:
-    return variant_of(form).replace("=", "").replace("::", "_")
+def _commits(form: Form) -> int:
+    """Groups that a kernel commits before it waits for all but some of them."""
+    return WAITS[form.name] + 1 if form.name in WAITS else 0
 
 
-def _form(row: Row, variant: str) -> OperandForm:
-    return next(form for form in copy_facts(row).forms if _variant(form) == variant)
-
-
-def _commits(form: OperandForm) -> int:
-    """Groups that a kernel commits before it waits for all but so many."""
-    return int(form.name.removeprefix("N=")) + 1 if form.name.startswith("N=") else 0
-
-
-def _own(row: Row, form: OperandForm) -> list[str]:
+def _own(row: CopyRow, form: Form) -> list[str]:
     """The instruction, and what must stand around it."""
-    facts = copy_facts(row)
-    if facts.operation == "copy":
-        words = {"source_size": "%size", "ignore": "%ignore", "cache_policy": "%policy"}
-        size = form.name.removeprefix("size=").partition(";")[0]
-        text = ", ".join(["[%to]", "[%from]", size, *(words[name] for name in form.operands)])
-        policy = [POLICY] if "cache_policy" in form.operands else []
-        return [*policy, f"{row.mnemonic} {text};", "cp.async.wait_all;"]
-    if facts.operation == "arrive":
-        address = "[%barrier]" if facts.destination else "[%generic]"
-        also = ["mbarrier.arrive.shared.b64 _, [%barrier];"] if facts.increments else []
-        return [_COPY, f"{row.mnemonic} {address};", *also, *wait("%barrier")]
-    if form.name.startswith("N="):
-        commits = ["cp.async.commit_group;"] * _commits(form)
-        return [_COPY, *commits, f"{row.mnemonic} {form.name.removeprefix('N=')};"]
-    return [_COPY, f"{row.mnemonic};", *(["cp.async.wait_group 0;"] if facts.operation == "commit" else [])]
+    names = {"destination": "%to", "source": "%from", "source_size": "%size", "cache_policy": "%policy"}
+    names |= {"barrier": "%generic"} if row.has("barrier") and form["barrier"].space == "generic" else {}
+    own = form.statement(row.mnemonic, names | {"groups": str(WAITS.get(form.name))})
+    if row.operation == "copy":
+        return [*([POLICY] if "cache_policy" in form else []), own, "cp.async.wait_all;"]
+    if row.operation == "arrive":
+        also = ["mbarrier.arrive.shared.b64 _, [%barrier];"] if row.increments else []
+        return [_COPY, own, *also, *wait("%barrier")]
+    commits = ["cp.async.commit_group;"] * _commits(form)
+    return [_COPY, *commits, own, *(["cp.async.wait_group 0;"] if row.operation == "commit" else [])]
 
 
-def _body(row: Row, form: OperandForm) -> list[str]:
+def _body(row: CopyRow, form: Form) -> list[str]:
     return [
         ".reg .pred %ignore, %first;",
         ".reg .u32 %lane, %sample, %image, %barrier, %to, %at, %size;",

@@ -2,7 +2,7 @@
 
 Into shared memory: a barrier expects the bytes, and a wait that ends tests it. Out of shared memory: the memory that is
 written is first filled with its image, a proxy fence orders that and the image of shared memory before the copy, then its
-group is waited for. Between blocks: a cluster of two, of which the second one's image and barrier are written.
+group is waited for. Between blocks: a cluster of two, where the image and the barrier of the second are written.
 Kernel parameters: memory, smem, source, destination, size, options, then the result, which is the memory that was written.
 """
 
@@ -13,14 +13,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan, form_of
 from hwkernels.probes.cp_async import POLICY
 from hwkernels.probes.images import CLUSTER_WAIT, IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
-from hwkernels.probes.mbarrier import variant_of
-from tcsim.isa.copies import GROUPS, copy_facts
-from tcsim.model.instruction import Instruction
-from tcsim.model.operand_form import OperandForm
-from tcsim.model.row import Row
+from tcsim.isa.copies import GROUPS, WAITS, CopyInstruction, CopyRow
+from tcsim.model.form import Form
 
 OPTIONS = ("byte_mask", "ignore_left", "ignore_right", "cta_mask")
 """What the columns of `options` hold."""
@@ -28,62 +25,42 @@ _PARAMETERS = ("memory", "smem", "source", "destination", "size", "options", "re
 _STORE = "cp.async.bulk.global.shared::cta.bulk_group [%there], [%here], %size;"
 
 
-class BulkCopyBody:
+class BulkCopyBody(Body):
     """The memory that one bulk copy writes."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """An entry point for each list of operands."""
-        return tuple(_variant(form) for form in copy_facts(row).forms)
+    ptx_version = "8.0"
+    watched = ("UBLK", "UTMACMD")
 
-    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
-        """All of them: every target of a row has every form."""
-        return self.variants(row)
-
-    def version_on(self, row: Row, target: str) -> str:
-        """The row's, and what the kernel needs around it."""
-        return max(row.ptx_version, "8.0", key=float)
-
-    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
-        """The row's instruction must occur once, and no other bulk copy but what the kernel needs around it."""
-        row, facts = instruction.row, copy_facts(instruction.row)
-        claimed = Counter(dict(instruction.lowering.opcodes))
-        if facts.operation in GROUPS:
+    def claimed(self, instruction: CopyInstruction, variant: str, target: str) -> Mapping[str, int]:
+        """The row's instruction, and the bulk copies that the kernel needs around it."""
+        row, claimed = instruction.row, Counter(dict(instruction.lowering.opcodes))
+        if row.operation in GROUPS:
             claimed["UBLKCP.G.S"] += 1
-        if facts.grouped:
-            claimed["UTMACMDFLUSH"] += _commits(_form(row, variant)) - (facts.operation == "commit")
-        starts = ("UBLK", "UTMACMD")
-        found = {name: times for name, times in counts.items() if name.startswith(starts)}
-        return "; ".join(
-            f"{name} {found.get(name, 0)} times instead of {claimed[name]}"
-            for name in sorted({*found, *claimed})
-            if found.get(name, 0) != claimed[name]
-        )
+        if row.group:
+            claimed["UTMACMDFLUSH"] += _commits(form_of(row, variant)) - (row.operation == "commit")
+        return claimed
 
-    def kernel_on(self, row: Row, name: str, variant: str, target: str) -> str:
-        """PTX of the entry point, the same for every target."""
-        return self.kernel(row, name, variant)
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: CopyRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        facts, form = copy_facts(row), _form(row, variant)
-        if facts.operation == "prefetch":
+        form = form_of(row, variant)
+        if row.operation == "prefetch":
             body = _prefetch(row, form)
-        elif facts.destination.startswith(".shared"):
-            body = _across(row, form) if facts.source.startswith(".shared") else _inward(row, form)
+        elif row.has("barrier"):
+            body = _across(row, form) if row.outward else _inward(row, form)
         else:
             body = _outward(row, form)
         return entry(name, _PARAMETERS, [*_HEAD, *body, "ret;"])
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: CopyRow, inputs: dict[str, Array]) -> Plan:
         """memory and smem uint8 (samples, 1024), source, destination, size uint32 (samples, 1), options uint32 (samples, 4).
 
         The result is uint32 (samples, 256). Raises ValueError for other shapes.
         """
-        samples, facts = len(inputs["memory"]), copy_facts(row)
+        samples = len(inputs["memory"])
         arrays = [checked(name, inputs[name], (samples, IMAGE_BYTES), np.uint8) for name in ("memory", "smem")]
         arrays += [checked(name, inputs[name], (samples, 1), np.uint32) for name in ("source", "destination", "size")]
         arrays.append(checked("options", inputs["options"], (samples, len(OPTIONS)), np.uint32))
-        blocks = 2 if facts.source == ".shared::cta" and facts.destination == ".shared::cluster" else 1
+        blocks = 2 if row.outward and row.has("barrier") else 1
         return Plan(
             inputs=tuple(arrays),
             output=((samples, IMAGE_BYTES // 4), np.dtype(np.uint32)),
@@ -113,16 +90,8 @@ _HEAD = [
 ]
 
 
-def _variant(form: OperandForm) -> str:
-    return variant_of(form).replace("=", "")
-
-
-def _form(row: Row, variant: str) -> OperandForm:
-    return next(form for form in copy_facts(row).forms if _variant(form) == variant)
-
-
-def _commits(form: OperandForm) -> int:
-    return int(form.name.removeprefix("N=")) + 1 if form.name.startswith("N=") else 1
+def _commits(form: Form) -> int:
+    return WAITS[form.name] + 1 if form.name in WAITS else 1
 
 
 def _inputs() -> list[str]:
@@ -136,25 +105,19 @@ def _inputs() -> list[str]:
     return [*lines, "cvt.u16.u32 %mask, %option0;", "cvt.u16.u32 %blocks, %option3;"]
 
 
-def _call(row: Row, form: OperandForm, addresses: str, barrier: str = "") -> list[str]:
+_REGISTERS = {"byte_mask": "%mask", "ignore_left": "%option1", "ignore_right": "%option2", "cache_policy": "%policy"}
+"""What the kernels call the operands that they do not call by their names."""
+
+
+def _call(row: CopyRow, form: Form, **addresses: str) -> list[str]:
     """The instruction under test, by the first thread."""
-    words = {
-        "cache_policy": "%policy",
-        "byte_mask": "%mask",
-        "ignore_left": "%option1",
-        "ignore_right": "%option2",
-        "cta_mask": "%option3" if copy_facts(row).mask_bits > 16 else "%blocks",
-    }
-    early = [words[name] for name in form.operands if name.startswith("ignore")]
-    late = [words[name] for name in form.operands if not name.startswith("ignore") and name in words]
-    if "cta_mask" in form.operands and "cache_policy" in form.operands:
-        late.sort(key=lambda word: word == "%policy")  # the mask comes first
-    operands = ", ".join([addresses, "%size", *early, *([f"[{barrier}]"] if barrier else []), *late])
-    policy = [f"@%first {POLICY}"] if "cache_policy" in form.operands else []
-    return [*policy, f"@%first {row.mnemonic} {operands};"]
+    wide = row.has("cta_mask") and form["cta_mask"].type == ".b32"
+    names = _REGISTERS | {"cta_mask": "%option3" if wide else "%blocks"} | addresses
+    policy = [f"@%first {POLICY}"] if "cache_policy" in form else []
+    return [*policy, f"@%first {form.statement(row.mnemonic, names)}"]
 
 
-def _inward(row: Row, form: OperandForm) -> list[str]:
+def _inward(row: CopyRow, form: Form) -> list[str]:
     """Global memory to this block's shared memory."""
     return [
         *_inputs(),
@@ -169,25 +132,23 @@ def _inward(row: Row, form: OperandForm) -> list[str]:
         "add.u32 %here, %image, %at;",
         "bar.sync 0;",
         "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %size;",
-        *_call(row, form, "[%here], [%there]", "%barrier"),
+        *_call(row, form, destination="%here", source="%there"),
         *wait("%barrier"),
         "bar.sync 0;",
         *moves("shared %image", "global %result"),
     ]
 
 
-def _outward(row: Row, form: OperandForm) -> list[str]:
+def _outward(row: CopyRow, form: Form) -> list[str]:
     """Shared memory to the result, which holds the image of memory before."""
     commit, done = "@%first cp.async.bulk.commit_group;", "@%first cp.async.bulk.wait_group 0;"
-    facts = copy_facts(row)
-    if facts.operation in GROUPS:
-        if facts.operation == "commit":
-            own = [f"@%first {_STORE}", f"@%first {row.mnemonic};", done]
-        else:
-            number = form.name.removeprefix("N=")
-            own = [f"@%first {_STORE}", *[commit] * _commits(form), f"@%first {row.mnemonic} {number};", done]
+    own = form.statement(row.mnemonic, {"groups": str(WAITS.get(form.name))})
+    if row.operation == "commit":
+        lines = [f"@%first {_STORE}", f"@%first {own}", done]
+    elif row.operation == "wait":
+        lines = [f"@%first {_STORE}", *[commit] * _commits(form), f"@%first {own}", done]
     else:
-        own = [*_call(row, form, "[%there], [%here]"), commit, done]
+        lines = [*_call(row, form, destination="%there", source="%here"), commit, done]
     return [
         *_inputs(),
         *moves("global %smem", "shared %image"),
@@ -199,11 +160,11 @@ def _outward(row: Row, form: OperandForm) -> list[str]:
         "add.u32 %here, %image, %at;",
         "fence.proxy.async;",
         "bar.sync 0;",
-        *own,
+        *lines,
     ]
 
 
-def _across(row: Row, form: OperandForm) -> list[str]:
+def _across(row: CopyRow, form: Form) -> list[str]:
     """The first block's shared memory to the second's, which goes to the result."""
     return [
         "mov.u32 %rank, %cluster_ctarank;",
@@ -225,7 +186,7 @@ def _across(row: Row, form: OperandForm) -> list[str]:
         "barrier.cluster.arrive.aligned;",
         "barrier.cluster.wait.aligned;",
         "@%other bra RECEIVE;",
-        *_call(row, form, "[%far], [%here]", "%far_barrier"),
+        *_call(row, form, destination="%far", source="%here", barrier="%far_barrier"),
         "bra.uni LEAVE;",
         "RECEIVE:",
         *wait("%barrier", CLUSTER_WAIT),  # the bytes' release has the scope of the cluster
@@ -238,7 +199,7 @@ def _across(row: Row, form: OperandForm) -> list[str]:
     ]
 
 
-def _prefetch(row: Row, form: OperandForm) -> list[str]:
+def _prefetch(row: CopyRow, form: Form) -> list[str]:
     """A prefetch changes nothing: the result is the memory."""
     grouped = ["@%first cp.async.bulk.commit_group;", "@%first cp.async.bulk.wait_group 0;"]
     return [
@@ -246,8 +207,8 @@ def _prefetch(row: Row, form: OperandForm) -> list[str]:
         "ld.global.u32 %at, [%source];",
         "cvt.u64.u32 %wide_at, %at;",
         "add.u64 %there, %memory, %wide_at;",
-        *_call(row, form, "[%there]"),
-        *(grouped if copy_facts(row).grouped else []),
+        *_call(row, form, source="%there"),
+        *(grouped if row.group else []),
         *moves("global %memory", "global %result"),
     ]
 

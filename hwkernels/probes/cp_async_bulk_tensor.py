@@ -17,9 +17,9 @@ from __future__ import annotations
 import numpy as np
 
 from hwkernels.device.driver import POISON
-from hwkernels.probes import Array, Plan
-from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyFacts
-from tcsim.model.row import Row
+from hwkernels.probes import Array, Body, Plan
+from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyRow
+from tcsim.model.operand import Names
 
 MEMORY_BYTES = 8192
 """Global memory of one sample."""
@@ -42,51 +42,46 @@ _TYPES = {"memory": np.uint8, "image": np.uint8, "maps": np.uint8, "coordinates"
           "address": np.uint32, "expect": np.uint32}  # fmt: skip
 
 
-def image_bytes(facts: TensorCopyFacts) -> int:
+def image_bytes(row: TensorCopyRow) -> int:
     """Shared memory of one sample of a spelling."""
-    return W128_IMAGE_BYTES if facts.wide_mode == "W128" else IMAGE_BYTES
+    return W128_IMAGE_BYTES if row.wide_mode == "W128" else IMAGE_BYTES
 
 
-def facts_of(row: Row) -> TensorCopyFacts:
-    """The facts of a row. Raises TypeError if it is no tensor copy."""
-    if not isinstance(row.facts, TensorCopyFacts):
-        raise TypeError(f"{row.mnemonic} is no tensor copy")
-    return row.facts
-
-
-class TensorBody:
+class TensorBody(Body):
     """What the three shapes share."""
 
     ptx_version = "8.3"  # fence.proxy.tensormap
 
-    def variants(self, row: Row) -> tuple[str, ...]:
+    def variants(self, row: TensorCopyRow) -> tuple[str, ...]:
         """The map in global memory, and as a parameter."""
         return VARIANTS
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def forms_on(self, row: TensorCopyRow, target: str) -> tuple[str, ...]:
+        """Both: each has the row's only list of operands."""
+        return VARIANTS
+
+    def kernel(self, row: TensorCopyRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        facts = facts_of(row)
-        names = [*_inputs(facts), "image" if facts.direction == "load" else "result"]
+        names = [*_inputs(row), "image" if row.operation == "load" else "result"]
         if variant == "table":
             names.insert(0, "maps")
         listed = [f".param .u64 {name}" for name in names]
         if variant == "param":
             listed.append(".param .align 64 .b8 map[128]")
-        body = [*_DECLARED, *_pointers(facts, names), *_map_address(variant), *_coordinates(facts)]
-        shape = {"load": _load, "prefetch": _prefetch}.get(facts.direction, _store)
-        text = "\n".join(f"    {line}" for line in (*body, *shape(row, facts, variant), "ret;"))
+        body = [*_DECLARED, *_pointers(row, names), *_map_address(variant), *_coordinates(row)]
+        shape = {"load": _load, "prefetch": _prefetch}.get(row.operation, _store)
+        text = "\n".join(f"    {line}" for line in (*body, *shape(row, variant), "ret;"))
         return f"\n.visible .entry {name}({', '.join(listed)})\n{{\n{text}\n}}\n"
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: TensorCopyRow, inputs: dict[str, Array]) -> Plan:
         """One block a sample; of a single sample the map is a parameter."""
-        facts = facts_of(row)
-        names = _inputs(facts)
+        names = _inputs(row)
         samples = len(inputs["maps"])
-        arrays = [_checked(facts, name, inputs[name], samples) for name in names]
-        maps = _checked(facts, "maps", inputs["maps"], samples)
-        output_bytes = image_bytes(facts) if facts.direction == "load" else MEMORY_BYTES
+        arrays = [_checked(row, name, inputs[name], samples) for name in names]
+        maps = _checked(row, "maps", inputs["maps"], samples)
+        output_bytes = image_bytes(row) if row.operation == "load" else MEMORY_BYTES
         output = ((samples, output_bytes // 4), np.dtype(np.uint32))
-        tensor = names.index("memory") if facts.direction in ("load", "prefetch") else len(names)  # or the result
+        tensor = names.index("memory") if row.operation in ("load", "prefetch") else len(names)  # or the result
         if samples == 1:
             return Plan(
                 tuple(arrays), output, (), (1, 1, 1), (THREADS, 1, 1), "param",
@@ -100,16 +95,16 @@ class TensorBody:
 BODY = TensorBody()
 
 
-def _inputs(facts: TensorCopyFacts) -> tuple[str, ...]:
-    return {"load": LOADED, "prefetch": HINTED}.get(facts.direction, STORED)
+def _inputs(row: TensorCopyRow) -> tuple[str, ...]:
+    return {"load": LOADED, "prefetch": HINTED}.get(row.operation, STORED)
 
 
-def _width(facts: TensorCopyFacts, name: str) -> int:
-    return image_bytes(facts) if name == "image" else _WIDTHS[name]
+def _width(row: TensorCopyRow, name: str) -> int:
+    return image_bytes(row) if name == "image" else _WIDTHS[name]
 
 
-def _checked(facts: TensorCopyFacts, name: str, array: Array, samples: int) -> Array:
-    width = _width(facts, name) // np.dtype(_TYPES[name]).itemsize
+def _checked(row: TensorCopyRow, name: str, array: Array, samples: int) -> Array:
+    width = _width(row, name) // np.dtype(_TYPES[name]).itemsize
     shape = (samples,) if width == 1 else (samples, width)
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}; this probe takes {shape}")
@@ -131,11 +126,11 @@ _DECLARED = [
 ]
 
 
-def _pointers(facts: TensorCopyFacts, names: list[str]) -> list[str]:
+def _pointers(row: TensorCopyRow, names: list[str]) -> list[str]:
     """The sample's part of every buffer; addresses of the global window are generic addresses too."""
     lines = []
     for name in names:
-        step = _width(facts, name)
+        step = _width(row, name)
         lines += [f"ld.param.u64 %p_{name}, [{name}];", f"mad.wide.u32 %p_{name}, %sample, {step}, %p_{name};"]
     return lines
 
@@ -144,9 +139,9 @@ def _map_address(variant: str) -> list[str]:
     return ["mov.b64 %map, %p_maps;"] if variant == "table" else ["mov.b64 %map, map;", "cvta.param.u64 %map, %map;"]
 
 
-def _coordinates(facts: TensorCopyFacts) -> list[str]:
-    lines = [f"ld.global.s32 %c{place}, [%p_coordinates+{4 * place}];" for place in range(facts.coordinates)]
-    for place in range(facts.offsets):
+def _coordinates(row: TensorCopyRow) -> list[str]:
+    lines = [f"ld.global.s32 %c{place}, [%p_coordinates+{4 * place}];" for place in range(row.coordinates)]
+    for place in range(row.offsets):
         lines += [f"ld.global.u32 %o{place}, [%p_offsets+{4 * place}];", f"cvt.u16.u32 %h{place}, %o{place};"]
     return lines
 
@@ -165,33 +160,33 @@ def _adopt(tensor: str, variant: str) -> list[str]:
     ]
 
 
-def _tensor(facts: TensorCopyFacts) -> str:
-    """The operand that names the tensor, the coordinates and what an .override puts in place of the map's fields."""
-    corner = ", ".join(f"%c{place}" for place in range(facts.coordinates))
-    if not facts.override:
-        return f"[%map, {{{corner}}}]"
-    # Only ptxas 13.5 knows these; nothing runs them.
-    halves = ", ".join(f"%h{place % 3}" for place in range(facts.dim))
-    sizes = "" if facts.override == "global_address" else f"{{{halves}}}, "
-    if facts.override == "global_dim_stride":
-        strides = ", ".join(f"%v{place % 4}" for place in range(facts.dim - 1))
-        sizes += f"{{{strides}}}, %mask, "
-    return f"[%tensor, %map, {sizes}{{{corner}}}]"
-
-
-def _ending(facts: TensorCopyFacts) -> str:
-    offsets = ", ".join(f"%h{place}" for place in range(facts.offsets))
-    text = f", {{{offsets}}}" if offsets else ""
-    if facts.mask_bits:
-        text += ", %masks" if facts.mask_bits == 32 else ", %mask"
-    return text + (", %policy" if facts.cache_hint else "")
+def _own(row: TensorCopyRow) -> str:
+    """The instruction. Only ptxas 13.5 knows those with .override; nothing runs them."""
+    form, registers = row.forms[0], {"tensor_map": "%map", "global_address": "%tensor", "global_stride_bits": "%mask"}
+    tensor: list[str] = []
+    for part in form["tensor_map"].bracket:
+        few = {"global_dim": "%h", "global_strides": "%v"}.get(part.name)
+        size = 3 if few == "%h" else 4
+        tensor += (f"{few}{place % size}" for place in range(part.count)) if few else ()
+        tensor += [] if few or part.name == "coordinates" else [registers[part.name]]
+    corner = (f"%c{place}" for place in range(row.coordinates))
+    wide = "cta_mask" in form and form["cta_mask"].type == ".b32"
+    names: Names = {
+        "tensor_map": (*(tensor or ["%map"]), *corner),
+        "address": "%shared",
+        "barrier": "%bar",
+        "offsets": tuple(f"%h{place}" for place in range(row.offsets)),
+        "cta_mask": "%masks" if wide else "%mask",
+        "cache_policy": "%policy",
+    }
+    return form.statement(row.mnemonic, names)
 
 
 _ALWAYS = ["mov.b16 %mask, 1;", "mov.b32 %masks, 1;", "createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;"]
 
 
-def _load(row: Row, facts: TensorCopyFacts, variant: str) -> list[str]:
-    poison, size = int.from_bytes(bytes([POISON]) * 4, "little"), image_bytes(facts)
+def _load(row: TensorCopyRow, variant: str) -> list[str]:
+    poison, size = int.from_bytes(bytes([POISON]) * 4, "little"), image_bytes(row)
     return [
         f".shared .align 1024 .b8 box[{size}];",
         ".shared .align 8 .b64 bar;",
@@ -213,7 +208,7 @@ def _load(row: Row, facts: TensorCopyFacts, variant: str) -> list[str]:
         "add.u32 %shared, %shared, %word;",
         "ld.global.u32 %expect, [%p_expect];",
         "mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%bar], %expect;",
-        f"{row.mnemonic} [%shared], {_tensor(facts)}, [%bar]{_ending(facts)};",
+        _own(row),
         "issued:",
         "mbarrier.try_wait.parity.shared::cta.b64 %done, [%bar], 0;",
         "@!%done bra issued;",
@@ -222,7 +217,7 @@ def _load(row: Row, facts: TensorCopyFacts, variant: str) -> list[str]:
     ]
 
 
-def _store(row: Row, facts: TensorCopyFacts, variant: str) -> list[str]:
+def _store(row: TensorCopyRow, variant: str) -> list[str]:
     return [
         f".shared .align 1024 .b8 box[{IMAGE_BYTES}];",
         "mov.u32 %shared, box;",
@@ -240,21 +235,21 @@ def _store(row: Row, facts: TensorCopyFacts, variant: str) -> list[str]:
         "mov.b64 %tensor, %p_result;",
         "ld.global.u32 %word, [%p_address];",
         "add.u32 %shared, %shared, %word;",
-        f"{row.mnemonic} {_tensor(facts)}, [%shared]{_ending(facts)};",
+        _own(row),
         "cp.async.bulk.commit_group;",
         "cp.async.bulk.wait_group 0;",
         "issued:",
     ]
 
 
-def _prefetch(row: Row, facts: TensorCopyFacts, variant: str) -> list[str]:
+def _prefetch(row: TensorCopyRow, variant: str) -> list[str]:
     return [
         *_keep(),
         "@%other bra ready;",
         *_adopt("%p_memory", variant),
         *_ALWAYS,
         "mov.b64 %tensor, %p_memory;",
-        f"{row.mnemonic} {_tensor(facts)}{_ending(facts)};",
+        _own(row),
         "ready:",
     ]
 

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan, form_of
 from hwkernels.probes.images import LANES, checked, entry, pointer
-from tcsim.isa.elect import elect_facts
 from tcsim.model.row import Row
 
 ABSENT = 0xFFFF_FFFF
 
 
-class LaneElectionBody:
+class LaneElectionBody(Body):
     """Lane and predicate of each lane."""
-
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """With the lane, and with the sink."""
-        return tuple(form.name for form in elect_facts(row).forms)
 
     def kernel(self, row: Row, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        lane = "_" if variant == "sink" else "%elected"
+        form = form_of(row, variant)
+        names = {"elected": "%chosen", "membermask": "%mask"} | (
+            {} if form["lane"].kind == "sink" else {"lane": "%elected"}
+        )
         body = [
             ".reg .pred %out, %chosen;",
             ".reg .u32 %lane, %sample, %mask, %elected, %told, %bit;",
@@ -43,7 +41,7 @@ class LaneElectionBody:
             "and.b32 %bit, %bit, 1;",
             "setp.eq.u32 %out, %bit, 0;",
             "@%out bra STORE;",
-            f"{row.mnemonic} {lane}|%chosen, %mask;",
+            form.statement(row.mnemonic, names),
             "selp.u32 %told, 1, 0, %chosen;",
             "STORE:",
             "st.global.v2.u32 [%result], {%elected, %told};",

@@ -2,54 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes.images import entry
-from tcsim.core.targets import TARGETS
-from tcsim.isa.fence import order_facts
-from tcsim.model.instruction import Instruction
-from tcsim.model.row import Row
+from tcsim.isa.fence import OrderRow
+
+GROUPS = (0, 1, 7)
+"""Numbers of groups that a wait is assembled with; it takes any."""
 
 
-class OrderBody:
-    """The instruction alone."""
+class OrderBody(Body):
+    """The instruction alone. A fence claims no opcode: what ptxas makes of it depends on what is around it."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """An entry point for each list of operands."""
-        return tuple(form.name.replace("=", "") for form in order_facts(row).forms)
+    watched = ()  # of a commit without products ptxas makes an HGMMA
 
-    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
-        """All of them."""
-        return self.variants(row)
+    def variants(self, row: OrderRow) -> tuple[str, ...]:
+        """One, or one for each number of groups."""
+        return tuple(f"N{number}" for number in GROUPS) if "groups" in row.forms[0] else ("",)
 
-    def version_on(self, row: Row, target: str) -> str:
-        """The lowest PTX ISA version on the target."""
-        later = order_facts(row).hopper_version if TARGETS[target].number >= 90 else ""
-        return later or row.ptx_version
-
-    def kernel_on(self, row: Row, name: str, variant: str, target: str) -> str:
-        """PTX of the entry point, the same for every target."""
-        return self.kernel(row, name, variant)
-
-    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
-        """The opcodes that the row claims; a fence claims none, since what ptxas makes of it depends on what is around it."""
-        return "; ".join(
-            f"{name} {counts.get(name, 0)} times instead of {times}"
-            for name, times in instruction.lowering.opcodes
-            if counts.get(name, 0) != times
-        )
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: OrderRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        form = order_facts(row).forms[self.variants(row).index(variant)]
-        words = {"address": "[%map]", "size": "128", "groups": form.name.removeprefix("N=")}
-        text = " ".join([row.mnemonic, ", ".join(words[operand] for operand in form.operands)]).strip()
+        own = row.forms[-1].statement(row.mnemonic, {"address": "%map", "groups": variant.removeprefix("N")})
         # a group that is never waited for makes ptxas add a wait, and say so
-        after = ["wgmma.wait_group.sync.aligned 0;"] if order_facts(row).commits else []
-        return entry(name, ("map",), [".reg .u64 %map;", "ld.param.u64 %map, [map];", f"{text};", *after, "ret;"])
+        after = ["wgmma.wait_group.sync.aligned 0;"] if row.operation == "commit_group" else []
+        return entry(name, ("map",), [".reg .u64 %map;", "ld.param.u64 %map, [map];", own, *after, "ret;"])
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: OrderRow, inputs: dict[str, Array]) -> Plan:
         """Never launched.
 
         Raises ValueError.

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes.images import LANES, checked, entry, pointer
-from tcsim.isa.mapa import address_facts
-from tcsim.model.row import Row
+from tcsim.isa.mapa import AddressRow
 
 BLOCKS = 4
 IMAGE_WORDS = 64
@@ -18,18 +17,14 @@ WORDS = 3
 """What a lane stores: the value, then the two words of the difference."""
 
 
-class ClusterAddressBody:
+class ClusterAddressBody(Body):
     """Values behind mapped addresses."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One."""
-        return ("",)
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: AddressRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         return entry(name, ("images", "offset", "rank", "result"), _body(row))
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: AddressRow, inputs: dict[str, Array]) -> Plan:
         """images uint32 (samples, 4, 64), offset (bytes) and rank uint32 (samples, 4, 32) -> uint32 (samples, 4, 32, 3).
 
         Raises ValueError for other shapes.
@@ -50,24 +45,25 @@ class ClusterAddressBody:
 BODY = ClusterAddressBody()
 
 
-def _mapping(row: Row) -> list[str]:
+def _mapping(row: AddressRow) -> list[str]:
     """%near and %mapped, of the spelling's width and space, and the load from %mapped."""
-    facts = address_facts(row)
-    wide = ["cvt.u64.u32 %near, %at;", *([] if facts.space else ["cvta.shared.u64 %near, %near;"])]
-    if facts.bits == 64:
-        own = [f"{row.mnemonic} %mapped, %near, %block;", "sub.u64 %difference, %mapped, %near;"]
+    form = row.forms[0]
+    lines = ["cvt.u64.u32 %near, %at;", *(["cvta.shared.u64 %near, %near;"] if row.generic else [])]
+    if row.bits == 64:
+        lines.append(form.statement(row.mnemonic, {"address": "%near", "rank": "%block"}))
+        lines.append("sub.u64 %difference, %mapped, %near;")
     else:
-        own = [
+        lines += [
             "mov.b64 {%low, %high}, %near;",
-            f"{row.mnemonic} %far, %low, %block;",
+            form.statement(row.mnemonic, {"mapped": "%far", "address": "%low", "rank": "%block"}),
             "sub.u32 %low, %far, %low;",
             "mov.b64 %mapped, {%far, %high};",
             "mov.b64 %difference, {%low, 0};",
         ]
-    return [*wide, *own, f"ld{facts.space}.u32 %value, [%mapped];"]
+    return [*lines, f"ld{'' if row.generic else '.shared::cluster'}.u32 %value, [%mapped];"]
 
 
-def _body(row: Row) -> list[str]:
+def _body(row: AddressRow) -> list[str]:
     return [
         ".reg .u32 %lane, %cta, %at, %block, %far, %low, %high, %value;",
         ".reg .u64 %near, %mapped, %difference, %wide_at;",

@@ -15,13 +15,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan, form_of
 from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.core.versions import latest
 from tcsim.isa.mbarrier.rows import opcodes
-from tcsim.isa.mbarrier.semantics import barrier_facts
-from tcsim.model.instruction import Instruction
-from tcsim.model.operand_form import OperandForm
-from tcsim.model.row import Row
+from tcsim.isa.mbarrier.semantics import BarrierInstruction, BarrierRow
+from tcsim.model.form import Form
 
 LANES = 32
 WORDS = 4
@@ -56,76 +55,50 @@ _HOPPER = MappingProxyType(
 _LAYOUT_V1 = "mbarrier.init.layout::v1.shared::cta.b64 [%barrier], %value;"
 
 
-def helpers(row: Row, target: str) -> Mapping[int, str]:
+def helpers(row: BarrierRow, target: str) -> Mapping[int, str]:
     """The operations besides the row's own, in PTX. Rows that layouts matter to have a second init."""
     if TARGETS[target].number < 90:
         return _AMPERE
-    return {**_HOPPER, INIT_V1: _LAYOUT_V1} if barrier_facts(row).names_layouts else _HOPPER
+    return {**_HOPPER, INIT_V1: _LAYOUT_V1} if row.names_layouts else _HOPPER
 
 
-def form_named(row: Row, variant: str) -> OperandForm:
-    """The list of operands that an entry point uses.
-
-    Raises ValueError if the row has none of that name.
-    """
-    for form in barrier_facts(row).forms:
-        if variant_of(form) == variant:
-            return form
-    valid = ", ".join(repr(variant_of(form)) for form in barrier_facts(row).forms)
-    raise ValueError(f"{row.mnemonic} has no operand form {variant!r}; valid: {valid}")
-
-
-def variant_of(form: OperandForm) -> str:
-    """The name of a form as part of a kernel's name."""
-    return form.name.replace("+", "_").replace(".", "_").replace(";", "_")
-
-
-class BarrierBody:
+class BarrierBody(Body):
     """results = program(barrier)."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """An entry point for each list of operands."""
-        return tuple(variant_of(form) for form in barrier_facts(row).forms)
+    watched = ("SYNCS", "ATOM")
 
-    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
-        """Those that a target has."""
-        return tuple(variant_of(form) for form in barrier_facts(row).forms if target in form.targets)
+    def version_on(self, row: BarrierRow, target: str) -> str:
+        """The lowest `.version` that has all its forms on a target, and the helpers."""
+        least = "7.1" if TARGETS[target].number < 90 else "9.3" if row.names_layouts else "8.0"
+        return latest(*(form.ptx_version for form in row.forms if target in form.targets), least)
 
-    def version_on(self, row: Row, target: str) -> str:
-        """The lowest `.version` that has all of those, and the helpers."""
-        versions = [form.ptx_version for form in barrier_facts(row).forms if target in form.targets]
-        versions.append("7.1" if TARGETS[target].number < 90 else "9.3" if barrier_facts(row).names_layouts else "8.0")
-        return max(versions, key=lambda version: tuple(map(int, version.split("."))))
+    def claimed(self, instruction: BarrierInstruction, variant: str, target: str) -> Mapping[str, int]:
+        """What the instruction, the helpers and the two tests of parity become."""
+        row, arch = instruction.row, instruction.arch
+        form = form_of(row, variant)
+        return Counter(dict(opcodes(row, form, arch))) + _helper_opcodes(row, form, target)
 
-    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
-        """Every SYNCS or ATOM that the instruction and the helpers become must occur so often, and no other.
+    def complaint(self, instruction: BarrierInstruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
+        """Every SYNCS or ATOM must occur as often as claimed, and no other.
 
         The uniform datapath's USYNCS counts as SYNCS. Before sm_90 the adds of .noComplete are not counted: how many paths
         ptxas makes of them depends on what it knows of the active lanes.
         """
-        row, arch = instruction.row, instruction.arch
-        claimed = Counter(dict(opcodes(row, form_named(row, variant), arch)))
-        claimed.update(_helper_opcodes(row, form_named(row, variant), target))
         found: Counter[str] = Counter()
         for opcode, times in counts.items():
-            name = opcode.removeprefix("U")
-            if name.startswith(("SYNCS", "ATOM")) and ".ADD" not in name:
-                found[name] += times
-        return "; ".join(
-            f"{name} {found[name]} times instead of {claimed[name]}"
-            for name in sorted({*found, *claimed})
-            if found[name] != claimed[name]
-        )
+            if ".ADD" not in opcode:
+                found[opcode.removeprefix("U")] += times
+        return super().complaint(instruction, variant, target, found)
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: BarrierRow, name: str, variant: str) -> str:
         """PTX of the entry point for sm_90 and later."""
         return self.kernel_on(row, name, variant, row.targets[-1])
 
-    def kernel_on(self, row: Row, name: str, variant: str, target: str) -> str:
+    def kernel_on(self, row: BarrierRow, name: str, variant: str, target: str) -> str:
         """PTX of the entry point for a target."""
-        return _kernel(row, name, form_named(row, variant), target)
+        return _kernel(row, name, form_of(row, variant), target)
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: BarrierRow, inputs: dict[str, Array]) -> Plan:
         """program uint32 (samples, steps, 4) -> uint32 (samples, steps, 4). form (samples,) says which list of operands.
 
         Raises ValueError for a program of another shape.
@@ -149,24 +122,28 @@ class BarrierBody:
 BODY = BarrierBody()
 
 
-def _own(row: Row, form: OperandForm) -> list[str]:
+_REGISTERS = {
+    "count": "%value",
+    "tx_count": "%value",
+    "parity": "%value",
+    "cta_mask": "1",
+    "time_hint": str(TIME_HINT),
+    "matches": "%complete",
+    "pending": "%result",
+    "value": "%reported",
+}
+"""What the kernels call the operands that they do not call by their names."""
+
+
+def _own(row: BarrierRow, form: Form) -> list[str]:
     """The instruction under test, and what it returned as the word %result."""
-    facts = barrier_facts(row)
-    names = {"state": "%state", "_": "_", "complete": "%complete", "matches": "%complete", "pending": "%result"}
-    results = [names[name] for name in form.results if name in names]
-    if "report" in form.results:
-        results[0] += "|%report"
-    results += ["%reported"] if "value" in form.results else []
-    operands = {"count": "%value", "tx_count": "%value", "parity": "%value", "state": "%state", "cta_mask": "1"}
-    operands["time_hint"] = str(TIME_HINT)
-    address = [] if facts.operation == "pending_count" else ["[%generic]" if not facts.space else "[%barrier]"]
-    text = ", ".join([*results, *address, *(operands[name] for name in form.operands)])
-    lines = [f"{row.mnemonic} {text};"]
-    if "%complete" in results or "%complete|%report" in results:
+    names = _REGISTERS | {"barrier": "%generic" if row.space == "generic" else "%barrier"}
+    lines = [form.statement(row.mnemonic, names)]
+    if "complete" in form or "matches" in form:
         lines.append("selp.u32 %result, 1, 0, %complete;")
-    if "report" in form.results:  # undefined unless the phase is complete
+    if "report" in form:  # undefined unless the phase is complete
         lines += ["and.pred %report, %report, %complete;", "@%report or.b32 %result, %result, 2;"]
-    if "value" in form.results:
+    if "value" in form:
         lines += [
             "cvt.u32.u8 %extra, %reported;",
             "shl.b32 %extra, %extra, 8;",
@@ -175,7 +152,7 @@ def _own(row: Row, form: OperandForm) -> list[str]:
     return lines
 
 
-def _kernel(row: Row, name: str, form: OperandForm, target: str) -> str:
+def _kernel(row: BarrierRow, name: str, form: Form, target: str) -> str:
     operations = {ROW: _own(row, form), **{number: [text] for number, text in helpers(row, target).items()}}
     body = [
         ".reg .pred %complete, %report, %in, %is, %last, %first, %even, %odd;",
@@ -252,19 +229,19 @@ def _kernel(row: Row, name: str, form: OperandForm, target: str) -> str:
     return f"\n.visible .entry {name}(.param .u64 program, .param .u64 results, .param .u32 steps)\n{{\n{text}\n}}\n"
 
 
-def _pending(row: Row, form: OperandForm) -> list[str]:
+def _pending(row: BarrierRow, form: Form) -> list[str]:
     """After a .noComplete arrival of one lane, the result is what was pending before it, as `mbarrier.pending_count` says.
 
     Of the states of other arrivals the manual leaves its answer undefined.
     """
-    arrivals = [NO_COMPLETE] + ([ROW] if "state" in form.results and barrier_facts(row).no_complete else [])
+    arrivals = [NO_COMPLETE] + ([ROW] if "state" in form.results and row.no_complete else [])
     lines = ["mbarrier.pending_count.b64 %extra, %state;", "setp.eq.u32 %in, %lanes, 1;"]
     for number in arrivals:
         lines += [f"setp.eq.and.u32 %is, %operation, {number}, %in;", "@%is mov.u32 %result, %extra;"]
     return lines
 
 
-def _helper_opcodes(row: Row, form: OperandForm, target: str) -> Counter[str]:
+def _helper_opcodes(row: BarrierRow, form: Form, target: str) -> Counter[str]:
     """The machine instructions of the helpers and of the two tests of parity."""
     arch = ARCHS[TARGETS[target].arch]
     if arch.number < 90:
@@ -281,8 +258,8 @@ def _helper_opcodes(row: Row, form: OperandForm, target: str) -> Counter[str]:
         }
     )
     # from sm_100 on ptxas initialises with a plain store where the address is not in a uniform register
-    stored = arch.number >= 100 and "time_hint" in form.operands
-    found["SYNCS.CCTL.IVALL" if stored else "SYNCS.EXCH.64"] += 2 if barrier_facts(row).names_layouts else 1
+    stored = arch.number >= 100 and "time_hint" in form
+    found["SYNCS.CCTL.IVALL" if stored else "SYNCS.EXCH.64"] += 2 if row.names_layouts else 1
     return found
 
 

@@ -141,8 +141,8 @@ def opcode_complaint(instruction: Instruction, functions: Iterable[SassFunction]
         own = [function for function in functions if function.section == f".text.{name}"]
         if not own:
             wrong.append(f"{name} is not in the machine code")
-        elif told := body.complaint(instruction, variant, target, opcode_counts(own)):
-            wrong.append(f"{name}: {told}" if variant else told)
+        elif wanting := body.complaint(instruction, variant, target, opcode_counts(own)):
+            wrong.append(f"{name}: {wanting}" if variant else wanting)
     return "; ".join(wrong)
 
 

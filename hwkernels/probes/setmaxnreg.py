@@ -1,38 +1,36 @@
 """Probes of setmaxnreg: a block of three warpgroups that move registers and keep what they hold.
 
 Every thread loads eight words, its warpgroup changes its number of registers, and the words are stored. What comes before the
-row's own instruction makes it defined and gives the pool enough (`moves_before`): nothing here can wait for ever.
+row's own instruction makes it defined and gives the pool enough (`moves_before`): nothing here can wait forever.
 Kernel parameters: words, result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes.images import checked, pointer
-from tcsim.isa.setmaxnreg import FEWEST, MOST, pool_facts
-from tcsim.model.instruction import Instruction
-from tcsim.model.row import Row
+from tcsim.isa.setmaxnreg import FEWEST, MOST, OPCODES, MoveRegisters, PoolRow
 
 WARPGROUPS = 3
 THREADS = 128 * WARPGROUPS
 REGISTERS = 168  # of each thread at launch: 3 * 128 * 168 fit the 65,536 of an SM
 WORDS = 8
+COUNTS = (24, 40, 128, 232, 240, 256)
+"""Counts that are assembled; the instruction takes any multiple of 8 from 24 to 256."""
 OTHERS, FIRST = "others", "first"
 """Who executes a move: the warpgroups that the row's instruction is not for, or the one that it is for."""
 
 Move = tuple[str, str, int]
 
 
-def moves_before(row: Row, count: int) -> tuple[Move, ...]:
+def moves_before(row: PoolRow, count: int) -> tuple[Move, ...]:
     """(who, "inc" or "dec", count): what the block does before the row's instruction asks for `count`."""
     most = ((OTHERS, "dec", FEWEST), (FIRST, "inc", MOST))
-    if pool_facts(
-        row
-    ).increase:  # with an .inc to the most, ptxas lets the kernel begin with `REGISTERS`, not with `count`
+    if row.increase:  # with an .inc to the most, ptxas lets the kernel begin with `REGISTERS`, not with `count`
         return (*most, (FIRST, "dec", FEWEST))
     return most if count > REGISTERS else ()
 
@@ -42,45 +40,27 @@ def count_of(variant: str) -> int:
     return int(variant.removeprefix("n"))
 
 
-class RegisterPoolBody:
+class RegisterPoolBody(Body):
     """result = words, through setmaxnreg."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """An entry point for each count that was assembled."""
-        return tuple(form.name.replace("=", "") for form in pool_facts(row).forms)
+    watched = tuple(OPCODES.values())  # every one of the kernel must be there: ptxas may leave one out
 
-    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
-        """All of them."""
-        return self.variants(row)
+    def variants(self, row: PoolRow) -> tuple[str, ...]:
+        """An entry point for each count."""
+        return tuple(f"n{count}" for count in COUNTS)
 
-    def version_on(self, row: Row, target: str) -> str:
-        """The row's."""
-        return row.ptx_version
+    def claimed(self, instruction: MoveRegisters, variant: str, target: str) -> Counter[str]:
+        """The row's own move, and those before it."""
+        moves = moves_before(instruction.row, count_of(variant))
+        return Counter(dict(instruction.lowering.opcodes)) + Counter(OPCODES[word] for _, word, _ in moves)
 
-    def kernel_on(self, row: Row, name: str, variant: str, target: str) -> str:
-        """PTX of the entry point, the same for every target."""
-        return self.kernel(row, name, variant)
-
-    def complaint(self, instruction: Instruction, variant: str, target: str, counts: Mapping[str, int]) -> str:
-        """Every setmaxnreg of the kernel must be there: ptxas may leave one out."""
-        ((own, _),) = instruction.lowering.opcodes
-        claimed = {"USETMAXREG.TRY_ALLOC.CTAPOOL": 0, "USETMAXREG.DEALLOC.CTAPOOL": 0}
-        claimed[own] += 1
-        for _, word, _ in moves_before(instruction.row, count_of(variant)):
-            claimed["USETMAXREG.TRY_ALLOC.CTAPOOL" if word == "inc" else "USETMAXREG.DEALLOC.CTAPOOL"] += 1
-        return "; ".join(
-            f"{name} {counts.get(name, 0)} times instead of {times}"
-            for name, times in claimed.items()
-            if counts.get(name, 0) != times
-        )
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: PoolRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         text = "\n".join(f"    {line}" for line in _body(row, count_of(variant)))
         directives = f".maxntid {THREADS}, 1, 1\n.maxnreg {REGISTERS}\n"
         return f"\n.visible .entry {name}(.param .u64 words, .param .u64 result)\n{directives}{{\n{text}\n}}\n"
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: PoolRow, inputs: dict[str, Array]) -> Plan:
         """words uint32 (samples, 384, 8), form (samples,) -> uint32 (samples, 384, 8).
 
         Raises ValueError for another shape.
@@ -99,7 +79,7 @@ class RegisterPoolBody:
 BODY = RegisterPoolBody()
 
 
-def _body(row: Row, count: int) -> list[str]:
+def _body(row: PoolRow, count: int) -> list[str]:
     halves = [", ".join(f"%word{place}" for place in range(start, start + 4)) for start in (0, 4)]
     lines = [
         ".reg .pred %others;",
@@ -118,7 +98,7 @@ def _body(row: Row, count: int) -> list[str]:
         "setp.ge.u32 %others, %thread, 128;",
         "bar.sync 0;",
     ]
-    own = f"{row.mnemonic} {count};"
+    own = row.forms[0].statement(row.mnemonic, {"count": str(count)})
     steps = [(who, f"setmaxnreg.{word}.sync.aligned.u32 {number};") for who, word, number in moves_before(row, count)]
     for place, (who, text) in enumerate([*steps, (FIRST, own)]):
         skip = "@!%others" if who == OTHERS else "@%others"

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes.images import CLUSTER_WAIT, IMAGE_BYTES, LANES, checked, entry, moves, pointer, wait
-from tcsim.isa.st_async import RemoteFacts, remote_facts
-from tcsim.model.row import Row
+from tcsim.isa.st_async import RemoteRow
 
 VALUE_WORDS = 4
-"""32-bit words of a thread's value, of which the row takes the first."""
+"""32-bit words of a thread's value; the row takes the first ones."""
 
 
-class RemoteStoreBody:
+class RemoteStoreBody(Body):
     """smem of the second block = st.async or red.async of the first."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One."""
-        return ("",)
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: RemoteRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        return entry(name, ("smem", "address", "value", "result"), _body(row, remote_facts(row)))
+        return entry(name, ("smem", "address", "value", "result"), _body(row))
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: RemoteRow, inputs: dict[str, Array]) -> Plan:
         """smem uint8 (samples, 1024), address uint32 (samples, 32), value uint32 (samples, 32, 4) -> uint32 (samples, 256).
 
         Raises ValueError for other shapes.
@@ -52,28 +47,23 @@ class RemoteStoreBody:
 BODY = RemoteStoreBody()
 
 
-def _values(facts: RemoteFacts) -> tuple[list[str], str]:
-    """What makes the value of the loaded words, and the operand."""
-    if facts.type == "b128":
+def _value(row: RemoteRow) -> tuple[list[str], tuple[str, ...]]:
+    """What makes the value of the loaded words, and its registers."""
+    if row.type == "b128":
         return [
             "mov.b64 %pair0, {%part0, %part1};",
             "mov.b64 %pair1, {%part2, %part3};",
             "mov.b128 %all, {%pair0, %pair1};",
-        ], "%all"
-    if facts.word_bits == 32:
-        names = [f"%part{place}" for place in range(facts.elements)]
-        lines = []
-    else:
-        names = [f"%pair{place}" for place in range(facts.elements)]
-        lines = [
-            f"mov.b64 %pair{place}, {{%part{2 * place}, %part{2 * place + 1}}};" for place in range(facts.elements)
-        ]
-    return lines, names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
+        ], ("%all",)
+    if row.word_bits == 32:
+        return [], tuple(f"%part{place}" for place in range(row.elements))
+    lines = [f"mov.b64 %pair{place}, {{%part{2 * place}, %part{2 * place + 1}}};" for place in range(row.elements)]
+    return lines, tuple(f"%pair{place}" for place in range(row.elements))
 
 
-def _body(row: Row, facts: RemoteFacts) -> list[str]:
-    lines, value = _values(facts)
-    generic = not facts.space
+def _body(row: RemoteRow) -> list[str]:
+    lines, value = _value(row)
+    generic = row.forms[0]["address"].space == "generic"
     far, far_barrier = ("%wide_far", "%wide_barrier") if generic else ("%far", "%far_barrier")
     mapped = [
         "mapa.shared::cluster.u32 %far, %at, 1;",
@@ -95,7 +85,7 @@ def _body(row: Row, facts: RemoteFacts) -> list[str]:
         ".reg .b32 %part<4>;",
         ".reg .b64 %pair<2>;",
         ".reg .u64 %wide_far, %wide_barrier, %wide_at;",
-        *([".reg .b128 %all;"] if facts.type == "b128" else []),
+        *([".reg .b128 %all;"] if row.type == "b128" else []),
         f".shared .align 128 .b8 image[{IMAGE_BYTES}];",
         ".shared .align 8 .b64 barrier;",
         "mov.u32 %lane, %tid.x;",
@@ -113,7 +103,7 @@ def _body(row: Row, facts: RemoteFacts) -> list[str]:
         *moves("global %smem", "shared %image"),
         "@%first mbarrier.init.shared::cta.b64 [%barrier], 1;",
         "@%first fence.mbarrier_init.release.cluster;",
-        f"@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], {LANES * facts.bytes};",
+        f"@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], {LANES * row.bytes};",
         "mul.wide.u32 %wide_at, %lane, 4;",
         "add.u64 %address, %address, %wide_at;",
         f"mul.wide.u32 %wide_at, %lane, {4 * VALUE_WORDS};",
@@ -126,7 +116,7 @@ def _body(row: Row, facts: RemoteFacts) -> list[str]:
         "barrier.cluster.arrive.aligned;",
         "barrier.cluster.wait.aligned;",
         "@%other bra RECEIVE;",
-        f"{row.mnemonic} [{far}], {value}, [{far_barrier}];",
+        row.forms[0].statement(row.mnemonic, {"address": far, "value": value, "barrier": far_barrier}),
         "bra.uni LEAVE;",
         "RECEIVE:",
         *wait("%barrier", CLUSTER_WAIT),

@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan, form_of
 from hwkernels.probes.images import IMAGE_BYTES, LANES, checked, entry, moves, pointer
-from tcsim.isa.st_bulk import fill_facts
 from tcsim.model.row import Row
 
 
-class ZeroFillBody:
+class ZeroFillBody(Body):
     """smem with a range of zeros."""
-
-    ptx_version = "9.0"  # of the form with a size of 32 bits
-
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """A size of 64 bits, and one of 32."""
-        return tuple(form.name for form in fill_facts(row).forms)
 
     def kernel(self, row: Row, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        place = "%at" if fill_facts(row).space else "%generic"
-        size = "%sizes32" if variant == "size32" else "%sizes64"
+        form = form_of(row, variant)
+        names = {
+            "address": "%generic" if form["address"].space == "generic" else "%at",
+            "size": "%sizes32" if form["size"].type == ".u32" else "%sizes64",
+        }
         body = [
             ".reg .pred %first;",
             ".reg .u32 %lane, %sample, %image, %at, %sizes32;",
@@ -46,7 +42,7 @@ class ZeroFillBody:
             "ld.global.u32 %sizes32, [%size];",
             "cvt.u64.u32 %sizes64, %sizes32;",
             "bar.sync 0;",
-            f"@%first {row.mnemonic} [{place}], {size}, 0;",
+            f"@%first {form.statement(row.mnemonic, names)}",
             "bar.sync 0;",
             *moves("shared %image", "global %result"),
             "ret;",

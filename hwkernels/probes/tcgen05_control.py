@@ -1,7 +1,7 @@
 """Probes of tcgen05.alloc, dealloc, relinquish_alloc_permit and commit.
 
-Allocation: the first warp of each CTA allocates twice, each time so many columns as the sample says, and stores the two
-addresses. Inputs: `columns` uint32 (samples, 2) and, for an operand form with an immediate, only that number. Enough shared
+Allocation: the first warp of each CTA allocates twice, each time the columns that the sample says, and stores the two
+addresses. Inputs: `columns` uint32 (samples, 2); a form with an immediate always allocates that number. Enough shared
 memory is asked for that an SM holds one CTA: what another one holds would move the addresses.
 
 Commit: one thread of the first CTA of a cluster of two commits, each CTA waits a while for its own barrier, and stores
@@ -12,43 +12,44 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes import tmem_kernel as kernel
-from tcsim.isa.tcgen05.control import allocation_opcodes, control_of
-from tcsim.model.row import Row
+from tcsim.isa.tcgen05.control import IMMEDIATE, REGISTER, AllocationRow, CommitRow, allocation_opcodes
 
 IMMEDIATES = {False: (32, 64, 128, 256, 512), True: (32, 64, 96, 128, 256, 512)}
 """By `.exclusive`: immediates that have a kernel."""
-REGISTER = "register"
 ALONE_BYTES = 180 * 1024
 PATIENCE = 1 << 16  # tries of a barrier that may never complete
 
 
-class AllocationBody:
+class AllocationBody(Body):
     """addresses = tcgen05.alloc(columns), and back."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
+    def variants(self, row: AllocationRow) -> tuple[str, ...]:
         """The number of columns in a register, and as an immediate; relinquish has no such operand."""
-        if row.arithmetic == "relinquish_alloc_permit":
+        if len(row.forms) == 1:
             return (REGISTER,)
-        return (REGISTER, *(f"columns{count}" for count in IMMEDIATES[control_of(row).exclusive]))
+        return (REGISTER, *(f"{IMMEDIATE}{count}" for count in IMMEDIATES[row.exclusive]))
 
-    def scaffold(self, row: Row) -> dict[str, int]:
+    def scaffold(self, row: AllocationRow) -> dict[str, int]:
         """Opcodes around the instruction."""
-        opcodes = {word: dict(allocation_opcodes(control_of(row), word)) for word in ("alloc", "dealloc")}
-        return {name: times for word, own in opcodes.items() if word != row.arithmetic for name, times in own.items()}
+        opcodes = {word: dict(allocation_opcodes(row, word)) for word in ("alloc", "dealloc")}
+        return {name: times for word, own in opcodes.items() if word != row.operation for name, times in own.items()}
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: AllocationRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        control = control_of(row)
-        group, word = control.cta_group, ".exclusive" if control.exclusive else ""
-        count = "%count" if variant == REGISTER else variant.removeprefix("columns")
-        alloc = f"tcgen05.alloc{word}.cta_group::{group}.sync.aligned.shared::cta.b32"
-        place = "[%slot]"
-        if row.arithmetic == "alloc":
-            alloc = row.mnemonic
-            place = "[%slot]" if row.modifiers["space"] else "[%generic]"
-        free = f"tcgen05.dealloc{word}.cta_group::{group}.sync.aligned.b32"
+        group, word = row.cta_group, ".exclusive" * row.exclusive
+        count = "%count" if variant == REGISTER else variant.removeprefix(IMMEDIATE)
+        steps = {
+            "alloc": f"tcgen05.alloc{word}.cta_group::{group}.sync.aligned.shared::cta.b32 [%slot], {count};",
+            "dealloc": f"tcgen05.dealloc{word}.cta_group::{group}.sync.aligned.b32 %taddr, {count};",
+            "relinquish_alloc_permit": f"tcgen05.relinquish_alloc_permit.cta_group::{group}.sync.aligned;",
+        }
+        form = row.forms[0 if variant == REGISTER else 1]
+        place = {"shared::cta": "%slot", "generic": "%generic", "": "%taddr"}[
+            form["address"].space if form.operands else ""
+        ]
+        steps[row.operation] = form.statement(row.mnemonic, {"address": place, "columns": count})
         hold = self._held(row, variant)
         body = [
             ".reg .u32 %count, %place, %next;",
@@ -68,27 +69,27 @@ class AllocationBody:
             "each:",
             '.pragma "nounroll";',
             "ld.global.u32 %count, [%here];",
-            f"{alloc} {place}, {count};",
+            steps["alloc"],
             "bar.warp.sync 0xffffffff;",
             "ld.shared.b32 %taddr, [%slot];",
             "@%lead st.global.u32 [%word], %taddr;",
-            *([] if hold else [f"{free} %taddr, {count};"]),
+            *([] if hold else [steps["dealloc"]]),
             "add.u64 %here, %here, 4;",
             "add.u64 %word, %word, 4;",
             "add.u32 %next, %next, 1;",
             "setp.lt.u32 %again, %next, 2;",
             "@%again bra each;",
-            *(self._release(free) if hold else []),
-            f"tcgen05.relinquish_alloc_permit.cta_group::{group}.sync.aligned;",
+            *(self._release(steps["dealloc"]) if hold else []),
+            steps["relinquish_alloc_permit"],
             "done:",
             *(kernel.meet(2) if group == 2 else []),
         ]
         return kernel.entry(name, ("columns", "d"), body, group)
 
     @staticmethod
-    def _held(row: Row, variant: str) -> bool:
+    def _held(row: AllocationRow, variant: str) -> bool:
         """Both allocations live at once."""
-        return row.arithmetic == "alloc" and not control_of(row).exclusive and variant == REGISTER
+        return row.operation == "alloc" and not row.exclusive and variant == REGISTER
 
     @staticmethod
     def _release(free: str) -> list[str]:
@@ -102,16 +103,16 @@ class AllocationBody:
             "bar.warp.sync 0xffffffff;",
             "ld.global.u32 %count, [%here];",
             "ld.volatile.global.u32 %taddr, [%word];",
-            f"{free} %taddr, %count;",
+            free,
             "add.u32 %next, %next, 1;",
             "setp.lt.u32 %again, %next, 2;",
             "@%again bra back;",
         ]
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: AllocationRow, inputs: dict[str, Array]) -> Plan:
         """One CTA, or one pair, a sample: (samples, ctas, 2) addresses."""
         columns = np.ascontiguousarray(inputs["columns"], np.uint32)
-        group, samples = control_of(row).cta_group, len(columns)
+        group, samples = row.cta_group, len(columns)
         return Plan(
             inputs=(columns,),
             output=((samples, group, 2), np.dtype(np.uint32)),
@@ -124,22 +125,18 @@ class AllocationBody:
         )
 
 
-class CommitBody:
+class CommitBody(Body):
     """phases = tcgen05.commit(barriers, mask)."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
-
-    def scaffold(self, row: Row) -> dict[str, int]:
+    def scaffold(self, row: CommitRow) -> dict[str, int]:
         """Nothing but the instruction: no Tensor Memory is needed."""
         return {}
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: CommitRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        control = control_of(row)
-        mask = (", %wide" if control.mask_bits == 32 else ", %mask") if control.multicast else ""
-        place = "%bar" if row.modifiers["space"] else "%generic"
+        (form,) = row.forms
+        place = {"shared::cluster": "%bar", "generic": "%generic"}[form["mbar"].space]
+        mask = "%wide" if row.mask_bits == 32 else "%mask"
         body = [
             ".reg .u32 %wide, %tries, %complete;",
             ".reg .u64 %generic;",
@@ -152,7 +149,7 @@ class CommitBody:
             "cvt.u16.u32 %mask, %wide;",
             *kernel.meet(2),
             *kernel.first_thread(2),
-            f"{row.mnemonic} [{place}]{mask};",
+            form.statement(row.mnemonic, {"mbar": place, "mask": mask}),
             "issued:",
             "mov.u32 %tries, 0;",
             "waiting:",
@@ -169,7 +166,7 @@ class CommitBody:
         ]
         return kernel.entry(name, ("mask", "d"), body, 2)
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: CommitRow, inputs: dict[str, Array]) -> Plan:
         """One cluster of two CTAs a sample: (samples, 2) flags."""
         mask = np.ascontiguousarray(inputs["mask"], np.uint32)
         return Plan(

@@ -1,6 +1,6 @@
 """Probes of tcgen05.cp and tcgen05.shift: Tensor Memory is filled, one thread issues the instruction, all cells come out.
 
-Inputs by name, first axis the sample, of which each is a CTA or a pair of CTAs: `tmem` uint32 (samples, ctas, 128, columns),
+Inputs by name, first axis the sample, one CTA or pair of CTAs each: `tmem` uint32 (samples, ctas, 128, columns),
 `offset` uint32 (samples,) that is added to the address of the allocation, and for cp `smem` uint8 (samples, ctas, bytes) and
 `descriptor` uint64 (samples,), which counts addresses from the start of the image; that lies at a multiple of 1024 bytes.
 Output: all cells.
@@ -10,29 +10,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes import tmem_kernel as kernel
-from tcsim.isa.tcgen05.cp import facts_of
-from tcsim.model.row import Row
+from tcsim.isa.tcgen05.cp import CopyRow, PairRow
 
 COLUMNS = 32
 IMAGE_BYTES = 24576
 
 
-class CopyBody:
+class CopyBody(Body):
     """tmem = tcgen05.cp(tmem, address, smem, descriptor)."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
-
-    def scaffold(self, row: Row) -> dict[str, int]:
+    def scaffold(self, row: CopyRow) -> dict[str, int]:
         """Opcodes around the instruction."""
-        return _scaffold(facts_of(row).cta_group)
+        return _scaffold(row.cta_group)
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: CopyRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        group = facts_of(row).cta_group
+        group = row.cta_group
         image = f"image_{name}"
         body = [
             ".reg .u32 %image, %to;",
@@ -62,7 +57,7 @@ class CopyBody:
             "add.u64 %descriptor, %descriptor, %base;",
             *kernel.meet(group),
             *kernel.first_thread(group),
-            f"{row.mnemonic} [%at], %descriptor;",
+            row.forms[0].statement(row.mnemonic, {"address": "%at"}),
             *kernel.signal_and_wait(group),
             *kernel.read_back("d", COLUMNS),
             *kernel.free(COLUMNS, group),
@@ -70,7 +65,7 @@ class CopyBody:
         shared = f".extern .shared .align 1024 .b8 {image}[];\n"
         return kernel.entry(name, ("tmem", "offset", "smem", "descriptor", "d"), body, group, shared)
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: CopyRow, inputs: dict[str, Array]) -> Plan:
         """One CTA, or one pair, a sample."""
         smem = np.ascontiguousarray(inputs["smem"], np.uint8)
         if smem.shape[-1] != IMAGE_BYTES:
@@ -79,20 +74,16 @@ class CopyBody:
         return _plan(row, inputs, extra, IMAGE_BYTES + 1024)
 
 
-class ShiftBody:
+class ShiftBody(Body):
     """tmem = tcgen05.shift(tmem, address)."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
-
-    def scaffold(self, row: Row) -> dict[str, int]:
+    def scaffold(self, row: PairRow) -> dict[str, int]:
         """Opcodes around the instruction."""
-        return _scaffold(facts_of(row).cta_group)
+        return _scaffold(row.cta_group)
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: PairRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        group = facts_of(row).cta_group
+        group = row.cta_group
         body = [
             *kernel.barrier(),
             *kernel.allocate(COLUMNS, group),
@@ -100,14 +91,14 @@ class ShiftBody:
             *_address(group),
             *kernel.meet(group),
             *kernel.first_thread(group),
-            f"{row.mnemonic} [%at];",
+            row.forms[0].statement(row.mnemonic, {"address": "%at"}),
             *kernel.signal_and_wait(group),
             *kernel.read_back("d", COLUMNS),
             *kernel.free(COLUMNS, group),
         ]
         return kernel.entry(name, ("tmem", "offset", "d"), body, group)
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: PairRow, inputs: dict[str, Array]) -> Plan:
         """One CTA, or one pair, a sample."""
         return _plan(row, inputs, (), 0)
 
@@ -130,8 +121,8 @@ def _address(group: int) -> list[str]:
     ]
 
 
-def _plan(row: Row, inputs: dict[str, Array], extra: tuple[Array, ...], shared: int) -> Plan:
-    group = facts_of(row).cta_group
+def _plan(row: PairRow, inputs: dict[str, Array], extra: tuple[Array, ...], shared: int) -> Plan:
+    group = row.cta_group
     tmem = np.ascontiguousarray(inputs["tmem"], np.uint32)
     if tmem.shape[1:] != (group, kernel.LANES, COLUMNS):
         raise ValueError(f"tmem is {tmem.shape}; valid: (samples, {group}, {kernel.LANES}, {COLUMNS})")

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
+from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes import tmem_kernel as kernel
-from tcsim.isa.tcgen05.move import access_of
+from tcsim.isa.tcgen05.move import MoveRow
 from tcsim.memory.tensor_memory import TensorMemory
+from tcsim.model.operand import Names
 from tcsim.model.row import Row
 
 ROOM = 8  # columns more than the instruction reaches, so that addresses can differ
@@ -30,12 +31,11 @@ class Geometry:
     splits: tuple[int, ...]  # the immediates that have a kernel; () if the shape has one address
 
 
-def geometry(row: Row) -> Geometry:
+def geometry(row: MoveRow) -> Geometry:
     """The sizes of a row's probe."""
-    access = access_of(row)
-    width = access.layout.columns // access.halves
+    width = row.half_columns
     splits: tuple[int, ...] = ()
-    if access.halves == 2:
+    if row.movement.halves == 2:
         apart = width + ROOM if 2 * width + ROOM <= TensorMemory.COLUMNS else width
         loads = "registers" not in row.operands
         splits = tuple(dict.fromkeys((width, apart, *((0,) if loads else ()))))
@@ -46,14 +46,14 @@ def geometry(row: Row) -> Geometry:
     return Geometry(columns, reach, splits)
 
 
-class _MoveBody:
+class _MoveBody(Body):
     """What ld and st have in common."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
+    def variants(self, row: MoveRow) -> tuple[str, ...]:
         """One form, or one for each immHalfSplitoff."""
         return tuple(f"split{split}" for split in geometry(row).splits) or ("",)
 
-    def _variant(self, row: Row, inputs: dict[str, Array]) -> str:
+    def _variant(self, row: MoveRow, inputs: dict[str, Array]) -> str:
         if not geometry(row).splits:
             return ""
         values = np.unique(inputs["split"])
@@ -61,7 +61,7 @@ class _MoveBody:
             raise ValueError(f"a batch has one split, not {values.tolist()}")
         return f"split{int(values[0])}"
 
-    def _plan(self, row: Row, inputs: dict[str, Array], names: tuple[str, ...], shape: tuple[int, ...]) -> Plan:
+    def _plan(self, row: MoveRow, inputs: dict[str, Array], names: tuple[str, ...], shape: tuple[int, ...]) -> Plan:
         samples = len(inputs["tmem"])
         return Plan(
             inputs=tuple(np.ascontiguousarray(inputs[name], np.uint32) for name in names),
@@ -76,31 +76,28 @@ class _MoveBody:
 class LoadBody(_MoveBody):
     """registers = tcgen05.ld(tmem, address), with or without what comes after."""
 
-    def scaffold(self, row: Row) -> dict[str, int]:
+    def scaffold(self, row: MoveRow) -> dict[str, int]:
         """Opcodes around the instruction."""
         return kernel.SCAFFOLD[1] | kernel.FILL
 
-    def results(self, row: Row) -> dict[str, int]:
+    def results(self, row: MoveRow) -> dict[str, int]:
         """The register operands in PTX's order, and how many registers each has."""
         return {name: operand.registers for name, operand in row.operands.items()}
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: MoveRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         size, results = geometry(row), self.results(row)
         total = sum(results.values())
         declared = [f".reg {row.operands[key].type} %{key}<{count}>;" for key, count in results.items()]
-        operands = [
-            "%redval0" if key == "redval" else "{" + ", ".join(f"%{key}{i}" for i in range(count)) + "}"
-            for key, count in results.items()
-        ]
-        split = f", {variant.removeprefix('split')}" if variant else ""
+        split = variant.removeprefix("split")
+        names = {"address": "%mine", "redval": "%redval0", "half_split_offset": split}
         order = [f"%{key}{i}" for key, count in results.items() for i in range(count)]
         body = [
             *declared,
             *kernel.allocate(size.columns),
             *kernel.fill("tmem", size.columns),
             *_offset(),
-            f"{row.mnemonic} {', '.join(operands)}, [%mine]{split};",
+            row.forms[0].statement(row.mnemonic, names),
             "tcgen05.wait::ld.sync.aligned;",
             f"mul.wide.u32 %here, %row, {4 * total};",
             "add.u64 %here, %here, %at_d;",
@@ -109,7 +106,7 @@ class LoadBody(_MoveBody):
         ]
         return kernel.entry(name, ("tmem", "offset", "d"), body)
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: MoveRow, inputs: dict[str, Array]) -> Plan:
         """One CTA a sample."""
         shape = (WARPS, 32, sum(self.results(row).values()))
         return self._plan(row, inputs, ("tmem", "offset"), shape)
@@ -118,15 +115,19 @@ class LoadBody(_MoveBody):
 class StoreBody(_MoveBody):
     """tmem = tcgen05.st(tmem, address, registers)."""
 
-    def scaffold(self, row: Row) -> dict[str, int]:
+    def scaffold(self, row: MoveRow) -> dict[str, int]:
         """Opcodes around the instruction."""
         return kernel.SCAFFOLD[1] | kernel.FILL | kernel.READ
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: MoveRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         size, count = geometry(row), row.operands["registers"].registers
-        vector = "{" + ", ".join(f"%r{i}" for i in range(count)) + "}"
-        split = f", {variant.removeprefix('split')}" if variant else ""
+        registers = tuple(f"%r{i}" for i in range(count))
+        names: Names = {
+            "address": "%mine",
+            "half_split_offset": variant.removeprefix("split"),
+            "registers": registers,
+        }
         body = [
             f".reg .b32 %r<{count}>;",
             ".reg .u32 %base;",
@@ -137,7 +138,7 @@ class StoreBody(_MoveBody):
             f"mul.wide.u32 %here, %row, {4 * count};",
             "add.u64 %here, %here, %at_registers;",
             *(f"ld.global.b32 %r{i}, [%here+{4 * i}];" for i in range(count)),
-            f"{row.mnemonic} [%mine]{split}, {vector};",
+            row.forms[0].statement(row.mnemonic, names),
             "tcgen05.wait::st.sync.aligned;",
             "mov.u32 %mine, %base;",
             *kernel.read_back("d", size.columns),
@@ -145,17 +146,13 @@ class StoreBody(_MoveBody):
         ]
         return kernel.entry(name, ("tmem", "offset", "registers", "d"), body)
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: MoveRow, inputs: dict[str, Array]) -> Plan:
         """One CTA a sample."""
         return self._plan(row, inputs, ("tmem", "offset", "registers"), (kernel.LANES, geometry(row).columns))
 
 
-class OrderBody:
+class OrderBody(Body):
     """tcgen05.fence and tcgen05.wait: cells are filled, and read back after every fence and wait."""
-
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """One form."""
-        return ("",)
 
     def scaffold(self, row: Row) -> dict[str, int]:
         """Opcodes around the instruction."""
@@ -189,7 +186,7 @@ def _offset() -> list[str]:
     ]
 
 
-def _float(row: Row, register: str) -> bool:
+def _float(row: MoveRow, register: str) -> bool:
     return row.operands[register[1:].rstrip("0123456789")].type == ".f32"
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
-from tcsim.isa.tcgen05.mma_form import MultiplyForm, OperandForm
-from tcsim.model.row import Row
+from hwkernels.probes import Array, Body, Plan
+from tcsim.isa.tcgen05.mma_rows import MultiplyRow
+from tcsim.model.form import Form
+from tcsim.model.operand import Names
 
 THREADS = 128
 WAITS = 1 << 16  # tries of the barrier before the kernel gives up and traps
@@ -34,72 +35,61 @@ _ALONE = 120 * 1024  # bytes of shared memory: more than half of an SM's, so tha
 _PER_STORE = 8  # columns that one tcgen05.st or .ld moves
 
 
-def facts_of(row: Row) -> MultiplyForm:
-    """What the row's spelling says.
-
-    Raises TypeError for a row of another family.
-    """
-    if not isinstance(row.facts, MultiplyForm):
-        raise TypeError(f"{row.mnemonic} has no tcgen05.mma facts")
-    return row.facts
-
-
-def immediates(facts: MultiplyForm, form: OperandForm) -> tuple[int | None, ...]:
+def immediates(row: MultiplyRow, form: Form) -> tuple[int | None, ...]:
     """The values of scale-input-d that a form has a kernel for: the ends too where nothing else is said."""
-    if not form.scale:
+    if "scale_input_d" not in form:
         return (None,)
-    if form.lanes or facts.ashift or facts.collectors:
+    if "disable_output_lane" in form or row.ashift or row.collectors:
         return (3,)
-    return (0, 3, 15, 16) if facts.kind.name == "i8" else (0, 3, 15)
+    return (0, 3, 15) if form["scale_input_d"].values else (0, 3, 15, 16)
 
 
-class TensorMemoryMultiplyBody:
+class TensorMemoryMultiplyBody(Body):
     """D = A B + D in Tensor Memory."""
 
-    def forms(self, row: Row) -> dict[str, tuple[OperandForm, int | None]]:
+    def forms(self, row: MultiplyRow) -> dict[str, tuple[Form, int | None]]:
         """Variant -> its operand form and its immediate scale-input-d."""
-        facts = facts_of(row)
         return {
             form.name + ("" if value is None else str(value)): (form, value)
-            for form in facts.forms
-            for value in immediates(facts, form)
+            for form in row.forms
+            for value in immediates(row, form)
         }
 
-    def variants(self, row: Row) -> tuple[str, ...]:
+    def variants(self, row: MultiplyRow) -> tuple[str, ...]:
         """Every form."""
         return tuple(self.forms(row))
 
-    def forms_on(self, row: Row, target: str) -> tuple[str, ...]:
+    def forms_on(self, row: MultiplyRow, target: str) -> tuple[str, ...]:
         """The forms that a target takes: sm_110 has no scale-input-d."""
         return tuple(name for name, (form, _) in self.forms(row).items() if target in form.targets)
 
-    def scaffold(self, row: Row) -> dict[str, int]:
+    def scaffold(self, row: MultiplyRow) -> dict[str, int]:
         """Opcodes around the instruction: allocate and free, fill and drain, commit."""
-        pair = ".2CTA" if facts_of(row).cta_group == 2 else ""
+        pair = ".2CTA" if row.cta_group == 2 else ""
         moves = {f"STTM.x{_PER_STORE}": 1, f"LDTM.x{_PER_STORE}": 1}
         return {f"UTCATOMSWS{pair}.FIND_AND_SET.ALIGN": 2, "UTCATOMSWS.AND": 1, f"UTCBAR{pair}": 1, **moves}
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: MultiplyRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         form, value = self.forms(row)[variant]
         return _kernel(row, name, form, value)
 
-    def variant(self, row: Row, inputs: dict[str, Array]) -> str:
+    def variant(self, row: MultiplyRow, inputs: dict[str, Array]) -> str:
         """The form that a batch needs."""
         scales = np.unique(inputs["scale_d"]).tolist() if "scale_d" in inputs else [None]
         if len(scales) != 1:
             raise ValueError(f"a batch has one scale_d, not {scales}")
         a = "desc" if inputs["a"].dtype == np.uint64 else "tmem"
-        form = facts_of(row).form(a, lanes="lanes" in inputs, scale=scales[0] is not None, mask="mask" in inputs)
+        form = row.form(a, lanes="lanes" in inputs, scale=scales[0] is not None, mask="mask" in inputs)
         if form is None:
             raise ValueError(f"{row.mnemonic} has no form with {sorted(inputs)}")
         return form.name + ("" if scales[0] is None else str(scales[0]))
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: MultiplyRow, inputs: dict[str, Array]) -> Plan:
         """One CTA, or a cluster of two, for each sample."""
         image, tmem = inputs["image"], inputs["tmem"]
         samples, ctas, size = image.shape
-        if size % 16 or tmem.shape[:3] != (samples, ctas, 128) or ctas != facts_of(row).cta_group:
+        if size % 16 or tmem.shape[:3] != (samples, ctas, 128) or ctas != row.cta_group:
             raise ValueError(f"{row.mnemonic}: image {image.shape} and tmem {tmem.shape} do not fit it")
         words, wide = np.zeros((samples, 16), np.uint32), np.zeros((samples, 4), np.uint64)
         for place, name in enumerate(_WORDS):
@@ -126,41 +116,32 @@ class TensorMemoryMultiplyBody:
 BODY = TensorMemoryMultiplyBody()
 
 
-def operands(facts: MultiplyForm, form: OperandForm, scale_d: int | None) -> str:
-    """The operands of the instruction line, from the registers that the kernel loads."""
-    parts = ["[%d]", "%desc_a" if form.a == "desc" else "[%a]", "%desc_b"]
-    parts += ["[%metadata]"] if facts.sparse else []
-    parts += ["[%lookup]"] if facts.lookup else []
-    parts += ["%idesc"]
-    parts += ["[%scale_a]", "[%scale_b]"] if facts.kind.block_scaled else []
-    if form.lanes:
-        parts.append("{" + ", ".join(f"%lanes{i}" for i in range(4 * facts.cta_group)) + "}")
-    parts.append("%enable")
-    parts += [str(scale_d)] if scale_d is not None else []
-    parts += ["%mask"] if form.mask else []
-    return ", ".join(parts)
+_NAMES: Names = {"b": "%desc_b", "enable_input_d": "%enable", "zero_column_mask": "%mask"}
 
 
-def _loads(facts: MultiplyForm, form: OperandForm) -> list[str]:
+def statement(row: MultiplyRow, form: Form, scale_d: int | None) -> str:
+    """The instruction, its operands in the registers that the kernel loads."""
+    lanes = tuple(f"%lanes{i}" for i in range(4 * row.cta_group))
+    a = "%a" if form["a"].space else "%desc_a"
+    return form.statement(row.mnemonic, {**_NAMES, "a": a, "disable_output_lane": lanes, "scale_input_d": str(scale_d)})
+
+
+def _loads(row: MultiplyRow, form: Form) -> list[str]:
     """The operands of this sample into registers, rebased onto the image and the allocation."""
     lines = ["mad.wide.u32 %address, %sample, 64, %base_words;", "mad.wide.u32 %place, %sample, 32, %base_wide;"]
-    used = ["d", "idesc"]
-    used += ["a"] if form.a == "tmem" else []
-    used += ["metadata"] if facts.sparse else []
-    used += ["lookup"] if facts.lookup else []
-    used += ["scale_a", "scale_b"] if facts.kind.block_scaled else []
-    for name in used:
+    cells = [name for name in ("a", "metadata", "lookup", "scale_a", "scale_b") if name in form and form[name].space]
+    for name in ("d", "idesc", *cells):
         lines.append(f"ld.global.u32 %{name}, [%address+{4 * _WORDS.index(name)}];")
         lines += [f"add.u32 %{name}, %{name}, %tmem;"] if name != "idesc" else []
     lines += [f"ld.global.u32 %flag, [%address+{4 * _WORDS.index('enable_d')}];", "setp.ne.u32 %enable, %flag, 0;"]
-    if form.lanes:
-        lines += [f"ld.global.u32 %lanes{i}, [%address+{32 + 4 * i}];" for i in range(4 * facts.cta_group)]
+    if "disable_output_lane" in form:
+        lines += [f"ld.global.u32 %lanes{i}, [%address+{32 + 4 * i}];" for i in range(4 * row.cta_group)]
     lines += ["shr.u32 %flag, %image, 4;", "cvt.u64.u32 %image64, %flag;"]
     for name in ("a", "b"):
-        if name == "b" or form.a == "desc":
+        if not form[name].space:
             lines.append(f"ld.global.u64 %desc_{name}, [%place+{8 * _WIDE.index(name)}];")
             lines.append(f"add.u64 %desc_{name}, %desc_{name}, %image64;")
-    lines += [f"ld.global.u64 %mask, [%place+{8 * _WIDE.index('mask')}];"] if form.mask else []
+    lines += [f"ld.global.u64 %mask, [%place+{8 * _WIDE.index('mask')}];"] if "zero_column_mask" in form else []
     return lines
 
 
@@ -181,10 +162,9 @@ def _each_column(label: str, body: list[str]) -> list[str]:
     ]
 
 
-def _kernel(row: Row, entry: str, form: OperandForm, scale_d: int | None) -> str:
-    facts = facts_of(row)
-    group = f".cta_group::{facts.cta_group}"
-    pair = facts.cta_group == 2
+def _kernel(row: MultiplyRow, entry: str, form: Form, scale_d: int | None) -> str:
+    group = f".cta_group::{row.cta_group}"
+    pair = row.cta_group == 2
     barrier = ["barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"] if pair else ["bar.sync 0;"]
     meet = ["tcgen05.fence::before_thread_sync;", *barrier, "tcgen05.fence::after_thread_sync;"]
     vector = "{" + ", ".join(f"%w{i}" for i in range(_PER_STORE)) + "}"
@@ -255,8 +235,8 @@ def _kernel(row: Row, entry: str, form: OperandForm, scale_d: int | None) -> str
         "or.b32 %flag, %thread, %rank;",
         "setp.ne.u32 %lead, %flag, 0;",
         "@%lead bra issued;",
-        *_loads(facts, form),
-        f"{row.mnemonic} {operands(facts, form, scale_d)};",
+        *_loads(row, form),
+        statement(row, form, scale_d),
         f"tcgen05.commit{group}.mbarrier::arrive::one.shared::cluster.b64 [%bar];",
         "mov.u32 %tries, 0;",
         "wait:",

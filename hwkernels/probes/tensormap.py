@@ -1,33 +1,35 @@
 """Probes of tensormap.replace, tensormap.cp_fenceproxy and prefetch.tensormap: one warp a sample, on its own 128 bytes.
 
 Inputs by name, first axis the sample: `maps` uint8 (samples, 128) and `value` uint64 (samples,), which fields given by an
-immediate ignore. The operand forms are the ordinals or immediates that every target of the row takes: "o1", "v3". Which one
-a batch runs is `form`, uint32 (samples,) of one value: an index into `variants`.
+immediate ignore. The variants are the ordinals or immediates that every target of the row takes: "o1", "v3". Which one a
+batch runs is `form`, uint32 (samples,) of one value: an index into `variants`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
-from tcsim.isa.tensormap import UpdateFacts
-from tcsim.model.row import Row
+from hwkernels.probes import Array, Body, Plan
+from tcsim.core.versions import latest
+from tcsim.isa.tensormap import TensorMapRow
 
 
-class UpdateBody:
+class UpdateBody(Body):
     """128 bytes in, 128 bytes out."""
 
     ptx_version = "8.3"
 
-    def variants(self, row: Row) -> tuple[str, ...]:
+    def variants(self, row: TensorMapRow) -> tuple[str, ...]:
         """The ordinals, or the immediates that every target takes."""
-        facts = row.facts
-        if not isinstance(facts, UpdateFacts):
-            return ("",)
-        values = [f"v{value}" for value, targets in facts.immediates if set(row.targets) <= set(targets)]
-        return tuple(values) or tuple(f"o{place}" for place in range(facts.ordinals)) or ("",)
+        everywhere = [form for form in row.forms if set(row.targets) <= set(form.targets)]
+        values = [value for form in everywhere if row.immediate for value in form["new_value"].values]
+        return (*(f"v{value}" for value in values), *(f"o{place}" for place in row.ordinals)) or ("",)
 
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def version_on(self, row: TensorMapRow, target: str) -> str:
+        """The lowest PTX ISA version that has what every target takes."""
+        return latest(row.ptx_version, self.ptx_version)
+
+    def kernel(self, row: TensorMapRow, name: str, variant: str) -> str:
         """PTX of the entry point."""
         body = [
             ".reg .pred %other;",
@@ -63,7 +65,7 @@ class UpdateBody:
         parameters += ", .param .align 64 .b8 map[128]" * takes_parameter(row)
         return f"\n.visible .entry {name}({parameters})\n{{\n{text}\n}}\n"
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: TensorMapRow, inputs: dict[str, Array]) -> Plan:
         """One warp a sample."""
         maps = np.ascontiguousarray(inputs["maps"], np.uint8)
         values = np.ascontiguousarray(inputs["value"], np.uint64)
@@ -85,33 +87,30 @@ class UpdateBody:
         )
 
 
-def takes_parameter(row: Row) -> bool:
+def takes_parameter(row: TensorMapRow) -> bool:
     """Whether the map of an instruction is a kernel parameter: the address must be one in parameter space.
 
     Any other is CUDA_ERROR_MISALIGNED_ADDRESS on an H200.
     """
-    return row.mnemonic.startswith("prefetch.param")
+    return row.forms[0]["tensor_map"].space == "param"
 
 
 BODY = UpdateBody()
 
 
-def _action(row: Row, variant: str) -> list[str]:
-    if row.arithmetic == "copy":
-        return [f"{row.mnemonic} [%to], [%shared], 128;"]
-    if row.arithmetic == "prefetch":
+def _action(row: TensorMapRow, variant: str) -> list[str]:
+    form = row.forms[0]
+    if row.operation == "copy":
+        return [form.statement(row.mnemonic, {"destination": "%to", "tensor_map": "%shared"})]
+    if row.operation == "prefetch":
         where = ["mov.b64 %from, map;"] if takes_parameter(row) else []
-        return [*where, f"{row.mnemonic} [%from];"]
-    facts = row.facts
-    if not isinstance(facts, UpdateFacts):
-        raise TypeError(f"{row.mnemonic} changes no tensor map")
-    in_shared = facts.space == ".shared::cta"
-    operands = ["[%shared]" if in_shared else "[%to]"]
-    operands += [variant[1:]] if variant else []
-    operands += [] if facts.immediates else ["%value" if facts.wide else "%narrow"]
+        return [*where, form.statement(row.mnemonic, {"tensor_map": "%from"})]
+    in_shared = form["tensor_map"].space == "shared::cta"
+    value = variant[1:] if row.immediate else "%value" if row.wide else "%narrow"
+    names = {"tensor_map": "%shared" if in_shared else "%to", "ordinal": variant[1:], "new_value": value}
     lines = [
         "setp.ne.u32 %other, %lane, 0;",
-        f"@%other bra done;\n    {row.mnemonic} {', '.join(operands)};\n    done:",
+        f"@%other bra done;\n    {form.statement(row.mnemonic, names)}\n    done:",
     ]
     if in_shared:
         lines += [

@@ -9,93 +9,79 @@ Descriptors count addresses from the start of the image, which lies at a multipl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from hwkernels.probes import Array, Plan
-from hwkernels.probes.mma import Vector, operand_vectors
-from tcsim.isa.wgmma.multiply import WarpgroupFacts
-from tcsim.model.row import Row
+from hwkernels.probes import Array, Body, Plan
+from hwkernels.probes.mma import declaration, transfer
+from tcsim.model.form import Form
 
 THREADS = 128
 ALL_FORMS_N = 64  # the N for which every combination of immediates has a kernel; others: all ones and zeros
-IMMEDIATES = ("scale_a", "scale_b", "trans_a", "trans_b")
+
+Immediates = dict[str, int]
 
 
-def _facts(row: Row) -> WarpgroupFacts:
-    if not isinstance(row.facts, WarpgroupFacts):
-        raise TypeError(f"{row.mnemonic} has no warpgroup facts")
-    return row.facts
-
-
-@dataclass(frozen=True)
-class Form:
-    """One way to write the instruction's operands."""
-
-    source: str  # where A is: "ss" in shared memory, "rs" in registers
-    immediates: tuple[int, ...]  # those after scale-d, in PTX order
-    selector: int | None = None  # of metadata
-
-    @property
-    def name(self) -> str:
-        """The form in the name of a kernel."""
-        selector = () if self.selector is None else (f"s{self.selector}",)
-        return "_".join([self.source, *selector, *(str(value).replace("-", "m") for value in self.immediates)])
-
-
-class WarpgroupBody:
+class WarpgroupBody(Body):
     """d = c + a b, each warpgroup by itself."""
 
-    def forms(self, row: Row) -> dict[str, Form]:
-        """Variant -> its operands."""
-        facts = _facts(row)
-        everything = row.shape[1] == ALL_FORMS_N
-        signs = list(product((1, -1), repeat=2)) if facts.signs and everything else [(1, 1)] if facts.signs else [()]
-        forms = {}
-        for source in ("ss", "rs"):
-            count = 0 if not facts.majors else 2 if source == "ss" else 1
-            majors = list(product((0, 1), repeat=count)) if everything else [(0,) * count]
-            for selector, sign, major in product(
-                facts.sparsity.selectors if facts.sparsity else (None,), signs, majors
-            ):
-                form = Form(source, (*sign, *major), selector)
-                forms[form.name] = form
-        return forms
+    def variants(self, row: Any) -> tuple[str, ...]:
+        """A in shared memory or in registers, and the values of the immediates."""
+        return tuple(_variants(row))
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """Every form."""
-        return tuple(self.forms(row))
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: Any, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        return _kernel(row, name, self.forms(row)[variant])
+        return _kernel(row, name, *_variants(row)[variant])
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
-        """One block a sample."""
-        facts, samples = _facts(row), len(inputs["image"])
-        source = "rs" if inputs["a"].ndim == 3 else "ss"
-        names = [*(("scale_a", "scale_b") if facts.signs else ())]
-        names += [*(("trans_a", "trans_b") if source == "ss" else ("trans_b",))] if facts.majors else []
-        arrays = ["image", "a", "b", "c", "scale_d"] + (["metadata"] if facts.sparsity else [])
-        selector = _one(inputs, "selector") if facts.sparsity else None
-        form = Form(source, tuple(_one(inputs, name) for name in names), selector)
-        if form.name not in self.forms(row):
-            raise ValueError(f"{row.mnemonic} has no probe of {form.name}; valid: {', '.join(self.forms(row))}")
-        d = row.operands["d"]
+    def plan(self, row: Any, inputs: dict[str, Array]) -> Plan:
+        """One block for each sample."""
+        form = row.forms[inputs["a"].ndim == 3]
+        variant = _variant(form, {name: _one(inputs, name) for name in _immediates(form)})
+        if variant not in _variants(row):
+            raise ValueError(f"{row.mnemonic} has no probe of {variant}; valid: {', '.join(_variants(row))}")
+        d, samples = row.operands["d"], len(inputs["image"])
         size = inputs["image"].shape[1]
         if size % 16:
-            raise ValueError(f"an image of {size} bytes is no multiple of 16")
+            raise ValueError(f"an image of {size} bytes is not a multiple of 16")
         return Plan(
-            inputs=tuple(np.ascontiguousarray(inputs[name]) for name in arrays),
+            inputs=tuple(np.ascontiguousarray(inputs[name]) for name in _arrays(form)),
             output=((samples, d.lanes, d.registers), np.dtype(np.uint32)),
             scalars=(np.uint32(size),),
             grid=(samples, 1, 1),
             block=(THREADS, 1, 1),
-            variant=form.name,
+            variant=variant,
             shared_bytes=size + 1024,
         )
+
+
+def _immediates(form: Form) -> dict[str, tuple[int, ...]]:
+    """The values of each immediate."""
+    return {operand.name: operand.values for operand in form.operands if operand.kind == "immediate"}
+
+
+def _variant(form: Form, immediates: Immediates) -> str:
+    """A form and the values of its immediates in the name of a kernel."""
+    values = (("s" if name == "selector" else "") + str(value).replace("-", "m") for name, value in immediates.items())
+    return "_".join((form.name, *values))
+
+
+def _variants(row: Any) -> dict[str, tuple[Form, Immediates]]:
+    """The kernels of a row by variant: all values of the metadata's selector; of other immediates the first, or all for one N."""
+    found = {}
+    for form in row.forms:
+        names = _immediates(form)
+        every = [v if row.shape[1] == ALL_FORMS_N or name == "selector" else v[:1] for name, v in names.items()]
+        for values in product(*every):
+            immediates = dict(zip(names, values, strict=True))
+            found[_variant(form, immediates)] = form, immediates
+    return found
+
+
+def _arrays(form: Form) -> list[str]:
+    """The inputs of a kernel, in the order of its parameters."""
+    return ["image", "a", "b", "c", "scale_d", *(["metadata"] if "metadata" in form else [])]
 
 
 BODY = WarpgroupBody()
@@ -109,20 +95,20 @@ def _one(inputs: dict[str, Array], name: str) -> int:
     return int(values[0])
 
 
-def _kernel(row: Row, entry: str, form: Form) -> str:
-    vectors, source = operand_vectors(row), form.source
-    d = vectors["d"]
-    loaded = Vector("d", d.kind, d.count, d.words)  # the accumulator, in place
-    metadata = [Vector("metadata", ".b32", 1, 1, bare=True)] if form.selector is not None else []
-    parameters = ["image", "a", "b", "c", "scale_d", *(vector.name for vector in metadata), "d"]
+def _kernel(row: Any, entry: str, form: Form, immediates: Immediates) -> str:
+    d, a = form["d"], form["a"]
+    metadata = [form["metadata"]] if "metadata" in form else []
+    parameters = [*_arrays(form), "d"]
+    names = {name: str(value) for name, value in immediates.items()}
+    names |= {"b": "%descriptor_b", "scale_d": "%scale", "metadata": "%metadata0"}
     body = [
         ".reg .pred %more, %scale;",
         ".reg .u32 %thread, %lane, %sample, %bytes, %offset, %shared, %flag, %w<4>;",
         ".reg .u64 %address, %place, %base64, %descriptor_b, %descriptor_a;",
         *(f".reg .u64 %base_{name};" for name in parameters),
-        f".reg {d.kind} %d<{d.count}>;",
-        *((f".reg .b32 %a<{vectors['a'].count}>;",) if source == "rs" else ()),
-        *(f".reg {vector.kind} %{vector.name}<{vector.count}>;" for vector in metadata),
+        declaration(d),
+        *((declaration(a),) if form.name == "rs" else ()),
+        *map(declaration, metadata),
         "mov.u32 %lane, %tid.x;",
         "mov.u32 %sample, %ctaid.x;",
         f"mad.lo.u32 %thread, %sample, {THREADS}, %lane;",
@@ -156,26 +142,24 @@ def _kernel(row: Row, entry: str, form: Form) -> str:
         "ld.global.u32 %flag, [%address];",
         "setp.ne.u32 %scale, %flag, 0;",
     ]
-    if source == "ss":
+    if form.name == "ss":
+        names["a"] = "%descriptor_a"
         body += [
             "mad.wide.u32 %address, %sample, 8, %base_a;",
             "ld.global.u64 %descriptor_a, [%address];",
             "add.u64 %descriptor_a, %descriptor_a, %base64;",
         ]
     else:
-        body += vectors["a"].transfer("ld")
-    body += [line.replace("%base_d", "%base_c") for line in loaded.transfer("ld")]
-    a = "%descriptor_a" if source == "ss" else vectors["a"].text
-    for vector in metadata:
-        body += vector.transfer("ld")
-    sparse = [word for vector in metadata for word in (vector.text, str(form.selector))]
-    operands = ", ".join([d.text, a, "%descriptor_b", *sparse, "%scale", *map(str, form.immediates)])
+        body += transfer(a, "ld")
+    body += transfer(d, "ld", base="c")  # the accumulator, in place
+    for operand in metadata:
+        body += transfer(operand, "ld")
     body += [
         "wgmma.fence.sync.aligned;",
-        f"{row.mnemonic} {operands};",
+        form.statement(row.mnemonic, names),
         "wgmma.commit_group.sync.aligned;",
         "wgmma.wait_group.sync.aligned 0;",
-        *d.transfer("st"),
+        *transfer(d, "st"),
         "ret;",
     ]
     text = "\n".join(line if line.endswith(":") else f"    {line}" for line in body)

@@ -9,39 +9,32 @@ registers; of a store: address[, stride], registers, then the memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from hwkernels.device.driver import POISON
-from hwkernels.probes import Array, Plan
-from hwkernels.probes.mma import Vector, operand_vectors
-from tcsim.isa.wmma.tile import TileOrder
-from tcsim.model.row import Row
+from hwkernels.probes import Array, Body, Plan, form_of
+from hwkernels.probes.mma import declaration, transfer
+from tcsim.model.form import Form
+from tcsim.model.operand import Operand
 
 MEMORY_BYTES = 4096
 """Memory of one warp: room for the largest tile with a stride of half as much again."""
-VARIANTS = ("stride", "packed")
-"""The operand forms: with a stride, and without one."""
 _LANES = 32
 _VECTOR_BYTES = 16  # of one lane's copy
 
 
-class LoadBody:
+class LoadBody(Body):
     """registers = wmma.load(memory, address[, stride])."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """With and without a stride."""
-        return VARIANTS
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: Any, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        (vector,) = operand_vectors(row).values()
-        line = f"{row.mnemonic} {vector.text}, [%place]{_stride(variant)};"
-        names = ("memory", *_numbers(variant), vector.name)
-        body = [*_place(row, variant, "memory", _copy_in()), line, *vector.transfer("st")]
-        return _entry(name, names, vector, body)
+        form, (operand,) = form_of(row, variant), row.operands.values()
+        body = [*_place(form, _copy_in()), _line(row, form), *transfer(operand, "st")]
+        return _entry(name, ("memory", *_numbers(form), operand.name), operand, body)
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: Any, inputs: dict[str, Array]) -> Plan:
         """memory uint8 (samples, MEMORY_BYTES), address and perhaps stride (samples,) -> registers (samples, 32, n)."""
         (operand,) = row.operands.values()
         memory = inputs["memory"]
@@ -53,24 +46,18 @@ class LoadBody:
         return _plan(inputs, arrays, (len(memory), _LANES, operand.registers))
 
 
-class StoreBody:
+class StoreBody(Body):
     """memory = wmma.store(address, registers[, stride]) into poison."""
 
-    def variants(self, row: Row) -> tuple[str, ...]:
-        """With and without a stride."""
-        return VARIANTS
-
-    def kernel(self, row: Row, name: str, variant: str) -> str:
+    def kernel(self, row: Any, name: str, variant: str) -> str:
         """PTX of the entry point."""
-        (vector,) = operand_vectors(row).values()
-        line = f"{row.mnemonic} [%place], {vector.text}{_stride(variant)};"
-        names = (*_numbers(variant), vector.name, "memory")
-        body = [*vector.transfer("ld"), *_place(row, variant, "memory", _fill(row)), line]
-        if _is_shared(row):
+        form, (operand,) = form_of(row, variant), row.operands.values()
+        body = [*transfer(operand, "ld"), *_place(form, _fill(operand.layout.element_bits)), _line(row, form)]
+        if _is_shared(form):
             body += ["bar.sync 0;", *_copy_out()]
-        return _entry(name, names, vector, body)
+        return _entry(name, (*_numbers(form), operand.name, "memory"), operand, body)
 
-    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: Any, inputs: dict[str, Array]) -> Plan:
         """address and perhaps stride (samples,), registers (samples, 32, n) -> words of the memory."""
         registers = np.ascontiguousarray(inputs["registers"], np.uint32)
         return _plan(inputs, (*_numbers_of(inputs), registers), (len(registers), MEMORY_BYTES // 4))
@@ -83,46 +70,41 @@ STORE = StoreBody()
 # --- PTX
 
 
-def _numbers(variant: str) -> tuple[str, ...]:
-    return ("address", "stride") if variant == "stride" else ("address",)
+def _numbers(form: Form) -> tuple[str, ...]:
+    """The numbers that the instruction takes: the address, and the stride if there is one."""
+    return tuple(name for name in form.names if name in ("address", "stride"))
 
 
-def _stride(variant: str) -> str:
-    return ", %stride" if variant == "stride" else ""
+def _line(row: Any, form: Form) -> str:
+    return form.statement(row.mnemonic, {"address": "%place"})
 
 
-def _space(row: Row) -> str:
-    if not isinstance(row.facts, TileOrder):
-        raise TypeError(f"{row.mnemonic} has no tile in memory")
-    return row.facts.space
+def _is_shared(form: Form) -> bool:
+    return form["address"].space.startswith("shared")
 
 
-def _is_shared(row: Row) -> bool:
-    return ".shared" in _space(row)
-
-
-def _entry(name: str, parameters: Sequence[str], vector: Vector, body: Sequence[str]) -> str:
+def _entry(name: str, parameters: Sequence[str], operand: Operand, body: Sequence[str]) -> str:
     head = [
         ".reg .u32 %lane, %sample, %thread, %stride, %image, %mine;",
         ".reg .u64 %address, %place, %number, %base_memory;",
         ".reg .b32 %v<4>;",
-        f".reg .u64 %base_{vector.name};",
-        f".reg {vector.kind} %{vector.name}<{vector.count}>;",
+        f".reg .u64 %base_{operand.name};",
+        declaration(operand),
         "mov.u32 %lane, %tid.x;",
         "mov.u32 %sample, %ctaid.x;",
         f"mad.lo.u32 %thread, %sample, {_LANES}, %lane;",
-        f"ld.param.u64 %base_{vector.name}, [{vector.name}];",
-        f"cvta.to.global.u64 %base_{vector.name}, %base_{vector.name};",
+        f"ld.param.u64 %base_{operand.name}, [{operand.name}];",
+        f"cvta.to.global.u64 %base_{operand.name}, %base_{operand.name};",
     ]
     text = "\n".join(f"    {line}" for line in (*head, *body, "ret;"))
     listed = ", ".join(f".param .u64 {parameter}" for parameter in parameters)
     return f"\n.visible .entry {name}({listed})\n{{\n{text}\n}}\n"
 
 
-def _place(row: Row, variant: str, memory: str, prepare: Sequence[str]) -> list[str]:
+def _place(form: Form, prepare: Sequence[str]) -> list[str]:
     """Point %place at this sample's tile and load %stride; `prepare` gives shared memory its content."""
-    lines = [f"ld.param.u64 %base_memory, [{memory}];"]
-    for number in _numbers(variant):
+    lines = ["ld.param.u64 %base_memory, [memory];"]
+    for number in _numbers(form):
         register = "%v0" if number == "address" else "%stride"
         lines += [
             f"ld.param.u64 %number, [{number}];",
@@ -131,8 +113,8 @@ def _place(row: Row, variant: str, memory: str, prepare: Sequence[str]) -> list[
             f"ld.global.nc.u32 {register}, [%number];",
         ]
     lines.append("cvt.u64.u32 %number, %v0;")
-    if not _is_shared(row):
-        if _space(row):  # a generic pointer stays as it comes
+    if not _is_shared(form):
+        if form["address"].space == "global":  # a generic pointer stays as it comes
             lines.append("cvta.to.global.u64 %base_memory, %base_memory;")
         return [
             *lines,
@@ -174,10 +156,9 @@ _FILLS = {16: (8, ".v2.b32", "{%v0, %v0}"), 32: (16, ".v4.b32", "{%v0, %v0, %v0,
 that the assembler does not merge into one that it does."""
 
 
-def _fill(row: Row) -> list[str]:
+def _fill(element_bits: int) -> list[str]:
     """Poison in all of the lane's part of shared memory."""
-    (operand,) = row.operands.values()
-    size, kind, source = _FILLS[operand.layout.element_bits]
+    size, kind, source = _FILLS[element_bits]
     stores = [
         f"st.shared{kind} [%mine+{step + at}], {source};" for step in _steps() for at in range(0, _VECTOR_BYTES, size)
     ]
@@ -202,7 +183,7 @@ def _numbers_of(inputs: dict[str, Array]) -> list[Array]:
 
 
 def _plan(inputs: dict[str, Array], arrays: tuple[Array, ...], output: tuple[int, ...]) -> Plan:
-    variant = VARIANTS[0] if "stride" in inputs else VARIANTS[1]
+    variant = "stride" if "stride" in inputs else "packed"
     return Plan(arrays, (output, np.dtype(np.uint32)), (), (output[0], 1, 1), (_LANES, 1, 1), variant)
 
 

@@ -27,7 +27,7 @@ class Datapath:
     """The constants of one dot-add unit.
 
     The three fields after `rounding` are what the hardware does on every GPU measured so far; they are fields so that a
-    wrong model, or another vendor's unit, is a row and not a patch.
+    mutant, or another vendor's unit, is a row and not a patch.
     """
 
     fraction_bits: int  # F: bits kept below the point of the largest exponent

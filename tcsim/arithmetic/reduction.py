@@ -1,8 +1,8 @@
 """What one element of a reduction in memory becomes: integers, bits and floats, as codes.
 
-Source: PTX ISA, sections cp.reduce.async.bulk (operations, rounding, subnormals) and red, atom (inc, dec). What a NaN becomes
-is not said there, and was measured on an NVIDIA H200: of add the format's canonical one, but of f64 the source's or the old
-NaN (`add_f64`); min and max take the other operand's number, as PTX's `min` does.
+Source: PTX ISA, sections cp.reduce.async.bulk (operations, rounding, subnormals) and red, atom (inc, dec). It does
+not say what a NaN becomes; measured on an NVIDIA H200: add gives the format's canonical NaN, but of f64 the source's or the
+old NaN (`add_f64`); min and max give the other operand's number, as PTX's `min` does.
 """
 
 from __future__ import annotations

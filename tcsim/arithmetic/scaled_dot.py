@@ -46,7 +46,9 @@ def scaled_dot_add(
     Raises OperandError if K is not a whole number of blocks or groups, or a group lies in two blocks; FormatError for
     scaling by group of a format whose sums of `group` products would not be exact.
 
-    >>> unit = Datapath(35, -139, "f32", "rz")
+    >>> from tcsim.arithmetic.units import unit_for
+    >>> from tcsim.core.targets import ARCHS
+    >>> unit = unit_for("mxf4", ARCHS["sm_120"]).datapath("f32")
     >>> formats = tuple(FORMATS[name] for name in ("e2m1", "e2m1", "f32", "ue4m3"))
     >>> one, two = (tcsim.encode(np.full((1, 1, 64), x), "e2m1") for x in (1.0, 2.0))
     >>> half = tcsim.encode(np.full((1, 1, 4), 0.5), "ue4m3")

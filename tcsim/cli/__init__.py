@@ -1,4 +1,4 @@
-"""The command line `tcsim`: one module for each verb. It needs the extra `cli`; `import tcsim` does not import it."""
+"""The command line `tcsim`: one module for each subcommand. It needs the extra `cli`; `import tcsim` does not import it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs put together."""
+"""The subcommands put together."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tcsim.cli import (
     what,
     where,
 )
-from tcsim.cli.group import Verbs
+from tcsim.cli.group import Subcommands
 
 HELP = """The executable specification of NVIDIA tensor cores.
 
-Where each element lives, what a descriptor reads, how a sum was rounded. Every verb takes --json.
+Where each element lives, what a descriptor reads, how a sum was rounded. Every subcommand takes --json.
 """
 
 
 app = typer.Typer(
-    cls=Verbs, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    cls=Subcommands, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.group import Verbs
+from tcsim.cli.group import Subcommands
 
 if TYPE_CHECKING:
-    from tcsim.descriptors.canonical_tile import CanonicalTile
     from tcsim.descriptors.checks import TileCheck
-    from tcsim.descriptors.matrix import MatrixDescriptor
+    from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
     from tcsim.inspection.report import Report
 
-app = typer.Typer(cls=Verbs, help="Matrix descriptors: decode, encode, tile, check.", no_args_is_help=True)
+app = typer.Typer(cls=Subcommands, help="Matrix descriptors: decode, encode, tile, check.", no_args_is_help=True)
 
 _Arch = Annotated[
     str, typer.Option("--arch", "-a", help="Whose form.", metavar="ARCH", autocompletion=options.complete_arch)
@@ -127,12 +126,12 @@ def _tile_page(made: CanonicalTile) -> str:
     return tile_page(made)
 
 
-def _emit(descriptor: MatrixDescriptor, verb: str, json: bool) -> None:
+def _emit(descriptor: MatrixDescriptor, subcommand: str, json: bool) -> None:
     from tcsim.cli.output import emit
     from tcsim.inspection.descriptor_fields import descriptor_dict
 
     data = descriptor_dict(descriptor)
-    emit(f"descriptor {verb}", lambda: data, lambda: _fields(descriptor), form="json" if json else "text")
+    emit(f"descriptor {subcommand}", lambda: data, lambda: _fields(descriptor), form="json" if json else "text")
 
 
 def _fields(descriptor: MatrixDescriptor) -> Report:

@@ -30,7 +30,7 @@ def read_arrays(path: str, what: str) -> dict[str, npt.NDArray[Any]]:
         also = f"; here are {', '.join(near[:8])}" if near else ""
         raise OperandError(f"{what}: no file {path!r}; valid: an .npz or .npy file{also}") from None
     except (OSError, ValueError, EOFError) as error:
-        raise OperandError(f"{what}: {path!r} is no .npz or .npy file without objects: {error}") from None
+        raise OperandError(f"{what}: {path!r} is not an .npz or .npy file without objects: {error}") from None
     arrays = {"x": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     return {name: _typed(array) for name, array in arrays.items()}
 
@@ -48,7 +48,7 @@ def _tensors(path: str, what: str) -> dict[str, npt.NDArray[Any]]:
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds
-        raise OperandError(f"{what}: {path!r} is no file of tensors: {error}") from None
+        raise OperandError(f"{what}: {path!r} is not a file of tensors: {error}") from None
     given = loaded if isinstance(loaded, dict) else {"x": loaded}
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
     out = {}

@@ -13,26 +13,28 @@ ORDER = (
     "list", "show", "where", "what", "map", "inputs", "descriptor", "idesc", "tensormap", "swizzle", "mbarrier", "number", "quantize", "run",
     "trace", "compare", "diagnose",
 )  # fmt: skip
-"""In which the verbs are listed; others follow."""
+"""In which the subcommands are listed; others follow."""
 
 
-class Verbs(TyperGroup):
-    """A group of verbs."""
+class Subcommands(TyperGroup):
+    """A group of subcommands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The verbs in reading order."""
+        """The subcommands in reading order."""
         names = super().list_commands(ctx)
         return sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the verb, or say which there are."""
+        """Find the subcommand, or say which there are."""
         names = self.list_commands(ctx)
         if args and args[0] not in names and not args[0].startswith("-"):
-            ctx.fail(f"no verb {args[0]!r}; nearest: {listing(nearest(args[0], names, 1))}; valid: {listing(names)}")
+            ctx.fail(
+                f"no subcommand {args[0]!r}; nearest: {listing(nearest(args[0], names, 1))}; valid: {listing(names)}"
+            )
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb."""
+        """Run the subcommand."""
         try:
             return super().invoke(ctx)
         except TcsimError as error:

@@ -83,10 +83,10 @@ def bits(kind: _Kind, arch: _Arch = "sm_100", json: options.Json = False) -> Non
     )
 
 
-def _emit(found: InstructionDescriptor, verb: str, json: bool) -> None:
+def _emit(found: InstructionDescriptor, subcommand: str, json: bool) -> None:
     from tcsim.cli.output import emit
 
-    emit(f"idesc {verb}", lambda: _data(found), lambda: _report(found), form="json" if json else "text")
+    emit(f"idesc {subcommand}", lambda: _data(found), lambda: _report(found), form="json" if json else "text")
 
 
 def _data(found: InstructionDescriptor) -> dict[str, Any]:

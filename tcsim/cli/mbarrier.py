@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.group import Verbs
+from tcsim.cli.group import Subcommands
 
 if TYPE_CHECKING:
     from tcsim.inspection.report import Report
     from tcsim.memory.mbarrier_object import BarrierObject
 
-app = typer.Typer(cls=Verbs, help="Barriers in shared memory: decode.", no_args_is_help=True)
+app = typer.Typer(cls=Subcommands, help="Barriers in shared memory: decode.", no_args_is_help=True)
 
 
 @app.callback()

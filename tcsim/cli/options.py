@@ -1,4 +1,4 @@
-"""Options and arguments that several verbs share, and what the shell completes them with."""
+"""Options and arguments that several subcommands share, and what the shell completes them with."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar
 
 
 def instruction_of(mnemonic: str, arch: str | None) -> Any:
-    """The instruction on the arch, or on the arch of which most is known."""
+    """The instruction on the arch, or on the arch that most is known about."""
     import tcsim
     from tcsim.inspection.listing import default_arch
 
@@ -221,7 +221,7 @@ def integer_of(text: str, what: str) -> int:
 def with_idesc(arrays: dict[str, Any], idesc: str | None) -> dict[str, Any]:
     """Inputs with the instruction descriptor of --idesc among them.
 
-    Raises OperandError for a text that is no integer, or a descriptor that is there already.
+    Raises OperandError for a text that is not an integer, or a descriptor that is there already.
     """
     from tcsim.core.errors import OperandError
 

@@ -1,4 +1,4 @@
-"""How a verb's answer leaves: JSON, text, Markdown; colour on a terminal alone; a reader that goes away is no error."""
+"""How a subcommand's answer leaves: JSON, text, Markdown; colour on a terminal alone; a reader that goes away is not an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plain(value: Any) -> Any:
 
 
 def emit(
-    verb: str,
+    subcommand: str,
     data: Callable[[], dict[str, Any]],
     report: Callable[[], Report],
     *,
@@ -41,7 +41,7 @@ def emit(
         write(page())
         return
     if form == "json":
-        write(json.dumps({"verb": verb, **plain(data())}, indent=2) + "\n")
+        write(json.dumps({"verb": subcommand, **plain(data())}, indent=2) + "\n")
         return
     from tcsim.inspection import report as reports
 

@@ -24,7 +24,9 @@ _Type = Annotated[
 _Dim = Annotated[str, typer.Option("--dim", help="Sizes in elements, innermost first: 256,128.")]
 _Strides = Annotated[str, typer.Option("--strides", help="Bytes of each dimension but the innermost; default: packed.")]
 _Box = Annotated[str, typer.Option("--box", help="Elements that a copy moves: 64,64.")]
-_Steps = Annotated[str, typer.Option("--element-strides", help="Every how-manieth element; default 1.")]
+_Steps = Annotated[
+    str, typer.Option("--element-strides", help="The distance between elements that are copied; default 1.")
+]
 _Interleave = Annotated[str, typer.Option("--interleave", help="NONE, 16B or 32B.")]
 _Swizzle = Annotated[str, typer.Option("--swizzle", help="NONE, 32B, 64B, 128B, ...")]
 _Fill = Annotated[str, typer.Option("--fill", help="NONE, or NAN_REQUEST_ZERO_FMA.")]
@@ -120,7 +122,7 @@ def _bytes_of(text: str) -> bytes:
         raise OperandError(f"{text[:40]!r} is neither hexadecimal digits nor a file: {error}") from None
 
 
-def _emit(found: TensorMap, verb: str, json: bool, address: int | None = None, raw: bytes = b"") -> None:
+def _emit(found: TensorMap, subcommand: str, json: bool, address: int | None = None, raw: bytes = b"") -> None:
     from dataclasses import asdict
 
     from tcsim.cli.output import emit
@@ -129,7 +131,7 @@ def _emit(found: TensorMap, verb: str, json: bool, address: int | None = None, r
     place = {} if address is None else {"global_address": f"{address:#x}"}
     data = {**place, **asdict(found), "loaded": found.loaded, "transaction_bytes": moved}
     emit(
-        f"tensormap {verb}",
+        f"tensormap {subcommand}",
         lambda: data | ({"bytes": raw.hex()} if raw else {}),
         lambda: _report(found, {**data, "transaction_bytes": why or moved}, raw),
         form="json" if json else "text",
@@ -137,7 +139,7 @@ def _emit(found: TensorMap, verb: str, json: bool, address: int | None = None, r
 
 
 def _transaction_bytes(found: TensorMap) -> tuple[int | None, str]:
-    """What an mbarrier is told that a load brings, or why there is no such number."""
+    """The bytes that an mbarrier must expect of a load, or why there is no such number."""
     from tcsim.core.errors import TcsimError
 
     try:

@@ -29,7 +29,7 @@ def trace(
 ) -> None:
     """Trace the sum of one output, as columns of bits.
 
-    Every term is shown aligned to the largest exponent; what is right of the bar was cut. Of a cvt, one result is told
+    Every term is shown aligned to the largest exponent; what is right of the bar was cut. Of a cvt, one result is followed
     element by element: --batch says which of the file's.
     """
     from tcsim.cli.output import emit

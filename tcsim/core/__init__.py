@@ -1,1 +1,1 @@
-"""What everything else needs: errors, arguments, evidence, targets. Imports nothing of tcsim."""
+"""What everything else needs: errors, arguments, evidence, targets, versions. It imports nothing else of tcsim."""

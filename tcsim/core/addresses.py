@@ -138,8 +138,9 @@ def require_uncontested(
     if len(wrong):
         *batch, place = wrong[0]
         first, second = (int(order[(*batch, place + step)]) // size for step in (0, 1))
+        plural = f"{each}s".replace("ys", "ies")
         raise ContestedRowError(
-            f"{call}: {each}s {first} and {second} store different bytes to {int(flat[(*batch, place)]):#x}: which of them "
+            f"{call}: {plural} {first} and {second} store different bytes to {int(flat[(*batch, place)]):#x}: which of them "
             f"stays is not defined; valid: {valid}"
         )
 

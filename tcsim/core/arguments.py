@@ -1,4 +1,4 @@
-"""Whether an argument is the name, the integer or the array that a call takes; if not, the error that says so."""
+"""Checks of arguments: names, integers and arrays, and the errors for what is not one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tcsim.core.errors import OperandError, TcsimError
 
 
 def integer(value: Any, what: str, error: type[TcsimError] = OperandError) -> int:
-    """A Python int of an integer of any type, NumPy's included; nothing is rounded or parsed.
+    """A Python int from an integer of any type, NumPy's included; nothing is rounded or parsed.
 
     Raises `error`, quoting the value after `what`.
 
@@ -30,7 +30,7 @@ def integer(value: Any, what: str, error: type[TcsimError] = OperandError) -> in
 
 
 def integers(value: Any, what: str, error: type[TcsimError] = OperandError) -> npt.NDArray[np.int64]:
-    """An int64 array of an integer, a sequence or an array of integers.
+    """An int64 array from an integer, a sequence or an array of integers.
 
     Raises `error` for anything else, and for integers beyond 64 bits.
 
@@ -42,14 +42,14 @@ def integers(value: Any, what: str, error: type[TcsimError] = OperandError) -> n
     """
     array = as_array(value, what, error)
     if array.size == 0 and not isinstance(value, np.ndarray):
-        return array.astype(np.int64)  # of [] NumPy makes floats
+        return array.astype(np.int64)  # NumPy makes [] an array of floats
     if array.dtype.kind not in "iub" or (array.dtype == np.uint64 and array.size and int(array.max()) >> 63):
         raise error(f"{what} is {array.dtype} {array.shape}; valid: integers")
     return array.astype(np.int64)
 
 
 def is_name(value: Any, names: Container[str]) -> bool:
-    """Whether a value is a string and one of these names; of an array or a list too, which `in` cannot ask about.
+    """Whether a value is a string and one of these names; False for arrays and lists, which `in` cannot handle.
 
     >>> is_name("K", ("K", "MN")), is_name(np.array(["K", "MN"]), ("K", "MN"))
     (True, False)
@@ -67,7 +67,7 @@ def is_number(value: Any, numbers: Container[Any]) -> bool:
 
 
 def as_array(value: Any, what: str, error: type[TcsimError] = OperandError) -> npt.NDArray[Any]:
-    """A NumPy array of what is an array, a scalar or a nested sequence.
+    """A NumPy array from an array, a scalar or a nested sequence.
 
     Raises `error` for a sequence whose rows have different lengths.
 

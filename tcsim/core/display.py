@@ -1,4 +1,4 @@
-"""How objects are shown in notebooks: a hook that the package sets, so that nothing down here knows the renderers.
+"""How notebooks show objects: a hook that the package sets, so that the lower layers need not know the renderers.
 
 `tcsim/__init__.py` names the module that renders; it is imported when something is first shown.
 """
@@ -14,7 +14,7 @@ _load: Callable[[], dict[type, Renderer]] | None = None
 
 
 def install(load: Callable[[], dict[type, Renderer]]) -> None:
-    """Set what gives the renderer of each type. It is called when something is shown."""
+    """Set the function that returns the renderer of each type. It is called when something is shown."""
     global _load
     _load = load
 

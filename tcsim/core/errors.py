@@ -1,4 +1,4 @@
-"""The exceptions of tcsim: what was asked, why it cannot be, what would be valid."""
+"""The exceptions of tcsim. Each message says what was asked, why it is refused, and what would be valid."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _FULL_COMPARISONS = 16  # of spellings, letter by letter: each costs up to a mil
 
 
 class TcsimError(ValueError):
-    """Base of every error that wrong use of tcsim raises."""
+    """Base class of all errors that wrong use of tcsim raises."""
 
 
 class FormatError(TcsimError):
-    """A number format that does not exist, or a value or code it cannot hold."""
+    """A number format that does not exist, or a value or code that a format cannot hold."""
 
 
 class InstructionError(TcsimError):
-    """A mnemonic that the assembler would not accept, or not for that target."""
+    """A mnemonic that the assembler would reject, for every target or for this one."""
 
 
 class TargetError(TcsimError):
@@ -27,15 +27,15 @@ class TargetError(TcsimError):
 
 
 class OperandError(TcsimError):
-    """Registers, codes or addresses whose shape, dtype or value does not fit the instruction."""
+    """An argument, such as registers, codes or addresses, whose shape, dtype or value does not fit."""
 
 
 class NotModelledError(TcsimError):
-    """Something that the assembler accepts and the hardware does, but that nothing known to us defines."""
+    """Something that the assembler accepts and the hardware does, but that no source known to us defines."""
 
 
 def nearest(word: str, choices: Iterable[str], count: int = 3) -> list[str]:
-    """Return the `count` choices spelled most like `word`, best first.
+    """The `count` choices whose spelling is closest to `word`, best first.
 
     >>> nearest("e4m2", ["e4m3", "bf16", "f16"], 1)
     ['e4m3']
@@ -49,7 +49,7 @@ def _nearest(word: str, choices: tuple[str, ...], count: int) -> tuple[str, ...]
 
 
 def _shortlist(word: str, choices: tuple[str, ...]) -> list[str]:
-    """The choices that share the largest part of what they have with the word: dotted parts, or else pairs of letters."""
+    """The choices that have most in common with the word, compared by dotted parts, or by pairs of letters if it has none."""
     if len(choices) <= _FULL_COMPARISONS:
         return list(choices)
     split = _parts if "." in word else _pairs
@@ -72,7 +72,7 @@ def _pairs(word: str) -> frozenset[str]:
 
 
 def listing(choices: Iterable[object], limit: int = 24) -> str:
-    """Join choices with commas, eliding after `limit` and saying how many were left out."""
+    """The choices, joined with commas; after `limit` of them it only says how many more there are."""
     items = [str(choice) for choice in choices]
     if len(items) <= limit:
         return ", ".join(items)

@@ -1,4 +1,4 @@
-"""How a fact is known: shown wherever a result is shown, and never better than it is."""
+"""How a fact is known. It is shown with every result, and never looks better than it is."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from tcsim.core.targets import Arch
+
 Level = Literal["measured", "published", "literature", "inferred"]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why we believe what the model says of one instruction on one arch.
+    """Why we believe what the model says about one instruction on one arch.
 
     >>> print(tcsim.instruction("movmatrix.sync.aligned.m8n8.trans.b16", arch="sm_80").evidence)
     literature: PTX ISA, section movmatrix
@@ -25,7 +27,13 @@ class Evidence:
 
 
 RECORDED = MappingProxyType({"sm_90": Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")})
-"""What this project ran, by arch: of the families all of whose instructions it ran there."""
+"""What this project ran, by arch: for the families all of whose instructions it ran there."""
+
+
+def inferred(arch: Arch) -> Evidence:
+    """The evidence on an arch about which nothing is known: it is taken to do what its relative does."""
+    return Evidence("inferred", f"as {arch.relative}: nothing is known of {arch.name} itself")
+
 
 LEVELS: dict[Level, str] = {
     "measured": "this project ran the instruction on that GPU and compared every output bit; the recording is in the tree",

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
 from tcsim.core.errors import TargetError, listing, nearest
 
-
-@dataclass(frozen=True)
-class Arch:
-    """A chip generation: what `--arch` and a GPU's compute capability name."""
-
-    name: str  # "sm_90"
-    generation: str  # NVIDIA's name
-    example: str  # a product of this compute capability
-    relative: str  # the arch whose arithmetic stands in where this one's was never measured; itself if it was
-
-    @property
-    def number(self) -> int:
-        """90 for sm_90: archs and targets compare by it."""
-        return int(self.name.removeprefix("sm_"))
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,7 +17,6 @@ class Target:
     """A PTX target: what `ptxas --gpu-name` takes."""
 
     name: str  # "sm_90a"
-    arch: str  # the generation that runs its code
     ptx_version: str  # lowest PTX ISA `.version` that has it
 
     @property
@@ -41,67 +29,114 @@ class Target:
         """90 for sm_90a."""
         return int(self.name.removeprefix("sm_").rstrip("af"))
 
+    @property
+    def arch(self) -> str:
+        """The arch that runs its code: `sm_90` for `sm_90a`."""
+        return f"sm_{self.number}"
 
-ARCHS: MappingProxyType[str, Arch] = MappingProxyType(
-    {
-        arch.name: arch
-        for arch in (
-            Arch("sm_70", "Volta", "V100", "sm_70"),
-            Arch("sm_72", "Volta", "Xavier", "sm_70"),
-            Arch("sm_75", "Turing", "T4", "sm_75"),
-            Arch("sm_80", "Ampere", "A100", "sm_80"),
-            Arch("sm_86", "Ampere", "A2, RTX 3090", "sm_86"),
-            Arch("sm_87", "Ampere", "Jetson Orin", "sm_86"),
-            Arch("sm_88", "Ampere", "sm_88", "sm_86"),
-            Arch("sm_89", "Ada", "L40S, RTX 4090", "sm_89"),
-            Arch("sm_90", "Hopper", "H100, H200", "sm_90"),
-            Arch("sm_100", "Blackwell", "B200", "sm_100"),
-            Arch("sm_103", "Blackwell", "B300", "sm_100"),
-            Arch("sm_107", "Blackwell", "sm_107", "sm_100"),
-            Arch("sm_110", "Blackwell", "Jetson Thor", "sm_100"),
-            Arch("sm_120", "Blackwell", "RTX 5090", "sm_120"),
-            Arch("sm_121", "Blackwell", "GB10", "sm_120"),
-        )
-    }
-)
 
-# The lowest `.version` with which ptxas takes an empty kernel for the target. Each row was found by trying every
-# version from 5.0 to 9.5 (there is no 8.9) with ptxas 12.9.86 for sm_70 and sm_72, and ptxas 13.5.37 for the others.
+@dataclass(frozen=True)
+class Arch:
+    """A chip generation: what `--arch` and a GPU's compute capability name. A new one is one more entry in the table below."""
+
+    name: str  # "sm_90"
+    generation: str  # NVIDIA's name
+    example: str  # a product of this compute capability
+    relative: str  # the arch that stands in where nothing is known about this one; itself if there is none
+    targets: tuple[Target, ...]  # its PTX targets, the plain one first
+    source: str = ""  # the manual and the assembler that were asked about it; empty: all of it is inferred
+
+    @property
+    def number(self) -> int:
+        """90 for sm_90: archs and targets compare by it."""
+        return int(self.name.removeprefix("sm_"))
+
+    @property
+    def lineage(self) -> tuple[str, ...]:
+        """Its name, then those of the archs that stand in for it, the nearest first.
+
+        >>> ARCHS["sm_121"].lineage, ARCHS["sm_90"].lineage
+        (('sm_121', 'sm_120'), ('sm_90',))
+        """
+        names = [self.name]
+        while (following := ARCHS[names[-1]].relative) not in names:
+            names.append(following)
+        return tuple(names)
+
+
+_PTXAS_12 = "PTX ISA 9.4, ptxas 12.9.86"
+_PTXAS_13 = "PTX ISA 9.4, ptxas 13.5.37"
+
+# A new chip is one more entry. Without a source it does what its relative does, and all of that counts as inferred.
+#
+# Versions are the lowest `.version` with which ptxas takes an empty kernel for the target. Each was found by trying every
+# version from 5.0 to 9.5 (there is no 8.9) with the ptxas that the entry names; the comment says which one was refused.
 # An instruction may need a later version than its target.
-TARGETS: MappingProxyType[str, Target] = MappingProxyType(
-    {
-        target.name: target
-        for target in (
-            Target("sm_70", "sm_70", "5.1"),  # 5.0 refused
-            Target("sm_72", "sm_72", "6.1"),  # 6.0 refused
-            Target("sm_75", "sm_75", "6.3"),  # 6.2 refused
-            Target("sm_80", "sm_80", "7.0"),  # 6.5 refused
-            Target("sm_86", "sm_86", "7.1"),  # 7.0 refused
-            Target("sm_87", "sm_87", "7.4"),  # 7.3 refused
-            Target("sm_88", "sm_88", "9.0"),  # 8.8 refused, though its neighbours are far older
-            Target("sm_89", "sm_89", "7.8"),  # 7.7 refused
-            Target("sm_90", "sm_90", "7.8"),  # 7.7 refused
-            Target("sm_90a", "sm_90", "8.0"),  # 7.8 refused: the a-target came one version after sm_90
-            Target("sm_100", "sm_100", "8.6"),  # 8.5 refused
-            Target("sm_100f", "sm_100", "8.8"),  # 8.7 refused: f-targets begin with 8.8
-            Target("sm_100a", "sm_100", "8.6"),  # 8.5 refused
-            Target("sm_103", "sm_103", "8.8"),  # 8.7 refused
-            Target("sm_103f", "sm_103", "8.8"),  # 8.7 refused
-            Target("sm_103a", "sm_103", "8.8"),  # 8.7 refused
-            Target("sm_107", "sm_107", "9.4"),  # 9.3 refused
-            Target("sm_107f", "sm_107", "9.4"),  # 9.3 refused
-            Target("sm_107a", "sm_107", "9.4"),  # 9.3 refused
-            Target("sm_110", "sm_110", "9.0"),  # 8.8 refused
-            Target("sm_110f", "sm_110", "9.0"),  # 8.8 refused
-            Target("sm_110a", "sm_110", "9.0"),  # 8.8 refused
-            Target("sm_120", "sm_120", "8.7"),  # 8.6 refused
-            Target("sm_120f", "sm_120", "8.8"),  # 8.7 refused: f-targets begin with 8.8
-            Target("sm_120a", "sm_120", "8.7"),  # 8.6 refused
-            Target("sm_121", "sm_121", "8.8"),  # 8.7 refused
-            Target("sm_121a", "sm_121", "8.8"),  # 8.7 refused
-        )
-    }
-)
+_ENTRIES = (
+    Arch("sm_70", "Volta", "V100", "sm_70", (
+        Target("sm_70", "5.1"),  # 5.0 refused
+    ), _PTXAS_12),
+    Arch("sm_72", "Volta", "Xavier", "sm_70", (
+        Target("sm_72", "6.1"),  # 6.0 refused
+    ), _PTXAS_12),
+    Arch("sm_75", "Turing", "T4", "sm_75", (
+        Target("sm_75", "6.3"),  # 6.2 refused
+    ), _PTXAS_13),
+    Arch("sm_80", "Ampere", "A100", "sm_80", (
+        Target("sm_80", "7.0"),  # 6.5 refused
+    ), _PTXAS_13),
+    Arch("sm_86", "Ampere", "A2, RTX 3090", "sm_86", (
+        Target("sm_86", "7.1"),  # 7.0 refused
+    ), _PTXAS_13),
+    Arch("sm_87", "Ampere", "Jetson Orin", "sm_86", (
+        Target("sm_87", "7.4"),  # 7.3 refused
+    ), _PTXAS_13),
+    Arch("sm_88", "Ampere", "sm_88", "sm_86", (
+        Target("sm_88", "9.0"),  # 8.8 refused, though its neighbours are far older
+    ), _PTXAS_13),
+    Arch("sm_89", "Ada", "L40S, RTX 4090", "sm_89", (
+        Target("sm_89", "7.8"),  # 7.7 refused
+    ), _PTXAS_13),
+    Arch("sm_90", "Hopper", "H100, H200", "sm_90", (
+        Target("sm_90", "7.8"),  # 7.7 refused
+        Target("sm_90a", "8.0"),  # 7.8 refused: the a-target came one version after sm_90
+    ), _PTXAS_13),
+    Arch("sm_100", "Blackwell", "B200", "sm_100", (
+        Target("sm_100", "8.6"),  # 8.5 refused
+        Target("sm_100f", "8.8"),  # 8.7 refused: f-targets begin with 8.8
+        Target("sm_100a", "8.6"),  # 8.5 refused
+    ), _PTXAS_13),
+    Arch("sm_103", "Blackwell", "B300", "sm_100", (
+        Target("sm_103", "8.8"),  # 8.7 refused
+        Target("sm_103f", "8.8"),  # 8.7 refused
+        Target("sm_103a", "8.8"),  # 8.7 refused
+    ), _PTXAS_13),
+    Arch("sm_107", "Blackwell", "sm_107", "sm_100", (
+        Target("sm_107", "9.4"),  # 9.3 refused
+        Target("sm_107f", "9.4"),  # 9.3 refused
+        Target("sm_107a", "9.4"),  # 9.3 refused
+    ), _PTXAS_13),
+    Arch("sm_110", "Blackwell", "Jetson Thor", "sm_100", (
+        Target("sm_110", "9.0"),  # 8.8 refused
+        Target("sm_110f", "9.0"),  # 8.8 refused
+        Target("sm_110a", "9.0"),  # 8.8 refused
+    ), _PTXAS_13),
+    Arch("sm_120", "Blackwell", "RTX 5090", "sm_120", (
+        Target("sm_120", "8.7"),  # 8.6 refused
+        Target("sm_120f", "8.8"),  # 8.7 refused: f-targets begin with 8.8
+        Target("sm_120a", "8.7"),  # 8.6 refused
+    ), _PTXAS_13),
+    Arch("sm_121", "Blackwell", "GB10", "sm_120", (
+        Target("sm_121", "8.8"),  # 8.7 refused
+        Target("sm_121a", "8.8"),  # 8.7 refused
+    ), _PTXAS_13),
+)  # fmt: skip
+
+ARCHS: MappingProxyType[str, Arch] = MappingProxyType({arch.name: arch for arch in _ENTRIES})
+"""The archs by name, the earliest first."""
+
+TARGETS: MappingProxyType[str, Target] = MappingProxyType({one.name: one for arch in _ENTRIES for one in arch.targets})
+"""The targets of all archs by name."""
 
 
 def since(name: str) -> tuple[str, ...]:
@@ -113,21 +148,31 @@ def since(name: str) -> tuple[str, ...]:
     return tuple(t.name for t in TARGETS.values() if t.number >= ARCHS[name].number)
 
 
+def nearest_known(table: Mapping[str, T], arch: Arch) -> tuple[str, T] | None:
+    """The entry of a table by arch that holds for an arch, and its key: the arch itself, or the nearest one that stands in.
+
+    None if none of them has an entry.
+
+    >>> nearest_known({"sm_100": "UMMA", "sm_90": "GMMA"}, ARCHS["sm_103"])
+    ('sm_100', 'UMMA')
+    """
+    return next(((name, table[name]) for name in arch.lineage if name in table), None)
+
+
 def suffixed_since(name: str) -> tuple[str, ...]:
     """The f and a targets of an arch and every later one."""
     return tuple(t for t in since(name) if TARGETS[t].suffix)
 
 
 def accepting(arch_or_target: str) -> tuple[Arch, tuple[str, ...]]:
-    """The arch, and the targets whose instructions count: all of an arch's own, or the one target named.
+    """The arch, and the targets whose instructions it has: all targets of an arch, or just the one named.
 
     `sm_90` names both an arch and a target; it is taken as the arch, which runs sm_90a code too.
 
     Raises TargetError for a name that is neither.
     """
     if isinstance(arch_or_target, str) and arch_or_target in ARCHS:
-        own = tuple(t.name for t in TARGETS.values() if t.arch == arch_or_target)
-        return ARCHS[arch_or_target], own
+        return ARCHS[arch_or_target], tuple(target.name for target in ARCHS[arch_or_target].targets)
     if isinstance(arch_or_target, str) and arch_or_target in TARGETS:
         return ARCHS[TARGETS[arch_or_target].arch], (arch_or_target,)
     known = [*ARCHS, *(t for t in TARGETS if t not in ARCHS)]

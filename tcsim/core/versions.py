@@ -1,4 +1,4 @@
-"""PTX ISA versions: which of two is later."""
+"""PTX ISA and other dotted versions: which is later."""
 
 from __future__ import annotations
 

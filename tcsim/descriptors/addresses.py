@@ -26,7 +26,7 @@ PADDED_KINDS = ("f8f6f4", "mxf8f6f4")
 """The kinds that take 16 elements of fewer than 8 bits from the first bytes of each 16 (PTX ISA, Packing formats)."""
 PACKED_KINDS = ("mxf4", "mxf4nvf4")
 ADDRESS_MODE_ARCHS = ("sm_103", "sm_107")
-"""The archs with K = 96, for whose 48 bytes of a row an LBO that is an address was made."""
+"""The archs with K = 96, whose 48 bytes of a row are why an LBO can be an address."""
 CHUNK = 16
 """Elements of a padded 4-bit or 6-bit format that share 16 bytes."""
 
@@ -46,6 +46,10 @@ def element_addresses(
     """Byte addresses (..., rows, k) that descriptors (...) read; swizzled, not yet wrapped or bounds-checked.
 
     Raises as `MatrixDescriptor.addresses` does.
+
+    Post-conditions:
+        result.shape == (*descriptors.shape, rows, k)
+        result == element_bit_addresses(descriptors, rows, k, format, major, arch, kind) // 8
     """
     return element_bit_addresses(descriptors, rows, k, format, major, arch, kind) // 8
 
@@ -59,9 +63,14 @@ def element_bit_addresses(
     arch: str = "sm_90",
     kind: str = "",
 ) -> Ints:
-    """The same in bits, which tells the elements of a byte apart.
+    """The same in bits, which distinguishes the elements of a byte.
 
     Raises as `MatrixDescriptor.addresses` does.
+
+    Post-conditions:
+        result.shape == (*descriptors.shape, rows, k)
+        format.bits < 8 or result % 8 == 0
+        major == "MN" or result % 128 == result[..., :1, :] % 128
     """
     name, form = form_of(arch)
     for what, size in (("rows", rows), ("k", k)):
@@ -122,9 +131,9 @@ def element_bit_addresses(
 class Along:
     """Where the elements of a row lie along K."""
 
-    bits: int  # that an element takes, its padding left out
+    bits: int  # that an element takes, without padding
     chunk: int  # elements in 16 bytes
-    offset: Ints  # bits from the row's begin to each element
+    offset: Ints  # bits from the beginning of the row to each element
 
     @property
     def byte(self) -> Ints:
@@ -144,7 +153,12 @@ def _dense(k: int, bits: int) -> Along:
 def along_k(k: int, format: Format, kind: str, arch: str) -> Along:
     """The places of k elements of a row.
 
-    Raises OperandError for a format whose packing hangs on the kind, without the kind.
+    Raises OperandError for a format whose packing depends on the kind, without the kind.
+
+    Post-conditions:
+        len(result.offset) == k and result.offset[0] == 0
+        result.bits <= np.diff(result.offset)
+        result.offset[:: result.chunk] == CORE_BYTES * 8 * np.arange(-(-k // result.chunk))
     """
     if format.bits >= 8:
         return _dense(k, format.container_bits)
@@ -182,9 +196,9 @@ def swizzle_refusal(arch: str, format: Format, major: str, swizzles: list[str]) 
 def check_descriptors(descriptors: npt.NDArray[np.uint64], arch: str, what: str, halves: bool = False) -> None:
     """Raise OperandError for matrix descriptors that the instructions of an arch cannot take.
 
-    Bits outside the fields, constant bits that are not set, an LBO that is an address where only an offset is known, and the
-    upper half of lookup indices unless `halves`.
-    Source: PTX ISA, Shared memory descriptor and its Target ISA Note (address mode: sm_103a), as K = 96, which needs it.
+    It refuses bits outside the fields, constant bits that are not set, an LBO that is an address where only an offset is known,
+    and the upper half of lookup indices unless `halves`.
+    Source: PTX ISA, Shared memory descriptor and its Target ISA Note (address mode: sm_103a), as for K = 96, which needs it.
     """
     _, form = form_of(arch)
     value = np.asarray(descriptors, np.uint64)
@@ -200,7 +214,11 @@ def check_descriptors(descriptors: npt.NDArray[np.uint64], arch: str, what: str,
                 f"{what}: descriptor {first:#x}: {field.name} (bits {field.place}) is {field.take(first)}; valid: {number}"
             )
     modes = [field for field in form.fields if field.name == "leading_mode"]
-    if modes and accepting(arch)[0].name not in ADDRESS_MODE_ARCHS and (modes[0].take_array(value) != 0).any():
+    if (
+        modes
+        and not set(accepting(arch)[0].lineage) & set(ADDRESS_MODE_ARCHS)
+        and (modes[0].take_array(value) != 0).any()
+    ):
         raise OperandError(f"{what}: leading_mode=1 (LBO is an address) needs {listing(ADDRESS_MODE_ARCHS)}; valid: 0")
     if not halves and any((field.take_array(value) != 0).any() for field in form.fields if field.name == "k_half"):
         raise OperandError(
@@ -209,7 +227,7 @@ def check_descriptors(descriptors: npt.NDArray[np.uint64], arch: str, what: str,
 
 
 def _check_modes(value: Any, form: Form, used: list[str], major: Major) -> None:
-    """Fields of sm_100 whose meaning is limited, or not published."""
+    """Raise OperandError for numbers in fields of sm_100 whose meaning is limited or not published."""
     swizzled = form.field("swizzle").take_array(value) != 0
     base = form.field("base_offset").take_array(value)
     if (swizzled & (base != 0)).any():

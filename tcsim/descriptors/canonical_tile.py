@@ -1,4 +1,4 @@
-"""Canonical tiles: how to lay an operand out in shared memory so that a row of matrix descriptors reads it.
+"""Canonical tiles: how an operand lies in shared memory so that a row of matrix descriptors can read it.
 
 The layouts are those of CuTe's GMMA and UMMA layout atoms and of what a TMA load with the same swizzle writes. That the tensor
 core of sm_90 reads them so follows from the element addresses that were measured with random descriptors on an NVIDIA H200;
@@ -7,19 +7,17 @@ for sm_100 it is what the PTX ISA says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core import display
 from tcsim.core.arguments import integer, is_name
 from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.addresses import along_k, swizzle_refusal
 from tcsim.descriptors.forms import CORE_BYTES, CORE_ROWS, Major, form_of
-from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.layouts.layout import Layout
 from tcsim.layouts.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES, Swizzle
 from tcsim.numbers.codec import as_codes
@@ -29,15 +27,18 @@ from tcsim.numbers.formats import format as find_format
 STEP_BYTES = 32
 """Bytes along K of one row that one instruction multiplies: k16 of 16-bit types, k32 of 8-bit, k8 of tf32, k256 of b1."""
 LONG_STEPS = {STEP_BYTES: (4, 8, 16, 32), 48: (4, 8), 64: (4, 8)}
-"""Such bytes of tcgen05 -> bits of the elements: 48 is K = 96 of fp4 (sm_103, sm_107), or bytes of lookup
-indices (sm_107), 64 twice the smallest K (sm_107)."""
+"""Such bytes, of tcgen05 -> bits of the elements that have them. 48 bytes are K = 96 of fp4 (sm_103, sm_107) or lookup indices
+(sm_107); 64 bytes are twice the smallest K (sm_107)."""
+
+
+T = TypeVar("T", bound="PlacedTile")
 
 
 @dataclass(frozen=True)
-class CanonicalTile:
-    """An operand tile of `rows` x `k` elements in shared memory; rows run along M for A and along N for B.
+class PlacedTile:
+    """A tile of `rows` x `k` elements in shared memory; rows run along M for A and along N for B.
 
-    The tile is cut into panels, `panel_bytes` apart: of one swizzle span along K (K-major) or along MN (MN-major).
+    The tile is cut into panels, each of one swizzle span along K (K-major) or along MN (MN-major), one after the other.
     """
 
     rows: int
@@ -45,19 +46,19 @@ class CanonicalTile:
     format: Format
     major: Major
     swizzle: Swizzle
-    descriptor: MatrixDescriptor  # of the first K step
     layout: Layout  # (row, k) -> offset in elements from the start, before the swizzle
     bytes: int  # of shared memory that the tile takes, unused ends of panels included
+    start_address: int
+    leading_byte_offset: int
+    stride_byte_offset: int
+    arch: str  # whose descriptors read it
     kind: str = ""  # tcgen05 kind
     step_bytes: int = STEP_BYTES  # of a row that one instruction multiplies
-
-    def _repr_html_(self) -> str | None:
-        return display.rendered(self)
 
     @property
     def bits(self) -> int:
         """Bits that an element takes in shared memory, its share of padding included."""
-        return _along(self.format, self.kind, self.descriptor.arch)[0]
+        return _along(self.format, self.kind, self.arch)[0]
 
     @property
     def step(self) -> int:
@@ -66,53 +67,55 @@ class CanonicalTile:
 
     @cached_property
     def advances(self) -> tuple[int, ...]:
-        """Bytes to add to the start address for each K step; the descriptor counts them in units of 16."""
+        """Bytes to add to the start address for each K step; the descriptor counts them in units of 16.
+
+        Post-conditions:
+            len(result) == self.k // self.step and result[0] == 0
+            all(earlier < later for earlier, later in zip(result, result[1:]))
+        """
         first = np.arange(0, self.k, self.step) * self.rows  # row 0 of each step, as a coordinate of the layout
         return tuple(int(offset) for offset in self.layout(first) * self.bits // 8)
 
     @property
-    def descriptors(self) -> tuple[MatrixDescriptor, ...]:
-        """One descriptor for each K step.
-
-        A step of 48 bytes that runs on into the next panel says so: its LBO is that panel's address (leading_mode=1).
-        """
-        start, span = self.descriptor.start_address, self.swizzle.span
-        found = []
-        for advance in self.advances:
-            one = replace(self.descriptor, start_address=start + advance)
-            if self.major == "K" and span > CORE_BYTES and advance % span + self.step_bytes > span:
-                beyond = start + (advance // (self.rows * span) + 1) * self.rows * span
-                one = replace(one, leading_byte_offset=beyond, leading_mode=1)
-            found.append(one)
-        return tuple(found)
-
-    @property
     def addresses(self) -> npt.NDArray[np.int64]:
-        """The shared byte address of every element (rows, k); of sub-byte elements, that of their first bit's byte."""
+        """The shared byte address of every element (rows, k); for a sub-byte element, the byte of its first bit.
+
+        Post-conditions:
+            result == self.bit_addresses // 8
+        """
         return self.bit_addresses // 8
 
     @property
     def bit_addresses(self) -> npt.NDArray[np.int64]:
-        """The same in bits: 8 times the byte, and the bit in it."""
+        """The same in bits: 8 times the byte, plus the bit in it.
+
+        Post-conditions:
+            len(np.unique(result)) == self.rows * self.k
+            result.min() == 8 * self.start_address and result.max() < 8 * (self.start_address + self.bytes)
+        """
         row, k = np.arange(self.rows)[:, None], np.arange(self.k)
-        width, chunk = _along(self.format, self.kind, self.descriptor.arch)[1:]
+        width, chunk = _along(self.format, self.kind, self.arch)[1:]
         first = k // chunk * chunk  # the chunk's first element, at a multiple of 16 bytes
         inside = k % chunk * width if chunk > 1 else 0 * k
         offset = self.layout(row + self.rows * first) * self.bits + inside
-        address: npt.NDArray[np.int64] = self.swizzle(self.descriptor.start_address + offset // 8) * 8 + offset % 8
+        address: npt.NDArray[np.int64] = self.swizzle(self.start_address + offset // 8) * 8 + offset % 8
         return address
 
     def image(self, codes: Any) -> npt.NDArray[np.uint8]:
         """The bytes (..., bytes) from the start address on that hold codes (..., rows, k); unused bytes are 0.
 
         Raises OperandError for another shape, FormatError for another dtype.
+
+        Post-conditions:
+            result.shape == (*np.shape(codes)[:-2], self.bytes)
+            tcsim.descriptors.elements.read_elements(result, self.bit_addresses - 8 * self.start_address, self.format, "image") == codes
         """
         call = "CanonicalTile.image"
         array = as_codes(codes, self.format, call)
         if array.shape[-2:] != (self.rows, self.k):
             raise OperandError(f"{call}: codes have shape {array.shape}; valid: (..., {self.rows}, {self.k})")
         flat = array.reshape(*array.shape[:-2], -1)
-        place = (self.bit_addresses - self.descriptor.start_address * 8).reshape(-1)
+        place = (self.bit_addresses - self.start_address * 8).reshape(-1)
         if self.format.bits < 8:  # bit by bit: elements share bytes, and some lie in two
             bits = np.zeros((*array.shape[:-2], self.bytes * 8), np.uint8)
             for bit in range(self.format.bits):
@@ -129,18 +132,22 @@ class CanonicalTile:
         return f"{self.swizzle} of {self.layout} ({self.rows} x {self.k} {unit}, {self.major}-major)"
 
 
-def canonical_tile(
+def place_tile(
+    made: type[T],
     rows: int,
     k: int,
     format: str | Format,
-    major: Major = "K",
-    swizzle: str = "128B",
-    start_address: int = 0,
-    arch: str = "sm_90",
-    kind: str = "",
-    step: int = 0,
-) -> CanonicalTile:
-    """What `MatrixDescriptor.for_tile` returns; its documentation says what is raised."""
+    major: Major,
+    swizzle: str,
+    start_address: int,
+    arch: str,
+    kind: str,
+    step: int,
+) -> T:
+    """How a tile lies, and the offsets that its descriptors have; `made` is the class to make of it.
+
+    The other arguments are those of `MatrixDescriptor.for_tile`. Raises OperandError as that does.
+    """
     element = find_format(format)
     name, form = form_of(arch)
     call = f"MatrixDescriptor.for_tile(rows={rows}, k={k}, {element.name}, major={major!r}, swizzle={swizzle!r})"
@@ -180,9 +187,8 @@ def canonical_tile(
         layout = Layout(((width, rows // width), k_mode), ((1, panel * 8 // bits), k_stride))
         panels = rows // width
         leading, stride = (group * span, panel) if span == CORE_BYTES else (panel, group * span)
-    descriptor = MatrixDescriptor(start_address, leading, stride, swizzle=swizzle, arch=name)
-    descriptor.encode()  # raises if a field cannot hold its number
-    return CanonicalTile(rows, k, element, major, pattern, descriptor, layout, panels * panel, kind, step_bytes)
+    total = panels * panel
+    return made(rows, k, element, major, pattern, layout, total, start_address, leading, stride, name, kind, step_bytes)
 
 
 def _along(format: Format, kind: str, arch: str) -> tuple[int, int, int]:

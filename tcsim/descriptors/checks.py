@@ -7,14 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.arguments import integer
-from tcsim.core.errors import OperandError
-from tcsim.descriptors.addresses import along_k
-from tcsim.descriptors.matrix import CORE_BYTES, CORE_ROWS, Major, MatrixDescriptor
+from tcsim.descriptors.forms import CORE_BYTES, CORE_ROWS, Major
 from tcsim.layouts.banks import bank_conflicts
-from tcsim.layouts.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES, PATTERN_ROW
+from tcsim.layouts.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES
 from tcsim.numbers.formats import Format
-from tcsim.numbers.formats import format as find_format
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class TileCheck:
     off_phase: (
         int  # bytes from the last multiple of the swizzle's period to the start address; 0 if the tile starts at one
     )
-    conflict_degree: int  # worst of all core matrices: passes that its 8 rows of 16 bytes need; 1 is free of conflicts
+    conflict_degree: int  # passes that the 8 rows of 16 bytes of the worst core matrix need; 1 is free of conflicts
     messages: tuple[str, ...]  # what to look at, one sentence each; none if all is well
 
     @property
@@ -39,19 +35,19 @@ class TileCheck:
 
 
 def check_tile(
-    descriptor: MatrixDescriptor,
-    rows: int,
-    k: int,
-    format: str | Format,
-    major: Major = "K",
-    memory: int = 227 * 1024,
-    kind: str = "",
+    place: npt.NDArray[np.int64],
+    element: Format,
+    chunk: int,
+    major: Major,
+    swizzle: str,
+    start: int,
+    offsets: tuple[int, int],
+    memory: int,
 ) -> TileCheck:
-    """What `MatrixDescriptor.check` returns; its documentation says what it means and what is raised."""
-    element = find_format(format)
-    if integer(memory, "MatrixDescriptor.check: memory") < 1:
-        raise OperandError(f"MatrixDescriptor.check: memory={memory}; valid: a number of bytes, at least 1")
-    place = descriptor.bit_addresses(rows, k, element, major, kind)
+    """What is remarkable about a tile whose elements (rows, k) lie at the bit addresses `place`.
+
+    `chunk` elements of a row share 16 bytes, `start` is where the swizzle's pattern counts from, `offsets` are SBO and LBO.
+    """
     address = place // 8
     bits = element.container_bits if element.bits >= 8 else element.bits
     size = max(1, bits // 8)
@@ -63,13 +59,32 @@ def check_tile(
     shared = np.argwhere(again.reshape(place.shape))
     read = np.unique(np.concatenate([(address[..., None] + np.arange(size)).reshape(-1), last.reshape(-1)]))
     low, high = int(read[0]), int(read[-1])
-    period = DESCRIPTOR_SWIZZLES[descriptor.swizzle].period
-    off = (descriptor.start_address - descriptor.base_offset * PATTERN_ROW) % period
-    whole = along_k(k, element, kind, descriptor.arch).chunk if major == "K" else CORE_BYTES * 8 // bits
-    degree = _conflicts(address, whole, major, CORE_ROWS // 2 if descriptor.swizzle == ATOM_32B else CORE_ROWS)
-    found = (len(outside), len(shared), high + 1 - low - len(read), off, degree)
-    text = _messages(descriptor, address, outside, shared, found, memory, (size, rows * k))
-    return TileCheck(outside, shared, low, high, found[2], off, degree, text)
+    off = start % DESCRIPTOR_SWIZZLES[swizzle].period
+    degree = _conflicts(address, chunk, major, CORE_ROWS // 2 if swizzle == ATOM_32B else CORE_ROWS)
+    unused = high + 1 - low - len(read)
+    texts = []
+    if len(outside):
+        row, k = outside[0]
+        texts.append(
+            f"{len(outside)} of {place.size} elements lie outside the {memory} bytes of shared memory; the first is row {row}, "
+            f"k {k} at {int(address[row, k]):#x}"
+        )
+    if len(shared):
+        row, k = shared[0]
+        texts.append(
+            f"{len(shared)} of {place.size} elements are read from a place that another element has too; the first is "
+            f"row {row}, k {k} at {int(address[row, k]):#x}: is SBO={offsets[0]} or LBO={offsets[1]} too small, or not in bytes?"
+        )
+    if off:
+        texts.append(
+            f"the start address is {off} bytes past a multiple of {DESCRIPTOR_SWIZZLES[swizzle].period}, the period of the "
+            f"{swizzle} swizzle: right for a later K step of a tile that starts at such a multiple, wrong for the tile's own start"
+        )
+    if unused:
+        texts.append(f"{unused} bytes between the first and the last that are read belong to no element")
+    if degree > 1:
+        texts.append(f"the 8 rows of a core matrix share banks: {degree} passes where a swizzle needs 1")
+    return TileCheck(outside, shared, low, high, unused, off, degree, tuple(texts))
 
 
 def _conflicts(address: npt.NDArray[np.int64], per_row: int, major: Major, lines: int = CORE_ROWS) -> int:
@@ -81,41 +96,3 @@ def _conflicts(address: npt.NDArray[np.int64], per_row: int, major: Major, lines
         return 1
     groups = chunks[:whole, :wide].reshape(-1, lines, wide // parts, parts).swapaxes(1, 2).reshape(-1, CORE_ROWS)
     return int(np.max(bank_conflicts(groups & ~np.int64(CORE_BYTES - 1), width=CORE_BYTES).degree))
-
-
-def _messages(
-    descriptor: MatrixDescriptor,
-    address: npt.NDArray[np.int64],
-    outside: npt.NDArray[np.int64],
-    shared: npt.NDArray[np.int64],
-    found: tuple[int, int, int, int, int],
-    memory: int,
-    sizes: tuple[int, int],
-) -> tuple[str, ...]:
-    out, twice, unused, off, degree = found
-    size, elements = sizes
-    texts = []
-    if out:
-        row, k = outside[0]
-        texts.append(
-            f"{out} of {elements} elements lie outside the {memory} bytes of shared memory; the first is row {row}, k {k} at "
-            f"{int(address[row, k]):#x}"
-        )
-    if twice:
-        row, k = shared[0]
-        texts.append(
-            f"{twice} of {elements} elements are read from a place that another element has too; the first is row {row}, "
-            f"k {k} at {int(address[row, k]):#x}: is SBO={descriptor.stride_byte_offset} or "
-            f"LBO={descriptor.leading_byte_offset} too small, or not in bytes?"
-        )
-    if off:
-        period = DESCRIPTOR_SWIZZLES[descriptor.swizzle].period
-        texts.append(
-            f"the start address is {off} bytes past a multiple of {period}, the period of the {descriptor.swizzle} swizzle: right "
-            "for a later K step of a tile that starts at such a multiple, wrong for the tile's own start"
-        )
-    if unused:
-        texts.append(f"{unused} bytes between the first and the last that are read belong to no element")
-    if degree > 1:
-        texts.append(f"the 8 rows of a core matrix share banks: {degree} passes where a swizzle needs 1")
-    return tuple(texts)

@@ -18,6 +18,12 @@ def read_elements(
     """The codes at bit addresses (..., rows, columns) of a memory (..., bytes); leading dimensions broadcast.
 
     Raises OperandError for addresses outside the memory.
+
+    Pre-conditions:
+        (bits.max() + format.bits - 1) // 8 < memory.shape[-1]
+    Post-conditions:
+        result.shape == bits.shape and result.dtype == format.dtype
+        [int(code) & (1 << format.bits) - 1 for code in result.flat] == [int.from_bytes(memory.tobytes(), "little") >> int(bit) & (1 << format.bits) - 1 for bit in bits.flat]
     """
     end = memory.shape[-1]
     address = bits // 8

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from tcsim.core.errors import TargetError
-from tcsim.core.targets import accepting
+from tcsim.core.errors import TargetError, listing
+from tcsim.core.targets import ARCHS, accepting, nearest_known
 from tcsim.descriptors.bit_field import Field
 
 Major = Literal["K", "MN"]
@@ -91,19 +91,21 @@ FORMS: MappingProxyType[str, Form] = MappingProxyType(
         ),
     }
 )
-"""By the first arch that has the form."""
+"""By the arch that the form was made for; what other archs have: `form_of`."""
 
 
 def form_of(arch: str) -> tuple[str, Form]:
-    """The descriptor form of an arch or target.
+    """The descriptor form of an arch or target, and the arch that it was made for: its own, or that of its nearest relative.
 
     Raises TargetError for an arch whose tensor cores take no descriptors.
+
+    Post-conditions:
+        result == (result[0], FORMS[result[0]]) == form_of(result[0])
+        result[0] in accepting(arch)[0].lineage
     """
     chip, _ = accepting(arch)
-    if chip.name in FORMS:
-        return chip.name, FORMS[chip.name]
-    if 100 <= chip.number < 120:
-        return "sm_100", FORMS["sm_100"]
-    raise TargetError(
-        f"{arch} has no matrix descriptors; sm_90 (wgmma) and sm_100, sm_103, sm_107, sm_110 (tcgen05) have"
-    )
+    found = nearest_known(FORMS, chip)
+    if found is None:
+        tcgen05 = [one.name for one in ARCHS.values() if (nearest_known(FORMS, one) or ("sm_90",))[0] != "sm_90"]
+        raise TargetError(f"{arch} has no matrix descriptors; sm_90 (wgmma) and {listing(tcgen05)} (tcgen05) have")
+    return found

@@ -19,12 +19,12 @@ _BITS = 32
 
 
 @dataclass(frozen=True)
-class InstructionDescriptor:
+class InstructionDescriptor(limits.DescriptorFields):
     """One descriptor, field by field. What is left out is what the kind fixes, or 0.
 
     Evidence: literature (PTX ISA, tables Instruction descriptor format; CUTLASS has the same bits).
 
-    Raises OperandError for a field that the kind has not, or a value that it cannot have, TargetError for an arch without
+    Raises OperandError for a field that the kind does not have, or a value that it cannot have, TargetError for an arch without
     the kind or without that K.
 
     >>> one = tcsim.InstructionDescriptor(kind="f16", d_format="f32", a_format="f16", b_format="bf16", m=128, n=256)
@@ -33,27 +33,6 @@ class InstructionDescriptor:
     >>> tcsim.InstructionDescriptor.decode(0x8400410, kind="f16") == one
     True
     """
-
-    kind: str
-    m: int  # rows of A and D; of both CTAs together for cta_group::2
-    n: int  # columns of B and D
-    d_format: str = ""  # "" is the kind's only one, or f32
-    a_format: str = ""  # "" is the kind's only one
-    b_format: str = ""  # "" is that of A
-    sparse: bool = False
-    sparsity_selector: int = 0  # which half of the metadata's columns
-    saturate: bool = False
-    negate_a: bool = False
-    negate_b: bool = False
-    transpose_a: bool = False  # M-major
-    transpose_b: bool = False  # N-major
-    max_shift: int = 0  # 0, 8, 16 or 32 (.ws)
-    scale_format: str = ""  # "" is the kind's only one
-    scale_a_id: int = 0  # first byte of A's scale factors in the words of TMEM
-    scale_b_id: int = 0  # first byte of B's
-    scale_a_lanes: int = 32  # 128 on sm_107 only
-    k: int = 0  # elements along K of one instruction, zeros of a sparse A included; 0 is the smallest of the kind
-    arch: str = "sm_100"  # whose bits and limits
 
     def __post_init__(self) -> None:
         arch, kind = limits.place(self.kind, self.arch)
@@ -75,9 +54,9 @@ class InstructionDescriptor:
         only = next(iter(kind.ab_formats)) if len(kind.ab_formats) == 1 else ""
         set_(self, "a_format", self.a_format or only)
         set_(self, "b_format", self.b_format or self.a_format)
-        formats = limits.scale_formats(kind, arch)
+        formats = kind.scale_formats_on(arch)
         set_(self, "scale_format", self.scale_format or (next(iter(formats)) if len(formats) == 1 else ""))
-        depths = [depth.k for depth in kind.depths if depth.sparse == self.sparse and arch in depth.archs]
+        depths = [depth.k for depth in kind.depths_on(arch, self.sparse)]
         set_(self, "k", self.k or depths[0])
         limits.check_fields(self, depths)
 
@@ -174,7 +153,7 @@ class InstructionDescriptor:
     def check_mnemonic(self, mnemonic: str) -> None:
         """Whether the descriptor and a mnemonic agree: kind, sparsity, and everything that `check` looks at.
 
-        Raises OperandError, naming both sides, if they do not; for a mnemonic that is no tcgen05.mma too.
+        Raises OperandError, naming both sides, if they do not; for a mnemonic that is not a tcgen05.mma too.
 
         >>> one = tcsim.InstructionDescriptor(kind="f16", a_format="f16", m=128, n=64)
         >>> one.check_mnemonic("tcgen05.mma.cta_group::1.kind::tf32")
@@ -195,11 +174,6 @@ class InstructionDescriptor:
     @property
     def _fields(self) -> tuple[Field, ...]:
         return fields_of(KINDS[self.kind], self.arch)
-
-    @property
-    def depth(self) -> Depth:
-        """The row of the kind that has this K."""
-        return next(one for one in KINDS[self.kind].depths if (one.k, one.sparse) == (self.k, self.sparse))
 
     def _number(self, one: Field) -> int:
         """What a field holds, in its unit's terms."""
@@ -245,7 +219,7 @@ def bit_rows(kind: str, arch: str = "sm_100") -> list[tuple[str, str, str, str]]
     for one in with_reserved(fields_of(row, name)):
         names = _names(row, one.name, name)
         if one.name == "k":
-            values = ", ".join(f"{'sparse ' if d.sparse else ''}{d.k}={d.code}" for d in row.depths if name in d.archs)
+            values = ", ".join(f"{'sparse ' if d.sparse else ''}{d.k}={d.code}" for d in row.depths_on(name))
         elif names is not None:
             values = _listed(names)
         else:
@@ -281,14 +255,14 @@ def _names(kind: Kind, field: str, arch: str) -> Mapping[str, int] | Mapping[int
     if field == "d_format":
         return kind.d_formats
     if field == "scale_format":
-        return limits.scale_formats(kind, arch)
+        return kind.scale_formats_on(arch)
     if field == "max_shift":
         return {shift: code for code, shift in enumerate(MAX_SHIFTS)}
     return None
 
 
 def _depth_of(kind: Kind, sparse: bool, code: int, arch: str, value: int) -> Depth:
-    choices = [one for one in kind.depths if one.sparse == sparse and arch in one.archs]
+    choices = kind.depths_on(arch, sparse)
     for one in choices:
         if one.code == code:
             return one

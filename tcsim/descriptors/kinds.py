@@ -12,15 +12,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tcsim.core.targets import Arch, accepting
 from tcsim.descriptors.bit_field import Field
 
 TENSOR_ARCHS = ("sm_100", "sm_103", "sm_107", "sm_110")
-"""The archs that have tcgen05."""
+"""The archs whose tcgen05 the manual and the assembler describe; another one has that of its relative."""
 
 LOOKUP_K = 64
 """K of an instruction that reads B through a lookup table."""
 LOOKUP_FORMAT = "e4m3"
 """The format of the table's numbers, which the descriptor gives B."""
+
+
+def tensor_arch(arch: Arch | str) -> str:
+    """The one of `TENSOR_ARCHS` whose tables hold on an arch: the arch itself, else its relative; empty without tcgen05.
+
+    >>> tensor_arch("sm_107"), tensor_arch("sm_90")
+    ('sm_107', '')
+    """
+    chip = accepting(arch)[0] if isinstance(arch, str) else arch
+    return next((name for name in (chip.name, chip.relative) if name in TENSOR_ARCHS), "")
 
 
 def _map(**codes: int) -> Mapping[str, int]:
@@ -52,20 +63,40 @@ class Kind:
     ab_formats: Mapping[str, int]  # name -> code, the same for A and B
     depths: tuple[Depth, ...]
     negate: bool  # A and B can be negated
-    transposable: frozenset[str]  # formats of which A and B can be MN-major
+    transposable: frozenset[str]  # formats that A and B can have when they are MN-major
     saturate: bool = False
     ws: bool = True  # has weight-stationary forms
     selectors: tuple[int, ...] = (0,)  # values of the sparsity selector
     unpaired: tuple[str, ...] = ()  # archs whose 4-bit elements are kept one by one, not in pairs
     scale_formats: Mapping[str, int] = field(default_factory=_map)  # of block-scaled kinds
-    blocks: tuple[int, ...] = ()  # elements that one scale factor covers
+    vectors: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    # how the size of a scale vector may be spelled (not at all, if the kind says it) -> elements that one factor covers
     archs: tuple[str, ...] = TENSOR_ARCHS
     note: str = ""  # why something is refused that one might expect
 
     @property
     def block_scaled(self) -> bool:
         """A and B have scale factors in TMEM."""
-        return bool(self.blocks)
+        return bool(self.vectors)
+
+    def depths_on(self, arch: Arch | str, sparse: bool | None = None) -> list[Depth]:
+        """Each K that a dense or sparse instruction (None: either) can have on an arch."""
+        own = tensor_arch(arch)
+        return [depth for depth in self.depths if sparse in (None, depth.sparse) and own in depth.archs]
+
+    def unpaired_on(self, arch: Arch | str) -> bool:
+        """Whether a sparse A keeps its 4-bit elements one by one on an arch, not in pairs."""
+        return tensor_arch(arch) in self.unpaired
+
+    def scale_formats_on(self, arch: Arch | str) -> Mapping[str, int]:
+        """The scale formats, and their codes, that the kind has on an arch."""
+        known = {name for names in scale_vectors(self.name, arch).values() for name in names}
+        return {name: code for name, code in self.scale_formats.items() if name in known}
+
+
+def _vectors(spelling: str) -> Mapping[str, int]:
+    """Of kinds whose scale factors all cover 32 elements."""
+    return MappingProxyType({"": 32, spelling: 32, ".block32": 32})
 
 
 _NARROW = _map(e4m3=0, e5m2=1, e2m3=3, e3m2=4, e2m1=5)
@@ -102,14 +133,15 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                     *_depths(32), Depth(64, False, 1, _RUBIN, _EIGHT_BITS),  # how narrower ones are packed is not known
                     Depth(128, True, 1, _RUBIN, _EIGHT_BITS),
                 ), True, _EIGHT_BITS,
-                ws=False, scale_formats=_map(ue8m0=1), blocks=(32,),
+                ws=False, scale_formats=_map(ue8m0=1), vectors=_vectors(".scale_vec::1X"),
             ),
             Kind(
                 "mxf4", "mxf4", _map(f32=1), _map(e2m1=1),
                 (
                     *_depths(64), Depth(96, False, 1, ("sm_103", "sm_107")),
                     Depth(128, False, 2, _RUBIN), Depth(192, True, 1, _RUBIN),
-                ), True, frozenset(), ws=False, unpaired=_RUBIN, scale_formats=_map(ue8m0=1), blocks=(32,),
+                ), True, frozenset(), ws=False, unpaired=_RUBIN, scale_formats=_map(ue8m0=1),
+                vectors=_vectors(".scale_vec::2X"),
             ),
             Kind(
                 "mxf4nvf4", "mxf4", _map(f32=1), _map(e2m1=1),
@@ -117,26 +149,37 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                     *_depths(64), Depth(96, False, 1, ("sm_103", "sm_107")),
                     Depth(128, False, 2, _RUBIN), Depth(192, True, 1, _RUBIN),
                 ), True, frozenset(), ws=False, unpaired=_RUBIN,
-                scale_formats=_map(ue4m3=0, ue8m0=1, ue5m3=2), blocks=(16, 32),
+                scale_formats=_map(ue4m3=0, ue8m0=1, ue5m3=2),
+                vectors=MappingProxyType(
+                    {".scale_vec::2X": 32, ".scale_vec::4X": 16, ".block16": 16, ".block32": 32}
+                ),
             ),
         )
     }
 )  # fmt: skip
 """By the name after `.kind::`."""
 
-SCALE_VECTORS: Mapping[str, Mapping[int, tuple[str, ...]]] = MappingProxyType(
+_SCALE_VECTORS: Mapping[tuple[str, str], Mapping[int, tuple[str, ...]]] = MappingProxyType(
     {
-        "mxf8f6f4": {32: ("ue8m0",)},  # .scale_vec::1X, .block32
-        "mxf4": {32: ("ue8m0",)},  # .scale_vec::2X, .block32
-        "mxf4nvf4": {32: ("ue8m0",), 16: ("ue8m0", "ue4m3")},  # .scale_vec::2X, .block32; .scale_vec::4X, .block16
+        ("mxf8f6f4", "sm_100"): {32: ("ue8m0",)},
+        ("mxf4", "sm_100"): {32: ("ue8m0",)},
+        ("mxf4nvf4", "sm_100"): {32: ("ue8m0",), 16: ("ue8m0", "ue4m3")},
+        ("mxf4nvf4", "sm_107"): {32: ("ue8m0", "ue4m3", "ue5m3"), 16: ("ue8m0", "ue4m3", "ue5m3")},
     }
 )
-"""Kind -> elements that one factor covers -> the scale formats that may go with it (PTX ISA, Block Scaling)."""
+"""(kind, generation) -> elements that one factor covers -> the scale formats that may go with it (PTX ISA, Block Scaling); a
+generation that is not here has those of sm_100."""
 
-RUBIN_SCALE_VECTORS: Mapping[str, Mapping[int, tuple[str, ...]]] = MappingProxyType(
-    {**SCALE_VECTORS, "mxf4nvf4": {32: ("ue8m0", "ue4m3", "ue5m3"), 16: ("ue8m0", "ue4m3", "ue5m3")}}
-)
-"""The same on sm_107 (PTX ISA 9.4, Block Scaling)."""
+
+def scale_vectors(kind: str, arch: Arch | str) -> Mapping[int, tuple[str, ...]]:
+    """Elements that one factor of a kind covers on an arch -> the scale formats that may go with it.
+
+    >>> scale_vectors("mxf4nvf4", "sm_100")[16]
+    ('ue8m0', 'ue4m3')
+    """
+    own = _SCALE_VECTORS.get((kind, generation(arch)))
+    return own if own is not None else _SCALE_VECTORS.get((kind, "sm_100"), {})
+
 
 SCALE_IDS: Mapping[tuple[str, int, bool], tuple[int, ...]] = MappingProxyType(
     {("mxf8f6f4", 32, False): (0, 1, 2, 3), ("mxf8f6f4", 64, True): (0, 1, 2, 3)}
@@ -196,12 +239,13 @@ TABLES: Mapping[tuple[str, str], tuple[Field, ...]] = MappingProxyType(
 """(table, generation) -> its fields; every other bit is reserved and must be 0."""
 
 
-def generation(arch: str) -> str:
-    """Whose bit tables an arch uses: sm_107 has its own."""
-    return "sm_107" if arch == "sm_107" else "sm_100"
+def generation(arch: Arch | str) -> str:
+    """Whose bits and scale formats an arch has: sm_107 has its own, the others those of sm_100."""
+    own = tensor_arch(arch)
+    return own if ("plain", own) in TABLES else "sm_100"
 
 
-def fields_of(kind: Kind, arch: str) -> tuple[Field, ...]:
+def fields_of(kind: Kind, arch: Arch | str) -> tuple[Field, ...]:
     """The fields of a kind's descriptor on an arch, lowest bit first."""
     return tuple(sorted(TABLES[kind.table, generation(arch)], key=lambda one: one.low))
 
@@ -246,7 +290,7 @@ SHAPES: tuple[Shapes, ...] = (
 
 
 def shapes_of(kind: str, cta_group: int, ws: bool, sparse: bool) -> tuple[Shapes, ...]:
-    """The rows of `SHAPES` for a form of the instruction; none if there is no such form."""
+    """The rows of `SHAPES` for a form of the instruction; empty if it does not exist."""
     return tuple(
         row
         for row in SHAPES

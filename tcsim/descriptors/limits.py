@@ -1,4 +1,4 @@
-"""What an instruction descriptor may say: formats, flags, K, M and N by kind and form, and agreement with a mnemonic.
+"""What an instruction descriptor may say: its fields; formats, flags, K, M and N by kind and form; agreement with a mnemonic.
 
 Every refusal quotes what was asked and lists what would be valid; the facts are in `tcsim.descriptors.kinds`.
 """
@@ -6,8 +6,7 @@ Every refusal quotes what was asked and lists what would be valid; the facts are
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from tcsim.core.arguments import is_name
 from tcsim.core.errors import OperandError, TargetError, listing, nearest
@@ -17,16 +16,46 @@ from tcsim.descriptors.kinds import (
     LOOKUP_FORMAT,
     LOOKUP_K,
     MAX_SHIFTS,
-    RUBIN_SCALE_VECTORS,
     SCALE_IDS,
-    SCALE_VECTORS,
     TENSOR_ARCHS,
+    Depth,
     Kind,
+    fields_of,
+    scale_vectors,
     shapes_of,
+    tensor_arch,
 )
 
-if TYPE_CHECKING:
-    from tcsim.descriptors.instruction import InstructionDescriptor
+
+@dataclass(frozen=True)
+class DescriptorFields:
+    """The fields of an instruction descriptor. What is left out is what the kind fixes, or 0."""
+
+    kind: str
+    m: int  # rows of A and D; of both CTAs together for cta_group::2
+    n: int  # columns of B and D
+    d_format: str = ""  # "" is the kind's only one, or f32
+    a_format: str = ""  # "" is the kind's only one
+    b_format: str = ""  # "" is that of A
+    sparse: bool = False
+    sparsity_selector: int = 0  # which half of the metadata's columns
+    saturate: bool = False
+    negate_a: bool = False
+    negate_b: bool = False
+    transpose_a: bool = False  # M-major
+    transpose_b: bool = False  # N-major
+    max_shift: int = 0  # 0, 8, 16 or 32 (.ws)
+    scale_format: str = ""  # "" is the kind's only one
+    scale_a_id: int = 0  # first byte of A's scale factors in the words of TMEM
+    scale_b_id: int = 0  # first byte of B's
+    scale_a_lanes: int = 32  # 128 on sm_107 only
+    k: int = 0  # elements along K of one instruction, zeros of a sparse A included; 0 is the smallest of the kind
+    arch: str = "sm_100"  # whose bits and limits
+
+    @property
+    def depth(self) -> Depth:
+        """The row of the kind that has this K."""
+        return next(one for one in KINDS[self.kind].depths if (one.k, one.sparse) == (self.k, self.sparse))
 
 
 def place(kind: str, arch: str) -> tuple[str, Kind]:
@@ -35,23 +64,16 @@ def place(kind: str, arch: str) -> tuple[str, Kind]:
     if not is_name(kind, KINDS):
         close = nearest(str(kind), KINDS, 1)
         raise OperandError(f"no kind::{kind}; nearest: {close[0]}; all: {listing(KINDS)}")
-    row = KINDS[kind]
-    if chip.name not in row.archs:
-        has = listing(one for one, other in KINDS.items() if chip.name in other.archs)
+    row, own = KINDS[kind], tensor_arch(chip)
+    if own not in row.archs:
+        has = listing(one for one, other in KINDS.items() if own in other.archs)
         where = f"{arch} has {has}" if has else f"tcgen05 is on {listing(TENSOR_ARCHS)}"
         raise TargetError(f"kind::{kind} needs {listing(row.archs)}; {where}")
     return chip.name, row
 
 
-def scale_formats(kind: Kind, arch: str) -> Mapping[str, int]:
-    """The scale formats of a kind on an arch."""
-    if arch == "sm_107":
-        return kind.scale_formats
-    return {name: code for name, code in kind.scale_formats.items() if name != "ue5m3"}
-
-
-def check_fields(d: InstructionDescriptor, depths: list[int]) -> None:
-    """What no instruction of the kind may have; `depths` are the K that it has on the descriptor's arch."""
+def check_fields(d: DescriptorFields, depths: list[int]) -> None:
+    """What an instruction of the kind may have; `depths` are the K that it has on the descriptor's arch."""
     kind = KINDS[d.kind]
     _check_formats(d, kind)
     _check_flags(d, kind)
@@ -60,7 +82,7 @@ def check_fields(d: InstructionDescriptor, depths: list[int]) -> None:
     _check_shape(d, kind)
 
 
-def check_form(d: InstructionDescriptor, cta_group: int, ws: bool, sparse: bool | None, block: int) -> None:
+def check_form(d: DescriptorFields, cta_group: int, ws: bool, sparse: bool | None, block: int) -> None:
     """What `InstructionDescriptor.check` says."""
     row = KINDS[d.kind]
     form = f"kind::{d.kind} with cta_group::{cta_group}{' and .ws' if ws else ''}{' and .sp' if d.sparse else ''}"
@@ -87,26 +109,35 @@ def check_form(d: InstructionDescriptor, cta_group: int, ws: bool, sparse: bool 
         check_block(d, block)
 
 
-def check_mnemonic(d: InstructionDescriptor, mnemonic: str) -> None:
+def check_mnemonic(d: DescriptorFields, mnemonic: str) -> None:
     """What `InstructionDescriptor.check_mnemonic` says."""
     words = mnemonic.split(" ")[0].split(".")
     kind = re.search(r"kind::(\w+)", mnemonic)
     group = re.search(r"cta_group::(\d)", mnemonic)
     if words[:2] != ["tcgen05", "mma"] or kind is None or group is None:
-        raise OperandError(f"{mnemonic!r} is no tcgen05.mma with a kind and a cta_group")
-    if kind[1] != d.kind:
+        raise OperandError(f"{mnemonic!r} is not a tcgen05.mma with a kind and a cta_group")
+    block = _block(KINDS[d.kind], mnemonic) if kind[1] == d.kind else 0
+    lookup = ".decompress::lut::b" in mnemonic
+    check_spelling(d, mnemonic, kind[1], int(group[1]), "ws" in words, "sp" in words, block, lookup)
+
+
+def check_spelling(
+    d: DescriptorFields, mnemonic: str, kind: str, cta_group: int, ws: bool, sparse: bool, block: int, lookup: bool
+) -> None:
+    """Raise OperandError unless a descriptor agrees with a mnemonic that says this."""
+    if kind != d.kind:
         raise OperandError(
-            f"{mnemonic}: the descriptor was made for kind::{d.kind}; its bits mean something else in kind::{kind[1]}"
+            f"{mnemonic}: the descriptor was made for kind::{d.kind}; its bits mean something else in kind::{kind}"
         )
     try:
-        d.check(cta_group=int(group[1]), ws="ws" in words, sparse="sp" in words, block=_block(d.kind, mnemonic))
-        if ".decompress::lut::b" in mnemonic:
+        check_form(d, cta_group, ws, sparse, block)
+        if lookup:
             _check_lookup(d)
     except OperandError as error:
         raise OperandError(f"{mnemonic}: {error}") from None
 
 
-def _check_lookup(d: InstructionDescriptor) -> None:
+def _check_lookup(d: DescriptorFields) -> None:
     """What .decompress::lut::b asks of B (PTX ISA 9.4, Decompression of B)."""
     wanted = {"k": LOOKUP_K, "b_format": LOOKUP_FORMAT, "transpose_b": False}
     for name, value in wanted.items():
@@ -114,13 +145,13 @@ def _check_lookup(d: InstructionDescriptor) -> None:
             raise _refuse(d, name, repr(value), "B is read through a lookup table")
 
 
-def _refuse(d: InstructionDescriptor, name: str, valid: object, why: str = "") -> OperandError:
+def _refuse(d: DescriptorFields, name: str, valid: object, why: str = "") -> OperandError:
     given = getattr(d, name)
     text = f"kind::{d.kind} on {d.arch}: {name}={given!r}{': ' + why if why else ''}; valid: {valid}"
     return OperandError(text)
 
 
-def _check_formats(d: InstructionDescriptor, kind: Kind) -> None:
+def _check_formats(d: DescriptorFields, kind: Kind) -> None:
     for name, formats in (
         ("d_format", kind.d_formats),
         ("a_format", kind.ab_formats),
@@ -132,7 +163,7 @@ def _check_formats(d: InstructionDescriptor, kind: Kind) -> None:
         raise _refuse(d, "d_format", "f32", "an f16 result needs f16 A and B")
 
 
-def _check_flags(d: InstructionDescriptor, kind: Kind) -> None:
+def _check_flags(d: DescriptorFields, kind: Kind) -> None:
     for side in "ab":
         if getattr(d, f"negate_{side}") and not kind.negate:
             raise _refuse(d, f"negate_{side}", "False", "only floating-point A and B can be negated")
@@ -153,24 +184,25 @@ def _check_flags(d: InstructionDescriptor, kind: Kind) -> None:
         raise _refuse(d, "max_shift", "0", "the kind has no .ws")
 
 
-def _check_scales(d: InstructionDescriptor, kind: Kind) -> None:
+def _check_scales(d: DescriptorFields, kind: Kind) -> None:
     if not kind.block_scaled:
         for name, plain in (("scale_format", ""), ("scale_a_id", 0), ("scale_b_id", 0), ("scale_a_lanes", 32)):
             if getattr(d, name) != plain:
                 raise _refuse(d, name, repr(plain), "the kind has no scale factors")
         return
-    formats = scale_formats(kind, d.arch)
+    formats = kind.scale_formats_on(d.arch)
     if d.scale_format not in formats:
         raise _refuse(d, "scale_format", listing(formats))
     ids = SCALE_IDS.get((d.kind, d.k, d.sparse), (0,))
     for name in ("scale_a_id", "scale_b_id"):
         if getattr(d, name) not in ids:
             raise _refuse(d, name, listing(ids), f"the byte of a word at which K = {d.k} may begin")
-    if d.scale_a_lanes not in ((32, 128) if d.arch == "sm_107" else (32,)):
+    movable = any(field.name == "scale_a_lanes" for field in fields_of(kind, d.arch))
+    if d.scale_a_lanes not in ((32, 128) if movable else (32,)):
         raise _refuse(d, "scale_a_lanes", "32, and 128 on sm_107")
 
 
-def _check_depth(d: InstructionDescriptor, kind: Kind, depths: list[int]) -> None:
+def _check_depth(d: DescriptorFields, kind: Kind, depths: list[int]) -> None:
     if d.k in depths:
         formats = d.depth.formats
         for name in ("a_format", "b_format"):
@@ -186,8 +218,8 @@ def _check_depth(d: InstructionDescriptor, kind: Kind, depths: list[int]) -> Non
     raise _refuse(d, "k", listing(depths), f"K of a {density} instruction")
 
 
-def _check_shape(d: InstructionDescriptor, kind: Kind) -> None:
-    """M and N that no form of the instruction has; `check` asks for the one form."""
+def _check_shape(d: DescriptorFields, kind: Kind) -> None:
+    """M and N that some form of the instruction has; `check` asks for the one form."""
     rows = [
         row
         for cta_group, ws in ((1, False), (2, False), (1, True))
@@ -202,8 +234,8 @@ def _check_shape(d: InstructionDescriptor, kind: Kind) -> None:
         raise OperandError(f"kind::{d.kind}: N = {d.n} with M = {d.m} must be {', or '.join(dict.fromkeys(rules))}")
 
 
-def _check_steps(d: InstructionDescriptor, form: str, cta_group: int, ws: bool) -> None:
-    """Rules of N and M that hang on more than the kind."""
+def _check_steps(d: DescriptorFields, form: str, cta_group: int, ws: bool) -> None:
+    """Rules of N and M that depend on more than the kind."""
     eight = {"e4m3", "e5m2", "s8", "u8"}
     if d.transpose_b and d.b_format in eight and not ws and d.n % (16 * cta_group):
         raise OperandError(f"{form}: N = {d.n} with an N-major {d.b_format} B must be a multiple of {16 * cta_group}")
@@ -213,9 +245,9 @@ def _check_steps(d: InstructionDescriptor, form: str, cta_group: int, ws: bool) 
         raise OperandError(f"{form}: N = {d.n} with K = 96 must be a multiple of 16")
 
 
-def check_block(d: InstructionDescriptor, block: int) -> None:
+def check_block(d: DescriptorFields, block: int) -> None:
     """Whether one scale factor can cover `block` elements, with the descriptor's scale format and ids."""
-    vectors = (RUBIN_SCALE_VECTORS if d.arch == "sm_107" else SCALE_VECTORS).get(d.kind, {})
+    vectors = scale_vectors(d.kind, d.arch)
     if block not in vectors:
         raise OperandError(
             f"kind::{d.kind} has no scale factors of {block} elements; valid: {listing(vectors) or 'none'}"
@@ -235,19 +267,19 @@ def _forms(kind: Kind) -> str:
     return "cta_group::1 and ::2 without .ws" + (", cta_group::1 with .ws" if kind.ws else "")
 
 
-def _block(kind: str, mnemonic: str) -> int:
+def _block(kind: Kind, mnemonic: str) -> int:
     """Elements of a scale factor by the mnemonic's qualifier; 0 for a kind without."""
-    if not KINDS[kind].block_scaled:
+    if not kind.block_scaled:
         return 0
-    named = re.search(r"\.block(16|32)\b", mnemonic)
-    if named:
+    if named := re.search(r"\.block(16|32)\b", mnemonic):
         return int(named[1])
-    vector = re.search(r"scale_vec::(\dX)", mnemonic)
-    words = {"mxf8f6f4": {"1X": 32}, "mxf4": {"2X": 32}, "mxf4nvf4": {"2X": 32, "4X": 16}}[kind]
-    if vector is None:
-        if len(words) > 1:
-            raise OperandError(f"kind::{kind} needs .block16, .block32, .scale_vec::2X or .scale_vec::4X")
-        return 32
-    if vector[1] not in words:
-        raise OperandError(f"kind::{kind} has no .scale_vec::{vector[1]}; valid: {listing(words)}")
-    return words[vector[1]]
+    vector = re.search(r"\.scale_vec::\dX", mnemonic)
+    spelling = vector[0] if vector else ""
+    if spelling in kind.vectors:
+        return kind.vectors[spelling]
+    if not spelling:
+        needs = "needs .block16, .block32, .scale_vec::2X or .scale_vec::4X"
+    else:
+        words = [word.partition("::")[2] for word in kind.vectors if "::" in word]
+        needs = f"does not have {spelling}; valid: {listing(words)}"
+    raise OperandError(f"{mnemonic}: kind::{kind.name} {needs}")

@@ -1,12 +1,14 @@
-"""Shared-memory matrix descriptors: the 64 bits that tell a tensor core where a tile lies.
+"""Shared-memory matrix descriptors: the 64 bits that tell a tensor core where a tile lies, and the tile that they read.
 
-Their bits are in `tcsim.descriptors.forms`, which bytes they read in `tcsim.descriptors.addresses`.
+Which bits are what is in `tcsim.descriptors.forms`, which bytes they read in `tcsim.descriptors.addresses`, how a tile must
+lie in `tcsim.descriptors.canonical_tile`, what is remarkable about a reading in `tcsim.descriptors.checks`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,19 +16,19 @@ import numpy.typing as npt
 from tcsim.core import display
 from tcsim.core.arguments import integer, is_name, is_number
 from tcsim.core.errors import OperandError, listing
-from tcsim.descriptors.addresses import element_addresses, element_bit_addresses
+from tcsim.descriptors.addresses import along_k, element_addresses, element_bit_addresses
+from tcsim.descriptors.canonical_tile import PlacedTile, place_tile
+from tcsim.descriptors.checks import TileCheck, check_tile
 from tcsim.descriptors.forms import CORE_BYTES, CORE_ROWS, FORMS, Form, Major, form_of
+from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES, PATTERN_ROW
 from tcsim.numbers.formats import Format
 from tcsim.numbers.formats import format as find_format
-
-if TYPE_CHECKING:
-    from tcsim.descriptors.canonical_tile import CanonicalTile
-    from tcsim.descriptors.checks import TileCheck
 
 __all__ = [
     "CORE_BYTES",
     "CORE_ROWS",
     "FORMS",
+    "CanonicalTile",
     "Form",
     "Major",
     "MatrixDescriptor",
@@ -66,6 +68,14 @@ class MatrixDescriptor:
         """Take a 64-bit descriptor apart.
 
         Raises OperandError for anything but an integer, if a field has no meaning, or if bits outside the fields are set.
+
+        Pre-conditions:
+            0 <= value < 1 << 64
+            value & ~form_of(arch)[1].known == 0
+            value & form_of(arch)[1].constants == form_of(arch)[1].constants
+            form_of(arch)[1].field("swizzle").take(value) in form_of(arch)[1].modes.values()
+        Post-conditions:
+            result.encode() == value
         """
         name, form = form_of(arch)
         value = integer(value, "MatrixDescriptor.decode: value")
@@ -95,7 +105,7 @@ class MatrixDescriptor:
         kind: str = "",
         step: int = 0,
     ) -> CanonicalTile:
-        """Where to put a tile of rows x k elements for wgmma or tcgen05, and the descriptors that read it, one for each K step.
+        """Where to put a tile of rows x k elements for wgmma or tcgen05, and the descriptors that read it, one per K step.
 
         `rows` runs along M for A and along N for B; `k` may be many steps long. Panels of one swizzle span lie one after the
         other, as TMA loads with boxes of that span write them. k below the span leaves the ends of rows unused (K-major).
@@ -108,6 +118,12 @@ class MatrixDescriptor:
 
         Raises OperandError for a shape, format, major or start address with which no such tile exists.
 
+        Post-conditions:
+            result.descriptors[0] == result.descriptor == MatrixDescriptor.decode(result.descriptor.encode(), arch=arch)
+            len(result.descriptors) == len(result.advances) == k // result.step
+            np.hstack([one.addresses(rows, result.step, format, major, kind) for one in result.descriptors]) == result.addresses
+            result.descriptor.check(rows, result.step, format, major, 1 << 18, kind).ok
+
         >>> tile = tcsim.MatrixDescriptor.for_tile(128, 128, "f16", major="K", swizzle="128B", start_address=1024)
         >>> print(tile)
         Swizzle<3,4,3> of ((8,16),(64,2)):((64,512),(1,8192)) (128 x 128 f16 in 16 bits, K-major)
@@ -116,14 +132,17 @@ class MatrixDescriptor:
         >>> tile.advances  # bytes; 32 inside a panel, then the next panel
         (0, 32, 64, 96, 16384, 16416, 16448, 16480)
         """
-        from tcsim.descriptors.canonical_tile import canonical_tile  # it needs this class
-
-        return canonical_tile(rows, k, format, major, swizzle, start_address, arch, kind, step)
+        tile = place_tile(CanonicalTile, rows, k, format, major, swizzle, start_address, arch, kind, step)
+        tile.descriptor.encode()  # raises if a field cannot hold its number
+        return tile
 
     def encode(self) -> int:
         """The 64-bit descriptor.
 
         Raises OperandError if a field cannot hold its number.
+
+        Post-conditions:
+            MatrixDescriptor.decode(result, arch=self.arch) == self
         """
         _, form = form_of(self.arch)
         if not is_name(self.swizzle, form.modes):
@@ -151,30 +170,47 @@ class MatrixDescriptor:
     ) -> TileCheck:
         """What is remarkable about reading a tile of rows x k elements with this descriptor.
 
-        Elements outside `memory` bytes, bytes read for two elements, unused bytes, a start off the swizzle's phase, and the
-        bank conflicts of a core matrix's 8 rows, each as a number and as a sentence.
+        It looks for elements outside `memory` bytes, bytes read for two elements, unused bytes, a start off the swizzle's phase,
+        and bank conflicts among a core matrix's 8 rows. It gives each as a number and as a sentence.
 
-        The default memory is what one block can have on sm_90 and sm_100. The 8 rows of a core matrix never conflict, whatever the
-        descriptor says, because the swizzle spreads just those; conflicts come from how threads write the tile: see
-        `tcsim.bank_conflicts`.
+        The default memory is what one block can have on sm_90 and sm_100. The 8 rows of a core matrix never conflict, whatever
+        the descriptor says, because those are the rows that the swizzle spreads. Conflicts come from how threads write the tile:
+        see `tcsim.bank_conflicts`.
 
         `kind` is the tcgen05 kind, as for `addresses`.
 
-        Raises OperandError for a memory that cannot be, and as `addresses` does.
+        Raises OperandError for a memory of less than one byte, and as `addresses` does.
+
+        Post-conditions:
+            result.ok == (len(result.outside) == len(result.shared) == 0)
+            result.first == self.addresses(rows, k, format, major, kind).min()
+            result.last >= self.addresses(rows, k, format, major, kind).max()
+            bool(len(result.outside)) == (result.last >= memory)
+            len(result.shared) == rows * k - len(np.unique(self.bit_addresses(rows, k, format, major, kind)))
+            bool(result.messages) == (not result.ok or result.off_phase > 0 or result.unused > 0 or result.conflict_degree > 1)
 
         >>> units_for_bytes = tcsim.MatrixDescriptor(stride_byte_offset=64, swizzle="128B")  # 64 units of 16 bytes meant
         >>> print(units_for_bytes.check(64, 16, "f16").messages[0])
         672 of 1024 elements are read from a place that another element has too; the first is row 16, k 0 at 0x90: is SBO=64 or LBO=0 too small, or not in bytes?
         """
-        from tcsim.descriptors.checks import check_tile  # it needs this class
-
-        return check_tile(self, rows, k, format, major, memory, kind)
+        if integer(memory, "MatrixDescriptor.check: memory") < 1:
+            raise OperandError(f"MatrixDescriptor.check: memory={memory}; valid: a number of bytes, at least 1")
+        element = find_format(format)
+        place = self.bit_addresses(rows, k, element, major, kind)
+        bits = element.container_bits if element.bits >= 8 else element.bits
+        chunk = along_k(k, element, kind, self.arch).chunk if major == "K" else CORE_BYTES * 8 // bits
+        start = self.start_address - self.base_offset * PATTERN_ROW
+        offsets = self.stride_byte_offset, self.leading_byte_offset
+        return check_tile(place, element, chunk, major, self.swizzle, start, offsets, memory)
 
     def _repr_html_(self) -> str | None:
         return display.rendered(self)
 
     def describe(self) -> list[str]:
-        """One line a field: bits, name, value in bytes, meaning.
+        """One line for each field: bits, name, value in bytes, meaning.
+
+        Post-conditions:
+            len(result) == len(form_of(self.arch)[1].fields) + len(form_of(self.arch)[1].fixed)
 
         >>> print(MatrixDescriptor(start_address=1024, swizzle="64B").describe()[0])
         bits 13:0   start_address        1024       shared address of the tile's first byte
@@ -190,18 +226,23 @@ class MatrixDescriptor:
     def addresses(
         self, rows: int, k: int, format: str | Format, major: Major = "K", kind: str = ""
     ) -> npt.NDArray[np.int64]:
-        """The shared byte address of every element of a tile: (rows, k); of sub-byte elements, that of their first bit's byte.
+        """The shared byte address of every element of a tile, (rows, k); for a sub-byte element, the byte of its first bit.
 
         `rows` runs along M for A and along N for B. `kind` is the tcgen05 kind, needed for e2m1 on sm_100: kind::f8f6f4 and
         kind::mxf8f6f4 take 16 fp4 or fp6 elements from the first bytes of 16, the others pack them.
 
-        A K-major row longer than the swizzle's span goes on an LBO further with every span. `base_offset` moves the pattern
-        of a swizzle on by as many rows of 128 bytes.
+        A K-major row longer than the swizzle's span continues one LBO further on with every span. `base_offset` moves the
+        pattern of a swizzle on by that number of rows of 128 bytes.
 
         Evidence: measured on an H200 for sm_90; literature for sm_100 (PTX ISA, Canonical Layouts; CUTLASS's
         make_umma_desc). On sm_100 long rows are inferred from sm_90, and leading_mode=1 is inferred.
 
-        Raises OperandError for a major, format, kind or mode that cannot be, or whose addresses nobody has published.
+        Raises OperandError for a major, format, kind or mode that does not exist, or whose addresses are not published.
+
+        Post-conditions:
+            result.shape == (rows, k)
+            result == self.bit_addresses(rows, k, format, major, kind) // 8
+            result == element_addresses(np.array(self.encode(), np.uint64), rows, k, find_format(format), major, self.arch, kind)
 
         >>> one = tcsim.MatrixDescriptor.for_tile(8, 16, "f16", swizzle="32B").descriptor
         >>> one.addresses(8, 16, "f16")[[0, 4], :9:4].tolist()  # rows from 4 on have their 16-byte chunks exchanged
@@ -212,9 +253,13 @@ class MatrixDescriptor:
     def bit_addresses(
         self, rows: int, k: int, format: str | Format, major: Major = "K", kind: str = ""
     ) -> npt.NDArray[np.int64]:
-        """The shared address of every element in bits, that is 8 times the byte and the bit in it: (rows, k).
+        """The shared address of every element in bits, (rows, k): 8 times the byte, plus the bit in it.
 
         A 6-bit element may continue in the next byte. Otherwise as `addresses`.
+
+        Post-conditions:
+            result.shape == (rows, k)
+            result[0, 0] == 8 * DESCRIPTOR_SWIZZLES[self.swizzle](self.start_address, self.base_offset)
 
         >>> tile = tcsim.MatrixDescriptor(stride_byte_offset=1024, swizzle="128B", arch="sm_100")
         >>> tile.bit_addresses(8, 4, "e3m2", kind="f8f6f4")[1]
@@ -222,3 +267,35 @@ class MatrixDescriptor:
         """
         value = np.array(self.encode(), np.uint64)
         return element_bit_addresses(value, rows, k, find_format(format), major, self.arch, kind)
+
+
+@dataclass(frozen=True)
+class CanonicalTile(PlacedTile):
+    """A tile in shared memory and the descriptors that read it, one for each K step. `MatrixDescriptor.for_tile` makes one."""
+
+    def _repr_html_(self) -> str | None:
+        return display.rendered(self)
+
+    @cached_property
+    def descriptor(self) -> MatrixDescriptor:
+        """The descriptor of the first K step."""
+        name = next(name for name, pattern in DESCRIPTOR_SWIZZLES.items() if pattern == self.swizzle)
+        return MatrixDescriptor(
+            self.start_address, self.leading_byte_offset, self.stride_byte_offset, swizzle=name, arch=self.arch
+        )
+
+    @property
+    def descriptors(self) -> tuple[MatrixDescriptor, ...]:
+        """One descriptor for each K step.
+
+        A step of 48 bytes that runs on into the next panel says so: its LBO is that panel's address (leading_mode=1).
+        """
+        start, span = self.start_address, self.swizzle.span
+        found = []
+        for advance in self.advances:
+            one = replace(self.descriptor, start_address=start + advance)
+            if self.major == "K" and span > CORE_BYTES and advance % span + self.step_bytes > span:
+                beyond = start + (advance // (self.rows * span) + 1) * self.rows * span
+                one = replace(one, leading_byte_offset=beyond, leading_mode=1)
+            found.append(one)
+        return tuple(found)

@@ -15,7 +15,7 @@ from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.bit_field import Field
 
 SUB_MASKS = {128: 1, 64: 2, 32: 4}
-"""M -> runs of columns, of N divided by so many each, that begin by themselves."""
+"""M -> equal runs that the N columns are divided into, each with a beginning of its own."""
 FIELDS = (
     *(Field(f"start_{i}", 8 * i, 8, 1, f"columns of the first span that run {i} leaves out") for i in range(4)),
     *(Field(f"first_{i}", 32 + i, 1, 1, f"1: run {i} begins with zeroed columns") for i in range(4)),
@@ -68,7 +68,7 @@ class ZeroColumnMask:
     def columns(self, m: int, n: int) -> npt.NDArray[np.bool_]:
         """Which of the N columns count as zeros, for an M.
 
-        Raises OperandError for another M, a shift beyond its limit, or a start beyond the first span, which the manual does
+        Raises OperandError for an M that is not in `SUB_MASKS`, a shift beyond its limit, or a start beyond the first span, which the manual does
         not explain.
 
         >>> ZeroColumnMask(start_1=1, first_0=1, first_1=1, nonzero=1, skip_span=2, use_span=3).columns(64, 16).astype(int)

@@ -13,8 +13,8 @@ from tcsim.catalog import on_arch
 from tcsim.core.errors import TcsimError
 from tcsim.core.targets import ARCHS
 from tcsim.descriptors.kinds import KINDS
-from tcsim.diagnosis.machine import Machine, machine_of
 from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
+from tcsim.gemm import Machine, machine_of
 from tcsim.model.row import Row
 from tcsim.numbers.codec import decode, encode
 
@@ -23,7 +23,7 @@ _END_FORMATS = ("bf16", "f16", "tf32")
 
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
-    """Other instructions that take the same registers, the same on other archs, and what is no tensor core's work."""
+    """Other instructions that take the same registers, the same on other archs, and work that no tensor core does."""
     multiply = problem.machine.instruction
     yield from _descriptors(problem)
     for mnemonic in _kin(problem):

@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import TcsimError
-from tcsim.descriptors.canonical_tile import CanonicalTile
-from tcsim.descriptors.matrix import Major, MatrixDescriptor, element_addresses
+from tcsim.descriptors.matrix import CanonicalTile, Major, MatrixDescriptor, element_addresses
 from tcsim.diagnosis.operands import changed
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
-from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.swizzle import SWIZZLES
 
 Addresses = npt.NDArray[np.int64]
@@ -34,7 +32,7 @@ _SCALES = (
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
     """Descriptors that are wrong in one respect: those given, else those of every canonical tile. Only for wgmma."""
-    if not isinstance(problem.machine.instruction, WarpgroupMultiply):
+    if not hasattr(problem.machine.instruction, "fetch"):
         return
     if problem.memory is not None:
         for name in problem.memory.descriptors:
@@ -192,7 +190,7 @@ def _swizzled(swizzle: str, given: MatrixDescriptor) -> MatrixDescriptor:
 
 def _reread(problem: Problem, name: str, change: _Change, flip: bool) -> Problem | None:
     memory, multiply = problem.memory, problem.machine.instruction
-    if memory is None or not isinstance(multiply, WarpgroupMultiply):
+    if memory is None:
         return None
     given = memory.descriptors[name]
     try:

@@ -66,7 +66,7 @@ def diagnose_move(instruction: Any, call: str, observed: Any, given: Arguments) 
 def _bits(result: Any, call: str) -> npt.NDArray[Any]:
     """A result as one array: Tensor Memory by its words, several results one after the other.
 
-    Raises OperandError for a result that is no array.
+    Raises OperandError for a result that is not an array.
     """
     if isinstance(result, tuple):
         return np.concatenate([_bits(part, call).reshape(-1) for part in result])

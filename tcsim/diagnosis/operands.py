@@ -10,6 +10,7 @@ import numpy as np
 
 from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
 from tcsim.numbers import ieee
+from tcsim.numbers.codec import negated
 from tcsim.numbers.formats import SUBNORMAL, Format
 
 _NAMES = ("a", "b", "c", "d")
@@ -119,7 +120,7 @@ def _negated(problem: Problem, name: str) -> Problem | None:
     if format.kind == "float" or format.sign_magnitude:
         if not format.signed:
             return None
-        return changed(problem, name, codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)))
+        return changed(problem, name, negated(codes, format))
     return changed(problem, name, (np.zeros_like(codes) - codes) & format.dtype.type(format.code_mask))
 
 

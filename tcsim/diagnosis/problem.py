@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import NO_SCALES, Scales
-from tcsim.diagnosis.machine import Machine
+from tcsim.core import chunks
+from tcsim.gemm import Machine
 
 Codes = npt.NDArray[Any]
-_CHUNK_PRODUCTS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Problem:
         """What the model gives for a part: (rows, columns)."""
         out = np.empty((len(part.rows), len(part.columns)), self.machine.formats["d"].dtype)
         height = 64 if self.positions is None else 1
-        width = max(1, _CHUNK_PRODUCTS // (min(height, len(part.rows)) * self.step))
+        width = chunks.step(min(height, len(part.rows)) * self.step)
         a, b, c = self.a[part.matrix], self.b[part.matrix], self.c[part.matrix]
         for top in range(0, len(part.rows), 64):
             for left in range(0, len(part.columns), width):

@@ -10,13 +10,9 @@ import numpy as np
 from tcsim.catalog import instruction as find_instruction
 from tcsim.core.arguments import as_array
 from tcsim.core.errors import InstructionError, OperandError, listing
-from tcsim.diagnosis.machine import Machine, machine_of
 from tcsim.diagnosis.problem import Codes, Memory, Problem
-from tcsim.isa.mma.multiply import MatrixMultiply
-from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
-from tcsim.isa.mma.sparse_operand import SparseOperand
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply, shifted
-from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.gemm import Machine, machine_of
+from tcsim.isa.tcgen05.products import shifted
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.codec import as_codes
 
@@ -84,7 +80,7 @@ def _from_matrices(machine: Machine, call: str, observed: Any, operands: dict[st
             raise OperandError(f"{call}: {name} = {size}; valid: multiples of the instruction's {unit}")
     if dense_k > machine.shape[2] and formats["c"] is not formats["d"]:
         raise OperandError(
-            f"{call}: d ({formats['d'].name}) is no accumulator ({formats['c'].name}); valid: K = {machine.shape[2]}"
+            f"{call}: d ({formats['d'].name}) cannot be its accumulator ({formats['c'].name}); valid: K = {machine.shape[2]}"
         )
     for name, shape in {"scale_a": (m, dense_k), "scale_b": (dense_k, n)}.items() if machine.blocks else ():
         wanted[name] = (m, shape[1] // machine.block) if name == "scale_a" else (shape[0] // machine.block, n)
@@ -114,18 +110,12 @@ def _made(machine: Machine, flat: dict[str, Codes]) -> Problem:
 
 def _as_described(problem: Problem) -> Problem:
     """The negations of tcgen05.mma's instruction descriptor, and .ashift, made on the codes."""
-    desc, multiply = problem.machine.descriptor, problem.machine.instruction
-    if desc is None or not isinstance(multiply, TensorMemoryMultiply):
+    machine = problem.machine
+    if machine.descriptor is None:
         return problem
-    a, b = problem.a, problem.b
-    for name in "ab":
-        if getattr(desc, f"negate_{name}"):
-            format = problem.machine.formats[name]
-            sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))
-            a, b = (a ^ sign, b) if name == "a" else (a, b ^ sign)
-    if multiply.facts.ashift:
-        a = shifted(a, multiply.facts.cta_group)
-    return replace(problem, a=a, b=b)
+    row: Any = machine.instruction.row
+    a, b = machine.negated("a", problem.a), machine.negated("b", problem.b)
+    return replace(problem, a=shifted(a, row.cta_group) if row.ashift else a, b=b)
 
 
 def _scale(given: Any, name: str, call: str) -> Any:
@@ -137,8 +127,6 @@ def _scale(given: Any, name: str, call: str) -> Any:
 
 def _from_registers(machine: Machine, call: str, observed: Codes, operands: dict[str, Any]) -> Problem:
     multiply = machine.instruction
-    if not isinstance(multiply, MatrixMultiply):
-        raise OperandError(f"{call}: it reads B from shared memory; valid: matrices, or smem= with descriptors")
     c = operands.get("c")
     d = multiply.operands["c"]
     given = {
@@ -154,14 +142,14 @@ def _from_registers(machine: Machine, call: str, observed: Codes, operands: dict
         matrix = multiply.matrix(name, whole)
         codes[name] = matrix.reshape(-1, *matrix.shape[-2:])
     words: dict[str, tuple[Codes, int, int]] = {}
-    if isinstance(multiply, ScaledMatrixMultiply):
+    if machine.blocks:
         for side in ("a", "b"):
             ids = int(operands.get(f"byte_id_{side}", 0)), int(operands.get(f"thread_id_{side}", 0))
             held = _lines(np.asarray(_scale(operands.get(f"scale_{side}"), f"scale_{side}", call)), batch)
             words[side] = (held, *ids)
             codes[f"scale_{side}"] = multiply.scale_matrix(side, held, *ids)
     problem = None
-    if isinstance(multiply, SparseOperand):
+    if machine.sparsity is not None:
         held, selector = _lines(np.asarray(operands.get("metadata")), batch), int(operands.get("selector", 0))
         codes["metadata"] = multiply.decode_metadata(held, selector)
         problem = replace(_made(machine, codes), metadata=held, selector=selector)
@@ -176,7 +164,7 @@ def _lines(words: Codes, batch: tuple[int, ...]) -> Codes:
 
 
 def _from_memory(multiply: Instruction, call: str, observed: Codes, operands: dict[str, Any]) -> Problem:
-    if not isinstance(multiply, WarpgroupMultiply):
+    if not hasattr(multiply, "fetch"):
         raise OperandError(f"{call}: its operands are in registers; smem= is for wgmma")
     smem = np.asarray(operands["smem"])
     a, b = np.asarray(operands["a"]), np.asarray(operands["b"])
@@ -193,8 +181,9 @@ def _from_memory(multiply: Instruction, call: str, observed: Codes, operands: di
     descriptors = {} if a.ndim >= 2 and a.shape[-2] == 128 else {"a": a}
     sent = {n: np.broadcast_to(x.astype(np.uint64), batch).reshape(-1) for n, x in (descriptors | {"b": b}).items()}
     memory = Memory(np.broadcast_to(smem, (*batch, smem.shape[-1])).reshape(-1, smem.shape[-1]), sent, trans, signs)
-    problem = Problem(machine_of(multiply, call), whole_a, whole_b, whole_c, whole_d, memory=memory)
-    if isinstance(multiply, SparseOperand):
+    machine = machine_of(multiply, call)
+    problem = Problem(machine, whole_a, whole_b, whole_c, whole_d, memory=memory)
+    if machine.sparsity is not None:
         held, selector = _lines(np.asarray(operands.get("metadata")), batch), int(operands.get("selector", 0))
         positions = multiply.decode_metadata(held, selector)
         problem = replace(problem, positions=positions, metadata=held, selector=selector)

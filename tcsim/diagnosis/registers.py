@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from tcsim.diagnosis.operands import changed, operand
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
-from tcsim.isa.mma.multiply import MatrixMultiply
-from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.model.operand import Fragment
 
 Registers = npt.NDArray[np.uint32]
@@ -21,8 +19,6 @@ Permutation = npt.NDArray[np.intp]
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
     """Every operand that registers hold, each of the permutations below."""
-    if not isinstance(problem.machine.instruction, MatrixMultiply | WarpgroupMultiply):
-        return
     for name, given in problem.machine.instruction.operands.items():
         for mistake, detail, forward, backward in _permutations(given):
             advice = f"compare with instruction.operands[{name!r}].layout: where an element of {name} belongs"
@@ -106,8 +102,6 @@ def _swapped_nibbles(registers: Registers) -> Registers:
 
 def _permuted(problem: Problem, given: Fragment, change: _Change) -> Problem | None:
     multiply, codes = problem.machine.instruction, operand(problem, given.name)
-    if not isinstance(multiply, MatrixMultiply | WarpgroupMultiply):
-        return None
     rows, columns = given.shape
     batch, tall, wide = codes.shape
     tiles = codes.reshape(batch, tall // rows, rows, wide // columns, columns).swapaxes(2, 3)

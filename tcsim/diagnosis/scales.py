@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.core.errors import TcsimError
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
-from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply, Side
+from tcsim.isa.mma.scaled_multiply import Side
 from tcsim.numbers.codec import encode
 
 _SIDES: tuple[Side, ...] = ("a", "b")
@@ -103,7 +103,7 @@ def _selectors(problem: Problem, side: Side) -> Iterator[Attempt]:
 
 def _selected(problem: Problem, side: Side, byte: int, thread: int) -> Problem | None:
     multiply = problem.machine.instruction
-    if problem.scale_words is None or not isinstance(multiply, ScaledMatrixMultiply):
+    if problem.scale_words is None:
         return None
     try:
         scales = multiply.scale_matrix(side, problem.scale_words[side][0], byte, thread)

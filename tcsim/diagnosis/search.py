@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from tcsim.arithmetic.steps import runs
 from tcsim.diagnosis import arithmetic, blocks, memory, operands, registers, scales, sparsity
-from tcsim.diagnosis.machine import FAMILIES
 from tcsim.diagnosis.moves import diagnose_move
 from tcsim.diagnosis.problem import Attempt, Part, Problem
 from tcsim.diagnosis.question import named, problem_of
@@ -69,7 +68,7 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
         look at the order in memory that a is given in, and at .row and .col
     """
     found_instruction, call = named(instruction, arch)
-    if not isinstance(found_instruction, FAMILIES):
+    if not hasattr(found_instruction, "matmul"):
         return diagnose_move(found_instruction, call, observed, operands)
     problem = problem_of(found_instruction, call, observed, operands)
     right, wrong = _model(problem)

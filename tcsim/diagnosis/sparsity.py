@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from tcsim.core.errors import TcsimError
 from tcsim.diagnosis.problem import Attempt, Problem
-from tcsim.isa.mma.sparse_operand import SparseOperand
 
 Positions = npt.NDArray[np.int64]
 
@@ -49,12 +48,12 @@ def _with(problem: Problem, change: Callable[[Positions, int], Positions | None]
 
 def _selected(problem: Problem, selector: int) -> Problem | None:
     multiply = problem.machine.instruction
-    if problem.metadata is None or not isinstance(multiply, SparseOperand):
+    if problem.metadata is None:
         return None
     try:
         return replace(problem, positions=multiply.decode_metadata(problem.metadata, selector))
     except TcsimError:
-        return None  # what those lanes hold is no metadata
+        return None  # what those lanes hold is not metadata
 
 
 def _swapped(positions: Positions, group: int, count: int) -> Positions | None:

@@ -14,7 +14,7 @@ _LEAST_CUT = 4  # columns right of the last kept bit, at least
 
 
 def bit_columns(step: TracedStep, width: int = 80) -> tuple[str, ...]:
-    """The lines of the drawing; none of a step that is no dot-add.
+    """The lines of the drawing; none for a step that is not a dot-add.
 
     A column is a power of two. `|` stands behind the last bit that is kept; what is right of it was cut, and `>` marks
     bits that go on beyond the picture.

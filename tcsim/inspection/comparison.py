@@ -18,7 +18,6 @@ from tcsim.inspection.problems import Arrays, Call, described
 from tcsim.inspection.products import Codes, Products, formats_of, results
 from tcsim.inspection.random_inputs import random_products
 from tcsim.inspection.smallest_example import Example, smallest_example
-from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import Format
 
@@ -60,7 +59,7 @@ class Comparison:
     @property
     def descriptor(self) -> InstructionDescriptor | None:
         """The instruction descriptor of tcgen05.mma."""
-        return self.reference.desc if isinstance(self.reference, DescribedMultiply) else None
+        return getattr(self.reference, "desc", None)
 
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON."""
@@ -139,7 +138,7 @@ def _difference(
 
 
 def _units(first: Codes, second: Codes, format: Format) -> npt.NDArray[np.int64]:
-    """How many codes lie between results that are no NaN."""
+    """How many codes lie between results that are not NaN."""
     if format.kind != "float":
         return np.abs(decode(first, format) - decode(second, format))
     numbers = ~(np.isnan(decode(first, format)) | np.isnan(decode(second, format)))

@@ -1,6 +1,6 @@
 """One result of a cvt as a trace: its registers among the inputs of a file, or random ones.
 
-Whose question: `trace`. What happens to each element is told by `tcsim.isa.cvt.trace`.
+`trace` asks it. `tcsim.isa.cvt.trace` says what happens to each element.
 """
 
 from __future__ import annotations

@@ -10,9 +10,7 @@ from tcsim import catalog
 from tcsim.descriptors.matrix import CORE_ROWS
 from tcsim.inspection.formulas import formulas_of
 from tcsim.inspection.listing import formats_of, target_text
-from tcsim.inspection.ptx_line import ptx_line
 from tcsim.inspection.step_text import steps_text
-from tcsim.inspection.surroundings import executed_by, rules_of
 from tcsim.inspection.tensor_memory_text import tensor_memory_constraints, tensor_memory_execution
 from tcsim.isa.cvt.semantics import Convert
 from tcsim.isa.matrix.semantics import ALL_ADDRESSES_VALID, LoadMatrix, SharedMatrix
@@ -104,7 +102,7 @@ def describe(instruction: Instruction) -> Description:
         steps_text(lowering.steps, catalog.family(row.family).without_steps),
         instruction.evidence.level,
         instruction.evidence.source,
-        ptx_line(row),
+        row.forms[0].statement(row.mnemonic),
     )
 
 
@@ -139,9 +137,9 @@ _WHO = {32: "one warp: its 32 lanes together", 128: "one warpgroup: four warps, 
 
 def _execution(instruction: Instruction) -> tuple[str, ...]:
     if isinstance(instruction, TensorMemoryMultiply):
-        return tensor_memory_execution(instruction.facts)
-    if told := executed_by(instruction):
-        return told
+        return tensor_memory_execution(instruction.row)
+    if instruction.executed_by:
+        return instruction.executed_by
     lines = [_WHO.get(n, f"{n} lanes together") for n in sorted({o.lanes for o in instruction.operands.values()})]
     if not lines and "aligned" not in instruction.mnemonic.split("."):
         lines.append("every thread by itself")
@@ -160,7 +158,7 @@ def _execution(instruction: Instruction) -> tuple[str, ...]:
 
 @singledispatch
 def _constraints(instruction: Instruction) -> tuple[str, ...]:
-    return rules_of(instruction)
+    return instruction.rules
 
 
 @_constraints.register
@@ -183,7 +181,7 @@ def _(instruction: TensorMemoryMultiply) -> tuple[str, ...]:
 
 @_constraints.register
 def _(instruction: WarpgroupMultiply) -> tuple[str, ...]:
-    own = instruction.facts
+    own = instruction.row
     lines = ["B, and A unless it is in registers, lie in shared memory behind a matrix descriptor"]
     lines.append("scale_a, scale_b: 1 or -1" if own.signs else "no signs scale_a, scale_b")
     majors = "K-major (0) or MN-major (1)" if own.majors else "K-major only"
@@ -207,7 +205,7 @@ def _(instruction: SharedMatrix) -> tuple[str, ...]:
 
 @_constraints.register
 def _(instruction: FragmentMove) -> tuple[str, ...]:
-    order = "row" if instruction.order.row_major else "column"
+    order = "row" if instruction.row_major else "column"
     way = {FragmentLoad: "read from", FragmentStore: "written to"}.get(type(instruction), "in")
     bits = instruction.operand.layout.element_bits
     return (

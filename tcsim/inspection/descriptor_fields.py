@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tcsim.descriptors.canonical_tile import CanonicalTile
 from tcsim.descriptors.checks import TileCheck
-from tcsim.descriptors.matrix import MatrixDescriptor, form_of
+from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor, form_of
 
 
 @dataclass(frozen=True)

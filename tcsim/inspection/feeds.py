@@ -169,7 +169,7 @@ def _(instruction: StoreMatrix, row: int, column: int, matrix: int = 0, selector
 
 
 def _tile_place(instruction: FragmentMove, row: int, column: int) -> str:
-    line, place = (row, column) if instruction.order.row_major else (column, row)
+    line, place = (row, column) if instruction.row_major else (column, row)
     bits = instruction.operand.layout.element_bits
     inside = f"{place * bits // 8}" if place * bits % 8 == 0 else f"{place * bits}/8"
     return f"address + {line} * stride * {bits}/8 + {inside} bytes"
@@ -191,10 +191,9 @@ def _(instruction: FragmentStore, row: int, column: int, matrix: int = 0, select
 
 def _cell(instruction: TensorMemoryMove, row: int, column: int) -> str:
     """Which cell of Tensor Memory an element is, counted from the address; of a packed one the low half."""
-    access = instruction.access
-    half, inside = divmod(column, access.layout.columns // access.halves)
+    half, inside = divmod(column, instruction.row.half_columns)
     start = " and half_split_offset" if half else ""
-    bits = "bits 15:0 of " if access.packed else ""
+    bits = "bits 15:0 of " if instruction.row.packed else ""
     return f"{bits}lane {row}, column {inside} from address{start} on"
 
 

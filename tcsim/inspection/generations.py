@@ -13,7 +13,7 @@ from tcsim import catalog
 from tcsim.arithmetic.steps import Arithmetic, BitDot, DotAdd, IntegerDot, Lowering, ScaledDotAdd, Step
 from tcsim.core.targets import ARCHS
 from tcsim.inspection.listing import archs_of, formats_of
-from tcsim.isa.tcgen05.mma_form import MultiplyForm
+from tcsim.isa.tcgen05.mma_rows import MultiplyRow
 from tcsim.model.row import Row
 from tcsim.numbers.formats import FORMATS
 
@@ -68,8 +68,8 @@ def inputs_of(row: Row) -> tuple[str, ...]:
     >>> inputs_of(catalog.rows()["tcgen05.mma.cta_group::1.kind::f16"])
     ('f16', 'bf16')
     """
-    if isinstance(row.facts, MultiplyForm):
-        own = set(row.facts.kind.ab_formats)
+    if isinstance(row, MultiplyRow):
+        own = set(row.kind.ab_formats)
     else:
         formats = formats_of(row)
         own = {formats[name] for name in "ab" if name in formats}

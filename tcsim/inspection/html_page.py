@@ -16,8 +16,7 @@ import numpy as np
 
 import tcsim
 from tcsim.core.errors import OperandError, listing
-from tcsim.descriptors.canonical_tile import CanonicalTile
-from tcsim.descriptors.matrix import Major, MatrixDescriptor
+from tcsim.descriptors.matrix import CanonicalTile, Major, MatrixDescriptor
 from tcsim.inspection.description import describe
 from tcsim.inspection.places import no_fragments
 from tcsim.layouts.layout import FragmentLayout, Layout

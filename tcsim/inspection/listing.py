@@ -11,7 +11,6 @@ from tcsim import catalog
 from tcsim.core.errors import FormatError, InstructionError, TargetError, listing, nearest
 from tcsim.core.evidence import Level
 from tcsim.core.targets import ARCHS, TARGETS, accepting, since, suffixed_since
-from tcsim.isa.cvt.rows import CvtRow
 from tcsim.model.row import Row
 from tcsim.numbers.conversion import OTHER_FORMATS
 from tcsim.numbers.formats import FORMATS
@@ -62,10 +61,9 @@ def formats_of(row: Row) -> dict[str, str]:
     {'d': 'e4m3', 'a': 'f32', 'b': 'f32'}
     """
     found = {name: operand.format.name for name, operand in row.operands.items()}
-    if isinstance(row, CvtRow):
-        return {name: register.format.name for name, register in row.registers.items()}
-    format_b = getattr(row.facts, "format_b", None)
-    return found | ({"b": format_b.name} if format_b is not None and "b" not in found else {})
+    return found | {
+        item.name: item.format.name for item in row.forms[0].operands if item.format and item.name not in found
+    }
 
 
 def archs_of(row: Row) -> tuple[str, ...]:
@@ -134,7 +132,7 @@ def families(arch: str | None = None) -> tuple[FamilyEntry, ...]:
 
 
 def default_arch(mnemonic: str) -> str:
-    """The arch of which most is known: the earliest with the strongest evidence.
+    """The arch that most is known about: the earliest with the strongest evidence.
 
     Raises InstructionError for a mnemonic that does not exist or that assembles to nothing.
 

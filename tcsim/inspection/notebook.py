@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.errors import OperandError
-from tcsim.descriptors.canonical_tile import CanonicalTile
-from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
 from tcsim.inspection.descriptor_fields import fields_of
 from tcsim.inspection.html_page import MOST_ELEMENTS, instruction_page, tile_page
 from tcsim.inspection.svg import Cell, grid

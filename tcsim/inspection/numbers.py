@@ -210,7 +210,7 @@ def _neighbours(format: Format, code: int) -> tuple[NumberCode | None, NumberCod
 
 
 def _at(format: Format, place: int) -> NumberCode | None:
-    """The number so many codes above zero."""
+    """The number that lies this many codes above zero."""
     if abs(place) > format.largest_code or (place < 0 and not format.signed):
         return None
     sign = (1 << format.sign_shift) if place < 0 else 0

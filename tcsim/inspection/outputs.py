@@ -17,9 +17,8 @@ from tcsim.core.errors import OperandError, listing
 from tcsim.inspection.problems import Arrays, Call, call_of
 from tcsim.inspection.products import Codes, Products, formats_of
 from tcsim.isa.mma.multiply import MatrixMultiply
-from tcsim.isa.mma.sparse_operand import SparseOperand
 from tcsim.isa.tcgen05.described import DescribedMultiply
-from tcsim.isa.tcgen05.multiply import shifted
+from tcsim.isa.tcgen05.products import shifted
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.codec import as_codes, encode
@@ -79,7 +78,7 @@ class Outputs:
 def outputs_of(instruction: Any, arrays: Arrays, call: Call | None = None) -> Outputs:
     """The matrices behind all outputs of a call, as the instruction multiplies them.
 
-    `instruction`: of tcgen05.mma what `described` gives. `.ashift` has moved the rows of A, and wgmma's signs are turned.
+    `instruction`: of tcgen05.mma what `described` gives. `.ashift` has moved the rows of A, and wgmma's signs are negated.
 
     Raises OperandError for inputs that are missing or of another shape, FormatError for another dtype.
     """
@@ -157,8 +156,8 @@ def _matrices(instruction: Any, arrays: Arrays, call: Call) -> tuple[Codes, Code
     for name, array, shape in zip("abc", found, ((m, instruction.operands["a"].shape[1]), (k, n), (m, n)), strict=True):
         if array.shape[-2:] != shape:
             raise OperandError(f"{instruction!r}: {name} has shape {array.shape}; valid: (..., {shape[0]}, {shape[1]})")
-    if isinstance(instruction, DescribedMultiply) and instruction.instruction.facts.ashift:
-        found[0] = shifted(found[0], instruction.instruction.facts.cta_group)
+    if isinstance(instruction, DescribedMultiply) and instruction.instruction.row.ashift:
+        found[0] = shifted(found[0], instruction.instruction.row.cta_group)
     return found[0], found[1], found[2]
 
 
@@ -189,16 +188,14 @@ def _(instruction: WarpgroupMultiply, arrays: Arrays) -> tuple[Codes, Codes, Cod
 
 
 def _sparsity(instruction: Any) -> Sparsity | None:
-    if isinstance(instruction, DescribedMultiply):
-        return instruction.instruction.sparsity(instruction.desc) if instruction.desc.sparse else None
-    return instruction.sparsity if isinstance(instruction, SparseOperand) else None
+    return getattr(instruction, "sparsity", None)
 
 
 def _positions(instruction: Any, arrays: Arrays, call: Call) -> Codes:
     if "metadata" not in arrays:
         raise OperandError(f"{instruction!r}: metadata is missing; valid: a, b, c, metadata")
     metadata = np.asarray(arrays["metadata"])
-    if call == "execute" and isinstance(instruction, SparseOperand):
+    if call == "execute" and hasattr(instruction, "decode_metadata"):
         return instruction.decode_metadata(metadata, int(arrays.get("selector", 0)))
     kept = instruction.operands["a"].shape
     if metadata.dtype.kind not in "iu" or metadata.shape[-2:] != kept:
@@ -237,7 +234,7 @@ def example_arrays(instruction: Any, products: Products) -> dict[str, Codes]:
     a, b, c = (codes[0].reshape(-1) for codes in (products.a, products.b, products.c))
     (m, n, k), row = instruction.shape, 0
     if isinstance(instruction, DescribedMultiply):
-        k, row = instruction.desc.k, int(instruction.instruction.facts.ashift)  # .ashift: row 0 is what row 1 was
+        k, row = instruction.desc.k, int(instruction.instruction.row.ashift)  # .ashift: row 0 is what row 1 was
     arrays = {"a": np.zeros((m, len(a)), a.dtype), "b": np.zeros((k, n), b.dtype), "c": np.zeros((m, n), c.dtype)}
     arrays["a"][row], arrays["c"][0, 0] = a, c[0]
     sparsity, met = _sparsity(instruction), slice(None)

@@ -27,7 +27,7 @@ def call_of(instruction: Any, arrays: Arrays) -> Call:
     >>> call_of(mma, {"a": np.ones((16, 8), np.float16), "b": np.ones((8, 8), np.float16), "c": np.zeros((16, 8), np.float32)})
     'matmul'
     """
-    if isinstance(instruction, (TensorMemoryMultiply, DescribedMultiply)):  # Tensor Memory is no array
+    if isinstance(instruction, (TensorMemoryMultiply, DescribedMultiply)):  # Tensor Memory is not an array
         return "execute" if "tmem" in arrays else "matmul"
     if not hasattr(instruction, "matmul") or not {"a", "b"} <= set(arrays):
         return "execute"
@@ -43,7 +43,7 @@ def run_call(instruction: Any, arrays: Arrays, call: Call | None = None) -> tupl
     Results come by name, one alone as d. Tensor Memory, as `tmem` and as a result, is an array of its words.
 
     Raises OperandError for a name that the call does not take or one that it lacks, for a
-    result that is no array, and what the call itself raises.
+    result that is not an array, and what the call itself raises.
     """
     chosen = call or call_of(instruction, arrays)
     method = getattr(instruction, chosen, None)

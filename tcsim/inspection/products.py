@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.isa.tcgen05.described import DescribedMultiply
+from tcsim.core.chunks import chunks
 from tcsim.numbers.formats import Format
 
 Codes = npt.NDArray[Any]
-_CHUNK = 1 << 17  # products at a time
 
 
 @dataclass(frozen=True)
@@ -72,16 +71,13 @@ def formats_of(instruction: Any) -> dict[str, Format]:
 
 
 def results(instruction: Any, products: Products) -> Codes:
-    """What the instruction makes of each: codes of D (count,). Signs are turned where a descriptor says so."""
+    """What the instruction makes of each: codes of D (count,). A and B are negated where a descriptor says so."""
     formats = formats_of(instruction)
     triple = (formats["a"], formats["b"], formats["c"])
-    step = max(1, _CHUNK // products.a.shape[2])
     parts = []
-    for start in range(0, len(products), step):
-        one = products[start : start + step]
-        a, b = one.a, one.b
-        if isinstance(instruction, DescribedMultiply):
-            a, b = instruction.negated("a", a), instruction.negated("b", b)
+    for part in chunks(len(products), products.a.shape[2]):
+        one = products[part]
+        a, b = instruction.negated("a", one.a), instruction.negated("b", one.b)
         scales = {name: (codes, formats[name]) for name, codes in one.scales.items()}
         parts.append(instruction.lowering.run(a, b, one.c, triple, scales).reshape(-1))
     return np.concatenate(parts) if parts else np.empty(0, formats["d"].dtype)

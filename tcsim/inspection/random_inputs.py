@@ -12,7 +12,7 @@ from tcsim.numbers.codec import encode
 from tcsim.numbers.formats import Format
 
 SPREAD = 14
-"""Exponents of random floats lie within so many of 0, where the format has them."""
+"""Exponents of random floats lie this close to 0, where the format has them."""
 
 
 def random_codes(format: Format, shape: tuple[int, ...], stream: np.random.Generator) -> npt.NDArray[Any]:

@@ -31,7 +31,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells. Of a `grid`, whose columns are alike, as many as fit stand side by side, the others below."""
+    """Rows of cells. A `grid`, whose columns are alike, puts those that fit side by side and the others below."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

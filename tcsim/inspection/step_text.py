@@ -69,7 +69,7 @@ def _(step: BitDot) -> str:
 
 
 def steps_text(steps: Sequence[Any], without: str = "none") -> tuple[str, ...]:
-    """A whole lowering, a line each; a chain of fused multiply-adds over k is told as such. `without`: what no steps are called.
+    """A whole lowering, a line each; a chain of fused multiply-adds over k is one line. `without`: what a lowering without steps is called.
 
     >>> mma = tcsim.instruction("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", arch="sm_90")
     >>> steps_text(mma.lowering.steps)

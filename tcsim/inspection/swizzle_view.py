@@ -62,7 +62,7 @@ def find_swizzle(text: str) -> tuple[str, Swizzle]:
 def swizzle_view(name: str, start: int = 0, pitch: int | None = None, rows: int = PHASE_ROWS) -> SwizzleView:
     """Where the chunks of `rows` rows land; without a pitch the rows follow one another, a span each.
 
-    Raises OperandError for an unknown swizzle, or a start or pitch that is no multiple of 16 bytes.
+    Raises OperandError for an unknown swizzle, or a start or pitch that is not a multiple of 16 bytes.
 
     >>> view = swizzle_view("128B")
     >>> view.lands[1][:3], view.degrees[0], view.plain_degrees[0]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcsim.core.errors import listing
-from tcsim.descriptors.kinds import LOOKUP_FORMAT, RUBIN_SCALE_VECTORS, SCALE_VECTORS, shapes_of
-from tcsim.isa.tcgen05.mma_form import MultiplyForm
+from tcsim.descriptors.kinds import LOOKUP_FORMAT, scale_vectors, shapes_of
+from tcsim.isa.tcgen05.mma_rows import MultiplyRow
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.memory.tmem_layout import data_path
 
 
-def tensor_memory_execution(facts: MultiplyForm) -> tuple[str, ...]:
+def tensor_memory_execution(row: MultiplyRow) -> tuple[str, ...]:
     """Who issues a tcgen05.mma, and how its end is awaited."""
-    where = "a pair of CTAs" if facts.cta_group == 2 else "its CTA"
+    where = "a pair of CTAs" if row.cta_group == 2 else "its CTA"
     return (
         f"one thread issues it, for the Tensor Memory of {where}",
         "asynchronous: tcgen05.commit and a wait on its mbarrier before D is read or operands are changed",
@@ -36,42 +36,44 @@ def tensor_memory_constraints(instruction: TensorMemoryMultiply) -> tuple[str, .
 
 
 def _lines(instruction: TensorMemoryMultiply) -> Iterator[str]:
-    facts, arch = instruction.facts, instruction.arch.name
-    kind = facts.kind
-    rows = shapes_of(kind.name, facts.cta_group, facts.weight_stationary, facts.sparse)
+    row, arch = instruction.row, instruction.arch.name
+    kind = row.kind
+    shapes = shapes_of(kind.name, row.cta_group, row.weight_stationary, row.sparse)
     sizes = [
-        (m, row.rule) for row in rows for m in row.m if m == 128 * facts.cta_group or not (facts.ashift or facts.lookup)
+        (m, shape.rule)
+        for shape in shapes
+        for m in shape.m
+        if m == 128 * row.cta_group or not (row.ashift or row.lookup)
     ]
     rules = "; ".join(f"M {m}: N {rule}" for m, rule in sizes)
     yield f"M and N come with the instruction descriptor (tcsim idesc): {rules}"
-    depths = [depth.k for depth in kind.depths if depth.sparse == facts.sparse and arch in depth.archs]
-    if facts.lookup:
-        depths = [facts.k]
+    depths = [depth.k for depth in kind.depths_on(arch, row.sparse)]
+    if row.lookup:
+        depths = [row.k]
         yield f"B: indices of three bits; each 8 columns have a table of 8 numbers in {LOOKUP_FORMAT}"
-    yield f"K: {listing(depths)}" + (", zeros of A included" if facts.sparse else "")
-    own = "A" if facts.lookup else "A and B"
+    yield f"K: {listing(depths)}" + (", zeros of A included" if row.sparse else "")
+    own = "A" if row.lookup else "A and B"
     formats = (
-        next(depth.formats for depth in kind.depths if (depth.k, depth.sparse) == (facts.k, facts.sparse))
+        next(depth.formats for depth in kind.depths if (depth.k, depth.sparse) == (row.k, row.sparse))
         or kind.ab_formats
     )
     yield f"{own} in {listing(name for name in kind.ab_formats if name in formats)}; D in {listing(kind.d_formats)}"
-    if facts.block:
-        vectors = (RUBIN_SCALE_VECTORS if arch == "sm_107" else SCALE_VECTORS)[kind.name]
-        yield f"a scale factor in {listing(vectors[facts.block])} for each {facts.block} elements along K"
+    if row.block:
+        yield f"a scale factor in {listing(scale_vectors(kind.name, arch)[row.block])} for each {row.block} elements along K"
     for m in dict.fromkeys(m for m, _ in sizes):
-        yield f"D of M {m}: {_layout(facts, m)}"
-    forms = [form.name for form in facts.forms if set(form.targets) & set(instruction.targets)]
+        yield f"D of M {m}: {_layout(row, m)}"
+    forms = [form.name for form in row.forms if set(form.targets) & set(instruction.targets)]
     yield f"operands: {listing(forms, 30)}"
 
 
-def _layout(facts: MultiplyForm, m: int) -> str:
+def _layout(row: MultiplyRow, m: int) -> str:
     """One layout of D in words; the places are those of `accumulator_layout`."""
-    path = data_path(m, facts.cta_group, ws=facts.weight_stationary, sparse=facts.sparse)
-    own = m // facts.cta_group
+    path = data_path(m, row.cta_group, ws=row.weight_stationary, sparse=row.sparse)
+    own = m // row.cta_group
     lane = "r" if len(path.lanes) == 1 else "r%16 + 32*(r/16)"
-    cta = f" of CTA row/{own}, r = row%{own}" if facts.cta_group == 2 else ""
-    row = "row r" if facts.cta_group == 1 else "row"
-    text = f"layout {path.name}, {row} at lane {lane}{cta}, "
+    cta = f" of CTA row/{own}, r = row%{own}" if row.cta_group == 2 else ""
+    name = "row r" if row.cta_group == 1 else "row"
+    text = f"layout {path.name}, {name} at lane {lane}{cta}, "
     if path.banks == 1:
         text += "column n at column n"
     else:

@@ -15,7 +15,6 @@ from tcsim.arithmetic.dot import aligned_terms
 from tcsim.arithmetic.steps import DotAdd, Values
 from tcsim.core.errors import OperandError
 from tcsim.inspection.step_text import step_text
-from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.numbers.codec import as_codes, decode
 from tcsim.numbers.formats import NO_EXPONENT, Format
 from tcsim.trace import explain, scales_of, show_code
@@ -62,7 +61,7 @@ class TracedStep:
 
     text: str
     result: CodeValue | None
-    notes: tuple[str, ...] = ()  # of a step that is no dot-add: its operands, in words
+    notes: tuple[str, ...] = ()  # of a step that is not a dot-add: its operands, in words
     terms: tuple[Term, ...] = ()
     k: tuple[int, ...] = ()  # of the products
     zero_products: tuple[int, ...] = ()  # k of products that are zero, which have no term
@@ -90,7 +89,7 @@ def trace_steps(
 ) -> tuple[TracedStep, ...]:
     """Follow one result through the lowering. a, b: the codes of its products; c: one code; scales, if the instruction has any.
 
-    All are as `tcsim.trace.trace` takes them. Steps with scales are told in sentences.
+    All are as `tcsim.trace.trace` takes them. Steps with scales are described in sentences.
 
     Raises OperandError for another number of codes or an instruction that computes no products, FormatError for another
     dtype.
@@ -113,8 +112,7 @@ def trace_steps(
         want = 1 if name == "c" else length
         if codes[name].size != want:
             raise OperandError(f"trace of {instruction!r}: {name} has {codes[name].size} codes; valid: {want}")
-    if isinstance(instruction, DescribedMultiply):
-        codes |= {name: instruction.negated(name, codes[name]) for name in "ab"}
+    codes |= {name: instruction.negated(name, codes[name]) for name in "ab"}
     values = Values(dict(codes), dict(kinds))
     for name, scales, format in scales_of(instruction, scale_a, scale_b):
         values.put(name, scales, format)

@@ -1,10 +1,7 @@
-"""The barrier of a cluster: which warps have arrived, when a phase ends, and what barrier.cluster.arrive and .wait do to it.
+"""barrier.cluster: the barrier of a cluster, which warps have arrived, when a phase ends, and what .arrive and .wait do to it.
 
-Source: PTX ISA 9.4, section barrier.cluster. Not measured. The order of memory accesses is told in words (`orders`), not modelled.
-
-barrier.cluster: the rows the assembler accepts, and what each orders.
-
-Sources: PTX ISA 9.4, section barrier.cluster; ptxas 13.5.37 (targets, versions, SASS). What they do is the manual's word.
+Sources: PTX ISA 9.4, section barrier.cluster; ptxas 13.5.37 (targets, versions, SASS). The order of memory accesses is said in
+words (`orders`), not modelled.
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -20,11 +16,11 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.isa.plain_rows import plain_row
+from tcsim.model.effects import Semantics
 from tcsim.model.family import Family
-from tcsim.model.formed import FormedInstruction
-from tcsim.model.operand_form import OperandForm
-from tcsim.model.row import Row
+from tcsim.model.form import Form
+from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row, present
 
 
 class ClusterBarrierError(OperandError):
@@ -132,47 +128,44 @@ class ClusterBarrier:
             self._phase += 1
 
 
-@dataclass(frozen=True)
-class ClusterBarrierFacts:
-    """What a row does."""
+@dataclass(frozen=True, kw_only=True)
+class ClusterBarrierRow(Row):
+    """A spelling of barrier.cluster; its operation is "arrive" or "wait"."""
 
-    operation: str  # "arrive" or "wait"
+    sem: Semantics  # of the accesses before an arrive or after a wait
     orders: str  # a sentence: which memory accesses it orders
     aligned: bool  # .aligned: all threads of the warp execute the same instruction
-    forms: tuple[OperandForm, ...]
-
-
-def cluster_barrier_facts(row: Row) -> ClusterBarrierFacts:
-    """The facts of a row.
-
-    Raises TypeError if it has none.
-    """
-    if not isinstance(row.facts, ClusterBarrierFacts):
-        raise TypeError(f"{row.mnemonic} does not act on the cluster's barrier")
-    return row.facts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClusterBarrierInstruction(FormedInstruction):
+class ClusterBarrierInstruction(Instruction):
     """barrier.cluster.arrive or barrier.cluster.wait, by one warp.
 
     >>> tcsim.instruction("barrier.cluster.arrive.relaxed", arch="sm_90").orders
     'nothing: a fence before it does, if anything must be seen after the wait'
     """
 
-    @cached_property
-    def facts(self) -> ClusterBarrierFacts:
-        """What the spelling says."""
-        return cluster_barrier_facts(self.row)
+    row: ClusterBarrierRow
 
-    @cached_property
+    @property
     def orders(self) -> str:
         """Which memory accesses come before which."""
-        return self.facts.orders
+        return self.row.orders
+
+    @property
+    def executed_by(self) -> tuple[str, ...]:
+        """Every warp of the cluster."""
+        aligned = (".aligned: all threads of a warp execute the same instruction",) if self.row.aligned else ()
+        return ("each warp that has not exited, its threads together", *aligned)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What it orders, and in which turn."""
+        return (f"orders {self.orders}", "each warp arrives once, then waits")
 
     def _copy(self, barrier: Any) -> ClusterBarrier:
         if not isinstance(barrier, ClusterBarrier):
-            raise OperandError(f"{self!r}.execute: barrier is a {type(barrier).__name__}; valid: a ClusterBarrier")
+            raise OperandError(f"{self._call}: barrier is a {type(barrier).__name__}; valid: a ClusterBarrier")
         return barrier.copy()
 
 
@@ -213,14 +206,6 @@ class ClusterWait(ClusterBarrierInstruction):
         return self._copy(barrier).wait(block, warp)
 
 
-_CLASSES: dict[str, type[ClusterBarrierInstruction]] = {"arrive": ClusterArrive, "wait": ClusterWait}
-
-
-def bind(row: Row, *rest: Any) -> ClusterBarrierInstruction:
-    """The instruction of a row."""
-    return _CLASSES[cluster_barrier_facts(row).operation](row, *rest)
-
-
 NAME = "barrier.cluster"
 
 _TARGETS = since("sm_90")
@@ -228,38 +213,41 @@ _RELEASE = "accesses before it, but asynchronous ones, before what other threads
 _ACQUIRE = (
     "what other threads of the cluster did before their arrive, but asynchronous accesses, before accesses after it"
 )
-_ORDERS = {
-    ("arrive", ""): _RELEASE,
-    ("arrive", ".release"): _RELEASE,
-    ("arrive", ".relaxed"): "nothing: a fence before it does, if anything must be seen after the wait",
-    ("wait", ""): _ACQUIRE,
-    ("wait", ".acquire"): _ACQUIRE,
-}
+_NOTHING = "nothing: a fence before it does, if anything must be seen after the wait"
+_SPELLINGS: tuple[tuple[str, str, Semantics, str], ...] = (
+    ("arrive", "", "release", _RELEASE),
+    ("arrive", ".release", "release", _RELEASE),
+    ("arrive", ".relaxed", "relaxed", _NOTHING),
+    ("wait", "", "acquire", _ACQUIRE),
+    ("wait", ".acquire", "acquire", _ACQUIRE),
+)
+"""Operation, how its order is spelled, and what that means."""
+_OPCODES = {"arrive": "UCGABAR_ARV", "wait": "UCGABAR_WAIT"}
 
 
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[ClusterBarrierRow, ...]:
     """Every spelling of arrive and wait."""
-    found = []
-    for ((operation, order), text), aligned in product(_ORDERS.items(), ("", ".aligned")):
-        version = "8.0" if order else "7.8"
-        facts = ClusterBarrierFacts(operation, text, bool(aligned), (OperandForm("", (), (), _TARGETS, version),))
-        name = f"{NAME}.{operation}{order}{aligned}"
-        found.append(plain_row(NAME, name, _TARGETS, version, operation, facts, {"order": order, "aligned": aligned}))
-    return tuple(found)
+    return tuple(
+        ClusterBarrierRow(
+            f"{NAME}.{operation}{order}{aligned}", NAME, arithmetic=operation, operation=operation,
+            forms=(Form((), _TARGETS, "8.0" if order else "7.8", together="warp" if aligned else "thread"),),
+            modifiers=present(order=order, aligned=aligned), sem=sem, orders=orders, aligned=bool(aligned),
+        )
+        for (operation, order, sem, orders), aligned in product(_SPELLINGS, ("", ".aligned"))
+    )  # fmt: skip
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
+def lowering(row: ClusterBarrierRow, arch: Arch) -> Lowering:
     """One machine instruction on the barrier; releasing arrivals have MEMBAR.ALL.GPU before it, waits CCTL.IVALL after it."""
-    arrives = cluster_barrier_facts(row).operation == "arrive"
-    return Lowering("native", (), (("UCGABAR_ARV" if arrives else "UCGABAR_WAIT", 1),))
+    return Lowering("native", (), ((_OPCODES[row.operation], 1),))
 
 
 _MANUAL = Evidence("literature", "PTX ISA 9.4, section barrier.cluster")
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: ClusterBarrierRow, arch: Arch) -> Evidence:
     """A recording, or the manual's word."""
     return RECORDED.get(arch.name, _MANUAL)
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, bind)
+FAMILY = Family(NAME, rows, lowering, evidence, {"arrive": ClusterArrive, "wait": ClusterWait})

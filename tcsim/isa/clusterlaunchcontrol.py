@@ -1,19 +1,15 @@
 """clusterlaunchcontrol: asking for the work of a cluster that has not started, and reading the answer's 128 bits.
 
-Source: PTX ISA 9.4, sections clusterlaunchcontrol.try_cancel and .query_cancel. The answer is opaque there; but ptxas reads it with
-ordinary instructions, the same on every arch from sm_100 on: bit 64 says whether a cluster was cancelled, bits 0 to 31, 32 to 47
-and 48 to 63 are x, y and z of its first block. Whether a cluster is left to cancel is the scheduler's to say: the caller tells.
-
-clusterlaunchcontrol: the rows the assembler accepts, and what each becomes.
-
-Sources: PTX ISA 9.4, sections clusterlaunchcontrol.try_cancel and .query_cancel; ptxas 13.5.37 (targets, version, SASS).
+Sources: PTX ISA 9.4, sections clusterlaunchcontrol.try_cancel and .query_cancel; ptxas 13.5.37 (targets, version, SASS). The manual
+calls the answer opaque; but ptxas reads it with ordinary instructions, the same on every arch from sm_100 on: bit 64 says whether
+a cluster was cancelled, bits 0 to 31, 32 to 47 and 48 to 63 are x, y and z of its first block. Whether a cluster is left to cancel
+is for the scheduler to say: here the caller does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -22,17 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import Lowering
-from tcsim.core.addresses import MisalignedAddressError, OutsideMemoryError
+from tcsim.core.addresses import Bytes, byte_memory, integer_addresses, require_alignment, require_inside
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
-from tcsim.isa.copies import Bytes
-from tcsim.isa.plain_rows import plain_row
 from tcsim.memory.mbarrier import MBarrier
 from tcsim.model.family import Family
-from tcsim.model.formed import FormedInstruction
-from tcsim.model.operand_form import OperandForm
-from tcsim.model.row import Row
+from tcsim.model.form import Form
+from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Operand, Space
+from tcsim.model.row import Row, present
 
 RESPONSE_BYTES = 16
 CANCELED_BIT = 64
@@ -40,31 +35,18 @@ DIMENSIONS = MappingProxyType({"x": (0, 32), "y": (32, 16), "z": (48, 16)})
 """The lowest bit and the number of bits of each coordinate."""
 
 
-@dataclass(frozen=True)
-class CancelFacts:
-    """What a row does."""
+@dataclass(frozen=True, kw_only=True)
+class CancelRow(Row):
+    """A spelling of clusterlaunchcontrol; its operation is "try_cancel", "is_canceled" or "get_first_ctaid"."""
 
-    operation: str  # "try_cancel", "is_canceled" or "get_first_ctaid"
-    space: str  # of try_cancel: ".shared::cta", or "" for generic addresses
-    multicast: bool  # of try_cancel: the answer goes to every block of the cluster
-    dimension: str  # of get_first_ctaid: "x", "y", "z", or "" for all three
-    forms: tuple[OperandForm, ...]
-
-
-def cancel_facts(row: Row) -> CancelFacts:
-    """The facts of a row.
-
-    Raises TypeError if it has none.
-    """
-    if not isinstance(row.facts, CancelFacts):
-        raise TypeError(f"{row.mnemonic} cancels no launch")
-    return row.facts
+    multicast: bool = False  # of try_cancel: the answer goes to every block of the cluster
+    dimension: str = ""  # of get_first_ctaid: "x", "y", "z", or "" for all three
 
 
 def encode_response(first_ctaid: Sequence[int] | None) -> int:
     """The 128 bits of an answer: of a cluster whose first block is (x, y, z), or of a failure. Bits that nothing reads are zero.
 
-    Raises OperandError for coordinates that have no room.
+    Raises OperandError for coordinates that do not fit their bits.
 
     >>> hex(encode_response((5, 2, 1)))
     '0x10001000200000005'
@@ -82,18 +64,15 @@ def encode_response(first_ctaid: Sequence[int] | None) -> int:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CancelInstruction(FormedInstruction):
-    """An instruction of clusterlaunchcontrol."""
-
-    @cached_property
-    def facts(self) -> CancelFacts:
-        """What the spelling says."""
-        return cancel_facts(self.row)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TryCancel(CancelInstruction):
+class TryCancel(Instruction):
     """clusterlaunchcontrol.try_cancel."""
+
+    row: CancelRow
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The address, and what the barrier gets."""
+        return (f"address: a multiple of {RESPONSE_BYTES}; {RESPONSE_BYTES} bytes complete on the barrier",)
 
     def execute(
         self, smem: Any, address: int, barrier: Any, first_ctaid: Sequence[int] | None = None
@@ -115,16 +94,13 @@ class TryCancel(CancelInstruction):
         >>> after.test_wait(state), smem.view(np.uint32).tolist()
         (True, [7, 0, 1, 0])
         """
-        image, many = np.asarray(smem), self.facts.multicast
-        shape = "(..., blocks, bytes)" if many else "(..., bytes)"
-        if image.dtype != np.uint8 or image.ndim < 1 + many:
-            raise OperandError(f"{self._call}: smem is {image.dtype} {image.shape}; valid: uint8 {shape}")
-        if address % RESPONSE_BYTES:
-            raise MisalignedAddressError(f"{self._call}: address={address:#x}: valid: multiples of {RESPONSE_BYTES}")
-        if not 0 <= address <= image.shape[-1] - RESPONSE_BYTES:
-            raise OutsideMemoryError(
-                f"{self._call}: address={address:#x}: its {RESPONSE_BYTES} bytes do not lie in the {image.shape[-1]} bytes of memory"
-            )
+        many = self.row.multicast
+        image = (
+            byte_memory(smem, self._call, "smem", 0, "(..., blocks, bytes)") if many else byte_memory(smem, self._call)
+        )
+        place = integer_addresses(address, self._call)
+        require_alignment(place, RESPONSE_BYTES, "an answer", self._call)
+        require_inside(place, RESPONSE_BYTES, image.shape[-1], "an answer", self._call)
         barriers = list(barrier) if many and isinstance(barrier, Sequence) else [] if many else [barrier]
         blocks = image.shape[-2] if many else 1
         if len(barriers) != blocks or not all(isinstance(item, MBarrier) for item in barriers):
@@ -141,8 +117,16 @@ class TryCancel(CancelInstruction):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class QueryCancel(CancelInstruction):
+class QueryCancel(Instruction):
     """clusterlaunchcontrol.query_cancel."""
+
+    row: CancelRow
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What the bits of an answer say."""
+        places = ", ".join(f"{name} bits {low} to {low + bits - 1}" for name, (low, bits) in DIMENSIONS.items())
+        return (f"bit {CANCELED_BIT} of the answer: cancelled; {places}",)
 
     def execute(self, response: Any) -> npt.NDArray[np.bool_] | npt.NDArray[np.uint32]:
         """What the answer says: of is_canceled a bool (...), of get_first_ctaid uint32 (..., 3), of one dimension (...).
@@ -159,14 +143,14 @@ class QueryCancel(CancelInstruction):
         if words.dtype != np.uint32 or words.shape[-1:] != (4,):
             raise OperandError(f"{self._call}: response is {words.dtype} {words.shape}; valid: uint32 (..., 4)")
         canceled = _field(words, CANCELED_BIT, 1).astype(bool)
-        if self.facts.operation == "is_canceled":
+        if self.row.operation == "is_canceled":
             return canceled
         if not canceled.all():
             raise OperandError(
                 f"{self._call}: no cluster was cancelled, and what this gives is undefined; valid: after is_canceled"
             )
-        if self.facts.dimension:
-            return _field(words, *DIMENSIONS[self.facts.dimension])
+        if self.row.dimension:
+            return _field(words, *DIMENSIONS[self.row.dimension])
         return np.stack([_field(words, low, bits) for low, bits in DIMENSIONS.values()], axis=-1)
 
 
@@ -175,55 +159,50 @@ def _field(words: npt.NDArray[np.uint32], low: int, bits: int) -> npt.NDArray[np
     return words[..., low // 32] >> np.uint32(low % 32) & np.uint32((1 << bits) - 1)
 
 
-_CLASSES: dict[str, type[CancelInstruction]] = {
-    "try_cancel": TryCancel,
-    "is_canceled": QueryCancel,
-    "get_first_ctaid": QueryCancel,
-}
-
-
-def bind(row: Row, *rest: Any) -> CancelInstruction:
-    """The instruction of a row."""
-    return _CLASSES[cancel_facts(row).operation](row, *rest)
-
-
 NAME = "clusterlaunchcontrol"
 
 _BLACKWELL, _OWN = since("sm_100"), suffixed_since("sm_100")
 _VERSION = "8.6"
 
 
-def _row(tail: str, facts: tuple[str, str, bool, str], form: tuple[tuple[str, ...], tuple[str, ...]]) -> Row:
-    operation, space, multicast, dimension = facts
-    targets = _OWN if multicast else _BLACKWELL
-    own = CancelFacts(operation, space, multicast, dimension, (OperandForm("", *form, targets, _VERSION),))
-    return plain_row(NAME, f"{NAME}.{tail}", targets, _VERSION, operation, own, {"space": space})
+_SPACES: dict[str, Space] = {"": "generic", ".shared::cta": "shared::cta"}
+_RESPONSE = Operand("response", type=".b128")
+_CANCELED = Operand("canceled", "destination", "predicate", type=".pred")
+_CTAID = Operand("first_ctaid", "destination")
+_CTAIDS = Operand("first_ctaid", "destination", "vector", count=len(DIMENSIONS) + 1)  # the last one is not written
 
 
-def _rows() -> Iterator[Row]:
-    for space, many in product(("", ".shared::cta"), ("", ".multicast::cluster::all")):
-        tail = f"try_cancel.async{space}.mbarrier::complete_tx::bytes{many}.b128"
-        yield _row(tail, ("try_cancel", space, bool(many), ""), ((), ("barrier",)))
-    told = ("response",)
-    yield _row("query_cancel.is_canceled.pred.b128", ("is_canceled", "", False, ""), (("canceled",), told))
-    every = (*DIMENSIONS, "_")
-    yield _row("query_cancel.get_first_ctaid.v4.b32.b128", ("get_first_ctaid", "", False, ""), (every, told))
-    for name in DIMENSIONS:
-        yield _row(
-            f"query_cancel.get_first_ctaid::{name}.b32.b128", ("get_first_ctaid", "", False, name), ((name,), told)
-        )
+def _rows() -> Iterator[CancelRow]:
+    for (space, where), many in product(_SPACES.items(), (False, True)):
+        tail = f"async{space}.mbarrier::complete_tx::bytes{'.multicast::cluster::all' * many}.b128"
+        address = Operand("address", "destination", "address", space=where, proxy="async")
+        barrier = Operand("barrier", "both", "address", space=where, proxy="async")
+        form = Form((address, barrier), _OWN if many else _BLACKWELL, _VERSION, together="thread")
+        yield CancelRow(
+            f"{NAME}.try_cancel.{tail}", NAME, arithmetic="try_cancel", operation="try_cancel", forms=(form,),
+            modifiers=present(space=space), multicast=many,
+        )  # fmt: skip
+    for operation, tail, result, dimension in (
+        ("is_canceled", ".pred", _CANCELED, ""),
+        ("get_first_ctaid", ".v4.b32", _CTAIDS, ""),
+        *(("get_first_ctaid", f"::{name}.b32", _CTAID, name) for name in DIMENSIONS),
+    ):
+        form = Form((result, _RESPONSE), _BLACKWELL, _VERSION, together="thread")
+        yield CancelRow(
+            f"{NAME}.query_cancel.{operation}{tail}.b128", NAME, arithmetic=operation, operation=operation, forms=(form,),
+            dimension=dimension,
+        )  # fmt: skip
 
 
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[CancelRow, ...]:
     """try_cancel and query_cancel."""
     return tuple(_rows())
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
+def lowering(row: CancelRow, arch: Arch) -> Lowering:
     """try_cancel is one machine instruction; query_cancel takes bits of the answer with ordinary ones."""
-    facts = cancel_facts(row)
-    if facts.operation == "try_cancel":
-        return Lowering("native", (), (("UGETNEXTWORKID." + ("BROADCAST" if facts.multicast else "SELFCAST"), 1),))
+    if row.operation == "try_cancel":
+        return Lowering("native", (), (("UGETNEXTWORKID." + ("BROADCAST" if row.multicast else "SELFCAST"), 1),))
     return Lowering("native", (), (), "plain instructions: shifts and masks")
 
 
@@ -236,9 +215,10 @@ _READ = Evidence(
 )
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: CancelRow, arch: Arch) -> Evidence:
     """The manual's word, and the machine code's for the bits."""
-    return _ASK if cancel_facts(row).operation == "try_cancel" else _READ
+    return _ASK if row.operation == "try_cancel" else _READ
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, bind)
+_CLASSES = {"try_cancel": TryCancel, "is_canceled": QueryCancel, "get_first_ctaid": QueryCancel}
+FAMILY = Family(NAME, rows, lowering, evidence, _CLASSES)

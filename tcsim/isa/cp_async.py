@@ -1,8 +1,6 @@
-"""cp.async: what a thread copies from global to shared memory, as it is once complete, and the arrival that follows.
+"""cp.async: what a thread copies from global to shared memory, its groups, and the arrival that follows.
 
 `memory` is global memory, `smem` the block's shared memory (`tcsim.isa.copies`).
-
-cp.async: the rows the assembler accepts, and what each becomes.
 
 Sources: PTX ISA 7.0 to 9.4, sections cp.async, cp.async.commit_group, cp.async.wait_group, cp.async.mbarrier.arrive;
 ptxas 13.5.37 (targets, versions, SASS). What they do is the manual's word; nothing is measured yet.
@@ -10,29 +8,73 @@ ptxas 13.5.37 (targets, versions, SASS). What they do is the manual's word; noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from tcsim.arithmetic.steps import Lowering
+from tcsim.core.addresses import Bytes, byte_memory, require_alignment, require_inside
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.isa.copies import Bytes, CopyFacts, CopyGroup, CopyInstruction, copy_facts
-from tcsim.memory.mbarrier import LAYOUTS, BarrierError, MBarrier
+from tcsim.core.versions import latest
+from tcsim.isa.copies import CACHE_POLICY, PENDING_GROUPS, WAITS, CopyGroup, CopyInstruction, CopyRow
+from tcsim.isa.mbarrier.semantics import barrier_operand, signalled
+from tcsim.memory.mbarrier import MBarrier
+from tcsim.model.effects import (
+    Access,
+    Array,
+    Effects,
+    GroupOp,
+    Memories,
+    Outcome,
+    Pending,
+    Signal,
+    View,
+    Write,
+    completed,
+)
 from tcsim.model.family import Family
-from tcsim.model.operand_form import OperandForm
-from tcsim.model.row import Row
+from tcsim.model.form import Form
+from tcsim.model.operand import Operand, Space
+from tcsim.model.row import present
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AsyncCopy(CopyInstruction):
     """cp.async.ca and cp.async.cg: 4, 8 or 16 bytes of global memory to shared memory, by each thread."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """A copy that goes on after the instruction: it reads at `fetch`, and writes what it read and zeros at `finish`.
+
+        Raises MisalignedAddressError unless both addresses are multiples of the size, OperandError for a source size beyond it.
+        """
+        (size,) = form["size"].values
+        for name in ("source", "destination"):
+            require_alignment(operands[name], size, "a copy of cp.async", self._call, name, "thread")
+        taken = None
+        if "source_size" in form:
+            reads = operands["source_size"]
+            if ((reads < 0) | (reads > size)).any():
+                bad = int(reads[(reads < 0) | (reads > size)][0])
+                raise OperandError(f"{self._call}: source_size={bad}: valid: 0 to size, {size}")
+            taken = np.arange(size) < reads[..., None]
+        elif "ignore" in form:
+            taken = np.repeat(~operands["ignore"][..., None], size, axis=-1)
+        source = Access("global", operands["source"], size, taken)
+        destination = Access("shared", operands["destination"], size)
+
+        def fetch(view: View) -> Bytes:
+            return view.read(source)
+
+        def finish(data: Bytes) -> Outcome:
+            return Outcome(writes=(Write(destination, data),))
+
+        return Effects(pending=(Pending((source,), (destination,), fetch, finish, self.row.group),))
 
     def execute(
         self,
@@ -58,41 +100,47 @@ class AsyncCopy(CopyInstruction):
         >>> copy.execute(memory=memory, smem=smem, source=[8, 40], destination=[0, 8], size=8, source_size=[8, 3]).tolist()
         [8, 9, 10, 11, 12, 13, 14, 15, 40, 41, 42, 0, 0, 0, 0, 0]
         """
-        if size not in self.facts.sizes:
-            raise OperandError(
-                f"{self._call}: size={size}: valid: {', '.join(str(number) for number in self.facts.sizes)} bytes"
-            )
+        call, places = self._call, {"source": source, "destination": destination}
+        operands: dict[str, Array] = {name: self._integers(name, given) for name, given in places.items()}
         if source_size is not None and ignore is not None:
-            raise OperandError(f"{self._call}: source_size and ignore: an instruction has one of them at most")
-        reads = self._integers("source_size", size if source_size is None else source_size)
-        if ((reads < 0) | (reads > size)).any():
-            bad = int(reads[(reads < 0) | (reads > size)][0])
-            raise OperandError(f"{self._call}: source_size={bad}: valid: 0 to size, {size}")
+            raise OperandError(f"{call}: source_size and ignore: an instruction has one of them at most")
+        if source_size is not None:
+            operands["source_size"] = self._integers("source_size", source_size)
         if ignore is not None:
-            skip = np.atleast_1d(np.asarray(ignore))
-            if skip.dtype != bool:
-                raise OperandError(f"{self._call}: ignore is {skip.dtype}; valid: a bool, or bools (..., threads)")
-            reads = np.where(skip, 0, reads)
-        image, old = self._memory("memory", memory), self._memory("smem", smem)
-        sources, destinations = self._integers("source", source), self._integers("destination", destination)
-        for name, places in (("source", sources), ("destination", destinations)):
-            self._aligned(name, places, size)
-        shape = broadcast([sources.shape, destinations.shape, reads.shape], self._call)
-        sources, destinations, reads = (np.broadcast_to(a, shape) for a in (sources, destinations, reads))
-        self._inside("source", sources, reads, image.shape[-1])
-        self._inside("destination", destinations, size, old.shape[-1])
-        batch = broadcast([image.shape[:-1], old.shape[:-1], shape[:-1]], self._call)
-        each = np.arange(size)
-        there = np.broadcast_to(each < reads[..., None], (*batch, shape[-1], size))
-        froms = np.broadcast_to(sources[..., None] + each, there.shape)
-        places = np.broadcast_to(destinations[..., None] + each, there.shape)
-        data = self._bytes_at(np.broadcast_to(image, (*batch, image.shape[-1])), froms, there)
-        return self._put(np.broadcast_to(old, (*batch, old.shape[-1])), places, data)
+            operands["ignore"] = np.atleast_1d(np.asarray(ignore))
+            if operands["ignore"].dtype != bool:
+                raise OperandError(
+                    f"{call}: ignore is {operands['ignore'].dtype}; valid: a bool, or bools (..., threads)"
+                )
+        taking = {
+            form["size"].values: form for form in self.forms if set(form.names) - _GIVEN == operands.keys() - _GIVEN
+        }
+        if (size,) not in taking:
+            raise OperandError(f"{call}: size={size}: valid: {', '.join(str(only) for (only,) in taking)} bytes")
+        image, old = byte_memory(memory, call, "memory"), byte_memory(smem, call)
+        shape = broadcast([array.shape for array in operands.values()], call)
+        operands = {name: np.broadcast_to(array, shape) for name, array in operands.items()}
+        broadcast([image.shape[:-1], old.shape[:-1], shape[:-1]], call)
+        view = Memories({"global": image, "shared": old}, call)
+        effects = self.effects(taking[size,], operands, view)
+        for name, access in zip(places, (effects.pending[0].reads[0], effects.pending[0].writes[0]), strict=True):
+            count = size if access.mask is None else access.mask.sum(axis=-1)
+            held = view.images[access.space].shape[-1]
+            require_inside(access.address, count, held, "a copy", call, name, "thread", "memory")
+        return view.after(completed(effects, view))["shared"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AsyncArrive(CopyInstruction):
     """cp.async.mbarrier.arrive: an arrival when the thread's earlier cp.async are complete."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """An arrival once the thread's earlier copies are done; without .noinc the phase first waits for one more."""
+        barrier = form["barrier"]
+        at = Access("generic" if barrier.space == "generic" else "shared", operands["barrier"], 8)
+        one = np.ones(at.address.shape, np.int64)
+        now = Outcome(signals=(Signal("increment", at, one),) if self.row.increments else ())
+        return Effects(now, groups=(GroupOp("cp.async", "track", then=(Signal("arrive", at, one),)),))
 
     def execute(self, barrier: MBarrier) -> MBarrier:
         """The barrier after that arrival.
@@ -105,126 +153,119 @@ class AsyncArrive(CopyInstruction):
         >>> tcsim.instruction("cp.async.mbarrier.arrive.noinc.shared.b64", arch="sm_80").execute(barrier=barrier)
         MBarrier(phase=0, pending=1 of 2, tx_count=0)
         """
-        if not isinstance(barrier, MBarrier):
-            raise OperandError(f"{self._call}: barrier is a {type(barrier).__name__}; valid: an MBarrier")
-        found = barrier.copy()
-        if not self.facts.increments:
-            found.arrive()
-            return found
-        found.test_wait_parity(0)  # raises if the barrier is invalid
-        if found.pending == LAYOUTS[found.layout]:
-            raise BarrierError(f"{self._call}: {found!r}: the pending count would be beyond {LAYOUTS[found.layout]}")
-        return found
-
-
-_CLASSES: dict[str, type[CopyInstruction]] = {
-    "copy": AsyncCopy,
-    "arrive": AsyncArrive,
-    "commit": CopyGroup,
-    "wait": CopyGroup,
-}
-
-
-def bind(row: Row, *rest: Any) -> CopyInstruction:
-    """The instruction of a row."""
-    return _CLASSES[copy_facts(row).operation](row, *rest)
+        view = Memories({})
+        return signalled(
+            barrier, completed(self.effects(self.forms[0], {"barrier": np.zeros(1, np.int64)}, view), view), self._call
+        )
 
 
 NAME = "cp.async"
 
 _TARGETS = since("sm_80")
-_SIZES = MappingProxyType({".ca": (4, 8, 16), ".cg": (16,)})
-_CACHE = ("", ".L2::cache_hint")
-_PREFETCH = ("", ".L2::64B", ".L2::128B", ".L2::256B")
-WAITS = (0, 1, 7)
-"""Numbers of groups that wait_group was assembled with; any number is taken."""
+_SIZES = {".ca": (4, 8, 16), ".cg": (16,)}
+_SOURCE = Operand("source", kind="address", type=".b64", space="global")
+_KINDS = (  # of sizes: the form's name, its operand, the first version that has it
+    ("", (), "7.0"),
+    (";srcsize", (Operand("source_size"),), "7.0"),
+    (";ignore", (Operand("ignore", kind="predicate", type=".pred"),), "7.5"),
+)
+_GIVEN = {"source", "destination", "size", "cache_policy"}
+"""The operands of a copy that every form has, and the one that changes no byte."""
 
 
-def _row(mnemonic: str, version: str, arithmetic: str, facts: CopyFacts, **modifiers: str) -> Row:
-    return Row(
-        mnemonic,
-        NAME,
-        (0, 0, 0),
-        MappingProxyType({}),
-        _TARGETS,
-        version,
-        arithmetic,
-        modifiers=MappingProxyType({name: text for name, text in modifiers.items() if text}),
-        facts=facts,
+def _copies() -> Iterator[CopyRow]:
+    spaces: tuple[Space, ...] = ("shared", "shared::cta")
+    hints, prefetches = ("", ".L2::cache_hint"), ("", ".L2::64B", ".L2::128B", ".L2::256B")
+    for (cache, sizes), space, hint, prefetch in product(_SIZES.items(), spaces, hints, prefetches):
+        addresses = (Operand("destination", "destination", "address", space=space), _SOURCE)
+        policy = (CACHE_POLICY,) if hint else ()
+        least = "7.4" if hint or prefetch else "7.0"
+        forms = tuple(
+            Form(
+                (*addresses, Operand("size", kind="immediate", values=(size,)), *operand, *policy),
+                _TARGETS,
+                latest(least, first),
+                "thread",
+                name=f"size={size}{kind}",
+            )
+            for size, (kind, operand, first) in product(sizes, _KINDS)
+        )
+        yield CopyRow(
+            f"cp.async{cache}.{space}.global{hint}{prefetch}",
+            NAME,
+            forms=forms,
+            arithmetic=f"copy{cache}",
+            modifiers=present(space=f".{space}", hint=hint, prefetch=prefetch),
+            operation="copy",
+            group="cp.async",
+            opcode="LDGSTS.E" + ".BYPASS" * (cache == ".cg") + prefetch.replace(".L2::", ".LTC"),
+        )
+
+
+def _group(operation: str, opcode: str, name: str, *forms: Form) -> CopyRow:
+    return CopyRow(
+        f"cp.async.{name}", NAME, forms=forms, arithmetic=name, operation=operation, group="cp.async", opcode=opcode
     )
 
 
-def _copies() -> Iterator[Row]:
-    for (cache, sizes), space, hint, prefetch in product(
-        _SIZES.items(), (".shared", ".shared::cta"), _CACHE, _PREFETCH
-    ):
-        version = "7.4" if hint or prefetch else "7.0"
-        policy = ("cache_policy",) if hint else ()
-        forms = tuple(
-            OperandForm(f"size={size}{name}", (), (*operands, *policy), _TARGETS, max(version, first))
-            for size in sizes
-            for name, operands, first in (
-                ("", (), "7.0"),
-                (";srcsize", ("source_size",), "7.0"),
-                (";ignore", ("ignore",), "7.5"),
-            )
-        )
-        yield _row(
-            f"cp.async{cache}{space}.global{hint}{prefetch}",
-            version,
-            f"copy{cache}",
-            CopyFacts("copy", space, ".global", forms, sizes, bypasses=cache == ".cg"),
-            space=space,
-            hint=hint,
-            prefetch=prefetch,
+def _arrivals() -> Iterator[CopyRow]:
+    spaces: tuple[tuple[Space, str], ...] = (("generic", "7.0"), ("shared", "7.0"), ("shared::cta", "7.8"))
+    for count, (space, version) in product(("", ".noinc"), spaces):
+        text = "" if space == "generic" else f".{space}"
+        yield CopyRow(
+            f"cp.async.mbarrier.arrive{count}{text}.b64",
+            NAME,
+            forms=(Form((barrier_operand(space),), _TARGETS, version, "thread", name=space),),
+            arithmetic=f"mbarrier.arrive{count}",
+            modifiers=present(space=text),
+            operation="arrive",
+            increments=not count,
+            opcode="ARRIVES.LDGSTSBAR.64",
         )
 
 
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[CopyRow, ...]:
     """Every cp.async spelling."""
-
-    def group(operation: str, mnemonic: str, names: tuple[str, ...]) -> Row:
-        forms = tuple(OperandForm(name, (), ("groups",) if name else (), _TARGETS, "7.0") for name in names)
-        return _row(mnemonic, "7.0", mnemonic.removeprefix("cp.async."), CopyFacts(operation, "", "", forms))
-
-    found = [*_copies(), group("commit", "cp.async.commit_group", ("",)), group("wait", "cp.async.wait_all", ("",))]
-    found.append(group("wait", "cp.async.wait_group", tuple(f"N={number}" for number in WAITS)))
-    for count, (space, name, version) in product(
-        ("", ".noinc"), (("", "generic", "7.0"), (".shared", "shared", "7.0"), (".shared::cta", "shared::cta", "7.8"))
-    ):
-        form = OperandForm(name, (), (), _TARGETS, version)
-        facts = CopyFacts("arrive", space, "", (form,), increments=not count)
-        stem = f"mbarrier.arrive{count}"
-        found.append(_row(f"cp.async.{stem}{space}.b64", version, stem, facts, space=space))
-    return tuple(found)
+    plain = Form((), _TARGETS, "7.0", "thread")
+    waits = (Form((PENDING_GROUPS,), _TARGETS, "7.0", "thread", name=name) for name in WAITS)
+    return (
+        *_copies(),
+        _group("commit", "LDGDEPBAR", "commit_group", plain),
+        _group("wait", "LDGDEPBAR", "wait_all", plain),  # a commit and a wait
+        _group("wait", "", "wait_group", *waits),
+        *_arrivals(),
+    )
 
 
-def opcodes(row: Row, form: OperandForm, arch: Arch) -> tuple[tuple[str, int], ...]:
+def opcodes(row: CopyRow, form: Form, arch: Arch) -> tuple[tuple[str, int], ...]:
     """The machine instructions that a spelling becomes with one of its lists of operands."""
-    facts = copy_facts(row)
-    if facts.operation == "copy":
-        size = int(form.name.removeprefix("size=").partition(";")[0])
-        prefetch = row.modifiers.get("prefetch", "").replace(".L2::", ".LTC")
-        words = ["LDGSTS.E", ".BYPASS" if facts.bypasses else "", prefetch, "" if size == 4 else f".{8 * size}"]
-        return (("".join([*words, ".ZFILL" if "source_size" in form.operands else ""]), 1),)
-    if facts.operation == "arrive":
-        mode = "" if arch.number < 90 else ".TRANSCNT" if facts.increments else ".ARVCNT"
-        return (("ARRIVES.LDGSTSBAR.64" + mode, 1),)
-    return () if "groups" in form.operands else (("LDGDEPBAR", 1),)  # wait_all is a commit and a wait
+    name = row.opcode
+    if row.operation == "copy":
+        (size,) = form["size"].values
+        name += ("" if size == 4 else f".{8 * size}") + ".ZFILL" * ("source_size" in form)
+    if row.operation == "arrive" and arch.number >= 90:
+        name += ".TRANSCNT" if row.increments else ".ARVCNT"
+    return ((name, 1),) if name else ()
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
+def lowering(row: CopyRow, arch: Arch) -> Lowering:
     """One machine instruction; of the shortest list of operands."""
-    found = opcodes(row, copy_facts(row).forms[0], arch)
+    found = opcodes(row, row.forms[0], arch)
     return Lowering("native", (), found, "" if found else "DEPBAR.LE")
 
 
 _MANUAL = Evidence("literature", "PTX ISA 9.4, sections cp.async and cp.async.mbarrier.arrive")
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: CopyRow, arch: Arch) -> Evidence:
     """A recording, or the manual's word."""
     return RECORDED.get(arch.name, _MANUAL)
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, bind)
+FAMILY = Family(
+    NAME,
+    rows,
+    lowering,
+    evidence,
+    {"copy": AsyncCopy, "arrive": AsyncArrive, "commit": CopyGroup, "wait": CopyGroup},
+)

@@ -1,17 +1,14 @@
-"""elect.sync: which lane of a warp is elected. What the manual promises, and what is only taken to be so.
+"""elect.sync: which lane of a warp is elected, what the manual promises of it, and what is only taken to be so.
 
-Source: PTX ISA 9.4, section elect.sync: one thread of the member mask, the same one for the same mask every time. Which one, it
-does not say. Here it is the lowest member: CuTe's stand-in for archs without the instruction takes lane 0 of a full warp
-(`elect_one_sync`). Not measured. `allowed` says what the manual's word alone leaves open.
-
-elect.sync: the row, and how it is known which lane is elected.
-
-Sources: PTX ISA 9.4, section elect.sync; ptxas 13.5.37 (targets, version, SASS: ELECT, which is not given the mask).
+Sources: PTX ISA 9.4, section elect.sync: one thread of the member mask, the same one for the same mask every time. It does not
+say which one. Here it is the lowest member: CuTe's stand-in for archs without the instruction takes lane 0 of a full warp
+(`elect_one_sync`). `allowed` says what the manual's word alone leaves open. ptxas 13.5.37: targets, version, SASS (ELECT, which
+is not given the mask).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,35 +18,28 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.isa.plain_rows import plain_row
 from tcsim.model.family import Family
-from tcsim.model.formed import FormedInstruction
-from tcsim.model.operand_form import OperandForm
+from tcsim.model.form import Form
+from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Operand
 from tcsim.model.row import Row
 
 LANES = 32
 
 
-@dataclass(frozen=True)
-class ElectFacts:
-    """What the row takes."""
-
-    forms: tuple[OperandForm, ...]
-
-
-def elect_facts(row: Row) -> ElectFacts:
-    """The facts of a row.
-
-    Raises TypeError if it has none.
-    """
-    if not isinstance(row.facts, ElectFacts):
-        raise TypeError(f"{row.mnemonic} elects no lane")
-    return row.facts
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class ElectLane(FormedInstruction):
+class ElectLane(Instruction):
     """elect.sync."""
+
+    @property
+    def executed_by(self) -> tuple[str, ...]:
+        """The members."""
+        return ("the lanes of membermask together, and no other",)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What is promised of the lane."""
+        return ("one member is elected, for one mask always the same; that it is the lowest is not promised",)
 
     def execute(self, membermask: Any, executing: Any = None) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
         """The elected lane (...), uint32, and the predicate of each lane (..., 32): true for that lane alone.
@@ -64,7 +54,7 @@ class ElectLane(FormedInstruction):
         >>> int(lane), np.flatnonzero(elected).tolist()
         (4, [4])
         """
-        call = f"{self!r}.execute"
+        call = self._call
         members = _bits(membermask, f"{call}: membermask")
         if not members.any(axis=-1).all():
             raise OperandError(f"{call}: membermask=0x0 names no lane; valid: 0x1 to 0xffffffff")
@@ -99,23 +89,21 @@ def _bits(mask: Any, what: str) -> npt.NDArray[np.bool_]:
     return (array.astype(np.uint64)[..., None] >> np.arange(LANES, dtype=np.uint64) & np.uint64(1)).astype(bool)
 
 
-def bind(row: Row, *rest: Any) -> ElectLane:
-    """The instruction of a row."""
-    return ElectLane(row, *rest)
-
-
 NAME = "elect.sync"
 
 _TARGETS = since("sm_90")
+_ELECTED = Operand("elected", "destination", "predicate", type=".pred", joined=True)
+_MEMBERS = Operand("membermask", per="member_mask")
+_LANE = Operand("lane", "destination")
 
 
 def rows() -> tuple[Row, ...]:
     """One spelling, whose lane may go to a sink."""
     forms = tuple(
-        OperandForm(name, (lane, "elected"), ("membermask",), _TARGETS, "8.0")
-        for name, lane in (("", "lane"), ("sink", "_"))
+        Form((lane, _ELECTED, _MEMBERS), _TARGETS, "8.0", together="member_mask", name=name)
+        for name, lane in (("", _LANE), ("sink", replace(_LANE, kind="sink")))
     )
-    return (plain_row(NAME, NAME, _TARGETS, "8.0", "elect", ElectFacts(forms)),)
+    return (Row(NAME, NAME, arithmetic="elect", forms=forms),)
 
 
 def lowering(row: Row, arch: Arch) -> Lowering:
@@ -135,4 +123,4 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     return RECORDED.get(arch.name, _LOWEST)
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, bind)
+FAMILY = Family(NAME, rows, lowering, evidence, ElectLane)

@@ -1,12 +1,9 @@
-"""Addresses of shared memory within a cluster: the byte that says whose block it is, and mapa, which sets it.
+"""mapa: addresses of shared memory within a cluster, the byte that says whose block it is, and the instruction that sets it.
 
-Source: PTX ISA 9.4, section mapa (what it is for); that the rank is the highest byte of the 32 bits of a shared address, and of the
-lower 32 bits of a generic one, is what the machine code of mapa does on every arch from sm_90 on (one PRMT). A block's own
-addresses hold its own rank: ptxas adds SR_CgaCtaId, shifted by 24, to the place of a shared variable.
-
-mapa: the rows the assembler accepts, and the byte it changes.
-
-Sources: PTX ISA 9.4, section mapa; ptxas 13.5.37 (targets, version, SASS).
+Sources: PTX ISA 9.4, section mapa (what it is for); ptxas 13.5.37 (targets, version, SASS). That the rank is the highest byte of
+the 32 bits of a shared address, and of the lower 32 bits of a generic one, is what the machine code of mapa does on every arch
+from sm_90 on (one PRMT). A block's own addresses hold its own rank: ptxas adds SR_CgaCtaId, shifted by 24, to the place of a
+shared variable.
 """
 
 from __future__ import annotations
@@ -24,11 +21,11 @@ from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.isa.mbarrier.semantics import CLUSTER_BLOCKS
-from tcsim.isa.plain_rows import plain_row
 from tcsim.model.family import Family
-from tcsim.model.formed import FormedInstruction
-from tcsim.model.operand_form import OperandForm
-from tcsim.model.row import Row
+from tcsim.model.form import Form
+from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Operand
+from tcsim.model.row import Row, present
 
 RANK_SHIFT, RANK_BITS = 24, 8
 """Where an address of shared memory holds the rank of a block: bits 24 to 31."""
@@ -36,23 +33,12 @@ RANK_SHIFT, RANK_BITS = 24, 8
 Addresses = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 
 
-@dataclass(frozen=True)
-class AddressFacts:
-    """What a row takes."""
+@dataclass(frozen=True, kw_only=True)
+class AddressRow(Row):
+    """A spelling of mapa."""
 
-    space: str  # ".shared::cluster", or "" for generic addresses
+    generic: bool  # generic addresses; else those of .shared::cluster
     bits: int  # of an address: 32 or 64
-    forms: tuple[OperandForm, ...]
-
-
-def address_facts(row: Row) -> AddressFacts:
-    """The facts of a row.
-
-    Raises TypeError if it has none.
-    """
-    if not isinstance(row.facts, AddressFacts):
-        raise TypeError(f"{row.mnemonic} maps no address")
-    return row.facts
 
 
 def rank_of(address: Any) -> npt.NDArray[np.int64]:
@@ -67,8 +53,16 @@ def rank_of(address: Any) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MapAddress(FormedInstruction):
+class MapAddress(Instruction):
     """mapa: the address of the same place in another block's shared memory."""
+
+    row: AddressRow
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Where the rank stands."""
+        low = "of the lower 32 bits " if self.row.bits == 64 else ""
+        return (f"bits 24 to 31 {low}become the rank",)
 
     def execute(self, address: Any, rank: Any) -> Addresses:
         """The addresses (...), uint32 or uint64, in the blocks of these ranks.
@@ -81,7 +75,7 @@ class MapAddress(FormedInstruction):
         >>> hex(mapa.execute(address=0x40, rank=3))
         '0x3000040'
         """
-        call, bits = f"{self!r}.execute", address_facts(self.row).bits
+        call, bits = self._call, self.row.bits
         given = _integers(address, f"{call}: address", 1 << bits, f"{bits} bits")
         ranks = _integers(rank, f"{call}: rank", CLUSTER_BLOCKS, f"0 to {CLUSTER_BLOCKS - 1}")
         broadcast([given.shape, ranks.shape], call)
@@ -99,28 +93,32 @@ def _integers(given: Any, what: str, limit: int, valid: str) -> npt.NDArray[np.u
     return array.astype(np.uint64)
 
 
-def bind(row: Row, *rest: Any) -> MapAddress:
-    """The instruction of a row."""
-    return MapAddress(row, *rest)
-
-
 NAME = "mapa"
 
 _TARGETS = since("sm_90")
+_RANK = Operand("rank", type=".u32")
 
 
-def rows() -> tuple[Row, ...]:
-    """Addresses of .shared::cluster and generic ones, of 32 and of 64 bits."""
-    forms = (OperandForm("", ("mapped",), ("address", "rank"), _TARGETS, "7.8"),)
-    return tuple(
-        plain_row(
-            NAME, f"mapa{space}.u{bits}", _TARGETS, "7.8", "map", AddressFacts(space, bits, forms), {"space": space}
-        )
-        for space, bits in product((".shared::cluster", ""), (32, 64))
+def _row(space: str, bits: int) -> AddressRow:
+    mapped, address = Operand("mapped", "destination", type=f".u{bits}"), Operand("address", type=f".u{bits}")
+    form = Form((mapped, address, _RANK), _TARGETS, "7.8", together="thread")
+    return AddressRow(
+        f"{NAME}{space}.u{bits}",
+        NAME,
+        arithmetic="map",
+        forms=(form,),
+        modifiers=present(space=space),
+        generic=not space,
+        bits=bits,
     )
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
+def rows() -> tuple[AddressRow, ...]:
+    """Addresses of .shared::cluster and generic ones, of 32 and of 64 bits."""
+    return tuple(_row(space, bits) for space, bits in product((".shared::cluster", ""), (32, 64)))
+
+
+def lowering(row: AddressRow, arch: Arch) -> Lowering:
     """An ordinary instruction that puts one byte in place."""
     return Lowering("native", (), (("PRMT", 1),))
 
@@ -131,9 +129,9 @@ _CODE = Evidence(
 )
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: AddressRow, arch: Arch) -> Evidence:
     """A recording, or what the machine code does."""
     return RECORDED.get(arch.name, _CODE)
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, bind)
+FAMILY = Family(NAME, rows, lowering, evidence, MapAddress)

@@ -1,26 +1,22 @@
-"""Registers that warpgroups give back and take while a kernel runs: the pool of a block, and what setmaxnreg does to it.
+"""setmaxnreg: registers that warpgroups give back and take while a kernel runs, and the pool of a block that they come from.
 
-Source: PTX ISA 9.4, section setmaxnreg. Not measured. The instruction is a hint: a kernel that was compiled without a known
-number of registers keeps what it has (ptxas says so, note C7508), which is not modelled.
-
-setmaxnreg: the two spellings, and the counts that were assembled.
-
-Sources: PTX ISA 9.4, section setmaxnreg; ptxas 13.5.37 (targets, versions, SASS). What it does is the manual's word.
+Sources: PTX ISA 9.4, section setmaxnreg; ptxas 13.5.37 (targets, versions, SASS). The instruction is a hint: a kernel that was
+compiled without a known number of registers keeps what it has (ptxas says so, note C7508), which is not modelled.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, suffixed_since
-from tcsim.isa.plain_rows import plain_row
 from tcsim.model.family import Family
-from tcsim.model.formed import FormedInstruction
-from tcsim.model.operand_form import OperandForm
+from tcsim.model.form import Form
+from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Operand
 from tcsim.model.row import Row
 
 FEWEST, MOST, STEP = 24, 256, 8
@@ -63,32 +59,39 @@ class RegisterPool:
 
 
 def check_count(number: int, what: str) -> None:
-    """Raise OperandError unless setmaxnreg could ask for so many."""
+    """Raise OperandError unless setmaxnreg can ask for this number of registers."""
     if not FEWEST <= number <= MOST or number % STEP:
         raise OperandError(f"{what}={number}: valid: multiples of {STEP} from {FEWEST} to {MOST}")
 
 
-@dataclass(frozen=True)
-class PoolFacts:
-    """What a row does."""
+@dataclass(frozen=True, kw_only=True)
+class PoolRow(Row):
+    """A spelling of setmaxnreg."""
 
     increase: bool  # .inc: the warpgroup asks for more; .dec: it gives back
-    forms: tuple[OperandForm, ...]
-
-
-def pool_facts(row: Row) -> PoolFacts:
-    """The facts of a row.
-
-    Raises TypeError if it has none.
-    """
-    if not isinstance(row.facts, PoolFacts):
-        raise TypeError(f"{row.mnemonic} does not move registers")
-    return row.facts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MoveRegisters(FormedInstruction):
+class MoveRegisters(Instruction):
     """setmaxnreg, by the four warps of a warpgroup together."""
+
+    row: PoolRow
+
+    @property
+    def executed_by(self) -> tuple[str, ...]:
+        """One warpgroup."""
+        return (
+            "one warpgroup: its four warps execute the same instruction, and synchronise before the next one",
+            ".aligned: all threads of a warp execute the same instruction",
+        )
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Which counts it takes, and what the kernel must say."""
+        return (
+            f"count: a multiple of {STEP} from {FEWEST} to {MOST}; .inc to no fewer, .dec to no more than the warpgroup owns",
+            "the kernel's number of registers must be known (.maxnreg, .maxntid): else ptxas leaves it out (note C7508)",
+        )
 
     def execute(self, pool: RegisterPool, warpgroup: int, count: int) -> tuple[bool, RegisterPool]:
         """Whether the warpgroup goes on, and the block's registers then.
@@ -107,13 +110,13 @@ class MoveRegisters(FormedInstruction):
         >>> take.execute(pool, warpgroup=1, count=232)
         (True, RegisterPool(owned=(40, 232, 168), free=64))
         """
-        call = f"{self!r}.execute"
+        call = self._call
         if not isinstance(pool, RegisterPool):
             raise OperandError(f"{call}: pool is a {type(pool).__name__}; valid: a RegisterPool")
         check_count(count, f"{call}: count")
         if not 0 <= warpgroup < len(pool.owned):
             raise OperandError(f"{call}: warpgroup={warpgroup}: valid: 0 to {len(pool.owned) - 1}")
-        now, increase = pool.owned[warpgroup], pool_facts(self.row).increase
+        now, increase = pool.owned[warpgroup], self.row.increase
         if count < now if increase else count > now:
             other = "dec" if increase else "inc"
             raise OperandError(
@@ -126,42 +129,32 @@ class MoveRegisters(FormedInstruction):
         return True, replace(pool, owned=owned, free=pool.free - (count - now))
 
 
-def bind(row: Row, *rest: Any) -> MoveRegisters:
-    """The instruction of a row."""
-    return MoveRegisters(row, *rest)
-
-
 NAME = "setmaxnreg"
+OPCODES = MappingProxyType({"inc": "USETMAXREG.TRY_ALLOC.CTAPOOL", "dec": "USETMAXREG.DEALLOC.CTAPOOL"})
 
-_TARGETS = ("sm_90a", *suffixed_since("sm_100"))
-_VERSION = "8.0"
-COUNTS = (24, 40, 128, 232, 240, 256)
-"""Counts that were assembled; any multiple of 8 from 24 to 256 is taken."""
-_OPCODES = {"inc": "USETMAXREG.TRY_ALLOC.CTAPOOL", "dec": "USETMAXREG.DEALLOC.CTAPOOL"}
+_COUNT = Operand("count", kind="immediate", values=tuple(range(FEWEST, MOST + 1, STEP)), per="warpgroup")
+_FORM = Form((_COUNT,), ("sm_90a", *suffixed_since("sm_100")), "8.0", together="warpgroup")
 
 
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[PoolRow, ...]:
     """.inc and .dec."""
-    forms = tuple(OperandForm(f"n={count}", (), ("count",), _TARGETS, _VERSION) for count in COUNTS)
     return tuple(
-        plain_row(
-            NAME, f"setmaxnreg.{word}.sync.aligned.u32", _TARGETS, _VERSION, word, PoolFacts(word == "inc", forms)
-        )
-        for word in _OPCODES
+        PoolRow(f"{NAME}.{word}.sync.aligned.u32", NAME, arithmetic=word, forms=(_FORM,), increase=increase)
+        for word, increase in (("inc", True), ("dec", False))
     )
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
-    """One machine instruction; an .inc is followed by a test whether it was given, and tried again."""
-    return Lowering("native", (), ((_OPCODES[row.arithmetic], 1),))
+def lowering(row: PoolRow, arch: Arch) -> Lowering:
+    """One machine instruction; an .inc is followed by a test whether it was granted, and tried again."""
+    return Lowering("native", (), ((OPCODES[row.arithmetic], 1),))
 
 
 _MANUAL = Evidence("literature", "PTX ISA 9.4, section setmaxnreg")
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: PoolRow, arch: Arch) -> Evidence:
     """A recording, or the manual's word."""
     return RECORDED.get(arch.name, _MANUAL)
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, bind)
+FAMILY = Family(NAME, rows, lowering, evidence, MoveRegisters)

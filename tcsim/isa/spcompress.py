@@ -1,6 +1,4 @@
-"""spcompress and spdecompress: structured sparsity, made and undone in the registers of one thread.
-
-spcompress and spdecompress of sm_107a: the rows the assembler accepts.
+"""spcompress and spdecompress of sm_107a: structured sparsity, made and undone in the registers of one thread.
 
 Sources: PTX ISA 9.4, sections spcompress and spdecompress (grammar, sizes and conditions of validity); ptxas 13.5.37.
 """
@@ -21,46 +19,38 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
-from tcsim.isa.tcgen05.targets import SM_107A
+from tcsim.isa.tcgen05.targets import SM_107A, known
 from tcsim.layouts.compression import Selection, compress, decompress, elements
 from tcsim.model.family import Family
+from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Operand, Role
 from tcsim.model.row import Row
 
 
-@dataclass(frozen=True)
-class CompressionForm:
-    """The qualifiers of a row, and the sizes of its register vectors (tables 37 and 39 of the manual)."""
+@dataclass(frozen=True, kw_only=True)
+class CompressionRow(Row):
+    """The qualifiers of a spelling (tables 37 and 39 of the manual)."""
 
     bits: int  # `.elemsize`
     index_bits: int  # `.idxsize`
     source: int  # elements of a group that are kept: num_src
     target: int  # elements of a group: num_target
     count: int  # `.num`
-    widths: dict[str, int]  # registers of data, cdata and mdata
 
-
-def compression_of(row: Row) -> CompressionForm:
-    """The facts of a row.
-
-    Raises TypeError if it has none.
-    """
-    if not isinstance(row.facts, CompressionForm):
-        raise TypeError(f"{row.mnemonic} compresses nothing")
-    return row.facts
+    def width(self, name: str) -> int:
+        """Registers of data, cdata or mdata."""
+        return self.forms[0][name].count
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Compression(Instruction):
     """What both have."""
 
-    @property
-    def form(self) -> CompressionForm:
-        """The qualifiers and sizes."""
-        return compression_of(self.row)
+    row: CompressionRow
 
     def _vector(self, name: str, given: Any) -> npt.NDArray[np.uint32]:
-        array, width = np.asarray(given), self.form.widths[name]
+        array, width = np.asarray(given), self.row.width(name)
         if array.dtype != np.uint32 or array.shape[-1:] != (width,):
             raise OperandError(f"{self!r}.execute: {name} is {array.dtype} {array.shape}; valid: uint32 (..., {width})")
         return array
@@ -85,19 +75,18 @@ class CompressRegisters(_Compression):
         >>> hex(mdata[0]), hex(cdata[0])
         ('0x3121', '0x60503f9')
         """
-        form = self.form
-        selection = Selection.decode(spdesc, form.bits)
-        return compress(self._vector("data", data), form.bits, form.index_bits, selection)
+        selection = Selection.decode(spdesc, self.row.bits)
+        return compress(self._vector("data", data), self.row.bits, self.row.index_bits, selection)
 
     def ambiguous(self, data: Any, spdesc: int) -> npt.NDArray[np.bool_]:
-        """Groups (..., groups) of four elements of which the hardware may keep others, because some are equal.
+        """Groups (..., groups) of four elements from which the hardware may keep others, because some are equal.
 
         >>> ins = tcsim.instruction("spcompress.b8.b2.sp::2:4.x1", arch="sm_107")
         >>> ins.ambiguous(np.array([0x01010100, 0x04030201], np.uint32), 0)
         array([ True, False])
         """
-        selection = Selection.decode(spdesc, self.form.bits)
-        codes = elements(self._vector("data", data), self.form.bits)
+        selection = Selection.decode(spdesc, self.row.bits)
+        codes = elements(self._vector("data", data), self.row.bits)
         return selection.ambiguous(codes.reshape(*codes.shape[:-1], -1, 4))
 
 
@@ -116,15 +105,10 @@ class DecompressRegisters(_Compression):
         >>> [hex(word) for word in ins.execute(mdata=np.array([0x3121], np.uint32), cdata=np.array([0x060503F9], np.uint32))]
         ['0x3f900', '0x6000500']
         """
-        form = self.form
+        row = self.row
         metadata, kept = self._vector("mdata", mdata), self._vector("cdata", cdata)
         broadcast([metadata.shape[:-1], kept.shape[:-1]], f"{self!r}.execute")
-        return decompress(metadata, kept, form.bits, form.index_bits, form.source, form.target, form.count)
-
-
-def compression(row: Row, *rest: Any) -> Any:
-    """The instruction of a row of the family spcompress."""
-    return {"compress": CompressRegisters, "decompress": DecompressRegisters}[row.arithmetic](row, *rest)
+        return decompress(metadata, kept, row.bits, row.index_bits, row.source, row.target, row.count)
 
 
 NAME = "spcompress"
@@ -138,61 +122,61 @@ def _registers(bits: int) -> int:
     return -(-bits // 32)
 
 
-def _row(word: str, arithmetic: str, form: CompressionForm) -> Row:
-    factor = f"{form.source}:{form.target}"
-    return Row(
-        f"{word}.b{form.bits}.b{form.index_bits}.sp::{factor}.x{form.count}",
-        NAME,
-        (0, 0, 0),
-        MappingProxyType({}),
-        SM_107A,
-        "9.4",
-        arithmetic,
-        modifiers=MappingProxyType(
-            {
-                "elements": f".b{form.bits}",
-                "index": f".b{form.index_bits}",
-                "factor": factor,
-                "count": f".x{form.count}",
-            }
-        ),
-        facts=form,
-    )
+_SPDESC = Operand("spdesc")
 
 
-def _rows() -> Iterator[Row]:
+def _vector(name: str, count: int, role: Role = "source") -> Operand:
+    return Operand(name, role, "vector", count=count)
+
+
+def _row(
+    operation: str, bits: int, index: int, source: int, target: int, count: int, operands: tuple[Operand, ...]
+) -> CompressionRow:
+    factor = f"{source}:{target}"
+    words = {"elements": f".b{bits}", "index": f".b{index}", "factor": factor, "count": f".x{count}"}
+    return CompressionRow(
+        f"sp{operation}.b{bits}.b{index}.sp::{factor}.x{count}", NAME, arithmetic=operation, operation=operation,
+        modifiers=MappingProxyType(words), forms=(Form(operands, SM_107A, "9.4", "thread"),),
+        bits=bits, index_bits=index, source=source, target=target, count=count,
+    )  # fmt: skip
+
+
+def _rows() -> Iterator[CompressionRow]:
     for bits, index, count in product((8, 16), (2, 4), COUNTS):
-        widths = {"data": 2 * count, "cdata": count, "mdata": -(-count * index // bits)}
-        yield _row("spcompress", "compress", CompressionForm(bits, index, 2, 4, count, widths))
+        mdata = _vector("mdata", -(-count * index // bits), "destination")
+        cdata = _vector("cdata", count, "destination")
+        yield _row("compress", bits, index, 2, 4, count, (mdata, cdata, _vector("data", 2 * count), _SPDESC))
     for bits, index, (source, target), count in product((8, 16), (2, 4), FACTORS, COUNTS):
-        widths = {
-            "data": _registers(target * bits * count),
-            "mdata": _registers(source * index * count),
-            "cdata": _registers(source * bits * count),
-        }
+        data = _vector("data", _registers(target * bits * count), "destination")
+        mdata = _vector("mdata", _registers(source * index * count))
+        cdata = _vector("cdata", _registers(source * bits * count))
         whole = source * bits <= 32 and target <= 1 << index and target * bits * count >= 32
-        if whole and widths["data"] <= MOST_DATA and sum(widths.values()) <= MOST_REGISTERS:
-            yield _row("spdecompress", "decompress", CompressionForm(bits, index, source, target, count, widths))
+        if whole and data.count <= MOST_DATA and data.count + mdata.count + cdata.count <= MOST_REGISTERS:
+            yield _row("decompress", bits, index, source, target, count, (data, mdata, cdata))
 
 
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[CompressionRow, ...]:
     """Every spelling."""
     return tuple(_rows())
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
-    """One machine instruction, for which nvdisasm 13.5 prints a name that is none."""
-    form = compression_of(row)
-    if row.arithmetic == "compress":
-        opcode = f"__HIR0X1C0.{form.bits}.U{form.index_bits}.2TO4.X{form.count}"
-    else:
-        opcode = f"__HIR0X1D0.{form.bits}.U{form.index_bits}.N{form.source}.M{form.target}.X{form.count}"
-    return Lowering("native", (), ((opcode, 1),))
+def lowering(row: CompressionRow, arch: Arch) -> Lowering:
+    """One machine instruction, for which nvdisasm 13.5 prints a placeholder instead of a name."""
+    groups = {"compress": ("0X1C0", "2TO4"), "decompress": ("0X1D0", f"N{row.source}.M{row.target}")}
+    number, group = groups[row.operation]
+    return Lowering("native", (), ((f"__HIR{number}.{row.bits}.U{row.index_bits}.{group}.X{row.count}", 1),))
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: CompressionRow, arch: Arch) -> Evidence:
     """The manual."""
-    return Evidence("literature", f"PTX ISA 9.4, section {row.mnemonic.split('.')[0]}")
+    return known(arch, Evidence("literature", f"PTX ISA 9.4, section sp{row.operation}"))
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, compression, "none: it selects elements")
+FAMILY = Family(
+    NAME,
+    rows,
+    lowering,
+    evidence,
+    {"compress": CompressRegisters, "decompress": DecompressRegisters},
+    "none: it selects elements",
+)

@@ -1,47 +1,60 @@
-"""What tensormap.replace, tensormap.cp_fenceproxy and prefetch.tensormap do to the 128 bytes of a CUtensorMap.
+"""tensormap.replace, tensormap.cp_fenceproxy, prefetch.tensormap: what they do to the 128 bytes of a CUtensorMap.
 
-tensormap.replace, tensormap.cp_fenceproxy, prefetch.tensormap: the rows that the assembler accepts.
-
-Sources: PTX ISA 9.2, sections tensormap.replace, tensormap.cp_fenceproxy, prefetch; ptxas 13.5.37 (targets, versions, SASS).
-One spelling stands for several operand forms: ordinals, and immediates that not every target takes.
+Sources: PTX ISA 9.4, sections tensormap.replace, tensormap.cp_fenceproxy, prefetch; ptxas 13.5.37 (targets, versions, SASS). One
+spelling has several forms: immediates that not every target takes, and an ordinal that no map has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import Lowering
+from tcsim.core.addresses import Bytes, byte_memory
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
 from tcsim.model.family import Family
+from tcsim.model.form import Form, forms_for
 from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Operand, Space
 from tcsim.model.row import Row
 from tcsim.tma.bits import BYTES, COMMON, TILED, MapField
 from tcsim.tma.types import NotModelledError, TensorMapError
 
-Bytes = npt.NDArray[np.uint8]
 
+@dataclass(frozen=True, kw_only=True)
+class TensorMapRow(Row):
+    """A spelling of tensormap; its operation is "replace", "copy" or "prefetch"."""
 
-@dataclass(frozen=True)
-class UpdateFacts:
-    """What a spelling of tensormap says."""
-
-    field: str  # of the map, as PTX names it; empty: the instruction changes no field
-    space: str  # of the map's address: "" (generic), ".global", ".shared::cta"
-    ordinals: int = 0  # how many of the field a map has; 0: one, and the instruction takes no ordinal
-    immediates: tuple[tuple[int, tuple[str, ...]], ...] = ()  # values and the targets that take them; none: a register
-    wide: bool = False  # the value has 64 bits
-    spurious: int | None = None  # an ordinal that the assembler takes and no map has
+    field: str = ""  # of the map, as PTX names it; empty: the instruction changes no field
     unsettled: tuple[str, ...] = ()  # fields of the map that some assemblers set, too, and others leave alone
     why_unsettled: str = ""
+
+    @property
+    def ordinals(self) -> tuple[int, ...]:
+        """Those of the field's that a map has; none where it has one and the instruction takes no ordinal."""
+        return self.forms[0]["ordinal"].values if "ordinal" in self.forms[0] else ()
+
+    @property
+    def wide(self) -> bool:
+        """Whether the value has 64 bits."""
+        return self.forms[0].operands[-1].type == ".b64"
+
+    @property
+    def immediate(self) -> bool:
+        """Whether the value is an immediate."""
+        return self.operation == "replace" and self.forms[0]["new_value"].kind == "immediate"
+
+    def immediates(self, targets: Collection[str]) -> tuple[int, ...]:
+        """The values that a field given by an immediate takes on any of some targets."""
+        forms = forms_for(self.forms, targets) if self.immediate else ()
+        return tuple(value for form in forms for value in form["new_value"].values)
 
 
 _FIELDS: dict[str, MapField] = {item.name: item for item in (*COMMON, *TILED)}
@@ -79,15 +92,7 @@ def replaced_fields(field: str, ordinal: int, value: Any) -> dict[str, Any]:
 class TensorMapUpdate(Instruction):
     """tensormap.replace: one field of a map in memory."""
 
-    @property
-    def facts(self) -> UpdateFacts:
-        """What the spelling says.
-
-        Raises TypeError if the row has no such facts.
-        """
-        if not isinstance(self.row.facts, UpdateFacts):
-            raise TypeError(f"{self.mnemonic} changes no tensor map")
-        return self.row.facts
+    row: TensorMapRow
 
     def execute(self, tensor_map: Any, new_value: Any, ordinal: int | None = None) -> Bytes:
         """The new bytes: tensor_map uint8 (..., 128), new_value integers (...) (an immediate for fields of names).
@@ -103,48 +108,51 @@ class TensorMapUpdate(Instruction):
         >>> tcsim.TensorMap.decode(replace.execute(data, 99, ordinal=1).tobytes()).global_dim
         (256, 99)
         """
-        call = f"{self!r}.execute"
-        data = np.asarray(tensor_map)
-        if data.dtype != np.uint8 or data.shape[-1:] != (BYTES,):
-            raise OperandError(f"{call}: tensor_map is {data.dtype} {data.shape}; valid: uint8 (..., {BYTES})")
-        place = self._ordinal(ordinal, call)
-        values = self._values(new_value, call)
-        batch = broadcast([data.shape[:-1], values.shape], call)
+        data, place, values = _map_bytes(tensor_map, self._call), self._ordinal(ordinal), self._values(new_value)
+        batch = broadcast([data.shape[:-1], values.shape], self._call)
         words = np.broadcast_to(data, (*batch, BYTES)).copy().view("<u4")
-        number: Any = int(values) if self.facts.immediates else values.astype(object)
-        for name, stored in replaced_fields(self.facts.field, place, number).items():
+        number: Any = int(values) if self.row.immediate else values.astype(object)
+        for name, stored in replaced_fields(self.row.field, place, number).items():
             _store(words, _FIELDS[name], np.broadcast_to(np.asarray(stored, object), batch))
         return words.view(np.uint8)
 
-    def _ordinal(self, ordinal: int | None, call: str) -> int:
-        count = self.facts.ordinals
-        if not count:
+    def _ordinal(self, ordinal: int | None) -> int:
+        valid = self.row.ordinals
+        if not valid:
             if ordinal is not None:
-                raise TensorMapError(f"{call}: ordinal={ordinal}: {self.facts.field} has none")
+                raise TensorMapError(f"{self._call}: ordinal={ordinal}: {self.row.field} has none")
             return 0
-        if ordinal is not None and ordinal == self.facts.spurious:
+        if ordinal is not None and any(ordinal in form["ordinal"].values for form in self.forms if not form.documented):
             raise NotModelledError(
-                f"{call}: not modelled: ordinal={ordinal}: the assembler takes it, but a map has {count} of {self.facts.field}, and "
-                "the machine code overwrites bits of them all"
+                f"{self._call}: not modelled: ordinal={ordinal}: the assembler takes it, but a map has {len(valid)} of "
+                f"{self.row.field}, and the machine code overwrites bits of them all"
             )
-        if ordinal is None or not 0 <= ordinal < count:
-            raise TensorMapError(f"{call}: ordinal={ordinal}; {self.facts.field} has 0 to {count - 1}")
+        if ordinal not in valid:
+            raise TensorMapError(f"{self._call}: ordinal={ordinal}; {self.row.field} has {valid[0]} to {valid[-1]}")
         return int(ordinal)
 
-    def _values(self, new_value: Any, call: str) -> npt.NDArray[Any]:
+    def _values(self, new_value: Any) -> npt.NDArray[Any]:
         values = np.asarray(new_value)
-        bits = 64 if self.facts.wide else 32
+        bits = 64 if self.row.wide else 32
         if values.dtype.kind not in "iu" or (
             values.size and not 0 <= int(values.min()) <= int(values.max()) < 1 << bits
         ):
-            raise OperandError(f"{call}: new_value={new_value!r}; valid: integers below 2**{bits}")
-        if self.facts.immediates:
-            valid = [value for value, targets in self.facts.immediates if set(targets) & set(self.targets)]
+            raise OperandError(f"{self._call}: new_value={new_value!r}; valid: integers below 2**{bits}")
+        if self.row.immediate:
+            valid = self.row.immediates(self.targets)
             if values.ndim or int(values) not in valid:
                 raise TensorMapError(
-                    f"{call}: new_value={new_value!r}; {self.facts.field} takes one of {valid} on {self.arch.name}"
+                    f"{self._call}: new_value={new_value!r}; {self.row.field} takes one of {list(valid)} on {self.arch.name}"
                 )
         return values
+
+
+def _map_bytes(tensor_map: Any, call: str) -> Bytes:
+    """The bytes of maps: uint8 (..., 128)."""
+    data = byte_memory(tensor_map, call, "tensor_map", shape=f"(..., {BYTES})")
+    if data.shape[-1] != BYTES:
+        raise OperandError(f"{call}: tensor_map is {data.dtype} {data.shape}; valid: uint8 (..., {BYTES})")
+    return data
 
 
 def _store(words: npt.NDArray[np.uint32], field: MapField, numbers: npt.NDArray[np.object_]) -> None:
@@ -170,12 +178,7 @@ class TensorMapCopy(Instruction):
         >>> tcsim.instruction(name, arch="sm_90").execute(tensor_map=np.zeros(128, np.uint8)).shape
         (128,)
         """
-        data = np.asarray(tensor_map)
-        if data.dtype != np.uint8 or data.shape[-1:] != (BYTES,):
-            raise OperandError(
-                f"{self!r}.execute: tensor_map is {data.dtype} {data.shape}; valid: uint8 (..., {BYTES})"
-            )
-        return data.copy()
+        return _map_bytes(tensor_map, self._call).copy()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -191,63 +194,85 @@ class TensorMapPrefetch(Instruction):
 
 NAME = "tensormap"
 
-_REPLACE = ("sm_90a", *suffixed_since("sm_100"))
-_NEW = suffixed_since("sm_100")
+_SINCE, _NEW = since("sm_90"), suffixed_since("sm_100")
+_REPLACE = ("sm_90a", *_NEW)
 _96 = ("sm_103a", "sm_107a")
-SPACES = ("", ".global", ".shared::cta")
-
-
-def _of(count: int, targets: tuple[str, ...]) -> tuple[tuple[int, tuple[str, ...]], ...]:
-    return tuple((value, targets) for value in range(count))
-
-
+_SPACES: dict[str, Space] = {"": "generic", ".global": "global", ".shared::cta": "shared::cta"}
+_PREFETCHED: dict[str, Space] = {"": "generic", ".param": "param", ".const": "const"}
 _BIT_85 = (
     "ptxas 13.5.37 clears bit 85 with the address and ptxas 13.0.88 does not (measured on an H200): it is the assembler's "
     "choice, not the GPU's"
 )
 
-FIELDS: tuple[tuple[UpdateFacts, str], ...] = (
-    (UpdateFacts("global_address", "", wide=True, unsettled=("large_allocation",), why_unsettled=_BIT_85), "8.3"),
-    (UpdateFacts("rank", ""), "8.3"),
-    (UpdateFacts("box_dim", "", 5), "8.3"),
-    (UpdateFacts("global_dim", "", 5), "8.3"),
-    (UpdateFacts("global_stride", "", 4, wide=True, spurious=4), "8.3"),
-    (UpdateFacts("element_stride", "", 5), "8.3"),
-    (UpdateFacts("elemtype", "", 0, _of(13, _REPLACE) + tuple((value, _NEW) for value in (13, 14, 15))), "8.3"),
-    (UpdateFacts("interleave_layout", "", 0, _of(3, _REPLACE)), "8.3"),
-    (UpdateFacts("swizzle_mode", "", 0, (*_of(4, _REPLACE), (4, _96))), "8.3"),
-    (UpdateFacts("swizzle_atomicity", "", 0, _of(4, _NEW)), "8.6"),
-    (UpdateFacts("fill_mode", "", 0, _of(2, _REPLACE)), "8.3"),
-)
-"""Every field, and the lowest `.version` of its spelling."""
+
+def _form(
+    *operands: Operand, targets: tuple[str, ...] = _REPLACE, since: str = "8.3", name: str = "", documented: bool = True
+) -> Form:
+    return Form(operands, targets, since, "thread", name=name, documented=documented)
 
 
-def rows() -> tuple[Row, ...]:
+def _ordinal(*values: int) -> Operand:
+    return Operand("ordinal", kind="immediate", values=values)
+
+
+def _named(*values: int) -> Operand:
+    return Operand("new_value", kind="immediate", values=values)
+
+
+_WORD, _WIDE = Operand("new_value", type=".b32"), Operand("new_value", type=".b64")
+FIELDS: dict[str, tuple[Form, ...]] = {
+    "global_address": (_form(_WIDE),),
+    "rank": (_form(_WORD),),
+    "box_dim": (_form(_ordinal(0, 1, 2, 3, 4), _WORD),),
+    "global_dim": (_form(_ordinal(0, 1, 2, 3, 4), _WORD),),
+    "global_stride": (
+        _form(_ordinal(0, 1, 2, 3), _WIDE),
+        _form(_ordinal(4), _WIDE, name="ord=4", documented=False),  # the assembler takes it, and no map has it
+    ),
+    "element_stride": (_form(_ordinal(0, 1, 2, 3, 4), _WORD),),
+    "elemtype": (_form(_named(*range(13))), _form(_named(13, 14, 15), targets=_NEW, since="8.7", name="val=13")),
+    "interleave_layout": (_form(_named(0, 1, 2)),),
+    "swizzle_mode": (_form(_named(0, 1, 2, 3)), _form(_named(4), targets=_96, since="8.8", name="val=4")),
+    "swizzle_atomicity": (_form(_named(0, 1, 2, 3), targets=_NEW, since="8.6"),),
+    "fill_mode": (_form(_named(0, 1)),),
+}
+"""The forms of each field of tensormap.replace, but for the address of the map, which comes first."""
+_UNSETTLED = {"global_address": (("large_allocation",), _BIT_85)}
+
+
+def _rows() -> Iterator[TensorMapRow]:
+    destination = Operand("destination", "destination", "address", space="global")
+    source = Operand("tensor_map", "source", "address", space="shared::cta")
+    size = Operand("size", kind="immediate", values=(BYTES,))
+    copy = Form((destination, source, size), _SINCE, "8.3")
+    for scope in ("cta", "cluster", "gpu", "sys"):
+        text = f"tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{scope}.sync.aligned"
+        yield TensorMapRow(text, NAME, arithmetic="copy", operation="copy", forms=(copy,))
+    for field, forms in FIELDS.items():
+        unsettled, why = _UNSETTLED.get(field, ((), ""))
+        for text, space in _SPACES.items():
+            address = Operand("tensor_map", "both", "address", space=space)
+            yield TensorMapRow(
+                f"tensormap.replace.tile.{field}{text}.b1024{forms[0].operands[-1].type}", NAME, arithmetic="replace",
+                operation="replace", forms=tuple(replace(form, operands=(address, *form.operands)) for form in forms),
+                field=field, unsettled=unsettled, why_unsettled=why,
+            )  # fmt: skip
+    for text, space in _PREFETCHED.items():
+        address = Operand("tensor_map", "source", "address", space=space, proxy="tensormap")
+        form = Form((address,), _SINCE, "8.0", "thread")
+        yield TensorMapRow(
+            f"prefetch{text}.tensormap", NAME, arithmetic="prefetch", operation="prefetch", forms=(form,)
+        )
+
+
+def rows() -> tuple[TensorMapRow, ...]:
     """Every spelling."""
     return tuple(_rows())
 
 
-def _rows() -> Iterator[Row]:
-    for scope in ("cta", "cluster", "gpu", "sys"):
-        text = f"tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{scope}.sync.aligned"
-        yield _row(text, since("sm_90"), "8.3", "copy", None)
-    for facts, version in FIELDS:
-        targets = _NEW if facts.field == "swizzle_atomicity" else _REPLACE
-        for space in SPACES:
-            text = f"tensormap.replace.tile.{facts.field}{space}.b1024.{'b64' if facts.wide else 'b32'}"
-            own = replace(facts, space=space)
-            yield _row(text, targets, version, "replace", own)
-    for space in ("", ".param", ".const"):
-        yield _row(f"prefetch{space}.tensormap", since("sm_90"), "8.0", "prefetch", None)
-
-
-def _row(mnemonic: str, targets: tuple[str, ...], version: str, arithmetic: str, facts: UpdateFacts | None) -> Row:
-    return Row(mnemonic, NAME, (0, 0, 0), MappingProxyType({}), targets, version, arithmetic, facts=facts)
-
-
-def lowering(row: Row, arch: Arch) -> Lowering:
+def lowering(row: TensorMapRow, arch: Arch) -> Lowering:
     """Replacements and copies are ordinary loads, masks and stores; a prefetch is one cache control."""
-    if row.arithmetic == "prefetch":
+    if row.operation == "prefetch":
         return Lowering("native", (), (("UTMACCTL.PF", 1),))
     return Lowering("emulated", (), (), "ordinary loads, masks and stores on the 128 bytes: tcsim.tma.bits")
 
@@ -256,17 +281,12 @@ _MACHINE_CODE = Evidence("literature", "the machine code that ptxas 13.5.37 emit
 _MANUAL = Evidence("literature", "PTX ISA, sections tensormap.cp_fenceproxy and prefetch")
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: TensorMapRow, arch: Arch) -> Evidence:
     """A recording, the machine code, or the manual."""
     if arch.name in RECORDED:
         return RECORDED[arch.name]
-    return _MACHINE_CODE if row.arithmetic == "replace" else _MANUAL
+    return _MACHINE_CODE if row.operation == "replace" else _MANUAL
 
 
-def bind(row: Row, *arguments: Any) -> Any:
-    """The instruction of a row."""
-    kinds = {"replace": TensorMapUpdate, "copy": TensorMapCopy, "prefetch": TensorMapPrefetch}
-    return kinds[row.arithmetic](row, *arguments)
-
-
-FAMILY = Family(NAME, rows, lowering, evidence, bind, "none: it edits or moves the 128 bytes of a tensor map")
+_CLASSES = {"replace": TensorMapUpdate, "copy": TensorMapCopy, "prefetch": TensorMapPrefetch}
+FAMILY = Family(NAME, rows, lowering, evidence, _CLASSES, "none: it edits or moves the 128 bytes of a tensor map")

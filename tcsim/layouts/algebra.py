@@ -1,8 +1,8 @@
 """CuTe's layout algebra: what layouts become when simplified, composed, completed, tiled, repeated and inverted.
 
 A layout is read as a function from 0, ..., size - 1 to indices. Results are the layouts that CuTe gives for static integers,
-but that a mode of extent 1 gets stride 0, as its stride means nothing, and that what would not be exactly the function
-asked for is an error. CuTe also answers where the inner layout of a composition runs past the end of the outer, where a
+with two differences: a mode of extent 1 gets stride 0, as its stride means nothing, and where no layout is exactly the function
+asked for, that is an error. CuTe also answers where the inner layout of a composition runs past the end of the outer, where a
 sum carries from one mode of the outer to the next, and where a complement leaves holes. docs/layouts.md has examples.
 """
 
@@ -26,6 +26,11 @@ def coalesce(layout: Layout) -> Layout:
 
     Raises OperandError for an extent below 1 or a negative stride.
 
+    Post-conditions:
+        result.size == layout.size
+        all(result(i) == layout(i) for i in range(layout.size))
+        isinstance(result.shape, int) or all(isinstance(extent, int) and extent > 1 for extent in result.shape)
+
     >>> str(coalesce(Layout((2, (1, 6)), (1, (6, 2)))))
     '12:1'
     """
@@ -36,6 +41,9 @@ def cosize(layout: Layout) -> int:
     """One more than the largest index of a layout.
 
     Raises OperandError for an extent below 1 or a negative stride.
+
+    Post-conditions:
+        result == 1 + max(layout(i) for i in range(layout.size))
 
     >>> cosize(Layout((4, 2), (1, 10)))
     14
@@ -48,6 +56,10 @@ def composition(outer: Layout, inner: Tiler) -> Layout:
 
     Raises OperandError where that function has no layout: where `inner` runs past the end of `outer`, where its strides
     and extents do not divide those of `outer`, where its modes carry into each other, and for a tuple longer than `outer`.
+
+    Post-conditions:
+        not isinstance(inner, Layout) or result.size == inner.size
+        not isinstance(inner, Layout) or all(result(i) == outer(inner(i)) for i in range(inner.size))
 
     >>> str(composition(Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1))))
     '((2,2),3):((24,2),8)'
@@ -63,6 +75,11 @@ def complement(layout: Layout, size: int) -> Layout:
     Where its period does not divide `size`, the copies fill more: the next multiple. Modes of stride 0 are ignored.
 
     Raises OperandError for a size below 1, and for modes that overlap or interleave, so that no copies fit together.
+
+    Post-conditions:
+        all(result(i) < result(i + 1) for i in range(result.size - 1))
+        {int(layout(i) + result(j)) for i in range(layout.size) for j in range(result.size)} >= set(range(size))
+        len({int(layout(i)) for i in range(layout.size)}) * result.size == cosize(layout) + int(result(result.size - 1))
 
     >>> str(complement(Layout(4, 2), 24))
     '(2,3):(1,8)'
@@ -88,6 +105,10 @@ def logical_divide(layout: Layout, tiler: Tiler) -> Layout:
 
     Raises OperandError where the tiles do not fill the layout exactly, and as `composition` and `complement` do.
 
+    Post-conditions:
+        not isinstance(tiler, Layout) or result.size * len({int(tiler(i)) for i in range(tiler.size)}) == layout.size * tiler.size
+        not isinstance(tiler, Layout) or all(result(i) == layout(tiler(i)) for i in range(tiler.size))
+
     >>> str(logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2)))
     '((2,2),(2,3)):((4,1),(2,8))'
     """
@@ -98,6 +119,10 @@ def logical_product(layout: Layout, tiler: Tiler) -> Layout:
     """A layout as (tile, repetitions): `layout`, and disjoint copies of it in the order of `tiler`; a tuple goes mode by mode.
 
     Raises OperandError as `composition` and `complement` do.
+
+    Post-conditions:
+        not isinstance(tiler, Layout) or result.size == layout.size * tiler.size
+        isinstance(tiler, tuple) or all(result(i) == layout(i) for i in range(layout.size))
 
     >>> str(logical_product(Layout((2, 2), (4, 1)), Layout(6, 1)))
     '((2,2),(2,3)):((4,1),(2,8))'
@@ -111,6 +136,9 @@ def right_inverse(layout: Layout) -> Layout:
     It starts at index 0 and ends where no mode continues without a gap: a layout without stride 1 gives 1:0.
 
     Raises OperandError for an extent below 1 or a negative stride.
+
+    Post-conditions:
+        all(layout(result(i)) == i for i in range(result.size))
 
     >>> str(right_inverse(Layout((4, 8), (8, 1))))
     '(8,4):(4,1)'
@@ -129,9 +157,12 @@ def right_inverse(layout: Layout) -> Layout:
 def left_inverse(layout: Layout) -> Layout:
     """From an index to the one coordinate that has it: where layout(i) is j, the inverse is i at j, for all i.
 
-    An index that `layout` does not have gets an answer without meaning; one past cosize(layout) may have none.
+    The answer for an index that `layout` does not have means nothing; one past cosize(layout) may have none.
 
     Raises OperandError for a layout that has an index twice, or whose modes interleave.
+
+    Post-conditions:
+        all(result(layout(i)) == i for i in range(layout.size))
 
     >>> inverse = left_inverse(Layout((4, 8), (1, 5)))
     >>> str(inverse), inverse([0, 3, 5, 38]).tolist()

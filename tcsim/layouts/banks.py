@@ -1,4 +1,4 @@
-"""Shared memory banks: how many passes a warp's access takes, and which lanes get into each other's way."""
+"""Shared memory banks: how many passes a warp's access takes, and which banks are the busiest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BankConflicts:
     """The cost of one shared memory access of a warp, or of a batch of them.
 
     A *phase* is a group of lanes that the memory serves together; a *wavefront* is one pass through the banks. A phase
-    takes as many wavefronts as the busiest bank has different words to deliver.
+    takes one wavefront for each different word that its busiest bank has to deliver.
 
     >>> cost = tcsim.bank_conflicts(64 * np.arange(32), width=4)  # a column of a matrix with rows of 64 bytes
     >>> cost.degree, cost.wavefronts, cost.ideal
@@ -48,7 +48,7 @@ class BankConflicts:
 
     @property
     def ideal(self) -> Any:
-        """Passes that as many lanes need without conflicts: one for each phase that has a lane."""
+        """Passes that the same lanes would need without conflicts: one for each phase that has a lane."""
         return _plain((self.degrees > 0).sum(axis=-1))
 
 
@@ -63,7 +63,18 @@ def bank_conflicts(address: Any, width: int = 16, active: Any = None) -> BankCon
     CUTLASS, Implicit GEMM Convolution, section Shared Memory Layouts (16-byte phases). Half warps for 8 bytes follow from
     the same 128 bytes a pass. Not modelled: lanes in pairs with equal addresses can be cheaper than this on some chips.
 
-    Raises OperandError for another width or shape, MisalignedAddressError for an address that is no multiple of it.
+    Raises OperandError for another width or shape, MisalignedAddressError for an address that is not a multiple of the width.
+
+    Pre-conditions:
+        width in WIDTHS
+        1 <= np.shape(address)[-1] <= WARP_LANES
+        not np.any(np.asarray(address)[... if active is None else np.asarray(active)] % width)
+    Post-conditions:
+        result.ideal <= result.wavefronts
+        result.wavefronts == result.degrees.sum(axis=-1)
+        result.degrees == result.words.max(axis=-1)
+        result.degrees.shape[-1] == -(-np.shape(address)[-1] // (WARP_LANES // max(1, width // WORD_BYTES)))
+        result.words.sum() <= np.size(address) * max(1, width // WORD_BYTES)
 
     >>> lanes = np.arange(32)
     >>> tcsim.bank_conflicts(lanes * 16).wavefronts  # 512 bytes side by side

@@ -1,14 +1,14 @@
 """Block scales of mma: which bytes of which lanes hold the scale of each row of A and column of B.
 
 A row of A (a column of B) is cut along K into 1, 2 or 4 blocks (`.scale_vec::1X`, `2X`, `4X`), each with one scale of 8
-bits. Every lane passes one 32-bit register of scales of A and one of B; the instruction reads few bytes of them. Lanes
+bits. Every lane passes one 32-bit register of scales of A and one of B; the instruction reads only some of their bytes. Lanes
 4g to 4g + 3 serve rows g and g + 8 of A and column g of B. The thread id says which of the four:
 
     row m of A:     lane 4 * (m % 8) + 2 * thread_id_a + m // 8      bytes byte_id_a + block
     column n of B:  lane 4 * n + thread_id_b                         bytes byte_id_b + block
 
 Sources: PTX ISA, section Block Scaling for mma.sync (selectors, and its figures of the lanes); CUTLASS, mma_traits_sm120.hpp
-(SFALayout, SFBLayout); ptxas 13.5 (which selectors it takes). Nobody measured it for this project.
+(SFALayout, SFBLayout); ptxas 13.5 (which selectors it takes). It was not measured for this project.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import numpy.typing as npt
 from tcsim.core.arguments import broadcast_together, integers
 from tcsim.core.errors import OperandError, listing
 from tcsim.layouts.layout import IntTuple, Layout
-from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.formats import Format
 
 Codes = npt.NDArray[np.uint8]
@@ -39,7 +38,7 @@ class ScaleLayout:
     """Where the scales of one operand are: a function between (row, column) of the scale matrix and (lane, slot).
 
     The scale matrix of A is M x blocks, that of B is blocks x N, as in `matmul`. Slot s is bits 8s to 8s + 7 of the
-    lane's register, of which there is one.
+    lane's only register.
 
     >>> layout = ScaleLayout("a", 16, 2)
     >>> str(layout)
@@ -94,7 +93,7 @@ class ScaleLayout:
         for name, values, valid in (("byte_id", byte_id, self.byte_ids), ("thread_id", thread_id, self.thread_ids)):
             array = np.asarray(values)
             if array.dtype.kind not in "iu":
-                raise OperandError(f"{name}_{self.side} {values!r} is no integer; valid: {listing(valid)}")
+                raise OperandError(f"{name}_{self.side} {values!r} is not an integer; valid: {listing(valid)}")
             wrong = ~np.isin(array, valid)
             if wrong.any():
                 raise OperandError(
@@ -105,9 +104,17 @@ class ScaleLayout:
         return given[0], given[1]
 
     def places(self, byte_id: Any = 0, thread_id: Any = 0) -> Indices:
-        """The byte, 4 * lane + slot, of every scale: (..., rows, columns), the leading axes those of the selectors.
+        """The byte, 4 * lane + slot, of every scale: (..., rows, columns), with the leading axes of the selectors.
 
         Raises OperandError for selectors that do not exist.
+
+        Pre-conditions:
+            byte_id in self.byte_ids
+            thread_id in self.thread_ids
+        Post-conditions:
+            result.shape == (self.rows, self.columns)
+            len(np.unique(result)) == self.rows * self.columns
+            0 <= result.min() and result.max() < 128
         """
         byte, thread = self.check(byte_id, thread_id)
         table = self.bytes(np.arange(self.extent * self.blocks)).reshape(self.blocks, self.extent)
@@ -118,6 +125,14 @@ class ScaleLayout:
         """(lane, register, slot) of a scale; the register is 0.
 
         Raises OperandError for a row, column or selector that does not exist.
+
+        Pre-conditions:
+            0 <= row < self.rows
+            0 <= column < self.columns
+            byte_id in self.byte_ids
+            thread_id in self.thread_ids
+        Post-conditions:
+            self(*result, byte_id=byte_id, thread_id=thread_id) == (row, column)
         """
         scalar = np.ndim(row) == np.ndim(column) == 0
         row, column = broadcast_together("row, column", integers(row, "row"), integers(column, "column"))
@@ -131,6 +146,12 @@ class ScaleLayout:
         """(row, column) of the scale in a byte of a lane's register.
 
         Raises OperandError for a lane, register or slot that does not exist, and for one that is not read.
+
+        Pre-conditions:
+            register == 0
+            4 * lane + slot in self.places(byte_id, thread_id)
+        Post-conditions:
+            self.where(*result, byte_id=byte_id, thread_id=thread_id) == (lane, register, slot)
         """
         scalar = all(np.ndim(x) == 0 for x in (lane, register, slot))
         names = ("lane", "register", "slot")
@@ -154,6 +175,10 @@ class ScaleLayout:
         """The scale matrices (..., rows, columns) in registers (..., 32); selectors are integers or (...) arrays.
 
         Raises OperandError for selectors that do not exist.
+
+        Post-conditions:
+            result.shape == (*words.shape[:-1], self.rows, self.columns)
+            self.scatter(result, byte_id, thread_id) & ~words == 0
         """
         places = self.places(byte_id, thread_id)
         places = places.reshape(*places.shape[:-2], self.rows * self.columns)
@@ -168,6 +193,10 @@ class ScaleLayout:
         """Registers (..., 32) that hold scale matrices (..., rows, columns); bytes that are not read are zero.
 
         Raises OperandError for selectors that do not exist.
+
+        Post-conditions:
+            self.gather(result, byte_id, thread_id) == scales
+            np.count_nonzero(result.view(np.uint8)) == np.count_nonzero(scales)
         """
         octets = np.zeros((*scales.shape[:-2], 128), np.uint8)
         octets[..., self.places(byte_id, thread_id)] = scales
@@ -205,7 +234,6 @@ class BlockScaling:
     kind: str  # "mxf8f6f4", "mxf4" or "mxf4nvf4"
     a: ScaleOperand
     b: ScaleOperand
-    sparsity: Sparsity | None = None  # of mma.sp
 
     @property
     def blocks(self) -> int:

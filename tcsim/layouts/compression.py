@@ -40,7 +40,7 @@ class Selection:
 
     @staticmethod
     def decode(descriptor: int, bits: int) -> Selection:
-        """The 32-bit operand `spdesc` of an instruction whose elements have so many bits.
+        """The 32-bit operand `spdesc` of an instruction whose elements have `bits` bits.
 
         Raises OperandError for an element type that has another size, or reserved bits.
         """
@@ -76,7 +76,7 @@ class Selection:
         return np.sort(first, axis=-1).astype(np.int64)
 
     def ambiguous(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Groups (...) of codes (..., 4) whose choice is up to the hardware: the second and third best are equal."""
+        """Groups (...) of codes (..., 4) in which the choice is up to the hardware: the second and third best are equal."""
         rank = np.sort(self._rank(codes), axis=-1)
         return np.asarray(rank[..., 1] == rank[..., 2])
 
@@ -95,7 +95,7 @@ class Selection:
 def _parts(
     values: npt.NDArray[np.int64], format: Format
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Magnitude in units of its own, sign, and whether it is a number; -1 - magnitude orders negative ones."""
+    """Magnitude, sign, and whether it is a number; -1 - magnitude orders negative ones."""
     sign = 1 << (format.bits - 1)
     if format.kind == "integer":
         negative = (values & sign).astype(bool) & format.signed
@@ -113,7 +113,7 @@ def _parts(
 
 
 def elements(words: Words, bits: int) -> Words:
-    """Registers (..., n) as elements of so many bits, from the lowest up: (..., n * 32 / bits), one in each word."""
+    """Registers (..., n) as elements of `bits` bits, from the lowest up: (..., n * 32 / bits), one in each word."""
     shifts = np.arange(0, 32, bits, dtype=np.uint32)
     spread = (words[..., None] >> shifts) & np.uint32((1 << bits) - 1 if bits < 32 else 0xFFFFFFFF)
     return spread.reshape(*words.shape[:-1], words.shape[-1] * len(shifts))

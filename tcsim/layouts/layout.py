@@ -72,6 +72,11 @@ class Layout:
         """The index at a linear coordinate, or at one with an entry for each mode; integers or arrays of them.
 
         Raises OperandError for a coordinate that is not in the shape.
+
+        Pre-conditions:
+            len(coordinate) != 1 or isinstance(coordinate[0], tuple) or 0 <= coordinate[0] < self.size
+        Post-conditions:
+            len(coordinate) == 1 or int(result) == sum(Layout(*mode)(x) for *mode, x in zip(self.shape, self.stride, coordinate))
         """
         if len(coordinate) == 1 and not isinstance(coordinate[0], tuple):
             return self._at_linear(integers(coordinate[0], "coordinate"))
@@ -144,7 +149,7 @@ class FragmentLayout:
     element_bits: int  # bits an element takes in a register, padding included
     column_fastest: bool = False  # the index runs along columns first: B, which CuTe sees as N x K
     matrix: Layout | None = None  # lane -> which of several independent matrices; None: there is one
-    copies: int = 1  # places that hold each element; above 1 a mode of stride 0 repeats it, and `where` names the first
+    copies: int = 1  # places that hold each element; above 1, a mode of stride 0 repeats it and `where` names the first
 
     def __str__(self) -> str:
         return f"({_text(self.thread.shape)},{_text(self.value.shape)}):({_text(self.thread.stride)},{_text(self.value.stride)})"
@@ -175,9 +180,17 @@ class FragmentLayout:
     def __call__(self, lane: Any, register: Any, slot: Any) -> tuple[Any, Any]:
         """(row, column) of the element in `slot` (0 = lowest bits) of `register` of `lane`; ints or arrays.
 
-        Of a 64-bit element both registers answer, slot 0.
+        Both registers of a 64-bit element answer, with slot 0.
 
         Raises OperandError for a lane, register or slot that does not exist, and for arrays that do not broadcast.
+
+        Pre-conditions:
+            0 <= lane < self.lanes
+            0 <= register < self.registers
+            0 <= slot < self.slots
+        Post-conditions:
+            0 <= result[0] < self.rows and 0 <= result[1] < self.columns
+            self.copies > 1 or self.matrices > 1 or self.element_bits > 32 or self.where(*result) == (lane, register, slot)
         """
         names = ("lane", "register", "slot")
         given = [integers(x, name) for name, x in zip(names, (lane, register, slot), strict=True)]
@@ -189,9 +202,16 @@ class FragmentLayout:
         return (int(row), int(column)) if scalar else (row, column)
 
     def where(self, row: Any, column: Any, matrix: Any = 0) -> tuple[Any, Any, Any]:
-        """(lane, register, slot) that holds an element; of a 64-bit element, the register of its low word.
+        """(lane, register, slot) that holds an element; for a 64-bit element, the register of its low word.
 
         Raises OperandError for a row, column or matrix that does not exist, and for arrays that do not broadcast.
+
+        Pre-conditions:
+            0 <= row < self.rows
+            0 <= column < self.columns
+            0 <= matrix < self.matrices
+        Post-conditions:
+            self(*result) == (row, column)
         """
         names = ("row", "column", "matrix")
         given = [integers(x, name) for name, x in zip(names, (row, column, matrix), strict=True)]
@@ -211,7 +231,12 @@ class FragmentLayout:
 
     @cached_property
     def holder(self) -> npt.NDArray[np.int64]:
-        """`lane * values + value` that holds each element, the first place of several: (matrices, rows, columns)."""
+        """`lane * values + value` that holds each element, the first place of several: (matrices, rows, columns).
+
+        Post-conditions:
+            result.shape == (self.matrices, self.rows, self.columns)
+            self.flat_element[result.reshape(-1)] == np.arange(result.size)
+        """
         size = self.matrices * self.rows * self.columns
         if (np.bincount(self.flat_element, minlength=size) != self.copies).any():
             often = "exactly once" if self.copies == 1 else f"exactly {self.copies} times"
@@ -228,7 +253,11 @@ class FragmentLayout:
 
     @cached_property
     def flat_holder(self) -> npt.NDArray[np.intp]:
-        """`holder` flattened: gathers a matrix from the values of a warp in lane order."""
+        """`holder` flattened: gathers a matrix from the values of a warp in lane order.
+
+        Post-conditions:
+            self.flat_element[result] == np.arange(result.size)
+        """
         return self.holder.reshape(-1).astype(np.intp)
 
     @cached_property

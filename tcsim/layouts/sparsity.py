@@ -30,7 +30,7 @@ _WHOLE_TF32 = (0b0100, 0b1110)  # both halves of the first or of the second elem
 def _kept_positions(units: int, unit: int) -> Indices:
     """For each set of used units, as bits: the positions of the elements kept, in order (sets, elements).
 
-    All used units, and as many unused ones as are missing, the lowest first.
+    All used units are kept, then the lowest unused ones until half of the units are kept.
 
     >>> _kept_positions(4, 1)[0b1000].tolist()
     [0, 3]
@@ -91,10 +91,17 @@ class Sparsity:
     def places(self, selector: int) -> tuple[Indices, Indices]:
         """(lane, lowest bit) of every group's 4 bits: arrays (rows, groups).
 
-        Each warp speaks of 16 rows, and four of its lanes share rows g and g + 8. Of 16-bit units a word holds four groups
-        of row g, then four of row g + 8; of 8-bit units it holds eight groups of one row.
+        Each warp describes 16 rows, and four of its lanes share rows g and g + 8. With 16-bit units a word holds four groups
+        of row g, then four of row g + 8; with 8-bit units it holds eight groups of one row.
 
         Raises OperandError for a selector that the instruction does not have.
+
+        Pre-conditions:
+            selector in self.selectors
+        Post-conditions:
+            all(x.shape == (self.rows, self.groups) for x in result)
+            len({*zip(result[0].flat, result[1].flat)}) == self.rows * self.groups
+            result[0].max() < self.lanes and result[1].max() <= 28 and not (result[1] % 4).any()
         """
         self.check_selector(selector)
         row, group = np.arange(self.rows)[:, None], np.arange(self.groups)[None, :]
@@ -123,12 +130,21 @@ class Sparsity:
     # --- words and 4-bit groups
 
     def groups_of(self, metadata: npt.NDArray[np.uint32], selector: int) -> npt.NDArray[np.uint8]:
-        """The 4-bit groups in metadata words (..., lanes): (..., rows, groups)."""
+        """The 4-bit groups in metadata words (..., lanes): (..., rows, groups).
+
+        Post-conditions:
+            result.shape == (*metadata.shape[:-1], self.rows, self.groups)
+            self.words_of(result, selector) & ~metadata == 0
+        """
         lane, bit = self.places(selector)
         return ((metadata[..., lane] >> bit.astype(np.uint32)) & np.uint32(15)).astype(np.uint8)
 
     def words_of(self, groups: npt.NDArray[np.uint8], selector: int) -> npt.NDArray[np.uint32]:
-        """Metadata words (..., lanes) that hold 4-bit groups (..., rows, groups); other bits are zero."""
+        """Metadata words (..., lanes) that hold 4-bit groups (..., rows, groups); all remaining bits are zero.
+
+        Post-conditions:
+            self.groups_of(result, selector) == groups
+        """
         lane, bit = self.places(selector)
         nibbles = np.zeros((*groups.shape[:-2], self.lanes, 8), np.uint32)
         nibbles[..., lane, bit // 4] = groups
@@ -137,7 +153,12 @@ class Sparsity:
     # --- 4-bit groups and positions
 
     def positions_of(self, groups: npt.NDArray[np.uint8]) -> Indices:
-        """The position inside its group of every kept element: (..., rows, K / 2)."""
+        """The position inside its group of every kept element: (..., rows, K / 2).
+
+        Post-conditions:
+            result.shape == (*groups.shape[:-1], self.kept)
+            not np.isin(groups, self.valid).all() or self.groups_for(result) == groups
+        """
         first, second = (groups & 3).astype(np.int64), (groups >> 2).astype(np.int64)
         if self.element_bits == 32:
             return first // 2
@@ -148,9 +169,13 @@ class Sparsity:
         return kept.reshape(*groups.shape[:-1], self.kept)
 
     def groups_for(self, positions: Indices) -> npt.NDArray[np.uint8]:
-        """The 4-bit groups that say positions (..., rows, K / 2).
+        """The 4-bit groups that encode positions (..., rows, K / 2).
 
-        Raises OperandError for positions that no group can say.
+        Raises OperandError for positions that no group can encode.
+
+        Post-conditions:
+            self.positions_of(result) == positions
+            np.isin(result, self.valid)
         """
         per_group = self.kept // self.groups
         split = np.asarray(positions, np.int64).reshape(*np.shape(positions)[:-1], self.groups, per_group)
@@ -179,7 +204,12 @@ class Sparsity:
             )
 
     def columns(self, positions: Indices) -> Indices:
-        """The dense column of every kept element: (..., rows, K / 2)."""
+        """The dense column of every kept element: (..., rows, K / 2).
+
+        Post-conditions:
+            result // self.group == np.arange(self.kept) // (self.kept // self.groups)
+            result % self.group == positions
+        """
         per_group = self.kept // self.groups
         return positions + np.arange(self.kept) // per_group * self.group
 
@@ -191,6 +221,10 @@ class Sparsity:
         Every nonzero is kept; zeros fill up, the lowest units first. first_row: the number that an error gives to the first row.
 
         Raises OperandError if a group has more nonzeros than can be kept.
+
+        Post-conditions:
+            result[0] == np.take_along_axis(dense, self.columns(result[1]), axis=-1)
+            np.count_nonzero(result[0], axis=-1) == np.count_nonzero(dense, axis=-1)
         """
         shape = dense.shape[:-1]
         unit = max(1, self.unit_bits // self.element_bits)  # elements that are kept or dropped together
@@ -214,8 +248,8 @@ class Sparsity:
         K is filled up with zeros to whole groups; kept is half of that. first_row as for `compress`.
         `tcsim.gemm(kept, b, metadata=positions)` takes both.
 
-        Raises OperandError if a group has more nonzeros than can be kept or a dimension is missing, FormatError for another
-        dtype.
+        Raises OperandError if a group has more nonzeros than can be kept or a dimension is missing, FormatError for a dtype that
+        does not fit the format.
 
         >>> sparsity = tcsim.instruction("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90").sparsity
         >>> kept, positions = sparsity.compress_matrix(np.float16([[0, 7, 0, 8, 9]]), "f16")

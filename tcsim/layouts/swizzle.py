@@ -1,4 +1,4 @@
-"""Shared-memory swizzles: CuTe's `Swizzle<bits, base, shift>`, and the four that Hopper's hardware knows."""
+"""Shared-memory swizzles: CuTe's `Swizzle<bits, base, shift>`, and those that the hardware has."""
 
 from __future__ import annotations
 
@@ -40,8 +40,14 @@ class Swizzle:
     def __call__(self, address: Any, base_offset: Any = 0) -> Any:
         """Swizzle byte addresses: an int, or an array of integers.
 
-        `base_offset`, of a matrix descriptor, moves the pattern on by so many rows of 128 bytes: the bits that are exchanged
-        come from the address less 128 times it (measured on an H200: 72 cases of random descriptors, every output).
+        The `base_offset` of a matrix descriptor moves the pattern on by that number of rows of 128 bytes: the bits that are
+        exchanged come from the address less 128 times it (measured on an H200: 72 cases of random descriptors, every output).
+
+        Post-conditions:
+            result // self.span == address // self.span
+            result % (1 << self.base) == address % (1 << self.base)
+            base_offset or self(result) == address
+            self(address + self.period, base_offset) == result + self.period
 
         >>> hex(SWIZZLES["128B"](0x480)), hex(SWIZZLES["128B"](0x480, base_offset=1))
         ('0x490', '0x480')
@@ -60,7 +66,12 @@ class Swizzle:
 
     @property
     def period(self) -> int:
-        """Bytes after which the pattern repeats: tiles must start at multiples of it to be read as written."""
+        """Bytes after which the pattern repeats: tiles must start at multiples of it to be read as written.
+
+        Post-conditions:
+            result % self.span == 0
+            all(self(i) < result and self(i + result) == self(i) + result for i in range(0, result, 1 << self.base))
+        """
         return 1 << (self.base + self.shift + self.bits) if self.bits else 1 << self.base
 
 
@@ -83,6 +94,11 @@ def swizzle(name: str) -> Swizzle:
     """A hardware swizzle by name.
 
     Raises OperandError for a name that is not in `SWIZZLES`.
+
+    Pre-conditions:
+        name in SWIZZLES
+    Post-conditions:
+        result is SWIZZLES[name]
     """
     if not isinstance(name, str) or name not in SWIZZLES:
         close = nearest(str(name), SWIZZLES, 1)

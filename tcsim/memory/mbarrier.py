@@ -1,7 +1,7 @@
 """mbarrier: the barrier in shared memory that counts arrivals and bytes, phase by phase.
 
 Source: PTX ISA 9.4, sections Parallel Synchronization and Communication Instructions: mbarrier (counts, phases, ranges,
-layouts). Not measured yet. The bits of the 64-bit object are in `tcsim.memory.mbarrier_bits`, the instructions that act on it in
+layouts), compared with what mbarriers of an NVIDIA H200 do (conformance/recordings/sm_90). The bits of the 64-bit object are in `tcsim.memory.mbarrier_bits`, the instructions that act on it in
 `tcsim.isa.mbarrier.semantics`.
 """
 
@@ -43,8 +43,8 @@ class MBarrier:
 
     A phase ends when no arrival is pending and the transaction count is zero; the next one begins at once, with the
     expected arrivals pending again. Here phases are counted from 0; the hardware keeps the lowest bit, the parity. In layout
-    v1 the conditional phase stays behind if an operation reports (report-on); none of those that are modelled does, so it
-    is the primary phase here.
+    v1 the conditional phase stays behind if an operation reports (report-on). No operation that is modelled does, so here
+    it is always the primary phase.
 
     Raises BarrierError for a layout that does not exist or a count that it does not hold: 1 to 2**20 - 1 in v0, to 511 in v1.
 
@@ -60,6 +60,9 @@ class MBarrier:
     >>> state = last.arrive_drop(2)  # the next phase expects two arrivals
     >>> empty, last
     (MBarrier(phase=0, pending=2 of 4, tx_count=0), MBarrier(phase=1, pending=2 of 2, tx_count=0))
+    >>> empty.increment()
+    >>> empty
+    MBarrier(phase=0, pending=3 of 4, tx_count=0)
     >>> last.expect_tx(16)
     >>> state = last.arrive_drop_expect_tx(48)
     >>> last
@@ -100,7 +103,7 @@ class MBarrier:
     def decode(cls, value: int, *, arch: str) -> MBarrier:
         """The barrier that the 64 bits of an object (or of a state that an arrive returned) hold on an arch.
 
-        Of the phase they hold the parity, so `phase` is 0 or 1. Which bits and how they are known:
+        They hold only the parity of the phase, so `phase` is 0 or 1. Which bits and how they are known:
         `tcsim.memory.mbarrier_bits.FIELDS`.
 
         Raises BarrierError for bits that no barrier has, NotModelledError for those of layout v1 on sm_107.
@@ -124,9 +127,14 @@ class MBarrier:
         return barrier
 
     def encode(self, *, arch: str) -> int:
-        """The 64 bits of the object on an arch: inverse of `decode`, but for the phase, of which they hold the parity.
+        """The 64 bits of the object on an arch: the inverse of `decode`, except that they hold only the parity of the phase.
 
         Raises OperandError for a barrier that the arch cannot have, BarrierError after inval, NotModelledError as `decode`.
+
+        Post-conditions:
+            MBarrier.decode(result, arch=arch).parity == self.parity
+            MBarrier.decode(result, arch=arch).encode(arch=arch) == result
+            (MBarrier.decode(result, arch=arch) == self) == (self.phase < 2)
 
         >>> hex(MBarrier(5).encode(arch="sm_90")), hex(MBarrier(5).encode(arch="sm_80"))
         ('0x7fffd800001ffff6', '0x7ffffffb3ffffffb')
@@ -168,13 +176,26 @@ class MBarrier:
 
     @property
     def tx_count(self) -> int:
-        """Bytes that were expected and are not complete; negative if they completed before they were expected."""
+        """Bytes that were expected and are not complete; negative if they completed before they were expected.
+
+        Post-conditions:
+            -MOST_BYTES <= result <= MOST_BYTES
+        """
         return self._bytes
 
     def arrive(self, count: int = 1, no_complete: bool = False) -> BarrierState:
         """mbarrier.arrive: `count` arrivals; with `no_complete` they must not end the phase.
 
         Raises BarrierError for more arrivals than are pending, for a phase that `.noComplete` would end, and after inval.
+
+        Pre-conditions:
+            1 <= count <= before.pending
+            not no_complete or count < before.pending or before.tx_count != 0
+        Post-conditions:
+            (result.phase, result.pending) == (before.phase, before.pending)
+            self.phase - before.phase == (before.pending == count and before.tx_count == 0)
+            self.pending == (before.pending - count if self.phase == before.phase else self.expected)
+            self.expected == before.expected
         """
         return self._arrive(count, 0, no_complete, "arrive")
 
@@ -182,14 +203,39 @@ class MBarrier:
         """mbarrier.arrive_drop: arrivals that later phases no longer expect.
 
         Raises BarrierError as `arrive` does.
+
+        Pre-conditions:
+            1 <= count <= before.pending
+            not no_complete or count < before.pending or before.tx_count != 0
+        Post-conditions:
+            self.expected == before.expected - count
+            self.pending == (before.pending - count if self.phase == before.phase else self.expected)
         """
         return self._arrive(count, count, no_complete, "arrive_drop")
 
+    def increment(self, count: int = 1) -> None:
+        """More arrivals that this phase waits for: what cp.async.mbarrier.arrive without .noinc does at once.
+
+        Raises BarrierError for a count beyond what the layout holds, after inval, and where every arrival was dropped.
+        """
+        self._wanted(f"increment({count})")
+        if self._pending + count > LAYOUTS[self._layout]:
+            raise BarrierError(f"{self!r}: the pending count would be beyond {LAYOUTS[self._layout]}")
+        self._pending += count
+
     def expect_tx(self, bytes: int) -> None:
-        """mbarrier.expect_tx: wait for so many bytes more in this phase.
+        """mbarrier.expect_tx: wait for this many bytes more in this phase.
 
         Raises BarrierError for a negative number, a transaction count beyond 2**20 - 1, and after inval; also where no
         arrival is pending and the count comes to zero, since the manual does not say whether that ends the phase.
+
+        Pre-conditions:
+            bytes >= 0
+            before.tx_count + bytes <= MOST_BYTES
+            before.pending > 0 or before.tx_count + bytes != 0
+        Post-conditions:
+            self.tx_count == before.tx_count + bytes
+            (self.phase, self.pending, self.expected) == (before.phase, before.pending, before.expected)
         """
         bytes = integer(bytes, f"{self!r}.expect_tx: bytes", BarrierError)
         call = f"expect_tx({bytes})"
@@ -204,6 +250,14 @@ class MBarrier:
         """mbarrier.complete_tx, which bulk copies do as their bytes arrive; it may end the phase.
 
         Raises BarrierError for a negative number, a transaction count below -(2**20 - 1), and after inval.
+
+        Pre-conditions:
+            bytes >= 0
+            before.tx_count - bytes >= -MOST_BYTES
+        Post-conditions:
+            self.tx_count == before.tx_count - bytes
+            self.phase - before.phase == (before.pending == 0 and self.tx_count == 0)
+            self.pending == (before.pending if self.phase == before.phase else before.expected)
         """
         self._add(bytes, -1, f"complete_tx({bytes})")
         self._end_phase()
@@ -212,6 +266,14 @@ class MBarrier:
         """mbarrier.arrive.expect_tx: expect_tx, then one arrival.
 
         Raises BarrierError as the two do; then nothing has changed.
+
+        Pre-conditions:
+            bytes >= 0
+            before.tx_count + bytes <= MOST_BYTES
+            before.pending > 0
+        Post-conditions:
+            self.tx_count == before.tx_count + bytes
+            self.phase - before.phase == (before.pending == 1 and self.tx_count == 0)
         """
         self._require(1, f"arrive_expect_tx({bytes})")
         self.expect_tx(bytes)
@@ -221,6 +283,14 @@ class MBarrier:
         """mbarrier.arrive_drop.expect_tx: expect_tx, then one arrival that later phases no longer expect.
 
         Raises BarrierError as the two do; then nothing has changed.
+
+        Pre-conditions:
+            bytes >= 0
+            before.tx_count + bytes <= MOST_BYTES
+            before.pending > 0
+        Post-conditions:
+            self.tx_count == before.tx_count + bytes
+            self.expected == before.expected - 1
         """
         self._require(1, f"arrive_drop_expect_tx({bytes})")
         self.expect_tx(bytes)
@@ -230,6 +300,12 @@ class MBarrier:
         """mbarrier.test_wait (and what try_wait ends with): whether the phase of `state` has completed.
 
         Raises BarrierError for a state that is neither of the phase under way nor of the one before, and after inval.
+
+        Pre-conditions:
+            self.phase - 1 <= state.phase <= self.phase
+        Post-conditions:
+            result == (state.phase < self.phase)
+            self == before
         """
         self._alive("test_wait")
         if not isinstance(state, BarrierState):
@@ -245,9 +321,15 @@ class MBarrier:
     def test_wait_parity(self, parity: int) -> bool:
         """mbarrier.test_wait.parity: whether the latest phase of this parity has completed.
 
-        True unless it is the phase under way. Of the phase before the first, parity 1, the answer is true.
+        True unless it is the phase under way. For the phase before the first, parity 1, the answer is true.
 
-        Raises BarrierError for another parity than 0 and 1, and after inval.
+        Raises BarrierError for a parity that is not 0 or 1, and after inval.
+
+        Pre-conditions:
+            parity in (0, 1)
+        Post-conditions:
+            result == (self.phase % 2 != parity)
+            self == before
         """
         self._alive("test_wait_parity")
         if integer(parity, f"{self!r}.test_wait_parity: parity", BarrierError) not in (0, 1):
@@ -266,10 +348,13 @@ class MBarrier:
         if not self._valid:
             raise BarrierError(f"{self!r}.{call}: the barrier was invalidated; valid: a new MBarrier (mbarrier.init)")
 
-    def _require(self, count: int, call: str) -> None:
+    def _wanted(self, call: str) -> None:
         self._alive(call)
         if self._expected == 0 and self._pending == 0 and self._bytes == 0:
             raise BarrierError(f"{self!r}.{call}: every arrival was dropped, none is expected any more; valid: inval")
+
+    def _require(self, count: int, call: str) -> None:
+        self._wanted(call)
         if self._pending == 0:
             raise BarrierError(
                 f"{self!r}.{call}: all arrivals of this phase have come, and it waits for bytes; valid: complete_tx"

@@ -10,7 +10,9 @@ from typing import Any
 
 from tcsim.core.errors import OperandError, TargetError
 from tcsim.core.targets import accepting
-from tcsim.memory.mbarrier_bits import FIELDS, Field, number_of, unpack
+from tcsim.descriptors.bit_field import Field
+from tcsim.memory.mbarrier import MBarrier
+from tcsim.memory.mbarrier_bits import FIELDS, unpack
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,12 @@ class BarrierObject:
     @property
     def numbers(self) -> dict[str, int]:
         """The fields by name."""
-        return {field.name: number_of(field, self.value) for field in self.fields}
+        return {field.name: field.take(self.value) for field in self.fields}
 
     @property
     def unknown(self) -> int:
         """The bits that no known field has."""
-        known = sum(((1 << field.bits) - 1) << field.low for field in self.fields)
+        known = sum(field.mask for field in self.fields)
         return self.value & ~known & ((1 << 64) - 1)
 
     def as_dict(self) -> dict[str, Any]:
@@ -39,7 +41,7 @@ class BarrierObject:
             "fields": [
                 {
                     "name": field.name, "low": field.low, "high": field.low + field.bits - 1,
-                    "value": number_of(field, self.value), "evidence": field.evidence.level, "source": field.evidence.source,
+                    "value": field.take(self.value), "evidence": field.evidence.level, "source": field.evidence.source,
                 }
                 for field in self.fields
             ],
@@ -52,6 +54,10 @@ def decode_barrier(value: int, arch: str = "sm_90") -> BarrierObject:
 
     Raises OperandError for a value that is not 64 bits wide, TargetError for an arch without mbarrier, NotModelledError for
     layout v1 on sm_107.
+
+    Post-conditions:
+        result.numbers == unpack(value, result.arch)
+        result.unknown == value & ~sum(field.mask for field in result.fields)
 
     >>> decode_barrier(initial_barrier(128, "sm_90"), "sm_90").numbers
     {'layout': 0, 'expected': 128, 'tx_count': 0, 'error': 0, 'pending': 128, 'phase': 0}
@@ -68,11 +74,15 @@ def initial_barrier(count: int, arch: str = "sm_90") -> int:
 
     Raises BarrierError for a count that is not 1 to 2**20 - 1, TargetError for an arch without mbarrier.
 
+    Pre-conditions:
+        1 <= count < 1 << 20
+    Post-conditions:
+        MBarrier.decode(result, arch=arch) == MBarrier(count)
+        decode_barrier(result, arch).unknown == 0
+
     >>> hex(initial_barrier(1, "sm_90"))
     '0x7ffff800001ffffe'
     """
-    from tcsim.memory.mbarrier import MBarrier
-
     return MBarrier(count).encode(arch=_arch(arch))
 
 

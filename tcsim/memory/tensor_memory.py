@@ -19,11 +19,11 @@ from tcsim.core.errors import OperandError, listing
 GRANULE = 32
 """Columns of one unit of allocation."""
 MOST_COLUMNS = 576
-"""Columns of sm_107, of which only `.exclusive` allocations reach those from 512 on; elsewhere there are 512."""
+"""Columns of sm_107, where only `.exclusive` allocations reach those from 512 on; elsewhere there are 512."""
 
 
 class TensorMemoryError(OperandError):
-    """A use of Tensor Memory whose outcome the manual leaves undefined, or that would block for ever."""
+    """A use of Tensor Memory whose outcome the manual leaves undefined, or that would block forever."""
 
 
 class AllocationError(TensorMemoryError):
@@ -60,7 +60,7 @@ def tmem_address(lane: int, column: int) -> int:
 def tmem_lane_column(address: int) -> tuple[int, int]:
     """Lane and column of a 32-bit Tensor Memory address.
 
-    Raises UnallocatedError for a value that is no 32-bit integer, a lane from 128 on or a column from 576 on.
+    Raises UnallocatedError for a value that is not a 32-bit integer, a lane from 128 on or a column from 576 on.
 
     >>> tcsim.memory.tensor_memory.tmem_lane_column(0x200005)
     (32, 5)
@@ -87,7 +87,7 @@ def require_tensor_memory(memory: Any, call: str) -> None:
 class TensorMemory:
     """The Tensor Memory of a CTA, or of a pair of CTAs: 128 lanes x 512 columns of 32 bits each.
 
-    `batch` are leading dimensions: so many memories that are allocated alike and hold different words. `ctas=2` is a CTA
+    `batch` are leading dimensions: memories that are allocated alike and hold different words. `ctas=2` is a CTA
     pair, for `.cta_group::2`. `columns=576` is that of sm_107, whose last 64 only an exclusive allocation reaches.
 
     `words` uint32 and `written` bool are (*batch, ctas, 128, columns); `owned` bool (ctas, columns) are the allocated columns.
@@ -184,14 +184,14 @@ class TensorMemory:
         return new
 
     def alloc(self, columns: int, *, cta_group: int = 1, cta: int = 0, exclusive: bool = False) -> int:
-        """tcgen05.alloc: the address of so many free columns, of all lanes; with `cta_group=2` of both CTAs.
+        """tcgen05.alloc: the address of `columns` free columns, of all lanes; with `cta_group=2` of both CTAs.
 
         Where they lie is not documented: here the lowest free columns that are aligned to their own number (opcode
         UTCATOMSWS.FIND_AND_SET.ALIGN), or, exclusive, the lowest.
 
-        Raises AllocationError for columns that are no power of two from 32 to 512 (exclusive: no multiple of 32 up to all),
+        Raises AllocationError for a number of columns that is not a power of two from 32 to 512 (exclusive: not a multiple of 32),
         more columns than an earlier alloc of the CTA had, columns that are not free, an exclusive allocation beside another
-        one (in both cases the instruction would block for ever), an alloc after relinquish_alloc_permit, or another
+        one (in both cases the instruction would block forever), an alloc after relinquish_alloc_permit, or another
         cta_group than before.
 
         >>> hex(tcsim.TensorMemory(ctas=2).alloc(256, cta_group=2))
@@ -212,7 +212,7 @@ class TensorMemory:
                 )
             if self._allocations[member] and (exclusive or member in self._exclusive):
                 raise AllocationError(
-                    f"{name}: blocks for ever: no other allocation may live beside an exclusive one; valid: dealloc "
+                    f"{name}: blocks forever: no other allocation may live beside an exclusive one; valid: dealloc "
                     f"{self._listing(member)} first"
                 )
         step = GRANULE if exclusive else columns
@@ -221,7 +221,7 @@ class TensorMemory:
         if not starts:
             free = int((~taken).sum())
             raise AllocationError(
-                f"{name}: blocks for ever: {free} of {self.columns} columns are free, and no {columns} of them together; "
+                f"{name}: blocks forever: {free} of {self.columns} columns are free, and no {columns} of them together; "
                 f"valid: dealloc one of {self._listing(group[0])} first"
             )
         for member in group:

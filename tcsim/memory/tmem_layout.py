@@ -73,7 +73,7 @@ DATA_PATHS: Mapping[tuple[int, int, bool, bool], DataPath] = MappingProxyType(
 def data_path(m: int, cta_group: int = 1, *, ws: bool = False, sparse: bool = False) -> DataPath:
     """The data path of an instruction.
 
-    Raises OperandError for an M that the form has not.
+    Raises OperandError for an M that the form does not have.
 
     >>> data_path(128, 2).name, data_path(128, 2, sparse=True).name
     ('B', 'C')
@@ -89,7 +89,7 @@ def data_path(m: int, cta_group: int = 1, *, ws: bool = False, sparse: bool = Fa
 def accumulator_layout(m: int, n: int, cta_group: int = 1, *, ws: bool = False, sparse: bool = False) -> TmemLayout:
     """Where D (m x n) lies: one element in the low bits of each word, an f16 D too.
 
-    Raises OperandError for a shape that cannot be.
+    Raises OperandError for a shape that does not exist.
 
     >>> print(accumulator_layout(128, 64, 2))
     (64,(32,2),1):(65536,(1,4194304),0)
@@ -124,7 +124,7 @@ def a_layout(
     Data paths whose columns of D lie in banks (layouts B, E, G) need A once in each bank's lanes: `copies`. Bank i multiplies
     its own copy. `kind` is needed for e2m1, which kinds pad differently.
 
-    Raises OperandError for a shape or format that cannot be.
+    Raises OperandError for a shape or format that does not exist.
 
     >>> print(a_layout(128, 16, "f16"))
     (128,16,1):(131072,1,0)
@@ -188,7 +188,7 @@ def scale_layout(
     cta_group::2: each CTA has the factors of its own rows of A, and those of all of B; with m = 128 (layout B) each half of
     B's rows lies in the two warps that multiply it. `lanes` = 128 is sm_107's other layout of A's factors.
 
-    Raises OperandError for rows, vectors or an id that cannot be.
+    Raises OperandError for rows, vectors or an id that do not exist.
 
     >>> sfa = scale_layout("a", 128, 4)
     >>> print(sfa)
@@ -244,7 +244,7 @@ def metadata_layout(
     In layouts E and G each bank of lanes has a copy. `unpaired`: sm_107's codes of 4-bit kinds, each for 4 elements, as those of
     8-bit kinds are. Of a longer K more columns are read in the same order, six of the longest: inferred.
 
-    Raises OperandError for a kind, shape or selector that cannot be.
+    Raises OperandError for a kind, shape or selector that does not exist.
 
     >>> print(metadata_layout("f8f6f4", 128, 64))
     (128,16,1):(524288,1,0)
@@ -285,7 +285,7 @@ def lookup_layout(n: int, cta_group: int = 1) -> TmemLayout:
     A row takes one lane and the two columns at the address, which must be even. Each CTA has those of its own columns of B. Every
     warp has a copy, as tcgen05.cp .32x128b.warpx4 writes them: inferred, the PTX ISA draws one.
 
-    Raises OperandError for an N that cannot be.
+    Raises OperandError for an N that does not exist.
 
     >>> lookup_layout(64).where(3, 6)  # CTA, lane, column, byte
     (0, 3, 1, 2)

@@ -28,7 +28,7 @@ NONE: Mapping[str, Array] = MappingProxyType({})
 class Access:
     """Bytes that one instruction touches: `size` bytes at an address for each thread.
 
-    Leading dimensions of the arrays are a batch.
+    Leading dimensions of the arrays are a batch. The space of shared memory is "shared", however a spelling calls it.
     """
 
     space: Space
@@ -121,7 +121,7 @@ class Memories:
         return bytes_at(self.images[access.space], access.address, access.size, access.mask)
 
     def after(self, outcomes: tuple[Outcome, ...]) -> Mapping[Space, Bytes]:
-        """The memories, new, after the writes of some outcomes, those of one outcome at the same time.
+        """The memories, new, after the writes of some outcomes.
 
         Raises ContestedRowError for two threads that write different bytes to one address.
         """

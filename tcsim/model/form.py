@@ -37,6 +37,16 @@ class Form:
         """The names of the operands, in PTX's order."""
         return tuple(operand.name for operand in self.operands)
 
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of the registers that it writes; a sink is not among them."""
+        return tuple(operand.name for operand in self.operands if operand.role == "destination" and operand.named)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the registers and numbers that it takes besides addresses."""
+        return tuple(operand.name for operand in self.operands if operand.role != "destination" and operand.named)
+
     def statement(self, mnemonic: str, names: Names = NO_NAMES) -> str:
         """The PTX statement, its registers named as given, else after the operands.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core import display
@@ -18,6 +18,7 @@ from tcsim.model.effects import Array, Effects, View
 from tcsim.model.form import Form, forms_for
 from tcsim.model.operand import Fragment
 from tcsim.model.row import Row
+from tcsim.numbers.formats import Format
 
 
 class CallError(OperandError, TypeError):
@@ -93,8 +94,68 @@ class Instruction:
         """What the instruction does to registers, memory and barriers, said without doing it (`tcsim.model.effects`).
 
         Operands are those of the form by name, one entry per lane. Raises NotModelledError where it is not known.
+
+        >>> wait = tcsim.instruction("cp.async.wait_group", arch="sm_80")
+        >>> wait.effects(wait.forms[0], {"groups": np.array(1)}, view=None).groups
+        (GroupOp(kind='cp.async', op='wait', pending=1, reads_only=False, then=()),)
         """
         raise NotModelledError(f"{self!r}.effects: not modelled yet")
+
+    if TYPE_CHECKING:
+        # What the classes of the families add, so that a type checker knows the names. Each class has those that its
+        # instructions can do and no others: `hasattr(instruction, "matmul")` says whether one multiplies matrices.
+        def execute(self, *args: Any, **kwargs: Any) -> Any:
+            """Operands in, result out, as the hardware holds them."""
+
+        def matmul(self, *args: Any, **kwargs: Any) -> Any:
+            """Matrices of codes in, matrix of codes out."""
+
+        def matrix(self, *args: Any, **kwargs: Any) -> Any:
+            """The matrix that registers hold."""
+
+        def negated(self, name: str, codes: Any) -> Any:
+            """The codes of an operand as they are multiplied."""
+
+        def scale_registers(self, *args: Any, **kwargs: Any) -> Any:
+            """The registers that hold scale factors."""
+
+        def scale_matrix(self, *args: Any, **kwargs: Any) -> Any:
+            """The scale factors that registers hold."""
+
+        def compress(self, *args: Any, **kwargs: Any) -> Any:
+            """A sparse A as the kept elements and their positions."""
+
+        def encode_metadata(self, *args: Any, **kwargs: Any) -> Any:
+            """Positions as metadata registers."""
+
+        def decode_metadata(self, *args: Any, **kwargs: Any) -> Any:
+            """Metadata registers as positions."""
+
+        def bank_conflicts(self, *args: Any, **kwargs: Any) -> Any:
+            """How many passes the accesses to shared memory take."""
+
+        def fetch(self, *args: Any, **kwargs: Any) -> Any:
+            """A and B, read from shared memory through descriptors."""
+
+        @property
+        def registers(self) -> Any:
+            """The registers that hold a matrix; of cvt, its operands."""
+
+        @property
+        def formats(self) -> Any:
+            """The formats of the operands; of tcgen05.mma, those for a descriptor."""
+
+        @property
+        def scale_formats(self) -> Mapping[str, Format]:
+            """The formats of the scale factors."""
+
+        @property
+        def sparsity(self) -> Any:
+            """How A is sparse; of tcgen05.mma, for a descriptor."""
+
+        @property
+        def matrices(self) -> int:
+            """Matrix products of one execution."""
 
     RESULTS: ClassVar[tuple[str, ...]] = ()
     """Names of what `execute` gives, where that is several arrays which are not the first operands."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from itertools import islice
 from typing import Literal
 
 from tcsim.layouts.layout import FragmentLayout
@@ -58,6 +59,7 @@ class Operand:
     layout: FragmentLayout | None = None  # where the elements lie in the registers of the lanes
     space: Space = ""  # of an address
     proxy: Proxy = "generic"  # of an address
+    bracket: tuple[Operand, ...] = ()  # of a tensor: what its brackets hold if not the map and coordinates alone
     values: tuple[int, ...] = ()  # of an immediate: what it may be, the one of a plain example first; empty: any number
     per: Scope = "thread"  # who has one: each thread, or all that execute together have the same
     optional: bool = False  # may be left out, with all that follow it
@@ -65,8 +67,15 @@ class Operand:
     joined: bool = False  # written behind the operand before it and "|": %p|%q
 
     @property
+    def named(self) -> bool:
+        """Whether it is a register or a number: neither memory nor a sink."""
+        return self.kind not in ("address", "tensor", "sink")
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The registers of a statement that gives them no other names."""
+        if self.bracket:
+            return tuple(name for part in self.bracket for name in part.names)
         if self.kind == "vector":
             return tuple(f"%{part}" for part in self.parts or (f"{self.name}{index}" for index in range(self.count)))
         if self.kind == "tensor":
@@ -84,8 +93,13 @@ class Operand:
         '[%r5]'
         >>> Operand("map", kind="tensor", count=2).text()
         '[%map, {%c0, %c1}]'
+        >>> Operand("map", kind="tensor", bracket=(Operand("a"), Operand("c", kind="vector", count=2))).text()
+        '[%a, {%c0, %c1}]'
         """
         own = self.names if names is None else names
+        if self.bracket:
+            left = iter(own)
+            return f"[{', '.join(part.text(tuple(islice(left, len(part.names)))) for part in self.bracket)}]"
         if self.kind == "vector":
             return "{" + ", ".join(own) + "}"
         if self.kind == "tensor":

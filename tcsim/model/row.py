@@ -15,7 +15,7 @@ from tcsim.model.operand import Fragment
 
 
 class MissingOperandError(OperandError, KeyError):
-    """A register operand that the instruction has not."""
+    """A register operand that the instruction does not have."""
 
     __str__ = OperandError.__str__
 
@@ -34,6 +34,15 @@ class _Operands(dict[str, Fragment]):
 
 NO_FRAGMENTS: MappingProxyType[str, Fragment] = MappingProxyType({})
 NO_MODIFIERS: MappingProxyType[str, str] = MappingProxyType({})
+
+
+def present(**modifiers: str) -> Mapping[str, str]:
+    """The modifiers that a spelling has, of those that it could have: the ones that are not empty.
+
+    >>> dict(present(space=".shared::cta", order=""))
+    {'space': '.shared::cta'}
+    """
+    return MappingProxyType({name: text for name, text in modifiers.items() if text})
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,6 @@ class Row:
     documented: bool = True  # listed by the PTX manual's grammar
     modifiers: Mapping[str, str] = field(default_factory=lambda: NO_MODIFIERS)
     dropped: str = ""  # why the accepted spelling is no instruction: it assembles to nothing
-    facts: object = None  # what only the family's own instructions have, as a dataclass of the family
     forms: tuple[
         Form, ...
     ] = ()  # the lists of operands that it takes, the plainest first; not given: one, its fragments
@@ -73,6 +81,10 @@ class Row:
         if not self.ptx_version:
             put("ptx_version", earliest(*(form.ptx_version for form in self.forms)))
         put("operands", MappingProxyType(_Operands(self.mnemonic, self.operands)))
+
+    def has(self, operand: str) -> bool:
+        """Whether its plainest form has an operand."""
+        return operand in self.forms[0]
 
     @property
     def first_arch(self) -> Arch:

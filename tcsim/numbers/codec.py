@@ -87,6 +87,15 @@ def check_codes(codes: npt.NDArray[Any], format: Format, what: str) -> None:
     raise FormatError(f"{what}: {bad:#x} is not a code of {format.name}, {rule}")
 
 
+def negated(codes: npt.NDArray[Any], format: Format) -> npt.NDArray[Any]:
+    """Codes with their sign bits flipped, those of zeros and NaN too.
+
+    >>> decode(negated(encode([1.0, 0.0], "f16"), FORMATS["f16"]), "f16").tolist()
+    [-1.0, -0.0]
+    """
+    return np.asarray(codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)))
+
+
 def as_scale_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[Any]:
     """As `as_codes`, except that an array of signed e4m3 counts as ue4m3, whose top bit the hardware ignores.
 

@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.chunks import ELEMENTS, chunks
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, INFINITY, NAN, SUBNORMAL, Format
 from tcsim.numbers.rounding import U64, Rounding, bit_length, round_to_code
 
 Codes = npt.NDArray[Any]
-_CHUNK = 1 << 14  # elements converted at a time: the temporaries stay in the L2 cache
 
 _PTX = "PTX ISA 9.4, sections Alternate Floating-Point Data Formats and Fixed-point Data format"
 
@@ -134,8 +134,7 @@ def convert(codes: Codes, conversion: Conversion, scale: Codes | None = None, ra
         return table
     flat = [None if x is None else np.broadcast_to(x, codes.shape).reshape(-1) for x in (scale, random)]
     values, out = codes.reshape(-1), np.empty(codes.size, conversion.target.dtype)
-    for start in range(0, out.size, _CHUNK):
-        part = slice(start, start + _CHUNK)
+    for part in chunks(out.size, most=ELEMENTS):
         out[part] = _convert(values[part], conversion, *(None if x is None else x[part] for x in flat))
     return out.reshape(codes.shape)
 

@@ -134,7 +134,7 @@ SHARED_ALIGNMENTS: MappingProxyType[int, int] = MappingProxyType({0: 16, 32: 256
 """Field `shared_alignment` by the span of the swizzle: where its pattern begins anew."""
 
 KINDS: MappingProxyType[str, int] = MappingProxyType({"": 0, "im2col": 1})
-"""Field `im2col` by TensorMap.im2col_mode. How im2col-wide maps are told is not known."""
+"""Field `im2col` by TensorMap.im2col_mode. How im2col-wide maps differ is not known."""
 
 ELEMENT_CODES: MappingProxyType[str, tuple[int, int]] = MappingProxyType(
     {
@@ -208,7 +208,7 @@ def encode(tmap: TensorFields, global_address: int, allocation: str = "SMALL") -
 def read(data: Buffer) -> dict[str, int]:
     """Every field of 64 or 128 bytes by name; of 128 those of the second half, too.
 
-    Raises TensorMapError for another length, another kind of map, or set bits of the first half that are no field's.
+    Raises TensorMapError for another length, another kind of map, or set bits of the first half that belong to no field.
     """
     try:
         raw = memoryview(data).tobytes()  # type: ignore[arg-type]  # NumPy's arrays have a buffer; mypy knows from 3.12 on
@@ -244,7 +244,7 @@ def decode(data: Buffer) -> dict[str, Any]:
     modes = {(mode.mode, mode.atomicity): name for name, mode in SWIZZLE_MODES.items()}
     code, swizzle = (found["element_type"], found["round_tf32"]), (found["swizzle_mode"], found["swizzle_atomicity"])
     if code not in codes:
-        raise TensorMapError(f"TensorMap.decode: element type {code[0]} with round_tf32={code[1]} is no data type")
+        raise TensorMapError(f"TensorMap.decode: element type {code[0]} with round_tf32={code[1]} is not a data type")
     if found["swizzle_96"] or swizzle not in modes:
         raise TensorMapError(
             f"TensorMap.decode: swizzle mode {swizzle[0]}, atomicity {swizzle[1]}, swizzle_96={found['swizzle_96']}: the driver has "

@@ -107,7 +107,7 @@ class BoxWalk:
         return np.concatenate([np.arange(pixels), (np.arange(halo)[:, None] + first).reshape(-1)])
 
     def _image(self, tmap: TensorFields, coordinates: Integers, steps: Integers) -> Integers:
-        """The index along N after so many wraps."""
+        """The index along N after this many wraps."""
         return coordinates[..., -1, None] + steps * tmap.element_strides[-1]
 
     def _column(self, tmap: TensorFields, coordinates: Integers, indices: dict[int, Integers]) -> Places:
@@ -178,7 +178,7 @@ def stride_of(tmap: TensorFields, dim: int) -> int:
 def _walk(
     steps: Integers, start: Integers, low: int | Integers, high: int | Integers, stride: int
 ) -> tuple[Integers, Integers]:
-    """Index after so many steps from `start`, wrapping from beyond `high` to `low`; and how often it wrapped."""
+    """Index after this many steps from `start`, wrapping from beyond `high` to `low`; and how often it wrapped."""
     first = (high - start) // stride + 1  # indices of the first line, from the start on
     line = (high - low) // stride + 1  # of every other line
     rest = steps - first

@@ -170,7 +170,7 @@ def _places(tmap: TensorFields, coordinates: Any, offsets: Any, rows4: bool, wal
         corners = _integers("coordinates", coordinates, 5, "the column and four rows", call)
     else:
         corners = _integers("coordinates", coordinates, tmap.rank, "one for each dimension", call)
-    if not tmap.slice_bytes:  # of which every index is 16 or 32 bytes
+    if not tmap.slice_bytes:  # where every index is 16 or 32 bytes
         _require_aligned(tmap, corners[..., 0], call)
     if offsets is not None and not tmap.im2col_mode:
         raise CoordinateError(f"{call}: offsets={offsets}: only im2col maps have them")

@@ -68,7 +68,7 @@ class TensorFields:
 
     @property
     def first_spatial(self) -> int:
-        """The dimension that is W: 0 of an interleaved layout, where a slice of channels is no dimension, otherwise 1."""
+        """The dimension that is W: 0 of an interleaved layout, where a slice of channels is not a dimension; otherwise 1."""
         return 0 if self.slice_bytes else 1
 
     @property

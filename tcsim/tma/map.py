@@ -27,9 +27,9 @@ class TensorMap(TensorFields):
 
     data_type, interleave, swizzle, l2_promotion, oob_fill: the driver's enumerators without their prefix. global_dim: size
     of each dimension in elements. global_strides: bytes from one index to the next of each dimension but the innermost.
-    box_dim: what a copy moves, in elements. element_strides: every how-manieth element, 1 where left out. interleave: with
-    "16B" and "32B" the dimensions are W[, H[, D]], channel slices, N, in slices; a copy moves one channel slice, whatever
-    box_dim says of them.
+    box_dim: what a copy moves, in elements. element_strides: with n a copy takes every n-th element; 1 where left out.
+    interleave: with "16B" and "32B" the dimensions are W[, H[, D]], channel slices, N, in slices; a copy moves one channel
+    slice, whatever box_dim says of them.
 
     `TensorMap.im2col(...)` and `TensorMap.im2col_wide(...)` make the other two kinds.
 
@@ -205,7 +205,7 @@ class TensorMap(TensorFields):
         """The 128 bytes of the CUtensorMap, as the driver makes them on an sm_90. Bits: `tcsim.tma.bits`.
 
         allocation: the class that the driver chooses for itself (LARGE on Blackwell for tensors of 128 KiB and more), a
-        promise on memory that is no property of the tensor.
+        promise about memory that is not a property of the tensor.
 
         Raises GlobalAddressError for an address that the map cannot have, NotModelledError for an im2col-wide map.
 

@@ -56,7 +56,7 @@ class GlobalAddressError(TensorMapError):
 
 
 class BoxDimError(TensorMapError):
-    """A box beyond 256, empty, or whose innermost row is no multiple of 16 bytes."""
+    """A box beyond 256, empty, or whose innermost row is not a multiple of 16 bytes."""
 
 
 class ElementStrideError(TensorMapError):
@@ -72,7 +72,7 @@ class SwizzleModeError(TensorMapError):
 
 
 class OutOfBoundsFillError(TensorMapError):
-    """A NaN fill for a data type that is no floating-point type."""
+    """A NaN fill for a data type that is not a floating-point type."""
 
 
 class BoxBytesError(TensorMapError):

@@ -82,9 +82,9 @@ DATA_TYPES: MappingProxyType[str, TensorType] = MappingProxyType(
             TensorType("TFLOAT32_FTZ", 12, 12, 32, floating=True, rounds=True),
             # 16 elements of 4 bits in 8 bytes, without gaps: moved byte by byte.
             TensorType("16U4_ALIGN8B", 13, 13, 4, 2, 1, 1, dim_multiple=2),
-            # 16 elements of 4 bits: 8 bytes become 16, of which the upper 8 are padding.
+            # 16 elements of 4 bits: 8 bytes become 16; the upper 8 are padding.
             TensorType("16U4_ALIGN16B", 14, 14, 4, 16, 8, 16, box=128, dim_multiple=128, address_multiple=32, load_only=True),
-            # 16 elements of 6 bits: 12 bytes become 16, of which the upper 4 are padding. A store takes 6 bits a byte.
+            # 16 elements of 6 bits: 12 bytes become 16; the upper 4 are padding. A store takes 6 bits a byte.
             TensorType("16U6_ALIGN16B", 15, 15, 6, 16, 12, 16, box=128, dim_multiple=128, address_multiple=32),
         )
     }
@@ -110,7 +110,7 @@ class TensorSwizzle:
     mode: int  # `new_val` of tensormap.replace.swizzle_mode
     atomicity: int  # `new_val` of tensormap.replace.swizzle_atomicity: sm_100 and later
     span: int  # bytes of a row in shared memory, and the most an inner box may have; 0: rows are packed
-    parts: tuple[Swizzle, ...]  # applied together; they read other bits than they change
+    parts: tuple[Swizzle, ...]  # applied together; they do not change the bits that they read
     load_only: bool = False  # no copy from shared to global memory (PTX ISA, swizzling modes)
 
     def __call__(self, address: int) -> int:

@@ -15,7 +15,7 @@ def tensor_memory_parts(
     made: TensorMemoryConstants, formats: tuple[str, str], scale: str = "", block: int = 0
 ) -> tuple[dict[str, Any], str]:
     """Macros, and the text of multiply.cuh. The descriptors are decoded from their 32 bits."""
-    kind = made.instruction.facts.kind.name
+    kind = made.instruction.row.kind.name
     steps = [InstructionDescriptor.decode(one.encode(), kind, made.instruction.arch.name) for one in made.descriptors]
     macros: dict[str, Any] = {
         "USES_TENSOR_MEMORY": 1,

@@ -13,6 +13,7 @@ from comparing import Answers, compare
 from layouts import Ints, evaluate, values_of
 
 from tcsim import catalog
+from tcsim.isa.mma.sparse_operand import SparseRow
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.model.row import Row
 
@@ -72,8 +73,8 @@ def test_layouts_of_atoms(family: str, tmp_path: Path) -> None:
             unit = CUTE_UNIT.get(operand.format.name, 1)
             inputs: dict[str, Any] = {}
             if family == "mma.sp" and name == "a":
-                assert isinstance(row.facts, Sparsity)
-                theirs, ours = group_index(row, theirs, row.facts)
+                assert isinstance(row, SparseRow) and row.sparsity
+                theirs, ours = group_index(row, theirs, row.sparsity)
             else:
                 ours = dense_index(row, name)
                 if unit > 1:  # every unit-th value, and its K in units

@@ -22,7 +22,7 @@ def question(mma: ScaledMatrixMultiply, of_scales: bool) -> Question:
     """The atom of an instruction, or the same atom as it lays out scales."""
     types = [mma.operands[name].format.name for name in "abc"]
     job = {"kind": "block scaled", "shape": list(mma.shape), "types": types, "of scales": of_scales}
-    return Question(job | {"vector": mma.block, "scale": mma.scaling.a.format.name})
+    return Question(job | {"vector": mma.block, "scale": mma.row.scale_a.format.name})
 
 
 def test_layouts_of_scaled_atoms(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from comparing import Answers, compare
 from layouts import evaluate, values_of
 
 from tcsim import catalog
-from tcsim.isa.tcgen05.move import access_of
+from tcsim.isa.tcgen05.move import MoveRow
 from tcsim.model.row import Row
 
 PROJECT = "nvidia-cutlass-dsl"
@@ -23,10 +23,10 @@ SHAPES = {"16x64b": (16, 64), "16x128b": (16, 128), "16x256b": (16, 256), "32x32
 
 def question(row: Row) -> Question:
     """The atom of a row."""
-    access = access_of(row)
+    assert isinstance(row, MoveRow)
     count = int(row.modifiers["count"][2:])
     kind, _ = KINDS[row.family]
-    return Question({"kind": kind, "shape": list(SHAPES[access.shape]), "count": count, "packed": access.packed})
+    return Question({"kind": kind, "shape": list(SHAPES[row.movement.name]), "count": count, "packed": row.packed})
 
 
 def test_fragments_of_tensor_memory(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_scaled_results_are_alike(kind: str, tmp_path: Path) -> None:
     for name in names:
         mma: Any = tcsim.instruction(mnemonic_of(name), arch=ARCHS[ARCH])
         formats = {operand: mma.operands[operand].format.name for operand in "abc"} | {
-            "scale": mma.scaling.a.format.name
+            "scale": mma.row.scale_a.format.name
         }
         items = [item for item in scaled_inputs.CLASSES.values() if item.applies(mma)]
         for item in items:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Array, Inputs
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs
 from hwkernels.device.map_bytes import carried
 from hwkernels.probes.cp_async_bulk_tensor import MEMORY_BYTES, image_bytes
-from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyFacts
+from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyRow
 from tcsim.tma.copy import WIDE_HALO, WIDE_OFFSET
 from tcsim.tma.fields import WIDE_HALOS, WIDE_PIXELS
 from tcsim.tma.map import TensorMap
@@ -49,52 +49,52 @@ _F32 = ("FLOAT32", "FLOAT32_FTZ", "TFLOAT32")
 _STORED_PADDED = "16U6_ALIGN16B"
 
 
-def classes(facts: TensorCopyFacts) -> list[str]:
+def classes(copy: TensorCopyRow) -> list[str]:
     """The classes that an instruction has."""
-    if facts.unmodelled or facts.direction == "prefetch":
-        return [] if facts.unmodelled else ["tile", "single"]
+    if copy.unmodelled or copy.operation == "prefetch":
+        return [] if copy.unmodelled else ["tile", "single"]
     names = ["tile", "bounds", "single"]
-    if not facts.rows4:
+    if not copy.rows4:
         names.insert(2, "strides")
-    if facts.dim >= 3 and not facts.wide_mode:
+    if copy.dim >= 3 and not copy.wide_mode:
         names.append("interleaved")
-    if not facts.op:
+    if not copy.op:
         names.append("convert")
-    if facts.op:
+    if copy.op:
         names.append("numbers")
     return names
 
 
-def types_of(facts: TensorCopyFacts, item: TensorClass, arch: int) -> tuple[str, ...]:
+def types_of(copy: TensorCopyRow, item: TensorClass, arch: int) -> tuple[str, ...]:
     """Data types of a class. Types with padding are left out: nobody knows what becomes of it."""
-    if facts.op:
-        return REDUCTIONS[facts.op]
+    if copy.op:
+        return REDUCTIONS[copy.op]
     if item.converted:
         return _CONVERTED
     return (*_COPIED, "16U4_ALIGN8B") if 100 <= arch < 120 else _COPIED
 
 
-def make(facts: TensorCopyFacts, arch: int, name: str, stream: Stream, samples: int) -> Inputs:
+def make(copy: TensorCopyRow, arch: int, name: str, stream: Stream, samples: int) -> Inputs:
     """What hwkernels/probes/cp_async_bulk_tensor.py takes, for a class."""
     item = CLASSES[name]
-    drawn = [_sample(facts, arch, item, stream) for _ in range(samples)]
+    drawn = [_sample(copy, arch, item, stream) for _ in range(samples)]
     out: Inputs = {
         "maps": np.stack([np.frombuffer(carried(tmap), np.uint8) for tmap, *_ in drawn]),
         "coordinates": _padded([at for _, at, _, _ in drawn], 5).astype(np.int32),
         "offsets": _padded([offsets for _, _, offsets, _ in drawn], 3).astype(np.uint32),
         "address": np.array([address for *_, address in drawn], np.uint32),
-        "memory": _memory(facts, item, [tmap for tmap, *_ in drawn], stream, (samples, MEMORY_BYTES)),
+        "memory": _memory(copy, item, [tmap for tmap, *_ in drawn], stream, (samples, MEMORY_BYTES)),
     }
-    if facts.direction == "load":
-        rows = 4 if facts.rows4 else 1
-        halos = [offsets[0] if facts.wide_mode else 0 for _, _, offsets, _ in drawn]
+    if copy.operation == "load":
+        rows = 4 if copy.rows4 else 1
+        halos = [offsets[0] if copy.wide_mode else 0 for _, _, offsets, _ in drawn]
         counts = [
             tmap.transaction_bytes * rows + halo * tmap.halo_bytes
             for (tmap, *_), halo in zip(drawn, halos, strict=True)
         ]
         out["expect"] = np.array(counts, np.uint32)
-    elif facts.direction != "prefetch":
-        out["image"] = _memory(facts, item, [tmap for tmap, *_ in drawn], stream, (samples, image_bytes(facts)))
+    elif copy.operation != "prefetch":
+        out["image"] = _memory(copy, item, [tmap for tmap, *_ in drawn], stream, (samples, image_bytes(copy)))
     return out
 
 
@@ -116,33 +116,33 @@ _EXTENTS = {1: 1, 2: 12, 3: 9, 4: 5, 5: 4}
 Sample = tuple[TensorMap, tuple[int, ...], tuple[int, ...], int]  # map, coordinates, offsets, shared address
 
 
-def _sample(facts: TensorCopyFacts, arch: int, item: TensorClass, stream: Stream) -> Sample:
-    row = DATA_TYPES[_pick(stream, types_of(facts, item, arch))]
+def _sample(copy: TensorCopyRow, arch: int, item: TensorClass, stream: Stream) -> Sample:
+    row = DATA_TYPES[_pick(stream, types_of(copy, item, arch))]
     if item.interleaved:
-        return _interleaved(facts, stream, row, _pick(stream, ("16B", "32B")))
-    swizzle = _pick(stream, _swizzles(facts, arch))
+        return _interleaved(copy, stream, row, _pick(stream, ("16B", "32B")))
+    swizzle = _pick(stream, _swizzles(copy, arch))
     span = SWIZZLE_MODES[swizzle].span
     step = 128 // row.bits
     most = min(256 * row.bits // 128, (span or 128) // 16)
-    most = min(most, 2) if facts.dim > 3 else most  # the outer dimensions get their share of the memory
+    most = min(most, 2) if copy.dim > 3 else most  # the outer dimensions get their share of the memory
     width = step * _one(stream, 1, most)
     pitch = span or width * row.bits // 8
     address = 128 * _one(stream, 0, 11)
-    rows = (image_bytes(facts) - address) // pitch
-    draw = _wide if facts.wide_mode else _im2col if facts.map_mode else _tiled
-    return draw(facts, item, stream, row, swizzle, width, rows, address)
+    rows = (image_bytes(copy) - address) // pitch
+    draw = _wide if copy.wide_mode else _im2col if copy.map_mode else _tiled
+    return draw(copy, item, stream, row, swizzle, width, rows, address)
 
 
 def _tiled(
-    facts: TensorCopyFacts, item: TensorClass, stream: Stream, row: TensorType, swizzle: str, width: int, rows: int,
+    copy: TensorCopyRow, item: TensorClass, stream: Stream, row: TensorType, swizzle: str, width: int, rows: int,
     address: int,
 ) -> Sample:  # fmt: skip
-    step, dim, low = 128 // row.bits, facts.dim, 0 if facts.direction not in ("load", "prefetch") else -1
+    step, dim, low = 128 // row.bits, copy.dim, 0 if copy.operation not in ("load", "prefetch") else -1
     box, every, left = [width], [1], min(rows, 64)
     for place in range(dim - 1):
         least = 2 if place == 0 else 1
         stride = _one(stream, least, 8 if _one(stream, 0, 3) == 0 else 3) if item.strided else 1
-        count = 1 if facts.rows4 else _one(stream, 1, min(left, 9))
+        count = 1 if copy.rows4 else _one(stream, 1, min(left, 9))
         left //= count
         box.append(max(1, count * stride - (_one(stream, 0, stride - 1) if stride > 1 else 0)))
         every.append(stride)
@@ -161,7 +161,7 @@ def _tiled(
     else:
         at = [step * _one(stream, 0, (dims[0] - 1) // step)]
         at += [_one(stream, 0, extent - 1) for extent in dims[1:]]
-    if facts.rows4:
+    if copy.rows4:
         at = [at[0], *_four_rows(stream, dims[1], low, item)]
     tmap = TensorMap(
         row.name, tuple(dims), tuple(strides), tuple(box), tuple(every), swizzle=swizzle, oob_fill=_fill(stream, row),
@@ -179,10 +179,10 @@ def _four_rows(stream: Stream, size: int, low: int, item: TensorClass) -> list[i
 
 
 def _im2col(
-    facts: TensorCopyFacts, item: TensorClass, stream: Stream, row: TensorType, swizzle: str, width: int, rows: int,
+    copy: TensorCopyRow, item: TensorClass, stream: Stream, row: TensorType, swizzle: str, width: int, rows: int,
     address: int,
 ) -> Sample:  # fmt: skip
-    step, spatial, load = 128 // row.bits, facts.dim - 2, facts.direction in ("load", "prefetch")
+    step, spatial, load = 128 // row.bits, copy.dim - 2, copy.operation in ("load", "prefetch")
     even = row.dim_multiple
     dims = [
         max(even, _one(stream, 1, 2 * width) // even * even),
@@ -204,19 +204,17 @@ def _im2col(
 
 
 def _wide(
-    facts: TensorCopyFacts, item: TensorClass, stream: Stream, row: TensorType, swizzle: str, width: int, rows: int,
+    copy: TensorCopyRow, item: TensorClass, stream: Stream, row: TensorType, swizzle: str, width: int, rows: int,
     address: int,
 ) -> Sample:  # fmt: skip
-    step, load, everywhere = 128 // row.bits, facts.direction in ("load", "prefetch"), facts.wide_mode == "W128"
-    even, middle = row.dim_multiple, facts.dim - 3
+    step, load, everywhere = 128 // row.bits, copy.operation in ("load", "prefetch"), copy.wide_mode == "W128"
+    even, middle = row.dim_multiple, copy.dim - 3
     dims = [max(even, _one(stream, 1, 2 * width) // even * even), _one(stream, 3 if item.strided else 1, 24)]
     dims += [*(_one(stream, 1, 3) for _ in range(middle)), _one(stream, 1, 6)]
     strides, dims = _strides(stream, dims, row.bits)
     lower, upper, base = _pixel_box(stream, dims[1:2], item.strided, load)
     first = base[0] - (_one(stream, 0, 3) if load and item.crossing else 0)
-    every = (
-        [1, _one(stream, 2, 3), *(1 for _ in range(middle)), _one(stream, 1, 2)] if item.strided else [1] * facts.dim
-    )
+    every = [1, _one(stream, 2, 3), *(1 for _ in range(middle)), _one(stream, 1, 2)] if item.strided else [1] * copy.dim
     low = -1 if load and item.crossing else 0
     at = [step * _one(stream, low, (dims[0] - 1) // step + item.crossing), first]
     at += [_one(stream, low, size - 1 + item.crossing) for size in dims[2:]]
@@ -224,22 +222,22 @@ def _wide(
     most = (rows - WIDE_PIXELS) // WIDE_HALOS if everywhere else rows // 2
     if load:
         offsets = (
-            _one(stream, 0, min(WIDE_HALO[facts.wide_mode], most)),
+            _one(stream, 0, min(WIDE_HALO[copy.wide_mode], most)),
             _one(stream, 0, 3 if _one(stream, 0, 3) else WIDE_OFFSET),
         )
     pixels = WIDE_PIXELS if everywhere else _one(stream, min(rows - most, 4), min(rows - most, 64))
     tmap = TensorMap.im2col_wide(
-        row.name, dims, strides, lower[0], upper[0], width, pixels, every, mode=facts.wide_mode, swizzle=swizzle,
+        row.name, dims, strides, lower[0], upper[0], width, pixels, every, mode=copy.wide_mode, swizzle=swizzle,
         oob_fill=_fill(stream, row), l2_promotion=_pick(stream, tuple(L2_PROMOTIONS)),
     )  # fmt: skip
     return tmap, tuple(at), offsets, address
 
 
-def _interleaved(facts: TensorCopyFacts, stream: Stream, row: TensorType, interleave: str) -> Sample:
+def _interleaved(copy: TensorCopyRow, stream: Stream, row: TensorType, interleave: str) -> Sample:
     """A tiled or an im2col map of W[, H[, D]], slices of channels, N."""
-    size, spatial, load = SLICES[interleave], facts.dim - 2, facts.direction in ("load", "prefetch")
+    size, spatial, load = SLICES[interleave], copy.dim - 2, copy.operation in ("load", "prefetch")
     even, low = row.dim_multiple, -1 if load else 0
-    dims = [max(even, _one(stream, 3, 6) // even * even), *(_one(stream, 1, 4) for _ in range(facts.dim - 1))]
+    dims = [max(even, _one(stream, 3, 6) // even * even), *(_one(stream, 1, 4) for _ in range(copy.dim - 1))]
     strides, dims = _strides(stream, dims, 8 * size, size)
     every, step = [_one(stream, 1, 3) for _ in dims], 128 // row.bits
     address = 128 * _one(stream, 0, 11)
@@ -250,17 +248,17 @@ def _interleaved(facts: TensorCopyFacts, stream: Stream, row: TensorType, interl
         "interleave": interleave, "swizzle": "32B" if size == 32 else "NONE", "oob_fill": _fill(stream, row),
         "l2_promotion": _pick(stream, tuple(L2_PROMOTIONS)),
     }  # fmt: skip
-    if facts.map_mode:
+    if copy.map_mode:
         lower, upper, base = _pixel_box(stream, dims[:-2], False, load)
         offsets = tuple(_one(stream, 0, 3) for _ in range(spatial)) if load else ()
         pixels, channels = _one(stream, 4, 64), step * _one(stream, 1, 256 // step)  # the channels say nothing here
         tmap = TensorMap.im2col(row.name, dims, strides, lower, upper, channels, pixels, every, **common)
         return tmap, (*base, *outer), offsets, address
-    box = [_one(stream, 1, 3 if facts.dim > 4 else 5) * stride for stride in every]
+    box = [_one(stream, 1, 3 if copy.dim > 4 else 5) * stride for stride in every]
     every[0] = _one(
         stream, 3, 4
     )  # few of each row: the box is a multiple of 16 bytes of pixels, which the driver wants
-    box[0] = step * _one(stream, 1, max(1, (8 if facts.dim > 4 else 16) // step))
+    box[0] = step * _one(stream, 1, max(1, (8 if copy.dim > 4 else 16) // step))
     at = [_one(stream, low, extent - (1 if _one(stream, 0, 3) else 0)) for extent in dims[1:-2]]
     at.insert(0, _one(stream, low, dims[0] // 3 if _one(stream, 0, 3) else dims[0]))  # so that the stride along W shows
     return (
@@ -286,11 +284,11 @@ def _pixel_box(
     return lower, upper, base
 
 
-def _swizzles(facts: TensorCopyFacts, arch: int) -> tuple[str, ...]:
+def _swizzles(copy: TensorCopyRow, arch: int) -> tuple[str, ...]:
     """The swizzles that a spelling takes on an arch."""
-    if facts.wide_mode:
+    if copy.wide_mode:
         return WIDE_SWIZZLES
-    load = facts.direction == "load"
+    load = copy.operation == "load"
     new = arch >= 100 and not (arch >= 120 and load)
     return tuple(
         name for name, mode in SWIZZLE_MODES.items() if (new or not mode.atomicity) and (load or not mode.load_only)
@@ -314,7 +312,7 @@ def _strides(stream: Stream, dims: list[int], bits: int, unit: int = 16) -> tupl
 
 
 def _memory(
-    facts: TensorCopyFacts, item: TensorClass, maps: list[TensorMap], stream: Stream, shape: tuple[int, int]
+    copy: TensorCopyRow, item: TensorClass, maps: list[TensorMap], stream: Stream, shape: tuple[int, int]
 ) -> Array:
     """Random bytes; of numbers and conversions, half of the elements from a table of edges."""
     words = stream.words((shape[0], shape[1] // 8))

@@ -1,4 +1,4 @@
-"""Named wrong models of tensor copies: the right one with one mistake, which the cases must contradict."""
+"""Mutants of tensor copies: mistakes about boxes, swizzles, strides, edges, offsets, and the types of elements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.isa.cp_async_bulk_tensor.testbench import run_loads, run_stores
+from conformance.testbench import Array, Inputs, Mutant
 from hwkernels.device.map_bytes import carried, carried_map
 from tcsim.core.addresses import ContestedRowError
 from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopy
@@ -21,7 +22,7 @@ from tcsim.tma.reduce import TF32_NAN, flush
 from tcsim.tma.types import TensorSwizzle
 
 _SPARE = 1 << 17
-"""Zeros after global memory, where a wrong model may read or write."""
+"""Zeros after global memory, where a mutant may read or write."""
 
 
 def _unchecked(tmap: TensorFields, **changes: Any) -> TensorFields:
@@ -141,16 +142,16 @@ def _kind(
     rows4: bool | None = None,
 ) -> Callable[[Any], bool]:
     def applies(instruction: TensorCopy) -> bool:
-        facts = instruction.facts
-        right = facts.direction == "load" if direction == "load" else facts.direction in ("store", "reduce")
+        row = instruction.row
+        right = row.operation == "load" if direction == "load" else row.operation in ("store", "reduce")
         return (
             right
-            and not facts.unmodelled
-            and (map_mode is None or facts.map_mode == map_mode)
-            and (not wide or facts.wide_mode == wide)
-            and not (narrow and facts.wide_mode)
-            and facts.dim >= least
-            and (rows4 is None or facts.rows4 == rows4)
+            and not row.unmodelled
+            and (map_mode is None or row.map_mode == map_mode)
+            and (not wide or row.wide_mode == wide)
+            and not (narrow and row.wide_mode)
+            and row.dim >= least
+            and (rows4 is None or row.rows4 == rows4)
         )
 
     return applies
@@ -158,8 +159,6 @@ def _kind(
 
 def _load(walk: BoxWalk, change: Callable[[Inputs], Inputs] = lambda inputs: inputs) -> Callable[[Any, Inputs], Array]:
     def run(instruction: TensorCopy, inputs: Inputs) -> Array:
-        from conformance.isa.cp_async_bulk_tensor.exercise import run_loads  # it needs this module
-
         return run_loads(instruction, change(inputs), walk, _SPARE)
 
     return run
@@ -167,8 +166,6 @@ def _load(walk: BoxWalk, change: Callable[[Inputs], Inputs] = lambda inputs: inp
 
 def _store(walk: BoxWalk) -> Callable[[Any, Inputs], Array]:
     def run(instruction: TensorCopy, inputs: Inputs) -> Array:
-        from conformance.isa.cp_async_bulk_tensor.exercise import run_stores  # it needs this module
-
         right = run_stores(instruction, inputs)
         for sample in range(len(right)):
             one = {name: array[sample : sample + 1] for name, array in inputs.items()}
@@ -204,8 +201,6 @@ def _ties_away(words: Array) -> Array:
 
 def _kept_nans(instruction: TensorCopy, inputs: Inputs) -> Array:
     """Loads that round and leave NaNs as they are."""
-    from conformance.isa.cp_async_bulk_tensor.exercise import run_loads
-
     right, copied = (run_loads(instruction, change(inputs)) for change in (dict, _remapped(_copied_bits)))
     return np.where(right == TF32_NAN, copied, right)
 
@@ -244,37 +239,34 @@ _WALKS: tuple[tuple[str, str, BoxWalk, dict[str, Any]], ...] = (
     ),
 )
 
-WRONG_LOADS: tuple[WrongModel, ...] = (
-    *(WrongModel(f"load: {name}", mistake, _kind("load", **options), _load(walk)) for name, mistake, walk, options in _WALKS),
-    WrongModel("load: offsets ignored", "im2col offsets are taken for 0", _kind("load", map_mode="im2col"), _load(_NoOffsets())),
-    WrongModel("load: always zeros", "a NaN fill gives zeros", _kind("load"), _load(BoxWalk(), _remapped(_zero_filled))),
-    WrongModel("load: types only name sizes", "TFLOAT32 copies bits", _kind("load"),
-               _load(BoxWalk(), _remapped(_copied_bits))),
-    WrongModel("load: ties away from zero", "TFLOAT32 rounds as cvt.rna does", _kind("load"),
-               _load(BoxWalk(), _recoded(_TF32, _ties_away))),
-    WrongModel("load: NaNs kept", "TFLOAT32 leaves NaNs as they are", _kind("load"), _kept_nans),
-    WrongModel("load: subnormals flushed", "_FTZ types turn subnormal numbers into zeros", _kind("load"),
-               _load(BoxWalk(), _recoded(_FTZ, flush))),
-    WrongModel("load: wOffset ignored", "wOffset is taken for 0", _kind("load", map_mode="im2col_wide"), _load(_NoShift())),
-    WrongModel("load: halos between", "each halo of .im2col::w::128 follows its 32 pixels", _kind("load", wide="W128"),
-               _load(_HalosBetween())),
-    WrongModel("load: halo by halo", "behind the pixels of .im2col::w::128 lies one halo after the other",
-               _kind("load", wide="W128"), _load(_HaloByHalo())),
+LOAD_MUTANTS: tuple[Mutant, ...] = (
+    *(Mutant(f"load: {name}", mistake, _kind("load", **options), _load(walk)) for name, mistake, walk, options in _WALKS),
+    Mutant("load: offsets ignored", "im2col offsets are taken for 0", _kind("load", map_mode="im2col"), _load(_NoOffsets())),
+    Mutant("load: always zeros", "a NaN fill gives zeros", _kind("load"), _load(BoxWalk(), _remapped(_zero_filled))),
+    Mutant("load: types only name sizes", "TFLOAT32 copies bits", _kind("load"),
+           _load(BoxWalk(), _remapped(_copied_bits))),
+    Mutant("load: ties away from zero", "TFLOAT32 rounds as cvt.rna does", _kind("load"),
+           _load(BoxWalk(), _recoded(_TF32, _ties_away))),
+    Mutant("load: NaNs kept", "TFLOAT32 leaves NaNs as they are", _kind("load"), _kept_nans),
+    Mutant("load: subnormals flushed", "_FTZ types turn subnormal numbers into zeros", _kind("load"),
+           _load(BoxWalk(), _recoded(_FTZ, flush))),
+    Mutant("load: wOffset ignored", "wOffset is taken for 0", _kind("load", map_mode="im2col_wide"), _load(_NoShift())),
+    Mutant("load: halos between", "each halo of .im2col::w::128 follows its 32 pixels", _kind("load", wide="W128"),
+           _load(_HalosBetween())),
+    Mutant("load: halo by halo", "behind the pixels of .im2col::w::128 lies one halo after the other",
+           _kind("load", wide="W128"), _load(_HaloByHalo())),
 )  # fmt: skip
 """Mistakes in loads."""
 
 
 def _swapped(instruction: TensorCopy, inputs: Inputs) -> Array:
     """A reduction that stores instead."""
-    from conformance.isa.cp_async_bulk_tensor.exercise import run_stores
-
-    facts = instruction.facts
-    stored = replace(instruction, row=replace(instruction.row, facts=replace(facts, op="", direction="store")))
+    stored = replace(instruction, row=replace(instruction.row, op="", operation="store"))
     return run_stores(stored, inputs)
 
 
 def _adds(instruction: TensorCopy) -> bool:
-    return instruction.facts.op == "add" and not instruction.facts.unmodelled
+    return instruction.row.op == "add" and not instruction.row.unmodelled
 
 
 def _as_type(name: str) -> Callable[[Any, Inputs], Array]:
@@ -285,20 +277,18 @@ def _as_type(name: str) -> Callable[[Any, Inputs], Array]:
         return replace(tmap, data_type=name) if tmap.data_type in floats else tmap
 
     def run(instruction: TensorCopy, inputs: Inputs) -> Array:
-        from conformance.isa.cp_async_bulk_tensor.exercise import run_stores
-
         return run_stores(instruction, _remapped(change)(inputs))
 
     return run
 
 
-WRONG_STORES: tuple[WrongModel, ...] = (
-    *(WrongModel(f"store: {name}", mistake, _kind("store", **options), _store(walk)) for name, mistake, walk, options in _WALKS),
-    WrongModel("store: stops at the element", "what lies behind the end of a row in its last 16 bytes stays", _kind("store"),
-               _store(_StopsAtTheElement())),
-    WrongModel("reduce: f32 flushes", "FLOAT32 and TFLOAT32 are added as FLOAT32_FTZ is", _adds, _as_type("FLOAT32_FTZ")),
-    WrongModel("reduce: f32 keeps subnormals", "FLOAT32_FTZ is added as FLOAT32 is", _adds, _as_type("FLOAT32")),
-    WrongModel("store: not reduced", "a reduction overwrites", lambda item: bool(item.facts.op) and not item.facts.unmodelled,
-               _swapped),
+STORE_MUTANTS: tuple[Mutant, ...] = (
+    *(Mutant(f"store: {name}", mistake, _kind("store", **options), _store(walk)) for name, mistake, walk, options in _WALKS),
+    Mutant("store: stops at the element", "what lies behind the end of a row in its last 16 bytes stays", _kind("store"),
+           _store(_StopsAtTheElement())),
+    Mutant("reduce: f32 flushes", "FLOAT32 and TFLOAT32 are added as FLOAT32_FTZ is", _adds, _as_type("FLOAT32_FTZ")),
+    Mutant("reduce: f32 keeps subnormals", "FLOAT32_FTZ is added as FLOAT32 is", _adds, _as_type("FLOAT32")),
+    Mutant("store: not reduced", "a reduction overwrites", lambda item: bool(item.row.op) and not item.row.unmodelled,
+           _swapped),
 )  # fmt: skip
 """Mistakes in stores and reductions."""

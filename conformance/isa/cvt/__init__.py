@@ -1,1 +1,5 @@
-"""cvt."""
+"""cvt under test."""
+
+from conformance.isa.cvt.testbench import ConversionTestbench
+
+TESTBENCHES = {"cvt": ConversionTestbench()}

@@ -1,4 +1,4 @@
-"""What a spelling of cvt must be like for a mistake to show in its results: for each wrong model of conversions, where it applies."""
+"""What a spelling of cvt must be like for a mistake to show in its results: for each mutant of conversions, where it applies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Named classes of operand values for conversions.
 
 Inputs are a pure function of (mnemonic, class, seed, count), and any number of samples may be asked for: every class
-walks through its values in an order of which each prefix is a fair sample.
+walks through its values in an order whose every prefix is a fair sample.
 """
 
 from __future__ import annotations
@@ -51,30 +51,30 @@ def samples(instruction: Convert, name: str) -> int:
     return {"bytes": 256, "edges": EDGES}.get(name, UNIFORM)
 
 
-def inputs(instruction: Convert, name: str, seed: int, count: int) -> Inputs:
-    """One array per operand, of the unsigned type of its register, with `count` elements."""
+def inputs(instruction: Convert, name: str, seed: int, samples: int) -> Inputs:
+    """One array per operand, of the unsigned type of its register, with `samples` elements."""
     row = instruction.row
     stream = Stream(instruction.mnemonic, name, seed)
     registers = registers_of(row.forms[name == "bytes"])
     given: Inputs = {}
     if "rbits" in registers:
-        given["rbits"] = stream.words((count,)).astype(np.uint32)
+        given["rbits"] = stream.words((samples,)).astype(np.uint32)
     if "scale" in registers:
-        given["scale"] = _scales(registers["scale"], stream, count, anywhere=name == "scales")
+        given["scale"] = _scales(registers["scale"], stream, samples, anywhere=name == "scales")
     for place, source in enumerate(row.sources):
         register = registers[source]
         if name in ("exhaustive", "bytes"):
-            given[source] = _every_code(register, count)
+            given[source] = _every_code(register, samples)
         elif name == "edges":
-            given[source] = _edges(instruction, register, stream, count, place, given)
+            given[source] = _edges(instruction, register, stream, samples, place, given)
         elif name == "uniform":
-            given[source] = _uniform(instruction, register, stream, count)
+            given[source] = _uniform(instruction, register, stream, samples)
         elif name == "scales":
-            given[source] = _in_reach(instruction, register, stream, count, given)
+            given[source] = _in_reach(instruction, register, stream, samples, given)
         else:
-            given[source] = _carry(row, given["rbits"], stream, count, place)
+            given[source] = _carry(row, given["rbits"], stream, samples, place)
     if "c" in registers:
-        given["c"] = stream.words((count,)).astype(np.uint32)
+        given["c"] = stream.words((samples,)).astype(np.uint32)
     return {name: given[name] for name in registers if name != "d"}
 
 

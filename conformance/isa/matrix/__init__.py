@@ -1,1 +1,5 @@
-"""ldmatrix, stmatrix, movmatrix."""
+"""ldmatrix, stmatrix and movmatrix under test."""
+
+from conformance.isa.matrix.moves import LoadTestbench, MoveTestbench, StoreTestbench
+
+TESTBENCHES = {"ldmatrix": LoadTestbench(), "stmatrix": StoreTestbench(), "movmatrix": MoveTestbench()}

@@ -1,4 +1,4 @@
-"""Exercises of ldmatrix, stmatrix and movmatrix: images of shared memory, addresses of rows, registers."""
+"""ldmatrix, stmatrix and movmatrix under test: images of shared memory, addresses of rows, registers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from conformance.isa.matrix.comparison import compare_loads, compare_moves, compare_stores
-from conformance.isa.matrix.mutants import WRONG_LOADS, WRONG_MOVES, WRONG_STORES
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Comparison, Expected, Place, check_shapes, compare_moved, place_text
+from conformance.isa.matrix.mutants import LOAD_MUTANTS, MOVE_MUTANTS, STORE_MUTANTS
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Testbench
 from hwkernels.probes.matrix import LOAD_BYTES, STORE_BYTES
-from tcsim.isa.matrix.semantics import (
-    ALL_ADDRESSES_VALID,
-    LANES,
-    LoadMatrix,
-    MatrixMove,
-    SharedMatrix,
-    StoreMatrix,
-    TransposeMatrix,
-)
+from tcsim.isa.matrix.semantics import ALL_ADDRESSES_VALID, LANES, LoadMatrix, MatrixMove, SharedMatrix, StoreMatrix
+from tcsim.model.operand import Fragment
 
 Registers = npt.NDArray[np.uint32]
 
@@ -50,7 +43,7 @@ class Rows:
         return self.instruction.address_lanes
 
 
-Place = Callable[[Rows, Stream], npt.NDArray[np.int64]]
+Placement = Callable[[Rows, Stream], npt.NDArray[np.int64]]
 """The line of memory of each row: (samples, used)."""
 
 
@@ -96,7 +89,7 @@ class RowClass:
     """A named way to place rows and to fill what is moved."""
 
     name: str
-    place: Place
+    place: Placement
     contents: str  # of the matrices: "distinct" elements, "random" ones, or rows that are "shared" by one address
     background: str  # of the rest of stmatrix's memory: "plain" (one byte a sample) or "random"
     samples: int
@@ -126,30 +119,42 @@ def _addresses(rows: Rows, lines: npt.NDArray[np.int64], item: RowClass, stream:
     return address
 
 
-def _stray_possible(instruction: SharedMatrix) -> bool:
-    return instruction.address_lanes < LANES and instruction.arch.name not in ALL_ADDRESSES_VALID
-
-
-def _row_classes(instruction: SharedMatrix) -> list[str]:
-    return [item.name for item in CLASSES.values() if not item.stray or _stray_possible(instruction)]
-
-
 def _bytes(stream: Stream, shape: tuple[int, int]) -> npt.NDArray[np.uint8]:
     return stream.words((shape[0], shape[1] // 8)).astype("<u8").view(np.uint8)
 
 
-class LoadExercise:
-    """ldmatrix: an image and addresses in, registers out."""
+class _Rows(Testbench):
+    """What ldmatrix and stmatrix share."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_LOADS
-
-    def classes(self, instruction: LoadMatrix) -> list[str]:
+    def classes(self, instruction: SharedMatrix) -> list[str]:
         """All, but stray addresses only where lanes are left over and the arch ignores them."""
-        return _row_classes(instruction)
+        stray = instruction.address_lanes < LANES and instruction.arch.name not in ALL_ADDRESSES_VALID
+        return [item.name for item in CLASSES.values() if not item.stray or stray]
 
-    def samples(self, instruction: LoadMatrix, name: str) -> int:
+    def samples(self, instruction: SharedMatrix, name: str) -> int:
         """A few: each has every element of every matrix."""
         return CLASSES[name].samples
+
+
+class _Elements(Testbench):
+    """What ldmatrix and movmatrix share: registers of d, compared element by element."""
+
+    def compare(self, instruction: MatrixMove, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+        """The elements (samples, matrices, rows, columns)."""
+        check_shapes(hardware, model)
+        d = instruction.operands["d"]
+        shape = (-1, d.layout.matrices, *d.shape)
+        got, want = (
+            instruction.matrix("d", np.asarray(array, np.uint32)).reshape(shape) for array in (hardware, model)
+        )
+        digits = f"#0{d.format.bits // 4 + 2}x"
+        return compare_moved(instruction, got, want, lambda place: self.explain(instruction, inputs, place), digits)
+
+
+class LoadTestbench(_Rows, _Elements):
+    """ldmatrix: an image and addresses in, registers (samples, 32, n) out."""
+
+    mutants = LOAD_MUTANTS
 
     def inputs(self, instruction: LoadMatrix, name: str, seed: int, samples: int) -> Inputs:
         """smem uint8 (samples, bytes), address uint32 (samples, 32)."""
@@ -162,27 +167,31 @@ class LoadExercise:
             return {"smem": image.view(np.uint8), "address": address}
         return {"smem": _bytes(stream, (samples, LOAD_BYTES)), "address": address}
 
-    def model(self, instruction: LoadMatrix, inputs: Inputs) -> Registers:
-        """Registers (samples, 32, n)."""
-        return instruction.execute(**inputs)
+    def explain(self, instruction: LoadMatrix, inputs: Inputs, place: Place) -> Expected:
+        """An element of a matrix."""
+        sample, matrix, row, column = place
+        lane, index = _address_lane(instruction, matrix, row, column)
+        address, kind = int(inputs["address"][sample, lane]), instruction.row.stored
+        line = inputs["smem"][sample, address : address + kind.row_bytes]
+        bits = (
+            f"{kind.name}: element {index} is bits {index * kind.bits} to {(index + 1) * kind.bits - 1} of those bytes"
+        )
+        return Expected(
+            {"sample": sample, **_holder(instruction.operands["d"], matrix, row, column)},
+            f"element {index} of the {_line_word(instruction)} at {address:#x} (lane {lane}), bytes {line.tobytes().hex()}",
+            (
+                f"{_element_text(matrix, row, column)}: {_provenance(instruction, lane, index)}",
+                bits + (", sign-extended" if kind.signed else ""),
+            ),
+            _element_text(matrix, row, column),
+        )
 
-    def compare(self, instruction: LoadMatrix, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Element by element of every matrix."""
-        return compare_loads(instruction, inputs, hardware, model)
 
-
-class StoreExercise:
+class StoreTestbench(_Rows):
     """stmatrix: an image, addresses and registers in, the new image out."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_STORES
-
-    def classes(self, instruction: StoreMatrix) -> list[str]:
-        """All, but stray addresses only where lanes are left over."""
-        return _row_classes(instruction)
-
-    def samples(self, instruction: StoreMatrix, name: str) -> int:
-        """A few: each has every element of every matrix."""
-        return CLASSES[name].samples
+    bytewise = True
+    mutants = STORE_MUTANTS
 
     def inputs(self, instruction: StoreMatrix, name: str, seed: int, samples: int) -> Inputs:
         """smem uint8 (samples, bytes), address uint32 (samples, 32), registers uint32 (samples, 32, n)."""
@@ -218,23 +227,33 @@ class StoreExercise:
         """The new image as words (samples, bytes / 4)."""
         return instruction.execute(**inputs).view("<u4")
 
-    def compare(self, instruction: StoreMatrix, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Byte by byte of the whole image."""
-        return compare_stores(instruction, inputs, hardware, model)
+    def explain(self, instruction: StoreMatrix, inputs: Inputs, place: Place) -> Expected:
+        """A byte of the image."""
+        sample, address = place
+        kind, operand = instruction.row.stored, instruction.operands["registers"]
+        places = inputs["address"][sample, : instruction.address_lanes].astype(np.int64)
+        lanes = np.flatnonzero((places <= address) & (address < places + kind.row_bytes))
+        where = {"sample": sample, "address": hex(address)}
+        before = f"before {inputs['smem'][sample, address]:#04x}"
+        if not lanes.size:
+            return Expected(where, f"no row covers it, {before}", ("a byte that no row covers stays",))
+        lane = int(lanes[-1])
+        index = int(address - places[lane]) * 8 // kind.bits
+        element = _element(instruction, lane, index)
+        holder = place_text(_holder(operand, *element), _element_text(*element))
+        return Expected(
+            where,
+            f"element {index} of the {_line_word(instruction)} at {places[lane]:#x} (lane {lane}), {before}, "
+            f"from {holder}",
+            (f"{_element_text(*element)}: {_provenance(instruction, lane, index)}",),
+        )
 
 
-class MoveExercise:
+class MoveTestbench(_Elements):
     """movmatrix: registers in, registers out."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_MOVES
-
-    def classes(self, instruction: MatrixMove) -> list[str]:
-        """Distinct elements, and random ones."""
-        return ["identity", "uniform"]
-
-    def samples(self, instruction: MatrixMove, name: str) -> int:
-        """A few: each has every element."""
-        return 8
+    names, count = ("identity", "uniform"), 8  # distinct elements, and random ones
+    mutants = MOVE_MUTANTS
 
     def inputs(self, instruction: MatrixMove, name: str, seed: int, samples: int) -> Inputs:
         """Registers (samples, 32, 1)."""
@@ -244,17 +263,49 @@ class MoveExercise:
             return {"a": instruction.registers("a", table.astype(np.uint16))}
         return {"a": stream.words((samples, LANES, 1)).astype(np.uint32)}
 
-    def model(self, instruction: TransposeMatrix, inputs: Inputs) -> Registers:
-        """Registers of d."""
-        return instruction.execute(**inputs)
+    def explain(self, instruction: MatrixMove, inputs: Inputs, place: Place) -> Expected:
+        """An element of the matrix."""
+        sample, matrix, row, column = place
+        a, d = instruction.operands["a"], instruction.operands["d"]
+        holder = place_text(_holder(a, matrix, column, row), _element_text(matrix, column, row))
+        return Expected(
+            {"sample": sample, **_holder(d, matrix, row, column)},
+            f"row {column}, column {row} of a in {holder}",
+            (f"d[{row}][{column}] = a[{column}][{row}]",),
+            _element_text(matrix, row, column),
+        )
 
-    def compare(self, instruction: MatrixMove, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Element by element."""
-        return compare_moves(instruction, inputs, hardware, model)
+
+# --- elements of matrices
 
 
-LOAD = LoadExercise()
-STORE = StoreExercise()
-MOVE = MoveExercise()
+def _address_lane(instruction: SharedMatrix, matrix: int, row: int, column: int) -> tuple[int, int]:
+    """The lane that gives the address of an element's row (or column), and its index in there."""
+    lines = instruction.address_lanes // next(iter(instruction.operands.values())).layout.matrices
+    line, index = (column, row) if instruction.row.transposed else (row, column)
+    return matrix * lines + line, index
 
-EXERCISES = {"ldmatrix": LOAD, "stmatrix": STORE, "movmatrix": MOVE}
+
+def _element(instruction: SharedMatrix, lane: int, index: int) -> tuple[int, int, int]:
+    """Matrix, row and column of an element of the row (or column) whose address a lane gives."""
+    lines = instruction.address_lanes // next(iter(instruction.operands.values())).layout.matrices
+    matrix, line = divmod(lane, lines)
+    return (matrix, index, line) if instruction.row.transposed else (matrix, line, index)
+
+
+def _holder(operand: Fragment, matrix: int, row: int, column: int) -> dict[str, int]:
+    return dict(zip(("lane", "register", "slot"), operand.layout.where(row, column, matrix), strict=True))
+
+
+def _element_text(matrix: int, row: int, column: int) -> str:
+    return f"matrix {matrix}, row {row}, column {column}"
+
+
+def _line_word(instruction: SharedMatrix) -> str:
+    return "column" if instruction.row.transposed else "row"
+
+
+def _provenance(instruction: SharedMatrix, lane: int, index: int) -> str:
+    word = _line_word(instruction)
+    note = ".trans: an address points to a column" if instruction.row.transposed else "an address points to a row"
+    return f"{note}; the {word} of lane {lane}, element {index}"

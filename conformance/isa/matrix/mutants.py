@@ -1,4 +1,4 @@
-"""Named wrong models of ldmatrix, stmatrix and movmatrix: mistakes about lanes, rows, order and packing."""
+"""Mutants of ldmatrix, stmatrix and movmatrix: mistakes about lanes, rows, order and packing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.testbench import Array, Inputs, Mutant
 from tcsim.isa.matrix.semantics import (
     ALL_ADDRESSES_VALID,
     LANES,
@@ -258,49 +258,49 @@ def _first_matrix_only(instruction: StoreMatrix, inputs: Inputs) -> Registers:
     return out.view("<u4")
 
 
-WRONG_LOADS = (
-    WrongModel("trans ignored", ".trans has no effect", _trans_ignored,
-               lambda i, inputs: _transposition_flipped(i).execute(**inputs)),
-    WrongModel("trans assumed", "the matrix is transposed without .trans", _trans_assumed,
-               lambda i, inputs: _transposition_flipped(i).execute(**inputs)),
-    *(WrongModel(name, mistake, applies, _loads_at(change)) for name, mistake, applies, change in ADDRESS_MISTAKES),
-    *(WrongModel(name, mistake, applies, _after(change)) for name, mistake, applies, change in REGISTER_MISTAKES),
-    WrongModel("not unpacked", "the row's bytes go to the registers as they are",
-               lambda i: _packed(i) and i.row.stored.row_bytes == ROW_FORMATS["b8"].row_bytes,
-               _with_format(lambda format: ROW_FORMATS["b8"])),
-    WrongModel("nibbles swapped", "the first element is in the upper half of a byte",
-               lambda i: i.row.stored.bits == 4, _on_smem(_nibbles_swapped)),
-    WrongModel("padding first", "the padding stands before the elements", _padded, _on_smem(_padding_first)),
-    WrongModel("codes two bits up", "fp4 lands in bits 5:2 of its byte, fp6 in bits 7:2", _packed, _after(_shifted)),
-    WrongModel("zero-extended", "the sign is not extended", lambda i: i.row.stored.signed,
-               _with_format(lambda format: replace(format, signed=False))),
-    WrongModel("sign-extended", "codes are taken as signed", lambda i: _packed(i) and not i.row.stored.signed,
-               _with_format(lambda format: replace(format, signed=True))),
+LOAD_MUTANTS = (
+    Mutant("trans ignored", ".trans has no effect", _trans_ignored,
+           lambda i, inputs: _transposition_flipped(i).execute(**inputs)),
+    Mutant("trans assumed", "the matrix is transposed without .trans", _trans_assumed,
+           lambda i, inputs: _transposition_flipped(i).execute(**inputs)),
+    *(Mutant(name, mistake, applies, _loads_at(change)) for name, mistake, applies, change in ADDRESS_MISTAKES),
+    *(Mutant(name, mistake, applies, _after(change)) for name, mistake, applies, change in REGISTER_MISTAKES),
+    Mutant("not unpacked", "the row's bytes go to the registers as they are",
+           lambda i: _packed(i) and i.row.stored.row_bytes == ROW_FORMATS["b8"].row_bytes,
+           _with_format(lambda format: ROW_FORMATS["b8"])),
+    Mutant("nibbles swapped", "the first element is in the upper half of a byte",
+           lambda i: i.row.stored.bits == 4, _on_smem(_nibbles_swapped)),
+    Mutant("padding first", "the padding stands before the elements", _padded, _on_smem(_padding_first)),
+    Mutant("codes two bits up", "fp4 lands in bits 5:2 of its byte, fp6 in bits 7:2", _packed, _after(_shifted)),
+    Mutant("zero-extended", "the sign is not extended", lambda i: i.row.stored.signed,
+           _with_format(lambda format: replace(format, signed=False))),
+    Mutant("sign-extended", "codes are taken as signed", lambda i: _packed(i) and not i.row.stored.signed,
+           _with_format(lambda format: replace(format, signed=True))),
 )  # fmt: skip
-"""Every wrong model of ldmatrix."""
+"""Every mutant of ldmatrix."""
 
-WRONG_STORES = (
-    WrongModel("trans ignored", ".trans has no effect", _trans_ignored, _flipped_store),
-    WrongModel("trans assumed", "the matrix is transposed without .trans", _trans_assumed, _flipped_store),
-    *(WrongModel(name, mistake, applies, _stores_at(change)) for name, mistake, applies, change in ADDRESS_MISTAKES),
-    *(WrongModel(name, mistake, applies, _before(change)) for name, mistake, applies, change in REGISTER_MISTAKES),
-    WrongModel("rest cleared", "bytes that no row covers become zero", _always, _cleared),
-    WrongModel("first matrix only", "only the first matrix is stored", lambda i: _layout(i).matrices > 1,
-               _first_matrix_only),
+STORE_MUTANTS = (
+    Mutant("trans ignored", ".trans has no effect", _trans_ignored, _flipped_store),
+    Mutant("trans assumed", "the matrix is transposed without .trans", _trans_assumed, _flipped_store),
+    *(Mutant(name, mistake, applies, _stores_at(change)) for name, mistake, applies, change in ADDRESS_MISTAKES),
+    *(Mutant(name, mistake, applies, _before(change)) for name, mistake, applies, change in REGISTER_MISTAKES),
+    Mutant("rest cleared", "bytes that no row covers become zero", _always, _cleared),
+    Mutant("first matrix only", "only the first matrix is stored", lambda i: _layout(i).matrices > 1,
+           _first_matrix_only),
 )  # fmt: skip
-"""Every wrong model of stmatrix."""
+"""Every mutant of stmatrix."""
 
 
 def _not_transposed(instruction: TransposeMatrix, inputs: Inputs) -> Registers:
     return inputs["a"]
 
 
-WRONG_MOVES = (
-    WrongModel("not transposed", "d is a", lambda i: True, _not_transposed),
+MOVE_MUTANTS = (
+    Mutant("not transposed", "d is a", lambda i: True, _not_transposed),
     *(
-        WrongModel(name, mistake, applies, _after(change))
+        Mutant(name, mistake, applies, _after(change))
         for name, mistake, applies, change in REGISTER_MISTAKES
         if applies is _always
     ),
 )
-"""Every wrong model of movmatrix."""
+"""Every mutant of movmatrix."""

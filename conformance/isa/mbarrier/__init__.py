@@ -1,1 +1,5 @@
-"""mbarrier."""
+"""mbarrier under test."""
+
+from conformance.isa.mbarrier.testbench import BarrierTestbench
+
+TESTBENCHES = {"mbarrier": BarrierTestbench()}

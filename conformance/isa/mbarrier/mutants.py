@@ -1,4 +1,4 @@
-"""Named wrong models of mbarrier: mistakes about what ends a phase, what an arrival counts, what the next phase expects."""
+"""Mutants of mbarrier: mistakes about what ends a phase, what an arrival counts, what the next phase expects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.isa.mbarrier.programs import run
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.testbench import Array, Inputs, Mutant
 from tcsim.isa.mbarrier.semantics import BarrierInstruction
 from tcsim.memory.mbarrier import BarrierState, MBarrier
 
@@ -64,11 +64,11 @@ class _PhaseNotCounted(MBarrier):
             self._phase, self._pending = self._phase ^ 1, self._expected - 1 or 1
 
 
-def _wrong(name: str, mistake: str, kind: type[MBarrier], applies: Callable[[BarrierInstruction], bool]) -> WrongModel:
+def _wrong(name: str, mistake: str, kind: type[MBarrier], applies: Callable[[BarrierInstruction], bool]) -> Mutant:
     def answer(instruction: Any, given: Inputs) -> Array:
-        return run(instruction, instruction.facts.forms[int(given["form"][0])], given["program"], kind)
+        return run(instruction, instruction.row.forms[int(given["form"][0])], given["program"], kind)
 
-    return WrongModel(name, mistake, applies, answer)
+    return Mutant(name, mistake, applies, answer)
 
 
 def _always(instruction: BarrierInstruction) -> bool:
@@ -79,7 +79,7 @@ def _counts_bytes(instruction: BarrierInstruction) -> bool:
     return instruction.arch.number >= 90
 
 
-WRONG_BARRIERS = (
+MUTANTS = (
     _wrong(
         "bytes ignored", "a phase ends with its arrivals, whatever the transaction count", _BytesIgnored, _counts_bytes
     ),

@@ -1,4 +1,4 @@
-"""Random programs of operations on one mbarrier, every step of which the manual allows, and running one on the model.
+"""Random programs of operations on one mbarrier that the manual allows step by step, and running one on the model.
 
 What a program is: `hwkernels.probes.mbarrier`. A program never asks for what is undefined: more arrivals than are pending, a
 phase that can no longer end, an expect_tx that would have to end one, a state of an older phase.
@@ -17,7 +17,7 @@ from conformance.stimuli.stream import Stream
 from hwkernels.probes import mbarrier as probe
 from tcsim.isa.mbarrier.semantics import BarrierInstruction
 from tcsim.memory.mbarrier import LAYOUTS, BarrierError, BarrierState, MBarrier
-from tcsim.model.operand_form import OperandForm
+from tcsim.model.form import Form
 
 STEPS = 24
 """Steps of a program."""
@@ -34,8 +34,8 @@ class Machine:
     """The state that a program works on: the barrier, and the state that the last arrive returned."""
 
     instruction: BarrierInstruction
-    form: OperandForm
-    kind: type[MBarrier] = MBarrier  # or a wrong model
+    form: Form
+    kind: type[MBarrier] = MBarrier  # or a mutant
     barrier: MBarrier | None = None
     state: BarrierState | None = None
     bits: int = 0  # of the object before that arrival
@@ -100,32 +100,32 @@ class Machine:
 
     def _row(self, value: int, first: bool) -> int:
         instruction: Any = self.instruction  # whose `execute` takes what its spelling takes
-        facts = self.instruction.facts
-        given: dict[str, Any] = {name: value for name in ("count", "tx_count", "parity") if name in self.form.operands}
-        if "time_hint" in self.form.operands:
+        row = self.instruction.row
+        given: dict[str, Any] = {name: value for name in ("count", "tx_count", "parity") if name in self.form.sources}
+        if "time_hint" in self.form.sources:
             given["time_hint"] = probe.TIME_HINT
-        if "state" in self.form.operands:
+        if "state" in self.form.sources:
             if self.state is None:
                 raise BarrierError("no arrive has returned a state")
             given["state"] = self.state
-        if facts.operation == "init":
+        if row.operation == "init":
             self._init(instruction.execute(**given))
             return 0
-        if facts.operation == "pending_count":
+        if row.operation == "pending_count":
             return instruction.execute(**given)
-        if facts.operation == "check_layout":
+        if row.operation == "check_layout":
             return int(instruction.execute(self._here))
-        if facts.operation.endswith("_wait"):
+        if row.waits:
             if "report" not in self.form.results:
                 return int(instruction.execute(self._here, **given))
             complete, report, word = instruction.execute(self._here, **given, report=True)
             return int(complete) | int(bool(report)) << 1 | (word or 0) << 8
         before = self._bits()
-        found = instruction.execute([self._here], **given, cta_mask=1) if facts.multicast else None
+        found = instruction.execute([self._here], **given, cta_mask=1) if row.has("cta_mask") else None
         if found is None:
             found = instruction.execute(self._here, **given)
         state, after = found if isinstance(found, tuple) else (None, found)
-        self.barrier = after[0] if facts.multicast else after
+        self.barrier = after[0] if row.has("cta_mask") else after
         returned = state is not None and "state" in self.form.results
         return self._arrived(before, state, first) if returned else 0
 
@@ -135,7 +135,7 @@ class Writer:
     """Writes one program: at every step one of the operations that the barrier's state allows."""
 
     instruction: BarrierInstruction
-    form: OperandForm
+    form: Form
     threads: bool  # steps of several lanes
     raw: bool  # steps that store the bits of the state
     words: Iterator[int]  # random
@@ -163,7 +163,7 @@ class Writer:
     def _next(self, begin: bool) -> list[tuple[int, int, int, int]]:
         if begin:
             return [self._init()]
-        barrier, operation = self.machine.barrier, self.instruction.facts.operation
+        barrier, operation = self.machine.barrier, self.instruction.row.operation
         assert barrier is not None
         if operation in ("init", "inval"):
             if self._chance(5):
@@ -183,9 +183,9 @@ class Writer:
 
     def _init(self) -> tuple[int, int, int, int]:
         operation, layout = probe.INIT, "v0"
-        if self.instruction.facts.operation == "init":
-            operation, layout = probe.ROW, self.instruction.facts.layout or "v0"
-        elif self.machine.hopper and self.instruction.facts.names_layouts and self._chance(2):
+        if self.instruction.row.operation == "init":
+            operation, layout = probe.ROW, self.instruction.row.layout or "v0"
+        elif self.machine.hopper and self.instruction.row.names_layouts and self._chance(2):
             operation, layout = probe.INIT_V1, "v1"
         count = COUNTS[self._below(len(COUNTS))]
         return operation, 1, LAYOUTS[layout] if self._chance(12) else count, probe.OBSERVE
@@ -246,42 +246,44 @@ class Writer:
 
     def _row(self) -> tuple[int, int, int, int] | None:
         """The instruction under test, if the barrier's state allows it."""
-        facts, barrier, state = self.instruction.facts, self.machine.barrier, self.machine.state
+        row, barrier, state = self.instruction.row, self.machine.barrier, self.machine.state
         assert barrier is not None
-        if facts.operation in ("init", "inval"):
+        if row.operation in ("init", "inval"):
             return None
-        if facts.operation in ("expect_tx", "complete_tx"):
-            number = self._bytes(facts.operation)
+        if row.operation in ("expect_tx", "complete_tx"):
+            number = self._bytes(row.operation)
             return None if number is None else (probe.ROW, 1, number, probe.OBSERVE)
-        if facts.operation.startswith("arrive"):
+        if row.arrives:
             return self._row_arrives()
-        if "state" in self.form.operands:
+        if "state" in self.form.sources:
             if state is None:
                 return None
-            if not (state.counted if facts.operation == "pending_count" else state.phase >= barrier.phase - 1):
+            if not (state.counted if row.operation == "pending_count" else state.phase >= barrier.phase - 1):
                 return None
         parity = self._below(2)
-        if facts.operation == "try_wait":
-            waiting = barrier.parity == parity if facts.parity else state is not None and state.phase == barrier.phase
-            limit = STEPS if "time_hint" in self.form.operands else SLOW_WAITS
+        if row.operation == "try_wait":
+            waiting = (
+                barrier.parity == parity if row.has("parity") else state is not None and state.phase == barrier.phase
+            )
+            limit = STEPS if "time_hint" in self.form.sources else SLOW_WAITS
             if waiting and self.slow >= limit:
                 return None
             self.slow += waiting
-        return probe.ROW, 1, parity if facts.parity else 0, probe.OBSERVE
+        return probe.ROW, 1, parity if row.has("parity") else 0, probe.OBSERVE
 
     def _row_arrives(self) -> tuple[int, int, int, int] | None:
-        facts, barrier = self.instruction.facts, self.machine.barrier
+        row, barrier = self.instruction.row, self.machine.barrier
         assert barrier is not None
-        found = self._arrivals("count" in self.form.operands)
+        found = self._arrivals("count" in self.form.sources)
         if found is None:
             return None
         lanes, value = found
         flags = self._flags(lanes == 1 and "state" in self.form.results)
-        if facts.operation == "arrive_drop" and barrier.expected - lanes * value < 1:
+        if row.operation == "arrive_drop" and barrier.expected - lanes * value < 1:
             return None
-        if facts.no_complete and lanes * value == barrier.pending and barrier.tx_count == 0:
+        if row.no_complete and lanes * value == barrier.pending and barrier.tx_count == 0:
             return None
-        if facts.expect_tx:
+        if row.has("tx_count"):
             number = self._bytes("expect_tx")
             if number is None or barrier.tx_count + lanes * number >= 1 << 20:
                 return None
@@ -292,7 +294,7 @@ class Writer:
 
 
 def programs(
-    instruction: BarrierInstruction, form: OperandForm, threads: bool, raw: bool, samples: int, stream: Stream
+    instruction: BarrierInstruction, form: Form, threads: bool, raw: bool, samples: int, stream: Stream
 ) -> npt.NDArray[np.uint32]:
     """Random programs: uint32 (samples, STEPS, 4)."""
     found = []
@@ -304,13 +306,13 @@ def programs(
 
 def run(
     instruction: BarrierInstruction,
-    form: OperandForm,
+    form: Form,
     program: npt.NDArray[np.uint32],
     kind: type[MBarrier] = MBarrier,
 ) -> npt.NDArray[np.uint32]:
     """What the model sees of programs: uint32 (samples, steps, 4), as the probe stores it.
 
-    A wrong model may find a step forbidden: then it sees nothing from there on.
+    A mutant may find a step forbidden: then it sees nothing from there on.
     """
     out = np.zeros(program.shape, np.uint32)
     for sample, steps in enumerate(program.tolist()):

@@ -1,43 +1,43 @@
-"""Exercise of dense matrix multiplies on registers."""
+"""mma.sync under test: registers of a, b and c in, registers of d out."""
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
-from conformance.comparison.multiply import compare
-from conformance.isa.mma.mutants import WRONG_MODELS
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Array, Codes, Comparison, compare_matrices
+from conformance.isa.mma.mutants import MUTANTS
 from conformance.stimuli import classes as input_classes
-from tcsim.isa.mma.multiply import MatrixMultiply
+from conformance.testbench import Inputs, Testbench
 
 
-class DenseMultiply:
-    """mma.sync: registers of a, b and c in, registers of d out."""
+class DenseTestbench(Testbench):
+    """Dense matrix multiplies on registers."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_MODELS
+    mutants = MUTANTS
 
-    def classes(self, instruction: MatrixMultiply) -> list[str]:
+    def classes(self, instruction: Any) -> list[str]:
         """By the kind of the multiplicands' format."""
         return [item.name for item in input_classes.classes_for(instruction)]
 
-    def samples(self, instruction: MatrixMultiply, name: str) -> int:
+    def samples(self, instruction: Any, name: str) -> int:
         """Enough for 2,048 results, or for every k to be hot once."""
         return input_classes.default_samples(instruction, input_classes.CLASSES[name])
 
-    def inputs(self, instruction: MatrixMultiply, name: str, seed: int, samples: int) -> Inputs:
+    def inputs(self, instruction: Any, name: str, seed: int, samples: int) -> Inputs:
         """Registers (samples, lanes, registers) of a, b and c."""
         return dict(input_classes.registers(instruction, input_classes.CLASSES[name], seed, samples))
 
-    def model(self, instruction: MatrixMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
-        """Registers of d."""
-        return instruction.execute(**inputs)
-
-    def compare(self, instruction: MatrixMultiply, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+    def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Element by element of D."""
-        return compare(instruction, inputs, hardware, model)
+        codes = {
+            name: instruction.matrix(name, inputs[name]).reshape(
+                -1, instruction.matrices, *instruction.operands[name].shape
+            )
+            for name in "abc"
+        }
 
+        def terms(warp: int, matrix: int, row: int, column: int) -> Codes:
+            a, b, c = (codes[name][warp, matrix] for name in "abc")
+            return {"a": a[row], "b": b[:, column], "c": c[row, column]}
 
-DENSE = DenseMultiply()
-
-EXERCISES = {"mma.sync": DENSE}
+        return compare_matrices(instruction, terms, instruction.formats, hardware, model)

@@ -1,4 +1,4 @@
-"""Named wrong models of sparsity metadata: which lanes hold it, which bits say which group, and what the two indices mean."""
+"""Mutants of sparsity metadata: which lanes hold it, which bits say which group, and what the two indices mean."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.testbench import Array, Inputs, Mutant
 from tcsim.isa.mma.sparse_operand import SparseOperand
 
 Execute = Callable[[Any, Inputs], Array]
@@ -71,19 +71,19 @@ def _four_warps(instruction: SparseOperand) -> bool:
     return instruction.sparsity.rows > 16
 
 
-def wrong_metadata(execute: Execute) -> tuple[WrongModel, ...]:
-    """The wrong models of a family whose cases `execute` runs."""
+def metadata_mutants(execute: Execute) -> tuple[Mutant, ...]:
+    """The mutants of a family whose cases `execute` runs."""
     return (
-        WrongModel("selector ignored", "the metadata of selector 0 is read", _has_selectors,
-                   _selector_ignored(execute)),
-        WrongModel("metadata rows exchanged", "rows g and g + 8 change places", lambda i: True,
-                   _with_groups(execute, _rows_exchanged)),
-        WrongModel("metadata nibbles swapped", "neighbouring 4-bit groups change places", lambda i: True,
-                   _with_groups(execute, _groups_exchanged)),
-        WrongModel("metadata halves swapped", "the groups of the lower and the upper half of K change places",
-                   lambda i: True, _with_groups(execute, _halves_exchanged)),
-        WrongModel("metadata of the next warp", "neighbouring warps' rows change places", _four_warps,
-                   _with_groups(execute, _warps_exchanged)),
-        WrongModel("indices swapped", "the two indices of a group change places", _not_tf32,
-                   _with_groups(execute, _indices_exchanged)),
+        Mutant("selector ignored", "the metadata of selector 0 is read", _has_selectors,
+               _selector_ignored(execute)),
+        Mutant("metadata rows exchanged", "rows g and g + 8 change places", lambda i: True,
+               _with_groups(execute, _rows_exchanged)),
+        Mutant("metadata nibbles swapped", "neighbouring 4-bit groups change places", lambda i: True,
+               _with_groups(execute, _groups_exchanged)),
+        Mutant("metadata halves swapped", "the groups of the lower and the upper half of K change places",
+               lambda i: True, _with_groups(execute, _halves_exchanged)),
+        Mutant("metadata of the next warp", "neighbouring warps' rows change places", _four_warps,
+               _with_groups(execute, _warps_exchanged)),
+        Mutant("indices swapped", "the two indices of a group change places", _not_tf32,
+               _with_groups(execute, _indices_exchanged)),
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Named wrong models: plausible mistakes, each of which the committed cases must be able to see.
+"""Mutants of multiplies on registers: mistakes about sums, rounding, special values, operands and layouts.
 
-A wrong model is the right one with one thing changed. `applies` says for which instructions the change could show at
-all; where it could, some recorded hardware result must contradict it (test_wrong_models.py).
+A mutant is the right model with one thing changed. `applies` says for which instructions the change could show at
+all; where it could, some recorded hardware result must contradict it (test_mutants.py).
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import WrongModel
 from conformance.stimuli.classes import Problem, floor_matters, lowest_exponent
+from conformance.testbench import Mutant
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, Step, Widen
+from tcsim.arithmetic.units import unit_for
+from tcsim.core.targets import ARCHS
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.numbers.formats import FORMATS, NAN, SUBNORMAL, Format
 from tcsim.numbers.rounding import Rounding
@@ -106,7 +108,7 @@ def _unfused(instruction: MatrixMultiply) -> tuple[Step, ...]:
     steps: list[Step] = []
     for step in instruction.lowering.steps:
         if not isinstance(step, Arithmetic):
-            raise TypeError(f"{instruction!r} is no chain")
+            raise TypeError(f"{instruction!r} is not a chain")
         product = replace(step, op="mul", result="product", arguments=step.arguments[:2], nan_order="")
         total = replace(step, op="add", arguments=("product", step.arguments[2]), nan_order="")
         steps += [product, total]
@@ -289,61 +291,61 @@ def _saturating(instruction: MatrixMultiply) -> bool:
     return isinstance(last, IntegerDot) and last.saturate and _signed(instruction)
 
 
-_HOPPER_WGMMA_FP8 = Datapath(13, -133, "e8m13", "rz")
-_BLACKWELL_FP8 = Datapath(25, -133, "f32", "rz")
-_VOLTA = Datapath(23, -131, "f32", "rz")
+_HOPPER_WGMMA_FP8 = unit_for("fp8_wgmma", ARCHS["sm_90"]).datapath("f32")
+_BLACKWELL_FP8 = unit_for("fp8", ARCHS["sm_120"]).datapath("f32")
+_VOLTA = unit_for("quad_pair", ARCHS["sm_70"]).datapath("f32")
 
-WRONG_MODELS = (
-    WrongModel("F-1", "the adder keeps one fraction bit fewer", _has(DotAdd),
-               _with_units(lambda u: replace(u, fraction_bits=u.fraction_bits - 1))),
-    WrongModel("F+1", "the adder keeps one fraction bit more", _has(DotAdd),
-               _with_units(lambda u: replace(u, fraction_bits=u.fraction_bits + 1))),
-    WrongModel("whole f32", "the result keeps 24 significant bits, not 14",
-               lambda i: any(step.unit.output == "e8m13" for step in _dot_adds(i)),
-               _with_units(lambda u: replace(u, output="f32"))),
-    WrongModel("other rounding", "RNE for RZ, RZ for RNE",
-               lambda i: any(step.unit.output != "e8m13" for step in _dot_adds(i)),
-               _with_units(lambda u: replace(u, rounding="rz" if u.rounding == "rne" else "rne"))),
-    WrongModel("floor-1", "the largest exponent may be one lower", _floor_shows,
-               _with_units(lambda u: replace(u, floor=u.floor - 1))),
-    WrongModel("floor+1", "the largest exponent is kept one higher", _floor_shows,
-               _with_units(lambda u: replace(u, floor=u.floor + 1))),
-    WrongModel("addend last", "c is added to the rounded sum", _has(DotAdd),
-               _with_units(lambda u: replace(u, addend_last=True))),
-    WrongModel("products renormalised", "a product in [2, 4) moves to the next exponent", _has(DotAdd),
-               _with_units(lambda u: replace(u, renormalise_products=True))),
-    WrongModel("K halves chained", "two steps of half the length, rounded between", _has(DotAdd), _relowered(_halves)),
-    WrongModel("-0 kept", "a zero result keeps its sign", _negative_zero_shows,
-               _with_units(lambda u: replace(u, keep_negative_zero=True))),
-    WrongModel("NaN payload kept", "a NaN addend passes through", _payload_fits, _keep_payload),
-    WrongModel("fp8 as in wgmma", "fp8 mma.sync on the native fp8 unit with 13 fraction bits", _is_widened,
-               _one_step(_HOPPER_WGMMA_FP8)),
-    WrongModel("fp8 as one step", "fp8 mma.sync as one dot-add with 25 fraction bits", _is_widened,
-               _one_step(_BLACKWELL_FP8)),
-    WrongModel("m8n8k4 on a tensor core", "Volta's dot-add where CUDA cores run", _is_cuda_cores, _one_step(_VOLTA)),
-    WrongModel("subnormal multiplicands flushed", "subnormals of a and b are zeros", _float, _flush_both),
-    WrongModel("subnormal addend flushed", "subnormals of c are zeros", _float, _with_codes("c", _flushed)),
-    WrongModel("subnormal result flushed", "subnormal results are zeros", _subnormal_result, _flush_result),
-    WrongModel("unfused", "the product is rounded before the addition", _is_chain, _relowered(_unfused)),
-    WrongModel("k descending", "the chain runs from the last k to the first", _is_chain, _relowered(_descending)),
-    WrongModel("f64 addend last", "the chain starts from the first product", _is_chain, _relowered(_addend_last_f64)),
+MUTANTS = (
+    Mutant("F-1", "the adder keeps one fraction bit fewer", _has(DotAdd),
+           _with_units(lambda u: replace(u, fraction_bits=u.fraction_bits - 1))),
+    Mutant("F+1", "the adder keeps one fraction bit more", _has(DotAdd),
+           _with_units(lambda u: replace(u, fraction_bits=u.fraction_bits + 1))),
+    Mutant("whole f32", "the result keeps 24 significant bits, not 14",
+           lambda i: any(step.unit.output == "e8m13" for step in _dot_adds(i)),
+           _with_units(lambda u: replace(u, output="f32"))),
+    Mutant("other rounding", "RNE for RZ, RZ for RNE",
+           lambda i: any(step.unit.output != "e8m13" for step in _dot_adds(i)),
+           _with_units(lambda u: replace(u, rounding="rz" if u.rounding == "rne" else "rne"))),
+    Mutant("floor-1", "the largest exponent may be one lower", _floor_shows,
+           _with_units(lambda u: replace(u, floor=u.floor - 1))),
+    Mutant("floor+1", "the largest exponent is kept one higher", _floor_shows,
+           _with_units(lambda u: replace(u, floor=u.floor + 1))),
+    Mutant("addend last", "c is added to the rounded sum", _has(DotAdd),
+           _with_units(lambda u: replace(u, addend_last=True))),
+    Mutant("products renormalised", "a product in [2, 4) moves to the next exponent", _has(DotAdd),
+           _with_units(lambda u: replace(u, renormalise_products=True))),
+    Mutant("K halves chained", "two steps of half the length, rounded between", _has(DotAdd), _relowered(_halves)),
+    Mutant("-0 kept", "a zero result keeps its sign", _negative_zero_shows,
+           _with_units(lambda u: replace(u, keep_negative_zero=True))),
+    Mutant("NaN payload kept", "a NaN addend passes through", _payload_fits, _keep_payload),
+    Mutant("fp8 as in wgmma", "fp8 mma.sync on the native fp8 unit with 13 fraction bits", _is_widened,
+           _one_step(_HOPPER_WGMMA_FP8)),
+    Mutant("fp8 as one step", "fp8 mma.sync as one dot-add with 25 fraction bits", _is_widened,
+           _one_step(_BLACKWELL_FP8)),
+    Mutant("m8n8k4 on a tensor core", "Volta's dot-add where CUDA cores run", _is_cuda_cores, _one_step(_VOLTA)),
+    Mutant("subnormal multiplicands flushed", "subnormals of a and b are zeros", _float, _flush_both),
+    Mutant("subnormal addend flushed", "subnormals of c are zeros", _float, _with_codes("c", _flushed)),
+    Mutant("subnormal result flushed", "subnormal results are zeros", _subnormal_result, _flush_result),
+    Mutant("unfused", "the product is rounded before the addition", _is_chain, _relowered(_unfused)),
+    Mutant("k descending", "the chain runs from the last k to the first", _is_chain, _relowered(_descending)),
+    Mutant("f64 addend last", "the chain starts from the first product", _is_chain, _relowered(_addend_last_f64)),
     *(
-        WrongModel(f"f64 {mode}", f"every operation rounds {mode}", _rounds_otherwise(mode), _rerounded(mode))
+        Mutant(f"f64 {mode}", f"every operation rounds {mode}", _rounds_otherwise(mode), _rerounded(mode))
         for mode in ("rne", "rz", "rm", "rp", "rna")
     ),
-    WrongModel("f64 NaN canonical", "NaN operands do not pass through", _is_chain, _relowered(_canonical_nan)),
-    WrongModel("A transposed", "A is read column by column", lambda i: True, _with_codes("a", _transposed)),
-    WrongModel("B transposed", "B is read row by row", lambda i: True, _with_codes("b", _transposed)),
-    WrongModel("C transposed", "C is read column by column", lambda i: True, _with_codes("c", _transposed)),
-    WrongModel("register halves swapped", "the 16-bit halves of A's registers change places",
-               lambda i: i.operands["a"].layout.element_bits <= 16, _halves_swapped),
-    WrongModel("registers swapped", "A's first two registers change places",
-               lambda i: i.operands["a"].count >= 2, _registers_swapped),
-    WrongModel("saturation flipped", ".satfinite ignored, or assumed", _has(IntegerDot),
-               _relowered(_saturation_flipped)),
-    WrongModel("clamped in halves", ".satfinite clamps after each half of K", _saturating, _clamp_in_halves),
-    WrongModel("signedness of A", "A is read signed for unsigned, or the reverse", _kind("integer"), _sign_flipped("a")),
-    WrongModel("signedness of B", "B is read signed for unsigned, or the reverse", _kind("integer"), _sign_flipped("b")),
-    WrongModel("other bit operation", "XOR for AND, AND for XOR", _has(BitDot), _relowered(_other_bits)),
+    Mutant("f64 NaN canonical", "NaN operands do not pass through", _is_chain, _relowered(_canonical_nan)),
+    Mutant("A transposed", "A is read column by column", lambda i: True, _with_codes("a", _transposed)),
+    Mutant("B transposed", "B is read row by row", lambda i: True, _with_codes("b", _transposed)),
+    Mutant("C transposed", "C is read column by column", lambda i: True, _with_codes("c", _transposed)),
+    Mutant("register halves swapped", "the 16-bit halves of A's registers change places",
+           lambda i: i.operands["a"].layout.element_bits <= 16, _halves_swapped),
+    Mutant("registers swapped", "A's first two registers change places",
+           lambda i: i.operands["a"].count >= 2, _registers_swapped),
+    Mutant("saturation flipped", ".satfinite ignored, or assumed", _has(IntegerDot),
+           _relowered(_saturation_flipped)),
+    Mutant("clamped in halves", ".satfinite clamps after each half of K", _saturating, _clamp_in_halves),
+    Mutant("signedness of A", "A is read signed for unsigned, or the reverse", _kind("integer"), _sign_flipped("a")),
+    Mutant("signedness of B", "B is read signed for unsigned, or the reverse", _kind("integer"), _sign_flipped("b")),
+    Mutant("other bit operation", "XOR for AND, AND for XOR", _has(BitDot), _relowered(_other_bits)),
 )  # fmt: skip
-"""Every wrong model, checked against every instruction it applies to."""
+"""Every mutant, checked against every instruction it applies to."""

@@ -1,4 +1,4 @@
-"""Named wrong models of block-scaled multiplies: those of plain multiplies, and mistakes about scales."""
+"""Mutants of block-scaled multiplies: those of plain multiplies, and mistakes about scales."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.isa.mma import mutants as plain
-from conformance.slice import Array, Inputs, WrongModel
 from conformance.stimuli.scaled import reaches_floor, scaled_step
+from conformance.testbench import Array, Inputs, Mutant
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.scaled_dot import scaled_dot_add
 from tcsim.arithmetic.steps import ScaledDotAdd, Step, Values
@@ -80,13 +80,13 @@ def _with_selectors(*names: str) -> Callable[..., Registers]:
 
 
 def _signs_read(instruction: ScaledMatrixMultiply, inputs: Inputs) -> Registers:
-    """The top bit of a scale turns the signs of its block."""
+    """The top bit of a scale negates its block."""
     codes = matrices_of(instruction, inputs)
     sign = np.uint8(1 << instruction.operands["a"].format.sign_shift)
     for name, scale, axis in (("a", "scale_a", -1), ("b", "scale_b", -2)):
         repeat = codes[name].shape[axis] // codes[scale].shape[axis]
-        turned = (codes[scale] >> np.uint8(7)).repeat(repeat, axis=axis) == 1
-        codes[name] = np.where(turned, codes[name] ^ sign, codes[name])
+        negative = (codes[scale] >> np.uint8(7)).repeat(repeat, axis=axis) == 1
+        codes[name] = np.where(negative, codes[name] ^ sign, codes[name])
     return instruction.registers("d", instruction.matmul(**codes))
 
 
@@ -145,19 +145,19 @@ def _by_group(instruction: ScaledMatrixMultiply) -> bool:
 
 
 def _several_blocks(instruction: ScaledMatrixMultiply) -> bool:
-    return instruction.scaling.blocks > 1
+    return instruction.blocks > 1
 
 
 def _several_bytes(instruction: ScaledMatrixMultiply) -> bool:
-    return len(instruction.scaling.a.layout.byte_ids) > 1
+    return len(instruction.row.scale_a.layout.byte_ids) > 1
 
 
 def _with_significand(instruction: ScaledMatrixMultiply) -> bool:
-    return instruction.scaling.a.format.fraction_bits > 0
+    return instruction.row.scale_a.format.fraction_bits > 0
 
 
 def _negative_zero(instruction: ScaledMatrixMultiply) -> bool:
-    """A sum of minus zeros is none by group; only a result that underflows could show it."""
+    """By group, a sum of minus zeros is not one; only a result that underflows could show it."""
     return not _by_group(instruction) or reaches_floor(instruction)
 
 
@@ -174,26 +174,26 @@ def _is_sparse(instruction: ScaledMatrixMultiply) -> bool:
     return isinstance(instruction, ScaledSparseMatrixMultiply)
 
 
-WRONG_MODELS = (
-    *(replace(model, applies=_negative_zero) if model.name == "-0 kept" else model for model in plain.WRONG_MODELS),
-    WrongModel("scaled floor-1", "the largest exponent may be one lower", reaches_floor, _with_step(_floor_moved(-1))),
-    WrongModel("scaled floor+1", "the largest exponent is kept one higher", reaches_floor, _with_step(_floor_moved(1))),
-    WrongModel("scales of A ignored", "every scale of A is one", _always, _A(_ones)),
-    WrongModel("scales of B ignored", "every scale of B is one", _always, _B(_ones)),
-    WrongModel("scale rows exchanged", "the scales of rows g and g + 8 of A change places", _always, _A(_rows_exchanged)),
-    WrongModel("scale blocks of A reversed", "the last byte holds the first block", _several_blocks, _A(_reversed(-1))),
-    WrongModel("scale blocks of B reversed", "the last byte holds the first block", _several_blocks, _B(_reversed(-2))),
-    WrongModel("byte id of A ignored", "byte 0, whatever the byte id says", _several_bytes, _with_selectors("byte_id_a")),
-    WrongModel("byte id of B ignored", "byte 0, whatever the byte id says", _several_bytes, _with_selectors("byte_id_b")),
-    WrongModel("thread id of A ignored", "the first pair of lanes", _always, _with_selectors("thread_id_a")),
-    WrongModel("thread id of B ignored", "the first of four lanes", _always, _with_selectors("thread_id_b")),
-    WrongModel("NaN scale is a number", "the largest one", _always, _BOTH(_without_nan)),
-    WrongModel("scale subnormals flushed", "subnormal scales are zeros", _with_significand, _BOTH(_flushed)),
-    WrongModel("scale signs read", "the top bit of a scale is a sign", _with_significand, _signs_read),
-    WrongModel("scaled by product", "every product is a term, with its own exponent", _by_group,
-               _with_step(lambda step: replace(step, group=0))),
-    WrongModel("cancelled group is a zero", "a group that cancels has no exponent", _by_group,
-               _with_step(_cancelled_is_zero)),
-    WrongModel("metadata rows exchanged", "rows g and g + 8 change places", _is_sparse, _metadata_rows),
+MUTANTS = (
+    *(replace(mutant, applies=_negative_zero) if mutant.name == "-0 kept" else mutant for mutant in plain.MUTANTS),
+    Mutant("scaled floor-1", "the largest exponent may be one lower", reaches_floor, _with_step(_floor_moved(-1))),
+    Mutant("scaled floor+1", "the largest exponent is kept one higher", reaches_floor, _with_step(_floor_moved(1))),
+    Mutant("scales of A ignored", "every scale of A is one", _always, _A(_ones)),
+    Mutant("scales of B ignored", "every scale of B is one", _always, _B(_ones)),
+    Mutant("scale rows exchanged", "the scales of rows g and g + 8 of A change places", _always, _A(_rows_exchanged)),
+    Mutant("scale blocks of A reversed", "the last byte holds the first block", _several_blocks, _A(_reversed(-1))),
+    Mutant("scale blocks of B reversed", "the last byte holds the first block", _several_blocks, _B(_reversed(-2))),
+    Mutant("byte id of A ignored", "byte 0, whatever the byte id says", _several_bytes, _with_selectors("byte_id_a")),
+    Mutant("byte id of B ignored", "byte 0, whatever the byte id says", _several_bytes, _with_selectors("byte_id_b")),
+    Mutant("thread id of A ignored", "the first pair of lanes", _always, _with_selectors("thread_id_a")),
+    Mutant("thread id of B ignored", "the first of four lanes", _always, _with_selectors("thread_id_b")),
+    Mutant("NaN scale is a number", "the largest one", _always, _BOTH(_without_nan)),
+    Mutant("scale subnormals flushed", "subnormal scales are zeros", _with_significand, _BOTH(_flushed)),
+    Mutant("scale signs read", "the top bit of a scale is a sign", _with_significand, _signs_read),
+    Mutant("scaled by product", "every product is a term, with its own exponent", _by_group,
+           _with_step(lambda step: replace(step, group=0))),
+    Mutant("cancelled group is a zero", "a group that cancels has no exponent", _by_group,
+           _with_step(_cancelled_is_zero)),
+    Mutant("metadata rows exchanged", "rows g and g + 8 change places", _is_sparse, _metadata_rows),
 )  # fmt: skip
-"""Every wrong model of block-scaled multiplies."""
+"""Every mutant of block-scaled multiplies."""

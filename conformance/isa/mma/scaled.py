@@ -1,50 +1,23 @@
-"""Exercise of block-scaled matrix multiplies on registers, dense and sparse."""
+"""Block-scaled mma.sync and mma.sp under test: registers of a, b, c and of scales, selectors of scales, metadata."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from conformance.comparison.multiply import Mismatch, compare_matrices
-from conformance.isa.mma.scale_mutants import WRONG_MODELS, matrices_of
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Array, Codes, Comparison, compare_matrices
+from conformance.isa.mma.scale_mutants import MUTANTS, matrices_of
 from conformance.stimuli import scaled as scaled_inputs
 from conformance.stimuli.scaled import ScaledProblem
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Testbench
 from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
 from tcsim.isa.mma.scaled_sparse_multiply import ScaledSparseMatrixMultiply
-from tcsim.trace import show_code, trace
 
 
-@dataclass(frozen=True)
-class ScaledMismatch(Mismatch):
-    """One result element on which hardware and model disagree, with the scales of its row and column."""
+class ScaledTestbench(Testbench):
+    """Block-scaled multiplies, dense and sparse: registers of d out."""
 
-    scale_a: npt.NDArray[np.uint8]
-    scale_b: npt.NDArray[np.uint8]
-
-    def line(self, instruction: Any) -> str:
-        """Everything about it in one line."""
-        text = [
-            f"{name}=[{' '.join(show_code(code, instruction.scaling.a.format) for code in codes)}]"
-            for name, codes in (("scale_a", self.scale_a), ("scale_b", self.scale_b))
-        ]
-        head, c, tail = super().line(instruction).partition(" c=")
-        return f"{head} {' '.join(text)}{c}{tail}"
-
-    def trace(self, instruction: Any) -> list[str]:
-        """How the model came to its bits."""
-        c = np.array([self.c], instruction.operands["c"].format.dtype)
-        return trace(instruction, self.a, self.b, c, scale_a=self.scale_a, scale_b=self.scale_b)
-
-
-class ScaledMultiply:
-    """Registers of a, b, c and of scales, selectors of scales, and for a sparse A metadata in; registers of d out."""
-
-    wrong_models: tuple[WrongModel, ...] = WRONG_MODELS
+    mutants = MUTANTS
 
     def classes(self, instruction: ScaledMatrixMultiply) -> list[str]:
         """Those of plain float multiplies, and three about scales."""
@@ -78,10 +51,6 @@ class ScaledMultiply:
             out[f"byte_id_{side}"], out[f"thread_id_{side}"] = byte_id.astype(np.uint32), thread_id.astype(np.uint32)
         return out
 
-    def model(self, instruction: ScaledMatrixMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
-        """Registers of d."""
-        return instruction.execute(**inputs)
-
     def compare(self, instruction: ScaledMatrixMultiply, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Element by element of D; of a sparse A, with the rows of B that the kept elements meet."""
         codes = matrices_of(instruction, inputs)
@@ -89,21 +58,18 @@ class ScaledMultiply:
         if isinstance(instruction, ScaledSparseMatrixMultiply):
             columns = instruction.sparsity.columns(codes["metadata"])
 
-        def terms(warp: int, matrix: int, row: int, column: int) -> tuple[Array, Array, Any]:
+        def terms(warp: int, matrix: int, row: int, column: int) -> Codes:
             b = codes["b"][warp, :, column]
-            met = b if columns is None else b[columns[warp, row]]
-            return codes["a"][warp, row], met, codes["c"][warp, row, column]
+            return {
+                "a": codes["a"][warp, row],
+                "b": b if columns is None else b[columns[warp, row]],
+                "scale_a": codes["scale_a"][warp, row],
+                "scale_b": codes["scale_b"][warp, :, column],
+                "c": codes["c"][warp, row, column],
+            }
 
-        found = compare_matrices(instruction, terms, hardware, model)
-        scales_a, scales_b = codes["scale_a"], codes["scale_b"]
-        first = tuple(
-            ScaledMismatch(
-                **vars(item), scale_a=scales_a[item.warp, item.row], scale_b=scales_b[item.warp, :, item.column]
-            )
-            for item in found.first
-            if isinstance(item, Mismatch)
-        )
-        return Comparison(found.outputs, found.mismatches, first)
+        scales = dict.fromkeys(("scale_a", "scale_b"), instruction.row.scale_a.format)
+        return compare_matrices(instruction, terms, instruction.formats | scales, hardware, model)
 
 
 def _sparse(instruction: ScaledSparseMatrixMultiply, b: Array, stream: Stream) -> tuple[Array, Array]:
@@ -120,8 +86,3 @@ def _sparse(instruction: ScaledSparseMatrixMultiply, b: Array, stream: Stream) -
     used = own.words_of(np.full((own.rows, own.groups), 15, np.uint8), 0)
     noise = stream.words((samples, 32)).astype(np.uint32)
     return own.words_of(groups, 0) | (noise & ~used), out
-
-
-SCALED = ScaledMultiply()
-
-EXERCISES = {"mma.sync.block_scale": SCALED, "mma.sp.block_scale": SCALED}

@@ -1,4 +1,4 @@
-"""Exercise of sparse matrix multiplies on registers."""
+"""mma.sp under test: registers of a, b and c, metadata words and a selector in, registers of d out."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.multiply import compare_matrices
-from conformance.isa.mma.metadata_mutants import wrong_metadata
-from conformance.isa.mma.mutants import WRONG_MODELS
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Array, Codes, Comparison, compare_matrices
+from conformance.isa.mma.metadata_mutants import metadata_mutants
+from conformance.isa.mma.mutants import MUTANTS
 from conformance.stimuli import classes as input_classes
 from conformance.stimuli.classes import Problem
 from conformance.stimuli.sparse import METADATA_CLASSES, allowed, spread, words
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Mutant, Testbench
 from tcsim.arithmetic.steps import DotAdd, Widen
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 
 _OUTPUTS_PER_CASE = 1024
 
 
-class SparseMultiply:
-    """mma.sp: registers of a, b and c, metadata words and a selector in, registers of d out."""
-
-    wrong_models: tuple[WrongModel, ...]  # those of dense multiplies that make sense, and those of metadata
-
-    def __init__(self) -> None:
-        self.wrong_models = _WRONG_MODELS
+class SparseTestbench(Testbench):
+    """Sparse matrix multiplies on registers."""
 
     def classes(self, instruction: SparseMatrixMultiply) -> list[str]:
         """The dense classes, and metadata that is not in increasing order where that means something."""
@@ -79,10 +74,11 @@ class SparseMultiply:
         columns = instruction.sparsity.columns(instruction.sparsity.positions_of(groups))
         a, b, c = (instruction.matrix(name, inputs[name]) for name in "abc")
 
-        def terms(warp: int, matrix: int, row: int, column: int) -> tuple[Array, Array, Any]:
-            return a[warp, row], b[warp, columns[warp, row], column], c[warp, row, column]
+        def terms(warp: int, matrix: int, row: int, column: int) -> Codes:
+            met = b[warp, columns[warp, row], column]
+            return {"a": a[warp, row], "b": met, "c": c[warp, row, column]}
 
-        return compare_matrices(instruction, terms, hardware, model)
+        return compare_matrices(instruction, terms, instruction.formats, hardware, model)
 
 
 class _KeptProblem(Problem):
@@ -106,12 +102,12 @@ def _execute(instruction: SparseMatrixMultiply, inputs: Inputs) -> npt.NDArray[n
     )
 
 
-# --- wrong models: the dense ones call execute(a=, b=, c=); this stand-in adds the case's metadata
+# --- mutants: the dense ones call execute(a=, b=, c=); this stand-in adds the case's metadata
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _WithMetadata(SparseMatrixMultiply):
-    """The instruction with its metadata filled in, so that dense wrong models can run it."""
+    """The instruction with its metadata filled in, so that dense mutants can run it."""
 
     words: Array
     selector: int
@@ -127,21 +123,13 @@ class _WithMetadata(SparseMatrixMultiply):
         return super().execute(a, b, c, self.words, self.selector)
 
 
-def _dense(model: WrongModel) -> WrongModel:
+def _dense(mutant: Mutant) -> Mutant:
     def run(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array:
         words, selector = inputs["metadata"][..., 0], int(inputs["selector"][0])
-        stand_in = _WithMetadata(
-            instruction.row,
-            instruction.arch,
-            instruction.targets,
-            instruction.lowering,
-            instruction.evidence,
-            words,
-            selector,
-        )
-        return model.run(stand_in, {name: inputs[name] for name in "abc"})
+        own = (instruction.row, instruction.arch, instruction.targets, instruction.lowering, instruction.evidence)
+        return mutant.run(_WithMetadata(*own, words, selector), {name: inputs[name] for name in "abc"})
 
-    return replace(model, run=run)
+    return replace(mutant, run=run)
 
 
 def _is_widened(instruction: SparseMatrixMultiply) -> bool:
@@ -157,16 +145,15 @@ def _halves_in_order(instruction: SparseMatrixMultiply, inputs: Inputs) -> Array
     return _execute(replace(instruction, lowering=replace(instruction.lowering, steps=steps)), inputs)
 
 
-_WRONG_MODELS = (
-    *(_dense(model) for model in WRONG_MODELS),
-    *wrong_metadata(_execute),
-    WrongModel(
-        "fp8 halves in order",
-        "the first step takes the lower half of K, not the even groups",
-        _is_widened,
-        _halves_in_order,
-    ),
+SPARSE = SparseTestbench(
+    (
+        *(_dense(mutant) for mutant in MUTANTS),
+        *metadata_mutants(_execute),
+        Mutant(
+            "fp8 halves in order",
+            "the first step takes the lower half of K, not the even groups",
+            _is_widened,
+            _halves_in_order,
+        ),
+    )
 )
-SPARSE = SparseMultiply()
-
-EXERCISES = {"mma.sp": SPARSE}

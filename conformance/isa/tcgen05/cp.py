@@ -1,24 +1,21 @@
-"""Exercises of tcgen05.cp and tcgen05.shift: cells, images of shared memory, descriptors, addresses."""
+"""tcgen05.cp and tcgen05.shift under test: cells, images of shared memory, descriptors, addresses."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.words import compare_words
-from conformance.isa.tcgen05.ld_st import memory_of
-from conformance.isa.tcgen05.ld_st_mutants import WRONG_COPIES, WRONG_SHIFTS
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Expected, Place
+from conformance.isa.tcgen05.ld_st_mutants import COPY_MUTANTS, SHIFT_MUTANTS
+from conformance.isa.tcgen05.memory_models import copied, shifted
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Testbench
 from hwkernels.probes.tcgen05_cp import COLUMNS, IMAGE_BYTES
 from tcsim.descriptors.matrix import MatrixDescriptor
-from tcsim.isa.tcgen05.cp import COLUMN_ALIGNMENT, CopyToTensorMemory, ShiftTensorMemory, facts_of
+from tcsim.isa.tcgen05.cp import COLUMN_ALIGNMENT, CopyToTensorMemory, ShiftTensorMemory
 from tcsim.layouts.swizzle import SWIZZLES
 
 Words = npt.NDArray[np.uint32]
-SAMPLES = 4
 SWIZZLED = {"small": "32B", "medium": "64B", "large": "128B"}
 
 
@@ -26,33 +23,35 @@ def _cells(stream: Stream, samples: int, group: int) -> Words:
     return stream.words((samples, group, 128, COLUMNS)).astype(np.uint32)
 
 
-class CopyExercise:
-    """tcgen05.cp: cells, shared memory and a descriptor in, all cells out."""
+def _cell(place: Place) -> dict[str, object]:
+    sample, cta, *cell = place
+    return {"sample": sample, "CTA": cta, "cell": tuple(cell)}
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_COPIES
 
-    def classes(self, instruction: CopyToTensorMemory) -> list[str]:
-        """Packed tiles, random offsets without swizzle, canonical tiles of every swizzle."""
-        return ["identity", "uniform", *SWIZZLED]
+class CopyTestbench(Testbench):
+    """tcgen05.cp: cells, shared memory and a descriptor in, all cells out.
 
-    def samples(self, instruction: CopyToTensorMemory, name: str) -> int:
-        """A few."""
-        return SAMPLES
+    Its classes are packed tiles, random offsets without swizzle, canonical tiles of every swizzle.
+    """
+
+    names, count = ("identity", "uniform", *SWIZZLED), 4
+    mutants = COPY_MUTANTS
+    model = staticmethod(copied)
 
     def inputs(self, instruction: CopyToTensorMemory, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/tcgen05_cp.py takes."""
-        facts, stream = instruction.copy, Stream(instruction.mnemonic, name, seed)
-        room = COLUMNS - facts.row_bytes // 4
+        group, tile, stream = instruction.row.cta_group, instruction.row.tile, Stream(instruction.mnemonic, name, seed)
+        room = COLUMNS - tile.row_bytes // 4
         column = stream.below(room // COLUMN_ALIGNMENT + 1, (samples,)) * COLUMN_ALIGNMENT
-        lane = stream.below(32, (samples,)) if facts.multicast == "4" else np.zeros(samples, np.int64)
-        smem = stream.words((samples, facts.cta_group, IMAGE_BYTES // 8)).astype("<u8").view(np.uint8)
+        lane = stream.below(32, (samples,)) if tile.multicast == ".4x256b" else np.zeros(samples, np.int64)
+        smem = stream.words((samples, group, IMAGE_BYTES // 8)).astype("<u8").view(np.uint8)
         if name == "identity":  # every 16-byte chunk begins with its place
-            smem = smem.reshape(samples, facts.cta_group, -1, 16).copy()
+            smem = smem.reshape(samples, group, -1, 16).copy()
             smem[..., 0], smem[..., 1] = np.arange(IMAGE_BYTES // 16) & 0xFF, np.arange(IMAGE_BYTES // 16) >> 8
-            smem = smem.reshape(samples, facts.cta_group, IMAGE_BYTES)
-        descriptors = [self._descriptor(name, facts.rows, facts.row_bytes, stream) for _ in range(samples)]
+            smem = smem.reshape(samples, group, IMAGE_BYTES)
+        descriptors = [self._descriptor(name, tile.rows, tile.row_bytes, stream) for _ in range(samples)]
         return {
-            "tmem": _cells(stream, samples, facts.cta_group),
+            "tmem": _cells(stream, samples, group),
             "offset": (lane << 16 | column).astype(np.uint32),
             "smem": smem,
             "descriptor": np.array(descriptors, np.uint64),
@@ -74,79 +73,33 @@ class CopyExercise:
         start = int(stream.below((IMAGE_BYTES - used - leading) // 16 + 1, (1,))[0]) * 16
         return MatrixDescriptor(start, leading, stride, arch="sm_100").encode()
 
-    def model(self, instruction: CopyToTensorMemory, inputs: Inputs) -> Words:
-        """All cells (samples, ctas, 128, columns)."""
-        out = np.empty_like(inputs["tmem"])
-        for sample, words in enumerate(inputs["tmem"]):
-            smem = inputs["smem"][sample]
-            tmem = instruction.execute(
-                memory_of(words),
-                int(inputs["offset"][sample]),
-                smem if facts_of(instruction.row).cta_group == 2 else smem[0],
-                int(inputs["descriptor"][sample]),
-            )
-            out[sample] = tmem.words[..., :COLUMNS]
-        return out
-
-    def compare(self, instruction: CopyToTensorMemory, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Cell by cell."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            sample, cta, lane, column = index
-            offset = int(inputs["offset"][sample])
-            found = np.argwhere(instruction.lanes(offset) == lane)
-            inside = 0 <= column - (offset & 0xFFFF) < instruction.copy.row_bytes // 4
-            descriptor = MatrixDescriptor.decode(int(inputs["descriptor"][sample]), "sm_100")
-            row = f"row {int(found[0][0])} of the source" if found.size and inside else "nothing is copied there"
-            before = int(inputs["tmem"][index])
-            return (
-                f"sample {sample} CTA {cta} cell ({lane}, {column})",
-                f"{row}, before {before:#010x}",
-                (f"address {offset:#x}", str(descriptor)),
-            )
-
-        return compare_words(hardware, model, explain)
+    def explain(self, instruction: CopyToTensorMemory, inputs: Inputs, place: Place) -> Expected:
+        """A cell."""
+        sample, _, lane, column = place
+        offset = int(inputs["offset"][sample])
+        found = np.argwhere(instruction.lanes(offset) == lane)
+        inside = 0 <= column - (offset & 0xFFFF) < instruction.row.tile.row_bytes // 4
+        descriptor = MatrixDescriptor.decode(int(inputs["descriptor"][sample]), "sm_100")
+        row = f"row {int(found[0][0])} of the source" if found.size and inside else "nothing is copied there"
+        before = f"before {int(inputs['tmem'][place]):#010x}"
+        return Expected(_cell(place), f"{row}, {before}", (f"address {offset:#x}", str(descriptor)))
 
 
-class ShiftExercise:
-    """tcgen05.shift: cells in, cells out."""
+class ShiftTestbench(Testbench):
+    """tcgen05.shift: random cells in, cells out."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_SHIFTS
-
-    def classes(self, instruction: ShiftTensorMemory) -> list[str]:
-        """Random cells."""
-        return ["uniform"]
-
-    def samples(self, instruction: ShiftTensorMemory, name: str) -> int:
-        """A few."""
-        return SAMPLES
+    names, count = ("uniform",), 4
+    mutants = SHIFT_MUTANTS
+    model = staticmethod(shifted)
 
     def inputs(self, instruction: ShiftTensorMemory, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/tcgen05_cp.py takes."""
         stream = Stream(instruction.mnemonic, name, seed)
         lane, column = stream.below(4, (samples,)) * 32, stream.below(COLUMNS // 8, (samples,)) * 8
-        group = facts_of(instruction.row).cta_group
+        group = instruction.row.cta_group
         return {"tmem": _cells(stream, samples, group), "offset": (lane << 16 | column).astype(np.uint32)}
 
-    def model(self, instruction: ShiftTensorMemory, inputs: Inputs) -> Words:
-        """All cells (samples, ctas, 128, columns)."""
-        out = np.empty_like(inputs["tmem"])
-        for sample, words in enumerate(inputs["tmem"]):
-            out[sample] = instruction.execute(memory_of(words), int(inputs["offset"][sample])).words[..., :COLUMNS]
-        return out
-
-    def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Cell by cell."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            sample, cta, lane, column = index
-            where = f"sample {sample} CTA {cta} cell ({lane}, {column})"
-            return where, f"before {int(inputs['tmem'][index]):#010x}", (f"address {int(inputs['offset'][sample]):#x}",)
-
-        return compare_words(hardware, model, explain)
-
-
-COPY = CopyExercise()
-SHIFT = ShiftExercise()
-
-EXERCISES = {"tcgen05.cp": COPY, "tcgen05.shift": SHIFT}
+    def explain(self, instruction: ShiftTensorMemory, inputs: Inputs, place: Place) -> Expected:
+        """A cell."""
+        before, address = int(inputs["tmem"][place]), int(inputs["offset"][place[0]])
+        return Expected(_cell(place), f"before {before:#010x}", (f"address {address:#x}",))

@@ -1,25 +1,24 @@
-"""Exercises of tcgen05.ld, .ld.red, .ld.spcompress, .st, .fence and .wait: cells of Tensor Memory, addresses, registers."""
+"""tcgen05.ld, .ld.red, .ld.spcompress, .st, .fence and .wait under test: cells of Tensor Memory, addresses, registers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.words import compare_words
-from conformance.isa.tcgen05.ld_st_mutants import WRONG_LOADS, WRONG_STORES
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Expected, Place
+from conformance.isa.tcgen05.ld_st_mutants import LOAD_MUTANTS, STORE_MUTANTS
+from conformance.isa.tcgen05.memory_models import address_of, loaded, memory_of, stored, width_of
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Testbench
 from hwkernels.probes.tcgen05_ld_st import WARPS, geometry
 from tcsim.isa.tcgen05.control import Ordering
-from tcsim.isa.tcgen05.move import StoreTensorMemory, TensorMemoryMove, access_of
-from tcsim.memory.tensor_memory import TensorMemory, tmem_lane_column
+from tcsim.isa.tcgen05.move import StoreTensorMemory, TensorMemoryMove
+from tcsim.memory.tensor_memory import tmem_lane_column
 
 Words = npt.NDArray[np.uint32]
-SAMPLES = 2
-FEW_REGISTERS = 8  # up to so many of a lane, a recording keeps a whole sample
+FEW_REGISTERS = 8  # of a lane: up to that number, a recording keeps a whole sample
 
 SPECIALS = np.array(
     [0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000,
@@ -27,14 +26,6 @@ SPECIALS = np.array(
     np.uint32,
 )  # fmt: skip
 """f32: zeros, subnormals, ones, largest, infinities, NaNs."""
-
-
-def memory_of(words: Array) -> TensorMemory:
-    """A Tensor Memory, all of it allocated, whose first columns hold uint32 (..., ctas, 128, columns)."""
-    tmem = TensorMemory.allocated(words.shape[:-3], ctas=words.shape[-3])
-    for cta in range(words.shape[-3]):
-        tmem.write(np.arange(words.shape[-2])[:, None], np.arange(words.shape[-1]), words[..., cta, :, :], cta=cta)
-    return tmem
 
 
 def _identity(stream: Stream, shape: tuple[int, ...]) -> Words:
@@ -48,7 +39,7 @@ def _uniform(stream: Stream, shape: tuple[int, ...]) -> Words:
 
 
 def _apart(stream: Stream, shape: tuple[int, ...]) -> Words:
-    """Random words of which four neighbours never have the same magnitude, nor more than two of them are NaNs."""
+    """Random words; four neighbours never have the same magnitude, and at most two of them are NaNs."""
     column = np.arange(shape[-1], dtype=np.uint32) % 4
     words = stream.words(shape).astype(np.uint32) & np.uint32(~3 & 0xFFFFFFFF) | column
     finite = words & np.uint32(0xBFFFFFFF)  # the top exponent bit cleared: no NaN
@@ -93,28 +84,31 @@ SPLITS = {"apart": 1, "same": -1}
 """Classes that take another immHalfSplitoff than the first of those that have a kernel."""
 
 
-class _MoveExercise:
-    """What loads and stores have in common."""
+class _MoveTestbench(Testbench):
+    """What loads and stores share. A sample has every cell, four warps and two addresses."""
 
-    def samples(self, instruction: TensorMemoryMove, name: str) -> int:
-        """Two: each has every cell, four warps and two addresses."""
-        return SAMPLES
+    count = 2
 
-    def _classes(self, instruction: TensorMemoryMove) -> list[str]:
-        access, names = instruction.access, ["identity", "uniform"]
-        if access.selection:
+    def classes(self, instruction: TensorMemoryMove) -> list[str]:
+        """Places, random words, other splits; for f32 reductions special values; for compression no equal values."""
+        row, names = instruction.row, ["identity", "uniform"]
+        if row.selection:
             return ["selected"]
-        splits = geometry(instruction.row).splits
+        splits = geometry(row).splits
         if len(splits) > 1 and splits[1]:
             names.append("apart")
         if 0 in splits:
             names.append("same")
-        if access.reduction and access.reduction.type == "f32":
+        if row.reduction and row.reduction.type == "f32":
             names += ["specials", "subnormals", "zeros", "nans"]
         return names
 
-    def _inputs(self, instruction: TensorMemoryMove, name: str, stream: Stream, samples: int) -> Inputs:
-        size, rows = geometry(instruction.row), instruction.access.layout.rows
+    def inputs(self, instruction: TensorMemoryMove, name: str, seed: int, samples: int) -> Inputs:
+        """What hwkernels/probes/tcgen05_ld_st.py takes."""
+        return self._drawn(instruction, name, Stream(instruction.mnemonic, name, seed), samples)
+
+    def _drawn(self, instruction: TensorMemoryMove, name: str, stream: Stream, samples: int) -> Inputs:
+        size, rows = geometry(instruction.row), instruction.row.layout.rows
         column = stream.below(size.columns - size.reach + 1, (samples,))
         half = (stream.below(2, (1,)) + np.arange(samples)) % 2 * (rows if rows < 32 else 0)
         given = {
@@ -125,77 +119,43 @@ class _MoveExercise:
             given["split"] = np.full(samples, size.splits[SPLITS.get(name, 0)], np.uint32)
         return given
 
-    @staticmethod
-    def address(inputs: Inputs, sample: int, warp: int) -> dict[str, Any]:
-        """Address, warp and split of one warp's instruction."""
-        given = {"address": (warp << 21) + int(inputs["offset"][sample]), "warp": warp}
-        return given | ({"half_split_offset": int(inputs["split"][sample])} if "split" in inputs else {})
 
-
-class LoadExercise(_MoveExercise):
+class LoadTestbench(_MoveTestbench):
     """tcgen05.ld, with `.red` and `.spcompress`: cells in, registers out."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_LOADS
-
-    def classes(self, instruction: TensorMemoryMove) -> list[str]:
-        """Places, random words, other splits; for f32 reductions special values; for compression no equal values."""
-        return self._classes(instruction)
+    mutants = LOAD_MUTANTS
+    model = staticmethod(loaded)
 
     def kept(self, instruction: TensorMemoryMove, name: str) -> int:
         """A sample of the small ones."""
-        return int(self._width(instruction) <= FEW_REGISTERS)
+        return int(width_of(instruction) <= FEW_REGISTERS)
 
     def outputs(self, instruction: TensorMemoryMove, samples: int) -> int:
         """Registers."""
-        return samples * WARPS * 32 * self._width(instruction)
+        return samples * WARPS * 32 * width_of(instruction)
 
-    @staticmethod
-    def _width(instruction: TensorMemoryMove) -> int:
-        return sum(operand.registers for operand in instruction.operands.values())
-
-    def inputs(self, instruction: TensorMemoryMove, name: str, seed: int, samples: int) -> Inputs:
-        """What hwkernels/probes/tcgen05_ld_st.py takes."""
-        return self._inputs(instruction, name, Stream(instruction.mnemonic, name, seed), samples)
-
-    def model(self, instruction: Any, inputs: Inputs) -> Words:
-        """Registers of the four warps (samples, 4, 32, n)."""
-        out = []
-        for sample, words in enumerate(inputs["tmem"]):
-            tmem = memory_of(words[None])
-            for warp in range(WARPS):
-                result = instruction.execute(tmem, **self.address(inputs, sample, warp))
-                out.append(np.concatenate(result, axis=-1) if isinstance(result, tuple) else result)
-        if not out:
-            return np.empty((0, WARPS, 32, self._width(instruction)), np.uint32)
-        return np.stack(out).reshape(-1, WARPS, 32, self._width(instruction))
-
-    def compare(self, instruction: TensorMemoryMove, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Register by register."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            sample, warp, lane, register = index
-            given = self.address(inputs, sample, warp)
-            lanes, columns = instruction.cells(**given)
-            width = instruction.access.layout.value.size // instruction.access.layout.registers
-            plain = not instruction.access.selection and register < instruction.access.layout.registers
-            where = f"sample {sample} warp {warp} lane {lane} register {register}"
-            chosen = slice(register * width, (register + 1) * width) if plain else slice(None)
-            cells = [(int(i), int(j)) for i, j in zip(lanes[lane, chosen], columns[lane, chosen], strict=True)]
-            words = [f"{int(inputs['tmem'][sample, i, j]):#010x}" for i, j in cells]
-            source = f"cells {cells[0]} to {cells[-1]}, {', '.join(words[:8])}" + (" ..." if len(words) > 8 else "")
-            return where, source, (f"address {given['address']:#x}: lane, column {tmem_lane_column(given['address'])}",)
-
-        return compare_words(hardware, model, explain)
+    def explain(self, instruction: TensorMemoryMove, inputs: Inputs, place: Place) -> Expected:
+        """A register."""
+        sample, warp, lane, register = place
+        given = address_of(inputs, sample, warp)
+        lanes, columns = instruction.cells(**given)
+        width = instruction.row.layout.value.size // instruction.row.layout.registers
+        plain = not instruction.row.selection and register < instruction.row.layout.registers
+        chosen = slice(register * width, (register + 1) * width) if plain else slice(None)
+        cells = [(int(i), int(j)) for i, j in zip(lanes[lane, chosen], columns[lane, chosen], strict=True)]
+        words = [f"{int(inputs['tmem'][sample, i, j]):#010x}" for i, j in cells]
+        return Expected(
+            {"sample": sample, "warp": warp, "lane": lane, "register": register},
+            f"cells {cells[0]} to {cells[-1]}, {', '.join(words[:8])}" + (" ..." if len(words) > 8 else ""),
+            (f"address {given['address']:#x}: lane, column {tmem_lane_column(given['address'])}",),
+        )
 
 
-class StoreExercise(_MoveExercise):
+class StoreTestbench(_MoveTestbench):
     """tcgen05.st: cells and registers in, all cells out."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_STORES
-
-    def classes(self, instruction: StoreTensorMemory) -> list[str]:
-        """Places, random words, other splits."""
-        return self._classes(instruction)
+    mutants = STORE_MUTANTS
+    model = staticmethod(stored)
 
     def kept(self, instruction: StoreTensorMemory, name: str) -> int:
         """A sample of the smallest."""
@@ -205,10 +165,8 @@ class StoreExercise(_MoveExercise):
         """Cells."""
         return samples * 128 * geometry(instruction.row).columns
 
-    def inputs(self, instruction: StoreTensorMemory, name: str, seed: int, samples: int) -> Inputs:
-        """What hwkernels/probes/tcgen05_ld_st.py takes."""
-        stream = Stream(instruction.mnemonic, name, seed)
-        given = self._inputs(instruction, name, stream, samples)
+    def _drawn(self, instruction: TensorMemoryMove, name: str, stream: Stream, samples: int) -> Inputs:
+        given = super()._drawn(instruction, name, stream, samples)
         shape = (samples, WARPS, 32, instruction.operands["registers"].registers)
         words = stream.words(shape).astype(np.uint32)
         if name == "identity":  # both halves of every register of a warp's lanes are different
@@ -217,53 +175,28 @@ class StoreExercise(_MoveExercise):
             )
         return given | {"registers": words}
 
-    def model(self, instruction: Any, inputs: Inputs) -> Words:
-        """All cells (samples, 128, columns)."""
-        out = np.empty_like(inputs["tmem"])
-        for sample, words in enumerate(inputs["tmem"]):
-            tmem = memory_of(words[None])
-            for warp in range(WARPS):
-                tmem = instruction.execute(
-                    tmem, registers=inputs["registers"][sample, warp], **self.address(inputs, sample, warp)
-                )
-            out[sample] = tmem.words[0, :, : words.shape[-1]]
-        return out
-
-    def compare(self, instruction: StoreTensorMemory, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Cell by cell."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            sample, lane, column = index
-            warp = lane // 32
-            given = self.address(inputs, sample, warp)
-            lanes, columns = instruction.cells(**given)
-            found = np.argwhere((lanes == lane) & (columns == column))
-            where = f"sample {sample} cell ({lane}, {column})"
-            before = f"before {int(inputs['tmem'][sample, lane, column]):#010x}"
-            if not found.size:
-                return where, f"no register goes there, {before}", ("a cell that no register goes to stays",)
-            holder, value = (int(i) for i in found[-1])
-            width = access_of(instruction.row).layout.value.size // instruction.operands["registers"].registers
-            register, slot = divmod(value, width)
-            word = int(inputs["registers"][sample, warp, holder, register])
-            source = f"warp {warp} lane {holder} register {register} slot {slot}, {word:#010x}, {before}"
-            return where, source, (f"address {given['address']:#x}",)
-
-        return compare_words(hardware, model, explain)
+    def explain(self, instruction: StoreTensorMemory, inputs: Inputs, place: Place) -> Expected:
+        """A cell."""
+        sample, lane, column = place
+        where, before = {"sample": sample, "cell": (lane, column)}, f"before {int(inputs['tmem'][place]):#010x}"
+        warp = lane // 32
+        given = address_of(inputs, sample, warp)
+        lanes, columns = instruction.cells(**given)
+        found = np.argwhere((lanes == lane) & (columns == column))
+        if not found.size:
+            return Expected(where, f"no register goes there, {before}", ("a cell that no register goes to stays",))
+        holder, value = (int(i) for i in found[-1])
+        width = instruction.row.layout.value.size // instruction.operands["registers"].registers
+        register, slot = divmod(value, width)
+        word = int(inputs["registers"][sample, warp, holder, register])
+        source = f"warp {warp} lane {holder} register {register} slot {slot}, {word:#010x}, {before}"
+        return Expected(where, source, (f"address {given['address']:#x}",))
 
 
-class OrderExercise:
-    """tcgen05.fence and tcgen05.wait: what was stored is there after them."""
+class OrderTestbench(Testbench):
+    """tcgen05.fence and tcgen05.wait: what was stored, random words of a few CTAs, is there after them."""
 
-    wrong_models: tuple[WrongModel, ...] = ()
-
-    def classes(self, instruction: Ordering) -> list[str]:
-        """Random words."""
-        return ["uniform"]
-
-    def samples(self, instruction: Ordering, name: str) -> int:
-        """A few CTAs."""
-        return 4
+    names, count = ("uniform",), 4
 
     def inputs(self, instruction: Ordering, name: str, seed: int, samples: int) -> Inputs:
         """tmem uint32 (samples, 128, 32)."""
@@ -275,24 +208,7 @@ class OrderExercise:
         tmem = instruction.execute(memory_of(inputs["tmem"][:, None]))
         return tmem.read(np.arange(128)[:, None], np.arange(32))
 
-    def compare(self, instruction: Ordering, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Cell by cell."""
-
-        def explain(index: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
-            return f"sample {index[0]} cell {index[1:]}", "what was stored", ("stores are complete and seen",)
-
-        return compare_words(hardware, model, explain)
-
-
-LOAD = LoadExercise()
-STORE = StoreExercise()
-ORDER = OrderExercise()
-
-EXERCISES = {
-    "tcgen05.fence": ORDER,
-    "tcgen05.wait": ORDER,
-    "tcgen05.ld": LOAD,
-    "tcgen05.ld.red": LOAD,
-    "tcgen05.ld.spcompress": LOAD,
-    "tcgen05.st": STORE,
-}
+    def explain(self, instruction: Ordering, inputs: Inputs, place: Place) -> Expected:
+        """A cell."""
+        where = {"sample": place[0], "cell": place[1:]}
+        return Expected(where, "what was stored", ("stores are complete and seen",))

@@ -1,4 +1,4 @@
-"""Named wrong models of the instructions on Tensor Memory: mistakes about lanes, columns, halves, order, directions."""
+"""Mutants of the instructions on Tensor Memory: mistakes about lanes, columns, halves, order, directions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.isa.tcgen05.memory_models import result_of
+from conformance.testbench import Array, Inputs, Mutant
+from hwkernels.probes.tcgen05_ld_st import geometry
 from tcsim.layouts.layout import FragmentLayout, Layout
 
 Words = npt.NDArray[np.uint32]
@@ -17,43 +19,35 @@ Change = Callable[[Any], Any]
 """An instruction with one fact changed."""
 
 
-def _exercise(instruction: Any) -> Any:
-    from conformance.isa import exercise_of  # the exercises import this module
-
-    return exercise_of(instruction.row.family)
-
-
 def _changed(change: Change) -> Callable[[Any, Inputs], Array]:
     """The right model of an instruction whose facts are wrong."""
 
     def run(instruction: Any, inputs: Inputs) -> Array:
-        result: Array = _exercise(instruction).model(change(instruction), inputs)
-        return result
+        return result_of(change(instruction), inputs)
 
     return run
 
 
 def _on_result(change: Callable[[Any, Array], Array]) -> Callable[[Any, Inputs], Array]:
     def run(instruction: Any, inputs: Inputs) -> Array:
-        return change(instruction, _exercise(instruction).model(instruction, inputs))
+        return change(instruction, result_of(instruction, inputs))
 
     return run
 
 
 def _on_inputs(change: Callable[[Any, Inputs], Inputs]) -> Callable[[Any, Inputs], Array]:
     def run(instruction: Any, inputs: Inputs) -> Array:
-        result: Array = _exercise(instruction).model(instruction, change(instruction, dict(inputs)))
-        return result
+        return result_of(instruction, change(instruction, dict(inputs)))
 
     return run
 
 
 def _with_facts(instruction: Any, **facts: Any) -> Any:
-    return replace(instruction, row=replace(instruction.row, facts=replace(instruction.row.facts, **facts)))
+    return replace(instruction, row=replace(instruction.row, **facts))
 
 
 def _with_layout(change: Callable[[FragmentLayout], FragmentLayout]) -> Change:
-    return lambda instruction: _with_facts(instruction, layout=change(instruction.access.layout))
+    return lambda instruction: _with_facts(instruction, layout=change(instruction.row.layout))
 
 
 # --- ld and st
@@ -68,7 +62,7 @@ def _rows_of_lanes(layout: FragmentLayout) -> FragmentLayout:
 
 
 def _quads(instruction: Any) -> bool:
-    return instruction.access.shape in ("16x64b", "16x128b", "16x256b")
+    return instruction.row.movement.name in ("16x64b", "16x128b", "16x256b")
 
 
 def _upper_rows_next(layout: FragmentLayout) -> FragmentLayout:
@@ -89,7 +83,7 @@ def _halves_swapped(instruction: Any, words: Array) -> Array:
 
 
 def _packed(instruction: Any) -> bool:
-    return bool(instruction.access.packed)
+    return bool(instruction.row.packed)
 
 
 def _cells_halved(instruction: Any, inputs: Inputs) -> Inputs:
@@ -102,7 +96,7 @@ def _registers_halved(instruction: Any, inputs: Inputs) -> Inputs:
 
 def _upper_kept(instruction: Any, inputs: Inputs) -> Array:
     """Where the store wrote, the upper half of the cell from before."""
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = result_of(instruction, inputs)
     written = right != inputs["tmem"]
     keep = inputs["tmem"] & np.uint32(0xFFFF0000) | right & np.uint32(0xFFFF)
     return np.where(written, keep, right)
@@ -118,15 +112,15 @@ def _upper_sixteen(instruction: Any, inputs: Inputs) -> Inputs:
 
 
 def _sixteen(instruction: Any) -> bool:
-    return instruction.access.layout.rows == 16
+    return instruction.row.layout.rows == 16
 
 
 def _two(instruction: Any) -> bool:
-    return instruction.access.halves == 2
+    return instruction.row.movement.halves == 2
 
 
 def _contiguous(instruction: Any, inputs: Inputs) -> Inputs:
-    width = instruction.access.layout.columns // 2
+    width = instruction.row.layout.columns // 2
     return inputs | {"split": np.full_like(inputs["split"], width)}
 
 
@@ -152,8 +146,6 @@ _MOVES: tuple[tuple[str, str, Callable[[Any], bool], Callable[[Any, Inputs], Arr
 
 
 def _splits(instruction: Any) -> int:
-    from hwkernels.probes.tcgen05_ld_st import geometry
-
     return len(geometry(instruction.row).splits)
 
 
@@ -161,24 +153,24 @@ def _splits(instruction: Any) -> int:
 
 
 def _reduces(instruction: Any, type: str = "") -> bool:
-    reduction = instruction.access.reduction
+    reduction = instruction.row.reduction
     return reduction is not None and (not type or reduction.type == type)
 
 
 def _reduction(**changes: Any) -> Change:
-    return lambda i: _with_facts(i, reduction=replace(i.access.reduction, **changes))
+    return lambda i: _with_facts(i, reduction=replace(i.row.reduction, **changes))
 
 
 def _other_extreme(instruction: Any) -> Any:
-    other = "max" if instruction.access.reduction.operation == "min" else "min"
+    other = "max" if instruction.row.reduction.operation == "min" else "min"
     return _reduction(operation=other)(instruction)
 
 
 def _zeros_equal(instruction: Any, inputs: Inputs) -> Array:
     """-0 counts as +0."""
     tmem = np.where(inputs["tmem"] == 0x80000000, np.uint32(0), inputs["tmem"])
-    right: Array = _exercise(instruction).model(instruction, inputs)
-    wrong: Array = _exercise(instruction).model(instruction, inputs | {"tmem": tmem})
+    right = result_of(instruction, inputs)
+    wrong = result_of(instruction, inputs | {"tmem": tmem})
     return np.concatenate([right[..., :-1], wrong[..., -1:]], axis=-1)
 
 
@@ -186,32 +178,32 @@ def _flushed(instruction: Any, inputs: Inputs) -> Array:
     """Subnormals count as zeros of their sign."""
     words = inputs["tmem"]
     tmem = np.where(words & np.uint32(0x7F800000) == 0, words & np.uint32(0x80000000), words)
-    right: Array = _exercise(instruction).model(instruction, inputs)
-    wrong: Array = _exercise(instruction).model(instruction, inputs | {"tmem": tmem})
+    right = result_of(instruction, inputs)
+    wrong = result_of(instruction, inputs | {"tmem": tmem})
     return np.concatenate([right[..., :-1], wrong[..., -1:]], axis=-1)
 
 
 def _whole_row(instruction: Any, inputs: Inputs) -> Array:
     """Both halves of a row reduced together."""
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = result_of(instruction, inputs)
     both = np.concatenate([right[:, :, :16, :-1], right[:, :, 16:, :-1]], axis=-1)
-    value = instruction.access.reduction(both)[..., None]
+    value = instruction.row.reduction(both)[..., None]
     return np.concatenate([right[..., :-1], np.concatenate([value, value], axis=2)], axis=-1)
 
 
 def _unsigned(instruction: Any) -> Any:
     kinds = {"u32": "s32", "s32": "u32", "f32": "s32"}
-    return _reduction(type=kinds[instruction.access.reduction.type])(instruction)
+    return _reduction(type=kinds[instruction.row.reduction.type])(instruction)
 
 
 def _other_selection(instruction: Any) -> Any:
-    selection = instruction.access.selection
+    selection = instruction.row.selection
     swapped = selection.operation.replace("MAX", "#").replace("MIN", "MAX").replace("#", "MIN")
     return _with_facts(instruction, selection=replace(selection, operation=swapped))
 
 
 def _absolute_selection(instruction: Any) -> Any:
-    selection = instruction.access.selection
+    selection = instruction.row.selection
     operation = selection.operation[:3] if selection.operation.endswith("ABS") else selection.operation + "ABS"
     return _with_facts(instruction, selection=replace(selection, operation=operation))
 
@@ -225,7 +217,7 @@ def _pairs_swapped(instruction: Any, words: Array) -> Array:
 
 
 def _selects(instruction: Any) -> bool:
-    return instruction.access.selection is not None
+    return instruction.row.selection is not None
 
 
 def _float_red(instruction: Any) -> bool:
@@ -237,10 +229,10 @@ _REDUCTIONS: tuple[tuple[str, str, Callable[[Any], bool], Callable[[Any, Inputs]
     ("whole row reduced", "lanes i and i + 16 have the result of their whole row", lambda i: _reduces(i) and _two(i), _whole_row),
     ("other type", "the words are compared as another type", _reduces, _changed(_unsigned)),
     (".abs ignored or assumed", "magnitudes count where values should, or the other way round", lambda i: _reduces(i, "f32"),
-     _changed(lambda i: _reduction(absolute=not i.access.reduction.absolute)(i))),
+     _changed(lambda i: _reduction(absolute=not i.row.reduction.absolute)(i))),
     (".NaN ignored or assumed", "a NaN loses where it should win, or the other way round", _float_red,
-     _changed(lambda i: _reduction(nan=not i.access.reduction.nan)(i))),
-    ("zeros equal", "-0 and +0 are the same", lambda i: _float_red(i) and not i.access.reduction.absolute, _zeros_equal),
+     _changed(lambda i: _reduction(nan=not i.row.reduction.nan)(i))),
+    ("zeros equal", "-0 and +0 are the same", lambda i: _float_red(i) and not i.row.reduction.absolute, _zeros_equal),
     ("subnormals flushed", "subnormals count as zeros", _float_red, _flushed),
     ("other selection", "the two smallest stay where the largest should", _selects, _changed(_other_selection)),
     ("other magnitudes", "magnitudes select where values should, or the other way round", _selects,
@@ -249,30 +241,30 @@ _REDUCTIONS: tuple[tuple[str, str, Callable[[Any], bool], Callable[[Any, Inputs]
 )  # fmt: skip
 
 
-WRONG_LOADS: tuple[WrongModel, ...] = (
-    *(WrongModel(*item) for item in _MOVES),
-    WrongModel("next warp's lanes", "a warp reads the lanes of the next one", lambda i: True, _on_inputs(_next_warp)),
-    WrongModel("packed halves swapped", "the first column is in the upper half", _packed, _on_result(_halves_swapped)),
-    WrongModel("upper halves packed", "the upper halves of the cells are packed", _packed, _on_inputs(_cells_halved)),
-    *(WrongModel(*item) for item in _REDUCTIONS),
+LOAD_MUTANTS: tuple[Mutant, ...] = (
+    *(Mutant(*item) for item in _MOVES),
+    Mutant("next warp's lanes", "a warp reads the lanes of the next one", lambda i: True, _on_inputs(_next_warp)),
+    Mutant("packed halves swapped", "the first column is in the upper half", _packed, _on_result(_halves_swapped)),
+    Mutant("upper halves packed", "the upper halves of the cells are packed", _packed, _on_inputs(_cells_halved)),
+    *(Mutant(*item) for item in _REDUCTIONS),
 )
-"""Wrong models of tcgen05.ld and its kin."""
+"""Mutants of tcgen05.ld and its kin."""
 
-WRONG_STORES: tuple[WrongModel, ...] = (
-    *(WrongModel(*item) for item in _MOVES),
-    WrongModel(
+STORE_MUTANTS: tuple[Mutant, ...] = (
+    *(Mutant(*item) for item in _MOVES),
+    Mutant(
         "unpacked halves swapped", "the upper half goes to the first column", _packed, _on_inputs(_registers_halved)
     ),
-    WrongModel("upper halves kept", "unpacking leaves the upper half of a cell as it was", _packed, _upper_kept),
+    Mutant("upper halves kept", "unpacking leaves the upper half of a cell as it was", _packed, _upper_kept),
 )
-"""Wrong models of tcgen05.st."""
+"""Mutants of tcgen05.st."""
 
 
 # --- cp and shift
 
 
 def _side_by_side(instruction: Any, inputs: Inputs) -> Array:
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = result_of(instruction, inputs)
     out = inputs["tmem"].copy()
     for sample, offset in enumerate(inputs["offset"]):
         lane, columns = int(offset) >> 16, slice(int(offset) & 0xFFFF, (int(offset) & 0xFFFF) + 8)
@@ -293,7 +285,7 @@ def _unswizzled(instruction: Any, inputs: Inputs) -> Inputs:
 
 def _fp4_low(instruction: Any, inputs: Inputs) -> Array:
     """fp4 in bits 3:0, as ldmatrix leaves it: undo the shift of what was copied."""
-    right: Array = _exercise(instruction).model(instruction, inputs)
+    right = result_of(instruction, inputs)
     copied = right != inputs["tmem"]
     return np.where(copied, right >> np.uint32(2) & np.uint32(0x0F0F0F0F), right)
 
@@ -303,26 +295,27 @@ def _as_stored(instruction: Any) -> Any:
 
 
 def _multicast(instruction: Any, *words: str) -> bool:
-    return instruction.copy.multicast in words
+    return instruction.row.tile.multicast in words
 
 
-WRONG_COPIES: tuple[WrongModel, ...] = (
-    WrongModel("LBO and SBO swapped", "the two offsets of the descriptor change places",
-               lambda i: i.copy.row_bytes > 16 and i.copy.rows > 8, _on_inputs(_offsets_swapped)),
-    WrongModel("swizzle ignored", "the descriptor's swizzle is taken for none",
-               lambda i: i.copy.rows > 8, _on_inputs(_unswizzled)),
-    WrongModel("other pairs", "warps 0 and 1 are a pair where 0 and 2 should be, or the other way round",
-               lambda i: _multicast(i, ".warpx2::02_13", ".warpx2::01_23"),
-               _changed(lambda i: _with_facts(
-                   i, multicast=".warpx2::01_23" if i.copy.multicast.endswith("02_13") else ".warpx2::02_13"))),
-    WrongModel("rows side by side", "the four rows of .4x256b go to neighbouring lanes",
-               lambda i: _multicast(i, "4"), _side_by_side),
-    WrongModel("not decompressed", "the bytes are copied as they are",
-               lambda i: i.copy.source != "b8", _changed(_as_stored)),
-    WrongModel("fp4 in the low bits", "a decompressed fp4 code is in bits 3:0",
-               lambda i: i.copy.source == "b4x16_p64", _fp4_low),
+COPY_MUTANTS: tuple[Mutant, ...] = (
+    Mutant("LBO and SBO swapped", "the two offsets of the descriptor change places",
+           lambda i: i.row.tile.row_bytes > 16 and i.row.tile.rows > 8, _on_inputs(_offsets_swapped)),
+    Mutant("swizzle ignored", "the descriptor's swizzle is taken for none",
+           lambda i: i.row.tile.rows > 8, _on_inputs(_unswizzled)),
+    Mutant("other pairs", "warps 0 and 1 are a pair where 0 and 2 should be, or the other way round",
+           lambda i: _multicast(i, ".warpx2::02_13", ".warpx2::01_23"),
+           _changed(lambda i: _with_facts(i, tile=replace(
+               i.row.tile,
+               multicast=".warpx2::01_23" if i.row.tile.multicast.endswith("02_13") else ".warpx2::02_13")))),
+    Mutant("rows side by side", "the four rows of .4x256b go to neighbouring lanes",
+           lambda i: _multicast(i, ".4x256b"), _side_by_side),
+    Mutant("not decompressed", "the bytes are copied as they are",
+           lambda i: i.row.source != "b8", _changed(_as_stored)),
+    Mutant("fp4 in the low bits", "a decompressed fp4 code is in bits 3:0",
+           lambda i: i.row.source == "b4x16_p64", _fp4_low),
 )  # fmt: skip
-"""Wrong models of tcgen05.cp."""
+"""Mutants of tcgen05.cp."""
 
 
 def _shifted_up(instruction: Any, inputs: Inputs) -> Array:
@@ -337,15 +330,15 @@ def _shifted_up(instruction: Any, inputs: Inputs) -> Array:
 
 def _wrapped(instruction: Any, inputs: Inputs) -> Array:
     """The first row goes to the last."""
-    out: Array = _exercise(instruction).model(instruction, inputs).copy()
+    out = result_of(instruction, inputs).copy()
     for sample, offset in enumerate(inputs["offset"]):
         lane, column = int(offset) >> 16, int(offset) & 0xFFFF
         out[sample, :, lane + 31, column : column + 8] = inputs["tmem"][sample, :, lane, column : column + 8]
     return out
 
 
-WRONG_SHIFTS: tuple[WrongModel, ...] = (
-    WrongModel("the other direction", "row i goes to row i + 1", lambda i: True, _shifted_up),
-    WrongModel("rotated", "the first row becomes the last", lambda i: True, _wrapped),
+SHIFT_MUTANTS: tuple[Mutant, ...] = (
+    Mutant("the other direction", "row i goes to row i + 1", lambda i: True, _shifted_up),
+    Mutant("rotated", "the first row becomes the last", lambda i: True, _wrapped),
 )
-"""Wrong models of tcgen05.shift."""
+"""Mutants of tcgen05.shift."""

@@ -1,8 +1,8 @@
-"""Exercise of tcgen05.mma: operands in shared memory and Tensor Memory, every operand form, all of Tensor Memory compared."""
+"""tcgen05.mma under test: operands in shared memory and Tensor Memory, every operand form, all of Tensor Memory compared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -10,18 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.isa.tcgen05.mma_comparison import compare_memories
+from conformance.comparison import Array, Comparison, Mismatch, Place, check_shapes, compare
+from conformance.isa.tcgen05.memory_models import executed, operands_of
 from conformance.isa.tcgen05.mma_inputs import Described
-from conformance.isa.tcgen05.mma_mutants import WRONG_MODELS
+from conformance.isa.tcgen05.mma_mutants import MUTANTS
 from conformance.isa.tcgen05.mma_tiles import filled, placeable
-from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Testbench
 from tcsim.core.errors import TcsimError
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.kinds import shapes_of
-from tcsim.isa.tcgen05.mma_form import OperandForm
+from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
-from tcsim.memory.tensor_memory import TensorMemory
+from tcsim.memory.tmem_matrix import TmemLayout
+from tcsim.model.form import Form, forms_for
+from tcsim.numbers.formats import FORMATS
+from tcsim.trace import show_code, trace
 
 _SCALE_WORDS = {0: "zero", 3: "three", 15: "fifteen"}  # scale-input-d in the name of a class
 
@@ -30,16 +34,17 @@ _SCALE_WORDS = {0: "zero", 3: "three", 15: "fifteen"}  # scale-input-d in the na
 class _Case:
     """What an input class asks for."""
 
-    form: OperandForm
+    form: Form
     numbers: str  # class of conformance.stimuli.classes
     scale_d: int | None = None
     vary: str = ""  # "shapes" or "formats": every one of them, a sample each
 
 
-class TensorMemoryExercise:
+class TensorMemoryTestbench(Testbench):
     """tcgen05.mma: images, Tensor Memory, descriptors and addresses in, Tensor Memory out."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_MODELS
+    mutants = MUTANTS
+    model = staticmethod(executed)
 
     def __init__(self) -> None:
         self._cases: dict[tuple[str, str], dict[str, _Case]] = {}  # by mnemonic and targets
@@ -52,23 +57,23 @@ class TensorMemoryExercise:
         return self._cases[key]
 
     def _listed(self, instruction: TensorMemoryMultiply) -> dict[str, _Case]:
-        facts = instruction.facts
-        kind = "integer" if "s32" in facts.kind.d_formats else "float"
+        row = instruction.row
+        kind = "integer" if "s32" in row.kind.d_formats else "float"
         plain = "wide" if kind == "float" else "uniform"
-        forms = [form for form in facts.forms if set(form.targets) & set(instruction.targets)]
+        forms = forms_for(row.forms, instruction.targets)
         cases = {}
         for form in forms:
             word = form.name.replace("_", "")
-            if not form.scale:
+            if "scale_input_d" not in form:
                 cases[word] = _Case(form, plain)
                 continue
             for value, name in _SCALE_WORDS.items():
-                rich = not (form.lanes or facts.ashift or facts.collectors)
+                rich = not ("disable_output_lane" in form or row.ashift or row.collectors)
                 if (value == 3 or rich) and (value == 0 or kind == "float"):
                     cases[word + name] = _Case(form, plain, value)
-        if facts.ashift or facts.collectors:
+        if row.ashift or row.collectors:
             return cases
-        simple = [form for form in forms if not (form.lanes or form.scale or form.mask)]
+        simple = [form for form in forms if form.name in ("desc", "tmem")]
         numbers = dict.fromkeys(
             name for desc in descriptors(instruction) for name in Described(instruction, desc).classes
         )
@@ -89,11 +94,11 @@ class TensorMemoryExercise:
 
     def kept(self, instruction: TensorMemoryMultiply, name: str) -> int:
         """One sample of the classes of numbers, none of the others."""
-        return 0 if instruction.facts.collectors or self.cases(instruction)[name].vary else 1
+        return 0 if instruction.row.collectors or self.cases(instruction)[name].vary else 1
 
     def outputs(self, instruction: TensorMemoryMultiply, samples: int) -> int:
         """Cells of Tensor Memory, 128 columns of each CTA: no fewer than are compared."""
-        return samples * 128 * 128 * instruction.facts.cta_group
+        return samples * 128 * 128 * instruction.row.cta_group
 
     def inputs(self, instruction: TensorMemoryMultiply, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/tcgen05_mma.py takes."""
@@ -102,7 +107,7 @@ class TensorMemoryExercise:
         chosen = list(_varied(instruction, case.vary))
         if case.numbers in self.classes(instruction):  # not every class of numbers makes sense for every format
             chosen = [desc for desc in chosen if case.numbers in Described(instruction, desc).classes]
-        offset = seed + sum(name.encode()) + len(instruction.mnemonic) + len(instruction.facts.collectors)
+        offset = seed + sum(name.encode()) + len(instruction.mnemonic) + len(instruction.row.collectors)
         parts = []
         for sample in range(samples):
             place = sample if case.vary else sample + offset
@@ -119,51 +124,48 @@ class TensorMemoryExercise:
         out["enable_d"] = (np.arange(samples) % 4 != 1).astype(np.uint32)
         return out
 
-    def model(self, instruction: TensorMemoryMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
-        """Tensor Memory afterwards."""
-        return executed(instruction, inputs)
-
     def compare(self, instruction: TensorMemoryMultiply, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Cell by cell, of an f16 D the low half of its words."""
-        return compare_memories(
-            instruction, inputs, hardware, model, lambda sample: operands_of(instruction, inputs, sample)
-        )
+        """Cell by cell of Tensor Memory (samples, ctas, 128, columns), of an f16 D the low half of its words.
+
+        PTX ISA, Packing format for matrix D: a 16-bit element is in the low half of its word; of the high half it says nothing.
+        """
+        check_shapes(hardware, model)
+        layouts = [instruction.layout("d", int(idesc)) for idesc in inputs["idesc"]]
+        elements = np.stack([_elements(*pair, model.shape[1:]) for pair in zip(layouts, inputs["d"], strict=True)])
+        formats = [instruction.formats(int(idesc)) for idesc in inputs["idesc"]]
+        narrow = np.array([own["d"].bits == 16 for own in formats])[:, None, None, None] & (elements >= 0)
+        seen = np.where(narrow, np.uint32(0xFFFF), np.uint32(0xFFFFFFFF))
+
+        def mismatch(place: Place) -> Mismatch:
+            sample, cta, lane, column = place
+            operands, element = operands_of(instruction, inputs, sample), int(elements[place])
+            desc, text, own = instruction.descriptor(operands["idesc"]), "outside D", FORMATS["f32"]
+            row, at = divmod(element, layouts[sample].columns)
+            if element >= 0:
+                text, own = f"row {row}, column {at} of D", formats[sample]["d"]
+            memories = (inputs["tmem"], hardware, model)
+            before, got, want = (show_code(int(memory[place] & seen[place]), own) for memory in memories)
+
+            def steps() -> list[str]:
+                lines = ["instruction descriptor:", *(f"  {line}" for line in desc.describe())]
+                if element < 0:
+                    return lines
+                bound = DescribedMultiply(instruction, desc, operands.get("scale_input_d") or 0)
+                return lines + trace(bound, **instruction.operands_of(row, at, **operands))
+
+            where = {"sample": sample, "CTA": cta, "lane": lane, "column": column}
+            return Mismatch(where, f"before {before}", got, want, steps, text)
+
+        return compare(hardware & seen, model & seen, mismatch)
 
 
-def executed(
-    instruction: TensorMemoryMultiply,
-    inputs: Inputs,
-    change: Callable[[dict[str, Any]], dict[str, Any]] = lambda operands: operands,
-) -> npt.NDArray[np.uint32]:
-    """Tensor Memory after each sample; `change` may alter what `execute` is given."""
-    out = np.empty_like(inputs["tmem"])
-    for sample in range(len(out)):
-        out[sample] = instruction.execute(**change(operands_of(instruction, inputs, sample))).words
-    return out
-
-
-def operands_of(instruction: TensorMemoryMultiply, inputs: Inputs, sample: int) -> dict[str, Any]:
-    """The arguments of `execute` for one sample."""
-    words = inputs["tmem"][sample]
-    tmem = TensorMemory.allocated(ctas=instruction.facts.cta_group)
-    tmem.owned[:, words.shape[-1] :] = False
-    tmem.words, tmem.written = words.copy(), np.ones(words.shape, np.bool_)
-    tmem.owned = tmem.owned[:, : words.shape[-1]]
-    image = inputs["image"][sample]
-    arguments: dict[str, Any] = {"tmem": tmem, "smem": image if instruction.facts.cta_group == 2 else image[0]}
-    for name in ("d", "idesc", "scale_a", "scale_b", "metadata", "lookup"):
-        if name in inputs:
-            arguments[name] = int(inputs[name][sample])
-    arguments["a"] = inputs["a"][sample] if inputs["a"].dtype == np.uint64 else int(inputs["a"][sample])
-    arguments["b"] = inputs["b"][sample]
-    arguments["enable_input_d"] = bool(inputs["enable_d"][sample])
-    if "lanes" in inputs:
-        arguments["disable_output_lane"] = inputs["lanes"][sample]
-    if "mask" in inputs:
-        arguments["zero_column_mask"] = int(inputs["mask"][sample])
-    if "scale_d" in inputs:
-        arguments["scale_input_d"] = int(inputs["scale_d"][sample])
-    return arguments
+def _elements(layout: TmemLayout, address: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """row * N + column of the element of D that each cell (ctas, 128, columns) holds, or -1."""
+    own = np.full(shape, -1, np.int64)
+    cta, lane, column, _ = (x[0, 0] for x in layout.cells)
+    place = (cta, lane + (int(address) >> 16), column + (int(address) & 0xFFFF))
+    own[place] = np.arange(layout.rows * layout.columns).reshape(cta.shape)
+    return own
 
 
 # --- which descriptors a row is run with
@@ -177,15 +179,15 @@ def descriptors(instruction: TensorMemoryMultiply) -> tuple[InstructionDescripto
 
     They are made once for instructions that take the same.
     """
-    facts = instruction.facts
+    row = instruction.row
     key = (
-        facts.kind.name,
-        facts.cta_group,
-        facts.sparse,
-        facts.weight_stationary,
-        facts.ashift,
-        facts.block,
-        facts.lookup,
+        row.kind.name,
+        row.cta_group,
+        row.sparse,
+        row.weight_stationary,
+        row.ashift,
+        row.block,
+        row.lookup,
         instruction.arch.name,
     )
     if key not in _DESCRIPTORS:
@@ -194,13 +196,13 @@ def descriptors(instruction: TensorMemoryMultiply) -> tuple[InstructionDescripto
 
 
 def _descriptors(instruction: TensorMemoryMultiply) -> Iterator[InstructionDescriptor]:
-    facts = instruction.facts
-    kind = facts.kind
-    shapes = shapes_of(kind.name, facts.cta_group, facts.weight_stationary, facts.sparse)
-    whole = (128 * facts.cta_group,) if facts.ashift else (32, 64, 128, 256)
-    sizes = [(m, n) for row in shapes for m in row.m if m in whole for n in row.n[:3]]
+    row = instruction.row
+    kind = row.kind
+    shapes = shapes_of(kind.name, row.cta_group, row.weight_stationary, row.sparse)
+    whole = (128 * row.cta_group,) if row.ashift else (32, 64, 128, 256)
+    sizes = [(m, n) for shape in shapes for m in shape.m if m in whole for n in shape.n[:3]]
     mixes = list(_mixes(instruction))
-    depths = [one.k for one in kind.depths if one.sparse == facts.sparse and instruction.arch.name in one.archs]
+    depths = [one.k for one in kind.depths_on(instruction.arch, row.sparse)]
     flags = (
         list(product((False, True), repeat=4))
         if kind.negate
@@ -220,14 +222,14 @@ def _descriptors(instruction: TensorMemoryMultiply) -> Iterator[InstructionDescr
 
 
 def _varied(instruction: TensorMemoryMultiply, vary: str) -> Iterator[InstructionDescriptor]:
-    facts = instruction.facts
+    row = instruction.row
     mixes = list(_mixes(instruction))
-    shapes = shapes_of(facts.kind.name, facts.cta_group, facts.weight_stationary, facts.sparse)
+    shapes = shapes_of(row.kind.name, row.cta_group, row.weight_stationary, row.sparse)
     if vary == "formats":
         m, n = shapes[-1].m[-1], shapes[-1].n[0]
         chosen = [{**mix, "m": m, "n": n} for mix in mixes]
     elif vary == "shapes":
-        sizes = [(m, n) for row in shapes for m in row.m for n in row.n]
+        sizes = [(m, n) for shape in shapes for m in shape.m for n in shape.n]
         chosen = [{**mixes[turn % len(mixes)], "m": m, "n": n} for turn, (m, n) in enumerate(sizes)]
     else:
         yield from descriptors(instruction)
@@ -236,11 +238,11 @@ def _varied(instruction: TensorMemoryMultiply, vary: str) -> Iterator[Instructio
 
 
 def _mixes(instruction: TensorMemoryMultiply) -> Iterator[dict[str, Any]]:
-    kind, facts = instruction.facts.kind, instruction.facts
+    row, kind = instruction.row, instruction.row.kind
     scales = kind.scale_formats or {"": 0}
     for d, a, b, scale in product(kind.d_formats, kind.ab_formats, kind.ab_formats, scales):
         mix = {"d_format": d, "a_format": a, "b_format": b, "scale_format": scale}
-        shape = shapes_of(kind.name, facts.cta_group, facts.weight_stationary, facts.sparse)[-1]
+        shape = shapes_of(kind.name, row.cta_group, row.weight_stationary, row.sparse)[-1]
         if _legal(instruction, {**mix, "m": shape.m[-1], "n": shape.n[0]}, {}) is not None:
             yield mix
 
@@ -249,15 +251,15 @@ def _legal(
     instruction: TensorMemoryMultiply, must: dict[str, Any], may: dict[str, Any]
 ) -> InstructionDescriptor | None:
     """A descriptor with `must`, and with each of `may` that can be."""
-    facts = instruction.facts
-    fields = {"kind": facts.kind.name, "sparse": facts.sparse, "arch": instruction.arch.name, **must}
-    if facts.lookup:
-        fields["k"] = facts.k
+    row = instruction.row
+    fields = {"kind": row.kind.name, "sparse": row.sparse, "arch": instruction.arch.name, **must}
+    if row.lookup:
+        fields["k"] = row.k
     try:
         found = InstructionDescriptor(**fields)
         instruction.descriptor(found)
         instruction.formats(found)
-        if facts.sparse:
+        if row.sparse:
             instruction.sparsity(found)
     except TcsimError:
         return None
@@ -278,11 +280,4 @@ def _widened(array: Array, width: int | None) -> Array:
     return np.concatenate([array, more], axis=-1)
 
 
-TENSOR_MEMORY = TensorMemoryExercise()
-
-EXERCISES = {
-    "tcgen05.mma": TENSOR_MEMORY,
-    "tcgen05.mma.sp": TENSOR_MEMORY,
-    "tcgen05.mma.ws": TENSOR_MEMORY,
-    "tcgen05.mma.ws.sp": TENSOR_MEMORY,
-}
+TENSOR_MEMORY = TensorMemoryTestbench()

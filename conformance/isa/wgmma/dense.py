@@ -1,12 +1,12 @@
-"""Exercise of warpgroup matrix multiplies: tiles in shared memory, random descriptors, A in registers."""
+"""wgmma under test: tiles in shared memory, random descriptors, A in registers."""
 
 from __future__ import annotations
 
 from conformance.isa.wgmma.images import MODES, random_descriptors, with_base_offsets
-from conformance.isa.wgmma.mutants import WRONG_WARPGROUPS, full
+from conformance.isa.wgmma.mutants import WARPGROUP_MUTANTS, full
 from conformance.isa.wgmma.tiles import WarpgroupTiles, described, matrices_of, tile_inputs
-from conformance.slice import Inputs, WrongModel
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 
 _DESCRIPTOR_SAMPLES = 72  # for each swizzle, majors and type: three 16-bit rows make 216 pairs
@@ -15,19 +15,16 @@ _DESCRIPTORS = ("descriptors", "manydescriptors", "baseoffset")  # how the names
 SWIZZLED = ("small", "medium", "large")
 
 
-class WarpgroupExercise(WarpgroupTiles):
+class WarpgroupTestbench(WarpgroupTiles):
     """wgmma: an image of shared memory, descriptors or registers, accumulators and immediates in, accumulators out."""
 
-    wrong_models: tuple[WrongModel, ...]
-
-    def __init__(self) -> None:
-        self.wrong_models = WRONG_WARPGROUPS
+    mutants = WARPGROUP_MUTANTS
 
     def unrecorded(self, instruction: WarpgroupMultiply) -> list[str]:
         """More random descriptors of the types of one spelling, and base_offset: an H200 ran them, no recording holds them."""
         if not full(instruction):
             return []
-        if instruction.facts.majors:
+        if instruction.row.majors:
             return [f"baseoffset{mode}{major}" for mode in SWIZZLED for major in ("kk", "nn")]
         return [f"manydescriptors{mode}kk" for mode in MODES] + [f"baseoffset{mode}kk" for mode in SWIZZLED]
 
@@ -49,6 +46,4 @@ class WarpgroupExercise(WarpgroupTiles):
         return tile_inputs(instruction, name, matrices_of(instruction, name, stream, samples), swizzles, turn)
 
 
-WARPGROUP = WarpgroupExercise()
-
-EXERCISES = {"wgmma": WARPGROUP}
+WARPGROUP = WarpgroupTestbench()

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from conformance.slice import Inputs
 from conformance.stimuli import classes as input_classes
 from conformance.stimuli.classes import Codes, Matrices, Problem
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs
 from tcsim.descriptors.matrix import FORMS, Major, MatrixDescriptor
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.swizzle import SWIZZLES

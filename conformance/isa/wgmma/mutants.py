@@ -1,4 +1,4 @@
-"""Named wrong models of warpgroup multiplies: how descriptors are read, immediates obeyed and sums rounded, each mistaken once.
+"""Mutants of warpgroup multiplies: mistakes about descriptors, immediates and the rounding of sums.
 
 They read from memory that is as large as any descriptor reaches, so that a mistake never ends in an error instead of a wrong
 answer.
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.isa.mma.mutants import WRONG_MODELS
+from conformance.isa.mma.mutants import MUTANTS
 from conformance.isa.wgmma.images import FULL_N
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.testbench import Array, Inputs, Mutant
 from tcsim.descriptors.matrix import FORMS, Major, element_addresses
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.numbers.formats import FORMATS, Format
@@ -55,27 +55,27 @@ def roomy(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return np.concatenate([image, np.zeros((len(image), (1 << 19) - image.shape[1]), np.uint8)], axis=1)
 
 
-# --- dense wrong models of the sum
+# --- dense mutants of the sum
 
 
-def _relowered(model: WrongModel) -> WrongModel:
-    """A dense wrong model that changes the lowering, run on this family's inputs."""
+def _relowered(mutant: Mutant) -> Mutant:
+    """A dense mutant that changes the lowering, run on this family's inputs."""
 
     def run(instruction: WarpgroupMultiply, inputs: Inputs) -> Array:
         def run_plain(self: WarpgroupMultiply, **_: Array) -> npt.NDArray[np.uint32]:
             plain = type(instruction)(self.row, self.arch, self.targets, self.lowering, self.evidence)
             return execute(plain, inputs)
 
-        return model.run(_variant(instruction, execute=run_plain), {})
+        return mutant.run(_variant(instruction, execute=run_plain), {})
 
     def applies(instruction: WarpgroupMultiply) -> bool:
-        return instruction.shape[1] == FULL_N and model.applies(_Dense(instruction))
+        return instruction.shape[1] == FULL_N and mutant.applies(_Dense(instruction))
 
-    return replace(model, run=run, applies=applies)
+    return replace(mutant, run=run, applies=applies)
 
 
 class _Dense:
-    """What the dense wrong models' conditions ask of an instruction."""
+    """What the dense mutants' conditions ask of an instruction."""
 
     def __init__(self, instruction: WarpgroupMultiply) -> None:
         self.lowering = instruction.lowering
@@ -209,40 +209,40 @@ def full(instruction: WarpgroupMultiply) -> bool:
 
 
 def _has_majors(instruction: WarpgroupMultiply) -> bool:
-    return full(instruction) and instruction.facts.majors
+    return full(instruction) and instruction.row.majors
 
 
 def _has_signs(instruction: WarpgroupMultiply) -> bool:
-    return full(instruction) and instruction.facts.signs
+    return full(instruction) and instruction.row.signs
 
 
 def _no_bytes(instruction: WarpgroupMultiply) -> bool:
     return full(instruction) and _bits(instruction.formats["a"]) != 8
 
 
-WRONG_WARPGROUPS = (
-    *(_relowered(model) for model in WRONG_MODELS if model.name in _LOWERED),
-    WrongModel("LBO and SBO swapped", "the two offsets change places", full, _with_descriptors(_swap_offsets)),
-    WrongModel("swizzle ignored", "addresses are not swizzled, nor rows as wide as the span", full,
-               _with_descriptors(_no_swizzle)),
-    WrongModel("next swizzle", "128B is taken for 64B, 64B for 32B, 32B for 128B", full,
-               _with_descriptors(_next_swizzle)),
-    WrongModel("previous swizzle", "64B is taken for 128B, 32B for 64B, 128B for 32B", full,
-               _with_descriptors(_previous_swizzle)),
+WARPGROUP_MUTANTS = (
+    *(_relowered(mutant) for mutant in MUTANTS if mutant.name in _LOWERED),
+    Mutant("LBO and SBO swapped", "the two offsets change places", full, _with_descriptors(_swap_offsets)),
+    Mutant("swizzle ignored", "addresses are not swizzled, nor rows as wide as the span", full,
+           _with_descriptors(_no_swizzle)),
+    Mutant("next swizzle", "128B is taken for 64B, 64B for 32B, 32B for 128B", full,
+           _with_descriptors(_next_swizzle)),
+    Mutant("previous swizzle", "64B is taken for 128B, 32B for 64B, 128B for 32B", full,
+           _with_descriptors(_previous_swizzle)),
     *(
-        WrongModel(f"{mode} swizzle assumed", f"no swizzle is taken for {mode}", full, _with_descriptors(_assumed(mode)))
+        Mutant(f"{mode} swizzle assumed", f"no swizzle is taken for {mode}", full, _with_descriptors(_assumed(mode)))
         for mode in ("32B", "64B", "128B")
     ),
-    WrongModel("swizzle before start", "the offset is swizzled, then the start address added", full,
-               _reading(_swizzled_before_start)),
-    WrongModel("K in elements", "K advances by the number of elements, not of bytes", _no_bytes,
-               _reading(_elements_as_bytes)),
-    WrongModel("core rows of 32 bytes", "without swizzle, a row of a core matrix has 32 bytes, not 16", full,
-               _reading(_wide_core_rows)),
-    WrongModel("major flipped", "B is read in the other major", _has_majors, _majors_flipped),
-    WrongModel("transposes ignored", "A and B are read K-major, whatever the immediates say", _has_majors,
-               _transposes_ignored),
-    WrongModel("signs ignored", "scale_a and scale_b are one", _has_signs, _unsigned),
-    WrongModel("scale_d ignored", "the old accumulator is always added", full, _always_added),
+    Mutant("swizzle before start", "the offset is swizzled, then the start address added", full,
+           _reading(_swizzled_before_start)),
+    Mutant("K in elements", "K advances by the number of elements, not of bytes", _no_bytes,
+           _reading(_elements_as_bytes)),
+    Mutant("core rows of 32 bytes", "without swizzle, a row of a core matrix has 32 bytes, not 16", full,
+           _reading(_wide_core_rows)),
+    Mutant("major flipped", "B is read in the other major", _has_majors, _majors_flipped),
+    Mutant("transposes ignored", "A and B are read K-major, whatever the immediates say", _has_majors,
+           _transposes_ignored),
+    Mutant("signs ignored", "scale_a and scale_b are one", _has_signs, _unsigned),
+    Mutant("scale_d ignored", "the old accumulator is always added", full, _always_added),
 )  # fmt: skip
 """Of dense and sparse instructions alike."""

@@ -1,4 +1,4 @@
-"""Exercise of sparse warpgroup matrix multiplies: a compressed A in shared memory or registers, and its metadata."""
+"""wgmma.sp under test: a compressed A in shared memory or registers, and its metadata."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.isa.mma.metadata_mutants import wrong_metadata
+from conformance.isa.mma.metadata_mutants import metadata_mutants
 from conformance.isa.wgmma.images import MODES, random_descriptors
-from conformance.isa.wgmma.mutants import WRONG_WARPGROUPS, execute, full
+from conformance.isa.wgmma.mutants import WARPGROUP_MUTANTS, execute, full
 from conformance.isa.wgmma.tiles import WarpgroupTiles, described, matrices_of, tile_inputs
-from conformance.slice import Array, Inputs, WrongModel
 from conformance.stimuli.sparse import METADATA_CLASSES, allowed, spread, words
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Mutant
 from tcsim.isa.wgmma.sparse_multiply import SparseWarpgroupMultiply
 
 _SAMPLES = 4  # of classes of values; every other sample keeps the same columns in all rows
@@ -23,13 +23,8 @@ _SPELLINGS = {"half": 3, "tf32": 1, "fp8_wgmma": 8, "int8": 8}  # with N = 64, b
 _SWIZZLES_OF_B = ("NONE", "64B", "128B")
 
 
-class SparseWarpgroupExercise(WarpgroupTiles):
+class SparseWarpgroupTestbench(WarpgroupTiles):
     """wgmma.sp: as wgmma, with metadata words of 128 lanes and a selector."""
-
-    wrong_models: tuple[WrongModel, ...]
-
-    def __init__(self) -> None:
-        self.wrong_models = _WRONG_MODELS
 
     def more_classes(self, instruction: SparseWarpgroupMultiply) -> Sequence[str]:  # type: ignore[override]
         """Those of metadata."""
@@ -68,12 +63,11 @@ class SparseWarpgroupExercise(WarpgroupTiles):
         return sparsity.columns(sparsity.positions_of(groups))
 
 
-def _of_full(model: WrongModel) -> WrongModel:
+def _of_full(mutant: Mutant) -> Mutant:
     """Asked of the instructions that run every class only."""
-    return replace(model, applies=lambda instruction: full(instruction) and model.applies(instruction))
+    return replace(mutant, applies=lambda instruction: full(instruction) and mutant.applies(instruction))
 
 
-_WRONG_MODELS = (*WRONG_WARPGROUPS, *(_of_full(model) for model in wrong_metadata(execute)))
-SPARSE_WARPGROUP = SparseWarpgroupExercise()
-
-EXERCISES = {"wgmma.sp": SPARSE_WARPGROUP}
+SPARSE_WARPGROUP = SparseWarpgroupTestbench(
+    (*WARPGROUP_MUTANTS, *(_of_full(mutant) for mutant in metadata_mutants(execute)))
+)

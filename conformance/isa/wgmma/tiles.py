@@ -1,4 +1,4 @@
-"""What exercises of warpgroup multiplies have in common, dense or sparse: their classes, tiles with signs and registers, the comparison."""
+"""What the testbenches of warpgroup multiplies share: their classes, tiles with signs and registers, the comparison."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.multiply import compare_matrices
+from conformance.comparison import Array, Codes, Comparison, compare_matrices
 from conformance.isa.wgmma.images import MODES, problem, tiles
 from conformance.isa.wgmma.mutants import execute, full, multiplicands
-from conformance.slice import Array, Comparison, Inputs
 from conformance.stimuli import classes as input_classes
 from conformance.stimuli.classes import Matrices
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Testbench
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 
 SIGNS = {"negated": ((1, -1), (-1, 1)), "negatedtwice": ((-1, -1),)}  # class -> (scale_a, scale_b), taken in turn
 
 
-class WarpgroupTiles:
+class WarpgroupTiles(Testbench):
     """The recorded cases were made by these functions: what they make of a recorded class must not change."""
 
     def more_classes(self, instruction: WarpgroupMultiply) -> Sequence[str]:
@@ -32,8 +32,8 @@ class WarpgroupTiles:
             return ["tile", "registers"]
         kind, one = instruction.formats["a"].kind, problem(instruction, 1)
         names = [c.name for c in input_classes.CLASSES.values() if kind in c.kinds and c.applies(one)]
-        names += ["tile", "registers"] + (["negated", "negatedtwice"] if instruction.facts.signs else [])
-        majors = ("kk", "kn", "nk", "nn") if instruction.facts.majors else ("kk",)
+        names += ["tile", "registers"] + (["negated", "negatedtwice"] if instruction.row.signs else [])
+        majors = ("kk", "kn", "nk", "nn") if instruction.row.majors else ("kk",)
         descriptors = [f"descriptors{mode}{major}" for mode in MODES for major in majors]
         return [*names, *self.more_classes(instruction), *descriptors]
 
@@ -56,11 +56,11 @@ class WarpgroupTiles:
         a, b, c = multiplicands(instruction, inputs)
         met = self.met_rows(instruction, inputs)
 
-        def terms(sample: int, matrix: int, row: int, column: int) -> tuple[Array, Array, Array]:
+        def terms(sample: int, matrix: int, row: int, column: int) -> Codes:
             k = slice(None) if met is None else met[sample, row]
-            return a[sample, row], b[sample, k, column], c[sample, row, column]
+            return {"a": a[sample, row], "b": b[sample, k, column], "c": c[sample, row, column]}
 
-        return compare_matrices(instruction, terms, hardware, model)
+        return compare_matrices(instruction, terms, instruction.formats, hardware, model)
 
     def met_rows(self, instruction: WarpgroupMultiply, inputs: Inputs) -> Array | None:
         """For each row of A (samples, M, terms) the rows of B that its elements meet; None: all, in order."""
@@ -79,7 +79,7 @@ def tile_inputs(
 ) -> Inputs:
     """Matrices as tiles in shared memory, with majors and signs taken in turn; A in registers where the class says so."""
     samples = len(matrices["a"])
-    majors = (turn // 4 % 2, turn // 8 % 2) if instruction.facts.majors and full(instruction) else (0, 0)
+    majors = (turn // 4 % 2, turn // 8 % 2) if instruction.row.majors and full(instruction) else (0, 0)
     out = tiles(instruction, matrices, swizzles, majors)
     if name == "registers":
         out["a"] = instruction.registers("a", matrices["a"])

@@ -1,4 +1,4 @@
-"""Exercises of wmma.load and wmma.store: a memory, an address and a stride for each warp."""
+"""wmma.load and wmma.store under test: a memory, an address and a stride for each warp."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from conformance.isa.wmma.comparison import compare_loads, compare_stores
-from conformance.isa.wmma.mutants import WRONG_LOADS, WRONG_STORES
-from conformance.slice import Array, Comparison, Inputs, WrongModel
+from conformance.comparison import Comparison, Expected, Place, check_shapes, compare_moved
+from conformance.isa.wmma.mutants import LOAD_MUTANTS, STORE_MUTANTS
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Testbench
 from hwkernels.device.driver import POISON
 from hwkernels.probes.wmma import MEMORY_BYTES
 from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
+from tcsim.numbers.packing import unpack
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class TileClass:
     contents: Literal["index", "random", "ramp"]  # the element's index in the tile; every bit; ascending numbers
     stride: Literal["none", "packed", "wide"]  # the form without stride; the default, given; more than that
     offset: bool  # the address is not 0
-    samples: int  # 0: as many as the index needs
+    samples: int  # 0: enough to spell out the index
 
 
 CLASSES: Mapping[str, TileClass] = {
@@ -39,12 +40,6 @@ CLASSES: Mapping[str, TileClass] = {
     )
 }
 """Input classes of wmma.load and wmma.store, in the order they run."""
-
-
-def _samples(instruction: FragmentMove, name: str) -> int:
-    """Warps of a case: for `identity`, one for each part of the element's index that fits an element."""
-    bits, elements = instruction.operand.layout.element_bits, instruction.lines * instruction.default_stride
-    return CLASSES[name].samples or -(-(elements - 1).bit_length() // bits)
 
 
 def _places(instruction: FragmentMove, item: TileClass, stream: Stream, samples: int) -> dict[str, Array]:
@@ -75,18 +70,21 @@ def _codes(instruction: FragmentMove, item: TileClass, stream: Stream, shape: tu
     return (codes & mask).astype(format.dtype)
 
 
-class LoadExercise:
-    """wmma.load: a memory in, registers out."""
+class _Tiles(Testbench):
+    """What wmma.load and wmma.store share."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_LOADS
+    names = tuple(CLASSES)
 
-    def classes(self, instruction: FragmentLoad) -> list[str]:
-        """All."""
-        return list(CLASSES)
+    def samples(self, instruction: FragmentMove, name: str) -> int:
+        """One or two; for `identity`, one for each part of the element's index that fits an element."""
+        bits, elements = instruction.operand.layout.element_bits, instruction.lines * instruction.default_stride
+        return CLASSES[name].samples or -(-(elements - 1).bit_length() // bits)
 
-    def samples(self, instruction: FragmentLoad, name: str) -> int:
-        """One or two, or enough to spell out an index."""
-        return _samples(instruction, name)
+
+class LoadTestbench(_Tiles):
+    """wmma.load: a memory in, registers (samples, 32, n) out."""
+
+    mutants = LOAD_MUTANTS
 
     def inputs(self, instruction: FragmentLoad, name: str, seed: int, samples: int) -> Inputs:
         """memory uint8 (samples, MEMORY_BYTES), address uint32 (samples,), and stride likewise unless it is left out."""
@@ -96,34 +94,37 @@ class LoadExercise:
         codes = _codes(instruction, item, stream, (samples, MEMORY_BYTES * 8 // bits))
         return {"memory": _bytes(codes, bits), **places}
 
-    def model(self, instruction: FragmentLoad, inputs: Inputs) -> npt.NDArray[np.uint32]:
-        """Registers (samples, 32, n)."""
-        return instruction.execute(**inputs)
-
     def compare(self, instruction: FragmentLoad, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Field by field of the registers, copies included."""
-        return compare_loads(instruction, inputs, hardware, model)
+        """Field by field of the registers, every copy of an element."""
+        check_shapes(hardware, model)
+        format, bits = instruction.operand.format, instruction.operand.layout.element_bits
+        got, want = (unpack(np.ascontiguousarray(x, np.uint32), format, bits) for x in (hardware, model))
+        return compare_moved(instruction, got, want, lambda place: self.explain(instruction, inputs, place), "#x")
+
+    def explain(self, instruction: FragmentLoad, inputs: Inputs, place: Place) -> Expected:
+        """A field of a register."""
+        (sample, lane, value), layout = place, instruction.operand.layout
+        bits, element = layout.element_bits, int(layout.flat_element[lane * layout.value.size + value])
+        row, column = divmod(element, instruction.operand.shape[1])
+        text, at = _address(instruction, inputs, sample, row, column)
+        found = inputs["memory"][sample, at : at + max(1, bits // 8)].tobytes().hex()
+        where = {"sample": sample, "lane": lane, "register": value * bits // 32}
+        where |= {"slot": value % (32 // bits)} if bits < 32 else {}
+        return Expected(where, f"row {row}, column {column} at {at:#x} (bytes {found})", (text,))
 
 
-class StoreExercise:
+class StoreTestbench(_Tiles):
     """wmma.store: registers in, a memory out that was full of poison."""
 
-    wrong_models: tuple[WrongModel, ...] = WRONG_STORES
-
-    def classes(self, instruction: FragmentStore) -> list[str]:
-        """All."""
-        return list(CLASSES)
-
-    def samples(self, instruction: FragmentStore, name: str) -> int:
-        """One or two."""
-        return _samples(instruction, name)
+    bytewise = True
+    mutants = STORE_MUTANTS
 
     def inputs(self, instruction: FragmentStore, name: str, seed: int, samples: int) -> Inputs:
         """registers uint32 (samples, 32, n), address uint32 (samples,), and stride likewise unless it is left out."""
         item, stream = CLASSES[name], Stream(instruction.mnemonic, name, seed)
         places = _places(instruction, item, stream, samples)
         tile = _codes(instruction, item, stream, (samples, instruction.lines, instruction.default_stride))
-        codes = tile if instruction.order.row_major else tile.swapaxes(1, 2)
+        codes = tile if instruction.row_major else tile.swapaxes(1, 2)
         return {"registers": instruction.registers(codes), **places}
 
     def model(self, instruction: FragmentStore, inputs: Inputs) -> npt.NDArray[np.uint32]:
@@ -131,9 +132,32 @@ class StoreExercise:
         memory = instruction.execute(np.full(MEMORY_BYTES, POISON, np.uint8), **inputs)
         return memory.view("<u4").astype(np.uint32, copy=False)
 
-    def compare(self, instruction: FragmentStore, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Byte by byte of the memory."""
-        return compare_stores(instruction, inputs, hardware, model)
+    def explain(self, instruction: FragmentStore, inputs: Inputs, place: Place) -> Expected:
+        """A byte of the memory: which element covers it."""
+        sample, at = place
+        where = {"sample": sample, "address": hex(at)}
+        operand, size = instruction.operand, instruction.operand.layout.element_bits // 8
+        line, rest = divmod(at - int(inputs["address"][sample]), _stride(instruction, inputs, sample) * size)
+        if not (0 <= line < instruction.lines and rest < instruction.line_bytes):
+            return Expected(where, "no element covers it", ("a byte outside the lines of the tile stays",))
+        row, column = (line, rest // size) if instruction.row_major else (rest // size, line)
+        lane, register, slot = operand.layout.where(row, column)
+        text, begin = _address(instruction, inputs, sample, row, column)
+        source = f"byte {at - begin} of row {row}, column {column} from lane {lane} register {register}"
+        return Expected(where, source + (f" slot {slot}" if size < 4 else ""), (text,))
+
+
+def _stride(instruction: FragmentMove, inputs: Inputs, sample: int) -> int:
+    return int(inputs["stride"][sample]) if "stride" in inputs else instruction.default_stride
+
+
+def _address(instruction: FragmentMove, inputs: Inputs, sample: int, row: int, column: int) -> tuple[str, int]:
+    """How the address of an element comes about, and the byte where it begins."""
+    line, place = (row, column) if instruction.row_major else (column, row)
+    bits, start = instruction.operand.layout.element_bits, int(inputs["address"][sample])
+    stride = _stride(instruction, inputs, sample)
+    at = start + (line * stride + place) * bits // 8
+    return f"address {start:#x} + ({line} * stride {stride} + {place}) * {bits} bits = {at:#x}", at
 
 
 def _bytes(codes: Array, bits: int) -> npt.NDArray[np.uint8]:
@@ -143,9 +167,3 @@ def _bytes(codes: Array, bits: int) -> npt.NDArray[np.uint8]:
     planes = (codes[..., None] >> np.arange(bits, dtype=np.uint8)) & np.uint8(1)
     packed: Any = np.packbits(planes.reshape(len(codes), -1), axis=-1, bitorder="little")
     return packed
-
-
-LOAD = LoadExercise()
-STORE = StoreExercise()
-
-EXERCISES = {"wmma.load": LOAD, "wmma.store": STORE}

@@ -1,23 +1,21 @@
-"""Exercise of wmma.mma: a dense matrix multiply on fragments that may hold elements several times."""
+"""wmma.mma under test: a dense matrix multiply on fragments that may hold elements several times."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
-from conformance.isa.mma.dense import DenseMultiply
-from conformance.isa.mma.mutants import WRONG_MODELS
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.isa.mma.dense import DenseTestbench
+from conformance.isa.mma.mutants import MUTANTS
 from conformance.stimuli import classes as input_classes
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Array, Inputs, Mutant
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.steps import Arithmetic, DotAdd, Step
 from tcsim.core.targets import ARCHS
-from tcsim.isa.wmma.fragments import fragment_layout
 from tcsim.isa.wmma.multiply import FragmentMultiply
 from tcsim.numbers.codec import encode
 
@@ -28,28 +26,25 @@ TIES_CLASS = "ties"
 
 _OUTPUTS_PER_CASE = 256
 _MORE = {"boundaries": 2, "edges": 2, "floor": 4}
-"""Classes that hold what they are for in few places: how many times as many outputs."""
+"""Classes that hold what they are for in few places: by what their number of outputs is multiplied."""
 _ONEHOT_SAMPLES = 2  # A, then B
 
 
-class FragmentExercise(DenseMultiply):
+class FragmentTestbench(DenseTestbench):
     """wmma.mma: registers of a, b and c in, registers of d out."""
 
-    def __init__(self) -> None:
-        self.wrong_models: tuple[WrongModel, ...] = (*WRONG_MODELS, *_WRONG_FRAGMENTS)
-
-    def classes(self, instruction: FragmentMultiply) -> list[str]:  # type: ignore[override]
+    def classes(self, instruction: FragmentMultiply) -> list[str]:
         """The dense classes; `duplicates` where a lane holds elements several times; `ties` where f32 is rounded to f16."""
         names = super().classes(instruction)
         names += [COPIES_CLASS] if _unread_copies(instruction) else []
         return [*names, TIES_CLASS] if _is_mixed("f16")(instruction) else names
 
-    def samples(self, instruction: FragmentMultiply, name: str) -> int:  # type: ignore[override]
+    def samples(self, instruction: FragmentMultiply, name: str) -> int:
         """Enough for 256 results, or a few times that."""
         m, n, _ = instruction.shape
         return _ONEHOT_SAMPLES if name == "onehot" else _MORE.get(name, 1) * _OUTPUTS_PER_CASE // (m * n)
 
-    def inputs(self, instruction: FragmentMultiply, name: str, seed: int, samples: int) -> Inputs:  # type: ignore[override]
+    def inputs(self, instruction: FragmentMultiply, name: str, seed: int, samples: int) -> Inputs:
         """Registers (samples, 32, registers) of a, b and c, all copies alike but for `duplicates`."""
         if name == TIES_CLASS:
             return _ties(instruction, Stream(instruction.mnemonic, name, seed), samples)
@@ -93,7 +88,7 @@ def _ties(instruction: FragmentMultiply, stream: Stream, samples: int) -> Inputs
     }
 
 
-# --- wrong models
+# --- mutants
 
 Run = Callable[[FragmentMultiply, Inputs], Array]
 
@@ -193,15 +188,7 @@ def _k_exchanged(instruction: FragmentMultiply, inputs: Inputs) -> Array:
 
 def _volta(instruction: FragmentMultiply, inputs: Inputs) -> Array:
     """All fragments laid out as on Volta."""
-    a, b = str(instruction.row.facts).split(".")
-    layouts = {
-        name: fragment_layout(
-            name, instruction.shape, operand.format, {"a": a, "b": b}.get(name) == "row", ARCHS["sm_70"]
-        )
-        for name, operand in instruction.operands.items()
-    }
-    operands = {name: replace(operand, layout=layouts[name]) for name, operand in instruction.operands.items()}
-    relaid = replace(instruction, row=replace(instruction.row, operands=MappingProxyType(operands)))
+    relaid = replace(instruction, arch=ARCHS["sm_70"])
     changed = {name: relaid.registers(name, relaid.matrix(name, inputs[name])) for name in "ab"}  # equal copies
     return relaid.execute(**{**inputs, **changed})
 
@@ -210,20 +197,18 @@ def _is_f16(instruction: FragmentMultiply) -> bool:
     return instruction.operands["a"].format.name == "f16" and instruction.arch.number >= 75
 
 
-_WRONG_FRAGMENTS = (
-    WrongModel("chain in one step", "all of K in one dot-add", _is_chain, _relowered(_one_step)),
-    WrongModel("chain reversed", "from the last block of K to the first", _is_chain, _relowered(_reversed)),
-    WrongModel("f16 rounded once", "no f32 in between", _is_mixed("f16"), _relowered(_rounded_once)),
-    WrongModel("addend rounded to f16", "C is rounded before it is added", _is_mixed("f16"), _relowered(_addend_rounded)),
-    WrongModel("f32 from f16", "the accumulator is f16, widened at the end", _is_mixed("f32"), _relowered(_kept_in_f16)),
-    WrongModel("later copies read", "the last copy of an element counts", _unread_copies, _copies_read),
-    WrongModel("tiles exchanged", "the halves of D's registers change places",
-               lambda i: i.shape[0] * i.shape[1] > 64, _tiles_exchanged),
-    WrongModel("rows exchanged", "rows r and r + 8 of A change places", lambda i: i.shape[0] >= 16, _rows_exchanged),
-    WrongModel("K halves exchanged", "A's halves of K change places, B's do not", lambda i: True, _k_exchanged),
-    WrongModel("Volta's fragments", "the layouts of sm_70", _is_f16, _volta),
+_FRAGMENT_MUTANTS = (
+    Mutant("chain in one step", "all of K in one dot-add", _is_chain, _relowered(_one_step)),
+    Mutant("chain reversed", "from the last block of K to the first", _is_chain, _relowered(_reversed)),
+    Mutant("f16 rounded once", "no f32 in between", _is_mixed("f16"), _relowered(_rounded_once)),
+    Mutant("addend rounded to f16", "C is rounded before it is added", _is_mixed("f16"), _relowered(_addend_rounded)),
+    Mutant("f32 from f16", "the accumulator is f16, widened at the end", _is_mixed("f32"), _relowered(_kept_in_f16)),
+    Mutant("later copies read", "the last copy of an element counts", _unread_copies, _copies_read),
+    Mutant("tiles exchanged", "the halves of D's registers change places",
+           lambda i: i.shape[0] * i.shape[1] > 64, _tiles_exchanged),
+    Mutant("rows exchanged", "rows r and r + 8 of A change places", lambda i: i.shape[0] >= 16, _rows_exchanged),
+    Mutant("K halves exchanged", "A's halves of K change places, B's do not", lambda i: True, _k_exchanged),
+    Mutant("Volta's fragments", "the layouts of sm_70", _is_f16, _volta),
 )  # fmt: skip
 
-FRAGMENT = FragmentExercise()
-
-EXERCISES = {"wmma.mma": FRAGMENT}
+FRAGMENT = FragmentTestbench((*MUTANTS, *_FRAGMENT_MUTANTS))

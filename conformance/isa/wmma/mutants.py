@@ -1,4 +1,4 @@
-"""Named wrong models of wmma.load and wmma.store: plausible mistakes that the committed cases must be able to see.
+"""Mutants of wmma.load and wmma.store: plausible mistakes that the committed cases must be able to see.
 
 They compute addresses on their own, one bit position for each element, and wrap around the end of the memory, so that a
 mistake never ends in an error instead of a wrong answer.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from conformance.slice import Array, Inputs, WrongModel
+from conformance.testbench import Array, Inputs, Mutant
 from hwkernels.device.driver import POISON
 from hwkernels.probes.wmma import MEMORY_BYTES
 from tcsim.core.targets import ARCHS
@@ -45,34 +45,34 @@ def _strides(instruction: FragmentMove, inputs: Inputs, default: int | None = No
 
 
 def _right(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
-    return _positions(instruction, inputs["address"], _strides(instruction, inputs), instruction.order.row_major)
+    return _positions(instruction, inputs["address"], _strides(instruction, inputs), instruction.row_major)
 
 
 def _flipped(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
-    default = instruction.operand.shape[0 if instruction.order.row_major else 1]
+    default = instruction.operand.shape[0 if instruction.row_major else 1]
     stride = _strides(instruction, inputs, default)
-    return _positions(instruction, inputs["address"], stride, not instruction.order.row_major)
+    return _positions(instruction, inputs["address"], stride, not instruction.row_major)
 
 
 def _stride_in_bytes(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
     default = instruction.line_bytes
     stride = _strides(instruction, inputs, default)
-    return _positions(instruction, inputs["address"], stride, instruction.order.row_major, stride_bits=8)
+    return _positions(instruction, inputs["address"], stride, instruction.row_major, stride_bits=8)
 
 
 def _stride_ignored(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
     stride = np.full(len(inputs["address"]), instruction.default_stride)
-    return _positions(instruction, inputs["address"], stride, instruction.order.row_major)
+    return _positions(instruction, inputs["address"], stride, instruction.row_major)
 
 
 def _address_ignored(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
     zero = np.zeros_like(inputs["address"])
-    return _positions(instruction, zero, _strides(instruction, inputs), instruction.order.row_major)
+    return _positions(instruction, zero, _strides(instruction, inputs), instruction.row_major)
 
 
 def _other_default(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
     stride = _strides(instruction, inputs, instruction.lines)
-    return _positions(instruction, inputs["address"], stride, instruction.order.row_major)
+    return _positions(instruction, inputs["address"], stride, instruction.row_major)
 
 
 def _rows_exchanged(instruction: FragmentMove, inputs: Inputs) -> npt.NDArray[np.int64]:
@@ -201,7 +201,7 @@ def _store_laid_out(layout: Layout) -> Callable[[FragmentStore, Inputs], Array]:
 
 def _volta(instruction: FragmentMove) -> FragmentLayout:
     operand = instruction.operand
-    return fragment_layout(operand.name, instruction.shape, operand.format, instruction.order.row_major, ARCHS["sm_70"])
+    return fragment_layout(operand.name, instruction.shape, operand.format, instruction.row_major, ARCHS["sm_70"])
 
 
 def _untransposed(instruction: FragmentMove) -> FragmentLayout:
@@ -260,19 +260,19 @@ _LAYOUTS: tuple[tuple[str, str, Callable[[FragmentMove], bool], Layout], ...] = 
     ("not transposed", "m8n32k16 laid out like the other shapes", _is_transposed, _untransposed),
 )
 
-WRONG_LOADS = (
-    *(WrongModel(name, mistake, applies, _load(place)) for name, mistake, applies, place in _PLACES),
-    *(WrongModel(name, mistake, applies, _load_changed(change)) for name, mistake, applies, change in _CHANGES),
-    *(WrongModel(name, mistake, applies, _load_laid_out(layout)) for name, mistake, applies, layout in _LAYOUTS),
-    WrongModel("copies empty", "each element is loaded into its first place only",
-               lambda i: i.operand.layout.copies > 1 and not i.operand.layout.copies_in_lanes, _load_changed(_copies_empty)),
+LOAD_MUTANTS = (
+    *(Mutant(name, mistake, applies, _load(place)) for name, mistake, applies, place in _PLACES),
+    *(Mutant(name, mistake, applies, _load_changed(change)) for name, mistake, applies, change in _CHANGES),
+    *(Mutant(name, mistake, applies, _load_laid_out(layout)) for name, mistake, applies, layout in _LAYOUTS),
+    Mutant("copies empty", "each element is loaded into its first place only",
+           lambda i: i.operand.layout.copies > 1 and not i.operand.layout.copies_in_lanes, _load_changed(_copies_empty)),
 )  # fmt: skip
-"""Wrong models of wmma.load."""
+"""Mutants of wmma.load."""
 
-WRONG_STORES = (
-    *(WrongModel(name, mistake, applies, _store(place)) for name, mistake, applies, place in _PLACES),
-    *(WrongModel(name, mistake, applies, _store_changed(change)) for name, mistake, applies, change in _CHANGES),
-    *(WrongModel(name, mistake, applies, _store_laid_out(layout)) for name, mistake, applies, layout in _LAYOUTS),
-    WrongModel("memory cleared", "bytes around the tile become zero", _always, _store(_right, poison=0)),
+STORE_MUTANTS = (
+    *(Mutant(name, mistake, applies, _store(place)) for name, mistake, applies, place in _PLACES),
+    *(Mutant(name, mistake, applies, _store_changed(change)) for name, mistake, applies, change in _CHANGES),
+    *(Mutant(name, mistake, applies, _store_laid_out(layout)) for name, mistake, applies, layout in _LAYOUTS),
+    Mutant("memory cleared", "bytes around the tile become zero", _always, _store(_right, poison=0)),
 )
-"""Wrong models of wmma.store."""
+"""Mutants of wmma.store."""

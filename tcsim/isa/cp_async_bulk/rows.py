@@ -7,21 +7,21 @@ word; nothing is measured yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from itertools import product
 from types import MappingProxyType
+from typing import Any
 
 from tcsim.arithmetic.reduction import Reduction
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import TARGETS, Arch, since, suffixed_since
-from tcsim.isa.copies import CopyFacts, copy_facts
-from tcsim.isa.cp_async import WAITS
-from tcsim.isa.cp_async_bulk.semantics import bind
+from tcsim.core.versions import latest
+from tcsim.isa.copies import CACHE_POLICY, PENDING_GROUPS, WAITS, CopyRow
+from tcsim.isa.cp_async_bulk.semantics import CLASSES
 from tcsim.model.family import Family
-from tcsim.model.operand_form import OperandForm
-from tcsim.model.row import Row
+from tcsim.model.form import Form
+from tcsim.model.operand import Operand, Role, Space
 
 COPY, REDUCE = "cp.async.bulk", "cp.reduce.async.bulk"
 
@@ -43,85 +43,84 @@ _PATTERNS = MappingProxyType(
 """What .mbarrier::report::validity looks for, and how the machine code calls it."""
 
 
+_SIZE, _BYTES = Operand("size"), Operand("byte_mask", type=".b16")
+_ENDS = (Operand("ignore_left"), Operand("ignore_right"))
+
+
+def _address(name: str, role: Role, space: Space) -> Operand:
+    return Operand(name, role, "address", type=".b64" if space == "global" else ".b32", space=space, proxy="async")
+
+
 def _row(
     family: str,
     mnemonic: str,
     version: str,
     targets: tuple[str, ...],
     arithmetic: str,
-    facts: CopyFacts,
-    operands: tuple[str, ...] = (),
-    opcode: str = "",
-    names: tuple[str, ...] = ("",),
-) -> Row:
-    forms = tuple(OperandForm(name, (), ("groups",) if name else operands, targets, version) for name in names)
-    return Row(
-        mnemonic,
-        family,
-        (0, 0, 0),
-        MappingProxyType({}),
-        targets,
-        version,
-        arithmetic,
-        facts=replace(facts, forms=forms, opcode=opcode),
+    operands: tuple[Operand, ...],
+    operation: str = "copy",
+    names: Iterable[str] = ("",),
+    **facts: Any,
+) -> CopyRow:
+    forms = tuple(Form(operands, targets, version, "thread", name=name) for name in names)
+    return CopyRow(mnemonic, family, forms=forms, arithmetic=arithmetic, operation=operation, **facts)
+
+
+def _moved(source: Space, destination: Space, *after: Operand, role: Role = "destination") -> tuple[Operand, ...]:
+    """The operands of a copy; one that does not complete through a group has a barrier before what follows the ends."""
+    ends, late = [part for part in after if part in _ENDS], [part for part in after if part not in _ENDS]
+    barrier = () if destination == "global" else (_address("barrier", "both", destination),)
+    return (
+        _address("destination", role, destination),
+        _address("source", "source", source),
+        _SIZE,
+        *ends,
+        *barrier,
+        *late,
     )
 
 
-def _later(*versions: str) -> str:
-    return max(versions, key=float)
-
-
-def _in() -> Iterator[Row]:
+def _in() -> Iterator[CopyRow]:
     """From global memory to shared memory."""
-    for hint, (space, version) in product(("", _HINT), ((".shared::cta", "8.6"), (".shared::cluster", "8.0"))):
-        stem, policy = f".global{_TO_BARRIER}", (("cache_policy",) if hint else ())
-        plain = CopyFacts("copy", space, ".global", ())
-
-        def row(
-            word: str,
-            first: str,
-            targets: tuple[str, ...],
-            facts: CopyFacts,
-            operands: tuple[str, ...] = (),
-            mark: str = "",
-            place: tuple[str, str, str, str, tuple[str, ...]] = (space, version, stem, hint, policy),
-        ) -> Row:
-            to, least, middle, end, after = place
-            name, code = f"{COPY}{to}{middle}{word}{end}", f"UBLKCP.S.G{mark}"
-            arithmetic = f"copy {to[1:]} from global"
-            return _row(COPY, name, _later(first, least), targets, arithmetic, facts, (*operands, *after), code)
-
-        yield row("", version, _HOPPER, plain)
-        if space == ".shared::cta":
-            ends = ("ignore_left", "ignore_right")
-            yield row(".ignore_oob", "9.2", _HOPPER, replace(plain, ignores=True), ends)
+    spaces: tuple[tuple[Space, str], ...] = (("shared::cta", "8.6"), ("shared::cluster", "8.0"))
+    for hint, (space, version) in product(("", _HINT), spaces):
+        policy = (CACHE_POLICY,) if hint else ()
+        # what follows the barrier in the name, its first version, targets, operands, what it adds to the opcode, whether it reports
+        endings: list[tuple[str, str, tuple[str, ...], tuple[Operand, ...], str, bool]] = [
+            ("", version, _HOPPER, (), "", False)
+        ]
+        if space == "shared::cta":
+            endings.append((".ignore_oob", "9.2", _HOPPER, _ENDS, "", False))
         else:
-            several = replace(plain, multicast=True)
-            for width, first, targets, mark, bits in (
-                ("", "8.0", _HOPPER, ".MULTICAST", 16),
-                ("::16b", "9.4", _HOPPER, ".MULTICAST", 16),
-                ("::32b", "9.4", _RUBIN, ".MULTICAST32", 32),
-            ):
-                own = replace(several, mask_bits=bits)
-                yield row(f".multicast::cluster{width}", first, targets, own, ("cta_mask",), mark)
+            endings += [
+                (f".multicast::cluster{width}", first, targets, (Operand("cta_mask", type=f".b{bits}"),), mark, False)
+                for width, first, targets, mark, bits in (
+                    ("", "8.0", _HOPPER, ".MULTICAST", 16),
+                    ("::16b", "9.4", _HOPPER, ".MULTICAST", 16),
+                    ("::32b", "9.4", _RUBIN, ".MULTICAST32", 32),
+                )
+            ]
         report = ".mbarrier::report::"
-        yield row(f"{report}disabled", "9.4", _RUBIN, plain)
-        for pattern, mark in _PATTERNS.items():
-            yield row(
-                f"{report}validity::{pattern}", "9.4", _RUBIN, replace(plain, reports=True), (), f".VALIDCHK_{mark}"
-            )
+        endings.append((f"{report}disabled", "9.4", _RUBIN, (), "", False))
+        endings += [
+            (f"{report}validity::{pattern}", "9.4", _RUBIN, (), f".VALIDCHK_{mark}", True)
+            for pattern, mark in _PATTERNS.items()
+        ]
+        arithmetic, stem = f"copy {space} from global", f".{space}.global{_TO_BARRIER}"
+        for word, first, targets, own, mark, reports in endings:
+            operands = _moved("global", space, *own, *policy)
+            name, least, opcode = f"{COPY}{stem}{word}{hint}", latest(first, version), f"UBLKCP.S.G{mark}"
+            yield _row(COPY, name, least, targets, arithmetic, operands, opcode=opcode, reports=reports)
         for scope, mark in _SCOPES.items():
-            targets = _HOPPER if space == ".shared::cta" else _TMA
-            name = f"{COPY}.relaxed.{scope}{space}{stem}{hint}.b128"
-            arithmetic = f"copy {space[1:]} from global"
-            yield _row(COPY, name, "9.3", targets, arithmetic, plain, policy, f"UBLKCP.S.G.STRONG.{mark}")
+            targets = _HOPPER if space == "shared::cta" else _TMA
+            name, operands = f"{COPY}.relaxed.{scope}{stem}{hint}.b128", _moved("global", space, *policy)
+            yield _row(COPY, name, "9.3", targets, arithmetic, operands, opcode=f"UBLKCP.S.G.STRONG.{mark}")
 
 
-def _out() -> Iterator[Row]:
+def _out() -> Iterator[CopyRow]:
     """From shared memory to global memory."""
     for masked, hint in product((False, True), ("", _HINT)):
-        facts = CopyFacts("copy", ".global", ".shared::cta", (), masked=masked, grouped=True)
-        operands = (*(("cache_policy",) if hint else ()), *(("byte_mask",) if masked else ()))
+        operands = _moved("shared::cta", "global", *((CACHE_POLICY,) if hint else ()), *((_BYTES,) if masked else ()))
         tail = f".global.shared::cta{_GROUP}{hint}" + (".cp_mask" if masked else "")
         code = "UBLKCP.G.S" + (".DST_G_BYTE_MASK" if masked else "")
         targets, first = (_BLACKWELL, "8.6") if masked else (_HOPPER, "8.0")
@@ -130,24 +129,17 @@ def _out() -> Iterator[Row]:
             (".weak", "9.3", ""),
             *((f".relaxed.{scope}", "9.3", mark) for scope, mark in _SCOPES.items()),
         ):
-            end = ".b128" if strong else ""
-            opcode = code + (f".STRONG.{strong}" if strong else "")
-            yield _row(
-                COPY,
-                f"{COPY}{order}{tail}{end}",
-                version,
-                targets,
-                "copy global from shared::cta",
-                facts,
-                operands,
-                opcode,
+            name, opcode = (
+                f"{COPY}{order}{tail}{'.b128' if strong else ''}",
+                code + (f".STRONG.{strong}" if strong else ""),
             )
+            arithmetic = "copy global from shared::cta"
+            yield _row(COPY, name, version, targets, arithmetic, operands, opcode=opcode, group="bulk")
 
 
-def _across() -> Iterator[Row]:
+def _across() -> Iterator[CopyRow]:
     """From the shared memory of one block to another's."""
-    facts = CopyFacts("copy", ".shared::cluster", ".shared::cta", ())
-    tail = f".shared::cluster.shared::cta{_TO_BARRIER}"
+    tail, operands = f".shared::cluster.shared::cta{_TO_BARRIER}", _moved("shared::cta", "shared::cluster")
     for order, version, strong in (
         ("", "8.0", ""),
         (".weak", "9.3", ""),
@@ -155,27 +147,30 @@ def _across() -> Iterator[Row]:
     ):
         end, mark = (".b128", f".STRONG.{strong}") if strong else ("", "")
         name, arithmetic = f"{COPY}{order}{tail}{end}", "copy shared::cluster from shared::cta"
-        yield _row(COPY, name, version, _HOPPER, arithmetic, facts, (), f"UBLKCP.S.S{mark}")
+        yield _row(COPY, name, version, _HOPPER, arithmetic, operands, opcode=f"UBLKCP.S.S{mark}")
 
 
-def _others() -> Iterator[Row]:
+def _others() -> Iterator[CopyRow]:
     """Groups and caches."""
-    facts = CopyFacts("commit", "", "", (), grouped=True)
-    yield _row(COPY, f"{COPY}.commit_group", "8.0", _HOPPER, "commit_group", facts, (), "UTMACMDFLUSH")
-    for name in ("wait_group", "wait_group.read"):
-        waits = tuple(f"N={number}" for number in WAITS)
-        yield _row(COPY, f"{COPY}.{name}", "8.0", _HOPPER, name, replace(facts, operation="wait"), (), "", waits)
-    facts = CopyFacts("prefetch", "", ".global", ())
-    for hint, operands in (("", ()), (_HINT, ("cache_policy",))):
-        yield _row(COPY, f"{COPY}.prefetch.L2.global{hint}", "8.0", _HOPPER, "prefetch", facts, operands, "UBLKPF.L2")
-    name = f"{COPY}.prefetch.L2.global.L2::evict_last"
-    yield _row(COPY, name, "9.4", _RUBIN, "prefetch", facts, (), "UBLKL2CCTL.PM")
-    facts = replace(facts, grouped=True)
+    name = f"{COPY}.commit_group"
+    yield _row(COPY, name, "8.0", _HOPPER, "commit_group", (), "commit", opcode="UTMACMDFLUSH", group="bulk")
+    for word, reads in (("wait_group", False), ("wait_group.read", True)):
+        facts: dict[str, Any] = {"group": "bulk", "reads_only": reads}
+        yield _row(COPY, f"{COPY}.{word}", "8.0", _HOPPER, word, (PENDING_GROUPS,), "wait", WAITS, **facts)
+    operands = (_address("source", "source", "global"), _SIZE)
+    stem = f"{COPY}.prefetch.L2.global"
+    for word, version, targets, more, opcode in (
+        ("", "8.0", _HOPPER, (), "UBLKPF.L2"),
+        (_HINT, "8.0", _HOPPER, (CACHE_POLICY,), "UBLKPF.L2"),
+        (".L2::evict_last", "9.4", _RUBIN, (), "UBLKL2CCTL.PM"),
+    ):
+        yield _row(COPY, stem + word, version, targets, "prefetch", (*operands, *more), "prefetch", opcode=opcode)
     name = "applypriority.async.bulk.global.bulk_group.L2::evict_normal"
-    yield _row(COPY, name, "9.4", _RUBIN, "applypriority", replace(facts, alignment=128), (), "UBLKL2CCTL.DM")
+    facts = {"opcode": "UBLKL2CCTL.DM", "group": "bulk", "alignment": 128}
+    yield _row(COPY, name, "9.4", _RUBIN, "applypriority", operands, "prefetch", **facts)
 
 
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[CopyRow, ...]:
     """Every cp.async.bulk spelling, and applypriority.async.bulk."""
     return (*_in(), *_out(), *_across(), *_others())
 
@@ -198,24 +193,33 @@ _TYPES = MappingProxyType({"u32": "", "b32": "", "s32": ".S32", "u64": ".U64", "
                            "f16": ".F16.RN", "bf16": ".BF16.RN", "f32": ".F32.RN", "f64": ".F64.RN"})  # fmt: skip
 
 
-def reduce_rows() -> tuple[Row, ...]:
+def reduce_rows() -> tuple[CopyRow, ...]:
     """Every cp.reduce.async.bulk spelling."""
     found = []
     for name, type in (*_BITS, *_INTEGERS, *_FLOATS):
         operation = name.removesuffix(".noftz")
-        facts = CopyFacts("reduce", ".global", ".shared::cta", (), reduction=Reduction(operation, type), grouped=True)
         version = "9.4" if (name, type) == ("add.noftz", "f32") else "8.0"
-        opcode = f".{operation.upper()}{_TYPES[type]}"
-        arithmetic = f"{operation} {type}"
+        kinds: list[tuple[Space, str, str]] = [("global", "", version), ("global", _HINT, version)]
         if (name, type) in _WITHIN_CLUSTER:
-            tail = f".shared::cluster.shared::cta{_TO_BARRIER}.{name}.{type}"
-            within = replace(facts, destination=".shared::cluster", grouped=False)
-            found.append(_row(REDUCE, REDUCE + tail, "8.0", _HOPPER, arithmetic, within, (), f"UBLKRED.S.S{opcode}"))
-        for hint in ("", _HINT):
-            tail = f".global.shared::cta{_GROUP}{hint}.{name}.{type}"
-            policy = ("cache_policy",) if hint else ()
+            kinds.insert(0, ("shared::cluster", "", "8.0"))
+        for space, hint, first in kinds:
+            outward = space == "global"
+            tail = f".{space}.shared::cta{_GROUP if outward else _TO_BARRIER}{hint}.{name}.{type}"
+            operands = _moved("shared::cta", space, *((CACHE_POLICY,) if hint else ()), role="both")
+            opcode = f"UBLKRED.{'G' if outward else 'S'}.S.{operation.upper()}{_TYPES[type]}"
             found.append(
-                _row(REDUCE, REDUCE + tail, version, _HOPPER, arithmetic, facts, policy, f"UBLKRED.G.S{opcode}")
+                _row(
+                    REDUCE,
+                    REDUCE + tail,
+                    first,
+                    _HOPPER,
+                    f"{operation} {type}",
+                    operands,
+                    "reduce",
+                    opcode=opcode,
+                    group="bulk" if outward else None,
+                    reduction=Reduction(operation, type),
+                )
             )
     return tuple(found)
 
@@ -224,14 +228,13 @@ _ON_SM_107 = MappingProxyType({"UBLKPF.L2": "UBLKL2CCTL.PF"})
 """Machine instructions that sm_107 has another name for."""
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
+def lowering(row: CopyRow, arch: Arch) -> Lowering:
     """One machine instruction. From sm_120 on there is no multicast: a mask of one block is a plain copy, others a call."""
-    facts = copy_facts(row)
-    if facts.multicast and arch.number >= 120:
+    if row.has("cta_mask") and arch.number >= 120:
         return Lowering(
             "emulated", (), (("UBLKCP.S.G", 1),), "where the mask is 1; else a call to a function of the driver"
         )
-    opcode = _ON_SM_107.get(facts.opcode, facts.opcode) if arch.name == "sm_107" else facts.opcode
+    opcode = _ON_SM_107.get(row.opcode, row.opcode) if arch.name == "sm_107" else row.opcode
     return Lowering("native", (), ((opcode, 1),) if opcode else (), "" if opcode else "DEPBAR.LE")
 
 
@@ -242,22 +245,21 @@ _NAN = Evidence(
 )
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: CopyRow, arch: Arch) -> Evidence:
     """A recording, or the manual's word; what a NaN becomes was measured on one arch and is inferred elsewhere."""
     if arch.name in RECORDED:
         return RECORDED[arch.name]
-    reduction = copy_facts(row).reduction
-    if reduction is None:
+    if row.reduction is None:
         return _COPIES
-    return _NAN if reduction.float else _REDUCTIONS
+    return _NAN if row.reduction.float else _REDUCTIONS
 
 
-FAMILY = Family(COPY, rows, lowering, evidence, bind)
+FAMILY = Family(COPY, rows, lowering, evidence, CLASSES)
 REDUCE_FAMILY = Family(
     REDUCE,
     reduce_rows,
     lowering,
     evidence,
-    bind,
+    CLASSES,
     "none of a product: each element is combined with the one that is there",
 )

@@ -11,12 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.arithmetic.reduction import reduce_codes
-from tcsim.core.addresses import ContestedRowError
+from tcsim.arithmetic.reduction import Reduction, reduce_codes
+from tcsim.core.addresses import (
+    Bytes,
+    ContestedRowError,
+    Flags,
+    Places,
+    byte_memory,
+    bytes_at,
+    require_alignment,
+    require_inside,
+    require_uncontested,
+    with_bytes_at,
+)
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import NotModelledError, OperandError
-from tcsim.isa.copies import Bytes, CopyGroup, CopyInstruction, Places, copy_facts
-from tcsim.model.row import Row
+from tcsim.isa.copies import CopyGroup, CopyInstruction
 
 BULK_BYTES = 16
 """What addresses and sizes of bulk copies are multiples of."""
@@ -31,27 +41,32 @@ class BulkInstruction(CopyInstruction):
     def _ranges(
         self, memory: Any, smem: Any, source: Any, destination: Any, size: Any, left: int = 0, right: int = 0
     ) -> tuple[Bytes, Bytes, Places, Places]:
-        """The memories read and written, and the bytes' places in each: (..., copies, size), all checked."""
+        """The memories read and written, and the addresses (..., copies) in each, all checked."""
+        call = self._call
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0 or size % BULK_BYTES:
-            raise OperandError(f"{self._call}: size={size}: valid: multiples of {BULK_BYTES} bytes")
+            raise OperandError(f"{call}: size={size}: valid: multiples of {BULK_BYTES} bytes")
         size = int(size)
-        images = {"memory": self._memory("memory", memory), "smem": self._memory("smem", smem)}
-        outward = self.facts.source == ".shared::cta"
-        read, written = (images["smem"], images["memory"]) if outward else (images["memory"], images["smem"])
-        sources, destinations = self._integers("source", source), self._integers("destination", destination)
-        for name, places in (("source", sources), ("destination", destinations)):
-            self._aligned(name, places, BULK_BYTES)
-        shape = broadcast([sources.shape, destinations.shape], self._call)
-        sources, destinations = np.broadcast_to(sources, shape), np.broadcast_to(destinations, shape)
-        self._inside("source", sources + left, size - left - right, read.shape[-1])
-        self._inside("destination", destinations, size, written.shape[-1])
-        over = 2 if self.facts.multicast else 1  # dimensions of the written memory that are no batch
-        batch = broadcast([read.shape[:-1], written.shape[:-over], shape[:-1]], self._call)
-        full = (*batch, shape[-1], size)
-        froms = np.broadcast_to(sources[..., None] + np.arange(size), full)
-        places = np.broadcast_to(destinations[..., None] + np.arange(size), full)
-        read = np.broadcast_to(read, (*batch, read.shape[-1]))
-        return read, np.broadcast_to(written, (*batch, *written.shape[-over:])), froms, places
+        image, own = byte_memory(memory, call, "memory"), byte_memory(smem, call)
+        read, written = (own, image) if self.row.outward else (image, own)
+        given = {"source": source, "destination": destination}
+        places = {name: self._integers(name, address) for name, address in given.items()}
+        for name, address in places.items():
+            require_alignment(address, self.row.alignment, "a copy of cp.async.bulk", call, name, "copy")
+        shape = broadcast([address.shape for address in places.values()], call)
+        sources, destinations = (np.broadcast_to(address, shape) for address in places.values())
+        for name, first, count, held in (
+            ("source", sources + left, size - left - right, read),
+            ("destination", destinations, size, written),
+        ):
+            require_inside(first, count, held.shape[-1], "a copy", call, name, "copy", "memory")
+        over = 2 if self.row.has("cta_mask") else 1  # dimensions of the written memory that are not a batch
+        batch = broadcast([read.shape[:-1], written.shape[:-over], shape[:-1]], call)
+        return read, np.broadcast_to(written, (*batch, *written.shape[-over:])), sources, destinations
+
+    def _written(self, memory: Bytes, destination: Places, data: Bytes, mask: Flags | None = None) -> Bytes:
+        """The memory after copies of one call."""
+        require_uncontested(destination, data, self._call, mask, "copy", "destinations that do not overlap")
+        return with_bytes_at(memory, destination, data, mask)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,17 +101,17 @@ class BulkCopy(BulkInstruction):
         >>> store.execute(memory=memory, smem=smem, source=16, destination=0, size=16, byte_mask=0x8001).tolist()[:17]
         [16, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 31, 255]
         """
-        if self.facts.reports:
+        if self.row.reports:
             raise NotModelledError(
-                f"{self._call}: what the barrier is told of the validity of the data is not modelled"
+                f"{self._call}: what the barrier gets to know of the validity of the data is not modelled"
             )
         given = {"byte_mask": byte_mask, "ignore_left": ignore_left, "ignore_right": ignore_right, "cta_mask": cta_mask}
-        takes = {name for form in self.forms for name in form.operands}
+        takes = given.keys() & set(self.forms[0].sources)
         for name, value in given.items():
             if (value is not None) != (name in takes):
-                told = "this instruction takes none" if value is not None else "it is missing"
+                why = "this instruction takes none" if value is not None else "it is missing"
                 raise OperandError(
-                    f"{self._call}: {name}={value}: {told}; valid operands: {', '.join(sorted(takes)) or 'none'}"
+                    f"{self._call}: {name}={value}: {why}; valid operands: {', '.join(sorted(takes)) or 'none'}"
                 )
         left, right = ignore_left or 0, ignore_right or 0
         for name, number in (("ignore_left", left), ("ignore_right", right)):
@@ -104,24 +119,25 @@ class BulkCopy(BulkInstruction):
                 raise OperandError(f"{self._call}: {name}={number}: valid: 0 to {MOST_IGNORED}")
         if byte_mask is not None and not 0 <= byte_mask < 1 << BULK_BYTES:
             raise OperandError(f"{self._call}: byte_mask={byte_mask:#x}: valid: 16 bits")
-        read, written, froms, places = self._ranges(memory, smem, source, destination, size, left, right)
+        read, written, sources, destinations = self._ranges(memory, smem, source, destination, size, left, right)
         there = np.ones(size, bool)
         there[:left], there[size - right :] = False, False
-        data = self._bytes_at(read, froms, np.broadcast_to(there, froms.shape))
+        data = bytes_at(read, sources, size, there)
         if byte_mask is not None:
             there &= (byte_mask >> np.arange(size) % BULK_BYTES & 1).astype(bool)
         if cta_mask is None:
-            return self._put(written, places, data, there)
-        blocks, most = written.shape[-2], min(written.shape[-2], self.facts.mask_bits)
+            return self._written(written, destinations, data, there)
+        blocks, bits = written.shape[-2], int(self.forms[0]["cta_mask"].type.removeprefix(".b"))
+        most = min(blocks, bits)
         if not 0 < cta_mask < 1 << most:
             raise OperandError(
-                f"{self._call}: cta_mask={cta_mask:#x}: smem has {blocks} blocks, the mask {self.facts.mask_bits} bits; valid: 1 to "
+                f"{self._call}: cta_mask={cta_mask:#x}: smem has {blocks} blocks, the mask {bits} bits; valid: 1 to "
                 f"{(1 << most) - 1:#x}"
             )
         out = written.copy()
         for rank in range(blocks):
             if cta_mask >> rank & 1:
-                out[..., rank, :] = self._put(written[..., rank, :], places, data, there)
+                out[..., rank, :] = self._written(written[..., rank, :], destinations, data, there)
         return out
 
     def undefined_bytes(self, destination: Any, size: int, ignore_left: int, ignore_right: int) -> Places:
@@ -152,34 +168,32 @@ class BulkReduce(BulkInstruction):
         >>> out.view(np.uint32).tolist()
         [0, 1, 2, 3, 4, 6, 8, 10]
         """
-        reduction = self.facts.reduction
-        if reduction is None:
-            raise TypeError(f"{self.mnemonic} reduces nothing")
-        read, written, froms, places = self._ranges(memory, smem, source, destination, size)
-        starts = np.sort(places[..., :1], axis=-2)  # none if the size is 0
-        if not (np.diff(starts, axis=-2) < size).any():
-            return self._combined(read, written, froms, places)
+        read, written, sources, destinations = self._ranges(memory, smem, source, destination, size)
+        if not (np.diff(np.sort(destinations, axis=-1), axis=-1) < size).any():
+            return self._combined(read, written, sources, destinations, size)
+        reduction = self._reduction
         if reduction.ordered:
             raise ContestedRowError(
                 f"{self._call}: destination: two reductions of {size} bytes overlap, and the order of {reduction.operation} "
                 f"{reduction.type} shows; valid: apart by that"
             )
-        for place in range(places.shape[-2]):
+        for place in range(destinations.shape[-1]):
             one = slice(place, place + 1)
-            written = self._combined(read, written, froms[..., one, :], places[..., one, :])
+            written = self._combined(read, written, sources[..., one], destinations[..., one], size)
         return written
 
-    def _combined(self, read: Bytes, written: Bytes, froms: Places, places: Places) -> Bytes:
-        """The written memory after copies that do not overlap."""
-        reduction = self.facts.reduction
-        if reduction is None:
+    @property
+    def _reduction(self) -> Reduction:
+        if self.row.reduction is None:
             raise TypeError(f"{self.mnemonic} reduces nothing")
-        everywhere = np.ones(places.shape, bool)
-        theirs, own = (self._bytes_at(image, at, everywhere) for image, at in ((written, places), (read, froms)))
-        kind = f"<u{reduction.bits // 8}"
-        codes = [np.ascontiguousarray(array).view(kind) for array in (theirs, own)]
-        result = reduce_codes(reduction, *codes).astype(kind, copy=False)
-        return self._put(written, places, np.ascontiguousarray(result).view(np.uint8))
+        return self.row.reduction
+
+    def _combined(self, read: Bytes, written: Bytes, sources: Places, destinations: Places, size: int) -> Bytes:
+        """The written memory after copies that do not overlap."""
+        kind = f"<u{self._reduction.bits // 8}"
+        theirs, own = (bytes_at(image, at, size).view(kind) for image, at in ((written, destinations), (read, sources)))
+        result = reduce_codes(self._reduction, theirs, own).astype(kind, copy=False)
+        return self._written(written, destinations, np.ascontiguousarray(result).view(np.uint8))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,26 +208,22 @@ class Prefetch(CopyInstruction):
     def execute(self, memory: Any, source: Any, size: int) -> Bytes:
         """The memory as it was, once address and size are found to be valid.
 
-        Raises OperandError for a size that is no multiple of 16, MisalignedAddressError unless the address is a multiple of 16
+        Raises OperandError for a size that is not a multiple of 16, MisalignedAddressError unless the address is a multiple of 16
         (of applypriority, of 128: PTX ISA 9.4, section applypriority.async.bulk), OutsideMemoryError.
         """
-        image, places = self._memory("memory", memory), self._integers("source", source)
+        image, places = byte_memory(memory, self._call, "memory"), self._integers("source", source)
         if size < 0 or size % BULK_BYTES:
             raise OperandError(f"{self._call}: size={size}: valid: multiples of {BULK_BYTES} bytes")
-        self._aligned("source", places, self.facts.alignment)
-        self._inside("source", places, size, image.shape[-1])
+        require_alignment(places, self.row.alignment, "a prefetch", self._call, "source", "copy")
+        require_inside(places, size, image.shape[-1], "a prefetch", self._call, "source", "copy", "memory")
         return image.copy()
 
 
-_CLASSES: dict[str, type[CopyInstruction]] = {
+CLASSES: dict[str, type[CopyInstruction]] = {
     "copy": BulkCopy,
     "reduce": BulkReduce,
     "commit": CopyGroup,
     "wait": CopyGroup,
     "prefetch": Prefetch,
 }
-
-
-def bind(row: Row, *rest: Any) -> CopyInstruction:
-    """The instruction of a row."""
-    return _CLASSES[copy_facts(row).operation](row, *rest)
+"""What executes a row, by its operation."""

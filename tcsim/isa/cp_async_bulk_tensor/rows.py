@@ -6,53 +6,72 @@ Sources: PTX ISA 9.2, sections cp.async.bulk.tensor, cp.reduce.async.bulk.tensor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from types import MappingProxyType
-from typing import Any
+from typing import Literal
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
-from tcsim.core.targets import Arch, since
-from tcsim.isa.cp_async_bulk_tensor import semantics as tensor_instruction
-from tcsim.isa.cp_async_bulk_tensor.semantics import Direction, TensorCopyFacts
+from tcsim.core.targets import TARGETS, Arch, since, suffixed_since
+from tcsim.core.versions import latest
+from tcsim.isa.copies import CACHE_POLICY
+from tcsim.isa.cp_async_bulk_tensor.semantics import CLASSES, TensorCopyRow
 from tcsim.model.family import Family
-from tcsim.model.row import Row
+from tcsim.model.form import Form
+from tcsim.model.operand import Operand, Role, Space
 from tcsim.tma.reduce import REDUCTIONS
 
 COPY, REDUCE, PREFETCH = "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor"
 
 _HOPPER = since("sm_90")
 _BLACKWELL = since("sm_100")
-_DATACENTER = tuple(t for t in _BLACKWELL if t[-1] in "af" and not t.startswith("sm_12"))
+_DATACENTER = tuple(target for target in suffixed_since("sm_100") if TARGETS[target].number < 120)
 _RUBIN = ("sm_107f", "sm_107a")
 
 ALL, FROM_2, FROM_3, ONE, TWO = (1, 2, 3, 4, 5), (2, 3, 4, 5), (3, 4, 5), (1,), (2,)
-DIMS: MappingProxyType[str, tuple[int, ...]] = MappingProxyType(
-    {
-        "": ALL,  # the same as .tile
-        "tile": ALL,
-        "tile::gather4": TWO,
-        "tile::scatter4": TWO,
-        "im2col": FROM_3,
-        "im2col::w": FROM_3,
-        "im2col::w::128": FROM_3,
-        "im2col_no_offs": FROM_3,
-        "im2col_no_offs::w": FROM_3,
-    }
+
+
+@dataclass(frozen=True)
+class CopyMode:
+    """How a copy walks through the tensor, as the spelling names it."""
+
+    name: str  # without its dot; empty: the same as tile
+    dims: tuple[int, ...] = ALL
+    opcode: str = ""  # what it adds to the opcode
+    map_mode: Literal["", "im2col", "im2col_wide"] = ""  # TensorMap.im2col_mode of the maps that it takes
+    wide_mode: str = ""  # their TensorMap.wide_mode
+    rows4: bool = False  # the coordinates are a column and four rows
+    loads: bool = True
+    stores: bool = True
+    new: bool = False  # not before sm_100
+
+    @property
+    def text(self) -> str:
+        """The mode in a spelling."""
+        return f".{self.name}" if self.name else ""
+
+
+MODES: tuple[CopyMode, ...] = (
+    CopyMode(""),
+    CopyMode("tile"),
+    CopyMode("tile::gather4", TWO, ".GATHER4", rows4=True, stores=False, new=True),
+    CopyMode("tile::scatter4", TWO, ".SCATTER4", rows4=True, loads=False, new=True),
+    CopyMode("im2col", FROM_3, ".IM2COL", "im2col", stores=False),
+    CopyMode("im2col::w", FROM_3, ".W", "im2col_wide", "W", stores=False, new=True),
+    CopyMode("im2col::w::128", FROM_3, ".W128", "im2col_wide", "W128", stores=False, new=True),
+    CopyMode("im2col_no_offs", FROM_3, ".IM2COL", "im2col", loads=False),
+    CopyMode("im2col_no_offs::w", FROM_3, ".W", "im2col_wide", "W", loads=False, new=True),
 )
-"""The dimensions that each load mode takes."""
+"""The modes of loads, which prefetches share, and of stores and reductions."""
 
 _OVERRIDE = "what .override puts in place of the map's fields is not documented for sm_107"
 _REPORT = "what .mbarrier::report puts into the mbarrier is not documented"
 _SCATTERED = (
     "ptxas turns this spelling, which the manual does not list, into a plain UTMASTG.SCATTER4: the reduction is lost"
 )
-
-_OPCODE_MODES = {
-    "": "", "tile": "", "tile::gather4": ".GATHER4", "tile::scatter4": ".SCATTER4", "im2col": ".IM2COL",
-    "im2col_no_offs": ".IM2COL", "im2col::w": ".W", "im2col_no_offs::w": ".W", "im2col::w::128": ".W128",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,10 +88,6 @@ class Ending:
     mask_bits: int = 0
     override: str = ""
     unmodelled: str = ""
-
-
-def _later(*versions: str) -> str:
-    return max(versions, key=lambda version: tuple(map(int, version.split("."))))
 
 
 _TILED = ("", "tile")
@@ -99,124 +114,162 @@ LOAD_ENDINGS: tuple[Ending, ...] = (
 
 MULTICAST_ENDINGS: tuple[Ending, ...] = tuple(
     Ending(text + group, opcode + pair, tuple(t for t in targets if not group or t in _DATACENTER),
-           _later(version, "8.6" if group else version),
+           latest(version, "8.6" if group else version),
            hint=hint, mask_bits=bits)
     for text, opcode, targets, version, hint, bits in _MULTICASTS
     for group, pair in (("", ""), *_GROUPS)
 )  # fmt: skip
 
 
+_ROLES: Mapping[str, Role] = MappingProxyType(
+    {"load": "source", "prefetch": "source", "store": "destination", "reduce": "both"}
+)
+"""What becomes of the tensor."""
+
+
+def _tensor(role: Role, dim: int, mode: CopyMode, override: str) -> Operand:
+    """The tensor map, the coordinates, and what an .override puts in place of the map's fields."""
+    count = 5 if mode.rows4 else dim
+    bracket: tuple[Operand, ...] = ()
+    if override:
+        bracket = (Operand("global_address", type=".b64"), Operand("tensor_map", type=".b64"))
+        if override != "global_address":
+            bracket += (Operand("global_dim", kind="vector", type=".b16", count=dim),)
+        if override == "global_dim_stride":
+            strides = Operand("global_strides", kind="vector", count=dim - 1)
+            bracket += (strides, Operand("global_stride_bits", type=".b16"))
+        bracket += (Operand("coordinates", kind="vector", type=".s32", count=count),)
+    return Operand(
+        "tensor_map", role, "tensor", type=".b64", count=count, space="global", proxy="async", bracket=bracket
+    )
+
+
 def _row(
-    mnemonic: str, family: str, targets: tuple[str, ...], version: str, opcode: str, facts: TensorCopyFacts,
+    family: str,
+    mnemonic: str,
+    operation: str,
+    dim: int,
+    mode: CopyMode,
+    targets: tuple[str, ...],
+    version: str,
+    opcode: str,
+    *,
+    space: Space = "shared::cta",
+    op: str = "",
+    mask_bits: int = 0,
+    hint: bool = False,
+    override: str = "",
+    unmodelled: str = "",
     documented: bool = True,
-) -> Row:  # fmt: skip
-    arithmetic = facts.op or facts.direction
-    modifiers = MappingProxyType({"opcode": opcode})
-    return Row(
-        mnemonic, family, (0, 0, 0), MappingProxyType({}), targets, version, arithmetic, documented, modifiers, facts=facts
-    )  # fmt: skip
+) -> TensorCopyRow:
+    operands = [_tensor(_ROLES[operation], dim, mode, override)]
+    if operation != "prefetch":
+        role: Role = "destination" if operation == "load" else "source"
+        operands.insert(operation != "load", Operand("address", role, "address", space=space, proxy="async"))
+    if operation == "load":
+        operands.append(Operand("barrier", "both", "address", space=space, proxy="async"))
+    if operation in ("load", "prefetch") and mode.map_mode:
+        operands.append(Operand("offsets", kind="vector", type=".b16", count=2 if mode.wide_mode else dim - 2))
+    operands += [Operand("cta_mask", type=f".b{mask_bits}")] if mask_bits else []
+    operands += [CACHE_POLICY] if hint else []
+    return TensorCopyRow(
+        mnemonic,
+        family,
+        forms=(Form(tuple(operands), targets, version, "thread", documented=documented),),
+        arithmetic=op or operation,
+        documented=documented,
+        modifiers=MappingProxyType({"opcode": opcode}),
+        operation=operation,
+        dim=dim,
+        mode=mode.name or "tile",
+        map_mode=mode.map_mode,
+        wide_mode=mode.wide_mode,
+        rows4=mode.rows4,
+        op=op,
+        unmodelled=unmodelled,
+    )
 
 
-def _dot(mode: str) -> str:
-    return f".{mode}" if mode else ""
-
-
-def _loads() -> Iterator[Row]:
-    for space, mode in ((space, mode) for space in ("shared::cta", "shared::cluster") for mode in DIMS):
-        if mode == "tile::scatter4" or mode.startswith("im2col_no_offs"):
-            continue
-        new = mode in ("tile::gather4", "im2col::w", "im2col::w::128")
-        only = _DATACENTER if mode == "im2col::w::128" or (new and space == "shared::cluster") else _BLACKWELL
-        version = "8.6" if new or space == "shared::cta" else "8.0"
+def _loads() -> Iterator[TensorCopyRow]:
+    spaces: tuple[Space, ...] = ("shared::cta", "shared::cluster")
+    for space, mode in product(spaces, (mode for mode in MODES if mode.loads)):
+        narrow = mode.wide_mode == "W128" or (mode.new and space == "shared::cluster")
+        only = _DATACENTER if narrow else _BLACKWELL if mode.new else _HOPPER
+        version = "8.6" if mode.new or space == "shared::cta" else "8.0"
         for ending in LOAD_ENDINGS + (MULTICAST_ENDINGS if space == "shared::cluster" else ()):
-            if ending.modes and mode not in ending.modes:
+            if ending.modes and mode.name not in ending.modes:
                 continue
-            targets = tuple(t for t in ending.targets if not new or t in only)
-            for dim in DIMS[mode]:
+            targets = tuple(target for target in ending.targets if target in only)
+            for dim in mode.dims:
                 if dim not in ending.dims:
                     continue
-                base = f"{COPY}.{dim}d.{space}.global{_dot(mode)}.mbarrier::complete_tx::bytes{ending.text}"
-                opcode = f"UTMALDG.{dim}D{_OPCODE_MODES[mode]}{ending.opcode}"
+                base = f"{COPY}.{dim}d.{space}.global{mode.text}.mbarrier::complete_tx::bytes{ending.text}"
+                opcode = f"UTMALDG.{dim}D{mode.opcode}{ending.opcode}"
                 for hint in (False, True)[: 1 + ending.hint]:
-                    facts = TensorCopyFacts(
-                        "load", dim, mode or "tile", "", ending.mask_bits, hint, ending.override, ending.unmodelled
-                    )
                     yield _row(
-                        base + ".L2::cache_hint" * hint, COPY, targets, _later(version, ending.version), opcode, facts
+                        COPY, base + ".L2::cache_hint" * hint, "load", dim, mode, targets,
+                        latest(version, ending.version), opcode, space=space, mask_bits=ending.mask_bits, hint=hint,
+                        override=ending.override, unmodelled=ending.unmodelled,
                     )  # fmt: skip
 
 
-def _stored(
-    family: str, direction: Direction, op: str, modes: tuple[str, ...], overrides: bool
-) -> Iterator[Row]:  # fmt: skip
-    for mode in modes:
-        wide, scattered = mode == "im2col_no_offs::w", mode == "tile::scatter4"
-        targets, version = (_RUBIN, "9.4") if wide else (_DATACENTER, "8.6") if scattered else (_HOPPER, "8.0")
-        lost = bool(scattered and op)
-        why = _SCATTERED if lost else ""
-        for dim in DIMS[mode]:
-            base = f"{family}.{dim}d.global.shared::cta{_dot(op)}{_dot(mode)}.bulk_group"
+def _stored(family: str, direction: str, op: str = "", known: bool = True) -> Iterator[TensorCopyRow]:
+    """Stores, or one reduction; of a reduction that is not add, overrides and .tile::scatter4 are not known.
+
+    The inventory of spellings tried them with add alone.
+    """
+    word = f".{op}" if op else ""
+    for mode in (mode for mode in MODES if mode.stores and (known or not mode.rows4)):
+        targets, version = (_HOPPER, "8.0") if not mode.new else (_DATACENTER, "8.6") if mode.rows4 else (_RUBIN, "9.4")
+        lost = bool(mode.rows4 and op)
+        for dim in mode.dims:
+            base = f"{family}.{dim}d.global.shared::cta{word}{mode.text}.bulk_group"
             opcode = f"UTMAREDG.{dim}D" if op and not lost else f"UTMASTG.{dim}D"
-            opcode += _OPCODE_MODES[mode] + (f".{op.upper()}" if op and not lost else "")
+            opcode += mode.opcode + (f".{op.upper()}" if op and not lost else "")
             for hint in (False, True):
                 text = base + ".L2::cache_hint" * hint
-                facts = TensorCopyFacts(direction, dim, mode or "tile", op, cache_hint=hint, unmodelled=why)
-                yield _row(text, family, targets, version, opcode, facts, not lost)
-                if overrides:
-                    facts = TensorCopyFacts(
-                        direction, dim, mode or "tile", op, cache_hint=hint, override="global_address",
-                        unmodelled=_OVERRIDE,
-                    )  # fmt: skip
+                yield _row(
+                    family, text, direction, dim, mode, targets, version, opcode, op=op, hint=hint,
+                    unmodelled=_SCATTERED if lost else "", documented=not lost,
+                )  # fmt: skip
+                if known:
                     yield _row(
-                        f"{text}.override::global_address",
-                        family,
-                        _RUBIN,
-                        "9.4",
-                        f"{opcode}.TENSOR_GADDR",
-                        facts,
-                        not lost,
-                    )
+                        family, f"{text}.override::global_address", direction, dim, mode, _RUBIN, "9.4",
+                        f"{opcode}.TENSOR_GADDR", op=op, hint=hint, override="global_address", unmodelled=_OVERRIDE,
+                        documented=not lost,
+                    )  # fmt: skip
 
 
-STORE_MODES = ("", "tile", "tile::scatter4", "im2col_no_offs", "im2col_no_offs::w")
+def _copies() -> tuple[TensorCopyRow, ...]:
+    return (*_loads(), *_stored(COPY, "store"))
 
 
-def _copies() -> tuple[Row, ...]:
-    return (*_loads(), *_stored(COPY, "store", "", STORE_MODES, True))
+def _reductions() -> tuple[TensorCopyRow, ...]:
+    return tuple(row for op in REDUCTIONS for row in _stored(REDUCE, "reduce", op, op == "add"))
 
 
-def _reductions() -> tuple[Row, ...]:
-    """Overrides and .tile::scatter4 are known of add alone: the inventory of spellings tried no other with them."""
-    rows: list[Row] = []
-    for op in REDUCTIONS:
-        modes = STORE_MODES if op == "add" else tuple(mode for mode in STORE_MODES if mode != "tile::scatter4")
-        rows += _stored(REDUCE, "reduce", op, modes, op == "add")
-    return tuple(rows)
-
-
-def _prefetches() -> Iterator[Row]:
-    for mode in ("", "tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128"):
-        new = mode in ("tile::gather4", "im2col::w", "im2col::w::128")
-        targets, version = (_DATACENTER, "8.6") if new else (_HOPPER, "8.0")
-        for dim in DIMS[mode]:
-            base, shape = f"{PREFETCH}.{dim}d.L2.global{_dot(mode)}", f".{dim}D{_OPCODE_MODES[mode]}"
+def _prefetches() -> Iterator[TensorCopyRow]:
+    for mode in (mode for mode in MODES if mode.loads):
+        targets, version = (_DATACENTER, "8.6") if mode.new else (_HOPPER, "8.0")
+        for dim in mode.dims:
+            base, shape = f"{PREFETCH}.{dim}d.L2.global{mode.text}", f".{dim}D{mode.opcode}"
+            row = partial(_row, PREFETCH, operation="prefetch", dim=dim, mode=mode)
             for hint in (False, True):
-                facts = TensorCopyFacts("prefetch", dim, mode or "tile", cache_hint=hint)
-                yield _row(base + ".L2::cache_hint" * hint, PREFETCH, targets, version, f"UTMAPF.L2{shape}", facts)
-            facts = TensorCopyFacts("prefetch", dim, mode or "tile")
-            yield _row(f"{base}.L2::evict_last", PREFETCH, _RUBIN, "9.4", f"UTMAL2CCTL.PM{shape}", facts)
-            facts = TensorCopyFacts("prefetch", dim, mode or "tile", override="global_address", unmodelled=_OVERRIDE)
-            text = f"{base}.override::global_address"
-            yield _row(text, PREFETCH, _RUBIN, "9.4", f"UTMAL2CCTL.PF{shape}.TENSOR_GADDR", facts)
-        for dim in ALL if mode == "tile::gather4" else DIMS[mode]:
-            text = f"applypriority.async.bulk.tensor.{dim}d.global{_dot(mode)}.bulk_group.L2::evict_normal"
-            known = min(dim, 2) if mode == "tile::gather4" and dim > 1 else dim  # ptxas makes 2D of more dimensions
-            opcode = f"UTMAL2CCTL.DM.{known}D{_OPCODE_MODES[mode]}"
-            facts = TensorCopyFacts("prefetch", dim, mode or "tile")
-            yield _row(text, PREFETCH, _RUBIN, "9.4", opcode, facts, mode != "tile::gather4" or dim == 2)
+                text, opcode = base + ".L2::cache_hint" * hint, f"UTMAPF.L2{shape}"
+                yield row(text, targets=targets, version=version, opcode=opcode, hint=hint)
+            yield row(f"{base}.L2::evict_last", targets=_RUBIN, version="9.4", opcode=f"UTMAL2CCTL.PM{shape}")
+            yield row(
+                f"{base}.override::global_address", targets=_RUBIN, version="9.4",
+                opcode=f"UTMAL2CCTL.PF{shape}.TENSOR_GADDR", override="global_address", unmodelled=_OVERRIDE,
+            )  # fmt: skip
+        for dim in ALL if mode.rows4 else mode.dims:
+            text = f"applypriority.async.bulk.tensor.{dim}d.global{mode.text}.bulk_group.L2::evict_normal"
+            known = min(dim, 2) if mode.rows4 else dim  # ptxas makes 2D of more dimensions
+            opcode, listed = f"UTMAL2CCTL.DM.{known}D{mode.opcode}", not mode.rows4 or dim == 2
+            yield _row(PREFETCH, text, "prefetch", dim, mode, _RUBIN, "9.4", opcode, documented=listed)
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
+def lowering(row: TensorCopyRow, arch: Arch) -> Lowering:
     """One machine instruction, which multicast on sm_120 loops over."""
     opcode = row.modifiers["opcode"]
     if arch.name == "sm_107":  # its prefetch is a cache control
@@ -242,22 +295,21 @@ _NO_EFFECT = Evidence("literature", "PTX ISA, cp.async.bulk.prefetch.tensor: a h
 _UNKNOWN = Evidence("literature", "accepted by ptxas 13.5.37; its effect is not modelled")
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: TensorCopyRow, arch: Arch) -> Evidence:
     """A recording, or what the model of a spelling rests on."""
-    facts = row.facts
-    if not isinstance(facts, TensorCopyFacts) or facts.unmodelled:
+    if row.unmodelled:
         return _UNKNOWN
     if arch.name in RECORDED:
         return RECORDED[arch.name]
-    if facts.direction == "prefetch":
+    if row.operation == "prefetch":
         return _NO_EFFECT
-    if facts.map_mode:
-        return _WIDE if facts.wide_mode else _IM2COL
-    return _REDUCED if facts.op else _MANUAL
+    if row.map_mode:
+        return _WIDE if row.wide_mode else _IM2COL
+    return _REDUCED if row.op else _MANUAL
 
 
-def _family(name: str, rows: tuple[Row, ...]) -> Family[Any]:
-    return Family(name, lambda: rows, lowering, evidence, tensor_instruction.bind)
+def _family(name: str, rows: tuple[TensorCopyRow, ...]) -> Family[TensorCopyRow]:
+    return Family(name, lambda: rows, lowering, evidence, CLASSES)
 
 
 COPY_FAMILY = _family(COPY, _copies())

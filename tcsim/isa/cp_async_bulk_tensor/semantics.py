@@ -5,78 +5,44 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from tcsim.core.addresses import Bytes
 from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 from tcsim.tma.map import TensorMap
 from tcsim.tma.types import SWIZZLE_MODES, NotModelledError, TensorMapError
-
-Bytes = npt.NDArray[np.uint8]
-Direction = Literal["load", "store", "reduce", "prefetch"]
 
 _MAPS = {"": "tiled", "im2col": "im2col", "im2col_wide": "im2col-wide"}
 _CONSTRUCTORS = {"": "TensorMap", "im2col": "TensorMap.im2col", "im2col_wide": "TensorMap.im2col_wide"}
 
 
-@dataclass(frozen=True)
-class TensorCopyFacts:
-    """What a spelling says, beyond its targets."""
+@dataclass(frozen=True, kw_only=True)
+class TensorCopyRow(Row):
+    """A row of tensor copies; its operation is the direction: "load", "store", "reduce" or "prefetch"."""
 
-    direction: Direction
     dim: int  # .1d to .5d
     mode: str  # the load mode without its dot: "tile", "tile::gather4", "im2col", "im2col_no_offs", ...
+    map_mode: Literal["", "im2col", "im2col_wide"] = ""  # the kind of map it takes, as TensorMap.im2col_mode
+    wide_mode: str = ""  # of the im2col-wide map that it takes, as TensorMap.wide_mode
+    rows4: bool = False  # the coordinates are a column and four rows
     op: str = ""  # of a reduction
-    mask_bits: int = 0  # of the CTA mask of .multicast::cluster; 0: no multicast
-    cache_hint: bool = False
-    override: str = ""  # what the instruction gives in place of the map's: "", "global_address", ...
     unmodelled: str = ""  # why execution is not modelled
-
-    @property
-    def map_mode(self) -> str:
-        """The kind of map it takes, as TensorMap.im2col_mode."""
-        if not self.mode.startswith("im2col"):
-            return ""
-        return "im2col_wide" if "::w" in self.mode else "im2col"
-
-    @property
-    def wide_mode(self) -> str:
-        """The mode of the im2col-wide map that it takes, as TensorMap.wide_mode."""
-        if self.map_mode != "im2col_wide":
-            return ""
-        return "W128" if self.mode.endswith("::128") else "W"
-
-    @property
-    def rows4(self) -> bool:
-        """The coordinates are a column and four rows."""
-        return self.mode in ("tile::gather4", "tile::scatter4")
 
     @property
     def coordinates(self) -> int:
         """How many coordinates the instruction takes."""
-        return 5 if self.rows4 else self.dim
+        return self.forms[0]["tensor_map"].count
 
     @property
     def offsets(self) -> int:
         """How many 16-bit im2col numbers the instruction takes."""
-        if self.direction not in ("load", "prefetch") or not self.map_mode:
-            return 0
-        return 2 if self.map_mode == "im2col_wide" else self.dim - 2
+        return self.forms[0]["offsets"].count if self.has("offsets") else 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorCopy(Instruction):
     """An instruction that moves a box between global and shared memory."""
 
-    @property
-    def facts(self) -> TensorCopyFacts:
-        """What the spelling says.
-
-        Raises TypeError if the row has no such facts.
-        """
-        if not isinstance(self.row.facts, TensorCopyFacts):
-            raise TypeError(f"{self.mnemonic} is no tensor copy")
-        return self.row.facts
+    row: TensorCopyRow
 
     def check_map(self, tensor_map: Any) -> TensorMap:
         """A map that the instruction takes on this arch; of .im2col::w::128 always one of mode W128.
@@ -86,32 +52,30 @@ class TensorCopy(Instruction):
         Raises TensorMapError for another rank or kind of map, or for a data type or swizzle of sm_100 on an earlier arch;
         NotModelledError for a spelling, or a spelling of such a map, whose effect is not documented.
         """
-        call, facts = f"{self!r}.execute", self.facts
-        if facts.unmodelled:
-            raise NotModelledError(f"{call}: not modelled: {facts.unmodelled}")
+        call, row = self._call, self.row
+        if row.unmodelled:
+            raise NotModelledError(f"{call}: not modelled: {row.unmodelled}")
         if not isinstance(tensor_map, TensorMap):
             raise TensorMapError(f"{call}: tensor_map is a {type(tensor_map).__name__}; valid: a tcsim.TensorMap")
-        if tensor_map.rank != facts.dim:
+        if tensor_map.rank != row.dim:
+            raise TensorMapError(f"{call}: {tensor_map} has {tensor_map.rank} dimensions; .{row.dim}d needs {row.dim}")
+        if tensor_map.im2col_mode != row.map_mode:
             raise TensorMapError(
-                f"{call}: {tensor_map} has {tensor_map.rank} dimensions; .{facts.dim}d needs {facts.dim}"
+                f"{call}: {tensor_map} is a {_MAPS[tensor_map.im2col_mode]} map; .{row.mode} needs one of "
+                f"{_CONSTRUCTORS[row.map_mode]}"
             )
-        if tensor_map.im2col_mode != facts.map_mode:
-            raise TensorMapError(
-                f"{call}: {tensor_map} is a {_MAPS[tensor_map.im2col_mode]} map; .{facts.mode} needs one of "
-                f"{_CONSTRUCTORS[facts.map_mode]}"
-            )
-        if (tensor_map.wide_mode, facts.wide_mode) == ("W128", "W"):
+        if (tensor_map.wide_mode, row.wide_mode) == ("W128", "W"):
             raise NotModelledError(
-                f"{call}: not modelled: {tensor_map} of mode W128 with .{facts.mode}: how many pixels it loads is not documented; "
+                f"{call}: not modelled: {tensor_map} of mode W128 with .{row.mode}: how many pixels it loads is not documented; "
                 "known: a map of mode W"
             )
-        if tensor_map.wide_mode != facts.wide_mode:  # a map of mode W, whose pixels .im2col::w::128 ignores
-            tensor_map = replace(tensor_map, wide_mode=facts.wide_mode)
+        if tensor_map.wide_mode != row.wide_mode:  # a map of mode W, whose pixels .im2col::w::128 ignores
+            tensor_map = replace(tensor_map, wide_mode=row.wide_mode)
         new = tensor_map.type.packed or SWIZZLE_MODES[tensor_map.swizzle].atomicity
         if new and self.arch.number < 100:
             what = tensor_map.data_type if tensor_map.type.packed else f"swizzle {tensor_map.swizzle}"
             raise TensorMapError(f"{call}: {tensor_map}: {what} needs sm_100 or later")
-        if new and self.arch.number >= 120 and facts.direction == "load":
+        if new and self.arch.number >= 120 and row.operation == "load":
             raise TensorMapError(
                 f"{call}: {tensor_map}: on {self.arch.name} loads take no sub-byte types and no swizzle atomicity (PTX ISA, "
                 "restrictions on tensor copies)"
@@ -126,12 +90,12 @@ class TensorLoad(TensorCopy):
     def transaction_bytes(self, tensor_map: TensorMap, halo: int = 0) -> int:
         """Bytes that the mbarrier must expect: `TensorMap.transaction_bytes`, of .tile::gather4 four rows.
 
-        halo: wHalo of .im2col::w and .im2col::w::128, each pixel of which adds `TensorMap.halo_bytes`.
+        halo: wHalo of .im2col::w and .im2col::w::128; each of its pixels adds `TensorMap.halo_bytes`.
 
         Raises as `check_map` does.
         """
         tmap = self.check_map(tensor_map)
-        return tmap.transaction_bytes * (4 if self.facts.rows4 else 1) + halo * tmap.halo_bytes
+        return tmap.transaction_bytes * (4 if self.row.rows4 else 1) + halo * tmap.halo_bytes
 
     def execute(
         self, tensor_map: TensorMap, memory: Any, coordinates: Any, smem: Any, address: Any = 0, offsets: Any = None
@@ -150,7 +114,7 @@ class TensorLoad(TensorCopy):
         [30, 31, 40, 41]
         """
         tmap = self.check_map(tensor_map)
-        if self.facts.rows4:
+        if self.row.rows4:
             return tmap.gather4(memory, coordinates, smem, address)
         return tmap.load(memory, coordinates, smem, address, offsets)
 
@@ -170,10 +134,10 @@ class TensorStore(TensorCopy):
         >>> add.execute(counts, np.uint32([5, 5, 5, 5]).view(np.uint8), (0,), smem).view(np.uint32).tolist()
         [6, 7, 8, 9]
         """
-        tmap, facts = self.check_map(tensor_map), self.facts
-        if facts.op:
-            return tmap.reduce(facts.op, memory, coordinates, smem, address)
-        return (tmap.scatter4 if facts.rows4 else tmap.store)(memory, coordinates, smem, address)
+        tmap, row = self.check_map(tensor_map), self.row
+        if row.op:
+            return tmap.reduce(row.op, memory, coordinates, smem, address)
+        return (tmap.scatter4 if row.rows4 else tmap.store)(memory, coordinates, smem, address)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -191,7 +155,10 @@ class TensorPrefetch(TensorCopy):
         self.check_map(tensor_map)
 
 
-def bind(row: Any, arch: Any, targets: Any, lowering: Any, evidence: Any) -> TensorCopy:
-    """The instruction of a row, by its direction."""
-    kinds = {"load": TensorLoad, "store": TensorStore, "reduce": TensorStore, "prefetch": TensorPrefetch}
-    return kinds[row.facts.direction](row, arch, targets, lowering, evidence)
+CLASSES: dict[str, type[TensorCopy]] = {
+    "load": TensorLoad,
+    "store": TensorStore,
+    "reduce": TensorStore,
+    "prefetch": TensorPrefetch,
+}
+"""What executes a row, by its operation."""

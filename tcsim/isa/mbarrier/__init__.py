@@ -1,1 +1,1 @@
-"""mbarrier."""
+"""mbarrier: the instructions on barriers that count arrivals and bytes, phase by phase."""

@@ -6,66 +6,89 @@ too, that comes first. The order of memory accesses (`.release`, `.relaxed`, `.a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from tcsim.core.errors import OperandError
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import BarrierState, MBarrier
-from tcsim.model.formed import FormedInstruction
-from tcsim.model.operand_form import OperandForm
+from tcsim.model.effects import Outcome
+from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Operand, Space
 from tcsim.model.row import Row
 
 CLUSTER_BLOCKS = 32
 """Blocks that a mask of .multicast::cluster::32b can name."""
 
 
-@dataclass(frozen=True)
-class BarrierFacts:
-    """What a row of the family does."""
+def barrier_operand(space: Space) -> Operand:
+    """The barrier in memory that an instruction acts on."""
+    return Operand("barrier", "both", "address", type=".b64" if space == "generic" else ".b32", space=space)
 
-    operation: str  # "init", "arrive", "test_wait", ...
-    space: str  # state space of the address: "" (generic), ".shared", ".shared::cta" or ".shared::cluster"
-    layout: str  # that init makes or check_layout asks for; empty if the spelling names none
-    expect_tx: bool  # .expect_tx: bytes are expected before the arrival
-    no_complete: bool  # .noComplete: the arrival must not end the phase
-    parity: bool  # .parity: the phase is given by its parity, not by a state
-    multicast: bool  # .multicast::cluster::32b: on the barriers at one offset in several blocks
-    forms: tuple[OperandForm, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class BarrierRow(Row):
+    """A row of the family; its operation is "init", "arrive", "test_wait", ..."""
+
+    layout: str = ""  # that init makes or check_layout asks for; empty if the spelling names none
     phase_type: str = ""  # of a wait: "primary" or "conditional", if the spelling names one
+    no_complete: bool = False  # .noComplete: the arrival must not end the phase
+
+    @property
+    def space(self) -> Space:
+        """The state space of the barrier; empty if it acts on a state alone."""
+        return self.forms[0]["barrier"].space if self.has("barrier") else ""
 
     @property
     def names_layouts(self) -> bool:
         """Whether the spelling names a layout, or a type of phase, which only one layout has."""
         return bool(self.layout or self.phase_type)
 
+    @property
+    def arrives(self) -> bool:
+        """Whether it is an arrival, dropped or not."""
+        return self.operation in ("arrive", "arrive_drop")
 
-def barrier_facts(row: Row) -> BarrierFacts:
-    """The facts of a row.
+    @property
+    def waits(self) -> bool:
+        """Whether it tests a phase."""
+        return self.operation in ("test_wait", "try_wait")
 
-    Raises TypeError if it has none.
+
+def signalled(barrier: Any, outcomes: Iterable[Outcome], call: str) -> MBarrier:
+    """A copy of a barrier after the signals of some outcomes, one after the other.
+
+    Raises OperandError if it is not a barrier, BarrierError as its methods do.
     """
-    if not isinstance(row.facts, BarrierFacts):
-        raise TypeError(f"{row.mnemonic} does not act on an mbarrier")
-    return row.facts
+    found = _copied(barrier, call)
+    for signal in (signal for outcome in outcomes for signal in outcome.signals):
+        for count in signal.count.ravel().tolist():
+            getattr(found, _METHODS.get(signal.kind, signal.kind))(count)
+    return found
+
+
+_METHODS = {"drop": "arrive_drop"}
+"""Methods of MBarrier that are not called as the signal."""
+
+
+def _copied(barrier: Any, call: str) -> MBarrier:
+    if not isinstance(barrier, MBarrier):
+        raise OperandError(f"{call}: barrier is a {type(barrier).__name__}; valid: an MBarrier")
+    return barrier.copy()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BarrierInstruction(FormedInstruction):
+class BarrierInstruction(Instruction):
     """An instruction on one barrier in shared memory."""
 
-    @cached_property
-    def facts(self) -> BarrierFacts:
-        """What the spelling says."""
-        return barrier_facts(self.row)
+    row: BarrierRow
 
     def _require(self, what: str, name: str) -> None:
         """Raise OperandError unless some form takes the operand."""
-        if any(name in form.operands for form in self.forms):
+        if any(name in form.sources for form in self.forms):
             return
-        elsewhere = [form for form in self.facts.forms if name in form.operands]
+        elsewhere = [form for form in self.row.forms if name in form.sources]
         where = f" on {self.arch.name}" if elsewhere else ""
         hint = "; valid: the spelling with .noComplete" if elsewhere and name == "count" else ""
         raise OperandError(f"{self._call}: {what}: this instruction takes no {name}{where}{hint}")
@@ -74,20 +97,14 @@ class BarrierInstruction(FormedInstruction):
         return OperandError(f"{self._call}: {name} is missing; valid: {self._operand_lists()}")
 
     def _operand_lists(self) -> str:
-        return " or ".join(f"({', '.join(form.operands)})" for form in self.forms)
-
-    def _barrier(self, barrier: Any) -> MBarrier:
-        """A copy of the barrier that was given."""
-        if not isinstance(barrier, MBarrier):
-            raise OperandError(f"{self._call}: barrier is a {type(barrier).__name__}; valid: an MBarrier")
-        return barrier.copy()
+        return " or ".join(f"({', '.join(form.sources)})" for form in self.forms)
 
     def _on_each(self, barrier: Any, cta_mask: int | None, act: Callable[[MBarrier], object]) -> Any:
         """The new barrier; of a multicast, the new barriers of the cluster's blocks in the order of their ranks."""
-        if not self.facts.multicast:
+        if not self.row.has("cta_mask"):
             if cta_mask is not None:
                 self._require(f"cta_mask={cta_mask}", "cta_mask")
-            single = self._barrier(barrier)
+            single = _copied(barrier, self._call)
             act(single)
             return single
         if cta_mask is None:
@@ -102,7 +119,7 @@ class BarrierInstruction(FormedInstruction):
                 f"{self._call}: cta_mask={cta_mask:#x}: the cluster has {len(barrier)} blocks; valid: masks of 1 to "
                 f"{(1 << min(len(barrier), CLUSTER_BLOCKS)) - 1:#x}"
             )
-        found = [self._barrier(item) for item in barrier]
+        found = [_copied(item, self._call) for item in barrier]
         for rank, item in enumerate(found):
             if cta_mask >> rank & 1:
                 act(item)
@@ -121,7 +138,7 @@ class InitBarrier(BarrierInstruction):
         >>> tcsim.instruction("mbarrier.init.shared.b64", arch="sm_90").execute(count=128)
         MBarrier(phase=0, pending=128 of 128, tx_count=0)
         """
-        return MBarrier(count, self.facts.layout or "v0")
+        return MBarrier(count, self.row.layout or "v0")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -136,7 +153,7 @@ class InvalidateBarrier(BarrierInstruction):
         >>> inval = tcsim.instruction("mbarrier.inval.b64", arch="sm_90")
         >>> dead = inval.execute(barrier=tcsim.MBarrier(1))
         """
-        found = self._barrier(barrier)
+        found = _copied(barrier, self._call)
         found.inval()
         return found
 
@@ -154,9 +171,9 @@ class CheckLayout(BarrierInstruction):
         >>> check.execute(barrier=tcsim.MBarrier(1)), check.execute(barrier=tcsim.MBarrier(1, layout="v1"))
         (False, True)
         """
-        found = self._barrier(barrier)
+        found = _copied(barrier, self._call)
         found.inval()  # of the copy: it raises if the barrier is invalid
-        return found.layout == self.facts.layout
+        return found.layout == self.row.layout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,7 +192,7 @@ class CountTransactions(BarrierInstruction):
         >>> complete.execute(barrier=tcsim.MBarrier(1), tx_count=64)
         MBarrier(phase=0, pending=1 of 1, tx_count=-64)
         """
-        name = self.facts.operation
+        name = self.row.operation
         return self._on_each(barrier, cta_mask, lambda item: getattr(item, name)(tx_count))
 
 
@@ -200,21 +217,21 @@ class ArriveBarrier(BarrierInstruction):
         """
         if count is not None:
             self._require(f"count={count}", "count")
-        elif all("count" in form.operands for form in self.forms):
+        elif all("count" in form for form in self.forms):
             raise self._missing("count")
         if tx_count is not None:
             self._require(f"tx_count={tx_count}", "tx_count")
-        elif self.facts.expect_tx:
+        elif self.row.has("tx_count"):
             raise self._missing("tx_count")
         states: list[BarrierState] = []
         after = self._on_each(barrier, cta_mask, lambda item: states.append(self._arrive(item, count, tx_count)))
         return (states[0] if any("state" in form.results for form in self.forms) else None), after
 
     def _arrive(self, barrier: MBarrier, count: int | None, tx_count: int | None) -> BarrierState:
-        drop = self.facts.operation == "arrive_drop"
+        drop = self.row.operation == "arrive_drop"
         if tx_count is not None:
             return (barrier.arrive_drop_expect_tx if drop else barrier.arrive_expect_tx)(tx_count)
-        return (barrier.arrive_drop if drop else barrier.arrive)(1 if count is None else count, self.facts.no_complete)
+        return (barrier.arrive_drop if drop else barrier.arrive)(1 if count is None else count, self.row.no_complete)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -255,7 +272,7 @@ class WaitBarrier(BarrierInstruction):
     ) -> bool | tuple[bool, bool | None, int | None]:
         """Whether the phase of a state, or the latest one of a parity, is complete.
 
-        state: a `BarrierState`, or its 64 bits, of which the parity counts. time_hint: nanoseconds that try_wait may wait,
+        state: a `BarrierState`, or its 64 bits, whose parity counts. time_hint: nanoseconds that try_wait may wait,
         which change nothing here. With `report` (spellings with .phase_type::primary): complete, report predicate, report
         value; the last two are None where the phase is not complete, since reading them is undefined then, and zero else,
         since nothing that is modelled reports.
@@ -267,7 +284,7 @@ class WaitBarrier(BarrierInstruction):
         >>> wait.execute(barrier=tcsim.MBarrier(1), parity=0), wait.execute(barrier=tcsim.MBarrier(1), parity=1)
         (False, True)
         """
-        found = self._barrier(barrier)
+        found = _copied(barrier, self._call)
         for name, value in (("state", state), ("parity", parity), ("time_hint", time_hint)):
             if value is not None:
                 self._require(f"{name}={value}", name)
@@ -280,7 +297,7 @@ class WaitBarrier(BarrierInstruction):
         elif parity is not None:
             complete = found.test_wait_parity(parity)
         else:
-            raise self._missing("parity" if self.facts.parity else "state")
+            raise self._missing("parity" if self.row.has("parity") else "state")
         if not report:
             return complete
         return (True, False, 0) if complete else (False, None, None)
@@ -299,8 +316,3 @@ CLASSES: dict[str, type[BarrierInstruction]] = {
     "try_wait": WaitBarrier,
 }
 """What executes a row, by its operation."""
-
-
-def bind(row: Row, *rest: Any) -> BarrierInstruction:
-    """The instruction of a row."""
-    return CLASSES[barrier_facts(row).operation](row, *rest)

@@ -1,14 +1,15 @@
-"""Operands that dense mma.sync, mma.sp and wmma share: element types, their combinations, fragments, register types."""
+"""Operands that mma.sync, mma.sp, wmma and wgmma share: element types, their combinations, fragments, register types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 
 from tcsim.isa.mma import fragments
 from tcsim.layouts.layout import FragmentLayout
-from tcsim.model.operand import Fragment, fragment
+from tcsim.model.operand import Fragment, Operand, fragment
 from tcsim.numbers.formats import FORMATS
 
 Types = tuple[str, str, str, str]  # d, a, b, c
@@ -18,6 +19,15 @@ F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 
 # how PTX declares the registers of an operand
 REGISTER_TYPES = {"f32": ".f32", "s32": ".s32", "f64": ".f64"}
+
+METADATA = Operand("metadata")
+"""One register of each lane: where the kept elements of a sparse A belong."""
+
+
+@cache
+def selector(values: tuple[int, ...]) -> Operand:
+    """Which lanes hold the metadata: an immediate."""
+    return Operand("selector", kind="immediate", values=values, per="warp")
 
 
 def pairs(d: str, kinds: tuple[str, ...]) -> tuple[Types, ...]:

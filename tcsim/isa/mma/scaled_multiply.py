@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,13 +13,21 @@ import numpy.typing as npt
 from tcsim.core.arguments import as_array, broadcast
 from tcsim.core.errors import FormatError, OperandError
 from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.isa.mma.product import Array
+from tcsim.isa.mma.sparse_operand import SparseRow
 from tcsim.layouts.block_scales import BlockScaling, ScaleOperand
-from tcsim.model.row import check_registers
-from tcsim.numbers.codec import as_codes, as_scale_codes
+from tcsim.numbers.codec import as_scale_codes
 from tcsim.numbers.formats import Format
 
-Array = npt.NDArray[Any]
 Side = Literal["a", "b"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledRow(SparseRow):
+    """A row whose A and B have scales, one for each block of K."""
+
+    scale_a: ScaleOperand
+    scale_b: ScaleOperand
 
 
 @contextmanager
@@ -35,23 +43,22 @@ def _quoting(call: str) -> Iterator[None]:
 class ScaledMatrixMultiply(MatrixMultiply):
     """d = (a * scale_a) * (b * scale_b) + c, each block of K with a scale of its own."""
 
-    @property
-    def scaling(self) -> BlockScaling:
-        """The kind of scaling, and where the scales are."""
-        facts = self.row.facts
-        if not isinstance(facts, BlockScaling):
-            raise TypeError(f"{self!r} has no block scaling")
-        return facts
+    row: ScaledRow
 
     @property
     def scales(self) -> dict[str, ScaleOperand]:
         """The scale operands by name, scale_a and scale_b: format, registers, layout."""
-        return {operand.name: operand for operand in (self.scaling.a, self.scaling.b)}
+        return {operand.name: operand for operand in (self.row.scale_a, self.row.scale_b)}
 
     @property
     def scale_formats(self) -> dict[str, Format]:
         """The number formats of scale_a and scale_b."""
         return {name: operand.format for name, operand in self.scales.items()}
+
+    @property
+    def scaling(self) -> BlockScaling:
+        """The kind of scaling, and where the scales are."""
+        return BlockScaling(self.row.arithmetic, self.row.scale_a, self.row.scale_b)
 
     @property
     def blocks(self) -> int:
@@ -61,7 +68,7 @@ class ScaledMatrixMultiply(MatrixMultiply):
     @property
     def block(self) -> int:
         """Elements of K that share a scale. Of a sparse A, elements of the dense row: half of them are kept."""
-        return self.shape[2] // self.scaling.blocks
+        return self.shape[2] // self.blocks
 
     def execute(
         self,
@@ -90,10 +97,10 @@ class ScaledMatrixMultiply(MatrixMultiply):
         128.0
         """
         call = f"{self!r}.execute"
-        codes = self._fragments({"a": a, "b": b, "c": c}, call)
+        codes = self._fragments(call, a=a, b=b, c=c)
         codes.append(self._scales_in("a", scale_a, byte_id_a, thread_id_a, call))
         codes.append(self._scales_in("b", scale_b, byte_id_b, thread_id_b, call))
-        return self.registers("d", self._scaled(codes, call))
+        return self.registers("d", self._product(codes, call))
 
     def matmul(self, a: Any, b: Any, c: Any, scale_a: Any = None, scale_b: Any = None) -> Array:
         """Codes in, codes out: a (..., M, K), b (..., K, N), c and the result (..., M, N).
@@ -112,8 +119,8 @@ class ScaledMatrixMultiply(MatrixMultiply):
         120.0
         """
         call = f"{self!r}.matmul"
-        codes = self._matrices_of({"a": a, "b": b, "c": c}, call)
-        return self._scaled([*codes, *self._scale_matrices(scale_a, scale_b, call)], call)
+        codes = self._codes(call, a=a, b=b, c=c)
+        return self._product([*codes, *self._scale_matrices(scale_a, scale_b, call)], call)
 
     def scale_matrix(self, side: Side, registers: Any, byte_id: Any = 0, thread_id: Any = 0) -> npt.NDArray[np.uint8]:
         """The scale matrix (..., M, blocks) or (..., blocks, N) that registers (..., 32) hold of A or of B."""
@@ -138,26 +145,8 @@ class ScaledMatrixMultiply(MatrixMultiply):
 
     # --- taking operands
 
-    def _fragments(self, given: dict[str, Any], call: str) -> list[Array]:
-        """The matrices that registers of a, b and c hold."""
-        for name, registers in given.items():
-            check_registers(np.asarray(registers), self.operands[name], call)
-        return [self.matrix(name, registers) for name, registers in given.items()]
-
-    def _matrices_of(self, given: dict[str, Any], call: str) -> list[Array]:
-        """The codes of a, b and c, of the right shape."""
-        out = []
-        for name, array in given.items():
-            operand = self.operands[name]
-            codes = as_codes(array, operand.format, f"{call}: {name}")
-            if codes.shape[-2:] != operand.shape:
-                m, n = operand.shape
-                raise OperandError(f"{call}: {name} has shape {codes.shape}; valid: (..., {m}, {n})")
-            out.append(codes)
-        return out
-
     def _scale_matrices(self, scale_a: Any, scale_b: Any, call: str) -> tuple[Array, Array]:
-        return _scale_codes(scale_a, self.scaling.a, call), _scale_codes(scale_b, self.scaling.b, call)
+        return _scale_codes(scale_a, self.row.scale_a, call), _scale_codes(scale_b, self.row.scale_b, call)
 
     def _scales_in(self, side: Side, registers: Any, byte_id: Any, thread_id: Any, call: str) -> npt.NDArray[np.uint8]:
         operand, words = self.scales[f"scale_{side}"], np.asarray(registers)
@@ -168,22 +157,6 @@ class ScaledMatrixMultiply(MatrixMultiply):
             operand.layout.check(byte_id, thread_id)
         broadcast([words.shape[:-1], np.shape(byte_id), np.shape(thread_id)], call)
         return operand.layout.gather(words, byte_id, thread_id)
-
-    # --- computing
-
-    def _scaled(self, arrays: Sequence[Array], call: str) -> Array:
-        """The result matrices of a batch: of a, b, c, scale_a and scale_b."""
-        batch = broadcast([x.shape[:-2] for x in arrays], call)
-        flat = [np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in arrays]
-        out = np.empty((len(flat[0]), *self.operands["d"].shape), self.operands["d"].format.dtype)
-        for part in self._chunks(len(out), 1):
-            out[part] = self._product(*(x[part] for x in flat))
-        return out.reshape(*batch, *out.shape[-2:])
-
-    def _product(self, a: Array, b: Array, c: Array, scale_a: Array, scale_b: Array) -> Array:
-        """One chunk."""
-        scales = {"scale_a": (scale_a, self.scaling.a.format), "scale_b": (scale_b, self.scaling.b.format)}
-        return self._run(a, b, c, scales=scales)
 
 
 def _scale_codes(given: Any, operand: ScaleOperand, call: str) -> npt.NDArray[np.uint8]:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.arguments import broadcast
+from tcsim.isa.mma.product import Array
 from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
-from tcsim.layouts.sparsity import Indices, Sparsity
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScaledSparseMatrixMultiply(ScaledMatrixMultiply, SparseMatrixMultiply):
     """d = (a * scale_a) * (b * scale_b) + c where A holds the kept half of each row and metadata says where it belongs.
 
-    A block is a run of K of the dense row, so of half as many kept elements.
+    A block is a run of K of the dense row; half of its elements are kept.
     """
-
-    @property
-    def sparsity(self) -> Sparsity:
-        """How the metadata is stored."""
-        if self.scaling.sparsity is None:
-            raise TypeError(f"{self!r} has no sparsity")
-        return self.scaling.sparsity
 
     def execute(  # type: ignore[override]
         self,
@@ -59,7 +48,7 @@ class ScaledSparseMatrixMultiply(ScaledMatrixMultiply, SparseMatrixMultiply):
         64.0
         """
         call = f"{self!r}.execute"
-        codes = self._fragments({"a": a, "b": b, "c": c}, call)
+        codes = self._fragments(call, a=a, b=b, c=c)
         codes.append(self._scales_in("a", scale_a, byte_id_a, thread_id_a, call))
         codes.append(self._scales_in("b", scale_b, byte_id_b, thread_id_b, call))
         positions = self.sparsity.positions_of(self._groups_in(metadata, selector, call))
@@ -83,30 +72,7 @@ class ScaledSparseMatrixMultiply(ScaledMatrixMultiply, SparseMatrixMultiply):
         128.0
         """
         call = f"{self!r}.matmul"
-        codes = self._matrices_of({"a": a, "b": b, "c": c}, call)
+        codes = self._codes(call, a=a, b=b, c=c)
         codes.extend(self._scale_matrices(scale_a, scale_b, call))
         positions = self.sparsity.positions_of(self._groups_for("metadata", metadata, call))
         return self._kept(codes, positions, call)
-
-    def _kept(self, codes: Sequence[Array], positions: Indices, call: str) -> Array:
-        """The result matrices of a, b, c, scale_a and scale_b.
-
-        Each row of A is a problem of its own, with the rows of B that its kept elements meet.
-        """
-        arrays = [*codes, self.sparsity.columns(positions)]
-        batch = broadcast([x.shape[:-2] for x in arrays], call)
-        m, n, _ = self.shape
-        flat = [np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in arrays]
-        out = np.empty((len(flat[0]), m, n), self.operands["d"].format.dtype)
-        for part in self._chunks(len(out), 1):
-            part_a, part_b, part_c, part_sa, part_sb, part_k = (x[part] for x in flat)
-            met = part_b[np.arange(len(part_b))[:, None, None], part_k]  # (count, M, K / 2, N)
-            rows = self._product(
-                part_a.reshape(-1, 1, part_a.shape[-1]),
-                met.reshape(-1, met.shape[-2], n),
-                part_c.reshape(-1, 1, n),
-                part_sa.reshape(-1, 1, part_sa.shape[-1]),
-                part_sb.repeat(m, axis=0),
-            )
-            out[part] = rows.reshape(-1, m, n)
-        return out.reshape(*batch, m, n)

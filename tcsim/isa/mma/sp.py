@@ -15,11 +15,12 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
 from tcsim.isa.mma.lowering import Rule, integer, lower, native, widened_to_f16, widened_to_int8
-from tcsim.isa.mma.operands import FP8, element_bits, new_pairs, pairs, warp_operands
+from tcsim.isa.mma.operands import FP8, METADATA, element_bits, new_pairs, pairs, selector, warp_operands
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
+from tcsim.isa.mma.sparse_operand import SparseRow
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.model.family import Family
-from tcsim.model.row import Row
+from tcsim.model.form import Form
 
 NAME = "mma.sp"
 
@@ -70,52 +71,48 @@ _GROUPS = (
 )  # fmt: skip
 
 
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[SparseRow, ...]:
     """Every sparse mma.sp spelling that is not block-scaled."""
     return tuple(_rows())
 
 
-def _rows() -> Iterator[Row]:
+def _rows() -> Iterator[SparseRow]:
     for group in _GROUPS:
-        shape = "m{}n{}k{}".format(*group.shape)
+        m, n, k = group.shape
         for (spelling, version), types, saturate in product(
             zip(group.spellings, group.ptx_versions, strict=True), group.types, group.saturate
         ):
-            mnemonic = f"mma.sp{spelling}.sync.aligned{group.kind}.{shape}.row.col{saturate}.{'.'.join(types)}"
-            yield Row(
-                mnemonic,
+            operands = warp_operands(group.shape, types, k // 2)
+            yield SparseRow(
+                f"mma.sp{spelling}.sync.aligned{group.kind}.m{m}n{n}k{k}.row.col{saturate}.{'.'.join(types)}",
                 NAME,
                 group.shape,
-                warp_operands(group.shape, types, group.shape[2] // 2),
+                operands,
                 group.targets,
                 version,
                 group.arithmetic,
                 modifiers=MappingProxyType({"saturate": saturate} if saturate else {}),
-                facts=Sparsity(
-                    group.shape[0],
-                    group.shape[2],
-                    element_bits(types[1]),
-                    group.selectors,
-                    group.refused,
-                    spelling == _ORDERED,
+                forms=(Form((*operands.values(), METADATA, selector(group.selectors)), group.targets, version),),
+                sparsity=Sparsity(
+                    m, k, element_bits(types[1]), group.selectors, group.refused, ordered=spelling == _ORDERED
                 ),
             )
 
 
 _LOWERINGS = (
-    Rule("half", 80, 121, native, "HMMA.SP.{mnk}.{D}{bf16}"),
-    Rule("tf32", 80, 121, native, "HMMA.SP.{mnk}.F32.TF32"),
-    Rule("fp8", 89, 89, native, "QMMA.SP.{mnk}.{D}.{A}.{B}"),
-    Rule("fp8", 90, 110, widened_to_f16, "HMMA.SP.{half_mnk}.{D}"),
-    Rule("fp8", 120, 121, native, "QMMA.SP.{mnk}.{D}.{A}.{B}"),
-    Rule("f6f4", 120, 121, native, "QMMA.SP.{mnk}.{D}.{A}.{B}"),
-    Rule("int8", 80, 121, integer, "IMMA.SP.{mnk}.{A}.{B}{SAT}"),
-    Rule("int4", 80, 89, integer, "IMMA.SP.{mnk}.{A}.{B}{SAT}"),
-    Rule("int4", 90, 121, widened_to_int8, "IMMA.SP.{half_mnk}.{A8}.{B8}"),
+    Rule("half", 80, native, "HMMA.SP.{mnk}.{D}{bf16}"),
+    Rule("tf32", 80, native, "HMMA.SP.{mnk}.F32.TF32"),
+    Rule("fp8", 89, native, "QMMA.SP.{mnk}.{D}.{A}.{B}"),
+    Rule("fp8", 90, widened_to_f16, "HMMA.SP.{half_mnk}.{D}"),
+    Rule("fp8", 120, native, "QMMA.SP.{mnk}.{D}.{A}.{B}"),
+    Rule("f6f4", 120, native, "QMMA.SP.{mnk}.{D}.{A}.{B}"),
+    Rule("int8", 80, integer, "IMMA.SP.{mnk}.{A}.{B}{SAT}"),
+    Rule("int4", 80, integer, "IMMA.SP.{mnk}.{A}.{B}{SAT}"),
+    Rule("int4", 90, widened_to_int8, "IMMA.SP.{half_mnk}.{A8}.{B8}"),
 )
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
+def lowering(row: SparseRow, arch: Arch) -> Lowering:
     """What the assembler makes of a row on an arch, and what that computes: steps over the kept products."""
     return lower(_LOWERINGS, row, arch)
 
@@ -123,7 +120,7 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 _INTEGER = ("int8", "int4")
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: SparseRow, arch: Arch) -> Evidence:
     """How what `lowering` says is known."""
     if arch.name == "sm_90":
         return RECORDED["sm_90"]

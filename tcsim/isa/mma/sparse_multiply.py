@@ -8,31 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.arguments import broadcast
-from tcsim.core.errors import OperandError
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.isa.mma.sparse_operand import SparseOperand
-from tcsim.layouts.sparsity import Sparsity
-from tcsim.model.row import check_registers
-from tcsim.numbers.codec import as_codes
-from tcsim.numbers.formats import Format
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseMatrixMultiply(MatrixMultiply, SparseOperand):
     """d = a * b + c where A holds the kept half of each row and metadata says where it belongs."""
-
-    @property
-    def sparsity(self) -> Sparsity:
-        """How the metadata is stored."""
-        facts = self.row.facts
-        if not isinstance(facts, Sparsity):
-            raise TypeError(f"{self!r} has no sparsity facts")
-        return facts
-
-    @property
-    def _product_formats(self) -> tuple[Format, Format, Format]:
-        return self.operands["a"].format, self.operands["b"].format, self.operands["c"].format
 
     def execute(self, a: Any, b: Any, c: Any, metadata: Any = None, selector: int = 0) -> npt.NDArray[np.uint32]:
         """Registers in, registers out: uint32 (..., 32, registers), metadata uint32 (..., 32), one selector for all.
@@ -49,17 +31,10 @@ class SparseMatrixMultiply(MatrixMultiply, SparseOperand):
         >>> float(d.view(np.float32)[0, 0])
         8.0
         """
-        arrays = {"a": np.asarray(a), "b": np.asarray(b), "c": np.asarray(c)}
-        for name, registers in arrays.items():
-            check_registers(registers, self.operands[name], f"{self!r}.execute")
-        groups = self._groups_in(metadata, selector, f"{self!r}.execute", any_group=self.takes_any_group)
-        batch = broadcast([*(x.shape[:-2] for x in arrays.values()), groups.shape[:-2]], f"{self!r}.execute")
-        codes = {name: self.matrix(name, registers) for name, registers in arrays.items()}
-        positions = self.sparsity.positions_of(groups)
-        d = self._selected((codes["a"], codes["b"], codes["c"]), self._product_formats, positions, batch)
-        return self._registers(d.reshape(-1, *self.operands["d"].shape), self.operands["d"]).reshape(
-            *batch, 32, self.operands["d"].registers
-        )
+        call = f"{self!r}.execute"
+        codes = self._fragments(call, a=a, b=b, c=c)
+        groups = self._groups_in(metadata, selector, call, any_group=self.takes_any_group)
+        return self.registers("d", self._kept(codes, self.sparsity.positions_of(groups), call))
 
     def matmul(self, a: Any, b: Any, c: Any, metadata: Any = None) -> npt.NDArray[Any]:
         """Codes in, codes out: a (..., M, K / 2) kept elements, metadata (..., M, K / 2) their positions in their groups.
@@ -75,15 +50,6 @@ class SparseMatrixMultiply(MatrixMultiply, SparseOperand):
         >>> float(tcsim.decode(d, "f32")[0, 0])
         20.0
         """
-        codes = {}
-        for name, given in (("a", a), ("b", b), ("c", c)):
-            operand = self.operands[name]
-            codes[name] = as_codes(given, operand.format, f"{self!r}.matmul: {name}")
-            if codes[name].shape[-2:] != operand.shape:
-                raise OperandError(
-                    f"{self!r}.matmul: {name} has shape {codes[name].shape}; "
-                    f"valid: (..., {operand.shape[0]}, {operand.shape[1]})"
-                )
-        positions = self.sparsity.positions_of(self._groups_for("metadata", metadata, f"{self!r}.matmul"))
-        batch = broadcast([*(x.shape[:-2] for x in codes.values()), positions.shape[:-2]], f"{self!r}.matmul")
-        return self._selected((codes["a"], codes["b"], codes["c"]), self._product_formats, positions, batch)
+        call = f"{self!r}.matmul"
+        codes = self._codes(call, a=a, b=b, c=c)
+        return self._kept(codes, self.sparsity.positions_of(self._groups_for("metadata", metadata, call)), call)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import OperandError
+from tcsim.isa.mma.product import Array, MatrixProduct
 from tcsim.layouts.sparsity import Indices, Sparsity
-from tcsim.model.instruction import Instruction
+from tcsim.model.row import Row
 from tcsim.numbers.codec import as_codes
-from tcsim.numbers.formats import ZERO, Format
-
-_CHUNK_PRODUCTS = 1 << 16  # products computed at a time: their float64 terms stay in the L2 cache
+from tcsim.numbers.formats import ZERO
 
 
 @contextmanager
@@ -27,13 +27,28 @@ def _quoting(call: str) -> Iterator[None]:
         raise OperandError(f"{call}: {error}") from None
 
 
-class SparseOperand(Instruction):
+@dataclass(frozen=True, kw_only=True)
+class SparseRow(Row):
+    """A row whose A may hold only the kept elements."""
+
+    sparsity: Sparsity | None = None  # how the metadata of a sparse A is stored; None: A is dense
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparseOperand(MatrixProduct):
     """An instruction whose A holds the kept half of each row, and whose metadata says where it belongs."""
+
+    row: SparseRow
 
     @property
     def sparsity(self) -> Sparsity:
-        """How the metadata is stored: each family says where its rows keep that."""
-        raise NotImplementedError
+        """How the metadata is stored.
+
+        Raises TypeError if A is dense.
+        """
+        if self.row.sparsity is None:
+            raise TypeError(f"{self!r} has no metadata")
+        return self.row.sparsity
 
     @property
     def takes_any_group(self) -> bool:
@@ -115,26 +130,20 @@ class SparseOperand(Instruction):
         with _quoting(call):
             return self.sparsity.groups_for(given)
 
-    def _selected(
-        self,
-        codes: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]],
-        formats: tuple[Format, Format, Format],
-        positions: Indices,
-        batch: tuple[int, ...],
-    ) -> npt.NDArray[Any]:
-        """Multiply the kept elements with the rows of B that they meet: each row of A is a problem of its own."""
+    def _kept(self, arrays: Sequence[Array], positions: Indices, call: str) -> Array:
+        """The result matrices of a batch of a, b, c, and scale_a and scale_b if there are scales.
+
+        Each row of A is a problem of its own, with the rows of B that its kept elements meet.
+        """
         m, n, _ = self.shape
-        kept = self.sparsity.kept
-        columns = self.sparsity.columns(positions)
-        flat = [np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (*codes, columns)]
-        out = np.empty((len(flat[0]), m, n), self.operands["d"].format.dtype)
-        step = max(1, _CHUNK_PRODUCTS // (m * n * kept))
-        for start in range(0, len(out), step):
-            part = slice(start, start + step)
-            part_a, part_b, part_c, part_k = (x[part] for x in flat)
-            met = part_b[np.arange(len(part_b))[:, None, None], part_k]  # (count, M, K / 2, N)
-            rows = self.lowering.run(
-                part_a.reshape(-1, 1, kept), met.reshape(-1, kept, n), part_c.reshape(-1, 1, n), formats
-            )
-            out[part] = rows.reshape(-1, m, n)
-        return out.reshape(*batch, m, n)
+
+        def run(a: Array, b: Array, c: Array, *others: Array) -> Array:
+            *scales, columns = others
+            met = b[np.arange(len(b))[:, None, None], columns]  # (count, M, K / 2, N)
+            if scales:
+                scales = [scales[0].reshape(-1, 1, scales[0].shape[-1]), scales[1].repeat(m, axis=0)]
+            kept = a.shape[-1]
+            rows = self._run(a.reshape(-1, 1, kept), met.reshape(-1, kept, n), c.reshape(-1, 1, n), *scales)
+            return rows.reshape(-1, m, n)
+
+        return self._batched(run, [*arrays, self.sparsity.columns(positions)], call)

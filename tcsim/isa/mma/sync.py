@@ -18,6 +18,7 @@ from tcsim.core.targets import Arch, since, suffixed_since
 from tcsim.isa.mma import fragments
 from tcsim.isa.mma.lowering import (
     Rule,
+    as_relative,
     bits,
     bits_by_and,
     bits_by_int8,
@@ -150,28 +151,25 @@ def _rows() -> Iterator[Row]:
 # --- arithmetic -----------------------------------------------------------------------------------------------------
 
 _LOWERINGS = (
-    Rule("quad_pair", 70, 75, native_quad_pair, "HMMA.884.{D}.{C}"),
-    Rule("quad_pair", 80, 121, cuda_cores, ""),
-    Rule("half", 75, 121, native, "HMMA.{mnk}.{D}{bf16}"),
-    Rule("tf32", 80, 121, native, "HMMA.{mnk}.F32.TF32"),
-    Rule("fp8", 89, 89, native, "QMMA.{mnk}.{D}.{A}.{B}"),
-    Rule("fp8", 90, 110, widened_to_f16, "HMMA.{half_mnk}.{D}"),
-    Rule("fp8", 120, 121, native, "QMMA.{mnk}.{D}.{A}.{B}"),
-    Rule("f6f4", 120, 121, native, "QMMA.{mnk}.{D}.{A}.{B}"),
-    Rule("f64", 80, 89, fma_chain, "DMMA.884{RN}"),
-    Rule("f64", 90, 121, fma_chain, "DMMA.8x8x4{RN}", ("m8n8k4",)),
-    Rule("f64", 90, 90, fma_chain, "DMMA.{mxnxk}{RN}"),
-    Rule("f64", 100, 121, split_f64, "DMMA.8x8x4{RN}"),
-    Rule("int8", 75, 90, integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
-    Rule("int8", 100, 121, integer, "IMMA.16816.{A}.{B}{SAT}", ("m8n8k16",)),
-    Rule("int8", 100, 121, integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
-    Rule("int4", 75, 89, integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
-    Rule("int4", 90, 90, widened_to_int8, "IMMA.{half_mnk}.{A8}.{B8}"),
-    Rule("int4", 100, 121, widened_to_int8, "IMMA.16816.{A8}.{B8}", ("m8n8k32",)),
-    Rule("int4", 100, 121, widened_to_int8, "IMMA.{half_mnk}.{A8}.{B8}"),
-    Rule("b1", 75, 89, bits, "BMMA.{mnk}{OP}"),
-    Rule("b1", 90, 90, bits_by_and, "BMMA.{mnk}.AND.POPC"),
-    Rule("b1", 100, 121, bits_by_int8, "IMMA.16832.U8.U8"),
+    Rule("quad_pair", 70, native_quad_pair, "HMMA.884.{D}.{C}"),
+    Rule("quad_pair", 80, cuda_cores, ""),
+    Rule("half", 75, native, "HMMA.{mnk}.{D}{bf16}"),
+    Rule("tf32", 80, native, "HMMA.{mnk}.F32.TF32"),
+    Rule("fp8", 89, native, "QMMA.{mnk}.{D}.{A}.{B}"),
+    Rule("fp8", 90, widened_to_f16, "HMMA.{half_mnk}.{D}"),
+    Rule("fp8", 120, native, "QMMA.{mnk}.{D}.{A}.{B}"),
+    Rule("f6f4", 120, native, "QMMA.{mnk}.{D}.{A}.{B}"),
+    Rule("f64", 80, fma_chain, "DMMA.884{RN}"),
+    Rule("f64", 90, fma_chain, "DMMA.{mxnxk}{RN}"),
+    Rule("f64", 100, split_f64, "DMMA.8x8x4{RN}"),
+    Rule("int8", 75, integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
+    Rule("int8", 100, integer, "IMMA.16816.{A}.{B}{SAT}", ((8, 8, 16),)),
+    Rule("int4", 75, integer, "IMMA.{mnk}.{A}.{B}{SAT}"),
+    Rule("int4", 90, widened_to_int8, "IMMA.{half_mnk}.{A8}.{B8}"),
+    Rule("int4", 100, widened_to_int8, "IMMA.16816.{A8}.{B8}", ((8, 8, 32),)),
+    Rule("b1", 75, bits, "BMMA.{mnk}{OP}"),
+    Rule("b1", 90, bits_by_and, "BMMA.{mnk}.AND.POPC"),
+    Rule("b1", 100, bits_by_int8, "IMMA.16832.U8.U8"),
 )
 
 
@@ -271,7 +269,7 @@ def evidence(row: Row, arch: Arch) -> Evidence:
         fits = fits and (not known.formats or formats <= set(known.formats))
         if fits and not (known.plain and row.modifiers):
             return known.evidence
-    return Evidence("inferred", f"as {arch.relative}: nothing of {arch.name} itself was measured")
+    return as_relative(arch)
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, MatrixMultiply)

@@ -1,13 +1,9 @@
 """tcgen05.alloc, dealloc, relinquish_alloc_permit, commit, fence and wait: who owns Tensor Memory, and when work is done.
 
 Sources: PTX ISA 9.4, sections Tensor Memory Allocation and Management Instructions, TensorCore 5th Generation Specialized
-Synchronization Operations, and Async Synchronization Operations. The model runs instructions one after another, so that
-everything is complete when the next one begins: fence and wait change nothing in it.
-
-tcgen05.alloc and its kin, commit, fence and wait: the rows the assembler accepts, and their machine code.
-
-Sources: PTX ISA 9.4; ptxas 13.5.37 (targets, versions, SASS). An alloc or dealloc is a short routine around one or two
-instructions on the SM's allocation mask; the number of columns may be an immediate or a register.
+Synchronization Operations, and Async Synchronization Operations; ptxas 13.5.37 (targets, versions, SASS). The model runs
+instructions one after another, so that everything is complete when the next one begins: fence and wait change nothing in it.
+An alloc or dealloc is a short routine around one or two instructions on the SM's allocation mask.
 """
 
 from __future__ import annotations
@@ -27,11 +23,15 @@ from tcsim.core.addresses import integer_addresses, require_alignment, require_i
 from tcsim.core.errors import OperandError, listing
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
-from tcsim.isa.tcgen05.targets import FAMILY_TARGETS, SM_107
+from tcsim.descriptors.kinds import tensor_arch
+from tcsim.isa.tcgen05.shared_matrices import shared_bytes
+from tcsim.isa.tcgen05.targets import FAMILY_TARGETS, SM_107, known
 from tcsim.memory.mbarrier import MBarrier
-from tcsim.memory.tensor_memory import MOST_COLUMNS, AllocationError, TensorMemory
+from tcsim.memory.tensor_memory import GRANULE, MOST_COLUMNS, AllocationError, TensorMemory
 from tcsim.model.family import Family
+from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Operand, Space
 from tcsim.model.row import Row
 
 ALL_COLUMNS = {"sm_107": MOST_COLUMNS}
@@ -39,37 +39,31 @@ ALL_COLUMNS = {"sm_107": MOST_COLUMNS}
 WORD_BYTES = 4
 
 
-@dataclass(frozen=True)
-class Control:
-    """The modifiers of a row."""
+@dataclass(frozen=True, kw_only=True)
+class AllocationRow(Row):
+    """A spelling of alloc, dealloc or relinquish_alloc_permit."""
 
     cta_group: int
-    exclusive: bool = False
-    multicast: bool = False  # of commit: to the barriers of several CTAs
-    mask_bits: int = 16  # of commit's ctaMask
+    exclusive: bool
 
 
-def control_of(row: Row) -> Control:
-    """The facts of a row.
+@dataclass(frozen=True, kw_only=True)
+class CommitRow(Row):
+    """A spelling of commit."""
 
-    Raises TypeError if it has none.
-    """
-    if not isinstance(row.facts, Control):
-        raise TypeError(f"{row.mnemonic} has no modifiers of control")
-    return row.facts
+    cta_group: int
+    mask_bits: int  # of ctaMask: the barriers of several CTAs get an arrival; 0 without `.multicast`
+    restricted: bool  # .sync_restrict: waits for A to be read only
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Managed(Instruction):
     """An instruction that changes who owns Tensor Memory."""
 
-    @property
-    def control(self) -> Control:
-        """The modifiers."""
-        return control_of(self.row)
+    row: AllocationRow
 
     def _require_columns(self, columns: int, call: str) -> None:
-        most = ALL_COLUMNS.get(self.arch.name, TensorMemory.COLUMNS)
+        most = ALL_COLUMNS.get(tensor_arch(self.arch), TensorMemory.COLUMNS)
         if columns > most:
             raise AllocationError(f"{call}: {columns} columns; {self.arch.name} has {most}")
 
@@ -87,7 +81,7 @@ class AllocateTensorMemory(_Managed):
 
         smem is uint8 (..., bytes), for a CTA pair (..., 2, bytes), where both CTAs get the address.
 
-        Raises AllocationError as `TensorMemory.alloc` does, OperandError or AddressError for what is no place in smem.
+        Raises AllocationError as `TensorMemory.alloc` does, OperandError or AddressError for what is not a place in smem.
 
         >>> alloc = tcsim.instruction("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", arch="sm_100")
         >>> tmem, smem = alloc.execute(tcsim.TensorMemory(), 64, np.zeros(16, np.uint8), 4)
@@ -95,18 +89,14 @@ class AllocateTensorMemory(_Managed):
         >>> tmem
         TensorMemory(batch=(), ctas=1, allocations=[{'0x0': 64, '0x40': 32}])
         """
-        call, control = f"{self!r}.execute", self.control
-        memory = np.asarray(smem)
-        inner = 1 if control.cta_group == 1 else 2
-        if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
-            need = "(..., bytes)" if inner == 1 else "(..., 2, bytes), one for each CTA"
-            raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {need}")
+        call, row = f"{self!r}.execute", self.row
+        memory = shared_bytes(smem, row.cta_group, call)
         place = integer_addresses(address, call).reshape(1)
         require_alignment(place, WORD_BYTES, "the word for the address", call)
         require_inside(place, WORD_BYTES, memory.shape[-1], "the word for the address", call)
         self._require_columns(columns, call)
         new = tmem.copy()
-        taken = new.alloc(columns, cta_group=control.cta_group, cta=cta, exclusive=control.exclusive)
+        taken = new.alloc(columns, cta_group=row.cta_group, cta=cta, exclusive=row.exclusive)
         out = memory.copy()
         at = int(place[0])
         out[..., at : at + WORD_BYTES] = np.frombuffer(np.uint32(taken).tobytes(), np.uint8)
@@ -129,7 +119,7 @@ class DeallocateTensorMemory(_Managed):
         """
         self._require_columns(columns, f"{self!r}.execute")
         new = tmem.copy()
-        new.dealloc(address, columns, cta_group=self.control.cta_group, cta=cta, exclusive=self.control.exclusive)
+        new.dealloc(address, columns, cta_group=self.row.cta_group, cta=cta, exclusive=self.row.exclusive)
         return new
 
 
@@ -146,57 +136,44 @@ class RelinquishPermit(_Managed):
         >>> after = tcsim.instruction(name, arch="sm_100").execute(tmem=tcsim.TensorMemory())
         """
         new = tmem.copy()
-        new.relinquish_alloc_permit(cta_group=self.control.cta_group, cta=cta)
+        new.relinquish_alloc_permit(cta_group=self.row.cta_group, cta=cta)
         return new
-
-
-def managed(row: Row, *rest: Any) -> Any:
-    """The instruction of a row of the family tcgen05.alloc, by the second word of its mnemonic."""
-    classes = {
-        "alloc": AllocateTensorMemory,
-        "dealloc": DeallocateTensorMemory,
-        "relinquish_alloc_permit": RelinquishPermit,
-    }
-    return classes[row.arithmetic](row, *rest)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Commit(Instruction):
     """tcgen05.commit: an arrival at mbarriers once all earlier tcgen05 work of the thread is complete."""
 
-    @property
-    def control(self) -> Control:
-        """The modifiers."""
-        return control_of(self.row)
+    row: CommitRow
 
     def execute(self, barriers: Sequence[MBarrier], *, cta: int = 0, mask: int | None = None) -> list[MBarrier]:
         """Commit: the barriers of the cluster's CTAs, at one offset in each one's shared memory, after the arrival.
 
         Without `.multicast` the barrier of `cta` gets it; with it those of the CTAs whose bit is set in `mask`.
 
-        Raises OperandError for no list of barriers, a CTA outside the cluster, a mask where there is no `.multicast` or none where there is, and
-        BarrierError where no arrival is pending.
+        Raises OperandError for anything but a list of barriers, a CTA outside the cluster, a mask without `.multicast` or
+        `.multicast` without a mask, and BarrierError where no arrival is pending.
 
         >>> name = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
         >>> commit = tcsim.instruction(name, arch="sm_100")
         >>> [barrier.phase for barrier in commit.execute([tcsim.MBarrier(1), tcsim.MBarrier(1)], mask=0b11)]
         [1, 1]
         """
-        call, control = f"{self!r}.execute", self.control
+        call, row = f"{self!r}.execute", self.row
         if not isinstance(barriers, Sequence) or not all(isinstance(barrier, MBarrier) for barrier in barriers):
             raise OperandError(
                 f"{call}: barriers is a {type(barriers).__name__}; valid: an MBarrier for each CTA, in a list"
             )
         ranks = range(len(barriers))
-        if control.multicast != (mask is not None):
-            need = "an integer, one bit for each CTA" if control.multicast else "None, without .multicast"
+        if bool(row.mask_bits) != (mask is not None):
+            need = "an integer, one bit for each CTA" if row.mask_bits else "None, without .multicast"
             raise OperandError(f"{call}: mask={mask}; valid: {need}")
         if mask is None:
             wanted = [cta]
         else:
-            if not 0 <= mask < 1 << control.mask_bits:
-                raise OperandError(f"{call}: mask={mask:#x}; valid: {control.mask_bits} bits")
-            wanted = [rank for rank in range(control.mask_bits) if mask >> rank & 1]
+            if not 0 <= mask < 1 << row.mask_bits:
+                raise OperandError(f"{call}: mask={mask:#x}; valid: {row.mask_bits} bits")
+            wanted = [rank for rank in range(row.mask_bits) if mask >> rank & 1]
         if any(rank not in ranks for rank in wanted):
             raise OperandError(
                 f"{call}: CTAs {listing(wanted)}; valid, of a cluster with {len(barriers)}: {listing(ranks)}"
@@ -209,7 +186,7 @@ class Commit(Instruction):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ordering(Instruction):
-    """tcgen05.fence and tcgen05.wait: order and completion, of which the model has nothing to do."""
+    """tcgen05.fence and tcgen05.wait: order and completion, which hold in the model anyway."""
 
     def execute(self, tmem: TensorMemory) -> TensorMemory:
         """The same Tensor Memory, a copy: the model's instructions are complete and in order.
@@ -222,115 +199,119 @@ class Ordering(Instruction):
 
 
 ALLOC, COMMIT, FENCE, WAIT = "tcgen05.alloc", "tcgen05.commit", "tcgen05.fence", "tcgen05.wait"
-_NO_SHAPE = (0, 0, 0)
+REGISTER, IMMEDIATE = "register", "columns"
+"""Forms of alloc and dealloc: where the number of columns is."""
+_SIZES = {False: tuple(GRANULE << i for i in range(5)), True: tuple(range(GRANULE, MOST_COLUMNS + 1, GRANULE))}
+"""By `.exclusive`: the columns that an allocation may have."""
 
 
-def _row(
-    mnemonic: str, family: str, arithmetic: str, version: str, facts: object, targets: tuple[str, ...] = FAMILY_TARGETS,
-    **modifiers: str,
-) -> Row:  # fmt: skip
-    return Row(
-        mnemonic, family, _NO_SHAPE, MappingProxyType({}), targets, version, arithmetic,
-        modifiers=MappingProxyType(modifiers), facts=facts,
+def _allocation(
+    operation: str, group: int, exclusive: bool, end: str, place: Operand | None = None, space: str = ""
+) -> AllocationRow:
+    word, cta_group, version = ".exclusive" * exclusive, f".cta_group::{group}", "9.4" if exclusive else "8.6"
+    columns = {REGISTER: Operand("columns"), IMMEDIATE: Operand("columns", kind="immediate", values=_SIZES[exclusive])}
+    lists = {name: (place, own) for name, own in columns.items()} if place else {"": ()}
+    return AllocationRow(
+        f"tcgen05.{operation}{word}{cta_group}.sync.aligned{end}", ALLOC, arithmetic=operation, operation=operation,
+        modifiers=MappingProxyType({"cta_group": cta_group, "exclusive": word, "space": space}),
+        forms=tuple(Form(own, FAMILY_TARGETS, version, agent="warp", name=name) for name, own in lists.items()),
+        cta_group=group, exclusive=exclusive,
     )  # fmt: skip
 
 
-def _allocations() -> Iterator[Row]:
+def _allocations() -> Iterator[AllocationRow]:
     for group, exclusive in product((1, 2), (False, True)):
-        word, version = (".exclusive", "9.4") if exclusive else ("", "8.6")
-        control = Control(group, exclusive)
-        cta_group = f".cta_group::{group}"
-        for space in ("", ".shared::cta"):
-            yield _row(
-                f"tcgen05.alloc{word}{cta_group}.sync.aligned{space}.b32", ALLOC, "alloc", version, control,
-                cta_group=cta_group, exclusive=word, space=space,
-            )  # fmt: skip
-        yield _row(
-            f"tcgen05.dealloc{word}{cta_group}.sync.aligned.b32", ALLOC, "dealloc", version, control,
-            cta_group=cta_group, exclusive=word, space="",
-        )  # fmt: skip
+        spaces: dict[str, Space] = {"": "generic", ".shared::cta": "shared::cta"}
+        for word, space in spaces.items():
+            place = Operand("address", "destination", "address", space=space)
+            yield _allocation("alloc", group, exclusive, f"{word}.b32", place, word)
+        yield _allocation("dealloc", group, exclusive, ".b32", Operand("address"))
         if not exclusive:
-            yield _row(
-                f"tcgen05.relinquish_alloc_permit{cta_group}.sync.aligned", ALLOC, "relinquish_alloc_permit", "8.6", control,
-                cta_group=cta_group, exclusive="", space="",
-            )  # fmt: skip
+            yield _allocation("relinquish_alloc_permit", group, exclusive, "")
 
 
-def allocation_rows() -> tuple[Row, ...]:
+def allocation_rows() -> tuple[AllocationRow, ...]:
     """tcgen05.alloc, tcgen05.dealloc and tcgen05.relinquish_alloc_permit."""
     return tuple(_allocations())
 
 
-def allocation_opcodes(control: Control, word: str) -> tuple[tuple[str, int], ...]:
-    """What an alloc, dealloc or relinquish_alloc_permit has of instructions on the SM's allocation mask."""
-    pair = ".2CTA" if control.cta_group == 2 else ""
-    align = "" if control.exclusive else ".ALIGN"
+def allocation_opcodes(row: AllocationRow, operation: str) -> tuple[tuple[str, int], ...]:
+    """The instructions on the SM's allocation mask that an operation with the modifiers of a row contains."""
+    pair = ".2CTA" if row.cta_group == 2 else ""
+    align = "" if row.exclusive else ".ALIGN"
     opcodes = {
         "alloc": (f"UTCATOMSWS{pair}.FIND_AND_SET{align}", 2),  # tried at once, and again in the loop that waits
         "dealloc": ("UTCATOMSWS.AND", 1),
         "relinquish_alloc_permit": ("UVIRTCOUNT.DEALLOC.SMPOOL", 1),
     }
-    return (opcodes[word],)
+    return (opcodes[operation],)
 
 
-def allocation_lowering(row: Row, arch: Arch) -> Lowering:
+def allocation_lowering(row: AllocationRow, arch: Arch) -> Lowering:
     """What touches the allocation mask; the rest of the routine keeps a copy of it in shared memory."""
-    opcodes = allocation_opcodes(control_of(row), row.arithmetic)
-    return Lowering("split", (), opcodes, "with its copy of the mask in shared memory")
+    return Lowering("split", (), allocation_opcodes(row, row.operation), "with its copy of the mask in shared memory")
 
 
-def allocation_evidence(row: Row, arch: Arch) -> Evidence:
+def allocation_evidence(row: AllocationRow, arch: Arch) -> Evidence:
     """The rules are the manual's; which columns an alloc finds is not."""
-    if row.arithmetic == "alloc":
+    if row.operation == "alloc":
         return Evidence("inferred", "the opcode FIND_AND_SET.ALIGN: the lowest free columns aligned to their number")
-    return Evidence(
-        "literature", "PTX ISA 9.4, section tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit"
-    )
+    section = "PTX ISA 9.4, section tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit"
+    return known(arch, Evidence("literature", section))
 
 
-def _commits() -> Iterator[Row]:
-    masks = {"": 16, ".multicast::cluster": 16, ".multicast::cluster::16b": 16, ".multicast::cluster::32b": 32}
+def _commits() -> Iterator[CommitRow]:
+    masks = {"": 0, ".multicast::cluster": 16, ".multicast::cluster::16b": 16, ".multicast::cluster::32b": 32}
     for group, restrict, space, (multicast, bits) in product(
         (1, 2), ("", ".sync_restrict::shared::read::mma::a"), ("", ".shared::cluster"), masks.items()
     ):
         new = restrict or multicast.endswith("b")
-        yield _row(
+        place = Operand("mbar", "both", "address", space="shared::cluster" if space else "generic")
+        mask = [Operand("mask", type=f".b{bits}")] if bits else []
+        yield CommitRow(
             f"{COMMIT}.cta_group::{group}.mbarrier::arrive::one{restrict}{space}{multicast}.b64",
             COMMIT,
-            "arrive",
-            "9.4" if new else "8.6",
-            Control(group, multicast=bool(multicast), mask_bits=bits),
-            SM_107 if restrict or bits == 32 else FAMILY_TARGETS,
-            cta_group=f".cta_group::{group}",
-            restrict=restrict,
-            space=space,
-            multicast=multicast,
-        )
+            arithmetic="arrive",
+            modifiers=MappingProxyType(
+                {"cta_group": f".cta_group::{group}", "restrict": restrict, "space": space, "multicast": multicast}
+            ),
+            forms=(
+                Form(
+                    (place, *mask), SM_107 if restrict or bits == 32 else FAMILY_TARGETS, "9.4" if new else "8.6", "thread"
+                ),
+            ),
+            cta_group=group,
+            mask_bits=bits,
+            restricted=bool(restrict),
+        )  # fmt: skip
 
 
-def commit_rows() -> tuple[Row, ...]:
+def commit_rows() -> tuple[CommitRow, ...]:
     """tcgen05.commit."""
     return tuple(_commits())
 
 
-def commit_lowering(row: Row, arch: Arch) -> Lowering:
+def commit_lowering(row: CommitRow, arch: Arch) -> Lowering:
     """One machine instruction."""
-    control = control_of(row)
-    words = ["UTCBAR"] + ["2CTA"] * (control.cta_group == 2) + ["MULTICAST"] * control.multicast
-    words += ["MMA_READ_SHM_A"] * bool(row.modifiers["restrict"])
+    words = ["UTCBAR"] + ["2CTA"] * (row.cta_group == 2) + ["MULTICAST"] * bool(row.mask_bits)
+    words += ["MMA_READ_SHM_A"] * row.restricted
     return Lowering("native", (), ((".".join(words), 1),))
 
 
-def commit_evidence(row: Row, arch: Arch) -> Evidence:
+def manual_evidence(row: Row, arch: Arch) -> Evidence:
     """The manual."""
-    return Evidence("literature", "PTX ISA 9.4, section tcgen05.commit")
+    return known(arch, Evidence("literature", f"PTX ISA 9.4, section {row.family}"))
 
 
 def fence_rows() -> tuple[Row, ...]:
     """tcgen05.fence."""
     return tuple(
-        _row(f"{FENCE}::{side}_thread_sync", FENCE, "order", "8.6", None, side=side) for side in ("before", "after")
-    )
+        Row(
+            f"{FENCE}::{side}_thread_sync", FENCE, arithmetic="order", operation=side,
+            modifiers=MappingProxyType({"side": side}), forms=(Form((), FAMILY_TARGETS, "8.6", "thread"),),
+        )
+        for side in ("before", "after")
+    )  # fmt: skip
 
 
 def fence_lowering(row: Row, arch: Arch) -> Lowering:
@@ -341,25 +322,33 @@ def fence_lowering(row: Row, arch: Arch) -> Lowering:
 def wait_rows() -> tuple[Row, ...]:
     """tcgen05.wait."""
     return tuple(
-        _row(f"{WAIT}::{what}.sync.aligned", WAIT, "completion", "8.6", None, what=what) for what in ("ld", "st")
-    )
+        Row(
+            f"{WAIT}::{what}.sync.aligned", WAIT, arithmetic="completion", operation=what,
+            modifiers=MappingProxyType({"what": what}), forms=(Form((), FAMILY_TARGETS, "8.6"),),
+        )
+        for what in ("ld", "st")
+    )  # fmt: skip
 
 
 def wait_lowering(row: Row, arch: Arch) -> Lowering:
     """For stores a fence; for loads the scoreboard of their registers."""
-    if row.modifiers["what"] == "st":
+    if row.operation == "st":
         return Lowering("native", (), (("FENCE.VIEW.ASYNC.T", 1),))
     return Lowering("native", (), (), "no instruction of its own: the registers' scoreboard")
 
 
-def order_evidence(row: Row, arch: Arch) -> Evidence:
-    """The manual."""
-    return Evidence("literature", f"PTX ISA 9.4, section {row.family}")
-
-
 ALLOC_FAMILY = Family(
-    ALLOC, allocation_rows, allocation_lowering, allocation_evidence, managed, "none: it manages Tensor Memory"
+    ALLOC,
+    allocation_rows,
+    allocation_lowering,
+    allocation_evidence,
+    {
+        "alloc": AllocateTensorMemory,
+        "dealloc": DeallocateTensorMemory,
+        "relinquish_alloc_permit": RelinquishPermit,
+    },
+    "none: it manages Tensor Memory",
 )
-COMMIT_FAMILY = Family(COMMIT, commit_rows, commit_lowering, commit_evidence, Commit, "none: it arrives at mbarriers")
-FENCE_FAMILY = Family(FENCE, fence_rows, fence_lowering, order_evidence, Ordering, "none: it orders")
-WAIT_FAMILY = Family(WAIT, wait_rows, wait_lowering, order_evidence, Ordering, "none: it waits")
+COMMIT_FAMILY = Family(COMMIT, commit_rows, commit_lowering, manual_evidence, Commit, "none: it arrives at mbarriers")
+FENCE_FAMILY = Family(FENCE, fence_rows, fence_lowering, manual_evidence, Ordering, "none: it orders")
+WAIT_FAMILY = Family(WAIT, wait_rows, wait_lowering, manual_evidence, Ordering, "none: it waits")

@@ -1,13 +1,8 @@
 """tcgen05.cp and tcgen05.shift: from shared memory to Tensor Memory, and Tensor Memory moved down by a row.
 
-Sources: PTX ISA 9.4, section Tensor Memory Data Movement Instructions; where the manual's words leave room, see `ROW_MAPS`
-and `tcsim.isa.tcgen05.cp`.
-
-tcgen05.cp and tcgen05.shift: the rows the assembler accepts, what they move, machine code, how it is known.
-
 Sources: PTX ISA 9.4, section Tensor Memory Data Movement Instructions; ptxas 13.5.37 (targets, versions, SASS). The
 manual leaves three things open, which are inferred:
-- Which half of the data each warp of a pair receives: see `tcsim.isa.tcgen05.cp.ROW_MAPS`.
+- Which half of the data each warp of a pair receives: see `ROW_MAPS`.
 - Where the four rows of `.4x256b` go. ptxas and the manual's list of ordered pairs (shift before cp.4x256b) make it the copy
   that refills the row which a shift leaves over in each warp's 32 lanes.
 - Which way is down in tcgen05.shift. A convolution whose next tap needs the next pixel moves row i + 1 to row i, and only
@@ -33,7 +28,8 @@ from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
 from tcsim.descriptors.addresses import check_descriptors
 from tcsim.descriptors.matrix import descriptor_values, element_addresses, form_of
-from tcsim.isa.tcgen05.targets import ARCH_TARGETS, FAMILY_TARGETS
+from tcsim.isa.tcgen05.shared_matrices import shared_bytes
+from tcsim.isa.tcgen05.targets import ARCH_TARGETS, FAMILY_TARGETS, known
 from tcsim.memory.shared import ROW_FORMATS, unpack_rows
 from tcsim.memory.tensor_memory import (
     LaneAccessError,
@@ -43,7 +39,9 @@ from tcsim.memory.tensor_memory import (
     tmem_lane_column,
 )
 from tcsim.model.family import Family
+from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Operand
 from tcsim.model.row import Row
 from tcsim.numbers.formats import FORMATS
 
@@ -58,10 +56,10 @@ ROW_MAPS: MappingProxyType[str, Callable[[], npt.NDArray[np.int64]]] = MappingPr
         ".warpx4": lambda: np.arange(32)[:, None] + 32 * np.arange(4),
         ".warpx2::02_13": lambda: (np.arange(32) + 32 * np.arange(2)[:, None]).reshape(64, 1) + 64 * np.arange(2),
         ".warpx2::01_23": lambda: (np.arange(32) + 64 * np.arange(2)[:, None]).reshape(64, 1) + 32 * np.arange(2),
-        "4": lambda: 32 * np.arange(4)[:, None],
+        ".4x256b": lambda: 32 * np.arange(4)[:, None],
     }
 )
-"""By multicast ("4" is the shape .4x256b): the lanes that each row of the source goes to, counted from the address.
+"""By multicast (or the shape .4x256b): the lanes that each row of the source goes to, counted from the address.
 
 `.warpx2::02_13`: rows 0-31 go to warps 0 and 2, rows 32-63 to warps 1 and 3; `::01_23` likewise. The manual's sentence
 leaves it open; the comments of CUTLASS's copy_sm100 (data_row[0:31] -> DP[0:63]) and a probe by others on a GB200 say so.
@@ -69,31 +67,30 @@ leaves it open; the comments of CUTLASS's copy_sm100 (data_row[0:31] -> DP[0:63]
 
 
 @dataclass(frozen=True)
-class SharedCopy:
-    """What a row of tcgen05.cp copies."""
+class Tile:
+    """What one spelling of the shape, with its multicast, copies."""
 
+    name: str  # "64x128b"
     rows: int  # of the source
     row_bytes: int  # of a row, 4 to a column
-    multicast: str  # a key of ROW_MAPS
+    opcode: str  # what SASS calls it
+    evidence: Evidence
+    multicast: str = ""  # a key of ROW_MAPS; ".4x256b" cannot be spelled
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRow(Row):
+    """A spelling that one CTA or a pair executes."""
+
+    cta_group: int  # 2: both CTAs of a pair work, each on its own memories
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyRow(PairRow):
+    """What a spelling of tcgen05.cp copies."""
+
+    tile: Tile
     source: str  # name of the rows' format in shared memory: "b8", "b6x16_p32" or "b4x16_p64"
-    cta_group: int  # 2: both CTAs of a pair copy, each from its own shared memory
-
-
-@dataclass(frozen=True)
-class ShiftDown:
-    """What a row of tcgen05.shift moves."""
-
-    cta_group: int
-
-
-def facts_of(row: Row) -> SharedCopy | ShiftDown:
-    """The facts of a row.
-
-    Raises TypeError if it has none.
-    """
-    if not isinstance(row.facts, SharedCopy | ShiftDown):
-        raise TypeError(f"{row.mnemonic} neither copies to Tensor Memory nor shifts it")
-    return row.facts
 
 
 def expand(chunks: npt.NDArray[np.uint8], source: str) -> npt.NDArray[np.uint8]:
@@ -132,22 +129,17 @@ def source_addresses(
 class CopyToTensorMemory(Instruction):
     """tcgen05.cp: a tile of shared memory to Tensor Memory, decompressed and multicast on the way."""
 
-    @property
-    def copy(self) -> SharedCopy:
-        """What is copied."""
-        facts = facts_of(self.row)
-        assert isinstance(facts, SharedCopy)
-        return facts
+    row: CopyRow
 
     def lanes(self, address: int) -> npt.NDArray[np.int64]:
         """The lanes (rows, copies) that each row of the source goes to.
 
         Raises LaneAccessError for a lane of the address from which the rows do not fit, TensorMemoryError for a column that
-        is no multiple of 4.
+        is not a multiple of 4.
         """
         call = f"{self!r}.execute"
         lane, column = tmem_lane_column(address)
-        lanes = ROW_MAPS[self.copy.multicast]()
+        lanes = ROW_MAPS[self.row.tile.multicast]()
         if lane + int(lanes.max()) >= TensorMemory.LANES:
             last = TensorMemory.LANES - 1 - int(lanes.max())
             raise LaneAccessError(f"{call}: the address has lane {lane}; valid for this shape: 0 to {last}")
@@ -175,32 +167,28 @@ class CopyToTensorMemory(Instruction):
         >>> tmem.read([0, 33, 127], 8)  # rows 0, 1 and 31 of the source
         array([  0,   4, 124], dtype=uint32)
         """
-        call, facts = f"{self!r}.execute", self.copy
+        call, group, tile = f"{self!r}.execute", self.row.cta_group, self.row.tile
         require_tensor_memory(tmem, call)
-        memory, descriptors = np.asarray(smem), np.asarray(descriptor_values(descriptor))
-        inner = 1 if facts.cta_group == 1 else 2
-        if memory.dtype != np.uint8 or memory.ndim < inner or (inner == 2 and memory.shape[-2] != 2):
-            need = "(..., bytes)" if inner == 1 else "(..., 2, bytes), one for each CTA"
-            raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {need}")
+        memory, descriptors = shared_bytes(smem, group, call), np.asarray(descriptor_values(descriptor))
         if descriptors.dtype.kind not in "iu":
             raise OperandError(f"{call}: descriptor is {descriptors.dtype}; valid: an int or uint64 (...)")
         lanes = self.lanes(address)
         _, column = tmem_lane_column(address)
-        places = source_addresses(descriptors.astype(np.uint64), facts.rows, facts.row_bytes, self.arch.name, call)
-        flat = places.reshape(*places.shape[:-2], facts.rows * facts.row_bytes)
+        places = source_addresses(descriptors.astype(np.uint64), tile.rows, tile.row_bytes, self.arch.name, call)
+        flat = places.reshape(*places.shape[:-2], tile.rows * tile.row_bytes)
         require_inside(flat, 1, memory.shape[-1], "a byte of the tile", call)
-        batch = broadcast([tmem.batch, memory.shape[:-inner], flat.shape[:-1]], call)
+        batch = broadcast([tmem.batch, memory.shape[:-group], flat.shape[:-1]], call)
         new = tmem.copy(batch)
-        new.use_cta_group(facts.cta_group, call)
-        image = np.broadcast_to(memory, (*batch, *memory.shape[-inner:]))
+        new.use_cta_group(group, call)
+        image = np.broadcast_to(memory, (*batch, *memory.shape[-group:]))
         index = np.broadcast_to(flat, (*batch, flat.shape[-1]))
-        for member in (0, 1) if facts.cta_group == 2 else (cta,):
-            own = image[..., member, :] if inner == 2 else image
+        for member in (0, 1) if group == 2 else (cta,):
+            own = image[..., member, :] if group == 2 else image
             data = np.take_along_axis(own, index, axis=-1)
             data = data.reshape(*batch, flat.shape[-1] // CHUNK_BYTES, CHUNK_BYTES)
-            words = np.ascontiguousarray(expand(data, facts.source)).view("<u4").astype(np.uint32)
-            rows = words.reshape(*batch, facts.rows, 1, facts.row_bytes // 4)
-            columns = column + np.arange(facts.row_bytes // 4)
+            words = np.ascontiguousarray(expand(data, self.row.source)).view("<u4").astype(np.uint32)
+            rows = words.reshape(*batch, tile.rows, 1, tile.row_bytes // 4)
+            columns = column + np.arange(tile.row_bytes // 4)
             new.write(lanes[:, :, None], columns, rows, cta=member, what=f"{call}: write")
         return new
 
@@ -209,13 +197,15 @@ class CopyToTensorMemory(Instruction):
 class ShiftTensorMemory(Instruction):
     """tcgen05.shift: 32 rows of 32 bytes, all but the last replaced by the row below them."""
 
+    row: PairRow
+
     def execute(self, tmem: TensorMemory, address: int, *, cta: int = 0) -> TensorMemory:
         """Shift: the new Tensor Memory, in which lane i of the 32 holds what lane i + 1 held; lane 31 stays.
 
         The manual says "downwards, except the last, by one row"; that this is toward lane 0 is inferred (see
         `tcsim.isa.tcgen05.cp`). With `.cta_group::2` both CTAs shift at the same address.
 
-        Raises LaneAccessError for a lane that is no multiple of 32, UnallocatedError, UnwrittenError, AllocationError.
+        Raises LaneAccessError for a lane that is not a multiple of 32, UnallocatedError, UnwrittenError, AllocationError.
 
         >>> tmem = tcsim.TensorMemory.allocated()
         >>> tmem.write(np.arange(32)[:, None], np.arange(8), np.arange(256, dtype=np.uint32).reshape(32, 8))
@@ -223,34 +213,21 @@ class ShiftTensorMemory(Instruction):
         >>> shifted.read([0, 30, 31], 0).tolist()
         [8, 248, 248]
         """
-        call, facts = f"{self!r}.execute", facts_of(self.row)
+        call, group = f"{self!r}.execute", self.row.cta_group
         require_tensor_memory(tmem, call)
         lane, column = tmem_lane_column(address)
         if lane % SHIFT_ROWS:
             raise LaneAccessError(f"{call}: the address has lane {lane}; valid: multiples of {SHIFT_ROWS}")
         new = tmem.copy()
-        new.use_cta_group(facts.cta_group, call)
+        new.use_cta_group(group, call)
         rows, columns = lane + np.arange(SHIFT_ROWS)[:, None], column + np.arange(SHIFT_COLUMNS)
-        for member in (0, 1) if facts.cta_group == 2 else (cta,):
+        for member in (0, 1) if group == 2 else (cta,):
             words = tmem.read(rows[1:], columns, cta=member, what=f"{call}: read")
             new.write(rows[:-1], columns, words, cta=member, what=f"{call}: write")
         return new
 
 
 COPY, SHIFT = "tcgen05.cp", "tcgen05.shift"
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """One spelling of the shape with its multicast."""
-
-    name: str  # "64x128b"
-    word: str  # ".warpx2::02_13", or nothing
-    rows: int
-    row_bytes: int
-    multicast: str  # a key of tcsim.isa.tcgen05.cp.ROW_MAPS
-    opcode: str  # what SASS calls it
-    evidence: Evidence
 
 
 _MANUAL = Evidence("literature", "PTX ISA 9.4, section tcgen05.cp; CUTLASS, copy_sm100")
@@ -265,79 +242,81 @@ _DECOMPRESSED = Evidence(
 )
 _SHIFTED = Evidence("inferred", "the section's words: the direction is not said, see tcsim/isa/tcgen05/cp.py")
 
-SHAPES = (
-    _Shape("128x256b", "", 128, 32, "", "", _MANUAL),
-    _Shape("4x256b", "", 4, 32, "4", ".4dp256bit", _REFRESH),
-    _Shape("128x128b", "", 128, 16, "", ".128dp128bit", _MANUAL),
-    _Shape("64x128b", ".warpx2::02_13", 64, 16, ".warpx2::02_13", ".2x64dp128bit_lw02_lw13", _PAIRS),
-    _Shape("64x128b", ".warpx2::01_23", 64, 16, ".warpx2::01_23", ".2x64dp128bit_lw01_lw23", _PAIRS),
-    _Shape("32x128b", ".warpx4", 32, 16, ".warpx4", ".4x32dp128bit", _MANUAL),
+TILES = (
+    Tile("128x256b", 128, 32, "", _MANUAL),
+    Tile("4x256b", 4, 32, ".4dp256bit", _REFRESH, ".4x256b"),
+    Tile("128x128b", 128, 16, ".128dp128bit", _MANUAL),
+    Tile("64x128b", 64, 16, ".2x64dp128bit_lw02_lw13", _PAIRS, ".warpx2::02_13"),
+    Tile("64x128b", 64, 16, ".2x64dp128bit_lw01_lw23", _PAIRS, ".warpx2::01_23"),
+    Tile("32x128b", 32, 16, ".4x32dp128bit", _MANUAL, ".warpx4"),
 )
-_FORMATS = {
-    "": ("b8", ""),
-    ".b8x16.b6x16_p32": ("b6x16_p32", ".U6x16P32"),
-    ".b8x16.b4x16_p64": ("b4x16_p64", ".U4x16P64"),
+SOURCES = {
+    "b8": ("", ""),
+    "b6x16_p32": (".b8x16.b6x16_p32", ".U6x16P32"),
+    "b4x16_p64": (".b8x16.b4x16_p64", ".U4x16P64"),
 }
-"""By the end of the mnemonic: the format of a row, and what SASS calls it."""
+"""By the format of a row: the end of the mnemonic, and what SASS calls it."""
+
+_COPY = (
+    Operand("address", "destination", "address", space="tensor", proxy="async"),
+    Operand("descriptor", type=".b64"),
+)
+_SHIFT = Operand("address", "both", "address", space="tensor", proxy="async")
 
 
-def _copies() -> Iterator[Row]:
-    for group, shape, (end, (source, _)) in product((1, 2), SHAPES, _FORMATS.items()):
-        yield Row(
-            f"{COPY}.cta_group::{group}.{shape.name}{shape.word}{end}",
+def _copies() -> Iterator[CopyRow]:
+    for group, tile, (source, (end, _)) in product((1, 2), TILES, SOURCES.items()):
+        word = tile.multicast if tile.multicast != f".{tile.name}" else ""
+        yield CopyRow(
+            f"{COPY}.cta_group::{group}.{tile.name}{word}{end}",
             COPY,
-            (shape.rows, shape.row_bytes, 0),  # rows and bytes: nothing is multiplied
-            MappingProxyType({}),
-            FAMILY_TARGETS,
-            "8.6",
-            source,
+            (tile.rows, tile.row_bytes, 0),  # rows and bytes: nothing is multiplied
+            arithmetic=source,
             modifiers=MappingProxyType(
-                {"cta_group": f".cta_group::{group}", "shape": f".{shape.name}", "multicast": shape.word, "format": end}
+                {"cta_group": f".cta_group::{group}", "shape": f".{tile.name}", "multicast": word, "format": end}
             ),
-            facts=SharedCopy(shape.rows, shape.row_bytes, shape.multicast, source, group),
+            forms=(Form(_COPY, FAMILY_TARGETS, "8.6", "thread"),),
+            cta_group=group,
+            tile=tile,
+            source=source,
         )
 
 
-def copy_rows() -> tuple[Row, ...]:
+def copy_rows() -> tuple[CopyRow, ...]:
     """tcgen05.cp."""
     return tuple(_copies())
 
 
-def _shape_of(row: Row) -> _Shape:
-    return next(s for s in SHAPES if (f".{s.name}", s.word) == (row.modifiers["shape"], row.modifiers["multicast"]))
-
-
-def copy_lowering(row: Row, arch: Arch) -> Lowering:
+def copy_lowering(row: CopyRow, arch: Arch) -> Lowering:
     """One machine instruction."""
-    pair = ".2CTA" if facts_of(row).cta_group == 2 else ""
-    return Lowering(
-        "native", (), ((f"UTCCP.T.S{pair}{_shape_of(row).opcode}{_FORMATS[row.modifiers['format']][1]}", 1),)
-    )
+    pair = ".2CTA" if row.cta_group == 2 else ""
+    return Lowering("native", (), ((f"UTCCP.T.S{pair}{row.tile.opcode}{SOURCES[row.source][1]}", 1),))
 
 
-def copy_evidence(row: Row, arch: Arch) -> Evidence:
+def copy_evidence(row: CopyRow, arch: Arch) -> Evidence:
     """The manual and CUTLASS where they say it; no GPU was asked."""
-    shape = _shape_of(row)
-    return _DECOMPRESSED if row.modifiers["format"] and shape.evidence.level == "literature" else shape.evidence
+    own = row.tile.evidence
+    return known(arch, _DECOMPRESSED if row.source != "b8" and own.level == "literature" else own)
 
 
-def shift_rows() -> tuple[Row, ...]:
+def shift_rows() -> tuple[PairRow, ...]:
     """tcgen05.shift."""
     return tuple(
-        Row(
-            f"{SHIFT}.cta_group::{group}.down", SHIFT, (32, 8, 0), MappingProxyType({}), ARCH_TARGETS, "8.6", "down",
-            modifiers=MappingProxyType({"cta_group": f".cta_group::{group}"}), facts=ShiftDown(group),
+        PairRow(
+            f"{SHIFT}.cta_group::{group}.down", SHIFT, (SHIFT_ROWS, SHIFT_COLUMNS, 0), arithmetic="down",
+            modifiers=MappingProxyType({"cta_group": f".cta_group::{group}"}),
+            forms=(Form((_SHIFT,), ARCH_TARGETS, "8.6", "thread"),), cta_group=group,
         )
         for group in (1, 2)
     )  # fmt: skip
 
 
-def shift_lowering(row: Row, arch: Arch) -> Lowering:
+def shift_lowering(row: PairRow, arch: Arch) -> Lowering:
     """One machine instruction."""
-    return Lowering("native", (), ((f"UTCSHIFT{'.2CTA' if facts_of(row).cta_group == 2 else ''}.DOWN", 1),))
+    return Lowering("native", (), ((f"UTCSHIFT{'.2CTA' if row.cta_group == 2 else ''}.DOWN", 1),))
 
 
-def shift_evidence(row: Row, arch: Arch) -> Evidence:
+def shift_evidence(row: PairRow, arch: Arch) -> Evidence:
     """Inferred."""
     return _SHIFTED
 

@@ -1,6 +1,6 @@
 """A tcgen05.mma with its instruction descriptor: shape, formats and steps as attributes, as other instructions have them.
 
-Whose question: traces, the command line, and the conformance suite, which know instructions by these names.
+Traces, the command line and the conformance suite know instructions by these names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
 from tcsim.descriptors.instruction import InstructionDescriptor
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply, turned
+from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.numbers.codec import negated
 from tcsim.numbers.formats import Format
 
 
@@ -95,8 +97,13 @@ class DescribedMultiply:
     @property
     def blocks(self) -> int:
         """Scale factors of one row of A; 0 without block scaling."""
-        return self.desc.scale_vectors(self.instruction.facts.block) if self.instruction.facts.block else 0
+        return self.desc.scale_vectors(block) if (block := self.instruction.row.block) else 0
+
+    @property
+    def sparsity(self) -> Sparsity | None:
+        """How A is sparse, if it is."""
+        return self.instruction.sparsity(self.desc) if self.desc.sparse else None
 
     def negated(self, name: str, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Codes of a or b with their signs turned, if the descriptor says so."""
-        return turned(codes, self.formats[name]) if getattr(self.desc, f"negate_{name}") else codes
+        """Codes of a or b negated, if the descriptor says so."""
+        return negated(codes, self.formats[name]) if getattr(self.desc, f"negate_{name}") else codes

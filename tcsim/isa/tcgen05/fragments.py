@@ -5,7 +5,7 @@ DSL say the same, `.pack::16b` included. That `.16x32bx2` is two accesses, lanes
 what ptxas makes of it: LDTM.16dp32bit_t0_t15 and LDTM.16dp32bit_t16_t31.
 
 A fragment's matrix is rows of Tensor Memory x columns, counted from the instruction's address. With `.pack::16b` and
-`.unpack::16b` an element is the low half of a cell, and a register holds two neighbouring ones. Of `.16x32bx2` the first
+`.unpack::16b` an element is the low half of a cell, and a register holds two neighbouring ones. With `.16x32bx2` the first
 half of the columns is counted from the address, the second half from the address plus immHalfSplitoff.
 """
 

@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+Extreme = Literal["min", "max"]
+Type = Literal["f32", "u32", "s32"]
 CANONICAL_NAN = 0x7FFFFFFF
 _INFINITY = 0x7F800000
 _MAGNITUDE = 0x7FFFFFFF
@@ -26,8 +28,8 @@ class Reduction:
     (1.0, '0x7fffffff')
     """
 
-    operation: Literal["min", "max"]
-    type: Literal["f32", "u32", "s32"]
+    operation: Extreme
+    type: Type
     absolute: bool = False  # `.abs`: of the magnitudes, and so is the result
     nan: bool = False  # `.NaN`: one NaN makes the result the canonical NaN
 

@@ -1,4 +1,4 @@
-"""How .decompress::lut::b makes B of three-bit indices and tables of eight numbers.
+"""How .decompress::lut::b makes B out of three-bit indices and tables of eight numbers.
 
 Eight columns of B share a table. A column's indices of 128 k fill 48 bytes, low bits first; an instruction takes those of one
 half. Source: PTX ISA 9.4, section Decompression of B of tcgen05.mma; the order of bits by Triton's test of it on sm_107.
@@ -55,7 +55,7 @@ def unpacked(octets: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 def packed(indices: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """The bytes (..., 3 K / 8) that hold indices (..., K).
 
-    Raises OperandError for an index that three bits cannot hold, and as many of them as end inside a byte.
+    Raises OperandError for an index that three bits cannot hold, and for rows whose indices do not fill whole bytes.
     """
     array = np.asarray(indices)
     check_indices(array, "packed")

@@ -6,7 +6,6 @@ Source: PTX ISA 9.4, section Tensor Memory and Register Load/Store Instructions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError, listing
+from tcsim.isa.tcgen05.fragments import Shape
 from tcsim.isa.tcgen05.ld_red import Reduction
 from tcsim.layouts.compression import Selection, compress
 from tcsim.layouts.layout import FragmentLayout
@@ -27,32 +27,26 @@ WARP_LANES = 32
 Cells = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
-@dataclass(frozen=True)
-class TensorMemoryAccess:
-    """What a row of ld or st reaches, and what it makes of it on the way."""
+@dataclass(frozen=True, kw_only=True)
+class MoveRow(Row):
+    """What a spelling of ld or st reaches, and what it makes of it on the way."""
 
-    shape: str  # "16x64b"
+    movement: Shape  # .16x64b; two halves have an address each
     layout: FragmentLayout  # (lane, register, slot) <-> (row, column) from the address on
-    halves: int  # 2 for `.16x32bx2`: the second half of the columns has an address of its own
-    packed: bool  # `.pack::16b` or `.unpack::16b`
+    packed: bool = False  # `.pack::16b` or `.unpack::16b`
     reduction: Reduction | None = None  # `.red`
     selection: Selection | None = None  # `.spcompress`
 
-
-def access_of(row: Row) -> TensorMemoryAccess:
-    """The facts of a row.
-
-    Raises TypeError if it has none.
-    """
-    if not isinstance(row.facts, TensorMemoryAccess):
-        raise TypeError(f"{row.mnemonic} does not move Tensor Memory to or from registers")
-    return row.facts
+    @property
+    def half_columns(self) -> int:
+        """Columns that each address reaches."""
+        return self.layout.columns // self.movement.halves
 
 
 def require_own_lanes(address: int, rows: int, warp: int, call: str) -> tuple[int, int]:
-    """Lane and column of an address at which a warp may reach so many lanes.
+    """Lane and column of an address from which a warp may reach `rows` lanes.
 
-    Raises LaneAccessError for lanes of another warp, or a start that is no multiple of the number of lanes.
+    Raises LaneAccessError for lanes of another warp, or a start that is not a multiple of that number.
 
     >>> require_own_lanes(0x300004, 16, 5, "ld")
     (48, 4)
@@ -72,10 +66,7 @@ def require_own_lanes(address: int, rows: int, warp: int, call: str) -> tuple[in
 class TensorMemoryMove(Instruction):
     """An instruction of one warp on the lanes of Tensor Memory that are its own."""
 
-    @cached_property
-    def access(self) -> TensorMemoryAccess:
-        """What the instruction reaches."""
-        return access_of(self.row)
+    row: MoveRow
 
     def cells(self, address: int, warp: int = 0, half_split_offset: int | None = None) -> Cells:
         """Lanes and columns of the cells that the instruction reaches: (32, elements of a lane), in register order.
@@ -89,30 +80,17 @@ class TensorMemoryMove(Instruction):
         (np.int64(33), np.int64(12))
         """
         call = f"{self!r}.execute"
-        access = self.access
-        if (half_split_offset is not None) != (access.halves == 2):
-            need = (
-                "an integer: .16x32bx2 has two addresses" if access.halves == 2 else "None: the shape has one address"
-            )
+        layout, halves = self.row.layout, self.row.movement.halves
+        if (half_split_offset is not None) != (halves == 2):
+            need = "an integer: .16x32bx2 has two addresses" if halves == 2 else "None: the shape has one address"
             raise OperandError(f"{call}: half_split_offset={half_split_offset}; valid: {need}")
         starts = [address] if half_split_offset is None else [address, address + int(half_split_offset)]
-        places = [require_own_lanes(start, access.layout.rows, warp, call) for start in starts]
-        row, column = (x.reshape(self._elements) for x in self._fragment)
-        width = access.layout.columns // access.halves
-        half = column // width
+        places = [require_own_lanes(start, layout.rows, warp, call) for start in starts]
+        flat = layout.flat_element.astype(np.int64).reshape(layout.lanes, layout.value.size)
+        row, column = np.divmod(flat, layout.columns)
+        half, inside = np.divmod(column, self.row.half_columns)
         lanes, columns = np.array(places).T
-        return lanes[half] + row, columns[half] + column - half * width
-
-    @property
-    def _elements(self) -> tuple[int, int]:
-        layout = self.access.layout
-        return layout.lanes, layout.value.size
-
-    @property
-    def _fragment(self) -> Cells:
-        layout = self.access.layout
-        row, column = np.divmod(layout.flat_element.astype(np.int64), layout.columns)
-        return row, column
+        return lanes[half] + row, columns[half] + inside
 
     def _load(
         self, tmem: TensorMemory, address: int, warp: int, half_split_offset: int | None, cta: int
@@ -120,7 +98,7 @@ class TensorMemoryMove(Instruction):
         require_tensor_memory(tmem, f"{self!r}.execute")
         lanes, columns = self.cells(address, warp, half_split_offset)
         words = tmem.read(lanes, columns, cta=cta, what=f"{self!r}.execute: read")
-        if not self.access.packed:
+        if not self.row.packed:
             return words
         halves = words.reshape(*words.shape[:-1], -1, 2) & np.uint32(0xFFFF)
         packed: npt.NDArray[np.uint32] = halves[..., 0] | halves[..., 1] << np.uint32(16)
@@ -139,7 +117,7 @@ class LoadTensorMemory(TensorMemoryMove):
         With `.pack::16b` a register is the low halves of two neighbouring columns, the first one's below.
 
         Raises LaneAccessError for lanes that are not the warp's, UnallocatedError and UnwrittenError for cells that hold
-        nothing, OperandError for `half_split_offset` where the shape has none, or the other way round.
+        nothing, OperandError for `half_split_offset` where the shape does not have one, or its absence where it has.
 
         >>> tmem = tcsim.TensorMemory.allocated()
         >>> tmem.write(np.arange(128)[:, None], np.arange(2), np.arange(256, dtype=np.uint32).reshape(128, 2))
@@ -168,10 +146,9 @@ class ReduceTensorMemory(TensorMemoryMove):
         >>> redval[0].view(np.float32)
         array([3.], dtype=float32)
         """
-        if self.access.reduction is None:
-            raise TypeError(f"{self!r} reduces nothing")
+        assert self.row.reduction is not None
         words = self._load(tmem, address, warp, half_split_offset, cta)
-        return words, self.access.reduction(words)[..., None]
+        return words, self.row.reduction(words)[..., None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -190,13 +167,12 @@ class CompressTensorMemory(TensorMemoryMove):
         >>> bin(mdata[0, 0]), cdata[0].view(np.float32).tolist()
         ('0b1101', [4.0, 3.0])
         """
-        if self.access.selection is None:
-            raise TypeError(f"{self!r} compresses nothing")
+        assert self.row.selection is not None
         words = self._load(tmem, address, warp, None, cta)
-        metadata, kept = compress(words, 32, 2, self.access.selection)
-        if self.access.reduction is None:
+        metadata, kept = compress(words, 32, 2, self.row.selection)
+        if self.row.reduction is None:
             return metadata, kept
-        return metadata, kept, self.access.reduction(words)[..., None]
+        return metadata, kept, self.row.reduction(words)[..., None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -219,7 +195,7 @@ class StoreTensorMemory(TensorMemoryMove):
         halves become zero (inferred: the manual does not say what becomes of them).
 
         Raises LaneAccessError for lanes that are not the warp's, UnallocatedError for columns that are not allocated,
-        OperandError for registers of another dtype or shape, for a `half_split_offset` where the shape has none, and for one
+        OperandError for registers of another dtype or shape, for `half_split_offset` where the shape does not have one, and for one
         with which both halves write the same cells.
 
         >>> store = tcsim.instruction("tcgen05.st.sync.aligned.32x32b.x1.unpack::16b.b32", arch="sm_100")
@@ -232,14 +208,14 @@ class StoreTensorMemory(TensorMemoryMove):
         array = np.asarray(registers)
         check_registers(array, self.operands["registers"], call)
         lanes, columns = self.cells(address, warp, half_split_offset)
-        width = self.access.layout.columns // self.access.halves
+        width = self.row.half_columns
         if half_split_offset is not None and abs(int(half_split_offset)) < width:
             raise OperandError(
                 f"{call}: half_split_offset={half_split_offset}: both halves of {width} columns write the same cells, and which "
                 f"stay is not defined; valid: {width} or more"
             )
         new = tmem.copy(broadcast([tmem.batch, array.shape[:-2]], call))
-        if self.access.packed:
+        if self.row.packed:
             array = np.stack([array & np.uint32(0xFFFF), array >> np.uint32(16)], axis=-1).reshape(
                 *array.shape[:-1], 2 * array.shape[-1]
             )

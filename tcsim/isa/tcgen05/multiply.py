@@ -1,40 +1,32 @@
-"""Matrix multiply-accumulate in Tensor Memory: what tcgen05.mma instructions do with matrices of codes.
+"""tcgen05.mma, .mma.sp, .mma.ws and .mma.ws.sp: matrix multiply-accumulate in Tensor Memory, what it becomes, how that is known.
 
-How `execute` finds its operands is in `tcsim.isa.tcgen05.multiply_operands`.
+What is done with the codes is in `tcsim.isa.tcgen05.products`, where the operands are found in
+`tcsim.isa.tcgen05.multiply_operands`. Sources: MMA-Sim, arXiv 2511.10909 (dense products on sm_100); PTX ISA, tcgen05.mma and
+its kin; ptxas 13.5 with nvdisasm (opcodes).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from tcsim.arithmetic.steps import NO_SCALES, Lowering, Scales
-from tcsim.core.arguments import as_array, broadcast
-from tcsim.core.errors import InstructionError, OperandError
-from tcsim.descriptors.addresses import PACKED_KINDS
+from tcsim.arithmetic.steps import Lowering
+from tcsim.core.evidence import Evidence
+from tcsim.core.targets import Arch
 from tcsim.descriptors.instruction import InstructionDescriptor
-from tcsim.isa.tcgen05.lookup_table import check_indices, looked_up
-from tcsim.isa.tcgen05.mma_form import MultiplyForm
 from tcsim.isa.tcgen05.mma_lowering import steps_of
-from tcsim.layouts.sparsity import Indices, Sparsity
+from tcsim.isa.tcgen05.mma_rows import MultiplyRow, plain_rows, weight_stationary_rows
+from tcsim.isa.tcgen05.multiply_operands import Given, Operands
+from tcsim.isa.tcgen05.products import Codes, TensorMemoryProduct
+from tcsim.isa.tcgen05.targets import known
 from tcsim.memory.tensor_memory import TensorMemory
-from tcsim.memory.tmem_layout import LOOKUP_COLUMNS, LOOKUP_ENTRIES
-from tcsim.model.instruction import Instruction
-from tcsim.numbers.codec import as_codes, as_scale_codes, decode
-from tcsim.numbers.formats import FORMATS, ZERO, Format
-
-Codes = npt.NDArray[Any]
-_UNORDERED = (0b0110,)
-"""The metadata whose indices fall, 2 and 1, that the PTX ISA (Sparse Matrices) lists as meaningful beside those that rise."""
-_CHUNK_PRODUCTS = 1 << 18  # products computed at a time: their float64 terms (2 MiB) stay in the cache
+from tcsim.model.family import Family
+from tcsim.numbers.formats import FORMATS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TensorMemoryMultiply(Instruction):
+class TensorMemoryMultiply(TensorMemoryProduct):
     """D = A B + D, where D lies in Tensor Memory and the instruction descriptor says shape and formats.
 
     >>> mma = tcsim.instruction("tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a")
@@ -47,151 +39,6 @@ class TensorMemoryMultiply(Instruction):
     >>> after.read(0, [0, 7]).view(np.float32).tolist()
     [32.0, 32.0]
     """
-
-    @cached_property
-    def facts(self) -> MultiplyForm:
-        """What the spelling says."""
-        facts = self.row.facts
-        if not isinstance(facts, MultiplyForm):
-            raise TypeError(f"{self!r} has no tcgen05.mma facts")
-        return facts
-
-    def descriptor(self, idesc: int | InstructionDescriptor) -> InstructionDescriptor:
-        """The instruction descriptor, decoded if it is an integer, and checked against the mnemonic.
-
-        Raises OperandError if it means nothing in this kind or disagrees with the mnemonic.
-        """
-        if not isinstance(idesc, InstructionDescriptor):
-            if not isinstance(idesc, (int, np.integer)):
-                raise OperandError(f"{self!r}: idesc={idesc!r}; valid: a tcsim.InstructionDescriptor or its 32 bits")
-            idesc = InstructionDescriptor.decode(int(idesc), self.facts.kind.name, self.arch.name)
-        if idesc.arch != self.arch.name and idesc.kind == self.facts.kind.name:
-            idesc = replace(idesc, arch=self.arch.name)  # raises for what this arch has not
-        idesc.check_mnemonic(self.mnemonic)
-        if self.facts.ashift and idesc.m // self.facts.cta_group != 128:
-            group = self.facts.cta_group
-            why = ": the manual allows it, and leaves open which of a CTA's 64 rows stays" if idesc.m == 128 else ""
-            raise OperandError(
-                f"{self!r}: .ashift with M = {idesc.m}{why}; valid with .cta_group::{group}: M = {128 * group}"
-            )
-        return idesc
-
-    def lowering_for(self, idesc: int | InstructionDescriptor, scale_input_d: int = 0) -> Lowering:
-        """What runs for a descriptor: `lowering` shows that of the widest result and the smallest K."""
-        desc = self.descriptor(idesc)
-        return replace(self.lowering, steps=self._steps(desc, scale_input_d))
-
-    def formats(self, idesc: int | InstructionDescriptor) -> dict[str, Format]:
-        """The number formats of a, b, c and d, and of the scales if there are any, under `scale`."""
-        desc = self.descriptor(idesc)
-        names = {"a": desc.a_format, "b": desc.b_format, "c": desc.d_format, "d": desc.d_format}
-        if desc.scale_format:
-            names["scale"] = desc.scale_format
-        return {name: FORMATS[format] for name, format in names.items()}
-
-    def shapes(self, idesc: int | InstructionDescriptor) -> dict[str, tuple[int, int]]:
-        """Rows and columns of what `matmul` takes: a and metadata (the kept half of a sparse A), b, c, scales, lookup tables."""
-        desc = self.descriptor(idesc)
-        kept = desc.k // 2 if desc.sparse else desc.k
-        shapes = {"a": (desc.m, kept), "b": (desc.k, desc.n), "c": (desc.m, desc.n)}
-        if self.facts.sparse:
-            shapes["metadata"] = (desc.m, kept)
-        if self.facts.block:
-            blocks = desc.scale_vectors(self.facts.block)
-            shapes |= {"scale_a": (desc.m, blocks), "scale_b": (blocks, desc.n)}
-        if self.facts.lookup:
-            shapes["lookup"] = (desc.n // LOOKUP_COLUMNS, LOOKUP_ENTRIES)
-        return shapes
-
-    def sparsity(self, idesc: int | InstructionDescriptor) -> Sparsity:
-        """How positions of kept elements and 4-bit groups of metadata belong together.
-
-        Raises InstructionError for an instruction without .sp.
-        """
-        desc = self.descriptor(idesc)
-        if not self.facts.sparse:
-            raise InstructionError(f"{self!r} is dense: it has no metadata")
-        format = FORMATS[desc.a_format]
-        pairs = self.facts.kind.name in PACKED_KINDS and self.arch.name not in self.facts.kind.unpaired
-        bits = format.bits if pairs else max(8, format.container_bits)
-        return Sparsity(desc.m, desc.k, bits, (0,), ordered=True, also=_UNORDERED)
-
-    def compress(self, dense: Any, idesc: int | InstructionDescriptor) -> tuple[Codes, Indices]:
-        """Kept codes (..., M, K / 2) and positions of a dense A (..., M, K) that has the instruction's sparsity.
-
-        Raises OperandError for another shape or a group with more nonzeros than are kept, FormatError for another dtype.
-        """
-        desc = self.descriptor(idesc)
-        format = FORMATS[desc.a_format]
-        codes = as_codes(dense, format, f"{self!r}.compress")
-        if codes.shape[-2:] != (desc.m, desc.k):
-            raise OperandError(f"{self!r}.compress: shape {codes.shape}; valid: (..., {desc.m}, {desc.k})")
-        zero = format.fields(codes).kind == ZERO if format.kind == "float" else decode(codes, format) == 0
-        return self.sparsity(desc).compress(codes, zero)
-
-    def matmul(
-        self,
-        a: Any,
-        b: Any,
-        c: Any,
-        *,
-        idesc: int | InstructionDescriptor,
-        scale_a: Any = None,
-        scale_b: Any = None,
-        metadata: Any = None,
-        lookup: Any = None,
-        scale_input_d: int | None = None,
-    ) -> Codes:
-        """Codes in, codes out: a (..., M, K), b (..., K, N), c and the result (..., M, N); leading dimensions broadcast.
-
-        Shapes and formats are those that `shapes` and `formats` give for the instruction descriptor. Block scaling:
-        scale_a (..., M, K / block), scale_b (..., K / block, N). Sparse: a and metadata (..., M, K / 2), the positions of
-        the kept elements in their groups, as `compress` gives them. With .decompress::lut::b, b holds indices from 0 to 7 of
-        lookup (..., N / 8, 8), a table for each 8 columns. The descriptor's negations are applied, and .ashift.
-
-        Raises OperandError for another shape, operands that the mnemonic has not, or a descriptor that disagrees with it;
-        FormatError for another dtype.
-
-        >>> mma = tcsim.instruction("tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a")
-        >>> idesc = tcsim.InstructionDescriptor(kind="f16", a_format="f16", m=64, n=8)
-        >>> a, b = np.ones((64, 16), np.float16), np.ones((16, 8), np.float16)
-        >>> d = mma.matmul(a, b, np.zeros((64, 8), np.float32), idesc=idesc)
-        >>> float(tcsim.decode(d, "f32")[0, 0])
-        16.0
-        """
-        call = f"{self!r}.matmul"
-        desc = self.descriptor(idesc)
-        given = {"a": a, "b": b, "c": c, "scale_a": scale_a, "scale_b": scale_b, "metadata": metadata, "lookup": lookup}
-        shapes = self.shapes(desc)
-        for name, value in given.items():
-            if (value is None) == (name in shapes):
-                raise OperandError(f"{call}: {name} is {'missing' if value is None else 'not an operand of it'}")
-        formats = self.formats(desc)
-        arrays = {}
-        for name, shape in shapes.items():
-            array = as_array(given[name], f"{call}: {name}")
-            if name == "b" and self.facts.lookup:
-                check_indices(array, f"{call}: b")
-            elif name != "metadata":
-                take = as_scale_codes if name.startswith("scale_") else as_codes
-                format = formats["b" if name == "lookup" else name.partition("_")[0]]
-                array = take(given[name], format, f"{call}: {name}")
-            elif array.dtype.kind not in "iu":
-                raise OperandError(f"{call}: metadata is {array.dtype}; valid: integers, positions in their groups")
-            if array.shape[-2:] != shape:
-                raise OperandError(f"{call}: {name} has shape {array.shape}; valid: (..., {shape[0]}, {shape[1]})")
-            arrays[name] = array
-        if "metadata" in arrays:
-            sparsity = self.sparsity(desc)
-            try:
-                groups = sparsity.groups_for(arrays["metadata"])
-            except OperandError as error:
-                raise OperandError(f"{call}: metadata: {error}") from None
-            arrays["metadata"] = sparsity.columns(sparsity.positions_of(groups))
-        if self.facts.lookup:
-            arrays["b"] = looked_up(arrays["b"], arrays.pop("lookup"))
-        self._check_scale_d(scale_input_d, call)
-        return self._product(arrays, desc, scale_input_d or 0)
 
     def execute(
         self,
@@ -219,24 +66,12 @@ class TensorMemoryMultiply(Instruction):
         dimensions of tmem, smem and descriptors broadcast; the result has them all.
         disable_output_lane: 4 words of 32 lanes each, 8 for a pair. zero_column_mask: 64 bits (.ws).
 
-        Raises OperandError for operands that the mnemonic has not or that do not fit, TensorMemoryError for cells that are
+        Raises OperandError for operands that the mnemonic does not have or that do not fit, TensorMemoryError for cells that are
         not allocated or were never written, or a memory used with another .cta_group.
         """
-        from tcsim.isa.tcgen05.multiply_operands import Given, Operands  # it needs this class
-
         given = Given(
-            d,
-            a,
-            b,
-            enable_input_d,
-            scale_a,
-            scale_b,
-            metadata,
-            lookup,
-            disable_output_lane,
-            scale_input_d,
-            zero_column_mask,
-        )
+            d, a, b, enable_input_d, scale_a, scale_b, metadata, lookup, disable_output_lane, scale_input_d, zero_column_mask
+        )  # fmt: skip
         return Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.execute").run(given)
 
     def operands_of(
@@ -245,89 +80,88 @@ class TensorMemoryMultiply(Instruction):
         """The codes that make one element of D, read as `execute` with the same arguments reads them.
 
         a (..., K) of its row, b (..., K) of its column (of a sparse A the kept half, and what it meets; looked up), c (...), and
-        the scales of both. Signs are not turned: `tcsim.trace` takes these codes, and turns them.
+        the scales of both. Nothing is negated: `tcsim.trace` takes these codes, and negates them.
 
         Raises OperandError for an element that does not exist, and as `execute` does.
         """
-        from tcsim.isa.tcgen05.multiply_operands import Given, Operands  # it needs this class
-
         operands = Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.operands_of")
         return operands.element(row, column, Given(**given))
 
-    def _check_scale_d(self, scale_input_d: int | None, call: str) -> None:
-        if scale_input_d is None:
-            return
-        if not any(form.scale for form in self.facts.forms):
-            raise OperandError(f"{call}: scale_input_d={scale_input_d!r}: the instruction has no such operand")
-        valid = 0 if "s32" in self.facts.kind.d_formats else 15
-        if not isinstance(scale_input_d, (int, np.integer)) or not 0 <= scale_input_d <= valid:
-            text = (
-                "0; the assembler takes others for kind::i8, the manual says f16 and tf32 only"
-                if not valid
-                else "0 to 15"
-            )
-            raise OperandError(f"{call}: scale_input_d={scale_input_d!r}; valid: {text}")
 
-    def _steps(self, desc: InstructionDescriptor, scale_d: int) -> tuple[Any, ...]:
-        products = desc.k // 2 if desc.sparse else desc.k
-        scaled = bool(self.facts.block)
-        return steps_of(desc.kind, desc.d_format, products, scaled=scaled, saturate=desc.saturate, scale_d=scale_d)
-
-    def _product(self, arrays: dict[str, Codes], desc: InstructionDescriptor, scale_d: int) -> Codes:
-        """D of checked codes, of some of its columns at least; `metadata`, if there, holds the dense column of every kept element."""
-        formats = self.formats(desc)
-        lowering = replace(self.lowering, steps=self._steps(desc, scale_d))
-        triple = (formats["a"], formats["b"], formats["c"])
-        batch = broadcast([x.shape[:-2] for x in arrays.values()], f"{self!r}")
-        arrays = dict(arrays)
-        for name in "ab":
-            if getattr(desc, f"negate_{name}"):
-                arrays[name] = turned(arrays[name], formats[name])
-        if self.facts.ashift:
-            arrays["a"] = shifted(arrays["a"], self.facts.cta_group)
-        flat = {
-            name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in arrays.items()
-        }
-        n = arrays["b"].shape[-1]
-        out = np.empty((len(flat["c"]), desc.m, n), formats["d"].dtype)
-        rows = max(1, min(desc.m, _CHUNK_PRODUCTS // (n * arrays["a"].shape[-1])))
-        for place in range(len(out)):
-            one = {name: x[place : place + 1] for name, x in flat.items()}
-            for start in range(0, desc.m, rows):
-                part = {name: x if name in ("b", "scale_b") else x[:, start : start + rows] for name, x in one.items()}
-                out[place, start : start + rows] = _run(lowering, part, triple, formats.get("scale"))
-        return out.reshape(*batch, desc.m, n)
+_OPCODES = {
+    "f16": "UTCHMMA",
+    "tf32": "UTCHMMA",
+    "ti16": "UTCHMMA",
+    "f8f6f4": "UTCQMMA",
+    "mxf8f6f4": "UTCQMMA",
+    "i8": "UTCIMMA",
+    "mxf4": "UTCOMMA",
+    "mxf4nvf4": "UTCOMMA",
+}
+"""SASS by kind: H for 16 and 32 bits, Q for 8 and fewer, O for packed 4 bits, I for integers."""
 
 
-def _run(
-    lowering: Lowering, arrays: dict[str, Codes], formats: tuple[Format, Format, Format], scale: Format | None
-) -> Codes:
-    """One product (1, M, N): each row of a sparse A is a problem of its own, with the rows of B that it meets."""
-    a, b, c = (arrays[name] for name in "abc")
-    scales: Scales = NO_SCALES
-    if scale is not None:
-        scales = {name: (arrays[name], scale) for name in ("scale_a", "scale_b")}
-    if "metadata" not in arrays:
-        return lowering.run(a, b, c, formats, scales)[0]
-    m = a.shape[1]
-    met = b[0][arrays["metadata"][0]]  # (M, K / 2, N)
-    if scale is not None:
-        per_row = np.broadcast_to(arrays["scale_b"], (m, *arrays["scale_b"].shape[1:]))
-        scales = {"scale_a": (arrays["scale_a"].reshape(m, 1, -1), scale), "scale_b": (per_row, scale)}
-    return lowering.run(a.reshape(m, 1, -1), met, c.reshape(m, 1, -1), formats, scales)[:, 0]
+def opcode(row: MultiplyRow, arch: Arch) -> str:
+    """The machine instruction, as nvdisasm spells it."""
+    words = [_OPCODES[row.kind.name]]
+    words += ["LUTB"] * row.lookup + ["WS"] * row.weight_stationary + ["2CTA"] * (row.cta_group == 2)
+    if row.block == 16:
+        longer = any(depth.k == 96 for depth in row.kind.depths_on(arch))
+        words.append("BLOCK16" if longer else "4X")
+    words += ["ASHIFT"] * row.ashift
+    return ".".join(words)
 
 
-def turned(codes: Codes, format: Format) -> Codes:
-    """Codes with their sign bits turned, zeros and NaN too."""
-    return np.asarray(codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)))
+def lowering(row: MultiplyRow, arch: Arch) -> Lowering:
+    """One instruction, one step: shown for the widest result of the kind and its smallest K."""
+    opcodes = ((opcode(row, arch), 1),)
+    d_format = "s32" if "s32" in row.kind.d_formats else "f32"
+    products = row.k // 2 if row.sparse else row.k
+    return Lowering("native", steps_of(row.kind.name, d_format, products, arch), opcodes)
 
 
-def shifted(a: Codes, ctas: int) -> Codes:
-    """A with its rows one up, as .ashift has them: row i is row i + 1, and the last row of each CTA stays.
+_MODEL = "MMA-Sim, arXiv 2511.10909, for sm_100 (dense, one CTA); no hardware result was compared"
 
-    Inferred: the manual says that the rows go down by one row except for the last, as it says of tcgen05.shift.
-    """
-    m = a.shape[-2]
-    rows = np.arange(m)
-    per_cta = m // ctas
-    return a[..., np.where(rows % per_cta == per_cta - 1, rows, rows + 1), :]
+
+def evidence(row: MultiplyRow, arch: Arch) -> Evidence:
+    """How what `lowering` says is known: never by a measurement of ours."""
+    integers = "s32" in row.kind.d_formats
+    base = "exact integers, by the PTX ISA; no hardware result was compared" if integers else _MODEL
+    steps = []  # from the model that was published to this instruction
+    if arch.name != "sm_100" and not integers:
+        steps.append("the unit of sm_100")
+    if row.sparse:
+        steps.append("the kept products of a sparse A in one step" if not integers else "the kept products alone")
+    if row.cta_group == 2 and not integers:
+        steps.append("a pair of CTAs computes each output as one CTA does")
+    if row.weight_stationary and not integers:
+        steps.append(".ws computes each output as the plain instruction does")
+    if row.ashift:
+        steps.append(
+            "row i of a shifted A is row i + 1, the last row of each CTA stays, and metadata stays where it is"
+        )
+    if row.lookup:
+        steps.append(
+            "three-bit indices and tables of eight as the PTX ISA 9.4, Triton's test on sm_107 and a simulator have them"
+        )
+    if any(FORMATS[name].sign_magnitude for name in row.kind.ab_formats):
+        steps.append(
+            "a sign and eleven bits of magnitude, by the name and the range that the PTX ISA 9.4 gives; sums wrap"
+        )
+    if row.sparse and row.kind.unpaired_on(arch):
+        steps.append("2:4 sparsity with the metadata of 8-bit kinds, as the PTX ISA 9.4 says of sm_107")
+    if steps:
+        return Evidence("inferred", f"{'; '.join(steps)}: from {base}")
+    return known(arch, Evidence("literature", base))
+
+
+def _family(name: str, rows: Callable[[str, bool], Iterator[MultiplyRow]], sparse: bool) -> Family[MultiplyRow]:
+    return Family(name, lambda: tuple(rows(name, sparse)), lowering, evidence, TensorMemoryMultiply, "not modelled")
+
+
+FAMILIES = (
+    _family("tcgen05.mma", plain_rows, False),
+    _family("tcgen05.mma.sp", plain_rows, True),
+    _family("tcgen05.mma.ws", weight_stationary_rows, False),
+    _family("tcgen05.mma.ws.sp", weight_stationary_rows, True),
+)

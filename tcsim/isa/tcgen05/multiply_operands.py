@@ -7,7 +7,7 @@ for Tensor Memory, `tcsim.descriptors.matrix` for shared memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,22 +19,15 @@ from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.matrix import descriptor_values
 from tcsim.descriptors.zero_column_mask import ZeroColumnMask
 from tcsim.isa.tcgen05.lookup_table import looked_up
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply, shifted
+from tcsim.isa.tcgen05.mma_rows import MultiplyRow, form_name
+from tcsim.isa.tcgen05.products import Codes, TensorMemoryProduct, shifted
 from tcsim.isa.tcgen05.shared_matrices import SharedMemory
 from tcsim.memory.tensor_memory import TensorMemory, require_tensor_memory, tmem_lane_column
-from tcsim.memory.tmem_layout import (
-    CONTAINER_SHIFT,
-    a_layout,
-    accumulator_layout,
-    lookup_layout,
-    metadata_layout,
-    scale_layout,
-)
+from tcsim.memory.tmem_layout import CONTAINER_SHIFT
 from tcsim.memory.tmem_matrix import TmemLayout
+from tcsim.model.form import Form
 from tcsim.numbers.codec import check_codes
 from tcsim.numbers.formats import FORMATS
-
-Codes = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -58,11 +51,16 @@ class Given:
 class Operands:
     """One instruction with the memories that it works on."""
 
-    instruction: TensorMemoryMultiply
+    instruction: TensorMemoryProduct
     desc: InstructionDescriptor
     tmem: TensorMemory
     smem: Any
     call: str
+
+    @property
+    def row(self) -> MultiplyRow:
+        """What the spelling says."""
+        return self.instruction.row
 
     def run(self, given: Given) -> TensorMemory:
         """Read, multiply, write: what `TensorMemoryMultiply.execute` answers."""
@@ -74,7 +72,7 @@ class Operands:
 
     def element(self, row: int, column: int, given: Given) -> dict[str, Codes]:
         """The codes that make one element of D: what `TensorMemoryMultiply.operands_of` answers."""
-        facts, desc = self.instruction.facts, self.desc
+        desc = self.desc
         self._checked(given)
         if not (0 <= row < desc.m and 0 <= column < desc.n):
             raise OperandError(
@@ -83,50 +81,45 @@ class Operands:
         _, _, parts = self._parts(given)
         bank, place = divmod(column, desc.n // len(parts))
         part = parts[bank]
-        a = shifted(part["a"], facts.cta_group) if facts.ashift else part["a"]
+        a = shifted(part["a"], self.row.cta_group) if self.row.ashift else part["a"]
         b = part["b"][..., place]
-        if facts.sparse:
+        if self.row.sparse:
             kept = part["metadata"][..., row, :]
             batch = np.broadcast_shapes(b.shape[:-1], kept.shape[:-1])
             b = np.take_along_axis(
                 np.broadcast_to(b, (*batch, b.shape[-1])), np.broadcast_to(kept, (*batch, kept.shape[-1])), axis=-1
             )
         found = {"a": a[..., row, :], "b": b, "c": part["c"][..., row, place]}
-        if facts.block:
+        if self.row.block:
             found |= {"scale_a": part["scale_a"][..., row, :], "scale_b": part["scale_b"][..., place]}
         return found
 
     def _checked(self, given: Given) -> TensorMemory:
         """The memory that the result goes to, if the operands are those of the instruction."""
-        facts = self.instruction.facts
         require_tensor_memory(self.tmem, self.call)
         result = self.tmem.copy(self._batch(given.a, given.b))
-        result.use_cta_group(facts.cta_group, self.call)
-        if result.ctas != facts.cta_group:
+        result.use_cta_group(self.row.cta_group, self.call)
+        if result.ctas != self.row.cta_group:
             raise OperandError(
-                f"{self.call}: tmem has {result.ctas} CTAs; valid: TensorMemory(ctas={facts.cta_group}) for "
-                f".cta_group::{facts.cta_group}"
+                f"{self.call}: tmem has {result.ctas} CTAs; valid: TensorMemory(ctas={self.row.cta_group}) for "
+                f".cta_group::{self.row.cta_group}"
             )
-        form = {
-            "lanes": given.disable_output_lane is not None,
-            "scale": given.scale_input_d is not None,
-            "mask": given.zero_column_mask is not None,
-        }
-        self._check_form("tmem" if self._in_tensor_memory(given.a) else "desc", form)
-        self._check_present(scale_a=(given.scale_a, bool(facts.block)), scale_b=(given.scale_b, bool(facts.block)),
-                            metadata=(given.metadata, facts.sparse), lookup=(given.lookup, facts.lookup))  # fmt: skip
+        form = self._form(given)
+        for name in ("scale_a", "scale_b", "metadata", "lookup"):
+            if (getattr(given, name) is not None) != (name in form):
+                raise OperandError(f"{self.call}: {name} is {'missing' if name in form else 'not an operand of it'}")
         if given.scale_input_d is not None:
             self.instruction._check_scale_d(given.scale_input_d, self.call)
         return result
 
     def _parts(self, given: Given) -> tuple[TmemLayout, tuple[int, int], list[dict[str, Codes]]]:
         """Where D lies, and the matrices that each bank of the data path multiplies: its own copy of A, its columns of B."""
-        facts, desc = self.instruction.facts, self.desc
+        desc = self.desc
         mask = ZeroColumnMask.decode(int(given.zero_column_mask or 0))
-        layout = accumulator_layout(desc.m, desc.n, facts.cta_group, ws=facts.weight_stationary, sparse=facts.sparse)
+        layout = self.instruction.layout("d", desc)
         base = self._base(given.d, layout, "d")
         arrays = {"b": self._matrix_b(given.b, mask, given.lookup)}
-        if facts.block:
+        if self.row.block:
             arrays |= self._scales(given.scale_a, given.scale_b)
         formats = self.instruction.formats(desc)
         if not is_number(given.enable_input_d, (0, 1)):
@@ -138,16 +131,16 @@ class Operands:
             arrays["c"] = np.zeros((desc.m, desc.n), formats["c"].dtype)
         in_tmem = self._in_tensor_memory(given.a)
         copies_a = self._matrix_a_tmem(given.a, base[0]) if in_tmem else self._matrix_a(given.a)[..., None, :, :]
-        if facts.sparse:
+        if self.row.sparse:
             copies_k = self._columns(given.metadata, base[0])
-        banks = copies_a.shape[-3] if not facts.sparse else max(copies_a.shape[-3], copies_k.shape[-3])
+        banks = copies_a.shape[-3] if not self.row.sparse else max(copies_a.shape[-3], copies_k.shape[-3])
         width = desc.n // banks
         parts = []
         for bank in range(banks):
             columns = slice(bank * width, (bank + 1) * width)
             part = {name: x[..., columns] if name in ("b", "c", "scale_b") else x for name, x in arrays.items()}
             part["a"] = copies_a[..., bank % copies_a.shape[-3], :, :]
-            if facts.sparse:
+            if self.row.sparse:
                 part["metadata"] = copies_k[..., bank % copies_k.shape[-3], :, :]
             parts.append(part)
         return layout, base, parts
@@ -156,7 +149,7 @@ class Operands:
 
     def _batch(self, a: Any, b: Any) -> tuple[int, ...]:
         """The leading dimensions of all operands together."""
-        inner = 1 + (self.instruction.facts.cta_group == 2)
+        inner = 1 + (self.row.cta_group == 2)
         shapes = [self.tmem.batch, np.shape(self.smem)[:-inner], np.shape(a), np.shape(b)]
         return broadcast(shapes, self.call)
 
@@ -169,23 +162,23 @@ class Operands:
             )
         return value.ndim == 0 and value.dtype != np.uint64 and int(value) < 1 << 32
 
-    def _check_form(self, place: Literal["desc", "tmem"], given: dict[str, bool]) -> None:
-        facts = self.instruction.facts
-        if facts.form(place, **given) is None:
-            forms = listing(form.name for form in facts.forms)
-            extra = "".join(f"_{name}" for name, there in given.items() if there)
-            raise OperandError(f"{self.call}: there is no form {place}{extra}; valid: {forms}")
-        targets = self.instruction.targets
-        form = facts.form(place, **given)
-        if form is not None and not set(form.targets) & set(targets):
+    def _form(self, given: Given) -> Form:
+        """The form that takes what is given."""
+        there = {
+            "lanes": given.disable_output_lane is not None,
+            "scale": given.scale_input_d is not None,
+            "mask": given.zero_column_mask is not None,
+        }
+        place, targets = "tmem" if self._in_tensor_memory(given.a) else "desc", self.instruction.targets
+        form = self.row.form(place, **there)
+        if form is None:
+            forms = listing(form.name for form in self.row.forms)
+            raise OperandError(f"{self.call}: there is no form {form_name(place, **there)}; valid: {forms}")
+        if not set(form.targets) & set(targets):
             raise OperandError(
                 f"{self.call}: {listing(targets)} has no form {form.name}; it needs one of {listing(form.targets)}"
             )
-
-    def _check_present(self, **operands: tuple[Any, bool]) -> None:
-        for name, (value, wanted) in operands.items():
-            if (value is not None) != wanted:
-                raise OperandError(f"{self.call}: {name} is {'missing' if wanted else 'not an operand of it'}")
+        return form
 
     def _base(self, address: Any, layout: TmemLayout, name: str) -> tuple[int, int]:
         lane, column = tmem_lane_column(address)
@@ -212,13 +205,10 @@ class Operands:
 
     def _matrix_a_tmem(self, a: Any, lane: int) -> Codes:
         """A (..., copies, M, K) from Tensor Memory."""
-        facts, desc = self.instruction.facts, self.desc
+        desc = self.desc
         if desc.transpose_a:
             raise OperandError(f"{self.call}: A in Tensor Memory is K-major; valid: transpose_a = 0")
-        layout = a_layout(
-            desc.m, desc.k, desc.a_format, facts.cta_group,
-            kind=desc.kind, ws=facts.weight_stationary, sparse=facts.sparse,
-        )  # fmt: skip
+        layout = self.instruction.layout("a", desc)
         base = self._base(int(a), layout, "a")
         self._check_lane("a", base[0], lane, layout)
         format = FORMATS[desc.a_format]
@@ -231,12 +221,9 @@ class Operands:
 
     def _columns(self, metadata: Any, lane: int) -> Codes:
         """The dense column (..., copies, M, K / 2) of every kept element."""
-        facts, desc = self.instruction.facts, self.desc
+        desc = self.desc
         sparsity = self.instruction.sparsity(desc)
-        layout = metadata_layout(
-            desc.kind, desc.m, desc.k, facts.cta_group,
-            ws=facts.weight_stationary, selector=desc.sparsity_selector, unpaired=desc.arch in facts.kind.unpaired,
-        )  # fmt: skip
+        layout = self.instruction.layout("metadata", desc)
         base = self._base(metadata, layout, "metadata")
         self._check_lane("metadata", base[0], lane, layout)
         groups = self._gather(layout, base, "metadata")[..., 0, :, :, :].astype(np.uint8)
@@ -254,17 +241,9 @@ class Operands:
 
     def _scales(self, scale_a: Any, scale_b: Any) -> dict[str, Codes]:
         """The scale factors of A (..., M, blocks) and of B (..., blocks, N)."""
-        facts, desc = self.instruction.facts, self.desc
-        vectors = desc.scale_vectors(facts.block)
-        sides = {}
-        sides["scale_a"] = scale_layout(
-            "a", desc.m, vectors, scale_id=desc.scale_a_id, cta_group=facts.cta_group, lanes=desc.scale_a_lanes
-        )
-        sides["scale_b"] = scale_layout(
-            "b", desc.n, vectors, scale_id=desc.scale_b_id, cta_group=facts.cta_group, m=desc.m
-        )
         out = {}
-        for (name, layout), address in zip(sides.items(), (scale_a, scale_b), strict=True):
+        for name, address in (("scale_a", scale_a), ("scale_b", scale_b)):
+            layout = self.instruction.layout(name, self.desc)
             codes = self._agreed(layout, self._base(address, layout, name), name, "factor")
             out[name] = codes.swapaxes(-1, -2) if name == "scale_b" else codes
         return out
@@ -283,7 +262,7 @@ class Operands:
 
     def _tables(self, lookup: Any) -> npt.NDArray[np.uint8]:
         """The lookup tables (..., N / 8, 8) of B."""
-        layout = lookup_layout(self.desc.n, self.instruction.facts.cta_group)
+        layout = self.instruction.layout("lookup", self.desc)
         base = self._base(lookup, layout, "lookup")
         if base[1] % 2:
             raise OperandError(f"{self.call}: lookup is at column {base[1]}; valid: even ones")
@@ -310,7 +289,7 @@ class Operands:
 
     def _disabled(self, words: Any) -> npt.NDArray[np.bool_]:
         """(CTAs, lanes): which lanes keep what they hold."""
-        ctas = self.instruction.facts.cta_group
+        ctas = self.row.cta_group
         if words is None:
             return np.zeros((ctas, TensorMemory.LANES), np.bool_)
         array = np.asarray(words)
@@ -325,26 +304,26 @@ class Operands:
 
     @property
     def _shared(self) -> SharedMemory:
-        return SharedMemory(self.smem, self.instruction.facts.cta_group, self.desc.arch, self.desc.kind, self.call)
+        return SharedMemory(self.smem, self.row.cta_group, self.desc.arch, self.desc.kind, self.call)
 
     def _matrix_a(self, a: Any) -> Codes:
         """A (..., M, K): each CTA holds its share of the rows."""
-        facts, desc = self.instruction.facts, self.desc
+        desc = self.desc
         k = desc.k // 2 if desc.sparse else desc.k
         codes = self._shared.fetch(
-            a, desc.m // facts.cta_group, k, FORMATS[desc.a_format], "MN" if desc.transpose_a else "K", "a"
+            a, desc.m // self.row.cta_group, k, FORMATS[desc.a_format], "MN" if desc.transpose_a else "K", "a"
         )
         check_codes(codes, FORMATS[desc.a_format], f"{self.call}: a")
         return codes
 
     def _matrix_b(self, b: Any, mask: ZeroColumnMask, lookup: Any) -> Codes:
         """B (..., K, N): each CTA holds its share of the columns; those that are masked are zero."""
-        facts, desc = self.instruction.facts, self.desc
-        if facts.lookup:
-            return looked_up(self._shared.indices(b, desc.n // facts.cta_group, desc.k), self._tables(lookup))
-        columns = desc.n // facts.cta_group
+        desc = self.desc
+        if self.row.lookup:
+            return looked_up(self._shared.indices(b, desc.n // self.row.cta_group, desc.k), self._tables(lookup))
+        columns = desc.n // self.row.cta_group
         format = FORMATS[desc.b_format]
-        zero = mask.columns(desc.m, desc.n) if facts.weight_stationary else np.zeros(desc.n, np.bool_)
+        zero = mask.columns(desc.m, desc.n) if self.row.weight_stationary else np.zeros(desc.n, np.bool_)
         major: Major = "MN" if desc.transpose_b else "K"
         codes = self._shared.fetch(b, columns + mask.shift, desc.k, format, major, "b", skip=mask.shift)
         codes = np.where(zero[:, None], np.zeros((), codes.dtype), codes)

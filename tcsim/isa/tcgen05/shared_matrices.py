@@ -22,6 +22,18 @@ from tcsim.numbers.formats import FORMATS, Format
 Codes = npt.NDArray[Any]
 
 
+def shared_bytes(smem: Any, ctas: int, call: str) -> npt.NDArray[np.uint8]:
+    """Shared memory as an array uint8 (..., bytes), for a pair of CTAs (..., 2, bytes).
+
+    Raises OperandError for another dtype or shape.
+    """
+    memory, pair = np.asarray(smem), ctas == 2
+    if memory.dtype != np.uint8 or memory.ndim < 1 + pair or (pair and memory.shape[-2] != 2):
+        need = "(..., 2, bytes), one for each CTA" if pair else "(..., bytes)"
+        raise OperandError(f"{call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {need}")
+    return memory
+
+
 @dataclass(frozen=True)
 class SharedMemory:
     """The bytes that an instruction reads: uint8 (..., bytes), or (..., 2, bytes) for a pair of CTAs."""
@@ -63,13 +75,10 @@ class SharedMemory:
     def _read(
         self, value: npt.NDArray[np.uint64], rows: int, k: int, format: Format, major: Major, name: str, skip: int
     ) -> Codes:
-        memory, pair = np.asarray(self.smem), self.ctas == 2
-        if memory.dtype != np.uint8 or memory.ndim < 1 + pair or (pair and memory.shape[-2] != 2):
-            shape = "(..., 2, bytes)" if pair else "(..., bytes)"
-            raise OperandError(f"{self.call}: smem is {memory.dtype} {memory.shape}; valid: uint8 {shape}")
+        memory = shared_bytes(self.smem, self.ctas, self.call)
         address = element_bit_addresses(value, rows, k, format, major, self.arch, self.kind)
         parts = [
-            read_elements(memory[..., cta, :] if pair else memory, address, format, f"{self.call}: {name}")
+            read_elements(memory[..., cta, :] if self.ctas == 2 else memory, address, format, f"{self.call}: {name}")
             for cta in range(self.ctas)
         ]
         return np.concatenate([part[..., skip:, :] for part in parts], axis=-2)

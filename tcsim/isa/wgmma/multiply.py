@@ -12,50 +12,48 @@ import numpy.typing as npt
 from tcsim.core.arguments import broadcast, is_number
 from tcsim.core.errors import OperandError
 from tcsim.descriptors.matrix import FORMS, Major, descriptor_values, element_addresses
-from tcsim.layouts.sparsity import Sparsity
-from tcsim.model.instruction import Instruction
-from tcsim.model.operand import Fragment
+from tcsim.isa.mma.product import MatrixProduct
+from tcsim.isa.mma.sparse_operand import SparseRow
 from tcsim.model.row import check_registers
-from tcsim.numbers.codec import as_codes
+from tcsim.numbers.codec import negated
 from tcsim.numbers.formats import Format
-from tcsim.numbers.packing import pack, unpack
 
 _MAJORS: tuple[Major, Major] = ("K", "MN")
 KNOWN_BITS = np.uint64(FORMS["sm_90"].known)
 """The bits of a descriptor that belong to a field."""
 
 
-@dataclass(frozen=True)
-class WarpgroupFacts:
-    """What only wgmma rows have."""
+@dataclass(frozen=True, kw_only=True)
+class WarpgroupRow(SparseRow):
+    """A row of wgmma. B lies in shared memory, behind a descriptor; the first form has A there too, the second in registers."""
 
-    format_b: Format  # B lies in shared memory and is no register operand
-    signs: bool  # takes scale_a and scale_b, which are 1 or -1
-    majors: bool  # takes trans_a and trans_b: 16-bit elements only
-    sparsity: Sparsity | None = None  # of a compressed A; None: A is dense
+    @cached_property
+    def format_b(self) -> Format:
+        """The number format of B."""
+        (found,) = (operand.format for operand in self.forms[0].operands if operand.name == "b" and operand.format)
+        return found
+
+    @cached_property
+    def signs(self) -> bool:
+        """Whether it takes scale_a and scale_b, which are 1 or -1."""
+        return "scale_a" in self.forms[0]
+
+    @cached_property
+    def majors(self) -> bool:
+        """Whether it takes trans_a and trans_b: 16-bit elements only."""
+        return "trans_b" in self.forms[0]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WarpgroupMultiply(Instruction):
+class WarpgroupMultiply(MatrixProduct):
     """d = (scale_a a) (scale_b b) + c on 128 lanes: A from shared memory or registers, B from shared memory."""
 
-    @cached_property
-    def facts(self) -> WarpgroupFacts:
-        """Which immediates the instruction takes."""
-        facts = self.row.facts
-        if not isinstance(facts, WarpgroupFacts):
-            raise TypeError(f"{self!r} has no warpgroup facts")
-        return facts
+    row: WarpgroupRow
 
     @cached_property
     def formats(self) -> dict[str, Format]:
         """The number formats of a, b, c and d."""
-        return {name: operand.format for name, operand in self.operands.items()} | {"b": self.facts.format_b}
-
-    @property
-    def matrices(self) -> int:
-        """One matrix product."""
-        return 1
+        return {name: operand.format for name, operand in self.operands.items()} | {"b": self.row.format_b}
 
     def execute(
         self,
@@ -122,14 +120,18 @@ class WarpgroupMultiply(Instruction):
         Raises OperandError for reads outside smem.
         """
         codes_a, codes_b = self._fetched(smem, a, b, trans_a, trans_b)
-        return _negated(codes_a, self.operands["a"].format, scale_a), _negated(codes_b, self.facts.format_b, scale_b)
+        format_a, format_b = self.operands["a"].format, self.row.format_b
+        return (
+            codes_a if scale_a == 1 else negated(codes_a, format_a),
+            codes_b if scale_b == 1 else negated(codes_b, format_b),
+        )
 
     def _fetched(
         self, smem: npt.NDArray[np.uint8], a: Any, b: Any, trans_a: int, trans_b: int
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         call = f"{self!r}.execute"
         m, n, k = self.shape
-        codes_b = self._fetch(smem, b, n, k, self.facts.format_b, _MAJORS[trans_b], f"{call}: b").swapaxes(-1, -2)
+        codes_b = self._fetch(smem, b, n, k, self.row.format_b, _MAJORS[trans_b], f"{call}: b").swapaxes(-1, -2)
         registers = np.asarray(a)
         if registers.ndim >= 2 and registers.shape[-2] == 128:
             check_registers(registers, self.operands["a"], call)
@@ -156,67 +158,23 @@ class WarpgroupMultiply(Instruction):
         >>> float(tcsim.decode(d, "f32")[0, 0])
         16.0
         """
-        m, n, _ = self.shape
-        arrays, formats = self._checked(a, b, c), self._product_formats
-        batch = broadcast([x.shape[:-2] for x in arrays], f"{self!r}.matmul")
-        flat = [np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in arrays]
-        out = np.empty((len(flat[0]), m, n), self.operands["d"].format.dtype)
-        for place in range(len(out)):
-            one_a, one_b, one_c = (x[place : place + 1] for x in flat)
-            out[place : place + 1] = self.lowering.run(one_a, one_b, one_c, formats)
-        return out.reshape(*batch, m, n)
+        call = f"{self!r}.matmul"
+        return self._product(self._codes(call, a=a, b=b, c=c), call)
 
-    @property
-    def _product_formats(self) -> tuple[Format, Format, Format]:
-        return self.operands["a"].format, self.facts.format_b, self.operands["c"].format
-
-    def _checked(self, a: Any, b: Any, c: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-        """The operands of `matmul` as codes of the right shapes."""
+    def _shape(self, name: str) -> tuple[int, int]:
         _, n, k = self.shape
-        shapes = (self.operands["a"].shape, (k, n), self.operands["c"].shape)
-        arrays = []
-        for name, given, format, shape in zip("abc", (a, b, c), self._product_formats, shapes, strict=True):
-            codes = as_codes(given, format, f"{self!r}.matmul: {name}")
-            if codes.shape[-2:] != shape:
-                raise OperandError(
-                    f"{self!r}.matmul: {name} has shape {codes.shape}; valid: (..., {shape[0]}, {shape[1]})"
-                )
-            arrays.append(codes)
-        return arrays[0], arrays[1], arrays[2]
-
-    def matrix(self, name: str, registers: Any) -> npt.NDArray[Any]:
-        """The codes (..., rows, columns) that registers (..., 128, registers) of a, c or d hold."""
-        operand = self.operands[name]
-        array = np.asarray(registers)
-        check_registers(array, operand, f"{self!r}.matrix")
-        values = unpack(array, operand.format, operand.layout.element_bits)
-        values = values.reshape(*array.shape[:-2], operand.layout.flat_element.size)
-        return values[..., operand.layout.flat_holder].reshape(*array.shape[:-2], *operand.shape)
-
-    def registers(self, name: str, codes: Any) -> npt.NDArray[np.uint32]:
-        """The registers (..., 128, registers) that hold codes (..., rows, columns): inverse of `matrix`."""
-        operand: Fragment = self.operands[name]
-        array = as_codes(codes, operand.format, f"{self!r}.registers: {name}")
-        if array.shape[-2:] != operand.shape:
-            raise OperandError(f"{self!r}.registers: {name} has shape {array.shape}; valid: (..., {operand.shape})")
-        values = array.reshape(*array.shape[:-2], operand.layout.flat_holder.size)[..., operand.layout.flat_element]
-        packed = pack(
-            values.reshape(*array.shape[:-2], 128, operand.layout.value.size),
-            operand.format,
-            operand.layout.element_bits,
-        )
-        return packed.astype(np.uint32, copy=False)
+        return (k, n) if name == "b" else super()._shape(name)
 
     def _check_immediates(self, call: str, scale_a: int, scale_b: int, trans_a: int, trans_b: int) -> None:
         types = " and ".join(dict.fromkeys(self.formats[name].name for name in "ab"))
-        why = "" if self.facts.signs else f" ({types} have no imm-scale)"
+        why = "" if self.row.signs else f" ({types} have no imm-scale)"
         for name, value in (("scale_a", scale_a), ("scale_b", scale_b)):
-            valid = (1, -1) if self.facts.signs else (1,)
+            valid = (1, -1) if self.row.signs else (1,)
             if not is_number(value, valid):
                 raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
-        why = "" if self.facts.majors else f" ({types} must be K-major: only 16-bit elements can be MN-major)"
+        why = "" if self.row.majors else f" ({types} must be K-major: only 16-bit elements can be MN-major)"
         for name, value in (("trans_a", trans_a), ("trans_b", trans_b)):
-            valid = (0, 1) if self.facts.majors else (0,)
+            valid = (0, 1) if self.row.majors else (0,)
             if not is_number(value, valid):
                 raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
 
@@ -253,9 +211,3 @@ class WarpgroupMultiply(Instruction):
         if format.kind == "bit":
             codes = codes >> (np.arange(k) % 8).astype(np.uint8) & np.uint8(1)
         return codes.astype(format.dtype, copy=False)
-
-
-def _negated(codes: npt.NDArray[Any], format: Format, scale: int) -> npt.NDArray[Any]:
-    if scale == 1:
-        return codes
-    return codes ^ format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits))

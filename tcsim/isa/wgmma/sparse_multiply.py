@@ -8,22 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.arguments import broadcast
 from tcsim.isa.mma.sparse_operand import SparseOperand
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
-from tcsim.layouts.sparsity import Sparsity
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseWarpgroupMultiply(WarpgroupMultiply, SparseOperand):
     """d = (scale_a a) (scale_b b) + c on 128 lanes, where A holds the kept half of each row."""
-
-    @property
-    def sparsity(self) -> Sparsity:
-        """How the metadata is stored."""
-        if self.facts.sparsity is None:
-            raise TypeError(f"{self!r} has no sparsity facts")
-        return self.facts.sparsity
 
     def execute(  # type: ignore[override]  # the dense instruction has neither metadata nor a selector
         self,
@@ -61,10 +52,9 @@ class SparseWarpgroupMultiply(WarpgroupMultiply, SparseOperand):
         16.9375
         """
         codes = self.multiplicands(smem, a, b, c, scale_d, (scale_a, scale_b), (trans_a, trans_b))
-        groups = self._groups_in(metadata, selector, f"{self!r}.execute", any_group=self.takes_any_group)
-        batch = broadcast([*(x.shape[:-2] for x in codes), groups.shape[:-2]], f"{self!r}.execute")
-        d = self._selected(codes, self._product_formats, self.sparsity.positions_of(groups), batch)
-        return self.registers("d", d)
+        call = f"{self!r}.execute"
+        groups = self._groups_in(metadata, selector, call, any_group=self.takes_any_group)
+        return self.registers("d", self._kept(codes, self.sparsity.positions_of(groups), call))
 
     def matmul(self, a: Any, b: Any, c: Any, metadata: Any = None) -> npt.NDArray[Any]:
         """Codes in, codes out: a (..., 64, K / 2) kept elements, metadata (..., 64, K / 2) their positions in their groups.
@@ -79,7 +69,6 @@ class SparseWarpgroupMultiply(WarpgroupMultiply, SparseOperand):
         >>> float(tcsim.decode(d, "f32")[0, 0])
         40.0
         """
-        codes = self._checked(a, b, c)
-        positions = self.sparsity.positions_of(self._groups_for("metadata", metadata, f"{self!r}.matmul"))
-        batch = broadcast([*(x.shape[:-2] for x in codes), positions.shape[:-2]], f"{self!r}.matmul")
-        return self._selected(codes, self._product_formats, positions, batch)
+        call = f"{self!r}.matmul"
+        codes = self._codes(call, a=a, b=b, c=c)
+        return self._kept(codes, self.sparsity.positions_of(self._groups_for("metadata", metadata, call)), call)

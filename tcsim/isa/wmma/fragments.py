@@ -10,14 +10,63 @@ block of the result with the layouts of m8n8k4, and those of A and B depend on t
 
 from __future__ import annotations
 
-from tcsim.core.targets import Arch
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tcsim.core.targets import ARCHS, Arch
 from tcsim.isa.mma.fragments import compact
+from tcsim.isa.mma.operands import REGISTER_TYPES
 from tcsim.layouts.layout import FragmentLayout, Layout
-from tcsim.numbers.formats import Format
+from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Fragment, Role, fragment
+from tcsim.model.row import Row
+from tcsim.numbers.formats import FORMATS, Format
+
+_SHOWN = ARCHS["sm_90"]  # its layouts are those of every arch since sm_80, and what a row shows
 
 _F16_VALUES = 16  # f16 values of A or B that a lane holds, whatever the shape: 8 registers
 _FIRST_STACKED = 75  # arch number from which f16 fragments are stacks of mma.sync fragments
 _FIRST_TRANSPOSED_INT8 = 80  # arch number from which int8 m8n32k16 is computed as its transpose; f16: _FIRST_STACKED
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileRow(Row):
+    """A row of wmma: its fragments come from tiles in memory, or go there."""
+
+    row_major: Mapping[
+        str, bool
+    ]  # by operand: whether its tile lies in memory row after row; not given: it makes no difference
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TileInstruction(Instruction):
+    """An instruction on fragments of wmma, whose layouts are the arch's own."""
+
+    row: TileRow
+
+    @cached_property
+    def operands(self) -> Mapping[str, Fragment]:
+        """The register operands by name, in PTX's order, with the arch's layouts."""
+        return replace(self.row, operands=operands_on(self.row, self.arch)).operands
+
+
+def operands_on(row: TileRow, arch: Arch) -> dict[str, Fragment]:
+    """The operands of a row with the layouts that they have on an arch."""
+    return {
+        name: replace(
+            operand, layout=fragment_layout(name, row.shape, operand.format, row.row_major.get(name, True), arch)
+        )
+        for name, operand in row.operands.items()
+    }
+
+
+def shown(
+    name: str, shape: tuple[int, int, int], format: str, row_major: bool = True, role: Role | None = None
+) -> Fragment:
+    """An operand as a row has it: with the layout of the newest arch."""
+    layout = fragment_layout(name, shape, FORMATS[format], row_major, _SHOWN)
+    return fragment(name, FORMATS[format], layout, REGISTER_TYPES.get(format, ".b32"), role)
 
 
 def fragment_layout(

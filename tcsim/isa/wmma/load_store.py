@@ -7,8 +7,8 @@ accesses they emit); tcsim.isa.wmma.fragments (layouts).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from types import MappingProxyType
@@ -17,16 +17,15 @@ import numpy as np
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
-from tcsim.core.targets import ARCHS, Arch, since
-from tcsim.isa.mma.operands import REGISTER_TYPES
-from tcsim.isa.wmma.fragments import fragment_layout
+from tcsim.core.targets import Arch, since
+from tcsim.core.versions import latest
+from tcsim.isa.wmma.fragments import TileRow, operands_on, shown
 from tcsim.isa.wmma.mma import SHAPES_K16
-from tcsim.isa.wmma.tile import FragmentLoad, FragmentStore, TileOrder
+from tcsim.isa.wmma.tile import FragmentLoad, FragmentStore
 from tcsim.layouts.layout import FragmentLayout
 from tcsim.model.family import Family
-from tcsim.model.operand import Fragment, fragment
-from tcsim.model.row import Row
-from tcsim.numbers.formats import FORMATS
+from tcsim.model.form import Form
+from tcsim.model.operand import Operand, Space
 
 LOAD, STORE = "wmma.load", "wmma.store"
 
@@ -62,79 +61,75 @@ _GROUPS = (
     _Group("c", (*_INT4, *_B1), ("s32",), "sm_75", "6.3"),
 )
 
-_SPACES = {"": "6.0", ".global": "6.0", ".shared": "6.0", ".shared::cta": "7.8"}
-"""State spaces, and the PTX version that brought each."""
+_SPACES: dict[Space, tuple[str, str]] = {
+    "generic": ("", "6.0"),
+    "global": (".global", "6.0"),
+    "shared": (".shared", "6.0"),
+    "shared::cta": (".shared::cta", "7.8"),
+}
+"""State spaces: how each is spelled, and the PTX version that brought it."""
 
-_NEWEST = ARCHS["sm_90"]  # its layouts are those of every arch since sm_80, and what a row shows
+_STRIDE = Operand("stride", per="warp")
 
 
-def _operand(name: str, shape: tuple[int, int, int], format: str, row_major: bool, arch: Arch) -> Fragment:
-    layout = fragment_layout(name, shape, FORMATS[format], row_major, arch)
-    return fragment(name, FORMATS[format], layout, REGISTER_TYPES.get(format, ".b32"))
-
-
-def _rows(family: str, names: Mapping[str, str]) -> Iterator[Row]:
-    """`names`: what the family calls each fragment that it moves."""
+def _rows(family: str) -> Iterator[TileRow]:
+    store = family == STORE
+    moved = {"c": "d"} if store else {"a": "a", "b": "b", "c": "c"}  # what the family calls each fragment that it moves
+    addresses = {
+        space: Operand("address", "destination" if store else "source", "address", type=".b64", space=space, per="warp")
+        for space in _SPACES
+    }
     for group in _GROUPS:
         for given, order, shape, space, format in product(
-            [name for name in group.names if name in names], ("row", "col"), group.shapes, _SPACES, group.formats
+            [name for name in group.names if name in moved], ("row", "col"), group.shapes, _SPACES, group.formats
         ):
             if group.along_k_only and (given == "a") != (order == "row"):
                 continue
-            name = names[given]
-            size = "m{}n{}k{}".format(*shape)
-            version = max(group.ptx_version, _SPACES[space])
-            operand = _operand(name, shape, format, order == "row", _NEWEST)
-            yield Row(
-                f"{family}.{name}.sync.aligned.{order}.{size}{space}.{format}", family, shape,
-                MappingProxyType({name: operand}), since(group.first), version, "move",
-                facts=TileOrder(order == "row", space),
+            name, (spelled, version) = moved[given], _SPACES[space]
+            size, targets, version = "m{}n{}k{}".format(*shape), since(group.first), latest(group.ptx_version, version)
+            operand = shown(name, shape, format, order == "row", "source" if store else "destination")
+            pair = (addresses[space], operand) if store else (operand, addresses[space])
+            forms = (("stride", (*pair, _STRIDE)), ("packed", pair))
+            yield TileRow(
+                f"{family}.{name}.sync.aligned.{order}.{size}{spelled}.{format}", family, shape,
+                MappingProxyType({name: operand}), targets, version, "move",
+                forms=tuple(Form(operands, targets, version, name=form) for form, operands in forms),
+                row_major=MappingProxyType({name: order == "row"}),
             )  # fmt: skip
 
 
-def load_rows() -> tuple[Row, ...]:
+def load_rows() -> tuple[TileRow, ...]:
     """Every wmma.load spelling; each has a form with a stride and one without."""
-    return tuple(_rows(LOAD, {"a": "a", "b": "b", "c": "c"}))
+    return tuple(_rows(LOAD))
 
 
-def store_rows() -> tuple[Row, ...]:
+def store_rows() -> tuple[TileRow, ...]:
     """Every wmma.store spelling; each has a form with a stride and one without."""
-    return tuple(_rows(STORE, {"c": "d"}))
+    return tuple(_rows(STORE))
 
 
 # --- machine code ---------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class _Spelling:
-    """How the assembler spells accesses on a range of archs."""
-
-    first: int  # arch numbers, inclusive
-    last: int
-    shared_load: str
-    suffix: str  # of accesses that are not to shared memory
-
-
-_SPELLINGS = (_Spelling(70, 75, "LDS.U", ".SYS"), _Spelling(80, 121, "LDS", ""))
 _WIDTHS = {8: ".U8", 16: ".U16", 32: "", 64: ".64", 128: ".128"}
 _FIRST_MOVM = 75  # arch number from which LDSM and MOVM move 8 x 8 matrices of 16-bit elements
 _FIRST_LDSM_BY_4 = 80  # arch number from which wmma.load of 16-bit elements uses LDSM of four matrices
+_FIRST_PLAIN = 80  # arch number from which opcodes are spelled without .U and .SYS
 
 
-def lowering(row: Row, arch: Arch, stores: bool = False) -> Lowering:
+def lowering(row: TileRow, arch: Arch, stores: bool = False) -> Lowering:
     """The memory accesses of one lane and the transpositions, by opcode; nothing is computed."""
-    (operand,) = _operands(row, arch).values()
-    order, layout = _order(row), operand.layout
+    (operand,) = operands_on(row, arch).values()
+    layout, space = operand.layout, row.forms[0]["address"].space
     registers = layout.registers // (1 if layout.copies_in_lanes else layout.copies)  # a lane's own copies: loaded once
-    run = _run(layout, order.row_major)
+    run = _run(layout, row.row_major[operand.name])
     narrow = layout.element_bits <= 16 and arch.number >= _FIRST_MOVM
     transposes = layout.element_bits == 16 and run == 1 and narrow
-    if narrow and not stores and operand.name in "ab" and ".shared" in order.space and (run > 1 or transposes):
+    if narrow and not stores and operand.name in "ab" and space.startswith("shared") and (run > 1 or transposes):
         return Lowering("native", (), (_ldsm(registers, transposes, layout.element_bits, arch),))
     if transposes:
-        return Lowering("native", (), ((_access(stores, order, 32, arch), registers), ("MOVM.16.MT88", registers)))
+        return Lowering("native", (), ((_access(stores, space, 32, arch), registers), ("MOVM.16.MT88", registers)))
     width = min(128, run * layout.element_bits)
-    return Lowering("native", (), ((_access(stores, order, width, arch), 32 * registers // width),))
+    return Lowering("native", (), ((_access(stores, space, width, arch), 32 * registers // width),))
 
 
 def _ldsm(registers: int, transposes: bool, element_bits: int, arch: Arch) -> tuple[str, int]:
@@ -144,12 +139,12 @@ def _ldsm(registers: int, transposes: bool, element_bits: int, arch: Arch) -> tu
     return opcode + (f".{matrices}" if matrices > 1 else ""), registers // matrices
 
 
-def _access(stores: bool, order: TileOrder, width: int, arch: Arch) -> str:
+def _access(stores: bool, space: Space, width: int, arch: Arch) -> str:
     """The opcode of a load or store of one lane."""
-    spelling = next(s for s in _SPELLINGS if s.first <= arch.number <= s.last)
-    if ".shared" in order.space:
-        return ("STS" if stores else spelling.shared_load) + _WIDTHS[width]
-    return f"{'ST' if stores else 'LD'}{'G' if order.space else ''}.E{_WIDTHS[width]}{spelling.suffix}"
+    plain = arch.number >= _FIRST_PLAIN
+    if space.startswith("shared"):
+        return ("STS" if stores else "LDS" if plain else "LDS.U") + _WIDTHS[width]
+    return f"{'ST' if stores else 'LD'}{'G' if space == 'global' else ''}.E{_WIDTHS[width]}{'' if plain else '.SYS'}"
 
 
 def _run(layout: FragmentLayout, row_major: bool) -> int:
@@ -162,38 +157,15 @@ def _run(layout: FragmentLayout, row_major: bool) -> int:
     return run
 
 
-def _order(row: Row) -> TileOrder:
-    if not isinstance(row.facts, TileOrder):
-        raise TypeError(f"{row.mnemonic} has no tile in memory")
-    return row.facts
-
-
-def _operands(row: Row, arch: Arch) -> MappingProxyType[str, Fragment]:
-    """The one operand on an arch."""
-    ((name, operand),) = row.operands.items()
-    own = _operand(name, row.shape, operand.format.name, _order(row).row_major, arch)
-    return MappingProxyType({name: own})
-
-
 # --- evidence -------------------------------------------------------------------------------------------------------
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: TileRow, arch: Arch) -> Evidence:
     """How the layout is known."""
     if arch.name == "sm_90":
         return RECORDED["sm_90"]
     return Evidence("literature", "the machine code that ptxas emits (nvdisasm), followed address by address")
 
 
-def bind_load(row: Row, arch: Arch, targets: tuple[str, ...], lowered: Lowering, known: Evidence) -> FragmentLoad:
-    """The instruction on an arch, with the arch's own layout."""
-    return FragmentLoad(replace(row, operands=_operands(row, arch)), arch, targets, lowered, known)
-
-
-def bind_store(row: Row, arch: Arch, targets: tuple[str, ...], lowered: Lowering, known: Evidence) -> FragmentStore:
-    """The instruction on an arch, with the arch's own layout."""
-    return FragmentStore(replace(row, operands=_operands(row, arch)), arch, targets, lowered, known)
-
-
-LOAD_FAMILY = Family(LOAD, load_rows, lowering, evidence, bind_load)
-STORE_FAMILY = Family(STORE, store_rows, partial(lowering, stores=True), evidence, bind_store)
+LOAD_FAMILY = Family(LOAD, load_rows, lowering, evidence, FragmentLoad)
+STORE_FAMILY = Family(STORE, store_rows, partial(lowering, stores=True), evidence, FragmentStore)

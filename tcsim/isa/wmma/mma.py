@@ -16,15 +16,13 @@ from types import MappingProxyType
 
 from tcsim.arithmetic.steps import Arithmetic, DotAdd, Lowering, Step
 from tcsim.core.evidence import RECORDED, Evidence
+from tcsim.core.rules import in_force
 from tcsim.core.targets import ARCHS, Arch, since
 from tcsim.isa.mma import sync as mma_sync
-from tcsim.isa.mma.operands import REGISTER_TYPES
-from tcsim.isa.wmma.fragments import fragment_layout
+from tcsim.isa.wmma.fragments import TileRow, shown
 from tcsim.isa.wmma.multiply import FragmentMultiply
 from tcsim.model.family import Family
-from tcsim.model.operand import Fragment, fragment
 from tcsim.model.row import Row
-from tcsim.numbers.formats import FORMATS
 
 NAME = "wmma.mma"
 
@@ -72,33 +70,13 @@ _GROUPS = (
     _Group(((8, 8, 128),), _alike("s32", "b1"), "sm_80", "7.1", "b1", ("row.col",), (("bits", ".and.popc"),), _BITS_FORM),
 )  # fmt: skip
 
-_NEWEST = ARCHS["sm_90"]  # its layouts are those of every arch since sm_80, and what a row shows
 
-
-def operands(
-    shape: tuple[int, int, int], types: tuple[str, str, str, str], layouts: str, arch: Arch
-) -> MappingProxyType[str, Fragment]:
-    """The operands d, a, b and c on an arch."""
-    order = dict(zip("ab", (word == "row" for word in layouts.split(".")), strict=True))
-    return MappingProxyType(
-        {
-            name: fragment(
-                name,
-                FORMATS[format],
-                fragment_layout(name, shape, FORMATS[format], order.get(name, True), arch),
-                REGISTER_TYPES.get(format, ".b32"),
-            )
-            for name, format in zip("dabc", types, strict=True)
-        }
-    )
-
-
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[TileRow, ...]:
     """Every wmma.mma spelling."""
     return tuple(_rows())
 
 
-def _rows() -> Iterator[Row]:
+def _rows() -> Iterator[TileRow]:
     for group in _GROUPS:
         for layouts, shape, types, (key, value) in product(group.layouts, group.shapes, group.types, group.modifiers):
             mnemonic = group.form.format(
@@ -108,9 +86,15 @@ def _rows() -> Iterator[Row]:
                 types=".".join((types[0], types[3]) if group.implied else types),
                 modifier=value,
             )
-            yield Row(
-                mnemonic, NAME, shape, operands(shape, types, layouts, _NEWEST), since(group.first), group.ptx_version,
-                group.arithmetic, modifiers=MappingProxyType({key: value} if key else {}), facts=layouts,
+            row_major = dict(zip("ab", (word == "row" for word in layouts.split(".")), strict=True))
+            operands = {
+                name: shown(name, shape, format, row_major.get(name, True))
+                for name, format in zip("dabc", types, strict=True)
+            }
+            yield TileRow(
+                mnemonic, NAME, shape, MappingProxyType(operands), since(group.first), group.ptx_version,
+                group.arithmetic, modifiers=MappingProxyType({key: value} if key else {}),
+                row_major=MappingProxyType(row_major),
             )  # fmt: skip
 
 
@@ -119,50 +103,48 @@ def _rows() -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class _Tile:
-    """The mma.sync instruction that does the work of an arithmetic class on a range of archs."""
+    """The mma.sync instruction that does the work of an arithmetic class from an arch on, until a later row of the class."""
 
     arithmetic: str
-    first: int  # arch numbers, inclusive
-    last: int
+    first: int  # number of the earliest arch
     shape: tuple[int, int, int]  # of the mma.sync; along K it is chained in ascending order
     stands_in: str = ""  # the arch whose mma.sync lowering is taken, where the arch itself has no such mma.sync
     takes_other_addend: bool = False  # C may have another format than D
 
 
 _TILES = (
-    _Tile("half", 70, 72, (8, 8, 4), takes_other_addend=True),
-    _Tile("half", 75, 75, (16, 8, 8)),
-    _Tile("half", 80, 121, (16, 8, 16)),
-    _Tile("tf32", 80, 121, (16, 8, 4)),
-    _Tile("f64", 80, 121, (8, 8, 4)),
-    _Tile("int8", 72, 72, (8, 8, 16), stands_in="sm_75"),
-    _Tile("int8", 75, 75, (8, 8, 16)),
-    _Tile("int8", 80, 121, (16, 8, 16)),
-    _Tile("int4", 75, 121, (8, 8, 32)),
-    _Tile("b1", 75, 121, (8, 8, 128)),
+    _Tile("half", 70, (8, 8, 4), takes_other_addend=True),
+    _Tile("half", 75, (16, 8, 8)),
+    _Tile("half", 80, (16, 8, 16)),
+    _Tile("tf32", 80, (16, 8, 4)),
+    _Tile("f64", 80, (8, 8, 4)),
+    _Tile("int8", 72, (8, 8, 16), stands_in="sm_75"),
+    _Tile("int8", 75, (8, 8, 16)),
+    _Tile("int8", 80, (16, 8, 16)),
+    _Tile("int4", 75, (8, 8, 32)),
+    _Tile("b1", 75, (8, 8, 128)),
 )
 
 
 @dataclass(frozen=True)
 class _Conversion:
-    """The machine code that converts a whole f16 or f32 accumulator fragment."""
+    """The machine code that converts a whole f16 or f32 accumulator fragment, from an arch on until a later row."""
 
     to: str
-    first: int  # arch numbers, inclusive
-    last: int
+    first: int  # number of the earliest arch
     opcode: tuple[str, int]
 
 
 _CONVERSIONS = (
-    _Conversion("f32", 75, 121, ("HADD2.F32", 8)),
-    _Conversion("f16", 70, 75, ("F2F.F16.F32", 8)),
-    _Conversion("f16", 80, 88, ("F2FP.PACK_AB", 4)),
-    _Conversion("f16", 89, 121, ("F2FP.F16.F32.PACK_AB", 4)),
+    _Conversion("f32", 75, ("HADD2.F32", 8)),
+    _Conversion("f16", 70, ("F2F.F16.F32", 8)),
+    _Conversion("f16", 80, ("F2FP.PACK_AB", 4)),
+    _Conversion("f16", 89, ("F2FP.F16.F32.PACK_AB", 4)),
 )
 
 
 def _tile(row: Row, arch: Arch) -> _Tile:
-    return next(t for t in _TILES if t.arithmetic == row.arithmetic and t.first <= arch.number <= t.last)
+    return in_force((tile for tile in _TILES if tile.arithmetic == row.arithmetic), arch)
 
 
 @cache
@@ -181,7 +163,7 @@ def _mma(row: Row, tile: _Tile, types: tuple[str, ...]) -> Row:
     )
 
 
-def lowering(row: Row, arch: Arch) -> Lowering:
+def lowering(row: TileRow, arch: Arch) -> Lowering:
     """The arch's mma.sync steps on the tiles of the result, chained over ascending k, and conversions of C or D.
 
     Where C and D differ in format, the steps accumulate in f32: an f16 C is widened first, an f16 D rounded last.
@@ -208,7 +190,7 @@ def lowering(row: Row, arch: Arch) -> Lowering:
     if narrows:
         steps.append(Arithmetic("convert", "d", ("acc",), d))
     for format in ([kept] if widens else []) + ([d] if narrows else []):
-        opcode, count = next(x.opcode for x in _CONVERSIONS if x.to == format and x.first <= arch.number <= x.last)
+        opcode, count = in_force((x for x in _CONVERSIONS if x.to == format), arch).opcode
         opcodes[opcode] += count
     (kind,) = kinds
     if kind == "native" and opcodes.total() > 1:
@@ -230,14 +212,13 @@ def _chained(steps: tuple[Step, ...], k: int, start: str, end: str) -> list[Step
 
 # --- evidence -------------------------------------------------------------------------------------------------------
 
-_OURS = RECORDED["sm_90"]
 _SASS = "the machine code that ptxas emits (nvdisasm): mma.sync instructions whose own evidence is {}"
 
 
-def evidence(row: Row, arch: Arch) -> Evidence:
+def evidence(row: TileRow, arch: Arch) -> Evidence:
     """How what `lowering` says is known: at best as well as the mma.sync it consists of."""
-    if arch.name == "sm_90":
-        return _OURS
+    if arch.name in RECORDED:
+        return RECORDED[arch.name]
     tile, types = _tile(row, arch), tuple(row.operands[name].format.name for name in "dabc")
     if tile.stands_in:
         return Evidence("inferred", f"as {tile.stands_in}: nothing of {arch.name} itself was measured")
@@ -246,11 +227,4 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     return own if own.level == "inferred" else Evidence("literature", _SASS.format(own.level))
 
 
-def bind(row: Row, arch: Arch, targets: tuple[str, ...], lowered: Lowering, known: Evidence) -> FragmentMultiply:
-    """The instruction on an arch, with the arch's own layouts."""
-    formats = tuple(row.operands[name].format.name for name in "dabc")
-    own = operands(row.shape, (formats[0], formats[1], formats[2], formats[3]), str(row.facts), arch)
-    return FragmentMultiply(replace(row, operands=own), arch, targets, lowered, known)
-
-
-FAMILY = Family(NAME, rows, lowering, evidence, bind)
+FAMILY = Family(NAME, rows, lowering, evidence, FragmentMultiply)

@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from tcsim.core.errors import OperandError
 from tcsim.isa.mma.multiply import MatrixMultiply
+from tcsim.isa.wmma.fragments import TileInstruction
 from tcsim.model.row import check_registers
 from tcsim.numbers.packing import unpack
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FragmentMultiply(MatrixMultiply):
+class FragmentMultiply(TileInstruction, MatrixMultiply):
     """d = a * b + c on fragments as wmma.load makes them.
 
     An f16 A or B always takes 8 registers, and holds its elements two or four times where it would need fewer. Since

@@ -12,30 +12,22 @@ import numpy.typing as npt
 from tcsim.core.addresses import AddressError, ContestedRowError, MisalignedAddressError, OutsideMemoryError
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
-from tcsim.model.instruction import Instruction
-from tcsim.model.operand import Fragment
+from tcsim.isa.wmma.fragments import TileInstruction
+from tcsim.model.fragment_codes import codes_of, registers_of
+from tcsim.model.operand import Fragment, Space
 from tcsim.model.row import check_registers
-from tcsim.numbers.codec import as_codes
 from tcsim.numbers.packing import pack, unpack
 
 LDSM_BYTES = 16
-"""What LDSM, which loads 8 x 8 matrices from shared memory, reads at a time, at a multiple of as many bytes."""
+"""What LDSM, which loads 8 x 8 matrices from shared memory, reads at a time; its addresses are multiples of that."""
 
 
 class MisalignedStrideError(AddressError):
     """A stride with which not every row (or column) starts at an address that the instruction takes."""
 
 
-@dataclass(frozen=True)
-class TileOrder:
-    """How a tile lies in memory: the facts of a row of wmma.load or wmma.store."""
-
-    row_major: bool  # a line, which is contiguous, is a row; else a column
-    space: str  # state space of the address: "" (generic), ".global", ".shared" or ".shared::cta"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class FragmentMove(Instruction):
+class FragmentMove(TileInstruction):
     """A fragment moved between registers and a tile in memory. A *line* of the tile is a row or a column, contiguous."""
 
     @cached_property
@@ -44,51 +36,39 @@ class FragmentMove(Instruction):
         (operand,) = self.operands.values()
         return operand
 
-    @cached_property
-    def order(self) -> TileOrder:
-        """How the tile lies in memory.
+    @property
+    def row_major(self) -> bool:
+        """Whether a line is a row; else it is a column."""
+        return self.row.row_major[self.operand.name]
 
-        Raises TypeError if the row does not say.
-        """
-        if not isinstance(self.row.facts, TileOrder):
-            raise TypeError(f"{self.mnemonic} has no tile in memory")
-        return self.row.facts
+    @property
+    def space(self) -> Space:
+        """The state space of the address: "generic", "global", "shared" or "shared::cta"."""
+        return self.row.forms[0]["address"].space
 
     def matrix(self, registers: Any) -> npt.NDArray[Any]:
         """The codes (..., rows, columns) that registers uint32 (..., 32, n) hold: of copies, the first.
 
         Raises OperandError for another dtype or shape.
         """
-        array, layout = np.asarray(registers), self.operand.layout
-        check_registers(array, self.operand, f"{self!r}.matrix")
-        values = unpack(array, self.operand.format, layout.element_bits)
-        values = values.reshape(*array.shape[:-2], layout.flat_element.size)
-        return values[..., layout.flat_holder].reshape(*array.shape[:-2], *self.operand.shape)
+        return codes_of(self.operand, registers, f"{self!r}.matrix")
 
     def registers(self, codes: Any) -> npt.NDArray[np.uint32]:
         """The registers uint32 (..., 32, n) that hold the codes (..., rows, columns), copies included.
 
         Raises OperandError for another shape, FormatError for another dtype.
         """
-        array, layout = as_codes(codes, self.operand.format, f"{self!r}.registers"), self.operand.layout
-        if array.shape[-2:] != self.operand.shape:
-            raise OperandError(
-                f"{self!r}.registers: shape {array.shape}; valid: (..., {layout.rows}, {layout.columns})"
-            )
-        batch = array.shape[:-2]
-        values = array.reshape(*batch, layout.flat_holder.size)[..., layout.flat_element]
-        values = values.reshape(*batch, layout.lanes, layout.value.size)
-        return pack(values, self.operand.format, layout.element_bits).astype(np.uint32, copy=False)
+        return registers_of(self.operand, codes, f"{self!r}.registers")
 
     @property
     def lines(self) -> int:
         """The number of rows (or columns, if column-major)."""
-        return self.operand.shape[0 if self.order.row_major else 1]
+        return self.operand.shape[0 if self.row_major else 1]
 
     @property
     def default_stride(self) -> int:
         """Elements from one line to the next if no stride is given: a line's own, so that the tile is packed."""
-        return self.operand.shape[1 if self.order.row_major else 0]
+        return self.operand.shape[1 if self.row_major else 0]
 
     @property
     def line_bytes(self) -> int:
@@ -152,7 +132,7 @@ class FragmentMove(Instruction):
 
     @property
     def _line(self) -> str:
-        return "row" if self.order.row_major else "column"
+        return "row" if self.row_major else "column"
 
     @property
     def _reason(self) -> str:
@@ -191,7 +171,7 @@ class FragmentLoad(FragmentMove):
         places = np.broadcast_to(places, (*batch, self.lines))
         found = np.take_along_axis(image, self._bytes_of(places), axis=-1).reshape(*batch, self.lines, self.line_bytes)
         codes = unpack(found.view("<u4"), self.operand.format, self.operand.layout.element_bits)
-        return self.registers(codes if self.order.row_major else codes.swapaxes(-1, -2))
+        return self.registers(codes if self.row_major else codes.swapaxes(-1, -2))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -223,7 +203,7 @@ class FragmentStore(FragmentMove):
             )
         batch = broadcast([image.shape[:-1], places.shape[:-1], array.shape[:-2]], call)
         codes = self.matrix(array)
-        lines = codes if self.order.row_major else codes.swapaxes(-1, -2)
+        lines = codes if self.row_major else codes.swapaxes(-1, -2)
         words = pack(lines, self.operand.format, self.operand.layout.element_bits).astype("<u4", copy=False)
         written = words.view(np.uint8).reshape(*array.shape[:-2], self.lines * self.line_bytes)
         where = self._bytes_of(np.broadcast_to(places, (*batch, self.lines)))

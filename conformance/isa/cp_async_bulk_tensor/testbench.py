@@ -1,4 +1,4 @@
-"""How tensor copies are exercised: random maps, boxes, memories; every byte of shared or global memory afterwards."""
+"""Tensor copies under test: random maps, boxes, memories; every byte of shared or global memory afterwards."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from conformance.comparison.moved import LIMIT, MoveMismatch, require_same_shape
+from conformance.comparison import Expected, Place
 from conformance.isa.cp_async_bulk_tensor import inputs as tensor_inputs
-from conformance.isa.cp_async_bulk_tensor.mutants import WRONG_LOADS, WRONG_STORES
-from conformance.slice import Array, Comparison, Inputs, WrongModel
 from conformance.stimuli.stream import Stream
+from conformance.testbench import Inputs, Testbench
 from hwkernels.device.driver import POISON
 from hwkernels.device.map_bytes import carried_map
 from hwkernels.probes.cp_async_bulk_tensor import MEMORY_BYTES, image_bytes
@@ -41,15 +40,15 @@ def maps_of(inputs: Inputs) -> list[TensorMap]:
 
 def run_loads(copy: TensorCopy, inputs: Inputs, walk: BoxWalk = WALK, spare: int = 0) -> npt.NDArray[np.uint32]:
     """Shared memory after every sample's load, as words; `spare` bytes of zeros are added to global memory."""
-    facts, images = copy.facts, []
+    row, images = copy.row, []
     for sample, tmap in enumerate(maps_of(inputs)):
         memory = np.concatenate([inputs["memory"][sample], np.zeros(spare, np.uint8)])
-        at = inputs["coordinates"][sample, : facts.coordinates].astype(np.int64)
-        offsets = inputs["offsets"][sample, : facts.offsets].astype(np.int64) if facts.offsets else None
-        poison = np.full(image_bytes(facts), POISON, np.uint8)
+        at = inputs["coordinates"][sample, : row.coordinates].astype(np.int64)
+        offsets = inputs["offsets"][sample, : row.offsets].astype(np.int64) if row.offsets else None
+        poison = np.full(image_bytes(row), POISON, np.uint8)
         address = int(inputs["address"][sample])
         tmap = copy.check_map(tmap)
-        images.append(tensor_copy.load(tmap, memory, at, poison, address, offsets, facts.rows4, walk))
+        images.append(tensor_copy.load(tmap, memory, at, poison, address, offsets, row.rows4, walk))
     return np.stack(images).view("<u4").astype(np.uint32, copy=False)
 
 
@@ -57,54 +56,58 @@ def run_stores(
     copy: TensorCopy, inputs: Inputs, walk: BoxWalk = WALK, op: str | None = None, spare: int = 0
 ) -> npt.NDArray[np.uint32]:
     """Global memory after every sample's store or reduction, as words."""
-    facts, memories = copy.facts, []
+    row, memories = copy.row, []
     for sample, tmap in enumerate(maps_of(inputs)):
         memory = np.concatenate([inputs["memory"][sample], np.zeros(spare, np.uint8)])
-        at = inputs["coordinates"][sample, : facts.coordinates].astype(np.int64)
+        at = inputs["coordinates"][sample, : row.coordinates].astype(np.int64)
         address = int(inputs["address"][sample])
         tmap = copy.check_map(tmap)
         out = tensor_copy.store(
-            tmap, memory, at, inputs["image"][sample], address, facts.rows4, op or facts.op or None, walk
+            tmap, memory, at, inputs["image"][sample], address, row.rows4, op or row.op or None, walk
         )  # fmt: skip
         memories.append(out[:MEMORY_BYTES])
     return np.stack(memories).view("<u4").astype(np.uint32, copy=False)
 
 
-class TensorExercise:
-    """One of the three families of tensor copies."""
+class TensorTestbench(Testbench):
+    """One of the three families of tensor copies: every byte is compared, gaps included."""
 
-    def __init__(self, wrong_models: tuple[WrongModel, ...]) -> None:
-        self.wrong_models = wrong_models
+    bytewise = True
 
     def classes(self, instruction: TensorCopy) -> list[str]:
         """Those that make sense; none where nothing is modelled."""
-        return tensor_inputs.classes(instruction.facts)
+        return tensor_inputs.classes(instruction.row)
 
     def samples(self, instruction: TensorCopy, name: str) -> int:
         """One map as a parameter, otherwise enough for 500 maps a mode."""
-        facts = instruction.facts
+        row = instruction.row
         if name == "single":
             return 1
         if name == "numbers":  # of nine types
             return FEW_SAMPLES
-        if facts.cache_hint or facts.mask_bits or facts.direction == "prefetch" or ".cta_group" in instruction.mnemonic:
-            more = FEW_SAMPLES if facts.map_mode else PLAIN_SAMPLES
+        if (
+            row.has("cache_policy")
+            or row.has("cta_mask")
+            or row.operation == "prefetch"
+            or ".cta_group" in instruction.mnemonic
+        ):
+            more = FEW_SAMPLES if row.map_mode else PLAIN_SAMPLES
             return more if name in ("convert", "interleaved") else OTHER_SAMPLES
-        return FEW_SAMPLES if facts.map_mode or facts.rows4 or name == "interleaved" else PLAIN_SAMPLES
+        return FEW_SAMPLES if row.map_mode or row.rows4 or name == "interleaved" else PLAIN_SAMPLES
 
     def kept(self, instruction: TensorCopy, name: str) -> int:
         """One sample of the first class of the plain spellings of two and three dimensions."""
-        plain = self.samples(instruction, name) > OTHER_SAMPLES and instruction.facts.dim in (2, 3)
+        plain = self.samples(instruction, name) > OTHER_SAMPLES and instruction.row.dim in (2, 3)
         return 1 if plain and name == self.classes(instruction)[0] else 0
 
     def outputs(self, instruction: TensorCopy, samples: int) -> int:
         """Bytes of shared or global memory."""
-        return samples * (image_bytes(instruction.facts) if isinstance(instruction, TensorLoad) else MEMORY_BYTES)
+        return samples * (image_bytes(instruction.row) if isinstance(instruction, TensorLoad) else MEMORY_BYTES)
 
     def inputs(self, instruction: TensorCopy, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/cp_async_bulk_tensor.py takes."""
         stream = Stream(instruction.mnemonic, name, seed)
-        return tensor_inputs.make(instruction.facts, instruction.arch.number, name, stream, samples)
+        return tensor_inputs.make(instruction.row, instruction.arch.number, name, stream, samples)
 
     def model(self, instruction: TensorCopy, inputs: Inputs) -> npt.NDArray[np.uint32]:
         """Words of shared memory (loads) or global memory."""
@@ -114,39 +117,11 @@ class TensorExercise:
             return np.ascontiguousarray(inputs["memory"]).view("<u4").astype(np.uint32, copy=False)
         return run_stores(instruction, inputs)
 
-    def compare(self, instruction: TensorCopy, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
-        """Byte by byte, gaps included.
-
-        Raises ValueError if the shapes differ.
-        """
-        require_same_shape(hardware, model)
-        got, want = (np.ascontiguousarray(array, "<u4").view(np.uint8) for array in (hardware, model))
-        different = np.argwhere(got != want)
-        first = tuple(
-            MoveMismatch(
-                f"sample {sample} {'shared' if isinstance(instruction, TensorLoad) else 'global'} byte {at:#x}",
-                _told(inputs, sample),
-                f"{got[sample, at]:#04x}",
-                f"{want[sample, at]:#04x}",
-                (repr(decoded(inputs["maps"][sample].tobytes())),),
-            )
-            for sample, at in different[:LIMIT].tolist()
-        )
-        return Comparison(got.size, len(different), first)
-
-
-def _told(inputs: Inputs, sample: int) -> str:
-    tmap = decoded(inputs["maps"][sample].tobytes())
-    text = f"{tmap} swizzle {tmap.swizzle} at {inputs['coordinates'][sample].tolist()}"
-    return text + f" offsets {inputs['offsets'][sample].tolist()} address {int(inputs['address'][sample]):#x}"
-
-
-COPY = TensorExercise((*WRONG_LOADS, *WRONG_STORES))
-REDUCE = TensorExercise(WRONG_STORES)
-PREFETCH = TensorExercise(())
-
-EXERCISES = {
-    "cp.async.bulk.tensor": COPY,
-    "cp.reduce.async.bulk.tensor": REDUCE,
-    "cp.async.bulk.prefetch.tensor": PREFETCH,
-}
+    def explain(self, instruction: TensorCopy, inputs: Inputs, place: Place) -> Expected:
+        """A byte of the memory that was written."""
+        sample, at = place
+        where = {"sample": sample, f"{'shared' if isinstance(instruction, TensorLoad) else 'global'} byte": hex(at)}
+        tmap = decoded(inputs["maps"][sample].tobytes())
+        text = f"{tmap} swizzle {tmap.swizzle} at {inputs['coordinates'][sample].tolist()}"
+        text += f" offsets {inputs['offsets'][sample].tolist()} address {int(inputs['address'][sample]):#x}"
+        return Expected(where, text, (repr(tmap),))

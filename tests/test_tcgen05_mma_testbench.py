@@ -1,4 +1,4 @@
-"""What the conformance cases of tcgen05.mma can see: wrong models, mismatches, traces."""
+"""What the conformance cases of tcgen05.mma can see: mutants, mismatches, traces."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import pytest
 from tensor_multiply_cases import instruction, plain
 
 import tcsim
-from conformance.isa.tcgen05.mma import TENSOR_MEMORY, operands_of
-from conformance.isa.tcgen05.mma_comparison import layout_of
-from conformance.isa.tcgen05.mma_mutants import WRONG_MODELS
-from conformance.slice import WrongModel
+from conformance.isa.tcgen05 import TENSOR_MEMORY
+from conformance.isa.tcgen05.memory_models import operands_of
+from conformance.isa.tcgen05.mma_mutants import MUTANTS
+from conformance.testbench import Mutant
 from tcsim.isa.tcgen05.described import DescribedMultiply
 from tcsim.trace import show_code, trace
 
 
-@pytest.mark.parametrize("wrong", WRONG_MODELS, ids=lambda wrong: wrong.name)
-def test_every_wrong_model_is_contradicted(wrong: WrongModel) -> None:
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_mutant_is_contradicted(mutant: Mutant) -> None:
     """Of seven instructions where it could show, each has a case with another answer."""
-    items = [item for item in plain("sm_100") if wrong.applies(item)]
-    items = items or [item for item in plain("sm_107") if wrong.applies(item)]
+    items = [item for item in plain("sm_100") if mutant.applies(item)]
+    items = items or [item for item in plain("sm_107") if mutant.applies(item)]
     first = {
         "addend last": ("cancellation",), "lanes all written": ("desclanes",), "negations ignored": ("shapes",),
         "floor-1": ("floor", "tiny"), "floor+1": ("floor", "tiny"),
-    }.get(wrong.name, ())  # fmt: skip
+    }.get(mutant.name, ())  # fmt: skip
     for item in items[:: -(-len(items) // 7)]:
         names = TENSOR_MEMORY.classes(item)
         for name in sorted(names, key=lambda name: name not in first):
             given_ = TENSOR_MEMORY.inputs(item, name, 0, 2)
-            if not np.array_equal(wrong.run(item, given_), TENSOR_MEMORY.model(item, given_)):
+            if not np.array_equal(mutant.run(item, given_), TENSOR_MEMORY.model(item, given_)):
                 break
         else:
-            pytest.fail(f"{item.mnemonic}: no case contradicts {wrong.name!r}")
+            pytest.fail(f"{item.mnemonic}: no case contradicts {mutant.name!r}")
     assert items
 
 
@@ -44,11 +44,11 @@ def test_a_difference_is_shown() -> None:
     hardware[0, 0, 127, 100] ^= 0x80000000
     found = TENSOR_MEMORY.compare(item, given_, hardware, model)
     assert (found.outputs, found.mismatches) == (model.size, 2)
-    assert "outside D" in found.first[0].line(item) and "lane 127 column 100" in found.first[0].line(item)
-    assert "of D" in found.first[1].line(item)
-    assert any("d_format" in line for line in found.first[1].trace(item))
-    assert any(line.startswith("step 1: fused dot-add of k 0-15") for line in found.first[1].trace(item))
-    assert not any(line.startswith("step ") for line in found.first[0].trace(item))
+    assert "outside D" in found.first[0].line() and "lane 127 column 100" in found.first[0].line()
+    assert "of D" in found.first[1].line()
+    assert any("d_format" in line for line in found.first[1].trace())
+    assert any(line.startswith("step 1: fused dot-add of k 0-15") for line in found.first[1].trace())
+    assert not any(line.startswith("step ") for line in found.first[0].trace())
 
 
 def test_a_trace_ends_with_the_result() -> None:
@@ -64,7 +64,7 @@ def test_a_trace_ends_with_the_result() -> None:
             lines = trace(bound, **codes)
             operands.pop("disable_output_lane", None)
             after = item.execute(**operands)
-            layout, base = layout_of(item, operands["idesc"]), operands["d"]
+            layout, base = item.layout("d", operands["idesc"]), operands["d"]
             cta, lane, place, _ = layout.where(row, column)
             word = int(after.read(lane + (base >> 16), place + (base & 0xFFFF), cta=cta))
             assert lines[-1].startswith(f"  d = {show_code(word, bound.formats['d'])} ("), (item.mnemonic, name)

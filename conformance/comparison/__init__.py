@@ -1,1 +1,0 @@
-"""Hardware bits against model bits, and what to print when they differ."""

@@ -1,1 +1,0 @@
-"""cp.async and cp.async.bulk."""

@@ -1,0 +1,5 @@
+"""Fence and groups of wgmma under test: no cases, since they change nothing that could be compared. A replay assembles them."""
+
+from conformance.testbench import Testbench
+
+TESTBENCHES = {"wgmma.sync": Testbench()}

@@ -1,0 +1,90 @@
+"""Which module imports which, read from the source, and the layers that the import linter holds."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from generator.markdown import code, table
+from tcsim.inspection.svg import Cell, grid
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGES = ("conformance", "hwkernels", "tcsim")
+
+Graph = Mapping[str, frozenset[str]]
+
+
+@cache
+def import_graph(root: Path = ROOT) -> Graph:
+    """The modules of the packages, and for each what it imports of them: inside functions too, not for type checkers only."""
+    files = {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+        for package in PACKAGES
+        for path in sorted((root / package).rglob("*.py"))
+    }
+    return {name: frozenset(_imports(path, files)) - {name} for name, path in files.items()}
+
+
+def _imports(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for name in node.names:
+                inner = f"{node.module}.{name.name}"
+                if inner in known or node.module in known:
+                    yield inner if inner in known else node.module
+        waiting += ast.iter_child_nodes(node)
+
+
+def layers(root: Path = ROOT) -> tuple[str, ...]:
+    """The layers of all packages from the top: what pyproject.toml gives the import linter."""
+    contracts = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    by_name = {contract["name"]: tuple(contract["layers"]) for contract in contracts}
+    return tuple(layer for package in by_name["packages"] for layer in by_name[package])
+
+
+def layers_table() -> str:
+    """What each layer knows, from the top: the first line of its package or module."""
+    rows = []
+    for at, name in enumerate(layers(), 1):
+        path = ROOT / name.replace(".", "/")
+        package = path.is_dir()
+        source = path / "__init__.py" if package else path.with_suffix(".py")
+        told = (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+        place = source.parent if package else source
+        rows.append((at, code(place.relative_to(ROOT).as_posix() + "/" * package), told))
+    return table(("", "layer", "what it knows"), rows, (0,))
+
+
+def layers_picture() -> str:
+    """The layers from the top, and which imports which: all are at the right of the diagonal, downwards."""
+    names = layers()
+
+    def place(module: str) -> int:
+        return next((at for at, name in enumerate(names) if f"{module}.".startswith(f"{name}.")), -1)
+
+    edges = {(place(module), place(other)) for module, others in import_graph().items() for other in others}
+    cells = [
+        Cell(row, column, "x", PACKAGES.index(names[column].split(".")[0]))
+        for row, column in sorted(edges)
+        if row != column and row >= 0 <= column
+    ]
+    cells += [Cell(at, at, str(at + 1), 3) for at in range(len(names))]
+    rows = [f"{name.replace('.', '/')} {at + 1}" for at, name in enumerate(names)]
+    return grid(
+        "x: the layer of this row imports the layer of this column",
+        cells,
+        rows,
+        [str(at + 1) for at in range(len(names))],
+    )

@@ -1,0 +1,42 @@
+"""wgmma.fence, wgmma.commit_group and wgmma.wait_group: what they order between registers, groups and later accesses, in words.
+
+Sources: PTX ISA 9.4, sections wgmma.fence, wgmma.commit_group, wgmma.wait_group; ptxas 13.5.37 (targets, versions, SASS). Nothing
+here changes a state that is modelled.
+"""
+
+from __future__ import annotations
+
+from tcsim.arithmetic.steps import Lowering
+from tcsim.core.targets import Arch
+from tcsim.isa.fence import OrderInstruction, OrderRow, manual
+from tcsim.model.family import Family
+from tcsim.model.form import Form
+from tcsim.model.operand import Operand
+
+NAME = "wgmma.sync"
+
+_GROUPS = Operand("groups", kind="immediate", per="warpgroup")
+_SPELLINGS: tuple[tuple[str, tuple[Operand, ...], str], ...] = (
+    ("fence", (), "earlier accesses to registers before wgmma's"),
+    ("commit_group", (), "earlier wgmma.mma_async into one group"),
+    ("wait_group", (_GROUPS,), "all groups but the latest few before later accesses"),
+)
+
+
+def rows() -> tuple[OrderRow, ...]:
+    """The fence and the two instructions for groups."""
+    return tuple(
+        OrderRow(
+            f"wgmma.{word}.sync.aligned", NAME, arithmetic=word, operation=word, orders=orders,
+            forms=(Form(operands, ("sm_90a",), "8.0", together="warpgroup", agent="warpgroup"),),
+        )
+        for word, operands, orders in _SPELLINGS
+    )  # fmt: skip
+
+
+def lowering(row: OrderRow, arch: Arch) -> Lowering:
+    """In words: what ptxas emits depends on what is around the instruction."""
+    return Lowering("native", (), (), "WARPGROUP.ARRIVE or .DEPBAR")
+
+
+FAMILY = Family(NAME, rows, lowering, manual("wgmma.mma_async"), OrderInstruction, "none: it orders and waits")

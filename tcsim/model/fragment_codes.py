@@ -1,0 +1,46 @@
+"""Fragments as matrices of codes: what the registers of all lanes hold, and the registers that hold it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.errors import OperandError
+from tcsim.model.operand import Fragment
+from tcsim.model.row import check_registers
+from tcsim.numbers.codec import as_codes
+from tcsim.numbers.packing import pack, unpack
+
+
+def codes_of(operand: Fragment, registers: Any, call: str) -> npt.NDArray[Any]:
+    """The codes (..., [matrices,] rows, columns) in registers uint32 (..., lanes, registers): of copies, the first.
+
+    Raises OperandError for another dtype or shape.
+    """
+    layout, array = operand.layout, np.asarray(registers)
+    check_registers(array, operand, call)
+    values = unpack(array, operand.format, layout.element_bits).reshape(*array.shape[:-2], layout.flat_element.size)
+    return values[..., layout.flat_holder].reshape(*array.shape[:-2], *_inner(operand))
+
+
+def registers_of(operand: Fragment, codes: Any, call: str) -> npt.NDArray[np.uint32]:
+    """The registers uint32 (..., lanes, registers) that hold codes (..., [matrices,] rows, columns), copies included.
+
+    Raises OperandError for another shape, FormatError for another dtype.
+    """
+    layout, inner = operand.layout, _inner(operand)
+    array = as_codes(codes, operand.format, f"{call}: {operand.name}")
+    if array.shape[-len(inner) :] != inner:
+        valid = ", ".join(map(str, inner))
+        raise OperandError(f"{call}: {operand.name} has shape {array.shape}; valid: (..., {valid})")
+    batch = array.shape[: -len(inner)]
+    values = array.reshape(*batch, layout.flat_holder.size)[..., layout.flat_element]
+    values = values.reshape(*batch, layout.lanes, layout.value.size)
+    return pack(values, operand.format, layout.element_bits).astype(np.uint32, copy=False)
+
+
+def _inner(operand: Fragment) -> tuple[int, ...]:
+    matrices = operand.layout.matrices
+    return (matrices, *operand.shape) if matrices > 1 else operand.shape

@@ -1,0 +1,115 @@
+"""What `import tcsim` costs, what help says of it, and that it runs where Python and NumPy run."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tcsim
+
+ROOT = Path(__file__).resolve().parent.parent
+SECONDS = 0.1  # beyond NumPy and ml_dtypes
+SCREEN = 24, 130  # lines and columns
+
+PLATFORM_ONLY = frozenset(
+    [
+        "_winapi",
+        "crypt",
+        "curses",
+        "fcntl",
+        "grp",
+        "msvcrt",
+        "nis",
+        "nt",
+        "ossaudiodev",
+        "posix",
+        "pty",
+        "pwd",
+        "readline",
+        "resource",
+        "spwd",
+        "syslog",
+        "termios",
+        "tty",
+        "winreg",
+        "winsound",
+    ]
+)
+"""Modules of the standard library that some systems do not have: https://docs.python.org/3/library, "Availability"."""
+
+
+def imported_at_module_level(path: Path) -> Iterator[str]:
+    """The modules that importing a file imports, in `try` and `if` too, but not in functions or for type checkers only."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            waiting += ast.iter_child_nodes(node)
+
+
+@pytest.mark.parametrize("package", ["tcsim", "hwkernels", "conformance"])
+def test_no_module_needs_one_platform(package: str) -> None:
+    """So that Windows and macOS can import them: the core everywhere, the others but for their own dependencies."""
+    files = sorted((ROOT / package).rglob("*.py"))
+    found = {
+        str(path.relative_to(ROOT)): {name.split(".")[0] for name in imported_at_module_level(path)} for path in files
+    }
+    assert {path: names & PLATFORM_ONLY for path, names in found.items() if names & PLATFORM_ONLY} == {}
+    assert len(files) > 40
+    assert any("numpy" in names for names in found.values())
+
+
+def test_a_planted_import_is_seen(tmp_path: Path) -> None:
+    """Also in a class or a `try`; not in a function, whose caller decides."""
+    text = "try:\n    import fcntl\nexcept ImportError:\n    pass\nclass A:\n    from resource import RLIMIT_AS\ndef f():\n    import pwd\n"
+    (tmp_path / "planted.py").write_text(text, encoding="utf-8")
+    assert set(imported_at_module_level(tmp_path / "planted.py")) == {"fcntl", "resource"}
+
+
+def test_the_import_is_quick(tmp_path: Path) -> None:
+    """At most 0.1 s of processor time more than its dependencies: the best of a few, the modules compiled before."""
+    program = (
+        "import numpy, ml_dtypes, time; start = time.process_time(); import tcsim; print(time.process_time() - start)"
+    )
+    own = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    own["PYTHONPYCACHEPREFIX"] = str(tmp_path)
+    times = []
+    for _ in range(6):
+        answer = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, env=own, capture_output=True, text=True, check=True
+        )
+        times.append(float(answer.stdout))
+    assert min(times) < SECONDS, times
+
+
+def test_help_tells_the_story_in_one_screen() -> None:
+    """What it is, the calls, an example of three lines (tests/test_docs.py runs it)."""
+    text = inspect.getdoc(tcsim) or ""
+    lines = text.splitlines()
+    assert len(lines) <= SCREEN[0]
+    assert max(map(len, lines)) <= SCREEN[1]
+    assert text.count(">>>") == 3
+    for name in ("instruction(", ".execute(", ".matmul(", ".operands", ".lowering", ".evidence", "gemm(", "diagnose("):
+        assert name in text
+
+
+def test_what_is_imported_late_is_there() -> None:
+    """Every public name, also by `dir`, and no other."""
+    assert set(tcsim.__all__) <= set(dir(tcsim))
+    for name in tcsim.__all__:
+        assert getattr(tcsim, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tcsim.nothing
