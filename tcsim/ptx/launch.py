@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.errors import TcsimError, listing
+from tcsim.core.targets import TARGETS
 from tcsim.ptx import reader
+from tcsim.ptx.families import bind
 from tcsim.ptx.handlers import HANDLERS
 from tcsim.ptx.machine import Block, Stop
 from tcsim.ptx.memory import Memory, Segment
@@ -107,7 +109,7 @@ class Kernel:
         own = [variable for variable in self.module.variables.values() if variable.space == "shared"]
         return own + [variable for variable in self.function.variables.values() if variable.space == "shared"]
 
-    def compiled(self, memory: Memory) -> Compiled:
+    def compiled(self, memory: Memory, arch: str) -> Compiled:
         """The program, with the addresses that variables have in a memory."""
         symbols = memory.place(self.module)
         static = [own for own in self._shared() if own.count is not None]
@@ -116,7 +118,9 @@ class Kernel:
         extern = [own for own in self._shared() if own.count is None]
         dynamic = -(-end // max([16, *(own.align for own in extern)])) * max([16, *(own.align for own in extern)])
         shared |= {own.name: dynamic for own in extern}
-        made = Compiler(self.function, symbols, shared, dict(HANDLERS)).compile()
+        made = Compiler(
+            self.function, symbols, shared, dict(HANDLERS), lambda compiler, item: bind(compiler, item, arch)
+        ).compile()
         made.shared_bytes = dynamic if extern else end
         return made
 
@@ -126,7 +130,7 @@ class Kernel:
         limits: Any = None, after: Run | None = None,
     ) -> Run:  # fmt: skip
         """Run every block of the grid."""
-        program = self.compiled(memory)
+        program = self.compiled(memory, arch or TARGETS[self.target].arch)
         image = Segment(0, np.frombuffer(self._image(params), np.uint8))
         run = Run(True, [], Counter())
         gx, gy, gz = (int(v) for v in grid)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import catalog
 from tcsim.core.errors import listing, nearest
 from tcsim.isa.scalar.catalog import scalar, scalars
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
@@ -85,8 +86,12 @@ def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int
 class Compiler:
     """Makes the Python source of one function."""
 
-    def __init__(self, function: Function, symbols: dict[str, int], shared: dict[str, int], handlers: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Function, symbols: dict[str, int], shared: dict[str, int], handlers: dict[str, Any], families: Any = None
+    ) -> None:
         self.function = function
+        self.families = families  # binds instructions of the catalog
+        self.catalogued = ("elect", "cvt.")
         self.handlers = handlers
         self.symbols = symbols  # of the module: addresses in global memory
         self.shared = shared
@@ -314,6 +319,10 @@ class Compiler:
             return [self._scalar(item, found)]
         stem = item.opcode.split(".")[0]
         own = self.handlers.get(stem)
+        if own is None or item.opcode.startswith(self.catalogued):
+            if self.families is not None and catalog.row_of(item.opcode) is not None:
+                found_lines: list[str] = self.families(self, item)
+                return found_lines
         if own is None:
             close = nearest(item.opcode, [*scalars(), *self.handlers])
             raise self.error(f"this instruction is not known; nearest: {listing(close)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.isa.mma.product import MatrixProduct
+from tcsim.model.effects import Array
+from tcsim.model.form import Form
+from tcsim.model.registers import RegisterInstruction
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MatrixMultiply(MatrixProduct):
+class MatrixMultiply(MatrixProduct, RegisterInstruction):
     """d = a * b + c on fragments of a warp."""
 
     def execute(self, a: Any, b: Any, c: Any) -> npt.NDArray[np.uint32]:
@@ -43,3 +47,16 @@ class MatrixMultiply(MatrixProduct):
         """
         call = f"{self!r}.matmul"
         return self._product(self._codes(call, a=a, b=b, c=c), call)
+
+    def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
+        """d of the operands of a form; selectors are the same in all lanes, as the machine instruction takes them."""
+        given: dict[str, Any] = {}
+        for operand in form.operands:
+            if operand.role == "destination":
+                continue
+            value = operands[operand.name]
+            if operand.parts:
+                given |= {name: int(value.reshape(-1, len(operand.parts))[0, place]) for place, name in enumerate(operand.parts)}
+            else:
+                given[operand.name] = int(value) if operand.kind == "immediate" else value
+        return {"d": self.execute(**given)}

@@ -107,7 +107,8 @@ def _between_floats(out: str, source: str, rounding: Rounding, ftz: bool, satura
             if out == "f64":
                 wide = a if source == "f32" else widened(a, source)
                 found = wide.view(np.float32).astype(np.float64).view(np.uint64)
-                nan = np.uint64(0x7FF8000000000000) | (wide & np.uint32(0x80000000)).astype(np.uint64) << np.uint64(32)
+                payload = (wide & np.uint32(0x7FFFFF)).astype(np.uint64) << np.uint64(29)  # a NaN keeps it, and becomes quiet
+                nan = np.uint64(0x7FF8000000000000) | payload | (wide & np.uint32(0x80000000)).astype(np.uint64) << np.uint64(32)
                 found = np.where(floating.is_nan(wide, "f32"), nan, found)
             elif source == "f64":
                 found = rounded_double(a, out, rounding)
