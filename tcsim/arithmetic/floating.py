@@ -115,9 +115,10 @@ def add(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: bool =
     """
     with np.errstate(all="ignore"):
         if format == "f64":
+            found = a.view(np.float64) + b.view(np.float64)
             if rounding != "rne":
-                return _slow(ieee.add, (a, b), "f64", rounding)
-            return _double(a.view(np.float64) + b.view(np.float64))
+                found = _slow(ieee.add, (a, b), "f64", rounding).view(np.float64)
+            return _double(_invalid64(found), b, a)
         if format == "f32":
             if ftz:
                 a, b = flush(a), flush(b)
@@ -137,14 +138,43 @@ def _zero_sum(found: Codes, rounding: Rounding, a: Codes, b: Codes) -> Codes:
     return np.where(cancelled, _SIGN32, found)
 
 
-def _double(value: Doubles) -> Codes:
-    return value.view(np.uint64)
+_QUIET64 = np.uint64(1 << 51)
+
+
+def _double(value: Doubles, *operands: Codes) -> Codes:
+    """The codes of f64 results; of NaN operands the first of those listed passes through, made quiet."""
+    found = value.view(np.uint64)
+    for operand in reversed(operands):
+        wrong = is_nan(operand, "f64")
+        if wrong.any():
+            found = np.where(wrong, operand | _QUIET64, found)
+    return found
 
 
 def _slow(operation: Any, operands: tuple[Codes, ...], format: str, rounding: Rounding) -> Codes:
     own = FORMATS[format]
     found: Codes = operation(*operands, (own,) * len(operands), own, rounding)
     return found
+
+
+def _invalid64(value: Doubles) -> Doubles:
+    """NaN as the GPU makes it of an invalid operation."""
+    wrong = np.isnan(value)
+    if not wrong.any():
+        return value
+    return np.where(wrong, np.uint64(0xFFF8000000000000), value.view(np.uint64)).view(np.float64)
+
+
+_TINY = {"f32": 2.0**-126, "f16": 2.0**-14, "bf16": 2.0**-126}
+
+
+def _flush_tiny(found: Codes, exact: Doubles, format: str) -> Codes:
+    """Results whose exact value is below the smallest normal number as zeros of their sign: also where it rounds up to that number."""
+    tiny = np.abs(exact) < _TINY[format]
+    if not tiny.any():
+        return found
+    sign = found.dtype.type(1 << (8 * found.dtype.itemsize - 1))
+    return np.where(tiny, found & sign, found)
 
 
 def negated(codes: Codes) -> Codes:
@@ -160,20 +190,18 @@ def multiply(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: b
     """
     with np.errstate(all="ignore"):
         if format == "f64":
+            found = a.view(np.float64) * b.view(np.float64)
             if rounding != "rne":
-                return _slow(ieee.multiply, (a, b), "f64", rounding)
-            return _double(a.view(np.float64) * b.view(np.float64))
+                found = _slow(ieee.multiply, (a, b), "f64", rounding).view(np.float64)
+            return _double(_invalid64(found), b, a)
         if format == "f32":
             if ftz:
                 a, b = flush(a), flush(b)
-            if rounding == "rne":
-                found = _canonical(a.view(np.float32) * b.view(np.float32))
-            else:
-                product = _wide(a, format) * _wide(b, format)
-                found = rounded(product, np.zeros_like(product), format, rounding)
-            return flush(found) if ftz else found
+            if rounding == "rne" and not ftz:
+                return _canonical(a.view(np.float32) * b.view(np.float32))
         product = _wide(a, format) * _wide(b, format)
-        return rounded(product, np.zeros_like(product), format, "rne")
+        found = rounded(product, np.zeros_like(product), format, rounding)
+        return _flush_tiny(found, product, format) if ftz else found
 
 
 def fma(a: Codes, b: Codes, c: Codes, format: str, rounding: Rounding = "rne", ftz: bool = False) -> Codes:
@@ -184,8 +212,8 @@ def fma(a: Codes, b: Codes, c: Codes, format: str, rounding: Rounding = "rne", f
     '0x28800000'
     """
     if format == "f64":
-        return _slow(ieee.fma, (a, b, c), "f64", rounding)
-    if ftz:
+        return _double(_slow(ieee.fma, (a, b, c), "f64", rounding).view(np.float64), b, c, a)
+    if ftz and format == "f32":
         a, b, c = flush(a), flush(b), flush(c)
     with np.errstate(all="ignore"):
         product, addend = _wide(a, format) * _wide(b, format), _wide(c, format)
@@ -195,7 +223,7 @@ def fma(a: Codes, b: Codes, c: Codes, format: str, rounding: Rounding = "rne", f
         if rounding == "rm":
             cancelled = (total == 0) & (np.signbit(product) != np.signbit(addend)) & (product == -addend)
             found = np.where(cancelled, _SIGN32, found).astype(found.dtype)
-        return flush(found) if ftz else found
+        return _flush_tiny(found, _to_odd(total, error), format) if ftz else found
 
 
 def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: bool = False) -> Codes:
@@ -207,7 +235,7 @@ def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: boo
     with np.errstate(all="ignore"):
         if format == "f64":
             if rounding == "rne":
-                return _double(a.view(np.float64) / b.view(np.float64))
+                return _double(_invalid64(a.view(np.float64) / b.view(np.float64)), b, a)
             raise ValueError(f"div.{rounding}.f64 is not computed")
         if ftz:
             a, b = flush(a), flush(b)
@@ -219,7 +247,11 @@ def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: boo
             rest = _wide(a, "f32") - near.astype(np.float64) * wide  # exact
             error = np.where(np.isfinite(near) & np.isfinite(wide) & (wide != 0), np.sign(rest) * np.sign(wide), 0.0)
             overflow = np.isinf(near) & np.isfinite(_wide(a, "f32")) & (wide != 0)
-            found = _directed(near, np.where(overflow, -np.sign(near).astype(np.float64), error), rounding)
+            error = np.where(overflow, -np.sign(near).astype(np.float64), error)
+            found = _directed(near, error, rounding)
+            if ftz:  # a quotient just below the smallest normal number is tiny, however it is rounded
+                below = (np.abs(near) == np.float32(2.0**-126)) & (error * np.sign(near) < 0)
+                found = np.where(below, found & _SIGN32, found)
         return flush(found) if ftz else found
 
 
@@ -228,7 +260,7 @@ def root(a: Codes, format: str, rounding: Rounding = "rne", ftz: bool = False) -
     with np.errstate(all="ignore"):
         if format == "f64":
             if rounding == "rne":
-                return _double(np.sqrt(a.view(np.float64)))
+                return _double(_invalid64(np.sqrt(a.view(np.float64))), a)
             raise ValueError(f"sqrt.{rounding}.f64 is not computed")
         if ftz:
             a = flush(a)
@@ -272,7 +304,7 @@ def extreme(a: Codes, b: Codes, format: str, largest: bool, nan: bool = False, f
     a_nan, b_nan = is_nan(a, format), is_nan(b, format)
     if not (a_nan | b_nan).any():
         return found
-    canonical = a.dtype.type(_CANONICAL[format])
+    canonical = b | _QUIET64 if format == "f64" else a.dtype.type(_CANONICAL[format])  # of two NaN of f64 the second stays
     found = np.where(a_nan, b, np.where(b_nan, a, found))
     wrong = (a_nan | b_nan) if nan else (a_nan & b_nan)
     return np.where(wrong, canonical, found)

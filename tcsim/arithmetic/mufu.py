@@ -90,7 +90,7 @@ def _squares() -> Integers:
 def interpolate(function: str, row: Integers, x: Integers, odd: Integers | None = None) -> Integers:
     """S of a function for a row of its table and X, in units of 2**-40; `odd`: of sqrt, whether the exponent is odd."""
     own = FUNCTIONS[function]
-    c0, c1, c2 = tables()[own.table][row].T
+    c0, c1, c2 = np.moveaxis(tables()[own.table][row], -1, 0)
     a0, a1, a2 = own.shifts
     middle = c1 * x << a1 if odd is None else c1 * x << odd
     return (c0 << a0) + middle + (c2 * _squares()[x] << a2) + own.bias
@@ -280,7 +280,7 @@ def tanh(codes: Codes) -> Codes:
     sign, exponent, mantissa = _split(codes)
     segments = tables()["tanh_seg"]
     binade = np.clip(exponent - 127 - segments[0, 0], 0, len(segments) - 1)
-    _, wide, first = segments[binade].T
+    _, wide, first = np.moveaxis(segments[binade], -1, 0)
     z = mantissa >> 6 - wide
     found = interpolate("tanh", first + (z >> X_BITS), z & 0x1FFFF)
     result = _normalised(found, -40) | sign

@@ -1,6 +1,7 @@
 """Plain conversions of PTX: cvt between integers, f64, f32, f16 and bf16. The narrow formats are in `tcsim.isa.cvt`.
 
-Sources: PTX ISA 9.4, section cvt. A float that does not fit an integer is clamped; NaN gives 0, or 2**63 of 64 bits.
+Sources: PTX ISA 9.4, section cvt. A float that does not fit an integer is clamped; NaN gives 0,
+or the highest bit alone where the integer has 64 bits or the float is an f64 (measured on an H200).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _between_integers(out: str, source: str, saturate: bool) -> Callable[[Array]
 def _to_integer(out: str, source: str, rounding: str, ftz: bool) -> Callable[[Array], Array]:
     low, high = _bounds(out)
     whole = _TO_INTEGRAL[rounding]
-    instead = 1 << 63 if out[1:] == "64" else 0
+    instead = 1 << (int(out[1:]) - 1) if out[1:] == "64" or source == "f64" else 0  # of NaN
 
     def compute(a: Array) -> Array:
         a = floating.flush(a) if ftz and source == "f32" else a

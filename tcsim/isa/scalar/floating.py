@@ -44,8 +44,11 @@ def _finish(type: str, saturate: bool, relu: bool) -> Compute:
 
 
 def _subtract(a: Array, b: Array, type: str, rounding: Rounding, ftz: bool) -> Array:
-    """a - b: a NaN keeps its place, since the sign of a NaN does not show."""
-    return floating.add(a, floating.negated(b), type, rounding, ftz)
+    """a - b; a NaN is not negated."""
+    other = floating.negated(b)
+    if type == "f64":
+        other = np.where(floating.is_nan(b, type), b, other)
+    return floating.add(a, other, type, rounding, ftz)
 
 
 def _sums() -> Iterator[Scalar]:
@@ -73,7 +76,7 @@ def _sums() -> Iterator[Scalar]:
             def half(a: Array, b: Array, op=operation, t=element, z=bool(ftz), s=bool(sat)) -> Array:  # type: ignore[no-untyped-def]
                 if z:
                     a, b = _flush_half(a), _flush_half(b)
-                found: Array = op(a, b, t, "rne", False)
+                found: Array = op(a, b, t, "rne", z)
                 found = _flush_half(found) if z else found
                 return floating.saturated(found, t) if s else found
 
@@ -109,7 +112,7 @@ def _fused() -> Iterator[Scalar]:
         def half(a: Array, b: Array, c: Array, t=element, z=bool(ftz), end=_finish(element, finish == "sat", finish == "relu")) -> Array:  # type: ignore[no-untyped-def]
             if z:
                 a, b, c = _flush_half(a), _flush_half(b), _flush_half(c)
-            found = floating.fma(a, b, c, t)
+            found = floating.fma(a, b, c, t, "rne", z)
             return np.asarray(end(_flush_half(found) if z else found))
 
         yield Scalar(name, (type,), (type,) * 3, _each(type, half))
@@ -161,7 +164,7 @@ def _magnitudes() -> Iterator[Scalar]:
                 continue
 
             def absolute(a: Array, s=sign_bit, z=bool(ftz), t=element) -> Array:  # type: ignore[no-untyped-def]
-                return _flushed(a, t, z) & ~s
+                return _kept_nan(a, _flushed(a, t, z) & ~s, t)
 
             yield Scalar(name, (type,), (type,), _each(type, absolute))
         for name, (ftz, _) in spellings("neg", ("", "ftz"), (type,)):
@@ -169,11 +172,20 @@ def _magnitudes() -> Iterator[Scalar]:
                 continue
 
             def negate(a: Array, s=sign_bit, z=bool(ftz), t=element) -> Array:  # type: ignore[no-untyped-def]
-                return _flushed(a, t, z) ^ s
+                return _kept_nan(a, _flushed(a, t, z) ^ s, t)
 
             yield Scalar(name, (type,), (type,), _each(type, negate))
     for type, sign in (("f32", np.uint32(1 << 31)), ("f64", np.uint64(1 << 63))):
         yield Scalar(f"copysign.{type}", (type,), (type,) * 2, lambda a, b, s=sign: a & s | b & ~s)
+
+
+def _kept_nan(a: Array, found: Array, type: str) -> Array:
+    """The result, but of a NaN the canonical one; of f64 the NaN itself, made quiet."""
+    wrong = floating.is_nan(a, type)
+    if not np.any(wrong):
+        return found
+    instead = a | np.uint64(1 << 51) if type == "f64" else a.dtype.type(0x7FFFFFFF if type == "f32" else 0x7FFF)
+    return np.where(wrong, instead, found)
 
 
 def _flushed(codes: Array, type: str, ftz: bool) -> Array:

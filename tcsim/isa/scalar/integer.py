@@ -83,7 +83,7 @@ def _divide(type: str, remainder: bool) -> Compute:
             off = (rest != 0) & ((x < 0) != (safe < 0))  # floor to truncation
             quotient, rest = quotient + off, np.where(off, rest - safe, rest).astype(x.dtype)
         found = rest if remainder else quotient
-        instead = x if remainder else np.array(-1).astype(x.dtype) if type[0] == "s" else np.iinfo(x.dtype).max
+        instead = x.dtype.type(-1) if type[0] == "s" else np.iinfo(x.dtype).max  # of quotient and remainder
         return _codes(np.where(zero, instead, found).astype(x.dtype))
 
     return compute
@@ -98,8 +98,9 @@ def _carrying(operation: str, takes: bool) -> Compute:
             first = a + b
             found = first + extra
             return found, (first < a) | (found < first)
-        found = a - b - extra
-        return found, (a < b) | ((a == b) & (extra != 0))
+        less = flag[0] if takes else np.True_  # the flag is a carry here too: set where nothing is borrowed
+        found = a + ~b + less.astype(a.dtype)
+        return found, (a > b) | ((a == b) & less)
 
     return compute
 
@@ -139,13 +140,18 @@ def _funnel(left: bool, wrap: bool) -> Compute:
     return compute
 
 
+def _place(bits: int, code: Array) -> Array:
+    """A start or length: its low 8 bits count, of the 64-bit forms all (measured on an H200)."""
+    return (code if bits == 64 else code & np.uint32(0xFF)).astype(np.int64)
+
+
 def _extract(type: str) -> Compute:
     """bfe: a field of `length` bits at `start`, sign-extended if the type is signed."""
     bits = _width(type)
 
     def compute(a: Array, b: Array, c: Array) -> Array:
         a, b, c = np.broadcast_arrays(a, b, c)
-        start, length = (b & np.uint32(0xFF)).astype(np.int64), (c & np.uint32(0xFF)).astype(np.int64)
+        start, length = _place(bits, b), _place(bits, c)
         value = a.astype(np.uint64)
         one = np.uint64(1)
         taken = np.minimum(length, np.maximum(bits - start, 0))
@@ -167,7 +173,7 @@ def _insert(type: str) -> Compute:
 
     def compute(a: Array, b: Array, c: Array, d: Array) -> Array:
         a, b, c, d = np.broadcast_arrays(a, b, c, d)
-        start, length = (c & np.uint32(0xFF)).astype(np.int64), (d & np.uint32(0xFF)).astype(np.int64)
+        start, length = _place(bits, c), _place(bits, d)
         one = np.uint64(1)
         ones = np.where(length >= 64, ~np.uint64(0), (one << np.minimum(length, 63).astype(np.uint64)) - one)
         mask = np.where(start < bits, ones << np.minimum(start, 63).astype(np.uint64), np.uint64(0))
