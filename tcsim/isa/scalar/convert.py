@@ -105,8 +105,11 @@ def _between_floats(out: str, source: str, rounding: Rounding, ftz: bool, satura
     def compute(a: Array) -> Array:
         a = floating.flush(a) if ftz and source == "f32" else a
         with np.errstate(all="ignore"):
-            if out == "f64":
+            if out == source:
+                found = _quiet(a, out)
+            elif out == "f64":
                 wide = a if source == "f32" else widened(a, source)
+                wide = _quiet(wide, "f32") if ftz else wide
                 found = wide.view(np.float32).astype(np.float64).view(np.uint64)
                 payload = (wide & np.uint32(0x7FFFFF)).astype(np.uint64) << np.uint64(29)  # a NaN keeps it, and becomes quiet
                 nan = np.uint64(0x7FF8000000000000) | payload | (wide & np.uint32(0x80000000)).astype(np.uint64) << np.uint64(32)
@@ -115,7 +118,7 @@ def _between_floats(out: str, source: str, rounding: Rounding, ftz: bool, satura
                 found = rounded_double(a, out, rounding)
             elif out == "f32":
                 found = widened(a, source)
-                found = np.where(floating.is_nan(found, "f32"), np.uint32(0x7FFFFFFF), found) if source == "f16" else found
+                found = _quiet(found, "f32") if source == "f16" or ftz else found
             else:
                 value = as_float(a, source).astype(np.float64)
                 found = rounded(value, np.zeros_like(value), out, rounding)
@@ -125,10 +128,23 @@ def _between_floats(out: str, source: str, rounding: Rounding, ftz: bool, satura
     return compute
 
 
+def _quiet(codes: Array, type: str) -> Array:
+    """NaN canonical; of f64 with its payload."""
+    instead = codes | np.uint64(1 << 51) if type == "f64" else codes.dtype.type(0x7FFFFFFF if type == "f32" else 0x7FFF)
+    return np.where(floating.is_nan(codes, type), instead, codes)
+
+
 def rounded_double(a: Array, out: str, rounding: Rounding) -> Array:
     """f64 codes in a narrower format, rounded once."""
     value = a.view(np.float64)
-    return rounded(value, np.zeros_like(value), out, rounding)
+    found = rounded(value, np.zeros_like(value), out, rounding)
+    nan = floating.is_nan(a, "f64")
+    if not nan.any():
+        return found
+    exponent, fraction = {"f32": (0x7FC00000, 23), "f16": (0x7E00, 10), "bf16": (0x7FC0, 7)}[out]
+    bits = 8 * found.dtype.itemsize
+    payload = a >> np.uint64(52 - fraction) & np.uint64((1 << fraction) - 1) | np.uint64(exponent)  # cut, and quiet
+    return np.where(nan, (payload | a >> np.uint64(63) << np.uint64(bits - 1)).astype(found.dtype), found)
 
 
 def _integral(type: str, rounding: str, ftz: bool, saturate: bool) -> Callable[[Array], Array]:
