@@ -76,7 +76,11 @@ def test_leading_dimensions_broadcast_and_chunks_do_not_show() -> None:
         ({"b": np.zeros((31, 8), np.float16)}, tcsim.OperandError, r"a is \(16, 32\) and b \(31, 8\)"),
         ({"c": np.zeros((16, 9), np.float32)}, tcsim.OperandError, r"c is \(16, 9\); valid: \(..., 16, 8\)"),
         ({"instruction": "ldmatrix.sync.aligned.m8n8.x4.shared.b16"}, tcsim.InstructionError, "multiplies no matrices"),
-        ({"instruction": "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16"}, tcsim.OperandError, "cannot be its accumulator"),
+        (
+            {"instruction": "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16"},
+            tcsim.OperandError,
+            "cannot be its accumulator",
+        ),
     ],
 )
 def test_wrong_use(change: dict[str, object], error: type[Exception], text: str) -> None:
