@@ -66,11 +66,14 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def line_of(title: str) -> str:
-    """The line of code that a section adds to a table."""
-    (code,) = re.findall(r"^```py\n(.*?)^```$", sections()[title], re.MULTILINE | re.DOTALL)
-    assert code.count("\n") == 1
-    return str(code)
+def edit(title: str, path: Path) -> None:
+    """Change a file as the section's diff says: lines that begin with "+" come after those before them."""
+    (diff,) = re.findall(r"^```diff\n(.*?)^```$", sections()[title], re.MULTILINE | re.DOTALL)
+    lines = diff.splitlines(keepends=True)
+    old, new = ("".join(line[1:] for line in lines if line[0] in kept) for kept in (" ", " +"))
+    before = path.read_text(encoding="utf-8")
+    assert old and before.count(old) == 1, f"{path.name} has changed its form"
+    path.write_text(before.replace(old, new), encoding="utf-8")
 
 
 def modules_of(title: str) -> dict[str, str]:
@@ -90,13 +93,6 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def add(path: Path, text: str, after: str) -> None:
-    """Put a text into a file, after one that it holds once."""
-    before = path.read_text(encoding="utf-8")
-    assert before.count(after) == 1, f"{path.name} has changed its form"
-    path.write_text(before.replace(after, after + text), encoding="utf-8")
-
-
 def run(root: Path, program: str, *arguments: str) -> dict[str, Any]:
     """What a fresh interpreter finds in the copy."""
     environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -109,7 +105,7 @@ def run(root: Path, program: str, *arguments: str) -> dict[str, Any]:
 
 def test_an_instruction_is_a_row_in_one_file(copy: Path) -> None:
     """It is found, executed, probed and enumerated; ptxas of today does not take it, so that it is not assembled."""
-    add(copy / "tcsim/isa/mma/sync.py", line_of("Add an instruction to a family"), after="_GROUPS = (\n")
+    edit("Add an instruction to a family", copy / "tcsim/isa/mma/sync.py")
     found = run(copy, NEW_INSTRUCTION, ROW, "sm_90", "")
     assert found["mnemonic"] == ROW and found["targets"] == ["sm_90", "sm_90a"]
     assert found["forms"] == [["d", "a", "b", "c"]]
@@ -121,8 +117,7 @@ def test_an_instruction_is_a_row_in_one_file(copy: Path) -> None:
 
 def test_an_arch_is_an_entry_of_one_table(copy: Path) -> None:
     """Instructions exist on it, compute as on the arch that stands in, and are inferred."""
-    last = 'Target("sm_121a", "8.8"),  # 8.7 refused\n        ),\n        _PTXAS_13,\n    ),\n'
-    add(copy / "tcsim/core/targets.py", line_of("Add an arch"), after=last)
+    edit("Add an arch", copy / "tcsim/core/targets.py")
     found = run(copy, NEW_ARCH, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
     assert found["targets"] == ["sm_130", "sm_130a"]
     assert found["level"] == "inferred" and found["same"]

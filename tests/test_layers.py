@@ -29,7 +29,10 @@ UPWARD = {
     "tcsim.model.row -> tcsim.catalog": ("tcsim/model/row.py", "import tcsim.catalog\n"),
     "tcsim.isa.elect -> hwkernels.probes": ("tcsim/isa/elect.py", "def up():\n    import hwkernels.probes\n"),
     "hwkernels.device.sass -> hwkernels.probes": ("hwkernels/device/sass.py", "from hwkernels import probes\n"),
-    "hwkernels.probes.elect -> conformance.slice": ("hwkernels/probes/elect.py", "from conformance import slice\n"),
+    "hwkernels.probes.elect -> conformance.testbench": (
+        "hwkernels/probes/elect.py",
+        "from conformance import testbench\n",
+    ),
     "conformance.stimuli.codes -> conformance.suite.cases": (
         "conformance/stimuli/codes.py",
         "from conformance.suite import cases\n",

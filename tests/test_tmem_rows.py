@@ -117,7 +117,7 @@ def test_operands_have_the_names_of_arguments() -> None:
 @pytest.mark.parametrize("relative", ["sm_107", "sm_110", "sm_120"])
 def test_an_arch_that_nobody_described_has_what_its_relative_has(relative: str) -> None:
     """Every row has a lowering there, and evidence that is inferred."""
-    later, rows = Arch("sm_130", "later", "", relative), 0
+    later, rows = Arch("sm_130", "later", "", relative, ()), 0
     for family in [*FAMILIES, "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp"]:
         own = catalog.family(family)
         for row in own.rows():

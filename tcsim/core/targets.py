@@ -58,9 +58,10 @@ class Arch:
         >>> ARCHS["sm_121"].lineage, ARCHS["sm_90"].lineage
         (('sm_121', 'sm_120'), ('sm_90',))
         """
-        names = [self.name]
-        while (following := ARCHS[names[-1]].relative) not in names:
+        names, following = [self.name], self.relative
+        while following not in names:
             names.append(following)
+            following = ARCHS[following].relative
         return tuple(names)
 
 

@@ -45,7 +45,7 @@ class Family(Generic[R]):
 
 
 def _lowering(own: Callable[[R, Arch], Lowering], row: R, arch: Arch) -> Lowering:
-    known = (ARCHS[name] for name in arch.lineage if ARCHS[name].source)
+    known = (ARCHS[name] for name in arch.lineage[1:] if ARCHS[name].source)
     having = (one for one in known if any(target.name in row.targets for target in one.targets))
     return own(row, arch if arch.source else next(having, arch))
 
