@@ -6,10 +6,14 @@ here changes a state that is modelled.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.targets import Arch
 from tcsim.isa.fence import OrderInstruction, OrderRow, manual
 from tcsim.model.family import Family
+from tcsim.model.effects import Array, Effects, GroupOp, Order, View
 from tcsim.model.form import Form
 from tcsim.model.operand import Operand
 
@@ -21,6 +25,19 @@ _SPELLINGS: tuple[tuple[str, tuple[Operand, ...], str], ...] = (
     ("commit_group", (), "earlier wgmma.mma_async into one group"),
     ("wait_group", (_GROUPS,), "all groups but the latest few before later accesses"),
 )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WarpgroupOrder(OrderInstruction):
+    """wgmma.fence, wgmma.commit_group and wgmma.wait_group."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """An order of registers, or what happens to the warpgroup's groups."""
+        if self.row.operation == "fence":
+            return Effects(orders=(Order("wgmma.fence", ("generic", "async"), scope="cta"),))
+        if self.row.operation == "commit_group":
+            return Effects(groups=(GroupOp("wgmma", "commit"),))
+        return Effects(groups=(GroupOp("wgmma", "wait", int(operands["groups"])),))
 
 
 def rows() -> tuple[OrderRow, ...]:
@@ -39,4 +56,4 @@ def lowering(row: OrderRow, arch: Arch) -> Lowering:
     return Lowering("native", (), (), "WARPGROUP.ARRIVE or .DEPBAR")
 
 
-FAMILY = Family(NAME, rows, lowering, manual("wgmma.mma_async"), OrderInstruction, "none: it orders and waits")
+FAMILY = Family(NAME, rows, lowering, manual("wgmma.mma_async"), WarpgroupOrder, "none: it orders and waits")

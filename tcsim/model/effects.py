@@ -108,6 +108,10 @@ class View(Protocol):
         """The bytes of an access: uint8 (..., accesses, size), zero where its mask is false."""
         ...
 
+    def held(self, name: str) -> Array:
+        """The registers of an operand that pending work holds, as they are when it is fetched."""
+        ...
+
 
 @dataclass(frozen=True)
 class Memories:
@@ -115,10 +119,15 @@ class Memories:
 
     images: Mapping[Space, Bytes]  # uint8 (..., bytes)
     call: str = "Memories"  # how errors quote the call
+    registers: Mapping[str, Array] = field(default_factory=lambda: NONE)  # what pending work holds, by operand
 
     def read(self, access: Access) -> Bytes:
         """The bytes of an access."""
         return bytes_at(self.images[access.space], access.address, access.size, access.mask)
+
+    def held(self, name: str) -> Array:
+        """The registers of an operand that pending work holds."""
+        return self.registers[name]
 
     def after(self, outcomes: tuple[Outcome, ...]) -> Mapping[Space, Bytes]:
         """The memories, new, after the writes of some outcomes.

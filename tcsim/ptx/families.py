@@ -37,7 +37,7 @@ class Bound:
     model: Model
     form: Form
     results: tuple[tuple[str, tuple[int, ...], str], ...]  # (operand, registers, type)
-    whole: bool  # warps execute together
+    lanes: int  # that execute together: 32, 128, or each thread by itself
     line: int
 
 
@@ -95,7 +95,7 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
             if slot.role == "destination":
                 continue
         given.append(f"{compiler.constant(slot.name)}: {_source(compiler, slot, operand, type)}")
-    bound = Bound(model, form, tuple(results), form.together in ("warp", "warpgroup"), item.line)
+    bound = Bound(model, form, tuple(results), {"warp": 32, "warpgroup": 128}.get(form.together, 1), item.line)
     return f"M.perform({compiler.constant(bound)}, {{{', '.join(given)}}}, w)"
 
 
@@ -122,7 +122,7 @@ def gathered(bound: Bound, slot: Slot, value: Any, threads: int, taken: Any) -> 
     """An operand as effects take it: of warps (warps, 32[, registers]), of threads (threads[, registers])."""
     if slot.kind == "immediate":
         return np.asarray(value)
-    lead = (-1, 32) if bound.whole else (-1,)
+    lead = (-1, bound.lanes) if bound.lanes > 1 else (-1,)
     if slot.kind == "vector":
         parts = [np.broadcast_to(part, (threads,))[taken] for part in value]
         stacked = np.stack(parts, axis=-1)

@@ -66,6 +66,37 @@ class Barrier:
     count: int = 0
 
 
+@dataclass(eq=False)
+class Flight:
+    """Work that goes on: who issued it, and in which of their groups."""
+
+    pending: Pending
+    bound: Bound
+    threads: Array
+    groups: Array
+
+
+@dataclass(eq=False)
+class Holding:
+    """The machine as pending work looks at it."""
+
+    block: Block
+    flight: Flight
+
+    def read(self, access: Access) -> Array:
+        """The bytes of an access."""
+        return self.block.read(access)
+
+    def held(self, name: str) -> Array:
+        """The registers of an operand, now."""
+        numbers = next(own for operand, own, _ in self.flight.bound.results if operand == name)
+        parts = [self.block.registers[number][self.flight.threads] for number in numbers]
+        stacked = np.stack(parts, axis=-1)
+        if stacked.dtype == np.uint64:
+            stacked = stacked.view(np.uint32)
+        return stacked.reshape(-1, self.flight.bound.lanes, stacked.shape[-1])
+
+
 class Block:
     """A block of threads (a CTA): its registers, shared and local memory, and fibers."""
 
@@ -92,8 +123,8 @@ class Block:
         self.slept = False
         self.blocks: Sequence[Block] = (self,)  # of the cluster, by rank
         self.count = 0
-        self.queue: list[tuple[Pending, Array, Array]] = []  # work in flight: who issued it, and in which of their groups
-        self.groups = np.zeros(self.threads, np.int64)  # how many groups each thread has committed
+        self.queue: list[Flight] = []  # work in flight, the oldest first
+        self.groups: dict[str, Array] = {}  # of each kind: how many groups every thread has committed
         self.early = False
         self._everything = np.ones(self.threads, bool)
         self._special = self._specials(grid, block, dynamic_smem)
@@ -472,8 +503,11 @@ class Block:
     def perform(self, bound: Bound, given: dict[str, Any], w: Mask) -> None:
         """Run an instruction through its effects: registers and writes now, pending work in its groups."""
         mask = self._array(w)
-        if bound.whole:
-            taken = np.repeat(self._warped(mask, bool).any(1), LANES)[: self.threads]
+        if bound.lanes > 1:
+            warps = self._warped(mask, bool).any(1)
+            if bound.lanes == 128:
+                warps = np.repeat(np.pad(warps, (0, -len(warps) % 4)).reshape(-1, 4).any(1), 4)[: self.warps]
+            taken = np.repeat(warps, LANES)[: self.threads]
         else:
             taken = mask
         threads = np.nonzero(taken)[0]
@@ -494,14 +528,16 @@ class Block:
         for write in found.now.writes:
             self.apply(write, threads)
         for pending in found.pending:
-            self.queue.append((pending, threads, self.groups[threads].copy()))
+            counts = self.groups.setdefault(pending.group or "", np.zeros(self.threads, np.int64))
+            self.queue.append(Flight(pending, bound, threads, counts[threads].copy()))
             if self.early:
                 self._finish(len(self.queue) - 1)
         for group in found.groups:
+            counts = self.groups.setdefault(group.kind, np.zeros(self.threads, np.int64))
             if group.op == "commit":
-                self.groups[threads] += 1
+                counts[threads] += 1
             elif group.op == "wait":
-                self._wait_groups(threads, group.pending)
+                self._wait_groups(group.kind, threads, group.pending)
 
     def _results(self, numbers: tuple[int, ...], values: Array, threads: Array) -> None:
         flat = values.reshape(len(threads), -1) if len(numbers) > 1 or values.size != len(threads) else values.reshape(len(threads), 1)
@@ -577,18 +613,24 @@ class Block:
                     segment.views[unit][(at - np.uint64(segment.start)).astype(np.int64) // unit] = values
 
     def _finish(self, place: int) -> None:
-        pending, threads, _ = self.queue.pop(place)
-        for write in pending.finish(pending.fetch(self)).writes:
-            self.apply(write, threads)
+        flight = self.queue.pop(place)
+        outcome = flight.pending.finish(flight.pending.fetch(Holding(self, flight)))
+        for write in outcome.writes:
+            self.apply(write, flight.threads)
+        for name, numbers, _ in flight.bound.results:
+            if name in outcome.registers:
+                self._results(numbers, outcome.registers[name], flight.threads)
 
-    def _wait_groups(self, threads: Array, left: int) -> None:
+    def _wait_groups(self, kind: str, threads: Array, left: int) -> None:
         """Finish the work of groups that are old enough, for any of the threads that wait."""
         waiting = np.zeros(self.threads, bool)
         waiting[threads] = True
+        counts = self.groups[kind]
         place = 0
         while place < len(self.queue):
-            _, own, groups = self.queue[place]
-            if (waiting[own] & (groups < self.groups[own] - left)).any():
+            flight = self.queue[place]
+            own = flight.threads
+            if flight.pending.group == kind and (waiting[own] & (flight.groups < counts[own] - left)).any():
                 self._finish(place)
             else:
                 place += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,8 @@ from tcsim.core.errors import OperandError
 from tcsim.descriptors.matrix import FORMS, Major, descriptor_values, element_addresses
 from tcsim.isa.mma.product import MatrixProduct
 from tcsim.isa.mma.sparse_operand import SparseRow
+from tcsim.model.effects import Access, Array, Effects, Outcome, Pending, View
+from tcsim.model.form import Form
 from tcsim.model.row import check_registers
 from tcsim.numbers.codec import negated
 from tcsim.numbers.formats import Format
@@ -85,6 +88,42 @@ class WarpgroupMultiply(MatrixProduct):
         """
         codes = self.multiplicands(smem, a, b, c, scale_d, (scale_a, scale_b), (trans_a, trans_b))
         return self.registers("d", self.matmul(*codes))
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The product goes on after the instruction, in a group: it reads A, B and the accumulator when it is fetched.
+
+        Descriptors and the predicate are those of the first lane of each warpgroup; the machine takes one for all.
+        """
+        m, n, k = self.shape
+        given = {name: int(operands[name]) for name in ("scale_a", "scale_b", "trans_a", "trans_b") if name in operands}
+        self._check_immediates(f"{self!r}.effects", *(given.get(name, 1) for name in ("scale_a", "scale_b")),
+                               *(given.get(name, 0) for name in ("trans_a", "trans_b")))  # fmt: skip
+        tiles = {"b": (n, k, self.row.format_b)}
+        if form["a"].kind == "register":
+            tiles["a"] = (m, self.operands["a"].shape[1], self.operands["a"].format)
+        accesses = {
+            name: _tile_access(self.addresses(operands[name][..., 0].astype(np.uint64), rows, depth, format,
+                                              _MAJORS[given.get(f"trans_{name}", 0)]), format)
+            for name, (rows, depth, format) in tiles.items()
+        }  # fmt: skip
+        adds = operands["scale_d"][..., 0]
+
+        def fetch(view: View) -> dict[str, Array]:
+            found = {name: _tile_codes(view.read(access), tiles[name]) for name, access in accesses.items()}
+            if "a" not in found:
+                found["a"] = self.matrix("a", operands["a"])
+            for name in "ab":
+                if given.get(f"scale_{name}", 1) == -1:
+                    found[name] = negated(found[name], self.formats[name])
+            return found | {"c": self.matrix("c", view.held("d"))}
+
+        def finish(found: dict[str, Array]) -> Outcome:
+            c = np.where(adds[..., None, None], found["c"], found["c"].dtype.type(0))
+            d = self._product((found["a"], found["b"].swapaxes(-1, -2), c), f"{self!r}.effects")
+            return Outcome({"d": self.registers("d", d)})
+
+        holds = {"d": "write"} | ({} if "a" in tiles else {"a": "read"})
+        return Effects(pending=(Pending(tuple(accesses.values()), (), fetch, finish, "wgmma", holds),))
 
     def multiplicands(
         self, smem: Any, a: Any, b: Any, c: Any, scale_d: bool, scales: tuple[int, int], trans: tuple[int, int]
@@ -211,3 +250,17 @@ class WarpgroupMultiply(MatrixProduct):
         if format.kind == "bit":
             codes = codes >> (np.arange(k) % 8).astype(np.uint8) & np.uint8(1)
         return codes.astype(format.dtype, copy=False)
+
+
+def _tile_access(address: npt.NDArray[np.int64], format: Format) -> Access:
+    """The elements (..., rows, k) of a tile, one access each."""
+    return Access("shared", address.reshape(*address.shape[:-2], -1), format.container_bits // 8, proxy="async")
+
+
+def _tile_codes(data: npt.NDArray[np.uint8], tile: tuple[int, int, Format]) -> npt.NDArray[Any]:
+    """The codes (..., rows, k) of a tile from the bytes of its elements (..., rows * k, bytes)."""
+    rows, k, format = tile
+    codes = np.ascontiguousarray(data).view(f"<u{data.shape[-1]}")[..., 0].reshape(*data.shape[:-2], rows, k)
+    if format.kind == "bit":
+        codes = codes >> (np.arange(k) % 8).astype(np.uint8) & np.uint8(1)
+    return codes.astype(format.dtype, copy=False)
