@@ -25,9 +25,15 @@ def test_corners_and_every_exponent(function: str) -> None:
     """Ends of ranges, and 24 mantissas of every exponent and sign."""
     generator = np.random.default_rng(7)
     exponents = np.repeat(np.arange(512, dtype=np.uint32) << np.uint32(23), 24)
-    codes = np.concatenate([np.array(CORNERS, np.uint32), exponents | generator.integers(0, 1 << 23, len(exponents), np.uint32)])
+    codes = np.concatenate(
+        [np.array(CORNERS, np.uint32), exponents | generator.integers(0, 1 << 23, len(exponents), np.uint32)]
+    )
     found = mufu.UNIT[function](codes)
-    wrong = [(hex(code), hex(result), hex(one(function, int(code)))) for code, result in zip(codes, found, strict=True) if result != one(function, int(code))]
+    wrong = [
+        (hex(code), hex(result), hex(one(function, int(code))))
+        for code, result in zip(codes, found, strict=True)
+        if result != one(function, int(code))
+    ]
     assert not wrong[:5]
     assert len(codes) > 12_000
 
@@ -64,9 +70,17 @@ def test_narrow_forms_cut_the_wide_result(function: str, format: str) -> None:
     """All 65,536 inputs: NaN stays NaN, and the result is the f32 one with bits cut off."""
     codes = np.arange(1 << 16, dtype=np.uint16)
     found = mufu.narrow(function, codes, format)
-    wide = codes.view(np.float16).astype(np.float32) if format == "f16" else (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    wide = (
+        codes.view(np.float16).astype(np.float32)
+        if format == "f16"
+        else (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    )
     result = mufu.UNIT[function](wide.view(np.uint32)).view(np.float32).astype(np.float64)
-    back = (found.view(np.float16).astype(np.float32) if format == "f16" else (found.astype(np.uint32) << np.uint32(16)).view(np.float32)).astype(np.float64)
+    back = (
+        found.view(np.float16).astype(np.float32)
+        if format == "f16"
+        else (found.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    ).astype(np.float64)
     number = ~np.isnan(result)
     assert np.array_equal(np.isnan(back), ~number)
     finite = number & np.isfinite(result) & np.isfinite(back)

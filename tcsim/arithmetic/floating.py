@@ -101,7 +101,9 @@ def _directed(near: Codes, error: Doubles, format: str, rounding: Rounding) -> C
     size = near & ~top
     negative = near & top != 0
     overflow = (size == kind(_INFINITE[format])) & np.isinf(error)  # a finite value that is too large
-    smaller = np.where(overflow, True, np.where(negative, error > 0, error < 0))  # the value is nearer to zero than `near`
+    smaller = np.where(
+        overflow, True, np.where(negative, error > 0, error < 0)
+    )  # the value is nearer to zero than `near`
     larger = ~overflow & np.where(negative, error < 0, error > 0) & (error != 0)
     away = {"rz": np.zeros(near.shape, bool), "rm": negative, "rp": ~negative}[rounding]
     zero = size == 0  # a tiny value on either side of zero
@@ -137,7 +139,9 @@ def add(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: bool =
             if rounding == "rne":
                 found = _canonical(a.view(np.float32) + b.view(np.float32))
             else:
-                found = _zero_sum(rounded(*_two_sum(_wide(a, format), _wide(b, format)), format, rounding), rounding, a, b)
+                found = _zero_sum(
+                    rounded(*_two_sum(_wide(a, format), _wide(b, format)), format, rounding), rounding, a, b
+                )
             return flush(found) if ftz else found
         return rounded(*_two_sum(_wide(a, format), _wide(b, format)), format, "rne")
 
@@ -256,13 +260,15 @@ def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: boo
             a, b = flush(a), flush(b)
         near = a.view(np.float32) / b.view(np.float32)
         if rounding == "rne":
-            found = _canonical(near)
+            found = _canonical(np.asarray(near, np.float32))
         else:
             wide = _wide(b, "f32")
             rest = _wide(a, "f32") - near.astype(np.float64) * wide  # exact
             error = np.where(np.isfinite(near) & np.isfinite(wide) & (wide != 0), np.sign(rest) * np.sign(wide), 0.0)
-            error = np.where(np.isinf(near) & np.isfinite(_wide(a, "f32")) & (wide != 0), -np.inf * np.sign(near), error)
-            found = _directed(_canonical(near), error, "f32", rounding)
+            error = np.where(
+                np.isinf(near) & np.isfinite(_wide(a, "f32")) & (wide != 0), -np.inf * np.sign(near), error
+            )
+            found = _directed(_canonical(np.asarray(near, np.float32)), error, "f32", rounding)
         if ftz:
             small = np.abs(near) <= np.float32(2.0**-126)
             if small.any():
@@ -282,10 +288,12 @@ def root(a: Codes, format: str, rounding: Rounding = "rne", ftz: bool = False) -
             a = flush(a)
         near = np.sqrt(a.view(np.float32))
         if rounding == "rne":
-            found = _canonical(near)
+            found = _canonical(np.asarray(near, np.float32))
         else:
             rest = _wide(a, "f32") - near.astype(np.float64) ** 2
-            found = _directed(_canonical(near), np.where(np.isfinite(near), rest, 0.0), "f32", rounding)
+            found = _directed(
+                _canonical(np.asarray(near, np.float32)), np.where(np.isfinite(near), rest, 0.0), "f32", rounding
+            )
         return flush(found) if ftz else found
 
 
@@ -321,7 +329,9 @@ def extreme(a: Codes, b: Codes, format: str, largest: bool, nan: bool = False, f
     a_nan, b_nan = is_nan(a, format), is_nan(b, format)
     if not (a_nan | b_nan).any():
         return found
-    canonical = b | _QUIET64 if format == "f64" else a.dtype.type(_CANONICAL[format])  # of two NaN of f64 the second stays
+    canonical = (
+        b | _QUIET64 if format == "f64" else a.dtype.type(_CANONICAL[format])
+    )  # of two NaN of f64 the second stays
     found = np.where(a_nan, b, np.where(b_nan, a, found))
     wrong = (a_nan | b_nan) if nan else (a_nan & b_nan)
     return np.where(wrong, canonical, found)

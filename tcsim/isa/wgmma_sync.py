@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.targets import Arch
 from tcsim.isa.fence import OrderInstruction, OrderRow, manual
-from tcsim.model.family import Family
 from tcsim.model.effects import Array, Effects, GroupOp, Order, View
+from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.operand import Operand
 

@@ -64,21 +64,32 @@ def _fits(form: Form, operands: list[tuple[Operand, bool]]) -> bool:
     slots = form.operands
     if len(operands) > len(slots) or any(not slot.optional for slot in slots[len(operands) :]):
         return False
-    return all(_suits(slot, operand) and slot.joined == joined for slot, (operand, joined) in zip(slots, operands, strict=False))
+    return all(
+        _suits(slot, operand) and slot.joined == joined
+        for slot, (operand, joined) in zip(slots, operands, strict=False)
+    )
 
 
 def _suits(slot: Slot, operand: Operand) -> bool:
     if slot.kind == "vector":
-        return (isinstance(operand, Vector) and len(operand.items) == slot.count) or (slot.count == 1 and isinstance(operand, Register))
+        return (isinstance(operand, Vector) and len(operand.items) == slot.count) or (
+            slot.count == 1 and isinstance(operand, Register)
+        )
     if slot.kind == "register":
         alone = isinstance(operand, Vector) and len(operand.items) == 1
-        return alone or isinstance(operand, (Register, Immediate, Symbol)) or (slot.role != "source" and isinstance(operand, Sink))
+        return (
+            alone
+            or isinstance(operand, (Register, Immediate, Symbol))
+            or (slot.role != "source" and isinstance(operand, Sink))
+        )
     if slot.kind == "address":
         return isinstance(operand, Address)
     if slot.kind == "tensor":
         return isinstance(operand, Tensor) and len(operand.coordinates) == slot.count
     if slot.kind == "immediate":
-        return isinstance(operand, Immediate) and (not slot.values or operand.value in slot.values or len(slot.values) == 1 and slot.name == "groups")
+        return isinstance(operand, Immediate) and (
+            not slot.values or operand.value in slot.values or (len(slot.values) == 1 and slot.name == "groups")
+        )
     if slot.kind == "predicate":
         return isinstance(operand, (Register, Negated, Immediate))
     return isinstance(operand, Sink)
@@ -105,7 +116,9 @@ def _source(compiler: Compiler, slot: Slot, operand: Operand, type: str) -> str:
     if slot.kind == "vector":
         return f"({compiler.value(operand, type)},)"
     if slot.kind == "address":
-        return compiler.place(operand, slot.space.split("::")[0] if slot.space not in ("generic", "shared::cluster") else "")[0]
+        return compiler.place(
+            operand, slot.space.split("::")[0] if slot.space not in ("generic", "shared::cluster") else ""
+        )[0]
     if slot.kind == "tensor":
         assert isinstance(operand, Tensor)
         base = compiler.place(Address(operand.base), "")[0]

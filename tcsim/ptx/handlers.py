@@ -66,18 +66,28 @@ def move(compiler: Compiler, item: Instruction) -> Lines:
         size = TYPE_BYTES[type] // parts
         lines = [f"x_ = M.unpack({_whole(compiler, what, type)}, {size})"]
         part = UNSIGNED[size]
-        return lines + [compiler.put(own, f"x_[..., {place}]", part) for place, own in enumerate(to.items) if not isinstance(own, Sink)]
+        return lines + [
+            compiler.put(own, f"x_[..., {place}]", part)
+            for place, own in enumerate(to.items)
+            if not isinstance(own, Sink)
+        ]
     if isinstance(what, Vector):
         parts = len(what.items)
         part = UNSIGNED[TYPE_BYTES[type] // parts]
         sources = ", ".join(compiler.value(own, part) for own in what.items)
         return [_put_whole(compiler, to, f"M.pack(({sources},), {TYPE_BYTES[type] // parts})", type)]
     if isinstance(what, Special):
-        return [compiler.put(to, f"M.special({compiler.constant(what.name)})", "u64" if TYPE_BYTES[type] == 8 else "u32")]
+        return [
+            compiler.put(to, f"M.special({compiler.constant(what.name)})", "u64" if TYPE_BYTES[type] == 8 else "u32")
+        ]
     if type == "b128":
         return [_put_whole(compiler, to, _whole(compiler, what, type), type)]
     if isinstance(what, Symbol) and compiler.space_of(what.name) == "shared":
-        return [compiler.put(to, f"{compiler.value(what, type)} + M.own_shared({compiler.constant(CONTAINERS[type])})", type)]
+        return [
+            compiler.put(
+                to, f"{compiler.value(what, type)} + M.own_shared({compiler.constant(CONTAINERS[type])})", type
+            )
+        ]
     return [compiler.put(to, compiler.value(what, type), type)]
 
 
@@ -109,8 +119,10 @@ def convert_address(compiler: Compiler, item: Instruction) -> Lines:
         if space.startswith("shared"):
             value = f"({value} + M.own_shared({compiler.constant(CONTAINERS['u64'])}))"
     else:
-        value = compiler.value(what, "u64") if not isinstance(what, Register) or compiler.type_of(what).endswith("64") else (
-            f"{compiler.register(what)}.astype({compiler.constant(CONTAINERS['u64'])})"
+        value = (
+            compiler.value(what, "u64")
+            if not isinstance(what, Register) or compiler.type_of(what).endswith("64")
+            else (f"{compiler.register(what)}.astype({compiler.constant(CONTAINERS['u64'])})")
         )
     if window:
         sign = "-" if back else "+"
@@ -179,7 +191,9 @@ def load(compiler: Compiler, item: Instruction) -> Lines:
         raise compiler.error(f"a vector of {count} registers is loaded")
     lines = [f"x_ = M.split({found}, {size})"]
     return lines + [
-        _put_loaded(compiler, own, f"x_[..., {place}]", type) for place, own in enumerate(to.items) if not isinstance(own, Sink)
+        _put_loaded(compiler, own, f"x_[..., {place}]", type)
+        for place, own in enumerate(to.items)
+        if not isinstance(own, Sink)
     ]
 
 
@@ -247,7 +261,10 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
     if stem == "red" or isinstance(to, Sink):
         return [call]
     targets = to.items if isinstance(to, Vector) else (to,)
-    return [f"x_ = {call}", *(compiler.put(own, f"x_[{place}]", parts) for place, own in enumerate(targets) if not isinstance(own, Sink))]
+    return [
+        f"x_ = {call}",
+        *(compiler.put(own, f"x_[{place}]", parts) for place, own in enumerate(targets) if not isinstance(own, Sink)),
+    ]
 
 
 # --- warps ----------------------------------------------------------------------------------------------------------
@@ -262,7 +279,7 @@ def shuffle(compiler: Compiler, item: Instruction) -> Lines:
     lines = [f"x_, y_ = M.shuffle({compiler.constant(mode)}, {values}, w)"]
     if isinstance(to, Pair):
         second = [] if isinstance(to.second, Sink) else [compiler.put(to.second, "y_", "pred")]
-        return lines + [compiler.put(to.first, "x_", "u32"), *second]
+        return [*lines, compiler.put(to.first, "x_", "u32"), *second]
     return [*lines, compiler.put(to, "x_", "u32")]
 
 
@@ -299,7 +316,9 @@ def warp_reduce(compiler: Compiler, item: Instruction) -> Lines:
     """redux.sync: one number of all lanes."""
     words = item.opcode.split(".")
     to, what = item.operands[:2]
-    return [compiler.put(to, f"M.redux({compiler.constant(tuple(words[2:]))}, {compiler.value(what, 'u32')}, w)", "u32")]
+    return [
+        compiler.put(to, f"M.redux({compiler.constant(tuple(words[2:]))}, {compiler.value(what, 'u32')}, w)", "u32")
+    ]
 
 
 @handles("elect")

@@ -14,11 +14,12 @@ from tcsim.core.targets import TARGETS
 from tcsim.ptx import reader
 from tcsim.ptx.families import bind
 from tcsim.ptx.handlers import HANDLERS
-from tcsim.ptx.machine import Block, Stop
+from tcsim.ptx.machine import Block
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.program import SHARED_START, Compiled, Compiler, layout
 from tcsim.ptx.syntax import Function, Variable
 from tcsim.ptx.syntax import Module as Syntax
+from tcsim.ptx.threads import Stop
 
 
 class LaunchError(TcsimError):
@@ -153,7 +154,9 @@ class Kernel:
             return False
         if not block.done:
             run.completed = False
-            run.hazards.append(Hazard("DEADLOCK", "error", "threads wait at a barrier that cannot complete", block=block.index))
+            run.hazards.append(
+                Hazard("DEADLOCK", "error", "threads wait at a barrier that cannot complete", block=block.index)
+            )
             return False
         run.instructions += block.count
         return True

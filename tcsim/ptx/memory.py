@@ -121,7 +121,7 @@ class Memory:
 
         Raises OperandError where nothing is mapped.
         """
-        return np.concatenate([piece for piece in self._pieces(address, size, "Memory.read")] or [np.zeros(0, np.uint8)])
+        return np.concatenate(list(self._pieces(address, size, "Memory.read")) or [np.zeros(0, np.uint8)])
 
     def write(self, address: int, data: Any) -> None:
         """Change bytes. Raises OperandError where nothing is mapped."""
@@ -157,14 +157,20 @@ class Memory:
         self.place(module)
         key = (id(module), name)
         if key not in self._symbols:
-            raise OperandError(f"Memory.symbol: no variable {name!r}; valid: {', '.join(n for k, n in self._symbols if k == id(module))}")
+            raise OperandError(
+                f"Memory.symbol: no variable {name!r}; valid: {', '.join(n for k, n in self._symbols if k == id(module))}"
+            )
         return self._symbols[key]
 
     def place(self, module: Any) -> dict[str, int]:
         """Give a module's .global and .const variables their addresses, once; returns them."""
         if id(module) not in self._modules:
             self._modules[id(module)] = module
-            variables = [item for item in module.variables.values() if item.space in ("global", "const") and item.count is not None]
+            variables = [
+                item
+                for item in module.variables.values()
+                if item.space in ("global", "const") and item.count is not None
+            ]
             for item in variables:
                 data = np.zeros(max(item.size, 1), np.uint8)
                 if item.initial:
@@ -184,7 +190,9 @@ class Memory:
         """Values of 1, 2, 4, 8 or 16 bytes at aligned addresses, one for each."""
         segment = self._covering(addresses, size)
         if segment is not None:
-            found: npt.NDArray[Any] = segment.views[size][(addresses - np.uint64(segment.start)).astype(np.int64) // size]
+            found: npt.NDArray[Any] = segment.views[size][
+                (addresses - np.uint64(segment.start)).astype(np.int64) // size
+            ]
             return found
         parts = [self._one(int(address), size) for address in addresses]
         return np.array([part[0].views[size][part[1]] for part in parts])

@@ -43,8 +43,24 @@ SHARED_START = 1024
 """Where a block's first shared variable lies: the first KiB belongs to the system since sm_90."""
 
 _TERMINATORS = frozenset(("bra", "brx", "ret", "exit", "trap", "call"))
-_UFUNCS = {np.add: "add", np.subtract: "subtract", np.bitwise_and: "bitwise_and", np.bitwise_or: "bitwise_or", np.bitwise_xor: "bitwise_xor"}
-_SPACES = ("global", "shared", "local", "param", "const", "shared::cta", "shared::cluster", "param::entry", "param::func")
+_UFUNCS: dict[Any, str] = {
+    np.add: "add",
+    np.subtract: "subtract",
+    np.bitwise_and: "bitwise_and",
+    np.bitwise_or: "bitwise_or",
+    np.bitwise_xor: "bitwise_xor",
+}
+_SPACES = (
+    "global",
+    "shared",
+    "local",
+    "param",
+    "const",
+    "shared::cta",
+    "shared::cluster",
+    "param::entry",
+    "param::func",
+)
 _IGNORED = frozenset(
     (
         "weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "cta", "cluster", "gpu", "sys", "nc", "ca", "cg", "cs", "cv",
@@ -70,7 +86,9 @@ class Compiled:
     params: dict[str, int]
     param_bytes: int
     source: str = field(repr=False, default="")
-    lines: list[list[int]] = field(repr=False, default_factory=list)  # of each block: the instruction of every source line
+    lines: list[list[int]] = field(
+        repr=False, default_factory=list
+    )  # of each block: the instruction of every source line
 
 
 def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int], int]:
@@ -87,7 +105,12 @@ class Compiler:
     """Makes the Python source of one function."""
 
     def __init__(
-        self, function: Function, symbols: dict[str, int], shared: dict[str, int], handlers: dict[str, Any], families: Any = None
+        self,
+        function: Function,
+        symbols: dict[str, int],
+        shared: dict[str, int],
+        handlers: dict[str, Any],
+        families: Any = None,
     ) -> None:
         self.function = function
         self.families = families  # binds instructions of the catalog
@@ -168,11 +191,18 @@ class Compiler:
         for places in (self.shared, self.local, self.call_params, self.params, self.symbols):
             if name in places:
                 return places[name] + symbol.offset
-        raise self.error(f"no variable {name!r}; nearest: {listing(nearest(name, [*self.shared, *self.symbols, *self.params, *self.local]))}")
+        raise self.error(
+            f"no variable {name!r}; nearest: {listing(nearest(name, [*self.shared, *self.symbols, *self.params, *self.local]))}"
+        )
 
     def space_of(self, name: str) -> str:
         """The state space of a variable."""
-        for space, places in (("shared", self.shared), ("local", self.local), ("local", self.call_params), ("param", self.params)):
+        for space, places in (
+            ("shared", self.shared),
+            ("local", self.local),
+            ("local", self.call_params),
+            ("param", self.params),
+        ):
             if name in places:
                 return space
         return "global"
@@ -184,7 +214,11 @@ class Compiler:
         base = operand.base
         if isinstance(base, Register):
             name = self.register(base)
-            wide = name if CONTAINERS[self.type_of(base)].itemsize == 8 else f"{name}.astype({self.constant(np.dtype(np.uint64))})"
+            wide = (
+                name
+                if CONTAINERS[self.type_of(base)].itemsize == 8
+                else f"{name}.astype({self.constant(np.dtype(np.uint64))})"
+            )
             if operand.offset:
                 narrow = space.startswith("shared") and CONTAINERS[self.type_of(base)].itemsize == 4
                 wide = f"({wide}+{self.constant(np.uint64(operand.offset & (1 << 64) - 1))})"
@@ -226,7 +260,7 @@ class Compiler:
         starts = {0, *labels.values()}
         for index, item in enumerate(body):
             stem = item.opcode.split(".")[0]
-            if stem in _TERMINATORS or (ends := self.handler(item.opcode, "ends")) and ends(item):
+            if stem in _TERMINATORS or ((ends := self.handler(item.opcode, "ends")) and ends(item)):
                 starts.add(index + 1)
         order = sorted(start for start in starts if start <= len(body))
         self.block_of = {start: number for number, start in enumerate(order)}
@@ -239,7 +273,7 @@ class Compiler:
         source = "\n".join(text)
         names: dict[str, Any] = {f"k{index}": value for index, value in enumerate(self.constants)}
         names |= {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in _UFUNCS.items()}}
-        exec(compile(source, "<ptx>", "exec"), names)  # noqa: S102
+        exec(compile(source, "<ptx>", "exec"), names)
         return Compiled(
             self.function,
             [(type, CONTAINERS.get(type, np.dtype(np.uint64)), length) for type, length in self.function.registers.values()],
@@ -288,7 +322,10 @@ class Compiler:
         lines = self._plain(item, index)
         if guard and lines[-1].startswith("return "):
             after = self._next(index + 1)
-            return [*lines[:-1], f"return M.guarded(w, {guard}, {after}, lambda w: {lines[-1].removeprefix('return ')})"]
+            return [
+                *lines[:-1],
+                f"return M.guarded(w, {guard}, {after}, lambda w: {lines[-1].removeprefix('return ')})",
+            ]
         if guard:
             return [f"w_ = w; w = M.narrow(w, {guard})", *lines, "w = w_"]
         return lines
@@ -299,7 +336,11 @@ class Compiler:
             (target,) = item.operands
             if not isinstance(target, Symbol) or target.name not in self.function.labels:
                 raise self.error("no such label")
-            where = self.block_of[self.function.labels[target.name]] if self.function.labels[target.name] < len(self.function.body) else -1
+            where = (
+                self.block_of[self.function.labels[target.name]]
+                if self.function.labels[target.name] < len(self.function.body)
+                else -1
+            )
             return [f"return M.branch(w, {guard}, {where}, {after})"] if guard else [f"return {where}"]
         if stem in ("ret", "exit"):
             return [f"return M.branch(w, {guard}, -1, {after})"] if guard else ["return -1"]
@@ -307,7 +348,11 @@ class Compiler:
             return [f"return M.trap({index}, w, {guard or 'True'}, {after})"]
         if stem == "brx":
             choice, table = item.operands
-            if not isinstance(table, Symbol) or table.name not in self.function.targets or not isinstance(choice, Register):
+            if (
+                not isinstance(table, Symbol)
+                or table.name not in self.function.targets
+                or not isinstance(choice, Register)
+            ):
                 raise self.error("brx.idx takes a register and a list of branch targets")
             places = tuple(self.block_of[self.function.labels[name]] for name in self.function.targets[table.name])
             return [f"return M.switch(w, {guard or 'True'}, {self.register(choice)}, {self.constant(places)}, {after})"]
@@ -319,10 +364,10 @@ class Compiler:
             return [self._scalar(item, found)]
         stem = item.opcode.split(".")[0]
         own = self.handlers.get(stem)
-        if own is None or item.opcode.startswith(self.catalogued):
-            if self.families is not None and catalog.row_of(item.opcode) is not None:
-                found_lines: list[str] = self.families(self, item)
-                return found_lines
+        wanted = own is None or item.opcode.startswith(self.catalogued)
+        if wanted and self.families is not None and catalog.row_of(item.opcode) is not None:
+            found_lines: list[str] = self.families(self, item)
+            return found_lines
         if own is None:
             close = nearest(item.opcode, [*scalars(), *self.handlers])
             raise self.error(f"this instruction is not known; nearest: {listing(close)}")
@@ -350,13 +395,17 @@ class Compiler:
                 sources.append(self.value(operand, type))
         if found.inexact or found.contracts:
             pass
-        name = _UFUNCS.get(found.compute)  # type: ignore[arg-type]
+        name = _UFUNCS.get(found.compute)
         if name and isinstance(first, Register) and CONTAINERS[self.type_of(first)] == CONTAINERS[found.results[0]]:
             return f"{name}({', '.join(sources)}, out={self.register(first)}, where=w)"
         carry = ["M.carry"] if found.reads_carry else []
         call = f"{self.constant(found.compute)}({', '.join([*sources, *carry])})"
         if all(not isinstance(operand, (Register, Negated)) for operand in operands[1:]):
-            call = f"{self.constant(found.compute)}({', '.join(f'np.asarray({source})' for source in sources)})" if not found.immediates else call
+            call = (
+                f"{self.constant(found.compute)}({', '.join(f'np.asarray({source})' for source in sources)})"
+                if not found.immediates
+                else call
+            )
         if found.writes_carry:
             return f"x_, c_ = {call}; copyto(M.carry, c_, where=w); {self.put(first, 'x_', found.results[0])}"
         if isinstance(first, Pair):

@@ -12,7 +12,9 @@ from tcsim.core.errors import listing, nearest
 from tcsim.ptx.operands import constant, number, read_operand, split
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
+    Address,
     Function,
+    Group,
     Initial,
     Instruction,
     Location,
@@ -21,6 +23,7 @@ from tcsim.ptx.syntax import (
     PtxError,
     Register,
     Symbol,
+    Tensor,
     Variable,
     Vector,
 )
@@ -463,15 +466,11 @@ class _FunctionReader:
 
 
 def _names_symbol(operand: Operand) -> bool:
-    if isinstance(operand, Symbol):
-        return True
-    return isinstance(operand, tuple) and any(
-        _names_symbol(item)
-        if not isinstance(item, tuple) or hasattr(item, "_fields")
-        else any(map(_names_symbol, item))
-        for item in operand
-        if isinstance(item, tuple)
-    )
+    if isinstance(operand, (Address, Tensor)):
+        return isinstance(operand.base, Symbol)
+    if isinstance(operand, (Vector, Group)):
+        return any(_names_symbol(item) for item in operand.items)
+    return isinstance(operand, Symbol)
 
 
 def _resolved(operand: Operand, scope: _Scope) -> Operand:
@@ -479,10 +478,12 @@ def _resolved(operand: Operand, scope: _Scope) -> Operand:
         return operand._replace(name=scope.symbol(operand.name))
     if isinstance(operand, Vector):
         return Vector(tuple(_resolved(item, scope) for item in operand.items))
-    if hasattr(operand, "base"):
-        return operand._replace(base=_resolved(operand.base, scope))
-    if hasattr(operand, "items") and not callable(operand.items):
-        return operand._replace(items=tuple(_resolved(item, scope) for item in operand.items))
+    if isinstance(operand, Group):
+        return Group(tuple(_resolved(item, scope) for item in operand.items))
+    if isinstance(operand, Address):
+        return Address(_resolved(operand.base, scope), operand.offset)
+    if isinstance(operand, Tensor):
+        return Tensor(_resolved(operand.base, scope), operand.coordinates)
     return operand
 
 

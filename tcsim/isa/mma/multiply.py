@@ -56,7 +56,10 @@ class MatrixMultiply(MatrixProduct, RegisterInstruction):
                 continue
             value = operands[operand.name]
             if operand.parts:
-                given |= {name: int(value.reshape(-1, len(operand.parts))[0, place]) for place, name in enumerate(operand.parts)}
+                given |= {
+                    name: int(value.reshape(-1, len(operand.parts))[0, place])
+                    for place, name in enumerate(operand.parts)
+                }
             else:
                 given[operand.name] = int(value) if operand.kind == "immediate" else value
         return {"d": self.execute(**given)}

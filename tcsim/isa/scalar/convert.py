@@ -80,7 +80,9 @@ def _from_integer(out: str, source: str, rounding: Rounding) -> Callable[[Array]
         else:
             top = high >= 2.0**64 if source[0] == "u" else high >= 2.0**63
             back = np.where(top, 0.0, high).astype(value.dtype)
-            difference = np.where(top, value, value - back).view(np.int64)  # of a top value: value - 2**64 (or 2**63), wrapped
+            difference = np.where(top, value, value - back).view(
+                np.int64
+            )  # of a top value: value - 2**64 (or 2**63), wrapped
             if source[0] == "s":
                 difference = np.where(top, (value.view(np.uint64) - np.uint64(1 << 63)).view(np.int64), difference)
             low = difference.astype(np.float64)
@@ -111,8 +113,14 @@ def _between_floats(out: str, source: str, rounding: Rounding, ftz: bool, satura
                 wide = a if source == "f32" else widened(a, source)
                 wide = _quiet(wide, "f32") if ftz else wide
                 found = wide.view(np.float32).astype(np.float64).view(np.uint64)
-                payload = (wide & np.uint32(0x7FFFFF)).astype(np.uint64) << np.uint64(29)  # a NaN keeps it, and becomes quiet
-                nan = np.uint64(0x7FF8000000000000) | payload | (wide & np.uint32(0x80000000)).astype(np.uint64) << np.uint64(32)
+                payload = (wide & np.uint32(0x7FFFFF)).astype(np.uint64) << np.uint64(
+                    29
+                )  # a NaN keeps it, and becomes quiet
+                nan = (
+                    np.uint64(0x7FF8000000000000)
+                    | payload
+                    | (wide & np.uint32(0x80000000)).astype(np.uint64) << np.uint64(32)
+                )
                 found = np.where(floating.is_nan(wide, "f32"), nan, found)
             elif source == "f64":
                 found = rounded_double(a, out, rounding)
@@ -168,7 +176,9 @@ def table() -> Iterator[Scalar]:
     """Every spelling."""
     for name, (saturate, out, source) in spellings("cvt", ("", "sat"), _INTEGERS, _INTEGERS):
         yield Scalar(name, (out,), (source,), _between_integers(out, source, bool(saturate)))
-    for name, (rounding, ftz, _, out, source) in spellings("cvt", _TO_INTEGRAL, ("", "ftz"), ("", "sat"), _INTEGERS, _FLOATS):
+    for name, (rounding, ftz, _, out, source) in spellings(
+        "cvt", _TO_INTEGRAL, ("", "ftz"), ("", "sat"), _INTEGERS, _FLOATS
+    ):
         if not (ftz and source == "f64"):
             yield Scalar(name, (out,), (source,), _to_integer(out, source, rounding, bool(ftz)))
     for name, (rounding, out, source) in spellings("cvt", ("rn", "rz", "rm", "rp"), _FLOATS, _INTEGERS):
@@ -180,6 +190,8 @@ def table() -> Iterator[Scalar]:
         "cvt", ("rn", "rz", "rm", "rp"), ("", "ftz"), ("", "sat"), _FLOATS, _FLOATS
     ):
         if _ORDER[out] < _ORDER[source] or {out, source} == {"f16", "bf16"}:
-            yield Scalar(name, (out,), (source,), _between_floats(out, source, ROUNDINGS[rounding], bool(ftz), bool(saturate)))
+            yield Scalar(
+                name, (out,), (source,), _between_floats(out, source, ROUNDINGS[rounding], bool(ftz), bool(saturate))
+            )
     for name, (rounding, ftz, saturate, type) in spellings("cvt", _TO_INTEGRAL, ("", "ftz"), ("", "sat"), _FLOATS):
         yield Scalar(f"{name}.{type}", (type,), (type,), _integral(type, rounding, bool(ftz), bool(saturate)))

@@ -6,7 +6,10 @@ Point Instructions. Special functions are in `tcsim.isa.scalar.special`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +19,7 @@ from tcsim.numbers.rounding import Rounding
 
 ROUNDINGS: dict[str, Rounding] = {"": "rne", "rn": "rne", "rz": "rz", "rm": "rm", "rp": "rp"}
 _HALVES = ("f16", "bf16")
-_RELU_NAN = {"f16": 0x7FFF, "bf16": 0x7FFF}
+Finish = Callable[[Array], Array]
 
 
 def _element(type: str) -> str:
@@ -37,12 +40,6 @@ def _relu(codes: Array) -> Array:
     return np.where(negative & ~nan, codes.dtype.type(0), codes)
 
 
-def _finish(type: str, saturate: bool, relu: bool) -> Compute:
-    if saturate:
-        return lambda codes: floating.saturated(codes, type)
-    return _relu if relu else lambda codes: codes
-
-
 def _subtract(a: Array, b: Array, type: str, rounding: Rounding, ftz: bool) -> Array:
     """a - b; a NaN is not negated."""
     other = floating.negated(b)
@@ -51,36 +48,47 @@ def _subtract(a: Array, b: Array, type: str, rounding: Rounding, ftz: bool) -> A
     return floating.add(a, other, type, rounding, ftz)
 
 
+def _in_format(
+    operation: Compute, type: str, rounding: Rounding = "rne", ftz: bool = False, finish: Finish | None = None
+) -> Compute:
+    """An operation of `tcsim.arithmetic.floating` in a format, on each half of a packed type."""
+    element = _element(type)
+
+    def compute(*codes: Array) -> Array:
+        if ftz and element == "f16":
+            codes = tuple(_flush_half(code) for code in codes)
+        found: Array = operation(*codes, element, rounding, ftz)
+        if ftz and element == "f16":
+            found = _flush_half(found)
+        return finish(found) if finish else found
+
+    return _each(type, compute)
+
+
+def _saturating(type: str, asked: str) -> Finish | None:
+    """What .sat or .relu makes of a result."""
+    if asked == "relu":
+        return _relu
+    return partial(floating.saturated, format=_element(type)) if asked else None
+
+
 def _sums() -> Iterator[Scalar]:
-    operations = {"add": floating.add, "sub": _subtract, "mul": floating.multiply}
-    for stem, operation in operations.items():
-        for name, (rounding, ftz, sat, type) in spellings(
-            stem, ("", "rn", "rz", "rm", "rp"), ("", "ftz"), ("", "sat"), ("f32", "f64", "f32x2")
-        ):
-            if type == "f64" and (ftz or sat) or type == "f32x2" and sat:
+    operations: dict[str, Compute] = {"add": floating.add, "sub": _subtract, "mul": floating.multiply}
+    wide = ("", "rn", "rz", "rm", "rp"), ("", "ftz"), ("", "sat"), ("f32", "f64", "f32x2")
+    half = ("", "rn"), ("", "ftz"), ("", "sat"), ("f16", "f16x2", "bf16", "bf16x2")
+    for (stem, operation), choices in product(operations.items(), (wide, half)):
+        for name, (rounding, ftz, sat, type) in spellings(stem, *choices):
+            if not _exists(type, ftz, sat):
                 continue
-            element = _element(type)
+            compute = _in_format(operation, type, ROUNDINGS[rounding], bool(ftz), _saturating(type, sat))
+            yield Scalar(name, (type,), (type,) * 2, compute, contracts=not rounding and type != "f32x2")
 
-            def compute(a: Array, b: Array, op=operation, t=element, r=ROUNDINGS[rounding], z=bool(ftz), s=bool(sat)) -> Array:  # type: ignore[no-untyped-def]
-                found: Array = op(a, b, t, r, z)
-                return floating.saturated(found, t) if s else found
 
-            yield Scalar(name, (type,), (type,) * 2, _each(type, compute), contracts=not rounding and type != "f32x2")
-        for name, (rounding, ftz, sat, type) in spellings(
-            stem, ("", "rn"), ("", "ftz"), ("", "sat"), ("f16", "f16x2", "bf16", "bf16x2")
-        ):
-            element = _element(type)
-            if element == "bf16" and (ftz or sat):
-                continue
-
-            def half(a: Array, b: Array, op=operation, t=element, z=bool(ftz), s=bool(sat)) -> Array:  # type: ignore[no-untyped-def]
-                if z:
-                    a, b = _flush_half(a), _flush_half(b)
-                found: Array = op(a, b, t, "rne", z)
-                found = _flush_half(found) if z else found
-                return floating.saturated(found, t) if s else found
-
-            yield Scalar(name, (type,), (type,) * 2, _each(type, half), contracts=not rounding)
+def _exists(type: str, ftz: str, finish: str) -> bool:
+    """Whether a type takes the modifiers."""
+    if type == "f64" or _element(type) == "bf16":
+        return not ftz and finish != "sat"
+    return not (type == "f32x2" and finish)
 
 
 def _flush_half(codes: Array) -> Array:
@@ -89,40 +97,20 @@ def _flush_half(codes: Array) -> Array:
 
 
 def _fused() -> Iterator[Scalar]:
-    for stem in ("fma", "mad"):
-        for name, (rounding, ftz, sat, type) in spellings(
-            stem, ("rn", "rz", "rm", "rp"), ("", "ftz"), ("", "sat"), ("f32", "f64", "f32x2")
-        ):
-            if type == "f64" and (ftz or sat) or type == "f32x2" and (sat or stem == "mad"):
+    wide = ("rn", "rz", "rm", "rp"), ("", "ftz"), ("", "sat"), ("f32", "f64", "f32x2")
+    half = ("rn",), ("", "ftz"), ("", "sat", "relu"), ("f16", "f16x2", "bf16", "bf16x2")
+    for stem, choices in (("fma", wide), ("mad", wide), ("fma", half)):
+        for name, (rounding, ftz, finish, type) in spellings(stem, *choices):
+            if not _exists(type, ftz, finish) or (type == "f32x2" and stem == "mad"):
                 continue
-            element = _element(type)
+            compute = _in_format(floating.fma, type, ROUNDINGS[rounding], bool(ftz), _saturating(type, finish))
+            yield Scalar(name, (type,), (type,) * 3, compute)
+    for type, rounding in product(_HALVES, ("rn", "rz", "rm", "rp")):  # mixed precision, sm_100
+        yield Scalar(f"fma.{rounding}.f32.{type}", ("f32",), (type, type, "f32"), _mixed(type, ROUNDINGS[rounding]))
 
-            def compute(a: Array, b: Array, c: Array, t=element, r=ROUNDINGS[rounding], z=bool(ftz), s=bool(sat)) -> Array:  # type: ignore[no-untyped-def]
-                found = floating.fma(a, b, c, t, r, z)
-                return floating.saturated(found, t) if s else found
 
-            yield Scalar(name, (type,), (type,) * 3, _each(type, compute))
-    for name, (_, ftz, finish, type) in spellings(
-        "fma", ("rn",), ("", "ftz"), ("", "sat", "relu"), ("f16", "f16x2", "bf16", "bf16x2")
-    ):
-        element = _element(type)
-        if element == "bf16" and (ftz or finish == "sat"):
-            continue
-
-        def half(a: Array, b: Array, c: Array, t=element, z=bool(ftz), end=_finish(element, finish == "sat", finish == "relu")) -> Array:  # type: ignore[no-untyped-def]
-            if z:
-                a, b, c = _flush_half(a), _flush_half(b), _flush_half(c)
-            found = floating.fma(a, b, c, t, "rne", z)
-            return np.asarray(end(_flush_half(found) if z else found))
-
-        yield Scalar(name, (type,), (type,) * 3, _each(type, half))
-    for type in _HALVES:  # mixed precision, sm_100
-        for rounding in ("rn", "rz", "rm", "rp"):
-
-            def mixed(a: Array, b: Array, c: Array, t=type, r=ROUNDINGS[rounding]) -> Array:  # type: ignore[no-untyped-def]
-                return floating.fma(widened(a, t), widened(b, t), c, "f32", r)
-
-            yield Scalar(f"fma.{rounding}.f32.{type}", ("f32",), (type, type, "f32"), mixed)
+def _mixed(type: str, rounding: Rounding) -> Compute:
+    return lambda a, b, c: floating.fma(widened(a, type), widened(b, type), c, "f32", rounding)
 
 
 def widened(codes: Array, type: str) -> Array:
@@ -134,49 +122,44 @@ def widened(codes: Array, type: str) -> Array:
 
 
 def _quotients() -> Iterator[Scalar]:
-    for stem in ("div", "rcp", "sqrt"):
-        for name, (rounding, ftz, type) in spellings(stem, ("rn", "rz", "rm", "rp"), ("", "ftz"), ("f32", "f64")):
-            if type == "f64" and (ftz or rounding != "rn"):
-                continue
-            one = np.uint32(0x3F800000) if type == "f32" else np.uint64(0x3FF0000000000000)
+    choices = ("rn", "rz", "rm", "rp"), ("", "ftz"), ("f32", "f64")
+    every = [(stem, *found) for stem in ("div", "rcp", "sqrt") for found in spellings(stem, *choices)]
+    for stem, name, (rounding, ftz, type) in every:
+        if type == "f64" and (ftz or rounding != "rn"):
+            continue
+        operations: dict[str, Compute] = {"div": floating.divide, "rcp": _reciprocal, "sqrt": floating.root}
+        operation = operations[stem]
+        sources = (type,) * (2 if stem == "div" else 1)
+        yield Scalar(name, (type,), sources, _in_format(operation, type, ROUNDINGS[rounding], bool(ftz)))
 
-            def divide(a: Array, b: Array, t=type, r=ROUNDINGS[rounding], z=bool(ftz)) -> Array:  # type: ignore[no-untyped-def]
-                return floating.divide(np.asarray(a), np.asarray(b), t, r, z)
 
-            def invert(a: Array, t=type, r=ROUNDINGS[rounding], z=bool(ftz), n=one) -> Array:  # type: ignore[no-untyped-def]
-                return floating.divide(np.full(np.shape(a), n), a, t, r, z)
-
-            def root(a: Array, t=type, r=ROUNDINGS[rounding], z=bool(ftz)) -> Array:  # type: ignore[no-untyped-def]
-                return floating.root(a, t, r, z)
-
-            if stem == "div":
-                yield Scalar(name, (type,), (type,) * 2, divide)
-            else:
-                yield Scalar(name, (type,), (type,), invert if stem == "rcp" else root)
+def _reciprocal(a: Array, type: str, rounding: Rounding, ftz: bool) -> Array:
+    one = np.uint32(0x3F800000) if type == "f32" else np.uint64(0x3FF0000000000000)
+    return floating.divide(np.full(np.shape(a), one), a, type, rounding, ftz)
 
 
 def _magnitudes() -> Iterator[Scalar]:
     for type in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
-        element = _element(type)
-        sign_bit = {"f32": np.uint32(1 << 31), "f64": np.uint64(1 << 63)}.get(element, np.uint16(1 << 15))
-        for name, (ftz, _) in spellings("abs", ("", "ftz"), (type,)):
-            if ftz and type not in ("f32", "f16", "f16x2"):
-                continue
-
-            def absolute(a: Array, s=sign_bit, z=bool(ftz), t=element) -> Array:  # type: ignore[no-untyped-def]
-                return _kept_nan(a, _flushed(a, t, z) & ~s, t)
-
-            yield Scalar(name, (type,), (type,), _each(type, absolute))
-        for name, (ftz, _) in spellings("neg", ("", "ftz"), (type,)):
-            if ftz and type not in ("f32", "f16", "f16x2"):
-                continue
-
-            def negate(a: Array, s=sign_bit, z=bool(ftz), t=element) -> Array:  # type: ignore[no-untyped-def]
-                return _kept_nan(a, _flushed(a, t, z) ^ s, t)
-
-            yield Scalar(name, (type,), (type,), _each(type, negate))
+        for name, (ftz, _) in (*spellings("abs", ("", "ftz"), (type,)), *spellings("neg", ("", "ftz"), (type,))):
+            if not ftz or type in ("f32", "f16", "f16x2"):
+                yield Scalar(name, (type,), (type,), _each(type, _signed(_element(type), name[:3] == "neg", bool(ftz))))
     for type, sign in (("f32", np.uint32(1 << 31)), ("f64", np.uint64(1 << 63))):
-        yield Scalar(f"copysign.{type}", (type,), (type,) * 2, lambda a, b, s=sign: a & s | b & ~s)
+        yield Scalar(f"copysign.{type}", (type,), (type,) * 2, _with_sign_of(sign))
+
+
+def _with_sign_of(sign: np.unsignedinteger) -> Compute:
+    return lambda a, b: a & sign | b & ~sign
+
+
+def _signed(type: str, negates: bool, ftz: bool) -> Compute:
+    """The magnitude or the negation; of a NaN the canonical one."""
+    sign: Any = {"f32": np.uint32(1 << 31), "f64": np.uint64(1 << 63)}.get(type, np.uint16(1 << 15))
+
+    def compute(a: Array) -> Array:
+        given = _flushed(a, type, ftz)
+        return _kept_nan(a, given ^ sign if negates else given & ~sign, type)
+
+    return compute
 
 
 def _kept_nan(a: Array, found: Array, type: str) -> Array:
@@ -188,39 +171,44 @@ def _kept_nan(a: Array, found: Array, type: str) -> Array:
     return np.where(wrong, instead, found)
 
 
-def _flushed(codes: Array, type: str, ftz: bool) -> Array:
-    if not ftz:
-        return codes
+def flushed(codes: Array, type: str) -> Array:
+    """f32 or f16 codes with subnormal numbers as zeros of their sign."""
     return floating.flush(codes) if type == "f32" else _flush_half(codes)
 
 
+def _flushed(codes: Array, type: str, ftz: bool) -> Array:
+    return flushed(codes, type) if ftz else codes
+
+
 def _extremes() -> Iterator[Scalar]:
-    for stem, largest in (("min", False), ("max", True)):
-        for name, (ftz, nan, xor, type) in spellings(
-            stem, ("", "ftz"), ("", "NaN"), ("", "xorsign.abs"), ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
-        ):
-            element = _element(type)
-            if type == "f64" and (ftz or nan or xor) or element == "bf16" and ftz:
+    types = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
+    for stem in ("min", "max"):
+        for name, (ftz, nan, xor, type) in spellings(stem, ("", "ftz"), ("", "NaN"), ("", "xorsign.abs"), types):
+            if (type == "f64" and (ftz or nan or xor)) or (_element(type) == "bf16" and ftz):
                 continue
-
-            def compute(a: Array, b: Array, t=element, large=largest, n=bool(nan), z=bool(ftz), x=bool(xor)) -> Array:  # type: ignore[no-untyped-def]
-                a, b = np.broadcast_arrays(a, b)
-                if z and t != "f32":
-                    a, b = _flush_half(a), _flush_half(b)
-                if not x:
-                    return floating.extreme(a, b, t, large, n, z and t == "f32")
-                top = a.dtype.type(1 << (8 * a.dtype.itemsize - 1))
-                found = floating.extreme(a & ~top, b & ~top, t, large, n, z and t == "f32")
-                return np.where(floating.is_nan(found, t), found, found | (a ^ b) & top)
-
-            yield Scalar(name, (type,), (type,) * 2, _each(type, compute))
+            choose = _extreme(_element(type), stem == "max", bool(nan), bool(ftz), bool(xor))
+            yield Scalar(name, (type,), (type,) * 2, _each(type, choose))
         for name, (ftz, nan, _) in spellings(stem, ("", "ftz"), ("", "NaN"), ("f32",)):
+            choose = _extreme("f32", stem == "max", bool(nan), bool(ftz), False)
+            yield Scalar(name + "/3", ("f32",), ("f32",) * 3, _of_three(choose))
 
-            def three(a: Array, b: Array, c: Array, large=largest, n=bool(nan), z=bool(ftz)) -> Array:  # type: ignore[no-untyped-def]
-                first = floating.extreme(*np.broadcast_arrays(a, b), "f32", large, n, z)
-                return floating.extreme(*np.broadcast_arrays(first, c), "f32", large, n, z)
 
-            yield Scalar(name + "/3", ("f32",), ("f32",) * 3, three)
+def _of_three(choose: Compute) -> Compute:
+    return lambda a, b, c: choose(choose(a, b), c)
+
+
+def _extreme(type: str, largest: bool, nan: bool, ftz: bool, xor: bool) -> Compute:
+    """The smaller or larger of two; with .xorsign.abs of the magnitudes, its sign the exclusive or of both."""
+
+    def compute(a: Array, b: Array) -> Array:
+        a, b = (_flushed(code, type, ftz) for code in np.broadcast_arrays(a, b))
+        if not xor:
+            return floating.extreme(a, b, type, largest, nan)
+        top = a.dtype.type(1 << (8 * a.dtype.itemsize - 1))
+        found = floating.extreme(a & ~top, b & ~top, type, largest, nan)
+        return np.where(floating.is_nan(found, type), found, found | (a ^ b) & top)
+
+    return compute
 
 
 _COMPARISONS = {
@@ -239,20 +227,32 @@ def as_float(codes: Array, type: str) -> Array:
 def comparisons() -> Iterator[tuple[str, str, Compute]]:
     """(comparison, type, function of two codes) of floating-point numbers; those ending in u hold for NaN too."""
     for type in ("f32", "f64", "f16", "bf16"):
-        for name, way in _COMPARISONS.items():
-            for unordered in (False, True):
+        for name, unordered in product(_COMPARISONS, (False, True)):
+            yield name + "u" * unordered, type, _comparison(name, type, unordered)
+        either = partial(_either_nan, type=type)
+        yield "num", type, _negation(either)
+        yield "nan", type, either
 
-                def compute(a: Array, b: Array, w=way, t=type, u=unordered, different=name == "ne") -> Array:  # type: ignore[no-untyped-def]
-                    with np.errstate(invalid="ignore"):
-                        found = w(as_float(a, t), as_float(b, t))
-                    nan = floating.is_nan(a, t) | floating.is_nan(b, t)
-                    if u:
-                        return found | nan
-                    return found & ~nan if different else found
 
-                yield name + "u" * unordered, type, compute
-        yield "num", type, lambda a, b, t=type: ~(floating.is_nan(a, t) | floating.is_nan(b, t))
-        yield "nan", type, lambda a, b, t=type: floating.is_nan(a, t) | floating.is_nan(b, t)
+def _either_nan(a: Array, b: Array, type: str) -> Array:
+    return floating.is_nan(a, type) | floating.is_nan(b, type)
+
+
+def _negation(holds: Compute) -> Compute:
+    return lambda a, b: ~holds(a, b)
+
+
+def _comparison(name: str, type: str, unordered: bool) -> Compute:
+    way = _COMPARISONS[name]
+
+    def compute(a: Array, b: Array) -> Array:
+        with np.errstate(invalid="ignore"):
+            found: Array = way(as_float(a, type), as_float(b, type))
+        if unordered:
+            return found | _either_nan(a, b, type)
+        return found & ~_either_nan(a, b, type) if name == "ne" else found
+
+    return compute
 
 
 def table() -> Iterator[Scalar]:

@@ -307,7 +307,10 @@ def _arithmetic() -> Iterator[Scalar]:
             yield Scalar(f"neg.{type}", (type,), (type,), np.negative)
     for name, way in (("add", np.add), ("sub", np.subtract)):
         yield Scalar(
-            f"{name}.sat.s32", ("s32",), ("s32",) * 2, lambda a, b, w=way: _saturate(w(signed(a).astype(np.int64), signed(b).astype(np.int64)))
+            f"{name}.sat.s32",
+            ("s32",),
+            ("s32",) * 2,
+            lambda a, b, w=way: _saturate(w(signed(a).astype(np.int64), signed(b).astype(np.int64))),
         )
         for type in ("u16x2", "s16x2"):
             yield Scalar(f"{name}.{type}", (type,), (type,) * 2, pairs(way))
@@ -322,7 +325,9 @@ def _arithmetic() -> Iterator[Scalar]:
             yield Scalar(f"{name}c.cc.{type}", (type,), (type,) * 2, taking, reads_carry=True, writes_carry=True)
         for part in ("lo", "hi"):
             taking = _mad_carry(type, part, True)
-            yield Scalar(f"mad.{part}.cc.{type}", (type,), (type,) * 3, _mad_carry(type, part, False), writes_carry=True)
+            yield Scalar(
+                f"mad.{part}.cc.{type}", (type,), (type,) * 3, _mad_carry(type, part, False), writes_carry=True
+            )
             yield Scalar(f"madc.{part}.{type}", (type,), (type,) * 3, _without_carry(taking), reads_carry=True)
             yield Scalar(f"madc.{part}.cc.{type}", (type,), (type,) * 3, taking, reads_carry=True, writes_carry=True)
     for a, b in ((a, b) for a in ("u32", "s32") for b in ("u32", "s32")):
@@ -352,7 +357,9 @@ def _logic() -> Iterator[Scalar]:
         yield Scalar(f"bfi.{type}", (type,), (type, type, "u32", "u32"), _insert(type))
         yield Scalar(f"brev.{type}", (type,), (type,), _reverse(bits))
         yield Scalar(f"popc.{type}", ("u32",), (type,), lambda a: np.bitwise_count(a).astype(np.uint32))
-        yield Scalar(f"clz.{type}", ("u32",), (type,), lambda a, n=bits: (np.uint32(n) - bit_length(a)).astype(np.uint32))
+        yield Scalar(
+            f"clz.{type}", ("u32",), (type,), lambda a, n=bits: (np.uint32(n) - bit_length(a)).astype(np.uint32)
+        )
     yield Scalar("lop3.b32", ("b32",), ("b32",) * 3 + ("b32",), logic3, immediates=(3,))
     yield Scalar("prmt.b32", ("b32",), ("b32",) * 3, permute)
     for mode in _PERMUTATIONS:

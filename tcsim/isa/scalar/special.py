@@ -22,8 +22,9 @@ def _code(value: float) -> np.uint32:
     return np.float32(value).view(np.uint32)
 
 
-def _product(a: Array, b: Array, ftz: bool = False) -> Array:
-    return floating.multiply(*np.broadcast_arrays(a, b), "f32", "rne", ftz)
+def _product(a: Array, b: Array | np.uint32, ftz: bool = False) -> Array:
+    x, y = np.broadcast_arrays(a, b)
+    return floating.multiply(x, y, "f32", "rne", ftz)
 
 
 def _is_subnormal(codes: Array) -> Array:
@@ -103,12 +104,16 @@ def table() -> Iterator[Scalar]:
     yield Scalar("tanh.approx.f32", ("f32",), ("f32",), mufu.tanh, inexact=True)
     for name in ("approx", "full"):
         for ftz in ("", ".ftz"):
-            yield Scalar(f"div.{name}{ftz}.f32", ("f32",), ("f32",) * 2, _divide(name == "full", bool(ftz)), inexact=True)
+            yield Scalar(
+                f"div.{name}{ftz}.f32", ("f32",), ("f32",) * 2, _divide(name == "full", bool(ftz)), inexact=True
+            )
     for function in ("ex2", "tanh"):
         for format in ("f16", "bf16"):
             ftz = ".ftz" if (function, format) == ("ex2", "bf16") else ""
             unit = _narrow(function, format, bool(ftz))
             yield Scalar(f"{function}.approx{ftz}.{format}", (format,), (format,), unit, inexact=True)
-            yield Scalar(f"{function}.approx{ftz}.{format}x2", (f"{format}x2",), (f"{format}x2",), pairs(unit), inexact=True)
+            yield Scalar(
+                f"{function}.approx{ftz}.{format}x2", (f"{format}x2",), (f"{format}x2",), pairs(unit), inexact=True
+            )
     for function in ("rcp", "rsqrt"):
         yield Scalar(f"{function}.approx.ftz.f64", ("f64",), ("f64",), _high(function), inexact=True)

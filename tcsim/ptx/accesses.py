@@ -1,0 +1,243 @@
+"""How the threads of a block reach memory: loads, stores and atomics of every state space, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tcsim.isa.scalar.catalog import scalar
+from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Memory, MemoryFault, Segment
+from tcsim.ptx.threads import TYPED, Array, Mask, Stop, Threads
+
+RANK_SHIFT = np.uint64(24)
+
+
+class Accesses(Threads):
+    """Threads with memory."""
+
+    memory: Memory
+    params: Segment
+    shared: Segment
+    local: Segment | None
+    local_stride: int  # bytes from the local memory of one thread to the next one's
+    local_bytes: int
+    blocks: Sequence[Accesses]  # of the cluster, by rank
+
+    # --- memory
+
+    def own_shared(self, container: np.dtype[Any]) -> Any:
+        """What an address of a block's own shared memory has above the offset: its rank."""
+        return container.type(self.rank << 24)
+
+    def is_space(self, address: Array, space: str) -> Array:
+        """Whether generic addresses lie in a state space."""
+        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(space.split("::")[0])
+        top = address >> np.uint64(48)
+        if window is None:
+            return top < np.uint64(SHARED_WINDOW >> 48)
+        return top == np.uint64(window >> 48)
+
+    def _where(self, space: str, addresses: Array) -> list[tuple[Any, Segment, Array]]:
+        """(which accesses, the memory, offsets in it) of addresses; a slice where it is all of them."""
+        everything = slice(None)
+        if space in ("global", "const"):
+            return []
+        if space.startswith("shared"):
+            return self._in_shared(addresses & np.uint64(0xFFFFFFFF))
+        if space == "local":
+            if self.local is None:
+                raise MemoryFault("LOCAL_OUT_OF_RANGE", "the kernel has no local memory")
+            return [(everything, self.local, addresses)]
+        if space == "param":
+            return [(everything, self.params, addresses & np.uint64(0xFFFFFFFF))]
+        raise MemoryFault("GMEM_UNMAPPED", f"no state space {space!r}")
+
+    def _in_shared(self, addresses: Array) -> list[tuple[Any, Segment, Array]]:
+        rank = (addresses >> RANK_SHIFT).astype(np.int64)
+        offset = addresses & np.uint64(0xFFFFFF)
+        first = int(rank[0])
+        if (rank == first).all():
+            return [(slice(None), self._block_of(first).shared, offset)]
+        return [
+            (own, self._block_of(int(number)).shared, offset[own])
+            for number in np.unique(rank)
+            for own in (rank == number,)
+        ]
+
+    def _block_of(self, rank: int) -> Accesses:
+        if rank >= len(self.blocks):
+            raise MemoryFault("SMEM_OUT_OF_RANGE", f"shared memory of block {rank} of a cluster of {len(self.blocks)}")
+        return self.blocks[rank]
+
+    def _parts(
+        self, space: str, addresses: Array, size: int, threads: Array
+    ) -> list[tuple[Any, Segment | None, Array]]:
+        """Where accesses go; None is global memory. Checks alignment and extents."""
+        unaligned = addresses & np.uint64(min(size, 16) - 1) != 0
+        if unaligned.any():
+            lane = int(np.argmax(unaligned))
+            raise Stop("ADDRESS_MISALIGNED", f"{size} bytes at {int(addresses[lane]):#x}", int(threads[lane]))
+        try:
+            if space in ("global", "const"):
+                return [(slice(None), None, addresses)]
+            if space == "":
+                return self._generic(addresses, threads)
+            found = self._where(space, addresses)
+        except MemoryFault as fault:
+            raise Stop(fault.name, fault.detail, int(threads[0])) from None
+        parts: list[tuple[Any, Segment | None, Array]] = []
+        for own, segment, offset in found:
+            base = offset
+            if segment is self.local:
+                beyond = offset + np.uint64(size) > np.uint64(self.local_bytes)
+                base = offset + (threads[own] * self.local_stride).astype(np.uint64)
+            else:
+                beyond = offset + np.uint64(size) > np.uint64(segment.size)
+            if beyond.any():
+                lane = int(np.argmax(beyond))
+                name = (
+                    "SMEM_OUT_OF_RANGE"
+                    if space.startswith("shared")
+                    else "STACK_OVERFLOW"
+                    if segment is self.local
+                    else "PARAM_OUT_OF_RANGE"
+                )
+                raise Stop(name, f"{size} bytes at {int(offset[lane]):#x} of {segment.size}", int(threads[own][lane]))
+            parts.append((own, segment, base))
+        return parts
+
+    def _generic(self, addresses: Array, threads: Array) -> list[tuple[Any, Segment | None, Array]]:
+        top = addresses >> np.uint64(48)
+        if (top < np.uint64(SHARED_WINDOW >> 48)).all():
+            return [(slice(None), None, addresses)]
+        found: list[tuple[Any, Segment | None, Array]] = []
+        for window, space in (
+            (SHARED_WINDOW, "shared"),
+            (LOCAL_WINDOW, "local"),
+            (PARAM_WINDOW, "param"),
+            (0, "global"),
+        ):
+            own = top == np.uint64(window >> 48) if window else top < np.uint64(SHARED_WINDOW >> 48)
+            if not own.any():
+                continue
+            indices = np.nonzero(own)[0]
+            for part, segment, offset in self._parts(space, addresses[own] - np.uint64(window), 1, threads[own]):
+                found.append((indices[part], segment, offset))
+        return found
+
+    def load(self, space: str, addresses: Array, size: int, w: Mask) -> Array:
+        """What lies at addresses, for every thread: unsigned integers of 1 to 8 bytes, else uint8 (threads, size)."""
+        typed = size in TYPED
+        if w is True:
+            threads, taken = self.numbers, addresses
+        else:
+            threads = np.nonzero(w)[0]
+            taken = addresses[threads]
+            if not len(threads):
+                return np.zeros(self.threads, TYPED[size]) if typed else np.zeros((self.threads, size), np.uint8)
+        unit = size if typed or size == 16 else 16
+        found = np.empty(len(threads), TYPED[size]) if typed else np.empty((len(threads), size), np.uint8)
+        for own, segment, offset in self._parts(space, taken, size, threads):
+            for piece in range(0, size, unit):
+                at = offset + np.uint64(piece) if piece else offset
+                if segment is None:
+                    try:
+                        values = self.memory.gather(at, unit)
+                    except MemoryFault as fault:
+                        lane = self.memory.unmapped(at, unit)
+                        raise Stop(fault.name, fault.detail, int(threads[own][lane or 0])) from None
+                else:
+                    values = segment.views[unit][(at - np.uint64(segment.start)).astype(np.int64) // unit]
+                if typed:
+                    found[own] = values
+                else:
+                    found[own, piece : piece + unit] = values.view(np.uint8).reshape(-1, unit)
+        if w is True:
+            return found
+        full = np.zeros((self.threads, *found.shape[1:]), found.dtype)
+        full[threads] = found
+        return full
+
+    def store(self, space: str, addresses: Array, values: Array, size: int, w: Mask) -> None:
+        """Store unsigned integers, or parts joined."""
+        values = np.broadcast_to(values, (self.threads,))
+        if w is True:
+            threads = self.numbers
+        else:
+            threads = np.nonzero(w)[0]
+            if not len(threads):
+                return
+            addresses, values = addresses[threads], values[threads]
+        if size in TYPED:
+            values = values.astype(TYPED[size], copy=False)
+        unit = min(size, 16)
+        for own, segment, offset in self._parts(space, addresses, size, threads):
+            for piece in range(0, size, unit):
+                at = offset + np.uint64(piece) if piece else offset
+                part = values[own]
+                if size > 16:
+                    octets = np.ascontiguousarray(part).view(np.uint8).reshape(-1, size)[:, piece : piece + 16]
+                    part = np.ascontiguousarray(octets).view(np.dtype((np.void, 16)))[:, 0]
+                if segment is None:
+                    lane = self.memory.unmapped(at, unit)
+                    if lane is not None:
+                        raise Stop(
+                            "GMEM_UNMAPPED",
+                            f"{size} bytes at {int(at[lane]):#x}: nothing is mapped there",
+                            int(threads[own][lane]),
+                        )
+                    self.memory.scatter(at, part, unit)
+                else:
+                    segment.views[unit][(at - np.uint64(segment.start)).astype(np.int64) // unit] = part
+
+    def atomic(self, space: str, addresses: Array, operation: str, type: str, sources: Any, w: Mask) -> list[Array]:
+        """Atomics, thread after thread; the old values of each part."""
+        size = CONTAINERS[type].itemsize if type in CONTAINERS else 16
+        combine = _combination(operation, type)
+        threads = self.numbers if w is True else np.nonzero(w)[0]
+        results = []
+        for place, operands in enumerate(sources):
+            given = [np.broadcast_to(np.asarray(own), (self.threads,)) for own in operands]
+            old = np.zeros(self.threads, CONTAINERS[type])
+            places = addresses + np.uint64(place * size)
+            left = threads
+            while len(left):  # each pass takes the first thread of every address
+                _, first = np.unique(places[left], return_index=True)
+                now = left[np.sort(first)]
+                mask = np.zeros(self.threads, bool)
+                mask[now] = True
+                before = self.load(space, places, size, mask)
+                old[now] = before[now]
+                self.store(space, places, combine(before, *given), size, mask)
+                left = np.setdiff1d(left, now, assume_unique=True)
+            results.append(old)
+        return results
+
+
+def _signed(codes: Array, type: str) -> Array:
+    return codes.view(f"i{codes.dtype.itemsize}") if type[0] == "s" else codes
+
+
+def _combination(operation: str, type: str) -> Callable[..., Any]:
+    """What an atomic makes of the old value and its operands."""
+    if type in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
+        found = scalar(f"{operation}.{'rn.' if operation == 'add' else ''}{type}")
+        if found is None:
+            raise Stop("TRAP", f"atom.{operation}.{type} is not known here")
+        return found.compute
+    table: dict[str, Callable[..., Any]] = {
+        "add": lambda old, a: old + a,
+        "and": lambda old, a: old & a,
+        "or": lambda old, a: old | a,
+        "xor": lambda old, a: old ^ a,
+        "exch": lambda old, a: a,
+        "cas": lambda old, a, b: np.where(old == a, b, old),
+        "min": lambda old, a: np.where(_signed(a, type) < _signed(old, type), a, old),
+        "max": lambda old, a: np.where(_signed(a, type) > _signed(old, type), a, old),
+        "inc": lambda old, a: np.where(old >= a, 0, old + 1).astype(old.dtype),
+        "dec": lambda old, a: np.where((old == 0) | (old > a), a, old - 1).astype(old.dtype),
+    }
+    return table[operation]

@@ -1,0 +1,213 @@
+"""The threads of one block in lockstep: masks, special registers, vectors, and what lanes of a warp tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.arithmetic import floating
+
+Array = npt.NDArray[Any]
+Mask = Any  # True for all threads, or a bool array with an entry for each
+
+LANES = 32
+TYPED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+"""Unsigned integers by their bytes."""
+
+
+class Stop(Exception):
+    """The launch ends: a fault, a trap or a limit."""
+
+    def __init__(self, name: str, detail: str, thread: int | None = None) -> None:
+        super().__init__(detail)
+        self.name, self.detail, self.thread = name, detail, thread
+
+
+class Threads:
+    """What the threads of a block know of themselves and of each other."""
+
+    def __init__(
+        self, grid: Sequence[int], block: Sequence[int], index: tuple[int, int, int], cluster: tuple[int, int, int], rank: int,
+        shared_bytes: int, dynamic_smem: int,
+    ) -> None:  # fmt: skip
+        self.threads = int(np.prod(block))
+        self.warps = -(-self.threads // LANES)
+        self.index, self.rank, self.cluster, self.shared_bytes = index, rank, cluster, shared_bytes
+        self.count = 0
+        self.carry = np.zeros(self.threads, bool)
+        self.numbers = np.arange(self.threads, dtype=np.int64)
+        self._everything = np.ones(self.threads, bool)
+        self._special = self._specials(grid, block, dynamic_smem)
+
+    # --- special registers
+
+    def _specials(self, grid: Sequence[int], block: Sequence[int], dynamic: int) -> dict[str, Any]:
+        thread = np.arange(self.threads, dtype=np.uint32)
+        x, y, _ = block
+        lane = thread % LANES
+        found: dict[str, Any] = {
+            "tid.x": thread % x, "tid.y": thread // x % y, "tid.z": thread // (x * y), "laneid": lane, "warpid": thread // LANES,
+            "lanemask_eq": np.uint32(1) << lane, "lanemask_lt": (np.uint32(1) << lane) - np.uint32(1),
+            "nwarpid": self.warps, "smid": 0, "nsmid": 132, "gridid": 0, "dynamic_smem_size": dynamic,
+            "total_smem_size": self.shared_bytes, "cluster_ctarank": self.rank, "cluster_nctarank": int(np.prod(self.cluster)),
+            "is_explicit_cluster": int(self.cluster != (1, 1, 1)),
+        }  # fmt: skip
+        found["lanemask_le"] = found["lanemask_lt"] | found["lanemask_eq"]
+        found["lanemask_gt"] = ~found["lanemask_le"]
+        found["lanemask_ge"] = ~found["lanemask_lt"]
+        for place, axis in enumerate("xyz"):
+            found[f"ntid.{axis}"], found[f"nctaid.{axis}"], found[f"ctaid.{axis}"] = (
+                block[place],
+                grid[place],
+                self.index[place],
+            )
+            found[f"cluster_nctaid.{axis}"] = self.cluster[place]
+            found[f"cluster_ctaid.{axis}"] = self.index[place] % self.cluster[place]
+            found[f"clusterid.{axis}"] = self.index[place] // self.cluster[place]
+            found[f"nclusterid.{axis}"] = grid[place] // self.cluster[place]
+        return found
+
+    def special(self, name: str) -> Any:
+        """The value of a special register for each thread."""
+        if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
+            return np.uint64(self.count)
+        found = self._special.get(name)
+        if found is None:
+            raise Stop("TRAP", f"the special register %{name} is not known here")
+        return found if isinstance(found, np.ndarray) else np.uint32(found)
+
+    # --- masks
+
+    def narrow(self, w: Mask, p: Array) -> Array:
+        """The threads of a mask whose predicate holds; an array of its own."""
+        found: Array = p.copy() if w is True else w & p
+        return found
+
+    def everywhere(self, value: Any) -> Array:
+        """One value for every thread."""
+        return np.full(self.threads, value)
+
+    def _array(self, w: Mask) -> Array:
+        found: Array = self._everything if w is True else w
+        return found
+
+    # --- vectors
+
+    def unpack(self, codes: Array, size: int) -> Array:
+        """Wide codes as parts of some bytes: (threads, parts)."""
+        wide = np.ascontiguousarray(np.broadcast_to(codes, (self.threads,)))
+        return wide.view(TYPED[size]).reshape(self.threads, -1)
+
+    def pack(self, parts: Sequence[Array], size: int) -> Array:
+        """Parts as wide codes."""
+        joined = np.stack([np.broadcast_to(np.asarray(part, TYPED[size]), (self.threads,)) for part in parts], axis=-1)
+        total = size * len(parts)
+        return joined.view(TYPED[total] if total in TYPED else np.dtype((np.void, total))).reshape(self.threads)
+
+    join = pack
+
+    def split(self, found: Array, size: int) -> Array:
+        """What a vector load found, as its parts: (threads, parts)."""
+        return np.ascontiguousarray(found).view(TYPED[size]).reshape(self.threads, -1)
+
+    def assign(self, to: Array, what: Array, w: Mask) -> None:
+        """Assign 128-bit registers."""
+        mask = self._array(w)
+        to[mask] = what[mask]
+
+    # --- warps
+
+    def _warped(self, values: Any, dtype: Any = np.uint32) -> Array:
+        """One value for each thread as (warps, 32)."""
+        full = np.zeros(self.warps * LANES, dtype)
+        full[: self.threads] = values
+        return full.reshape(self.warps, LANES)
+
+    def shuffle(self, mode: str, a: Array, b: Array, c: Array, w: Mask) -> tuple[Array, Array]:
+        """The register of another lane, and whether that lane is in range."""
+        lane = np.arange(LANES)
+        value, delta, control = self._warped(a), self._warped(b).astype(np.int64), self._warped(c).astype(np.int64)
+        clamp, segment = control & 31, control >> 8 & 31
+        most = (lane & segment) | (clamp & ~segment)
+        least = lane & segment
+        b5 = delta & 31
+        if mode == "up":
+            source = lane - b5
+            inside = source >= most
+        elif mode == "down":
+            source = lane + b5
+            inside = source <= most
+        elif mode == "bfly":
+            source = lane ^ b5
+            inside = source <= most
+        else:
+            source = least | (b5 & ~segment)
+            inside = source <= most
+        source = np.where(inside, source, lane)
+        found = np.take_along_axis(value, source, axis=1)
+        return found.reshape(-1)[: self.threads], inside.reshape(-1)[: self.threads]
+
+    def _ballot(self, flags: Array) -> Array:
+        bits = self._warped(flags, bool).astype(np.uint64) << np.arange(LANES, dtype=np.uint64)
+        return np.repeat(bits.sum(1).astype(np.uint32), LANES)[: self.threads]
+
+    def active(self, w: Mask) -> Array:
+        """The lanes of each warp that execute."""
+        return self._ballot(self._array(w))
+
+    def vote(self, mode: str, predicate: Array, mask: Any, w: Mask) -> Array:
+        """all, any, uni, or the ballot."""
+        now = self._array(w)
+        yes = self._ballot(now & predicate)
+        if mode == "ballot":
+            return yes
+        everyone = self._ballot(now)
+        found = {"any": yes != 0, "all": yes == everyone, "uni": (yes == 0) | (yes == everyone)}
+        return found[mode]
+
+    def match(self, mode: str, a: Array, w: Mask) -> tuple[Array, Array]:
+        """The lanes with the same value as each, or all lanes if all values are equal."""
+        now = self._warped(self._array(w), bool)
+        value = self._warped(a, np.uint64)
+        same = (value[:, :, None] == value[:, None, :]) & now[:, None, :]
+        bits = (same.astype(np.uint64) << np.arange(LANES, dtype=np.uint64)).sum(2).astype(np.uint32)
+        everyone = self._warped(self._ballot(self._array(w)))
+        if mode == "any":
+            return bits.reshape(-1)[: self.threads], np.ones(self.threads, bool)
+        equal = bits == everyone
+        return np.where(equal, everyone, 0).astype(np.uint32).reshape(-1)[: self.threads], equal.reshape(-1)[
+            : self.threads
+        ]
+
+    def redux(self, words: tuple[str, ...], a: Array, w: Mask) -> Array:
+        """One number of all lanes that execute."""
+        operation, type = words[0], words[-1]
+        now, codes = self._warped(self._array(w), bool), self._warped(a)
+        if type == "f32":
+            first = np.argmax(now, axis=1)
+            found = codes[np.arange(self.warps), first]
+            nan, absolute = "NaN" in words, "abs" in words
+            codes = codes & np.uint32(0x7FFFFFFF) if absolute else codes
+            found = found & np.uint32(0x7FFFFFFF) if absolute else found
+            for lane in range(LANES):
+                both = floating.extreme(found, codes[:, lane], "f32", operation == "max", nan)
+                found = np.where(now[:, lane], both, found)
+            return np.repeat(found, LANES)[: self.threads]
+        values = (codes.view(np.int32) if type == "s32" else codes).astype(np.int64)
+        low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+        reduce: dict[str, Callable[[Array], Array]] = {
+            "add": lambda v: np.where(now, v, 0).sum(1), "min": lambda v: np.where(now, v, high).min(1), "max": lambda v: np.where(now, v, low).max(1),
+            "and": lambda v: np.bitwise_and.reduce(np.where(now, v, -1), axis=1), "or": lambda v: np.bitwise_or.reduce(np.where(now, v, 0), axis=1),
+            "xor": lambda v: np.bitwise_xor.reduce(np.where(now, v, 0), axis=1),
+        }[operation]  # fmt: skip
+        return np.repeat((reduce(values) & 0xFFFFFFFF).astype(np.uint32), LANES)[: self.threads]
+
+    def elect(self, mask: Array, w: Mask) -> tuple[Array, Array]:
+        """The lowest lane that executes, and which thread that is."""
+        now = self._warped(self._array(w), bool)
+        first = np.argmax(now, axis=1).astype(np.uint32)
+        leader = np.repeat(first, LANES)[: self.threads]
+        return leader, leader == self._special["laneid"]
