@@ -1,1 +1,13 @@
-"""PTX kernels: read, and run on a CPU with the hardware's bits."""
+"""PTX kernels on a CPU, with the hardware's bits: a reader, and a machine that runs a block's threads in lockstep.
+
+Being built: single blocks and grids with ordinary PTX, mma.sync, ldmatrix, cp.async and wgmma run; clusters, mbarriers, tensor
+copies, tcgen05 and calls do not yet, and say so.
+"""
+
+from __future__ import annotations
+
+from tcsim.ptx.launch import Hazard, Kernel, LaunchError, Module, Run, parse
+from tcsim.ptx.memory import Memory
+from tcsim.ptx.syntax import PtxError
+
+__all__ = ["Hazard", "Kernel", "LaunchError", "Memory", "Module", "PtxError", "Run", "parse"]

@@ -59,14 +59,13 @@ class Performer(Accesses):
     def perform(self, bound: Bound, given: dict[str, Any], w: Mask) -> None:
         """Run an instruction through its effects: registers and writes now, pending work in its groups."""
         mask = self._array(w)
+        taken: Array = mask
         if bound.lanes > 1:
-            warps = self._warped(mask, bool).any(1)
+            warps: Array = self._warped(mask, bool).any(1)
             if bound.lanes == 128:
                 warps = np.repeat(np.pad(warps, (0, -len(warps) % 4)).reshape(-1, 4).any(1), 4)[: self.warps]
             taken = np.repeat(warps, LANES)[: self.threads]
-        else:
-            taken = mask
-        threads = np.nonzero(taken)[0]
+        threads: Array = np.nonzero(taken)[0]
         if not len(threads):
             return
         operands = {

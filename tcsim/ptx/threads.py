@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -198,12 +198,12 @@ class Threads:
             return np.repeat(found, LANES)[: self.threads]
         values = (codes.view(np.int32) if type == "s32" else codes).astype(np.int64)
         low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-        reduce: dict[str, Callable[[Array], Array]] = {
+        every: dict[str, Callable[[Array], Array]] = {
             "add": lambda v: np.where(now, v, 0).sum(1), "min": lambda v: np.where(now, v, high).min(1), "max": lambda v: np.where(now, v, low).max(1),
             "and": lambda v: np.bitwise_and.reduce(np.where(now, v, -1), axis=1), "or": lambda v: np.bitwise_or.reduce(np.where(now, v, 0), axis=1),
             "xor": lambda v: np.bitwise_xor.reduce(np.where(now, v, 0), axis=1),
-        }[operation]  # fmt: skip
-        return np.repeat((reduce(values) & 0xFFFFFFFF).astype(np.uint32), LANES)[: self.threads]
+        }  # fmt: skip
+        return np.repeat((every[operation](values) & 0xFFFFFFFF).astype(np.uint32), LANES)[: self.threads]
 
     def elect(self, mask: Array, w: Mask) -> tuple[Array, Array]:
         """The lowest lane that executes, and which thread that is."""

@@ -1,0 +1,280 @@
+"""The body of a function: blocks with registers, labels and variables of their own, and the instructions in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tcsim.core.errors import listing, nearest
+from tcsim.ptx.operands import read_operand, split
+from tcsim.ptx.scanner import (
+    BODY_DIRECTIVES,
+    DEEPEST_SCOPE,
+    INSTRUCTION,
+    LABEL,
+    LOC,
+    MOST_REGISTERS,
+    NUMBERS,
+    PRAGMA,
+    REGISTERS,
+    SPACES,
+    TARGETS,
+    WORD,
+    Scanner,
+    parameters,
+)
+from tcsim.ptx.syntax import (
+    TYPE_BYTES,
+    Address,
+    Function,
+    Group,
+    Instruction,
+    Location,
+    Module,
+    Operand,
+    PtxError,
+    Register,
+    Symbol,
+    Tensor,
+    Vector,
+)
+
+
+@dataclass
+class Scope:
+    """A block in braces: what is declared in it, and where it stands."""
+
+    number: int
+    parent: Scope | None
+    function: BodyReader
+    names: dict[str, str] = field(default_factory=dict)  # of registers: unique names
+    families: dict[str, tuple[str, int]] = field(default_factory=dict)  # %r<100>: by prefix the type and the count
+    symbols: dict[str, str] = field(default_factory=dict)  # of labels and variables: unique names
+    operands: dict[str, tuple[Operand, ...]] = field(default_factory=dict)  # lists that were read already
+
+    def unique(self, name: str) -> str:
+        """The name of something declared here: as it is in the outermost block of a function, with the block's number elsewhere."""
+        return name if self.parent is None else f"{name}#{self.number}"
+
+    def register(self, name: str) -> str | None:
+        """The unique name of a register that is visible here, or None."""
+        own = self.names.get(name)
+        if own is not None:
+            return own
+        digits = len(name)
+        while digits and name[digits - 1].isdigit():
+            digits -= 1
+        found = self.families.get(name[:digits])
+        if found is not None and digits < len(name):
+            type, count = found
+            index = name[digits:]
+            if int(index) < count and (index == "0" or index[0] != "0"):
+                own = self.unique(name)
+                self.names[name] = own
+                self.function.made.registers[own] = (type, 1)
+                return own
+        own = self.parent.register(name) if self.parent else None
+        if own is not None:
+            self.names[name] = own
+        return own
+
+    def symbol(self, name: str) -> str:
+        """The unique name of a label or variable of the function that is visible here; of anything else the name itself."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.symbols:
+                return scope.symbols[name]
+            scope = scope.parent
+        return name
+
+
+class BodyReader:
+    """The body of one function."""
+
+    def __init__(self, reader: Scanner, module: Module, made: Function) -> None:
+        self.reader, self.module, self.made = reader, module, made
+        self.scopes = 0
+        self.scope = self._inner(None)
+        for parameter in (*made.params, *made.returns):
+            self.scope.symbols[parameter.name] = parameter.name
+        self.pending: list[tuple[int, Scope]] = []  # instructions that name symbols, to be looked up when all are known
+        self.source: Location | None = None
+
+    def _inner(self, parent: Scope | None) -> Scope:
+        self.scopes += 1
+        return Scope(self.scopes, parent, self)
+
+    def read(self) -> None:
+        """Everything up to the closing brace."""
+        reader, depth = self.reader, 1
+        text = reader.text
+        while reader.skip():
+            letter = text[reader.at]
+            if letter == "{":
+                depth += 1
+                if depth > DEEPEST_SCOPE:
+                    raise reader.error(f"blocks nest deeper than {DEEPEST_SCOPE}")
+                reader.at += 1
+                self.scope = self._inner(self.scope)
+            elif letter == "}":
+                reader.at += 1
+                depth -= 1
+                if depth == 0:
+                    self._finish()
+                    return
+                self.scope = self.scope.parent or self.scope
+            elif letter == ".":
+                self._directive()
+            elif letter == ";":
+                reader.at += 1  # an empty statement
+            elif (label := LABEL.match(text, reader.at)) is not None:
+                self._label(label)
+            else:
+                self._instruction()
+        raise reader.error(f"the body of {self.made.name} does not end")
+
+    def _label(self, match: re.Match[str]) -> None:
+        name, reader = match[1], self.reader
+        start, reader.at = reader.at, match.end()
+        reader.skip()
+        targets = TARGETS.match(reader.text, reader.at)
+        own = self.scope.unique(name)
+        if name in self.scope.symbols:
+            raise reader.error(f"{name} is declared twice in one block", start)
+        self.scope.symbols[name] = own
+        if targets:
+            reader.at = targets.end()
+            self.made.targets[own] = tuple(part.strip() for part in targets[2].split(","))
+            self.pending.append((-1 - len(self.made.targets), self.scope))
+        elif reader.text.startswith(".callprototype", reader.at):
+            reader.at += len(".callprototype")
+            returns = parameters(reader) if reader.text[reader.at :].lstrip()[:1] == "(" else ()
+            reader.take(re.compile(r"_"), "the underscore of a prototype")
+            params = parameters(reader)
+            while not reader.took(";"):
+                reader.take(WORD, "a directive")
+                reader.take(NUMBERS, "numbers")
+            self.made.prototypes[own] = (returns, params)
+        else:
+            self.made.labels[own] = len(self.made.body)
+
+    def _directive(self) -> None:
+        reader = self.reader
+        match = LOC.match(reader.text, reader.at)
+        if match:
+            reader.at = match.end()
+            file = self.module.files.get(int(match[1]), match[1])
+            self.source = Location(file, int(match[2]), int(match[3] or 0)) if int(match[2]) else None
+            return
+        word = reader.take(WORD, "a directive")[1]
+        reader.at -= len(word) + 1
+        if word == "reg":
+            self._registers()
+        elif word in SPACES:
+            variable = reader.declaration()
+            own = self.scope.unique(variable.name)
+            self.scope.symbols[variable.name] = own
+            self.made.variables[own] = reader.initial(variable)
+        elif word == "pragma":
+            reader.take(PRAGMA, "a pragma")
+        else:
+            close = listing(nearest(word, BODY_DIRECTIVES))
+            raise reader.error(f"no directive .{word} in a function; nearest: {close}")
+
+    def _registers(self) -> None:
+        reader = self.reader
+        start = reader.at
+        reader.at += len(".reg")
+        vector, type = 1, ""
+        while reader.skip() and reader.text[reader.at] == ".":
+            word = reader.take(WORD, "a type")[1]
+            if word in ("v2", "v4", "v8"):
+                vector = int(word[1:])
+            elif word in TYPE_BYTES:
+                type = word
+            else:
+                raise reader.error(f"no type .{word}; nearest: {listing(nearest(word, TYPE_BYTES))}", start)
+        if not type:
+            raise reader.error(f"registers without a type; valid: {listing(TYPE_BYTES)}", start)
+        while True:
+            match = reader.take(REGISTERS, "the name of a register")
+            name, count = match[1], match[2]
+            if count is not None:
+                if int(count) > MOST_REGISTERS:
+                    raise reader.error(f"{count} registers; valid: up to {MOST_REGISTERS}", start)
+                self.scope.families[name] = (type, int(count))
+            else:
+                own = self.scope.unique(name)
+                if name in self.scope.names and self.scope.names[name] == own:
+                    raise reader.error(f"{name} is declared twice in one block", start)
+                self.scope.names[name] = own
+                self.made.registers[own] = (type, vector)
+            if not reader.took(","):
+                break
+        reader.expect(";")
+        self.scope.operands.clear()
+
+    def _instruction(self) -> None:
+        reader = self.reader
+        start = reader.at
+        match = INSTRUCTION.match(reader.text, start)
+        if match is None:
+            raise reader.error(f"{reader.shown()} is not an instruction, a label or a directive")
+        reader.at = match.end()
+        negated, guard, opcode, rest = match.groups()
+        scope = self.scope
+        operands = scope.operands.get(rest)
+        try:
+            if operands is None:
+                listed = split(rest.strip()) if rest.strip() else []
+                operands = tuple(read_operand(part, scope.register) for part in listed)
+                scope.operands[rest] = operands
+            predicate = None
+            if guard is not None:
+                own = scope.register(guard)
+                if own is None:
+                    raise PtxError(f"no predicate {guard}")
+                predicate = Register(own)
+        except PtxError as error:
+            raise reader.error(f"{opcode}: {error}", start) from None
+        body = self.made.body
+        if any(_names_symbol(operand) for operand in operands):
+            self.pending.append((len(body), scope))
+        body.append(Instruction(opcode, operands, *reader.place(start), predicate, bool(negated), self.source))
+
+    def _finish(self) -> None:
+        """Give symbols their unique names, now that all labels are known."""
+        listed = list(self.made.targets)
+        tables = 0
+        for index, scope in self.pending:
+            if index < 0:
+                name = listed[tables]
+                tables += 1
+                self.made.targets[name] = tuple(scope.symbol(label) for label in self.made.targets[name])
+                continue
+            found = self.made.body[index]
+            if scope.parent is not None or self.made.labels:
+                operands = tuple(_resolved(operand, scope) for operand in found.operands)
+                self.made.body[index] = found._replace(operands=operands)
+
+
+def _names_symbol(operand: Operand) -> bool:
+    if isinstance(operand, (Address, Tensor)):
+        return isinstance(operand.base, Symbol)
+    if isinstance(operand, (Vector, Group)):
+        return any(_names_symbol(item) for item in operand.items)
+    return isinstance(operand, Symbol)
+
+
+def _resolved(operand: Operand, scope: Scope) -> Operand:
+    if isinstance(operand, Symbol):
+        return operand._replace(name=scope.symbol(operand.name))
+    if isinstance(operand, Vector):
+        return Vector(tuple(_resolved(item, scope) for item in operand.items))
+    if isinstance(operand, Group):
+        return Group(tuple(_resolved(item, scope) for item in operand.items))
+    if isinstance(operand, Address):
+        return Address(_resolved(operand.base, scope), operand.offset)
+    if isinstance(operand, Tensor):
+        return Tensor(_resolved(operand.base, scope), operand.coordinates)
+    return operand
