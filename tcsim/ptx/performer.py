@@ -61,10 +61,10 @@ class Performer(Accesses):
         mask = self._array(w)
         taken: Array = mask
         if bound.lanes > 1:
-            warps: Array = self._warped(mask, bool).any(1)
+            warps: Array = np.asarray(self._warped(mask, bool).any(1))
             if bound.lanes == 128:
                 warps = np.repeat(np.pad(warps, (0, -len(warps) % 4)).reshape(-1, 4).any(1), 4)[: self.warps]
-            taken = np.repeat(warps, LANES)[: self.threads]
+            taken = np.repeat(np.asarray(warps), LANES)[: self.threads]
         threads: Array = np.nonzero(taken)[0]
         if not len(threads):
             return
