@@ -101,6 +101,8 @@ def _settings(config: pytest.Config) -> Settings:
         raise pytest.UsageError(f"--samples {samples}: valid are 1 and more")
     if option("--seed") < 0:
         raise pytest.UsageError(f"--seed {option('--seed')}: valid are 0 and more")
+    if option("--blocks") < 0:
+        raise pytest.UsageError(f"--blocks {option('--blocks')}: valid are 0 (all) and more")
     available, why = (False, "") if option("--replay") else device_available()
     if live and not available:
         raise pytest.UsageError(f"--live needs a GPU and cuda-python; here: {why}; valid without one: --replay")
@@ -115,7 +117,9 @@ def _settings(config: pytest.Config) -> Settings:
         )
     arch = arch or (found if found in ARCHS else None) or "sm_90"
     mode = "live" if live or (available and found == arch) else "replay"
-    return Settings(arch, mode, option("--record"), samples, option("--seed"), option("--recordings"))  # type: ignore[arg-type]
+    return Settings(
+        arch, mode, option("--record"), samples, option("--seed"), option("--recordings"), option("--blocks")
+    )  # type: ignore[arg-type]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

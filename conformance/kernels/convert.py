@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from conformance.kernels.whole_outputs import Trial
+from conformance.kernels.whole_outputs import Trial, frozen_inputs
 from conformance.stimuli.codes import bell
 from conformance.stimuli.stream import Stream
 from hwkernels.gemm.convert_call import FORMATS, ConvertCall, conversion
@@ -84,9 +84,13 @@ def call_of(case: ConvertCase, x: Floats, repeat: int) -> ConvertCall:
     return ConvertCall(x, case.format, case.saturate, repeat)
 
 
-def trial_of(case: ConvertCase, seed: int) -> Trial:
+def trial_of(case: ConvertCase, arch: str, seed: int) -> Trial:
     """What runs, and what should come of it."""
-    x = cache(lambda: inputs(case, seed))  # made when it is asked for
+
+    @cache  # made when it is asked for
+    def x() -> Floats:
+        return frozen_inputs("convert", arch, case.id, seed, lambda: inputs(case, seed))
+
     return Trial(
         case.id,
         "conformance/test_convert.py::test_convert",
@@ -94,4 +98,6 @@ def trial_of(case: ConvertCase, seed: int) -> Trial:
         lambda repeat: call_of(case, x(), repeat),
         lambda: predicted(case, x()),
         lambda index: f"element {index[0]}, input {int(x().view(np.uint32)[index]):#010x}",
+        inputs=lambda: {"x": x()},
+        part=lambda block: predicted(case, x()[block]),
     )

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from conformance.kernels.whole_outputs import Trial, blocks_of_64, matrix_place
+from conformance.kernels.whole_outputs import Trial, blocks_of_64, frozen_inputs, matrix_place
 from conformance.stimuli.codes import bell, finite_bits, random_bits, sign_bit, window
 from conformance.stimuli.stream import Stream
+from conformance.suite.whole_recordings import Part
 from hwkernels.device.device_arrays import DTYPES
 from hwkernels.gemm.build import Build
 from hwkernels.gemm.call import Tuning, target_for, tuned
@@ -41,6 +42,7 @@ SHORT_WORDS = (
 )
 SPARSE_WORDS = (Tuning(stagger=0), Tuning(direct=True), Tuning(clusters=7))
 DEEP = (520, 1300, 400)  # with few clusters: several tiles for each, of more slots than the ring has
+TABLE = 4096  # numbers near a normal distribution, of which a matrix takes its own
 WIDEST = 56  # exponent of the wide class, where the format has more
 SCALE = (0.5, -2.0)  # alpha and beta: powers of two, so that one f32 addition is what a fused multiply-add does
 
@@ -173,7 +175,7 @@ def _codes(format_: str, shape: tuple[int, int], kind: str, stream: Stream) -> A
         return window(item, stream, shape, -WIDEST, WIDEST)
     if kind == "wide":
         return finite_bits(item, stream, shape)
-    normal = tcsim.encode(bell(stream, shape), format_)
+    normal = stream.choice(tcsim.encode(bell(stream, (TABLE,)), format_), shape)
     if kind == "random":
         return normal
     # A special value in one row of 16 leaves outputs of every kind: NaN, infinities, and finite ones.
@@ -245,7 +247,15 @@ def call_of(case: GemmCase, a: Array, b: Array, c: Array | None, repeat: int) ->
 
 def trial_of(case: GemmCase, arch: str, seed: int) -> Trial:
     """What runs, and what should come of it."""
-    inputs = cache(lambda: operands(case, seed))  # made when they are asked for
+
+    @cache  # made when they are asked for
+    def inputs() -> tuple[Array, Array, Array | None]:
+        return frozen_inputs("gemm", arch, case.id, seed, lambda: operands(case, seed))
+
+    def part(block: Part) -> Array:
+        a, b, c = inputs()
+        return predicted(case, arch, a[block[0]], b[:, block[1]], None if c is None else c[block])
+
     return Trial(
         case.id,
         "conformance/test_gemm.py::test_gemm",
@@ -254,4 +264,6 @@ def trial_of(case: GemmCase, arch: str, seed: int) -> Trial:
         lambda: predicted(case, arch, *inputs()),
         matrix_place,
         blocks_of_64,
+        lambda: {name: codes for name, codes in zip("abc", inputs(), strict=True) if codes is not None},
+        part,
     )

@@ -90,6 +90,7 @@ class Settings:
     samples: int | None = None  # warps per case; None: each class's default
     seed: int = 0
     root: Path = recordings.ROOT
+    blocks: int = 1  # of each whole output that a replay computes again; 0: all
 
 
 class Suite:
