@@ -148,7 +148,6 @@ def test_the_suite_runs_live_and_replays(mnemonic: str, tmp_path: Path) -> None:
         outcome = live.run(case)
         assert (outcome.verdict, outcome.mismatches) == ("PASS", 0), outcome.text
         assert outcome.outputs >= 1024
-    live.write_recordings()
     assert len(live.written) == 1
     replay = Suite(Settings("sm_120", "replay", root=tmp_path))
     again = [case for case in replay.cases() if case.mnemonic == mnemonic]

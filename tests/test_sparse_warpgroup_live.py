@@ -78,7 +78,6 @@ def test_what_a_gpu_said_can_be_recorded_and_replayed(tmp_path: Path) -> None:
     live = suite("live", Obedient(), samples=2, record=True, root=tmp_path)
     for name in CLASSES:
         assert live.run(Case(F16, name, 0)).verdict == "PASS"
-    live.write_recordings()
     assert live.written == [recordings.path_of(F16, "sm_90", tmp_path)]
     replay = suite("replay", root=tmp_path)
     cases = list(replay.cases())
@@ -104,7 +103,6 @@ def test_a_recording_of_a_mutant_is_not_believed(tmp_path: Path) -> None:
     live = suite("live", Wrong(), samples=2, record=True, root=tmp_path)
     verdicts = [live.run(Case(F16, name, 0)).verdict for name in CLASSES]
     assert verdicts.count("FAIL") > len(CLASSES) // 2
-    live.write_recordings()
     with pytest.raises(pytest.fail.Exception, match=r"1 of 26 mutants survive .*metadata nibbles swapped"):
         test_mutants.test_mutants(F16, suite("replay", root=tmp_path))
 

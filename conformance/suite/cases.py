@@ -16,6 +16,7 @@ import tcsim
 from conformance.comparison import Array, Comparison
 from conformance.isa import testbench_of
 from conformance.stimuli import classes as inputs
+from conformance.stimuli import frozen
 from conformance.suite import published, recordings
 from conformance.suite.hardware import Hardware, NoAssembler, Unassembled, Workshop
 from conformance.suite.published import PublishedSet
@@ -89,6 +90,7 @@ class Settings:
     samples: int | None = None  # warps per case; None: each class's default
     seed: int = 0
     root: Path = recordings.ROOT
+    blocks: int = 1  # of each whole output that a replay computes again; 0: all
 
 
 class Suite:
@@ -172,6 +174,14 @@ class Suite:
         instruction = self.instruction(case.mnemonic)
         return testbench_of(instruction.row.family).samples(instruction, case.name)
 
+    def inputs(self, case: Case, samples: int) -> Inputs:
+        """The inputs of a case: from the frozen generators; from the tree's own those of a class that is not frozen yet."""
+        try:
+            return frozen.generators().ask("case", case.mnemonic, self.settings.arch, case.name, case.seed, samples)
+        except frozen.UnknownCase:
+            instruction = self.instruction(case.mnemonic)
+            return testbench_of(instruction.row.family).inputs(instruction, case.name, case.seed, samples)
+
     # --- running
 
     def run(self, case: Case) -> Outcome:
@@ -211,7 +221,7 @@ class Suite:
             raise RuntimeError("a live suite needs hardware")
         instruction, samples = self.instruction(case.mnemonic), self.samples(case)
         testbench = testbench_of(instruction.row.family)
-        given = testbench.inputs(instruction, case.name, case.seed, samples)
+        given = self.inputs(case, samples)
         where = self.hardware.text
         try:
             made = self.workshop.probe(instruction, instruction.targets[0])
@@ -241,7 +251,7 @@ class Suite:
         recorded = recording.cases[case.name, case.seed]
         hardware = recording.results[case.name, case.seed]
         testbench = testbench_of(instruction.row.family)
-        given = testbench.inputs(instruction, case.name, case.seed, recorded.samples)
+        given = self.inputs(case, recorded.samples)
         trouble = self._stale(instruction, recording, recorded, given)
         if trouble:
             text = f"{trouble}; record it again with `pytest conformance/ --arch {self.settings.arch} --record`"
@@ -371,11 +381,17 @@ class Suite:
         else:
             recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(given)), result)
 
-    def write_recordings(self) -> None:
-        """Write what was recorded: whole instructions only, each file moved into place when complete."""
-        for mnemonic, recording in self._new.items():
-            instruction = self.instruction(mnemonic)
-            names = testbench_of(instruction.row.family).every_class(instruction)
-            wanted = {(name, self.settings.seed) for name in names}
-            if wanted <= set(recording.cases):
-                self.written.append(recordings.write(recording, self.settings.root))
+        self._write_if_whole(recording)
+
+    def _write_if_whole(self, recording: Recording) -> None:
+        """Write an instruction as soon as its last case is there: what was measured survives whatever ends the run."""
+        instruction = self.instruction(recording.mnemonic)
+        names = testbench_of(instruction.row.family).every_class(instruction)
+        if {(name, self.settings.seed) for name in names} <= set(recording.cases):
+            self.written.append(recordings.write(recording, self.settings.root))
+            del self._new[recording.mnemonic]
+
+    def saved(self) -> str:
+        """What a run that ends early leaves on disk."""
+        count = len(self.written)
+        return f"{count} file{'s' * (count != 1)} saved" + (f", the last {self.written[-1].name}" if count else "")
