@@ -86,7 +86,7 @@ def trial_of(case: ConvertCase, seed: int) -> Trial:
     x = cache(lambda: inputs(case, seed))  # made when it is asked for
     return Trial(
         case.id,
-        "conformance/test_convert.py::test_convert",
+        "test_convert.py::test_convert",
         "a whole array",
         lambda repeat: call_of(case, x(), repeat),
         lambda: predicted(case, x()),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from conformance.suite import rerun as again
 from conformance.suite.cases import Outcome, Suite
 from hwkernels.device.plan import WholeCall
 from hwkernels.device.toolchain import AssembleError, ToolchainError
@@ -38,8 +39,8 @@ def judge(trial: Trial, suite: Suite) -> Outcome:
     if suite.hardware is None:
         return Outcome("UNTESTED", how=f"{trial.what} needs a GPU: nothing is recorded")
     where = suite.hardware.text
-    rerun = f'rerun: pytest "{trial.test}[{trial.id}]" --arch {settings.arch} --live'
-    rerun += f" --seed {settings.seed}" if settings.seed else ""
+    seed = ("--seed", str(settings.seed)) if settings.seed else ()
+    rerun = f"rerun: {again.command(f'{trial.test}[{trial.id}]', '--arch', settings.arch, '--live', *seed)}"
     try:
         first, second = suite.hardware.run_whole(trial.call(REPEAT))
     except Hang as error:
