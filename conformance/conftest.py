@@ -15,7 +15,7 @@ from conformance.kernels import gemm as gemm_cases
 from conformance.kernels import scaled as scaled_cases
 from conformance.suite import manifest, recordings, waivers
 from conformance.suite.cases import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
-from conformance.suite.hardware import Hardware
+from conformance.suite.hardware import NEEDS, Hardware
 from conformance.suite.recordings import RecordingError, Unwritable
 from conformance.suite.waivers import Waiver, WaiverError
 from hwkernels.device.driver import device_available, device_info
@@ -274,6 +274,17 @@ def _all(terminal: Any) -> Iterator[list[Any]]:
             yield found
 
 
+def _assemblers_wanted(terminal: Any) -> Iterator[str]:
+    """Which rows went without a test because the assembler here is too old for them, by what they need."""
+    wanted: dict[str, dict[str, None]] = defaultdict(dict)
+    for _, mnemonic, verdict, _, _, how in _all(terminal):
+        if verdict == "UNTESTED" and how.startswith(NEEDS):
+            wanted[how][mnemonic] = None
+    for how, names in sorted(wanted.items()):
+        yield f"{len(names):,} instruction{'s' * (len(names) > 1)} untested: {how}:"
+        yield from (f"  {name}" for name in sorted(names))
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The closing table: family, variants, cases, outputs compared, mismatches, how verified."""
     suite = config.stash[SUITE]
@@ -295,6 +306,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for row in rows:
         numbers = "  ".join(text.rjust(width) for text, width in zip(row[1:5], widths[1:], strict=True))
         terminalreporter.write_line(f"{row[0].ljust(widths[0])}  {numbers}  {row[5]}")
+    for line in _assemblers_wanted(terminalreporter):
+        terminalreporter.write_line(line, yellow=True)
     if not _proved(terminalreporter):
         terminalreporter.write_line("nothing was compared: this run proves nothing and fails", red=True)
     if _strict(config):

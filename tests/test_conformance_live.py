@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from suite_runs import CLASSES, GPU, MNEMONIC, OUTPUTS, case_path, recorded, suite_run, table_rows
+from suite_runs import CLASSES, GPU, MNEMONIC, OUTPUTS, recorded, suite_run, table_rows
 
 import conformance.suite.hardware
 import tcsim
 from conformance import conftest as hooks
-from conformance.suite import recordings
+from conformance.suite import recordings, rerun
 from conformance.suite.cases import Case, Settings, Suite
 from conformance.suite.hardware import Hardware, Unassembled, Workshop
 from hwkernels.device.driver import Launch
@@ -120,7 +121,8 @@ def test_hardware_that_does_not(answer: Answer, verdict: str, complaint: str) ->
     outcome = suite.run(WIDE)
     assert outcome.verdict == verdict
     assert re.search(complaint, outcome.text), outcome.text
-    assert f'rerun: pytest "{case_path("wide")}" --arch sm_90 --live' in outcome.text.splitlines()
+    again = rerun.command(f"test_cases.py::test_case[{WIDE.id}]", "--arch", "sm_90", "--live")
+    assert f"rerun: {again}" in outcome.text.splitlines()
     assert outcome.how == "Imaginary GPU, driver 1.2.3"
     assert suite.run(WIDE).verdict == "PASS"
 
@@ -129,8 +131,9 @@ def test_a_rerun_command_repeats_the_settings(tmp_path: Path) -> None:
     """Seed, samples and folder, where they are not the defaults."""
     suite = live_suite(Imaginary(hanging), seed=5, samples=2, root=tmp_path)
     case = Case(MNEMONIC, "wide", 5)
-    command = f'rerun: pytest "conformance/test_cases.py::test_case[{MNEMONIC}-wide-5]" --arch sm_90 --live --seed 5'
-    assert suite.rerun(case) == f"{command} --samples 2 --recordings {tmp_path}"
+    test, options = f"'{rerun.FOLDER}/test_cases.py::test_case[{MNEMONIC}-wide-5]'", "--arch sm_90 --live --seed 5"
+    command = f"rerun: {sys.executable} -m pytest {test} {options} --samples 2 --recordings {tmp_path}"
+    assert suite.rerun(case) == command
     assert suite.rerun(case) in suite.run(case).text
 
 

@@ -243,7 +243,7 @@ def test_hardware_that_moves_one_byte_elsewhere_fails():
     suite.__dict__["workshop"] = Workshop([suite.instruction(name)])
     failed = suite.run(Case(name, "tile", 0))
     assert (failed.verdict, failed.mismatches) == ("FAIL", 1)
-    assert "sample 2 shared byte 0x1c" in failed.text and "rerun: pytest" in failed.text and "TensorMap(" in failed.text
+    assert "sample 2 shared byte 0x1c" in failed.text and "rerun: " in failed.text and "TensorMap(" in failed.text
 
 
 # --- the driver's encoder, played by a stand-in that encodes as the model does

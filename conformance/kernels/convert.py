@@ -93,7 +93,7 @@ def trial_of(case: ConvertCase, arch: str, seed: int) -> Trial:
 
     return Trial(
         case.id,
-        "conformance/test_convert.py::test_convert",
+        "test_convert.py::test_convert",
         "a whole array",
         lambda repeat: call_of(case, x(), repeat),
         lambda: predicted(case, x()),

@@ -258,7 +258,7 @@ def trial_of(case: GemmCase, arch: str, seed: int) -> Trial:
 
     return Trial(
         case.id,
-        "conformance/test_gemm.py::test_gemm",
+        "test_gemm.py::test_gemm",
         "a whole GEMM",
         lambda repeat: call_of(case, *inputs(), repeat),
         lambda: predicted(case, arch, *inputs()),

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from conformance.stimuli import frozen
 from conformance.stimuli.classes import digest as digest_of
+from conformance.suite import rerun as again
 from conformance.suite import whole_recordings
 from conformance.suite.cases import Outcome, Suite
 from conformance.suite.whole_recordings import Part, WholeOutput
@@ -87,8 +88,8 @@ def _mismatches(
 
 def _rerun(trial: Trial, suite: Suite) -> str:
     settings = suite.settings
-    text = f'rerun: pytest "{trial.test}[{trial.id}]" --arch {settings.arch} --{settings.mode}'
-    return text + (f" --seed {settings.seed}" if settings.seed else "")
+    seed = ("--seed", str(settings.seed)) if settings.seed else ()
+    return f"rerun: {again.command(f'{trial.test}[{trial.id}]', '--arch', settings.arch, f'--{settings.mode}', *seed)}"
 
 
 def _codes(item: Array) -> Array:

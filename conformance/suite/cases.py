@@ -17,7 +17,7 @@ from conformance.comparison import Array, Comparison
 from conformance.isa import testbench_of
 from conformance.stimuli import classes as inputs
 from conformance.stimuli import frozen
-from conformance.suite import published, recordings
+from conformance.suite import published, recordings, rerun
 from conformance.suite.hardware import Hardware, NoAssembler, Unassembled, Workshop
 from conformance.suite.published import PublishedSet
 from conformance.suite.recordings import RecordedCase, Recording, result_digest
@@ -254,7 +254,8 @@ class Suite:
         given = self.inputs(case, recorded.samples)
         trouble = self._stale(instruction, recording, recorded, given)
         if trouble:
-            text = f"{trouble}; record it again with `pytest conformance/ --arch {self.settings.arch} --record`"
+            again = rerun.command("", "--arch", self.settings.arch, "--record", root=self.settings.root)
+            text = f"{trouble}; record it again with `{again}`"
             return Outcome("FAIL", how=str(recording.origin), text=text)
         asked = self.settings.samples
         if asked is not None:
@@ -344,19 +345,15 @@ class Suite:
     def rerun(self, case: Case) -> str:
         """The command that runs only this case again."""
         settings = self.settings
-        command = f'pytest "conformance/test_cases.py::test_case[{case.id}]" --arch {settings.arch} --{settings.mode}'
-        command += f" --seed {settings.seed}" if settings.seed else ""
-        command += f" --samples {settings.samples}" if settings.samples is not None else ""
-        return f"rerun: {command}{self._recordings_option()}"
+        options = ["--arch", settings.arch, f"--{settings.mode}"]
+        options += ["--seed", str(settings.seed)] if settings.seed else []
+        options += ["--samples", str(settings.samples)] if settings.samples is not None else []
+        return f"rerun: {rerun.command(f'test_cases.py::test_case[{case.id}]', *options, root=settings.root)}"
 
     def rerun_published(self, item: PublishedSet) -> str:
         """The command that runs only this published set again."""
-        command = f'pytest "conformance/test_published.py::test_published[{item.name}]" --arch {item.arch} --replay'
-        return f"rerun: {command}{self._recordings_option()}"
-
-    def _recordings_option(self) -> str:
-        root = self.settings.root
-        return f" --recordings {root}" if root != recordings.ROOT else ""
+        test, options = f"test_published.py::test_published[{item.name}]", ("--arch", item.arch, "--replay")
+        return f"rerun: {rerun.command(test, *options, root=self.settings.root)}"
 
     # --- recording
 

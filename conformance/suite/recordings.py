@@ -195,7 +195,7 @@ def read(mnemonic: str, arch: str, root: Path = ROOT) -> Recording | None:
     path = path_of(mnemonic, arch, root)
     if not path.exists():
         return None
-    advice = "record it again on a GPU with `pytest conformance/ --record`, or restore the committed file"
+    advice = "record it again on a GPU with `pytest --pyargs conformance --record`, or restore the committed file"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             content = {name: archive[name] for name in archive.files}
