@@ -15,6 +15,7 @@ from conformance.kernels import scaled as scaled_cases
 from conformance.suite import recordings
 from conformance.suite.cases import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
 from conformance.suite.hardware import Hardware
+from conformance.suite.proofs import proofs
 from conformance.suite.recordings import RecordingError
 from hwkernels.device.driver import device_available, device_info
 from tcsim import catalog
@@ -23,6 +24,7 @@ from tcsim.core.targets import ARCHS
 
 SUITE = pytest.StashKey[Suite]()
 PROPERTY = "conformance"
+MUTANTS = "mutants"  # of a proof that passed: how many mutants it contradicted
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--live", action="store_true", help="run on the GPU (default where one of that arch is present)")
     group.addoption("--replay", action="store_true", help="compare with recorded hardware results (default elsewhere)")
     group.addoption("--record", action="store_true", help="run live and write what the hardware answered")
+    group.addoption("--proof", action="store_true", help="also ask whether the recordings contradict every mutant (minutes)")
     group.addoption("--samples", type=int, help="warps per case (default: enough for 2,048 outputs)")
     group.addoption("--seed", type=int, default=0, help="seed of the inputs (default 0)")
     group.addoption("--recordings", type=Path, default=recordings.ROOT, help="folder of recordings to read or write")
@@ -100,7 +103,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "unproven": suite.unproven,
         "refused": suite.refused,
         "published": lambda: suite.published,
-        "recorded": lambda: (row.mnemonic for row in suite.rows if suite.recording(row.mnemonic) is not None),
+        "proof": lambda: proofs(suite) if metafunc.config.getoption("--proof") else (),
         "gemm": lambda: gemm_cases.cases(arch),
         "scaled": lambda: scaled_cases.cases(arch),
         "converted": lambda: convert_cases.cases(arch),
@@ -186,9 +189,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _proved(terminal: Any) -> bool:
-    """Outputs were compared, or mutants killed."""
-    killed = any(report.when == "call" and _verdict(report) is None for report in terminal.stats.get("passed", ()))
-    return killed or any(found[3] for found in _all(terminal))
+    """Outputs were compared, or mutants contradicted: a test that did neither proves nothing."""
+    return bool(_contradicted(terminal)) or any(found[3] for found in _all(terminal))
+
+
+def _contradicted(terminal: Any) -> list[int]:
+    """How many mutants each proof that passed contradicted."""
+    passed = (report for report in terminal.stats.get("passed", ()) if report.when == "call")
+    return [value for report in passed for key, value in report.user_properties if key == MUTANTS and value]
 
 
 def _all(terminal: Any) -> Iterator[list[Any]]:
@@ -219,6 +227,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for row in rows:
         numbers = "  ".join(text.rjust(width) for text, width in zip(row[1:5], widths[1:], strict=True))
         terminalreporter.write_line(f"{row[0].ljust(widths[0])}  {numbers}  {row[5]}")
+    if contradicted := _contradicted(terminalreporter):
+        terminalreporter.write_line(
+            f"mutants: {len(contradicted):,} instructions, {sum(contradicted):,} mutants contradicted by recorded results"
+        )
     if not _proved(terminalreporter):
         terminalreporter.write_line("nothing was compared: this run proves nothing and fails", red=True)
     if suite.written:
