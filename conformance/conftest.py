@@ -16,6 +16,7 @@ from conformance.kernels import scaled as scaled_cases
 from conformance.suite import manifest, recordings, waivers
 from conformance.suite.cases import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
 from conformance.suite.hardware import NEEDS, Hardware
+from conformance.suite.proofs import proofs
 from conformance.suite.recordings import RecordingError, Unwritable
 from conformance.suite.waivers import Waiver, WaiverError
 from hwkernels.device.driver import device_available, device_info
@@ -28,6 +29,7 @@ WAIVERS = pytest.StashKey[tuple[Waiver, ...]]()
 OPEN: tuple[str, ...] = ("UNTESTED", "UNVERIFIED")
 """The verdicts that --strict does not let pass."""
 PROPERTY = "conformance"
+MUTANTS = "mutants"  # of a proof that passed: how many mutants it contradicted
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--live", action="store_true", help="run on the GPU (default where one of that arch is present)")
     group.addoption("--replay", action="store_true", help="compare with recorded hardware results (default elsewhere)")
     group.addoption("--record", action="store_true", help="run live and write what the hardware answered")
+    group.addoption(
+        "--proof", action="store_true", help="also ask whether the recordings contradict every mutant (minutes)"
+    )
     group.addoption("--samples", type=int, help="warps per case (default: enough for 2,048 outputs)")
     group.addoption("--seed", type=int, default=0, help="seed of the inputs (default 0)")
     group.addoption(
@@ -147,7 +152,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "unproven": suite.unproven,
         "refused": suite.refused,
         "published": lambda: suite.published,
-        "recorded": lambda: (row.mnemonic for row in suite.rows if suite.recording(row.mnemonic) is not None),
+        "proof": lambda: proofs(suite) if metafunc.config.getoption("--proof") else (),
         "gemm": lambda: gemm_cases.cases(arch),
         "scaled": lambda: scaled_cases.cases(arch),
         "converted": lambda: convert_cases.cases(arch),
@@ -258,9 +263,14 @@ def _unwaived(terminal: Any, config: pytest.Config) -> tuple[list[str], list[Wai
 
 
 def _proved(terminal: Any) -> bool:
-    """Outputs were compared, or mutants killed."""
-    killed = any(report.when == "call" and _verdict(report) is None for report in terminal.stats.get("passed", ()))
-    return killed or any(found[3] for found in _all(terminal))
+    """Outputs were compared, or mutants contradicted: a test that did neither proves nothing."""
+    return bool(_contradicted(terminal)) or any(found[3] for found in _all(terminal))
+
+
+def _contradicted(terminal: Any) -> list[int]:
+    """How many mutants each proof that passed contradicted."""
+    passed = (report for report in terminal.stats.get("passed", ()) if report.when == "call")
+    return [value for report in passed for key, value in report.user_properties if key == MUTANTS and value]
 
 
 def _reports(terminal: Any) -> Iterator[Any]:
@@ -308,6 +318,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"{row[0].ljust(widths[0])}  {numbers}  {row[5]}")
     for line in _assemblers_wanted(terminalreporter):
         terminalreporter.write_line(line, yellow=True)
+    if contradicted := _contradicted(terminalreporter):
+        terminalreporter.write_line(
+            f"mutants: {len(contradicted):,} instructions, {sum(contradicted):,} mutants contradicted by recorded results"
+        )
     if not _proved(terminalreporter):
         terminalreporter.write_line("nothing was compared: this run proves nothing and fails", red=True)
     if _strict(config):

@@ -34,7 +34,9 @@ def copied(tmp_path: Path) -> Path:
 
 def test_a_replay_that_agrees(copied: Path) -> None:
     """Every class of one instruction: exit code 0, verdict REPLAYED, and the table says what was compared with what."""
-    run = suite_run("conformance", "-v", "-k", MNEMONIC, "--arch", "sm_90", "--replay", "--recordings", str(copied))
+    run = suite_run(
+        "conformance", "-v", "-k", MNEMONIC, "--arch", "sm_90", "--replay", "--recordings", str(copied), "--proof"
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     assert "conformance: sm_90 by replay of recorded hardware results (no GPU is used)" in run.stdout
     assert "= conformance of sm_90, replay =" in run.stdout
