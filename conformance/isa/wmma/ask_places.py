@@ -140,7 +140,7 @@ def ask(hardware: Hardware, seconds: float, seed: int) -> Answers:
             if time.monotonic() - start > seconds:
                 answers.not_asked.append(text)
                 continue
-            inputs = inputs_at(instruction, *(np.array([number]) for number in place), seed)
+            inputs = inputs_at(instruction, np.array([place[0]]), np.array([place[1]]), seed)
             try:
                 hardware.run(workshop.probe(instruction, instruction.targets[0]), inputs)
                 answers.silent.append(text)
