@@ -26,6 +26,7 @@ from hwkernels.device.worker import ContextLost, Hang
 from hwkernels.probes import probe
 from hwkernels.probes.probe import Probe
 from tcsim import catalog
+from tcsim.core.errors import shortened
 from tcsim.core.targets import accepting
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
@@ -63,9 +64,9 @@ class Case:
 
         Raises ValueError if it is not one.
         """
-        match = re.fullmatch(r"(.+)-([a-z]+)-(\d+)", text)
+        match = re.fullmatch(r"([^\s-]+)-([a-z]+)-([0-9]{1,20})", text) if len(text) <= 400 else None
         if match is None:
-            raise ValueError(f"no case id {text!r}; valid: <mnemonic>-<class>-<seed>")
+            raise ValueError(f"no case id {shortened(text)}; valid: <mnemonic>-<class>-<seed>")
         return Case(match[1], match[2], int(match[3]))
 
 

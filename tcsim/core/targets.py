@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
-from tcsim.core.errors import TargetError, listing, nearest
+from tcsim.core.errors import TargetError, listing, nearest, shortened
 
 T = TypeVar("T")
 
@@ -178,4 +178,6 @@ def accepting(arch_or_target: str) -> tuple[Arch, tuple[str, ...]]:
         return ARCHS[TARGETS[arch_or_target].arch], (arch_or_target,)
     known = [*ARCHS, *(t for t in TARGETS if t not in ARCHS)]
     close = nearest(str(arch_or_target), known, 2)
-    raise TargetError(f"no arch or target {arch_or_target!r}; nearest: {listing(close)}; all: {listing(known, 40)}")
+    raise TargetError(
+        f"no arch or target {shortened(arch_or_target)}; nearest: {listing(close)}; all: {listing(known, 40)}"
+    )

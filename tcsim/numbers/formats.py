@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.errors import FormatError, listing, nearest
+from tcsim.core.errors import FormatError, listing, nearest, shortened
 
 ZERO, SUBNORMAL, NORMAL, INFINITY, NAN = range(5)
 CLASS_NAMES = ("zero", "subnormal", "normal", "infinity", "nan")
@@ -231,5 +231,5 @@ def format(name: str | Format) -> Format:
         return name
     if not isinstance(name, str) or name not in FORMATS:
         close = nearest(str(name), FORMATS, 2)
-        raise FormatError(f"no number format {name!r}; nearest: {listing(close)}; all: {listing(FORMATS)}")
+        raise FormatError(f"no number format {shortened(name)}; nearest: {listing(close)}; all: {listing(FORMATS)}")
     return FORMATS[name]
