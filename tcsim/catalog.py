@@ -29,7 +29,8 @@ _ORDER = (
     "mbarrier", "cp.async", "cp.async.bulk", "cp.reduce.async.bulk", "fence", "wgmma.sync",
     "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "tensormap",
     "setmaxnreg", "elect.sync", "barrier.cluster", "mapa", "st.async", "red.async", "st.bulk", "clusterlaunchcontrol",
-    "griddepcontrol",
+    "griddepcontrol", "redux.sync", "barrier.cta", "bar.warp.sync", "createpolicy", "getctarank", "discard", "applypriority",
+    "cvta.param",
 )  # fmt: skip
 """In which order lists show the families; one that is not named here comes after these."""
 
