@@ -61,9 +61,10 @@ def _encrypted() -> bytes:
 
 def _twice() -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file, pytest.warns(UserWarning, match="Duplicate"):
+    with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("a.npy", npy())
-        file.writestr("a.npy", npy())
+        with pytest.warns(UserWarning, match="Duplicate"):
+            file.writestr("a.npy", npy())
     return buffer.getvalue()
 
 
