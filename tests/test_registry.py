@@ -153,12 +153,12 @@ def test_every_target_takes_exactly_its_instructions(name: str) -> None:
         (
             "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e3m2.f32",
             "sm_100",
-            r"m16n8k32 with e2m1 x e3m2 needs one of sm_120f, sm_120a, sm_121a; sm_100 has ",
+            r"m16n8k32 with e2m1 x e3m2 needs one of sm_120f, sm_120a, sm_121f, sm_121a; sm_100 has ",
         ),
         (
             "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e3m2.f32",
             "sm_90a",
-            r"needs one of sm_120f, sm_120a, sm_121a; sm_90a has ",
+            r"needs one of sm_120f, sm_120a, sm_121f, sm_121a; sm_90a has ",
         ),
     ],
 )

@@ -342,7 +342,7 @@ def test_small_integers_in_floats_are_exact(mnemonic: str, arch: str) -> None:
 PROBES = {  # rows that each target accepts
     "sm_80": 80, "sm_86": 80, "sm_87": 80, "sm_88": 80, "sm_89": 88, "sm_90": 88, "sm_90a": 88, "sm_100": 88, "sm_100f": 92,
     "sm_100a": 92, "sm_103": 88, "sm_103f": 92, "sm_103a": 92, "sm_107": 88, "sm_107f": 92, "sm_107a": 92, "sm_110": 88,
-    "sm_110f": 92, "sm_110a": 92, "sm_120": 88, "sm_120f": 142, "sm_120a": 142, "sm_121": 88, "sm_121a": 142,
+    "sm_110f": 92, "sm_110a": 92, "sm_120": 88, "sm_120f": 142, "sm_120a": 142, "sm_121": 88, "sm_121f": 142, "sm_121a": 142,
 }  # fmt: skip
 
 
