@@ -83,7 +83,7 @@ class CreateFractionalPolicy(CreatePolicy):
         """
         given = np.asarray(fraction)
         values = given.view(np.float32) if given.dtype == np.uint32 else given.astype(np.float32)
-        if given.dtype.kind not in "fu" or not ((values > 0) & (values <= 1)).all():
+        if given.dtype.kind not in "fiu" or not ((values > 0) & (values <= 1)).all():
             raise OperandError(f"{self._call}: fraction={fraction!r}; valid: f32 above 0 and up to 1")
         cut = (values * SIXTEENTHS).astype(np.uint64)
         return np.asarray(np.uint64(self._priorities) | cut << np.uint64(FRACTION))
@@ -116,7 +116,7 @@ class CreateRangePolicy(CreatePolicy):
             total == 0, SMALLEST_BLOCK, np.maximum(np.where(total == 0, 0, exponent) - 7, SMALLEST_BLOCK)
         ).astype(np.uint64)
         start = where >> bits
-        last = (primary.astype(np.uint64) - np.uint64(1) + (np.uint64(1) << bits)) & np.uint64(0xFFFF_FFFF)
+        last = (primary - 1 + (1 << bits.astype(np.int64)) & 0xFFFF_FFFF).astype(np.uint64)
         count = np.minimum(((where + last) >> bits) - start, np.uint64(MOST_BLOCKS))
         found = (
             np.uint64(self._priorities | RANGE)
