@@ -44,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail for what is UNTESTED or UNVERIFIED and not waived; --strict does so too",
     )
+    group.addoption("--blocks", type=int, default=1, help="blocks of a whole output that a replay computes; 0: all")
     group.addoption("--waivers", type=Path, default=waivers.FILE, help="file of waivers for --strict-verdicts")
     group.addoption("--recordings", type=Path, default=recordings.ROOT, help="folder of recordings to read or write")
 

@@ -121,5 +121,5 @@ def test_headers_that_lie_are_corruption(tmp_path: Path, change: dict[str, Any])
     header, content = recordings.read_arrays(path)
     header["cases"][0] |= change
     recordings.write_arrays(path, header, content)
-    with pytest.raises(RecordingError, match="corrupt recording .*x.npz: "):
+    with pytest.raises(RecordingError, match=r"corrupt recording .*x\.npz: "):
         whole_recordings.read("x", "sm_90", 0, tmp_path)
