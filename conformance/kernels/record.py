@@ -13,17 +13,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from conformance.isa import testbench_of
-from conformance.kernels import convert, gemm, precompile
+from conformance.kernels import convert, gemm
 from conformance.kernels.whole_outputs import Trial, judge
 from conformance.suite import recordings, whole_recordings
 from conformance.suite.cases import Case, Outcome, Settings, Suite
 from conformance.suite.hardware import Hardware, Workshop
 from conformance.suite.recordings import Unwritable
 from hwkernels.device.driver import device_info
-from hwkernels.gemm.build import CACHE_VARIABLE
+from hwkernels.gemm.build import CACHE_VARIABLE, cubin_of
 
 Job = tuple[str, Callable[[], Outcome]]
 
@@ -108,12 +109,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     cubins = options.cubins or Path(os.environ.get(CACHE_VARIABLE, options.folder / "cubins"))
     cubins.mkdir(parents=True, exist_ok=True)
-    precompile.main([str(cubins), "--arch", arch])
+    os.environ[CACHE_VARIABLE] = str(cubins)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(cubin_of, dict.fromkeys(item.build(arch) for item in gemm.cases(arch))))
     print(f"compiled after {time.monotonic() - start:.0f} s", flush=True)
     common = [sys.executable, "-m", "conformance.kernels.record", str(options.folder), "--seed", str(options.seed)]
-    environment = os.environ | {CACHE_VARIABLE: str(cubins)}
     running = [
-        subprocess.Popen([*common, "--processes", str(options.processes), "--part", str(part)], env=environment)
+        subprocess.Popen([*common, "--processes", str(options.processes), "--part", str(part)])
         for part in range(options.processes)
     ]
     failed = sum(process.wait() != 0 for process in running)
