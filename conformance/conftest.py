@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from conformance.kernels import convert as convert_cases
 from conformance.kernels import gemm as gemm_cases
 from conformance.kernels import scaled as scaled_cases
 from conformance.suite import manifest, recordings, waivers
-from conformance.suite.cases import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
+from conformance.suite.cases import COMPARED, FAILED, VERDICTS, Mode, Outcome, Settings, Suite
 from conformance.suite.hardware import Hardware
 from conformance.suite.recordings import RecordingError, Unwritable
 from conformance.suite.waivers import Waiver, WaiverError
@@ -24,7 +24,7 @@ from tcsim.core.errors import TcsimError
 from tcsim.core.targets import ARCHS
 
 SUITE = pytest.StashKey[Suite]()
-WAIVERS = pytest.StashKey[tuple[Waiver, ...]]()
+WAIVERS = pytest.StashKey[Sequence[Waiver]]()
 OPEN: tuple[str, ...] = ("UNTESTED", "UNVERIFIED")
 """The verdicts that --strict does not let pass."""
 PROPERTY = "conformance"
@@ -117,10 +117,10 @@ def _settings(config: pytest.Config) -> Settings:
             f"--live: the GPU here is {found} ({why}), which is not modelled; modelled: {', '.join(ARCHS)}; valid here: --replay"
         )
     arch = arch or (found if found in ARCHS else None) or "sm_90"
-    mode = "live" if live or (available and found == arch) else "replay"
+    mode: Mode = "live" if live or (available and found == arch) else "replay"
     return Settings(
         arch, mode, option("--record"), samples, option("--seed"), option("--recordings"), option("--blocks")
-    )  # type: ignore[arg-type]
+    )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
