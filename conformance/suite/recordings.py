@@ -1,8 +1,8 @@
 """Recorded hardware results: one file per instruction and arch, from which a CPU can replay what a GPU said.
 
 A file is a NumPy .npz: `header`, JSON text as bytes, and for every case the raw result registers, uint32 (warps,
-lanes, registers), under `<class>/<seed>`. Inputs are regenerated from the case (conformance/stimuli/classes.py); the header
-keeps their digest, so that a change of the generator is noticed and not compared.
+lanes, registers), under `<class>/<seed>`. Inputs are regenerated from the case by frozen code (conformance/stimuli/frozen.py); the
+header keeps their digest, so that other inputs are noticed and not compared.
 """
 
 from __future__ import annotations
