@@ -16,7 +16,8 @@ def command(test: str, *options: str, root: Path | None = None) -> str:
 
     `root` is the folder of recordings, named if it is not the suite's own.
     """
-    own = root is None or root.resolve() == recordings.ROOT.resolve()
     place = f"{FOLDER}/{test}" if test else str(FOLDER)
-    words = [sys.executable, "-m", "pytest", place, *options, *(() if own else ("--recordings", str(root.resolve())))]
+    words = [sys.executable, "-m", "pytest", place, *options]
+    if root is not None and root.resolve() != recordings.ROOT.resolve():
+        words += ["--recordings", str(root.resolve())]
     return shlex.join(words)
