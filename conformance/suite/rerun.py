@@ -16,7 +16,8 @@ def command(test: str, *options: str, root: Path | None = None) -> str:
 
     `root` is the folder of recordings, named if it is not the suite's own.
     """
-    other = None if root is None or root.resolve() == recordings.ROOT.resolve() else root.resolve()
     place = f"{FOLDER}/{test}" if test else str(FOLDER)
-    words = [sys.executable, "-m", "pytest", place, *options, *(("--recordings", str(other)) if other else ())]
+    words = [sys.executable, "-m", "pytest", place, *options]
+    if root is not None and root.resolve() != recordings.ROOT.resolve():
+        words += ["--recordings", str(root.resolve())]
     return shlex.join(words)
