@@ -34,7 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--live", action="store_true", help="run on the GPU (default where one of that arch is present)")
     group.addoption("--replay", action="store_true", help="compare with recorded hardware results (default elsewhere)")
     group.addoption("--record", action="store_true", help="run live and write what the hardware answered")
-    group.addoption("--proof", action="store_true", help="also ask whether the recordings contradict every mutant (minutes)")
+    group.addoption(
+        "--proof", action="store_true", help="also ask whether the recordings contradict every mutant (minutes)"
+    )
     group.addoption("--samples", type=int, help="warps per case (default: enough for 2,048 outputs)")
     group.addoption("--seed", type=int, default=0, help="seed of the inputs (default 0)")
     group.addoption("--recordings", type=Path, default=recordings.ROOT, help="folder of recordings to read or write")

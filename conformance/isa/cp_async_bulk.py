@@ -16,7 +16,6 @@ from tcsim.isa.copies import GROUPS, CopyInstruction
 from tcsim.isa.cp_async_bulk.semantics import BULK_BYTES
 from tcsim.numbers.formats import FORMATS
 
-
 _STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 
 

@@ -118,13 +118,17 @@ def _flush(name: str, codes: Array, format: Format) -> Array:
 def _halves_swapped(instruction: WarpgroupMultiply, inputs: Inputs) -> Array:
     """Of A in registers."""
     a = inputs["a"]
-    return execute(instruction, inputs if a.dtype == np.uint64 else {**inputs, "a": a << np.uint32(16) | a >> np.uint32(16)})
+    return execute(
+        instruction, inputs if a.dtype == np.uint64 else {**inputs, "a": a << np.uint32(16) | a >> np.uint32(16)}
+    )
 
 
 def _registers_swapped(instruction: WarpgroupMultiply, inputs: Inputs) -> Array:
     """Of A in registers."""
     a = inputs["a"]
-    return execute(instruction, inputs if a.dtype == np.uint64 else {**inputs, "a": a[..., [1, 0, *range(2, a.shape[-1])]]})
+    return execute(
+        instruction, inputs if a.dtype == np.uint64 else {**inputs, "a": a[..., [1, 0, *range(2, a.shape[-1])]]}
+    )
 
 
 def _float(instruction: WarpgroupMultiply) -> bool:
