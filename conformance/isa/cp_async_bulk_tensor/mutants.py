@@ -296,8 +296,17 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
 """Mistakes in stores and reductions."""
 
 
+def _storable(tmap: TensorMap) -> TensorMap:
+    """With the pixel box that a store takes."""
+    if tmap.im2col_mode != "im2col":
+        return tmap
+    flat = (0,) * len(tmap.pixel_box_lower_corner)
+    return replace(tmap, pixel_box_lower_corner=flat, pixel_box_upper_corner=flat)
+
+
 def _prefetch_stores(instruction: TensorCopy, inputs: Inputs) -> Array:
     """The box, as a store of 0xff bytes in shared memory; where no store may reach, the memory stays."""
+    inputs = _remapped(_storable)(inputs) | {"coordinates": np.maximum(inputs["coordinates"].view("<i4"), 0)}
     found = []
     for sample, memory in enumerate(inputs["memory"]):
         given = {name: array[sample : sample + 1] for name, array in inputs.items()}
