@@ -16,7 +16,9 @@ def test_at_least_200_are_chosen_from_every_module_that_computes() -> None:
     found = chosen()
     assert len(found) >= 200
     assert len({site.name for site in found}) == len(found)
-    assert {site.path for site in found} == {f"{folder}/{name}.py" for folder, names in MODULES.items() for name in names}
+    assert {site.path for site in found} == {
+        f"{folder}/{name}.py" for folder, names in MODULES.items() for name in names
+    }
 
 
 @pytest.mark.parametrize("path", ["tcsim/arithmetic/units.py", "tcsim/arithmetic/dot.py", "tcsim/tma/box.py"])

@@ -44,7 +44,7 @@ def diagnose(
     if unknown := [name for name in read if name not in names]:
         raise OperandError(f"diagnose: {file!r} holds {listing(unknown)}; valid: {listing(sorted(names))}")
     plain = {name: array.item() if array.ndim == 0 else array for name, array in read.items()}
-    arrays = options.with_idesc(plain, idesc)
+    arrays = dict(options.with_idesc(plain, idesc))
     if observed is not None:
         results = read_arrays(observed, "diagnose")
         parts = result_names(instruction)

@@ -210,7 +210,7 @@ class ArrayFile(Mapping[str, Array]):
         if self._left < 0:
             raise ArrayFileError(f"{what}: the arrays have more than {LARGEST} bytes, which is all that is read")
         raw = np.empty(count, np.uint8)
-        view, at = memoryview(raw), 0
+        view, at = raw.data, 0
         while at < count:
             piece = file.read(min(_PIECE, count - at))
             if not piece:
