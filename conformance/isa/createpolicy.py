@@ -39,12 +39,11 @@ def answer(instruction: Any, inputs: Inputs, whole: bool = False, moved: int = 0
 def _levels(name: str, mistake: str, field: str) -> Mutant:
     def run(instruction: CreatePolicy, given: Inputs) -> Array:
         row: PolicyRow = instruction.row
-        other = (
-            _OTHER[row.primary]
-            if field == "primary"
-            else {"evict_first": "evict_unchanged"}.get(row.secondary, "evict_first")
-        )
-        return answer(replace(instruction, row=replace(row, **{field: other})), given)
+        if field == "primary":
+            changed = replace(row, primary=_OTHER[row.primary])
+        else:
+            changed = replace(row, secondary="evict_unchanged" if row.secondary == "evict_first" else "evict_first")
+        return answer(replace(instruction, row=changed), given)
 
     return Mutant(name, mistake, lambda item: item.row.operation != "cvt", run)
 

@@ -151,19 +151,19 @@ _SIZES = (Operand("primary_size", type=".u32"), Operand("total_size", type=".u32
 def _rows() -> Iterator[PolicyRow]:
     for primary, secondary in product(PRIORITIES, ("", "evict_first", "evict_unchanged")):
         levels = f".L2::{primary}" + (f".L2::{secondary}" if secondary else "")
-        facts = {"primary": primary, "secondary": secondary or "evict_unchanged"}
+        other = secondary or "evict_unchanged"
         whole = Form((_POLICY,), _TARGETS, "7.4", together="thread")
         part = Form((_POLICY, Operand("fraction", type=".f32")), _TARGETS, "7.4", together="thread", name="fraction")
         yield PolicyRow(
             f"{NAME}.fractional{levels}.b64", NAME, arithmetic="fractional", operation="fractional", forms=(whole, part),
-            modifiers=present(levels=levels), **facts,
+            modifiers=present(levels=levels), primary=primary, secondary=other,
         )  # fmt: skip
         for space in ("", ".global"):
             address = Operand("address", kind="address", type=".b64", space="global" if space else "generic")
             yield PolicyRow(
                 f"{NAME}.range{space}{levels}.b64", NAME, arithmetic="range", operation="range",
                 forms=(Form((_POLICY, address, *_SIZES), _TARGETS, "7.4", together="thread"),),
-                modifiers=present(space=space, levels=levels), **facts,
+                modifiers=present(space=space, levels=levels), primary=primary, secondary=other,
             )  # fmt: skip
     given = Form((_POLICY, Operand("access_property", type=".b64")), _TARGETS, "7.4", together="thread")
     yield PolicyRow(f"{NAME}.cvt.L2.b64", NAME, arithmetic="cvt", operation="cvt", forms=(given,))
