@@ -49,8 +49,8 @@ def fma(a: Codes, b: Codes, c: Codes, rounding: Rounding = "rne", nan_order: str
     codes = d.view(np.uint64)
     for slow in (unsure, doubtful):
         if slow is not None:
-            operands = (operand[slow] for operand in np.broadcast_arrays(a, b, c))
-            codes[slow] = ieee.fma(*operands, (_F64,) * 3, _F64, rounding, nan_order)
+            left, right, addend = (operand[slow] for operand in np.broadcast_arrays(a, b, c))
+            codes[slow] = ieee.fma(left, right, addend, (_F64,) * 3, _F64, rounding, nan_order)
     return codes
 
 
