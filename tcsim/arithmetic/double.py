@@ -49,8 +49,8 @@ def fma(a: Codes, b: Codes, c: Codes, rounding: Rounding = "rne", nan_order: str
     codes = d.view(np.uint64)
     for slow in (unsure, doubtful):
         if slow is not None:
-            operands = (operand[slow] for operand in np.broadcast_arrays(a, b, c))
-            codes[slow] = ieee.fma(*operands, (_F64,) * 3, _F64, rounding, nan_order)
+            left, right, addend = (operand[slow] for operand in np.broadcast_arrays(a, b, c))
+            codes[slow] = ieee.fma(left, right, addend, (_F64,) * 3, _F64, rounding, nan_order)
     return codes
 
 
@@ -97,9 +97,12 @@ def _sum(product: Doubles, error: Doubles, z: Doubles, rounding: Rounding) -> tu
         differ = high != d
         unsure = differ if differ.any() else None
     else:
-        small, lost = _two_sum(rest, error)
-        d, left = _two_sum(high, small)  # what is left is 0 or larger than what was lost
-        d = _directed(d, np.where(left == 0, lost, left), rounding)
+        small = rest + error
+        d, left = _two_sum(high, small)
+        exact = left == 0  # but for what the sum of the two small ones lost, which is less than anything left here
+        if exact.any():
+            np.copyto(left, _two_sum(rest, error)[1], where=exact)
+        _direct(d, left, rounding)
     zero = d == 0
     if zero.any():  # exactly: its sign is that of both terms, or of a cancellation
         np.add(product, z, out=d, where=zero)
@@ -108,14 +111,19 @@ def _sum(product: Doubles, error: Doubles, z: Doubles, rounding: Rounding) -> tu
     return d, unsure
 
 
-def _directed(near: Doubles, left: Doubles, rounding: Rounding) -> Doubles:
-    """The nearest number, moved by one where near + left lies on the wrong side of it."""
-    down, up = left < 0, left > 0
+def _direct(near: Doubles, left: Doubles, rounding: Rounding) -> None:
+    """Move each nearest number by one where near + left lies on the wrong side of it. Where anything is left, near is not zero."""
+    bits, negative = near.view(np.int64), near < 0
     if rounding == "rz":
-        move, to = (down & (near > 0)) | (up & (near < 0)), 0.0
+        bits -= (left != 0) & ((left < 0) != negative)
+    elif rounding == "rm":
+        down = left < 0
+        bits -= down & ~negative
+        bits += down & negative
     else:
-        move, to = (down, -np.inf) if rounding == "rm" else (up, np.inf)
-    return np.nextafter(near, to, out=near, where=move) if move.any() else near
+        up = left > 0
+        bits += up & ~negative
+        bits -= up & negative
 
 
 def _doubtful(x: Doubles, y: Doubles, z: Doubles, product: Doubles) -> Flags | None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -19,8 +20,13 @@ from tcsim.numbers.rounding import Rounding
 Codes = npt.NDArray[Any]
 Operation = Literal["fma", "add", "mul", "convert"]
 
-_EXACT = {"fma": ieee.fma, "add": ieee.add, "mul": ieee.multiply, "convert": ieee.convert}
-_FAST = {"fma": floating.fma, "add": floating.add, "mul": floating.multiply}
+_EXACT: dict[str, Callable[..., Codes]] = {
+    "fma": ieee.fma,
+    "add": ieee.add,
+    "mul": ieee.multiply,
+    "convert": ieee.convert,
+}
+_FAST: dict[str, Callable[..., Codes]] = {"fma": floating.fma, "add": floating.add, "mul": floating.multiply}
 
 
 def compute(
@@ -41,7 +47,8 @@ def compute(
     """
     names = {format.name for format in formats}
     if op == "fma" and names == {"f64"} and out.name == "f64":
-        return double.fma(*operands, rounding, nan_order)
+        x, y, z = operands
+        return double.fma(x, y, z, rounding, nan_order)
     if not nan_order and all(format.kind == "float" and format.bits <= 32 for format in formats):
         if op == "convert" and out.name in ("f16", "bf16", "f32") and rounding == "rne":
             value = formats[0].values(operands[0])
