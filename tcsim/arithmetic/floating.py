@@ -219,7 +219,7 @@ def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: boo
             raise ValueError(f"div.{rounding}.f64 is not computed")
         if ftz:
             a, b = flush(a), flush(b)
-        near: npt.NDArray[np.float32] = a.view(np.float32) / b.view(np.float32)
+        near: npt.NDArray[np.float32] = np.divide(a.view(np.float32), b.view(np.float32))
         if rounding == "rne":
             found = _canonical(near)
         else:
