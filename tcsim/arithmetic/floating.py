@@ -73,40 +73,48 @@ def rounded(high: Doubles, low: Doubles, format: str, rounding: Rounding) -> Cod
     """The codes of high + low, |low| at most half a unit of high, in a format of at most 32 bits."""
     with np.errstate(all="ignore"):
         odd = _to_odd(high, low)
-        if format == "f16":
-            return _nan16(odd.astype(np.float16).view(np.uint16), odd)
-        if format == "bf16":
-            wide = odd.astype(np.float32)
-            error = odd - wide.astype(np.float64)
-            bits = wide.view(np.int32)
-            inexact = (error != 0) & (bits & 1 == 0) & np.isfinite(wide)
-            bits = (
-                np.where(inexact, bits + np.where((error > 0) == (wide > 0), 1, -1), bits).astype(np.int64) & 0xFFFFFFFF
-            )
-            return _nan16((bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16), odd)
+        near = _nearest(odd, format)
         if rounding == "rne":
-            return _canonical(odd.astype(np.float32))
-        near = odd.astype(np.float32)
-        error = odd - near.astype(np.float64)
-        return _directed(near, error, rounding)
+            return near
+        error = odd - _wide(near, format)
+        return _directed(near, error, format, rounding)
 
 
-def _directed(near: npt.NDArray[np.float32], error: Doubles, rounding: Rounding) -> Codes:
-    """The f32 below, above or towards zero of near + error, `near` being the nearest."""
-    with np.errstate(all="ignore"):
-        infinite = np.isinf(near) & np.isinf(error)  # a finite value that is too large to be near any
-        error = np.where(infinite, -np.sign(near).astype(np.float64), error)
-        down = np.where(error < 0, np.nextafter(near, np.float32(-np.inf)), near)
-        up = np.where(error > 0, np.nextafter(near, np.float32(np.inf)), near)
-        if rounding == "rm":
-            return _canonical(down.astype(np.float32))
-        if rounding == "rp":
-            return _canonical(up.astype(np.float32))
-        return _canonical(
-            np.where(near > 0, down, np.where(near < 0, up, np.where(error < 0, -np.float32(0), near))).astype(
-                np.float32
-            )
-        )
+def _nearest(odd: Doubles, format: str) -> Codes:
+    """The nearest code of values that were rounded to odd."""
+    if format == "f16":
+        return _nan16(odd.astype(np.float16).view(np.uint16), odd)
+    if format == "f32":
+        return _canonical(odd.astype(np.float32))
+    wide = odd.astype(np.float32)
+    error = odd - wide.astype(np.float64)
+    bits = wide.view(np.int32)
+    inexact = (error != 0) & (bits & 1 == 0) & np.isfinite(wide)
+    bits = np.where(inexact, bits + np.where((error > 0) == (wide > 0), 1, -1), bits).astype(np.int64) & 0xFFFFFFFF
+    return _nan16((bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16), odd)
+
+
+def _directed(near: Codes, error: Doubles, format: str, rounding: Rounding) -> Codes:
+    """The code below, above or towards zero of near + error, `near` being the nearest."""
+    kind = near.dtype.type
+    top = kind(1 << (8 * near.dtype.itemsize - 1))
+    size = near & ~top
+    negative = near & top != 0
+    overflow = (size == kind(_INFINITE[format])) & np.isinf(error)  # a finite value that is too large
+    smaller = np.where(
+        overflow, True, np.where(negative, error > 0, error < 0)
+    )  # the value is nearer to zero than `near`
+    larger = ~overflow & np.where(negative, error < 0, error > 0) & (error != 0)
+    away = {"rz": np.zeros(near.shape, bool), "rm": negative, "rp": ~negative}[rounding]
+    zero = size == 0  # a tiny value on either side of zero
+    beyond = {"rz": np.zeros(near.shape, bool), "rm": error < 0, "rp": error > 0}[rounding]
+    found = np.where(smaller & ~away & ~zero, near - kind(1), np.where(larger & away & ~zero, near + kind(1), near))
+    if rounding == "rm":
+        found = np.where(zero & beyond, top | kind(1), found)
+    elif rounding == "rp":
+        found = np.where(zero & beyond, kind(1), found)
+    found = np.where(zero & ~beyond & (error < 0), top, found)
+    return np.where(is_nan(near, format), near, found)
 
 
 def _nan16(codes: Codes, value: Doubles) -> Codes:
@@ -121,9 +129,10 @@ def add(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: bool =
     """
     with np.errstate(all="ignore"):
         if format == "f64":
+            found = a.view(np.float64) + b.view(np.float64)
             if rounding != "rne":
-                return _slow(ieee.add, (a, b), "f64", rounding)
-            return _double(a.view(np.float64) + b.view(np.float64))
+                found = _slow(ieee.add, (a, b), "f64", rounding).view(np.float64)
+            return _double(_invalid64(found), b, a)
         if format == "f32":
             if ftz:
                 a, b = flush(a), flush(b)
@@ -145,14 +154,46 @@ def _zero_sum(found: Codes, rounding: Rounding, a: Codes, b: Codes) -> Codes:
     return np.where(cancelled, _SIGN32, found)
 
 
-def _double(value: Doubles) -> Codes:
-    return value.view(np.uint64)
+_QUIET64 = np.uint64(1 << 51)
+
+
+def _double(value: Doubles, *operands: Codes) -> Codes:
+    """The codes of f64 results; of NaN operands the first of those listed passes through, made quiet."""
+    found = value.view(np.uint64)
+    for operand in reversed(operands):
+        wrong = is_nan(operand, "f64")
+        if wrong.any():
+            found = np.where(wrong, operand | _QUIET64, found)
+    return found
 
 
 def _slow(operation: Any, operands: tuple[Codes, ...], format: str, rounding: Rounding) -> Codes:
     own = FORMATS[format]
     found: Codes = operation(*operands, (own,) * len(operands), own, rounding)
     return found
+
+
+def _invalid64(value: Doubles) -> Doubles:
+    """NaN as the GPU makes it of an invalid operation."""
+    wrong = np.isnan(value)
+    if not wrong.any():
+        return value
+    return np.where(wrong, np.uint64(0xFFF8000000000000), value.view(np.uint64)).view(np.float64)
+
+
+_TINY = {"f32": 2.0**-126, "f16": 2.0**-14, "bf16": 2.0**-126}
+_SCALE = {"f32": 2.0**40, "f16": 2.0**12, "bf16": 2.0**40}  # brings tiny values among the normal ones
+
+
+def _flush_tiny(found: Codes, exact: Doubles, format: str, rounding: Rounding) -> Codes:
+    """Tiny results as zeros of their sign: those that are below the smallest normal number when rounded with any exponent."""
+    near = np.abs(exact) <= _TINY[format]
+    if not near.any():
+        return found
+    scaled = _wide(rounded(exact * _SCALE[format], np.zeros_like(exact), format, rounding), format)
+    tiny = near & (np.abs(scaled) < _TINY[format] * _SCALE[format])
+    sign = found.dtype.type(1 << (8 * found.dtype.itemsize - 1))
+    return np.where(tiny, found & sign, found)
 
 
 def negated(codes: Codes) -> Codes:
@@ -168,20 +209,18 @@ def multiply(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: b
     """
     with np.errstate(all="ignore"):
         if format == "f64":
+            found = a.view(np.float64) * b.view(np.float64)
             if rounding != "rne":
-                return _slow(ieee.multiply, (a, b), "f64", rounding)
-            return _double(a.view(np.float64) * b.view(np.float64))
+                found = _slow(ieee.multiply, (a, b), "f64", rounding).view(np.float64)
+            return _double(_invalid64(found), b, a)
         if format == "f32":
             if ftz:
                 a, b = flush(a), flush(b)
-            if rounding == "rne":
-                found = _canonical(a.view(np.float32) * b.view(np.float32))
-            else:
-                product = _wide(a, format) * _wide(b, format)
-                found = rounded(product, np.zeros_like(product), format, rounding)
-            return flush(found) if ftz else found
+            if rounding == "rne" and not ftz:
+                return _canonical(a.view(np.float32) * b.view(np.float32))
         product = _wide(a, format) * _wide(b, format)
-        return rounded(product, np.zeros_like(product), format, "rne")
+        found = rounded(product, np.zeros_like(product), format, rounding)
+        return _flush_tiny(found, product, format, rounding) if ftz else found
 
 
 def fma(a: Codes, b: Codes, c: Codes, format: str, rounding: Rounding = "rne", ftz: bool = False) -> Codes:
@@ -192,8 +231,8 @@ def fma(a: Codes, b: Codes, c: Codes, format: str, rounding: Rounding = "rne", f
     '0x28800000'
     """
     if format == "f64":
-        return _slow(ieee.fma, (a, b, c), "f64", rounding)
-    if ftz:
+        return _double(_slow(ieee.fma, (a, b, c), "f64", rounding).view(np.float64), b, c, a)
+    if ftz and format == "f32":
         a, b, c = flush(a), flush(b), flush(c)
     with np.errstate(all="ignore"):
         product, addend = _wide(a, format) * _wide(b, format), _wide(c, format)
@@ -203,7 +242,7 @@ def fma(a: Codes, b: Codes, c: Codes, format: str, rounding: Rounding = "rne", f
         if rounding == "rm":
             cancelled = (total == 0) & (np.signbit(product) != np.signbit(addend)) & (product == -addend)
             found = np.where(cancelled, _SIGN32, found).astype(found.dtype)
-        return flush(found) if ftz else found
+        return _flush_tiny(found, _to_odd(total, error), format, rounding) if ftz else found
 
 
 def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: bool = False) -> Codes:
@@ -215,19 +254,30 @@ def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: boo
     with np.errstate(all="ignore"):
         if format == "f64":
             if rounding == "rne":
-                return _double(a.view(np.float64) / b.view(np.float64))
+                return _double(_invalid64(a.view(np.float64) / b.view(np.float64)), a, b)
             raise ValueError(f"div.{rounding}.f64 is not computed")
         if ftz:
             a, b = flush(a), flush(b)
+<<<<<<< HEAD
         near: npt.NDArray[np.float32] = np.divide(a.view(np.float32), b.view(np.float32))
+=======
+        near = a.view(np.float32) / b.view(np.float32)
+>>>>>>> i12-fast
         if rounding == "rne":
-            found = _canonical(near)
+            found = _canonical(np.asarray(near, np.float32))
         else:
             wide = _wide(b, "f32")
             rest = _wide(a, "f32") - near.astype(np.float64) * wide  # exact
             error = np.where(np.isfinite(near) & np.isfinite(wide) & (wide != 0), np.sign(rest) * np.sign(wide), 0.0)
-            overflow = np.isinf(near) & np.isfinite(_wide(a, "f32")) & (wide != 0)
-            found = _directed(near, np.where(overflow, -np.sign(near).astype(np.float64), error), rounding)
+            error = np.where(
+                np.isinf(near) & np.isfinite(_wide(a, "f32")) & (wide != 0), -np.inf * np.sign(near), error
+            )
+            found = _directed(_canonical(np.asarray(near, np.float32)), error, "f32", rounding)
+        if ftz:
+            small = np.abs(near) <= np.float32(2.0**-126)
+            if small.any():
+                scaled = _wide(divide(multiply(a, np.full_like(a, _CODE_2_40), "f32"), b, "f32", rounding), "f32")
+                found = np.where(small & (np.abs(scaled) < 2.0**-86), found & _SIGN32, found)
         return flush(found) if ftz else found
 
 
@@ -236,19 +286,22 @@ def root(a: Codes, format: str, rounding: Rounding = "rne", ftz: bool = False) -
     with np.errstate(all="ignore"):
         if format == "f64":
             if rounding == "rne":
-                return _double(np.sqrt(a.view(np.float64)))
+                return _double(_invalid64(np.sqrt(a.view(np.float64))), a)
             raise ValueError(f"sqrt.{rounding}.f64 is not computed")
         if ftz:
             a = flush(a)
         near = np.sqrt(a.view(np.float32))
         if rounding == "rne":
-            found = _canonical(near)
+            found = _canonical(np.asarray(near, np.float32))
         else:
             rest = _wide(a, "f32") - near.astype(np.float64) ** 2
-            found = _directed(near, np.where(np.isfinite(near), rest, 0.0), rounding)
+            found = _directed(
+                _canonical(np.asarray(near, np.float32)), np.where(np.isfinite(near), rest, 0.0), "f32", rounding
+            )
         return flush(found) if ftz else found
 
 
+_CODE_2_40 = np.uint32(127 + 40 << 23)
 _MAGNITUDE = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
 _INFINITE = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF0000000000000}
 _CANONICAL = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
@@ -280,7 +333,9 @@ def extreme(a: Codes, b: Codes, format: str, largest: bool, nan: bool = False, f
     a_nan, b_nan = is_nan(a, format), is_nan(b, format)
     if not (a_nan | b_nan).any():
         return found
-    canonical = a.dtype.type(_CANONICAL[format])
+    canonical = (
+        b | _QUIET64 if format == "f64" else a.dtype.type(_CANONICAL[format])
+    )  # of two NaN of f64 the second stays
     found = np.where(a_nan, b, np.where(b_nan, a, found))
     wrong = (a_nan | b_nan) if nan else (a_nan & b_nan)
     return np.where(wrong, canonical, found)
