@@ -258,11 +258,7 @@ def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: boo
             raise ValueError(f"div.{rounding}.f64 is not computed")
         if ftz:
             a, b = flush(a), flush(b)
-<<<<<<< HEAD
-        near: npt.NDArray[np.float32] = np.divide(a.view(np.float32), b.view(np.float32))
-=======
         near = a.view(np.float32) / b.view(np.float32)
->>>>>>> i12-fast
         if rounding == "rne":
             found = _canonical(np.asarray(near, np.float32))
         else:
