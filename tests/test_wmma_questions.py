@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.isa.wmma import ask_places
+from conformance.suite import wmma_places as ask_places
 from conformance.suite.hardware import Hardware
 from hwkernels.device.driver import DeviceInfo
 from hwkernels.device.worker import ContextLost
