@@ -99,6 +99,7 @@ def test_the_machine_code_computes_these_addresses(target: str, share: int) -> N
     compared = refused = dropped = 0
     for row, found in line_offsets(rows, target, STRIDES):
         ins = tcsim.instruction(row.mnemonic, arch=target)
+        assert isinstance(ins, FragmentMove)
         assert found.size == ins.alignment, row.mnemonic
         for extra, offsets in found.offsets.items():
             stride = ins.default_stride + extra

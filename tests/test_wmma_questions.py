@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.kernels import wmma_places
+from conformance.suite import wmma_places as ask_places
 from conformance.suite.hardware import Hardware
 from hwkernels.device.driver import DeviceInfo
 from hwkernels.device.worker import ContextLost
@@ -31,7 +31,7 @@ class Imaginary(Hardware):
         assert isinstance(ins, FragmentMove) and made.complaint == ""
         made.launch(inputs)
         try:
-            answer = wmma_places.model(ins, inputs)
+            answer = ask_places.model(ins, inputs)
         except AddressError as error:
             if self.lenient:
                 return [np.zeros(1, np.uint32)]
@@ -44,22 +44,22 @@ class Imaginary(Hardware):
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows."""
-    every = wmma_places.instructions("sm_90")
-    monkeypatch.setattr(wmma_places, "instructions", lambda arch: every[::60])
+    every = ask_places.instructions("sm_90")
+    monkeypatch.setattr(ask_places, "instructions", lambda arch: every[::60])
 
 
 def test_a_gpu_that_agrees() -> None:
-    answers = wmma_places.ask(Imaginary(), 60, 0)
+    answers = ask_places.ask(Imaginary(), 60, 0)
     assert answers.places > 100 and not answers.wrong and not answers.silent and not answers.not_asked
     assert len(answers.faulted) >= 5
 
 
 def test_a_gpu_that_does_not() -> None:
-    assert len(wmma_places.ask(Imaginary(plain=True), 60, 0).wrong) >= 5
-    answers = wmma_places.ask(Imaginary(lenient=True), 60, 0)
+    assert len(ask_places.ask(Imaginary(plain=True), 60, 0).wrong) >= 5
+    answers = ask_places.ask(Imaginary(lenient=True), 60, 0)
     assert len(answers.silent) >= 5 and not answers.faulted
 
 
 def test_time_runs_out() -> None:
-    answers = wmma_places.ask(Imaginary(), 0, 0)
+    answers = ask_places.ask(Imaginary(), 0, 0)
     assert answers.places and not answers.faulted and len(answers.not_asked) >= 5

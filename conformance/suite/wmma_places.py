@@ -1,6 +1,6 @@
 """Asks a GPU which addresses and strides wmma.load and wmma.store take, and where they then read and write.
 
-    python -m conformance.kernels.wmma_places [--seconds N] [--output FILE.json]
+    python -m conformance.suite.wmma_places [--seconds N] [--output FILE.json]
 
 Every row runs once with all the places that the model takes, and the bits are compared. Then some rows of every kind run with
 a place that the model refuses, which ought to end their process with a misaligned address; each of these costs a new one, so
@@ -152,7 +152,7 @@ def ask(hardware: Hardware, seconds: float, seed: int) -> Answers:
 
 def main(arguments: list[str]) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m conformance.kernels.wmma_places", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m conformance.suite.wmma_places", description=__doc__)
     parser.add_argument("--seconds", type=float, default=150.0, help="start no further fault after this many seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path)
