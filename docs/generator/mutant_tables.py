@@ -25,7 +25,10 @@ def _reasons() -> dict[str, str]:
 
 
 def _fate(mutant: dict[str, Any]) -> str:
-    return "recordings" if mutant["replay"] else "tests" if mutant["tests"] else "survives"
+    """What killed a mutant; "not asked": it survived the recordings, and the tests were not run."""
+    if mutant["replay"]:
+        return "recordings"
+    return "not asked" if mutant["tests"] is None else "tests" if mutant["tests"] else "survives"
 
 
 def total() -> str:
@@ -33,7 +36,7 @@ def total() -> str:
     fates = Counter(_fate(mutant) for mutant in _measured()["mutants"])
     return (
         f"{fates.total()} mutants, run on {_measured()['date']}: {fates['recordings']} contradicted by recorded hardware results, "
-        f"{fates['tests']} by a test, {fates['survives']} by none."
+        f"{fates['tests']} by a test, {fates['survives']} by none; the tests were not asked of {fates['not asked']} yet."
     )
 
 
@@ -43,10 +46,14 @@ def by_module() -> str:
     for mutant in _measured()["mutants"]:
         fates.setdefault(mutant["module"], Counter())[_fate(mutant)] += 1
     rows = [
-        (code(module), own.total(), own["recordings"], own["tests"], own["survives"])
+        (code(module), own.total(), own["recordings"], own["tests"], own["survives"], own["not asked"])
         for module, own in sorted(fates.items())
     ]
-    return table(("module", "mutants", "killed by recordings", "killed by tests", "survive"), rows, (1, 2, 3, 4))
+    return table(
+        ("module", "mutants", "killed by recordings", "killed by tests", "survive", "tests not asked"),
+        rows,
+        (1, 2, 3, 4, 5),
+    )
 
 
 def by_family() -> str:
@@ -56,8 +63,16 @@ def by_family() -> str:
     for mutant in _measured()["mutants"]:
         for name in recorded if mutant["families"] == ["all"] else mutant["families"]:
             fates[name][_fate(mutant)] += 1
-    rows = [(name, own.total(), own["recordings"], own["tests"], own["survives"]) for name, own in fates.items() if own]
-    return table(("family", "mutants", "killed by recordings", "killed by tests", "survive"), rows, (1, 2, 3, 4))
+    rows = [
+        (name, own.total(), own["recordings"], own["tests"], own["survives"], own["not asked"])
+        for name, own in fates.items()
+        if own
+    ]
+    return table(
+        ("family", "mutants", "killed by recordings", "killed by tests", "survive", "tests not asked"),
+        rows,
+        (1, 2, 3, 4, 5),
+    )
 
 
 def survivors() -> str:
