@@ -115,8 +115,8 @@ def texts(*tokens: str, samples: tuple[str, ...], repeated: str) -> Callable[[by
     return inputs
 
 
-def words(bits: int) -> Callable[[bytes], Iterator[tuple[int, int]]]:
-    """Words of a number of bits, mostly of few set bits, some too wide or negative; and a byte that chooses the rest."""
+def words(bits: int, *samples: int) -> Callable[[bytes], Iterator[tuple[int, int]]]:
+    """Samples with at most two bits flipped; random words, of few set bits, too wide, negative; and two bytes that choose the rest."""
 
     def inputs(drawn: bytes) -> Iterator[tuple[int, int]]:
         for at in range(0, len(drawn) - 11, 12):
@@ -126,6 +126,10 @@ def words(bits: int) -> Callable[[bytes], Iterator[tuple[int, int]]]:
                 word &= int.from_bytes(piece[4:8] + piece[:4], "big")
             if piece[8] < 64:
                 word = sum(1 << place % bits for place in piece[: piece[8] % 5])
+            if piece[8] >= 160 and samples:
+                word = samples[piece[0] % len(samples)]
+                for place in piece[1 : 1 + piece[8] % 3]:
+                    word ^= 1 << place % bits
             if piece[9] < 8:
                 word = (-word, word << 8, word << 4000, -1)[piece[9] % 4]
             yield word, piece[10] << 8 | piece[11]
@@ -352,6 +356,20 @@ _TEXTS: dict[str, tuple[Callable[[bytes], Iterator[str]], Callable[[str], object
 }
 
 
+_MATRIX = tuple(
+    tcsim.MatrixDescriptor(0x4000, 16, 1024, 0, "128B", 0, 0, arch).encode() for arch in ("sm_90", "sm_100", "sm_103")
+)
+_INSTRUCTION = tuple(
+    tcsim.InstructionDescriptor(kind=kind, m=128, n=64, a_format=a, b_format=a, d_format=d).encode()
+    for kind, a, d in (
+        ("f16", "f16", "f32"),
+        ("f16", "bf16", "f32"),
+        ("tf32", "tf32", "f32"),
+        ("f8f6f4", "e4m3", "f16"),
+    )
+)
+
+
 def _described(given_input: tuple[int, int], decode: Callable[..., Any]) -> object:
     value, chosen = given_input
     found = decode(value, arch=_ARCHS[chosen % len(_ARCHS)])
@@ -376,8 +394,8 @@ def parsers() -> dict[str, Parser]:
         Parser("number", _number_inputs, lambda pair: inspect_number(*pair).as_dict()),
         *(Parser(name, *parts) for name, parts in _TEXTS.items()),
         Parser("layout", _layout_inputs, _layout),
-        Parser("descriptor", words(64), lambda pair: _described(pair, tcsim.MatrixDescriptor.decode)),
-        Parser("instruction descriptor", words(32), _idesc),
+        Parser("descriptor", words(64, *_MATRIX), lambda pair: _described(pair, tcsim.MatrixDescriptor.decode)),
+        Parser("instruction descriptor", words(32, *_INSTRUCTION), _idesc),
         Parser("barrier", words(64), lambda pair: decode_barrier(pair[0], _ARCHS[pair[1] % len(_ARCHS)])),
         Parser("map", _map_inputs, _map),
         Parser("npz header", _header_inputs, lambda data: header_of(io.BytesIO(data), "fuzz"), ArrayFileError),
