@@ -16,7 +16,7 @@ import numpy as np
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.arguments import integer
 from tcsim.core.errors import OperandError
-from tcsim.core.evidence import Evidence
+from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.model.effects import Array, Effects, Order, View
 from tcsim.model.family import Family
@@ -215,9 +215,12 @@ def warp_lowering(row: Row, arch: Arch) -> Lowering:
     return Lowering("native", (), (), "WARPSYNC where lanes may have come apart, nothing elsewhere")
 
 
+_MANUAL = Evidence("literature", "PTX ISA 9.4, sections bar, barrier and bar.warp.sync")
+
+
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """The manual's word."""
-    return Evidence("literature", "PTX ISA 9.4, sections bar, barrier and bar.warp.sync")
+    """A recording, or the manual's word."""
+    return RECORDED.get(arch.name, _MANUAL)
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, ArriveAtBarrier, "none: it waits, or reduces predicates")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
-from tcsim.core.evidence import Evidence
+from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.model.effects import Array, Effects, Outcome, View
 from tcsim.model.family import Family
@@ -179,11 +179,14 @@ def lowering(row: PolicyRow, arch: Arch) -> Lowering:
     return Lowering("cuda cores", (), (), "ordinary instructions that put the fields of a policy together")
 
 
+_CODE = Evidence(
+    "literature", "the machine code of createpolicy, ptxas 13.5; PTX ISA 9.4 does not say what the bits are"
+)
+
+
 def evidence(row: PolicyRow, arch: Arch) -> Evidence:
-    """What the machine code does."""
-    return Evidence(
-        "literature", "the machine code of createpolicy, ptxas 13.5; PTX ISA 9.4 does not say what the bits are"
-    )
+    """A recording, or what the machine code does."""
+    return RECORDED.get(arch.name, _CODE)
 
 
 FAMILY = Family(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
-from tcsim.core.evidence import Evidence
+from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.model.effects import Array
 from tcsim.model.family import Family
@@ -80,8 +80,10 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """The manual's word, and what the machine code does."""
-    return Evidence("literature", "PTX ISA 9.4, section cvta, and the machine code of ptxas 13.5")
+    """A recording, or the manual's word and what the machine code does."""
+    return RECORDED.get(arch.name) or Evidence(
+        "literature", "PTX ISA 9.4, section cvta, and the machine code of ptxas 13.5"
+    )
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, ConvertAddress)

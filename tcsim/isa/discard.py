@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.addresses import byte_memory, byte_places, integer_addresses, require_alignment, require_inside
-from tcsim.core.evidence import Evidence
+from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.model.effects import Array, Effects, View
 from tcsim.model.family import Family
@@ -118,8 +118,8 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:
-    """The manual's word."""
-    return Evidence("literature", f"PTX ISA 9.4, section {row.family}")
+    """A recording, or the manual's word."""
+    return RECORDED.get(arch.name) or Evidence("literature", f"PTX ISA 9.4, section {row.family}")
 
 
 FAMILY = Family(DISCARD, rows, lowering, evidence, Discard)

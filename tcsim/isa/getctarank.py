@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
-from tcsim.core.evidence import Evidence
+from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.isa.mapa import AddressRow, rank_of
 from tcsim.model.effects import Array, Effects, Outcome, View
@@ -84,11 +84,14 @@ def lowering(row: AddressRow, arch: Arch) -> Lowering:
     return Lowering("native", (), (), "an ordinary shift by 24 bits")
 
 
+_CODE = Evidence(
+    "literature", "the machine code of getctarank, ptxas 13.5; PTX ISA 9.4 does not say where a rank stands"
+)
+
+
 def evidence(row: AddressRow, arch: Arch) -> Evidence:
-    """What the machine code does."""
-    return Evidence(
-        "literature", "the machine code of getctarank, ptxas 13.5; PTX ISA 9.4 does not say where a rank stands"
-    )
+    """A recording, or what the machine code does."""
+    return RECORDED.get(arch.name, _CODE)
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, RankOfAddress)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
-from tcsim.core.evidence import Evidence
+from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import TARGETS, Arch, since
 from tcsim.model.effects import Array, Effects, Outcome, View
 from tcsim.model.family import Family
@@ -152,8 +152,8 @@ _MANUAL = Evidence("literature", "PTX ISA 9.4, section redux.sync")
 
 
 def evidence(row: ReductionRow, arch: Arch) -> Evidence:
-    """The manual's word."""
-    return _MANUAL
+    """A recording, or the manual's word."""
+    return RECORDED.get(arch.name, _MANUAL)
 
 
 FAMILY = Family(NAME, rows, lowering, evidence, ReduceLanes)
