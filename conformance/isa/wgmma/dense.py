@@ -20,13 +20,14 @@ class WarpgroupTestbench(WarpgroupTiles):
 
     mutants = WARPGROUP_MUTANTS
 
-    def unrecorded(self, instruction: WarpgroupMultiply) -> list[str]:
-        """More random descriptors of the types of one spelling, and base_offset: an H200 ran them, no recording holds them."""
+    def classes(self, instruction: WarpgroupMultiply) -> list[str]:
+        """As of every tile, then more random descriptors of the types of one spelling, and base_offset."""
+        names = super().classes(instruction)
         if not full(instruction):
-            return super().unrecorded(instruction)
+            return names
         if instruction.row.majors:
-            return [f"baseoffset{mode}{major}" for mode in SWIZZLED for major in ("kk", "nn")]
-        return [f"manydescriptors{mode}kk" for mode in MODES] + [f"baseoffset{mode}kk" for mode in SWIZZLED]
+            return names + [f"baseoffset{mode}{major}" for mode in SWIZZLED for major in ("kk", "nn")]
+        return names + [f"manydescriptors{mode}kk" for mode in MODES] + [f"baseoffset{mode}kk" for mode in SWIZZLED]
 
     def samples(self, instruction: WarpgroupMultiply, name: str) -> int:
         """One instruction for other N; two for numerics; enough descriptors."""

@@ -30,17 +30,13 @@ class WarpgroupTiles(Testbench):
     def classes(self, instruction: WarpgroupMultiply) -> list[str]:
         """Numerics, registers, signs, and random descriptors of every swizzle and major; few for other N."""
         if not full(instruction):
-            return ["tile", "registers"]
+            return ["tile", "registers", ARITHMETIC]
         kind, one = instruction.formats["a"].kind, problem(instruction, 1)
         names = [c.name for c in input_classes.CLASSES.values() if kind in c.kinds and c.applies(one)]
         names += ["tile", "registers"] + (["negated", "negatedtwice"] if instruction.row.signs else [])
         majors = ("kk", "kn", "nk", "nn") if instruction.row.majors else ("kk",)
         descriptors = [f"descriptors{mode}{major}" for mode in MODES for major in majors]
         return [*names, *self.more_classes(instruction), *descriptors]
-
-    def unrecorded(self, instruction: WarpgroupMultiply) -> list[str]:
-        """Of other N, the class that is about the arithmetic."""
-        return [] if full(instruction) else [ARITHMETIC]
 
     def kept(self, instruction: WarpgroupMultiply, name: str) -> int:
         """One sample of the rows that run every class, none of the others."""
