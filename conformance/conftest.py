@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,23 @@ import pytest
 from conformance.kernels import convert as convert_cases
 from conformance.kernels import gemm as gemm_cases
 from conformance.kernels import scaled as scaled_cases
-from conformance.suite import recordings
-from conformance.suite.cases import COMPARED, FAILED, VERDICTS, Outcome, Settings, Suite
-from conformance.suite.hardware import Hardware
-from conformance.suite.recordings import RecordingError
+from conformance.suite import manifest, recordings, waivers
+from conformance.suite.cases import COMPARED, FAILED, VERDICTS, Mode, Outcome, Settings, Suite
+from conformance.suite.hardware import NEEDS, Hardware
+from conformance.suite.proofs import proofs
+from conformance.suite.recordings import RecordingError, Unwritable
+from conformance.suite.waivers import Waiver, WaiverError
 from hwkernels.device.driver import device_available, device_info
 from tcsim import catalog
 from tcsim.core.errors import TcsimError
 from tcsim.core.targets import ARCHS
 
 SUITE = pytest.StashKey[Suite]()
+WAIVERS = pytest.StashKey[Sequence[Waiver]]()
+OPEN: tuple[str, ...] = ("UNTESTED", "UNVERIFIED")
+"""The verdicts that --strict does not let pass."""
 PROPERTY = "conformance"
+MUTANTS = "mutants"  # of a proof that passed: how many mutants it contradicted
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,8 +39,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--live", action="store_true", help="run on the GPU (default where one of that arch is present)")
     group.addoption("--replay", action="store_true", help="compare with recorded hardware results (default elsewhere)")
     group.addoption("--record", action="store_true", help="run live and write what the hardware answered")
+    group.addoption(
+        "--proof", action="store_true", help="also ask whether the recordings contradict every mutant (minutes)"
+    )
     group.addoption("--samples", type=int, help="warps per case (default: enough for 2,048 outputs)")
     group.addoption("--seed", type=int, default=0, help="seed of the inputs (default 0)")
+    group.addoption(
+        "--strict-verdicts",
+        action="store_true",
+        help="fail for what is UNTESTED or UNVERIFIED and not waived; --strict does so too",
+    )
+    group.addoption("--blocks", type=int, default=1, help="blocks of a whole output that a replay computes; 0: all")
+    group.addoption("--waivers", type=Path, default=waivers.FILE, help="file of waivers for --strict-verdicts")
     group.addoption("--recordings", type=Path, default=recordings.ROOT, help="folder of recordings to read or write")
 
 
@@ -44,6 +61,38 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--record runs in one process: drop -n")
     hardware = Hardware() if settings.mode == "live" else None
     config.stash[SUITE] = Suite(settings, hardware)
+    config.stash[WAIVERS] = ()
+    try:
+        if _strict(config):
+            config.stash[WAIVERS] = waivers.read(config.getoption("--waivers"), settings.arch)
+        if settings.record:
+            recordings.check_writable(settings.root / settings.arch)
+        if settings.mode == "replay" and not hasattr(config, "workerinput"):
+            _check_manifest(settings, _strict(config))
+    except (RecordingError, WaiverError) as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _strict(config: pytest.Config) -> bool:
+    """Ours alone, or with all that pytest calls strict: --strict is its own option, of old a name for --strict-markers."""
+    return config.getoption("--strict-verdicts") or config.getoption("strict", False) or bool(_strict_setting(config))
+
+
+def _strict_setting(config: pytest.Config) -> object:
+    try:
+        return config.getini("strict")
+    except (ValueError, KeyError):  # before pytest 9
+        return False
+
+
+def _check_manifest(settings: Settings, strict: bool) -> None:
+    """What must be there is there, whatever was selected: a recording that is gone would only be a case less."""
+    if strict and not (settings.root / manifest.SUMS).exists():
+        raise RecordingError(f"--strict: no {manifest.SUMS} in {settings.root} locks what must be there")
+    lines = manifest.complaints(settings.root, settings.arch)
+    if lines:
+        more = [f"... and {len(lines) - 10} more"] if len(lines) > 10 else []
+        raise RecordingError("recordings are not those that were locked\n" + "\n".join([*lines[:10], *more]))
 
 
 def _settings(config: pytest.Config) -> Settings:
@@ -58,6 +107,8 @@ def _settings(config: pytest.Config) -> Settings:
         raise pytest.UsageError(f"--samples {samples}: valid are 1 and more")
     if option("--seed") < 0:
         raise pytest.UsageError(f"--seed {option('--seed')}: valid are 0 and more")
+    if option("--blocks") < 0:
+        raise pytest.UsageError(f"--blocks {option('--blocks')}: valid are 0 (all) and more")
     available, why = (False, "") if option("--replay") else device_available()
     if live and not available:
         raise pytest.UsageError(f"--live needs a GPU and cuda-python; here: {why}; valid without one: --replay")
@@ -71,8 +122,10 @@ def _settings(config: pytest.Config) -> Settings:
             f"--live: the GPU here is {found} ({why}), which is not modelled; modelled: {', '.join(ARCHS)}; valid here: --replay"
         )
     arch = arch or (found if found in ARCHS else None) or "sm_90"
-    mode = "live" if live or (available and found == arch) else "replay"
-    return Settings(arch, mode, option("--record"), samples, option("--seed"), option("--recordings"))  # type: ignore[arg-type]
+    mode: Mode = "live" if live or (available and found == arch) else "replay"
+    return Settings(
+        arch, mode, option("--record"), samples, option("--seed"), option("--recordings"), option("--blocks")
+    )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -100,7 +153,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "unproven": suite.unproven,
         "refused": suite.refused,
         "published": lambda: suite.published,
-        "recorded": lambda: (row.mnemonic for row in suite.rows if suite.recording(row.mnemonic) is not None),
+        "proof": lambda: proofs(suite) if metafunc.config.getoption("--proof") else (),
         "gemm": lambda: gemm_cases.cases(arch),
         "scaled": lambda: scaled_cases.cases(arch),
         "converted": lambda: convert_cases.cases(arch),
@@ -146,6 +199,15 @@ def conclude(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A recording that cannot be written ends the run in one line: later cases would be lost as well."""
+    try:
+        return (yield)
+    except Unwritable as error:
+        pytest.exit(f"{error}; {item.config.stash[SUITE].saved()}", returncode=pytest.ExitCode.TESTS_FAILED)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """The summary names a failure by its first line: under CI, pytest would print the whole text a second time."""
     report = yield
@@ -173,29 +235,65 @@ def pytest_report_teststatus(report: Any) -> tuple[str, str, str] | None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Write recordings; a run that compared nothing fails."""
+    """A run that compared nothing fails; so does, with --strict, one that left cases open."""
     config = session.config
     if hasattr(config, "workerinput") or config.option.collectonly or config.stash.get(SUITE, None) is None:
         return
-    suite = config.stash[SUITE]
-    if suite.settings.record:
-        suite.write_recordings()
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and not _proved(terminal):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if exitstatus == pytest.ExitCode.OK and _strict(config) and _unwaived(terminal, config)[0]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    _renew_manifest(config.stash[SUITE])
+
+
+def _renew_manifest(suite: Suite) -> None:
+    """A folder that has a manifest gets the new recordings in it."""
+    root, arch = suite.settings.root, suite.settings.arch
+    if suite.written and (root / manifest.SUMS).exists():
+        manifest.renew(root, arch)
+
+
+def _unwaived(terminal: Any, config: pytest.Config) -> tuple[list[str], list[Waiver]]:
+    """Tests that --strict fails, a line each, and the waivers that cover others."""
+    found = []
+    for report in _reports(terminal):
+        if (verdict := _verdict(report)) is not None and verdict[2] in OPEN:
+            found.append((report.nodeid.partition("::")[2], verdict[2]))
+    return waivers.unwaived(config.stash[WAIVERS], found, datetime.datetime.now(datetime.UTC).date())
 
 
 def _proved(terminal: Any) -> bool:
-    """Outputs were compared, or mutants killed."""
-    killed = any(report.when == "call" and _verdict(report) is None for report in terminal.stats.get("passed", ()))
-    return killed or any(found[3] for found in _all(terminal))
+    """Outputs were compared, or mutants contradicted: a test that did neither proves nothing."""
+    return bool(_contradicted(terminal)) or any(found[3] for found in _all(terminal))
+
+
+def _contradicted(terminal: Any) -> list[int]:
+    """How many mutants each proof that passed contradicted."""
+    passed = (report for report in terminal.stats.get("passed", ()) if report.when == "call")
+    return [value for report in passed for key, value in report.user_properties if key == MUTANTS and value]
+
+
+def _reports(terminal: Any) -> Iterator[Any]:
+    for reports in terminal.stats.values():
+        yield from (report for report in reports if getattr(report, "when", None) == "call")
 
 
 def _all(terminal: Any) -> Iterator[list[Any]]:
-    for reports in terminal.stats.values():
-        for report in reports:
-            if getattr(report, "when", None) == "call" and (found := _verdict(report)) is not None:
-                yield found
+    for report in _reports(terminal):
+        if (found := _verdict(report)) is not None:
+            yield found
+
+
+def _assemblers_wanted(terminal: Any) -> Iterator[str]:
+    """Which rows went without a test because the assembler here is too old for them, by what they need."""
+    wanted: dict[str, dict[str, None]] = defaultdict(dict)
+    for _, mnemonic, verdict, _, _, how in _all(terminal):
+        if verdict == "UNTESTED" and how.startswith(NEEDS):
+            wanted[how][mnemonic] = None
+    for how, names in sorted(wanted.items()):
+        yield f"{len(names):,} instruction{'s' * (len(names) > 1)} untested: {how}:"
+        yield from (f"  {name}" for name in sorted(names))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -219,7 +317,26 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for row in rows:
         numbers = "  ".join(text.rjust(width) for text, width in zip(row[1:5], widths[1:], strict=True))
         terminalreporter.write_line(f"{row[0].ljust(widths[0])}  {numbers}  {row[5]}")
+    for line in _assemblers_wanted(terminalreporter):
+        terminalreporter.write_line(line, yellow=True)
+    if contradicted := _contradicted(terminalreporter):
+        terminalreporter.write_line(
+            f"mutants: {len(contradicted):,} instructions, {sum(contradicted):,} mutants contradicted by recorded results"
+        )
     if not _proved(terminalreporter):
         terminalreporter.write_line("nothing was compared: this run proves nothing and fails", red=True)
+    if _strict(config):
+        _write_strict(terminalreporter, config)
     if suite.written:
         terminalreporter.write_line(f"recorded {len(suite.written)} instructions in {suite.written[0].parent}")
+
+
+def _write_strict(terminal: Any, config: pytest.Config) -> None:
+    lines, used = _unwaived(terminal, config)
+    for line in lines[:20]:
+        terminal.write_line(f"--strict: {line}", red=True)
+    if len(lines) > 20:
+        terminal.write_line(f"--strict: ... and {len(lines) - 20} more", red=True)
+    for item in used:
+        until = f", until {item.expires}" if item.expires else ""
+        terminal.write_line(f"waived ({item.kind}{until}): {item.pattern}: {item.reason}")

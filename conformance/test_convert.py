@@ -1,4 +1,4 @@
-"""Whole arrays from f32 to narrower formats: the kernel's codes equal `tcsim.quantize`'s. They need a GPU; nothing is recorded."""
+"""Whole arrays from f32 to narrower formats: the kernel's codes equal `tcsim.quantize`'s."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def test_convert(converted: ConvertCase, suite: Suite, conclude: Any) -> None:
 
 def run(case: ConvertCase, suite: Suite) -> Outcome:
     """The verdict on a case."""
-    return judge(trial_of(case, suite.settings.seed), suite)
+    return judge(trial_of(case, suite.settings.arch, suite.settings.seed), suite)

@@ -1,4 +1,4 @@
-"""Whole GEMMs: every kernel's output equals `tcsim.gemm`'s, bit for bit. They need a GPU; nothing of them is recorded."""
+"""Whole GEMMs: every kernel's output equals `tcsim.gemm`'s, bit for bit."""
 
 from __future__ import annotations
 

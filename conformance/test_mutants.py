@@ -1,33 +1,21 @@
-"""The committed cases can tell the model from every mutant: recorded hardware results contradict each."""
+"""The committed cases can tell the model from every mutant: recorded hardware results contradict each. Asked with --proof."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+
 import pytest
 
-from conformance import isa
 from conformance.suite.cases import Suite
-from conformance.suite.recordings import result_digest
+from conformance.suite.proofs import Proof, survivors
 
 
-def test_mutants(recorded: str, suite: Suite) -> None:
+def test_mutants(proof: Proof, suite: Suite, record_property: Callable[[str, object], None]) -> None:
     """Each mutant that applies to the instruction disagrees with the hardware somewhere."""
-    instruction, recording = suite.instruction(recorded), suite.recording(recorded)
-    if recording is None:
-        raise ValueError(f"{recorded} has no recording")
-    testbench = isa.testbench_of(instruction.row.family)
-    alive = {mutant.name: mutant for mutant in testbench.mutants if mutant.applies(instruction)}
-    applicable = len(alive)
-    for (name, seed), hardware in recording.results.items():
-        case = recording.cases[name, seed]
-        inputs = testbench.inputs(instruction, name, seed, case.samples)
-        for mutant in list(alive.values()):
-            answer = mutant.run(instruction, inputs)
-            digest = case.result_sha256
-            if result_digest(answer) != digest if digest else not np.array_equal(answer, hardware):
-                del alive[mutant.name]
-        if not alive:
-            break
+    alive = survivors(proof, suite)
+    record_property("mutants", len(proof.mutants) - len(alive))
     if alive:
-        survivors = "; ".join(f"{mutant.name} ({mutant.mistake})" for mutant in alive.values())
-        pytest.fail(f"{recorded}: {len(alive)} of {applicable} mutants survive every recorded case: {survivors}")
+        text = "; ".join(f"{mutant.name} ({mutant.mistake})" for mutant in alive)
+        pytest.fail(
+            f"{proof.mnemonic}: {len(alive)} of {len(proof.mutants)} mutants survive every recorded case: {text}"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ class Mutant:
     mistake: str  # what it gets wrong, in words
     applies: Callable[[Any], bool]  # to which instructions it could show at all
     run: Callable[[Any, Inputs], Array]
+    needs: Callable[[Any], Sequence[str]] = lambda instruction: ()
+    """The input classes that can show it: it is asked of a recording that holds one of them; of any, if none is named."""
 
 
 class Testbench:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generator import generation_tables, measured_speeds
+from generator import generation_tables, measured_speeds, mutant_tables
 from generator.drawings import FIGURES
 from generator.family_page import family_page
 from generator.import_graph import layers_table
@@ -51,6 +51,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "options": options,
     "input classes": input_classes,
     "mutants": mutants,
+    "source mutants": mutant_tables.total,
+    "source mutants by family": mutant_tables.by_family,
+    "source mutants by module": mutant_tables.by_module,
+    "survivors": mutant_tables.survivors,
     "tensor map bits": tensor_map_bits,
     "tensor types": tensor_types,
     "measured machine": measured_speeds.machine,

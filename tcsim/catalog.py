@@ -29,7 +29,8 @@ _ORDER = (
     "mbarrier", "cp.async", "cp.async.bulk", "cp.reduce.async.bulk", "fence", "wgmma.sync",
     "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "tensormap",
     "setmaxnreg", "elect.sync", "barrier.cluster", "mapa", "st.async", "red.async", "st.bulk", "clusterlaunchcontrol",
-    "griddepcontrol",
+    "griddepcontrol", "redux.sync", "barrier.cta", "bar.warp.sync", "createpolicy", "getctarank", "discard", "applypriority",
+    "cvta.param",
 )  # fmt: skip
 """In which order lists show the families; one that is not named here comes after these."""
 
@@ -59,6 +60,10 @@ def rows() -> MappingProxyType[str, Row]:
     return MappingProxyType(table)
 
 
+LONGEST_MNEMONIC = 256
+"""Letters beyond which a word is not looked up: the longest mnemonic has 137."""
+
+
 @cache
 def _rows_of(family_name: str) -> dict[str, Row]:
     table: dict[str, Row] = {}
@@ -82,11 +87,13 @@ def row_of(mnemonic: str) -> Row | None:
     >>> row_of("movmatrix.sync.aligned.trans.m8n8.b16").mnemonic
     'movmatrix.sync.aligned.m8n8.trans.b16'
     """
-    head = mnemonic.split(".")[0]
+    if len(mnemonic) > LONGEST_MNEMONIC:
+        return None
+    head, asked = mnemonic.split(".")[0], spelling(mnemonic)
     for near in (True, False):
         names = [family.name for family in families() if (family.name.split(".")[0] == head) == near]
         found = (row for name in names if (row := _rows_of(name).get(mnemonic)) is not None)
-        read = (row for name in names if (row := _by_spelling(name).get(spelling(mnemonic))) is not None)
+        read = (row for name in names if (row := _by_spelling(name).get(asked)) is not None)
         if (row := next(chain(found, read), None)) is not None:
             return row
     return None
@@ -116,6 +123,7 @@ def on_arch(arch_or_target: str, family_name: str | None = None) -> Iterator[Row
 
 def nearest_mnemonics(mnemonic: str) -> list[str]:
     """The three mnemonics spelled most like one that does not exist, of its own family if that has three."""
+    mnemonic = str(mnemonic)[:LONGEST_MNEMONIC]
     head = str(mnemonic).split(".")[0] + "."
     kin = [name for name in rows() if name.startswith(head)]
     return nearest(str(mnemonic), kin if len(kin) >= 3 else rows(), 3)
@@ -127,11 +135,13 @@ def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]
     Raises InstructionError for an unknown mnemonic, one that assembles to nothing, or one that needs another target.
     """
     arch, candidates = accepting(arch_or_target)
-    asked = f'tcsim.instruction("{mnemonic}", arch="{arch_or_target}")'
+    quoted = str(mnemonic)[:LONGEST_MNEMONIC]
+    quoted = quoted if quoted.isprintable() else repr(quoted)[1:-1]
+    asked = f'tcsim.instruction("{quoted}", arch="{arch_or_target}")'
     row = row_of(mnemonic) if isinstance(mnemonic, str) else None
     if row is None:
         raise InstructionError(
-            f"{asked}: no such instruction; nearest: {listing(nearest_mnemonics(mnemonic))}{_shapes_of(str(mnemonic))}"
+            f"{asked}: no such instruction; nearest: {listing(nearest_mnemonics(mnemonic))}{_shapes_of(str(mnemonic)[:LONGEST_MNEMONIC])}"
         )
     if row.dropped:
         raise InstructionError(f"{asked}: {row.dropped}")

@@ -23,14 +23,16 @@ OUTPUTS = 2048  # of each class but onehot, which has 16 warps of 128
 GPU = DeviceInfo(0, "Imaginary GPU", "sm_90", "1.2.3", "13.0", 1, 1)
 
 
-def suite_run(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run pytest on the suite. `path` is where plugins given with -p are."""
+def suite_run(
+    *arguments: str, path: Path | None = None, folder: Path = ROOT, wait: int = 300
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest on the suite, from a folder. `path` is where plugins given with -p are."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", "CI": "true"}  # where summaries are longest
     if path is not None:
         environment["PYTHONPATH"] = os.pathsep.join([str(path), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=wait)
 
 
 def case_path(name: str, mnemonic: str = MNEMONIC) -> str:

@@ -106,7 +106,11 @@ def test_tensormap_encode_decode_and_check(tmp_path: Path) -> None:
     assert made["bytes"] == raw.hex() and made["global_strides"] == [512] and made["transaction_bytes"] == 1024
     (tmp_path / "map.bin").write_bytes(raw)
     for given in (raw.hex(), str(tmp_path / "map.bin")):
-        assert data("tensormap", "decode", given) == made
+        assert data("tensormap", "decode", given) == made | {"unexplained": []}
+    odd = raw[:64] + b"\1" + raw[65:]
+    why = f"box_bytes is {raw[64] & ~255 | 1 | raw[65] << 8}: of this map it is {raw[65] << 8 | raw[64]}"
+    assert data("tensormap", "decode", odd.hex(), status=1)["unexplained"] == [why]
+    assert why in answer("tensormap", "decode", odd.hex(), status=1)
     text = answer("tensormap", "decode", raw.hex())
     assert "TensorMap(FLOAT16, (256, 100))" in text and raw[:4].hex() in text and max(map(len, text.splitlines())) <= 80
     assert data("tensormap", "check", *asked)["loaded"] == [64, 8]

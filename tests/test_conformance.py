@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from suite_runs import CLASSES, MNEMONIC, OTHER, OUTPUTS, case_path, copy_recording, recorded, suite_run, table_rows
 
 import tcsim
-from conformance.suite import recordings
+from conformance.suite import recordings, rerun
 from conformance.suite.cases import Case, Settings, Suite
 from conformance.suite.recordings import Recording
 
@@ -33,7 +34,9 @@ def copied(tmp_path: Path) -> Path:
 
 def test_a_replay_that_agrees(copied: Path) -> None:
     """Every class of one instruction: exit code 0, verdict REPLAYED, and the table says what was compared with what."""
-    run = suite_run("conformance", "-v", "-k", MNEMONIC, "--arch", "sm_90", "--replay", "--recordings", str(copied))
+    run = suite_run(
+        "conformance", "-v", "-k", MNEMONIC, "--arch", "sm_90", "--replay", "--recordings", str(copied), "--proof"
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     assert "conformance: sm_90 by replay of recorded hardware results (no GPU is used)" in run.stdout
     assert "= conformance of sm_90, replay =" in run.stdout
@@ -85,10 +88,11 @@ def flip(root: Path, name: str, place: tuple[int, int, int], bit: int) -> tuple[
     return before, before ^ 1 << bit
 
 
-def test_one_flipped_bit_is_found_and_explained(copied: Path) -> None:
+def test_one_flipped_bit_is_found_and_explained(copied: Path, tmp_path: Path) -> None:
     """Exit code 1; the line of the mismatch, the command that reruns it (and does), and the trace."""
     warp, lane, register = 7, 13, 2
     right, wrong = flip(copied, "wide", (warp, lane, register), 9)
+    options = ("--arch", "sm_90", "--replay")
     run = suite_run("conformance/test_cases.py", "-k", MNEMONIC, "--replay", "--recordings", str(copied))
     assert run.returncode == 1
     instruction = tcsim.instruction(MNEMONIC, arch="sm_90")
@@ -100,8 +104,8 @@ def test_one_flipped_bit_is_found_and_explained(copied: Path) -> None:
     )
     assert mismatch.endswith(f" hardware 0x{wrong:08x} model 0x{right:08x}")
     assert f"FAIL: {MNEMONIC}-wide-0: 1 of 2048 outputs differ; evidence measured: " in run.stdout
-    (rerun,) = [line for line in lines if line.startswith("rerun: ")]
-    after = lines[lines.index(rerun) + 1 :]
+    (line,) = [line for line in lines if line.startswith("rerun: ")]
+    after = lines[lines.index(line) + 1 :]
     assert after[0] == f"{MNEMONIC} on sm_90: native, 1 step"
     assert after[1].startswith("step 1: fused dot-add of k 0-7 and c")
     assert any(line.startswith(f"  d = 0x{right:08x} (") for line in after)
@@ -110,9 +114,10 @@ def test_one_flipped_bit_is_found_and_explained(copied: Path) -> None:
         "FAIL": (1, "2,048", "1"),
         "REPLAYED": (len(CLASSES) - 1, f"{OUTPUTS * (len(CLASSES) - 1):,}", "0"),
     }
-    words = shlex.split(rerun.removeprefix("rerun: "))
-    assert words[0] == "pytest"
-    again = suite_run(*words[1:])
+    assert line == f"rerun: {rerun.command(f'test_cases.py::test_case[{MNEMONIC}-wide-0]', *options, root=copied)}"
+    words = shlex.split(line.removeprefix("rerun: "))
+    assert words[:3] == [sys.executable, "-m", "pytest"]
+    again = suite_run(*words[3:], folder=tmp_path)  # not the folder of the first run
     assert again.returncode == 1
     assert mismatch in again.stdout.splitlines()
     assert "1 failed in" in again.stdout
@@ -177,7 +182,7 @@ def test_a_stale_recording_fails_the_run(copied: Path) -> None:
     run = suite_run(case_path("wide"), "--arch", "sm_90", "--replay", "--recordings", str(copied))
     assert run.returncode == 1
     assert "FAIL: the inputs of class wide are no longer those that" in run.stdout
-    assert "record it again with `pytest conformance/ --arch sm_90 --record`" in run.stdout
+    assert f"record it again with `{rerun.command('', '--arch', 'sm_90', '--record', root=copied)}`" in run.stdout
     assert "nothing was compared" in run.stdout
 
 

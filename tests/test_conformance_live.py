@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from suite_runs import CLASSES, GPU, MNEMONIC, OUTPUTS, case_path, recorded, suite_run, table_rows
+from suite_runs import CLASSES, GPU, MNEMONIC, OUTPUTS, recorded, suite_run, table_rows
 
 import conformance.suite.hardware
 import tcsim
 from conformance import conftest as hooks
-from conformance.suite import recordings
+from conformance.suite import recordings, rerun
 from conformance.suite.cases import Case, Settings, Suite
 from conformance.suite.hardware import Hardware, Unassembled, Workshop
 from hwkernels.device.driver import Launch
@@ -120,7 +121,8 @@ def test_hardware_that_does_not(answer: Answer, verdict: str, complaint: str) ->
     outcome = suite.run(WIDE)
     assert outcome.verdict == verdict
     assert re.search(complaint, outcome.text), outcome.text
-    assert f'rerun: pytest "{case_path("wide")}" --arch sm_90 --live' in outcome.text.splitlines()
+    again = rerun.command(f"test_cases.py::test_case[{WIDE.id}]", "--arch", "sm_90", "--live")
+    assert f"rerun: {again}" in outcome.text.splitlines()
     assert outcome.how == "Imaginary GPU, driver 1.2.3"
     assert suite.run(WIDE).verdict == "PASS"
 
@@ -129,8 +131,9 @@ def test_a_rerun_command_repeats_the_settings(tmp_path: Path) -> None:
     """Seed, samples and folder, where they are not the defaults."""
     suite = live_suite(Imaginary(hanging), seed=5, samples=2, root=tmp_path)
     case = Case(MNEMONIC, "wide", 5)
-    command = f'rerun: pytest "conformance/test_cases.py::test_case[{MNEMONIC}-wide-5]" --arch sm_90 --live --seed 5'
-    assert suite.rerun(case) == f"{command} --samples 2 --recordings {tmp_path}"
+    test, options = f"'{rerun.FOLDER}/test_cases.py::test_case[{MNEMONIC}-wide-5]'", "--arch sm_90 --live --seed 5"
+    command = f"rerun: {sys.executable} -m pytest {test} {options} --samples 2 --recordings {tmp_path}"
+    assert suite.rerun(case) == command
     assert suite.rerun(case) in suite.run(case).text
 
 
@@ -207,11 +210,9 @@ def test_recording_writes_whole_instructions_only(tmp_path: Path) -> None:
     suite = live_suite(Imaginary(the_model), record=True, root=tmp_path)
     for name in CLASSES[:-1]:
         assert suite.run(Case(MNEMONIC, name, 0)).verdict == "PASS"
-    suite.write_recordings()
     assert suite.written == []
     assert list(tmp_path.iterdir()) == []
     suite.run(Case(MNEMONIC, CLASSES[-1], 0))
-    suite.write_recordings()
     assert suite.written == [recordings.path_of(MNEMONIC, "sm_90", tmp_path)]
     replay = Suite(Settings("sm_90", "replay", root=tmp_path))
     cases = list(replay.cases())
@@ -228,14 +229,12 @@ def test_what_is_recorded_is_what_the_hardware_said(tmp_path: Path) -> None:
     """A disagreement is recorded as it is, and fails when it is replayed; an unstable answer is not recorded."""
     suite = live_suite(Imaginary(one_bit_off, the_model), record=True, root=tmp_path)
     assert [suite.run(Case(MNEMONIC, name, 0)).verdict for name in CLASSES] == ["FAIL", *["PASS"] * (len(CLASSES) - 1)]
-    suite.write_recordings()
     replay = Suite(Settings("sm_90", "replay", root=tmp_path))
     assert replay.run(Case(MNEMONIC, CLASSES[0], 0)).verdict == "FAIL"
     unstable = live_suite(Imaginary(forgetful, the_model), record=True, root=tmp_path / "unstable")
     assert unstable.run(Case(MNEMONIC, CLASSES[0], 0)).verdict == "UNSTABLE"
     for name in CLASSES[1:]:
         unstable.run(Case(MNEMONIC, name, 0))
-    unstable.write_recordings()
     assert unstable.written == []
 
 
@@ -278,13 +277,25 @@ class Options:
     """Of a pytest.Config what the hooks of the suite look at."""
 
     def __init__(self, **given: Any) -> None:
-        defaults = {"arch": None, "live": False, "replay": False, "record": False, "samples": None, "seed": 0}
+        defaults = {
+            "arch": None,
+            "live": False,
+            "replay": False,
+            "record": False,
+            "samples": None,
+            "seed": 0,
+            "strict_verdicts": False,
+        }
         self.given = {**defaults, "recordings": recordings.ROOT, **given}
         self.stash = pytest.Stash()
 
-    def getoption(self, name: str) -> Any:
+    def getoption(self, name: str, default: Any = None) -> Any:
         """The value of an option."""
-        return self.given[name.removeprefix("--")]
+        return self.given.get(name.removeprefix("--").replace("-", "_"), default)
+
+    def getini(self, name: str) -> bool:
+        """Of a setting."""
+        return False
 
 
 def header(options: Any) -> str:

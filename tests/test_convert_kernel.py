@@ -137,7 +137,7 @@ def test_verdicts(spoil: Any, verdict: str, text: str) -> None:
 
     class FakeSuite:
         class settings:
-            arch, seed = "sm_90", 0
+            arch, seed, mode, record = "sm_90", 0, "live", False
 
         hardware = _FakeHardware(spoil)
 

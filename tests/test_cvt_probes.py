@@ -29,7 +29,7 @@ COUNTS = {
     "sm_70": 48, "sm_72": 52, "sm_75": 56, "sm_80": 89, "sm_86": 89, "sm_87": 89, "sm_88": 89, "sm_89": 101, "sm_90": 116,
     "sm_90a": 116, "sm_100": 120, "sm_100f": 197, "sm_100a": 231, "sm_103": 120, "sm_103f": 197, "sm_103a": 231,
     "sm_107": 120, "sm_107f": 482, "sm_107a": 524, "sm_110": 120, "sm_110f": 197, "sm_110a": 213, "sm_120": 120,
-    "sm_120f": 197, "sm_120a": 213, "sm_121": 120, "sm_121a": 213,
+    "sm_120f": 197, "sm_120a": 213, "sm_121": 120, "sm_121f": 197, "sm_121a": 213,
 }  # fmt: skip
 UNREAD = ("sm_70", "sm_72")  # no nvdisasm wheel reads their code; ptxas 12.9 still makes it
 CONVERTERS = ("F2", "I2", "HADD2", "FSETP")

@@ -14,7 +14,7 @@ from format_cases import FLOATS, INTEGERS, TWINS, UNSIGNED, all_codes, as_float6
 
 import tcsim
 from tcsim import FormatError
-from tcsim.numbers.formats import CLASS_NAMES
+from tcsim.numbers.formats import CLASS_NAMES, NO_EXPONENT
 
 # ---- what there is
 
@@ -196,3 +196,17 @@ def test_as_codes_refuses_everything_else(what: Any, name: str, complaint: str) 
         tcsim.as_codes(what, name)
     with pytest.raises(FormatError, match=f"b of the call: .*{complaint}"):
         tcsim.as_codes(what, name, "b of the call")
+
+
+@pytest.mark.parametrize("name", ["f32", "tf32"])
+def test_exponents_of_wide_formats_are_those_of_their_fields(name: str) -> None:
+    """Of random codes, subnormal numbers, infinities and NaN, whose exponents do not come from a table."""
+    row, random = tcsim.format(name), np.random.default_rng(3)
+    codes = random.integers(0, 1 << 32, (4, 5_000), dtype=np.uint32)
+    codes[1] &= np.uint32(0x807FFFFF)
+    codes[2] |= np.uint32(0x7F800000)
+    codes[3] &= np.uint32(0x80001FFF)
+    parts, exponents = row.fields(codes), row.exponents(codes)
+    finite = np.isin(parts.kind, [CLASS_NAMES.index("subnormal"), CLASS_NAMES.index("normal")])
+    assert exponents.dtype == np.int16 and finite.any() and not finite.all()
+    assert (exponents == np.where(finite, parts.exponent, NO_EXPONENT)).all()

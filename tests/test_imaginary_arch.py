@@ -111,7 +111,7 @@ def test_an_imaginary_arch_is_one_entry(relative: str, form: str, source: str) -
     said = with_imaginary_arch(relative, source)
     own = ["sm_130", "sm_130f", "sm_130a"]
     assert (said["number"], said["targets"], said["public"]) == (130, own, True)
-    assert said["since"] == ["sm_121", "sm_121a", *own]
+    assert said["since"] == ["sm_121", "sm_121f", "sm_121a", *own]
     assert source or said["barrier"] == ["inferred"]
     assert said["form"].startswith(form)
     assert not said["failures"], "\n".join(f"{family}: {why}" for family, why in said["failures"].items())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from fractions import Fraction
 from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tcsim
@@ -28,11 +29,13 @@ FLOATS = [format for format in tcsim.FORMATS.values() if format.kind == "float"]
 
 
 @given(st.sampled_from(FLOATS), st.floats(allow_nan=False, allow_infinity=True))
+@example(tcsim.FORMATS["f64"], -0.0)
 def test_roundings_are_those_of_encode(format: tcsim.Format, value: float) -> None:
     """Of values that float64 holds."""
     if not format.signed and value < 0:
         return
-    report = inspect_number(format, str(value) if np.isinf(value) else str(Fraction(value)))
+    exact = str(value) if np.isinf(value) else str(Fraction(value))
+    report = inspect_number(format, "-0" if value == 0 and np.signbit(value) else exact)  # a Fraction has one zero
     for mode in get_args(Rounding):
         assert report.roundings[mode].code == int(tcsim.encode(value, format, rounding=mode)), mode
     assert report.saturated is not None
@@ -64,6 +67,60 @@ def test_one_tenth_is_not_rounded_twice() -> None:
     assert inspect_number("f32", f"1{'0' * 20}.{'0' * 80}1").roundings["rp"].code - 1 == (
         inspect_number("f32", f"1{'0' * 20}.{'0' * 80}1").roundings["rz"].code
     )
+
+
+@pytest.mark.parametrize("format", FLOATS, ids=lambda f: f.name)
+def test_numbers_beyond_every_format(format: tcsim.Format) -> None:
+    """They round as infinity and zero's neighbours do: 1e1000 was a number of f64 once."""
+    for text, near in (
+        ("1e1000", "1e310"),
+        ("9" * 1999, "1e310"),
+        ("1e-1000", "1e-330"),
+        (f"1/{'9' * 1900}", "1e-330"),
+    ):
+        huge, large = inspect_number(format, text), inspect_number(format, near)
+        assert {mode: found.hex for mode, found in huge.roundings.items()} == {
+            mode: found.hex for mode, found in large.roundings.items()
+        }
+        assert huge.saturated is not None and large.saturated is not None
+        assert huge.saturated.hex == large.saturated.hex
+    if format.infinity:
+        assert inspect_number(format, "1e1000").roundings["rne"].value == np.inf
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1e1000000",
+        "1e5000",
+        "-1e-1001",
+        "-+inf",
+        "+-nan",
+        "0x",
+        "0x_",
+        "0b",
+        "1_0",
+        "1/0",
+        "",
+        "5" * 2001,
+        "1e" + "9" * 99,
+    ],
+)
+def test_texts_that_are_no_numbers(text: str) -> None:
+    """Each is refused at once, in one short line that says what is valid."""
+    for format in ("e4m3", "f64", "s8"):
+        began = time.thread_time()
+        with pytest.raises(tcsim.FormatError, match="neither a code nor a value; valid: ") as caught:
+            inspect_number(format, text)
+        assert time.thread_time() - began < 1
+        assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
+
+
+def test_whole_numbers() -> None:
+    """Zero has one sign, and what is out of range is said with the range."""
+    assert inspect_number("s8", "-0").code.code == 0
+    with pytest.raises(tcsim.FormatError, match="is outside s8; valid: -128 to 127"):
+        inspect_number("s8", "1e30")
 
 
 @pytest.mark.parametrize("format", [f for f in tcsim.FORMATS.values() if f.bits <= 8], ids=lambda f: f.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
+from tcsim.core.errors import OperandError
 from tcsim.descriptors.instruction import InstructionDescriptor, bit_table
 from tcsim.descriptors.kinds import KINDS, MAX_SHIFTS, SHAPES, fields_of
 
@@ -107,7 +109,7 @@ def every_shape() -> Iterator[tuple[str, int, bool, bool, int, int]]:
 
 
 def allowed(kind: str, cta_group: int, ws: bool, sparse: bool, m: int, n: int) -> bool:
-    """The PTX ISA's rules of M and N in prose."""
+    """The rules of M and N in prose, A in shared memory or in Tensor Memory: PTX ISA, CUTLASS."""
     if ws:
         return cta_group == 1 and m in (32, 64, 128) and n in ((64, 128) if sparse else (64, 128, 256))
     if n > 256:
@@ -116,11 +118,12 @@ def allowed(kind: str, cta_group: int, ws: bool, sparse: bool, m: int, n: int) -
         if cta_group == 1:
             return m == 128
         return m in ((256,) if sparse else (128, 256)) and n % 16 == 0
+    fine = kind in ("f16", "tf32") or (kind == "f8f6f4" and not sparse)  # with A in shared memory
     if cta_group == 2:
-        return m in (128, 256) and n % 32 == 0
+        return m in (128, 256) and n % (16 if fine else 32) == 0
     if kind == "i8":
         return m in (64, 128) and (n % 16 == 0 or n in (8, 24))
-    return m == 64 or (m == 128 and n % 16 == 0)
+    return m == 64 or (m == 128 and (fine or n % 16 == 0))
 
 
 def test_every_shape_of_every_form() -> None:
@@ -138,7 +141,8 @@ def test_every_shape_of_every_form() -> None:
         assert allowed(kind, cta_group, ws, sparse, m, n) == (not refusal), (kind, cta_group, ws, sparse, m, n, refusal)
         accepted, refused = accepted + (not refusal), refused + bool(refusal)
         assert not refusal or re.search(r"valid: |must be ", refusal)
-    assert accepted == 4 * (2 * 64 + 15) + (2 * 52 + 15) + 3 * 112  # float kinds and ti16; i8; block-scaled kinds
+    # f16, tf32 and dense f8f6f4; sparse f8f6f4 and ti16; .ws of these; i8; block-scaled kinds
+    assert accepted == 5 * 96 + 3 * 64 + 4 * 15 + (2 * 52 + 15) + 3 * 112
     assert refused > 6000
 
 
@@ -192,9 +196,11 @@ def scaled(kind: str, **rest: object) -> InstructionDescriptor:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: f16(128, 24), "N = 24 with M = 128 must be a multiple of 16"),
+        (lambda: f16(128, 24).check(a_in_tmem=True), "N = 24 with M = 128 and A in Tensor Memory must be a multiple of 16"),
+        (lambda: f16(256, 24), "N = 24 with M = 256 must be a multiple of 16"),
         (lambda: f16(64, 24).check(cta_group=2), "M = 64 cannot be; valid: 128, 256"),
-        (lambda: f16(128, 48).check(cta_group=2), "N = 48 with M = 128 must be a multiple of 32"),
+        (lambda: f16(128, 24).check(cta_group=2), "N = 24 with M = 128 must be a multiple of 16"),
+        (lambda: f16(128, 48).check(cta_group=2, a_in_tmem=True), "N = 48 with M = 128 and A in Tensor Memory must be a mul"),
         (lambda: f16(96), "M = 96 cannot be; valid: 32, 64, 128, 256"),
         (lambda: f16(32, 32), "64, 128 or 256 (cta_group::1, .ws)"),
         (lambda: f16(32, 256, sparse=True), "64 or 128 (cta_group::1, .ws)"),
@@ -296,3 +302,18 @@ def test_defaults_are_what_the_kind_fixes() -> None:
     assert InstructionDescriptor("i8", 128, 64, a_format="u8", b_format="s8").d_format == "s32"
     assert len({f16(), f16(negate_a=1), f16(n=128)}) == 3
     assert f16(arch="sm_100a") == f16()
+
+
+def test_steps_of_n_depend_on_where_a_is() -> None:
+    """CUTLASS's atoms: 288 shapes with A in shared memory, 96 fewer with A in Tensor Memory; the other kinds do not differ."""
+    taken = {False: 0, True: 0, None: 0}
+    for kind, format in (("f16", "bf16"), ("tf32", "tf32"), ("f8f6f4", "e5m2")):
+        for cta_group, m in ((1, 64), (1, 128), (2, 128), (2, 256)):
+            for n, place in itertools.product(range(8, 257, 8), taken):
+                try:
+                    InstructionDescriptor(kind, m, n, a_format=format).check(cta_group=cta_group, a_in_tmem=place)
+                except OperandError:
+                    assert n % ((8 if m == 64 else 16 if place else 8) * cta_group)
+                else:
+                    taken[place] += 1
+    assert taken == {False: 288, True: 192, None: 288}

@@ -12,8 +12,8 @@ from tcsim.core.targets import ARCHS
 
 
 def files(arch: str) -> list[Path]:
-    """Recordings of instructions: not those of the driver's encoder or of open questions."""
-    others = ("CUtensorMap.", "open.")
+    """Recordings of instructions: not those of the driver's encoder, of open questions or of whole outputs."""
+    others = ("CUtensorMap.", "open.", "gemm-", "convert-")
     return sorted(path for path in (recordings.ROOT / arch).glob("*.npz") if not path.name.startswith(others))
 
 

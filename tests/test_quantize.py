@@ -140,6 +140,8 @@ def test_quantize_takes_any_real_array() -> None:
 
 # ---- MX
 
+MODES = ("floor", "rceil", "ceil", "even")
+
 
 def slow_mx(block: list[float], format: str, choice: str) -> tuple[list[int], int]:
     """One block by the specification, in fractions."""
@@ -147,8 +149,14 @@ def slow_mx(block: list[float], format: str, choice: str) -> tuple[list[int], in
     amax = max(abs(Fraction(value)) for value in block)
     if amax == 0:
         power = -127
-    elif choice == "floor":
-        power = exact.floor_log2(amax) - exact.floor_log2(limit)
+    elif choice in ("floor", "ceil", "even"):
+        power = exact.floor_log2(amax)
+        if choice == "ceil":
+            power += amax > exact.scaled(1, power)
+        elif choice == "even":
+            bits = tcsim.format(format).fraction_bits
+            power += amax / exact.scaled(1, power) + Fraction(1, 2 << bits) >= 2
+        power -= exact.floor_log2(limit)
     else:
         power = exact.floor_log2(amax / limit)
         power += amax > limit * exact.scaled(1, power)
@@ -160,7 +168,7 @@ def slow_mx(block: list[float], format: str, choice: str) -> tuple[list[int], in
     return codes, power + 127
 
 
-@pytest.mark.parametrize("choice", ["floor", "ceil"])
+@pytest.mark.parametrize("choice", MODES)
 @pytest.mark.parametrize("format", MX_FORMATS)
 def test_mx_blocks_agree_with_fractions(format: str, choice: Any) -> None:
     """Blocks of similar numbers, of numbers far apart, at both ends of the scale factors, with the largest a limit."""
@@ -181,7 +189,7 @@ def test_scale_factors_rounded_up_are_those_of_cvt(format: str) -> None:
     draw = np.random.Generator(np.random.PCG64(4))
     x = (draw.normal(size=(2_000, 32)) * np.exp2(draw.integers(-40, 40, (2_000, 1)))).astype(np.float32)
     x[:500, 3] = (np.float32(MX_LARGEST[format]) * np.exp2(draw.integers(-40, 40, 500))).astype(np.float32)
-    codes, scales = tcsim.quantize_mx(x, format, scale="ceil")
+    codes, scales = tcsim.quantize_mx(x, format, scale="rceil")
     quotient = np.abs(x).max(1) / np.float32(MX_LARGEST[format])
     item = tcsim.instruction("cvt.rp.satfinite.ue8m0x2.f32", arch="sm_100a")
     assert np.array_equal(scales[:, 0], item.execute(a=quotient, b=quotient) & 0xFF)
@@ -195,13 +203,13 @@ def test_mx_round_trip() -> None:
     """What was quantised once does not change; the error is within the format's."""
     x = random_floats(64 * 32, 5, -8, 8).reshape(64, 32)
     for format in MX_FORMATS:
-        for choice in ("floor", "ceil"):
+        for choice in MODES:
             codes, scales = tcsim.quantize_mx(x, format, scale=choice)  # type: ignore[arg-type]
             back = tcsim.dequantize_mx(codes, scales, format)
             assert np.array_equal(back, np.ldexp(tcsim.decode(codes, format), scales.astype(int) - 127))
             again = tcsim.dequantize_mx(*tcsim.quantize_mx(back, format, scale=choice), format)  # type: ignore[arg-type]
             assert np.array_equal(again, back)
-            if choice == "ceil":
+            if choice == "rceil":
                 step = 2.0 ** -(tcsim.format(format).fraction_bits + 1)
                 tiny = np.ldexp(2.0 ** (tcsim.format(format).minimum_exponent), scales.astype(int) - 127)
                 assert (np.abs(back - x) <= step * np.maximum(np.abs(x), tiny)).all()
@@ -232,7 +240,7 @@ def test_special_blocks() -> None:
     """Zeros, infinity, NaN: the scale factor says it, and a NaN makes the block NaN."""
     x = np.ones((4, 32))
     x[0], x[1, 5], x[2, 7] = 0, -np.inf, np.nan
-    for choice in ("floor", "ceil"):
+    for choice in MODES:
         for format in MX_FORMATS:
             codes, scales = tcsim.quantize_mx(x, format, scale=choice)  # type: ignore[arg-type]
             assert scales[:3, 0].tolist() == [0x00, 0xFE, 0xFF]
@@ -270,8 +278,8 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         lambda: tcsim.quantize_mx(np.zeros(32), "f16"), FormatError,
         'tcsim.quantize_mx(x, "f16"): MX blocks do not hold f16; valid: e4m3, e5m2, e3m2, e2m3, e2m1'),
     "scale": (
-        lambda: tcsim.quantize_mx(np.zeros(32), "e4m3", scale="even"), OperandError,  # type: ignore[arg-type]
-        "tcsim.quantize_mx(x, \"e4m3\"): scale='even'; valid: 'floor', 'ceil'"),
+        lambda: tcsim.quantize_mx(np.zeros(32), "e4m3", scale="RCEIL"), OperandError,  # type: ignore[arg-type]
+        "tcsim.quantize_mx(x, \"e4m3\"): scale='RCEIL'; valid: 'floor', 'rceil', 'ceil', 'even'"),
     "real": (
         lambda: tcsim.quantize_mx(np.zeros(32, complex), "e4m3"), FormatError,
         'tcsim.quantize_mx(x, "e4m3"): x is complex128; valid: integers,'),
@@ -351,3 +359,78 @@ def test_the_scale_is_within_a_code_of_other_orders_of_operations() -> None:
     assert np.abs(scales[:, 0].astype(int) - other).max() <= 1
     assert (scales[:, 0] != other).mean() < 0.01
     assert float(tensor) == pytest.approx(float(np.abs(x).max()) / 2688)
+
+
+# ---- scale modes, squares, random bits
+
+
+def test_how_much_floor_may_cost() -> None:
+    """The largest element of a block loses up to an eighth (e4m3, e5m2) or a quarter (e2m1); the others' modes lose nothing."""
+    for format, lost in (("e4m3", 0.125), ("e5m2", 0.125), ("e3m2", 0.125), ("e2m3", 0.0625), ("e2m1", 0.25)):
+        x = np.full((1, 32), np.nextafter(2.0, 0) * 64)
+        back = {mode: tcsim.dequantize_mx(*tcsim.quantize_mx(x, format, scale=mode), format) for mode in MODES}  # type: ignore[arg-type]
+        assert abs(1 - back["floor"][0, 0] / x[0, 0] - lost) < 1e-12
+        assert all(back[mode][0, 0] >= x[0, 0] for mode in MODES[1:])
+
+
+def test_modes_that_differ() -> None:
+    """Largest magnitudes at which each mode's factor steps, for e2m1 (largest 6, one fraction bit)."""
+    exponents = {
+        "floor": [0, 0, 0, 0, 0, 1],
+        "rceil": [0, 0, 0, 1, 1, 1],
+        "ceil": [0, 1, 1, 1, 1, 1],
+        "even": [0, 0, 0, 0, 1, 1],
+    }
+    x = np.repeat([[4.0], [5.0], [6.0], [6.5], [7.0], [8.0]], 32, axis=1)
+    for mode, wanted in exponents.items():
+        assert (tcsim.quantize_mx(x, "e2m1", scale=mode)[1][:, 0].astype(int) - 127).tolist() == wanted  # type: ignore[arg-type]
+
+
+def test_random_bits_are_those_of_cvt() -> None:
+    """cvt.rs of e4m3: element by element, with the bits that the instruction gathers from rbits."""
+    draw = np.random.Generator(np.random.PCG64(12))
+    x = (draw.normal(size=4096) * np.exp2(draw.integers(-6, 6, 4096))).astype(np.float32)
+    random = draw.integers(0, 1 << 16, x.shape)
+    low, high = (tcsim.decode(tcsim.quantize(x, "e2m1", rounding), "e2m1") for rounding in ("rm", "rp"))  # type: ignore[arg-type]
+    got = tcsim.decode(tcsim.quantize(x, "e2m1", "rs", random=random), "e2m1")
+    assert ((got == low) | (got == high)).all()
+    assert {0, 1} == set(((got == high) & (low != high)).astype(int).tolist())
+    item = tcsim.instruction("cvt.rs.satfinite.f16x2.f32", arch="sm_100a")
+    bits = item.row.random  # type: ignore[attr-defined]
+    rbits = draw.integers(0, 1 << 32, 2048, np.uint32)
+    packed = item.execute(a=x[:2048], b=x[2048:], rbits=rbits)  # type: ignore[attr-defined]
+    for place, (numbers, shift) in enumerate(((x[:2048], 16), (x[2048:], 0))):
+        own = sum(
+            ((rbits >> bit) & 1).astype(np.int64) << (len(bits[place]) - 1 - k) for k, bit in enumerate(bits[place])
+        )
+        assert np.array_equal(packed >> shift & 0xFFFF, tcsim.quantize(numbers, "f16", "rs", random=own))
+    mean = tcsim.decode(tcsim.quantize(np.full(1 << 16, 2.25), "e2m1", "rs", random=np.arange(1 << 16)), "e2m1").mean()
+    assert mean == 2.25
+    for wrong in (
+        {"rounding": "rs"},
+        {"random": 1},
+        {"rounding": "rs", "random": 1 << 16},
+        {"rounding": "rs", "random": [1, 2]},
+    ):
+        with pytest.raises(OperandError, match="random"):
+            tcsim.quantize([1.0], "e2m1", **wrong)  # type: ignore[arg-type]
+
+
+def test_square_blocks() -> None:
+    """One factor for 16 x 16; the transpose has the same codes; random bits reach the elements."""
+    x = random_floats(48 * 32, 9, -4, 4).reshape(48, 32)
+    codes, scales, tensor = tcsim.quantize_nvfp4(x, square=True)
+    assert (codes.shape, scales.shape) == ((48, 32), (48, 2))
+    assert np.array_equal(scales[::16].repeat(16, 0), scales)
+    other, turned, same = tcsim.quantize_nvfp4(x, axis=0, square=True)
+    assert (
+        np.array_equal(other, codes) and np.array_equal(turned[:, ::16], scales[::16].reshape(3, 2)) and same == tensor
+    )
+    _, lines, _ = tcsim.quantize_nvfp4(x)
+    assert np.array_equal(lines.reshape(3, 16, 2).max(1), scales[::16])
+    drawn = np.random.Generator(np.random.PCG64(1)).integers(0, 1 << 16, x.shape)
+    up, factors, _ = tcsim.quantize_nvfp4(x, square=True, random=drawn)
+    assert np.array_equal(factors, scales) and 0.1 < (up != codes).mean() < 0.5
+    for shape, axis in (((24, 16), -1), ((16,), -1), ((16, 16, 16), 0)):
+        with pytest.raises(OperandError, match=r"square=True.*valid: one of the last two axes"):
+            tcsim.quantize_nvfp4(np.ones(shape), axis, square=True)

@@ -29,7 +29,7 @@ def test_a_corrupt_recording_stops_the_run(copied: Path) -> None:
     assert run.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     text = run.stdout + run.stderr
     assert f"corrupt recording {path}: BadZipFile" in text
-    assert "record it again on a GPU with `pytest conformance/ --record`, or restore the committed file" in text
+    assert "record it again on a GPU with `pytest --pyargs conformance --record`, or restore the committed file" in text
     assert " passed" not in run.stdout
 
 

@@ -342,7 +342,7 @@ def test_small_integers_in_floats_are_exact(mnemonic: str, arch: str) -> None:
 PROBES = {  # rows that each target accepts
     "sm_80": 80, "sm_86": 80, "sm_87": 80, "sm_88": 80, "sm_89": 88, "sm_90": 88, "sm_90a": 88, "sm_100": 88, "sm_100f": 92,
     "sm_100a": 92, "sm_103": 88, "sm_103f": 92, "sm_103a": 92, "sm_107": 88, "sm_107f": 92, "sm_107a": 92, "sm_110": 88,
-    "sm_110f": 92, "sm_110a": 92, "sm_120": 88, "sm_120f": 142, "sm_120a": 142, "sm_121": 88, "sm_121a": 142,
+    "sm_110f": 92, "sm_110a": 92, "sm_120": 88, "sm_120f": 142, "sm_120a": 142, "sm_121": 88, "sm_121f": 142, "sm_121a": 142,
 }  # fmt: skip
 
 
@@ -432,7 +432,7 @@ def test_a_planted_fault_in_a_recording_is_found(tmp_path: Path) -> None:
     lines = wrong.text.splitlines()
     assert lines[1].startswith(f"MISMATCH warp 5 lane 13 register 2 (row {row}, column {n}): a=[0x")
     assert f"hardware 0x{int(results[5, 13, 2]):08x} model 0x{int(results[5, 13, 2]) ^ 1 << 7:08x}" in lines[1]
-    assert lines[2].startswith(f'rerun: pytest "conformance/test_cases.py::test_case[{LONG_HALF}-repeated-0]"')
+    assert lines[2].startswith("rerun: ") and f"/test_cases.py::test_case[{LONG_HALF}-repeated-0]" in lines[2]
     inputs = SPARSE.inputs(ins, "repeated", 0, 8)
     columns = slow.columns_of_words(LONG_HALF, inputs["metadata"][5, :, 0].tolist(), int(inputs["selector"][5]))[row]
     met = ins.matrix("b", inputs["b"])[5][columns, n]

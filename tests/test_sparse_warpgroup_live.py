@@ -11,11 +11,11 @@ import pytest
 from suite_runs import GPU, suite_run
 
 import tcsim
-from conformance import test_mutants
 from conformance.isa.wgmma.sparse import SPARSE_WARPGROUP
 from conformance.suite import recordings
 from conformance.suite.cases import Case, Settings, Suite
 from conformance.suite.hardware import Hardware, Workshop
+from conformance.suite.proofs import proofs, survivors
 from hwkernels.probes.probe import Probe
 
 F16 = "wgmma.mma_async.sp.sync.aligned.m64n64k32.f16.f16.f16"
@@ -48,7 +48,7 @@ def test_a_live_run_selects_every_class_and_compares_every_bit() -> None:
     """As `pytest conformance/ --arch sm_90 --live -k wgmma.mma_async.sp` would, on one instruction with N = 64."""
     live = suite("live", Obedient(), samples=2)
     ids = [case.id for case in live.cases() if "wgmma.mma_async.sp" in case.id]
-    assert len(ids) == 429 + 2 * 508
+    assert len(ids) == 429 + 3 * 508
     compared = 0
     for name in CLASSES:
         case = Case(F16, name, 0)
@@ -68,7 +68,7 @@ def test_a_wrong_bit_is_explained(name: str) -> None:
     assert lines[1].startswith("MISMATCH warp 0 lane 9 register 0 slot 0 (row 2, column 2): a=[0x")
     hardware, model = (int(word.split()[0], 16) for word in lines[1].split(" hardware ")[1].split(" model "))
     assert hardware == model ^ 1
-    assert lines[2].startswith('rerun: pytest "conformance/test_cases.py::test_case[wgmma.mma_async.sp.')
+    assert lines[2].startswith("rerun: ") and "/test_cases.py::test_case[wgmma.mma_async.sp." in lines[2]
     assert "fused dot-add of k 0-15 and c" in outcome.text
     assert lines[-1].startswith(f"  d = 0x{model:04x} (")  # the trace comes to the model's bits
 
@@ -78,7 +78,6 @@ def test_what_a_gpu_said_can_be_recorded_and_replayed(tmp_path: Path) -> None:
     live = suite("live", Obedient(), samples=2, record=True, root=tmp_path)
     for name in CLASSES:
         assert live.run(Case(F16, name, 0)).verdict == "PASS"
-    live.write_recordings()
     assert live.written == [recordings.path_of(F16, "sm_90", tmp_path)]
     replay = suite("replay", root=tmp_path)
     cases = list(replay.cases())
@@ -86,7 +85,9 @@ def test_what_a_gpu_said_can_be_recorded_and_replayed(tmp_path: Path) -> None:
     outcomes = [replay.run(case) for case in cases]
     assert {outcome.verdict for outcome in outcomes} == {"REPLAYED"}
     assert sum(outcome.outputs for outcome in outcomes) == len(CLASSES) * 2 * 64 * 64
-    test_mutants.test_mutants(F16, replay)
+    (proof,) = proofs(replay)
+    assert proof.mnemonic == F16
+    assert not survivors(proof, replay)
     assert F16 not in set(replay.unproven())
     assert SMALL in set(replay.unproven())
 
@@ -104,9 +105,8 @@ def test_a_recording_of_a_mutant_is_not_believed(tmp_path: Path) -> None:
     live = suite("live", Wrong(), samples=2, record=True, root=tmp_path)
     verdicts = [live.run(Case(F16, name, 0)).verdict for name in CLASSES]
     assert verdicts.count("FAIL") > len(CLASSES) // 2
-    live.write_recordings()
-    with pytest.raises(pytest.fail.Exception, match=r"1 of 26 mutants survive .*metadata nibbles swapped"):
-        test_mutants.test_mutants(F16, suite("replay", root=tmp_path))
+    (proof,) = proofs(suite("replay", root=tmp_path))
+    assert [mutant.name for mutant in survivors(proof, suite("replay", root=tmp_path))] == ["metadata nibbles swapped"]
 
 
 def test_without_a_recording_it_is_assembled_and_unverified(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_run_without_recordings_proves_nothing_and_fails(tmp_path: Path) -> No
     """The whole command without a GPU, of the tests of mutants: there are none to pass."""
     run = suite_run(
         "conformance/test_mutants.py", "-k", "wgmma.mma_async.sp", "--arch", "sm_90", "--replay",
-        "--recordings", str(tmp_path),
+        "--recordings", str(tmp_path), "--proof",
     )  # fmt: skip
     assert run.returncode != 0
     assert "nothing was compared: this run proves nothing and fails" in run.stdout

@@ -232,6 +232,11 @@ def test_what_cannot_be_encoded_or_decoded_is_named():
     data[63], data[8] = 0, data[8] | 4
     with pytest.raises(TensorMapError, match="bits 66 are set"):
         tcsim.TensorMap.decode(bytes(data))
+    data[8] ^= 4
+    data[64] ^= 1
+    with pytest.raises(TensorMapError, match="box_bytes is 8193: of this map it is 8192"):
+        tcsim.TensorMap.decode(bytes(data))
+    assert tcsim.TensorMap.decode(bytes(data), strict=False) == MATRIX
     with pytest.raises(TensorMapError, match="element type 15"):
         tcsim.TensorMap.decode(expected(MATRIX.encode(0), {"element_type": 15}))
     with pytest.raises(TensorMapError, match="atomicity 1"):
@@ -249,6 +254,62 @@ def test_what_cannot_be_encoded_or_decoded_is_named():
         tcsim.TensorMap.decode(expected(MATRIX.encode(0), {"swizzle_96": 1}))
     with pytest.raises(TensorMapError, match="interleave 3 does not exist"):
         tcsim.TensorMap.decode(expected(MATRIX.encode(0), {"interleave": 3}))
+
+
+def test_every_bit_is_explained_or_reported():
+    """Each of the 1,024 bits of a map, flipped: another map that encodes so, an error of a rule, or a line that names the bit."""
+    maps = (
+        MATRIX,
+        tcsim.TensorMap("FLOAT32", (64,), (), (32,), swizzle="NONE"),
+        tcsim.TensorMap.im2col(
+            "FLOAT16", (64, 9, 14, 64), (128, 1152, 16128), (-1, -1), (-1, -1), 8, 64, swizzle="NONE"
+        ),
+    )
+    free = {65, 85}  # what CuTe DSL sets, and the class of the allocation
+    outcomes = {"map": 0, "refused": 0, "reported": 0, "free": 0}
+    for tmap in maps:
+        word = int.from_bytes(tmap.encode(0x10000), "little")
+        for bit in range(1024):
+            data = (word ^ 1 << bit).to_bytes(128, "little")
+            try:
+                found, lines = tcsim.TensorMap.decode(data, strict=False), tcsim.TensorMap.unexplained(data)
+            except TensorMapError:
+                outcomes["refused"] += 1
+                continue
+            if not lines:
+                assert tcsim.TensorMap.decode(data) == found
+                same = found.encode(tcsim.TensorMap.address_of(data)) == data
+                assert same != (bit in free), bit
+                outcomes["map" if same else "free"] += 1
+                continue
+            with pytest.raises(TensorMapError, match=re.escape(lines[0])):
+                tcsim.TensorMap.decode(data)
+            outcomes["reported"] += 1
+    assert outcomes["free"] == len(maps) * len(free)
+    assert sum(outcomes.values()) == len(maps) * 1024
+    assert outcomes["reported"] > 1500 and outcomes["map"] > 200, outcomes
+
+
+def test_bits_beyond_the_rank_are_reported():
+    data = expected(
+        MATRIX.encode(0), {"global_dim[2]": 9, "global_strides[1]": 32, "element_strides[4]": 2, "box_dim[3]": 5}
+    )
+    assert tcsim.TensorMap.unexplained(data) == tuple(
+        f"{name}: the map has 2 dimensions"
+        for name in ("global_strides[1] is 32", "global_dim[2] is 9", "element_strides[4] is 2", "box_dim[3] is 5")
+    )
+    stale = expected(MATRIX.encode(0), {"box_dim[1]": 32})  # as tensormap.replace leaves it
+    assert tcsim.TensorMap.unexplained(stale) == ("box_bytes is 8192: of this map it is 4096",)
+    assert tcsim.TensorMap.decode(stale[:64]) == tcsim.TensorMap.decode(stale, strict=False)
+    assert tcsim.TensorMap.unexplained(MATRIX.encode(0)[:64] + bytes(64)) == ()
+    other = (int.from_bytes(MATRIX.encode(0), "little") ^ 24 << 8 * 72 | 7 << 1000).to_bytes(128, "little")
+    assert tcsim.TensorMap.unexplained(other) == (
+        "shared_alignment is 1048: of this map it is 1024",
+        "bits 1000-1002 are set, and what they mean is not known",
+    )
+    assert (
+        "global address 0x8; valid: multiples of 16" in tcsim.TensorMap.unexplained(b"\x08" + MATRIX.encode(0)[1:])[0]
+    )
 
 
 DRIVER = list(

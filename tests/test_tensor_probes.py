@@ -224,7 +224,6 @@ def test_a_live_run_is_recorded_small_and_replayed(tmp_path):
         classes = testbench_of(catalog.rows()[name].family).classes(suite.instruction(name))
         assert len(classes) == count
         assert {suite.run(Case(name, case, 0)).verdict for case in classes} == {"PASS"}
-    suite.write_recordings()
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.npz")) < 40_000
     replay = Suite(Settings("sm_90", "replay", root=tmp_path))
     cases = [case for case in replay.cases() if case.mnemonic in RUN]
@@ -244,7 +243,7 @@ def test_hardware_that_moves_one_byte_elsewhere_fails():
     suite.__dict__["workshop"] = Workshop([suite.instruction(name)])
     failed = suite.run(Case(name, "tile", 0))
     assert (failed.verdict, failed.mismatches) == ("FAIL", 1)
-    assert "sample 2 shared byte 0x1c" in failed.text and "rerun: pytest" in failed.text and "TensorMap(" in failed.text
+    assert "sample 2 shared byte 0x1c" in failed.text and "rerun: " in failed.text and "TensorMap(" in failed.text
 
 
 # --- the driver's encoder, played by a stand-in that encodes as the model does

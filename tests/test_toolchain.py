@@ -35,7 +35,7 @@ from hwkernels.device.toolchain import (
     targets_of,
     toolchain_for,
 )
-from tcsim.core.targets import TARGETS
+from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.core.versions import number
 
 # Every `.version` there is from 5.0 on, to ask for the one before.
@@ -139,7 +139,7 @@ def test_the_version_of_every_target_is_the_lowest() -> None:
     before = {version: PTX_VERSIONS[index - 1] for index, version in enumerate(PTX_VERSIONS) if index}
     taken = assemble_many(job(target, ptx_version_for(target)) for target in TARGETS)
     refused = assemble_many(job(target, before[ptx_version_for(target)]) for target in TARGETS)
-    assert len(taken) == len(refused) == len(TARGETS) == 27
+    assert len(taken) == len(refused) == len(TARGETS) == 28
     for target, good, bad in zip(TARGETS, taken, refused, strict=True):
         assert isinstance(good, Assembly), f"{target}: {good}"
         assert isinstance(bad, AssembleError), f"{target} takes a version before {ptx_version_for(target)}"
@@ -424,3 +424,11 @@ def test_what_is_no_cubin_has_no_code_hash(data: bytes, words: str) -> None:
 def test_what_is_no_cubin_cannot_be_disassembled() -> None:
     with pytest.raises(SassError, match="no installed nvdisasm reads this cubin of 7 bytes"):
         disassemble(b"nothing")
+
+
+def test_the_targets_are_those_of_the_newest_assembler() -> None:
+    """Every target that ptxas 13.5 lists, sm_121f too, and those of Volta, which ptxas 12.9 has; sm_107 is Rubin."""
+    newest = find_toolchains()[0]
+    assert set(targets_of(newest)) == {name for name in TARGETS if TARGETS[name].number >= 75}
+    assert ARCHS["sm_107"].generation == "Rubin"
+    assert [target.name for target in ARCHS["sm_121"].targets] == ["sm_121", "sm_121f", "sm_121a"]

@@ -178,7 +178,7 @@ def test_stores() -> None:
         assert got.tobytes() == want.to_bytes(size, "little"), (ins, place)
         assert (memory == before).all()
         compared += size
-    assert compared > 400_000
+    assert compared > 340_000
 
 
 def test_batches_broadcast() -> None:
@@ -321,24 +321,30 @@ def test_the_default_stride_is_the_manual_s_and_always_allowed() -> None:
         ins = tcsim.instruction(row.mnemonic, arch="sm_90")
         place = 2 * "abc".index(ins.operand.name.replace("d", "c")) + (not ins.row_major)
         assert ins.default_stride == table[shape_of(row)][place]
-        assert ins.default_stride * ins.operand.layout.element_bits % (8 * ins.alignment) == 0
+        line = ins.default_stride * ins.operand.layout.element_bits
+        assert line % (8 * ins.alignment) == line % (8 * ins.documented_alignment) == 0
+        assert ins.check(0) == ins.check(0, ins.default_stride) == ()
         assert ins.alignment <= max(16, 4 * ins.operand.registers)
 
 
 def test_alignment() -> None:
-    """A lane's fragment; a line if that is less; 16 bytes where LDSM loads it."""
-    for mnemonic, arch, alignment in (
-        ("wmma.load.a.sync.aligned.row.m16n16k16.f16", "sm_90", 32),
-        ("wmma.load.a.sync.aligned.col.m8n32k16.f16", "sm_90", 16),
-        ("wmma.load.a.sync.aligned.row.m16n16k16.global.s8", "sm_90", 8),
-        ("wmma.load.a.sync.aligned.row.m16n16k16.shared.s8", "sm_72", 8),
-        ("wmma.load.a.sync.aligned.row.m16n16k16.shared.s8", "sm_75", 16),
-        ("wmma.load.a.sync.aligned.col.m16n16k16.shared.s8", "sm_75", 8),
-        ("wmma.load.b.sync.aligned.col.m8n8k128.b1", "sm_90", 4),
-        ("wmma.load.b.sync.aligned.col.m8n8k128.shared::cta.b1", "sm_90", 16),
-        ("wmma.store.d.sync.aligned.row.m8n8k4.f64", "sm_90", 16),
+    """What the hardware needs, which is one access; what the manual asks for, which is a lane's fragment, or a line."""
+    for mnemonic, arch, alignment, documented in (
+        ("wmma.load.a.sync.aligned.row.m16n16k16.f16", "sm_90", 4, 32),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16", "sm_90", 16, 32),
+        ("wmma.load.a.sync.aligned.col.m8n32k16.f16", "sm_90", 4, 16),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.global.s8", "sm_90", 4, 8),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.shared.s8", "sm_72", 4, 8),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.shared.s8", "sm_75", 16, 8),
+        ("wmma.load.a.sync.aligned.col.m16n16k16.shared.s8", "sm_75", 1, 8),
+        ("wmma.load.b.sync.aligned.col.m8n8k128.b1", "sm_90", 4, 4),
+        ("wmma.load.b.sync.aligned.col.m8n8k128.shared::cta.b1", "sm_90", 16, 4),
+        ("wmma.load.c.sync.aligned.row.m16n16k16.f32", "sm_90", 8, 32),
+        ("wmma.store.d.sync.aligned.col.m16n16k16.f32", "sm_90", 4, 32),
+        ("wmma.store.d.sync.aligned.row.m8n8k4.f64", "sm_90", 16, 16),
     ):
-        assert tcsim.instruction(mnemonic, arch=arch).alignment == alignment, mnemonic
+        ins = tcsim.instruction(mnemonic, arch=arch)
+        assert (ins.alignment, ins.documented_alignment) == (alignment, documented), mnemonic
 
 
 LOAD = "wmma.load.a.sync.aligned.row.m16n16k16.f16"
@@ -351,9 +357,9 @@ REGISTERS = np.zeros((32, 8), np.uint32)
 @pytest.mark.parametrize(
     ("mnemonic", "arguments", "error", "complaint"),
     [
-        (LOAD, {"address": 16}, MisalignedAddressError, "address=0x10: rows of a start at multiples of 32 bytes"),
-        (LOAD, {"address": np.array([0, 8])}, MisalignedAddressError, "address=0x8: rows of a"),
-        (LOAD, {"address": 0, "stride": 24}, MisalignedStrideError, "stride=24: .*; valid: multiples of 16 elements"),
+        (LOAD, {"address": 18}, MisalignedAddressError, "address=0x12: rows of a start at multiples of 4 bytes"),
+        (LOAD, {"address": np.array([0, 7])}, MisalignedAddressError, r"address=0x7: rows of a .*\(LD.E needs that\)"),
+        (SHARED, {"address": 0, "stride": 24}, MisalignedStrideError, "stride=24: .*; valid: multiples of 16 elements"),
         (LOAD, {"address": 0, "stride": -16}, OperandError, "stride=-16: it is an unsigned 32-bit number"),
         (LOAD, {"address": 0, "stride": 2**32}, OperandError, "stride=4294967296: it is an unsigned 32-bit number"),
         (LOAD, {"address": 0, "stride": 128}, OutsideMemoryError, "row 8 at 0x800: its 32 bytes do not lie in the 2048 b"),
@@ -361,7 +367,7 @@ REGISTERS = np.zeros((32, 8), np.uint32)
         (LOAD, {"address": 0.0}, OperandError, "address is float64; valid: an integer"),
         (LOAD, {"address": 0, "memory": np.zeros(2048, np.int8)}, OperandError, "memory is int8 .2048,.; valid: uint8"),
         (LOAD, {"address": [0, 0], "stride": [16, 16, 16]}, OperandError, "do not broadcast"),
-        (SHARED, {"address": 8}, MisalignedAddressError, r"multiples of 16 bytes \(LDSM, which loads them, needs that\)"),
+        (SHARED, {"address": 8}, MisalignedAddressError, r"multiples of 16 bytes \(LDSM.16.M88.2 needs that\)"),
         (STORE, {"address": 0, "stride": 8}, ContestedRowError, "columns of 16 elements overlap.*; valid: 16 and more"),
         (STORE, {"address": 0, "registers": np.zeros((32, 4), np.uint32)}, OperandError, r"valid: uint32 \(..., 32, 8\)"),
         (STORE, {"address": 1024 + 32}, OutsideMemoryError, "column 15 at 0x7e0|column 15"),

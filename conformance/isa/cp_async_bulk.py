@@ -10,15 +10,29 @@ import numpy.typing as npt
 import tcsim
 from conformance.isa.copies import Copies, class_of, random_bytes
 from conformance.stimuli.stream import Stream
-from conformance.testbench import Array, Inputs
+from conformance.testbench import Array, Inputs, Mutant
 from hwkernels.probes.images import IMAGE_BYTES
 from tcsim.isa.copies import GROUPS, CopyInstruction
 from tcsim.isa.cp_async_bulk.semantics import BULK_BYTES
 from tcsim.numbers.formats import FORMATS
 
+_STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+
+
+def _prefetches(instruction: CopyInstruction) -> bool:
+    return instruction.row.operation == "prefetch"
+
 
 class BulkTestbench(Copies):
     """Bulk copies and reductions, one a block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        name, mistake = "prefetch taken for a copy", "what lies in shared memory is stored"
+        self.mutants = (*self.mutants, Mutant(name, mistake, _prefetches, self._stored))
+
+    def _stored(self, instruction: CopyInstruction, inputs: Inputs) -> npt.NDArray[np.uint32]:
+        return self.model(tcsim.instruction(_STORE, arch=instruction.arch.name), inputs)  # type: ignore[arg-type]
 
     def classes(self, instruction: CopyInstruction) -> list[str]:
         """Random ranges and the whole image; of reductions, elements at the ends of their type. None where it reports."""
@@ -88,7 +102,7 @@ class BulkTestbench(Copies):
         item: Any = instruction
         row = instruction.row
         if row.operation in GROUPS:
-            item = tcsim.instruction("cp.async.bulk.global.shared::cta.bulk_group", arch=instruction.arch.name)
+            item = tcsim.instruction(_STORE, arch=instruction.arch.name)
         takes = set(item.forms[0].names)
         found = []
         for sample in range(len(inputs["form"])):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+import tcsim
 from conformance.comparison import Comparison, Expected, Place
 from conformance.stimuli.stream import Stream
 from conformance.testbench import Array, Inputs, Mutant, Testbench
 from hwkernels.probes.tensormap import BODY
-from tcsim.isa.tensormap import TensorMapCopy, TensorMapUpdate
+from tcsim.isa.tensormap import TensorMapCopy, TensorMapPrefetch, TensorMapUpdate
 from tcsim.tma.bits import BYTES, COMMON
 
 LETTERS = "abcdefghijklmnop"
@@ -25,6 +28,9 @@ class UpdateTestbench(Testbench):
 
     def __init__(self) -> None:
         self.mutants = (
+            Mutant("another field", "it replaces a field that PTX names otherwise", _replaces, _other_field),
+            Mutant("halves exchanged", "the last 64 bytes are copied before the first", _is(TensorMapCopy), _exchanged),
+            Mutant("prefetch taken for a replacement", "it writes the rank", _is(TensorMapPrefetch), _as_replacement),
             Mutant("ordinal ignored", "it replaces the first dimension's field", _has_ordinals, _first_ordinal),
             Mutant("sizes stored as they are", "it stores a size, not a size less one", _stores_less, _one_more),
         )
@@ -90,6 +96,36 @@ def _answer(instruction: Any, inputs: Inputs, ordinal: int | None, value: Array)
     elif isinstance(instruction, TensorMapCopy):
         maps = instruction.execute(maps)
     return np.ascontiguousarray(maps).view("<u4").astype(np.uint32, copy=False)
+
+
+_OTHERS = {
+    "global_address": "global_stride", "global_stride": "global_address", "rank": "box_dim", "box_dim": "element_stride",
+    "global_dim": "box_dim", "element_stride": "box_dim", "elemtype": "fill_mode", "interleave_layout": "swizzle_mode",
+    "swizzle_mode": "interleave_layout", "swizzle_atomicity": "interleave_layout", "fill_mode": "interleave_layout",
+}  # fmt: skip
+"""For each field of tensormap.replace another one."""
+
+
+def _replaces(instruction: Any) -> bool:
+    return isinstance(instruction, TensorMapUpdate)
+
+
+def _is(kind: type[Any]) -> Callable[[Any], bool]:
+    return lambda instruction: isinstance(instruction, kind)
+
+
+def _other_field(instruction: Any, inputs: Inputs) -> Array:
+    row = replace(instruction.row, field=_OTHERS[instruction.row.field])
+    return _answer(replace(instruction, row=row), inputs, _ordinal(instruction, inputs), inputs["value"])
+
+
+def _exchanged(instruction: Any, inputs: Inputs) -> Array:
+    return _answer(instruction, {**inputs, "maps": np.roll(inputs["maps"], BYTES // 2, axis=-1)}, None, inputs["value"])
+
+
+def _as_replacement(instruction: Any, inputs: Inputs) -> Array:
+    other = tcsim.instruction("tensormap.replace.tile.rank.global.b1024.b32", arch=instruction.arch.name)
+    return _answer(other, inputs, None, inputs["value"] & np.uint64(0xFFFFFFFF))
 
 
 def _has_ordinals(instruction: Any) -> bool:

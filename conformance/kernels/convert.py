@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from conformance.kernels.whole_outputs import Trial
+from conformance.kernels.whole_outputs import Trial, frozen_inputs
+from conformance.stimuli.codes import bell
+from conformance.stimuli.stream import Stream
 from hwkernels.gemm.convert_call import FORMATS, ConvertCall, conversion
 from tcsim.core.errors import InstructionError
 from tcsim.core.targets import ARCHS
@@ -53,21 +55,22 @@ def cases(arch: str) -> Iterator[ConvertCase]:
 def inputs(case: ConvertCase, seed: int) -> Floats:
     """The array: a pure function of the case and the seed.
 
-    normal: standard normal. bits: any 32 bits, NaNs and infinities too. ties: numbers of the format, the middles between
+    normal: near a normal distribution. bits: any 32 bits, NaNs and infinities too. ties: numbers of the format, the middles between
     neighbours, and what lies one f32 step beside a middle.
     """
-    stream = np.random.Generator(np.random.Philox(key=[seed, CLASSES.index(case.inputs) + 10 * case.size]))
+    stream = Stream("convert", case.format, case.size, case.inputs, seed)
+    shape = (case.size,)
     if case.inputs == "normal":
-        return stream.standard_normal(case.size).astype(np.float32)
+        return bell(stream, shape).astype(np.float32)
     if case.inputs == "bits":
-        return stream.integers(0, 1 << 32, case.size, dtype=np.uint64).astype(np.uint32).view(np.float32)
+        return stream.words(shape).astype(np.uint32).view(np.float32)
     item = tcsim.FORMATS[case.format]
-    codes = stream.integers(0, 1 << item.bits, case.size).astype(item.dtype)
+    codes = stream.below(1 << item.bits, shape).astype(item.dtype)
     low, high = (tcsim.decode(part, item.name).astype(np.float64) for part in (codes, codes + item.dtype.type(1)))
     with np.errstate(invalid="ignore", over="ignore"):
         middle = ((low + high) / 2).astype(np.float32)
-    beside = middle.view(np.uint32) + stream.integers(-1, 2, case.size).astype(np.int32).view(np.uint32)
-    exact = stream.random(case.size) < 0.1
+    beside = middle.view(np.uint32) + stream.between(-1, 1, shape).astype(np.int32).view(np.uint32)
+    exact = stream.chance(1, 10, shape)
     return np.where(exact, low.astype(np.float32).view(np.uint32), beside).astype(np.uint32).view(np.float32)
 
 
@@ -81,14 +84,20 @@ def call_of(case: ConvertCase, x: Floats, repeat: int) -> ConvertCall:
     return ConvertCall(x, case.format, case.saturate, repeat)
 
 
-def trial_of(case: ConvertCase, seed: int) -> Trial:
+def trial_of(case: ConvertCase, arch: str, seed: int) -> Trial:
     """What runs, and what should come of it."""
-    x = cache(lambda: inputs(case, seed))  # made when it is asked for
+
+    @cache  # made when it is asked for
+    def x() -> Floats:
+        return frozen_inputs("convert", arch, case.id, seed, lambda: inputs(case, seed))
+
     return Trial(
         case.id,
-        "conformance/test_convert.py::test_convert",
+        "test_convert.py::test_convert",
         "a whole array",
         lambda repeat: call_of(case, x(), repeat),
         lambda: predicted(case, x()),
         lambda index: f"element {index[0]}, input {int(x().view(np.uint32)[index]):#010x}",
+        inputs=lambda: {"x": x()},
+        part=lambda block: predicted(case, x()[block]),
     )

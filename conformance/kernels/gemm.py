@@ -11,7 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 import tcsim
-from conformance.kernels.whole_outputs import Trial, blocks_of_64, matrix_place
+from conformance.kernels.whole_outputs import Trial, blocks_of_64, frozen_inputs, matrix_place
+from conformance.stimuli.codes import bell, finite_bits, random_bits, sign_bit, window
+from conformance.stimuli.stream import Stream
+from conformance.suite.whole_recordings import Part
 from hwkernels.device.device_arrays import DTYPES
 from hwkernels.gemm.build import Build
 from hwkernels.gemm.call import Tuning, target_for, tuned
@@ -39,6 +42,7 @@ SHORT_WORDS = (
 )
 SPARSE_WORDS = (Tuning(stagger=0), Tuning(direct=True), Tuning(clusters=7))
 DEEP = (520, 1300, 400)  # with few clusters: several tiles for each, of more slots than the ring has
+TABLE = 4096  # numbers near a normal distribution, of which a matrix takes its own
 WIDEST = 56  # exponent of the wide class, where the format has more
 SCALE = (0.5, -2.0)  # alpha and beta: powers of two, so that one f32 addition is what a fused multiply-add does
 
@@ -120,53 +124,66 @@ def cases(arch: str) -> Iterator[GemmCase]:
                 yield from (replace(base, tuning=Tuning(block_n=128, promote=slots)) for slots in (1, 4))
 
 
+OperandsKey = tuple[str, str, str, tuple[int, int, int], str, bool, int]
+"""Formats of a, b and d, size, class, whether there is a c, and the group of neighbours of which a sparse a keeps half, or 0."""
+
+
+def operands_key(case: GemmCase) -> OperandsKey:
+    """All that the operands of a case depend on, besides the seed."""
+    group = OPERAND_FORMATS[case.a].group if KERNELS[case.kernel].sparse else 0
+    return case.a, case.b, case.out if case.scaled else "", case.size, case.inputs, case.scaled, group
+
+
 def operands(case: GemmCase, seed: int) -> tuple[Array, Array, Array | None]:
-    """Codes of a (M, K), b (K, N) and, if scaled, c (M, N): a pure function of the case's size, formats, class and the seed.
+    """Codes of a (M, K), b (K, N) and, if scaled, c (M, N): a pure function of `operands_key` and the seed.
 
     For a sparse kernel, a is `pruned`.
     """
-    m, n, k = case.size
-    stream = np.random.Generator(np.random.Philox(key=[seed, CLASSES.index(case.inputs) + 1000 * m + n]))
-    a = _codes(case.a, (m, k), case.inputs, stream)
-    b = _codes(case.b, (k, n), case.inputs, stream)
-    if KERNELS[case.kernel].sparse:
-        a = pruned(a, OPERAND_FORMATS[case.a].group, stream)
-    return a, b, _codes(case.out, (m, n), "random", stream) if case.scaled else None
+    return operands_of(operands_key(case), seed)
 
 
-def pruned(a: Array, group: int, stream: np.random.Generator) -> Array:
+def operands_of(key: OperandsKey, seed: int) -> tuple[Array, Array, Array | None]:
+    """The operands of every case with this key."""
+    format_a, format_b, out, (m, n, k), kind, scaled, group = key
+    stream = Stream("gemm", *key, seed)
+    a = _codes(format_a, (m, k), kind, stream)
+    b = _codes(format_b, (k, n), kind, stream)
+    if group:
+        a = pruned(a, group, stream)
+    return a, b, _codes(out, (m, n), "random", stream) if scaled else None
+
+
+def pruned(a: Array, group: int, stream: Stream) -> Array:
     """A matrix (M, K) in which each `group` neighbours along K keep half, chosen at random; the others are zero.
 
-    >>> pruned(np.ones((1, 8), np.uint8), 4, np.random.default_rng(0)).reshape(2, 4).sum(1).tolist()
+    >>> pruned(np.ones((1, 8), np.uint8), 4, Stream(0)).reshape(2, 4).sum(1).tolist()
     [2, 2]
     """
     rows, k = a.shape
     groups = -(-k // group)
-    rank = np.argsort(stream.random((rows, groups, group)), axis=-1).reshape(rows, -1)[:, :k]
+    rank = np.argsort(np.argsort(stream.words((rows, groups, group)), axis=-1), axis=-1).reshape(rows, -1)[:, :k]
     return np.where(rank < group // 2, a, np.zeros_like(a))
 
 
-def _codes(format_: str, shape: tuple[int, int], kind: str, stream: np.random.Generator) -> Array:
-    """random: standard normal. wide: any finite bits, or 2^-56 .. 2^56. specials: normal, and a few of everything remarkable."""
+def _codes(format_: str, shape: tuple[int, int], kind: str, stream: Stream) -> Array:
+    """random: near a normal distribution. wide: any finite bits, or 2^-56 .. 2^56. specials: normal, and a few of everything remarkable."""
     item = tcsim.FORMATS[format_]
-    bits = DTYPES[format_].itemsize * 8
-    words = stream.integers(0, 2**bits, shape, dtype=np.uint64).astype(item.dtype)
     if item.kind == "integer":
+        words = random_bits(item, stream, shape)
         return words if kind == "wide" else (words & item.dtype.type(15))
-    normal = tcsim.encode(stream.standard_normal(shape), format_)
+    if kind == "wide" and item.exponent_bits == 8:  # products that stay below 2^128
+        return window(item, stream, shape, -WIDEST, WIDEST)
+    if kind == "wide":
+        return finite_bits(item, stream, shape)
+    normal = stream.choice(tcsim.encode(bell(stream, (TABLE,)), format_), shape)
     if kind == "random":
         return normal
-    if kind == "wide" and bits > 8 and format_ != "f16":  # 8 bits of exponent: products that stay below 2^128
-        signs = np.where(stream.random(shape) < 0.5, -1.0, 1.0)
-        return tcsim.encode(signs * np.exp2(stream.uniform(-WIDEST, WIDEST, shape)), format_)
-    if kind == "wide":
-        return np.where(np.isfinite(tcsim.decode(words, format_)), words, normal)
     # A special value in one row of 16 leaves outputs of every kind: NaN, infinities, and finite ones.
     remarkable = tcsim.encode(np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 2.0**-149, 2.0**-15, 2.0**-126]), format_)
-    chosen = remarkable[stream.integers(0, len(remarkable), shape)]
-    rare = stream.random(shape) < 0.2 / max(shape)
-    zeros = tcsim.encode(np.where(stream.random(shape) < 0.5, 0.0, -0.0), format_)
-    return np.where(rare, chosen, np.where(stream.random(shape) < 0.3, zeros, normal))
+    chosen = stream.choice(remarkable, shape)
+    rare = stream.chance(1, 5 * max(shape), shape)
+    zeros = np.where(stream.chance(1, 2, shape), item.dtype.type(0), sign_bit(item))
+    return np.where(rare, chosen, np.where(stream.chance(3, 10, shape), zeros, normal))
 
 
 def predicted(case: GemmCase, arch: str, a: Array, b: Array, c: Array | None) -> Array:
@@ -230,13 +247,23 @@ def call_of(case: GemmCase, a: Array, b: Array, c: Array | None, repeat: int) ->
 
 def trial_of(case: GemmCase, arch: str, seed: int) -> Trial:
     """What runs, and what should come of it."""
-    inputs = cache(lambda: operands(case, seed))  # made when they are asked for
+
+    @cache  # made when they are asked for
+    def inputs() -> tuple[Array, Array, Array | None]:
+        return frozen_inputs("gemm", arch, case.id, seed, lambda: operands(case, seed))
+
+    def part(block: Part) -> Array:
+        a, b, c = inputs()
+        return predicted(case, arch, a[block[0]], b[:, block[1]], None if c is None else c[block])
+
     return Trial(
         case.id,
-        "conformance/test_gemm.py::test_gemm",
+        "test_gemm.py::test_gemm",
         "a whole GEMM",
         lambda repeat: call_of(case, *inputs(), repeat),
         lambda: predicted(case, arch, *inputs()),
         matrix_place,
         blocks_of_64,
+        lambda: {name: codes for name, codes in zip("abc", inputs(), strict=True) if codes is not None},
+        part,
     )

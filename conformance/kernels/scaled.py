@@ -155,7 +155,7 @@ def trial_of(case: ScaledCase, arch: str, seed: int) -> Trial:
     inputs = cache(lambda: operands(case, seed))  # made when they are asked for
     return Trial(
         case.id,
-        "conformance/test_scaled.py::test_scaled",
+        "test_scaled.py::test_scaled",
         "a whole GEMM",
         lambda repeat: call_of(case, inputs(), repeat),
         lambda: predicted(case, arch, inputs()),

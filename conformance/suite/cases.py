@@ -16,7 +16,8 @@ import tcsim
 from conformance.comparison import Array, Comparison
 from conformance.isa import testbench_of
 from conformance.stimuli import classes as inputs
-from conformance.suite import published, recordings
+from conformance.stimuli import frozen
+from conformance.suite import published, recordings, rerun
 from conformance.suite.hardware import Hardware, NoAssembler, Unassembled, Workshop
 from conformance.suite.published import PublishedSet
 from conformance.suite.recordings import RecordedCase, Recording, result_digest
@@ -25,6 +26,7 @@ from hwkernels.device.worker import ContextLost, Hang
 from hwkernels.probes import probe
 from hwkernels.probes.probe import Probe
 from tcsim import catalog
+from tcsim.core.errors import shortened
 from tcsim.core.targets import accepting
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
@@ -62,9 +64,9 @@ class Case:
 
         Raises ValueError if it is not one.
         """
-        match = re.fullmatch(r"(.+)-([a-z]+)-(\d+)", text)
+        match = re.fullmatch(r"([^\s-]+)-([a-z]+)-([0-9]{1,20})", text) if len(text) <= 400 else None
         if match is None:
-            raise ValueError(f"no case id {text!r}; valid: <mnemonic>-<class>-<seed>")
+            raise ValueError(f"no case id {shortened(text)}; valid: <mnemonic>-<class>-<seed>")
         return Case(match[1], match[2], int(match[3]))
 
 
@@ -89,6 +91,7 @@ class Settings:
     samples: int | None = None  # warps per case; None: each class's default
     seed: int = 0
     root: Path = recordings.ROOT
+    blocks: int = 1  # of each whole output that a replay computes again; 0: all
 
 
 class Suite:
@@ -172,6 +175,14 @@ class Suite:
         instruction = self.instruction(case.mnemonic)
         return testbench_of(instruction.row.family).samples(instruction, case.name)
 
+    def inputs(self, case: Case, samples: int) -> Inputs:
+        """The inputs of a case: from the frozen generators; from the tree's own those of a class that is not frozen yet."""
+        try:
+            return frozen.generators().ask("case", case.mnemonic, self.settings.arch, case.name, case.seed, samples)
+        except frozen.UnknownCase:
+            instruction = self.instruction(case.mnemonic)
+            return testbench_of(instruction.row.family).inputs(instruction, case.name, case.seed, samples)
+
     # --- running
 
     def run(self, case: Case) -> Outcome:
@@ -211,7 +222,7 @@ class Suite:
             raise RuntimeError("a live suite needs hardware")
         instruction, samples = self.instruction(case.mnemonic), self.samples(case)
         testbench = testbench_of(instruction.row.family)
-        given = testbench.inputs(instruction, case.name, case.seed, samples)
+        given = self.inputs(case, samples)
         where = self.hardware.text
         try:
             made = self.workshop.probe(instruction, instruction.targets[0])
@@ -241,10 +252,11 @@ class Suite:
         recorded = recording.cases[case.name, case.seed]
         hardware = recording.results[case.name, case.seed]
         testbench = testbench_of(instruction.row.family)
-        given = testbench.inputs(instruction, case.name, case.seed, recorded.samples)
+        given = self.inputs(case, recorded.samples)
         trouble = self._stale(instruction, recording, recorded, given)
         if trouble:
-            text = f"{trouble}; record it again with `pytest conformance/ --arch {self.settings.arch} --record`"
+            again = rerun.command("", "--arch", self.settings.arch, "--record", root=self.settings.root)
+            text = f"{trouble}; record it again with `{again}`"
             return Outcome("FAIL", how=str(recording.origin), text=text)
         asked = self.settings.samples
         if asked is not None:
@@ -334,19 +346,15 @@ class Suite:
     def rerun(self, case: Case) -> str:
         """The command that runs only this case again."""
         settings = self.settings
-        command = f'pytest "conformance/test_cases.py::test_case[{case.id}]" --arch {settings.arch} --{settings.mode}'
-        command += f" --seed {settings.seed}" if settings.seed else ""
-        command += f" --samples {settings.samples}" if settings.samples is not None else ""
-        return f"rerun: {command}{self._recordings_option()}"
+        options = ["--arch", settings.arch, f"--{settings.mode}"]
+        options += ["--seed", str(settings.seed)] if settings.seed else []
+        options += ["--samples", str(settings.samples)] if settings.samples is not None else []
+        return f"rerun: {rerun.command(f'test_cases.py::test_case[{case.id}]', *options, root=settings.root)}"
 
     def rerun_published(self, item: PublishedSet) -> str:
         """The command that runs only this published set again."""
-        command = f'pytest "conformance/test_published.py::test_published[{item.name}]" --arch {item.arch} --replay'
-        return f"rerun: {command}{self._recordings_option()}"
-
-    def _recordings_option(self) -> str:
-        root = self.settings.root
-        return f" --recordings {root}" if root != recordings.ROOT else ""
+        test, options = f"test_published.py::test_published[{item.name}]", ("--arch", item.arch, "--replay")
+        return f"rerun: {rerun.command(test, *options, root=self.settings.root)}"
 
     # --- recording
 
@@ -371,11 +379,17 @@ class Suite:
         else:
             recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(given)), result)
 
-    def write_recordings(self) -> None:
-        """Write what was recorded: whole instructions only, each file moved into place when complete."""
-        for mnemonic, recording in self._new.items():
-            instruction = self.instruction(mnemonic)
-            names = testbench_of(instruction.row.family).every_class(instruction)
-            wanted = {(name, self.settings.seed) for name in names}
-            if wanted <= set(recording.cases):
-                self.written.append(recordings.write(recording, self.settings.root))
+        self._write_if_whole(recording)
+
+    def _write_if_whole(self, recording: Recording) -> None:
+        """Write an instruction as soon as its last case is there: what was measured survives whatever ends the run."""
+        instruction = self.instruction(recording.mnemonic)
+        names = testbench_of(instruction.row.family).every_class(instruction)
+        if {(name, self.settings.seed) for name in names} <= set(recording.cases):
+            self.written.append(recordings.write(recording, self.settings.root))
+            del self._new[recording.mnemonic]
+
+    def saved(self) -> str:
+        """What a run that ends early leaves on disk."""
+        count = len(self.written)
+        return f"{count} file{'s' * (count != 1)} saved" + (f", the last {self.written[-1].name}" if count else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -16,15 +17,19 @@ from conformance.suite.recordings import Origin
 from hwkernels.device import plan
 from hwkernels.device.driver import DeviceInfo, device_info
 from hwkernels.device.sass import SassError
-from hwkernels.device.toolchain import AssembleError, ToolchainError
+from hwkernels.device.toolchain import AssembleError, ToolchainError, find_toolchains, targets_of, toolchain_for
 from hwkernels.device.worker import GpuWorker
 from hwkernels.probes import probe
 from hwkernels.probes.probe import Probe
+from tcsim.core.targets import ARCHS, TARGETS
+from tcsim.core.versions import number
 from tcsim.model.instruction import Instruction
 
 TIMEOUT_S = 20.0
 WHOLE_TIMEOUT_S = 60.0  # with the compilation of the kernel
 MODULE_ROWS = 32
+NEEDS = "needs an assembler"
+_OWN_VERSION = re.compile(r"Unsupported \.version \S+; current version is '([\d.]+)'")  # of ptxas
 
 
 class Unassembled(RuntimeError):
@@ -33,6 +38,25 @@ class Unassembled(RuntimeError):
 
 class NoAssembler(Unassembled):
     """A probe could not be made because there is no assembler here that knows the target or the PTX version."""
+
+
+class NewerAssembler(NoAssembler):
+    """The assembler here is too old for a probe. The message says what it needs and what is here, and names no row."""
+
+
+def newer_assembler(instruction: Instruction, target: str, error: RuntimeError) -> str:
+    """What a probe needs that the newest assembler for its target does not have, or nothing if that is not the trouble."""
+    found = find_toolchains()
+    if isinstance(error, AssembleError) and (known := _OWN_VERSION.search(error.log)):
+        needed = probe.ptx_version([instruction.row], target)
+        return f"{NEEDS} of PTX ISA {needed}; ptxas {toolchain_for(target).version} here has {known[1]}"
+    if isinstance(error, AssembleError) and not error.notes:  # the version is known, the instruction is not
+        checked, here = ARCHS[TARGETS[target].arch].source.rpartition("ptxas ")[2], toolchain_for(target).version
+        if checked and number(here) < number(checked):
+            return f"{NEEDS} like ptxas {checked}, with which its targets were checked; ptxas {here} here refuses it"
+    if isinstance(error, ToolchainError) and found and not any(target in targets_of(item) for item in found):
+        return f"{NEEDS} for {target}; here: {', '.join(f'ptxas {item.version}' for item in found)}"
+    return ""
 
 
 class Workshop:
@@ -52,9 +76,10 @@ class Workshop:
             self._built[key] = self._build(*key)
         made = self._built[key][instruction.mnemonic]
         if isinstance(made, RuntimeError):
-            too_old = isinstance(made, AssembleError) and "Unsupported .version" in made.log
+            if needed := newer_assembler(instruction, target, made):
+                raise NewerAssembler(needed) from made
             unread = isinstance(made, SassError) and "no installed nvdisasm reads" in str(made)  # sm_70 and sm_72
-            kind = NoAssembler if too_old or unread or isinstance(made, ToolchainError) else Unassembled
+            kind = NoAssembler if unread or isinstance(made, ToolchainError) else Unassembled
             raise kind(f"{instruction.mnemonic} for {target}: {made}") from made
         return made
 

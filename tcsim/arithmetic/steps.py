@@ -7,7 +7,7 @@ results such as `acc` and `d`), the last step writes `d`. Steps are data; `run` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.dot import Datapath, dot_add
+from tcsim.arithmetic.ordinary import Operation, compute
 from tcsim.arithmetic.scaled_dot import ScaledFormats, scaled_dot_add
-from tcsim.numbers import ieee
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 from tcsim.numbers.rounding import Rounding
@@ -123,19 +123,11 @@ class ScaledDotAdd(DotAdd):
         values.put(self.result, d, self.output)
 
 
-_OPERATIONS: dict[str, Callable[..., Codes]] = {
-    "fma": ieee.fma,
-    "add": ieee.add,
-    "mul": ieee.multiply,
-    "convert": ieee.convert,
-}
-
-
 @dataclass(frozen=True)
 class Arithmetic:
     """One ordinary IEEE operation, elementwise: fma (x * y + z), add (x + y), mul (x * y), convert (x)."""
 
-    op: Literal["fma", "add", "mul", "convert"]
+    op: Operation
     result: str
     arguments: tuple[str, ...]
     format: str  # of the result; arguments are read in their own formats, exactly
@@ -146,8 +138,7 @@ class Arithmetic:
         """Bind the result."""
         codes, formats = zip(*(values.get(name) for name in self.arguments), strict=True)
         out = FORMATS[self.format]
-        options = {"nan_order": self.nan_order} if self.nan_order else {}
-        values.put(self.result, _OPERATIONS[self.op](*codes, formats, out, self.rounding, **options), out)
+        values.put(self.result, compute(self.op, codes, formats, out, self.rounding, self.nan_order), out)
 
 
 @dataclass(frozen=True)

@@ -29,24 +29,30 @@ def diagnose(
     json: options.Json = False,
 ) -> None:
     """Find the mistake behind a wrong result."""
+    from inspect import signature
+
     from tcsim.cli.files import read_arrays
     from tcsim.cli.output import emit
-    from tcsim.core.errors import OperandError
+    from tcsim.core.errors import OperandError, listing
     from tcsim.diagnosis import diagnose as search
+    from tcsim.diagnosis.question import KNOWN
     from tcsim.inspection.problems import result_names, tensor_memory
 
     instruction = options.instruction_of(mnemonic, arch)
     read = read_arrays(file, "diagnose")
+    names = {"observed", *KNOWN, *signature(instruction.execute).parameters}
+    if unknown := [name for name in read if name not in names]:
+        raise OperandError(f"diagnose: {file!r} holds {listing(unknown)}; valid: {listing(sorted(names))}")
     plain = {name: array.item() if array.ndim == 0 else array for name, array in read.items()}
-    arrays = options.with_idesc(plain, idesc)
+    arrays = dict(options.with_idesc(plain, idesc))
     if observed is not None:
         results = read_arrays(observed, "diagnose")
-        names = result_names(instruction)
-        if len(results) != 1 and set(results) != set(names):
-            valid = "one array" + (f", or {', '.join(names)}" if len(names) > 1 else "")
-            raise OperandError(f"diagnose: {observed!r} holds {', '.join(results)}; valid: {valid}")
+        parts = result_names(instruction)
+        if len(results) != 1 and set(results) != set(parts):
+            valid = "one array" + (f", or {', '.join(parts)}" if len(parts) > 1 else "")
+            raise OperandError(f"diagnose: {observed!r} holds {listing(results) or 'nothing'}; valid: {valid}")
         arrays["observed"] = (
-            next(iter(results.values())) if len(results) == 1 else tuple(results[name] for name in names)
+            next(iter(results.values())) if len(results) == 1 else tuple(results[name] for name in parts)
         )
     if "observed" not in arrays:
         raise OperandError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -183,6 +185,9 @@ Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar
 
 # --- what the text of an argument means
 
+LONGEST_NUMBER = 100
+"""Letters of an integer on the command line: a word of 64 bits has at most 66."""
+
 
 def instruction_of(mnemonic: str, arch: str | None) -> Any:
     """The instruction on the arch, or on the arch that most is known about."""
@@ -197,12 +202,12 @@ def element_of(text: str) -> tuple[int, int]:
 
     Raises OperandError for another text.
     """
-    from tcsim.core.errors import OperandError
+    from tcsim.core.errors import OperandError, shortened
 
-    parts = text.replace("(", "").replace(")", "").split(",")
-    if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
-        raise OperandError(f"--element {text!r}: valid: ROW,COLUMN from 0, such as 3,7")
-    return int(parts[0]), int(parts[1])
+    found = re.fullmatch(r"\s*\(?\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\)?\s*", text[:LONGEST_NUMBER])
+    if found is None:
+        raise OperandError(f"--element {shortened(text)}: valid: ROW,COLUMN from 0, such as 3,7")
+    return int(found[1]), int(found[2])
 
 
 def integer_of(text: str, what: str) -> int:
@@ -210,23 +215,27 @@ def integer_of(text: str, what: str) -> int:
 
     Raises OperandError for another text.
     """
-    from tcsim.core.errors import OperandError
+    from tcsim.core.errors import OperandError, shortened
 
     try:
+        if len(text) > LONGEST_NUMBER:
+            raise ValueError
         return int(text.replace("_", ""), 0)
     except ValueError:
-        raise OperandError(f"{what} {text!r}: valid: an integer, decimal or 0x...") from None
+        raise OperandError(
+            f"{what} {shortened(text)}: valid: an integer, decimal or 0x..., of at most {LONGEST_NUMBER} letters"
+        ) from None
 
 
-def with_idesc(arrays: dict[str, Any], idesc: str | None) -> dict[str, Any]:
+def with_idesc(arrays: Mapping[str, Any], idesc: str | None) -> Mapping[str, Any]:
     """Inputs with the instruction descriptor of --idesc among them.
 
     Raises OperandError for a text that is not an integer, or a descriptor that is there already.
     """
-    from tcsim.core.errors import OperandError
+    from tcsim.core.errors import OperandError, shortened
 
     if idesc is None:
         return arrays
     if "idesc" in arrays:
-        raise OperandError(f"--idesc {idesc!r}: idesc is among the inputs; valid: one of the two")
-    return {**arrays, "idesc": integer_of(idesc, "--idesc")}
+        raise OperandError(f"--idesc {shortened(idesc)}: idesc is among the inputs; valid: one of the two")
+    return ChainMap({"idesc": integer_of(idesc, "--idesc")}, cast("dict[str, Any]", arrays))  # reads no array

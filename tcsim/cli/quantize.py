@@ -44,6 +44,8 @@ def quantize(
     from tcsim.inspection.quantization import quantization
 
     arrays = read_arrays(file, "quantize")
+    if not arrays:
+        raise OperandError(f"quantize: {file!r} holds no arrays")
     if name is None and len(arrays) != 1:
         raise OperandError(f"quantize: {file!r} holds several arrays; --name one of {listing(arrays)}")
     chosen = name if name is not None else next(iter(arrays))

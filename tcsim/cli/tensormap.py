@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,12 +37,14 @@ def decode(
     data: Annotated[str, typer.Argument(help="64 or 128 bytes: hexadecimal digits, or a file.", metavar="BYTES")],
     json: options.Json = False,
 ) -> None:
-    """Say what the bytes of a CUtensorMap mean."""
+    """Say what the bytes of a CUtensorMap mean. Exit status 1 if some bits do not follow from the map."""
     from tcsim.tma.map import TensorMap
 
     raw = _bytes_of(data)
-    found = TensorMap.decode(raw)
-    _emit(found, "decode", json, TensorMap.address_of(raw), raw)
+    found, unexplained = TensorMap.decode(raw, strict=False), TensorMap.unexplained(raw)
+    _emit(found, "decode", json, TensorMap.address_of(raw), raw, unexplained)
+    if unexplained:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -109,7 +110,8 @@ def _numbers(text: str, what: str) -> tuple[int, ...]:
 
 
 def _bytes_of(text: str) -> bytes:
-    from tcsim.core.errors import OperandError
+    from tcsim.core.array_files import open_file
+    from tcsim.core.errors import OperandError, shortened
 
     digits = "".join(text.replace("0x", "").replace(",", " ").split())
     try:
@@ -117,12 +119,26 @@ def _bytes_of(text: str) -> bytes:
     except ValueError:
         pass
     try:
-        return Path(text).read_bytes()
-    except OSError as error:
-        raise OperandError(f"{text[:40]!r} is neither hexadecimal digits nor a file: {error}") from None
+        with open_file(text) as file:
+            found = file.read(_LONGEST_FILE + 1)
+    except FileNotFoundError:
+        raise OperandError(f"{shortened(text)} is neither hexadecimal digits nor a file") from None
+    if len(found) > _LONGEST_FILE:
+        raise OperandError(f"{shortened(text)} has more than {_LONGEST_FILE} bytes; valid: 64 or 128 bytes")
+    return found
 
 
-def _emit(found: TensorMap, subcommand: str, json: bool, address: int | None = None, raw: bytes = b"") -> None:
+_LONGEST_FILE = 1024
+
+
+def _emit(
+    found: TensorMap,
+    subcommand: str,
+    json: bool,
+    address: int | None = None,
+    raw: bytes = b"",
+    unexplained: tuple[str, ...] = (),
+) -> None:
     from dataclasses import asdict
 
     from tcsim.cli.output import emit
@@ -132,10 +148,14 @@ def _emit(found: TensorMap, subcommand: str, json: bool, address: int | None = N
     data = {**place, **asdict(found), "loaded": found.loaded, "transaction_bytes": moved}
     emit(
         f"tensormap {subcommand}",
-        lambda: data | ({"bytes": raw.hex()} if raw else {}),
-        lambda: _report(found, {**data, "transaction_bytes": why or moved}, raw),
+        lambda: data | ({"bytes": raw.hex()} if raw else {}) | _decoded(subcommand, unexplained),
+        lambda: _report(found, {**data, "transaction_bytes": why or moved}, raw, unexplained),
         form="json" if json else "text",
     )
+
+
+def _decoded(subcommand: str, unexplained: tuple[str, ...]) -> dict[str, Any]:
+    return {"unexplained": list(unexplained)} if subcommand == "decode" else {}
 
 
 def _transaction_bytes(found: TensorMap) -> tuple[int | None, str]:
@@ -148,7 +168,7 @@ def _transaction_bytes(found: TensorMap) -> tuple[int | None, str]:
         return None, str(error)
 
 
-def _report(found: TensorMap, facts: dict[str, Any], raw: bytes) -> Report:
+def _report(found: TensorMap, facts: dict[str, Any], raw: bytes, unexplained: tuple[str, ...]) -> Report:
     from tcsim.inspection.report import Facts, Lines, Report
 
     shown = tuple(
@@ -160,4 +180,6 @@ def _report(found: TensorMap, facts: dict[str, Any], raw: bytes) -> Report:
     if raw:
         words = [raw[place : place + 32].hex(" ", 4) for place in range(0, len(raw), 32)]
         parts.append(Lines(tuple(words), "Bytes"))
+    if unexplained:
+        parts.append(Lines(unexplained, "Not explained by the map", style="bad", wrap=True))
     return Report(str(found), tuple(parts))

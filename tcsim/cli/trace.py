@@ -9,6 +9,8 @@ import typer
 from tcsim.cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tcsim.inspection.report import Report
     from tcsim.inspection.trace_steps import TracedStep
 
@@ -59,13 +61,13 @@ def trace(
     emit("trace", lambda: data, lambda: _report(instruction, place, steps), form="json" if json else "text")
 
 
-def _arrays(file: str | None, seed: int | None) -> dict[str, Any]:
+def _arrays(file: str | None, seed: int | None) -> Mapping[str, Any]:
     from tcsim.cli.files import read_arrays
     from tcsim.core.errors import OperandError
 
     if (file is None) == (seed is None):
         raise OperandError("trace: which inputs? valid: --inputs FILE.npz, or --seed N for random ones")
-    return {} if file is None else dict(read_arrays(file, "trace"))
+    return {} if file is None else read_arrays(file, "trace")
 
 
 def _random(instruction: Any, seed: int) -> tuple[Any, ...]:

@@ -43,10 +43,10 @@ def what(
 
 def _register(text: str, instruction: Any, operand: str | None) -> tuple[str | None, int]:
     """The operand and the number that "2" or "a2" name."""
-    from tcsim.core.errors import OperandError
+    from tcsim.core.errors import OperandError, shortened
 
-    found = re.fullmatch(r"%?([a-z]*)(\d+)", text.strip().lower())
+    found = re.fullmatch(r"%?([a-z]*)([0-9]{1,9})", text.strip().lower())
     if found is None or (found[1] and operand is not None and found[1] != operand.lower()):
         names = ", ".join(f"{name}0 to {name}{own.count - 1}" for name, own in instruction.operands.items())
-        raise OperandError(f"--register {text!r}: valid: a number, or {names}")
+        raise OperandError(f"--register {shortened(text)}: valid: a number, or {names}")
     return found[1] or operand, int(found[2])

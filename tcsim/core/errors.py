@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 _FULL_COMPARISONS = 16  # of spellings, letter by letter: each costs up to a millisecond
+_COMPARED = 200  # letters of a word that are compared; the longest mnemonic has fewer
 
 
 class TcsimError(ValueError):
@@ -40,7 +41,7 @@ def nearest(word: str, choices: Iterable[str], count: int = 3) -> list[str]:
     >>> nearest("e4m2", ["e4m3", "bf16", "f16"], 1)
     ['e4m3']
     """
-    return list(_nearest(word, tuple(choices), count))
+    return list(_nearest(word[:_COMPARED], tuple(choices), count))
 
 
 @lru_cache(maxsize=256)
@@ -67,6 +68,7 @@ def _parts(word: str) -> frozenset[str]:
     return frozenset(word.split("."))
 
 
+@lru_cache(maxsize=1 << 14)
 def _pairs(word: str) -> frozenset[str]:
     return frozenset(map("".join, pairwise(word)))
 
@@ -77,3 +79,16 @@ def listing(choices: Iterable[object], limit: int = 24) -> str:
     if len(items) <= limit:
         return ", ".join(items)
     return ", ".join(items[:limit]) + f", ... ({len(items) - limit} more)"
+
+
+def shortened(value: object, limit: int = 60) -> str:
+    """How an error quotes what it was given: as Python writes it, or the beginning of that.
+
+    >>> shortened("1e5"), shortened("1" * 5000, 10)
+    ("'1e5'", "'111111111...")
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, very deep nesting
+        text = f"{type(value).__name__} too long to show"
+    return text if len(text) <= limit else text[:limit] + "..."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
-from tcsim.core.errors import TargetError, listing, nearest
+from tcsim.core.errors import TargetError, listing, nearest, shortened
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ _ENTRIES = (
         Target("sm_103f", "8.8"),  # 8.7 refused
         Target("sm_103a", "8.8"),  # 8.7 refused
     ), _PTXAS_13),
-    Arch("sm_107", "Blackwell", "sm_107", "sm_100", (
+    Arch("sm_107", "Rubin", "sm_107", "sm_100", (
         Target("sm_107", "9.4"),  # 9.3 refused
         Target("sm_107f", "9.4"),  # 9.3 refused
         Target("sm_107a", "9.4"),  # 9.3 refused
@@ -129,6 +129,7 @@ _ENTRIES = (
     ), _PTXAS_13),
     Arch("sm_121", "Blackwell", "GB10", "sm_120", (
         Target("sm_121", "8.8"),  # 8.7 refused
+        Target("sm_121f", "8.8"),  # 8.7 refused
         Target("sm_121a", "8.8"),  # 8.7 refused
     ), _PTXAS_13),
 )  # fmt: skip
@@ -144,7 +145,7 @@ def since(name: str) -> tuple[str, ...]:
     """All targets of an arch and every later one, suffixed targets included.
 
     >>> since("sm_120")
-    ('sm_120', 'sm_120f', 'sm_120a', 'sm_121', 'sm_121a')
+    ('sm_120', 'sm_120f', 'sm_120a', 'sm_121', 'sm_121f', 'sm_121a')
     """
     return tuple(t.name for t in TARGETS.values() if t.number >= ARCHS[name].number)
 
@@ -178,4 +179,6 @@ def accepting(arch_or_target: str) -> tuple[Arch, tuple[str, ...]]:
         return ARCHS[TARGETS[arch_or_target].arch], (arch_or_target,)
     known = [*ARCHS, *(t for t in TARGETS if t not in ARCHS)]
     close = nearest(str(arch_or_target), known, 2)
-    raise TargetError(f"no arch or target {arch_or_target!r}; nearest: {listing(close)}; all: {listing(known, 40)}")
+    raise TargetError(
+        f"no arch or target {shortened(arch_or_target)}; nearest: {listing(close)}; all: {listing(known, 40)}"
+    )

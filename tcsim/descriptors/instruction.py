@@ -136,19 +136,31 @@ class InstructionDescriptor(limits.DescriptorFields):
             found.append((one.place, one.name, shown, one.meaning))
         return found
 
-    def check(self, *, cta_group: int = 1, ws: bool = False, sparse: bool | None = None, block: int = 0) -> None:
+    def check(
+        self,
+        *,
+        cta_group: int = 1,
+        ws: bool = False,
+        sparse: bool | None = None,
+        block: int = 0,
+        a_in_tmem: bool | None = None,
+    ) -> None:
         """Whether an instruction with these qualifiers can take this descriptor.
 
         `sparse` is whether the mnemonic has `.sp` (None: not asked), `block` how many elements one scale factor covers (16
-        or 32; 0: not asked). Source: PTX ISA, tables of shapes and of scale vector sizes.
+        or 32; 0: not asked), `a_in_tmem` whether A is in Tensor Memory, where N goes in longer steps (None: not asked).
+        Source: PTX ISA, tables of shapes and of scale vector sizes; CUTLASS's atoms.
 
         Raises OperandError that says what does not fit and what would.
 
         >>> tcsim.InstructionDescriptor(kind="f16", a_format="f16", m=64, n=24).check(cta_group=2)
         Traceback (most recent call last):
         tcsim.core.errors.OperandError: kind::f16 with cta_group::2: M = 64 cannot be; valid: 128, 256
+        >>> tcsim.InstructionDescriptor(kind="f16", a_format="f16", m=128, n=24).check(a_in_tmem=True)
+        Traceback (most recent call last):
+        tcsim.core.errors.OperandError: kind::f16 with cta_group::1: N = 24 with M = 128 and A in Tensor Memory must be a multiple of 16 from 16 to 256
         """
-        limits.check_form(self, cta_group, ws, sparse, block)
+        limits.check_form(self, cta_group, ws, sparse, block, a_in_tmem)
 
     def check_mnemonic(self, mnemonic: str) -> None:
         """Whether the descriptor and a mnemonic agree: kind, sparsity, and everything that `check` looks at.

@@ -265,19 +265,25 @@ class Shapes:
     n: tuple[int, ...]
     rule: str  # N in words
     sparse: bool | None = None  # None: either
+    a_in_tmem: bool | None = None  # None: wherever A is
 
 
 _FLOAT_KINDS = ("f16", "tf32", "f8f6f4", "ti16")
 _SCALED_KINDS = ("mxf8f6f4", "mxf4", "mxf4nvf4")
 _PLAIN_KINDS = (*_FLOAT_KINDS, "i8")
 
-# M = 128 with N in steps of 16, and cta_group::2 with N in steps of 32: PTX ISA 9.4 says so of ti16, and CUTLASS's atoms with A in
-# TMEM of the others; for f16 and tf32 the tables of PTX ISA 9.0 to 9.4 and CUTLASS's atoms with A in shared memory list steps of 8
-# and 16, and for f8f6f4 that of 9.4 names both. Only what all of them allow is accepted.
+# With A in shared memory, N goes in steps of 8, and of 16 with cta_group::2: so the tables of PTX ISA 9.0 to 9.4 and CUTLASS's atoms
+# for f16, tf32 and f8f6f4. With A in Tensor Memory CUTLASS's atoms ask for twice that beyond M = 64. PTX ISA 9.4 asks for it of
+# ti16 wherever A is; so do we of a sparse f8f6f4, of which CUTLASS's atoms say nothing.
+_EIGHT, _SIXTEEN, _THIRTY_TWO = (f"a multiple of {step} from {step} to 256" for step in (8, 16, 32))
 SHAPES: tuple[Shapes, ...] = (
-    Shapes(_FLOAT_KINDS, 1, False, (64,), _steps(8), "a multiple of 8 from 8 to 256"),
-    Shapes(_FLOAT_KINDS, 1, False, (128,), _steps(16), "a multiple of 16 from 16 to 256"),
-    Shapes(_FLOAT_KINDS, 2, False, (128, 256), _steps(32), "a multiple of 32 from 32 to 256"),
+    Shapes(_FLOAT_KINDS, 1, False, (64,), _steps(8), _EIGHT),
+    Shapes(("f16", "tf32"), 1, False, (128,), _steps(8), _EIGHT, a_in_tmem=False),
+    Shapes(("f8f6f4",), 1, False, (128,), _steps(8), _EIGHT, sparse=False, a_in_tmem=False),
+    Shapes(_FLOAT_KINDS, 1, False, (128,), _steps(16), _SIXTEEN),
+    Shapes(("f16", "tf32"), 2, False, (128, 256), _steps(16), _SIXTEEN, a_in_tmem=False),
+    Shapes(("f8f6f4",), 2, False, (128, 256), _steps(16), _SIXTEEN, sparse=False, a_in_tmem=False),
+    Shapes(_FLOAT_KINDS, 2, False, (128, 256), _steps(32), _THIRTY_TWO),
     Shapes(("i8",), 1, False, (64, 128), (8, 24, *_steps(16)), "8, 24 or a multiple of 16 from 16 to 256"),
     Shapes(("i8",), 2, False, (128, 256), _steps(32), "a multiple of 32 from 32 to 256"),
     Shapes(_PLAIN_KINDS, 1, True, (32, 64, 128), (64, 128, 256), "64, 128 or 256", sparse=False),
@@ -289,10 +295,17 @@ SHAPES: tuple[Shapes, ...] = (
 """PTX ISA, table Various combinations of .kind and shapes."""
 
 
-def shapes_of(kind: str, cta_group: int, ws: bool, sparse: bool) -> tuple[Shapes, ...]:
-    """The rows of `SHAPES` for a form of the instruction; empty if it does not exist."""
+def shapes_of(kind: str, cta_group: int, ws: bool, sparse: bool, a_in_tmem: bool | None = None) -> tuple[Shapes, ...]:
+    """The rows of `SHAPES` for a form of the instruction, the widest first; empty if it does not exist.
+
+    `a_in_tmem` is whether A is in Tensor Memory; None: either.
+    """
     return tuple(
         row
         for row in SHAPES
-        if kind in row.kinds and row.cta_group == cta_group and row.ws == ws and row.sparse in (None, sparse)
+        if kind in row.kinds
+        and row.cta_group == cta_group
+        and row.ws == ws
+        and row.sparse in (None, sparse)
+        and (row.a_in_tmem is None or a_in_tmem in (None, row.a_in_tmem))
     )

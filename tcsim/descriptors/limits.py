@@ -82,7 +82,9 @@ def check_fields(d: DescriptorFields, depths: list[int]) -> None:
     _check_shape(d, kind)
 
 
-def check_form(d: DescriptorFields, cta_group: int, ws: bool, sparse: bool | None, block: int) -> None:
+def check_form(
+    d: DescriptorFields, cta_group: int, ws: bool, sparse: bool | None, block: int, a_in_tmem: bool | None = None
+) -> None:
     """What `InstructionDescriptor.check` says."""
     row = KINDS[d.kind]
     form = f"kind::{d.kind} with cta_group::{cta_group}{' and .ws' if ws else ''}{' and .sp' if d.sparse else ''}"
@@ -93,7 +95,7 @@ def check_form(d: DescriptorFields, cta_group: int, ws: bool, sparse: bool | Non
             f"the mnemonic is {'sparse (.sp)' if sparse else 'dense'}, the descriptor's sparse bit (bit 2) is "
             f"{int(d.sparse)}"
         )
-    shapes = shapes_of(d.kind, cta_group, ws, d.sparse)
+    shapes = shapes_of(d.kind, cta_group, ws, d.sparse, a_in_tmem)
     if not shapes:
         raise OperandError(f"{form}: there is no such instruction; valid: {_forms(row)}")
     fitting = [shape for shape in shapes if d.m in shape.m]
@@ -101,7 +103,8 @@ def check_form(d: DescriptorFields, cta_group: int, ws: bool, sparse: bool | Non
         valid = sorted({m for shape in shapes for m in shape.m})
         raise OperandError(f"{form}: M = {d.m} cannot be; valid: {listing(valid)}")
     if not any(d.n in shape.n for shape in fitting):
-        raise OperandError(f"{form}: N = {d.n} with M = {d.m} must be {fitting[0].rule}")
+        where = " and A in Tensor Memory" if a_in_tmem else ""
+        raise OperandError(f"{form}: N = {d.n} with M = {d.m}{where} must be {fitting[0].rule}")
     if d.max_shift and not ws:
         raise OperandError(f"{form}: max_shift={d.max_shift} is for .ws only; valid: 0")
     _check_steps(d, form, cta_group, ws)
@@ -220,12 +223,9 @@ def _check_depth(d: DescriptorFields, kind: Kind, depths: list[int]) -> None:
 
 def _check_shape(d: DescriptorFields, kind: Kind) -> None:
     """M and N that some form of the instruction has; `check` asks for the one form."""
-    rows = [
-        row
-        for cta_group, ws in ((1, False), (2, False), (1, True))
-        for row in shapes_of(d.kind, cta_group, ws, d.sparse)
-    ]
-    fitting = [row for row in rows if d.m in row.m]
+    forms = [shapes_of(d.kind, cta_group, ws, d.sparse) for cta_group, ws in ((1, False), (2, False), (1, True))]
+    rows = [row for form in forms for row in form]
+    fitting = [next(row for row in form if d.m in row.m) for form in forms if any(d.m in row.m for row in form)]
     if not fitting:
         valid = sorted({m for row in rows for m in row.m})
         raise OperandError(f"kind::{d.kind}: M = {d.m} cannot be; valid: {listing(valid)}")

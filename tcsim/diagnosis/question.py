@@ -16,10 +16,11 @@ from tcsim.isa.tcgen05.products import shifted
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.codec import as_codes
 
-_KNOWN = (
+KNOWN = (
     "a", "b", "c", "metadata", "selector", "smem", "trans_a", "trans_b", "scale_d", "scale_a", "scale_b", "byte_id_a",
     "thread_id_a", "byte_id_b", "thread_id_b", "idesc",
 )  # fmt: skip
+"""The operands of `tcsim.diagnose` for an instruction that multiplies."""
 
 
 def named(instruction: Any, arch: str) -> tuple[Instruction, str]:
@@ -35,11 +36,11 @@ def named(instruction: Any, arch: str) -> tuple[Instruction, str]:
 
 def problem_of(multiply: Instruction, call: str, observed: Any, operands: dict[str, Any]) -> Problem:
     """The problem behind the arguments of `tcsim.diagnose`, which says what they are and what is raised."""
-    unknown = [name for name in operands if name not in _KNOWN]
+    unknown = [name for name in operands if name not in KNOWN]
     missing = [name for name in "ab" if name not in operands]
     if unknown or missing:
         wrong = f"unknown operand {unknown[0]}" if unknown else f"{missing[0]} is missing"
-        raise OperandError(f"{call}: {wrong}; valid: {listing(_KNOWN)}")
+        raise OperandError(f"{call}: {wrong}; valid: {listing(KNOWN)}")
     if "smem" in operands:
         return _from_memory(multiply, call, np.asarray(observed), operands)
     machine = machine_of(multiply, call, operands.get("idesc"))

@@ -207,9 +207,11 @@ def _(instruction: SharedMatrix) -> tuple[str, ...]:
 def _(instruction: FragmentMove) -> tuple[str, ...]:
     order = "row" if instruction.row_major else "column"
     way = {FragmentLoad: "read from", FragmentStore: "written to"}.get(type(instruction), "in")
-    bits = instruction.operand.layout.element_bits
+    bits, taken = instruction.operand.layout.element_bits, instruction.alignment
+    defined = max(taken, instruction.documented_alignment)
+    manual = f" (by the PTX manual: of {defined} bytes)" if defined > taken else ""
     return (
         f"{instruction.lines} {order}s of {instruction.line_bytes} bytes {way} memory",
-        f"address: a multiple of {instruction.alignment} bytes",
-        f"stride: a multiple of {8 * instruction.alignment // bits} elements; without one, {instruction.default_stride}",
+        f"address: a multiple of {taken} bytes{manual}",
+        f"stride: a multiple of {8 * taken // bits} elements{manual}; without one, {instruction.default_stride}",
     )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from tcsim import catalog
-from tcsim.core.errors import FormatError, InstructionError, TargetError, listing, nearest
+from tcsim.core.errors import FormatError, InstructionError, TargetError, listing, nearest, shortened
 from tcsim.core.evidence import Level
 from tcsim.core.targets import ARCHS, TARGETS, accepting, since, suffixed_since
 from tcsim.model.row import Row
@@ -142,7 +142,9 @@ def default_arch(mnemonic: str) -> str:
     row = catalog.row_of(mnemonic)
     if row is None:
         close = catalog.nearest_mnemonics(mnemonic)
-        raise InstructionError(f"no instruction {mnemonic!r}; nearest: {listing(close)}; valid: see tcsim list")
+        raise InstructionError(
+            f"no instruction {shortened(mnemonic, 256)}; nearest: {listing(close)}; valid: see tcsim list"
+        )
     if row.dropped:
         raise InstructionError(f"{mnemonic}: {row.dropped}")
     evidence = catalog.family(row.family).evidence
@@ -156,7 +158,7 @@ def arch_list(text: str) -> tuple[str, ...]:
     """
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise TargetError(f"no arch in {text!r}; valid: names separated by commas, of {listing(ARCHS)}")
+        raise TargetError(f"no arch in {shortened(text)}; valid: names separated by commas, of {listing(ARCHS)}")
     for name in names:
         accepting(name)
     return names

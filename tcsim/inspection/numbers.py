@@ -10,12 +10,23 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tcsim.core.errors import FormatError
+from tcsim.core.errors import FormatError, shortened
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import CLASS_NAMES, Format
 from tcsim.numbers.formats import format as find_format
 from tcsim.numbers.rounding import Rounding, round_to_code
 
+LONGEST_TEXT = 2000
+"""Letters of a number: the smallest f64, written out, has 1,076."""
+LARGEST_EXPONENT = 1000
+"""Of ten: beyond every format, and small enough that the exact value stays small."""
+
+_CODE = re.compile(r"0x_?[0-9a-f]+(_[0-9a-f]+)*|0b_?[01]+(_[01]+)*")
+_WORD = re.compile(r"[+-]?(inf|infinity|nan)")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e(?P<exponent>[+-]?[0-9]{1,9}))?")
+_FRACTION = re.compile(r"[+-]?[0-9]+/[0-9]+")
+_BEYOND = Fraction(2**2000)
+"""What is larger overflows in every format as this does, and what is smaller than its inverse vanishes as that does."""
 _KEPT = 120
 """Significant bits of an exact value that are given to the rounding; below them one sticky bit says if there are more."""
 
@@ -77,20 +88,24 @@ def inspect_number(format: str | Format, text: str) -> NumberReport:
     ('0x2a', 0.3125, 0.28125, 0.34375, '0x2a')
     """
     kind = find_format(format)
-    stripped = text.strip().lower()
-    call = f'number {kind.name} "{text}"'
-    if re.fullmatch(r"0x[0-9a-f_]+|0b[01_]+", stripped):
+    stripped = text.strip().lower() if len(text) <= LONGEST_TEXT else ""
+    call = f"number {kind.name} {shortened(text)}"
+    if _CODE.fullmatch(stripped):
         code = int(stripped.replace("_", ""), 0)
         if code & ~kind.code_mask:
             raise FormatError(
-                f"{call}: {code:#x} is not a code of {kind.name}, which has {kind.bits + kind.ignored_low_bits} bits: valid "
+                f"{call} is not a code of {kind.name}, which has {kind.bits + kind.ignored_low_bits} bits: valid "
                 f"codes are 0x0 to {kind.code_mask:#x}"
             )
         return _report(kind, text, None, code, {}, None)
     value = _value(stripped, call)
     if kind.kind != "float":
+        value = Fraction(0) if value == 0 else value
         if isinstance(value, float) or value.denominator != 1:
             raise FormatError(f"{call}: {kind.name} has whole numbers only; valid: codes like 0x1, integers")
+        low, high = kind.limits
+        if not low <= value <= high:
+            raise FormatError(f"{call} is outside {kind.name}; valid: {low} to {high}")
         code = int(encode(int(value), kind))
         return _report(kind, text, value, code, {}, _number(kind, int(encode(int(value), kind, saturate=True))))
     if (isinstance(value, float) and math.isnan(value)) and kind.canonical_nan is None:
@@ -103,16 +118,20 @@ def inspect_number(format: str | Format, text: str) -> NumberReport:
 
 
 def _value(text: str, call: str) -> Fraction | float:
-    if text.lstrip("+-") in ("inf", "infinity", "nan"):
+    if _WORD.fullmatch(text):
         return float(text)
-    try:
-        value = Fraction(text)
-        return -0.0 if not value and text.startswith("-") else value
-    except (ValueError, ZeroDivisionError):
-        raise FormatError(
-            f"{call}: neither a code nor a value; valid: a code like 0x3c or 0b111100, a number like 1.5, -1e-3 or 1/3, "
-            "inf, nan"
-        ) from None
+    found = _DECIMAL.fullmatch(text) or _FRACTION.fullmatch(text)
+    exponent = found.groupdict().get("exponent") if found else None
+    if found and abs(int(exponent or 0)) <= LARGEST_EXPONENT:
+        try:
+            value = Fraction(text)
+            return -0.0 if not value and text.startswith("-") else value
+        except ZeroDivisionError:
+            pass
+    raise FormatError(
+        f"{call}: neither a code nor a value; valid: a code like 0x3c or 0b111100, a number like 1.5, -1e-3 or 1/3 of at "
+        f"most {LONGEST_TEXT} letters with an exponent of at most {LARGEST_EXPONENT}, inf, nan"
+    )
 
 
 def _rounded(value: Fraction | float, format: Format, mode: Rounding, saturate: bool) -> int:
@@ -122,6 +141,7 @@ def _rounded(value: Fraction | float, format: Format, mode: Rounding, saturate: 
     magnitude = abs(value)
     if magnitude == 0:
         return int(encode(0.0, format))
+    magnitude = min(max(magnitude, 1 / _BEYOND), _BEYOND)
     scale = _KEPT - (magnitude.numerator.bit_length() - magnitude.denominator.bit_length())
     scaled = magnitude * Fraction(2) ** scale
     whole = scaled.numerator // scaled.denominator

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.core.errors import OperandError, listing
+from tcsim.core.errors import OperandError, listing, shortened
 from tcsim.layouts.banks import BANKS, WORD_BYTES, bank_conflicts
 from tcsim.layouts.swizzle import SWIZZLES, Swizzle
 
 CHUNK = 16
 """Bytes that move together."""
+WIDEST = 4096
+"""Bytes of a row that are shown at most."""
 PHASE_ROWS = 8
 """Rows of 16 bytes that shared memory serves in one pass if no two meet in a bank."""
 
@@ -52,9 +54,11 @@ def find_swizzle(text: str) -> tuple[str, Swizzle]:
     """
     if text.upper() in SWIZZLES:
         return text.upper(), SWIZZLES[text.upper()]
-    numbers = re.fullmatch(r"(?:swizzle<)?(\d+),(\d+),(\d+)>?", text.replace(" ", "").lower())
+    numbers = re.fullmatch(r"(?:swizzle<)?([0-9]{1,3}),([0-9]{1,3}),([0-9]{1,3})>?", text.replace(" ", "").lower())
     if numbers is None:
-        raise OperandError(f"no swizzle {text!r}; valid: {listing(SWIZZLES)}, or bits,base,shift such as 3,4,3")
+        raise OperandError(
+            f"no swizzle {shortened(text)}; valid: {listing(SWIZZLES)}, or bits,base,shift such as 3,4,3"
+        )
     found = Swizzle(*map(int, numbers.groups()))
     return next((name for name, own in SWIZZLES.items() if own == found), str(found)), found
 
@@ -74,10 +78,14 @@ def swizzle_view(name: str, start: int = 0, pitch: int | None = None, rows: int 
     if swizzle.base != 4:
         raise OperandError(f"{swizzle}: the view shows chunks of {CHUNK} bytes; valid: base 4")
     for what, number, least in (("start", start, 0), ("pitch", step, CHUNK)):
-        if number % CHUNK or number < least:
-            raise OperandError(f"swizzle {name}: {what}={number}; valid: multiples of {CHUNK} from {least} on")
+        if number % CHUNK or not least <= number < 1 << 32:
+            raise OperandError(
+                f"swizzle {name}: {what}={number}; valid: multiples of {CHUNK} from {least} on, below 2**32"
+            )
     if not 1 <= rows <= 1024:
         raise OperandError(f"swizzle {name}: rows={rows}; valid: 1 to 1024")
+    if width > WIDEST:
+        raise OperandError(f"{swizzle}: a row of {width} bytes; the view shows at most {WIDEST}")
     logical = start + np.arange(rows)[:, None] * step + np.arange(width // CHUNK) * CHUNK
     lands = np.asarray(swizzle(logical))
     return SwizzleView(

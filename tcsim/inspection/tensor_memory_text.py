@@ -25,7 +25,7 @@ def tensor_memory_constraints(instruction: TensorMemoryMultiply) -> tuple[str, .
 
     >>> mma = tcsim.instruction("tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a")
     >>> print(*tensor_memory_constraints(mma), sep="\\n")
-    M and N come with the instruction descriptor (tcsim idesc): M 64: N a multiple of 8 from 8 to 256; M 128: N a multiple of 16 from 16 to 256
+    M and N come with the instruction descriptor (tcsim idesc): M 64: N a multiple of 8 from 8 to 256; M 128: N a multiple of 8 from 8 to 256 with A in shared memory; M 128: N a multiple of 16 from 16 to 256 with A in Tensor Memory
     K: 16
     A and B in f16, bf16; D in f16, f32
     D of M 64: layout F, row r at lane r%16 + 32*(r/16), column n at column n; the address may begin at lane 0 or 16
@@ -39,8 +39,10 @@ def _lines(instruction: TensorMemoryMultiply) -> Iterator[str]:
     row, arch = instruction.row, instruction.arch.name
     kind = row.kind
     shapes = shapes_of(kind.name, row.cta_group, row.weight_stationary, row.sparse)
+    places = {None: "", False: " with A in shared memory", True: " with A in Tensor Memory"}
+    both = {m for shape in shapes if shape.a_in_tmem is False for m in shape.m}  # elsewhere the next row holds
     sizes = [
-        (m, shape.rule)
+        (m, shape.rule + places[shape.a_in_tmem if shape.a_in_tmem is not None or m not in both else True])
         for shape in shapes
         for m in shape.m
         if m == 128 * row.cta_group or not (row.ashift or row.lookup)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, Union
 
 import numpy as np
@@ -26,7 +27,9 @@ def _leaves(x: IntTuple) -> Iterator[int]:
 
 
 def _text(x: IntTuple) -> str:
-    return str(x) if isinstance(x, int) else "(" + ",".join(_text(item) for item in x) + ")"
+    if isinstance(x, int):
+        return str(x) if x.bit_length() <= 64 else f"(of {x.bit_length()} bits)"
+    return "(" + ",".join(_text(item) for item in x) + ")"
 
 
 @dataclass(frozen=True)
@@ -47,15 +50,22 @@ class Layout:
 
     def __post_init__(self) -> None:
         try:
-            alike = _profile(self.shape) == _profile(self.stride)
-        except TypeError:  # NumPy's integers and lists are taken too
-            object.__setattr__(self, "shape", _plain(self.shape, "shape"))
-            object.__setattr__(self, "stride", _plain(self.stride, "stride"))
-            alike = _profile(self.shape) == _profile(self.stride)
+            try:
+                alike = _profile(self.shape) == _profile(self.stride)
+            except TypeError:  # NumPy's integers and lists are taken too
+                object.__setattr__(self, "shape", _plain(self.shape, "shape"))
+                object.__setattr__(self, "stride", _plain(self.stride, "stride"))
+                alike = _profile(self.shape) == _profile(self.stride)
+        except RecursionError:
+            raise OperandError("Layout: shape or stride nests too deeply") from None
         if not alike and self.stride == ():
             object.__setattr__(self, "stride", _compact(self.shape, 1)[0])
         elif not alike:
             raise OperandError(f"layout {self}: shape and stride must nest alike")
+        modes = zip(_leaves(self.shape), _leaves(self.stride), strict=True)
+        reach = sum((abs(extent) + 1) * (abs(stride) + 1) for extent, stride in modes)
+        if reach >> 62 or prod(map(abs, _leaves(self.shape))) >> 62:
+            raise OperandError("Layout: a size or an index beyond 62 bits; valid: smaller extents and strides")
 
     def __str__(self) -> str:
         return f"{_text(self.shape)}:{_text(self.stride)}"
@@ -66,7 +76,7 @@ class Layout:
     @cached_property
     def size(self) -> int:
         """The number of coordinates."""
-        return int(np.prod(list(_leaves(self.shape))))
+        return prod(_leaves(self.shape))
 
     def __call__(self, *coordinate: Any) -> npt.NDArray[np.int64]:
         """The index at a linear coordinate, or at one with an entry for each mode; integers or arrays of them.

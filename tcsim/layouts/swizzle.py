@@ -7,10 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from tcsim.core.arguments import as_array, integer
-from tcsim.core.errors import OperandError, listing, nearest
+from tcsim.core.errors import OperandError, listing, nearest, shortened
 
 PATTERN_ROW = 128
 """Bytes of shared memory in which a hardware swizzle exchanges the same bits: one row of its pattern."""
+
+ADDRESS_BITS = 64
+"""Of the widest address that a swizzle takes."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,12 @@ class Swizzle:
             object.__setattr__(self, name, integer(getattr(self, name), f"Swizzle: {name}"))
         if self.bits < 0 or self.base < 0 or self.shift < self.bits:
             raise OperandError(f"{self}: bits and base must not be negative, and shift must be at least bits")
+        if self.base + self.shift + self.bits > ADDRESS_BITS:
+            raise OperandError(f"{self}: an address has {ADDRESS_BITS} bits; valid: base + shift + bits up to that")
 
     def __str__(self) -> str:
+        if max(abs(self.bits), abs(self.base), abs(self.shift)) >> ADDRESS_BITS:
+            return "Swizzle of huge numbers"  # Python does not write them out
         return f"Swizzle<{self.bits},{self.base},{self.shift}>"
 
     def __call__(self, address: Any, base_offset: Any = 0) -> Any:
@@ -102,5 +109,5 @@ def swizzle(name: str) -> Swizzle:
     """
     if not isinstance(name, str) or name not in SWIZZLES:
         close = nearest(str(name), SWIZZLES, 1)
-        raise OperandError(f"no swizzle {name!r}; nearest: {close[0]}; all: {listing(SWIZZLES)}")
+        raise OperandError(f"no swizzle {shortened(name)}; nearest: {close[0]}; all: {listing(SWIZZLES)}")
     return SWIZZLES[name]

@@ -11,10 +11,13 @@ STEMS: MappingProxyType[str, frozenset[str]] = MappingProxyType(
         head: frozenset(words.split())
         for head, words in {
             "applypriority": "async bulk tensor",
-            "barrier": "cluster arrive wait",
+            "bar": "cta arrive red warp",
+            "barrier": "cta cluster arrive red wait",
             "clusterlaunchcontrol": "try_cancel query_cancel async",
             "cp": "async reduce bulk prefetch tensor mbarrier arrive commit_group wait_group wait_all",
+            "createpolicy": "fractional range cvt",
             "cvt": "pack",
+            "cvta": "to",
             "fence": "proxy",
             "griddepcontrol": "launch_dependents wait",
             "mbarrier": "init inval check_layout arrive arrive_drop expect_tx complete_tx test_wait try_wait parity pending_count",
@@ -36,6 +39,7 @@ ORDERED = (
     r"row|col",  # layouts of A and B
     r"and|or|xor|popc",  # an operation on bits and what is done with its result
     r"(shared|global|local)(::\w+)?",  # state spaces: destination, source
+    r"L2::evict_\w+",  # priorities of a cache policy: primary, secondary
 )
 """Words whose order has a meaning among those of the same kind, which others may stand between."""
 _KINDS = tuple(map(re.compile, ORDERED))

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.errors import FormatError, listing, nearest
+from tcsim.core.errors import FormatError, listing, nearest, shortened
 
 ZERO, SUBNORMAL, NORMAL, INFINITY, NAN = range(5)
 CLASS_NAMES = ("zero", "subnormal", "normal", "infinity", "nan")
@@ -151,7 +151,12 @@ class Format:
         if self.container_bits <= 16:
             exponents: npt.NDArray[np.int16] = self._exponent_table[codes]
             return exponents
-        return self._exponents(self.fields(codes))
+        if self.bits + self.ignored_low_bits != 32 or not self.infinity:
+            return self._exponents(self.fields(codes))
+        magnitude = codes & np.uint32(0x7FFFFFFF ^ ((1 << self.ignored_low_bits) - 1))
+        field = (magnitude >> np.uint32(31 - self.exponent_bits)).astype(np.int16)
+        none = (magnitude == 0) | (field == (1 << self.exponent_bits) - 1)
+        return np.where(none, np.int16(NO_EXPONENT), np.maximum(field, np.int16(1)) - np.int16(self.bias))
 
     @staticmethod
     def _exponents(parts: Fields) -> npt.NDArray[np.int16]:
@@ -231,5 +236,5 @@ def format(name: str | Format) -> Format:
         return name
     if not isinstance(name, str) or name not in FORMATS:
         close = nearest(str(name), FORMATS, 2)
-        raise FormatError(f"no number format {name!r}; nearest: {listing(close)}; all: {listing(FORMATS)}")
+        raise FormatError(f"no number format {shortened(name)}; nearest: {listing(close)}; all: {listing(FORMATS)}")
     return FORMATS[name]

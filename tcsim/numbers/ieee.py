@@ -95,8 +95,7 @@ def add(
     rounding: Rounding = "rne",
 ) -> npt.NDArray[np.unsignedinteger]:
     """a + c with one rounding: `fma` with b = 1."""
-    one = np.array(formats[0].bias << formats[0].fraction_bits, formats[0].dtype)
-    return fma(a, one, c, (formats[0], formats[0], formats[1]), out, rounding)
+    return fma(a, _one(formats[0]), c, (formats[0], formats[0], formats[1]), out, rounding)
 
 
 def multiply(
@@ -116,8 +115,11 @@ def convert(
     a: npt.NDArray[np.unsignedinteger], formats: tuple[Format], out: Format, rounding: Rounding = "rne"
 ) -> npt.NDArray[np.unsignedinteger]:
     """a in another format, with one rounding; a zero keeps its sign, a NaN becomes the canonical one."""
-    one = np.array(formats[0].bias << formats[0].fraction_bits, formats[0].dtype)
-    return multiply(a, one, (formats[0], formats[0]), out, rounding)
+    return multiply(a, _one(formats[0]), (formats[0], formats[0]), out, rounding)
+
+
+def _one(format: Format) -> npt.NDArray[np.unsignedinteger]:
+    return np.array(format.bias << format.fraction_bits + format.ignored_low_bits, format.dtype)
 
 
 def _finite(parts: Fields) -> U64:

@@ -1,8 +1,8 @@
 """Arrays of numbers to codes of narrow formats, alone or with block scale factors, and back.
 
 Every element is rounded once, by the same engine that models `cvt`. Sources: OCP Microscaling Formats Specification
-1.0, section 6.3 (MX); arXiv 2506.08027 (MX scale factors rounded up); arXiv 2509.25149 and NVIDIA TransformerEngine,
-core_nvfp4.cuh (NVFP4).
+1.0, section 6.3 (MX); torchao, mx_formats (the names of the scale modes, CEIL and EVEN); arXiv 2506.08027 (RCEIL); arXiv
+2509.25149 and NVIDIA TransformerEngine, core_nvfp4.cuh (NVFP4, its blocks of 16 x 16).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tcsim.numbers.codec import FLOAT_DTYPES, as_codes, as_scale_codes, decode
 from tcsim.numbers.conversion import Codes, Conversion, convert, nan_code
 from tcsim.numbers.formats import FORMATS, Format
 from tcsim.numbers.formats import format as find_format
-from tcsim.numbers.rounding import RoundingName, find_rounding
+from tcsim.numbers.rounding import Rounding, RoundingName, find_rounding
 
 MX_FORMATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 """Element formats of MX blocks."""
@@ -29,20 +29,30 @@ MX_BLOCKS = (32, 16)
 NVFP4_BLOCK = 16
 """Elements of an NVFP4 block."""
 
-ScaleChoice = Literal["floor", "ceil"]
+ScaleMode = Literal["floor", "rceil", "ceil", "even"]
+"""torchao's ScaleCalculationMode."""
 _F32_MAX = np.float32(FORMATS["f32"].largest)
 
 
 # --- one number, one code
 
 
-def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", saturate: bool = True) -> Codes:
+def quantize(
+    x: Any,
+    format: str | Format,
+    rounding: RoundingName | Literal["rs"] = "rne",
+    saturate: bool = True,
+    random: Any = None,
+) -> Codes:
     """Numbers to codes, each rounded once: what `cvt` with `.satfinite` writes, for any format and rounding.
 
     `x` is any real array; the result has its shape and the format's unsigned dtype. Infinities and numbers out of range
     become the largest number of their sign; with `saturate=False` what IEEE 754 says of overflow: infinity, or in its
     place the NaN of a format without infinity. Formats with neither, and integers, clamp always. NaN becomes the NaN
     that `cvt` writes; in formats without NaN the largest number, in integers 0. Integers are rounded to whole numbers.
+
+    `rounding="rs"` is stochastic, as `cvt.rs` does it: `random` holds, for each number, an integer below 2**16 (f16: 2**13)
+    that is added right below the last place; the carry out of it rounds. It is for floats and broadcasts to the shape of `x`.
 
     Raises FormatError for an unknown format or rounding, for b1, for x that is not real or has integers beyond 2**53,
     and for a negative number in a format without sign.
@@ -53,8 +63,9 @@ def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", satur
     array([2., 4., 6.])
     """
     target = find_format(format)
-    rounding = find_rounding(rounding)
     call = f'tcsim.quantize(x, "{target.name}")'
+    stochastic = rounding == "rs"
+    direction: Rounding = "rne" if rounding == "rs" else find_rounding(rounding)
     if target.kind == "bit":
         valid = listing(name for name, row in FORMATS.items() if row.kind != "bit")
         raise FormatError(f"{call}: {target.name} holds bits, not numbers; valid: {valid}")
@@ -65,8 +76,32 @@ def quantize(x: Any, format: str | Format, rounding: RoundingName = "rne", satur
     name = FLOAT_DTYPES.get(array.dtype, "f64")
     source = FORMATS[name]
     codes = np.ascontiguousarray(array if name != "f64" else array.astype(np.float64)).view(source.dtype).reshape(-1)
-    conversion = Conversion(source, target, rounding, saturate, nan=nan_code(target))
-    return convert(codes, conversion).reshape(array.shape)
+    bits, drawn = 0, None
+    if stochastic or random is not None:
+        bits = 13 if target.name == "f16" else 16
+        drawn = _drawn(random, bits, target, stochastic, array.shape, call)
+    conversion = Conversion(source, target, direction, saturate, random_bits=bits, nan=nan_code(target))
+    return convert(codes, conversion, random=drawn).reshape(array.shape)
+
+
+def _drawn(
+    random: Any, bits: int, target: Format, stochastic: bool, shape: tuple[int, ...], call: str
+) -> npt.NDArray[np.uint64]:
+    """Random bits (n,), one number for each of an array.
+
+    Raises OperandError unless they go with the rounding, fit in `bits`, and broadcast to the shape.
+    """
+    if not stochastic or random is None or target.kind != "float":
+        raise OperandError(
+            f"{call}: random bits go with rounding='rs' and a float format, and rounding='rs' needs them"
+        )
+    array = as_array(random, f"{call}: random")
+    if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() >= 1 << bits)):
+        raise OperandError(f"{call}: random is {array.dtype}; valid: integers from 0 to {(1 << bits) - 1}")
+    try:
+        return np.broadcast_to(array, shape).reshape(-1).astype(np.uint64)
+    except ValueError:
+        raise OperandError(f"{call}: random has shape {array.shape}; valid: {shape}") from None
 
 
 def _real(x: Any, call: str) -> npt.NDArray[Any]:
@@ -87,16 +122,22 @@ def _real(x: Any, call: str) -> npt.NDArray[Any]:
 
 
 def quantize_mx(
-    x: Any, format: str | Format, axis: int = -1, block: int = 32, scale: ScaleChoice = "floor"
+    x: Any, format: str | Format, axis: int = -1, block: int = 32, scale: ScaleMode = "floor"
 ) -> tuple[Codes, npt.NDArray[np.uint8]]:
     """Numbers to MX blocks: codes of the shape of `x`, and one ue8m0 scale factor for each `block` of them along `axis`.
 
-    `scale="floor"` is the MX specification's choice: the largest power of two not above the block's largest magnitude,
-    divided by that of the format; elements then may saturate. `scale="ceil"` is the choice of NVIDIA's training
-    recipe: the smallest power of two with which none does, as `cvt.rp.satfinite.ue8m0x2.f32` gives for the largest
-    magnitude divided by the format's. Each element is divided by its scale factor, exactly, then rounded to nearest
-    even and saturated. A block of zeros has scale 0x00; one with an infinity 0xfe; one with a NaN 0xff, which makes all
-    of it NaN.
+    `scale` is one of torchao's modes. With the block's largest magnitude amax and the format's largest number L, the factor
+    is 2^(p - floor(log2 L)), and p is
+    - "floor": floor(log2 amax), the rule of the OCP document. Elements saturate where amax / factor is above L: of e4m3 and
+      e2m1 between 448 and 512, and 6 and 8, so that they lose up to an eighth and a quarter.
+    - "ceil": ceil(log2 amax).
+    - "even": floor(log2 m), m being amax rounded, ties up, to as many fraction bits as the elements have.
+
+    and with "rceil", the choice of NVIDIA's training recipe, the factor is the smallest power of two with which no element
+    saturates: what `cvt.rp.satfinite.ue8m0x2.f32` gives for amax / L.
+
+    Each element is divided by its scale factor, exactly, then rounded to nearest even and saturated. A block of zeros has
+    scale 0x00; one with an infinity 0xfe; one with a NaN 0xff, which makes all of it NaN.
 
     Raises FormatError for another format or x that is not real, OperandError for another block size, an axis that does
     not exist, or one whose length is not a multiple of the block.
@@ -110,8 +151,8 @@ def quantize_mx(
     target = find_format(format)
     call = f'tcsim.quantize_mx(x, "{target.name}")'
     _check_mx(target, block, call)
-    if not is_name(scale, get_args(ScaleChoice)):
-        raise OperandError(f"{call}: scale={scale!r}; valid: {listing(map(repr, get_args(ScaleChoice)))}")
+    if not is_name(scale, get_args(ScaleMode)):
+        raise OperandError(f"{call}: scale={scale!r}; valid: {listing(map(repr, get_args(ScaleMode)))}")
     with np.errstate(invalid="ignore"):  # a signalling NaN
         blocks = _split(_real(x, call).astype(np.float64), axis, block, call)
     factors = _mx_scales(np.abs(blocks).max(-1), target, scale)
@@ -147,13 +188,17 @@ def _check_mx(target: Format, block: int, call: str) -> None:
         raise OperandError(f"{call}: block={block!r}; valid: {listing(MX_BLOCKS)}")
 
 
-def _mx_scales(largest: npt.NDArray[np.float64], target: Format, choice: ScaleChoice) -> npt.NDArray[np.uint8]:
+def _mx_scales(largest: npt.NDArray[np.float64], target: Format, mode: ScaleMode) -> npt.NDArray[np.uint8]:
     """The ue8m0 codes for the largest magnitudes of blocks."""
     significand, exponent = np.frexp(largest)
     limit, limit_exponent = np.frexp(target.largest)
     power = exponent.astype(np.int64) - int(limit_exponent)
-    if choice == "ceil":
+    if mode == "rceil":
         power = power + (significand > limit)
+    elif mode == "ceil":
+        power = power + (significand > 0.5)
+    elif mode == "even":
+        power = power + (significand >= 1 - 2.0 ** -(target.fraction_bits + 2))  # rounds up to the next power of two
     scale = FORMATS["ue8m0"]
     codes = np.clip(power + scale.bias, 0, scale.largest_code)
     codes = np.where(largest == 0, 0, np.where(np.isinf(largest), scale.largest_code, codes))
@@ -163,7 +208,9 @@ def _mx_scales(largest: npt.NDArray[np.float64], target: Format, choice: ScaleCh
 # --- NVFP4 ----------------------------------------------------------------------------------------------------------
 
 
-def quantize_nvfp4(x: Any, axis: int = -1) -> tuple[Codes, npt.NDArray[np.uint8], np.float32]:
+def quantize_nvfp4(
+    x: Any, axis: int = -1, square: bool = False, random: Any = None
+) -> tuple[Codes, npt.NDArray[np.uint8], np.float32]:
     """Numbers to NVFP4: e2m1 codes of the shape of `x`, a ue4m3 scale factor for each 16 of them, one f32 for the tensor.
 
     The recipe is that of NVIDIA TransformerEngine, operation by operation in f32. With amax the largest magnitude of
@@ -171,6 +218,10 @@ def quantize_nvfp4(x: Any, axis: int = -1) -> tuple[Codes, npt.NDArray[np.uint8]
     1 / encode. A block whose largest magnitude is m has the scale e4m3(m * (encode * (1 / 6))); its elements are
     e2m1(x * (1 / (that scale * the tensor's scale))), the reciprocal being at most the largest f32. Both roundings are
     to nearest even and saturate. An element stands for code * block scale * tensor scale.
+
+    `square=True` takes blocks of 16 x 16, as that recipe does for weights: m is the largest magnitude of such a block in the
+    last two dimensions, and each of its 16 lines along `axis` gets the same factor, so that the transpose has the same
+    codes. `random`, integers below 2**16 for each number, rounds the elements as `cvt.rs` does.
 
     `x` is rounded to f32 first. A block of zeros has scale 0x00; one with a NaN 0x7f, which makes all of it NaN (there
     TransformerEngine ignores the NaN).
@@ -189,6 +240,8 @@ def quantize_nvfp4(x: Any, axis: int = -1) -> tuple[Codes, npt.NDArray[np.uint8]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         blocks = _split(array.astype(np.float32), axis, NVFP4_BLOCK, call)
         largest = np.abs(blocks).max(-1)
+        if square:
+            largest = _of_squares(largest, array.shape, axis, call)
         e2m1, e4m3 = FORMATS["e2m1"], FORMATS["e4m3"]
         amax = np.fmax.reduce(largest, axis=None, initial=np.float32(0))
         encode = np.minimum(np.float32(e4m3.largest * e2m1.largest) / amax, _F32_MAX)
@@ -199,7 +252,11 @@ def quantize_nvfp4(x: Any, axis: int = -1) -> tuple[Codes, npt.NDArray[np.uint8]
         scales = quantize(wanted, e4m3)
         decoded = decode(scales, e4m3).astype(np.float32) * tensor_scale
         inverse = np.minimum(np.float32(1) / decoded, _F32_MAX)
-        codes = quantize(blocks * inverse[..., None], e2m1)
+        if random is None:
+            codes = quantize(blocks * inverse[..., None], e2m1)
+        else:
+            drawn = _split(np.broadcast_to(random, array.shape), axis, NVFP4_BLOCK, call)
+            codes = quantize(blocks * inverse[..., None], e2m1, "rs", random=drawn)
     return _join(codes, axis), np.ascontiguousarray(np.moveaxis(scales, -1, axis)), tensor_scale
 
 
@@ -216,6 +273,23 @@ def dequantize_nvfp4(codes: Any, scales: Any, tensor_scale: Any, axis: int = -1)
     values = _split(decode(as_codes(codes, "e2m1"), "e2m1"), axis, NVFP4_BLOCK, call)
     factors = _factors(decode(as_scale_codes(scales, "ue4m3", "scales"), "ue4m3"), values, axis, call)
     return _join(values * factors * np.float64(np.float32(tensor_scale)), axis)
+
+
+def _of_squares(
+    largest: npt.NDArray[np.float32], shape: tuple[int, ...], axis: int, call: str
+) -> npt.NDArray[np.float32]:
+    """The largest magnitudes (..., blocks) of lines, made those of blocks of 16 lines next to each other.
+
+    Raises OperandError unless the axis is one of the last two, and the other's length a multiple of 16.
+    """
+    last = [place % len(shape) for place in (-2, -1)] if len(shape) > 1 else []
+    if axis % len(shape) not in last or largest.shape[-2] % NVFP4_BLOCK:
+        raise OperandError(
+            f"{call}: square=True, axis={axis} of an array of shape {shape}; valid: one of the last two axes, both of them "
+            f"multiples of {NVFP4_BLOCK}"
+        )
+    lines = largest.reshape(*largest.shape[:-2], -1, NVFP4_BLOCK, largest.shape[-1])
+    return np.broadcast_to(lines.max(-2, keepdims=True), lines.shape).reshape(largest.shape)
 
 
 # --- blocks ---------------------------------------------------------------------------------------------------------

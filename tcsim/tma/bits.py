@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tcsim.core.errors import listing
 from tcsim.tma.fields import TensorFields
 from tcsim.tma.rules import CORNER_BITS, box_bytes, check_address
 from tcsim.tma.types import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLE_MODES, NotModelledError, TensorMapError
@@ -171,10 +170,18 @@ def encode(tmap: TensorFields, global_address: int, allocation: str = "SMALL") -
     if allocation not in ("SMALL", "LARGE"):
         raise TensorMapError(f"{tmap}.encode: allocation={allocation!r}; valid: SMALL, LARGE")
     check_address(tmap, global_address)
+    numbers = _numbers(tmap) | {"global_address": global_address, "large_allocation": int(allocation == "LARGE")}
+    word = 0
+    for item in (*fields_of(tmap.im2col_mode, tmap.rank), *DERIVED):
+        word |= item.put(numbers.get(item.name, item.less))
+    return word.to_bytes(BYTES, "little")
+
+
+def _numbers(tmap: TensorFields) -> dict[str, int]:
+    """The numbers of the fields that a map fills, but for its address and allocation."""
     mode = SWIZZLE_MODES[tmap.swizzle]
     code, rounding = ELEMENT_CODES[tmap.data_type]
     numbers: dict[str, int] = {
-        "global_address": global_address,
         "im2col": KINDS[tmap.im2col_mode],
         "rank": tmap.rank,
         "element_type": code,
@@ -184,7 +191,6 @@ def encode(tmap: TensorFields, global_address: int, allocation: str = "SMALL") -
         "swizzle_atomicity": mode.atomicity,
         "oob_fill": OOB_FILLS[tmap.oob_fill],
         "l2_promotion": L2_PROMOTIONS[tmap.l2_promotion],
-        "large_allocation": int(allocation == "LARGE"),
         "box_bytes": box_bytes(tmap),
         "shared_alignment": SHARED_ALIGNMENTS[mode.span],
     }
@@ -198,18 +204,25 @@ def encode(tmap: TensorFields, global_address: int, allocation: str = "SMALL") -
         numbers |= {"box_dim[0]": tmap.channels_per_pixel, "pixels_per_column": tmap.pixels_per_column}
     else:
         lists["box_dim"] = tmap.box_dim
-    numbers |= {f"{name}[{place}]": value for name, values in lists.items() for place, value in enumerate(values)}
-    word = 0
-    for item in (*fields_of(tmap.im2col_mode, tmap.rank), *DERIVED):
-        word |= item.put(numbers.get(item.name, item.less))
-    return word.to_bytes(BYTES, "little")
+    return numbers | {f"{name}[{place}]": value for name, values in lists.items() for place, value in enumerate(values)}
 
 
 def read(data: Buffer) -> dict[str, int]:
     """Every field of 64 or 128 bytes by name; of 128 those of the second half, too.
 
-    Raises TensorMapError for another length, another kind of map, or set bits of the first half that belong to no field.
+    Raises TensorMapError for another length, or another kind of map.
     """
+    raw = _raw(data)
+    word = int.from_bytes(raw, "little")
+    common = {item.name: item.take(word) for item in COMMON}
+    kind, rank = "im2col" if common["im2col"] else "", common["rank"]
+    if rank > 5 or (kind and rank < 3):
+        raise TensorMapError(f"TensorMap.decode: rank {rank} of a map of kind {kind or 'tiled'}")
+    known = (*fields_of(kind, rank), *(DERIVED if len(raw) == BYTES else ()))
+    return {item.name: item.take(word) for item in known}
+
+
+def _raw(data: Buffer) -> bytes:
     try:
         raw = memoryview(data).tobytes()  # type: ignore[arg-type]  # NumPy's arrays have a buffer; mypy knows from 3.12 on
     except TypeError:
@@ -220,20 +233,53 @@ def read(data: Buffer) -> dict[str, int]:
         raise TensorMapError(
             f"TensorMap.decode: {len(raw)} bytes of {type(data).__name__}; valid: {DESCRIBED} or {BYTES} bytes"
         )
-    word = int.from_bytes(raw[:DESCRIBED], "little")
-    common = {item.name: item.take(word) for item in COMMON}
-    kind, rank = "im2col" if common["im2col"] else "", common["rank"]
-    if rank > 5 or (kind and rank < 3):
-        raise TensorMapError(f"TensorMap.decode: rank {rank} of a map of kind {kind or 'tiled'}")
-    known = fields_of(kind, rank)
-    left = word & ~sum(item.mask for item in known)
-    if left:
-        bits = [str(place) for place in range(8 * DESCRIBED) if left >> place & 1]
-        raise TensorMapError(f"TensorMap.decode: bits {listing(bits)} are set, and what they mean is not known")
-    derived = int.from_bytes(raw, "little")
-    return {item.name: item.take(word) for item in known} | {
-        item.name: item.take(derived) for item in DERIVED if len(raw) == BYTES
-    }
+    return raw
+
+
+def unexplained(tmap: TensorFields, data: Buffer) -> tuple[str, ...]:
+    """What bytes that decode to a map say beyond it: one line for each field or group of bits.
+
+    These are the bits in which the bytes differ from those that the driver makes of the map at their address. Bit 65 and the
+    class of the allocation may be either; a second half of zeros says nothing, as CuTe DSL leaves it.
+    """
+    raw = _raw(data)
+    word = int.from_bytes(raw, "little")
+    numbers, lines = _numbers(tmap), []
+    fields = fields_of(tmap.im2col_mode, tmap.rank)
+    try:
+        check_address(tmap, COMMON[0].take(word))
+    except TensorMapError as error:
+        lines.append(str(error))
+    for item in fields:
+        if item.name not in _EITHER and word & item.mask != item.put(numbers.get(item.name, item.less)):
+            lines.append(f"{item.name} is {item.take(word)}: the map has {tmap.rank} dimensions")
+    half = 8 * DESCRIBED
+    known = sum(item.mask for item in fields)
+    if word >> half:
+        known |= sum(item.mask for item in DERIVED)
+        for item in DERIVED:
+            if item.take(word) != numbers[item.name]:
+                lines.append(f"{item.name} is {item.take(word)}: of this map it is {numbers[item.name]}")
+    if left := word & ~known:
+        lines.append(f"bits {_ranges(left)} are set, and what they mean is not known")
+    return tuple(lines)
+
+
+_EITHER = ("global_address", "bit_65", "large_allocation")
+
+
+def _ranges(bits: int) -> str:
+    """The places of the set bits: "3, 5-7"."""
+    found, place = [], 0
+    while bits >> place:
+        if not bits >> place & 1:
+            place += 1
+            continue
+        first = place
+        while bits >> place & 1:
+            place += 1
+        found.append(str(first) if place == first + 1 else f"{first}-{place - 1}")
+    return ", ".join(found)
 
 
 def decode(data: Buffer) -> dict[str, Any]:

@@ -218,13 +218,46 @@ class TensorMap(TensorFields):
         return tensor_bits.encode(self, global_address, allocation)
 
     @staticmethod
-    def decode(data: Buffer) -> TensorMap:
+    def decode(data: Buffer, strict: bool = True) -> TensorMap:
         """The map that 64 or 128 bytes of a CUtensorMap describe, in any object with a buffer. Its address: `TensorMap.address_of`.
 
-        Raises TensorMapError for another length, or bits whose meaning is not known; of a map that the driver would not
-        have made, the error of the rule it breaks.
+        strict: every bit must follow from the map and its address. With False they are left out, and `TensorMap.unexplained`
+        lists them: so one reads maps whose box tensormap.replace has changed, which leaves the second half as it was.
+
+        Raises TensorMapError for another length, or bits that nothing explains, all of which it lists; of a map that the
+        driver would not have made, the error of the rule it breaks.
+
+        >>> data = bytearray(tcsim.TensorMap("FLOAT16", (256, 128), (512,), (64, 64)).encode(0))
+        >>> data[57] = 7  # the size of the box in dimension 2, less 1
+        >>> tcsim.TensorMap.decode(data)
+        Traceback (most recent call last):
+        ...
+        tcsim.tma.types.TensorMapError: TensorMap.decode: box_dim[2] is 8: the map has 2 dimensions
+        >>> tcsim.TensorMap.decode(data, strict=False).box_dim
+        (64, 64)
         """
-        return TensorMap(**tensor_bits.decode(data))
+        found = TensorMap(**tensor_bits.decode(data))
+        if strict and (lines := tensor_bits.unexplained(found, data)):
+            raise TensorMapError(f"TensorMap.decode: {'; '.join(lines)}")
+        return found
+
+    @staticmethod
+    def unexplained(data: Buffer) -> tuple[str, ...]:
+        """What 64 or 128 bytes say that does not follow from the map they decode to and its address, a line for each.
+
+        Set bits beyond the rank, bits that belong to no field, and in the second half a number of bytes or an alignment that
+        are not this map's. Nothing if the second half is zeros, as CuTe DSL leaves it.
+
+        Raises TensorMapError as `decode` does for bytes that are no map at all.
+
+        >>> data = bytearray(tcsim.TensorMap("FLOAT16", (256, 128), (512,), (64, 64)).encode(0))
+        >>> data[64] ^= 1
+        >>> data[127] = 0x80
+        >>> print(*tcsim.TensorMap.unexplained(data), sep="\\n")
+        box_bytes is 8193: of this map it is 8192
+        bits 1023 are set, and what they mean is not known
+        """
+        return tensor_bits.unexplained(TensorMap.decode(data, strict=False), data)
 
     @staticmethod
     def address_of(data: Buffer) -> int:

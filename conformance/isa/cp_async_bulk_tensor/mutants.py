@@ -13,7 +13,9 @@ import numpy as np
 from conformance.isa.cp_async_bulk_tensor.testbench import run_loads, run_stores
 from conformance.testbench import Array, Inputs, Mutant
 from hwkernels.device.map_bytes import carried, carried_map
+from hwkernels.probes.cp_async_bulk_tensor import image_bytes
 from tcsim.core.addresses import ContestedRowError
+from tcsim.core.errors import TcsimError
 from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopy
 from tcsim.tma.box import HALO_STEP, BoxWalk, Flags, Integers, Places
 from tcsim.tma.fields import WIDE_HALOS, TensorFields
@@ -292,3 +294,34 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
            _swapped),
 )  # fmt: skip
 """Mistakes in stores and reductions."""
+
+
+def _storable(tmap: TensorMap) -> TensorMap:
+    """With the pixel box that a store takes."""
+    if tmap.im2col_mode != "im2col":
+        return tmap
+    flat = (0,) * len(tmap.pixel_box_lower_corner)
+    return replace(tmap, pixel_box_lower_corner=flat, pixel_box_upper_corner=flat)
+
+
+def _prefetch_stores(instruction: TensorCopy, inputs: Inputs) -> Array:
+    """The box, as a store of 0xff bytes in shared memory; where no store may reach, the memory stays."""
+    inputs = _remapped(_storable)(inputs) | {"coordinates": np.maximum(inputs["coordinates"].view("<i4"), 0)}
+    found = []
+    for sample, memory in enumerate(inputs["memory"]):
+        given = {name: array[sample : sample + 1] for name, array in inputs.items()}
+        given |= {
+            "image": np.full((1, image_bytes(instruction.row)), 0xFF, np.uint8),
+            "address": np.zeros(1, np.uint32),
+        }
+        try:
+            found.append(run_stores(instruction, given, spare=_SPARE)[0])
+        except TcsimError:
+            found.append(np.ascontiguousarray(memory).view("<u4"))
+    return np.stack(found)
+
+
+PREFETCH_MUTANTS = (
+    Mutant("prefetch: taken for a store", "the box in global memory is written", lambda item: True, _prefetch_stores),
+)
+"""Mistakes in prefetches."""

@@ -32,6 +32,11 @@ def from_float(instruction: Convert) -> bool:
     return conversion_of(instruction).source.kind == "float"
 
 
+def from_integer(instruction: Convert) -> bool:
+    """The source is an integer."""
+    return conversion_of(instruction).source.kind == "integer"
+
+
 @dataclass(frozen=True)
 class _Products:
     """What can happen to a source times a scale factor, by trying all of them."""

@@ -187,6 +187,12 @@ def _upper_bits_read(instruction: Convert, operands: Registers) -> npt.NDArray[A
     return d.pack(convert(operands["a"][None, :], replace(conversion, source=wide)))
 
 
+def _sign_flipped(instruction: Convert, operands: Registers) -> npt.NDArray[Any]:
+    source = instruction.lowering.conversion.source
+    other = conversion_format(("u" if source.signed else "s") + source.name[1:])
+    return _with(source=other)(instruction, operands)
+
+
 def _random_in_order(random: Random) -> Random:
     return tuple(tuple(sorted(bits, reverse=True)) for bits in random)
 
@@ -233,6 +239,7 @@ MUTANTS = (
     Mutant("pzo ignored", "a result of -0 stays", on.field(positive_zero=True, relu=False), _with(positive_zero=False)),
     Mutant("rounded twice", "f64 goes through f32", on.source_is("f64"), _with_results(_rounded_twice)),
     Mutant("wraps", "an integer out of range wraps", on.narrow_integer, _with_results(_wrapped)),
+    Mutant("signedness of the source", "a signed integer is read as unsigned, or the reverse", on.from_integer, _sign_flipped),
     Mutant("zero-extended", "the upper half of the result register is zero", on.sign_extends, _zero_extended),
     Mutant("upper bits read", "all 16 bits of the source register count", on.eight_of_sixteen, _upper_bits_read),
     Mutant("low bits kept", "the low 13 bits of tf32 are those of the source", on.target_is("tf32"),

@@ -173,7 +173,8 @@ def _with_codes(
     return run
 
 
-def _flushed(codes: npt.NDArray[np.unsignedinteger], format: Format) -> npt.NDArray[np.unsignedinteger]:
+def flushed(codes: npt.NDArray[np.unsignedinteger], format: Format) -> npt.NDArray[np.unsignedinteger]:
+    """Codes with zeros of their sign for subnormals."""
     sign = (
         format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits)) if format.signed else format.dtype.type(0)
     )
@@ -184,13 +185,13 @@ def _flush_both(instruction: MatrixMultiply, registers: dict[str, Registers]) ->
     out = dict(registers)
     for name in "ab":
         codes = instruction.matrix(name, registers[name])
-        out[name] = instruction.registers(name, _flushed(codes, instruction.operands[name].format))
+        out[name] = instruction.registers(name, flushed(codes, instruction.operands[name].format))
     return instruction.execute(**out)
 
 
 def _flush_result(instruction: MatrixMultiply, registers: dict[str, Registers]) -> Registers:
     codes = instruction.matrix("d", instruction.execute(**registers))
-    return instruction.registers("d", _flushed(codes, instruction.operands["d"].format))
+    return instruction.registers("d", flushed(codes, instruction.operands["d"].format))
 
 
 def _transposed(codes: npt.NDArray[np.unsignedinteger], format: Format) -> npt.NDArray[np.unsignedinteger]:
@@ -324,7 +325,7 @@ MUTANTS = (
            _one_step(_BLACKWELL_FP8)),
     Mutant("m8n8k4 on a tensor core", "Volta's dot-add where CUDA cores run", _is_cuda_cores, _one_step(_VOLTA)),
     Mutant("subnormal multiplicands flushed", "subnormals of a and b are zeros", _float, _flush_both),
-    Mutant("subnormal addend flushed", "subnormals of c are zeros", _float, _with_codes("c", _flushed)),
+    Mutant("subnormal addend flushed", "subnormals of c are zeros", _float, _with_codes("c", flushed)),
     Mutant("subnormal result flushed", "subnormal results are zeros", _subnormal_result, _flush_result),
     Mutant("unfused", "the product is rounded before the addition", _is_chain, _relowered(_unfused)),
     Mutant("k descending", "the chain runs from the last k to the first", _is_chain, _relowered(_descending)),

@@ -198,7 +198,7 @@ def descriptors(instruction: TensorMemoryMultiply) -> tuple[InstructionDescripto
 def _descriptors(instruction: TensorMemoryMultiply) -> Iterator[InstructionDescriptor]:
     row = instruction.row
     kind = row.kind
-    shapes = shapes_of(kind.name, row.cta_group, row.weight_stationary, row.sparse)
+    shapes = shapes_of(kind.name, row.cta_group, row.weight_stationary, row.sparse, a_in_tmem=True)
     whole = (128 * row.cta_group,) if row.ashift else (32, 64, 128, 256)
     sizes = [(m, n) for shape in shapes for m in shape.m if m in whole for n in shape.n[:3]]
     mixes = list(_mixes(instruction))
@@ -224,7 +224,7 @@ def _descriptors(instruction: TensorMemoryMultiply) -> Iterator[InstructionDescr
 def _varied(instruction: TensorMemoryMultiply, vary: str) -> Iterator[InstructionDescriptor]:
     row = instruction.row
     mixes = list(_mixes(instruction))
-    shapes = shapes_of(row.kind.name, row.cta_group, row.weight_stationary, row.sparse)
+    shapes = shapes_of(row.kind.name, row.cta_group, row.weight_stationary, row.sparse, a_in_tmem=True)
     if vary == "formats":
         m, n = shapes[-1].m[-1], shapes[-1].n[0]
         chosen = [{**mix, "m": m, "n": n} for mix in mixes]
@@ -242,7 +242,7 @@ def _mixes(instruction: TensorMemoryMultiply) -> Iterator[dict[str, Any]]:
     scales = kind.scale_formats or {"": 0}
     for d, a, b, scale in product(kind.d_formats, kind.ab_formats, kind.ab_formats, scales):
         mix = {"d_format": d, "a_format": a, "b_format": b, "scale_format": scale}
-        shape = shapes_of(kind.name, row.cta_group, row.weight_stationary, row.sparse)[-1]
+        shape = shapes_of(kind.name, row.cta_group, row.weight_stationary, row.sparse, a_in_tmem=True)[-1]
         if _legal(instruction, {**mix, "m": shape.m[-1], "n": shape.n[0]}, {}) is not None:
             yield mix
 

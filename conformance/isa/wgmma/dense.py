@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from conformance.isa.wgmma.images import MODES, random_descriptors, with_base_offsets
-from conformance.isa.wgmma.mutants import WARPGROUP_MUTANTS, full
-from conformance.isa.wgmma.tiles import WarpgroupTiles, described, matrices_of, tile_inputs
+from conformance.isa.wgmma.mutants import ARITHMETIC, WARPGROUP_MUTANTS, full
+from conformance.isa.wgmma.tiles import WarpgroupTiles, arithmetic_samples, described, matrices_of, tile_inputs
 from conformance.stimuli.stream import Stream
 from conformance.testbench import Inputs
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
@@ -20,18 +20,21 @@ class WarpgroupTestbench(WarpgroupTiles):
 
     mutants = WARPGROUP_MUTANTS
 
-    def unrecorded(self, instruction: WarpgroupMultiply) -> list[str]:
-        """More random descriptors of the types of one spelling, and base_offset: an H200 ran them, no recording holds them."""
+    def classes(self, instruction: WarpgroupMultiply) -> list[str]:
+        """As of every tile, then more random descriptors of the types of one spelling, and base_offset."""
+        names = super().classes(instruction)
         if not full(instruction):
-            return []
+            return names
         if instruction.row.majors:
-            return [f"baseoffset{mode}{major}" for mode in SWIZZLED for major in ("kk", "nn")]
-        return [f"manydescriptors{mode}kk" for mode in MODES] + [f"baseoffset{mode}kk" for mode in SWIZZLED]
+            return names + [f"baseoffset{mode}{major}" for mode in SWIZZLED for major in ("kk", "nn")]
+        return names + [f"manydescriptors{mode}kk" for mode in MODES] + [f"baseoffset{mode}kk" for mode in SWIZZLED]
 
     def samples(self, instruction: WarpgroupMultiply, name: str) -> int:
         """One instruction for other N; two for numerics; enough descriptors."""
         if name.startswith(_DESCRIPTORS):
             return _MANY_SAMPLES if name.startswith("many") else _DESCRIPTOR_SAMPLES
+        if name == ARITHMETIC:
+            return arithmetic_samples(instruction)
         return 2 if full(instruction) else 1
 
     def inputs(self, instruction: WarpgroupMultiply, name: str, seed: int, samples: int) -> Inputs:
@@ -40,7 +43,7 @@ class WarpgroupTestbench(WarpgroupTiles):
         if name.startswith(_DESCRIPTORS):
             found = random_descriptors(instruction, *described(name), stream, samples)
             return with_base_offsets(found, stream) if name.startswith("baseoffset") else found
-        turn = self.classes(instruction).index(name) + instruction.shape[1] // 8 + len(instruction.mnemonic)
+        turn = self.every_class(instruction).index(name) + instruction.shape[1] // 8 + len(instruction.mnemonic)
         every = list(MODES.values())
         swizzles = every[turn % 4], every[turn // 2 % 4]
         return tile_inputs(instruction, name, matrices_of(instruction, name, stream, samples), swizzles, turn)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.isa.mma.mutants import MUTANTS
+from conformance.isa.mma.mutants import MUTANTS, flushed
 from conformance.isa.wgmma.images import FULL_N
 from conformance.testbench import Array, Inputs, Mutant
 from tcsim.descriptors.matrix import FORMS, Major, element_addresses
@@ -55,7 +55,18 @@ def roomy(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return np.concatenate([image, np.zeros((len(image), (1 << 19) - image.shape[1]), np.uint8)], axis=1)
 
 
-# --- dense mutants of the sum
+# --- dense mutants of the sum and of the multiplicands
+
+
+class _Dense:
+    """What the dense mutants ask of an instruction, and change of it; a fragment's registers are its codes."""
+
+    def __init__(self, instruction: WarpgroupMultiply) -> None:
+        self.lowering = instruction.lowering
+        self.formats = instruction.formats
+        self.shape = (*instruction.shape[:2], instruction.operands["a"].shape[1])
+        operands = {name: type("_Operand", (), {"format": format}) for name, format in instruction.formats.items()}
+        self.operands = operands
 
 
 def _relowered(mutant: Mutant) -> Mutant:
@@ -68,24 +79,64 @@ def _relowered(mutant: Mutant) -> Mutant:
 
         return mutant.run(_variant(instruction, execute=run_plain), {})
 
-    def applies(instruction: WarpgroupMultiply) -> bool:
-        return instruction.shape[1] == FULL_N and mutant.applies(_Dense(instruction))
+    def needs(instruction: WarpgroupMultiply) -> tuple[str, ...]:
+        few = not full(instruction) and (mutant.name in _RARE or instruction.formats["d"].name == "f16")
+        return (ARITHMETIC,) if few else ()
 
-    return replace(mutant, run=run, applies=applies)
-
-
-class _Dense:
-    """What the dense mutants' conditions ask of an instruction."""
-
-    def __init__(self, instruction: WarpgroupMultiply) -> None:
-        self.lowering = instruction.lowering
-        self.formats = instruction.formats
-        operands = {name: type("_Operand", (), {"format": format}) for name, format in instruction.formats.items()}
-        self.operands = operands
+    return replace(mutant, run=run, applies=lambda instruction: mutant.applies(_Dense(instruction)), needs=needs)
 
 
-_LOWERED = ("F-1", "F+1", "whole f32", "other rounding", "addend last", "products renormalised", "K halves chained",
-            "saturation flipped")  # fmt: skip
+def _rare(instruction: WarpgroupMultiply) -> tuple[str, ...]:
+    """Rows that do not run every class need the one that is about the arithmetic."""
+    return () if full(instruction) else (ARITHMETIC,)
+
+
+ARITHMETIC = "arithmetic"
+"""The input class of rows that do not run every class: a sample of each class that is about the sum."""
+_RARE = ("floor-1", "floor+1", "-0 kept", "saturation flipped")  # not seen in the values of a kernel's tile
+_LOWERED = ("F-1", "F+1", "whole f32", "other rounding", "floor-1", "floor+1", "addend last", "products renormalised",
+            "K halves chained", "-0 kept", "saturation flipped")  # fmt: skip
+
+
+def _with_multiplicands(change: Callable[[str, Array, Format], Array], *names: str) -> Run:
+    """Some of the codes that are multiplied and added are read as other ones."""
+
+    def run(instruction: WarpgroupMultiply, inputs: Inputs) -> Array:
+        def changed(self: WarpgroupMultiply, *given: Any) -> tuple[Array, ...]:
+            codes = zip("abc", type(instruction).multiplicands(self, *given), strict=True)
+            return tuple(change(name, x, self.formats[name]) if name in names else x for name, x in codes)
+
+        return execute(_variant(instruction, multiplicands=changed), inputs)
+
+    return run
+
+
+def _flush(name: str, codes: Array, format: Format) -> Array:
+    return flushed(codes, format)
+
+
+def _halves_swapped(instruction: WarpgroupMultiply, inputs: Inputs) -> Array:
+    """Of A in registers."""
+    a = inputs["a"]
+    return execute(
+        instruction, inputs if a.dtype == np.uint64 else {**inputs, "a": a << np.uint32(16) | a >> np.uint32(16)}
+    )
+
+
+def _registers_swapped(instruction: WarpgroupMultiply, inputs: Inputs) -> Array:
+    """Of A in registers."""
+    a = inputs["a"]
+    return execute(
+        instruction, inputs if a.dtype == np.uint64 else {**inputs, "a": a[..., [1, 0, *range(2, a.shape[-1])]]}
+    )
+
+
+def _float(instruction: WarpgroupMultiply) -> bool:
+    return instruction.formats["a"].kind == "float"
+
+
+def _narrow(instruction: WarpgroupMultiply) -> bool:
+    return _bits(instruction.formats["a"]) <= 16
 
 
 # --- descriptors
@@ -222,6 +273,12 @@ def _no_bytes(instruction: WarpgroupMultiply) -> bool:
 
 WARPGROUP_MUTANTS = (
     *(_relowered(mutant) for mutant in MUTANTS if mutant.name in _LOWERED),
+    Mutant("subnormal multiplicands flushed", "subnormals of a and b are zeros", _float,
+           _with_multiplicands(_flush, "a", "b"), _rare),
+    Mutant("subnormal addend flushed", "subnormals of c are zeros", _float, _with_multiplicands(_flush, "c"),
+           _rare),
+    Mutant("register halves swapped", "the 16-bit halves of A's registers change places", _narrow, _halves_swapped),
+    Mutant("registers swapped", "A's first two registers change places", lambda instruction: True, _registers_swapped),
     Mutant("LBO and SBO swapped", "the two offsets change places", full, _with_descriptors(_swap_offsets)),
     Mutant("swizzle ignored", "addresses are not swizzled, nor rows as wide as the span", full,
            _with_descriptors(_no_swizzle)),

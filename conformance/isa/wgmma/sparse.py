@@ -9,8 +9,8 @@ import numpy as np
 
 from conformance.isa.mma.metadata_mutants import metadata_mutants
 from conformance.isa.wgmma.images import MODES, random_descriptors
-from conformance.isa.wgmma.mutants import WARPGROUP_MUTANTS, execute, full
-from conformance.isa.wgmma.tiles import WarpgroupTiles, described, matrices_of, tile_inputs
+from conformance.isa.wgmma.mutants import ARITHMETIC, WARPGROUP_MUTANTS, execute, full
+from conformance.isa.wgmma.tiles import WarpgroupTiles, arithmetic_samples, described, matrices_of, tile_inputs
 from conformance.stimuli.sparse import METADATA_CLASSES, allowed, spread, words
 from conformance.stimuli.stream import Stream
 from conformance.testbench import Array, Inputs, Mutant
@@ -34,12 +34,14 @@ class SparseWarpgroupTestbench(WarpgroupTiles):
         """One instruction for other N; few for numerics; enough descriptors."""
         if name.startswith("descriptors"):
             return -(-_DESCRIPTOR_PAIRS // _SPELLINGS[instruction.row.arithmetic])
+        if name == ARITHMETIC:
+            return arithmetic_samples(instruction)
         return _SAMPLES if full(instruction) else 1
 
     def inputs(self, instruction: SparseWarpgroupMultiply, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/wgmma.py takes. Classes take selectors, swizzles and majors in turn."""
         sparsity = instruction.sparsity
-        turn = self.classes(instruction).index(name) + instruction.shape[1] // 8
+        turn = self.every_class(instruction).index(name) + instruction.shape[1] // 8
         selector = sparsity.selectors[turn % len(sparsity.selectors)]
         stream = Stream(instruction.mnemonic, name, seed)
         drawn = Stream(instruction.mnemonic, name, seed, "metadata")

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.comparison import Array, Codes, Comparison, compare_matrices
-from conformance.isa.wgmma.images import MODES, problem, tiles
-from conformance.isa.wgmma.mutants import execute, full, multiplicands
+from conformance.isa.mma.mutants import flushed
+from conformance.isa.wgmma.images import FULL_N, MODES, problem, tiles
+from conformance.isa.wgmma.mutants import ARITHMETIC, execute, full, multiplicands
 from conformance.stimuli import classes as input_classes
 from conformance.stimuli.classes import Matrices
 from conformance.stimuli.stream import Stream
@@ -29,7 +30,7 @@ class WarpgroupTiles(Testbench):
     def classes(self, instruction: WarpgroupMultiply) -> list[str]:
         """Numerics, registers, signs, and random descriptors of every swizzle and major; few for other N."""
         if not full(instruction):
-            return ["tile", "registers"]
+            return ["tile", "registers", ARITHMETIC]
         kind, one = instruction.formats["a"].kind, problem(instruction, 1)
         names = [c.name for c in input_classes.CLASSES.values() if kind in c.kinds and c.applies(one)]
         names += ["tile", "registers"] + (["negated", "negatedtwice"] if instruction.row.signs else [])
@@ -67,8 +68,43 @@ class WarpgroupTiles(Testbench):
         return None
 
 
+_ARITHMETIC = {
+    "float": ("edges", "subnormals", "subnormals", "floor", "cancellation", "zeros"),
+    "integer": ("saturation", "saturation"),
+    "bit": ("saturation",),
+}
+"""The classes that its samples are of, in turn; the addend of the second and the fifth is not read (`scale_d`)."""
+
+
+def arithmetic_samples(instruction: WarpgroupMultiply) -> int:
+    """How many samples the class about the arithmetic has: more of small products."""
+    classes = _ARITHMETIC[instruction.formats["a"].kind]
+    return len(classes) * max(1, FULL_N // instruction.shape[1])
+
+
+def _arithmetic(instruction: WarpgroupMultiply, stream: Stream, samples: int) -> Matrices:
+    """A sample of each class in turn; of those that do not apply, cancelling products."""
+    classes, parts = _ARITHMETIC[instruction.formats["a"].kind], []
+    for at in range(samples):
+        turn = at % len(classes)
+        chosen = input_classes.CLASSES[classes[turn]]
+        if not chosen.applies(problem(instruction, 1)):
+            chosen = input_classes.CLASSES["cancellation"]
+        made = chosen.make(problem(instruction, 1), stream)
+        if chosen.name == "subnormals" and turn == 1:  # of A alone, times numbers that do not make zeros of them
+            subnormal = flushed(made["a"], instruction.formats["a"]) != made["a"]
+            made["a"] = np.where(subnormal, made["a"], instruction.formats["a"].dtype.type(0))
+            made["b"] = input_classes.CLASSES["wide"].make(problem(instruction, 1), stream)["b"]
+        elif chosen.name == "subnormals":  # of the addend alone
+            made |= {key: np.zeros_like(made[key]) for key in "ab"}
+        parts.append(made)
+    return {key: np.concatenate([part[key] for part in parts]) for key in "abc"}
+
+
 def matrices_of(instruction: WarpgroupMultiply, name: str, stream: Stream, samples: int) -> Matrices:
     """Values of the class, or middling ones where the class is not about values."""
+    if name == ARITHMETIC:
+        return _arithmetic(instruction, stream, samples)
     middling = "wide" if instruction.formats["a"].kind == "float" else "uniform"
     base = name if name in input_classes.CLASSES else middling
     return input_classes.CLASSES[base].make(problem(instruction, samples), stream)

@@ -44,7 +44,10 @@ CLASSES: Mapping[str, TileClass] = {
 
 def _places(instruction: FragmentMove, item: TileClass, stream: Stream, samples: int) -> dict[str, Array]:
     """Addresses and strides (samples,): valid, and inside the memory."""
-    bits, unit = instruction.operand.layout.element_bits, instruction.alignment
+    bits = instruction.operand.layout.element_bits
+    unit = max(
+        instruction.alignment, instruction.documented_alignment
+    )  # taken by the hardware and defined by the manual
     step = 8 * unit // bits  # elements by which a stride may grow
     growth = step * (1 + np.arange(samples) % 2) if item.stride == "wide" else np.zeros(samples, np.int64)
     stride = instruction.default_stride + growth

@@ -104,6 +104,7 @@ class Operands:
                 f"{self.call}: tmem has {result.ctas} CTAs; valid: TensorMemory(ctas={self.row.cta_group}) for "
                 f".cta_group::{self.row.cta_group}"
             )
+        self._check_steps(given)
         form = self._form(given)
         for name in ("scale_a", "scale_b", "metadata", "lookup"):
             if (getattr(given, name) is not None) != (name in form):
@@ -111,6 +112,14 @@ class Operands:
         if given.scale_input_d is not None:
             self.instruction._check_scale_d(given.scale_input_d, self.call)
         return result
+
+    def _check_steps(self, given: Given) -> None:
+        """The steps of N depend on where A is, which only the operands say."""
+        row, in_tmem = self.row, self._in_tensor_memory(given.a)
+        try:
+            self.desc.check(cta_group=row.cta_group, ws=row.weight_stationary, a_in_tmem=in_tmem)
+        except OperandError as error:
+            raise OperandError(f"{self.call}: {error}") from None
 
     def _parts(self, given: Given) -> tuple[TmemLayout, tuple[int, int], list[dict[str, Codes]]]:
         """Where D lies, and the matrices that each bank of the data path multiplies: its own copy of A, its columns of B."""

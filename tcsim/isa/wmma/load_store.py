@@ -1,28 +1,24 @@
-"""wmma.load and wmma.store: the rows the assembler accepts, and the memory accesses that each becomes on each arch.
+"""wmma.load and wmma.store: the rows the assembler accepts, and how much is known about them.
 
 Sources: PTX ISA, sections Warp-level Matrix Load Instruction wmma.load, Warp-level Matrix Store Instruction wmma.store and
-Matrix Storage for WMMA (grammar, strides, alignment); ptxas 12.9 and 13.5 (which targets accept which spelling, and the
-accesses they emit); tcsim.isa.wmma.fragments (layouts).
+Matrix Storage for WMMA (grammar, strides, alignment); ptxas 12.9 and 13.5 (which targets accept which spelling);
+tcsim.isa.wmma.fragments (layouts); tcsim.isa.wmma.accesses (machine code).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from types import MappingProxyType
 
-import numpy as np
-
-from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.core.versions import latest
-from tcsim.isa.wmma.fragments import TileRow, operands_on, shown
+from tcsim.isa.wmma.accesses import lowering
+from tcsim.isa.wmma.fragments import TileRow, shown
 from tcsim.isa.wmma.mma import SHAPES_K16
 from tcsim.isa.wmma.tile import FragmentLoad, FragmentStore
-from tcsim.layouts.layout import FragmentLayout
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.operand import Operand, Space
@@ -108,55 +104,6 @@ def store_rows() -> tuple[TileRow, ...]:
     return tuple(_rows(STORE))
 
 
-# --- machine code ---------------------------------------------------------------------------------------------------
-
-_WIDTHS = {8: ".U8", 16: ".U16", 32: "", 64: ".64", 128: ".128"}
-_FIRST_MOVM = 75  # arch number from which LDSM and MOVM move 8 x 8 matrices of 16-bit elements
-_FIRST_LDSM_BY_4 = 80  # arch number from which wmma.load of 16-bit elements uses LDSM of four matrices
-_FIRST_PLAIN = 80  # arch number from which opcodes are spelled without .U and .SYS
-
-
-def lowering(row: TileRow, arch: Arch, stores: bool = False) -> Lowering:
-    """The memory accesses of one lane and the transpositions, by opcode; nothing is computed."""
-    (operand,) = operands_on(row, arch).values()
-    layout, space = operand.layout, row.forms[0]["address"].space
-    registers = layout.registers // (1 if layout.copies_in_lanes else layout.copies)  # a lane's own copies: loaded once
-    run = _run(layout, row.row_major[operand.name])
-    narrow = layout.element_bits <= 16 and arch.number >= _FIRST_MOVM
-    transposes = layout.element_bits == 16 and run == 1 and narrow
-    if narrow and not stores and operand.name in "ab" and space.startswith("shared") and (run > 1 or transposes):
-        return Lowering("native", (), (_ldsm(registers, transposes, layout.element_bits, arch),))
-    if transposes:
-        return Lowering("native", (), ((_access(stores, space, 32, arch), registers), ("MOVM.16.MT88", registers)))
-    width = min(128, run * layout.element_bits)
-    return Lowering("native", (), ((_access(stores, space, width, arch), 32 * registers // width),))
-
-
-def _ldsm(registers: int, transposes: bool, element_bits: int, arch: Arch) -> tuple[str, int]:
-    most = 4 if element_bits == 16 and arch.number >= _FIRST_LDSM_BY_4 else 2
-    matrices = min(registers, most)
-    opcode = "LDSM.16.MT88" if transposes else "LDSM.16.M88"
-    return opcode + (f".{matrices}" if matrices > 1 else ""), registers // matrices
-
-
-def _access(stores: bool, space: Space, width: int, arch: Arch) -> str:
-    """The opcode of a load or store of one lane."""
-    plain = arch.number >= _FIRST_PLAIN
-    if space.startswith("shared"):
-        return ("STS" if stores else "LDS" if plain else "LDS.U") + _WIDTHS[width]
-    return f"{'ST' if stores else 'LD'}{'G' if space == 'global' else ''}.E{_WIDTHS[width]}{'' if plain else '.SYS'}"
-
-
-def _run(layout: FragmentLayout, row_major: bool) -> int:
-    """How many values of a lane, from the first on, lie next to each other in memory."""
-    rows, columns = np.divmod(layout.flat_element[: layout.value.size], layout.columns)
-    line, place = (rows, columns) if row_major else (columns, rows)
-    run = 1
-    while run < len(line) and line[run] == line[0] and place[run] == place[0] + run:
-        run += 1
-    return run
-
-
 # --- evidence -------------------------------------------------------------------------------------------------------
 
 
@@ -168,4 +115,4 @@ def evidence(row: TileRow, arch: Arch) -> Evidence:
 
 
 LOAD_FAMILY = Family(LOAD, load_rows, lowering, evidence, FragmentLoad)
-STORE_FAMILY = Family(STORE, store_rows, partial(lowering, stores=True), evidence, FragmentStore)
+STORE_FAMILY = Family(STORE, store_rows, lowering, evidence, FragmentStore)

@@ -12,14 +12,12 @@ import numpy.typing as npt
 from tcsim.core.addresses import AddressError, ContestedRowError, MisalignedAddressError, OutsideMemoryError
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
+from tcsim.isa.wmma.accesses import Accesses, accesses
 from tcsim.isa.wmma.fragments import TileInstruction
 from tcsim.model.fragment_codes import codes_of, registers_of
 from tcsim.model.operand import Fragment, Space
 from tcsim.model.row import check_registers
 from tcsim.numbers.packing import pack, unpack
-
-LDSM_BYTES = 16
-"""What LDSM, which loads 8 x 8 matrices from shared memory, reads at a time; its addresses are multiples of that."""
 
 
 class MisalignedStrideError(AddressError):
@@ -75,24 +73,72 @@ class FragmentMove(TileInstruction):
         """Bytes of one line."""
         return self.default_stride * self.operand.layout.element_bits // 8
 
+    @cached_property
+    def accesses(self) -> Accesses:
+        """What it does with memory on its arch."""
+        return accesses(self.row, self.arch)
+
     @property
     def alignment(self) -> int:
-        """What the address of every line must be a multiple of, in bytes.
-
-        The PTX manual asks for the size of a lane's fragment. For f16 lines of 8 elements that is more than its own
-        default stride gives, so a line's size is enough here. Where the machine code loads with LDSM it is 16 at least.
+        """What the address of every line must be a multiple of, in bytes: the size of one access of the machine code.
 
         >>> load = tcsim.instruction("wmma.load.a.sync.aligned.row.m16n16k16.f16", arch="sm_90")
-        >>> shared = tcsim.instruction("wmma.load.a.sync.aligned.row.m16n16k16.shared.s8", arch="sm_90")
+        >>> shared = tcsim.instruction("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16", arch="sm_90")
         >>> load.alignment, shared.alignment
-        (32, 16)
+        (4, 16)
         """
-        promised = min(4 * self.operand.registers, self.line_bytes)
-        return max(promised, LDSM_BYTES) if self._by_ldsm else promised
+        return self.accesses.size
 
     @property
-    def _by_ldsm(self) -> bool:
-        return any(opcode.startswith("LDSM") for opcode, _ in self.lowering.opcodes)
+    def documented_alignment(self) -> int:
+        """The alignment of lines with which the PTX manual defines the result: the size of a lane's fragment.
+
+        For f16 lines of 8 elements that is more than its own default stride gives, so a line's size is enough here.
+
+        >>> tcsim.instruction("wmma.load.a.sync.aligned.row.m16n16k16.f16", arch="sm_90").documented_alignment
+        32
+        """
+        return min(4 * self.operand.registers, self.line_bytes)
+
+    def check(self, address: Any, stride: Any = None) -> tuple[str, ...]:
+        """What the PTX manual leaves undefined about a place that the hardware takes: a sentence each; none if it is defined.
+
+        Raises what `execute` raises for an address or stride that the hardware does not take.
+
+        >>> load = tcsim.instruction("wmma.load.a.sync.aligned.row.m16n16k16.global.f16", arch="sm_90")
+        >>> load.check(0, stride=32)
+        ()
+        >>> for sentence in load.check(0, stride=24):
+        ...     print(sentence)
+        stride 24: the PTX manual defines multiples of 16 elements only (32 bytes); the hardware takes multiples of 4 bytes
+        """
+        call = f"{self!r}.check"
+        starts, steps = _integers("address", address, call), self._stride(stride, call)
+        broadcast([starts.shape, steps.shape], call)
+        self._places(starts, steps, call)
+        bits, unit, default = self.operand.layout.element_bits, self.documented_alignment, self.default_stride
+        multiples = f"multiples of {8 * unit // bits} elements only ({unit} bytes)"
+        found = []
+        for start in sorted(set(starts[starts % unit != 0].tolist())):
+            found.append(
+                f"address {start:#x}: the PTX manual defines multiples of {unit} bytes only; the hardware takes multiples "
+                f"of {self.alignment}"
+            )
+        for step in sorted(set(steps.reshape(-1).tolist())):
+            if step * bits % (8 * unit):
+                taken = f"the hardware takes multiples of {self.alignment} bytes"
+                if step % self.accesses.stride_unit:
+                    taken = f"the machine code drops the remainder by {self.accesses.stride_unit} elements"
+                    taken += f", except from one block of {self.accesses.block} lines to the next" * self._blocks
+                found.append(f"stride {step}: the PTX manual defines {multiples}; {taken}")
+            if step < default:
+                found.append(f"stride {step}: the PTX manual defines {default} and more; the {self._line}s overlap")
+        return tuple(found)
+
+    @property
+    def _blocks(self) -> bool:
+        """Whether there is more than one block of lines."""
+        return 0 < self.accesses.block < self.lines
 
     def _line_places(
         self, memory: npt.NDArray[np.uint8], address: Any, stride: Any, call: str
@@ -100,26 +146,34 @@ class FragmentMove(TileInstruction):
         """The address of every line (..., lines), checked; `address` and `stride` broadcast."""
         starts, steps = _integers("address", address, call), self._stride(stride, call)
         broadcast([starts.shape, steps.shape], call)
-        bits = self.operand.layout.element_bits
-        unit, size = self.alignment, memory.shape[-1]
-        why = f"{self._line}s of {self.operand.name} start at multiples of {unit} bytes"
-        if (starts % unit != 0).any():
-            bad = int(starts[starts % unit != 0].flat[0])
-            raise MisalignedAddressError(f"{call}: address={bad:#x}: {why}{self._reason}")
-        if (steps * bits % (8 * unit) != 0).any():
-            bad = int(steps[steps * bits % (8 * unit) != 0].flat[0])
-            raise MisalignedStrideError(
-                f"{call}: stride={bad}: {why}{self._reason}; valid: multiples of {8 * unit // bits} elements"
-            )
-        places = starts[..., None] + steps[..., None] * bits // 8 * np.arange(self.lines)
+        places, size = self._places(starts, steps, call), memory.shape[-1]
         outside = (places < 0) | (places + self.line_bytes > size)
         if outside.any():
             *_, line = np.argwhere(outside)[0]
+            bits = self.operand.layout.element_bits
             raise OutsideMemoryError(
                 f"{call}: {self._line} {line} at {int(places[outside][0]):#x}: its {self.line_bytes} bytes do not lie in the "
                 f"{size} bytes of memory; a tile takes {self.line_bytes} + {self.lines - 1} * {bits}/8 * stride bytes"
             )
         return places
+
+    def _places(self, starts: npt.NDArray[np.int64], steps: npt.NDArray[np.int64], call: str) -> npt.NDArray[np.int64]:
+        """The address of every line (..., lines), as the machine code computes it.
+
+        Raises MisalignedAddressError or MisalignedStrideError for a line at which an access faults.
+        """
+        unit, bits = self.alignment, self.operand.layout.element_bits
+        opcode = self.accesses.opcodes[0][0]
+        why = f"{self._line}s of {self.operand.name} start at multiples of {unit} bytes ({opcode} needs that)"
+        if (starts % unit != 0).any():
+            bad = int(starts[starts % unit != 0].flat[0])
+            raise MisalignedAddressError(f"{call}: address={bad:#x}: {why}")
+        offsets = self.accesses.offsets(steps, self.lines)
+        wrong = (offsets % unit != 0).any(-1)
+        if wrong.any():
+            bad = int(steps[wrong].flat[0])
+            raise MisalignedStrideError(f"{call}: stride={bad}: {why}; valid: multiples of {8 * unit // bits} elements")
+        return starts[..., None] + offsets
 
     def _stride(self, stride: Any, call: str) -> npt.NDArray[np.int64]:
         if stride is None:
@@ -133,10 +187,6 @@ class FragmentMove(TileInstruction):
     @property
     def _line(self) -> str:
         return "row" if self.row_major else "column"
-
-    @property
-    def _reason(self) -> str:
-        return " (LDSM, which loads them, needs that)" if self._by_ldsm else ""
 
     def _bytes_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Addresses of all bytes of all lines: (..., lines * line_bytes)."""
@@ -154,8 +204,10 @@ class FragmentLoad(FragmentMove):
         address: an int or an array (...) of byte addresses, the warp's pointer. stride: elements from one line to the
         next, an int or an array (...); None is the form without stride, whose tile is packed. Leading dimensions broadcast.
 
+        Places are what the hardware takes, which is more than the PTX manual defines: `check` tells them apart.
+
         Raises OperandError for another dtype or shape; MisalignedAddressError, MisalignedStrideError or OutsideMemoryError
-        for a place that the instruction does not take.
+        for a place at which the instruction faults.
 
         >>> load = tcsim.instruction("wmma.load.c.sync.aligned.col.m16n16k16.global.f32", arch="sm_90")
         >>> tile = np.arange(16 * 16, dtype=np.float32)
@@ -184,7 +236,7 @@ class FragmentStore(FragmentMove):
         address and stride as for wmma.load. Bytes between the lines stay. Leading dimensions broadcast.
 
         Raises OperandError for another dtype or shape; MisalignedAddressError, MisalignedStrideError or OutsideMemoryError
-        for a place that the instruction does not take, ContestedRowError for a stride with which lines overlap.
+        for a place at which the instruction faults, ContestedRowError for a stride with which lines overlap.
 
         >>> store = tcsim.instruction("wmma.store.d.sync.aligned.row.m8n8k4.global.f64", arch="sm_90")
         >>> codes = np.arange(64, dtype=np.float64).reshape(8, 8)
@@ -196,7 +248,7 @@ class FragmentStore(FragmentMove):
         image, array = _memory(memory, call), np.asarray(registers)
         check_registers(array, self.operand, call)
         places = self._line_places(image, address, stride, call)
-        if (np.diff(places, axis=-1) < self.line_bytes).any():
+        if (np.diff(np.sort(places, axis=-1), axis=-1) < self.line_bytes).any():
             raise ContestedRowError(
                 f"{call}: stride={stride}: {self._line}s of {self.default_stride} elements overlap, and which of them stays is "
                 f"not defined; valid: {self.default_stride} and more"

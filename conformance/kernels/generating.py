@@ -1,0 +1,77 @@
+"""Answers requests for inputs from its standard input: what runs inside the frozen generators (conformance/stimuli/frozen.py)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+import tcsim
+from conformance.isa import testbench_of
+from conformance.kernels import convert, gemm
+from conformance.stimuli.frozen import UnknownCase, receive, send
+from tcsim import catalog
+
+KEPT = 32  # operands of whole GEMMs: many kernels run on the same
+
+
+def case(mnemonic: str, arch: str, name: str, seed: int, samples: int) -> dict[str, Any]:
+    """Inputs of one instruction: (mnemonic, arch, class, seed, samples)."""
+    try:
+        instruction = tcsim.instruction(mnemonic, arch=arch)
+    except ValueError as error:
+        raise UnknownCase(str(error)) from error
+    testbench = testbench_of(instruction.row.family)
+    if name not in testbench.every_class(instruction):
+        raise UnknownCase(f"{mnemonic} has no class {name}")
+    return testbench.inputs(instruction, name, seed, samples)
+
+
+def whole_gemm(arch: str, id: str, seed: int) -> tuple[Any, ...]:
+    """Operands of a whole GEMM."""
+    found = _gemms(arch).get(id)
+    if found is None:
+        raise UnknownCase(id)
+    return _operands(gemm.operands_key(found), seed)
+
+
+def whole_conversion(arch: str, id: str, seed: int) -> Any:
+    """The array of a whole conversion."""
+    found = {item.id: item for item in convert.cases(arch)}.get(id)
+    if found is None:
+        raise UnknownCase(id)
+    return convert.inputs(found, seed)
+
+
+@cache
+def _gemms(arch: str) -> dict[str, gemm.GemmCase]:
+    return {item.id: item for item in gemm.cases(arch)}
+
+
+@lru_cache(KEPT)
+def _operands(key: gemm.OperandsKey, seed: int) -> tuple[Any, ...]:
+    return gemm.operands_of(key, seed)
+
+
+ANSWERS: dict[str, Callable[..., Any]] = {"case": case, "gemm": whole_gemm, "convert": whole_conversion}
+
+
+def serve() -> None:
+    """Answer until the other side closes. Nothing else may write to the pipe: what prints goes to standard error."""
+    catalog.rows()
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while True:
+        try:
+            kind, *question = receive(source)
+        except EOFError:
+            return
+        try:
+            answer = "inputs", ANSWERS[kind](*question)
+        except UnknownCase as error:
+            answer = "unknown", str(error)
+        except Exception as error:  # said by the process that asked
+            answer = "error", f"{kind} {question}: {type(error).__name__}: {error}"
+        send(sink, answer)

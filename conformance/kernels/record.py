@@ -1,0 +1,129 @@
+"""`python -m conformance.kernels.record FOLDER`: everything of this GPU's arch that is not recorded yet, into a folder, by several processes.
+
+Whole GEMMs and conversions, and of instructions those with an input class that waits. Each file is written as soon as it is complete; run
+again, the command goes on with what is missing. Then copy the folder over conformance/recordings and run `python -m conformance.suite.manifest`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from conformance.isa import testbench_of
+from conformance.kernels import convert, gemm
+from conformance.kernels.whole_outputs import Trial, judge
+from conformance.suite import recordings, whole_recordings
+from conformance.suite.cases import Case, Outcome, Settings, Suite
+from conformance.suite.hardware import Hardware, Workshop
+from conformance.suite.recordings import Unwritable
+from hwkernels.device.driver import device_info
+from hwkernels.gemm.build import CACHE_VARIABLE, cubin_of
+
+Job = tuple[str, Callable[[], Outcome]]
+
+
+def waiting(suite: Suite, seed: int) -> list[str]:
+    """Mnemonics of which the committed recordings lack a class that the frozen or the new generators have."""
+    arch = suite.settings.arch
+    replay = Suite(Settings(arch, "replay", seed=seed))
+    found = []
+    for row in replay.rows:
+        recording = replay.recording(row.mnemonic)
+        names = testbench_of(row.family).unrecorded(replay.instruction(row.mnemonic)) if recording else []
+        if recording and any((name, seed) not in recording.cases for name in names):
+            found.append(row.mnemonic)
+    return [name for name in found if not recordings.path_of(name, arch, suite.settings.root).exists()]
+
+
+def trials(arch: str, seed: int) -> Iterator[Trial]:
+    """Every whole output."""
+    for item in gemm.cases(arch):
+        yield gemm.trial_of(item, arch, seed)
+    for array in convert.cases(arch):
+        yield convert.trial_of(array, arch, seed)
+
+
+def jobs(suite: Suite, seed: int, part: int, parts: int) -> Iterator[Job]:
+    """What one of several processes does: whole outputs, then whole instructions."""
+    arch, root = suite.settings.arch, suite.settings.root
+    for trial in list(trials(arch, seed))[part::parts]:
+        done = {whole_recordings.read(trial.id, arch, seed, folder) is not None for folder in (root, recordings.ROOT)}
+        if done == {False}:
+            yield trial.id, lambda trial=trial: judge(trial, suite)  # type: ignore[misc]
+    mnemonics = waiting(suite, seed)[part::parts]
+    suite.__dict__["workshop"] = Workshop([suite.instruction(mnemonic) for mnemonic in mnemonics])
+    for mnemonic in mnemonics:
+        instruction = suite.instruction(mnemonic)
+        for name in testbench_of(instruction.row.family).every_class(instruction):
+            case = Case(mnemonic, name, seed)
+            yield case.id, lambda case=case: suite.run(case)  # type: ignore[misc]
+
+
+def work(folder: Path, seed: int, part: int, parts: int) -> int:
+    """One process: a line for each case that does not pass, and one at the end."""
+    hardware = Hardware()
+    suite = Suite(Settings(hardware.info.arch, "live", record=True, seed=seed, root=folder), hardware)
+    counts: Counter[str] = Counter()
+    start = time.monotonic()
+    try:
+        for name, run in jobs(suite, seed, part, parts):
+            outcome = run()
+            counts[outcome.verdict] += 1
+            if outcome.verdict != "PASS":
+                print(f"{name}: {outcome.verdict} {(outcome.text or outcome.how)[:600]}", flush=True)
+    except Unwritable as error:
+        print(f"{error}; {suite.saved()}", flush=True)
+        return 1
+    finally:
+        hardware.close()
+    seconds = time.monotonic() - start
+    print(f"part {part}: {dict(counts)}, {len(suite.written)} files, {seconds:.0f} s", flush=True)
+    return int(counts.total() != counts["PASS"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compile all kernels, then record in several processes."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.kernels.record")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=max(1, min(8, (os.cpu_count() or 2) // 2)))
+    parser.add_argument(
+        "--cubins", type=Path, help="folder of compiled kernels (default: $HWKERNELS_CUBINS, else a new one)"
+    )
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.part is not None:
+        return work(options.folder, options.seed, options.part, options.processes)
+    arch, start = device_info().arch, time.monotonic()
+    try:
+        recordings.check_writable(options.folder / arch)
+    except Unwritable as error:
+        print(error, file=sys.stderr)
+        return 1
+    cubins = options.cubins or Path(os.environ.get(CACHE_VARIABLE, options.folder / "cubins"))
+    cubins.mkdir(parents=True, exist_ok=True)
+    os.environ[CACHE_VARIABLE] = str(cubins)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(cubin_of, dict.fromkeys(item.build(arch) for item in gemm.cases(arch))))
+    print(f"compiled after {time.monotonic() - start:.0f} s", flush=True)
+    common = [sys.executable, "-m", "conformance.kernels.record", str(options.folder), "--seed", str(options.seed)]
+    running = [
+        subprocess.Popen([*common, "--processes", str(options.processes), "--part", str(part)])
+        for part in range(options.processes)
+    ]
+    failed = sum(process.wait() != 0 for process in running)
+    files = list((options.folder / arch).glob("*.npz"))
+    size = sum(file.stat().st_size for file in files)
+    print(f"{len(files)} files, {size:,} bytes, {failed} processes with failures, {time.monotonic() - start:.0f} s")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The frozen generators of inputs: a copy of the code that made the inputs of every recording, run in a process of its own.
+
+The copy is `generators.zip`, of the version and hash that `generators.json` names. It holds what generators need of all three packages, so
+nothing that changes in the model of today changes an input: a wrong constant shows as a mismatch with what the hardware answered.
+`python -m conformance.kernels.freeze` makes the next version.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import pickle
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+ARCHIVE = Path(__file__).parent / "generators.zip"
+NOTE = Path(__file__).parent / "generators.json"
+START = "import sys; sys.path.insert(0, sys.argv[1]); from conformance.kernels.generating import serve; serve()"
+
+
+class FrozenError(RuntimeError):
+    """The frozen generators are not the locked ones, or ended."""
+
+
+class UnknownCase(LookupError):
+    """A case that the frozen generators do not know."""
+
+
+def send(stream: IO[bytes], content: object) -> None:
+    """One message: its length, then its bytes."""
+    data = pickle.dumps(content, protocol=5)
+    stream.write(len(data).to_bytes(8, "little") + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> Any:
+    """The next message.
+
+    Raises EOFError if there is none.
+    """
+    head = stream.read(8)
+    if len(head) < 8:
+        raise EOFError
+    return pickle.loads(stream.read(int.from_bytes(head, "little")))
+
+
+class Generators:
+    """The process, as long as somebody asks."""
+
+    def __init__(self, archive: Path = ARCHIVE) -> None:
+        command = [sys.executable, "-P", "-c", START, str(archive)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, kind: str, *question: object) -> Any:
+        """The inputs of a case: `kind` and `question` are those of conformance/kernels/generating.py.
+
+        Raises UnknownCase, FrozenError.
+        """
+        if self._process.stdin is None or self._process.stdout is None:
+            raise FrozenError("the frozen generators have no pipes")
+        try:
+            send(self._process.stdin, (kind, *question))
+            verdict, content = receive(self._process.stdout)
+        except (EOFError, OSError) as error:
+            raise FrozenError(f"the frozen generators ended with status {self._process.wait()}") from error
+        if verdict == "unknown":
+            raise UnknownCase(content)
+        if verdict == "error":
+            raise FrozenError(content)
+        return content
+
+    def close(self) -> None:
+        """End it."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait()
+
+
+def version() -> int:
+    """Of the frozen generators.
+
+    Raises FrozenError if they are not those that generators.json locks.
+    """
+    try:
+        note = json.loads(NOTE.read_text())
+        found = hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()
+        expected, number = str(note["sha256"]), int(note["version"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FrozenError(f"cannot read {ARCHIVE} and {NOTE}: {error}") from error
+    if found != expected:
+        raise FrozenError(f"{ARCHIVE} is not version {number} that {NOTE.name} locks: its hash is {found}")
+    return number
+
+
+@cache
+def generators() -> Generators:
+    """The process of this one, started when it is first asked for."""
+    version()
+    made = Generators()
+    atexit.register(made.close)
+    return made

@@ -1,0 +1,189 @@
+"""What recordings must be there: files, classes and seeds, locked by hash, so that a removed one is found by the replay.
+
+`SHA256SUMS` in the folder of recordings locks each arch's `manifest.json` and the files beside the archs' folders; a manifest locks every
+recording of its arch, and lists its cases. `python -m conformance.suite.manifest` writes both anew after a change that is meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.suite import recordings
+from conformance.suite.recordings import ROOT, RecordingError
+
+SUMS = "SHA256SUMS"
+NAME = "manifest.json"
+BESIDE = ("published/dot_products.npz", "../stimuli/generators.zip")  # what else a replay rests on, if it is there
+RENEW = "after a change that is meant: `python -m conformance.suite.manifest`"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The recordings of one arch."""
+
+    hashes: dict[str, str]  # of each file, by its name
+    cases: dict[str, tuple[str, ...]]  # of each file, `<class>.<seed>`
+
+    def text(self, arch: str) -> str:
+        """As JSON, a line for each file; the lists of cases, which many files share, once."""
+        shared = {cases: place for place, cases in enumerate(sorted(set(self.cases.values())))}
+        files = {name: [shared[self.cases[name]], self.hashes[name]] for name in sorted(self.hashes)}
+        lists = ",\n".join(f"  {json.dumps(cases)}" for cases in shared)
+        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in files.items())
+        return f'{{\n "schema": 1,\n "arch": "{arch}",\n "cases": [\n{lists}\n ],\n "files": {{\n{lines}\n }}\n}}\n'
+
+
+def sha256(path: Path) -> str:
+    """Of a file's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def cases_of(path: Path) -> tuple[str, ...]:
+    """`<class>.<seed>` of every case that the header of a recording lists.
+
+    Raises RecordingError if it cannot be read.
+    """
+    header = recordings.read_header(path)
+    try:
+        return tuple(sorted(f"{case['name']}.{case['seed']}" for case in header.get("cases", ())))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise RecordingError(f"corrupt recording {path}: its header does not list cases: {error!r}") from error
+
+
+def parse(text: str, path: Path) -> Manifest:
+    """The manifest that `Manifest.text` wrote.
+
+    Raises RecordingError if it is something else.
+    """
+    try:
+        data: Any = json.loads(text)
+        files = {str(name): (data["cases"][place], str(digest)) for name, (place, digest) in data["files"].items()}
+        cases = {name: tuple(map(str, listed)) for name, (listed, _) in files.items()}
+        return Manifest({name: digest for name, (_, digest) in files.items()}, cases)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise RecordingError(f"corrupt manifest {path}: {error!r}; restore the committed file") from error
+
+
+def survey(root: Path, arch: str, known: Manifest | None = None) -> Manifest:
+    """What is there now. Of a file that `known` has with the same hash, the cases are taken from there."""
+    hashes = {path.name: sha256(path) for path in _recorded(root, arch)}
+    cases = {}
+    for name, digest in hashes.items():
+        same = known is not None and known.hashes.get(name) == digest
+        cases[name] = known.cases[name] if known is not None and same else cases_of(root / arch / name)
+    return Manifest(hashes, cases)
+
+
+def complaints(root: Path, arch: str) -> list[str]:
+    """What differs from what was locked, a line each. A folder that is not the committed one may do without locks."""
+    sums = root / SUMS
+    if not sums.exists():
+        if root.resolve() != ROOT.resolve() and not (root / arch / NAME).exists():
+            return []
+        return [f"{sums} is missing: nothing says which recordings must be there; restore the committed file"]
+    locked = dict(_locked(sums))
+    found = [f"{name}, which {SUMS} locks, is missing" for name in locked if not (root / name).exists()]
+    found += [
+        f"{name} is not the file that {SUMS} locks; {RENEW}"
+        for name, digest in locked.items()
+        if (root / name).exists() and sha256(root / name) != digest
+    ]
+    listed = f"{arch}/{NAME}"
+    if listed not in locked:
+        return found + ([f"{listed} is not locked by {SUMS}; {RENEW}"] if any(_recorded(root, arch)) else [])
+    if any(line.startswith(listed) for line in found):
+        return found
+    return found + differences(parse((root / listed).read_text(), root / listed), root, arch)
+
+
+def differences(manifest: Manifest, root: Path, arch: str) -> list[str]:
+    """Files that are missing, changed or new against a manifest."""
+    there = {path.name: path for path in _recorded(root, arch)}
+    out = []
+    for name in sorted(manifest.hashes.keys() | there.keys()):
+        if name not in there:
+            out.append(f"{arch}/{name} is missing: the manifest lists it with {len(manifest.cases[name])} cases")
+        elif name not in manifest.hashes:
+            out.append(f"{arch}/{name} is not in the manifest; {RENEW}")
+        elif sha256(there[name]) != manifest.hashes[name]:
+            out.append(f"{arch}/{name} is not the file that the manifest locks: {_changed(there[name], manifest)}")
+    return out
+
+
+def _changed(path: Path, manifest: Manifest) -> str:
+    try:
+        gone = sorted(set(manifest.cases[path.name]) - set(cases_of(path)))
+    except RecordingError as error:
+        return str(error)
+    return f"its header lacks {', '.join(gone)}" if gone else f"its bytes changed; {RENEW}"
+
+
+def renew(root: Path, arch: str, removed: bool = False) -> list[str]:
+    """Write the manifest and the sums of what is there; what changed, a line each.
+
+    Raises RecordingError if files or cases would be dropped and `removed` does not allow it.
+    """
+    path = root / arch / NAME
+    known = parse(path.read_text(), path) if path.exists() else None
+    now = survey(root, arch, known)
+    lines = []
+    for name in sorted(known.hashes) if known else ():
+        gone = sorted(set(known.cases[name]) - set(now.cases.get(name, ()))) if known else []
+        if gone or name not in now.hashes:
+            lines.append(f"{arch}/{name} loses {', '.join(gone) or 'everything'}")
+    if lines and not removed:
+        raise RecordingError(f"{'; '.join(lines)}: if that is meant, say --removed")
+    before = known.hashes if known else {}
+    new = [name for name in now.hashes if name not in before]
+    changed = [name for name in now.hashes if name in before and now.hashes[name] != before[name]]
+    lines.append(f"{arch}: {len(now.hashes)} recordings, {len(new)} new, {len(changed)} changed")
+    _write(path, now.text(arch))
+    names = sorted({path.parent.name for path in root.glob(f"*/{NAME}")})
+    locked = [f"{name}/{NAME}" for name in names] + [name for name in BESIDE if (root / name).exists()]
+    _write(root / SUMS, "".join(f"{sha256(root / name)}  {name}\n" for name in locked))
+    return lines
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".partial")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+
+
+def _recorded(root: Path, arch: str) -> Iterator[Path]:
+    yield from sorted((root / arch).glob("*.npz"))
+
+
+def _locked(sums: Path) -> Iterator[tuple[str, str]]:
+    for line in sums.read_text().splitlines():
+        digest, separator, name = line.partition("  ")
+        if not separator or len(digest) != 64:
+            raise RecordingError(f"corrupt {sums}: {line!r} is not a hash and a name; restore the committed file")
+        yield name, digest
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the manifest and the sums anew."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.suite.manifest", description=__doc__)
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--recordings", type=Path, default=ROOT)
+    parser.add_argument("--removed", action="store_true", help="files or cases may be gone")
+    options = parser.parse_args(arguments)
+    try:
+        print("\n".join(renew(options.recordings, options.arch, options.removed)))
+    except (RecordingError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
