@@ -130,7 +130,12 @@ class Kernel:
         cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: Any = "late", check: bool = True,
         limits: Any = None, after: Run | None = None,
     ) -> Run:  # fmt: skip
-        """Run every block of the grid."""
+        """Run every block of the grid, one after the other; races are not looked for yet."""
+        wanted = {"cluster": tuple(map(int, cluster)) != (1, 1, 1), "schedule": schedule != "late"}
+        wanted |= {"limits": limits is not None, "after": after is not None}
+        if any(wanted.values()):
+            asked = ", ".join(name for name, own in wanted.items() if own)
+            raise LaunchError(f"{asked}: not yet; valid: cluster=(1, 1, 1), schedule='late', limits=None, after=None")
         program = self.compiled(memory, arch or TARGETS[self.target].arch)
         image = Segment(0, np.frombuffer(self._image(params), np.uint8))
         run = Run(True, [], Counter())

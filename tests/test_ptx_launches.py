@@ -1,0 +1,106 @@
+"""Kernels of Triton and nvcc on the CPU: every byte of memory as an H200 left it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tcsim.ptx import LaunchError, Memory, PtxError, Run, parse
+
+LAUNCHES = Path(__file__).parent / "data" / "launches"
+LACKING = {  # what does not run yet, and the instruction that a run names
+    "cuda_wmma_naive_sm75": "wmma.load.a",
+    "triton_matmul_desc_sm90": "tensormap.replace",
+}
+NAMES = sorted(path.stem for path in LAUNCHES.glob("*.npz"))
+
+
+def launched(name: str) -> tuple[Run, int, int]:
+    """The run, how many bytes were compared, and how many of them differ."""
+    with np.load(LAUNCHES / f"{name}.npz") as file:
+        data = dict(file)
+    memory, buffers = Memory(), [key for key in data if key.startswith("buf") and key.endswith("_address")]
+    for key in buffers:
+        memory.map(int(data[key]), data[key.replace("address", "before")].view(np.uint8).reshape(-1))
+    params = [data[f"param{i}"].tobytes() for i in range(sum(key.startswith("param") for key in data))]
+    run = parse(str(data["ptx"])).kernel(str(data["entry"])).launch(
+        memory, params, data["grid"], data["block"], dynamic_smem=int(data["smem"]), arch="sm_90"
+    )  # fmt: skip
+    compared = wrong = 0
+    for key in buffers:
+        after = data[key.replace("address", "after")].view(np.uint8).reshape(-1)
+        compared += len(after)
+        wrong += int((memory.read(int(data[key]), len(after)) != after).sum())
+    return run, compared, wrong
+
+
+def test_all_launches_are_here() -> None:
+    assert len(NAMES) == 19 and set(LACKING) < set(NAMES)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in LACKING])
+def test_memory_is_the_hardwares(name: str) -> None:
+    run, compared, wrong = launched(name)
+    assert run.completed and not run.hazards and run.instructions > 0
+    assert compared >= 2_000 and wrong == 0, f"{wrong} of {compared} bytes differ"
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_what_does_not_run_yet_is_named(name: str) -> None:
+    run, _, _ = launched(name)
+    assert not run.completed
+    assert LACKING[name] in run.hazards[0].message and "not modelled yet" in run.hazards[0].message
+
+
+VECTOR = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry add_one(.param .u64 out, .param .u32 n)
+{
+  .reg .pred %p; .reg .b32 %r<5>; .reg .b64 %a<4>;
+  ld.param.u64 %a0, [out];
+  ld.param.u32 %r0, [n];
+  mov.u32 %r1, %tid.x;
+  setp.ge.u32 %p, %r1, %r0;
+  @%p bra END;
+  cvta.to.global.u64 %a1, %a0;
+  mul.wide.u32 %a2, %r1, 4;
+  add.s64 %a3, %a1, %a2;
+  ld.global.u32 %r2, [%a3];
+  add.u32 %r3, %r2, 1;
+  st.global.u32 [%a3], %r3;
+END:
+  ret;
+}
+"""
+
+
+def test_a_kernel_of_ones_own() -> None:
+    memory, before = Memory(), np.arange(40, dtype=np.uint32)
+    memory.map(0x10000, before.view(np.uint8))
+    run = parse(VECTOR).kernel().launch(memory, [0x10000, 35], block=(64, 1, 1))
+    after = memory.read(0x10000, 160).view(np.uint32)
+    assert run.completed and (after[:35] == before[:35] + 1).all() and (after[35:] == before[35:]).all()
+
+
+@pytest.mark.parametrize(
+    "options", [{"cluster": (2, 1, 1)}, {"schedule": "random"}, {"limits": object()}, {"after": object()}]
+)
+def test_what_a_launch_cannot_do_yet_is_refused(options: dict[str, object]) -> None:
+    with pytest.raises(LaunchError, match="not yet"):
+        parse(VECTOR).kernel().launch(Memory(), [0x10000, 35], **options)  # type: ignore[arg-type]
+
+
+def test_wrong_parameters_and_names_are_refused() -> None:
+    module = parse(VECTOR)
+    with pytest.raises(LaunchError, match="add_one"):
+        module.kernel("nothing")
+    with pytest.raises(LaunchError, match="2 parameters, not 1"):
+        module.kernel().launch(Memory(), [1])
+    with pytest.raises(LaunchError, match="32 bits"):
+        module.kernel().launch(Memory(), [1, 1 << 40])
+    with pytest.raises(PtxError):
+        parse("this is no PTX")
