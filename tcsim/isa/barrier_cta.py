@@ -134,7 +134,10 @@ class SyncWarp(Instruction):
         return Effects(orders=(Order("bar.warp.sync"),))
 
     def execute(self, membermask: int = 0xFFFF_FFFF) -> None:
-        """Nothing changes. Raises OperandError for a mask that is not 32 bits or names no lane."""
+        """Nothing changes. Raises OperandError for a mask that is not 32 bits or names no lane.
+
+        >>> tcsim.instruction("bar.warp.sync", arch="sm_90").execute(membermask=0xFFFF)
+        """
         if not 0 < integer(membermask, f"{self._call}: membermask") <= 0xFFFF_FFFF:
             raise OperandError(f"{self._call}: membermask={membermask:#x}; valid: 0x1 to 0xffffffff")
 

@@ -78,6 +78,10 @@ class ApplyPriority(CacheHint):
         """The memory as it is: uint8 (..., bytes).
 
         Raises MisalignedAddressError unless addresses are multiples of 128, OutsideMemoryError.
+
+        >>> line = tcsim.instruction("applypriority.global.L2::evict_normal", arch="sm_80")
+        >>> line.execute(memory=np.arange(256, dtype=np.uint8), address=[128])[129]
+        np.uint8(129)
         """
         image, _ = self._lines(memory, address)
         return image.copy()
