@@ -525,7 +525,8 @@ def test_testbenches_and_mutants(arch: str) -> None:
     assert outputs > 1_000_000
     every = {mutant.name for mutant in testbench_of("cp.async").mutants}
     missing = {"sm_80": {"mask reversed", "not reduced"}, "sm_90": {"mask reversed"}}.get(arch, set())
-    assert set(applied) == every - missing
+    prefetches = set() if arch == "sm_80" else {"prefetch taken for a copy"}
+    assert set(applied) == (every - missing) | prefetches
 
 
 def test_a_mismatch_is_explained() -> None:

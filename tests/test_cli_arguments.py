@@ -67,7 +67,7 @@ def test_wrong_arguments_list_the_valid_ones(arguments: tuple[str, ...], message
 def test_files_that_are_no_inputs(tmp_path: Path, matrices: tuple[str, dict[str, np.ndarray]]) -> None:
     """Another kind of file, a missing array, an output that cannot be."""
     (tmp_path / "text.npz").write_text("no archive")
-    assert "not an .npz or .npy" in refusal("run", MMA, "--inputs", tmp_path / "text.npz")
+    assert "is no .npz or .npy file" in refusal("run", MMA, "--inputs", tmp_path / "text.npz")
     np.savez(tmp_path / "some.npz", a=np.ones((16, 16), np.float16), q=np.ones(1))
     assert "b, c is missing" in refusal("compare", MMA, "--archs", "sm_80,sm_90", "--inputs", tmp_path / "some.npz")
     assert "--name one of a, q" in refusal("quantize", tmp_path / "some.npz", "--type", "e4m3")

@@ -76,8 +76,8 @@ def test_idesc_encode_and_decode() -> None:
     assert back == made and back["scale_format"] == "ue4m3" and back["k"] == 64
     text = answer("idesc", "decode", made["hex"], "--kind", "mxf4nvf4")
     assert f"{own.encode():#010x}: instruction descriptor of kind::mxf4nvf4" in text and "scale_b_id" in text
-    assert "must be a multiple of 16" in refusal(
-        "idesc", "encode", "--kind", "f16", "--a", "f16", "--m", 128, "--n", 24
+    assert "must be a multiple of 8 from" in refusal(
+        "idesc", "encode", "--kind", "f16", "--a", "f16", "--m", 128, "--n", 20
     )
     assert "nearest: f16; all:" in refusal("idesc", "decode", "0", "--kind", "f17")
 

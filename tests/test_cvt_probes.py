@@ -69,9 +69,9 @@ def test_every_probe_converts_as_claimed_and_nothing_else(target: str) -> None:
 
 
 def test_all_targets_are_covered() -> None:
-    """4,460 instructions on 27 targets; three kinds of rows claim no opcode, and say why."""
+    """4,657 instructions on 28 targets; three kinds of rows claim no opcode, and say why."""
     assert set(COUNTS) == set(TARGETS)
-    assert sum(COUNTS.values()) == 4_460
+    assert sum(COUNTS.values()) == 4_657
     silent = {
         item.mnemonic: item for name in ("sm_75", "sm_90") for item in instructions(name) if not item.lowering.opcodes
     }
@@ -237,9 +237,9 @@ def kill(items: list[Convert]) -> tuple[set[str], int]:
 
 
 def test_the_default_cases_of_sm_90_kill_every_mutant() -> None:
-    """Each one that applies to an instruction answers differently somewhere: 900 pairs."""
+    """Each one that applies to an instruction answers differently somewhere: 920 pairs."""
     names, pairs = kill(instructions("sm_90"))
-    assert pairs == 900
+    assert pairs == 920
     assert {
         "ties away",
         "ties to even",

@@ -176,7 +176,7 @@ def test_verdicts(gpu: Blackwell, spoil: Any, verdict: str, text: str) -> None:
     case = ScaledCase("sm100_nvfp4", "e2m1", "e2m1", "f32", (20, 140, 70), "random")
     outcome: Outcome = run(case, Suite(Settings("sm_100", "live", seed=3), Walking(spoil)))
     assert outcome.verdict == verdict and text in outcome.text
-    assert f'"conformance/test_scaled.py::test_scaled[{case.id}]" --arch sm_100 --live --seed 3' in outcome.text
+    assert f"conformance/test_scaled.py::test_scaled[{case.id}]' --arch sm_100 --live --seed 3" in outcome.text
 
 
 def test_offline_nothing_is_claimed() -> None:

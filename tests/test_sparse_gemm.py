@@ -10,6 +10,7 @@ import pytest
 
 import tcsim
 from conformance.kernels.gemm import pruned
+from conformance.stimuli.stream import Stream
 from tcsim.isa.mma.sparse_operand import SparseOperand
 
 MNEMONICS = (
@@ -35,7 +36,11 @@ def operands(ins: SparseOperand, sizes: tuple[int, int, int], seed: int) -> tupl
     random, (m, n, k) = np.random.default_rng(seed), sizes
     formats = [ins.operands["a"].format, ins.row.format_b if ins.row.family == "wgmma.sp" else ins.formats["b"]]  # type: ignore[attr-defined]
     a, b = (planted.codes(random, shape, f) for shape, f in zip(((m, k), (k, n)), formats, strict=True))
-    return pruned(a, ins.sparsity.group, random), b, planted.codes(random, (m, n), ins.operands["c"].format)
+    return (
+        pruned(a, ins.sparsity.group, Stream("sparse", seed)),
+        b,
+        planted.codes(random, (m, n), ins.operands["c"].format),
+    )
 
 
 def by_instruction(
@@ -96,7 +101,7 @@ def test_a_kept_zero_is_multiplied_and_a_dropped_one_is_not() -> None:
 def test_leading_dimensions_broadcast_and_chunks_do_not_show() -> None:
     """A batch of sparse A against one B, rows and columns beyond a chunk."""
     ins, random = sparse(MNEMONICS[0], "sm_80"), np.random.default_rng(3)
-    a = pruned(random.standard_normal((260, 70)).astype(np.float16), 4, random).reshape(2, 130, 70)
+    a = pruned(random.standard_normal((260, 70)).astype(np.float16), 4, Stream("chunks")).reshape(2, 130, 70)
     b = random.standard_normal((70, 300)).astype(np.float16)
     kept, positions = ins.sparsity.compress_matrix(a, "f16")
     got = tcsim.gemm(kept, b, metadata=positions, instruction=ins)
@@ -127,7 +132,7 @@ def test_a_matrix_is_compressed_as_by_hand(mnemonic: str, k: int) -> None:
     """Whatever its size."""
     ins, random = sparse(mnemonic), np.random.default_rng(k)
     format_, group = ins.operands["a"].format.name, ins.sparsity.group
-    values = pruned(random.integers(-2, 3, (5, k)).astype(float), group, random)
+    values = pruned(random.integers(-2, 3, (5, k)).astype(float), group, Stream("by hand"))
     if format_ == "u8":
         values = np.abs(values)
     kept, positions = ins.sparsity.compress_matrix(tcsim.encode(values, format_), format_)

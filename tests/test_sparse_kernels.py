@@ -15,6 +15,7 @@ from test_gemm_call import Driver, _matrix, _pointers, installed, integers
 import hwkernels
 import tcsim
 from conformance.kernels.gemm import GemmCase, operands, predicted, pruned
+from conformance.stimuli.stream import Stream
 from hwkernels.device.device_arrays import DTYPES, DeviceArray
 from hwkernels.gemm import sparse_operands
 from hwkernels.gemm import tiles as gemm_tiles
@@ -223,7 +224,7 @@ def test_descriptors_of_wgmma_sp(format_: str, mn_major: bool) -> None:
 def test_a_matrix_comes_back_dense(format_: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """In chunks of rows too; half is kept, of whole groups."""
     item = OPERAND_FORMATS[format_]
-    dense = pruned(integers(size, format_, 3), item.group, np.random.default_rng(4))
+    dense = pruned(integers(size, format_, 3), item.group, Stream(4))
     matrix = compress(dense)
     assert (matrix.format, matrix.shape) == (format_, size)
     assert matrix.kept.shape == (size[0], item.kept(size[1])) and matrix.kept.dtype == dense.dtype
@@ -315,7 +316,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparseDriver]:
 def test_products(gpu: SparseDriver, format_: str, kernel: str | None, size: tuple[int, int, int]) -> None:
     """A compressed a, once for several products, and a dense one with a kernel that is named; any order in memory."""
     m, n, k = size
-    a = pruned(integers((m, k), format_, 1), OPERAND_FORMATS[format_].group, np.random.default_rng(1))
+    a = pruned(integers((m, k), format_, 1), OPERAND_FORMATS[format_].group, Stream(1))
     b = integers((k, n), format_, 2)
     want = a.astype(np.float64) @ b.astype(np.float64)
     matrix = hwkernels.compress(a)
@@ -332,7 +333,7 @@ def test_products(gpu: SparseDriver, format_: str, kernel: str | None, size: tup
 
 def test_the_launch(gpu: SparseDriver) -> None:
     """Kept elements in rows of 64 bytes with the 64B swizzle, b as ever; a matrix of the GPU is compressed; alpha, beta, out."""
-    a = pruned(integers((2048, 320), "f16", 1), 4, np.random.default_rng(1))
+    a = pruned(integers((2048, 320), "f16", 1), 4, Stream(1))
     b = integers((320, 2048), "f16", 2)
     device = DeviceArray(a.shape, a.dtype)
     device.set(a)
@@ -361,7 +362,7 @@ def test_the_launch(gpu: SparseDriver) -> None:
 
 def test_refusals(gpu: SparseDriver) -> None:
     """Each says what would be valid."""
-    a, b = pruned(integers((8, 16), "f16", 1), 4, np.random.default_rng(1)), integers((16, 8), "f16", 2)
+    a, b = pruned(integers((8, 16), "f16", 1), 4, Stream(1)), integers((16, 8), "f16", 2)
     matrix, full = hwkernels.compress(a), np.ones((8, 16), np.float16)
     calls: list[tuple[Callable[[], Any], type[Exception], str]] = [
         (lambda: hwkernels.gemm(full, b, kernel="sm90_wgmma_sparse"), SparsityError, "row 0, columns 0 to 3: more than 2"),

@@ -21,6 +21,7 @@ from emulation import HERE, Memory, compile_program, execute, tensor_map
 from tensor_memory_parts import tensor_memory_parts
 
 from conformance.kernels.gemm import pruned
+from conformance.stimuli.stream import Stream
 from hwkernels.device.device_arrays import DTYPES, round_up
 from hwkernels.gemm import tiles as gemm_tiles
 from hwkernels.gemm.build import Build
@@ -71,7 +72,7 @@ def run(
     a, b = random.integers(-3, 4, (m, k)), random.integers(-3, 4, (n, k))
     sparse = None
     if build.row.sparse:
-        sparse = compress(pruned(a, OPERAND_FORMATS[build.a].group, random).astype(DTYPES[build.a]))
+        sparse = compress(pruned(a, OPERAND_FORMATS[build.a].group, Stream(build.a)).astype(DTYPES[build.a]))
         a = sparse.dense().astype(int)
     out = DTYPES[build.out]
     c = random.integers(-5, 6, (m, n)).astype(out)
