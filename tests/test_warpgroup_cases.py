@@ -1,4 +1,4 @@
-"""The cases of dense wgmma: what the recordings cover, which mutants die, and what wrong use is told."""
+"""The cases of dense wgmma: what the recordings cover, which mutants die, and which errors wrong use raises."""
 
 from __future__ import annotations
 
