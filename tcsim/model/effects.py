@@ -20,7 +20,7 @@ from tcsim.model.operand import Proxy, Scope, Space
 
 Array = npt.NDArray[Any]
 Semantics = Literal["weak", "relaxed", "acquire", "release", "acq_rel"]
-GroupKind = Literal["cp.async", "bulk", "wgmma", "tcgen05"]
+GroupKind = Literal["cp.async", "bulk", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.st"]
 NONE: Mapping[str, Array] = MappingProxyType({})
 
 
@@ -28,7 +28,8 @@ NONE: Mapping[str, Array] = MappingProxyType({})
 class Access:
     """Bytes that one instruction touches: `size` bytes at an address for each thread.
 
-    Leading dimensions of the arrays are a batch. The space of shared memory is "shared", however a spelling calls it.
+    Leading dimensions of the arrays are a batch. The space of shared memory is "shared", however a spelling calls it. That of
+    Tensor Memory is "tmem", where byte 4 * (lane * columns + column) begins the cell at (lane, column) of a CTA.
     """
 
     space: Space
@@ -90,6 +91,10 @@ class Resource:
     kind: str
     cta: int
     delta: int
+    address: int = 0  # of what is given back
+    pair: bool = False  # both CTAs of the pair take or give it together
+    exclusive: bool = False  # while nothing else of the kind is taken
+    then: Callable[[int], Outcome] | None = None  # what follows from what was granted: a TMEM address
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,16 @@ class Outcome:
 
 class View(Protocol):
     """The machine as an instruction may look at it: it only reads."""
+
+    @property
+    def rank(self) -> int:
+        """The rank in its cluster of the CTA that executes the instruction; 0 without a cluster."""
+        ...
+
+    @property
+    def warp(self) -> Array:
+        """The number in its CTA of each warp of the batch that executes the instruction: integers (...)."""
+        ...
 
     def read(self, access: Access) -> npt.NDArray[np.uint8]:
         """The bytes of an access: uint8 (..., accesses, size), zero where its mask is false."""
@@ -120,6 +135,8 @@ class Memories:
     images: Mapping[Space, Bytes]  # uint8 (..., bytes)
     call: str = "Memories"  # how errors quote the call
     registers: Mapping[str, Array] = field(default_factory=lambda: NONE)  # what pending work holds, by operand
+    rank: int = 0
+    warp: Array = field(default_factory=lambda: np.zeros((), np.int64))
 
     def read(self, access: Access) -> Bytes:
         """The bytes of an access."""

@@ -35,8 +35,9 @@ Space = Literal[
     "param::entry",
     "const",
     "local",
+    "tmem",
 ]
-"""State spaces, as PTX spells them; "tensor" is Tensor Memory; empty: not an address."""
+"""State spaces, as PTX spells them; "tensor" is Tensor Memory as an operand, "tmem" its bytes; empty: not an address."""
 
 Proxy = Literal["generic", "async", "tensormap", "alias"]
 """By which path memory is accessed (PTX ISA, section Proxies)."""

@@ -32,6 +32,16 @@ class Holding:
     block: Performer
     flight: Flight
 
+    @property
+    def rank(self) -> int:
+        """The rank of the CTA in its cluster."""
+        return self.block.rank
+
+    @property
+    def warp(self) -> Array:
+        """The warps that issued the work."""
+        return warps_of(self.flight.threads)
+
     def read(self, access: Access) -> Array:
         """The bytes of an access."""
         return self.block.read(access)
@@ -46,6 +56,11 @@ class Holding:
         return stacked.reshape(-1, self.flight.bound.lanes, stacked.shape[-1])
 
 
+def warps_of(threads: Array) -> Array:
+    """The numbers of the warps of whole warps of threads, or of the first of each 32."""
+    return np.asarray(threads[::LANES] // LANES)
+
+
 class Performer(Accesses):
     """Threads with memory that perform instructions of the catalog."""
 
@@ -53,6 +68,8 @@ class Performer(Accesses):
     queue: list[Flight]  # work in flight, the oldest first
     groups: dict[str, Array]  # of each kind: how many groups every thread has committed
     early: bool  # whether work is done as soon as it is issued
+    rank: int = 0  # of the CTA in its cluster
+    warp: Array  # that ask for effects
 
     # --- instructions of the catalog
 
@@ -73,6 +90,7 @@ class Performer(Accesses):
             for slot in bound.form.operands
             if slot.name in given
         }
+        self.warp = warps_of(threads)
         try:
             found = bound.model.effects(bound.form, operands, self)
         except TcsimError as error:
