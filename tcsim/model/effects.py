@@ -3,6 +3,10 @@
 `instruction.effects(form, operands, view)` answers with `Effects`; the view only reads. Whoever asked applies the writes, and
 decides when pending work is fetched and finished. `execute` does both at once. Arrays have one entry per lane (or thread), with
 inactive lanes masked by whoever asks. The contract is not frozen before whole kernels have run on it.
+
+Addresses. In "shared", bits 0 to 23 are the offset in a CTA's shared memory and bits 24 to 31 its rank in the cluster, as mapa makes
+them; where `cta` is given only the offset counts. In "tmem", a byte address in one CTA's Tensor Memory: lane * 4 * columns + 4 * column.
+"generic" is resolved by whoever has the memories.
 """
 
 from __future__ import annotations
@@ -33,11 +37,11 @@ class Access:
     """
 
     space: Space
-    address: Array  # int64 (..., accesses); the offset in the CTA's window for shared memory
+    address: Array  # int64 (..., accesses)
     size: int  # bytes of each
     mask: Array | None = None  # bool (..., accesses, size): which of the bytes are touched; None: all
     proxy: Proxy = "generic"
-    cta: Array | None = None  # rank in the cluster of the CTA whose memory it is; None: the executing one
+    cta: Array | None = None  # whose memory it is: rank in the cluster, one an access; None: as the address says
     thread: Array | None = None  # who accesses; None: entry i is lane i
     sem: Semantics = "weak"
     scope: Scope = "cta"
@@ -55,7 +59,10 @@ class Write:
 
 @dataclass(frozen=True)
 class Signal:
-    """What an mbarrier is told."""
+    """What an mbarrier is told, at 8 bytes; whoever has the memories changes the object's bits.
+
+    Signals of one outcome are applied in order; of one signal, what the threads of a warp tell one object is added up.
+    """
 
     kind: Literal["init", "inval", "arrive", "drop", "expect_tx", "complete_tx", "increment"]
     at: Access
@@ -85,8 +92,22 @@ class GroupOp:
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What is changed."""
+
+    registers: Mapping[str, Array] = field(default_factory=lambda: NONE)  # by operand
+    writes: tuple[Write, ...] = ()
+    signals: tuple[Signal, ...] = ()
+
+
+@dataclass(frozen=True)
 class Resource:
-    """What a CTA takes or gives back: TMEM columns, registers of the pool, a dependent launch."""
+    """What a CTA takes or gives back. Where it is not there the thread waits, and is asked again: nothing else happened.
+
+    - "tmem": `delta` columns of Tensor Memory are taken, and `then` is called with their address; or -`delta` are given back.
+    - "tmem.permit": the right to take more is given up.
+    - "registers": the threads of the warp have `delta` registers each from now on.
+    """
 
     kind: str
     cta: int
@@ -98,12 +119,16 @@ class Resource:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What is changed."""
+class BarrierOp:
+    """What threads do at a named barrier of their CTA, at the barrier of the cluster, or at the launch before."""
 
-    registers: Mapping[str, Array] = field(default_factory=lambda: NONE)  # by operand
-    writes: tuple[Write, ...] = ()
-    signals: tuple[Signal, ...] = ()
+    scope: Literal["cta", "cluster", "grid"]
+    op: Literal["sync", "arrive", "wait", "red"]
+    number: Array | int = 0  # one of the 16 of a CTA
+    count: Array | int | None = None  # threads that it is for; None: all of the CTA
+    reduce: Literal["", "popc", "and", "or"] = ""
+    predicate: Array | None = None  # what is reduced
+    into: str = ""  # the operand that gets the result
 
 
 class View(Protocol):
@@ -163,7 +188,11 @@ class Memories:
 
 @dataclass(frozen=True)
 class Pending:
-    """Work that goes on after the instruction: its extents are known at issue; fetching and finishing may happen apart."""
+    """Work that goes on after the instruction: its extents are known at issue; fetching and finishing may happen apart.
+
+    Work of "wgmma" and of "tcgen05" is executed in the order of issue, of other groups in any order. The outcome's writes come
+    before its signals.
+    """
 
     reads: tuple[Access, ...]
     writes: tuple[Access, ...]
@@ -177,7 +206,10 @@ class Pending:
 
 @dataclass(frozen=True)
 class Condition:
-    """Why an instruction cannot go on: ask again when it holds."""
+    """Why an instruction cannot go on: ask again when it holds.
+
+    "mbarrier": when the object at `at` changes; `value` is the parity, or the state, that is waited for.
+    """
 
     kind: str
     at: Access | None = None
@@ -195,6 +227,7 @@ class Effects:
     groups: tuple[GroupOp, ...] = ()
     resources: tuple[Resource, ...] = ()
     blocked: Condition | None = None
+    barriers: tuple[BarrierOp, ...] = ()
 
 
 def completed(effects: Effects, view: View) -> tuple[Outcome, ...]:
