@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tcsim.ptx import LaunchError, Memory, PtxError, Run, parse
+from tcsim.ptx import Memory, Run, parse
 
 LAUNCHES = Path(__file__).parent / "data" / "launches"
 LACKING = {  # what does not run yet, and the instruction that a run names
@@ -84,23 +84,3 @@ def test_a_kernel_of_ones_own() -> None:
     run = parse(VECTOR).kernel().launch(memory, [0x10000, 35], block=(64, 1, 1))
     after = memory.read(0x10000, 160).view(np.uint32)
     assert run.completed and (after[:35] == before[:35] + 1).all() and (after[35:] == before[35:]).all()
-
-
-@pytest.mark.parametrize(
-    "options", [{"cluster": (2, 1, 1)}, {"schedule": "random"}, {"limits": object()}, {"after": object()}]
-)
-def test_what_a_launch_cannot_do_yet_is_refused(options: dict[str, object]) -> None:
-    with pytest.raises(LaunchError, match="not yet"):
-        parse(VECTOR).kernel().launch(Memory(), [0x10000, 35], **options)  # type: ignore[arg-type]
-
-
-def test_wrong_parameters_and_names_are_refused() -> None:
-    module = parse(VECTOR)
-    with pytest.raises(LaunchError, match="add_one"):
-        module.kernel("nothing")
-    with pytest.raises(LaunchError, match="2 parameters, not 1"):
-        module.kernel().launch(Memory(), [1])
-    with pytest.raises(LaunchError, match="32 bits"):
-        module.kernel().launch(Memory(), [1, 1 << 40])
-    with pytest.raises(PtxError):
-        parse("this is no PTX")

@@ -6,8 +6,11 @@ copies, tcgen05 and calls do not yet, and say so.
 
 from __future__ import annotations
 
-from tcsim.ptx.launch import Hazard, Kernel, LaunchError, Module, Run, parse
+from tcsim.ptx.hazards import HAZARDS, Hazard
+from tcsim.ptx.launch import Kernel, Module, Run, parse
+from tcsim.ptx.limits import Limits
 from tcsim.ptx.memory import Memory
+from tcsim.ptx.parameters import LaunchError
 from tcsim.ptx.syntax import PtxError
 
-__all__ = ["Hazard", "Kernel", "LaunchError", "Memory", "Module", "PtxError", "Run", "parse"]
+__all__ = ["HAZARDS", "Hazard", "Kernel", "LaunchError", "Limits", "Memory", "Module", "PtxError", "Run", "parse"]

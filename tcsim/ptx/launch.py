@@ -6,56 +6,38 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tcsim.core.errors import TcsimError, listing
-from tcsim.core.targets import TARGETS
+from tcsim.core.errors import listing, nearest, shortened
 from tcsim.ptx import reader
 from tcsim.ptx.families import bind
+from tcsim.ptx.geometry import arch_of, check_memory, geometry
+from tcsim.ptx.grid import Grid, Launch
 from tcsim.ptx.handlers import HANDLERS
-from tcsim.ptx.machine import Block
+from tcsim.ptx.hazards import Hazard, merged
+from tcsim.ptx.limits import Limits
 from tcsim.ptx.memory import Memory, Segment
+from tcsim.ptx.parameters import LaunchError, image_of
 from tcsim.ptx.program import SHARED_START, Compiled, Compiler, layout
-from tcsim.ptx.syntax import Function, Variable
+from tcsim.ptx.syntax import Function, PtxError, Variable
 from tcsim.ptx.syntax import Module as Syntax
-from tcsim.ptx.threads import Stop
 
-
-class LaunchError(TcsimError):
-    """A launch that cannot be: parameters that do not fit, or beyond the arch's limits. Raised before anything runs."""
-
-
-@dataclass(frozen=True)
-class Hazard:
-    """Something that is wrong in what the kernel did."""
-
-    name: str
-    severity: str
-    message: str
-    line: int | None = None
-    other_line: int | None = None
-    source: str | None = None
-    other_source: str | None = None
-    block: tuple[int, int, int] | None = None
-    thread: int | None = None
-    detail: dict[str, Any] = field(default_factory=dict)
-    count: int = 1
-
-    def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return dict(vars(self))
+SCHEDULES = ("late", "early")
 
 
 @dataclass
 class Run:
-    """What a launch did."""
+    """What a launch did. Nothing is raised for what the kernel did: it stands here, and memory is as it was left."""
 
-    completed: bool
+    completed: bool  # False after a deadlock, a fault or a limit; the last hazard says which
     hazards: list[Hazard]
-    inexact: Counter[str]
-    output: str = ""
-    instructions: int = 0
+    inexact: Counter[str]  # instructions whose bits are not known exactly: how many threads executed them
+    output: str = ""  # what vprintf wrote
+    instructions: int = 0  # of all blocks, each counted once for the threads that executed it together
+    arch: str = ""
+    kernel: str = ""
 
 
 class Module:
@@ -64,27 +46,46 @@ class Module:
     def __init__(self, syntax: Syntax) -> None:
         self.syntax = syntax
         self.variables = syntax.variables
+        self._kernels: dict[str, Kernel] = {}
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of its entries."""
+        return tuple(name for name, own in self.syntax.functions.items() if own.entry and own.defined)
 
     def kernel(self, name: str | None = None) -> Kernel:
-        """An entry by name, or the only one."""
-        entries = {key: own for key, own in self.syntax.functions.items() if own.entry and own.defined}
-        if name is None and len(entries) == 1:
-            return Kernel(self, next(iter(entries.values())))
-        if name not in entries:
-            raise LaunchError(f"no kernel {name!r}; valid: {listing(entries)}")
-        return Kernel(self, entries[name])
+        """An entry by name, or the only one.
+
+        Raises LaunchError if there is none of that name, or, without a name, if there is not exactly one.
+        """
+        names = self.kernels
+        if name is None and len(names) == 1:
+            name = names[0]
+        if name is None:
+            raise LaunchError(
+                f"the module has {len(names)} kernels; valid: the name of one: {listing(names) or 'there is none'}"
+            )
+        if name not in names:
+            close = listing(nearest(str(name), names)) if isinstance(name, str) else listing(names)
+            raise LaunchError(f"no kernel {shortened(name)}; nearest: {close or 'the module has none'}")
+        return self._kernels.setdefault(name, Kernel(self, self.syntax.functions[name]))
 
 
 def parse(text: str | bytes) -> Module:
-    """Read a module's PTX."""
+    """Read a module's PTX: str, or bytes that may end in NUL.
+
+    Raises PtxError with line and column for what is not known or not PTX.
+    """
     return Module(reader.parse(text))
 
 
+@dataclass(eq=False)
 class Kernel:
     """An entry of a module."""
 
-    def __init__(self, module: Module, function: Function) -> None:
-        self.module, self.function = module, function
+    module: Module
+    function: Function
+    _programs: WeakKeyDictionary[Memory, dict[str, Compiled]] = field(default_factory=WeakKeyDictionary, repr=False)
 
     @property
     def name(self) -> str:
@@ -93,7 +94,7 @@ class Kernel:
 
     @property
     def params(self) -> tuple[Variable, ...]:
-        """The parameters."""
+        """The parameters: each with .name, .type, .count, .size and .align."""
         return self.function.params
 
     @property
@@ -104,14 +105,26 @@ class Kernel:
     @property
     def dynamic_smem(self) -> bool:
         """Whether there is an extern array in shared memory."""
-        return any(own.space == "shared" and own.count is None for own in self._shared())
+        return any(own.count is None for own in self._shared())
 
     def _shared(self) -> list[Variable]:
         own = [variable for variable in self.module.variables.values() if variable.space == "shared"]
         return own + [variable for variable in self.function.variables.values() if variable.space == "shared"]
 
     def compiled(self, memory: Memory, arch: str) -> Compiled:
-        """The program, with the addresses that variables have in a memory."""
+        """The program, with the addresses that variables have in a memory; kept for the next launch.
+
+        Raises LaunchError, with the line, for an instruction whose operands fit no form or that the arch does not have.
+        """
+        kept = self._programs.setdefault(memory, {})
+        if arch not in kept:
+            try:
+                kept[arch] = self._compile(memory, arch)
+            except PtxError as error:
+                raise LaunchError(f"{self.name} on {arch}: {error}", error.line, error.column) from None
+        return kept[arch]
+
+    def _compile(self, memory: Memory, arch: str) -> Compiled:
         symbols = memory.place(self.module)
         static = [own for own in self._shared() if own.count is not None]
         names = {own.name: own for own in static}
@@ -127,66 +140,55 @@ class Kernel:
 
     def launch(
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int] = (1, 1, 1), block: Sequence[int] = (1, 1, 1),
-        cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: Any = "late", check: bool = True,
-        limits: Any = None, after: Run | None = None,
+        cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: str | int = "late",
+        check: bool = True, limits: Limits | None = None, after: Run | None = None,
     ) -> Run:  # fmt: skip
-        """Run every block of the grid, one after the other; races are not looked for yet."""
-        wanted = {"cluster": tuple(map(int, cluster)) != (1, 1, 1), "schedule": schedule != "late"}
-        wanted |= {"limits": limits is not None, "after": after is not None}
-        if any(wanted.values()):
-            asked = ", ".join(name for name, own in wanted.items() if own)
-            raise LaunchError(f"{asked}: not yet; valid: cluster=(1, 1, 1), schedule='late', limits=None, after=None")
-        program = self.compiled(memory, arch or TARGETS[self.target].arch)
-        image = Segment(0, np.frombuffer(self._image(params), np.uint8))
-        run = Run(True, [], Counter())
-        gx, gy, gz = (int(v) for v in grid)
-        with np.errstate(all="ignore"):
-            for z in range(gz):
-                for y in range(gy):
-                    for x in range(gx):
-                        own = Block(program, memory, image, (gx, gy, gz), tuple(block), (x, y, z), int(dynamic_smem))  # type: ignore[arg-type]
-                        if not self._block(own, run):
-                            return run
-        return run
+        """Run the grid.
 
-    def _block(self, block: Block, run: Run) -> bool:
-        try:
-            while block.step():
-                pass
-        except Stop as stop:
-            run.completed = False
-            run.hazards.append(Hazard(stop.name, "error", stop.detail, block=block.index, thread=stop.thread))
-            return False
-        if not block.done:
-            run.completed = False
-            run.hazards.append(
-                Hazard("DEADLOCK", "error", "threads wait at a barrier that cannot complete", block=block.index)
-            )
-            return False
-        run.instructions += block.count
-        return True
+        params: one value for each parameter, in order (`tcsim.ptx.parameters`). cluster=(1, 1, 1): what .reqnctapercluster says.
+        schedule: when asynchronous work completes: "late", "early", or a seed for something between. after: a run that this one
+        follows as a dependent launch; it must have completed.
 
-    def _image(self, params: Sequence[Any]) -> bytes:
-        places, size = layout(self.function.params)
-        if len(params) != len(self.function.params):
-            raise LaunchError(f"{self.name} takes {len(self.function.params)} parameters, not {len(params)}")
-        image = bytearray(size)
-        for variable, value in zip(self.function.params, params, strict=True):
-            data = value if isinstance(value, bytes) else _parameter(variable, value)
-            if len(data) != variable.size:
-                raise LaunchError(f"{variable.name} takes {variable.size} bytes, not {len(data)}")
-            image[places[variable.name] : places[variable.name] + len(data)] = data
-        return bytes(image)
+        Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
+        """
+        if not isinstance(memory, Memory):
+            raise LaunchError(f"{self.name}: memory is a {type(memory).__name__}; valid: a tcsim.ptx.Memory")
+        chip = arch_of(self.target, arch)
+        shape = geometry(self.function, chip, grid, block, cluster, dynamic_smem)
+        _options(self.name, schedule, check, limits, after)
+        image = image_of(self.function, params)
+        if shape.cluster != (1, 1, 1) or not isinstance(schedule, str):
+            raise LaunchError("clusters and seeded schedules: not yet")
+        program = self.compiled(memory, chip)
+        check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
+        launch = Launch(
+            program,
+            memory,
+            Segment(0, np.frombuffer(image, np.uint8)),
+            shape,
+            chip,
+            schedule,
+            check,
+            limits or Limits(),
+        )
+        made = Grid(launch)
+        completed = made.run()
+        return Run(
+            completed, merged(made.hazards), made.inexact, "".join(made.output), made.instructions, chip, self.name
+        )  # fmt: skip
 
 
-def _parameter(variable: Variable, value: Any) -> bytes:
-    if isinstance(value, np.generic):
-        return value.tobytes()
-    if isinstance(value, float) and variable.type in ("f32", "f64"):
-        return np.array(value, np.float32 if variable.type == "f32" else np.float64).tobytes()
-    if isinstance(value, int):
-        bits = 8 * variable.size
-        if not -(1 << (bits - 1)) <= value < 1 << bits:
-            raise LaunchError(f"{variable.name}={value}: valid: {bits} bits")
-        return (value & ((1 << bits) - 1)).to_bytes(variable.size, "little")
-    raise LaunchError(f"{variable.name} is a {type(value).__name__}")
+def _options(name: str, schedule: Any, check: Any, limits: Any, after: Any) -> None:
+    seed = isinstance(schedule, (int, np.integer)) and not isinstance(schedule, bool) and schedule >= 0
+    if not seed and schedule not in SCHEDULES:
+        raise LaunchError(f'{name}: schedule={shortened(schedule)}; valid: "late", "early", or an integer seed from 0')
+    if not isinstance(check, (bool, np.bool_)):
+        raise LaunchError(f"{name}: check={shortened(check)}; valid: True or False")
+    if limits is not None and not isinstance(limits, Limits):
+        raise LaunchError(
+            f"{name}: limits is a {type(limits).__name__}; valid: a tcsim.ptx.Limits, or None for the defaults"
+        )
+    if after is not None and not isinstance(after, Run):
+        raise LaunchError(f"{name}: after is a {type(after).__name__}; valid: the Run of an earlier launch, or None")
+    if after is not None and not after.completed:
+        raise LaunchError(f"{name}: after is a run of {after.kernel} that did not complete; valid: a run that did")

@@ -185,7 +185,7 @@ class Block(Performer):
         fiber.turns += 1
         full = fiber.mask.all()
         found = self.program.blocks[fiber.block](self, self.registers, True if full else fiber.mask)
-        self.count += 1
+        self.count += self.program.size_of(fiber.block)
         moves = found if isinstance(found, list) else [(fiber.mask, found)]
         exited = False
         for mask, where in moves:

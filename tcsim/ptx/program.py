@@ -42,6 +42,9 @@ Array = npt.NDArray[Any]
 SHARED_START = 1024
 """Where a block's first shared variable lies: the first KiB belongs to the system since sm_90."""
 
+SOURCE_NAME = "<ptx>"
+"""The file name of generated source, by which a place in it is found again."""
+
 _TERMINATORS = frozenset(("bra", "brx", "ret", "exit", "trap", "call"))
 _UFUNCS: dict[Any, str] = {
     np.add: "add",
@@ -89,6 +92,17 @@ class Compiled:
     lines: list[list[int]] = field(
         repr=False, default_factory=list
     )  # of each block: the instruction of every source line
+
+    def instruction_at(self, block: int, line: int) -> Instruction | None:
+        """The instruction behind a line of a block's source, counted from its `def`; None if there is none."""
+        places = self.lines[block] if block < len(self.lines) else []
+        index = places[line] if line < len(places) else len(self.function.body)
+        return self.function.body[index] if index < len(self.function.body) else None
+
+    def size_of(self, block: int) -> int:
+        """The instructions of a block."""
+        end = self.starts[block + 1] if block + 1 < len(self.starts) else len(self.function.body)
+        return max(end - self.starts[block], 1)
 
 
 def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int], int]:
@@ -273,7 +287,7 @@ class Compiler:
         source = "\n".join(text)
         names: dict[str, Any] = {f"k{index}": value for index, value in enumerate(self.constants)}
         names |= {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in _UFUNCS.items()}}
-        exec(compile(source, "<ptx>", "exec"), names)
+        exec(compile(source, SOURCE_NAME, "exec"), names)
         return Compiled(
             self.function,
             [(type, CONTAINERS.get(type, np.dtype(np.uint64)), length) for type, length in self.function.registers.values()],

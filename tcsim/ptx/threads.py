@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,11 +20,11 @@ TYPED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Stop(Exception):
-    """The launch ends: a fault, a trap or a limit."""
+    """The launch ends: a fault, a trap or a limit. `name` is one of `tcsim.ptx.HAZARDS`; `more` becomes the hazard's detail."""
 
-    def __init__(self, name: str, detail: str, thread: int | None = None) -> None:
+    def __init__(self, name: str, detail: str, thread: int | None = None, line: int | None = None, **more: Any) -> None:
         super().__init__(detail)
-        self.name, self.detail, self.thread = name, detail, thread
+        self.name, self.detail, self.thread, self.line, self.more = name, detail, thread, line, more
 
 
 class Threads:
@@ -36,7 +37,10 @@ class Threads:
         self.threads = int(np.prod(block))
         self.warps = -(-self.threads // LANES)
         self.index, self.rank, self.cluster, self.shared_bytes = index, rank, cluster, shared_bytes
-        self.count = 0
+        self.count = 0  # instructions executed
+        self.inexact: Counter[str] = (
+            Counter()
+        )  # of what was executed, by the threads that did: instructions whose bits are not known
         self.carry = np.zeros(self.threads, bool)
         self.numbers = np.arange(self.threads, dtype=np.int64)
         self._everything = np.ones(self.threads, bool)
