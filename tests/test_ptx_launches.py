@@ -11,7 +11,6 @@ from tcsim.ptx import Memory, Run, parse
 
 LAUNCHES = Path(__file__).parent / "data" / "launches"
 LACKING = {  # what does not run yet, and the instruction that a run names
-    "cuda_wmma_naive_sm75": "wmma.load.a",
     "triton_matmul_desc_sm90": "tensormap.replace",
 }
 NAMES = sorted(path.stem for path in LAUNCHES.glob("*.npz"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,8 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.isa.wmma.accesses import Accesses, accesses
 from tcsim.isa.wmma.fragments import TileInstruction
+from tcsim.model.effects import Access, Array, Effects, Memories, Outcome, View, Write
+from tcsim.model.form import Form
 from tcsim.model.fragment_codes import codes_of, registers_of
 from tcsim.model.operand import Fragment, Space
 from tcsim.model.row import check_registers
@@ -188,10 +191,15 @@ class FragmentMove(TileInstruction):
     def _line(self) -> str:
         return "row" if self.row_major else "column"
 
-    def _bytes_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Addresses of all bytes of all lines: (..., lines * line_bytes)."""
-        every = places[..., None] + np.arange(self.line_bytes)
-        return every.reshape(*places.shape[:-1], places.shape[-1] * self.line_bytes)
+    def _access(self, form: Form, operands: Mapping[str, Array]) -> Access:
+        """The lines that an instruction with these operands accesses; address and stride are those of the first lane."""
+        starts = operands["address"][..., 0].astype(np.int64)
+        steps = operands["stride"][..., 0].astype(np.int64) if "stride" in form else np.int64(self.default_stride)
+        return self._tile(self._places(starts, np.asarray(steps), f"{self!r}.effects"))
+
+    def _tile(self, places: npt.NDArray[np.int64]) -> Access:
+        space: Space = "shared" if self.space == "shared::cta" else self.space
+        return Access(space, places, self.line_bytes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,12 +225,19 @@ class FragmentLoad(FragmentMove):
         """
         call = f"{self!r}.execute"
         image = _memory(memory, call)
-        places = self._line_places(image, address, stride, call)
-        batch = broadcast([image.shape[:-1], places.shape[:-1]], call)
-        image = np.broadcast_to(image, (*batch, image.shape[-1]))
-        places = np.broadcast_to(places, (*batch, self.lines))
-        found = np.take_along_axis(image, self._bytes_of(places), axis=-1).reshape(*batch, self.lines, self.line_bytes)
-        codes = unpack(found.view("<u4"), self.operand.format, self.operand.layout.element_bits)
+        lines = self._tile(self._line_places(image, address, stride, call))
+        broadcast([image.shape[:-1], lines.address.shape[:-1]], call)
+        return self._loaded(Memories({lines.space: image}).read(lines))
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The lines are read, the fragment is written."""
+        lines = self._access(form, operands)
+        return Effects(Outcome({self.operand.name: self._loaded(view.read(lines))}), reads=(lines,))
+
+    def _loaded(self, lines: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+        """Lines uint8 (..., lines, line_bytes) to registers."""
+        words = np.ascontiguousarray(lines).view("<u4")
+        codes = unpack(words, self.operand.format, self.operand.layout.element_bits)
         return self.registers(codes if self.row_major else codes.swapaxes(-1, -2))
 
 
@@ -248,20 +263,30 @@ class FragmentStore(FragmentMove):
         image, array = _memory(memory, call), np.asarray(registers)
         check_registers(array, self.operand, call)
         places = self._line_places(image, address, stride, call)
-        if (np.diff(np.sort(places, axis=-1), axis=-1) < self.line_bytes).any():
+        lines = self._tile(places)
+        broadcast([image.shape[:-1], places.shape[:-1], array.shape[:-2]], call)
+        return Memories({lines.space: image}, call).after(
+            (Outcome(writes=(self._stored(lines, array, stride, call),)),)
+        )[lines.space]
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The lines are written. Raises ContestedRowError for a stride with which they overlap."""
+        lines = self._access(form, operands)
+        stride = operands["stride"][..., 0].tolist() if "stride" in form else None
+        write = self._stored(lines, operands[self.operand.name], stride, f"{self!r}.effects")
+        return Effects(Outcome(writes=(write,)))
+
+    def _stored(self, lines: Access, registers: npt.NDArray[np.uint32], stride: Any, call: str) -> Write:
+        """The bytes (..., lines, line_bytes) that registers leave in the lines of a tile."""
+        if (np.diff(np.sort(lines.address, axis=-1), axis=-1) < self.line_bytes).any():
             raise ContestedRowError(
                 f"{call}: stride={stride}: {self._line}s of {self.default_stride} elements overlap, and which of them stays is "
                 f"not defined; valid: {self.default_stride} and more"
             )
-        batch = broadcast([image.shape[:-1], places.shape[:-1], array.shape[:-2]], call)
-        codes = self.matrix(array)
-        lines = codes if self.row_major else codes.swapaxes(-1, -2)
-        words = pack(lines, self.operand.format, self.operand.layout.element_bits).astype("<u4", copy=False)
-        written = words.view(np.uint8).reshape(*array.shape[:-2], self.lines * self.line_bytes)
-        where = self._bytes_of(np.broadcast_to(places, (*batch, self.lines)))
-        out = np.broadcast_to(image, (*batch, image.shape[-1])).copy()
-        np.put_along_axis(out, where, np.broadcast_to(written, (*batch, written.shape[-1])), axis=-1)
-        return out
+        codes = self.matrix(registers)
+        found = np.ascontiguousarray(codes if self.row_major else codes.swapaxes(-1, -2))
+        words = pack(found, self.operand.format, self.operand.layout.element_bits).astype("<u4", copy=False)
+        return Write(lines, np.ascontiguousarray(words).view(np.uint8))
 
 
 def _memory(memory: Any, call: str) -> npt.NDArray[np.uint8]:
