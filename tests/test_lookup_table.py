@@ -7,7 +7,8 @@ import pytest
 
 import tcsim
 from conformance.stimuli.stream import Stream
-from tcsim.isa.tcgen05.lookup_table import looked_up, packed, unpacked
+from tcsim.isa.tcgen05.lookup_table import INDEX_BITS, looked_up, packed
+from tcsim.numbers.packing import unpacked_fields
 
 
 def test_indices_are_three_bits_low_first() -> None:
@@ -17,7 +18,7 @@ def test_indices_are_three_bits_low_first() -> None:
     for row in range(5):
         number = int.from_bytes(octets[row].tobytes(), "little")
         assert [number >> 3 * k & 7 for k in range(128)] == indices[row].tolist()
-    np.testing.assert_array_equal(unpacked(octets), indices)
+    np.testing.assert_array_equal(unpacked_fields(octets, INDEX_BITS), indices)
 
 
 def test_each_eight_columns_have_a_table() -> None:

@@ -84,6 +84,20 @@ def require_tensor_memory(memory: Any, call: str) -> None:
         raise OperandError(f"{call}: tmem is a {type(memory).__name__}; valid: a tcsim.TensorMemory")
 
 
+def require_columns(columns: int, exclusive: bool, most: int, what: str) -> None:
+    """Raise AllocationError for a number of columns that an allocation cannot have.
+
+    >>> require_columns(48, False, 512, "alloc(48)")
+    Traceback (most recent call last):
+    tcsim.memory.tensor_memory.AllocationError: alloc(48): 48 columns; valid: 32, 64, 128, 256, 512
+    """
+    if exclusive:
+        if columns % GRANULE or not GRANULE <= columns <= most:
+            raise AllocationError(f"{what}: {columns} columns; valid: multiples of 32 from 32 to {most}")
+    elif columns not in (valid := [GRANULE << i for i in range(5)]):
+        raise AllocationError(f"{what}: {columns} columns; valid: {listing(valid)}")
+
+
 class TensorMemory:
     """The Tensor Memory of a CTA, or of a pair of CTAs: 128 lanes x 512 columns of 32 bits each.
 
@@ -200,7 +214,7 @@ class TensorMemory:
         name = f"alloc({columns}, cta_group={cta_group}, cta={cta}{', exclusive=True' if exclusive else ''})"
         group = self._group(cta_group, cta, name)
         columns = integer(columns, f"{name}: columns", AllocationError)
-        self._check_count(columns, exclusive, name)
+        require_columns(columns, exclusive, self.columns, name)
         for member in group:
             if not self._permit[member]:
                 raise AllocationError(
@@ -364,13 +378,6 @@ class TensorMemory:
         if not is_number(cta, range(self.ctas)):
             raise AllocationError(f"{name}: CTA {cta}; valid: {listing(range(self.ctas))}")
         return (0, 1) if cta_group == 2 else (cta,)
-
-    def _check_count(self, columns: int, exclusive: bool, name: str) -> None:
-        if exclusive:
-            if columns % GRANULE or not GRANULE <= columns <= self.columns:
-                raise AllocationError(f"{name}: {columns} columns; valid: multiples of 32 from 32 to {self.columns}")
-        elif columns not in (valid := [GRANULE << i for i in range(5)]):
-            raise AllocationError(f"{name}: {columns} columns; valid: {listing(valid)}")
 
     def _own(self, cta: int, start: int, columns: int) -> None:
         self._allocations[cta][start] = columns

@@ -29,6 +29,16 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Runs:
+    """Cells of Tensor Memory: of each run the first cell, and how many columns all of them have."""
+
+    cta: Ints  # (runs,)
+    lane: Ints
+    column: Ints
+    columns: int
+
+
+@dataclass(frozen=True)
 class TmemLayout:
     """A matrix in the TMEM of one CTA or of a pair.
 
@@ -131,6 +141,28 @@ class TmemLayout:
         cta, copy, row, column = np.indices(shape)
         found: tuple[Ints, Ints, Ints, Ints] = self.where(row, column, copy, cta)
         return found
+
+    @cached_property
+    def runs(self) -> tuple[Runs, ...]:
+        """The cells that the matrix touches, those of neighbouring columns together, one `Runs` for each length."""
+        touched = np.zeros((self.ctas, LANES, self.width + 1), np.int8)
+        touched[self.cells[:3]] = 1
+        edges = np.diff(touched, axis=-1, prepend=0)
+        starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)
+        lengths = ends[:, 2] - starts[:, 2]
+        alike = {int(length): starts[lengths == length].T for length in np.unique(lengths)}
+        return tuple(Runs(cta, lane, column, length) for length, (cta, lane, column) in alike.items())
+
+    @cached_property
+    def word(self) -> Ints:
+        """Of each element, as in `cells`, which word of all runs, one after the other, holds it."""
+        place = np.zeros((self.ctas, LANES, self.width), np.int64)
+        first = 0
+        for run in self.runs:
+            columns = run.column[:, None] + np.arange(run.columns)
+            place[run.cta[:, None], run.lane[:, None], columns] = first + np.arange(columns.size).reshape(columns.shape)
+            first += columns.size
+        return place[self.cells[:3]]
 
     @cached_property
     def holds(self) -> Ints:

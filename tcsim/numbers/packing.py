@@ -57,3 +57,15 @@ def pack(codes: npt.NDArray[Any], format: Format, element_bits: int) -> npt.NDAr
         return np.ascontiguousarray(octets).view("<u4").reshape(shape)
     fields = codes.astype(f"<u{element_bits // 8}") << codes.dtype.type(field_shift(format, element_bits))
     return np.ascontiguousarray(fields).view("<u4").reshape(shape)
+
+
+def unpacked_fields(octets: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+    """The fields of up to 8 bits (..., 8 n / bits) that follow one another in bytes (..., n), low bits first.
+
+    >>> unpacked_fields(np.uint8([0b10_001_000, 0, 0]), 3).tolist()
+    [0, 1, 2, 0, 0, 0, 0, 0]
+    """
+    if bits == 4:
+        return np.stack([octets & np.uint8(15), octets >> np.uint8(4)], axis=-1).reshape(*octets.shape[:-1], -1)
+    split = np.unpackbits(octets, axis=-1, bitorder="little").reshape(*octets.shape[:-1], -1, bits)
+    return np.asarray(np.packbits(split, axis=-1, bitorder="little")[..., 0], np.uint8)

@@ -49,17 +49,14 @@ class MatrixMultiply(MatrixProduct, RegisterInstruction):
         return self._product(self._codes(call, a=a, b=b, c=c), call)
 
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
-        """d of the operands of a form; selectors are the same in all lanes, as the machine instruction takes them."""
+        """d of the operands of a form; each warp's selectors are those of its first lane."""
         given: dict[str, Any] = {}
         for operand in form.operands:
             if operand.role == "destination":
                 continue
             value = operands[operand.name]
             if operand.parts:
-                given |= {
-                    name: int(value.reshape(-1, len(operand.parts))[0, place])
-                    for place, name in enumerate(operand.parts)
-                }
+                given |= {name: value[..., 0, place].astype(np.int64) for place, name in enumerate(operand.parts)}
             else:
                 given[operand.name] = int(value) if operand.kind == "immediate" else value
         return {"d": self.execute(**given)}

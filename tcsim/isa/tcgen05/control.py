@@ -8,9 +8,10 @@ An alloc or dealloc is a short routine around one or two instructions on the SM'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -23,20 +24,33 @@ from tcsim.core.addresses import integer_addresses, require_alignment, require_i
 from tcsim.core.errors import OperandError, listing
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
-from tcsim.descriptors.kinds import tensor_arch
+from tcsim.isa.tcgen05.cells import WORD_BYTES, TensorMemoryView, columns_of
 from tcsim.isa.tcgen05.shared_matrices import shared_bytes
 from tcsim.isa.tcgen05.targets import FAMILY_TARGETS, SM_107, known
 from tcsim.memory.mbarrier import MBarrier
-from tcsim.memory.tensor_memory import GRANULE, MOST_COLUMNS, AllocationError, TensorMemory
+from tcsim.memory.tensor_memory import GRANULE, MOST_COLUMNS, AllocationError, TensorMemory, require_columns
+from tcsim.model.effects import (
+    Access,
+    Array,
+    Effects,
+    GroupKind,
+    GroupOp,
+    Order,
+    Outcome,
+    Resource,
+    Signal,
+    View,
+    Write,
+)
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Operand, Space
 from tcsim.model.row import Row
 
-ALL_COLUMNS = {"sm_107": MOST_COLUMNS}
-"""Archs on which an exclusive allocation may have more than 512 columns (table 58 of the manual)."""
-WORD_BYTES = 4
+BARRIER_BYTES = 8
+COLUMNS_TAKEN, PERMIT = "tmem", "tmem permit"
+"""Resources: columns of Tensor Memory, and the right to take some."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +77,23 @@ class _Managed(Instruction):
     row: AllocationRow
 
     def _require_columns(self, columns: int, call: str) -> None:
-        most = ALL_COLUMNS.get(tensor_arch(self.arch), TensorMemory.COLUMNS)
+        most = columns_of(self.arch)
         if columns > most:
             raise AllocationError(f"{call}: {columns} columns; {self.arch.name} has {most}")
+        require_columns(columns, self.row.exclusive, most, call)
+
+    def _columns(self, form: Form, operands: Mapping[str, Array], call: str) -> list[int]:
+        """The columns that each warp asks for or gives back."""
+        given = operands["columns"]
+        each = given[..., 0] if form["columns"].kind == "register" else given
+        found = np.broadcast_to(each, operands["address"].shape[:-1]).reshape(-1).tolist()
+        for columns in found:
+            self._require_columns(columns, call)
+        return found
+
+    def _resource(self, kind: str, delta: int, rank: int, address: int = 0) -> Resource:
+        """What one warp takes or gives back."""
+        return Resource(kind, rank, delta, address, pair=self.row.cta_group == 2, exclusive=self.row.exclusive)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,10 +125,21 @@ class AllocateTensorMemory(_Managed):
         self._require_columns(columns, call)
         new = tmem.copy()
         taken = new.alloc(columns, cta_group=row.cta_group, cta=cta, exclusive=row.exclusive)
-        out = memory.copy()
-        at = int(place[0])
-        out[..., at : at + WORD_BYTES] = np.frombuffer(np.uint32(taken).tobytes(), np.uint8)
-        return new, out
+        return new, TensorMemoryView(new, columns_of(self.arch), memory).after((_told("shared", place, taken),))
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """Columns are taken once they are free; then their address is written. Of a pair each CTA's warp says where."""
+        call, space = f"{self!r}.effects", form["address"].space
+        places = operands["address"][..., 0].reshape(-1, 1)
+        require_alignment(places, WORD_BYTES, "the word for the address", call)
+        taken = [
+            replace(
+                self._resource(COLUMNS_TAKEN, columns, view.rank),
+                then=partial(_told, "shared" if space == "shared::cta" else space, place),
+            )
+            for columns, place in zip(self._columns(form, operands, call), places, strict=True)
+        ]
+        return Effects(resources=tuple(taken))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,6 +161,14 @@ class DeallocateTensorMemory(_Managed):
         new.dealloc(address, columns, cta_group=self.row.cta_group, cta=cta, exclusive=self.row.exclusive)
         return new
 
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """Columns are given back; whether an alloc returned the address is for the machine to say."""
+        addresses = operands["address"][..., 0].reshape(-1).tolist()
+        given = zip(self._columns(form, operands, f"{self!r}.effects"), addresses, strict=True)
+        return Effects(
+            resources=tuple(self._resource(COLUMNS_TAKEN, -columns, view.rank, address) for columns, address in given)
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RelinquishPermit(_Managed):
@@ -138,6 +185,10 @@ class RelinquishPermit(_Managed):
         new = tmem.copy()
         new.relinquish_alloc_permit(cta_group=self.row.cta_group, cta=cta)
         return new
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The right to allocate is given back."""
+        return Effects(resources=(self._resource(PERMIT, -1, view.rank),))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -183,6 +234,26 @@ class Commit(Instruction):
             after[rank].arrive()
         return after
 
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """One arrival at each barrier, when the earlier work of the thread is complete.
+
+        With a mask the barriers lie at one offset in the CTAs whose bits are set; the others' access has the address as it is.
+        """
+        row, space = self.row, form["mbar"].space
+        groups = []
+        for thread, address in enumerate(operands["mbar"].tolist()):
+            ranks = None
+            if row.mask_bits:
+                mask = int(operands["mask"][thread])
+                ranks = np.array([rank for rank in range(row.mask_bits) if mask >> rank & 1], np.int64)
+            count = np.ones(1 if ranks is None else len(ranks), np.int64)
+            at = Access(
+                "shared" if space == "shared::cluster" else space, address * count, BARRIER_BYTES, proxy="async",
+                cta=ranks, thread=thread * count,
+            )  # fmt: skip
+            groups.append(GroupOp("tcgen05", "track", reads_only=row.restricted, then=(Signal("arrive", at, count),)))
+        return Effects(groups=tuple(groups))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ordering(Instruction):
@@ -196,6 +267,33 @@ class Ordering(Instruction):
         512
         """
         return tmem.copy()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fence(Ordering):
+    """tcgen05.fence: asynchronous tcgen05 work of the thread, before or after what it and others are ordered by."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """An order of tcgen05 work."""
+        kind = f"{FENCE}::{self.row.operation}_thread_sync"
+        return Effects(orders=(Order(kind, ("generic", "async"), ("tmem", "shared")),))
+
+
+_LOADS_AND_STORES: Mapping[str, GroupKind] = MappingProxyType({"ld": "tcgen05.ld", "st": "tcgen05.st"})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Wait(Ordering):
+    """tcgen05.wait: all earlier tcgen05.ld or tcgen05.st of the thread are complete."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """A wait for all loads or stores."""
+        return Effects(groups=(GroupOp(_LOADS_AND_STORES[self.row.operation], "wait"),))
+
+
+def _told(space: Space, place: Array, taken: int) -> Outcome:
+    """The address of columns that were taken, where alloc leaves it."""
+    return Outcome(writes=(Write(Access(space, place, WORD_BYTES), np.array([taken], "<u4").view(np.uint8)[None]),))
 
 
 ALLOC, COMMIT, FENCE, WAIT = "tcgen05.alloc", "tcgen05.commit", "tcgen05.fence", "tcgen05.wait"
@@ -350,5 +448,5 @@ ALLOC_FAMILY = Family(
     "none: it manages Tensor Memory",
 )
 COMMIT_FAMILY = Family(COMMIT, commit_rows, commit_lowering, manual_evidence, Commit, "none: it arrives at mbarriers")
-FENCE_FAMILY = Family(FENCE, fence_rows, fence_lowering, manual_evidence, Ordering, "none: it orders")
-WAIT_FAMILY = Family(WAIT, wait_rows, wait_lowering, manual_evidence, Ordering, "none: it waits")
+FENCE_FAMILY = Family(FENCE, fence_rows, fence_lowering, manual_evidence, Fence, "none: it orders")
+WAIT_FAMILY = Family(WAIT, wait_rows, wait_lowering, manual_evidence, Wait, "none: it waits")

@@ -11,8 +11,8 @@ manual leaves three things open, which are inferred:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +27,10 @@ from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
 from tcsim.descriptors.addresses import check_descriptors
-from tcsim.descriptors.matrix import descriptor_values, element_addresses, form_of
+from tcsim.descriptors.forms import form_of
+from tcsim.descriptors.matrix import descriptor_values
+from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
+from tcsim.isa.tcgen05.cells import Bytes, TensorMemoryView, cell_bytes, columns_of, pair_ranks, read
 from tcsim.isa.tcgen05.shared_matrices import shared_bytes
 from tcsim.isa.tcgen05.targets import ARCH_TARGETS, FAMILY_TARGETS, known
 from tcsim.memory.shared import ROW_FORMATS, unpack_rows
@@ -38,6 +41,7 @@ from tcsim.memory.tensor_memory import (
     require_tensor_memory,
     tmem_lane_column,
 )
+from tcsim.model.effects import Access, Array, Effects, Outcome, Pending, View, Write
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -105,22 +109,19 @@ def expand(chunks: npt.NDArray[np.uint8], source: str) -> npt.NDArray[np.uint8]:
     return codes << np.uint8(2) if source == "b4x16_p64" else codes
 
 
-def source_addresses(
-    descriptors: npt.NDArray[np.uint64], rows: int, row_bytes: int, arch: str, call: str
-) -> npt.NDArray[np.int64]:
-    """Shared addresses (..., rows, bytes) of the K-major tile of bytes that tcgen05 descriptors (...) name.
+def source_tile(descriptors: npt.NDArray[np.uint64], rows: int, row_bytes: int, arch: str, call: str) -> TileBytes:
+    """The K-major tile of rows x bytes that tcgen05 descriptors (...) name.
 
     The address rule is that of tcgen05.mma: without swizzle, and with the swizzles of 32, 64 and 128 bytes in 16-byte atoms.
 
     Raises OperandError for a descriptor that decodes to another layout, or whose meaning is not published.
     """
     _, form = form_of(arch)
-    value = np.asarray(descriptors, np.uint64)
-    check_descriptors(value, arch, call)
-    if (form.field("leading_mode").take_array(value) != 0).any():
+    check_descriptors(descriptors, arch, call)
+    if (form.field("leading_mode").take_array(descriptors) != 0).any():
         raise OperandError(f"{call}: leading_mode=1 (LBO is an address) is for operands of tcgen05.mma; valid: 0")
     try:
-        return element_addresses(value, rows, row_bytes, FORMATS["u8"], "K", arch)
+        return tile_bytes(descriptors, rows, row_bytes, FORMATS["u8"], "K", arch)
     except OperandError as error:
         raise OperandError(f"{call}: {error}") from None
 
@@ -167,30 +168,49 @@ class CopyToTensorMemory(Instruction):
         >>> tmem.read([0, 33, 127], 8)  # rows 0, 1 and 31 of the source
         array([  0,   4, 124], dtype=uint32)
         """
-        call, group, tile = f"{self!r}.execute", self.row.cta_group, self.row.tile
+        call, group = f"{self!r}.execute", self.row.cta_group
         require_tensor_memory(tmem, call)
         memory, descriptors = shared_bytes(smem, group, call), np.asarray(descriptor_values(descriptor))
         if descriptors.dtype.kind not in "iu":
             raise OperandError(f"{call}: descriptor is {descriptors.dtype}; valid: an int or uint64 (...)")
-        lanes = self.lanes(address)
-        _, column = tmem_lane_column(address)
-        places = source_addresses(descriptors.astype(np.uint64), tile.rows, tile.row_bytes, self.arch.name, call)
-        flat = places.reshape(*places.shape[:-2], tile.rows * tile.row_bytes)
-        require_inside(flat, 1, memory.shape[-1], "a byte of the tile", call)
-        batch = broadcast([tmem.batch, memory.shape[:-group], flat.shape[:-1]], call)
-        new = tmem.copy(batch)
+        work, tile = self._copied(address, descriptors.astype(np.uint64), 0, call)
+        require_inside(tile.address, tile.size, memory.shape[-1], "a run of the tile", call)
+        new = tmem.copy(broadcast([tmem.batch, memory.shape[:-group], descriptors.shape], call))
         new.use_cta_group(group, call)
-        image = np.broadcast_to(memory, (*batch, *memory.shape[-group:]))
-        index = np.broadcast_to(flat, (*batch, flat.shape[-1]))
-        for member in (0, 1) if group == 2 else (cta,):
-            own = image[..., member, :] if group == 2 else image
-            data = np.take_along_axis(own, index, axis=-1)
-            data = data.reshape(*batch, flat.shape[-1] // CHUNK_BYTES, CHUNK_BYTES)
-            words = np.ascontiguousarray(expand(data, self.row.source)).view("<u4").astype(np.uint32)
-            rows = words.reshape(*batch, tile.rows, 1, tile.row_bytes // 4)
-            columns = column + np.arange(tile.row_bytes // 4)
-            new.write(lanes[:, :, None], columns, rows, cta=member, what=f"{call}: write")
+        view = TensorMemoryView(new, columns_of(self.arch), memory, cta)
+        view.apply((work.finish(work.fetch(view)),), f"{call}: write")
         return new
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The tile is read when the work of each thread is fetched, and written when it is finished."""
+        call = f"{self!r}.effects"
+        threads = zip(operands["address"].tolist(), operands["descriptor"].astype(np.uint64), strict=True)
+        return Effects(pending=tuple(self._copied(own, named, view.rank, call)[0] for own, named in threads))
+
+    def _copied(
+        self, address: int, descriptors: npt.NDArray[np.uint64], rank: int, call: str
+    ) -> tuple[Pending, TileBytes]:
+        """The work of one instruction, and the tile that it copies."""
+        group, tile = self.row.cta_group, self.row.tile
+        ranks = pair_ranks(rank) if group == 2 else None
+        lanes, (_, column) = self.lanes(address), tmem_lane_column(address)
+        source = source_tile(np.asarray(descriptors), tile.rows, tile.row_bytes, self.arch.name, call)
+        each = cell_bytes(lanes.reshape(-1), np.asarray(column), tile.row_bytes // 4, columns_of(self.arch), call)
+        origin = Access("shared", source.address, source.size, proxy="async")
+        place = Access("tmem", each, tile.row_bytes, proxy="async")
+        if ranks is not None:
+            both = np.concatenate([source.address] * group, axis=-1)
+            origin = replace(origin, address=both, cta=np.repeat(ranks, source.address.shape[-1]))
+            place = replace(place, address=np.tile(each, group), cta=np.repeat(ranks, len(each)))
+
+        def finish(data: Bytes) -> Outcome:
+            batch = data.shape[:-2]
+            chunks = data.reshape(*batch, -1, CHUNK_BYTES)
+            rows = expand(chunks, self.row.source).reshape(*batch, group, tile.rows, 1, tile.row_bytes)
+            copied = np.broadcast_to(rows, (*batch, group, *lanes.shape, tile.row_bytes))
+            return Outcome(writes=(Write(place, copied.reshape(*batch, -1, tile.row_bytes)),))
+
+        return Pending((origin,), (place,), lambda view: view.read(origin), finish, "tcgen05"), source
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -215,16 +235,39 @@ class ShiftTensorMemory(Instruction):
         """
         call, group = f"{self!r}.execute", self.row.cta_group
         require_tensor_memory(tmem, call)
+        work = self._shifted(address, 0, call)
+        new = tmem.copy()
+        new.use_cta_group(group, call)
+        view = TensorMemoryView(new, columns_of(self.arch), cta=cta)
+        view.apply((work.finish(work.fetch(view)),), f"{call}: write")
+        return new
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The rows are read when the work of each thread is fetched, and written when it is finished."""
+        call = f"{self!r}.effects"
+        return Effects(
+            pending=tuple(self._shifted(address, view.rank, call) for address in operands["address"].tolist())
+        )
+
+    def _shifted(self, address: int, rank: int, call: str) -> Pending:
+        """The work of one instruction."""
         lane, column = tmem_lane_column(address)
         if lane % SHIFT_ROWS:
             raise LaneAccessError(f"{call}: the address has lane {lane}; valid: multiples of {SHIFT_ROWS}")
-        new = tmem.copy()
-        new.use_cta_group(group, call)
-        rows, columns = lane + np.arange(SHIFT_ROWS)[:, None], column + np.arange(SHIFT_COLUMNS)
-        for member in (0, 1) if group == 2 else (cta,):
-            words = tmem.read(rows[1:], columns, cta=member, what=f"{call}: read")
-            new.write(rows[:-1], columns, words, cta=member, what=f"{call}: write")
-        return new
+        rows = lane + np.arange(SHIFT_ROWS)
+        cells = cell_bytes(rows, np.asarray(column), SHIFT_COLUMNS, columns_of(self.arch), call)
+        ranks = pair_ranks(rank) if self.row.cta_group == 2 else None
+        size, copies = 4 * SHIFT_COLUMNS, 1 if ranks is None else 2
+        cta = None if ranks is None else np.repeat(ranks, SHIFT_ROWS - 1)
+        below = Access("tmem", np.tile(cells[1:], copies), size, proxy="async", cta=cta)
+        above = replace(below, address=np.tile(cells[:-1], copies))
+        return Pending(
+            (below,),
+            (above,),
+            lambda view: read(view, (below,), call)[0],
+            lambda data: Outcome(writes=(Write(above, data),)),
+            "tcgen05",
+        )
 
 
 COPY, SHIFT = "tcgen05.cp", "tcgen05.shift"

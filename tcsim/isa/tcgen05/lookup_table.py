@@ -41,17 +41,6 @@ def check_indices(indices: npt.NDArray[Any], what: str) -> None:
         raise OperandError(f"{what}: index {indices[wrong].flat[0]}; valid: 0 to {LOOKUP_ENTRIES - 1}")
 
 
-def unpacked(octets: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The indices (..., 8 n / 3) in bytes (..., n).
-
-    >>> unpacked(np.uint8([0b10_001_000, 0, 0])).tolist()
-    [0, 1, 2, 0, 0, 0, 0, 0]
-    """
-    bits = np.unpackbits(octets, axis=-1, bitorder="little")
-    split = bits.reshape(*bits.shape[:-1], -1, INDEX_BITS)
-    return np.asarray((split << np.arange(INDEX_BITS, dtype=np.uint8)).sum(-1), np.uint8)
-
-
 def packed(indices: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """The bytes (..., 3 K / 8) that hold indices (..., K).
 

@@ -7,21 +7,29 @@ its kin; ptxas 13.5 with nvdisasm (opcodes).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tcsim.arithmetic.steps import Lowering
+from tcsim.core.arguments import broadcast
+from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
 from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.isa.tcgen05.cells import TensorMemoryView, columns_of
 from tcsim.isa.tcgen05.mma_lowering import steps_of
 from tcsim.isa.tcgen05.mma_rows import MultiplyRow, plain_rows, weight_stationary_rows
-from tcsim.isa.tcgen05.multiply_operands import Given, Operands
+from tcsim.isa.tcgen05.multiply_operands import Given, Multiplication
 from tcsim.isa.tcgen05.products import Codes, TensorMemoryProduct
+from tcsim.isa.tcgen05.shared_matrices import shared_bytes
 from tcsim.isa.tcgen05.targets import known
-from tcsim.memory.tensor_memory import TensorMemory
+from tcsim.memory.tensor_memory import TensorMemory, require_tensor_memory
+from tcsim.model.effects import Array, Effects, View
 from tcsim.model.family import Family
+from tcsim.model.form import Form
 from tcsim.numbers.formats import FORMATS
 
 
@@ -72,7 +80,45 @@ class TensorMemoryMultiply(TensorMemoryProduct):
         given = Given(
             d, a, b, enable_input_d, scale_a, scale_b, metadata, lookup, disable_output_lane, scale_input_d, zero_column_mask
         )  # fmt: skip
-        return Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.execute").run(given)
+        work, view = self._asked(given, idesc, tmem, smem, f"{self!r}.execute")
+        view.apply((work.finish(work.fetch(view)),), f"{work.call}: d: write")
+        return view.tmem
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The product goes on after the instruction: matrices are read when it is fetched, D is written when it is finished."""
+        found = []
+        for thread in range(len(operands["d"])):
+            own: dict[str, Any] = {}
+            for operand in form.operands:
+                value = operands[operand.name]
+                own[operand.name] = value if operand.kind == "immediate" else value[thread]
+                if operand.kind != "vector":
+                    own[operand.name] = (
+                        np.uint64(own[operand.name]) if operand.type == ".b64" else int(own[operand.name])
+                    )
+            idesc, enable = own.pop("idesc"), bool(own.pop("enable_input_d"))
+            given = Given(**own, enable_input_d=enable)
+            found.append(Multiplication.of(self, idesc, given, view.rank, f"{self!r}.effects").pending())
+        return Effects(pending=tuple(found))
+
+    def _asked(
+        self, given: Given, idesc: Any, tmem: TensorMemory, smem: Any, call: str
+    ) -> tuple[Multiplication, TensorMemoryView]:
+        """The work, and a copy of the memories with the leading dimensions of all operands together."""
+        require_tensor_memory(tmem, call)
+        group = self.row.cta_group
+        shapes = [tmem.batch, np.shape(smem)[: -1 - (group == 2)], np.shape(given.a), np.shape(given.b)]
+        result = tmem.copy(broadcast(shapes, call))
+        result.use_cta_group(group, call)
+        if result.ctas != group:
+            raise OperandError(
+                f"{call}: tmem has {result.ctas} CTAs; valid: TensorMemory(ctas={group}) for .cta_group::{group}"
+            )
+        work = Multiplication.of(self, idesc, given, 0, call)
+        memory = shared_bytes(smem, group, call)
+        for name, shared in work.tiles.items():
+            shared.tile.require_inside(memory.shape[-1], f"{call}: {name}")
+        return work, TensorMemoryView(result, columns_of(self.arch), memory)
 
     def operands_of(
         self, row: int, column: int, tmem: TensorMemory, smem: Any = None, *, idesc: Any, **given: Any
@@ -84,8 +130,8 @@ class TensorMemoryMultiply(TensorMemoryProduct):
 
         Raises OperandError for an element that does not exist, and as `execute` does.
         """
-        operands = Operands(self, self.descriptor(idesc), tmem, smem, f"{self!r}.operands_of")
-        return operands.element(row, column, Given(**given))
+        work, view = self._asked(Given(**given), idesc, tmem, smem, f"{self!r}.operands_of")
+        return work.element(row, column, view)
 
 
 _OPCODES = {

@@ -1,38 +1,44 @@
 """How tcgen05.mma finds its operands: matrices in shared memory through descriptors, and in Tensor Memory by its layouts.
 
 Sources: PTX ISA, sections of tcgen05.mma (operands, Data Path Layout Organization, packing formats); `tcsim.memory.tmem_layout`
-for Tensor Memory, `tcsim.descriptors.matrix` for shared memory.
+for Tensor Memory, `tcsim.descriptors.tile_bytes` for shared memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.arguments import broadcast, is_number
+from tcsim.core.arguments import is_number
 from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.forms import Major
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.matrix import descriptor_values
 from tcsim.descriptors.zero_column_mask import ZeroColumnMask
+from tcsim.isa.tcgen05.cells import Cells, Ints, Words, columns_of, pair_ranks, read
 from tcsim.isa.tcgen05.lookup_table import looked_up
 from tcsim.isa.tcgen05.mma_rows import MultiplyRow, form_name
 from tcsim.isa.tcgen05.products import Codes, TensorMemoryProduct, shifted
-from tcsim.isa.tcgen05.shared_matrices import SharedMemory
-from tcsim.memory.tensor_memory import TensorMemory, require_tensor_memory, tmem_lane_column
+from tcsim.isa.tcgen05.shared_matrices import SharedIndices, SharedTile, descriptor_array
+from tcsim.memory.tensor_memory import TensorMemory, tmem_lane_column
 from tcsim.memory.tmem_layout import CONTAINER_SHIFT
 from tcsim.memory.tmem_matrix import TmemLayout
+from tcsim.model.effects import Access, Outcome, Pending, View
 from tcsim.model.form import Form
 from tcsim.numbers.codec import check_codes
-from tcsim.numbers.formats import FORMATS
+from tcsim.numbers.formats import FORMATS, Format
+
+Part = dict[str, Codes]
+"""The matrices that one bank of the data path multiplies, by name."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What `execute` is given beside the memories and the descriptor."""
+    """The operands: what `execute` is given beside the memories and the descriptor."""
 
     d: int
     a: Any
@@ -46,39 +52,186 @@ class Given:
     scale_input_d: int | None = None
     zero_column_mask: int | None = None
 
+    @property
+    def a_in_tensor_memory(self) -> bool:
+        """Whether `a` is a Tensor Memory address: a 32-bit integer."""
+        value = np.asarray(descriptor_values(self.a))
+        return value.ndim == 0 and value.dtype != np.uint64 and int(value) < 1 << 32
 
-@dataclass(frozen=True)
-class Operands:
-    """One instruction with the memories that it works on."""
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """An instruction with its descriptor: what does not depend on addresses."""
 
     instruction: TensorMemoryProduct
     desc: InstructionDescriptor
-    tmem: TensorMemory
-    smem: Any
+
+    @cached_property
+    def formats(self) -> dict[str, Format]:
+        """The number formats of a, b, c, d, and of the scales."""
+        return self.instruction.formats(self.desc)
+
+    @cached_property
+    def layouts(self) -> dict[str, TmemLayout]:
+        """Where the matrices lie that can be in Tensor Memory, as far as they were asked for."""
+        return {}
+
+    def layout(self, name: str) -> TmemLayout:
+        """Where d, a, metadata, scale_a, scale_b or lookup lies."""
+        if name not in self.layouts:
+            self.layouts[name] = self.instruction.layout(name, self.desc)
+        return self.layouts[name]
+
+
+@lru_cache(maxsize=128)
+def described(instruction: TensorMemoryProduct, idesc: int | InstructionDescriptor) -> Described:
+    """The instruction with a descriptor, which is checked. Raises OperandError for one that disagrees with it."""
+    return Described(instruction, instruction.descriptor(idesc))
+
+
+@dataclass(frozen=True, eq=False)
+class Multiplication:
+    """One instruction with its operands: what it reads and writes, and what it makes of it.
+
+    Raises OperandError for operands that the mnemonic does not have or that do not fit.
+    """
+
+    plan: Described
+    given: Given
+    ranks: Ints | None  # of a pair's CTAs; None: the one that executes
     call: str
+
+    @classmethod
+    def of(cls, instruction: TensorMemoryProduct, idesc: Any, given: Given, rank: int, call: str) -> Multiplication:
+        """The instruction that a CTA with this rank executes."""
+        plan = (
+            described(instruction, idesc) if _hashable(idesc) else Described(instruction, instruction.descriptor(idesc))
+        )
+        work = cls(plan, given, pair_ranks(rank) if instruction.row.cta_group == 2 else None, call)
+        work._check()
+        return work
 
     @property
     def row(self) -> MultiplyRow:
         """What the spelling says."""
-        return self.instruction.row
+        return self.plan.instruction.row
 
-    def run(self, given: Given) -> TensorMemory:
-        """Read, multiply, write: what `TensorMemoryMultiply.execute` answers."""
-        result = self._checked(given)
-        layout, base, parts = self._parts(given)
-        products = [self.instruction._product(part, self.desc, given.scale_input_d or 0) for part in parts]
-        self._store(result, layout, base, np.concatenate(products, axis=-1), given.disable_output_lane)
-        return result
+    @property
+    def desc(self) -> InstructionDescriptor:
+        """The instruction descriptor."""
+        return self.plan.desc
 
-    def element(self, row: int, column: int, given: Given) -> dict[str, Codes]:
+    # --- what is accessed
+
+    @cached_property
+    def d(self) -> Cells:
+        """Where D lies."""
+        return self._cells("d", self.given.d)
+
+    @cached_property
+    def a(self) -> Cells | SharedTile:
+        """Where A lies: each CTA holds its share of the rows."""
+        desc, row = self.desc, self.row
+        if not self.given.a_in_tensor_memory:
+            k = desc.k // 2 if desc.sparse else desc.k
+            major: Major = "MN" if desc.transpose_a else "K"
+            return self._tile("a", self.given.a, desc.m // row.cta_group, k, self.plan.formats["a"], major)
+        if desc.transpose_a:
+            raise OperandError(f"{self.call}: A in Tensor Memory is K-major; valid: transpose_a = 0")
+        return self._beside_d("a", int(self.given.a))
+
+    @cached_property
+    def mask(self) -> ZeroColumnMask:
+        """Which columns of B count as zeros."""
+        return ZeroColumnMask.decode(int(self.given.zero_column_mask or 0))
+
+    @cached_property
+    def b(self) -> SharedTile | SharedIndices:
+        """Where B lies: each CTA holds its share of the columns."""
+        desc, columns = self.desc, self.desc.n // self.row.cta_group
+        if self.row.lookup:
+            value = descriptor_array(self.given.b, f"{self.call}: b")
+            return SharedIndices.of(value, columns, desc.k, desc.arch, desc.kind, self.ranks, f"{self.call}: b")
+        major: Major = "MN" if desc.transpose_b else "K"
+        shift = self.mask.shift
+        return self._tile("b", self.given.b, columns + shift, desc.k, self.plan.formats["b"], major, shift)
+
+    @cached_property
+    def others(self) -> dict[str, Cells]:
+        """Where scale factors, metadata and lookup tables lie."""
+        found = {}
+        for name in ("scale_a", "scale_b"):
+            if self.row.block:
+                found[name] = self._cells(name, getattr(self.given, name))
+        if self.row.sparse:
+            found["metadata"] = self._beside_d("metadata", self.given.metadata)
+        if self.row.lookup:
+            found["lookup"] = self._cells("lookup", self.given.lookup)
+            if tmem_lane_column(self.given.lookup or 0)[1] % 2:
+                column = tmem_lane_column(self.given.lookup or 0)[1]
+                raise OperandError(f"{self.call}: lookup is at column {column}; valid: even ones")
+        return found
+
+    @property
+    def tiles(self) -> dict[str, SharedTile]:
+        """The matrices in shared memory."""
+        found = {"a": self.a, "b": self.b.shared if isinstance(self.b, SharedIndices) else self.b}
+        return {name: tile for name, tile in found.items() if isinstance(tile, SharedTile)}
+
+    @property
+    def reads(self) -> tuple[Access, ...]:
+        """All that is read."""
+        cells = [*self.others.values(), *([self.a] if isinstance(self.a, Cells) else [])]
+        cells += [self.d] if self.given.enable_input_d else []
+        return (*(tile.access for tile in self.tiles.values()), *(one for own in cells for one in own.accesses))
+
+    def pending(self) -> Pending:
+        """The work."""
+        return Pending(self.reads, self.d.accesses, self.fetch, self.finish, "tcgen05")
+
+    # --- what is done
+
+    def fetch(self, view: View) -> list[Part]:
+        """The matrices that each bank of the data path multiplies: its own copy of A, its columns of B."""
+        desc, formats = self.desc, self.plan.formats
+        arrays = {"b": self._codes_b(view)}
+        if self.row.block:
+            arrays["scale_a"] = self._agreed(view, "scale_a", "factor")
+            arrays["scale_b"] = self._agreed(view, "scale_b", "factor").swapaxes(-1, -2)
+        if self.given.enable_input_d:
+            words = self._elements(view, "d", self.d)[..., 0, 0, :, :]
+            arrays["c"] = words.astype(formats["c"].dtype, copy=False)
+        else:
+            arrays["c"] = np.zeros((desc.m, desc.n), formats["c"].dtype)
+        copies_a = self._codes_a(view)
+        copies_k = self._kept_columns(view) if self.row.sparse else copies_a
+        banks = max(copies_a.shape[-3], copies_k.shape[-3])
+        width = desc.n // banks
+        parts = []
+        for bank in range(banks):
+            columns = slice(bank * width, (bank + 1) * width)
+            part = {name: x[..., columns] if name in ("b", "c", "scale_b") else x for name, x in arrays.items()}
+            part["a"] = copies_a[..., bank % copies_a.shape[-3], :, :]
+            if self.row.sparse:
+                part["metadata"] = copies_k[..., bank % copies_k.shape[-3], :, :]
+            parts.append(part)
+        return parts
+
+    def finish(self, parts: list[Part]) -> Outcome:
+        """D, but for the lanes that are disabled."""
+        scale = self.given.scale_input_d or 0
+        products = [self.plan.instruction._product(part, self.desc, scale) for part in parts]
+        codes = products[0] if len(products) == 1 else np.concatenate(products, axis=-1)
+        return Outcome(writes=self.d.writes(codes.astype(np.uint32, copy=False), self._disabled))
+
+    def element(self, row: int, column: int, view: View) -> dict[str, Codes]:
         """The codes that make one element of D: what `TensorMemoryMultiply.operands_of` answers."""
         desc = self.desc
-        self._checked(given)
         if not (0 <= row < desc.m and 0 <= column < desc.n):
             raise OperandError(
                 f"{self.call}: no element ({row}, {column}) of D; valid: 0 to {desc.m - 1}, 0 to {desc.n - 1}"
             )
-        _, _, parts = self._parts(given)
+        parts = self.fetch(view)
         bank, place = divmod(column, desc.n // len(parts))
         part = parts[bank]
         a = shifted(part["a"], self.row.cta_group) if self.row.ashift else part["a"]
@@ -94,91 +247,40 @@ class Operands:
             found |= {"scale_a": part["scale_a"][..., row, :], "scale_b": part["scale_b"][..., place]}
         return found
 
-    def _checked(self, given: Given) -> TensorMemory:
-        """The memory that the result goes to, if the operands are those of the instruction."""
-        require_tensor_memory(self.tmem, self.call)
-        result = self.tmem.copy(self._batch(given.a, given.b))
-        result.use_cta_group(self.row.cta_group, self.call)
-        if result.ctas != self.row.cta_group:
-            raise OperandError(
-                f"{self.call}: tmem has {result.ctas} CTAs; valid: TensorMemory(ctas={self.row.cta_group}) for "
-                f".cta_group::{self.row.cta_group}"
-            )
-        self._check_steps(given)
-        form = self._form(given)
-        for name in ("scale_a", "scale_b", "metadata", "lookup"):
-            if (getattr(given, name) is not None) != (name in form):
-                raise OperandError(f"{self.call}: {name} is {'missing' if name in form else 'not an operand of it'}")
-        if given.scale_input_d is not None:
-            self.instruction._check_scale_d(given.scale_input_d, self.call)
-        return result
-
-    def _check_steps(self, given: Given) -> None:
-        """The steps of N depend on where A is, which only the operands say."""
-        row, in_tmem = self.row, self._in_tensor_memory(given.a)
-        try:
-            self.desc.check(cta_group=row.cta_group, ws=row.weight_stationary, a_in_tmem=in_tmem)
-        except OperandError as error:
-            raise OperandError(f"{self.call}: {error}") from None
-
-    def _parts(self, given: Given) -> tuple[TmemLayout, tuple[int, int], list[dict[str, Codes]]]:
-        """Where D lies, and the matrices that each bank of the data path multiplies: its own copy of A, its columns of B."""
-        desc = self.desc
-        mask = ZeroColumnMask.decode(int(given.zero_column_mask or 0))
-        layout = self.instruction.layout("d", desc)
-        base = self._base(given.d, layout, "d")
-        arrays = {"b": self._matrix_b(given.b, mask, given.lookup)}
-        if self.row.block:
-            arrays |= self._scales(given.scale_a, given.scale_b)
-        formats = self.instruction.formats(desc)
-        if not is_number(given.enable_input_d, (0, 1)):
-            raise OperandError(f"{self.call}: enable_input_d={given.enable_input_d!r}; valid: False, True")
-        if given.enable_input_d:
-            words = self._gather(layout, base, "d")[..., 0, 0, :, :]
-            arrays["c"] = words.astype(formats["c"].dtype)
-        else:
-            arrays["c"] = np.zeros((desc.m, desc.n), formats["c"].dtype)
-        in_tmem = self._in_tensor_memory(given.a)
-        copies_a = self._matrix_a_tmem(given.a, base[0]) if in_tmem else self._matrix_a(given.a)[..., None, :, :]
-        if self.row.sparse:
-            copies_k = self._columns(given.metadata, base[0])
-        banks = copies_a.shape[-3] if not self.row.sparse else max(copies_a.shape[-3], copies_k.shape[-3])
-        width = desc.n // banks
-        parts = []
-        for bank in range(banks):
-            columns = slice(bank * width, (bank + 1) * width)
-            part = {name: x[..., columns] if name in ("b", "c", "scale_b") else x for name, x in arrays.items()}
-            part["a"] = copies_a[..., bank % copies_a.shape[-3], :, :]
-            if self.row.sparse:
-                part["metadata"] = copies_k[..., bank % copies_k.shape[-3], :, :]
-            parts.append(part)
-        return layout, base, parts
-
     # --- what is there, and whether it may be
 
-    def _batch(self, a: Any, b: Any) -> tuple[int, ...]:
-        """The leading dimensions of all operands together."""
-        inner = 1 + (self.row.cta_group == 2)
-        shapes = [self.tmem.batch, np.shape(self.smem)[:-inner], np.shape(a), np.shape(b)]
-        return broadcast(shapes, self.call)
-
-    def _in_tensor_memory(self, a: Any) -> bool:
-        """Whether `a` is a Tensor Memory address: a 32-bit integer, of an instruction that takes one."""
-        value = np.asarray(descriptor_values(a))
+    def _check(self) -> None:
+        """Raise OperandError for operands that the instruction does not have, or that disagree with one another."""
+        given, call, row = self.given, self.call, self.row
+        value = np.asarray(descriptor_values(given.a))
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(
-                f"{self.call}: a is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor or a Tensor Memory address"
+                f"{call}: a is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor or a Tensor Memory address"
             )
-        return value.ndim == 0 and value.dtype != np.uint64 and int(value) < 1 << 32
+        try:
+            self.desc.check(
+                cta_group=row.cta_group, ws=row.weight_stationary, a_in_tmem=given.a_in_tensor_memory
+            )  # the steps of N depend on where A is
+        except OperandError as error:
+            raise OperandError(f"{call}: {error}") from None
+        form = self._form()
+        for name in ("scale_a", "scale_b", "metadata", "lookup"):
+            if (getattr(given, name) is not None) != (name in form):
+                raise OperandError(f"{call}: {name} is {'missing' if name in form else 'not an operand of it'}")
+        if given.scale_input_d is not None:
+            self.plan.instruction._check_scale_d(given.scale_input_d, call)
+        if not is_number(given.enable_input_d, (0, 1)):
+            raise OperandError(f"{call}: enable_input_d={given.enable_input_d!r}; valid: False, True")
 
-    def _form(self, given: Given) -> Form:
+    def _form(self) -> Form:
         """The form that takes what is given."""
+        given, targets = self.given, self.plan.instruction.targets
         there = {
             "lanes": given.disable_output_lane is not None,
             "scale": given.scale_input_d is not None,
             "mask": given.zero_column_mask is not None,
         }
-        place, targets = "tmem" if self._in_tensor_memory(given.a) else "desc", self.instruction.targets
+        place = "tmem" if given.a_in_tensor_memory else "desc"
         form = self.row.form(place, **there)
         if form is None:
             forms = listing(form.name for form in self.row.forms)
@@ -189,77 +291,77 @@ class Operands:
             )
         return form
 
-    def _base(self, address: Any, layout: TmemLayout, name: str) -> tuple[int, int]:
+    def _cells(self, name: str, address: Any) -> Cells:
+        layout = self.plan.layout(name)
         lane, column = tmem_lane_column(address)
         if lane not in layout.lane_bases:
             raise OperandError(
                 f"{self.call}: {name} is at lane {lane}; {layout.name} begins at lane {listing(layout.lane_bases)}"
             )
-        return lane, column
+        columns = columns_of(self.plan.instruction.arch)
+        return Cells.at(layout, (lane, column), columns, self.ranks, f"{self.call}: {name}")
 
-    # --- Tensor Memory
+    def _beside_d(self, name: str, address: Any) -> Cells:
+        """A matrix whose rows lie in the lanes of D's."""
+        found, lane = self._cells(name, address), tmem_lane_column(self.given.d)[0]
+        if len(found.layout.lane_bases) > 1 and found.base[0] != lane:
+            raise OperandError(
+                f"{self.call}: {name} begins at lane {found.base[0]}, d at lane {lane}; {found.layout.name} needs the same for both"
+            )
+        return found
 
-    def _gather(self, layout: TmemLayout, base: tuple[int, int], name: str) -> npt.NDArray[np.uint32]:
-        """The elements (*batch, CTAs that repeat, copies, rows, columns) of a matrix."""
-        cta, lane, column, slot = layout.cells
-        out = np.zeros((*self.tmem.batch, *cta.shape), np.uint32)
-        for number in range(self.tmem.ctas):
-            own = cta == number
-            if own.any():
-                out[..., own] = self.tmem.read(
-                    lane[own] + base[0], column[own] + base[1], cta=number, what=f"{self.call}: {name}: read"
-                )
-        bits = layout.element_bits
-        return np.asarray(out >> (slot * bits).astype(np.uint32) & np.uint32((1 << bits) - 1), np.uint32)
+    def _tile(
+        self, name: str, descriptor: Any, rows: int, k: int, format: Format, major: Major, skip: int = 0
+    ) -> SharedTile:
+        what, desc = f"{self.call}: {name}", self.desc
+        value = descriptor_array(descriptor, what)
+        return SharedTile.of(value, rows, k, format, major, desc.arch, desc.kind, self.ranks, what, skip)
 
-    def _matrix_a_tmem(self, a: Any, lane: int) -> Codes:
-        """A (..., copies, M, K) from Tensor Memory."""
-        desc = self.desc
-        if desc.transpose_a:
-            raise OperandError(f"{self.call}: A in Tensor Memory is K-major; valid: transpose_a = 0")
-        layout = self.instruction.layout("a", desc)
-        base = self._base(int(a), layout, "a")
-        self._check_lane("a", base[0], lane, layout)
-        format = FORMATS[desc.a_format]
-        words = self._gather(layout, base, "a")[..., 0, :, :, :]
-        if format.bits < 8 and layout.element_bits == 8:
-            words = words >> np.uint32(CONTAINER_SHIFT.get(format.name, 0)) & np.uint32(format.code_mask)
-        codes = words.astype(format.dtype)
+    # --- codes
+
+    def _elements(self, view: View, name: str, cells: Cells) -> Words:
+        """The elements (..., CTAs that repeat, copies, rows, columns) of a matrix in Tensor Memory."""
+        return cells.elements(read(view, cells.accesses, f"{self.call}: {name}"))
+
+    def _codes_a(self, view: View) -> Codes:
+        """A (..., copies, M, K)."""
+        format = FORMATS[self.desc.a_format]
+        if isinstance(self.a, SharedTile):
+            codes = self.a.codes(view.read(self.a.access))[..., None, :, :]
+        else:
+            words = self._elements(view, "a", self.a)[..., 0, :, :, :]
+            if format.bits < 8 and self.a.layout.element_bits == 8:
+                words = words >> np.uint32(CONTAINER_SHIFT.get(format.name, 0)) & np.uint32(format.code_mask)
+            codes = words.astype(format.dtype)
         check_codes(codes, format, f"{self.call}: a")
         return codes
 
-    def _columns(self, metadata: Any, lane: int) -> Codes:
-        """The dense column (..., copies, M, K / 2) of every kept element."""
+    def _codes_b(self, view: View) -> Codes:
+        """B (..., K, N); columns that are masked are zero."""
         desc = self.desc
-        sparsity = self.instruction.sparsity(desc)
-        layout = self.instruction.layout("metadata", desc)
-        base = self._base(metadata, layout, "metadata")
-        self._check_lane("metadata", base[0], lane, layout)
-        groups = self._gather(layout, base, "metadata")[..., 0, :, :, :].astype(np.uint8)
+        if isinstance(self.b, SharedIndices):
+            indices = self.b.indices(view.read(self.b.shared.access))
+            return looked_up(indices, self._agreed(view, "lookup", "entry"))
+        codes = self.b.codes(view.read(self.b.access))
+        if self.row.weight_stationary:
+            zero = self.mask.columns(desc.m, desc.n)
+            codes = np.where(zero[:, None], np.zeros((), codes.dtype), codes)
+        check_codes(codes, FORMATS[desc.b_format], f"{self.call}: b")
+        return codes.swapaxes(-1, -2)
+
+    def _kept_columns(self, view: View) -> Codes:
+        """The dense column (..., copies, M, K / 2) of every kept element."""
+        sparsity = self.plan.instruction.sparsity(self.desc)
+        groups = self._elements(view, "metadata", self.others["metadata"])[..., 0, :, :, :].astype(np.uint8)
         try:
             sparsity.check_groups(groups)
         except OperandError as error:
             raise OperandError(f"{self.call}: {error}") from None
         return sparsity.columns(sparsity.positions_of(groups))
 
-    def _check_lane(self, name: str, own: int, other: int, layout: TmemLayout) -> None:
-        if len(layout.lane_bases) > 1 and own != other:
-            raise OperandError(
-                f"{self.call}: {name} begins at lane {own}, d at lane {other}; {layout.name} needs the same for both"
-            )
-
-    def _scales(self, scale_a: Any, scale_b: Any) -> dict[str, Codes]:
-        """The scale factors of A (..., M, blocks) and of B (..., blocks, N)."""
-        out = {}
-        for name, address in (("scale_a", scale_a), ("scale_b", scale_b)):
-            layout = self.instruction.layout(name, self.desc)
-            codes = self._agreed(layout, self._base(address, layout, name), name, "factor")
-            out[name] = codes.swapaxes(-1, -2) if name == "scale_b" else codes
-        return out
-
-    def _agreed(self, layout: TmemLayout, base: tuple[int, int], name: str, element: str) -> npt.NDArray[np.uint8]:
+    def _agreed(self, view: View, name: str, element: str) -> npt.NDArray[np.uint8]:
         """The bytes (..., rows, columns) of a matrix whose copies must be alike."""
-        found = self._gather(layout, base, name)
+        found = self._elements(view, name, self.others[name])
         first = found[..., :1, :1, :, :]
         if (found != first).any():
             *_, repeat, copy, row, place = np.argwhere(found != first)[0]
@@ -269,38 +371,12 @@ class Operands:
             )
         return first[..., 0, 0, :, :].astype(np.uint8)
 
-    def _tables(self, lookup: Any) -> npt.NDArray[np.uint8]:
-        """The lookup tables (..., N / 8, 8) of B."""
-        layout = self.instruction.layout("lookup", self.desc)
-        base = self._base(lookup, layout, "lookup")
-        if base[1] % 2:
-            raise OperandError(f"{self.call}: lookup is at column {base[1]}; valid: even ones")
-        return self._agreed(layout, base, "lookup", "entry")
-
-    def _store(
-        self, result: TensorMemory, layout: TmemLayout, base: tuple[int, int], codes: Codes, disabled: Any
-    ) -> None:
-        """Write D, but for the lanes that are disabled."""
-        cta, lane, column, _ = layout.cells
-        lanes = self._disabled(disabled)
-        for number in range(result.ctas):
-            own = (cta == number)[0, 0]
-            if own.any():
-                own_lane = lane[0, 0][own] + base[0]
-                result.write(
-                    own_lane,
-                    column[0, 0][own] + base[1],
-                    codes[..., own].astype(np.uint32),
-                    cta=number,
-                    where=~lanes[number, own_lane],
-                    what=f"{self.call}: d: write",
-                )
-
-    def _disabled(self, words: Any) -> npt.NDArray[np.bool_]:
+    @cached_property
+    def _disabled(self) -> npt.NDArray[np.bool_] | None:
         """(CTAs, lanes): which lanes keep what they hold."""
-        ctas = self.row.cta_group
+        ctas, words = self.row.cta_group, self.given.disable_output_lane
         if words is None:
-            return np.zeros((ctas, TensorMemory.LANES), np.bool_)
+            return None
         array = np.asarray(words)
         if array.shape != (4 * ctas,) or array.dtype.kind not in "iu" or (array.astype(object) >> 32 != 0).any():
             raise OperandError(
@@ -309,32 +385,6 @@ class Operands:
         bits = array.astype(np.uint64)[:, None] >> np.arange(32, dtype=np.uint64) & np.uint64(1)
         return bits.astype(np.bool_).reshape(ctas, TensorMemory.LANES)
 
-    # --- shared memory
 
-    @property
-    def _shared(self) -> SharedMemory:
-        return SharedMemory(self.smem, self.row.cta_group, self.desc.arch, self.desc.kind, self.call)
-
-    def _matrix_a(self, a: Any) -> Codes:
-        """A (..., M, K): each CTA holds its share of the rows."""
-        desc = self.desc
-        k = desc.k // 2 if desc.sparse else desc.k
-        codes = self._shared.fetch(
-            a, desc.m // self.row.cta_group, k, FORMATS[desc.a_format], "MN" if desc.transpose_a else "K", "a"
-        )
-        check_codes(codes, FORMATS[desc.a_format], f"{self.call}: a")
-        return codes
-
-    def _matrix_b(self, b: Any, mask: ZeroColumnMask, lookup: Any) -> Codes:
-        """B (..., K, N): each CTA holds its share of the columns; those that are masked are zero."""
-        desc = self.desc
-        if self.row.lookup:
-            return looked_up(self._shared.indices(b, desc.n // self.row.cta_group, desc.k), self._tables(lookup))
-        columns = desc.n // self.row.cta_group
-        format = FORMATS[desc.b_format]
-        zero = mask.columns(desc.m, desc.n) if self.row.weight_stationary else np.zeros(desc.n, np.bool_)
-        major: Major = "MN" if desc.transpose_b else "K"
-        codes = self._shared.fetch(b, columns + mask.shift, desc.k, format, major, "b", skip=mask.shift)
-        codes = np.where(zero[:, None], np.zeros((), codes.dtype), codes)
-        check_codes(codes, format, f"{self.call}: b")
-        return codes.swapaxes(-1, -2)
+def _hashable(idesc: Any) -> bool:
+    return isinstance(idesc, (int, InstructionDescriptor))

@@ -12,17 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import OperandError
-from tcsim.descriptors.addresses import check_descriptors, element_bit_addresses
-from tcsim.descriptors.elements import read_elements
+from tcsim.descriptors.addresses import check_descriptors
 from tcsim.descriptors.forms import Major, form_of
 from tcsim.descriptors.matrix import descriptor_values
-from tcsim.isa.tcgen05.lookup_table import ROW_BYTES, unpacked
+from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
+from tcsim.isa.tcgen05.cells import Bytes, Ints
+from tcsim.isa.tcgen05.lookup_table import INDEX_BITS, ROW_BYTES
+from tcsim.model.effects import Access
 from tcsim.numbers.formats import FORMATS, Format
+from tcsim.numbers.packing import unpacked_fields
 
 Codes = npt.NDArray[Any]
 
 
-def shared_bytes(smem: Any, ctas: int, call: str) -> npt.NDArray[np.uint8]:
+def shared_bytes(smem: Any, ctas: int, call: str) -> Bytes:
     """Shared memory as an array uint8 (..., bytes), for a pair of CTAs (..., 2, bytes).
 
     Raises OperandError for another dtype or shape.
@@ -34,51 +37,69 @@ def shared_bytes(smem: Any, ctas: int, call: str) -> npt.NDArray[np.uint8]:
     return memory
 
 
+def descriptor_array(descriptor: Any, what: str) -> npt.NDArray[np.uint64]:
+    """64-bit matrix descriptors (...). Raises OperandError for what is not an integer."""
+    value = np.asarray(descriptor_values(descriptor))
+    if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
+        raise OperandError(f"{what} is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor")
+    return value.astype(np.uint64)
+
+
 @dataclass(frozen=True)
-class SharedMemory:
-    """The bytes that an instruction reads: uint8 (..., bytes), or (..., 2, bytes) for a pair of CTAs."""
+class SharedTile:
+    """The rows of a matrix, each CTA's share of them, behind one descriptor that all CTAs use."""
 
-    smem: Any
+    tile: TileBytes
+    access: Access
     ctas: int
-    arch: str
-    kind: str  # of tcgen05, which says how narrow elements are packed
-    call: str  # what errors begin with
+    skip: int = 0  # rows of each CTA that do not count
 
-    def fetch(
-        self, descriptor: Any, rows: int, k: int, format: Format, major: Major, name: str, *, skip: int = 0
-    ) -> Codes:
-        """The codes (..., rows - skip of each CTA, k) that a descriptor reads, without the first rows of each CTA.
+    @classmethod
+    def of(
+        cls, descriptor: npt.NDArray[np.uint64], rows: int, k: int, format: Format, major: Major,
+        arch: str, kind: str, ranks: Ints | None, what: str, skip: int = 0, halves: bool = False,
+    ) -> SharedTile:  # fmt: skip
+        """The tile of rows x k elements that a descriptor names in each CTA.
 
-        Raises OperandError for a memory or descriptor that cannot be, and addresses outside the memory.
+        Raises OperandError for a descriptor that cannot be.
         """
-        value = self._descriptor(descriptor, name)
-        check_descriptors(value, self.arch, f"{self.call}: {name}")
-        return self._read(value, rows, k, format, major, name, skip)
+        check_descriptors(descriptor, arch, what, halves=halves)
+        tile = tile_bytes(descriptor, rows, k, format, major, arch, kind)
+        address, cta, ctas = tile.address, None, 1
+        if ranks is not None:
+            ctas = len(ranks)
+            cta = np.repeat(ranks, address.shape[-1])
+            address = np.concatenate([address] * ctas, axis=-1)
+        return cls(tile, Access("shared", address, tile.size, proxy="async", cta=cta), ctas, skip)
 
-    def indices(self, descriptor: Any, rows: int, k: int) -> Codes:
-        """The indices (..., k, rows of every CTA) of lookup tables that stand for B.
+    def codes(self, data: Bytes) -> Codes:
+        """The codes (..., rows of all CTAs, k) in the bytes of the access."""
+        if self.ctas == 1:
+            found = self.tile.codes(data)
+            return found[..., self.skip :, :] if self.skip else found
+        parts = data.reshape(*data.shape[:-2], self.ctas, -1, data.shape[-1])
+        codes = self.tile.codes(parts)[..., self.skip :, :]
+        return codes.reshape(*codes.shape[:-3], -1, codes.shape[-1])
 
-        Raises OperandError as `fetch` does.
-        """
-        value = self._descriptor(descriptor, "b")
-        check_descriptors(value, self.arch, f"{self.call}: b", halves=True)
-        found = unpacked(self._read(value, rows, ROW_BYTES, FORMATS["u8"], "K", "b", 0))
-        half = form_of(self.arch)[1].field("k_half").take_array(value)[..., None, None]
-        return np.where(half == 0, found[..., :k], found[..., k:]).swapaxes(-1, -2)
 
-    def _descriptor(self, descriptor: Any, name: str) -> npt.NDArray[np.uint64]:
-        value = np.asarray(descriptor_values(descriptor))
-        if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
-            raise OperandError(f"{self.call}: {name} is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor")
-        return value.astype(np.uint64)
+@dataclass(frozen=True)
+class SharedIndices:
+    """Indices of lookup tables that stand for B."""
 
-    def _read(
-        self, value: npt.NDArray[np.uint64], rows: int, k: int, format: Format, major: Major, name: str, skip: int
-    ) -> Codes:
-        memory = shared_bytes(self.smem, self.ctas, self.call)
-        address = element_bit_addresses(value, rows, k, format, major, self.arch, self.kind)
-        parts = [
-            read_elements(memory[..., cta, :] if self.ctas == 2 else memory, address, format, f"{self.call}: {name}")
-            for cta in range(self.ctas)
-        ]
-        return np.concatenate([part[..., skip:, :] for part in parts], axis=-2)
+    shared: SharedTile
+    upper: npt.NDArray[np.bool_]  # (...): which half of each row counts
+    k: int
+
+    @classmethod
+    def of(
+        cls, descriptor: npt.NDArray[np.uint64], rows: int, k: int, arch: str, kind: str, ranks: Ints | None, what: str
+    ) -> SharedIndices:
+        """The indices of k rows of B and of each CTA's columns. Raises OperandError as `SharedTile.of` does."""
+        tile = SharedTile.of(descriptor, rows, ROW_BYTES, FORMATS["u8"], "K", arch, kind, ranks, what, halves=True)
+        return cls(tile, form_of(arch)[1].field("k_half").take_array(descriptor) != 0, k)
+
+    def indices(self, data: Bytes) -> Codes:
+        """The indices (..., k, columns of all CTAs)."""
+        found = unpacked_fields(self.shared.codes(data), INDEX_BITS)
+        chosen = np.where(self.upper[..., None, None], found[..., self.k :], found[..., : self.k])
+        return np.asarray(chosen.swapaxes(-1, -2))
