@@ -49,7 +49,7 @@ from tcsim.model.operand import Operand, Space
 from tcsim.model.row import Row
 
 BARRIER_BYTES = 8
-COLUMNS_TAKEN, PERMIT = "tmem", "tmem permit"
+COLUMNS_TAKEN, PERMIT = "tmem", "tmem.permit"
 """Resources: columns of Tensor Memory, and the right to take some."""
 
 
