@@ -21,6 +21,7 @@ from tcsim.isa.mbarrier.semantics import signalled
 from tcsim.memory.mbarrier import BarrierError, MBarrier
 from tcsim.model.effects import Access, Effects, GroupOp, Memories, Outcome, Signal, Write, completed
 from tcsim.model.form import Form
+from tcsim.model.instruction import Instruction
 
 ROWS = [row for row in catalog.rows().values() if isinstance(row, CopyRow) and row.family == "cp.async"]
 COPIES = [(row, form) for row in ROWS if row.operation == "copy" for form in row.forms]
@@ -194,4 +195,4 @@ def test_an_instruction_without_effects_says_so() -> None:
     """The error names the instruction."""
     item = tcsim.instruction("mbarrier.inval.b64", arch="sm_90")
     with pytest.raises(NotModelledError, match=r'mbarrier\.inval\.b64", arch="sm_90"\)\.effects: not modelled yet'):
-        item.effects(item.forms[0], {}, Memories({}))
+        Instruction.effects(item, item.forms[0], {}, Memories({}))

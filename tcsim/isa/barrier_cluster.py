@@ -6,17 +6,17 @@ words (`orders`), not modelled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.model.effects import Semantics
+from tcsim.model.effects import Array, BarrierOp, Effects, Order, Semantics, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -162,6 +162,13 @@ class ClusterBarrierInstruction(Instruction):
     def rules(self) -> tuple[str, ...]:
         """What it orders, and in which turn."""
         return (f"orders {self.orders}", "each warp arrives once, then waits")
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """An arrival at the barrier of the cluster, or a wait for its phase to end; and which half of an order it is."""
+        row = self.row
+        at_barrier: Literal["wait", "arrive"] = "wait" if row.operation == "wait" else "arrive"
+        orders = () if row.sem == "relaxed" else (Order("barrier.cluster", sem=row.sem, scope="cluster"),)
+        return Effects(orders=orders, barriers=(BarrierOp("cluster", at_barrier),))
 
     def _copy(self, barrier: Any) -> ClusterBarrier:
         if not isinstance(barrier, ClusterBarrier):

@@ -6,10 +6,11 @@ Warps arrive as a whole: a barrier counts threads, a warp for its full 32.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from tcsim.core.arguments import integer
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.model.effects import Array, Effects, Order, View
+from tcsim.model.effects import Array, BarrierOp, Effects, Order, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -78,6 +79,11 @@ class CtaBarrier:
         return {"popc": true, "and": int(true == all_of_them), "or": int(true > 0)}[reduction]
 
 
+_OPERATIONS: Mapping[str, Literal["sync", "arrive", "red"]] = MappingProxyType(
+    {"sync": "sync", "arrive": "arrive", "red": "red"}
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class BarrierRow(Row):
     """A spelling of bar or barrier."""
@@ -100,6 +106,25 @@ class ArriveAtBarrier(Instruction):
             "all threads of a warp execute the same one" if self.row.aligned else "threads of a warp may come apart"
         )
         return (waits, aligned, "accesses before it are performed for the threads that wait, when they go on")
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """What the lanes do at the barrier of their CTA; of red the result goes to `d` or `p` when the phase ends.
+
+        Raises CtaBarrierError for a number of threads that is not a multiple of 32 from 32 to 1024, or a barrier that no CTA has.
+        """
+        number, threads = np.asarray(operands["barrier"]), operands.get("threads")
+        if (number >= BARRIERS).any():
+            raise CtaBarrierError(f"{self._call}: barrier={int(number.max())}; valid: 0 to {BARRIERS - 1}")
+        counts = LANES if threads is None else np.asarray(threads)
+        wrong = (np.asarray(counts) % LANES != 0) | (np.asarray(counts) == 0) | (np.asarray(counts) > THREADS)
+        if wrong.any():
+            bad = int(np.asarray(counts)[wrong].flat[0])
+            raise CtaBarrierError(f"{self._call}: threads={bad}; valid: multiples of {LANES} up to {THREADS}")
+        what: dict[str, Any] = {}
+        if self.row.reduction:
+            what = {"reduce": self.row.reduction, "predicate": operands["predicate"], "into": form.results[0]}
+        at_barrier = BarrierOp("cta", _OPERATIONS[self.row.operation], number, threads, **what)
+        return Effects(orders=(Order("barrier.cta"),), barriers=(at_barrier,))
 
     def execute(self, barrier: CtaBarrier, threads: int, predicate: Any = False) -> CtaBarrier:
         """The barrier after one warp has arrived; its waiting threads go on when `phase` has changed.
@@ -129,8 +154,8 @@ class SyncWarp(Instruction):
         """The members."""
         return ("the lanes of membermask together, and no other",)
 
-    def effects(self, form: Form, operands: dict[str, Array], view: View) -> Effects:  # type: ignore[override]
-        """The order of memory accesses among the members."""
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The order of memory accesses among the members, whom whoever asks has gathered."""
         return Effects(orders=(Order("bar.warp.sync"),))
 
     def execute(self, membermask: int = 0xFFFF_FFFF) -> None:

@@ -8,8 +8,9 @@ is for the scheduler to say: here the caller does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -22,11 +23,14 @@ from tcsim.core.addresses import Bytes, byte_memory, integer_addresses, require_
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
+from tcsim.isa.copies import barrier_access, completion, in_each, space_of
 from tcsim.memory.mbarrier import MBarrier
+from tcsim.model.effects import EVERY_CTA, Access, Array, Effects, Outcome, Resource, Signal, View, Write
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Operand, Space
+from tcsim.model.registers import RegisterInstruction
 from tcsim.model.row import Row, present
 
 RESPONSE_BYTES = 16
@@ -63,6 +67,12 @@ def encode_response(first_ctaid: Sequence[int] | None) -> int:
     return total
 
 
+def _answered(at: Access, told: Signal, response: int) -> Outcome:
+    """What an answer writes, and whom it tells."""
+    data = np.frombuffer(response.to_bytes(RESPONSE_BYTES, "little"), np.uint8)
+    return Outcome(writes=(Write(at, data[None]),), signals=(told,))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TryCancel(Instruction):
     """clusterlaunchcontrol.try_cancel."""
@@ -73,6 +83,27 @@ class TryCancel(Instruction):
     def rules(self) -> tuple[str, ...]:
         """The address, and what the barrier gets."""
         return (f"address: a multiple of {RESPONSE_BYTES}; {RESPONSE_BYTES} bytes complete on the barrier",)
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """A question to whoever launches blocks, for each lane; its answer, `encode_response` of what was cancelled, lands with 16 bytes.
+
+        With .multicast in every CTA of the cluster: `cta` is EVERY_CTA.
+
+        Raises MisalignedAddressError unless the addresses are multiples of 16.
+        """
+        address = operands["address"].astype(np.int64)
+        require_alignment(address, RESPONSE_BYTES, "an answer", self._call)
+        ranks = np.array([EVERY_CTA]) if self.row.multicast else None
+        asked = []
+        for lane in range(len(address)):
+            thread = np.array([lane])
+            at = Access(
+                space_of(form["address"]), address[lane : lane + 1], RESPONSE_BYTES, None, "async", thread=thread
+            )
+            barrier = barrier_access(form["barrier"], operands["barrier"][lane : lane + 1], thread)
+            told = completion(barrier, RESPONSE_BYTES, ranks)
+            asked.append(Resource("launch", view.rank, 1, then=partial(_answered, in_each(at, ranks), told)))
+        return Effects(resources=tuple(asked))
 
     def execute(
         self, smem: Any, address: int, barrier: Any, first_ctaid: Sequence[int] | None = None
@@ -117,10 +148,24 @@ class TryCancel(Instruction):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class QueryCancel(Instruction):
+class QueryCancel(RegisterInstruction):
     """clusterlaunchcontrol.query_cancel."""
 
     row: CancelRow
+
+    def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
+        """What each lane's answer says: `response` has 128 bits a lane, as words of 32 or 64 bits, the lowest first.
+
+        Of three coordinates the fourth register, which PTX leaves undefined, is zero.
+        """
+        response = np.ascontiguousarray(operands["response"])
+        words = response.view(np.uint32).reshape(*response.shape[:-1], RESPONSE_BYTES // 4)
+        if self.row.operation == "is_canceled":
+            return {"canceled": np.asarray(self.execute(words))}
+        found = np.asarray(self.execute(words))
+        if not self.row.dimension:
+            found = np.concatenate([found, np.zeros((*found.shape[:-1], 1), np.uint32)], axis=-1)
+        return {"first_ctaid": found}
 
     @property
     def rules(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ changed. What `execute` gives is what is there after the wait; groups, and when 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ import numpy as np
 from tcsim.arithmetic.reduction import Reduction
 from tcsim.core.addresses import Places, integer_addresses
 from tcsim.core.errors import OperandError
-from tcsim.model.effects import Array, Effects, GroupKind, GroupOp, Memories, View
+from tcsim.model.effects import Access, Array, Effects, GroupKind, GroupOp, Memories, Signal, View, Write
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
-from tcsim.model.operand import Operand
+from tcsim.model.operand import Operand, Space
 from tcsim.model.row import Row
 
 GROUPS = ("commit", "wait")
@@ -27,6 +27,54 @@ WAITS = {"N=0": 0, "N=1": 1, "N=7": 7}
 """Forms of wait_group by name: numbers of groups that it was assembled with. Any number is taken."""
 CACHE_POLICY = Operand("cache_policy", type=".b64")
 PENDING_GROUPS = Operand("groups", kind="immediate")
+
+
+def space_of(operand: Operand) -> Space:
+    """The state space of accesses through an address operand: "shared" for all windows of shared memory.
+
+    >>> space_of(Operand("address", kind="address", space="shared::cluster"))
+    'shared'
+    """
+    return "shared" if operand.space.startswith("shared") else operand.space
+
+
+def ranks_of(cta_mask: int, bits: int, call: str) -> Places:
+    """The ranks in the cluster of the CTAs that a mask names.
+
+    Raises OperandError for a mask that names none or has more bits.
+
+    >>> ranks_of(0b101, 16, "copy").tolist()
+    [0, 2]
+    """
+    if not 0 < cta_mask < 1 << bits:
+        raise OperandError(f"{call}: cta_mask={cta_mask:#x}; valid: 0x1 to {(1 << bits) - 1:#x}")
+    return np.flatnonzero(cta_mask >> np.arange(bits) & 1)
+
+
+def in_each(at: Access, ranks: Places | None) -> Access:
+    """The same places in the shared memory of every CTA of a multicast; the access itself if there is none."""
+    if ranks is None:
+        return at
+    count = at.address.shape[-1]
+    thread = None if at.thread is None else np.tile(at.thread, len(ranks))
+    mask = None if at.mask is None else np.tile(at.mask, (len(ranks), 1))
+    return replace(at, address=np.tile(at.address, len(ranks)), cta=np.repeat(ranks, count), thread=thread, mask=mask)
+
+
+def written(at: Access, data: Array, ranks: Places | None = None) -> Write:
+    """A write of bytes (accesses, size), in every CTA of a multicast."""
+    return Write(in_each(at, ranks), data if ranks is None else np.tile(data, (len(ranks), 1)))
+
+
+def completion(barrier: Access, count: int, ranks: Places | None = None) -> Signal:
+    """`count` bytes complete at each barrier of an access, in every CTA of a multicast."""
+    at = in_each(barrier, ranks)
+    return Signal("complete_tx", at, np.full(at.address.shape, count, np.int64))
+
+
+def barrier_access(operand: Operand, address: Array, thread: Array | None = None) -> Access:
+    """The barriers at addresses, which even asynchronous copies reach through the generic proxy (PTX ISA)."""
+    return Access(space_of(operand), np.asarray(address).astype(np.int64), 8, thread=thread)
 
 
 @dataclass(frozen=True, kw_only=True)

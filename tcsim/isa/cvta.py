@@ -21,8 +21,8 @@ from tcsim.core.targets import Arch, since
 from tcsim.model.effects import Array
 from tcsim.model.family import Family
 from tcsim.model.form import Form
-from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Operand
+from tcsim.model.registers import RegisterInstruction
 from tcsim.model.row import Row, present
 
 WINDOW = 1 << 40
@@ -30,7 +30,7 @@ WINDOW = 1 << 40
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ConvertAddress(Instruction):
+class ConvertAddress(RegisterInstruction):
     """cvta.param and cvta.to.param."""
 
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:

@@ -17,7 +17,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.addresses import byte_memory, byte_places, integer_addresses, require_alignment, require_inside
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.model.effects import Array, Effects, View
+from tcsim.model.effects import Access, Array, Effects, Outcome, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -48,6 +48,12 @@ class Discard(CacheHint):
     def rules(self) -> tuple[str, ...]:
         """What is left."""
         return ("it is a weak write of values that are not determined: a read before the next write may give any",)
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """Bytes that are not determined any more. Raises MisalignedAddressError unless addresses are multiples of 128."""
+        require_alignment(operands["address"], SIZE, "a line", self._call, "address", "thread")
+        lines = Access(form["address"].space, operands["address"].astype(np.int64), SIZE)
+        return Effects(Outcome(undefined=(lines,)))
 
     def execute(self, memory: Any, address: Any) -> npt.NDArray[np.bool_]:
         """Which bytes of memory (..., bytes) are not determined afterwards: bool (..., bytes).

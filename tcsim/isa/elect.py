@@ -8,6 +8,7 @@ is not given the mask).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,18 +19,24 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.model.effects import Array
 from tcsim.model.family import Family
 from tcsim.model.form import Form
-from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Operand
+from tcsim.model.registers import RegisterInstruction
 from tcsim.model.row import Row
 
 LANES = 32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ElectLane(Instruction):
+class ElectLane(RegisterInstruction):
     """elect.sync."""
+
+    def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
+        """The lane and the predicate of each lane (..., 32), of membermask (..., 32): lanes that are no members have them, too."""
+        lane, elected = self.execute(np.asarray(operands["membermask"])[..., 0])
+        return {"lane": np.repeat(np.asarray(lane)[..., None], LANES, axis=-1), "elected": elected}
 
     @property
     def executed_by(self) -> tuple[str, ...]:

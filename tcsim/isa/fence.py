@@ -6,18 +6,20 @@ wgmma and for griddepcontrol too: the row, the class and the evidence of an inst
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.model.effects import Array, Effects, Order, Semantics, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
-from tcsim.model.operand import Operand
+from tcsim.model.operand import Operand, Proxy, Scope, Space
 from tcsim.model.row import Row
 
 
@@ -26,6 +28,11 @@ class OrderRow(Row):
     """A spelling that orders memory accesses."""
 
     orders: str  # a sentence
+    order: str = "fence"  # what it is as an `Order`: "fence", "fence.sc", "fence.proxy", "fence.mbarrier_init"
+    proxies: tuple[Proxy, ...] = ("generic",)  # whose accesses are ordered with each other
+    spaces: tuple[Space, ...] = ()  # of accesses in these state spaces; empty: in all
+    sem: Semantics = "acq_rel"
+    scope: Scope = "sys"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,6 +54,11 @@ class OrderInstruction(Instruction):
     def rules(self) -> tuple[str, ...]:
         """What it orders."""
         return (f"orders {self.orders}",)
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The order alone."""
+        row = self.row
+        return Effects(orders=(Order(row.order, row.proxies, row.spaces, row.sem, row.scope),))
 
     def execute(self, groups: int = 0) -> None:
         """Nothing: no `execute` here leaves an access outstanding.
@@ -77,8 +89,10 @@ _VOLTA, _HOPPER = since("sm_70"), since("sm_90")
 _EARLY = ("sm_70", "sm_72")
 """Targets of one-way fences, which sm_75 to sm_89 do not have: ptxas 12.9 takes them for these from PTX ISA 6.0 on, ptxas 13.5 for
 sm_90 and later from PTX ISA 8.6 on."""
-_SCOPES = MappingProxyType({"cta": "the block", "cluster": "the cluster", "gpu": "the GPU", "sys": "the whole system"})
-_ONE_WAY = MappingProxyType(
+_SCOPES: Mapping[Scope, str] = MappingProxyType(
+    {"cta": "the block", "cluster": "the cluster", "gpu": "the GPU", "sys": "the whole system"}
+)
+_ONE_WAY: Mapping[Semantics, str] = MappingProxyType(
     {
         "acquire": "earlier reads before later accesses, as the second half of a synchronisation, in {}",
         "release": "earlier accesses before later writes, as the first half of a synchronisation, in {}",
@@ -97,58 +111,86 @@ def _row(
     operands: tuple[Operand, ...] = (),
     kind: str = "fence",
     early: bool = False,
+    sem: Semantics = "acq_rel",
+    scope: Scope = "sys",
+    proxies: tuple[Proxy, ...] = ("generic",),
+    spaces: tuple[Space, ...] = (),
+    order: str = "",
 ) -> OrderRow:
     """early: the targets before the gap have it too."""
     first = (Form((), _EARLY, "6.0", "thread"),) if early else ()
     forms = (*first, Form(operands, targets, version, "thread", documented=documented))
-    return OrderRow(mnemonic, NAME, arithmetic=kind, documented=documented, forms=forms, orders=orders)
+    return OrderRow(
+        mnemonic, NAME, arithmetic=kind, documented=documented, forms=forms, orders=orders, proxies=proxies,
+        spaces=spaces, sem=sem, scope=scope, order=order or {_PROXY: "fence.proxy"}.get(kind, "fence"),
+    )  # fmt: skip
 
 
 def _fences() -> Iterator[OrderRow]:
+    halves: tuple[Semantics, ...] = ("acquire", "release")
     for scope, whose in _SCOPES.items():
         cluster = scope == "cluster"
         targets, version = (_HOPPER, "7.8") if cluster else (_VOLTA, "6.0")
         both = f"earlier accesses before later ones, in {whose}"
-        yield _row(f"fence.{scope}", version, targets, both)
-        yield _row(f"fence.acq_rel.{scope}", version, targets, both)
-        yield _row(f"fence.sc.{scope}", version, targets, f"{both}, and all such fences among themselves")
-        for half, text in _ONE_WAY.items():
-            yield _row(f"fence.{half}.{scope}", "8.6", _HOPPER, text.format(whose), early=not cluster)
+        yield _row(f"fence.{scope}", version, targets, both, scope=scope)
+        yield _row(f"fence.acq_rel.{scope}", version, targets, both, scope=scope)
+        all_alike = f"{both}, and all such fences among themselves"
+        yield _row(f"fence.sc.{scope}", version, targets, all_alike, scope=scope, order="fence.sc")
+        for half in halves:
+            orders = _ONE_WAY[half].format(whose)
+            yield _row(f"fence.{half}.{scope}", "8.6", _HOPPER, orders, early=not cluster, sem=half, scope=scope)
             operands = _MAP if half == "acquire" else ()
             orders = f"writes to a tensor map by ordinary instructions and its use by tensor copies: the {half} half, in {whose}"
             name = f"fence.proxy.tensormap::generic.{half}.{scope}"
-            yield _row(name, "8.3", _HOPPER, orders, operands=operands, kind=_PROXY)
+            yield _row(
+                name, "8.3", _HOPPER, orders, operands=operands, kind=_PROXY, sem=half, scope=scope,
+                proxies=("generic", "tensormap"),
+            )  # fmt: skip
 
 
 def _proxies() -> Iterator[OrderRow]:
+    aliases: tuple[Proxy, ...] = ("generic", "alias")
+    both: tuple[Proxy, ...] = ("generic", "async")
+    shared: tuple[Space, ...] = ("shared",)
     for word, known in (("fence", True), ("membar", False)):
         alias = "accesses to one memory through different virtual addresses"
-        yield _row(f"{word}.proxy.alias", "7.5", _VOLTA, alias, kind=_PROXY)
+        yield _row(f"{word}.proxy.alias", "7.5", _VOLTA, alias, kind=_PROXY, proxies=aliases)
         everywhere = f"accesses to memory {_ORDINARY}, and {_ASYNC}"
-        yield _row(f"{word}.proxy.async", "8.0", _HOPPER, everywhere, known, kind=_PROXY)
-    for space, where in (
-        ("global", "global memory"),
-        ("shared::cta", "shared memory of the block"),
-        ("shared::cluster", "shared memory of the cluster"),
-    ):
+        yield _row(f"{word}.proxy.async", "8.0", _HOPPER, everywhere, known, kind=_PROXY, proxies=both)
+    windows: tuple[tuple[str, str, tuple[Space, ...], Scope], ...] = (
+        ("global", "global memory", ("global",), "sys"),
+        ("shared::cta", "shared memory of the block", shared, "cta"),
+        ("shared::cluster", "shared memory of the cluster", shared, "cluster"),
+    )
+    for name, where, spaces, scope in windows:
         orders = f"accesses to {where} {_ORDINARY}, and {_ASYNC}"
-        yield _row(f"fence.proxy.async.{space}", "8.0", _HOPPER, orders, kind=_PROXY)
-    for half in _ONE_WAY:
+        yield _row(
+            f"fence.proxy.async.{name}", "8.0", _HOPPER, orders, kind=_PROXY, proxies=both, spaces=spaces, scope=scope
+        )
+    halves: tuple[Semantics, ...] = ("acquire", "release")
+    for half in halves:
         orders = f"accesses to one memory through different virtual addresses: the {half} half, in the whole system"
-        yield _row(f"fence.proxy.alias.{half}.sys", "9.4", _HOPPER, orders, False, kind=_PROXY)
-    for half, space, version, known in (
+        yield _row(
+            f"fence.proxy.alias.{half}.sys", "9.4", _HOPPER, orders, False, kind=_PROXY, sem=half, proxies=aliases
+        )
+    restricted: tuple[tuple[Semantics, str, str, bool], ...] = (
         ("acquire", "shared::cluster", "8.6", True),
         ("release", "shared::cta", "8.6", True),
         ("release", "shared::cluster::read", "9.4", False),
-    ):
+    )
+    for half, space, version, known in restricted:
         orders = f"only {space.replace('::', ' ')}: accesses {_ORDINARY}, and {_ASYNC}: the {half} half, in the cluster"
         name = f"fence.proxy.async::generic.{half}.sync_restrict::{space}.cluster"
-        yield _row(name, version, _HOPPER, orders, known, kind=_PROXY)
+        row = partial(_row, sem=half, scope="cluster", spaces=shared)
+        yield row(name, version, _HOPPER, orders, known, kind=_PROXY, proxies=both)
         if known:
             orders = _ONE_WAY[half].format(f"the cluster, only of {space.replace('::', ' ')}")
-            yield _row(f"fence.{half}.sync_restrict::{space}.cluster", "8.6", _HOPPER, orders)
+            yield row(f"fence.{half}.sync_restrict::{space}.cluster", "8.6", _HOPPER, orders)
     orders = "the initialisation of barriers before later accesses, for the other blocks of the cluster"
-    yield _row("fence.mbarrier_init.release.cluster", "8.0", _HOPPER, orders)
+    yield _row(
+        "fence.mbarrier_init.release.cluster", "8.0", _HOPPER, orders, sem="release", scope="cluster", spaces=shared,
+        order="fence.mbarrier_init",
+    )  # fmt: skip
 
 
 def rows() -> tuple[OrderRow, ...]:

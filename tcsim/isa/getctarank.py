@@ -18,16 +18,16 @@ from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.isa.mapa import AddressRow, rank_of
-from tcsim.model.effects import Array, Effects, Outcome, View
+from tcsim.model.effects import Array
 from tcsim.model.family import Family
 from tcsim.model.form import Form
-from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Operand
+from tcsim.model.registers import RegisterInstruction
 from tcsim.model.row import present
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RankOfAddress(Instruction):
+class RankOfAddress(RegisterInstruction):
     """getctarank."""
 
     row: AddressRow
@@ -40,10 +40,6 @@ class RankOfAddress(Instruction):
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
         """The ranks (..., lanes)."""
         return {"rank": self.execute(operands["address"])}
-
-    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
-        """The ranks."""
-        return Effects(Outcome(self.compute(form, operands)))
 
     def execute(self, address: Any) -> npt.NDArray[np.uint32]:
         """The ranks (...), uint32, of addresses (...): integers of the spelling's width.

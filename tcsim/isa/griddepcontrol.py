@@ -5,11 +5,25 @@ Sources: PTX ISA 9.4, section griddepcontrol; ptxas 13.5.37 (targets, version, S
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.targets import Arch, since
 from tcsim.isa.fence import OrderInstruction, OrderRow, manual
+from tcsim.model.effects import Array, BarrierOp, Effects, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DependentLaunch(OrderInstruction):
+    """griddepcontrol.launch_dependents and griddepcontrol.wait."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """An arrival for the grids that depend on this one, or a wait for those that it depends on."""
+        return Effects(barriers=(BarrierOp("grid", "wait" if self.row.operation == "wait" else "arrive"),))
+
 
 NAME = "griddepcontrol"
 
@@ -35,4 +49,4 @@ def lowering(row: OrderRow, arch: Arch) -> Lowering:
     return Lowering("native", (), ((_OPCODES[row.operation], 1),))
 
 
-FAMILY = Family(NAME, rows, lowering, manual(NAME), OrderInstruction)
+FAMILY = Family(NAME, rows, lowering, manual(NAME), DependentLaunch)

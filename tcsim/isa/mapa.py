@@ -8,6 +8,7 @@ shared variable.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -21,14 +22,17 @@ from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.isa.mbarrier.semantics import CLUSTER_BLOCKS
+from tcsim.model.effects import Array
 from tcsim.model.family import Family
 from tcsim.model.form import Form
-from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Operand
+from tcsim.model.registers import RegisterInstruction
 from tcsim.model.row import Row, present
 
 RANK_SHIFT, RANK_BITS = 24, 8
 """Where an address of shared memory holds the rank of a block: bits 24 to 31."""
+WINDOW = 1 << RANK_SHIFT
+"""Bytes of a block's window of shared memory: what is below the rank is the offset."""
 
 Addresses = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 
@@ -53,10 +57,14 @@ def rank_of(address: Any) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MapAddress(Instruction):
+class MapAddress(RegisterInstruction):
     """mapa: the address of the same place in another block's shared memory."""
 
     row: AddressRow
+
+    def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
+        """The addresses (..., lanes)."""
+        return {"mapped": self.execute(operands["address"], operands["rank"])}
 
     @property
     def rules(self) -> tuple[str, ...]:

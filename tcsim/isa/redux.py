@@ -19,11 +19,11 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import TARGETS, Arch, since
-from tcsim.model.effects import Array, Effects, Outcome, View
+from tcsim.model.effects import Array
 from tcsim.model.family import Family
 from tcsim.model.form import Form
-from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Operand
+from tcsim.model.registers import RegisterInstruction
 from tcsim.model.row import Row, present
 
 LANES = 32
@@ -44,7 +44,7 @@ class ReductionRow(Row):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReduceLanes(Instruction):
+class ReduceLanes(RegisterInstruction):
     """redux.sync."""
 
     row: ReductionRow
@@ -58,10 +58,6 @@ class ReduceLanes(Instruction):
         """d (..., 32) of a and membermask (..., 32): lanes that are no members have it too, for the machine to leave out."""
         result = self.execute(operands["a"], np.asarray(operands["membermask"])[..., 0])
         return {"d": np.repeat(result[..., None], LANES, axis=-1)}
-
-    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
-        """The result in the members' register."""
-        return Effects(Outcome(self.compute(form, operands)))
 
     def execute(self, a: Any, membermask: Any = 0xFFFF_FFFF) -> npt.NDArray[np.uint32]:
         """The word (...) that every member gets: a uint32 (..., 32), the lanes' words (of f32, their bits).

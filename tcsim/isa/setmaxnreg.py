@@ -6,13 +6,17 @@ compiled without a known number of registers keeps what it has (ptxas says so, n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+import numpy as np
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, suffixed_since
+from tcsim.model.effects import Array, Effects, Resource, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -92,6 +96,12 @@ class MoveRegisters(Instruction):
             f"count: a multiple of {STEP} from {FEWEST} to {MOST}; .inc to no fewer, .dec to no more than the warpgroup owns",
             "the kernel's number of registers must be known (.maxnreg, .maxntid): else ptxas leaves it out (note C7508)",
         )
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The registers that each thread owns afterwards; whoever has the pool says whether they are there."""
+        count = int(np.asarray(operands["count"]).flat[0])
+        check_count(count, f"{self._call}: count")
+        return Effects(resources=(Resource("registers", view.rank, count),))
 
     def execute(self, pool: RegisterPool, warpgroup: int, count: int) -> tuple[bool, RegisterPool]:
         """Whether the warpgroup goes on, and the block's registers then.

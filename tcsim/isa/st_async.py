@@ -7,7 +7,7 @@ release a store to global memory and have no barrier, are not here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -31,7 +31,9 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.isa.copies import barrier_access, completion, space_of
 from tcsim.memory.mbarrier import MBarrier
+from tcsim.model.effects import Access, Array, Effects, Outcome, Pending, View, Write
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -77,6 +79,38 @@ class RemoteInstruction(Instruction):
             f"address: in {block}, a multiple of {self.row.bytes} bytes; the barrier in the same block",
             f"each thread completes {self.row.bytes} bytes on the barrier",
         )
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """What each lane writes or combines when it lands, in some CTA of the cluster, whose barrier then gets its bytes.
+
+        `value` has the registers as PTX declares them; of b128 two words of 64 bits, or four of 32, the lowest first.
+
+        Raises MisalignedAddressError for an address that is not a multiple of what a lane writes.
+        """
+        address = operands["address"].astype(np.int64)
+        require_alignment(address, self.row.bytes, "what a thread writes", self._call, each="thread")
+        value = np.ascontiguousarray(operands["value"])
+        data = value.reshape(*address.shape, -1).view(np.uint8).reshape(*address.shape, self.row.bytes)
+        lanes = np.arange(address.shape[-1])
+        target = Access(space_of(form["address"]), address, self.row.bytes, thread=lanes)
+        write = Write(target, data, self._combination)
+        signal = completion(barrier_access(form["barrier"], operands["barrier"], lanes), self.row.bytes)
+        outcome = Outcome(writes=(write,), signals=(signal,))
+        return Effects(pending=(Pending((), (target,), lambda view: None, lambda fetched: outcome),))
+
+    @property
+    def _combination(self) -> Callable[[Array, Array], Array] | None:
+        """Of red.async, what it makes of old and new bytes."""
+        reduction = self.row.reduction
+        if reduction is None:
+            return None
+        kind = f"<u{reduction.bits // 8}"
+
+        def combine(old: Array, new: Array) -> Array:
+            parts = (np.ascontiguousarray(part).view(kind) for part in (old, new))
+            return np.ascontiguousarray(reduce_codes(reduction, *parts)).view(np.uint8)
+
+        return combine
 
     def _require_blocks(self, rank: int, own_rank: int, blocks: int) -> None:
         """Raise OperandError unless the manual allows the pair of blocks."""

@@ -6,15 +6,20 @@ bytes at a time, the size divided by 8) says how an address is aligned.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
+
+import numpy as np
 
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.addresses import Bytes, byte_memory, integer_addresses, require_alignment, require_inside
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.isa.copies import space_of
+from tcsim.model.effects import Access, Array, Effects, Memories, Outcome, View, Write, completed
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -36,6 +41,21 @@ class ZeroFill(Instruction):
         """Sizes and the value."""
         return (f"size: a multiple of {UNIT_BYTES} bytes from 0 to {MOST_BYTES}; the value is 0",)
 
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """A write of zeros for each lane. Raises as `execute` does for a size or an address."""
+        addresses = operands["address"].astype(np.int64)
+        require_alignment(addresses, UNIT_BYTES, "the range", self._call)
+        space, writes = space_of(form["address"]), []
+        for lane, size in enumerate(np.broadcast_to(operands["size"], addresses.shape).tolist()):
+            self._require_size(size)
+            at = Access(space, addresses[lane : lane + 1], size, thread=np.array([lane]))
+            writes += [Write(at, np.zeros((1, size), np.uint8))] if size else []
+        return Effects(Outcome(writes=tuple(writes)))
+
+    def _require_size(self, size: int) -> None:
+        if not 0 <= size <= MOST_BYTES or size % UNIT_BYTES:
+            raise OperandError(f"{self._call}: size={size}: valid: multiples of {UNIT_BYTES} from 0 to {MOST_BYTES}")
+
     def execute(self, smem: Any, address: int, size: int) -> Bytes:
         """The new shared memory: uint8 (..., bytes) -> uint8 (..., bytes).
 
@@ -47,14 +67,14 @@ class ZeroFill(Instruction):
         [255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255]
         """
         image = byte_memory(smem, self._call)
-        if not 0 <= size <= MOST_BYTES or size % UNIT_BYTES:
-            raise OperandError(f"{self._call}: size={size}: valid: multiples of {UNIT_BYTES} from 0 to {MOST_BYTES}")
+        self._require_size(size)
         place = integer_addresses(address, self._call)
         require_alignment(place, UNIT_BYTES, "the range", self._call)
         require_inside(place, size, image.shape[-1], "a range", self._call)
-        out = image.copy()
-        out[..., address : address + size] = 0
-        return out
+        view = Memories({"shared": image, "generic": image}, self._call)
+        form = self.forms[0]
+        effects = self.effects(form, {"address": place.reshape(1), "size": np.array([size])}, view)
+        return view.after(completed(effects, view))[space_of(form["address"])].copy()
 
 
 NAME = "st.bulk"

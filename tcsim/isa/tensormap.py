@@ -6,7 +6,7 @@ spelling has several forms: immediates that not every target takes, and an ordin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,12 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
+from tcsim.isa.copies import space_of
+from tcsim.model.effects import Access, Array, Effects, Order, Outcome, View, Write
 from tcsim.model.family import Family
 from tcsim.model.form import Form, forms_for
 from tcsim.model.instruction import Instruction
-from tcsim.model.operand import Operand, Space
+from tcsim.model.operand import Operand, Scope, Space
 from tcsim.model.row import Row
 from tcsim.tma.bits import BYTES, COMMON, TILED, MapField
 from tcsim.tma.types import NotModelledError, TensorMapError
@@ -35,6 +37,7 @@ class TensorMapRow(Row):
     field: str = ""  # of the map, as PTX names it; empty: the instruction changes no field
     unsettled: tuple[str, ...] = ()  # fields of the map that some assemblers set, too, and others leave alone
     why_unsettled: str = ""
+    scope: Scope = "sys"  # of tensormap.cp_fenceproxy: for whom it orders
 
     @property
     def ordinals(self) -> tuple[int, ...]:
@@ -94,6 +97,23 @@ class TensorMapUpdate(Instruction):
 
     row: TensorMapRow
 
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The words of each lane's map that hold the field, read and written.
+
+        Raises as `execute` does.
+        """
+        address = operands["tensor_map"].astype(np.int64)
+        ordinal = int(np.asarray(operands["ordinal"]).flat[0]) if "ordinal" in form else None
+        place, values = self._ordinal(ordinal), self._values(operands["new_value"])
+        fields = [_FIELDS[name] for name in replaced_fields(self.row.field, place, 0)]
+        touched = [word for word in range(BYTES // 4) if any(item.mask >> 32 * word & 0xFFFFFFFF for item in fields)]
+        first, size = 4 * touched[0], 4 * (touched[-1] + 1 - touched[0])
+        at = Access(space_of(form["tensor_map"]), address + first, size)
+        words = np.zeros((*address.shape, BYTES), np.uint8)
+        words[..., first : first + size] = view.read(at)
+        found = self._replaced(words, place, values)
+        return Effects(Outcome(writes=(Write(at, found[..., first : first + size]),)), (at,))
+
     def execute(self, tensor_map: Any, new_value: Any, ordinal: int | None = None) -> Bytes:
         """The new bytes: tensor_map uint8 (..., 128), new_value integers (...) (an immediate for fields of names).
 
@@ -109,6 +129,10 @@ class TensorMapUpdate(Instruction):
         (256, 99)
         """
         data, place, values = _map_bytes(tensor_map, self._call), self._ordinal(ordinal), self._values(new_value)
+        return self._replaced(data, place, values)
+
+    def _replaced(self, data: Bytes, place: int, values: npt.NDArray[Any]) -> Bytes:
+        """The bytes of maps (..., 128) with the field replaced."""
         batch = broadcast([data.shape[:-1], values.shape], self._call)
         words = np.broadcast_to(data, (*batch, BYTES)).copy().view("<u4")
         number: Any = int(values) if self.row.immediate else values.astype(object)
@@ -169,6 +193,17 @@ def _store(words: npt.NDArray[np.uint32], field: MapField, numbers: npt.NDArray[
 class TensorMapCopy(Instruction):
     """tensormap.cp_fenceproxy: 128 bytes from shared to global memory, seen by later copies."""
 
+    row: TensorMapRow
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """One copy of the warp, and the fence."""
+        source, target = (
+            Access(space_of(form[name]), operands[name][..., :1].astype(np.int64), BYTES)
+            for name in ("tensor_map", "destination")
+        )
+        fence = Order("fence.proxy", ("generic", "tensormap"), sem="release", scope=self.row.scope)
+        return Effects(Outcome(writes=(Write(target, view.read(source)),)), (source,), orders=(fence,))
+
     def execute(self, tensor_map: Any) -> Bytes:
         """The bytes in global memory: a copy of tensor_map uint8 (..., 128).
 
@@ -184,6 +219,10 @@ class TensorMapCopy(Instruction):
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorMapPrefetch(Instruction):
     """prefetch.tensormap: a hint."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """None."""
+        return Effects()
 
     def execute(self) -> None:
         """Nothing: the instruction changes no memory.
@@ -245,9 +284,10 @@ def _rows() -> Iterator[TensorMapRow]:
     source = Operand("tensor_map", "source", "address", space="shared::cta")
     size = Operand("size", kind="immediate", values=(BYTES,))
     copy = Form((destination, source, size), _SINCE, "8.3")
-    for scope in ("cta", "cluster", "gpu", "sys"):
+    scopes: tuple[Scope, ...] = ("cta", "cluster", "gpu", "sys")
+    for scope in scopes:
         text = f"tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{scope}.sync.aligned"
-        yield TensorMapRow(text, NAME, arithmetic="copy", operation="copy", forms=(copy,))
+        yield TensorMapRow(text, NAME, arithmetic="copy", operation="copy", forms=(copy,), scope=scope)
     for field, forms in FIELDS.items():
         unsettled, why = _UNSETTLED.get(field, ((), ""))
         for text, space in _SPACES.items():

@@ -26,6 +26,8 @@ Array = npt.NDArray[Any]
 Semantics = Literal["weak", "relaxed", "acquire", "release", "acq_rel"]
 GroupKind = Literal["cp.async", "bulk", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.st"]
 NONE: Mapping[str, Array] = MappingProxyType({})
+EVERY_CTA = -1
+"""In `Access.cta`: the memory of every CTA of the cluster."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Signal:
     kind: Literal["init", "inval", "arrive", "drop", "expect_tx", "complete_tx", "increment"]
     at: Access
     count: Array  # of increment: arrivals more that the phase under way waits for
+    layout: str = "v0"  # of init: of the object that it makes
+    no_complete: bool = False  # of arrive and drop: .noComplete, so that the arrival must not end the phase
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class Outcome:
     registers: Mapping[str, Array] = field(default_factory=lambda: NONE)  # by operand
     writes: tuple[Write, ...] = ()
     signals: tuple[Signal, ...] = ()
+    undefined: tuple[Access, ...] = ()  # bytes that nobody may rely on any more; they may stay as they are
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,7 @@ class Resource:
     - "tmem": `delta` columns of Tensor Memory are taken, and `then` is called with their address; or -`delta` are given back.
     - "tmem.permit": the right to take more is given up.
     - "registers": the threads of the warp have `delta` registers each from now on.
+    - "launch": a cluster that has not started yet is cancelled, if there is one; `then` is called with the 128 bits of the answer.
     """
 
     kind: str
@@ -202,6 +208,7 @@ class Pending:
     holds: Mapping[str, str] = field(
         default_factory=lambda: MappingProxyType({})
     )  # registers in flight: "read" or "write"
+    threads: Array | None = None  # whose it is: entries of the operands, from 0 on; None: all of them
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ Space = Literal[
 Proxy = Literal["generic", "async", "tensormap", "alias"]
 """By which path memory is accessed (PTX ISA, section Proxies)."""
 
-Scope = Literal["thread", "member_mask", "warp", "warpgroup", "cta", "cluster"]
+Scope = Literal["thread", "member_mask", "warp", "warpgroup", "cta", "cluster", "gpu", "sys"]
 """Who executes an instruction together, or whose order and groups count."""
 
 

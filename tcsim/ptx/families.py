@@ -12,7 +12,6 @@ from tcsim.core.errors import InstructionError
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction as Model
 from tcsim.model.operand import Operand as Slot
-from tcsim.ptx.convergence import LANES_OF, waits
 from tcsim.ptx.program import Compiler
 from tcsim.ptx.syntax import (
     Address,
@@ -107,12 +106,8 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
             if slot.role == "destination":
                 continue
         given.append(f"{compiler.constant(slot.name)}: {_source(compiler, slot, operand, type)}")
-    bound = Bound(model, form, tuple(results), LANES_OF.get(form.together, 1), item.line)
-    call = f"{compiler.constant(bound)}, {{{', '.join(given)}}}, w"
-    if waits(item):
-        here, after = compiler.block_of[compiler.index], compiler._next(compiler.index + 1)
-        return f"return M.attempt({call}, {here}, {after})"
-    return f"M.perform({call})"
+    bound = Bound(model, form, tuple(results), {"warp": 32, "warpgroup": 128}.get(form.together, 1), item.line)
+    return f"M.perform({compiler.constant(bound)}, {{{', '.join(given)}}}, w)"
 
 
 def _source(compiler: Compiler, slot: Slot, operand: Operand, type: str) -> str:

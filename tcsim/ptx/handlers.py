@@ -355,7 +355,7 @@ def _barrier(compiler: Compiler, item: Instruction) -> Lines:
     words = [word for word in item.opcode.split(".")[1:] if word not in ("cta", "aligned")]
     after = compiler._next(compiler.index + 1)
     if words[0] == "warp":
-        return [f"return M.warp_sync({compiler.value(item.operands[0], 'b32')}, w, {after})"]
+        return ["pass"]
     if words[0] == "cluster":
         return _cluster(compiler, words, after)
     operands = list(item.operands)
@@ -382,7 +382,7 @@ class _Barrier(_Ending):
     def ends(self, item: Instruction) -> bool:
         """Whether threads may wait."""
         words = item.opcode.split(".")
-        return "arrive" not in words
+        return not ("arrive" in words or "warp" in words)
 
 
 HANDLERS["bar"] = HANDLERS["barrier"] = _Barrier(_barrier)
@@ -391,7 +391,7 @@ HANDLERS["bar"] = HANDLERS["barrier"] = _Barrier(_barrier)
 @handles("nanosleep")
 def sleep(compiler: Compiler, item: Instruction) -> Lines:
     """Waits: nothing here takes time."""
-    return ["M.sleeps = 256"]
+    return ["M.slept = True"]
 
 
 @handles("fence")

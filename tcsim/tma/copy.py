@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +12,6 @@ import numpy.typing as npt
 from tcsim.core.addresses import (
     Bytes,
     ContestedRowError,
-    Flags,
     byte_memory,
     bytes_at,
     integer_addresses,
@@ -22,8 +23,9 @@ from tcsim.core.arguments import as_array, broadcast
 from tcsim.core.errors import listing
 from tcsim.tma.box import WALK, BoxWalk, Integers, Places, pixel_range
 from tcsim.tma.fields import TensorFields
-from tcsim.tma.reduce import check_reduction, reduce_codes, round_tf32
-from tcsim.tma.types import NAN_FILL, SWIZZLE_MODES, NotModelledError, TensorMapError, padded_swizzles
+from tcsim.tma.reduce import check_reduction, reduce_codes
+from tcsim.tma.transfer import Pieces, converted, filling, packed, shared_pieces, tensor_pieces
+from tcsim.tma.types import SWIZZLE_MODES, NotModelledError, TensorMapError, padded_swizzles
 
 SHARED_ALIGNMENT = 128
 """What the address in shared memory must be a multiple of, in bytes (CUDA C++ Programming Guide, tensor memory access)."""
@@ -53,6 +55,43 @@ WIDE_OFFSET = 31
 """The largest wOffset."""
 
 
+@dataclass(frozen=True)
+class Transfer:
+    """One copy of a box, or a batch of them: the pieces of the tensor, by offset from its address, and those of shared memory."""
+
+    tensor: Pieces
+    shared: Pieces
+    rows: int  # of the box
+
+
+def transfer(
+    tmap: TensorFields,
+    direction: Literal["load", "store"],
+    coordinates: Any,
+    address: Any,
+    offsets: Any = None,
+    rows4: bool = False,
+    op: str | None = None,
+    walk: BoxWalk = WALK,
+    call: str = "transfer",
+) -> Transfer:
+    """What a copy reads and writes, its operands checked. See `TensorMap.load` and `TensorMap.store`."""
+    if op is not None:
+        check_reduction(op, tmap.type, call)
+    _require_modelled(tmap, direction, call)
+    seen = walk.stored(tmap) if direction == "store" else tmap
+    places = _places(seen, coordinates, offsets, rows4, walk, call)
+    if direction == "store":
+        _require_not_negative(tmap, coordinates, call)
+    start = _start(address, call)
+    broadcast([places.rows.shape[:-1], start.shape], call)
+    tensor = tensor_pieces(tmap, places)
+    if direction == "store" and not _apart(tensor):
+        _require_apart(tmap, places, call)
+    rows = places.rows.shape[-1]
+    return Transfer(tensor, shared_pieces(tmap, rows, start, direction == "store", walk), rows)
+
+
 def load(
     tmap: TensorFields,
     memory: Any,
@@ -67,15 +106,11 @@ def load(
     call = f"{tmap}.{'gather4' if rows4 else 'load'}"
     _require_modelled(tmap, "load", call)
     image, source = byte_memory(smem, call), byte_memory(memory, call, "memory")
-    places = _places(tmap, coordinates, offsets, rows4, walk, call)
-    start = _start(address, call)
-    broadcast([image.shape[:-1], source.shape[:-1], places.rows.shape[:-1], start.shape], call)
-    target = _shared_index(tmap, walk, places, start, image.shape[-1], call)[..., : tmap.unit.global_bytes]
-    units, inside = _global_units(tmap, places, source.shape[-1], call)
-    found = bytes_at(source, units, tmap.unit.global_bytes, inside)
-    if tmap.type.rounds:
-        found = round_tf32(found.view("<u4")).view(np.uint8)
-    return with_bytes_at(image, _flat(target, 3), _flat(np.where(inside, found, _fill(tmap)), 2)[..., None])
+    moved = transfer(tmap, "load", coordinates, address, offsets, rows4, None, walk, call)
+    _require_fits(tmap, moved, source, image, call)
+    tensor, shared = moved.tensor, moved.shared
+    found = loaded(tmap, tensor, bytes_at(source, tensor.address, tensor.size, tensor.inside))
+    return with_bytes_at(image, shared.address, found.reshape(*found.shape[:-2], -1, shared.size))
 
 
 def store(
@@ -94,22 +129,32 @@ def store(
         check_reduction(op, tmap.type, call)
     _require_modelled(tmap, "store", call)
     image, target = byte_memory(smem, call), byte_memory(memory, call, "memory")
-    places = _places(walk.stored(tmap), coordinates, None, rows4, walk, call)
-    _require_not_negative(tmap, coordinates, call)
-    start = _start(address, call)
-    broadcast([image.shape[:-1], target.shape[:-1], places.rows.shape[:-1], start.shape], call)
-    index = _shared_index(tmap, walk, places, start, image.shape[-1], call)
-    units, inside = _global_units(tmap, places, target.shape[-1], call)
-    _require_apart(units, inside[..., 0], call)
-    found = bytes_at(image, _flat(index, 3), 1)
-    found = found.reshape(*found.shape[:-2], units.shape[-1], tmap.unit.shared_bytes)
-    if tmap.data_type == "16U6_ALIGN16B":
-        found = _pack6(found)
+    moved = transfer(tmap, "store", coordinates, address, None, rows4, op, walk, call)
+    _require_fits(tmap, moved, target, image, call)
+    tensor, shared = moved.tensor, moved.shared
+    found = packed(tmap, bytes_at(image, shared.address, shared.size))
+    found = found.reshape(*found.shape[:-2], -1, tensor.size)
     if op is not None:
-        code = f"<u{tmap.type.bits // 8}"
-        old = bytes_at(target, units, tmap.unit.global_bytes, inside)
-        found = reduce_codes(op, tmap.type, old.view(code), np.ascontiguousarray(found).view(code)).view(np.uint8)
-    return with_bytes_at(target, units, found, inside)
+        old = bytes_at(target, tensor.address, tensor.size, tensor.inside)
+        found = combination(tmap, op)(old, found)
+    return with_bytes_at(target, tensor.address, found, tensor.inside)
+
+
+def loaded(tmap: TensorFields, tensor: Pieces, data: Bytes) -> Bytes:
+    """What arrives of the bytes of pieces (..., pieces, size): converted, and filled where they lie outside the tensor."""
+    found = converted(tmap, data)
+    return found if tensor.inside is None else np.where(tensor.inside, found, filling(tmap, tensor.size))
+
+
+def combination(tmap: TensorFields, op: str) -> Callable[[Bytes, Bytes], Bytes]:
+    """What becomes of bytes of the tensor (..., size) when a reduction brings others: (old, new) -> bytes."""
+    code = f"<u{tmap.type.bits // 8}"
+
+    def combine(old: Bytes, new: Bytes) -> Bytes:
+        parts = (np.ascontiguousarray(part).view(code) for part in (old, new))
+        return reduce_codes(op, tmap.type, *parts).view(np.uint8)
+
+    return combine
 
 
 # --- operands
@@ -252,8 +297,15 @@ def _require_not_negative(tmap: TensorFields, coordinates: Any, call: str) -> No
         )
 
 
-def _require_apart(units: Integers, inside: Flags, call: str) -> None:
-    """No two units inside the tensor may be one place of it: (..., units)."""
+def _apart(tensor: Pieces) -> bool:
+    """Whether no two pieces inside the tensor overlap, as far as their beginnings say."""
+    order = np.sort(tensor.address, axis=-1)
+    return bool((np.diff(order, axis=-1) >= tensor.size).all())
+
+
+def _require_apart(tmap: TensorFields, places: Places, call: str) -> None:
+    """No two units inside the tensor may be one place of it."""
+    units, inside = _flat(places.offsets(tmap.unit)), _flat(places.inside)
     order = np.sort(np.where(inside, units, -1 - np.arange(units.shape[-1])), axis=-1)
     same = (order[..., 1:] == order[..., :-1]) & (order[..., 1:] >= 0)
     if same.any():
@@ -266,24 +318,20 @@ def _require_apart(units: Integers, inside: Flags, call: str) -> None:
 # --- bytes
 
 
-def _global_units(tmap: TensorFields, places: Places, size: int, call: str) -> tuple[Integers, Flags]:
-    """Where every unit of all rows lies in memory (..., units), and whether in the tensor (..., units, 1): those are checked."""
-    units, inside = _flat(places.offsets(tmap.unit), 2), _flat(places.inside, 2)
+def _require_fits(tmap: TensorFields, moved: Transfer, memory: Bytes, image: Bytes, call: str) -> None:
+    """Raise OutsideMemoryError unless what a copy touches lies in both memories, OperandError for batches that do not fit."""
+    tensor, shared = moved.tensor, moved.shared
+    broadcast([image.shape[:-1], memory.shape[:-1], tensor.address.shape[:-1], shared.address.shape[:-1]], call)
+    for end in _ends(shared.address):
+        last = end + shared.size - 1 if end == shared.address.max() else end
+        require_inside(last, 1, image.shape[-1], "a byte of the box", call, "shared address")
+    unit = tmap.unit.global_bytes
+    units = tensor.address[..., None] + np.arange(0, tensor.size, unit)
     where = (
         "memory, which must hold the tensor as far as the box touches it, of stores up to a multiple of 16 bytes a row"
     )
-    for end in _ends(units[inside]):
-        require_inside(end, tmap.unit.global_bytes, size, "an element of the tensor", call, "offset", where=where)
-    return units, inside[..., None]
-
-
-def _shared_index(tmap: TensorFields, walk: BoxWalk, places: Places, start: Integers, size: int, call: str) -> Integers:
-    """Index in smem of every byte of every unit: (..., rows, units, bytes)."""
-    index = walk.shared_bytes(tmap, places.rows.shape[-1], start)
-    for end in _ends(index):
-        require_inside(end, 1, size, "a byte of the box", call, "shared address")
-    unit = tmap.unit.shared_bytes
-    return index.reshape(*index.shape[:-1], index.shape[-1] // unit, unit)
+    for end in _ends(units if tensor.inside is None else units[tensor.inside[..., ::unit]]):
+        require_inside(end, unit, memory.shape[-1], "an element of the tensor", call, "offset", where=where)
 
 
 def _ends(addresses: Integers) -> list[Integers]:
@@ -291,19 +339,6 @@ def _ends(addresses: Integers) -> list[Integers]:
     return [np.asarray(end(addresses)) for end in (np.max, np.min)] if addresses.size else []
 
 
-def _flat(array: npt.NDArray[Any], axes: int) -> npt.NDArray[Any]:
-    """The last axes as one."""
-    return array.reshape(*array.shape[:-axes], int(np.prod(array.shape[-axes:])))
-
-
-def _fill(tmap: TensorFields) -> Bytes:
-    """The bytes of a unit outside the tensor."""
-    if tmap.oob_fill == "NONE":
-        return np.zeros(tmap.unit.global_bytes, np.uint8)
-    return np.resize(np.array([NAN_FILL], "<u2").view(np.uint8), tmap.unit.global_bytes)
-
-
-def _pack6(found: Bytes) -> Bytes:
-    """Units of 16 bytes whose low 6 bits count to the 12 bytes that they fill."""
-    bits = np.unpackbits(found, axis=-1, bitorder="little").reshape(*found.shape[:-1], 16, 8)[..., :6]
-    return np.packbits(bits.reshape(*found.shape[:-1], 96), axis=-1, bitorder="little")
+def _flat(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The last two axes as one."""
+    return array.reshape(*array.shape[:-2], array.shape[-2] * array.shape[-1])

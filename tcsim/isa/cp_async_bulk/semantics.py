@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,27 @@ from tcsim.core.addresses import (
 )
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import NotModelledError, OperandError
-from tcsim.isa.copies import CopyGroup, CopyInstruction
+from tcsim.isa.copies import CopyGroup, CopyInstruction, barrier_access, completion, in_each, ranks_of, space_of
+from tcsim.model.effects import Access, Array, Effects, Outcome, Pending, Signal, View, Write
+from tcsim.model.form import Form
 
 BULK_BYTES = 16
 """What addresses and sizes of bulk copies are multiples of."""
 MOST_IGNORED = 15
 """Bytes at either end that `.ignore_oob` may leave out."""
+
+
+_NUMBERS = ("size", "byte_mask", "ignore_left", "ignore_right", "cta_mask")
+"""Operands that say how long a copy is and which of its bytes it moves, to whom."""
+
+
+def _alike(columns: list[Array], lanes: int) -> list[Places]:
+    """The lanes, those together for which all columns have the same number; of a batch all are the same."""
+    if all((column == column.flat[0]).all() for column in columns):
+        return [np.arange(lanes)]
+    table = np.stack([np.broadcast_to(column, (lanes,)).astype(np.int64) for column in columns], axis=-1)
+    kinds, which = np.unique(table, axis=0, return_inverse=True)
+    return [np.flatnonzero(which.reshape(-1) == kind) for kind in range(len(kinds))]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,6 +78,88 @@ class BulkInstruction(CopyInstruction):
         over = 2 if self.row.has("cta_mask") else 1  # dimensions of the written memory that are not a batch
         batch = broadcast([read.shape[:-1], written.shape[:-over], shape[:-1]], call)
         return read, np.broadcast_to(written, (*batch, *written.shape[-over:])), sources, destinations
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """A copy that goes on after the instruction, of every lane; those of one size together.
+
+        The source is read at `fetch`, the destination written or combined at `finish`; there the barrier of a copy to shared
+        memory gets all bytes of the size, of a multicast in every CTA of the mask.
+
+        Raises MisalignedAddressError, OperandError for a size that is not a multiple of 16 or a mask that does not fit.
+        """
+        self._require_modelled()
+        for name in ("source", "destination"):
+            require_alignment(operands[name], self.row.alignment, "a copy of cp.async.bulk", self._call, name, "copy")
+        numbers = [name for name in _NUMBERS if name in form]
+        work = []
+        for lanes in _alike([np.asarray(operands[name]) for name in numbers], operands["destination"].shape[-1]):
+            own = {name: np.asarray(array)[..., lanes] if np.ndim(array) else array for name, array in operands.items()}
+            work.append(self._copy(form, own, {name: int(np.asarray(own[name]).flat[0]) for name in numbers}, lanes))
+        return Effects(pending=tuple(work))
+
+    def _copy(self, form: Form, operands: Mapping[str, Array], numbers: dict[str, int], lanes: Places) -> Pending:
+        """The copies of lanes whose numbers are the same."""
+        size, left, right = (numbers.get(name, 0) for name in ("size", "ignore_left", "ignore_right"))
+        self._require_numbers(size, left, right, numbers.get("byte_mask", 0))
+        ranks = None
+        if "cta_mask" in form:
+            ranks = ranks_of(numbers["cta_mask"], int(form["cta_mask"].type.removeprefix(".b")), self._call)
+        mask = None
+        if "byte_mask" in form:
+            bits = (numbers["byte_mask"] >> np.arange(size) % BULK_BYTES & 1).astype(bool)
+            mask = np.broadcast_to(bits, (len(lanes), size))
+        sources, destinations = (operands[name].astype(np.int64) for name in ("source", "destination"))
+        kept = size - left - right
+        source = Access(space_of(form["source"]), sources + left, kept, proxy="async", thread=lanes)
+        target = Access(space_of(form["destination"]), destinations + left, kept, mask, "async", thread=lanes)
+        lost = tuple(
+            in_each(replace(target, address=destinations + at, size=count), ranks)
+            for at, count in ((0, left), (size - right, right))
+            if count
+        )
+        signals: tuple[Signal, ...] = ()
+        if "barrier" in form:
+            signals = (completion(barrier_access(form["barrier"], operands["barrier"], lanes), size, ranks),)
+        combine = self._combination
+
+        def fetch(view: View) -> Bytes:
+            return view.read(source)
+
+        def finish(data: Bytes) -> Outcome:
+            write = Write(in_each(target, ranks), data if ranks is None else np.tile(data, (len(ranks), 1)), combine)
+            return Outcome(writes=(write,) if kept else (), signals=signals, undefined=lost)
+
+        reads, writes = ((source,), (in_each(target, ranks),)) if kept else ((), ())
+        return Pending(reads, writes, fetch, finish, self.row.group, threads=lanes)
+
+    def _require_modelled(self) -> None:
+        if self.row.reports:
+            raise NotModelledError(
+                f"{self._call}: what the barrier gets to know of the validity of the data is not modelled"
+            )
+
+    def _require_numbers(self, size: int, left: int, right: int, byte_mask: int) -> None:
+        if size < 0 or size % BULK_BYTES:
+            raise OperandError(f"{self._call}: size={size}: valid: multiples of {BULK_BYTES} bytes")
+        for name, number in (("ignore_left", left), ("ignore_right", right)):
+            if not 0 <= number <= MOST_IGNORED:
+                raise OperandError(f"{self._call}: {name}={number}: valid: 0 to {MOST_IGNORED}")
+        if not 0 <= byte_mask < 1 << BULK_BYTES:
+            raise OperandError(f"{self._call}: byte_mask={byte_mask:#x}: valid: 16 bits")
+
+    @property
+    def _combination(self) -> Callable[[Array, Array], Array] | None:
+        """Of a reduction, what it makes of old and new bytes."""
+        reduction = self.row.reduction
+        if reduction is None:
+            return None
+        kind = f"<u{reduction.bits // 8}"
+
+        def combine(old: Array, new: Array) -> Array:
+            found = reduce_codes(reduction, *(np.ascontiguousarray(part).view(kind) for part in (old, new)))
+            return np.ascontiguousarray(found.astype(kind, copy=False)).view(np.uint8)
+
+        return combine
 
     def _written(self, memory: Bytes, destination: Places, data: Bytes, mask: Flags | None = None) -> Bytes:
         """The memory after copies of one call."""
@@ -101,10 +199,7 @@ class BulkCopy(BulkInstruction):
         >>> store.execute(memory=memory, smem=smem, source=16, destination=0, size=16, byte_mask=0x8001).tolist()[:17]
         [16, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 31, 255]
         """
-        if self.row.reports:
-            raise NotModelledError(
-                f"{self._call}: what the barrier gets to know of the validity of the data is not modelled"
-            )
+        self._require_modelled()
         given = {"byte_mask": byte_mask, "ignore_left": ignore_left, "ignore_right": ignore_right, "cta_mask": cta_mask}
         takes = given.keys() & set(self.forms[0].sources)
         for name, value in given.items():
@@ -204,6 +299,20 @@ class Prefetch(CopyInstruction):
     >>> prefetch.execute(memory=np.arange(32, dtype=np.uint8), source=16, size=16)[16:18]
     array([16, 17], dtype=uint8)
     """
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """None; of applypriority, work of a bulk group that touches nothing.
+
+        Raises OperandError for a size that is not a multiple of 16, MisalignedAddressError.
+        """
+        sizes, source = np.asarray(operands["size"]), operands["source"]
+        if (sizes % BULK_BYTES).any():
+            bad = int(sizes[sizes % BULK_BYTES != 0].flat[0])
+            raise OperandError(f"{self._call}: size={bad}: valid: multiples of {BULK_BYTES} bytes")
+        require_alignment(source, self.row.alignment, "a prefetch", self._call, "source", "copy")
+        if self.row.group is None:
+            return Effects()
+        return Effects(pending=(Pending((), (), lambda view: None, lambda data: Outcome(), self.row.group),))
 
     def execute(self, memory: Any, source: Any, size: int) -> Bytes:
         """The memory as it was, once address and size are found to be valid.

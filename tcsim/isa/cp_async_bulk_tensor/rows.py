@@ -88,6 +88,7 @@ class Ending:
     mask_bits: int = 0
     override: str = ""
     unmodelled: str = ""
+    pair: bool = False  # .cta_group::2
 
 
 _TILED = ("", "tile")
@@ -100,7 +101,7 @@ _MULTICASTS = (
 
 LOAD_ENDINGS: tuple[Ending, ...] = (
     Ending("", "", _HOPPER, "8.0", hint=True),
-    *(Ending(text, opcode, _DATACENTER, "8.6", hint=True) for text, opcode in _GROUPS),
+    *(Ending(text, opcode, _DATACENTER, "8.6", hint=True, pair=bool(opcode)) for text, opcode in _GROUPS),
     Ending(".override::global_address", ".TENSOR_GADDR", _RUBIN, "9.4", override="global_address", unmodelled=_OVERRIDE),
     Ending(".override::global_address.override::global_dim", ".TENSOR_GADDR.TENSOR_STRIDE_SIZE_MAX256", _RUBIN, "9.4",
            _TILED, ONE, override="global_dim", unmodelled=_OVERRIDE),
@@ -115,7 +116,7 @@ LOAD_ENDINGS: tuple[Ending, ...] = (
 MULTICAST_ENDINGS: tuple[Ending, ...] = tuple(
     Ending(text + group, opcode + pair, tuple(t for t in targets if not group or t in _DATACENTER),
            latest(version, "8.6" if group else version),
-           hint=hint, mask_bits=bits)
+           hint=hint, mask_bits=bits, pair=bool(pair))
     for text, opcode, targets, version, hint, bits in _MULTICASTS
     for group, pair in (("", ""), *_GROUPS)
 )  # fmt: skip
@@ -161,6 +162,7 @@ def _row(
     override: str = "",
     unmodelled: str = "",
     documented: bool = True,
+    pair: bool = False,
 ) -> TensorCopyRow:
     operands = [_tensor(_ROLES[operation], dim, mode, override)]
     if operation != "prefetch":
@@ -187,6 +189,7 @@ def _row(
         rows4=mode.rows4,
         op=op,
         unmodelled=unmodelled,
+        pair=pair,
     )
 
 
@@ -209,7 +212,7 @@ def _loads() -> Iterator[TensorCopyRow]:
                     yield _row(
                         COPY, base + ".L2::cache_hint" * hint, "load", dim, mode, targets,
                         latest(version, ending.version), opcode, space=space, mask_bits=ending.mask_bits, hint=hint,
-                        override=ending.override, unmodelled=ending.unmodelled,
+                        override=ending.override, unmodelled=ending.unmodelled, pair=ending.pair,
                     )  # fmt: skip
 
 

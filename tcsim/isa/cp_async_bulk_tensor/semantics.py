@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
+import numpy as np
+
 from tcsim.core.addresses import Bytes
+from tcsim.isa.copies import barrier_access, completion, in_each, ranks_of, space_of
+from tcsim.isa.mapa import WINDOW, rank_of
+from tcsim.model.effects import Access, Array, Effects, Outcome, Pending, View, Write
+from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
+from tcsim.tma.bits import BYTES
+from tcsim.tma.copy import combination, transfer
 from tcsim.tma.map import TensorMap
+from tcsim.tma.transfer import Pieces, Runs, converted, filling, narrowed, packed, shared_runs
 from tcsim.tma.types import SWIZZLE_MODES, NotModelledError, TensorMapError
 
 _MAPS = {"": "tiled", "im2col": "im2col", "im2col_wide": "im2col-wide"}
@@ -26,6 +37,7 @@ class TensorCopyRow(Row):
     rows4: bool = False  # the coordinates are a column and four rows
     op: str = ""  # of a reduction
     unmodelled: str = ""  # why execution is not modelled
+    pair: bool = False  # .cta_group::2: of a multicast, each pair of CTAs is told at one barrier
 
     @property
     def coordinates(self) -> int:
@@ -53,8 +65,7 @@ class TensorCopy(Instruction):
         NotModelledError for a spelling, or a spelling of such a map, whose effect is not documented.
         """
         call, row = self._call, self.row
-        if row.unmodelled:
-            raise NotModelledError(f"{call}: not modelled: {row.unmodelled}")
+        self._require_modelled()
         if not isinstance(tensor_map, TensorMap):
             raise TensorMapError(f"{call}: tensor_map is a {type(tensor_map).__name__}; valid: a tcsim.TensorMap")
         if tensor_map.rank != row.dim:
@@ -82,6 +93,66 @@ class TensorCopy(Instruction):
             )
         return tensor_map
 
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """A copy for each lane, of the map that it finds in memory: `tensor_map` (lanes,) are generic addresses of 128 bytes.
+
+        `coordinates` (lanes, coordinates) are 32 bits each, signed; `offsets` (lanes, n), of im2col.
+
+        Raises as `check_map` and `TensorMap.load` or `store` do, TensorMapError for bytes that are no map; NotModelledError for
+        im2col-wide maps, whose bits are not known.
+        """
+        self._require_modelled()
+        if self.row.wide_mode:
+            raise NotModelledError(
+                f"{self!r}.effects: not modelled: the bits of im2col-wide maps are not known; valid: `execute` with a "
+                "TensorMap.im2col_wide"
+            )
+        maps = self._maps(operands)
+        work: list[Pending] = []
+        for lane, data in enumerate(view.read(maps)):
+            tmap, base = _described(data.tobytes())
+            own = {name: np.asarray(operands[name])[lane] for name in operands if name != "tensor_map"}
+            own["coordinates"] = own["coordinates"].astype(np.int64).astype(np.int32)
+            work += self.copies(self.check_map(tmap), base, form, own, lane)
+        return Effects(reads=(maps,), pending=tuple(work))
+
+    def _require_modelled(self) -> None:
+        if self.row.unmodelled:
+            raise NotModelledError(f"{self._call}: not modelled: {self.row.unmodelled}")
+
+    def _maps(self, operands: Mapping[str, Array]) -> Access:
+        return Access("generic", operands["tensor_map"].astype(np.int64), BYTES, proxy="tensormap")
+
+    def copies(
+        self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Any], lane: int = 0
+    ) -> tuple[Pending, ...]:
+        """What one lane's copy does, of a map that `check_map` gave and the tensor's address."""
+        raise NotImplementedError
+
+
+@lru_cache(maxsize=256)
+def _described(data: bytes) -> tuple[TensorMap, int]:
+    """The map that 128 bytes of memory say, and the tensor's address; what does not follow from them is left out."""
+    return TensorMap.decode(data, strict=False), TensorMap.address_of(data)
+
+
+def _in_tensor(pieces: Pieces, base: int, lane: int) -> Access:
+    """The accesses of pieces of a tensor at an address."""
+    return Access(
+        "global", pieces.address + base, pieces.size, pieces.inside, "async", thread=np.full(len(pieces.address), lane)
+    )
+
+
+def _in_shared(runs: Runs, form: Form, rank: int, lane: int) -> Access:
+    """The accesses of runs of shared memory; `rank`: the bits above the offset in the CTA's window."""
+    thread = np.full(len(runs.address), lane)
+    return Access(space_of(form["address"]), runs.address + rank, runs.size, proxy="async", thread=thread)
+
+
+def _some(*accesses: Access) -> tuple[Access, ...]:
+    """Those that are not empty."""
+    return tuple(access for access in accesses if len(access.address))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorLoad(TensorCopy):
@@ -95,7 +166,51 @@ class TensorLoad(TensorCopy):
         Raises as `check_map` does.
         """
         tmap = self.check_map(tensor_map)
+        return self._bytes(tmap, halo)
+
+    def _bytes(self, tmap: TensorMap, halo: int) -> int:
         return tmap.transaction_bytes * (4 if self.row.rows4 else 1) + halo * tmap.halo_bytes
+
+    def copies(
+        self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Any], lane: int = 0
+    ) -> tuple[Pending, ...]:
+        """The tensor's bytes inside the box are read at `fetch`; at `finish` the box is written, and its barrier gets its bytes.
+
+        With .multicast in every CTA of the mask. With .cta_group::2 each CTA's bytes are told to the barrier of its pair that
+        lies in a CTA of the same parity as the one of `barrier`.
+        """
+        row, call = self.row, f"{tmap}.{'gather4' if self.row.rows4 else 'load'}"
+        offsets = operands.get("offsets") if "offsets" in form else None
+        address = int(operands["address"])
+        start = address % WINDOW
+        moved = transfer(tmap, "load", operands["coordinates"], start, offsets, row.rows4, call=call)
+        pieces, (rows, window) = narrowed(moved.tensor)
+        runs, count = shared_runs(tmap, moved.rows, start, False), len(moved.tensor.address)
+        ranks = None
+        if "cta_mask" in form:
+            ranks = ranks_of(int(operands["cta_mask"]), int(form["cta_mask"].type.removeprefix(".b")), self._call)
+        source = _in_tensor(pieces, base, lane)
+        target = in_each(_in_shared(runs, form, address - start, lane), ranks)
+        halo = int(offsets[0]) if offsets is not None and row.wide_mode else 0
+        barrier = barrier_access(form["barrier"], np.array([operands["barrier"]]), np.array([lane]))
+        told = ranks
+        if row.pair and ranks is not None:
+            told = ranks & ~1 | int(rank_of(operands["barrier"])) & 1
+        signal = completion(barrier, self._bytes(tmap, halo), told)
+
+        def fetch(view: View) -> Bytes:
+            return view.read(source) if len(source.address) else np.zeros((0, source.size), np.uint8)
+
+        def finish(data: Bytes) -> Outcome:
+            box = kept = converted(tmap, data)
+            if moved.tensor.inside is not None:
+                box = np.tile(filling(tmap, moved.tensor.size), (count, 1))
+                box[rows, window] = kept if pieces.inside is None else np.where(pieces.inside, kept, box[rows, window])
+            box = runs.gathered(np.ascontiguousarray(box))
+            box = box if ranks is None else np.tile(box, (len(ranks), 1))
+            return Outcome(writes=(Write(target, box),), signals=(signal,))
+
+        return (Pending(_some(source), (target,), fetch, finish, threads=np.array([lane])),)
 
     def execute(
         self, tensor_map: TensorMap, memory: Any, coordinates: Any, smem: Any, address: Any = 0, offsets: Any = None
@@ -123,6 +238,31 @@ class TensorLoad(TensorCopy):
 class TensorStore(TensorCopy):
     """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor, shared to global."""
 
+    def copies(
+        self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Any], lane: int = 0
+    ) -> tuple[Pending, ...]:
+        """Shared memory is read at `fetch`, the tensor written or combined at `finish`: two halves of a bulk group."""
+        row, op = self.row, self.row.op or None
+        call = f"{tmap}.{'reduce' if op else 'scatter4' if row.rows4 else 'store'}"
+        address = int(operands["address"])
+        start = address % WINDOW
+        moved = transfer(tmap, "store", operands["coordinates"], start, None, row.rows4, op, call=call)
+        pieces, (rows, window) = narrowed(moved.tensor)
+        runs = shared_runs(tmap, moved.rows, start, True)
+        source, target = _in_shared(runs, form, address - start, lane), _in_tensor(pieces, base, lane)
+        combine = combination(tmap, op) if op else None
+
+        def fetch(view: View) -> Bytes:
+            return view.read(source)
+
+        def finish(data: Bytes) -> Outcome:
+            box = packed(tmap, runs.scattered(data)).reshape(-1, moved.tensor.size)
+            if not len(rows):
+                return Outcome()
+            return Outcome(writes=(Write(target, np.ascontiguousarray(box[rows, window]), combine),))
+
+        return (Pending((source,), _some(target), fetch, finish, "bulk", threads=np.array([lane])),)
+
     def execute(self, tensor_map: TensorMap, memory: Any, coordinates: Any, smem: Any, address: Any = 0) -> Bytes:
         """The new global memory. Operands as for `TensorMap.store`; coordinates (..., 5) with .tile::scatter4.
 
@@ -143,6 +283,11 @@ class TensorStore(TensorCopy):
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorPrefetch(TensorCopy):
     """cp.async.bulk.prefetch.tensor and applypriority: hints to the L2 cache."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The map is read, of whichever kind; nothing else happens. Raises NotModelledError as `check_map` does."""
+        self._require_modelled()
+        return Effects(reads=(self._maps(operands),))
 
     def execute(self, tensor_map: TensorMap) -> None:
         """Nothing: the instruction changes no memory.

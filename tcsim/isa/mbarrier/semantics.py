@@ -6,14 +6,18 @@ too, that comes first. The order of memory accesses (`.release`, `.relaxed`, `.a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from tcsim.core.errors import OperandError
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import BarrierState, MBarrier
-from tcsim.model.effects import Outcome
+from tcsim.model.effects import Access, Array, Condition, Effects, Outcome, Signal, View
+from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Operand, Space
 from tcsim.model.row import Row
@@ -78,11 +82,39 @@ def _copied(barrier: Any, call: str) -> MBarrier:
     return barrier.copy()
 
 
+def _space(form: Form) -> Space:
+    """Of accesses to the barrier: "shared" for all windows of shared memory."""
+    return "shared" if form["barrier"].space.startswith("shared") else form["barrier"].space
+
+
+STATE = np.uint64(0xFFFF_FFFF_0000_0000)
+"""What an arrive returns of the object as it was: the high word (`tcsim.memory.mbarrier_bits`)."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class BarrierInstruction(Instruction):
     """An instruction on one barrier in shared memory."""
 
     row: BarrierRow
+
+    def _at(self, form: Form, operands: Mapping[str, Array]) -> tuple[Access, npt.NDArray[np.intp]]:
+        """The barriers of the lanes, of a multicast in every CTA of the mask; and whose each is.
+
+        What the lanes of a warp say of one barrier in one instruction is for whoever has the memories to add up.
+        """
+        addresses = operands["barrier"].astype(np.int64)
+        lanes, ranks = np.arange(len(addresses)), None
+        if "cta_mask" in form:
+            masks = np.broadcast_to(operands["cta_mask"], lanes.shape).astype(np.int64)
+            if (masks == 0).any():
+                raise OperandError(f"{self._call}: cta_mask=0x0; valid: 0x1 to {(1 << CLUSTER_BLOCKS) - 1:#x}")
+            lanes, ranks = np.nonzero(masks[:, None] >> np.arange(CLUSTER_BLOCKS) & 1)
+        return Access(_space(form), addresses[lanes], 8, cta=ranks, thread=lanes), lanes
+
+    def _bits(self, form: Form, operands: Mapping[str, Array], view: View) -> tuple[Access, npt.NDArray[np.uint64]]:
+        """The barriers of the lanes, and the 64 bits of each as they are."""
+        at = Access(_space(form), operands["barrier"].astype(np.int64), 8)
+        return at, np.ascontiguousarray(view.read(at)).view("<u8")[..., 0]
 
     def _require(self, what: str, name: str) -> None:
         """Raise OperandError unless some form takes the operand."""
@@ -130,6 +162,14 @@ class BarrierInstruction(Instruction):
 class InitBarrier(BarrierInstruction):
     """mbarrier.init."""
 
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """A barrier is made at each lane's address. Raises BarrierError for a count that the layout does not hold."""
+        at = Access(_space(form), operands["barrier"].astype(np.int64), 8)
+        counts = np.broadcast_to(operands["count"], at.address.shape).astype(np.int64)
+        for count in np.unique(counts).tolist():
+            self.execute(count)
+        return Effects(Outcome(signals=(Signal("init", at, counts, layout=self.row.layout or "v0"),)))
+
     def execute(self, count: int) -> MBarrier:
         """A new barrier that expects `count` arrivals.
 
@@ -144,6 +184,11 @@ class InitBarrier(BarrierInstruction):
 @dataclass(frozen=True, eq=False, repr=False)
 class InvalidateBarrier(BarrierInstruction):
     """mbarrier.inval."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The barrier at each lane's address is one no longer."""
+        at = Access(_space(form), operands["barrier"].astype(np.int64), 8)
+        return Effects(Outcome(signals=(Signal("inval", at, np.ones(at.address.shape, np.int64)),)))
 
     def execute(self, barrier: MBarrier) -> MBarrier:
         """The barrier, invalidated: any use of it is an error.
@@ -162,6 +207,12 @@ class InvalidateBarrier(BarrierInstruction):
 class CheckLayout(BarrierInstruction):
     """mbarrier.check_layout."""
 
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The predicate of each lane: bit 0 of the object."""
+        at, bits = self._bits(form, operands, view)
+        matches = (bits & np.uint64(1)).astype(bool) == (self.row.layout == "v1")
+        return Effects(Outcome({"matches": matches}), reads=(at,))
+
     def execute(self, barrier: MBarrier) -> bool:
         """Whether the barrier has the layout that the spelling names.
 
@@ -179,6 +230,13 @@ class CheckLayout(BarrierInstruction):
 @dataclass(frozen=True, eq=False, repr=False)
 class CountTransactions(BarrierInstruction):
     """mbarrier.expect_tx and mbarrier.complete_tx."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """Each lane's barrier is told its bytes. Raises OperandError for a mask that names no CTA."""
+        at, lanes = self._at(form, operands)
+        sizes = np.broadcast_to(operands["tx_count"], operands["barrier"].shape).astype(np.int64)
+        kind: Literal["expect_tx", "complete_tx"] = "expect_tx" if self.row.operation == "expect_tx" else "complete_tx"
+        return Effects(Outcome(signals=(Signal(kind, at, sizes[lanes]),)))
 
     def execute(self, barrier: Any, tx_count: int, cta_mask: int | None = None) -> Any:
         """The barrier after `tx_count` bytes more are expected, or complete.
@@ -199,6 +257,27 @@ class CountTransactions(BarrierInstruction):
 @dataclass(frozen=True, eq=False, repr=False)
 class ArriveBarrier(BarrierInstruction):
     """mbarrier.arrive and mbarrier.arrive_drop, with .expect_tx or .noComplete."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """Each lane's barrier is told its arrivals, and before them the bytes that they expect.
+
+        The state that a lane gets is of the barrier as it was before all of them. Raises OperandError for a mask that names no
+        CTA.
+        """
+        registers: dict[str, Array] = {}
+        reads: tuple[Access, ...] = ()
+        if "state" in form.results:
+            before, bits = self._bits(form, operands, view)
+            registers, reads = {"state": bits & STATE}, (before,)
+        at, lanes = self._at(form, operands)
+        shape = operands["barrier"].shape
+        counts = np.broadcast_to(operands["count"] if "count" in form else 1, shape).astype(np.int64)[lanes]
+        kind: Literal["arrive", "drop"] = "drop" if self.row.operation == "arrive_drop" else "arrive"
+        signals: tuple[Signal, ...] = (Signal(kind, at, counts, no_complete=self.row.no_complete),)
+        if "tx_count" in form:
+            sizes = np.broadcast_to(operands["tx_count"], shape).astype(np.int64)[lanes]
+            signals = (Signal("expect_tx", at, sizes), *signals)
+        return Effects(Outcome(registers, signals=signals), reads)
 
     def execute(
         self, barrier: Any, count: int | None = None, tx_count: int | None = None, cta_mask: int | None = None
@@ -238,6 +317,12 @@ class ArriveBarrier(BarrierInstruction):
 class PendingCount(BarrierInstruction):
     """mbarrier.pending_count."""
 
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The count in each lane's state."""
+        states = operands["state"]
+        pending = [mbarrier_bits.pending_count(int(state), self.arch.name) for state in states.reshape(-1)]
+        return Effects(Outcome({"pending": np.array(pending, np.uint32).reshape(states.shape)}))
+
     def execute(self, state: BarrierState | int) -> int:
         """The arrivals that were pending when an arrive returned this state: a `BarrierState`, or its 64 bits.
 
@@ -261,6 +346,26 @@ class PendingCount(BarrierInstruction):
 @dataclass(frozen=True, eq=False, repr=False)
 class WaitBarrier(BarrierInstruction):
     """mbarrier.test_wait and mbarrier.try_wait."""
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """Whether each lane's phase is complete: its parity, bit 63 of a state or the lowest bit of `parity`, is not the barrier's.
+
+        try_wait of lanes none of which is done is blocked until one of their barriers changes; if some are, the others get false,
+        as after the time that the hardware waits.
+        """
+        at, bits = self._bits(form, operands, view)
+        top = np.uint64(63)
+        given = operands["parity"].astype(np.uint64) if "parity" in form else operands["state"].astype(np.uint64) >> top
+        parity = np.broadcast_to(given & np.uint64(1), bits.shape)
+        complete = bits >> top != parity
+        if self.row.operation == "try_wait" and not complete.any():
+            return Effects(reads=(at,), blocked=Condition("mbarrier", at, int(parity.flat[0])))
+        registers = {"complete": complete}
+        if "report" in form:  # nothing that is modelled reports
+            registers |= {"report": np.zeros(complete.shape, bool)}
+        if "value" in form:
+            registers |= {"value": np.zeros(complete.shape, np.uint8)}
+        return Effects(Outcome(registers), (at,))
 
     def execute(
         self,
