@@ -253,9 +253,10 @@ def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: boo
     """
     with np.errstate(all="ignore"):
         if format == "f64":
-            if rounding == "rne":
-                return _double(_invalid64(a.view(np.float64) / b.view(np.float64)), a, b)
-            raise ValueError(f"div.{rounding}.f64 is not computed")
+            found64 = a.view(np.float64) / b.view(np.float64)
+            if rounding != "rne":
+                found64 = _slow(ieee.divide, (a, b), "f64", rounding).view(np.float64)
+            return _double(_invalid64(found64), a, b)
         if ftz:
             a, b = flush(a), flush(b)
         near = a.view(np.float32) / b.view(np.float32)
@@ -281,9 +282,10 @@ def root(a: Codes, format: str, rounding: Rounding = "rne", ftz: bool = False) -
     """The square root, correctly rounded (sqrt.rn and relatives)."""
     with np.errstate(all="ignore"):
         if format == "f64":
-            if rounding == "rne":
-                return _double(_invalid64(np.sqrt(a.view(np.float64))), a)
-            raise ValueError(f"sqrt.{rounding}.f64 is not computed")
+            found64 = np.sqrt(a.view(np.float64))
+            if rounding != "rne":
+                found64 = _slow(ieee.root, (a,), "f64", rounding).view(np.float64)
+            return _double(_invalid64(found64), a)
         if ftz:
             a = flush(a)
         near = np.sqrt(a.view(np.float32))

@@ -1,4 +1,4 @@
-"""Correctly rounded IEEE 754 fused multiply-add, addition and multiplication on codes, in integers.
+"""Correctly rounded IEEE 754 fused multiply-add, addition, multiplication, division and square root on codes, in integers.
 
 This is what the ordinary (CUDA core) FFMA, FADD, HADD2 and the f64 tensor core compute. No host floating point is used.
 """
@@ -116,6 +116,74 @@ def convert(
 ) -> npt.NDArray[np.unsignedinteger]:
     """a in another format, with one rounding; a zero keeps its sign, a NaN becomes the canonical one."""
     return multiply(a, _one(formats[0]), (formats[0], formats[0]), out, rounding)
+
+
+_DIGITS = 55  # of a quotient or a root: those of f64, one to round by, one to spare
+
+
+def _leading(parts: Fields) -> tuple[U64, npt.NDArray[np.int64]]:
+    """Significands of finite numbers with their leading bit at place 52, and how far they were shifted."""
+    found = _finite(parts)
+    length = bit_length_128(np.zeros_like(found), found)
+    shift = np.where(length == 0, 0, 53 - length)
+    return found << shift.astype(np.uint64), shift.astype(np.int64)
+
+
+def divide(
+    a: npt.NDArray[np.unsignedinteger],
+    b: npt.NDArray[np.unsignedinteger],
+    formats: tuple[Format, Format],
+    out: Format,
+    rounding: Rounding = "rne",
+) -> npt.NDArray[np.unsignedinteger]:
+    """a / b with one rounding, digit by digit; NaN results are the canonical NaN."""
+    a, b = np.broadcast_arrays(a, b)
+    pa, pb = formats[0].fields(a), formats[1].fields(b)
+    (x, x_shift), (y, y_shift) = _leading(pa), _leading(pb)
+    y = np.where(y == 0, np.uint64(1 << 52), y)
+    rest, quotient = x, np.zeros_like(x)
+    for _ in range(_DIGITS + 1):
+        digit = rest >= y
+        quotient = quotient << np.uint64(1) | digit
+        rest = np.where(digit, rest - y, rest) << np.uint64(1)
+    quotient = quotient << np.uint64(1) | (rest != 0)
+    fraction = formats[0].fraction_bits - formats[1].fraction_bits
+    exponent = pa.exponent.astype(np.int64) - x_shift - pb.exponent + y_shift - fraction - _DIGITS - 1
+    sign = pa.sign ^ pb.sign
+    codes = round_to_code(sign, np.zeros_like(quotient), quotient, exponent, out, rounding)
+    top = sign.astype(np.uint64) << np.uint64(out.sign_shift)
+    codes = np.where((pa.kind == INFINITY) | (pb.kind == ZERO), np.uint64(out.largest_code + 1) | top, codes)
+    codes = np.where((pb.kind == INFINITY) | ((pa.kind == ZERO) & (pb.kind != ZERO)), top, codes)
+    invalid = (pa.kind == pb.kind) & ((pa.kind == ZERO) | (pa.kind == INFINITY))
+    invalid = invalid | (pa.kind == NAN) | (pb.kind == NAN)
+    return np.where(invalid, np.uint64(out.canonical_nan or 0), codes).astype(out.dtype)
+
+
+def root(
+    a: npt.NDArray[np.unsignedinteger], formats: tuple[Format], out: Format, rounding: Rounding = "rne"
+) -> npt.NDArray[np.unsignedinteger]:
+    """The square root with one rounding, digit by digit; that of -0 is -0, of other negative numbers the canonical NaN."""
+    parts = formats[0].fields(a)
+    x, shift = _leading(parts)
+    exponent = parts.exponent.astype(np.int64) - shift - formats[0].fraction_bits
+    odd = exponent & 1
+    x, exponent = x << odd.astype(np.uint64), exponent - odd  # 53 or 54 bits at an even exponent
+    rest, found = np.zeros_like(x), np.zeros_like(x)
+    for place in range(_DIGITS):
+        pair = x >> np.uint64(52 - 2 * place) & np.uint64(3) if place <= 26 else np.uint64(0)
+        rest = rest << np.uint64(2) | pair
+        trial = found << np.uint64(2) | np.uint64(1)
+        digit = rest >= trial
+        rest = np.where(digit, rest - trial, rest)
+        found = found << np.uint64(1) | digit
+    found = found << np.uint64(1) | (rest != 0)
+    half = exponent // 2 - (_DIGITS - 27) - 1
+    codes = round_to_code(parts.sign, np.zeros_like(found), found, half, out, rounding)
+    top = parts.sign.astype(np.uint64) << np.uint64(out.sign_shift)
+    codes = np.where(parts.kind == INFINITY, np.uint64(out.largest_code + 1), codes)
+    codes = np.where(parts.kind == ZERO, top, codes)
+    invalid = (parts.kind == NAN) | ((parts.sign != 0) & (parts.kind != ZERO))
+    return np.where(invalid, np.uint64(out.canonical_nan or 0), codes).astype(out.dtype)
 
 
 def _one(format: Format) -> npt.NDArray[np.unsignedinteger]:

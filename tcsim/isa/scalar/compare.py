@@ -8,27 +8,74 @@ from itertools import product
 import numpy as np
 
 from tcsim.isa.scalar import floating, integer
-from tcsim.isa.scalar.table import Array, Compute, Scalar
+from tcsim.isa.scalar.table import CONTAINERS, SINCE, Array, Compute, Scalar
 
-_COMBINED: dict[str, Compute] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+_COMBINED: dict[str, Compute | None] = {"": None, "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 _SELECTED = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
 
 
 def _comparisons() -> Iterator[Scalar]:
     for name, type, holds in (*integer.comparisons(), *floating.comparisons()):
+        own = SINCE[90 if type == "bf16" else 70]
         for ftz in ("", "ftz") if type in ("f32", "f16") else ("",):
             compare = _flushing(holds, type) if ftz else holds
-            end = ".".join(part for part in (ftz, type) if part)
-            yield Scalar(f"setp.{name}.{end}", ("pred",), (type,) * 2, compare)
-            yield Scalar(f"setp.{name}.{end}|", ("pred", "pred"), (type,) * 2, _with_opposite(compare))
             for word, combine in _COMBINED.items():
-                one, two = _combining(compare, combine)
-                yield Scalar(f"setp.{name}.{word}.{end}", ("pred",), (type, type, "pred"), one)
-                yield Scalar(f"setp.{name}.{word}.{end}|", ("pred", "pred"), (type, type, "pred"), two)
-            for out in ("u32", "s32", "f32"):
-                true = np.uint32(0x3F800000 if out == "f32" else 0xFFFFFFFF)
-                mnemonic = ".".join(part for part in ("set", name, ftz, out, type) if part)
-                yield Scalar(mnemonic, (out,), (type,) * 2, _as_number(compare, true))
+                stem, third = (f"{name}.{word}", ("pred",)) if word else (name, ())
+                holding = _combining(compare, combine) if combine else compare
+                end = ".".join(part for part in (ftz, type) if part)
+                both = _with_opposite(compare, combine)
+                yield Scalar(f"setp.{stem}.{end}", ("pred",), (type, type, *third), holding, targets=own)
+                if type not in ("f16", "bf16"):
+                    yield Scalar(f"setp.{stem}.{end}|", ("pred", "pred"), (type, type, *third), both, targets=own)
+                else:
+                    yield from _packed(stem, ftz, f"{type}x2", third, holding, own)
+                for out in _results(type):
+                    since = SINCE[90] if out == "bf16" else own
+                    if ftz and out == "bf16":
+                        continue
+                    mnemonic = ".".join(part for part in ("set", stem, ftz, out, type) if part)
+                    yield Scalar(mnemonic, (out,), (type, type, *third), _as_number(holding, out), targets=since)
+
+
+def _results(type: str) -> tuple[str, ...]:
+    """What `set` makes of a comparison."""
+    if type in ("f16", "bf16"):
+        return ("u16", "s16", "u32", "s32", *(("f16", "bf16") if type == "f16" else ("bf16",)))
+    return ("u32", "s32", "f32", "f16", "bf16")
+
+
+def _packed(
+    stem: str, ftz: str, type: str, third: tuple[str, ...], holding: Compute, own: frozenset[str]
+) -> Iterator[Scalar]:
+    """The comparison of each half: two predicates, or a mask or a number in each half."""
+    end = ".".join(part for part in (ftz, type) if part)
+    halves = _halves(holding)
+    yield Scalar(f"setp.{stem}.{end}|", ("pred", "pred"), (type, type, *third), halves, targets=own)
+    for out in ("u32", "s32", type):
+        mnemonic = ".".join(part for part in ("set", stem, ftz, out, type) if part)
+        compute = _joined(halves, _TRUE.get(out.removesuffix("x2"), 0xFFFF))
+        yield Scalar(mnemonic, (out,), (type, type, *third), compute, targets=own)
+
+
+def _halves(holding: Compute) -> Compute:
+    """A comparison of 16-bit codes for the low and for the high half of 32."""
+
+    def both(a: Array, b: Array, *p: Array) -> tuple[Array, Array]:
+        low, shift = np.uint32(0xFFFF), np.uint32(16)
+        return tuple(
+            holding(*(np.asarray(part, np.uint16) for part in parts), *p)
+            for parts in ((a & low, b & low), (a >> shift, b >> shift))
+        )  # type: ignore[return-value]
+
+    return both
+
+
+def _joined(halves: Compute, true: int) -> Compute:
+    def compute(*codes: Array) -> Array:
+        low, high = halves(*codes)
+        return np.where(low, np.uint32(true), np.uint32(0)) | np.where(high, np.uint32(true << 16), np.uint32(0))
+
+    return compute
 
 
 def _flushing(holds: Compute, type: str) -> Compute:
@@ -38,26 +85,28 @@ def _flushing(holds: Compute, type: str) -> Compute:
     return compare
 
 
-def _with_opposite(compare: Compute) -> Compute:
-    def both(a: Array, b: Array) -> tuple[Array, Array]:
+def _combining(compare: Compute, combine: Compute) -> Compute:
+    return lambda a, b, p: combine(compare(a, b), p)
+
+
+def _with_opposite(compare: Compute, combine: Compute | None) -> Compute:
+    """The comparison and its opposite, each combined with a predicate if there is one."""
+
+    def both(a: Array, b: Array, *p: Array) -> tuple[Array, Array]:
         found = compare(a, b)
-        return found, ~found
+        return (combine(found, *p), combine(~found, *p)) if combine else (found, ~found)
 
     return both
 
 
-def _combining(compare: Compute, combine: Compute) -> tuple[Compute, Compute]:
-    """The comparison combined with a predicate, alone and with its opposite, which is combined likewise."""
-
-    def both(a: Array, b: Array, p: Array) -> tuple[Array, Array]:
-        found = compare(a, b)
-        return combine(found, p), combine(~found, p)
-
-    return lambda a, b, p: combine(compare(a, b), p), both
+_TRUE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}
+"""1.0, which `set` gives where it gives a number; an integer gets ones in all its bits."""
 
 
-def _as_number(compare: Compute, true: np.uint32) -> Compute:
-    return lambda a, b: np.where(compare(a, b), true, np.uint32(0))
+def _as_number(compare: Compute, out: str) -> Compute:
+    container = CONTAINERS[out]
+    true = container.type(_TRUE.get(out, (1 << 8 * container.itemsize) - 1))
+    return lambda *codes: np.where(compare(*codes), true, container.type(0))
 
 
 _TESTS: dict[str, Compute] = {  # of exponent, fraction, and the exponent of infinity
@@ -76,8 +125,20 @@ def _selections() -> Iterator[Scalar]:
         yield Scalar(
             f"slct.{type}.s32", (type,), (type, type, "s32"), lambda a, b, c: np.where(c.view(np.int32) >= 0, a, b)
         )
+        for ftz in ("", "ftz."):
+            yield Scalar(f"slct.{ftz}{type}.f32", (type,), (type, type, "f32"), _by_sign(bool(ftz)))
     for type, word in product(("f32", "f64"), _TESTS):
         yield Scalar(f"testp.{word}.{type}", ("pred",), (type,), _tested(word, type))
+
+
+def _by_sign(ftz: bool) -> Compute:
+    """The first of two where a number is at least 0, else the second; of a NaN the second."""
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        with np.errstate(invalid="ignore"):
+            return np.where((floating.flushed(c, "f32") if ftz else c).view(np.float32) >= 0, a, b)
+
+    return compute
 
 
 def _tested(word: str, type: str) -> Compute:

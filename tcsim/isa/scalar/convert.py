@@ -7,18 +7,18 @@ or the highest bit alone where the integer has 64 bits or the float is an f64 (m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import numpy as np
 
 from tcsim.arithmetic import floating
 from tcsim.arithmetic.floating import rounded
 from tcsim.isa.scalar.floating import ROUNDINGS, as_float, widened
-from tcsim.isa.scalar.table import CONTAINERS, Array, Scalar, spellings
+from tcsim.isa.scalar.table import CONTAINERS, SINCE, Array, Scalar, spellings
 from tcsim.numbers.rounding import Rounding
 
 _INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
 _FLOATS = ("f16", "bf16", "f32", "f64")
-_ORDER = {"f16": 0, "bf16": 0, "f32": 1, "f64": 2}  # of widths
 _TO_INTEGRAL: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
@@ -71,8 +71,8 @@ def _to_integer(out: str, source: str, rounding: str, ftz: bool) -> Callable[[Ar
     return compute
 
 
-def _from_integer(out: str, source: str, rounding: Rounding) -> Callable[[Array], Array]:
-    def compute(a: Array) -> Array:
+def _from_integer(out: str, source: str, rounding: Rounding, saturate: bool) -> Callable[[Array], Array]:
+    def convert(a: Array) -> Array:
         value = _values(source, a)
         high = value.astype(np.float64)
         if int(source[1:]) < 64:
@@ -90,7 +90,7 @@ def _from_integer(out: str, source: str, rounding: Rounding) -> Callable[[Array]
             return _double(high, low, rounding)
         return np.where(value == 0, CONTAINERS[out].type(0), rounded(high, low, out, rounding))
 
-    return compute
+    return (lambda a: floating.saturated(convert(a), out)) if saturate else convert
 
 
 def _double(high: Array, low: Array, rounding: Rounding) -> Array:
@@ -175,26 +175,51 @@ def _integral(type: str, rounding: str, ftz: bool, saturate: bool) -> Callable[[
     return compute
 
 
+_DIRECTED, _NONE = ("rn", "rz", "rm", "rp"), ("",)
+_FTZ, _SAT = ("", "ftz"), ("", "sat")
+_BETWEEN: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    ("f16", "f16"): (_NONE, _NONE, _SAT), ("f64", "f64"): (_NONE, _NONE, _SAT), ("f32", "f32"): (_NONE, _FTZ, _SAT),
+    ("f32", "f16"): (_NONE, _FTZ, _SAT), ("f64", "f32"): (_NONE, _FTZ, _SAT), ("f64", "f16"): (_NONE, _NONE, _SAT),
+    ("f16", "f64"): (_DIRECTED, _NONE, _SAT), ("f32", "f64"): (_DIRECTED, _FTZ, _SAT), ("f16", "f32"): (_DIRECTED, _FTZ, _SAT),
+    ("bf16", "f32"): (_DIRECTED, _FTZ, _NONE), ("bf16", "f64"): (_DIRECTED, _NONE, _NONE), ("bf16", "bf16"): (_NONE, _NONE, _NONE),
+    ("f32", "bf16"): (("", *_DIRECTED), _FTZ, _NONE), ("f64", "bf16"): (("", *_DIRECTED), _NONE, _NONE),
+    ("f16", "bf16"): (("", *_DIRECTED), _NONE, _NONE), ("bf16", "f16"): (("", *_DIRECTED), _NONE, _NONE),
+}  # fmt: skip
+"""(result, source): the roundings, .ftz and .sat that a conversion between floating-point formats takes."""
+
+
+def _first(out: str, source: str, ftz: str) -> frozenset[str]:
+    """The targets of a conversion: those of bf16 came with sm_90, from and to f32 with sm_80."""
+    if "bf16" not in (out, source):
+        return SINCE[70]
+    return SINCE[80 if {out, source} == {"bf16", "f32"} and not (ftz and out == "f32") else 90]
+
+
 def table() -> Iterator[Scalar]:
     """Every spelling."""
-    for name, (saturate, out, source) in spellings("cvt", ("", "sat"), _INTEGERS, _INTEGERS):
-        yield Scalar(name, (out,), (source,), _between_integers(out, source, bool(saturate)))
-    for name, (rounding, ftz, _, out, source) in spellings(
-        "cvt", _TO_INTEGRAL, ("", "ftz"), ("", "sat"), _INTEGERS, _FLOATS
-    ):
-        if not (ftz and source == "f64"):
-            yield Scalar(name, (out,), (source,), _to_integer(out, source, rounding, bool(ftz)))
-    for name, (rounding, out, source) in spellings("cvt", ("rn", "rz", "rm", "rp"), _FLOATS, _INTEGERS):
-        yield Scalar(name, (out,), (source,), _from_integer(out, source, ROUNDINGS[rounding]))
-    for name, (ftz, saturate, out, source) in spellings("cvt", ("", "ftz"), ("", "sat"), _FLOATS, _FLOATS):
-        if _ORDER[out] > _ORDER[source] or (out == source and out in ("f32", "f64")):
-            yield Scalar(name, (out,), (source,), _between_floats(out, source, "rne", bool(ftz), bool(saturate)))
-    for name, (rounding, ftz, saturate, out, source) in spellings(
-        "cvt", ("rn", "rz", "rm", "rp"), ("", "ftz"), ("", "sat"), _FLOATS, _FLOATS
-    ):
-        if _ORDER[out] < _ORDER[source] or {out, source} == {"f16", "bf16"}:
-            yield Scalar(
-                name, (out,), (source,), _between_floats(out, source, ROUNDINGS[rounding], bool(ftz), bool(saturate))
-            )
-    for name, (rounding, ftz, saturate, type) in spellings("cvt", _TO_INTEGRAL, ("", "ftz"), ("", "sat"), _FLOATS):
-        yield Scalar(f"{name}.{type}", (type,), (type,), _integral(type, rounding, bool(ftz), bool(saturate)))
+    for name, (out, source) in spellings("cvt", _INTEGERS, _INTEGERS):
+        (low, high), (own_low, own_high) = _bounds(out), _bounds(source)
+        yield Scalar(name, (out,), (source,), _between_integers(out, source, False))
+        if own_low < low or own_high > high:
+            yield Scalar(f"cvt.sat.{out}.{source}", (out,), (source,), _between_integers(out, source, True))
+    for integer, float in product(_INTEGERS, _FLOATS):
+        if float == "bf16" and integer[1:] == "8":
+            continue
+        own = _first(float, float, "")
+        ftzs, sats = _FTZ if float == "f32" else _NONE, _NONE if float == "bf16" else _SAT
+        for name, (rounding, ftz, _) in spellings("cvt", _TO_INTEGRAL, ftzs, sats):
+            compute = _to_integer(integer, float, rounding, bool(ftz))
+            yield Scalar(f"{name}.{integer}.{float}", (integer,), (float,), compute, targets=own)
+        for name, (rounding, _, sat) in spellings("cvt", _DIRECTED, ftzs, sats):
+            compute = _from_integer(float, integer, ROUNDINGS[rounding], bool(sat))
+            yield Scalar(f"{name}.{float}.{integer}", (float,), (integer,), compute, targets=own)
+    for (out, source), choices in _BETWEEN.items():
+        for name, (rounding, ftz, sat) in spellings("cvt", *choices):
+            compute = _between_floats(out, source, ROUNDINGS[rounding], bool(ftz), bool(sat))
+            own = _first(out, source, ftz)
+            yield Scalar(f"{name}.{out}.{source}", (out,), (source,), compute, targets=own)
+    for type in _FLOATS:
+        ftzs, sats = _FTZ if type == "f32" else _NONE, _NONE if type == "bf16" else _SAT
+        for name, (rounding, ftz, sat) in spellings("cvt", _TO_INTEGRAL, ftzs, sats):
+            compute = _integral(type, rounding, bool(ftz), bool(sat))
+            yield Scalar(f"{name}.{type}.{type}", (type,), (type,), compute, targets=_first(type, type, ""))

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from tcsim.arithmetic import floating
-from tcsim.isa.scalar.table import Array, Compute, Scalar, pairs, spellings
+from tcsim.isa.scalar.table import SINCE, Array, Compute, Scalar, pairs, spellings
 from tcsim.numbers.rounding import Rounding
 
 ROUNDINGS: dict[str, Rounding] = {"": "rne", "rn": "rne", "rz": "rz", "rm": "rm", "rp": "rp"}
 _HALVES = ("f16", "bf16")
+_FIRST = {"bf16": 90, "bf16x2": 90, "f32x2": 100}
+"""The compute capability whose targets first add and multiply a type; 70 of the others."""
 Finish = Callable[[Array], Array]
 
 
@@ -81,7 +83,13 @@ def _sums() -> Iterator[Scalar]:
             if not _exists(type, ftz, sat):
                 continue
             compute = _in_format(operation, type, ROUNDINGS[rounding], bool(ftz), _saturating(type, sat))
-            yield Scalar(name, (type,), (type,) * 2, compute, contracts=not rounding and type != "f32x2")
+            own = SINCE[_FIRST.get(type, 70)]
+            yield Scalar(name, (type,), (type,) * 2, compute, contracts=not rounding and type != "f32x2", targets=own)
+    mixed: dict[str, Compute] = {"add": floating.add, "sub": _subtract}
+    for stem, operation in mixed.items():
+        for name, (rounding, sat, _, type) in spellings(stem, ROUNDINGS, ("", "sat"), ("f32",), _HALVES):
+            compute = _mixed(operation, type, 1, ROUNDINGS[rounding], _saturating("f32", sat))
+            yield Scalar(name, ("f32",), (type, "f32"), compute, targets=SINCE[100])
 
 
 def _exists(type: str, ftz: str, finish: str) -> bool:
@@ -104,13 +112,38 @@ def _fused() -> Iterator[Scalar]:
             if not _exists(type, ftz, finish) or (type == "f32x2" and stem == "mad"):
                 continue
             compute = _in_format(floating.fma, type, ROUNDINGS[rounding], bool(ftz), _saturating(type, finish))
-            yield Scalar(name, (type,), (type,) * 3, compute)
-    for type, rounding in product(_HALVES, ("rn", "rz", "rm", "rp")):  # mixed precision, sm_100
-        yield Scalar(f"fma.{rounding}.f32.{type}", ("f32",), (type, type, "f32"), _mixed(type, ROUNDINGS[rounding]))
+            first = 100 if type == "f32x2" else 80 if finish == "relu" or _element(type) == "bf16" else 70
+            yield Scalar(name, (type,), (type,) * 3, compute, targets=SINCE[first])
+    for name, (finish, type) in spellings("fma.rn.oob", ("", "relu"), ("f16", "f16x2", "bf16", "bf16x2")):
+        fused = _in_format(floating.fma, _element(type), finish=_saturating(type, finish))
+        yield Scalar(name, (type,), (type,) * 3, _each(type, _zero_outside(fused)), targets=SINCE[90])
+    for name, (rounding, sat, _, type) in spellings("fma", tuple(ROUNDINGS)[1:], ("", "sat"), ("f32",), _HALVES):
+        compute = _mixed(floating.fma, type, 2, ROUNDINGS[rounding], _saturating("f32", sat))
+        yield Scalar(name, ("f32",), (type, type, "f32"), compute, targets=SINCE[100])
 
 
-def _mixed(type: str, rounding: Rounding) -> Compute:
-    return lambda a, b, c: floating.fma(widened(a, type), widened(b, type), c, "f32", rounding)
+OUTSIDE = np.uint16(0x7FFF)
+"""The NaN that stands for an element outside a tensor: what tensor copies fill with."""
+
+
+def _zero_outside(fused: Compute) -> Compute:
+    """.oob: +0 where a factor is the NaN of elements outside a tensor."""
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        return np.where((a == OUTSIDE) | (b == OUTSIDE), np.uint16(0), fused(a, b, c))
+
+    return compute
+
+
+def _mixed(operation: Compute, type: str, narrow: int, rounding: Rounding, finish: Finish | None) -> Compute:
+    """An f32 operation whose first operands are f16 or bf16 codes."""
+
+    def compute(*codes: Array) -> Array:
+        wide = (*(widened(code, type) for code in codes[:narrow]), *codes[narrow:])
+        found: Array = operation(*wide, "f32", rounding, False)
+        return finish(found) if finish else found
+
+    return compute
 
 
 def widened(codes: Array, type: str) -> Array:
@@ -125,7 +158,7 @@ def _quotients() -> Iterator[Scalar]:
     choices = ("rn", "rz", "rm", "rp"), ("", "ftz"), ("f32", "f64")
     every = [(stem, *found) for stem in ("div", "rcp", "sqrt") for found in spellings(stem, *choices)]
     for stem, name, (rounding, ftz, type) in every:
-        if type == "f64" and (ftz or rounding != "rn"):
+        if type == "f64" and ftz and stem != "rcp":
             continue
         operations: dict[str, Compute] = {"div": floating.divide, "rcp": _reciprocal, "sqrt": floating.root}
         operation = operations[stem]
@@ -142,7 +175,9 @@ def _magnitudes() -> Iterator[Scalar]:
     for type in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
         for name, (ftz, _) in (*spellings("abs", ("", "ftz"), (type,)), *spellings("neg", ("", "ftz"), (type,))):
             if not ftz or type in ("f32", "f16", "f16x2"):
-                yield Scalar(name, (type,), (type,), _each(type, _signed(_element(type), name[:3] == "neg", bool(ftz))))
+                compute = _each(type, _signed(_element(type), name[:3] == "neg", bool(ftz)))
+                own = SINCE[80 if _element(type) == "bf16" else 70]
+                yield Scalar(name, (type,), (type,), compute, targets=own)
     for type, sign in (("f32", np.uint32(1 << 31)), ("f64", np.uint64(1 << 63))):
         yield Scalar(f"copysign.{type}", (type,), (type,) * 2, _with_sign_of(sign))
 
@@ -187,14 +222,17 @@ def _extremes() -> Iterator[Scalar]:
             if (type == "f64" and (ftz or nan or xor)) or (_element(type) == "bf16" and ftz):
                 continue
             choose = _extreme(_element(type), stem == "max", bool(nan), bool(ftz), bool(xor))
-            yield Scalar(name, (type,), (type,) * 2, _each(type, choose))
-        for name, (ftz, nan, _) in spellings(stem, ("", "ftz"), ("", "NaN"), ("f32",)):
+            first = 86 if xor else 80 if nan or type not in ("f32", "f64") else 70
+            yield Scalar(name, (type,), (type,) * 2, _each(type, choose), targets=SINCE[first])
+        for name, (ftz, nan, absolute, _) in spellings(stem, ("", "ftz"), ("", "NaN"), ("", "abs"), ("f32",)):
             choose = _extreme("f32", stem == "max", bool(nan), bool(ftz), False)
-            yield Scalar(name + "/3", ("f32",), ("f32",) * 3, _of_three(choose))
+            three = _of_three(choose, bool(absolute))
+            yield Scalar(name + "/3", ("f32",), ("f32",) * 3, three, targets=SINCE[100])
 
 
-def _of_three(choose: Compute) -> Compute:
-    return lambda a, b, c: choose(choose(a, b), c)
+def _of_three(choose: Compute, absolute: bool) -> Compute:
+    magnitude = np.uint32(0x7FFFFFFF if absolute else 0xFFFFFFFF)
+    return lambda a, b, c: choose(choose(a & magnitude, b & magnitude), c & magnitude)
 
 
 def _extreme(type: str, largest: bool, nan: bool, ftz: bool, xor: bool) -> Compute:

@@ -7,11 +7,12 @@ Shift Instructions. Division by zero is not defined there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from tcsim.isa.scalar.table import Array, Compute, Scalar, pairs, signed, spellings, unsigned
+from tcsim.isa.scalar.table import BYTES_IN_WORDS, CONTAINERS, SINCE, Array, Compute, Scalar, pairs, signed, spellings, unsigned
 
 _INTEGERS = ("u16", "u32", "u64", "s16", "s32", "s64")
 _WORDS = ("u32", "s32", "u64", "s64")
@@ -63,8 +64,49 @@ def multiply(type: str, part: str) -> Compute:
     return compute
 
 
-def _saturate(values: Array) -> Array:
-    return np.clip(values, -(2**31), 2**31 - 1).astype(np.int32).view(np.uint32)
+_RANGES = {
+    f"{kind}{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) if kind == "s" else (0, (1 << bits) - 1)
+    for kind in "us"
+    for bits in (8, 16, 32)
+}
+
+
+def _saturate(values: Array, type: str = "s32") -> Array:
+    """Numbers of 64 bits as codes of a type, clamped to what it holds."""
+    low, high = _RANGES[type]
+    return np.clip(values, low, high).astype(np.int64).view(np.uint64).astype(CONTAINERS[type])
+
+
+def _saturating(way: Compute, type: str) -> Compute:
+    return lambda a, b: _saturate(way(_of(type, a).astype(np.int64), _of(type, b).astype(np.int64)), type)
+
+
+def _relu(choose: Compute) -> Compute:
+    """The function, negative results as 0."""
+
+    def compute(*codes: Array) -> Array:
+        found = choose(*codes)
+        return np.where(signed(found) < 0, found.dtype.type(0), found)
+
+    return compute
+
+
+def _saturated_sum(product: Compute) -> Compute:
+    """A product of 32 bits and an addend, clamped."""
+    return lambda a, b, c: _saturate(signed(product(a, b)).astype(np.int64) + signed(c).astype(np.int64))
+
+
+def _multiply_24(type: str, part: str) -> Compute:
+    """The low or high 32 of the 48 bits that the low 24 bits of two numbers give."""
+
+    def value(code: Array) -> Array:
+        return _wide(type, _codes(_of(type, code << np.uint32(8)) >> _of(type, np.array(8, code.dtype))))
+
+    def compute(a: Array, b: Array) -> Array:
+        product = value(a) * value(b)
+        return (product >> product.dtype.type(16) if part == "hi" else product).astype(np.uint64).astype(np.uint32)
+
+    return compute
 
 
 def _divide(type: str, remainder: bool) -> Compute:
@@ -271,6 +313,90 @@ def _dot4(a_type: str, b_type: str) -> Compute:
     return compute
 
 
+def _dot2(a_type: str, b_type: str, half: str) -> Compute:
+    """dp2a: two 16-bit numbers of a times the two low or high bytes of b, plus c."""
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        a, b, c = (np.ascontiguousarray(code) for code in np.broadcast_arrays(a, b, c))
+        x = a.view(np.int16 if a_type[0] == "s" else np.uint16).reshape(*a.shape, 2)
+        y = b.view(np.int8 if b_type[0] == "s" else np.uint8).reshape(*b.shape, 4)
+        y = y[..., :2] if half == "lo" else y[..., 2:]
+        return (signed(c).astype(np.int64) + (x.astype(np.int64) * y).sum(-1)).astype(np.uint64).astype(np.uint32)
+
+    return compute
+
+
+def _extend(is_signed: bool, wrap: bool) -> Compute:
+    """szext: the low b bits of a, extended by their sign or by zeros."""
+
+    def compute(a: Array, b: Array) -> Array:
+        a, b = np.broadcast_arrays(a, b)
+        place = b & np.uint32(31)
+        whole = (b >= 32) & (not wrap)
+        above = np.where(whole, np.uint32(0), np.uint32(0xFFFFFFFF) << place)
+        sign = (a >> (place - np.uint32(1) & np.uint32(31)) & np.uint32(1) != 0) & (place != 0) & ~whole & is_signed
+        return a & ~above | np.where(sign, above, np.uint32(0))
+
+    return compute
+
+
+def _mask(wrap: bool) -> Compute:
+    """bmsk: b ones from bit a on."""
+
+    def compute(a: Array, b: Array) -> Array:
+        a, b = np.broadcast_arrays(a, b)
+        first, count = a & np.uint32(31), b & np.uint32(31)
+        ones = np.uint32(0xFFFFFFFF)
+        from_first, end = ones << first, first + count
+        if not wrap:
+            from_first = np.where(a >= 32, np.uint32(0), from_first)
+        open_end = (end >= 32) | (((a >= 32) | (b >= 32)) & (not wrap))
+        beyond = np.where(open_end, np.uint32(0), ones << (end & np.uint32(31)))
+        return from_first & ~beyond
+
+    return compute
+
+
+def find_nth_set(mask: Array, base: Array, offset: Array) -> Array:
+    """fns: the place of the |offset|th set bit from `base` upwards or, of a negative offset, downwards; all ones if there is none."""
+    mask, base, offset = np.broadcast_arrays(mask, base, signed(offset))
+    places = np.arange(32, dtype=np.int64)
+    from_base = (places - base.astype(np.int64)[..., None]) * np.where(offset < 0, -1, 1)[..., None]
+    taken = (mask[..., None] >> places.astype(np.uint32) & np.uint32(1) != 0) & (from_base >= 0)
+    order = np.where(offset[..., None] < 0, taken[..., ::-1].cumsum(-1)[..., ::-1], taken.cumsum(-1))
+    wanted = np.abs(offset.astype(np.int64))[..., None]
+    found = np.where(wanted == 0, taken & (from_base == 0), taken & (order == wanted))
+    return np.where(found.any(-1), found.argmax(-1), 0xFFFFFFFF).astype(np.uint32)
+
+
+def _multiply_without_carries(part: str) -> Compute:
+    """clmad: the low or high 64 bits of the product of two polynomials over GF(2), plus c."""
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        a, b, c = np.broadcast_arrays(a, b, c)
+        found = c.copy()
+        for place in range(64):
+            chosen = (b >> np.uint64(place) & np.uint64(1)) != 0
+            if part == "lo":
+                term = a << np.uint64(place)
+            else:
+                term = a >> np.uint64(64 - place) if place else np.zeros_like(a)
+            found ^= np.where(chosen, term, np.uint64(0))
+        return found
+
+    return compute
+
+
+def logic3_with(way: Compute) -> Compute:
+    """lop3 with a predicate: the result, and whether it is not zero combined with another predicate."""
+
+    def compute(a: Array, b: Array, c: Array, table: int, p: Array) -> tuple[Array, Array]:
+        found = logic3(a, b, c, table)
+        return found, way(found != 0, p)
+
+    return compute
+
+
 def _compare_low(type: str, largest: bool) -> Compute:
     choose = np.maximum if largest else np.minimum
     return lambda a, b: _codes(choose(_of(type, a), _of(type, b)))
@@ -294,9 +420,9 @@ def _arithmetic() -> Iterator[Scalar]:
         yield Scalar(f"sub.{type}", (type,), (type,) * 2, np.subtract)
         wide = type[0] + str(2 * _width(type))
         for part in ("lo", "hi", *(("wide",) if _width(type) < 64 else ())):
-            out, product = (wide if part == "wide" else type), multiply(type, part)
-            yield Scalar(f"mul.{part}.{type}", (out,), (type,) * 2, product)
-            yield Scalar(f"mad.{part}.{type}", (out,), (type, type, out), lambda a, b, c, p=product: p(a, b) + c)
+            out, multiplied = (wide if part == "wide" else type), multiply(type, part)
+            yield Scalar(f"mul.{part}.{type}", (out,), (type,) * 2, multiplied)
+            yield Scalar(f"mad.{part}.{type}", (out,), (type, type, out), lambda a, b, c, p=multiplied: p(a, b) + c)
         yield Scalar(f"div.{type}", (type,), (type,) * 2, _divide(type, False))
         yield Scalar(f"rem.{type}", (type,), (type,) * 2, _divide(type, True))
         yield Scalar(f"min.{type}", (type,), (type,) * 2, _compare_low(type, False))
@@ -306,17 +432,9 @@ def _arithmetic() -> Iterator[Scalar]:
             yield Scalar(f"abs.{type}", (type,), (type,), _absolute)
             yield Scalar(f"neg.{type}", (type,), (type,), np.negative)
     for name, way in (("add", np.add), ("sub", np.subtract)):
-        yield Scalar(
-            f"{name}.sat.s32",
-            ("s32",),
-            ("s32",) * 2,
-            lambda a, b, w=way: _saturate(w(signed(a).astype(np.int64), signed(b).astype(np.int64))),
-        )
-        for type in ("u16x2", "s16x2"):
-            yield Scalar(f"{name}.{type}", (type,), (type,) * 2, pairs(way))
-    for name, largest in (("min", False), ("max", True)):
-        for type in ("u16x2", "s16x2"):
-            yield Scalar(f"{name}.{type}", (type,), (type,) * 2, pairs(_compare_low(type, largest)))
+        yield Scalar(f"{name}.sat.s32", ("s32",), ("s32",) * 2, _saturating(way, "s32"))
+    yield Scalar("add.sat.u32", ("u32",), ("u32",) * 2, _saturating(np.add, "u32"), targets=BYTES_IN_WORDS)
+    yield from _packed()
     for type in _WORDS:
         for name in ("add", "sub"):
             taking, plain = _carrying(name, True), _carrying(name, False)
@@ -330,9 +448,53 @@ def _arithmetic() -> Iterator[Scalar]:
             )
             yield Scalar(f"madc.{part}.{type}", (type,), (type,) * 3, _without_carry(taking), reads_carry=True)
             yield Scalar(f"madc.{part}.cc.{type}", (type,), (type,) * 3, taking, reads_carry=True, writes_carry=True)
-    for a, b in ((a, b) for a in ("u32", "s32") for b in ("u32", "s32")):
+    for type in ("u16", "s16"):
+        for name in ("add", "sub"):
+            yield Scalar(f"{name}c.{type}", (type,), (type,) * 2, _without_carry(_carrying(name, True)), reads_carry=True)
+        for part in ("lo", "hi"):
+            taking = _without_carry(_mad_carry(type, part, True))
+            yield Scalar(f"madc.{part}.{type}", (type,), (type,) * 3, taking, reads_carry=True)
+    # ptxas takes .sat here and leaves it out of what it makes
+    clamped = _without_carry(_mad_carry("s32", "hi", True))
+    yield Scalar("madc.hi.sat.s32", ("s32",), ("s32",) * 3, clamped, reads_carry=True)
+    yield Scalar("mad.hi.sat.s32", ("s32",), ("s32",) * 3, _saturated_sum(multiply("s32", "hi")))
+    yield Scalar("mad24.hi.sat.s32", ("s32",), ("s32",) * 3, _saturated_sum(_multiply_24("s32", "hi")))
+    for type, part in product(("u32", "s32"), ("lo", "hi")):
+        low = _multiply_24(type, part)
+        yield Scalar(f"mul24.{part}.{type}", (type,), (type,) * 2, low)
+        yield Scalar(f"mad24.{part}.{type}", (type,), (type,) * 3, lambda a, b, c, p=low: p(a, b) + c)
+    for a, b in product(("u32", "s32"), repeat=2):
         out = "s32" if "s32" in (a, b) else "u32"
         yield Scalar(f"dp4a.{a}.{b}", (out,), ("b32", "b32", out), _dot4(a, b))
+        for half in ("lo", "hi"):
+            yield Scalar(f"dp2a.{half}.{a}.{b}", (out,), ("b32", "b32", out), _dot2(a, b, half))
+    for part in ("lo", "hi"):
+        compute = _multiply_without_carries(part)
+        yield Scalar(f"clmad.{part}.u64", ("u64",), ("u64",) * 3, compute, targets=SINCE[80])
+
+
+def _packed() -> Iterator[Scalar]:
+    """Arithmetic on the two halves or the four bytes of a register."""
+    for type in ("u16x2", "s16x2", "u8x4", "s8x4"):
+        element, times = type.split("x")
+        octets, own = times == "4", SINCE[90] if times == "2" else BYTES_IN_WORDS
+        container = CONTAINERS[element]
+        sources = (type,) * 2
+        yield Scalar(f"add.{type}", (type,), sources, pairs(np.add, container), targets=own)
+        saturating = pairs(_saturating(np.add, element), container)
+        yield Scalar(f"add.sat.{type}", (type,), sources, saturating, targets=BYTES_IN_WORDS)
+        if octets:
+            yield Scalar(f"sub.{type}", (type,), sources, pairs(np.subtract, container), targets=own)
+            yield Scalar(f"sub.sat.{type}", (type,), sources, pairs(_saturating(np.subtract, element), container), targets=own)
+        for name, largest in (("min", False), ("max", True)):
+            choose = _compare_low(element, largest)
+            yield Scalar(f"{name}.{type}", (type,), sources, pairs(choose, container), targets=own)
+            if type[0] == "s":
+                yield Scalar(f"{name}.relu.{type}", (type,), sources, pairs(_relu(choose), container), targets=own)
+    for name, largest in (("min", False), ("max", True)):
+        choose = _relu(_compare_low("s32", largest))
+        yield Scalar(f"{name}.relu.s32", ("s32",), ("s32",) * 2, choose, targets=SINCE[90])
+    yield Scalar("neg.s8x4", ("s8x4",), ("s8x4",), pairs(np.negative, CONTAINERS["s8"]), targets=BYTES_IN_WORDS)
 
 
 def _logic() -> Iterator[Scalar]:
@@ -360,7 +522,15 @@ def _logic() -> Iterator[Scalar]:
         yield Scalar(
             f"clz.{type}", ("u32",), (type,), lambda a, n=bits: (np.uint32(n) - bit_length(a)).astype(np.uint32)
         )
-    yield Scalar("lop3.b32", ("b32",), ("b32",) * 3 + ("b32",), logic3, immediates=(3,))
+    yield Scalar("lop3.b32", ("b32",), ("b32",) * 4, logic3, immediates=(3,))
+    for name, combine in (("and", np.logical_and), ("or", np.logical_or)):
+        own = logic3_with(combine)
+        yield Scalar(f"lop3.{name}.b32|", ("b32", "pred"), (*("b32",) * 4, "pred"), own, immediates=(3,))
+    for mode in ("clamp", "wrap"):
+        for type in ("u32", "s32"):
+            yield Scalar(f"szext.{mode}.{type}", (type,), (type, "u32"), _extend(type == "s32", mode == "wrap"))
+        yield Scalar(f"bmsk.{mode}.b32", ("b32",), ("u32", "u32"), _mask(mode == "wrap"))
+    yield Scalar("fns.b32", ("b32",), ("b32", "u32", "s32"), find_nth_set)
     yield Scalar("prmt.b32", ("b32",), ("b32",) * 3, permute)
     for mode in _PERMUTATIONS:
         yield Scalar(f"prmt.b32.{mode}", ("b32",), ("b32",) * 3, _permute_mode(mode))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tcsim.arithmetic import floating, mufu
-from tcsim.isa.scalar.table import Array, Scalar, pairs
+from tcsim.isa.scalar.table import SINCE, Array, Scalar, pairs
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _SMALLEST = np.uint32(0x00800000)  # 2**-126
@@ -101,7 +101,7 @@ def table() -> Iterator[Scalar]:
         yield Scalar(f"{name}.approx.f32", ("f32",), ("f32",), compute, inexact=True)
         bare = _revolutions(mufu.UNIT[name], True) if name in ("sin", "cos") else mufu.UNIT[name]
         yield Scalar(f"{name}.approx.ftz.f32", ("f32",), ("f32",), bare, inexact=True)
-    yield Scalar("tanh.approx.f32", ("f32",), ("f32",), mufu.tanh, inexact=True)
+    yield Scalar("tanh.approx.f32", ("f32",), ("f32",), mufu.tanh, inexact=True, targets=SINCE[75])
     for name in ("approx", "full"):
         for ftz in ("", ".ftz"):
             yield Scalar(
@@ -111,9 +111,8 @@ def table() -> Iterator[Scalar]:
         for format in ("f16", "bf16"):
             ftz = ".ftz" if (function, format) == ("ex2", "bf16") else ""
             unit = _narrow(function, format, bool(ftz))
-            yield Scalar(f"{function}.approx{ftz}.{format}", (format,), (format,), unit, inexact=True)
-            yield Scalar(
-                f"{function}.approx{ftz}.{format}x2", (f"{format}x2",), (f"{format}x2",), pairs(unit), inexact=True
-            )
+            own = SINCE[90 if format == "bf16" else 75]
+            for type, compute in ((format, unit), (f"{format}x2", pairs(unit))):
+                yield Scalar(f"{function}.approx{ftz}.{type}", (type,), (type,), compute, inexact=True, targets=own)
     for function in ("rcp", "rsqrt"):
         yield Scalar(f"{function}.approx.ftz.f64", ("f64",), ("f64",), _high(function), inexact=True)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.targets import TARGETS
+
 Array = npt.NDArray[Any]
 Compute = Callable[..., Any]
 
@@ -22,6 +24,21 @@ CONTAINERS: dict[str, np.dtype[Any]] = {
     "e4m3x2": np.dtype(np.uint16), "e5m2x2": np.dtype(np.uint16), "tf32": np.dtype(np.uint32),
 }  # fmt: skip
 """How a value of each type is held: its bits as an unsigned integer, a predicate as a bool."""
+
+
+def since(number: int) -> frozenset[str]:
+    """The targets of a compute capability and of all later ones.
+
+    >>> sorted(since(121))
+    ['sm_121', 'sm_121a', 'sm_121f']
+    """
+    return frozenset(name for name, target in TARGETS.items() if target.number >= number)
+
+
+SINCE = {number: since(number) for number in (70, 72, 75, 80, 86, 90, 100)}
+"""Targets by the first compute capability that has an instruction."""
+BYTES_IN_WORDS = frozenset(("sm_107f", "sm_107a", "sm_120f", "sm_120a", "sm_121f", "sm_121a"))
+"""The targets with arithmetic on four bytes of a register, and more that saturates."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +58,7 @@ class Scalar:
     writes_carry: bool = False
     immediates: tuple[int, ...] = ()  # places of sources that are immediates, passed as ints
     inexact: bool = False  # bits known on sm_90 alone: functions of the MUFU
-    optional: int = 0  # how many of the last sources may be left out
+    targets: frozenset[str] = SINCE[70]
     contracts: bool = False  # an f32 or f64 mul, add or sub without a rounding modifier: the assembler may fuse two
 
 
@@ -66,11 +83,11 @@ def unsigned(values: Array) -> Array:
 
 
 def pairs(function: Compute, half: np.dtype[Any] = CONTAINERS["b16"]) -> Compute:
-    """A function of 16-bit (or 32-bit) codes, done on each half of codes twice as wide."""
+    """A function of codes of a container, done on each of the two or more that a wider code holds."""
 
     def both(*codes: Array) -> Array:
         wide = np.broadcast_arrays(*codes)
-        split = [np.ascontiguousarray(array).view(half).reshape(*array.shape, 2) for array in wide]
+        split = [np.ascontiguousarray(array).view(half).reshape(*array.shape, -1) for array in wide]
         found: Array = np.ascontiguousarray(function(*split))
         return found.view(wide[0].dtype).reshape(wide[0].shape)
 
