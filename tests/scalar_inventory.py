@@ -1,6 +1,6 @@
 """Which spellings of scalar instructions ptxas accepts: tries every candidate for every target.
 
-`python -m tests.scalar_inventory` writes tests/data/scalar_inventory.csv anew from the installed assemblers. The candidates are products of
+`python tests/scalar_inventory.py` writes tests/data/scalar_inventory.csv anew from the installed assemblers. The candidates are products of
 everything that the PTX manual's grammars name for a stem, wider than the grammars themselves: what ptxas takes beyond them is found too.
 """
 
@@ -21,8 +21,8 @@ from tcsim.core.targets import TARGETS
 
 INVENTORY = Path(__file__).parent / "data" / "scalar_inventory.csv"
 _HEADER = """\
-# Scalar spellings that ptxas 13.5.37 (sm_70, sm_72: 12.9.86) accepts. sources: how many operands follow the destination; "|" before it: the
-# destination is a pair. targets: an index into the list of target sets above the table. Written by tests/scalar_inventory.py.
+# Scalar spellings that ptxas 13.5.37 (sm_70, sm_72: 12.9.86) accepts: the types of the operands, the destination's first (a "|" behind the
+# spelling: a predicate beside it), and which of the sets of targets above the table take it. Written by tests/scalar_inventory.py.
 """
 
 ROUNDED = ("", "rn", "rz", "rm", "rp")
@@ -77,15 +77,21 @@ def _same(stem: str, sources: int, *choices: Iterable[str]) -> Iterator[Spelling
 def _sums() -> Iterator[Spelling]:
     for stem in ("add", "sub", "mul"):
         yield from _same(stem, 2, ROUNDED, ("", "ftz"), ("", "sat", "relu", "cc"), ALL)
-        for name, chosen in _spelled(stem, ROUNDED, ("", "ftz"), ("", "sat"), ("f32", "f64"), ("f16", "bf16", "f32", "f16x2")):
+        for name, chosen in _spelled(
+            stem, ROUNDED, ("", "ftz"), ("", "sat"), ("f32", "f64"), ("f16", "bf16", "f32", "f16x2")
+        ):
             yield Spelling(name, (chosen[3], chosen[4], chosen[3]))
     for stem in ("addc", "subc"):
         yield from _same(stem, 2, ("", "cc"), (*INTEGERS, *BITS))
     for stem in ("fma", "mad"):
         yield from _same(stem, 3, ROUNDED, ("", "ftz"), ("", "sat", "relu", "oob", "oob.relu"), FLOATS)
-        for name, chosen in _spelled(stem, ROUNDED, ("", "ftz"), ("", "sat"), ("f32", "f64"), ("f16", "bf16", "f32", "f16x2")):
+        for name, chosen in _spelled(
+            stem, ROUNDED, ("", "ftz"), ("", "sat"), ("f32", "f64"), ("f16", "bf16", "f32", "f16x2")
+        ):
             yield Spelling(name, (chosen[3], chosen[4], chosen[4], chosen[3]))
-    for stem, part, cc, type in product(("mul", "mad", "madc", "mul24", "mad24"), ("lo", "hi", "wide"), ("", "cc", "sat"), (*INTEGERS, *BITS)):
+    for stem, part, cc, type in product(
+        ("mul", "mad", "madc", "mul24", "mad24"), ("lo", "hi", "wide"), ("", "cc", "sat"), (*INTEGERS, *BITS)
+    ):
         out = type[0] + str(2 * int(type[1:])) if part == "wide" else type
         if out.endswith("128"):
             continue
@@ -210,7 +216,9 @@ def main() -> None:
     found = inventory()
     sets = sorted(set(found.values()), key=lambda takers: -len(takers))
     lines = [f"# {place}: {' '.join(takers)}" for place, takers in enumerate(sets)]
-    rows = [f"{one.mnemonic}{'|' * one.second},{' '.join(one.types)},{sets.index(takers)}" for one, takers in found.items()]
+    rows = [
+        f"{one.mnemonic}{'|' * one.second},{' '.join(one.types)},{sets.index(takers)}" for one, takers in found.items()
+    ]
     INVENTORY.write_text("\n".join([_HEADER.rstrip(), *lines, "mnemonic,operands,targets", *rows]) + "\n")
 
 

@@ -1,8 +1,10 @@
 """`python -m conformance.scalars OUT`: run every scalar spelling on the GPU of this machine and compare it with the model.
 
 Writes OUT/scalars.csv: a line for each spelling with inputs, mismatches, the digests of the hardware's answers (of the first 4,096
-inputs, of all) and the first mismatch; and OUT/scalars.json: GPU, driver, assembler, date. `python -m conformance.scalars --keep OUT`
-puts both into the recordings. Processes share the GPU; each assembles, runs and compares some spellings.
+inputs, of all) and the first mismatch; OUT/questions.npz: what the hardware answers to the questions of
+`conformance.scalars.questions`, raw; OUT/scalars.json: GPU, driver, assembler, date, the verdict on each question.
+`python -m conformance.scalars --keep OUT` puts all of it into the recordings. Processes share the GPU; each assembles, runs and compares
+some spellings.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime
+import io
 import json
 import lzma
 import os
@@ -18,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +29,11 @@ import numpy as np
 
 from conformance.scalars import cases
 from conformance.scalars.inputs import COUNT, SHORT, inputs
-from hwkernels.device.driver import Context, Launch, device_info
+from conformance.scalars.questions import LANES, WARPS, Question, answer, questions
+from hwkernels.device.driver import Context, CudaError, Launch, device_info
 from hwkernels.device.toolchain import AssembleError, assemble, find_toolchains
 from hwkernels.probes.scalar import BLOCK, Probe, module
+from tcsim.core.errors import TcsimError
 from tcsim.isa.scalar.table import CONTAINERS
 
 RECORDED = Path(__file__).parent.parent / "recordings" / "sm_90" / "scalars"
@@ -83,7 +89,9 @@ def run(names: list[str], target: str, seed: int) -> list[dict[str, Any]]:
     given = tuple(inputs(known[names[0]].sources, seed))
     for place, probe in enumerate(chosen):
         outputs = tuple(((COUNT,), CONTAINERS[type] if type != "pred" else np.uint8) for type in probe.results)
-        launch = Launch(cubin, f"k{place}", given, outputs, grid=(COUNT // BLOCK // probe.count, 1, 1), block=(BLOCK, 1, 1))
+        launch = Launch(
+            cubin, f"k{place}", given, outputs, grid=(COUNT // BLOCK // probe.count, 1, 1), block=(BLOCK, 1, 1)
+        )
         hardware = _context.run(launch)
         count, first = cases.mismatches(probe, given, hardware, cases.expected(probe, given))
         short, whole = cases.digest(hardware, SHORT), cases.digest(hardware)
@@ -97,8 +105,63 @@ def measure(target: str, seed: int, workers: int, pattern: str) -> Iterator[dict
     """The lines of every spelling, as they are done."""
     chosen = [probe for name, probe in cases.probes(target).items() if re.search(pattern, name)]
     with ProcessPoolExecutor(workers) as pool:
-        for future in [pool.submit(run, names, target, seed) for names in batches(chosen)]:
-            yield from future.result()
+        for names, future in [(names, pool.submit(run, names, target, seed)) for names in batches(chosen)]:
+            try:
+                yield from future.result()
+            except (BrokenProcessPool, CudaError, AssembleError) as error:
+                reason = f"not run: {error}"[:300].replace("\n", " ")
+                yield from (
+                    dict.fromkeys(COLUMNS, "") | {"spelling": name, "inputs": 0, "first": reason} for name in names
+                )
+
+
+def ask(question: Question, target: str) -> tuple[np.ndarray[Any, Any] | None, str]:
+    """What the hardware answers, and whether the model does too: asked three times in a process of its own."""
+    global _context
+    _context = _context or Context(0).__enter__()
+    outputs = (((question.out_bytes,), np.uint8),)
+    try:
+        cubin = assemble(question.ptx, target, allow_notes=True).cubin
+        found = _context.run(
+            Launch(cubin, "ask", question.inputs, outputs, grid=(WARPS, 1, 1), block=(LANES, 1, 1), repeat=3)
+        )
+    except (AssembleError, CudaError) as error:
+        return None, f"not asked: {error}"[:200]
+    if not all(np.array_equal(found[0], other) for other in found):
+        return found[0], "unstable: three runs differ"
+    return found[0], judged(question, found[0])
+
+
+def judged(question: Question, hardware: np.ndarray[Any, Any]) -> str:
+    """Whether the model gives the hardware's answer, in words."""
+    try:
+        model = answer(question)
+    except (TcsimError, ValueError) as error:
+        return f"not modelled: {error}"[:200]
+    wrong = np.flatnonzero(model != hardware)
+    if not len(wrong):
+        return "equal"
+    at = int(wrong[0])
+    return f"{len(wrong)} bytes differ, first {at}: hardware {hardware[at]:#x} model {model[at]:#x}"
+
+
+def ask_all(target: str, workers: int) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, str]]:
+    """Every question: answers of the hardware, and verdicts."""
+    answers, verdicts = {}, {}
+    with ProcessPoolExecutor(workers) as pool:
+        for name, future in [(name, pool.submit(ask_named, name, target)) for name in questions()]:
+            try:
+                found, verdicts[name] = future.result()
+            except BrokenProcessPool as error:
+                found, verdicts[name] = None, f"not asked: {error}"
+            if found is not None:
+                answers[name] = found
+    return answers, verdicts
+
+
+def ask_named(name: str, target: str) -> tuple[np.ndarray[Any, Any] | None, str]:
+    """`ask` by the question's name: what goes to another process is small."""
+    return ask(questions()[name], target)
 
 
 def keep(folder: Path) -> None:
@@ -106,6 +169,10 @@ def keep(folder: Path) -> None:
     RECORDED.mkdir(parents=True, exist_ok=True)
     (RECORDED / "scalars.csv.xz").write_bytes(lzma.compress((folder / "scalars.csv").read_bytes(), preset=9))
     (RECORDED / "scalars.json").write_text((folder / "scalars.json").read_text())
+    with np.load(folder / "questions.npz") as answers:
+        packed = io.BytesIO()
+        np.save(packed, np.stack([answers[name] for name in sorted(answers)]))
+    (RECORDED / "questions.npy.xz").write_bytes(lzma.compress(packed.getvalue(), preset=9))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,17 +198,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             writer.writerow(row)
             file.flush()
             rows.append(row)
+    answers, verdicts = ask_all(asked.target, min(asked.workers, 8)) if not asked.only else ({}, {})
+    np.savez_compressed(asked.folder / "questions.npz", **answers)  # type: ignore[arg-type]
+    for name, verdict in verdicts.items():
+        if verdict != "equal":
+            print(f"{name}: {verdict}")
     gpu = device_info()
     header = {
         "gpu": gpu.name, "driver": gpu.driver_version, "assembler": find_toolchains()[0].version, "target": asked.target,
         "seed": asked.seed, "date": datetime.date.today().isoformat(), "seconds": round(time.perf_counter() - began, 1),
+        "questions": verdicts, "answered": sorted(answers),
     }  # fmt: skip
     (asked.folder / "scalars.json").write_text(json.dumps(header, indent=1) + "\n")
     wrong = [row for row in rows if row["mismatches"]]
     ran = [row for row in rows if row["inputs"]]
     for row in wrong:
         print(f"{row['spelling']}: {row['mismatches']} of {row['inputs']} differ; {row['first']}")
-    print(f"{len(ran)} spellings, {len(wrong)} differ, {len(rows) - len(ran)} not assembled, {header['seconds']} s")
+    print(f"{len(ran)} spellings, {len(wrong)} differ, {len(rows) - len(ran)} not run, {header['seconds']} s")
+    equal = sum(verdict == "equal" for verdict in verdicts.values())
+    print(f"{equal} of {len(verdicts)} questions answered as the model says")
     return 1 if wrong or not ran else 0
 
 

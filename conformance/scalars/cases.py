@@ -53,7 +53,9 @@ def _part(probe: Probe, given: list[Codes]) -> list[Codes]:
         with np.errstate(all="ignore"):
             new = combination(item, probe.space)(*given)
         return [given[0], new] if probe.stem == "atom" else [new]
-    sources: list[Any] = [codes != 0 if type == "pred" else codes for codes, type in zip(given, probe.sources, strict=True)]
+    sources: list[Any] = [
+        codes != 0 if type == "pred" else codes for codes, type in zip(given, probe.sources, strict=True)
+    ]
     for place in item.immediates:
         sources.insert(place, probe.immediate)
     with np.errstate(all="ignore"):
@@ -84,7 +86,9 @@ def digest(results: Sequence[Codes], count: int | None = None) -> str:
     return found.hexdigest()[:8]
 
 
-def mismatches(probe: Probe, inputs: Sequence[Codes], hardware: Sequence[Codes], model: Sequence[Codes]) -> tuple[int, str]:
+def mismatches(
+    probe: Probe, inputs: Sequence[Codes], hardware: Sequence[Codes], model: Sequence[Codes]
+) -> tuple[int, str]:
     """How many results differ, and the first of them in words."""
     wrong = np.zeros(len(inputs[0]), bool)
     for one, other in zip(hardware, model, strict=True):

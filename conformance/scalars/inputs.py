@@ -47,11 +47,29 @@ def container(bits: int) -> np.dtype[Any]:
 def _float_corners(bits: int, fraction: int) -> Iterable[int]:
     ones, exponents = (1 << fraction) - 1, (1 << (bits - 1 - fraction)) - 1
     bias = exponents >> 1
-    for size in (0, 1, 2, ones >> 1, ones, exponents << fraction, exponents << fraction | 1):
-        yield size
-    yield from (exponents << fraction | ones, exponents << fraction | ones >> 1, exponents << fraction | (ones + 1) >> 1)
+    yield from (0, 1, 2, ones >> 1, ones, exponents << fraction, exponents << fraction | 1)
+    yield from (
+        exponents << fraction | ones,
+        exponents << fraction | ones >> 1,
+        exponents << fraction | (ones + 1) >> 1,
+    )
     yield from ((exponents - 1) << fraction | ones, (exponents - 1) << fraction)
-    powers = {-bias + 1, -bias + 2, -bias + 1 + fraction, -fraction - 1, -fraction, -2, -1, 0, 1, 2, 3, fraction, fraction + 1, fraction + 2}
+    powers = {
+        -bias + 1,
+        -bias + 2,
+        -bias + 1 + fraction,
+        -fraction - 1,
+        -fraction,
+        -2,
+        -1,
+        0,
+        1,
+        2,
+        3,
+        fraction,
+        fraction + 1,
+        fraction + 2,
+    }
     powers |= {6, 7, 8, 14, 15, 16, 30, 31, 32, 62, 63, 64}
     for power in sorted(powers):
         if 0 < power + bias < exponents:
@@ -61,7 +79,28 @@ def _float_corners(bits: int, fraction: int) -> Iterable[int]:
 
 
 def _integer_corners(bits: int) -> Iterable[int]:
-    yield from (0, 1, 2, 3, 5, 7, 8, 15, 31, 33, 63, 65, 100, 127, 128, 129, 255, 0x5555555555555555, 0x0123456789ABCDEF, 0x80808080_80808080)
+    yield from (
+        0,
+        1,
+        2,
+        3,
+        5,
+        7,
+        8,
+        15,
+        31,
+        33,
+        63,
+        65,
+        100,
+        127,
+        128,
+        129,
+        255,
+        0x5555555555555555,
+        0x0123456789ABCDEF,
+        0x80808080_80808080,
+    )
     for power in (4, 5, 6, 7, 8, 12, 15, 16, 24, 31, 32, 33, 48, 62, 63):
         yield from ((1 << power), (1 << power) - 1)
     for place in (bits - 1, bits - 2):
@@ -124,7 +163,7 @@ def inputs(types: Sequence[str], seed: int = 0) -> list[Codes]:
     """COUNT codes for each of some types: the same for the same types and seed."""
     stream = Stream("scalars", *types, seed)
     half = COUNT // 2
-    found = []
+    found: list[Codes] = []
     for place, type in enumerate(types):
         own = corners(type)
         if place == 0:

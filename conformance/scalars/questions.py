@@ -37,7 +37,10 @@ class Question:
         params = ", ".join(f".param .u64 p{place}" for place in range(len(self.inputs) + 1))
         loads = []
         for place, codes in enumerate(self.inputs):
-            loads += [f"ld.param.u64 %in{place}, [p{place}];", f"mad.wide.u32 %in{place}, %t, {codes.dtype.itemsize}, %in{place};"]
+            loads += [
+                f"ld.param.u64 %in{place}, [p{place}];",
+                f"mad.wide.u32 %in{place}, %t, {codes.dtype.itemsize}, %in{place};",
+            ]
         return "\n".join(
             [
                 f".version {VERSION}", f".target {TARGET}", ".address_size 64", f".visible .entry ask({params})", ".reqntid 32, 1, 1", "{",
@@ -55,7 +58,12 @@ class Question:
         return WARPS * REGION
 
 
-_CLEAR = ("mad.lo.u32 %m, %l, 16, %s;", "mov.b32 %r15, 0;", "st.shared.v4.b32 [%m], {%r15, %r15, %r15, %r15};", "bar.warp.sync -1;")
+_CLEAR = (
+    "mad.lo.u32 %m, %l, 16, %s;",
+    "mov.b32 %r15, 0;",
+    "st.shared.v4.b32 [%m], {%r15, %r15, %r15, %r15};",
+    "bar.warp.sync -1;",
+)
 _SHOW = (
     "bar.warp.sync -1;", "mad.lo.u32 %m, %l, 16, %s;", "ld.shared.v4.b32 {%r12, %r13, %r14, %r15}, [%m];",
     "mad.wide.u32 %g, %l, 16, %out;", "st.global.v4.b32 [%g], {%r12, %r13, %r14, %r15};",
@@ -95,11 +103,27 @@ def _stores() -> Iterator[Question]:
     for type, (size, registers) in _STORES.items():
         for space in ("global", "shared"):
             stream = Stream("stores", type, space)
-            value = ["add.u32 %r2, %l, 64;", "mul.lo.u32 %r2, %r2, 0x01010101;", *(f"mov.b32 %r{k}, %r2;" for k in (3, 4, 5))]
-            value += ["mov.b64 %d1, {%r2, %r3};", "mov.b64 %d2, %d1;", "cvt.u16.u32 %h1, %r2;", "mov.b16 %h2, %h1;", "mov.b128 %q0, {%d1, %d2};"]
+            value = [
+                "add.u32 %r2, %l, 64;",
+                "mul.lo.u32 %r2, %r2, 0x01010101;",
+                *(f"mov.b32 %r{k}, %r2;" for k in (3, 4, 5)),
+            ]
+            value += [
+                "mov.b64 %d1, {%r2, %r3};",
+                "mov.b64 %d2, %d1;",
+                "cvt.u16.u32 %h1, %r2;",
+                "mov.b16 %h2, %h1;",
+                "mov.b128 %q0, {%d1, %d2};",
+            ]
             at = "%g" if space == "global" else "%m"
             where = ["cvt.u64.u32 %g, %r0;", "add.u64 %g, %g, %out;"] if space == "global" else ["add.u32 %m, %r0, %s;"]
-            own = [*_ENABLE, "ld.global.u32 %r0, [%in0];", *value, *where, f"@%on st.{space}.{type} [{at}], {registers};"]
+            own = [
+                *_ENABLE,
+                "ld.global.u32 %r0, [%in0];",
+                *value,
+                *where,
+                f"@%on st.{space}.{type} [{at}], {registers};",
+            ]
             body = own if space == "global" else [*_CLEAR, *own, *_SHOW]
             yield Question(f"st.{space}.{type}", tuple(body), (_offsets(stream, size, REGION), _active(stream)))
 
@@ -132,31 +156,58 @@ def _atomics() -> Iterator[Question]:
                 stream = Stream("atomics", name, space)
                 half = REGION // 2
                 offsets = _offsets(stream, size, half)
-                halves = stream.below(0x1400, (2, WARPS * LANES)).astype(np.uint32) + np.uint32(0x3000)  # f16 and bf16 of many sizes
+                halves = stream.below(0x1400, (2, WARPS * LANES)).astype(np.uint32) + np.uint32(
+                    0x3000
+                )  # f16 and bf16 of many sizes
                 halves |= (stream.below(2, (2, WARPS * LANES)) << 15).astype(np.uint32)
-                floats = (stream.below(1 << 23, (WARPS * LANES,)) | (stream.between(110, 140, (WARPS * LANES,)) << 23)).astype(np.uint32)
+                floats = (
+                    stream.below(1 << 23, (WARPS * LANES,)) | (stream.between(110, 140, (WARPS * LANES,)) << 23)
+                ).astype(np.uint32)
                 floats ^= (stream.below(2, floats.shape) << 31).astype(np.uint32)
                 given = (offsets, _active(stream), halves[0] | halves[1] << np.uint32(16), floats)
-                zero = ["mad.wide.u32 %g, %l, 16, %out;", "mov.b32 %r15, 0;", "st.global.v4.b32 [%g], {%r15, %r15, %r15, %r15};"]
+                zero = [
+                    "mad.wide.u32 %g, %l, 16, %out;",
+                    "mov.b32 %r15, 0;",
+                    "st.global.v4.b32 [%g], {%r15, %r15, %r15, %r15};",
+                ]
                 at = "%g" if space == "global" else "%m"
-                where = ["cvt.u64.u32 %g, %r0;", "add.u64 %g, %g, %out;"] if space == "global" else ["add.u32 %m, %r0, %s;"]
+                where = (
+                    ["cvt.u64.u32 %g, %r0;", "add.u64 %g, %g, %out;"] if space == "global" else ["add.u32 %m, %r0, %s;"]
+                )
                 type = name.split(".")[-1]
                 before = _BEFORE.get(type, "%r6") if ".v" not in name else None
                 returns = stem == "atom" and before is not None and size <= 8
-                destination = (f"{before}, " if before else "{%f2, %f3}, " if "v2" in name else "{%f2, %f3, %f4, %f5}, " if "f32" in name else "{%r6, %r8, %r9, %r10}, ")
+                destination = (
+                    f"{before}, "
+                    if before
+                    else "{%f2, %f3}, "
+                    if "v2" in name
+                    else "{%f2, %f3, %f4, %f5}, "
+                    if "f32" in name
+                    else "{%r6, %r8, %r9, %r10}, "
+                )
                 call = f"@%on {stem}.{space}.{name} {destination if stem == 'atom' else ''}[{at}], {registers};"
                 body = [*zero, *_ENABLE, "ld.global.u32 %r0, [%in0];", *_operands(), *where, "bar.warp.sync -1;"]
                 body = [*_CLEAR, *body] if space == "shared" else body
                 body += [call, "bar.warp.sync -1;"]
                 if space == "shared":
-                    body += ["mad.lo.u32 %m, %l, 8, %s;", "ld.shared.b64 %d5, [%m];", "mad.wide.u32 %g, %l, 8, %out;", "st.global.b64 [%g], %d5;"]
+                    body += [
+                        "mad.lo.u32 %m, %l, 8, %s;",
+                        "ld.shared.b64 %d5, [%m];",
+                        "mad.wide.u32 %g, %l, 8, %out;",
+                        "st.global.b64 [%g], %d5;",
+                    ]
                 if returns:
-                    body += [f"mad.wide.u32 %g, %l, 8, %out;", f"@%on st.global.{_stored(type)} [%g+{half}], {before};"]
+                    body += ["mad.wide.u32 %g, %l, 8, %out;", f"@%on st.global.{_stored(type)} [%g+{half}], {before};"]
                 yield Question(f"{stem}.{space}.{name}", tuple(body), given)
 
 
 def _stored(type: str) -> str:
-    return type if type in ("f32", "f64") else {"f16": "b16", "bf16": "b16", "f16x2": "b32", "bf16x2": "b32"}.get(type, "b" + type[1:])
+    return (
+        type
+        if type in ("f32", "f64")
+        else {"f16": "b16", "bf16": "b16", "f16x2": "b32", "bf16x2": "b32"}.get(type, "b" + type[1:])
+    )
 
 
 _MASK = ("vote.sync.ballot.b32 %m, %on, -1;",)
@@ -168,7 +219,9 @@ def _warps() -> Iterator[Question]:
         for who in ("all", "some"):
             stream = Stream("shfl", mode, who)
             values = stream.words((WARPS * LANES,)).astype(np.uint32)
-            delta = stream.below(40, values.shape).astype(np.uint32) | (stream.chance(1, 8, values.shape) * np.uint32(0x12340040))
+            delta = stream.below(40, values.shape).astype(np.uint32) | (
+                stream.chance(1, 8, values.shape) * np.uint32(0x12340040)
+            )
             control = (stream.below(32, values.shape) | stream.below(32, values.shape) << 8).astype(np.uint32)
             plain = stream.chance(1, 2, values.shape)
             control = np.where(plain, np.uint32(0 if mode == "up" else 31), control).astype(np.uint32)
@@ -181,7 +234,12 @@ def _warps() -> Iterator[Question]:
                 "mad.wide.u32 %g, %l, 8, %out;", "st.global.v2.b32 [%g], {%r5, %r6};",
             ]  # fmt: skip
             yield Question(f"shfl.sync.{mode} of {who} lanes", tuple(body), (values, on, delta, control))
-    for name, result in (("vote.sync.all.pred", "p"), ("vote.sync.any.pred", "p"), ("vote.sync.uni.pred", "p"), ("vote.sync.ballot.b32", "r")):
+    for name, result in (
+        ("vote.sync.all.pred", "p"),
+        ("vote.sync.any.pred", "p"),
+        ("vote.sync.uni.pred", "p"),
+        ("vote.sync.ballot.b32", "r"),
+    ):
         stream = Stream("vote", name)
         often = stream.below(9, (WARPS,))
         flags = np.concatenate([stream.chance(int(one), 8, (LANES,)) for one in often]).astype(np.uint32)
@@ -211,7 +269,13 @@ def _warps() -> Iterator[Question]:
         ]  # fmt: skip
         yield Question(f"redux.sync.{name}", tuple(body), (values, _active(stream)))
     stream = Stream("activemask")
-    body = [*_ENABLE, "mov.u32 %r5, 0;", "@%on activemask.b32 %r5;", "mad.wide.u32 %g, %l, 4, %out;", "st.global.b32 [%g], %r5;"]
+    body = [
+        *_ENABLE,
+        "mov.u32 %r5, 0;",
+        "@%on activemask.b32 %r5;",
+        "mad.wide.u32 %g, %l, 4, %out;",
+        "st.global.b32 [%g], %r5;",
+    ]
     yield Question("activemask", tuple(body), (_active(stream), _active(stream)))
 
 
@@ -243,7 +307,9 @@ def answer(question: Question) -> Codes:
     memory = tcsim.ptx.Memory()
     pointers = [memory.allocate(codes.view(np.uint8)) for codes in question.inputs]
     out = memory.allocate(np.full(question.out_bytes, _FILL, np.uint8))
-    run = tcsim.ptx.parse(question.ptx).kernel().launch(memory, [*pointers, out], grid=(WARPS, 1, 1), block=(LANES, 1, 1))
+    run = (
+        tcsim.ptx.parse(question.ptx).kernel().launch(memory, [*pointers, out], grid=(WARPS, 1, 1), block=(LANES, 1, 1))
+    )
     if not run.completed:
         raise ValueError(f"{question.name}: {run.hazards[0].message}")
     return np.asarray(memory.read(out, question.out_bytes))

@@ -98,9 +98,7 @@ def _scalar(probe: Probe, item: Scalar) -> list[str]:
         place = len(probe.sources) - 1
         lines += [f"selp.u32 %i1, 1, 0, %p{place};", "add.cc.u32 %i1, %i1, 0xffffffff;"]
     own = iter(f"%{_class(type)}{place}" for place, type in enumerate(probe.sources))
-    operands = [
-        str(probe.immediate) if place in item.immediates else next(own) for place in range(len(item.sources))
-    ]
+    operands = [str(probe.immediate) if place in item.immediates else next(own) for place in range(len(item.sources))]
     results = [f"%{_class(type)}{6 + place}" for place, type in enumerate(probe.results)]
     plain = results[: len(item.results)]
     lines.append(f"{probe.opcode} {', '.join(['|'.join(plain), *operands])};")

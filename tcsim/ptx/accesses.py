@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tcsim.isa.scalar.catalog import scalar
+from tcsim.isa.scalar.atomic import Atomic, combination
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Memory, MemoryFault, Segment
 from tcsim.ptx.threads import TYPED, Array, Mask, Stop, Threads
@@ -193,15 +193,17 @@ class Accesses(Threads):
                 else:
                     segment.views[unit][(at - np.uint64(segment.start)).astype(np.int64) // unit] = part
 
-    def atomic(self, space: str, addresses: Array, operation: str, type: str, sources: Any, w: Mask) -> list[Array]:
-        """Atomics, thread after thread; the old values of each part."""
-        size = CONTAINERS[type].itemsize if type in CONTAINERS else 16
-        combine = _combination(operation, type)
+    def atomic(self, space: str, addresses: Array, item: Atomic, sources: Any, w: Mask) -> list[Array]:
+        """Atomics, thread after thread; the old values of each element."""
+        container = CONTAINERS[item.type]
+        size, combine = container.itemsize, combination(item, space)
         threads = self.numbers if w is True else np.nonzero(w)[0]
+        if len(threads):
+            self._parts(space, addresses[threads], size * item.count, threads)
         results = []
         for place, operands in enumerate(sources):
             given = [np.broadcast_to(np.asarray(own), (self.threads,)) for own in operands]
-            old = np.zeros(self.threads, CONTAINERS[type])
+            old = np.zeros(self.threads, container)
             places = addresses + np.uint64(place * size)
             left = threads
             while len(left):  # each pass takes the first thread of every address
@@ -210,34 +212,9 @@ class Accesses(Threads):
                 mask = np.zeros(self.threads, bool)
                 mask[now] = True
                 before = self.load(space, places, size, mask)
+                before = before if before.ndim == 1 else before.view(container)[:, 0]
                 old[now] = before[now]
                 self.store(space, places, combine(before, *given), size, mask)
                 left = np.setdiff1d(left, now, assume_unique=True)
             results.append(old)
         return results
-
-
-def _signed(codes: Array, type: str) -> Array:
-    return codes.view(f"i{codes.dtype.itemsize}") if type[0] == "s" else codes
-
-
-def _combination(operation: str, type: str) -> Callable[..., Any]:
-    """What an atomic makes of the old value and its operands."""
-    if type in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
-        found = scalar(f"{operation}.{'rn.' if operation == 'add' else ''}{type}")
-        if found is None:
-            raise Stop("TRAP", f"atom.{operation}.{type} is not known here")
-        return found.compute
-    table: dict[str, Callable[..., Any]] = {
-        "add": lambda old, a: old + a,
-        "and": lambda old, a: old & a,
-        "or": lambda old, a: old | a,
-        "xor": lambda old, a: old ^ a,
-        "exch": lambda old, a: a,
-        "cas": lambda old, a, b: np.where(old == a, b, old),
-        "min": lambda old, a: np.where(_signed(a, type) < _signed(old, type), a, old),
-        "max": lambda old, a: np.where(_signed(a, type) > _signed(old, type), a, old),
-        "inc": lambda old, a: np.where(old >= a, 0, old + 1).astype(old.dtype),
-        "dec": lambda old, a: np.where((old == 0) | (old > a), a, old - 1).astype(old.dtype),
-    }
-    return table[operation]

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.core.errors import listing, nearest
+from tcsim.isa.scalar.atomic import Atomic, atomics
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.program import _IGNORED, _SPACES, Compiler
@@ -226,45 +228,50 @@ def store(compiler: Compiler, item: Instruction) -> Lines:
     return [f"M.store({shown}, {address}, M.join(({sources},), {size}), {size * count}, w)"]
 
 
-_ATOMIC = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
-
-
 @handles("atom", "red")
 def atomic(compiler: Compiler, item: Instruction) -> Lines:
     """Atomics and reductions: threads in the order of their numbers."""
-    words = item.opcode.split(".")[1:]
-    stem = item.opcode.split(".")[0]
-    space, operation, count = "", "", 1
-    for word in words[:-1]:
-        if word in _SPACES:
-            space = word
-        elif word in _ATOMIC:
-            operation = word
-        elif word in ("v2", "v4", "v8"):
-            count = int(word[1:])
-        elif word not in _IGNORED:
-            raise compiler.error(f"no modifier .{word}")
-    type = _type(compiler, words)
+    stem, *words = item.opcode.split(".")
+    space = next((word for word in words if word in _SPACES), "")
+    own = _atomic(compiler, [word for word in words if word != space])
     operands = list(item.operands)
     to = operands.pop(0) if stem == "atom" else Sink()
     address, space = compiler.place(operands[0], space)
-    parts = UNSIGNED[TYPE_BYTES[type]]
-    given = operands[1 : 3 if operation == "cas" else 2]
-    if count > 1:
+    if space not in own.spaces or (stem == "red" and own.returns_only):
+        raise compiler.error(
+            f"{stem} has no .{own.mnemonic} in this state space; valid: {', '.join(filter(None, own.spaces))}"
+        )
+    parts = UNSIGNED[TYPE_BYTES[own.type]]
+    given = operands[1 : 1 + own.operands]
+    if own.count > 1:
         (vector,) = given
-        if not isinstance(vector, Vector) or (stem == "atom" and not isinstance(to, Vector)):
-            raise compiler.error("a vector is given")
-        sources = "(" + ", ".join(f"({compiler.value(own, parts)},)" for own in vector.items) + ",)"
+        if not isinstance(vector, Vector) or not isinstance(to, (Vector, Sink)) or len(vector.items) != own.count:
+            raise compiler.error(f"a vector of {own.count} registers is given")
+        sources = "(" + ", ".join(f"({compiler.value(one, parts)},)" for one in vector.items) + ",)"
+    elif own.type == "b128":
+        sources = "((" + ", ".join(_whole(compiler, one, own.type) for one in given) + ",),)"
     else:
-        sources = "((" + ", ".join(compiler.value(own, parts) for own in given) + ",),)"
-    call = f"M.atomic({compiler.constant(space)}, {address}, {compiler.constant(operation)}, {compiler.constant(type)}, {sources}, w)"
+        sources = "((" + ", ".join(compiler.value(one, parts) for one in given) + ",),)"
+    call = f"M.atomic({compiler.constant(space)}, {address}, {compiler.constant(own)}, {sources}, w)"
     if stem == "red" or isinstance(to, Sink):
         return [call]
+    if own.type == "b128":
+        return [f"x_ = {call}", _put_whole(compiler, to, "x_[0]", own.type)]
     targets = to.items if isinstance(to, Vector) else (to,)
     return [
         f"x_ = {call}",
-        *(compiler.put(own, f"x_[{place}]", parts) for place, own in enumerate(targets) if not isinstance(own, Sink)),
+        *(compiler.put(one, f"x_[{place}]", parts) for place, one in enumerate(targets) if not isinstance(one, Sink)),
     ]
+
+
+def _atomic(compiler: Compiler, words: list[str]) -> Atomic:
+    """The row of an atomic from its modifiers in any order, without the state space."""
+    kept = {word for word in words if word == "noftz" or word not in _IGNORED}
+    for item in atomics().values():
+        if kept == set(item.mnemonic.split(".")):
+            return item
+    close = nearest(".".join(words), atomics())
+    raise compiler.error(f"no such operation; nearest: {listing(close)}")
 
 
 # --- warps ----------------------------------------------------------------------------------------------------------

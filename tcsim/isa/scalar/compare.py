@@ -65,7 +65,7 @@ def _halves(holding: Compute) -> Compute:
         return tuple(
             holding(*(np.asarray(part, np.uint16) for part in parts), *p)
             for parts in ((a & low, b & low), (a >> shift, b >> shift))
-        )  # type: ignore[return-value]
+        )
 
     return both
 

@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.isa.scalar.table import BYTES_IN_WORDS, CONTAINERS, SINCE, Array, Compute, Scalar, pairs, signed, spellings, unsigned
+from tcsim.isa.scalar.table import (
+    BYTES_IN_WORDS,
+    CONTAINERS,
+    SINCE,
+    Array,
+    Compute,
+    Scalar,
+    pairs,
+    signed,
+    spellings,
+    unsigned,
+)
 
 _INTEGERS = ("u16", "u32", "u64", "s16", "s32", "s64")
 _WORDS = ("u32", "s32", "u64", "s64")
@@ -450,7 +461,9 @@ def _arithmetic() -> Iterator[Scalar]:
             yield Scalar(f"madc.{part}.cc.{type}", (type,), (type,) * 3, taking, reads_carry=True, writes_carry=True)
     for type in ("u16", "s16"):
         for name in ("add", "sub"):
-            yield Scalar(f"{name}c.{type}", (type,), (type,) * 2, _without_carry(_carrying(name, True)), reads_carry=True)
+            yield Scalar(
+                f"{name}c.{type}", (type,), (type,) * 2, _without_carry(_carrying(name, True)), reads_carry=True
+            )
         for part in ("lo", "hi"):
             taking = _without_carry(_mad_carry(type, part, True))
             yield Scalar(f"madc.{part}.{type}", (type,), (type,) * 3, taking, reads_carry=True)
@@ -485,7 +498,9 @@ def _packed() -> Iterator[Scalar]:
         yield Scalar(f"add.sat.{type}", (type,), sources, saturating, targets=BYTES_IN_WORDS)
         if octets:
             yield Scalar(f"sub.{type}", (type,), sources, pairs(np.subtract, container), targets=own)
-            yield Scalar(f"sub.sat.{type}", (type,), sources, pairs(_saturating(np.subtract, element), container), targets=own)
+            yield Scalar(
+                f"sub.sat.{type}", (type,), sources, pairs(_saturating(np.subtract, element), container), targets=own
+            )
         for name, largest in (("min", False), ("max", True)):
             choose = _compare_low(element, largest)
             yield Scalar(f"{name}.{type}", (type,), sources, pairs(choose, container), targets=own)

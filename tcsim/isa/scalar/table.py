@@ -22,6 +22,7 @@ CONTAINERS: dict[str, np.dtype[Any]] = {
     "u16x2": np.dtype(np.uint32), "s16x2": np.dtype(np.uint32), "u8x4": np.dtype(np.uint32), "s8x4": np.dtype(np.uint32),
     "f32": np.dtype(np.uint32), "f64": np.dtype(np.uint64), "f32x2": np.dtype(np.uint64),
     "e4m3x2": np.dtype(np.uint16), "e5m2x2": np.dtype(np.uint16), "tf32": np.dtype(np.uint32),
+    "b128": np.dtype((np.void, 16)),
 }  # fmt: skip
 """How a value of each type is held: its bits as an unsigned integer, a predicate as a bool."""
 
