@@ -63,16 +63,6 @@ class CompressRegisters(_Compression):
 
     RESULTS = ("mdata", "cdata")
 
-    def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
-        """mdata and cdata (lanes, n) of data (lanes, 2n) and spdesc (lanes,), which may differ from lane to lane."""
-        data, descriptors = operands["data"], operands["spdesc"]
-        found = {name: np.zeros((*data.shape[:-1], self.row.width(name)), np.uint32) for name in self.RESULTS}
-        for spdesc in np.unique(descriptors).tolist():
-            lanes = np.broadcast_to(descriptors == spdesc, data.shape[:-1])
-            for name, words in zip(self.RESULTS, self.execute(data[lanes], spdesc), strict=True):
-                found[name][lanes] = words
-        return found
-
     def execute(self, data: Any, spdesc: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
         """Compress: data uint32 (..., 2n) and the sparsity descriptor -> mdata (..., m), cdata (..., n), uint32.
 
@@ -113,10 +103,6 @@ class CompressRegisters(_Compression):
 @dataclass(frozen=True, eq=False, repr=False)
 class DecompressRegisters(_Compression):
     """spdecompress: elements back to their places, zeros elsewhere."""
-
-    def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
-        """data (lanes, k) of mdata (lanes, m) and cdata (lanes, n)."""
-        return {"data": self.execute(operands["mdata"], operands["cdata"])}
 
     def execute(self, mdata: Any, cdata: Any) -> npt.NDArray[np.uint32]:
         """Decompress: mdata uint32 (..., m) and cdata (..., n) -> data (..., k), uint32.
