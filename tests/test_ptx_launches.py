@@ -10,13 +10,11 @@ import pytest
 from tcsim.ptx import Memory, Run, parse
 
 LAUNCHES = Path(__file__).parent / "data" / "launches"
-LACKING = {  # what does not run yet, and the instruction that a run names
-    "triton_matmul_desc_sm90": "tensormap.replace",
-}
+SCHEDULES = ("late", "early", 0, 1, 2)
 NAMES = sorted(path.stem for path in LAUNCHES.glob("*.npz"))
 
 
-def launched(name: str) -> tuple[Run, int, int]:
+def launched(name: str, schedule: str | int = "late") -> tuple[Run, int, int]:
     """The run, how many bytes were compared, and how many of them differ."""
     with np.load(LAUNCHES / f"{name}.npz") as file:
         data = dict(file)
@@ -25,7 +23,7 @@ def launched(name: str) -> tuple[Run, int, int]:
         memory.map(int(data[key]), data[key.replace("address", "before")].view(np.uint8).reshape(-1))
     params = [data[f"param{i}"].tobytes() for i in range(sum(key.startswith("param") for key in data))]
     run = parse(str(data["ptx"])).kernel(str(data["entry"])).launch(
-        memory, params, data["grid"], data["block"], dynamic_smem=int(data["smem"]), arch="sm_90"
+        memory, params, data["grid"], data["block"], dynamic_smem=int(data["smem"]), arch="sm_90", schedule=schedule
     )  # fmt: skip
     compared = wrong = 0
     for key in buffers:
@@ -36,21 +34,15 @@ def launched(name: str) -> tuple[Run, int, int]:
 
 
 def test_all_launches_are_here() -> None:
-    assert len(NAMES) == 19 and set(LACKING) < set(NAMES)
+    assert len(NAMES) == 19
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in LACKING])
-def test_memory_is_the_hardwares(name: str) -> None:
-    run, compared, wrong = launched(name)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_memory_is_the_hardwares(name: str, schedule: str | int) -> None:
+    run, compared, wrong = launched(name, schedule)
     assert run.completed and not run.hazards and run.instructions > 0
     assert compared >= 2_000 and wrong == 0, f"{wrong} of {compared} bytes differ"
-
-
-@pytest.mark.parametrize("name", LACKING)
-def test_what_does_not_run_yet_is_named(name: str) -> None:
-    run, _, _ = launched(name)
-    assert not run.completed
-    assert LACKING[name] in run.hazards[0].message and "not modelled yet" in run.hazards[0].message
 
 
 VECTOR = """

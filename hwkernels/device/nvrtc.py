@@ -42,6 +42,7 @@ class Compilation:
     """What NVRTC made of one source for one target."""
 
     cubin: bytes = field(repr=False)
+    ptx: str = field(repr=False)
     log: str = field(repr=False)  # with ptxas's report: registers, shared memory, spills
     compiler: Compiler
     target: str
@@ -147,9 +148,10 @@ def compile_cubin(
             summary = f"ptxas of {compiler} changed {name} for {target}: {'; '.join(notes)}"
             raise AssembleError(summary, log, target, notes)
         cubin = _text(library, program, "CUBIN", strip=False)
+        ptx = _text(library, program, "PTX").decode()
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
-    return Compilation(cubin, log, compiler, target, digest)
+    return Compilation(cubin, ptx, log, compiler, target, digest)
 
 
 def _arguments(target: str, defines: Mapping[str, int | str] | None, options: Sequence[str]) -> list[str]:

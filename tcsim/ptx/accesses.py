@@ -25,6 +25,7 @@ class Accesses(Threads):
     local_stride: int  # bytes from the local memory of one thread to the next one's
     local_bytes: int
     blocks: Sequence[Accesses]  # of the cluster, by rank
+    changed: bool  # whether memory, or who waits, has changed
 
     # --- memory
 
@@ -163,6 +164,7 @@ class Accesses(Threads):
 
     def store(self, space: str, addresses: Array, values: Array, size: int, w: Mask) -> None:
         """Store unsigned integers, or parts joined."""
+        self.changed = True
         values = np.broadcast_to(values, (self.threads,))
         if w is True:
             threads = self.numbers
@@ -214,7 +216,9 @@ class Accesses(Threads):
                 before = self.load(space, places, size, mask)
                 before = before if before.ndim == 1 else before.view(container)[:, 0]
                 old[now] = before[now]
-                self.store(space, places, combine(before, *given), size, mask)
+                after, changed = combine(before, *given), self.changed
+                self.store(space, places, after, size, mask)
+                self.changed = changed or not np.array_equal(np.broadcast_to(after, before.shape)[now], before[now])
                 left = np.setdiff1d(left, now, assume_unique=True)
             results.append(old)
         return results

@@ -12,6 +12,7 @@ from tcsim.core.errors import InstructionError
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction as Model
 from tcsim.model.operand import Operand as Slot
+from tcsim.ptx.convergence import LANES_OF, waits
 from tcsim.ptx.program import Compiler
 from tcsim.ptx.syntax import (
     Address,
@@ -98,6 +99,8 @@ def _suits(slot: Slot, operand: Operand) -> bool:
 def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, operands: list[Operand]) -> str:
     given, results = [], []
     for slot, operand in zip(form.operands, operands, strict=False):
+        if slot.kind == "sink":
+            continue
         type = slot.type.removeprefix(".")
         if slot.role != "source" and slot.kind in ("vector", "register", "predicate"):
             registers = operand.items if isinstance(operand, Vector) else (operand,)
@@ -106,8 +109,12 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
             if slot.role == "destination":
                 continue
         given.append(f"{compiler.constant(slot.name)}: {_source(compiler, slot, operand, type)}")
-    bound = Bound(model, form, tuple(results), {"warp": 32, "warpgroup": 128}.get(form.together, 1), item.line)
-    return f"M.perform({compiler.constant(bound)}, {{{', '.join(given)}}}, w)"
+    bound = Bound(model, form, tuple(results), LANES_OF.get(form.together, 1), item.line)
+    call = f"{compiler.constant(bound)}, {{{', '.join(given)}}}, w"
+    if waits(item):
+        here, after = compiler.block_of[compiler.index], compiler._next(compiler.index + 1)
+        return f"return M.attempt({call}, {here}, {after})"
+    return f"M.perform({call})"
 
 
 def _source(compiler: Compiler, slot: Slot, operand: Operand, type: str) -> str:
@@ -131,18 +138,27 @@ def _source(compiler: Compiler, slot: Slot, operand: Operand, type: str) -> str:
     return compiler.value(operand, type)
 
 
-def gathered(bound: Bound, slot: Slot, value: Any, threads: int, taken: Any) -> Any:
-    """An operand as effects take it: of warps (warps, 32[, registers]), of threads (threads[, registers])."""
-    if slot.kind == "immediate":
-        return np.asarray(value)
+def gathered(bound: Bound, slot: Slot, value: Any, threads: int, taken: Any) -> dict[str, Any]:
+    """An operand as effects take it: of warps (warps, 32[, registers]), of threads (threads[, registers]).
+
+    A tensor is its map's address and, by a name of their own, its coordinates.
+    """
     lead = (-1, bound.lanes) if bound.lanes > 1 else (-1,)
+    if slot.kind == "immediate":
+        return {slot.name: np.asarray(value)}
     if slot.kind == "vector":
-        parts = [np.broadcast_to(part, (threads,))[taken] for part in value]
-        stacked = np.stack(parts, axis=-1)
-        if stacked.dtype == np.uint64 and slot.layout is not None:
-            stacked = stacked.view(np.uint32)  # a 64-bit register is two words
-        return stacked.reshape(*lead, stacked.shape[-1])
+        return {slot.name: _stacked(value, threads, taken, lead, slot.layout is not None)}
+    if slot.kind == "tensor":
+        base = np.broadcast_to(value[0], (threads,))[taken].astype(np.int64)
+        return {slot.name: base.reshape(lead), "coordinates": _stacked(value[1:], threads, taken, lead, False)}
     full = np.broadcast_to(value, (threads,))[taken]
     if slot.kind == "address":
         full = full.astype(np.int64)
-    return full.reshape(lead)
+    return {slot.name: full.reshape(lead)}
+
+
+def _stacked(parts: Any, threads: int, taken: Any, lead: tuple[int, ...], fragment: bool) -> Any:
+    stacked = np.stack([np.broadcast_to(part, (threads,))[taken] for part in parts], axis=-1)
+    if stacked.dtype == np.uint64 and fragment:
+        stacked = stacked.view(np.uint32)  # a 64-bit register is two words
+    return stacked.reshape(*lead, stacked.shape[-1])

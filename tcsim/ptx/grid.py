@@ -1,9 +1,10 @@
-"""A grid of blocks: run one after the other until all have ended, a fault stops them, or a limit is reached."""
+"""A grid of clusters: run one after the other until all have ended, a fault stops them, or a limit is reached."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from types import TracebackType
@@ -11,16 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.ptx.cluster import Cluster
+from tcsim.ptx.deadlock import described
 from tcsim.ptx.geometry import Geometry
 from tcsim.ptx.hazards import Hazard
 from tcsim.ptx.limits import Limits
-from tcsim.ptx.machine import Block
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.program import SOURCE_NAME, Compiled
 from tcsim.ptx.syntax import Instruction
 from tcsim.ptx.threads import Stop
 
-_STEPS = 64  # of a block between two looks at the clock
+MOST_BESIDE = 1024
+"""Clusters that may run beside each other."""
 
 
 @dataclass(frozen=True)
@@ -49,34 +52,73 @@ class Grid:
         self.began = time.monotonic()
 
     def run(self) -> bool:
-        """Run every block; whether all of them ended."""
-        gx, gy, gz = self.launch.shape.grid
-        with np.errstate(all="ignore"):
-            return all(self._block((x, y, z)) for z, y, x in product(range(gz), range(gy), range(gx)))
+        """Run every cluster, one after the other; whether all of them ended.
 
-    def _block(self, index: tuple[int, int, int]) -> bool:
-        launch = self.launch
-        shape = launch.shape
-        block = Block(launch.program, launch.memory, launch.params, shape.grid, shape.block, index, shape.dynamic_smem)
-        block.early = launch.schedule == "early"
-        steps = 0
+        Where a cluster only spins, the next one runs beside it: it may write what the first one waits for.
+        """
+        active: list[Cluster] = []
+        waiting = self._places()
+        with np.errstate(all="ignore"):
+            while True:
+                stirred = False
+                for cluster in list(active):
+                    ended = self._advance(cluster)
+                    if ended is None:
+                        return False
+                    if ended:
+                        active.remove(cluster)
+                    stirred = stirred or ended or cluster.stirred
+                if stirred:
+                    continue
+                indices = next(waiting, None) if len(active) < MOST_BESIDE else None
+                if indices is not None:
+                    active.append(self._cluster(indices))
+                elif active:
+                    message = described([block for cluster in active for block in cluster.blocks])
+                    self.hazards.append(Hazard("DEADLOCK", message, block=active[0].blocks[0].index))
+                    self._count(active[0])
+                    return False
+                else:
+                    return True
+
+    def _places(self) -> Iterator[list[tuple[int, int, int]]]:
+        """The blocks of each cluster, by rank."""
+        (gx, gy, gz), (cx, cy, cz) = self.launch.shape.grid, self.launch.shape.cluster
+        for z, y, x in product(range(0, gz, cz), range(0, gy, cy), range(0, gx, cx)):
+            yield [(x + i, y + j, z + k) for k, j, i in product(range(cz), range(cy), range(cx))]
+
+    def _cluster(self, indices: Sequence[tuple[int, int, int]]) -> Cluster:
+        launch, shape = self.launch, self.launch.shape
+        return Cluster(
+            launch.program, launch.memory, launch.params, shape.grid, shape.block, indices, shape.dynamic_smem, shape.cluster,
+            launch.schedule, launch.arch,
+        )  # fmt: skip
+
+    def _advance(self, cluster: Cluster) -> bool | None:
+        """Let a cluster run as far as it can: whether it ended, or None after a fault."""
         try:
-            while block.step():
-                steps += 1
-                if self.instructions + block.count > launch.limits.instructions:
-                    raise Stop("LIMIT", f"more than {launch.limits.instructions} instructions", limit="instructions")
-                if steps % _STEPS == 0 and time.monotonic() - self.began > launch.limits.seconds:
-                    raise Stop("LIMIT", f"more than {launch.limits.seconds} seconds", limit="seconds")
+            ended = cluster.run(self._spend)
         except Stop as stop:
-            self.hazards.append(hazard_of(stop, launch.program, index))
-            return False
-        finally:
-            self.instructions += block.count
+            block = (cluster.running or cluster.blocks[0]).index
+            self.hazards.append(hazard_of(stop, self.launch.program, block))
+            self._count(cluster)
+            return None
+        if ended:
+            self._count(cluster)
+        return ended
+
+    def _count(self, cluster: Cluster) -> None:
+        for block in cluster.blocks:
             self.inexact.update(block.inexact)
-        if not block.done:
-            self.hazards.append(Hazard("DEADLOCK", "threads wait at a barrier that cannot complete", block=index))
-            return False
-        return True
+
+    def _spend(self, instructions: int) -> None:
+        """Count instructions, and look at the clock."""
+        self.instructions += instructions
+        limits = self.launch.limits
+        if self.instructions > limits.instructions:
+            raise Stop("LIMIT", f"more than {limits.instructions} instructions", limit="instructions")
+        if time.monotonic() - self.began > limits.seconds:
+            raise Stop("LIMIT", f"more than {limits.seconds} seconds", limit="seconds")
 
 
 def hazard_of(stop: Stop, program: Compiled, block: tuple[int, int, int]) -> Hazard:

@@ -362,7 +362,7 @@ def _barrier(compiler: Compiler, item: Instruction) -> Lines:
     words = [word for word in item.opcode.split(".")[1:] if word not in ("cta", "aligned")]
     after = compiler._next(compiler.index + 1)
     if words[0] == "warp":
-        return ["pass"]
+        return [f"return M.warp_sync({compiler.value(item.operands[0], 'b32')}, w, {after})"]
     if words[0] == "cluster":
         return _cluster(compiler, words, after)
     operands = list(item.operands)
@@ -389,7 +389,7 @@ class _Barrier(_Ending):
     def ends(self, item: Instruction) -> bool:
         """Whether threads may wait."""
         words = item.opcode.split(".")
-        return not ("arrive" in words or "warp" in words)
+        return "arrive" not in words
 
 
 HANDLERS["bar"] = HANDLERS["barrier"] = _Barrier(_barrier)
@@ -398,7 +398,7 @@ HANDLERS["bar"] = HANDLERS["barrier"] = _Barrier(_barrier)
 @handles("nanosleep")
 def sleep(compiler: Compiler, item: Instruction) -> Lines:
     """Waits: nothing here takes time."""
-    return ["M.slept = True"]
+    return ["M.sleeps = 256"]
 
 
 @handles("fence")

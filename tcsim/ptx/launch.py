@@ -157,8 +157,6 @@ class Kernel:
         shape = geometry(self.function, chip, grid, block, cluster, dynamic_smem)
         _options(self.name, schedule, check, limits, after)
         image = image_of(self.function, params)
-        if shape.cluster != (1, 1, 1) or not isinstance(schedule, str):
-            raise LaunchError("clusters and seeded schedules: not yet")
         program = self.compiled(memory, chip)
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         launch = Launch(

@@ -1,62 +1,35 @@
-"""The machine: a block of threads in lockstep, parted where they diverge or wait, joined where they meet again."""
+"""A block of threads in lockstep, parted where threads diverge or wait, joined where they meet again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.ptx.memory import Memory, Segment
-from tcsim.ptx.performer import Performer
+from tcsim.core.errors import TcsimError
+from tcsim.ptx.barriers import Barriers
+from tcsim.ptx.fibers import EXIT, Fiber, Fibers, Wait
+from tcsim.ptx.memory import Memory, MemoryFault, Segment
 from tcsim.ptx.program import Compiled
-from tcsim.ptx.threads import LANES, Array, Mask, Stop
+from tcsim.ptx.threads import Array, Mask, Stop
 
-EXIT = -1
+if TYPE_CHECKING:
+    from tcsim.ptx.cluster import Cluster
 
-
-@dataclass(eq=False)
-class Wait:
-    """What threads wait for, and where they go on."""
-
-    kind: str  # "bar", "cluster"
-    number: int
-    after: int
-    count: int = 0  # threads of a barrier
-    reduce: str = "sync"
-    predicate: Array | None = None
-    into: Array | None = None
+__all__ = ["EXIT", "Block", "Fiber", "Wait"]
 
 
-@dataclass(eq=False)
-class Fiber:
-    """Threads that execute together."""
-
-    mask: Array
-    block: int
-    waits: Wait | None = None
-    turns: int = 0  # blocks executed since others had a turn
-
-
-@dataclass(eq=False)
-class Barrier:
-    """A barrier of a block: who arrived."""
-
-    waiting: list[Fiber] = field(default_factory=list)
-    arrived: int = 0  # threads that do not wait
-    count: int = 0
-
-
-class Block(Performer):
+class Block(Barriers):
     """A block of threads (a CTA): its registers, shared and local memory, and fibers."""
 
     def __init__(
-        self, program: Compiled, memory: Memory, params: Segment, grid: tuple[int, int, int], block: tuple[int, int, int],
-        index: tuple[int, int, int], dynamic_smem: int, cluster: tuple[int, int, int] = (1, 1, 1), rank: int = 0,
+        self, program: Compiled, memory: Memory, params: Segment, grid: Sequence[int], block: Sequence[int],
+        index: tuple[int, int, int], dynamic_smem: int, cluster: Sequence[int], rank: int, owner: Cluster,
     ) -> None:  # fmt: skip
         super().__init__(grid, block, index, cluster, rank, program.shared_bytes + dynamic_smem, dynamic_smem)
         self.program, self.memory, self.params = program, memory, params
+        self.cluster, self.queue, self.arch = owner, owner.queue, owner.arch
         self.registers = [
             np.zeros(self.threads, container) if type != "b128" else np.zeros(self.threads, np.dtype((np.void, 16)))
             for type, container, _ in program.registers
@@ -65,13 +38,9 @@ class Block(Performer):
         self.local_bytes = program.local_bytes
         self.local_stride = -(-max(program.local_bytes, 1) // 16) * 16
         self.local = Segment(0, np.zeros(self.local_stride * self.threads, np.uint8)) if program.local_bytes else None
-        self.blocks: Sequence[Block] = (self,)
-        self.fibers = [Fiber(np.ones(self.threads, bool), 0)]
-        self.barriers: dict[int, Barrier] = {}
-        self.slept = False
-        self.queue = []
-        self.groups = {}
-        self.early = False
+        self.blocks: Sequence[Block] = owner.blocks
+        self.alive = self.numbers < self.launched
+        self.fibers = Fibers(self.alive.copy())
 
     # --- control
 
@@ -91,6 +60,10 @@ class Block(Performer):
         go = mask & p
         moves = [(go & (choice == place), block) for place, block in enumerate(places)]
         moves.append((mask & ~go, after))
+        lost = go & (choice >= len(places))
+        if lost.any():
+            thread = int(np.argmax(lost))
+            raise Stop("INVALID_PC", f"brx.idx: index {int(choice[thread])} of {len(places)} targets", thread)
         return [(own, block) for own, block in moves if own.any()]
 
     def guarded(self, w: Mask, p: Array, after: int, action: Callable[[Mask], Any]) -> Any:
@@ -110,117 +83,86 @@ class Block(Performer):
             raise Stop("TRAP", "a thread executed trap", int(np.argmax(mask)))
         return after
 
-    # --- barriers
-
-    def barrier(self, number: Any, count: Any, w: Mask, after: int, kind: str, predicate: Any, into: Any) -> Any:
-        """Wait until as many threads have arrived."""
-        mask = self._array(w)
-        first = int(np.argmax(mask))
-        which = int(np.broadcast_to(number, (self.threads,))[first])
-        wanted = 0 if count is None else int(np.broadcast_to(count, (self.threads,))[first])
-        own = None if predicate is None else np.broadcast_to(predicate, (self.threads,)).copy()
-        return [(mask.copy(), Wait("bar", which, after, wanted, kind, own, into))]
-
-    def arrive(self, number: Any, count: Any, w: Mask) -> None:
-        """Arrive without waiting."""
-        mask = self._array(w)
-        first = int(np.argmax(mask))
-        which = int(np.broadcast_to(number, (self.threads,))[first])
-        barrier = self.barriers.setdefault(which, Barrier())
-        barrier.arrived += int(self._in_warps(mask))
-        barrier.count = int(np.broadcast_to(count, (self.threads,))[first])
-        self._complete(which)
-
-    def _in_warps(self, mask: Array) -> int:
-        """Threads that arrive: a barrier counts whole warps."""
-        return int(self._warped(mask, bool).any(1).sum()) * LANES
-
-    def _alive(self) -> int:
-        alive = np.zeros(self.threads, bool)
-        for fiber in self.fibers:
-            alive |= fiber.mask
-        for barrier in self.barriers.values():
-            for fiber in barrier.waiting:
-                alive |= fiber.mask
-        return self._in_warps(alive)
-
-    def _complete(self, which: int) -> bool:
-        """Release a barrier's threads if all have arrived."""
-        barrier = self.barriers[which]
-        wanted = barrier.count or self._alive()
-        waiting = np.zeros(self.threads, bool)
-        for fiber in barrier.waiting:
-            waiting |= fiber.mask
-        if self._in_warps(waiting) + barrier.arrived < wanted or not barrier.waiting:
-            return False
-        waits = [fiber.waits for fiber in barrier.waiting if fiber.waits is not None]
-        if waits and waits[0].reduce != "sync":
-            flags = np.zeros(self.threads, bool)
-            for fiber in barrier.waiting:
-                if fiber.waits is not None and fiber.waits.predicate is not None:
-                    flags |= fiber.mask & fiber.waits.predicate
-            found: Any = {"popc": int(flags.sum()), "and": bool(flags[waiting].all()), "or": bool(flags.any())}[
-                waits[0].reduce
-            ]
-            for fiber in barrier.waiting:
-                if fiber.waits is not None and fiber.waits.into is not None:
-                    np.copyto(fiber.waits.into, found, where=fiber.mask, casting="unsafe")
-        for fiber in barrier.waiting:
-            fiber.block = fiber.waits.after if fiber.waits is not None else EXIT
-            fiber.waits = None
-            self.fibers.append(fiber)
-        del self.barriers[which]
-        return True
-
     # --- running
 
-    def step(self) -> bool:
-        """Run one basic block of the threads that are furthest behind; False where nothing can run."""
-        self._join()
-        ready = [fiber for fiber in self.fibers if fiber.waits is None]
-        if not ready:
-            return False
-        fiber = min(ready, key=lambda own: (own.turns >> 6, own.block))
-        self.fibers.remove(fiber)
-        fiber.turns += 1
-        full = fiber.mask.all()
-        found = self.program.blocks[fiber.block](self, self.registers, True if full else fiber.mask)
+    def step(self) -> None:
+        """Run one basic block of the threads that are furthest behind."""
+        fiber = self.fibers.choose(self.cluster.fair, self.queue.random)
+        mask, turns = fiber.mask, fiber.turns
+        lanes = self.program.gathers[fiber.block]
+        if lanes:
+            complete = self._whole(mask, lanes)
+            if not complete.all():
+                rest = mask & ~complete
+                if rest.any():
+                    self.fibers.put(rest, Wait("lanes", fiber.block, count=lanes), turns)
+                    mask = mask & complete
+                    if not mask.any():
+                        return
         self.count += self.program.size_of(fiber.block)
-        moves = found if isinstance(found, list) else [(fiber.mask, found)]
-        exited = False
-        for mask, where in moves:
-            if isinstance(where, Wait):
-                own = Fiber(mask, EXIT, where)
-                barrier = self.barriers.setdefault(where.number, Barrier())
-                barrier.waiting.append(own)
-                barrier.count = where.count or barrier.count
-            elif where == EXIT:
-                exited = True
+        try:
+            found = self.program.blocks[fiber.block](self, self.registers, True if mask.all() else mask)
+        except Stop as stop:
+            self.cluster.running = self
+            raise stop from None
+        except (
+            TcsimError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            MemoryError,
+            RecursionError,
+        ) as error:
+            self.cluster.running = self
+            raise _stop_for(error).with_traceback(error.__traceback__) from error
+        if type(found) is int:
+            if found == EXIT:
+                self._exit(mask)
             else:
-                self.fibers.append(Fiber(mask, where, None, fiber.turns))
-        for which in list(self.barriers):
-            if exited or any(isinstance(where, Wait) for _, where in moves):
-                self._complete(which)
-        return True
+                self.fibers.add(mask, found, turns + self.sleeps)
+        else:
+            for own, where in found:
+                if isinstance(where, Wait):
+                    self.fibers.put(own, where, turns)
+                elif where == EXIT:
+                    self._exit(own)
+                else:
+                    self.fibers.add(own, where, turns + self.sleeps)
+            self.settle()
+        self.sleeps = 0
 
-    def _join(self) -> None:
-        """Threads at the same place execute together again."""
-        if len(self.fibers) < 2:
-            return
-        places: dict[int, Fiber] = {}
-        joined: list[Fiber] = []
-        for fiber in self.fibers:
-            other = places.get(fiber.block) if fiber.waits is None else None
-            if other is not None:
-                other.mask = other.mask | fiber.mask
-                other.turns = max(other.turns, fiber.turns)
-                continue
-            if fiber.waits is None:
-                places[fiber.block] = fiber
-            joined.append(fiber)
-        self.fibers = joined
+    def _whole(self, mask: Array, lanes: int) -> Array:
+        """The threads of a mask of which all that live of the same warp, or warpgroup, are there."""
+        missing = self.alive & ~mask
+        units = -(-self.threads // lanes)
+        if lanes * units == self.threads:
+            lacking = missing.reshape(units, lanes).any(1)
+        else:
+            lacking = np.pad(missing, (0, lanes * units - self.threads)).reshape(units, lanes).any(1)
+        found: Array = ~np.repeat(lacking, lanes)[: self.threads]
+        return found
+
+    def _exit(self, mask: Array) -> None:
+        """Threads end: those that waited for their lanes look again."""
+        self.alive &= ~mask
+        self.changed = True
+        for fiber in [own for own in self.fibers.waiting if own.waits and own.waits.kind in ("lanes", "warp")]:
+            self.fibers.wake(fiber)
+        self.settle()
+        self.cluster.settle()
 
     @property
     def done(self) -> bool:
         """Whether all threads have exited."""
-        return not self.fibers and not self.barriers
+        return not self.fibers
+
+
+def _stop_for(error: Exception) -> Stop:
+    """How the launch ends because of an exception: PTX is untrusted, and nothing that it says may raise one."""
+    if isinstance(error, MemoryFault):
+        return Stop(error.name, error.detail)
+    if isinstance(error, (MemoryError, RecursionError)):
+        return Stop("LIMIT", f"{type(error).__name__}: {error}")
+    return Stop("INVALID_OPERAND", str(error) if isinstance(error, TcsimError) else f"{type(error).__name__}: {error}")

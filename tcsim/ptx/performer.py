@@ -1,28 +1,24 @@
-"""Instructions of the catalog on the machine: their effects are asked for, and done now or when their groups are waited for."""
+"""Instructions of the catalog on the machine: their effects are asked for, and done now or when their work completes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tcsim.core.errors import TcsimError
-from tcsim.model.effects import Access, Pending, Write
-from tcsim.ptx.accesses import Accesses
+from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource, Signal
+from tcsim.ptx import mbarriers
 from tcsim.ptx.families import Bound, gathered
-from tcsim.ptx.memory import MemoryFault
-from tcsim.ptx.threads import LANES, TYPED, Array, Mask, Stop
+from tcsim.ptx.fibers import Wait
+from tcsim.ptx.octets import Octets
+from tcsim.ptx.pending import Flight, Queue
+from tcsim.ptx.tensor_memory import Columns
+from tcsim.ptx.threads import LANES, Array, Mask, Stop
 
-
-@dataclass(eq=False)
-class Flight:
-    """Work that goes on: who issued it, and in which of their groups."""
-
-    pending: Pending
-    bound: Bound
-    threads: Array
-    groups: Array
+if TYPE_CHECKING:
+    from tcsim.ptx.cluster import Cluster
 
 
 @dataclass(eq=False)
@@ -61,164 +57,244 @@ def warps_of(threads: Array) -> Array:
     return np.asarray(threads[::LANES] // LANES)
 
 
-class Performer(Accesses):
+class Performer(Octets):
     """Threads with memory that perform instructions of the catalog."""
 
     registers: list[Array]
-    queue: list[Flight]  # work in flight, the oldest first
-    groups: dict[str, Array]  # of each kind: how many groups every thread has committed
-    early: bool  # whether work is done as soon as it is issued
-    rank: int = 0  # of the CTA in its cluster
+    queue: Queue
+    cluster: Cluster
+    arch: str
     warp: Array  # that ask for effects
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.groups: dict[str, Array] = {}  # of each kind: how many groups every thread has committed
 
     # --- instructions of the catalog
 
     def perform(self, bound: Bound, given: dict[str, Any], w: Mask) -> None:
         """Run an instruction through its effects: registers and writes now, pending work in its groups."""
         mask = self._array(w)
-        taken: Array = mask
-        if bound.lanes > 1:
-            warps: Array = np.asarray(self._warped(mask, bool).any(1))
-            if bound.lanes == 128:
-                warps = np.repeat(np.pad(warps, (0, -len(warps) % 4)).reshape(-1, 4).any(1), 4)[: self.warps]
-            taken = np.repeat(np.asarray(warps), LANES)[: self.threads]
-        threads: Array = np.nonzero(taken)[0]
+        threads = self._taking(bound, mask)
         if not len(threads):
             return
-        operands = {
-            slot.name: gathered(bound, slot, given[slot.name], self.threads, threads)
-            for slot in bound.form.operands
-            if slot.name in given
-        }
+        found = self._ask(bound, given, threads)
+        if found.blocked is not None:
+            raise Stop(
+                "INVALID_OPERAND", f"an instruction waits here that cannot wait: {found.blocked.kind}", int(threads[0])
+            )
+        self._take(bound, found, threads, mask)
+
+    def attempt(self, bound: Bound, given: dict[str, Any], w: Mask, here: int, after: int) -> Any:
+        """Run an instruction that may wait; threads with different operands ask apart."""
+        mask = self._array(w)
+        moves: list[tuple[Array, Any]] = []
+        on = np.zeros(self.threads, bool)
+        for threads in self._askers(bound, given, mask):
+            found = self._ask(bound, given, threads)
+            own = np.zeros(self.threads, bool)
+            own[threads] = True
+            own &= mask
+            if found.blocked is not None:
+                moves.append((own, self._waiting(found.blocked, here)))
+                continue
+            lacking = self._resources(found, threads)
+            if lacking is not None:
+                moves.append((own, Wait("resource", here, text=lacking)))
+                continue
+            self._take(bound, found, threads, mask)
+            on |= own
+        if not moves:
+            return after
+        if on.any():
+            moves.append((on, after))
+        return moves
+
+    def _askers(self, bound: Bound, given: dict[str, Any], mask: Array) -> list[Array]:
+        """The threads that ask together: with equal operands, or of one warp or warpgroup."""
+        threads = self._taking(bound, mask)
+        if bound.lanes > 1:
+            return [threads[start : start + bound.lanes] for start in range(0, len(threads), bound.lanes)]
+        parts = [
+            np.broadcast_to(part, (self.threads,))[threads]
+            for value in given.values()
+            for part in (value if isinstance(value, tuple) else (value,))
+        ]
+        if all((part == part[0]).all() for part in parts):
+            return [threads]
+        keys: dict[tuple[Any, ...], list[int]] = {}
+        for thread, key in zip(threads.tolist(), zip(*(part.tolist() for part in parts), strict=True), strict=True):
+            keys.setdefault(key, []).append(thread)
+        return [np.array(own, np.int64) for own in keys.values()]
+
+    def _taking(self, bound: Bound, mask: Array) -> Array:
+        """The threads whose registers an instruction takes: all of a warp or warpgroup."""
+        found: Array
+        if bound.lanes == 1:
+            found = np.nonzero(mask)[0]
+            return found
+        warps: Array = np.asarray(mask.reshape(self.warps, LANES).any(1))
+        if bound.lanes == 128:
+            if self.warps % 4:
+                raise Stop("INVALID_OPERAND", f"an instruction of warpgroups in a block of {self.warps} warps")
+            warps = np.repeat(warps.reshape(-1, 4).any(1), 4)
+        found = self.numbers if warps.all() else np.nonzero(np.repeat(warps, LANES))[0]
+        return found
+
+    def _ask(self, bound: Bound, given: dict[str, Any], threads: Array) -> Effects:
+        operands: dict[str, Any] = {}
+        for slot in bound.form.operands:
+            if slot.name in given:
+                operands |= gathered(bound, slot, given[slot.name], self.threads, threads)
         self.warp = warps_of(threads)
         try:
-            found = bound.model.effects(bound.form, operands, self)
+            found: Effects = bound.model.effects(bound.form, operands, self)
         except TcsimError as error:
-            raise Stop("TRAP", f"line {bound.line}: {error}", int(threads[0])) from None
+            raise Stop("INVALID_OPERAND", str(error), int(threads[0])) from None
+        return found
+
+    def _take(self, bound: Bound, found: Effects, threads: Array, mask: Array) -> None:
+        """Apply effects of an instruction that does not wait."""
         for name, numbers, _ in bound.results:
-            if name not in found.now.registers:
-                continue
-            values = found.now.registers[name]
-            self._results(numbers, values, threads)
-        for write in found.now.writes:
-            self.apply(write, threads)
+            if name in found.now.registers:
+                self._results(numbers, found.now.registers[name], threads, mask)
+        self._apply(found.now, threads)
         for pending in found.pending:
-            counts = self.groups.setdefault(pending.group or "", np.zeros(self.threads, np.int64))
-            self.queue.append(Flight(pending, bound, threads, counts[threads].copy()))
-            if self.early:
-                self._finish(len(self.queue) - 1)
+            counts = self._counts(pending.group or "")
+            own = threads if pending.threads is None or bound.lanes > 1 else threads[pending.threads]
+            self.queue.add(Flight(pending, bound, self, own, counts[own].copy()))
         for group in found.groups:
-            counts = self.groups.setdefault(group.kind, np.zeros(self.threads, np.int64))
+            counts = self._counts(group.kind)
             if group.op == "commit":
                 counts[threads] += 1
             elif group.op == "wait":
-                self._wait_groups(group.kind, threads, group.pending)
+                self.queue.wait(group.kind, self, threads, counts, group.pending, group.reads_only)
+            else:
+                self.queue.track(group.kind, group.then, self, threads)
 
-    def _results(self, numbers: tuple[int, ...], values: Array, threads: Array) -> None:
-        flat = (
-            values.reshape(len(threads), -1)
-            if len(numbers) > 1 or values.size != len(threads)
-            else values.reshape(len(threads), 1)
-        )
-        first = self.registers[numbers[0]]
-        if first.dtype == np.uint64 and flat.dtype == np.uint32:
+    def _counts(self, kind: str) -> Array:
+        found = self.groups.get(kind)
+        if found is None:
+            found = self.groups[kind] = np.zeros(self.threads, np.int64)
+        return found
+
+    def _results(self, numbers: tuple[int, ...], values: Array, threads: Array, mask: Array) -> None:
+        """Results into the registers of those that execute."""
+        first = self.registers[numbers[0]] if numbers[0] >= 0 else None
+        flat = np.broadcast_to(values, (len(threads),)) if values.ndim == 0 else values
+        flat = flat.reshape(len(threads), -1)
+        if first is not None and first.dtype == np.uint64 and flat.dtype == np.uint32:
             flat = np.ascontiguousarray(flat).view(np.uint64)
+        active = mask[threads]
+        if not active.all():
+            threads, flat = threads[active], flat[active]
         for place, number in enumerate(numbers):
             if number >= 0:
-                self.registers[number][threads] = flat[:, place].astype(self.registers[number].dtype)
+                register = self.registers[number]
+                register[threads] = flat[:, place].astype(register.dtype, copy=False)
+
+    # --- waiting
+
+    def _waiting(self, condition: Condition, here: int) -> Wait:
+        if condition.kind != "mbarrier" or condition.at is None:
+            return Wait("resource", here, text=condition.kind)
+        return Wait("mbarrier", here, address=int(self._keys(condition.at)[0]), text=f"phase {condition.value}")
+
+    def _resources(self, found: Effects, threads: Array) -> str | None:
+        """Take or give back what an instruction asks for; what is lacking, if it has to wait."""
+        for resource in found.resources:
+            granted = self._resource(resource, threads)
+            if granted is None:
+                return f"{resource.delta} of {resource.kind}"
+            if resource.then is not None:
+                self._apply(resource.then(granted), threads)
+            self.changed = True
+            if resource.delta < 0 or resource.kind == "registers":
+                self.cluster.wake("resource")
+        return None
+
+    def _resource(self, resource: Resource, threads: Array) -> int | None:
+        """What is granted, or None if it is not there."""
+        if resource.kind == "registers":
+            return 0 if self.registers_wanted(int(threads[0]) // 128, resource.delta) else None
+        if resource.kind == "tmem":
+            return self._columns(resource)
+        return 0
+
+    def registers_wanted(self, warpgroup: int, count: int) -> bool:
+        """Whether a warpgroup gets the registers that it asks for."""
+        raise NotImplementedError
+
+    def _columns(self, resource: Resource) -> int | None:
+        """Columns of Tensor Memory; a pair of CTAs takes the same ones, when a warp of each has asked."""
+        if resource.delta < 0:
+            self.columns.free(resource.address & 0xFFFF, -resource.delta)
+            return 0
+        if not resource.pair:
+            return self.columns.take(
+                Columns.fitting([self.columns], resource.delta, resource.exclusive), resource.delta
+            )
+        cluster, other = self.cluster, self.rank ^ 1
+        if self.rank in cluster.granted:
+            return cluster.granted.pop(self.rank)
+        cluster.asking.add(self.rank)
+        if other not in cluster.asking:
+            return None
+        both = [self.columns, cluster.blocks[other].columns]
+        start = Columns.fitting(both, resource.delta, resource.exclusive)
+        if start is None:
+            return None
+        for own in both:
+            own.take(start, resource.delta)
+        cluster.asking -= {self.rank, other}
+        cluster.granted[other] = start
+        cluster.wake("resource")
+        return start
+
+    # --- outcomes
+
+    def holding(self, flight: Flight) -> Holding:
+        """The machine as work in flight sees it."""
+        return Holding(self, flight)
+
+    def finished(self, flight: Flight, outcome: Outcome) -> None:
+        """What work in flight comes to."""
+        for name, numbers, _ in flight.bound.results:
+            if name in outcome.registers:
+                self._results(numbers, outcome.registers[name], flight.threads, self._everything)
+        self.take_outcome(outcome, flight.threads)
+        self.changed = True
+
+    def take_outcome(self, outcome: Outcome, threads: Array) -> None:
+        """Writes and signals."""
+        self._apply(outcome, threads)
+
+    def _apply(self, outcome: Outcome, threads: Array) -> None:
+        for write in outcome.writes:
+            self.apply(write, threads)
+        for signal in outcome.signals:
+            self._signal(signal, threads)
+
+    def _signal(self, signal: Signal, threads: Array) -> None:
+        """Change the objects that a signal is for, and let threads ask again that wait for them."""
+        for at in self.copies(signal.at):
+            for key, count in mbarriers.told(signal, self._keys(at), threads):
+                try:
+                    value = mbarriers.after(signal, count, self.word(key), self.arch)
+                except TcsimError as error:
+                    raise Stop("MBARRIER_FAULT", f"mbarrier at {key:#x}: {error}", int(threads[0])) from None
+                self.put_octets("shared", np.array([key]), np.array([value], np.uint64).view(np.uint8).reshape(1, 8))
+                self.cluster.wake("mbarrier", key)
+        self.changed = True
+
+    def _keys(self, at: Access) -> Array:
+        """The addresses of mbarriers in shared memory of the cluster."""
+        return self.places(at)[0] & 0xFFFFFFFF
+
+    def word(self, address: int) -> int:
+        """The 64 bits at an address of shared memory."""
+        return int(self._octets("shared", np.array([address]), 8).view(np.uint64)[0, 0])
 
     def held(self, name: str) -> Array:
         """Nothing is held by what is not in flight."""
         raise Stop("TRAP", f"an instruction asks for the registers of {name}")
-
-    def read(self, access: Access) -> Array:
-        """The bytes of an access, for effects: uint8 (..., accesses, size)."""
-        address = access.address
-        if access.mask is not None:
-            found = np.zeros((*address.shape, access.size), np.uint8)
-            used = access.mask.any(-1)
-            if used.any():
-                for piece in range(access.size):
-                    own = access.mask[..., piece] & np.ones(address.shape, bool)
-                    if own.any():
-                        found[..., piece][own] = self._octets(access.space, address[own] + piece, 1)[:, 0]
-            return found
-        flat = self._octets(access.space, address.reshape(-1), access.size)
-        return flat.reshape(*address.shape, access.size)
-
-    def _octets(self, space: str, addresses: Array, size: int) -> Array:
-        places = addresses.astype(np.uint64)
-        unit = next(unit for unit in (16, 8, 4, 2, 1) if size % unit == 0 and not (places & np.uint64(unit - 1)).any())
-        found = np.empty((len(places), size), np.uint8)
-        threads = np.zeros(len(places), np.int64)
-        for own, segment, offset in self._parts("" if space == "generic" else space, places, 1, threads):
-            for piece in range(0, size, unit):
-                at = offset + np.uint64(piece)
-                if segment is None:
-                    try:
-                        values = self.memory.gather(at, unit)
-                    except MemoryFault as fault:
-                        raise Stop(fault.name, fault.detail) from None
-                else:
-                    if (at + np.uint64(unit) > np.uint64(segment.size)).any():
-                        raise Stop("SMEM_OUT_OF_RANGE", f"{size} bytes at {int(offset.max()):#x} of {segment.size}")
-                    values = segment.views[unit][(at - np.uint64(segment.start)).astype(np.int64) // unit]
-                found[own, piece : piece + unit] = np.ascontiguousarray(values).view(np.uint8).reshape(-1, unit)
-        return found
-
-    def apply(self, write: Write, threads: Array) -> None:
-        """Do a write of an effect."""
-        at = write.at
-        address, data = at.address.reshape(-1), write.data.reshape(-1, at.size)
-        mask = None if at.mask is None else np.broadcast_to(at.mask, write.data.shape).reshape(-1, at.size)
-        if mask is None:
-            self._put_octets(at.space, address, data)
-            return
-        for piece in range(at.size):
-            own = mask[:, piece]
-            if own.any():
-                self._put_octets(at.space, address[own] + piece, data[own, piece : piece + 1])
-
-    def _put_octets(self, space: str, addresses: Array, data: Array) -> None:
-        places, size = addresses.astype(np.uint64), data.shape[1]
-        unit = next(unit for unit in (16, 8, 4, 2, 1) if size % unit == 0 and not (places & np.uint64(unit - 1)).any())
-        for own, segment, offset in self._parts(
-            "" if space == "generic" else space, places, 1, np.zeros(len(places), np.int64)
-        ):
-            part = data[own]
-            for piece in range(0, size, unit):
-                at = offset + np.uint64(piece)
-                values = np.ascontiguousarray(part[:, piece : piece + unit]).view(
-                    TYPED.get(unit, np.dtype((np.void, 16)))
-                )[:, 0]
-                if segment is None:
-                    if self.memory.unmapped(at, unit) is not None:
-                        raise Stop("GMEM_UNMAPPED", f"{size} bytes at {int(at[0]):#x}: nothing is mapped there")
-                    self.memory.scatter(at, values, unit)
-                else:
-                    if (at + np.uint64(unit) > np.uint64(segment.size)).any():
-                        raise Stop("SMEM_OUT_OF_RANGE", f"{size} bytes at {int(offset.max()):#x} of {segment.size}")
-                    segment.views[unit][(at - np.uint64(segment.start)).astype(np.int64) // unit] = values
-
-    def _finish(self, place: int) -> None:
-        flight = self.queue.pop(place)
-        outcome = flight.pending.finish(flight.pending.fetch(Holding(self, flight)))
-        for write in outcome.writes:
-            self.apply(write, flight.threads)
-        for name, numbers, _ in flight.bound.results:
-            if name in outcome.registers:
-                self._results(numbers, outcome.registers[name], flight.threads)
-
-    def _wait_groups(self, kind: str, threads: Array, left: int) -> None:
-        """Finish the work of groups that are old enough, for any of the threads that wait."""
-        waiting = np.zeros(self.threads, bool)
-        waiting[threads] = True
-        counts = self.groups[kind]
-        place = 0
-        while place < len(self.queue):
-            flight = self.queue[place]
-            own = flight.threads
-            if flight.pending.group == kind and (waiting[own] & (flight.groups < counts[own] - left)).any():
-                self._finish(place)
-            else:
-                place += 1

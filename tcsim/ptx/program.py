@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tcsim import catalog
 from tcsim.core.errors import listing, nearest
 from tcsim.isa.scalar.catalog import scalar, scalars
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
+from tcsim.ptx.convergence import MEMBERS, meeting, meetings, set_once, waits
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
@@ -45,6 +47,8 @@ SHARED_START = 1024
 SOURCE_NAME = "<ptx>"
 """The file name of generated source, by which a place in it is found again."""
 
+REGISTERS = 1 << 16
+"""Registers of a multiprocessor, since sm_70 (CUDA C++ Programming Guide, Technical Specifications)."""
 _TERMINATORS = frozenset(("bra", "brx", "ret", "exit", "trap", "call"))
 _UFUNCS: dict[Any, str] = {
     np.add: "add",
@@ -88,10 +92,31 @@ class Compiled:
     local_bytes: int
     params: dict[str, int]
     param_bytes: int
+    gathers: list[int]  # of each block: lanes of a warp (32) or warpgroup (128) that have to be there, or 0
     source: str = field(repr=False, default="")
     lines: list[list[int]] = field(
         repr=False, default_factory=list
     )  # of each block: the instruction of every source line
+
+    @property
+    def registers_at_launch(self) -> int:
+        """Registers of a thread, where the entry says enough to know them: else 0, and setmaxnreg does nothing.
+
+        Source: ptxas, which gives a kernel with .maxntid what fits as many blocks as .minnctapersm says, in eights.
+        """
+        directives = self.function.directives
+        if "maxnreg" in directives:
+            return min(-(-directives["maxnreg"][0] // 8) * 8, 256)
+        threads = prod(directives.get("reqntid", directives.get("maxntid", (0,))))
+        if not threads:
+            return 0
+        fitting = REGISTERS // (threads * max(1, directives.get("minnctapersm", (1,))[0]))
+        return max(24, min(fitting // 8 * 8, 256))
+
+    def line_of(self, block: int) -> int:
+        """The line of PTX where a block starts."""
+        body = self.function.body
+        return body[min(self.starts[block], len(body) - 1)].line if body and block >= 0 else 0
 
     def instruction_at(self, block: int, line: int) -> Instruction | None:
         """The instruction behind a line of a block's source, counted from its `def`; None if there is none."""
@@ -271,11 +296,15 @@ class Compiler:
     def compile(self) -> Compiled:
         """All of it."""
         body, labels = self.function.body, self.function.labels
+        self.constants_of = set_once(self.function)
         starts = {0, *labels.values()}
         for index, item in enumerate(body):
             stem = item.opcode.split(".")[0]
             if stem in _TERMINATORS or ((ends := self.handler(item.opcode, "ends")) and ends(item)):
                 starts.add(index + 1)
+            if waits(item):
+                starts |= {index, index + 1}
+        starts, gathers = meetings(self.function, starts, self.constants_of)
         order = sorted(start for start in starts if start <= len(body))
         self.block_of = {start: number for number, start in enumerate(order)}
         text, lines = [], []
@@ -292,7 +321,7 @@ class Compiler:
             self.function,
             [(type, CONTAINERS.get(type, np.dtype(np.uint64)), length) for type, length in self.function.registers.values()],
             order, [names[f"b{number}"] for number in range(len(order))], self.shared, 0, self.local, self.local_bytes,
-            self.params, self.param_bytes, source, lines,
+            self.params, self.param_bytes, [gathers.get(start, 0) for start in order], source, lines,
         )  # fmt: skip
 
     def handler(self, opcode: str, kind: str) -> Any:
@@ -301,32 +330,45 @@ class Compiler:
         return getattr(found, kind, None) if found else None
 
     def _block(self, number: int, start: int, end: int) -> tuple[str, list[int]]:
-        lines, own = [], []
-        used: set[str] = set()
+        """The source of a block's function, and of each of its lines the instruction that it belongs to."""
+        lines: list[str] = []
+        own: list[int] = []
         terminated = False
         for index in range(start, end):
             self.index, self.instruction = index, self.function.body[index]
-            for line in self._statement(self.instruction, index, end == index + 1):
-                lines.append(line)
-                own.append(index)
+            found = self._statement(self.instruction, index)
+            if index == start and (members := self._members(self.instruction)):
+                found = [f"x_ = M.missing({members}, w, {number})", "if x_ is not None: return x_", *found]
+            lines += found
+            own += [index] * len(found)
             terminated = lines[-1].startswith("return ") if lines else False
         if not terminated:
             lines.append(f"return {self._next(end)}")
             own.append(max(end - 1, start))
         body = "\n".join(lines)
-        used = set(re.findall(r"\br(\d+)\b", body))
         head = [f"def b{number}(M, R, w):"]
+        used = set(re.findall(r"\br(\d+)\b", body))
         if used:
             head.append("    " + "; ".join(f"r{name} = R[{name}]" for name in sorted(used, key=int)))
         if "m_all(" in body:
             head.append("    m_all = M.everywhere")
-        text = "\n".join([*head, *(f"    {line}" for line in lines)])
-        return text, [start] * (len(head)) + own
+        return "\n".join([*head, *(f"    {line}" for line in lines)]), [start] * len(head) + own
+
+    def _members(self, item: Instruction) -> str:
+        """The source of the lanes that have to be there, where only running can tell."""
+        if meeting(item, self.constants_of) != MEMBERS:
+            return ""
+        mask = self.value(item.operands[-1], "b32")
+        return (
+            mask
+            if item.predicate is None
+            else f"np.where({'~' if item.negated else ''}{self.register(item.predicate)}, {mask}, 0)"
+        )
 
     def _next(self, index: int) -> int:
         return self.block_of.get(index, -1) if index < len(self.function.body) else -1
 
-    def _statement(self, item: Instruction, index: int, last: bool) -> list[str]:
+    def _statement(self, item: Instruction, index: int) -> list[str]:
         stem = item.opcode.split(".")[0]
         guard = ""
         if item.predicate is not None:

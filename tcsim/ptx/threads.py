@@ -34,9 +34,10 @@ class Threads:
         self, grid: Sequence[int], block: Sequence[int], index: tuple[int, int, int], cluster: tuple[int, int, int], rank: int,
         shared_bytes: int, dynamic_smem: int,
     ) -> None:  # fmt: skip
-        self.threads = int(np.prod(block))
-        self.warps = -(-self.threads // LANES)
-        self.index, self.rank, self.cluster, self.shared_bytes = index, rank, cluster, shared_bytes
+        self.launched = int(np.prod(block))
+        self.warps = -(-self.launched // LANES)
+        self.threads = self.warps * LANES  # with those that fill the last warp and never execute
+        self.index, self.rank, self.cluster_shape, self.shared_bytes = index, rank, cluster, shared_bytes
         self.count = 0  # instructions executed
         self.inexact: Counter[str] = (
             Counter()
@@ -50,14 +51,14 @@ class Threads:
 
     def _specials(self, grid: Sequence[int], block: Sequence[int], dynamic: int) -> dict[str, Any]:
         thread = np.arange(self.threads, dtype=np.uint32)
-        x, y, _ = block
+        x, y = int(block[0]), int(block[1])
         lane = thread % LANES
         found: dict[str, Any] = {
             "tid.x": thread % x, "tid.y": thread // x % y, "tid.z": thread // (x * y), "laneid": lane, "warpid": thread // LANES,
             "lanemask_eq": np.uint32(1) << lane, "lanemask_lt": (np.uint32(1) << lane) - np.uint32(1),
             "nwarpid": self.warps, "smid": 0, "nsmid": 132, "gridid": 0, "dynamic_smem_size": dynamic,
-            "total_smem_size": self.shared_bytes, "cluster_ctarank": self.rank, "cluster_nctarank": int(np.prod(self.cluster)),
-            "is_explicit_cluster": int(self.cluster != (1, 1, 1)),
+            "total_smem_size": self.shared_bytes, "cluster_ctarank": self.rank, "cluster_nctarank": int(np.prod(self.cluster_shape)),
+            "is_explicit_cluster": int(self.cluster_shape != (1, 1, 1)),
         }  # fmt: skip
         found["lanemask_le"] = found["lanemask_lt"] | found["lanemask_eq"]
         found["lanemask_gt"] = ~found["lanemask_le"]
@@ -68,10 +69,10 @@ class Threads:
                 grid[place],
                 self.index[place],
             )
-            found[f"cluster_nctaid.{axis}"] = self.cluster[place]
-            found[f"cluster_ctaid.{axis}"] = self.index[place] % self.cluster[place]
-            found[f"clusterid.{axis}"] = self.index[place] // self.cluster[place]
-            found[f"nclusterid.{axis}"] = grid[place] // self.cluster[place]
+            found[f"cluster_nctaid.{axis}"] = self.cluster_shape[place]
+            found[f"cluster_ctaid.{axis}"] = self.index[place] % self.cluster_shape[place]
+            found[f"clusterid.{axis}"] = self.index[place] // self.cluster_shape[place]
+            found[f"nclusterid.{axis}"] = grid[place] // self.cluster_shape[place]
         return found
 
     def special(self, name: str) -> Any:
@@ -126,8 +127,7 @@ class Threads:
 
     def _warped(self, values: Any, dtype: Any = np.uint32) -> Array:
         """One value for each thread as (warps, 32)."""
-        full = np.zeros(self.warps * LANES, dtype)
-        full[: self.threads] = values
+        full = np.broadcast_to(np.asarray(values, dtype), (self.threads,))
         return full.reshape(self.warps, LANES)
 
     def shuffle(self, mode: str, a: Array, b: Array, c: Array, w: Mask) -> tuple[Array, Array]:
@@ -152,11 +152,11 @@ class Threads:
             inside = source <= most
         source = np.where(inside, source, lane)
         found = np.take_along_axis(value, source, axis=1)
-        return found.reshape(-1)[: self.threads], inside.reshape(-1)[: self.threads]
+        return found.reshape(-1), inside.reshape(-1)
 
     def _ballot(self, flags: Array) -> Array:
         bits = self._warped(flags, bool).astype(np.uint64) << np.arange(LANES, dtype=np.uint64)
-        return np.repeat(bits.sum(1).astype(np.uint32), LANES)[: self.threads]
+        return np.repeat(bits.sum(1).astype(np.uint32), LANES)
 
     def active(self, w: Mask) -> Array:
         """The lanes of each warp that execute."""
@@ -180,11 +180,9 @@ class Threads:
         bits = (same.astype(np.uint64) << np.arange(LANES, dtype=np.uint64)).sum(2).astype(np.uint32)
         everyone = self._warped(self._ballot(self._array(w)))
         if mode == "any":
-            return bits.reshape(-1)[: self.threads], np.ones(self.threads, bool)
+            return bits.reshape(-1), np.ones(self.threads, bool)
         equal = bits == everyone
-        return np.where(equal, everyone, 0).astype(np.uint32).reshape(-1)[: self.threads], equal.reshape(-1)[
-            : self.threads
-        ]
+        return np.where(equal, everyone, 0).astype(np.uint32).reshape(-1), equal.reshape(-1)
 
     def redux(self, words: tuple[str, ...], a: Array, w: Mask) -> Array:
         """One number of all lanes that execute."""
@@ -199,7 +197,7 @@ class Threads:
             for lane in range(LANES):
                 both = floating.extreme(found, codes[:, lane], "f32", operation == "max", nan)
                 found = np.where(now[:, lane], both, found)
-            return np.repeat(found, LANES)[: self.threads]
+            return np.repeat(found, LANES)
         values = (codes.view(np.int32) if type == "s32" else codes).astype(np.int64)
         low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
         every: dict[str, Callable[[Array], Array]] = {
@@ -207,11 +205,11 @@ class Threads:
             "and": lambda v: np.bitwise_and.reduce(np.where(now, v, -1), axis=1), "or": lambda v: np.bitwise_or.reduce(np.where(now, v, 0), axis=1),
             "xor": lambda v: np.bitwise_xor.reduce(np.where(now, v, 0), axis=1),
         }  # fmt: skip
-        return np.repeat((every[operation](values) & 0xFFFFFFFF).astype(np.uint32), LANES)[: self.threads]
+        return np.repeat((every[operation](values) & 0xFFFFFFFF).astype(np.uint32), LANES)
 
     def elect(self, mask: Array, w: Mask) -> tuple[Array, Array]:
         """The lowest lane that executes, and which thread that is."""
         now = self._warped(self._array(w), bool)
         first = np.argmax(now, axis=1).astype(np.uint32)
-        leader = np.repeat(first, LANES)[: self.threads]
+        leader = np.repeat(first, LANES)
         return leader, leader == self._special["laneid"]

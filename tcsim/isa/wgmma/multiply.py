@@ -103,7 +103,7 @@ class WarpgroupMultiply(MatrixProduct):
             tiles["a"] = (m, self.operands["a"].shape[1], self.operands["a"].format)
         accesses = {
             name: _tile_access(self.addresses(operands[name][..., 0].astype(np.uint64), rows, depth, format,
-                                              _MAJORS[given.get(f"trans_{name}", 0)]), format)
+                                              _MAJORS[given.get(f"trans_{name}", 0)]), format, view.rank)
             for name, (rows, depth, format) in tiles.items()
         }  # fmt: skip
         adds = operands["scale_d"][..., 0]
@@ -252,9 +252,10 @@ class WarpgroupMultiply(MatrixProduct):
         return codes.astype(format.dtype, copy=False)
 
 
-def _tile_access(address: npt.NDArray[np.int64], format: Format) -> Access:
-    """The elements (..., rows, k) of a tile, one access each."""
-    return Access("shared", address.reshape(*address.shape[:-2], -1), format.container_bits // 8, proxy="async")
+def _tile_access(address: npt.NDArray[np.int64], format: Format, rank: int) -> Access:
+    """The elements (..., rows, k) of a tile in a CTA's shared memory, one access each."""
+    flat = address.reshape(*address.shape[:-2], -1)
+    return Access("shared", flat, format.container_bits // 8, proxy="async", cta=np.asarray(rank))
 
 
 def _tile_codes(data: npt.NDArray[np.uint8], tile: tuple[int, int, Format]) -> npt.NDArray[Any]:

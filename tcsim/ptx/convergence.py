@@ -1,0 +1,108 @@
+"""Where threads have to meet before they go on: instructions of a warp, of a warpgroup, of the lanes in a member mask.
+
+A basic block is executed by threads together, so it is enough that they meet where it starts. A block is cut before an instruction
+that needs them if something that other threads could wait for comes before it in the block.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tcsim import catalog
+from tcsim.core.errors import InstructionError
+from tcsim.isa.scalar.catalog import scalar
+from tcsim.ptx.syntax import Function, Immediate, Instruction, Operand, Register
+
+MEMBERS = "members"
+LANES_OF = {"warp": 32, "warpgroup": 128, "member_mask": 32}
+"""Lanes that execute an instruction together."""
+
+_ALL = 0xFFFF_FFFF
+_BY_MEMBERS = frozenset(("shfl", "vote", "match", "redux", "elect"))
+_QUIET = frozenset(
+    (
+        "mov", "ld", "ldu", "cvta", "isspacep", "prefetch", "prefetchu", "createpolicy", "activemask", "cvt", "mma", "ldmatrix", "movmatrix",
+        "shfl", "vote", "match", "redux", "elect", "mapa", "getctarank",
+    )
+)  # fmt: skip
+"""Instructions that no other thread can wait for."""
+_WAITING = (
+    "mbarrier.try_wait", "setmaxnreg", "tcgen05.alloc", "tcgen05.dealloc", "clusterlaunchcontrol.try_cancel",
+)  # fmt: skip
+"""Beginnings of the instructions that may answer that they have to wait."""
+
+
+def waits(item: Instruction) -> bool:
+    """Whether an instruction of the catalog may have to wait."""
+    return item.opcode.startswith(_WAITING)
+
+
+def set_once(function: Function) -> dict[str, int]:
+    """Registers that hold one number wherever they are read: written once, by a mov of a number."""
+    written: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    for item in function.body:
+        first = item.operands[0] if item.operands else None
+        if not isinstance(first, Register):
+            continue
+        written[first.name] = written.get(first.name, 0) + 1
+        if item.opcode.startswith("mov.") and len(item.operands) == 2 and item.predicate is None:
+            source = item.operands[1]
+            if isinstance(source, Immediate) and source.kind == "int":
+                numbers[first.name] = source.value
+    return {name: value for name, value in numbers.items() if written[name] == 1}
+
+
+def _number(operand: Operand, numbers: dict[str, int]) -> int | None:
+    if isinstance(operand, Immediate):
+        return operand.value & _ALL
+    if isinstance(operand, Register) and operand.name in numbers:
+        return numbers[operand.name] & _ALL
+    return None
+
+
+def meeting(item: Instruction, numbers: dict[str, int]) -> int | str:
+    """The lanes that have to be there: 32 or 128, MEMBERS where a register says which, or 0."""
+    stem = item.opcode.partition(".")[0]
+    if stem in _BY_MEMBERS:
+        if ".sync" not in item.opcode or not item.operands:
+            return 0
+        return 32 if _number(item.operands[-1], numbers) == _ALL else MEMBERS
+    return _together(item.opcode)
+
+
+@cache
+def _together(opcode: str) -> int:
+    if scalar(opcode) is not None or opcode.startswith(("bar.", "barrier.")):
+        return 0
+    try:
+        row = catalog.row_of(opcode)
+    except InstructionError:
+        return 0
+    return LANES_OF.get(row.forms[0].together, 0) if row is not None else 0
+
+
+def meetings(function: Function, starts: set[int], numbers: dict[str, int]) -> tuple[set[int], dict[int, int]]:
+    """The starts of basic blocks, with those that meetings add, and the lanes that some of them need."""
+    found = set(starts)
+    gathers: dict[int, int] = {}
+    start, heard = 0, False
+    for index, item in enumerate(function.body):
+        if index in found:
+            start, heard = index, False
+        lanes = meeting(item, numbers)
+        if lanes == MEMBERS:
+            found.add(index)
+            start, heard = index, False
+        elif isinstance(lanes, int) and lanes > gathers.get(start, 0):
+            if heard:
+                found.add(index)
+                start, heard = index, False
+            gathers[start] = lanes
+        heard = heard or not _quiet(item.opcode)
+    return found, gathers
+
+
+@cache
+def _quiet(opcode: str) -> bool:
+    return opcode.partition(".")[0] in _QUIET or scalar(opcode) is not None

@@ -1,0 +1,85 @@
+"""A deadlock in words: which threads wait where, for what, and who has not come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcsim.core.errors import TcsimError
+from tcsim.ptx import mbarriers
+from tcsim.ptx.threads import LANES, Array
+
+if TYPE_CHECKING:
+    from tcsim.ptx.fibers import Fiber
+    from tcsim.ptx.machine import Block
+
+_MOST_LINES = 32
+
+
+def threads_in_words(mask: Array) -> str:
+    """The threads of a mask.
+
+    >>> threads_in_words(np.arange(64) >= 32), threads_in_words(np.arange(64) == 5)
+    ('threads 32 to 63', 'thread 5')
+    """
+    found = np.nonzero(mask)[0]
+    if not len(found):
+        return "no thread"
+    if len(found) == 1:
+        return f"thread {found[0]}"
+    if found[-1] - found[0] == len(found) - 1:
+        return f"threads {found[0]} to {found[-1]}"
+    parts = np.split(found, np.nonzero(np.diff(found) != 1)[0] + 1)
+    shown = [f"{part[0]}" if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts[:4]]
+    return f"threads {', '.join(shown)}{' and more' if len(parts) > 4 else ''}"
+
+
+def described(blocks: Sequence[Block]) -> str:
+    """Who waits for what, in all blocks of a cluster."""
+    found = [
+        f"block {tuple(block.index)}, {threads_in_words(fiber.mask)}, line {block.program.line_of(fiber.block)}: {_waits(block, fiber)}"
+        for block in blocks
+        for fiber in sorted(
+            (*block.fibers.waiting, *block.fibers.ready.values()), key=lambda own: int(np.argmax(own.mask))
+        )
+    ]
+    more = f"; and {len(found) - _MOST_LINES} more" if len(found) > _MOST_LINES else ""
+    return "; ".join(found[:_MOST_LINES]) + more
+
+
+def _waits(block: Block, fiber: Fiber) -> str:
+    waits = fiber.waits
+    if waits is None:
+        return "spins, and nothing changes what it reads"
+    if waits.kind == "mbarrier":
+        try:
+            state = mbarriers.described(block.word(waits.address), block.arch)
+        except TcsimError as error:
+            state = str(error)
+        return f"waits for {waits.text} of the mbarrier at {waits.address:#x}: {state}"
+    if waits.kind == "bar":
+        arrived = block.arrived.get(waits.number, np.zeros(block.threads, np.int64)) > 0
+        for other in block.fibers.waiting:
+            if other.waits and other.waits.kind == "bar" and other.waits.number == waits.number:
+                arrived = arrived | other.mask
+        wanted = waits.count or int(block.alive.reshape(-1, LANES).any(1).sum()) * LANES
+        return (
+            f"waits at barrier {waits.number} for {wanted} threads; arrived: {threads_in_words(arrived)}; "
+            f"not arrived: {threads_in_words(block.alive & ~arrived)}"
+        )
+    if waits.kind == "cluster":
+        lacking = [
+            f"{threads_in_words(own)} of block {tuple(other.index)}"
+            for other in block.blocks
+            for own in (other.alive & (other.cluster_phase <= block.cluster.phase),)
+            if own.any()
+        ]
+        return f"waits at the cluster's barrier; not arrived: {', '.join(lacking)}"
+    if waits.kind in ("lanes", "warp"):
+        unit = waits.count or LANES
+        own = np.unique(np.nonzero(fiber.mask)[0] // unit)
+        others = np.isin(block.numbers // unit, own) & block.alive & ~fiber.mask
+        return f"waits for the other lanes of its warp{'group' if unit > LANES else ''}: {threads_in_words(others)}"
+    return f"waits for {waits.text}"

@@ -1,0 +1,67 @@
+"""mbarrier objects in shared memory: what signals make of their 64 bits, and whether a phase has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tcsim.memory import mbarrier_bits
+from tcsim.memory.mbarrier import MBarrier
+from tcsim.model.effects import Signal
+from tcsim.ptx.threads import LANES, Array
+
+_ACTIONS: dict[str, Callable[[MBarrier, int], object]] = {
+    "arrive": MBarrier.arrive,
+    "drop": MBarrier.arrive_drop,
+    "expect_tx": MBarrier.expect_tx,
+    "complete_tx": MBarrier.complete_tx,
+    "increment": MBarrier.increment,
+}
+
+
+def after(signal: Signal, count: int, value: int, arch: str) -> int:
+    """The 64 bits of an object after a signal with some count.
+
+    Raises BarrierError where the hardware does not define what happens.
+    """
+    if signal.kind == "init":
+        return MBarrier(count, signal.layout).encode(arch=arch)
+    if signal.kind == "inval":
+        return 0
+    barrier = MBarrier.decode(value, arch=arch)
+    if signal.no_complete:
+        action = barrier.arrive if signal.kind == "arrive" else barrier.arrive_drop
+        action(count, no_complete=True)
+    else:
+        _ACTIONS[signal.kind](barrier, count)
+    return barrier.encode(arch=arch)
+
+
+def told(signal: Signal, addresses: Array, threads: Array) -> list[tuple[int, int]]:
+    """(address, count) of a signal, in order: what the threads of a warp tell one object is added up."""
+    counts = np.broadcast_to(signal.count, signal.at.address.shape).reshape(-1)
+    lanes = signal.at.thread
+    warps = np.zeros(len(addresses), np.int64)
+    if lanes is not None and len(lanes) == len(addresses):
+        warps = threads[lanes] // LANES
+    elif len(threads) == len(addresses):
+        warps = threads // LANES
+    totals: dict[tuple[int, int], int] = {}
+    for address, warp, count in zip(addresses.tolist(), warps.tolist(), counts.tolist(), strict=True):
+        before = 0 if signal.kind == "init" else totals.get((address, warp), 0)
+        totals[address, warp] = before + count
+    return [(address, count) for (address, _), count in totals.items()]
+
+
+def described(value: int, arch: str) -> str:
+    """What an object waits for, in words.
+
+    >>> described(MBarrier(2).encode(arch="sm_90"), "sm_90")
+    'phase 0 under way, 2 of 2 arrivals missing, 0 bytes missing'
+    """
+    fields = mbarrier_bits.unpack(value & ~1, arch)
+    return (
+        f"phase {fields['phase']} under way, {fields['pending']} of {fields['expected']} arrivals missing, "
+        f"{fields.get('tx_count', 0)} bytes missing"
+    )

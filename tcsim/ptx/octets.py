@@ -1,0 +1,154 @@
+"""Bytes of effects: what accesses read and write in global, shared and Tensor Memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tcsim.model.effects import EVERY_CTA, Access, Write
+from tcsim.ptx.accesses import Accesses
+from tcsim.ptx.memory import MemoryFault, Segment
+from tcsim.ptx.tensor_memory import Columns
+from tcsim.ptx.threads import TYPED, Array, Stop
+
+
+class Octets(Accesses):
+    """Threads whose instructions say in effects which bytes they touch."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.changed = False  # whether memory, or who waits, has changed
+        self.tensor_memory: Segment | None = None
+        self.columns = Columns()
+
+    def image(self) -> Segment:
+        """Tensor Memory."""
+        if self.tensor_memory is None:
+            self.tensor_memory = Segment(0, np.zeros(self.columns.bytes, np.uint8))
+        return self.tensor_memory
+
+    def places(self, access: Access) -> tuple[Array, Array | None]:
+        """The addresses of an access, flat, with the rank of the CTA above those in shared memory; the CTAs of Tensor Memory."""
+        address = access.address
+        if access.cta is None:
+            return address.reshape(-1), None
+        cta = np.asarray(access.cta, np.int64)
+        shape = np.broadcast_shapes(cta.shape, address.shape)
+        cta, address = np.broadcast_to(cta, shape).reshape(-1), np.broadcast_to(address, shape).reshape(-1)
+        if access.space == "tmem":
+            return address, cta
+        return (address & ~np.int64(0xFF << 24)) | cta << 24, None
+
+    def read(self, access: Access) -> Array:
+        """The bytes of an access, for effects: uint8 (..., accesses, size)."""
+        address, cta = self.places(access)
+        shape = (
+            *np.broadcast_shapes(access.address.shape, np.shape(access.cta) if access.cta is not None else ()),
+            access.size,
+        )
+        if access.mask is None:
+            return self._octets(access.space, address, access.size, cta).reshape(shape)
+        mask = np.broadcast_to(access.mask, shape).reshape(-1, access.size)
+        found = np.zeros(mask.shape, np.uint8)
+        whole: Array = np.asarray(mask.all(-1))
+        if whole.any():
+            found[whole] = self._octets(access.space, address[whole], access.size, _chosen(cta, whole))
+        if not whole.all():
+            row, piece = np.nonzero(mask & ~whole[:, None])
+            found[row, piece] = self._octets(access.space, address[row] + piece, 1, _chosen(cta, row))[:, 0]
+        return found.reshape(shape)
+
+    def apply(self, write: Write, threads: Array) -> None:
+        """Do a write of an effect."""
+        for at in self.copies(write.at):
+            data = write.data if write.combine is None else write.combine(self.read(at), write.data)
+            address, cta = self.places(at)
+            data = np.broadcast_to(data, (*np.broadcast_shapes(at.address.shape, data.shape[:-1]), at.size)).reshape(
+                -1, at.size
+            )
+            self.changed = True
+            if at.mask is None:
+                self.put_octets(at.space, address, data, cta)
+                continue
+            mask = np.broadcast_to(at.mask, data.shape) if at.mask.ndim <= 2 else at.mask.reshape(-1, at.size)
+            whole: Array = np.asarray(mask.all(1))
+            if whole.any():
+                self.put_octets(at.space, address[whole], data[whole], _chosen(cta, whole))
+            if not whole.all():
+                row, piece = np.nonzero(mask & ~whole[:, None])
+                self.put_octets(at.space, address[row] + piece, data[row, piece][:, None], _chosen(cta, row))
+
+    def copies(self, at: Access) -> list[Access]:
+        """An access, or one in each CTA of the cluster where it is for all of them."""
+        if at.cta is None or not (np.asarray(at.cta) == EVERY_CTA).any():
+            return [at]
+        return [replace(at, cta=np.full(np.shape(at.cta), rank)) for rank in range(len(self.blocks))]
+
+    def _segments(self, space: str, places: Array, cta: Array | None) -> Any:
+        """Where bytes lie: (which of them, the memory or None for global memory, offsets in it)."""
+        if space != "tmem":
+            return self._parts("" if space == "generic" else space, places, 1, np.zeros(len(places), np.int64))
+        if cta is None:
+            return [(slice(None), self.image(), places)]
+        found = []
+        for rank in np.unique(cta):
+            block, own = self._block_of(int(rank)), cta == rank
+            assert isinstance(block, Octets)
+            found.append((own, block.image(), places[own]))
+        return found
+
+    def _octets(self, space: str, addresses: Array, size: int, cta: Array | None = None) -> Array:
+        """Bytes (accesses, size) at addresses."""
+        if not len(addresses):
+            return np.empty((0, size), np.uint8)
+        places, unit, cta = _in_units(addresses, size, cta)
+        found = np.empty(len(places), TYPED.get(unit, np.dtype((np.void, 16))))
+        for own, segment, offset in self._segments(space, places, cta):
+            if segment is None:
+                try:
+                    found[own] = self.memory.gather(offset, unit)
+                except MemoryFault as fault:
+                    raise Stop(fault.name, fault.detail) from None
+            else:
+                _require_inside(space, segment, offset, unit)
+                found[own] = segment.views[unit][(offset - np.uint64(segment.start)).astype(np.int64) // unit]
+        return found.view(np.uint8).reshape(-1, size)
+
+    def put_octets(self, space: str, addresses: Array, data: Array, cta: Array | None = None) -> None:
+        """Store bytes (accesses, size) at addresses."""
+        if not len(addresses):
+            return
+        places, unit, cta = _in_units(addresses, data.shape[1], cta)
+        values = np.ascontiguousarray(data).view(TYPED.get(unit, np.dtype((np.void, 16)))).reshape(-1)
+        for own, segment, offset in self._segments(space, places, cta):
+            if segment is None:
+                if self.memory.unmapped(offset, unit) is not None:
+                    raise Stop("GMEM_UNMAPPED", f"{unit} bytes at {int(offset[0]):#x}: nothing is mapped there")
+                self.memory.scatter(offset, values[own], unit)
+            else:
+                _require_inside(space, segment, offset, unit)
+                segment.views[unit][(offset - np.uint64(segment.start)).astype(np.int64) // unit] = values[own]
+
+
+def _in_units(addresses: Array, size: int, cta: Array | None) -> tuple[Array, int, Array | None]:
+    """Accesses as more of the widest integers that all are made of."""
+    places: Array = addresses.astype(np.uint64)
+    low = int(np.bitwise_or.reduce(places))
+    unit = next(unit for unit in (16, 8, 4, 2, 1) if size % unit == 0 and not low & (unit - 1))
+    if unit < size:
+        places = (places[:, None] + np.arange(0, size, unit, dtype=np.uint64)).reshape(-1)
+        cta = None if cta is None else np.repeat(cta, size // unit)
+    return places, unit, cta
+
+
+def _chosen(cta: Array | None, which: Array) -> Array | None:
+    return None if cta is None else cta[which]
+
+
+def _require_inside(space: str, segment: Segment, at: Array, unit: int) -> None:
+    beyond = at + np.uint64(unit) > np.uint64(segment.size)
+    if beyond.any():
+        name = "TMEM_OUT_OF_RANGE" if space == "tmem" else "SMEM_OUT_OF_RANGE"
+        raise Stop(name, f"{unit} bytes at {int(at[np.argmax(beyond)]):#x} of {segment.size}")
