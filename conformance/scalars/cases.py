@@ -18,7 +18,7 @@ from tcsim.isa.scalar.table import CONTAINERS
 Codes = npt.NDArray[Any]
 _TABLES = (0x96, 0xE8, 0xCA, 0x1B)  # of lop3: exclusive or, majority, choice, and one without symmetry
 _CHUNK = 1 << 14  # inputs that the model takes at a time: they stay in a processor's cache
-SPACES = ("", "global", "shared")  # of atomics: the others name the same memory
+SPACES = ("", "global", "shared", "shared::cluster")  # of atomics: .shared::cta is .shared
 
 
 @cache

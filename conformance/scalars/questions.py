@@ -296,10 +296,79 @@ def _arrivals() -> Iterator[Question]:
             yield Question(f"mbarrier.arrive {name} of {expected * 3}", tuple(body), (counts, _active(stream)))
 
 
+def _flushing() -> Iterator[Question]:
+    """Whether an atomic sum of f32 takes subnormal numbers as zeros, and makes zeros of them, where the address is generic or of the cluster."""
+    small = np.array(
+        [
+            0,
+            1,
+            0x007FFFFF,
+            0x00800000,
+            0x00800001,
+            0x00FFFFFF,
+            0x3F800000,
+            0x7F7FFFFF,
+            0x7F800000,
+            0x7FC12345,
+            0x7F812345,
+        ],
+        np.uint32,
+    )
+    small = np.concatenate([small, small | np.uint32(1 << 31)])
+    stream = Stream("flushing")
+    old, add = (stream.choice(small, (WARPS * LANES,)) for _ in range(2))
+    at = {
+        "global": "[%g]",
+        "shared": "[%m]",
+        "shared::cluster": "[%m]",
+        "generic at global": "[%g]",
+        "generic at shared": "[%d8]",
+    }
+    for where, address in at.items():
+        dot = "" if where.startswith("generic") else f".{where}"
+        shared = "shared" in where
+        for stem in ("atom", "red"):
+            for type, size in (("f32", 4), ("f64", 8)):
+                register = "%f" if type == "f32" else "%e"
+                ask = f"{stem}{dot}.add.{type} {f'{register}3, ' if stem == 'atom' else ''}{address}, {register}2;"
+                body = [
+                    "ld.global.u32 %r1, [%in0];", "ld.global.u32 %r2, [%in1];", "mov.b32 %f1, %r1;", "mov.b32 %f2, %r2;", "mov.b64 %d1, {0, %r1};",
+                    "mov.b64 %d2, {0, %r2};", "mov.b64 %e1, %d1;", "mov.b64 %e2, %d2;", "mad.lo.u32 %m, %l, 8, %s;", "cvt.u64.u32 %d8, %m;",
+                    "cvta.shared.u64 %d8, %d8;", "mad.wide.u32 %g, %l, 8, %out;", f"st.global.{type} [%g], {register}1;", f"st.shared.{type} [%m], {register}1;",
+                    ask, *((f"ld.shared.{type} {register}1, [%m];", f"st.global.{type} [%g], {register}1;") if shared else ()),
+                    *((f"st.global.{type} [%g+{REGION // 2}], {register}3;",) if stem == "atom" else ()),
+                ]  # fmt: skip
+                yield Question(f"{stem}.add.{type} {where}", tuple(body), (old, add))
+
+
+_CONSTANT = (
+    "laneid", "warpid", "nwarpid", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt", "tid.x", "tid.y", "ntid.x", "ntid.z", "ctaid.x",
+    "ctaid.y", "nctaid.x", "nctaid.y", "clusterid.x", "nclusterid.x", "cluster_ctaid.x", "cluster_nctaid.x", "cluster_ctarank", "cluster_nctarank",
+    "total_smem_size", "aggr_smem_size", "dynamic_smem_size", "nsmid", "envreg0", "envreg1", "envreg2", "envreg31", "reserved_smem_offset_0",
+    "reserved_smem_offset_1",
+)  # fmt: skip
+
+
+def _specials() -> Iterator[Question]:
+    """Special registers that do not change from run to run, and where a block's shared memory begins."""
+    show = ["mad.wide.u32 %g, %l, 4, %out;", "st.global.u32 [%g], %r2;"]
+    given = (_active(Stream("specials")),)
+    for name in _CONSTANT:
+        yield Question(f"mov.u32 of {name}", (f"mov.u32 %r2, %{name};", *show), given)
+    for name in ("is_explicit_cluster",):
+        yield Question(f"mov.pred of {name}", (f"mov.pred %p1, %{name};", "selp.u32 %r2, 1, 0, %p1;", *show), given)
+    for name in ("reserved_smem_offset_begin", "reserved_smem_offset_end", "reserved_smem_offset_cap"):
+        yield Question(f"mov.b32 of {name}", (f"mov.b32 %r2, %{name};", *show), given)
+    yield Question(
+        "mov.u64 of current_graph_exec", ("mov.u64 %d1, %current_graph_exec;", "cvt.u32.u64 %r2, %d1;", *show), given
+    )
+    yield Question("address of shared memory", ("mov.u32 %r2, region;", *show), given)
+
+
 @cache
 def questions() -> dict[str, Question]:
     """Every question by its name."""
-    return {own.name: own for part in (_stores, _atomics, _warps, _arrivals) for own in part()}
+    return {own.name: own for part in (_stores, _atomics, _flushing, _warps, _arrivals, _specials) for own in part()}
 
 
 def answer(question: Question) -> Codes:

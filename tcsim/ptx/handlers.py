@@ -78,6 +78,8 @@ def move(compiler: Compiler, item: Instruction) -> Lines:
         part = UNSIGNED[TYPE_BYTES[type] // parts]
         sources = ", ".join(compiler.value(own, part) for own in what.items)
         return [_put_whole(compiler, to, f"M.pack(({sources},), {TYPE_BYTES[type] // parts})", type)]
+    if isinstance(what, Special) and type == "pred":
+        return [compiler.put(to, f"np.asarray(M.special({compiler.constant(what.name)})) != 0", type)]
     if isinstance(what, Special):
         return [
             compiler.put(to, f"M.special({compiler.constant(what.name)})", "u64" if TYPE_BYTES[type] == 8 else "u32")
