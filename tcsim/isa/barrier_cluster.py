@@ -16,7 +16,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.model.effects import Array, BarrierOp, Effects, Order, Semantics, View
+from tcsim.model.effects import Array, BarrierOp, Effects, Memories, Order, Semantics, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -190,7 +190,8 @@ class ClusterArrive(ClusterBarrierInstruction):
         ClusterBarrier(phase=0, pending=7 of 8)
         """
         found = self._copy(barrier)
-        found.arrive(block, warp)
+        for at_barrier in self.effects(self.forms[0], {}, Memories({})).barriers:
+            getattr(found, at_barrier.op)(block, warp)
         return found
 
 
@@ -210,7 +211,9 @@ class ClusterWait(ClusterBarrierInstruction):
 
         Raises ClusterBarrierError as `ClusterBarrier.wait`, OperandError for another barrier.
         """
-        return self._copy(barrier).wait(block, warp)
+        found = self._copy(barrier)
+        (at_barrier,) = self.effects(self.forms[0], {}, Memories({})).barriers
+        return bool(getattr(found, at_barrier.op)(block, warp))
 
 
 NAME = "barrier.cluster"

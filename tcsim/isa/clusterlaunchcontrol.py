@@ -9,7 +9,7 @@ is for the scheduler to say: here the caller does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from types import MappingProxyType
@@ -24,8 +24,9 @@ from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
 from tcsim.isa.copies import barrier_access, completion, in_each, space_of
+from tcsim.isa.mbarrier.semantics import signalled
 from tcsim.memory.mbarrier import MBarrier
-from tcsim.model.effects import EVERY_CTA, Access, Array, Effects, Outcome, Resource, Signal, View, Write
+from tcsim.model.effects import EVERY_CTA, Access, Array, Effects, Memories, Outcome, Resource, Signal, View, Write
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -137,13 +138,13 @@ class TryCancel(Instruction):
         if len(barriers) != blocks or not all(isinstance(item, MBarrier) for item in barriers):
             want = f"a list of {blocks} MBarrier, one of each block" if many else "an MBarrier"
             raise OperandError(f"{self._call}: barrier is a {type(barrier).__name__}; valid: {want}")
-        found = [item.copy() for item in barriers]
-        for item in found:
-            item.complete_tx(RESPONSE_BYTES)
-        out = image.copy()
-        out[..., address : address + RESPONSE_BYTES] = np.frombuffer(
-            encode_response(first_ctaid).to_bytes(RESPONSE_BYTES, "little"), np.uint8
-        )
+        form = self.forms[0]
+        operands = {"address": place.reshape(1), "barrier": np.zeros(1, np.int64)}
+        space, view = space_of(form["address"]), Memories({}, self._call)
+        (asked,) = self.effects(form, operands, view).resources
+        outcome = asked.then(encode_response(first_ctaid)) if asked.then else Outcome()
+        found = [signalled(item, (outcome,), self._call) for item in barriers]
+        out = replace(view, images={space: image}).after((outcome,))[space]
         return out, found if many else found[0]
 
 

@@ -24,16 +24,15 @@ from tcsim.core.addresses import (
     integer_addresses,
     require_alignment,
     require_inside,
-    require_uncontested,
-    with_bytes_at,
 )
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
 from tcsim.isa.copies import barrier_access, completion, space_of
+from tcsim.isa.mbarrier.semantics import signalled
 from tcsim.memory.mbarrier import MBarrier
-from tcsim.model.effects import Access, Array, Effects, Outcome, Pending, View, Write
+from tcsim.model.effects import Access, Array, Effects, Memories, Outcome, Pending, View, Write, completed
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -150,15 +149,6 @@ class RemoteInstruction(Instruction):
             raise OperandError(f"{self._call}: value is {array.shape}; valid: {shape}")
         return np.atleast_2d(array).astype(want)
 
-    def _completed(self, barrier: Any, threads: int) -> MBarrier:
-        """The barrier after the bytes of every thread have come, one after the other."""
-        if not isinstance(barrier, MBarrier):
-            raise OperandError(f"{self._call}: barrier is a {type(barrier).__name__}; valid: an MBarrier")
-        found = barrier.copy()
-        for _ in range(threads):
-            found.complete_tx(self.row.bytes)
-        return found
-
     def execute(
         self, smem: Any, address: Any, value: Any, barrier: MBarrier, rank: int = 1, own_rank: int = 0, blocks: int = 2
     ) -> tuple[Bytes, MBarrier]:
@@ -187,46 +177,33 @@ class RemoteInstruction(Instruction):
         batch = broadcast([image.shape[:-1], shape[:-1]], self._call)
         places = np.broadcast_to(places, (*batch, shape[-1]))
         codes = np.ascontiguousarray(np.broadcast_to(codes, (*batch, shape[-1], codes.shape[-1])))
-        after = self._completed(barrier, shape[-1])
-        return self._written(np.broadcast_to(image, (*batch, image.shape[-1])), places, codes), after
+        self._require_order_is_hidden(places, codes)
+        form = self.forms[0]
+        space = space_of(form["address"])
+        view = Memories({space: image}, self._call, apart="addresses of their own, or the same value")
+        operands = {"address": places, "value": codes, "barrier": np.zeros(shape[-1], np.int64)}
+        outcomes = completed(self.effects(form, operands, view), view)
+        after = signalled(barrier, outcomes, self._call)
+        return np.broadcast_to(view.after(outcomes)[space], (*batch, image.shape[-1])), after
 
-    def _written(self, memory: Bytes, places: Places, codes: Codes) -> Bytes:
-        raise NotImplementedError
+    def _require_order_is_hidden(self, places: Places, codes: Codes) -> None:
+        """Raise ContestedRowError where the result of reductions depends on their order."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RemoteStore(RemoteInstruction):
     """st.async: each thread stores a value or a vector."""
 
-    def _written(self, memory: Bytes, places: Places, codes: Codes) -> Bytes:
-        data = codes.view(np.uint8)
-        require_uncontested(places, data, self._call, each="thread", valid="addresses of their own, or the same value")
-        return with_bytes_at(memory, places, data)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RemoteReduce(RemoteInstruction):
     """red.async: each thread combines a value with the one in memory."""
 
-    def _written(self, memory: Bytes, places: Places, codes: Codes) -> Bytes:
-        out = memory.copy()
-        for index in np.ndindex(*memory.shape[:-1]):
-            self._reduce(out[index], places[index] // self.row.bytes, codes[index][:, 0])
-        return out
-
-    def _reduce(self, memory: Bytes, at: Places, values: Codes) -> None:
-        """Combine the values with the elements `at` of one memory, in place."""
+    def _require_order_is_hidden(self, places: Places, codes: Codes) -> None:
         reduction = self.row.reduction
-        if reduction is None:
-            raise TypeError(f"{self.mnemonic} reduces nothing")
-        words = memory[: len(memory) // self.row.bytes * self.row.bytes].view(values.dtype)
-        if reduction.ordered:  # inc and dec, with one operand for all
-            self._require_same_operands(reduction, at, values)
-        order = np.argsort(at, kind="stable")
-        turn = np.arange(len(at)) - np.searchsorted(at[order], at[order])  # its place among those of its address
-        for number in range(int(turn.max()) + 1):
-            now = order[turn == number]
-            words[at[now]] = reduce_codes(reduction, words[at[now]], values[now])
+        if reduction is not None and reduction.ordered:  # inc and dec, with one operand for all
+            for index in np.ndindex(*places.shape[:-1]):
+                self._require_same_operands(reduction, places[index] // self.row.bytes, codes[index][:, 0])
 
     def _require_same_operands(self, reduction: Reduction, at: Places, values: Codes) -> None:
         order = np.argsort(at, kind="stable")

@@ -20,7 +20,7 @@ from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
 from tcsim.isa.copies import space_of
-from tcsim.model.effects import Access, Array, Effects, Order, Outcome, View, Write
+from tcsim.model.effects import Access, Array, Effects, Memories, Order, Outcome, View, Write, completed
 from tcsim.model.family import Family
 from tcsim.model.form import Form, forms_for
 from tcsim.model.instruction import Instruction
@@ -109,8 +109,9 @@ class TensorMapUpdate(Instruction):
         touched = [word for word in range(BYTES // 4) if any(item.mask >> 32 * word & 0xFFFFFFFF for item in fields)]
         first, size = 4 * touched[0], 4 * (touched[-1] + 1 - touched[0])
         at = Access(space_of(form["tensor_map"]), address + first, size)
-        words = np.zeros((*address.shape, BYTES), np.uint8)
-        words[..., first : first + size] = view.read(at)
+        read = view.read(at)
+        words = np.zeros((*read.shape[:-1], BYTES), np.uint8)
+        words[..., first : first + size] = read
         found = self._replaced(words, place, values)
         return Effects(Outcome(writes=(Write(at, found[..., first : first + size]),)), (at,))
 
@@ -129,7 +130,17 @@ class TensorMapUpdate(Instruction):
         (256, 99)
         """
         data, place, values = _map_bytes(tensor_map, self._call), self._ordinal(ordinal), self._values(new_value)
-        return self._replaced(data, place, values)
+        form = next(form for form in self.forms if self._takes(form, place, new_value))
+        given: dict[str, Array] = {"tensor_map": np.zeros(1, np.int64), "ordinal": np.asarray(place)}
+        given["new_value"] = values if self.row.immediate else values[..., None]
+        batch = broadcast([data.shape[:-1], values.shape], self._call)
+        space = space_of(form["tensor_map"])
+        view = Memories({space: np.broadcast_to(data, (*batch, BYTES))}, self._call)
+        return view.after(completed(self.effects(form, given, view), view))[space]
+
+    def _takes(self, form: Form, place: int, new_value: Any) -> bool:
+        """Whether a list of operands has the immediate."""
+        return not self.row.immediate or int(new_value) in form["new_value"].values
 
     def _replaced(self, data: Bytes, place: int, values: npt.NDArray[Any]) -> Bytes:
         """The bytes of maps (..., 128) with the field replaced."""
@@ -213,7 +224,10 @@ class TensorMapCopy(Instruction):
         >>> tcsim.instruction(name, arch="sm_90").execute(tensor_map=np.zeros(128, np.uint8)).shape
         (128,)
         """
-        return _map_bytes(tensor_map, self._call).copy()
+        data, form = _map_bytes(tensor_map, self._call), self.forms[0]
+        operands = {name: np.zeros(LANES, np.int64) for name in ("destination", "tensor_map")}
+        view = Memories({"shared": data, "global": np.zeros(BYTES, np.uint8)}, self._call)
+        return view.after(completed(self.effects(form, operands, view), view))["global"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -232,6 +246,7 @@ class TensorMapPrefetch(Instruction):
 
 
 NAME = "tensormap"
+LANES = 32
 
 _SINCE, _NEW = since("sm_90"), suffixed_since("sm_100")
 _REPLACE = ("sm_90a", *_NEW)

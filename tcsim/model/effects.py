@@ -168,10 +168,18 @@ class Memories:
     registers: Mapping[str, Array] = field(default_factory=lambda: NONE)  # what pending work holds, by operand
     rank: int = 0
     warp: Array = field(default_factory=lambda: np.zeros((), np.int64))
+    cta_bytes: int = 0  # of the memories of several CTAs in one image, one behind the other; 0: of one alone
+    each: str = "thread"  # how errors call whoever makes an access
+    apart: str = "addresses of their own"  # what they say is valid of two that write different bytes to one address
 
     def read(self, access: Access) -> Bytes:
         """The bytes of an access."""
-        return bytes_at(self.images[access.space], access.address, access.size, access.mask)
+        return bytes_at(self.images[access.space], self._places(access), access.size, access.mask)
+
+    def _places(self, access: Access) -> Array:
+        if access.cta is None or not self.cta_bytes:
+            return access.address
+        return access.address + access.cta * self.cta_bytes
 
     def held(self, name: str) -> Array:
         """The registers of an operand that pending work holds."""
@@ -185,11 +193,24 @@ class Memories:
         images = dict(self.images)
         for write in (write for outcome in outcomes for write in outcome.writes):
             at, data, image = write.at, write.data, images[write.at.space]
-            if write.combine is not None:
-                data = write.combine(bytes_at(image, at.address, at.size, at.mask), data)
-            require_uncontested(at.address, data, self.call, at.mask, "thread", "addresses of their own")
-            images[at.space] = with_bytes_at(image, at.address, data, at.mask)
+            places, mask = self._places(at), at.mask
+            if write.combine is None:
+                require_uncontested(places, data, self.call, mask, self.each, self.apart)
+                images[at.space] = with_bytes_at(image, places, data, mask)
+                continue
+            for turn in _turns(places, at.size):  # those of one place one after the other
+                own = None if mask is None else mask[..., turn, :]
+                new = write.combine(bytes_at(image, places[..., turn], at.size, own), data[..., turn, :])
+                image = with_bytes_at(image, places[..., turn], new, own)
+            images[at.space] = image
         return images
+
+
+def _turns(places: Array, size: int) -> list[slice]:
+    """The accesses, all together where none touches another, else one by one."""
+    if (np.diff(np.sort(places, axis=-1), axis=-1) >= size).all():
+        return [slice(None)]
+    return [slice(place, place + 1) for place in range(places.shape[-1])]
 
 
 @dataclass(frozen=True)

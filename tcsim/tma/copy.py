@@ -107,8 +107,9 @@ def load(
     _require_modelled(tmap, "load", call)
     image, source = byte_memory(smem, call), byte_memory(memory, call, "memory")
     moved = transfer(tmap, "load", coordinates, address, offsets, rows4, None, walk, call)
-    _require_fits(tmap, moved, source, image, call)
     tensor, shared = moved.tensor, moved.shared
+    broadcast([part.shape[:-1] for part in (image, source, tensor.address, shared.address)], call)
+    require_fits(tmap, tensor, shared, source.shape[-1], image.shape[-1], call)
     found = loaded(tmap, tensor, bytes_at(source, tensor.address, tensor.size, tensor.inside))
     return with_bytes_at(image, shared.address, found.reshape(*found.shape[:-2], -1, shared.size))
 
@@ -130,8 +131,9 @@ def store(
     _require_modelled(tmap, "store", call)
     image, target = byte_memory(smem, call), byte_memory(memory, call, "memory")
     moved = transfer(tmap, "store", coordinates, address, None, rows4, op, walk, call)
-    _require_fits(tmap, moved, target, image, call)
     tensor, shared = moved.tensor, moved.shared
+    broadcast([part.shape[:-1] for part in (image, target, tensor.address, shared.address)], call)
+    require_fits(tmap, tensor, shared, target.shape[-1], image.shape[-1], call)
     found = packed(tmap, bytes_at(image, shared.address, shared.size))
     found = found.reshape(*found.shape[:-2], -1, tensor.size)
     if op is not None:
@@ -318,20 +320,17 @@ def _require_apart(tmap: TensorFields, places: Places, call: str) -> None:
 # --- bytes
 
 
-def _require_fits(tmap: TensorFields, moved: Transfer, memory: Bytes, image: Bytes, call: str) -> None:
-    """Raise OutsideMemoryError unless what a copy touches lies in both memories, OperandError for batches that do not fit."""
-    tensor, shared = moved.tensor, moved.shared
-    broadcast([image.shape[:-1], memory.shape[:-1], tensor.address.shape[:-1], shared.address.shape[:-1]], call)
-    for end in _ends(shared.address):
-        last = end + shared.size - 1 if end == shared.address.max() else end
-        require_inside(last, 1, image.shape[-1], "a byte of the box", call, "shared address")
+def require_fits(tmap: TensorFields, tensor: Pieces, shared: Pieces, memory: int, image: int, call: str) -> None:
+    """Raise OutsideMemoryError unless what a copy touches lies in memories of these numbers of bytes."""
+    for end, last in zip(_ends(shared.address), (shared.size - 1, 0), strict=False):
+        require_inside(end + last, 1, image, "a byte of the box", call, "shared address")
     unit = tmap.unit.global_bytes
     units = tensor.address[..., None] + np.arange(0, tensor.size, unit)
     where = (
         "memory, which must hold the tensor as far as the box touches it, of stores up to a multiple of 16 bytes a row"
     )
     for end in _ends(units if tensor.inside is None else units[tensor.inside[..., ::unit]]):
-        require_inside(end, unit, memory.shape[-1], "an element of the tensor", call, "offset", where=where)
+        require_inside(end, unit, memory, "an element of the tensor", call, "offset", where=where)
 
 
 def _ends(addresses: Integers) -> list[Integers]:

@@ -12,23 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.arithmetic.reduction import Reduction, reduce_codes
+from tcsim.arithmetic.reduction import reduce_codes
 from tcsim.core.addresses import (
     Bytes,
     ContestedRowError,
-    Flags,
     Places,
     byte_memory,
-    bytes_at,
     require_alignment,
     require_inside,
-    require_uncontested,
-    with_bytes_at,
 )
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import NotModelledError, OperandError
 from tcsim.isa.copies import CopyGroup, CopyInstruction, barrier_access, completion, in_each, ranks_of, space_of
-from tcsim.model.effects import Access, Array, Effects, Outcome, Pending, Signal, View, Write
+from tcsim.model.effects import Access, Array, Effects, Memories, Outcome, Pending, Signal, View, Write, completed
 from tcsim.model.form import Form
 
 BULK_BYTES = 16
@@ -161,10 +157,23 @@ class BulkInstruction(CopyInstruction):
 
         return combine
 
-    def _written(self, memory: Bytes, destination: Places, data: Bytes, mask: Flags | None = None) -> Bytes:
-        """The memory after copies of one call."""
-        require_uncontested(destination, data, self._call, mask, "copy", "destinations that do not overlap")
-        return with_bytes_at(memory, destination, data, mask)
+    def _executed(self, read: Bytes, written: Bytes, operands: dict[str, Array]) -> Bytes:
+        """The memory that was written, after copies that were fetched and finished at once."""
+        form, over = self.forms[0], 2 if self.row.has("cta_mask") else 1
+        source, target = (space_of(form[name]) for name in ("source", "destination"))
+        effects = self.effects(
+            form, operands | {"barrier": np.zeros(operands["destination"].shape[-1], np.int64)}, Memories({})
+        )
+        outcomes = completed(effects, Memories({source: read}))
+        flat = written.reshape(*written.shape[:-over], -1)
+        view = Memories(
+            {target: flat},
+            self._call,
+            cta_bytes=written.shape[-1],
+            each="copy",
+            apart="destinations that do not overlap",
+        )
+        return view.after(outcomes)[target].reshape(written.shape)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -209,31 +218,20 @@ class BulkCopy(BulkInstruction):
                     f"{self._call}: {name}={value}: {why}; valid operands: {', '.join(sorted(takes)) or 'none'}"
                 )
         left, right = ignore_left or 0, ignore_right or 0
-        for name, number in (("ignore_left", left), ("ignore_right", right)):
-            if not 0 <= number <= MOST_IGNORED:
-                raise OperandError(f"{self._call}: {name}={number}: valid: 0 to {MOST_IGNORED}")
-        if byte_mask is not None and not 0 <= byte_mask < 1 << BULK_BYTES:
-            raise OperandError(f"{self._call}: byte_mask={byte_mask:#x}: valid: 16 bits")
+        self._require_numbers(0, left, right, byte_mask or 0)
         read, written, sources, destinations = self._ranges(memory, smem, source, destination, size, left, right)
-        there = np.ones(size, bool)
-        there[:left], there[size - right :] = False, False
-        data = bytes_at(read, sources, size, there)
-        if byte_mask is not None:
-            there &= (byte_mask >> np.arange(size) % BULK_BYTES & 1).astype(bool)
-        if cta_mask is None:
-            return self._written(written, destinations, data, there)
-        blocks, bits = written.shape[-2], int(self.forms[0]["cta_mask"].type.removeprefix(".b"))
-        most = min(blocks, bits)
-        if not 0 < cta_mask < 1 << most:
-            raise OperandError(
-                f"{self._call}: cta_mask={cta_mask:#x}: smem has {blocks} blocks, the mask {bits} bits; valid: 1 to "
-                f"{(1 << most) - 1:#x}"
-            )
-        out = written.copy()
-        for rank in range(blocks):
-            if cta_mask >> rank & 1:
-                out[..., rank, :] = self._written(written[..., rank, :], destinations, data, there)
-        return out
+        if cta_mask is not None:
+            blocks, bits = written.shape[-2], int(self.forms[0]["cta_mask"].type.removeprefix(".b"))
+            most = min(blocks, bits)
+            if not 0 < cta_mask < 1 << most:
+                raise OperandError(
+                    f"{self._call}: cta_mask={cta_mask:#x}: smem has {blocks} blocks, the mask {bits} bits; valid: 1 to "
+                    f"{(1 << most) - 1:#x}"
+                )
+        numbers = {name: np.asarray(value) for name, value in given.items() if value is not None}
+        return self._executed(
+            read, written, {"source": sources, "destination": destinations, "size": np.asarray(size), **numbers}
+        )
 
     def undefined_bytes(self, destination: Any, size: int, ignore_left: int, ignore_right: int) -> Places:
         """The addresses (..., copies * n) whose bytes a copy with .ignore_oob leaves undefined."""
@@ -264,31 +262,13 @@ class BulkReduce(BulkInstruction):
         [0, 1, 2, 3, 4, 6, 8, 10]
         """
         read, written, sources, destinations = self._ranges(memory, smem, source, destination, size)
-        if not (np.diff(np.sort(destinations, axis=-1), axis=-1) < size).any():
-            return self._combined(read, written, sources, destinations, size)
-        reduction = self._reduction
-        if reduction.ordered:
+        reduction, overlap = self.row.reduction, (np.diff(np.sort(destinations, axis=-1), axis=-1) < size).any()
+        if overlap and reduction is not None and reduction.ordered:
             raise ContestedRowError(
                 f"{self._call}: destination: two reductions of {size} bytes overlap, and the order of {reduction.operation} "
                 f"{reduction.type} shows; valid: apart by that"
             )
-        for place in range(destinations.shape[-1]):
-            one = slice(place, place + 1)
-            written = self._combined(read, written, sources[..., one], destinations[..., one], size)
-        return written
-
-    @property
-    def _reduction(self) -> Reduction:
-        if self.row.reduction is None:
-            raise TypeError(f"{self.mnemonic} reduces nothing")
-        return self.row.reduction
-
-    def _combined(self, read: Bytes, written: Bytes, sources: Places, destinations: Places, size: int) -> Bytes:
-        """The written memory after copies that do not overlap."""
-        kind = f"<u{self._reduction.bits // 8}"
-        theirs, own = (bytes_at(image, at, size).view(kind) for image, at in ((written, destinations), (read, sources)))
-        result = reduce_codes(self._reduction, theirs, own).astype(kind, copy=False)
-        return self._written(written, destinations, np.ascontiguousarray(result).view(np.uint8))
+        return self._executed(read, written, {"source": sources, "destination": destinations, "size": np.asarray(size)})
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,15 +9,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tcsim.core.addresses import Bytes
+from tcsim.core.addresses import Bytes, byte_memory, integer_addresses
+from tcsim.core.arguments import as_array, broadcast
 from tcsim.isa.copies import barrier_access, completion, in_each, ranks_of, space_of
 from tcsim.isa.mapa import WINDOW, rank_of
-from tcsim.model.effects import Access, Array, Effects, Outcome, Pending, View, Write
+from tcsim.model.effects import Access, Array, Effects, Memories, Outcome, Pending, View, Write
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Space
 from tcsim.model.row import Row
 from tcsim.tma.bits import BYTES
-from tcsim.tma.copy import combination, transfer
+from tcsim.tma.copy import CoordinateError, combination, require_fits, transfer
 from tcsim.tma.map import TensorMap
 from tcsim.tma.transfer import Pieces, Runs, converted, filling, narrowed, packed, shared_runs
 from tcsim.tma.types import SWIZZLE_MODES, NotModelledError, TensorMapError
@@ -129,6 +131,55 @@ class TensorCopy(Instruction):
         """What one lane's copy does, of a map that `check_map` gave and the tensor's address."""
         raise NotImplementedError
 
+    def _executed(
+        self, tensor_map: Any, memory: Any, coordinates: Any, smem: Any, address: Any, offsets: Any = None
+    ) -> Mapping[str, Bytes]:
+        """The memories after the copies of a batch, each fetched and finished at once."""
+        tmap = self.check_map(tensor_map)
+        call = f"{tmap}.{self._verb}"
+        images = {"global": byte_memory(memory, call, "memory"), "shared": byte_memory(smem, call)}
+        if offsets is not None and not tmap.im2col_mode:
+            raise CoordinateError(f"{call}: offsets={offsets}: only im2col maps have them")
+        given = {"coordinates": as_array(coordinates, f"{call}: coordinates", CoordinateError)}
+        if self.row.offsets:
+            own = np.zeros(self.row.offsets, np.int64) if offsets is None else offsets
+            given["offsets"] = as_array(own, f"{call}: offsets", CoordinateError)
+        starts = integer_addresses(address, call, valid="an integer, or integers (...)")
+        batches = {**images, **given}
+        shape = broadcast([*(array.shape[:-1] for array in batches.values()), starts.shape], call)
+        batches = {name: np.broadcast_to(array, (*shape, *array.shape[-1:])) for name, array in batches.items()}
+        starts, out = np.broadcast_to(starts, shape), {name: batches[name].copy() for name in images}
+        for index in np.ndindex(shape):
+            operands = {name: batches[name][index] for name in given} | {"address": starts[index]}
+            own = {space: batches[space][index] for space in images}
+            for space, image in self._completed(tmap, operands, own, call).items():
+                out[space][index] = image
+        return out
+
+    def _completed(
+        self, tmap: TensorMap, operands: dict[str, Any], images: Mapping[Space, Bytes], call: str
+    ) -> Mapping[Space, Bytes]:
+        """The memories after one copy."""
+        form = self.forms[0]
+        plain = replace(form, operands=tuple(operand for operand in form.operands if operand.name != "cta_mask"))
+        (work,) = self.copies(tmap, 0, plain, {"barrier": 0, **operands})
+        view = Memories(images, call)
+        for at in (*work.reads, *work.writes):
+            none = Pieces(at.address[:0], at.size)
+            one = Pieces(at.address, at.size, at.mask)
+            tensor, shared = (one, none) if at.space == "global" else (none, one)
+            require_fits(tmap, tensor, shared, images["global"].shape[-1], images["shared"].shape[-1], call)
+        return view.after((work.finish(work.fetch(view)),))
+
+    @property
+    def _verb(self) -> str:
+        """How errors call what is asked of the map."""
+        if self.row.op:
+            return "reduce"
+        if self.row.rows4:
+            return "gather4" if self.row.operation == "load" else "scatter4"
+        return self.row.operation
+
 
 @lru_cache(maxsize=256)
 def _described(data: bytes) -> tuple[TensorMap, int]:
@@ -179,7 +230,7 @@ class TensorLoad(TensorCopy):
         With .multicast in every CTA of the mask. With .cta_group::2 each CTA's bytes are told to the barrier of its pair that
         lies in a CTA of the same parity as the one of `barrier`.
         """
-        row, call = self.row, f"{tmap}.{'gather4' if self.row.rows4 else 'load'}"
+        row, call = self.row, f"{tmap}.{self._verb}"
         offsets = operands.get("offsets") if "offsets" in form else None
         address = int(operands["address"])
         start = address % WINDOW
@@ -228,10 +279,7 @@ class TensorLoad(TensorCopy):
         >>> load.execute(rows, memory, (8, 1), np.zeros(128, np.uint8)).view(np.uint16)[6:10].tolist()
         [30, 31, 40, 41]
         """
-        tmap = self.check_map(tensor_map)
-        if self.row.rows4:
-            return tmap.gather4(memory, coordinates, smem, address)
-        return tmap.load(memory, coordinates, smem, address, offsets)
+        return self._executed(tensor_map, memory, coordinates, smem, address, offsets)["shared"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -242,8 +290,7 @@ class TensorStore(TensorCopy):
         self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Any], lane: int = 0
     ) -> tuple[Pending, ...]:
         """Shared memory is read at `fetch`, the tensor written or combined at `finish`: two halves of a bulk group."""
-        row, op = self.row, self.row.op or None
-        call = f"{tmap}.{'reduce' if op else 'scatter4' if row.rows4 else 'store'}"
+        row, op, call = self.row, self.row.op or None, f"{tmap}.{self._verb}"
         address = int(operands["address"])
         start = address % WINDOW
         moved = transfer(tmap, "store", operands["coordinates"], start, None, row.rows4, op, call=call)
@@ -274,10 +321,7 @@ class TensorStore(TensorCopy):
         >>> add.execute(counts, np.uint32([5, 5, 5, 5]).view(np.uint8), (0,), smem).view(np.uint32).tolist()
         [6, 7, 8, 9]
         """
-        tmap, row = self.check_map(tensor_map), self.row
-        if row.op:
-            return tmap.reduce(row.op, memory, coordinates, smem, address)
-        return (tmap.scatter4 if row.rows4 else tmap.store)(memory, coordinates, smem, address)
+        return self._executed(tensor_map, memory, coordinates, smem, address)["global"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

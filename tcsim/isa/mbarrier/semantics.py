@@ -6,7 +6,7 @@ too, that comes first. The order of memory accesses (`.release`, `.relaxed`, `.a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tcsim.core.errors import OperandError
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import BarrierState, MBarrier
-from tcsim.model.effects import Access, Array, Condition, Effects, Outcome, Signal, View
+from tcsim.model.effects import Access, Array, Condition, Effects, Memories, Outcome, Signal, View
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Operand, Space
@@ -68,12 +68,17 @@ def signalled(barrier: Any, outcomes: Iterable[Outcome], call: str) -> MBarrier:
     found = _copied(barrier, call)
     for signal in (signal for outcome in outcomes for signal in outcome.signals):
         for count in signal.count.ravel().tolist():
-            getattr(found, _METHODS.get(signal.kind, signal.kind))(count)
+            _tell(found, signal, count)
     return found
 
 
-_METHODS = {"drop": "arrive_drop"}
-"""Methods of MBarrier that are not called as the signal."""
+def _tell(barrier: MBarrier, signal: Signal, count: int) -> None:
+    if signal.kind == "inval":
+        barrier.inval()
+    elif signal.kind in ("arrive", "drop"):
+        (barrier.arrive if signal.kind == "arrive" else barrier.arrive_drop)(count, signal.no_complete)
+    else:
+        getattr(barrier, signal.kind)(count)
 
 
 def _copied(barrier: Any, call: str) -> MBarrier:
@@ -131,14 +136,15 @@ class BarrierInstruction(Instruction):
     def _operand_lists(self) -> str:
         return " or ".join(f"({', '.join(form.sources)})" for form in self.forms)
 
-    def _on_each(self, barrier: Any, cta_mask: int | None, act: Callable[[MBarrier], object]) -> Any:
+    def _told(self, barrier: Any, cta_mask: int | None, **numbers: int | None) -> Any:
         """The new barrier; of a multicast, the new barriers of the cluster's blocks in the order of their ranks."""
+        given = {name: np.array([number]) for name, number in numbers.items() if number is not None}
+        form = self._silent_form(given)
+        operands = {"barrier": np.zeros(1, np.int64), **given}
         if not self.row.has("cta_mask"):
             if cta_mask is not None:
                 self._require(f"cta_mask={cta_mask}", "cta_mask")
-            single = _copied(barrier, self._call)
-            act(single)
-            return single
+            return signalled(barrier, (self.effects(form, operands, Memories({})).now,), self._call)
         if cta_mask is None:
             raise self._missing("cta_mask")
         if not isinstance(barrier, Sequence):
@@ -151,11 +157,19 @@ class BarrierInstruction(Instruction):
                 f"{self._call}: cta_mask={cta_mask:#x}: the cluster has {len(barrier)} blocks; valid: masks of 1 to "
                 f"{(1 << min(len(barrier), CLUSTER_BLOCKS)) - 1:#x}"
             )
+        operands["cta_mask"] = np.array([cta_mask])
+        (told, *rest) = self.effects(form, operands, Memories({})).now.signals
         found = [_copied(item, self._call) for item in barrier]
-        for rank, item in enumerate(found):
-            if cta_mask >> rank & 1:
-                act(item)
+        for signal in (told, *rest):
+            ctas = () if signal.at.cta is None else signal.at.cta
+            for rank, count in zip(ctas, signal.count.tolist(), strict=True):
+                _tell(found[rank], signal, count)
         return found
+
+    def _silent_form(self, given: Mapping[str, Array]) -> Form:
+        """The list of operands with these numbers that returns no state, so that nothing of the barrier is read."""
+        forms = [form for form in self.row.forms if "state" not in form.results]
+        return next((form for form in forms if given.keys() <= set(form.sources)), forms[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -198,9 +212,8 @@ class InvalidateBarrier(BarrierInstruction):
         >>> inval = tcsim.instruction("mbarrier.inval.b64", arch="sm_90")
         >>> dead = inval.execute(barrier=tcsim.MBarrier(1))
         """
-        found = _copied(barrier, self._call)
-        found.inval()
-        return found
+        operands = {"barrier": np.zeros(1, np.int64)}
+        return signalled(barrier, (self.effects(self.forms[0], operands, Memories({})).now,), self._call)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -250,8 +263,7 @@ class CountTransactions(BarrierInstruction):
         >>> complete.execute(barrier=tcsim.MBarrier(1), tx_count=64)
         MBarrier(phase=0, pending=1 of 1, tx_count=-64)
         """
-        name = self.row.operation
-        return self._on_each(barrier, cta_mask, lambda item: getattr(item, name)(tx_count))
+        return self._told(barrier, cta_mask, tx_count=tx_count)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -302,15 +314,10 @@ class ArriveBarrier(BarrierInstruction):
             self._require(f"tx_count={tx_count}", "tx_count")
         elif self.row.has("tx_count"):
             raise self._missing("tx_count")
-        states: list[BarrierState] = []
-        after = self._on_each(barrier, cta_mask, lambda item: states.append(self._arrive(item, count, tx_count)))
-        return (states[0] if any("state" in form.results for form in self.forms) else None), after
-
-    def _arrive(self, barrier: MBarrier, count: int | None, tx_count: int | None) -> BarrierState:
-        drop = self.row.operation == "arrive_drop"
-        if tx_count is not None:
-            return (barrier.arrive_drop_expect_tx if drop else barrier.arrive_expect_tx)(tx_count)
-        return (barrier.arrive_drop if drop else barrier.arrive)(1 if count is None else count, self.row.no_complete)
+        after = self._told(barrier, cta_mask, count=count, tx_count=tx_count)
+        if not any("state" in form.results for form in self.forms):
+            return None, after
+        return BarrierState(barrier.phase, barrier.pending, counted=self.row.no_complete), after
 
 
 @dataclass(frozen=True, eq=False, repr=False)
