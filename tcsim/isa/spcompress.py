@@ -79,6 +79,15 @@ class CompressRegisters(_Compression):
         selection = Selection.decode(spdesc, self.row.bits)
         return compress(self._vector("data", data), self.row.bits, self.row.index_bits, selection)
 
+    def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
+        """mdata and cdata; threads with the same descriptor are compressed together."""
+        data, descriptors = operands["data"], operands["spdesc"]
+        found = {name: np.empty((*data.shape[:-1], self.row.width(name)), np.uint32) for name in self.RESULTS}
+        for spdesc in np.unique(descriptors).tolist():
+            own = np.broadcast_to(descriptors == spdesc, data.shape[:-1])
+            found["mdata"][own], found["cdata"][own] = self.execute(data[own], spdesc)
+        return found
+
     def ambiguous(self, data: Any, spdesc: int) -> npt.NDArray[np.bool_]:
         """Groups (..., groups) of four elements from which the hardware may keep others, because some are equal.
 
@@ -110,6 +119,10 @@ class DecompressRegisters(_Compression):
         metadata, kept = self._vector("mdata", mdata), self._vector("cdata", cdata)
         broadcast([metadata.shape[:-1], kept.shape[:-1]], f"{self!r}.execute")
         return decompress(metadata, kept, row.bits, row.index_bits, row.source, row.target, row.count)
+
+    def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
+        """data."""
+        return {"data": self.execute(operands["mdata"], operands["cdata"])}
 
 
 NAME = "spcompress"
