@@ -46,9 +46,9 @@ def cell_bytes(lane: Array, column: Array, run: int, columns: int, what: str) ->
     return np.asarray((lane * columns + column) * WORD_BYTES, np.int64)
 
 
-def pair_ranks(rank: int) -> Ints:
-    """The ranks of the two CTAs of the pair that a CTA belongs to."""
-    return (rank & ~1) + np.arange(2)
+def ranks_of(cta_group: int, rank: int) -> Ints:
+    """The ranks of the CTAs whose memories an instruction works on: that of the CTA itself (), or of both of its pair (2,)."""
+    return np.asarray(rank) if cta_group == 1 else (rank & ~1) + np.arange(2)
 
 
 def read(view: View, accesses: Sequence[Access], what: str) -> list[Bytes]:
@@ -61,19 +61,19 @@ def read(view: View, accesses: Sequence[Access], what: str) -> list[Bytes]:
 
 @dataclass(frozen=True)
 class Cells:
-    """A matrix at a place in Tensor Memory: of one CTA, or of the CTAs with these ranks."""
+    """A matrix at a place in the Tensor Memory of one CTA or of a pair."""
 
     layout: TmemLayout
     base: tuple[int, int]  # lane and column of its address
     accesses: tuple[Access, ...]  # one for each length of run
 
     @classmethod
-    def at(cls, layout: TmemLayout, base: tuple[int, int], columns: int, ranks: Ints | None, what: str) -> Cells:
+    def at(cls, layout: TmemLayout, base: tuple[int, int], columns: int, ranks: Ints, what: str) -> Cells:
         """The matrix from a lane and column on. Raises UnallocatedError for columns that do not exist."""
         accesses = []
         for run in layout.runs:
             address = cell_bytes(run.lane + base[0], run.column + base[1], run.columns, columns, what)
-            cta = None if ranks is None else ranks[run.cta]
+            cta = ranks[run.cta] if ranks.ndim else None
             accesses.append(Access("tmem", address, run.columns * WORD_BYTES, proxy="async", cta=cta))
         return cls(layout, base, tuple(accesses))
 
@@ -159,7 +159,7 @@ class TensorMemoryView:
         return found
 
     def _shared(self, access: Access) -> Bytes:
-        if access.cta is None:
+        if access.cta is None or access.cta.ndim == 0:
             return bytes_at(self.smem, access.address, access.size)
         flat = self.smem.reshape(*self.smem.shape[:-2], -1)
         return bytes_at(flat, access.address + access.cta * self.smem.shape[-1], access.size)

@@ -30,7 +30,7 @@ from tcsim.descriptors.addresses import check_descriptors
 from tcsim.descriptors.forms import form_of
 from tcsim.descriptors.matrix import descriptor_values
 from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
-from tcsim.isa.tcgen05.cells import Bytes, TensorMemoryView, cell_bytes, columns_of, pair_ranks, read
+from tcsim.isa.tcgen05.cells import Bytes, TensorMemoryView, cell_bytes, columns_of, ranks_of, read
 from tcsim.isa.tcgen05.shared_matrices import shared_bytes
 from tcsim.isa.tcgen05.targets import ARCH_TARGETS, FAMILY_TARGETS, known
 from tcsim.memory.shared import ROW_FORMATS, unpack_rows
@@ -192,13 +192,13 @@ class CopyToTensorMemory(Instruction):
     ) -> tuple[Pending, TileBytes]:
         """The work of one instruction, and the tile that it copies."""
         group, tile = self.row.cta_group, self.row.tile
-        ranks = pair_ranks(rank) if group == 2 else None
+        ranks = ranks_of(group, rank)
         lanes, (_, column) = self.lanes(address), tmem_lane_column(address)
         source = source_tile(np.asarray(descriptors), tile.rows, tile.row_bytes, self.arch.name, call)
         each = cell_bytes(lanes.reshape(-1), np.asarray(column), tile.row_bytes // 4, columns_of(self.arch), call)
-        origin = Access("shared", source.address, source.size, proxy="async")
+        origin = Access("shared", source.address, source.size, proxy="async", cta=ranks)
         place = Access("tmem", each, tile.row_bytes, proxy="async")
-        if ranks is not None:
+        if ranks.ndim:
             both = np.concatenate([source.address] * group, axis=-1)
             origin = replace(origin, address=both, cta=np.repeat(ranks, source.address.shape[-1]))
             place = replace(place, address=np.tile(each, group), cta=np.repeat(ranks, len(each)))
@@ -256,11 +256,10 @@ class ShiftTensorMemory(Instruction):
             raise LaneAccessError(f"{call}: the address has lane {lane}; valid: multiples of {SHIFT_ROWS}")
         rows = lane + np.arange(SHIFT_ROWS)
         cells = cell_bytes(rows, np.asarray(column), SHIFT_COLUMNS, columns_of(self.arch), call)
-        ranks = pair_ranks(rank) if self.row.cta_group == 2 else None
-        size, copies = 4 * SHIFT_COLUMNS, 1 if ranks is None else 2
-        cta = None if ranks is None else np.repeat(ranks, SHIFT_ROWS - 1)
-        below = Access("tmem", np.tile(cells[1:], copies), size, proxy="async", cta=cta)
-        above = replace(below, address=np.tile(cells[:-1], copies))
+        ranks = ranks_of(self.row.cta_group, rank)
+        cta = np.repeat(ranks, SHIFT_ROWS - 1) if ranks.ndim else None
+        below = Access("tmem", np.tile(cells[1:], ranks.size), 4 * SHIFT_COLUMNS, proxy="async", cta=cta)
+        above = replace(below, address=np.tile(cells[:-1], ranks.size))
         return Pending(
             (below,),
             (above,),

@@ -19,7 +19,7 @@ from tcsim.descriptors.forms import Major
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.matrix import descriptor_values
 from tcsim.descriptors.zero_column_mask import ZeroColumnMask
-from tcsim.isa.tcgen05.cells import Cells, Ints, Words, columns_of, pair_ranks, read
+from tcsim.isa.tcgen05.cells import Cells, Ints, Words, columns_of, ranks_of, read
 from tcsim.isa.tcgen05.lookup_table import looked_up
 from tcsim.isa.tcgen05.mma_rows import MultiplyRow, form_name
 from tcsim.isa.tcgen05.products import Codes, TensorMemoryProduct, shifted
@@ -98,7 +98,7 @@ class Multiplication:
 
     plan: Described
     given: Given
-    ranks: Ints | None  # of a pair's CTAs; None: the one that executes
+    ranks: Ints  # of the CTAs whose memories it works on
     call: str
 
     @classmethod
@@ -107,7 +107,7 @@ class Multiplication:
         plan = (
             described(instruction, idesc) if _hashable(idesc) else Described(instruction, instruction.descriptor(idesc))
         )
-        work = cls(plan, given, pair_ranks(rank) if instruction.row.cta_group == 2 else None, call)
+        work = cls(plan, given, ranks_of(instruction.row.cta_group, rank), call)
         work._check()
         return work
 

@@ -57,20 +57,19 @@ class SharedTile:
     @classmethod
     def of(
         cls, descriptor: npt.NDArray[np.uint64], rows: int, k: int, format: Format, major: Major,
-        arch: str, kind: str, ranks: Ints | None, what: str, skip: int = 0, halves: bool = False,
+        arch: str, kind: str, ranks: Ints, what: str, skip: int = 0, halves: bool = False,
     ) -> SharedTile:  # fmt: skip
-        """The tile of rows x k elements that a descriptor names in each CTA.
+        """The tile of rows x k elements that a descriptor names in each CTA with these ranks: (), or (2,) for a pair.
 
         Raises OperandError for a descriptor that cannot be.
         """
         check_descriptors(descriptor, arch, what, halves=halves)
         tile = tile_bytes(descriptor, rows, k, format, major, arch, kind)
-        address, cta, ctas = tile.address, None, 1
-        if ranks is not None:
-            ctas = len(ranks)
+        address, cta = tile.address, ranks
+        if ranks.ndim:
             cta = np.repeat(ranks, address.shape[-1])
-            address = np.concatenate([address] * ctas, axis=-1)
-        return cls(tile, Access("shared", address, tile.size, proxy="async", cta=cta), ctas, skip)
+            address = np.concatenate([address] * len(ranks), axis=-1)
+        return cls(tile, Access("shared", address, tile.size, proxy="async", cta=cta), ranks.size, skip)
 
     def codes(self, data: Bytes) -> Codes:
         """The codes (..., rows of all CTAs, k) in the bytes of the access."""
@@ -92,7 +91,7 @@ class SharedIndices:
 
     @classmethod
     def of(
-        cls, descriptor: npt.NDArray[np.uint64], rows: int, k: int, arch: str, kind: str, ranks: Ints | None, what: str
+        cls, descriptor: npt.NDArray[np.uint64], rows: int, k: int, arch: str, kind: str, ranks: Ints, what: str
     ) -> SharedIndices:
         """The indices of k rows of B and of each CTA's columns. Raises OperandError as `SharedTile.of` does."""
         tile = SharedTile.of(descriptor, rows, ROW_BYTES, FORMATS["u8"], "K", arch, kind, ranks, what, halves=True)

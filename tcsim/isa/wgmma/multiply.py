@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tcsim.core.arguments import broadcast, is_number
 from tcsim.core.errors import OperandError
 from tcsim.descriptors.matrix import FORMS, Major, descriptor_values, element_addresses
+from tcsim.descriptors.tile_bytes import tile_bytes
 from tcsim.isa.mma.product import MatrixProduct
 from tcsim.isa.mma.sparse_operand import SparseRow
 from tcsim.model.effects import Access, Array, Effects, Outcome, Pending, View
@@ -95,35 +96,45 @@ class WarpgroupMultiply(MatrixProduct):
         Descriptors and the predicate are those of the first lane of each warpgroup; the machine takes one for all.
         """
         m, n, k = self.shape
+        call = f"{self!r}.effects"
         given = {name: int(operands[name]) for name in ("scale_a", "scale_b", "trans_a", "trans_b") if name in operands}
-        self._check_immediates(f"{self!r}.effects", *(given.get(name, 1) for name in ("scale_a", "scale_b")),
+        self._check_immediates(call, *(given.get(name, 1) for name in ("scale_a", "scale_b")),
                                *(given.get(name, 0) for name in ("trans_a", "trans_b")))  # fmt: skip
-        tiles = {"b": (n, k, self.row.format_b)}
+        sizes = {"b": (n, k, self.row.format_b)}
         if form["a"].kind == "register":
-            tiles["a"] = (m, self.operands["a"].shape[1], self.operands["a"].format)
-        accesses = {
-            name: _tile_access(self.addresses(operands[name][..., 0].astype(np.uint64), rows, depth, format,
-                                              _MAJORS[given.get(f"trans_{name}", 0)]), format, view.rank)
-            for name, (rows, depth, format) in tiles.items()
+            sizes["a"] = (m, self.operands["a"].shape[1], self.operands["a"].format)
+        tiles = {
+            name: tile_bytes(
+                _known(operands[name][..., 0].astype(np.uint64), f"{call}: {name}"), rows, depth, format,
+                _MAJORS[given.get(f"trans_{name}", 0)],
+            )
+            for name, (rows, depth, format) in sizes.items()
         }  # fmt: skip
+        own = np.asarray(view.rank)  # a descriptor's addresses do not say whose memory it is
+        accesses = {name: Access("shared", x.address, x.size, proxy="async", cta=own) for name, x in tiles.items()}
         adds = operands["scale_d"][..., 0]
 
         def fetch(view: View) -> dict[str, Array]:
-            found = {name: _tile_codes(view.read(access), tiles[name]) for name, access in accesses.items()}
+            found = {name: tiles[name].codes(view.read(access)) for name, access in accesses.items()}
             if "a" not in found:
                 found["a"] = self.matrix("a", operands["a"])
             for name in "ab":
                 if given.get(f"scale_{name}", 1) == -1:
                     found[name] = negated(found[name], self.formats[name])
-            return found | {"c": self.matrix("c", view.held("d"))}
+            c = self.matrix("c", view.held("d"))
+            found["c"] = c if adds.all() else np.where(adds[..., None, None], c, c.dtype.type(0))
+            return found | {"b": found["b"].swapaxes(-1, -2)}
 
         def finish(found: dict[str, Array]) -> Outcome:
-            c = np.where(adds[..., None, None], found["c"], found["c"].dtype.type(0))
-            d = self._product((found["a"], found["b"].swapaxes(-1, -2), c), f"{self!r}.effects")
+            d = self._multiplied((found["a"], found["b"], found["c"]), operands, call)
             return Outcome({"d": self.registers("d", d)})
 
         holds = {"d": "write"} | ({} if "a" in tiles else {"a": "read"})
         return Effects(pending=(Pending(tuple(accesses.values()), (), fetch, finish, "wgmma", holds),))
+
+    def _multiplied(self, codes: tuple[Array, Array, Array], operands: Mapping[str, Array], call: str) -> Array:
+        """D of the codes of a, b and c."""
+        return self._product(codes, call)
 
     def multiplicands(
         self, smem: Any, a: Any, b: Any, c: Any, scale_d: bool, scales: tuple[int, int], trans: tuple[int, int]
@@ -226,13 +237,7 @@ class WarpgroupMultiply(MatrixProduct):
             raise OperandError(
                 f"{what} is {value.dtype} {value.shape}; valid: a 64-bit descriptor, or registers where A may be"
             )
-        descriptors = value.astype(np.uint64)
-        foreign = descriptors & ~KNOWN_BITS
-        if foreign.any():
-            raise OperandError(
-                f"{what}: descriptor {int(descriptors[foreign != 0].flat[0]):#x}: bits {int(foreign[foreign != 0].flat[0]):#x} "
-                "belong to no field; has a start address been added beyond its 14 bits?"
-            )
+        descriptors = _known(value.astype(np.uint64), what)
         address = self.addresses(descriptors, rows, k, format, major)
         size = format.container_bits // 8
         end = smem.shape[-1]
@@ -252,16 +257,12 @@ class WarpgroupMultiply(MatrixProduct):
         return codes.astype(format.dtype, copy=False)
 
 
-def _tile_access(address: npt.NDArray[np.int64], format: Format, rank: int) -> Access:
-    """The elements (..., rows, k) of a tile in a CTA's shared memory, one access each."""
-    flat = address.reshape(*address.shape[:-2], -1)
-    return Access("shared", flat, format.container_bits // 8, proxy="async", cta=np.asarray(rank))
-
-
-def _tile_codes(data: npt.NDArray[np.uint8], tile: tuple[int, int, Format]) -> npt.NDArray[Any]:
-    """The codes (..., rows, k) of a tile from the bytes of its elements (..., rows * k, bytes)."""
-    rows, k, format = tile
-    codes = np.ascontiguousarray(data).view(f"<u{data.shape[-1]}")[..., 0].reshape(*data.shape[:-2], rows, k)
-    if format.kind == "bit":
-        codes = codes >> (np.arange(k) % 8).astype(np.uint8) & np.uint8(1)
-    return codes.astype(format.dtype, copy=False)
+def _known(descriptors: npt.NDArray[np.uint64], what: str) -> npt.NDArray[np.uint64]:
+    """Descriptors whose set bits all belong to a field. Raises OperandError for others."""
+    foreign = descriptors & ~KNOWN_BITS
+    if foreign.any():
+        raise OperandError(
+            f"{what}: descriptor {int(descriptors[foreign != 0].flat[0]):#x}: bits {int(foreign[foreign != 0].flat[0]):#x} "
+            "belong to no field; has a start address been added beyond its 14 bits?"
+        )
+    return descriptors

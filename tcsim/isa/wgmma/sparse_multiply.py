@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from tcsim.isa.mma.sparse_operand import SparseOperand
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.model.effects import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,9 +54,14 @@ class SparseWarpgroupMultiply(WarpgroupMultiply, SparseOperand):
         16.9375
         """
         codes = self.multiplicands(smem, a, b, c, scale_d, (scale_a, scale_b), (trans_a, trans_b))
-        call = f"{self!r}.execute"
-        groups = self._groups_in(metadata, selector, call, any_group=self.takes_any_group)
-        return self.registers("d", self._kept(codes, self.sparsity.positions_of(groups), call))
+        sparse = {"metadata": np.asarray(metadata), "selector": np.asarray(selector)}
+        return self.registers("d", self._multiplied(codes, sparse, f"{self!r}.execute"))
+
+    def _multiplied(self, codes: tuple[Array, Array, Array], operands: Mapping[str, Array], call: str) -> Array:
+        """D of the codes of a, b and c, and of the metadata."""
+        selector = int(operands["selector"])
+        groups = self._groups_in(operands["metadata"], selector, call, any_group=self.takes_any_group)
+        return self._kept(codes, self.sparsity.positions_of(groups), call)
 
     def matmul(self, a: Any, b: Any, c: Any, metadata: Any = None) -> npt.NDArray[Any]:
         """Codes in, codes out: a (..., 64, K / 2) kept elements, metadata (..., 64, K / 2) their positions in their groups.
