@@ -185,7 +185,8 @@ class CopyToTensorMemory(Instruction):
         """The tile is read when the work of each thread is fetched, and written when it is finished."""
         call = f"{self!r}.effects"
         threads = zip(operands["address"].tolist(), operands["descriptor"].astype(np.uint64), strict=True)
-        return Effects(pending=tuple(self._copied(own, named, view.rank, call)[0] for own, named in threads))
+        works = [self._copied(own, named, view.rank, call)[0] for own, named in threads]
+        return Effects(pending=tuple(replace(work, threads=np.array([i])) for i, work in enumerate(works)))
 
     def _copied(
         self, address: int, descriptors: npt.NDArray[np.uint64], rank: int, call: str
@@ -245,9 +246,8 @@ class ShiftTensorMemory(Instruction):
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """The rows are read when the work of each thread is fetched, and written when it is finished."""
         call = f"{self!r}.effects"
-        return Effects(
-            pending=tuple(self._shifted(address, view.rank, call) for address in operands["address"].tolist())
-        )
+        works = [self._shifted(address, view.rank, call) for address in operands["address"].tolist()]
+        return Effects(pending=tuple(replace(work, threads=np.array([i])) for i, work in enumerate(works)))
 
     def _shifted(self, address: int, rank: int, call: str) -> Pending:
         """The work of one instruction."""

@@ -98,7 +98,7 @@ class TensorMemoryMultiply(TensorMemoryProduct):
                     )
             idesc, enable = own.pop("idesc"), bool(own.pop("enable_input_d"))
             given = Given(**own, enable_input_d=enable)
-            found.append(Multiplication.of(self, idesc, given, view.rank, f"{self!r}.effects").pending())
+            found.append(Multiplication.of(self, idesc, given, view.rank, f"{self!r}.effects").pending(thread))
         return Effects(pending=tuple(found))
 
     def _asked(

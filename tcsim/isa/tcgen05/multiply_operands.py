@@ -185,9 +185,10 @@ class Multiplication:
         cells += [self.d] if self.given.enable_input_d else []
         return (*(tile.access for tile in self.tiles.values()), *(one for own in cells for one in own.accesses))
 
-    def pending(self) -> Pending:
-        """The work."""
-        return Pending(self.reads, self.d.accesses, self.fetch, self.finish, "tcgen05")
+    def pending(self, thread: int) -> Pending:
+        """The work, issued by one of the threads that execute the instruction."""
+        whose = np.array([thread])
+        return Pending(self.reads, self.d.accesses, self.fetch, self.finish, "tcgen05", threads=whose)
 
     # --- what is done
 
