@@ -1,0 +1,133 @@
+"""`python -m tests.corpora.capture --out FOLDER [--pack FILE] [PATTERN ...]`: launch every case that this GPU runs, twice, and record it.
+
+It needs the pack that `compile` wrote, cuda-python, and a ptxas that takes its PTX. Each launch runs in a worker process that is
+replaced when it hangs or loses its context. What each kernel left in memory is compared with what its case expects; the recordings
+go into at most eight files launches-N.zip, the table into capture.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from hwkernels.device import toolchain
+from hwkernels.device.driver import device_info
+from tcsim.core.targets import TARGETS
+from tests.corpora import pack, recording
+from tests.corpora.cases import CASES
+from tests.corpora.compile import chosen
+from tests.corpora.device import Answer, Job, serve
+
+SILENCE_S = 30.0  # without an answer a worker is replaced, and the case counts as a hang
+PART_BYTES = 15 << 20  # of a file of recordings
+PARTS = 8
+
+
+def assembled(name: str, target: str, made: dict[str, pack.Compiled], arch: str) -> Job | str:
+    """A job with two cubins, as the assembler likes it and without contraction; or why there is none."""
+    compiled = made.get(pack.key_of(CASES[name].source.key, target))
+    if compiled is None:
+        return "not in the pack: python -m tests.corpora.compile"
+    chip = arch + ("a" if target.endswith("a") else "")
+    try:
+        cubins = [
+            toolchain.assemble(compiled.ptx, chip, flags=flags, allow_notes=True).cubin for flags in ((), ("--fmad=false",))
+        ]
+    except (toolchain.AssembleError, toolchain.ToolchainError) as error:
+        return str(error)[:2000]
+    return Job(name, target, compiled, cubins[0], cubins[1])
+
+
+def answers(jobs: list[Job]) -> Iterator[tuple[Job, Answer | str]]:
+    """The answer to each job, or what happened instead."""
+    context, left = multiprocessing.get_context("spawn"), list(jobs)
+    while left:
+        ours, theirs = context.Pipe()
+        worker = context.Process(target=serve, args=(theirs, left), daemon=True)
+        worker.start()
+        theirs.close()
+        while left:
+            try:
+                heard = ours.recv() if ours.poll(SILENCE_S) else "HANG"
+            except EOFError:
+                heard = "the worker died"
+            yield left.pop(0), heard
+            if isinstance(heard, str) and not heard.startswith("refused"):
+                break
+        worker.kill()
+        worker.join()
+
+
+def written(folder: Path, found: dict[str, bytes]) -> list[Path]:
+    """Recordings in zip files of at most 15 MiB each. Raises ValueError if eight do not hold them."""
+    parts: list[dict[str, bytes]] = [{}]
+    for name, data in found.items():
+        if parts[-1] and sum(map(len, parts[-1].values())) + len(data) > PART_BYTES:
+            parts.append({})
+        parts[-1][name] = data
+    if len(parts) > PARTS:
+        raise ValueError(f"{len(parts)} files of {PART_BYTES} bytes; valid: {PARTS}")
+    paths = []
+    for number, part in enumerate(parts):
+        paths.append(folder / f"launches-{number}.zip")
+        with zipfile.ZipFile(paths[-1], "w", zipfile.ZIP_STORED) as file:
+            for name, data in part.items():
+                file.writestr(zipfile.ZipInfo(f"{name}.npz"), data)
+    return paths
+
+
+def main(arguments: list[str]) -> int:
+    """Capture; the exit status says whether a case could not be recorded or was not as expected."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--pack", type=Path, default=pack.BUILT)
+    parser.add_argument("--seconds", type=float, default=300.0, help="stop asking after so long")
+    parser.add_argument("patterns", nargs="*")
+    given = parser.parse_args(arguments)
+    start, info, lines, found = time.perf_counter(), device_info(), [], {}
+    made = pack.read(given.pack)
+    wanted = [(name, target) for name in chosen(given.patterns) for target in CASES[name].targets if _runs(target, info.arch)]
+    with ThreadPoolExecutor() as pool:
+        attempts = list(pool.map(lambda item: assembled(*item, made, info.arch), wanted))
+    tools = str(toolchain.toolchain_for(info.arch))
+    lines.append(f"{info.name}, driver {info.driver_version}, CUDA {info.cuda_version}, {tools}, assembled in {time.perf_counter() - start:.0f} s")
+    lines += [f"FAIL {name} {target}: {job}" for (name, target), job in zip(wanted, attempts, strict=True) if isinstance(job, str)]
+    stamp = {"gpu": info.name, "driver": info.driver_version, "assembler": tools}
+    failed = len(lines) - 1
+    for job, answer in answers([job for job in attempts if isinstance(job, Job)]):
+        if isinstance(answer, str):
+            failed += 1
+            lines.append(f"FAIL {job.name} {job.target}: {answer}")
+        else:
+            found[f"{job.name}_{job.target.replace('_', '')}"] = recording.encoded(answer.fields | stamp)
+            failed += bool(answer.complaint)
+            lines.append(f"{'odd ' if answer.complaint else 'ok  '} {job.name} {job.target}: {answer.bytes} bytes {answer.complaint}")
+        print(lines[-1], flush=True)
+        if time.perf_counter() - start > given.seconds:
+            lines.append("STOPPED: out of time")
+            break
+    given.out.mkdir(parents=True, exist_ok=True)
+    written(given.out, found)
+    lines.append(f"{len(found)} of {len(wanted)} recorded, {failed} failed or odd, {sum(map(len, found.values()))} bytes, {time.perf_counter() - start:.0f} s")
+    (given.out / "capture.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(lines[-1])
+    return int(failed > 0)
+
+
+def _runs(target: str, arch: str) -> bool:
+    """Whether a GPU runs a target's PTX."""
+    if target.endswith(("a", "f")):
+        return target[:-1] == arch
+    return TARGETS[target].number <= int(arch[3:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

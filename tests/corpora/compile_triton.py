@@ -1,0 +1,44 @@
+"""Triton and Gluon kernels to PTX: the compiler is given a target, so no GPU and no driver are asked."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tests.corpora.case import Source
+from tests.corpora.pack import Compiled
+
+PTX_VERSION = 88  # what the ptxas in Triton 3.9 takes for every target
+
+
+def compiled(source: Source, target: str) -> Compiled:
+    """A kernel of tests/corpora/triton or tests/corpora/gluon.
+
+    options: `signature` (type of each argument, in order; "constexpr" for constants), `constants`, and options of Triton.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    triton.knobs.compilation.disable_line_info = True
+    module = importlib.import_module(f"tests.corpora.{source.compiler}.{source.file}")
+    function = getattr(module, source.function)
+    options = dict(source.options)
+    signature, constants = dict(options.pop("signature")), dict(options.pop("constants", ()))
+    divisible = tuple(options.pop("divisible", ()))
+    constants = {name: getattr(module, value[1:]) if isinstance(value, str) and value[:1] == "@" else value for name, value in constants.items()}
+    signature |= dict.fromkeys(constants, "constexpr")
+    names = list(function.arg_names)
+    ordered = {name: signature[name] for name in names}
+    attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in divisible}
+    kind: Any = ASTSource
+    if source.compiler == "gluon":
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        kind = GluonASTSource
+    made = triton.compile(
+        kind(function, ordered, {(names.index(name),): value for name, value in constants.items()}, attributes),
+        target=GPUTarget("cuda", int(target.strip("sm_af")), 32),
+        options={"ptx_version": PTX_VERSION, **options},
+    )
+    return Compiled(made.asm["ptx"], made.metadata.shared, f"Triton {triton.__version__}")

@@ -1,0 +1,1 @@
+"""The GEMM kernels of hwkernels as cases."""

@@ -1,0 +1,189 @@
+"""Small products by every GEMM kernel of hwkernels; what is expected is `tcsim.gemm`, bit for bit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import tcsim
+from hwkernels.gemm import tiles
+from hwkernels.gemm.build import Build
+from hwkernels.gemm.call import problem_dtype
+from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS, GemmKernel
+from hwkernels.gemm.scaled_call import FACTORS, scaled_build
+from hwkernels.gemm.scaled_kernels import SCALED_KERNELS, ScaledBuild
+from hwkernels.gemm.scaled_operands import pack_elements, pack_factors, scaled_grid, scaled_maps, whole_tiles
+from hwkernels.gemm.sparse_operands import compress, metadata_image, sparsity_in
+from hwkernels.gemm.tiles import Shape, TensorMapSpec
+from tcsim.core.targets import TARGETS
+from tests.corpora.case import DTYPES, Array, Close, Inputs, Launch, Map, Parameter, Pointer, Source, Struct, case
+
+CLUSTERS = 2  # of a persistent launch: blocks take several tiles
+
+
+def build_of(source: Source, target: str) -> Build | ScaledBuild:
+    """The build that a source names, for a target."""
+    options = dict(source.options)
+    shape = Shape(*options["shape"])
+    if source.function == "scaled":
+        return scaled_build(source.file, options["a"], options["b"], options["out"], shape, target=target)
+    majors = options.get("majors", (False, False))
+    return tiles.choose(KERNELS[source.file], shape, (options["a"], options["b"], options["out"]), majors, target=target)
+
+
+def operand_map(spec: TensorMapSpec) -> tcsim.TensorMap:
+    """The map that a specification means."""
+    return tcsim.TensorMap(
+        spec.data_type, global_dim=spec.dims, global_strides=(spec.pitch,), box_dim=spec.box, swizzle=spec.swizzle,
+        l2_promotion=spec.promotion,
+    )  # fmt: skip
+
+
+def elements(inputs: Inputs, name: str, shape: tuple[int, ...]) -> Array:
+    """Numbers of a format, about normal."""
+    if name == "s8":
+        return inputs.integers(-128, 127, shape, np.int8)
+    return inputs.normal(shape, np.float32 if name == "tf32" else DTYPES[name])
+
+
+def padded(array: Array, leading: int) -> Array:
+    """Rows of `leading` elements; what is added is zero."""
+    out = np.zeros((len(array), leading), array.dtype)
+    out[:, : array.shape[1]] = array
+    return out
+
+
+def rounded(codes: Array, accumulator: str, out: str) -> Array:
+    """The bits of d for accumulators: to nearest even."""
+    if accumulator == "s32":
+        return codes
+    return np.asarray(tcsim.decode(codes, "f32")).astype(np.float32).astype(DTYPES[out])
+
+
+def problem_of(build: Any, shape: Shape, leading: tuple[int, int, int], group: int = 2) -> Array:
+    """The struct Problem, its addresses zero."""
+    problem = np.zeros((), problem_dtype(build))
+    problem["lda"], problem["ldb"], problem["ldd"] = leading
+    problem["m"], problem["n"], problem["k"], problem["group"] = shape.m, shape.n, shape.k, group
+    problem["alpha"], problem["beta"] = 1, 1
+    return problem
+
+
+def dense(kernel: GemmKernel, target: str, formats: tuple[str, str, str], shape: Shape, majors: tuple[bool, bool] = (False, False)) -> None:
+    """Register one product."""
+    a_format, b_format, out = formats
+    options = (("a", a_format), ("b", b_format), ("out", out), ("shape", (shape.m, shape.n, shape.k)), ("majors", majors))
+    source = Source("gemm", kernel.name, "dense", options)
+
+    def make(inputs: Inputs) -> Launch:
+        build = build_of(source, target)
+        assert isinstance(build, Build)
+        a, b = elements(inputs, a_format, (shape.m, shape.k)), elements(inputs, b_format, (shape.n, shape.k))
+        step = 16 // OPERAND_FORMATS[a_format].bytes if kernel.needs_aligned else 1
+        metadata = {}
+        if kernel.sparse:
+            kept = inputs.stream.words((shape.m, -(-shape.k // OPERAND_FORMATS[a_format].group), OPERAND_FORMATS[a_format].group))
+            order = np.argsort(kept, axis=-1).reshape(shape.m, -1)[:, : shape.k]
+            a = np.where(order < OPERAND_FORMATS[a_format].group // 2, a, np.zeros((), a.dtype))
+            matrix = compress(a)
+            metadata = {"metadata": metadata_image(matrix.groups(), a_format, sparsity_in(build.instruction))}
+            stored = matrix.kept
+        else:
+            stored = a.T if majors[0] else a
+        other = b.T if majors[1] else b
+        leading = tuple(-(-own.shape[1] // step) * step for own in (stored, other))
+        ldd = -(-shape.n * np.dtype(DTYPES[out]).itemsize // 16) * 16 // np.dtype(DTYPES[out]).itemsize
+        d = np.zeros((shape.m, ldd), DTYPES[out])
+        expected = d.copy()
+        expected[:, : shape.n] = rounded(build.predict(a, b.T), OPERAND_FORMATS[a_format].accumulator, out)
+        if ldd != shape.n:
+            d[:, shape.n :] = expected[:, shape.n :] = 7  # what lies behind a row is nobody's
+        problem = problem_of(build, shape, (*leading, ldd))
+        buffers = {"a": padded(stored, leading[0]), "b": padded(other, leading[1]), "d": d} | metadata
+        params: list[Parameter] = []
+        if kernel.tma:
+            specs = tiles.tensor_maps(build, shape, (*leading, ldd))
+            params = [Map(name, operand_map(spec)) for name, spec in zip("abd", specs, strict=True)]
+            if not build.tma_store:
+                params[2] = bytes(128)
+        params.append(struct_of(problem))
+        if metadata:
+            params.append(Pointer("metadata"))
+        return Launch(
+            buffers, tuple(params), {"d": Close(expected.view(f"u{d.itemsize}"), f"u{d.itemsize}")},
+            tiles.launch_grid(build, shape, CLUSTERS), (kernel.threads, 1, 1),
+            (math.prod(build.cluster), 1, 1), build.shared_bytes,
+        )  # fmt: skip
+
+    suffix = "".join("_mn" if major else "" for major in majors)
+    name = f"{kernel.name}_{a_format}{'' if a_format == b_format else '_' + b_format}_{out}{suffix}_{shape.m}x{shape.n}x{shape.k}"
+    case(source, "gemm", (target,), f"{name}_{target}")(make)
+
+
+def struct_of(problem: Array) -> Any:
+    """The parameter Problem: its first fields are the addresses of a, b, c and d."""
+    return Struct(problem.tobytes(), tuple((8 * i, Pointer(name)) for i, name in ((0, "a"), (1, "b"), (3, "d"))))
+
+
+def scaled(name: str, target: str, formats: tuple[str, str, str], shape: Shape) -> None:
+    """Register one block-scaled product."""
+    a_format, b_format, out = formats
+    options = (("a", a_format), ("b", b_format), ("out", out), ("shape", (shape.m, shape.n, shape.k)))
+    source, row = Source("gemm", name, "scaled", options), SCALED_KERNELS[name]
+
+    def make(inputs: Inputs) -> Launch:
+        build = build_of(source, target)
+        assert isinstance(build, ScaledBuild)
+        limit = 1 << row.element_bits
+        a, b = (inputs.stream.below(limit, side).astype(np.uint8) for side in ((shape.m, shape.k), (shape.n, shape.k)))
+        if row.element_bits == 8:  # neither NaN nor infinity
+            a, b = (np.where((codes & 0x7C) == 0x7C, codes & 0x8F, codes).astype(np.uint8) for codes in (a, b))
+        blocks = -(-shape.k // row.block)
+        low, high = (120, 134) if row.scale_format == "ue8m0" else (0x30, 0x48)
+        of_a, of_b = (inputs.integers(low, high, (side, blocks), np.uint8) for side in (shape.m, shape.n))
+        expected = rounded(build.predict(a, of_a, b.T, of_b.T), "f32", out)
+        packed, pitch = zip(*(pack_factors(row, codes) for codes in (of_a, of_b)), strict=True)
+        factors = [whole_tiles(build, x, n) for x, n in zip(packed, (build.block_m, build.block_n), strict=True)]
+        problem = problem_of(build, shape, (0, 0, shape.n))
+        problem["group"] = 1
+        words = np.zeros((), FACTORS)
+        words["pitch"] = pitch[0]
+        maps = scaled_maps(build, shape)
+        return Launch(
+            {"a": pack_elements(a, row.element_bits), "b": pack_elements(b, row.element_bits), "fa": factors[0], "fb": factors[1],
+             "d": np.zeros((shape.m, shape.n), DTYPES[out])},
+            (Map("a", operand_map(maps[0])), Map("b", operand_map(maps[1])), bytes(128), Struct(problem.tobytes(), ((24, Pointer("d")),)),
+             Struct(words.tobytes(), ((0, Pointer("fa")), (8, Pointer("fb"))))),
+            {"d": Close(expected.view(f"u{expected.itemsize}"), f"u{expected.itemsize}")}, scaled_grid(build, shape),
+            (row.threads, 1, 1), shared_bytes=build.shared_bytes,
+        )  # fmt: skip
+
+    case(source, "gemm", (target,), f"{name}_{a_format}_{b_format}_{out}_{target}")(make)
+
+
+SMALL, RAGGED, WIDE = Shape(64, 64, 64), Shape(72, 40, 96), Shape(136, 72, 160)
+
+
+def _register() -> None:
+    for kernel in KERNELS.values():
+        targets = [target for target in kernel.targets if TARGETS[target].number >= 75] or list(kernel.targets)
+        tiled = kernel.tma or kernel.ctas
+        for target in targets:
+            for name in tiles.formats_on(kernel, TARGETS[target].number):
+                if target != targets[0] and name not in ("f16", "e4m3", "s8"):
+                    continue  # the same source; one format shows that the target compiles
+                out = OPERAND_FORMATS[name].outputs[0]
+                dense(kernel, target, (name, name, out), WIDE if tiled else RAGGED)
+        target = targets[0]
+        if kernel.mn_major:
+            dense(kernel, target, ("bf16" if "bf16" in tiles.formats_on(kernel, TARGETS[target].number) else "f16",) * 2 + ("f32",), Shape(128, 128, 64), (not kernel.sparse, True))
+        if "e5m2" in kernel.formats:
+            dense(kernel, target, ("e4m3", "e5m2", "f32"), Shape(64, 64, 64))
+    for name, row in SCALED_KERNELS.items():
+        a, b = row.formats[0], row.formats[-1]
+        scaled(name, row.target, (a, b, "f32"), Shape(72, 40, 320))
+
+
+_register()

@@ -1,0 +1,1 @@
+"""Our Triton kernels; importing a module of them needs Triton, importing `cases` does not."""
