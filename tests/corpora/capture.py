@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import sys
-import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from hwkernels.device import toolchain
 from hwkernels.device.driver import device_info
 from tcsim.core.targets import TARGETS
 from tests.corpora import pack, recording
+from tests.corpora.case import Case
 from tests.corpora.cases import CASES
 from tests.corpora.compile import chosen
 from tests.corpora.device import Answer, Job, serve
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     start, info, lines, found = time.perf_counter(), device_info(), [], {}
     made = pack.read(given.pack)
-    wanted = [(name, target) for name in chosen(given.patterns) for target in CASES[name].targets if _runs(target, info.arch)]
+    wanted = [(name, target) for name in chosen(given.patterns) for target in CASES[name].targets if _runs(CASES[name], target, info.arch)]
     with ThreadPoolExecutor() as pool:
         attempts = list(pool.map(lambda item: assembled(*item, made, info.arch), wanted))
     tools = str(toolchain.toolchain_for(info.arch))
@@ -107,7 +107,7 @@ def main(arguments: list[str]) -> int:
             failed += 1
             lines.append(f"FAIL {job.name} {job.target}: {answer}")
         else:
-            found[f"{job.name}_{job.target.replace('_', '')}"] = recording.encoded(answer.fields | stamp)
+            found[recording.name_of(job.name, job.target)] = recording.encoded(answer.fields | stamp)
             failed += bool(answer.complaint)
             lines.append(f"{'odd ' if answer.complaint else 'ok  '} {job.name} {job.target}: {answer.bytes} bytes {answer.complaint}")
         print(lines[-1], flush=True)
@@ -122,8 +122,10 @@ def main(arguments: list[str]) -> int:
     return int(failed > 0)
 
 
-def _runs(target: str, arch: str) -> bool:
-    """Whether a GPU runs a target's PTX."""
+def _runs(case: Case, target: str, arch: str) -> bool:
+    """Whether a GPU runs a target's PTX, and what the case expects is said of it."""
+    if case.own_arch:
+        return TARGETS[target].arch == arch
     if target.endswith(("a", "f")):
         return target[:-1] == arch
     return TARGETS[target].number <= int(arch[3:])

@@ -125,6 +125,7 @@ class Case:
     entry: str  # "": the only one
     targets: tuple[str, ...]
     make: Callable[[Inputs], Launch]
+    own_arch: bool = False  # expected as the targets' own arch computes: not run, nor recorded, as on a later one
 
     def launch(self, seed: int = 0) -> Launch:
         """Its buffers and parameters; the same on every machine."""
@@ -160,7 +161,7 @@ CASES: dict[str, Case] = {}
 
 
 def case(
-    source: Source, entry: str = "", targets: tuple[str, ...] = ("sm_80", "sm_90a"), name: str = ""
+    source: Source, entry: str = "", targets: tuple[str, ...] = ("sm_80", "sm_90a"), name: str = "", own_arch: bool = False
 ) -> Callable[[Callable[[Inputs], Launch]], Callable[[Inputs], Launch]]:
     """Register what the decorated function makes as a case. Raises ValueError for a name that is taken."""
 
@@ -168,7 +169,7 @@ def case(
         own = f"{source.compiler}_{name or make.__name__}"
         if own in CASES:
             raise ValueError(f"two cases are called {own}")
-        CASES[own] = Case(own, source, entry, targets, make)
+        CASES[own] = Case(own, source, entry, targets, make, own_arch)
         return make
 
     return register

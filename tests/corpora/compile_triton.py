@@ -27,6 +27,7 @@ def compiled(source: Source, target: str) -> Compiled:
     signature, constants = dict(options.pop("signature")), dict(options.pop("constants", ()))
     divisible = tuple(options.pop("divisible", ()))
     constants = {name: getattr(module, value[1:]) if isinstance(value, str) and value[:1] == "@" else value for name, value in constants.items()}
+    signature = {name: described(kind, source.compiler) for name, kind in signature.items()}
     signature |= dict.fromkeys(constants, "constexpr")
     names = list(function.arg_names)
     ordered = {name: signature[name] for name in names}
@@ -42,3 +43,18 @@ def compiled(source: Source, target: str) -> Compiled:
         options={"ptx_version": PTX_VERSION, **options},
     )
     return Compiled(made.asm["ptx"], made.metadata.shared, f"Triton {triton.__version__}")
+
+
+def described(kind: str, compiler: str) -> str:
+    """A type as Triton spells it: "desc.fp16.64x32.128" is a tensor descriptor of tiles of 64 x 32, swizzled by 128 bytes."""
+    parts = kind.split(".")
+    if parts[0] not in ("desc", "im2col"):
+        return kind
+    name, shape = "tensordesc" if parts[0] == "desc" else "tensordesc_im2col", parts[2].replace("x", ",")
+    if compiler == "triton":
+        return f"{name}<{parts[1]}[{shape}]>"
+    from triton.experimental.gluon.language import NVMMASharedLayout
+
+    bits = int("".join(filter(str.isdigit, parts[1].partition("e")[0])))
+    layout = NVMMASharedLayout(swizzle_byte_width=int(parts[3]), element_bitwidth=bits, rank=parts[2].count("x") + 1)
+    return f"{name}<{parts[1]}[{shape}],{layout!r}>"

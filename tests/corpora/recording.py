@@ -16,6 +16,11 @@ ROOT = Path(__file__).parent.parent.parent
 LAUNCHES = ROOT / "tests" / "data" / "launches"
 
 
+def name_of(case: str, target: str) -> str:
+    """The name of a case's recording for a target."""
+    return case if case.endswith(target) else f"{case}_{target}"
+
+
 def encoded(fields: Mapping[str, Any]) -> bytes:
     """The bytes of an .npz file; its members are compressed with LZMA. The same fields give the same bytes."""
     whole = io.BytesIO()

@@ -119,7 +119,7 @@ def dense(kernel: GemmKernel, target: str, formats: tuple[str, str, str], shape:
 
     suffix = "".join("_mn" if major else "" for major in majors)
     name = f"{kernel.name}_{a_format}{'' if a_format == b_format else '_' + b_format}_{out}{suffix}_{shape.m}x{shape.n}x{shape.k}"
-    case(source, "gemm", (target,), f"{name}_{target}")(make)
+    case(source, "gemm", (target,), f"{name}_{target}", own_arch=True)(make)
 
 
 def struct_of(problem: Array) -> Any:
@@ -160,7 +160,7 @@ def scaled(name: str, target: str, formats: tuple[str, str, str], shape: Shape) 
             (row.threads, 1, 1), shared_bytes=build.shared_bytes,
         )  # fmt: skip
 
-    case(source, "gemm", (target,), f"{name}_{a_format}_{b_format}_{out}_{target}")(make)
+    case(source, "gemm", (target,), f"{name}_{a_format}_{b_format}_{out}_{target}", own_arch=True)(make)
 
 
 SMALL, RAGGED, WIDE = Shape(64, 64, 64), Shape(72, 40, 96), Shape(136, 72, 160)
@@ -172,11 +172,11 @@ def _register() -> None:
         tiled = kernel.tma or kernel.ctas
         for target in targets:
             for name in tiles.formats_on(kernel, TARGETS[target].number):
-                if target != targets[0] and name not in ("f16", "e4m3", "s8"):
-                    continue  # the same source; one format shows that the target compiles
+                if target not in (targets[0], "sm_90") and name not in ("f16", "e4m3", "s8"):
+                    continue  # the same source; some formats show that the target compiles
                 out = OPERAND_FORMATS[name].outputs[0]
                 dense(kernel, target, (name, name, out), WIDE if tiled else RAGGED)
-        target = targets[0]
+        target = "sm_90" if "sm_90" in targets else targets[0]
         if kernel.mn_major:
             dense(kernel, target, ("bf16" if "bf16" in tiles.formats_on(kernel, TARGETS[target].number) else "f16",) * 2 + ("f32",), Shape(128, 128, 64), (not kernel.sparse, True))
         if "e5m2" in kernel.formats:

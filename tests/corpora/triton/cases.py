@@ -23,7 +23,7 @@ def jit(
     divisible: str = "", compiler: str = "triton", **options: Any,
 ) -> Callable[[Any], Any]:  # fmt: skip
     """Register a case. signature: "a:*fp16 n:i32"; divisible: the arguments that are multiples of 16, "*" for all pointers."""
-    types = tuple(tuple(item.split(":")) for item in signature.split())
+    types = tuple(tuple(item.split(":", 1)) for item in signature.split())
     pointers = tuple(own for own, kind in types if kind.startswith("*"))
     chosen = tuple(word for item in divisible.split() for word in (pointers if item == "*" else (item,)))
     choices = (

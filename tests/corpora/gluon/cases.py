@@ -1,0 +1,102 @@
+"""The Gluon kernels' launches, and what NumPy says of them in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tcsim
+from tests.corpora.case import Array, Close, Inputs, Launch, Map, Parameter, Pointer, tensor_map
+from tests.corpora.triton.cases import BOTH, NONE, jit, wide, zeros
+
+HOPPER = ("sm_90a",)
+
+
+def descriptor(name: str, array: Array, data_type: str, box: tuple[int, ...], swizzle: str = "128B") -> tuple[Parameter, ...]:
+    """What a tensor descriptor of a row-major array becomes as parameters: the map, sizes, strides in elements."""
+    strides = (int(step) // array.itemsize for step in array.strides)
+    return (Map(name, tensor_map(array, data_type, box[::-1], swizzle)), *map(np.int32, array.shape), *map(np.int64, strides))
+
+
+def gluon(function: str, signature: str, constants: dict[str, Any], targets: tuple[str, ...], **options: Any) -> Any:
+    """Register a case."""
+    return jit("kernels", function, signature, constants, targets, compiler="gluon", **options)
+
+
+@gluon("transpose", "x:*fp16 y:*fp16", {"ROWS": 32, "COLUMNS": 64}, BOTH, divisible="*")
+def transpose(inputs: Inputs) -> Launch:
+    x = inputs.normal((2, 32, 64), np.float16)
+    return Launch(
+        {"x": x, "y": zeros((2, 64, 32), np.float16)}, (Pointer("x"), Pointer("y"), NONE, NONE),
+        {"y": Close(x.transpose(0, 2, 1) * np.float16(2), np.float16)}, (2, 1, 1),
+    )  # fmt: skip
+
+
+@gluon("mma_pipelined", "a:*fp16 b:*fp16 d:*fp32", {"K": 128, "M": 64, "N": 32, "BLOCK_K": 32, "STAGES": 3}, BOTH, divisible="*")
+def mma_pipelined(inputs: Inputs) -> Launch:
+    a, b = inputs.normal((64, 128), np.float16), inputs.normal((128, 32), np.float16)
+    return Launch(
+        {"a": a, "b": b, "d": zeros((64, 32), np.float32)}, (*map(Pointer, "abd"), NONE, NONE),
+        {"d": Close(wide(a) @ wide(b), np.float32, 1e-5, 1e-4)},
+    )  # fmt: skip
+
+
+@gluon("tma_add", "source:desc.fp32.16x32.128 target:desc.fp32.16x32.128 total:desc.fp32.16x32.128", {"ROWS": 16, "COLUMNS": 32}, ("sm_90a", "sm_100a", "sm_120a"))
+def tma_add(inputs: Inputs) -> Launch:
+    x = inputs.integers(-99, 99, (40, 48), np.float32)
+    y = 3 * x + 1
+    padded = np.zeros((48, 64))
+    padded[:40, :48] = x
+    tiles = (3 * padded + 1).reshape(3, 16, 2, 32).sum(axis=(0, 2))
+    return Launch(
+        {"source": x, "target": zeros((40, 48), np.float32), "total": zeros((16, 32), np.float32)},
+        (*descriptor("source", x, "FLOAT32", (16, 32)), *descriptor("target", x, "FLOAT32", (16, 32)),
+         *descriptor("total", zeros((16, 32), np.float32), "FLOAT32", (16, 32)), NONE, NONE),
+        {"target": Close(y, np.float32), "total": Close(tiles, np.float32)}, (3, 2, 1),
+    )  # fmt: skip
+
+
+def _product(inputs: Inputs, m: int, n: int, k: int, blocks: tuple[int, int, int], swizzles: tuple[str, str, str] = ("128B",) * 3) -> Launch:  # type: ignore[assignment]
+    a, b = inputs.normal((m, k), np.float16), inputs.normal((k, n), np.float16)
+    d = zeros((m, n), np.float16)
+    block_m, block_n, block_k = blocks
+    return Launch(
+        {"left": a, "right": b, "out": d},
+        (*descriptor("left", a, "FLOAT16", (block_m, block_k), swizzles[0]), *descriptor("right", b, "FLOAT16", (block_k, block_n), swizzles[1]),
+         *descriptor("out", d, "FLOAT16", (block_m, block_n), swizzles[2]), NONE, NONE),
+        {"out": Close(wide(a) @ wide(b), np.float16, 2e-3, 1e-2)}, (m // block_m, n // block_n, 1),
+    )  # fmt: skip
+
+
+@gluon("wgmma_pipelined", "left:desc.fp16.64x64.128 right:desc.fp16.64x64.128 out:desc.fp16.64x64.128",
+       {"K": 192, "BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}, HOPPER)  # fmt: skip
+def wgmma_pipelined(inputs: Inputs) -> Launch:
+    return _product(inputs, 64, 64, 192, (64, 64, 64))
+
+
+@gluon("warp_specialised", "left:desc.fp16.64x32.64 right:desc.fp16.32x64.128 out:desc.fp16.64x64.128", {"STEPS": 5, "STAGES": 3}, HOPPER)
+def warp_specialised(inputs: Inputs) -> Launch:
+    return _product(inputs, 64, 64, 160, (64, 64, 32), ("64B", "128B", "128B"))
+
+
+@gluon("im2col", "image:im2col.fp16.32x64.128 out:*fp32", {"PIXELS": 32, "CHANNELS": 64}, ("sm_90a", "sm_100a"))
+def im2col(inputs: Inputs) -> Launch:
+    image = inputs.normal((1, 5, 6, 64), np.float16)  # N, H, W, C
+    out, padded = np.zeros((32, 64)), np.zeros((9, 8, 64))
+    padded[1:6, 1:7] = image[0]
+    for pixel in range(30):
+        y, x = divmod(pixel, 6)
+        out[pixel] = sum((3 * r + s + 1) * padded[y + r, x + s] for r in range(3) for s in range(3))
+    item = tcsim.TensorMap.im2col("FLOAT16", (64, 6, 5, 1), (128, 768, 3840), (-1, -1), (-1, -1), 64, 32, swizzle="128B")
+    return Launch(
+        {"image": image, "out": zeros((32, 64), np.float32)},
+        (Map("image", item), np.int32(32), np.int32(64), np.int64(64), np.int64(1), Pointer("out"), NONE, NONE),
+        {"out": Close(out, np.float32, 1e-5, 1e-4)},
+    )  # fmt: skip
+
+
+@gluon("tcgen05", "left:desc.fp16.128x64.128 right:desc.fp16.64x64.128 out:desc.fp16.128x64.128",
+       {"K": 192, "BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64}, ("sm_100a",))  # fmt: skip
+def tcgen05(inputs: Inputs) -> Launch:
+    return _product(inputs, 128, 64, 192, (128, 64, 64))
