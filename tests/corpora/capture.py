@@ -15,7 +15,6 @@ import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from hwkernels.device import toolchain
 from hwkernels.device.driver import device_info
@@ -39,7 +38,8 @@ def assembled(name: str, target: str, made: dict[str, pack.Compiled], arch: str)
     chip = arch + ("a" if target.endswith("a") else "")
     try:
         cubins = [
-            toolchain.assemble(compiled.ptx, chip, flags=flags, allow_notes=True).cubin for flags in ((), ("--fmad=false",))
+            toolchain.assemble(compiled.ptx, chip, flags=flags, allow_notes=True).cubin
+            for flags in ((), ("--fmad=false",))
         ]
     except (toolchain.AssembleError, toolchain.ToolchainError) as error:
         return str(error)[:2000]
@@ -94,12 +94,23 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     start, info, lines, found = time.perf_counter(), device_info(), [], {}
     made = pack.read(given.pack)
-    wanted = [(name, target) for name in chosen(given.patterns) for target in CASES[name].targets if _runs(CASES[name], target, info.arch)]
+    wanted = [
+        (name, target)
+        for name in chosen(given.patterns)
+        for target in CASES[name].targets
+        if _runs(CASES[name], target, info.arch)
+    ]
     with ThreadPoolExecutor() as pool:
         attempts = list(pool.map(lambda item: assembled(*item, made, info.arch), wanted))
     tools = str(toolchain.toolchain_for(info.arch))
-    lines.append(f"{info.name}, driver {info.driver_version}, CUDA {info.cuda_version}, {tools}, assembled in {time.perf_counter() - start:.0f} s")
-    lines += [f"FAIL {name} {target}: {job}" for (name, target), job in zip(wanted, attempts, strict=True) if isinstance(job, str)]
+    lines.append(
+        f"{info.name}, driver {info.driver_version}, CUDA {info.cuda_version}, {tools}, assembled in {time.perf_counter() - start:.0f} s"
+    )
+    lines += [
+        f"FAIL {name} {target}: {job}"
+        for (name, target), job in zip(wanted, attempts, strict=True)
+        if isinstance(job, str)
+    ]
     stamp = {"gpu": info.name, "driver": info.driver_version, "assembler": tools}
     failed = len(lines) - 1
     for job, answer in answers([job for job in attempts if isinstance(job, Job)]):
@@ -109,14 +120,18 @@ def main(arguments: list[str]) -> int:
         else:
             found[recording.name_of(job.name, job.target)] = recording.encoded(answer.fields | stamp)
             failed += bool(answer.complaint)
-            lines.append(f"{'odd ' if answer.complaint else 'ok  '} {job.name} {job.target}: {answer.bytes} bytes {answer.complaint}")
+            lines.append(
+                f"{'odd ' if answer.complaint else 'ok  '} {job.name} {job.target}: {answer.bytes} bytes {answer.complaint}"
+            )
         print(lines[-1], flush=True)
         if time.perf_counter() - start > given.seconds:
             lines.append("STOPPED: out of time")
             break
     given.out.mkdir(parents=True, exist_ok=True)
     written(given.out, found)
-    lines.append(f"{len(found)} of {len(wanted)} recorded, {failed} failed or odd, {sum(map(len, found.values()))} bytes, {time.perf_counter() - start:.0f} s")
+    lines.append(
+        f"{len(found)} of {len(wanted)} recorded, {failed} failed or odd, {sum(map(len, found.values()))} bytes, {time.perf_counter() - start:.0f} s"
+    )
     (given.out / "capture.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(lines[-1])
     return int(failed > 0)

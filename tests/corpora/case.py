@@ -113,7 +113,9 @@ class Launch:
     pointers: dict[tuple[str, int], Pointer] = field(default_factory=dict)  # (buffer, byte): addresses in buffers
     scratch: frozenset[str] = frozenset()  # buffers that the kernel may leave in any state
     output: str | None = None  # what printf writes
-    before: str | None = None  # the entry of a launch with the same parameters that this one follows with programmatic dependence
+    before: str | None = (
+        None  # the entry of a launch with the same parameters that this one follows with programmatic dependence
+    )
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,11 @@ CASES: dict[str, Case] = {}
 
 
 def case(
-    source: Source, entry: str = "", targets: tuple[str, ...] = ("sm_80", "sm_90a"), name: str = "", own_arch: bool = False
+    source: Source,
+    entry: str = "",
+    targets: tuple[str, ...] = ("sm_80", "sm_90a"),
+    name: str = "",
+    own_arch: bool = False,
 ) -> Callable[[Callable[[Inputs], Launch]], Callable[[Inputs], Launch]]:
     """Register what the decorated function makes as a case. Raises ValueError for a name that is taken."""
 

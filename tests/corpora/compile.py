@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from tcsim.core.targets import TARGETS
 from tests.corpora import compile_cuda, compile_cute, compile_gemm, compile_triton, pack
-from tests.corpora.cases import CASES
 from tests.corpora.case import Source
+from tests.corpora.cases import CASES
 
 COMPILERS: dict[str, Callable[[Source, str], pack.Compiled]] = {
     "cuda": compile_cuda.compiled,
@@ -55,7 +55,9 @@ def main(arguments: list[str]) -> int:
         made[pack.key_of(source.key, target)] = own
         print(f"{source.key}@{target}: {len(own.ptx)} characters, {time.perf_counter() - start:.1f} s", flush=True)
     pack.write(pack.BUILT, made)
-    print(f"{len(wanted) - failed} compiled, {failed} failed, {pack.BUILT}: {pack.BUILT.stat().st_size} bytes, {len(made)} modules")
+    print(
+        f"{len(wanted) - failed} compiled, {failed} failed, {pack.BUILT}: {pack.BUILT.stat().st_size} bytes, {len(made)} modules"
+    )
     return int(failed > 0)
 
 

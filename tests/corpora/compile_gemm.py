@@ -21,6 +21,8 @@ def compiled(source: Source, target: str) -> Compiled:
     text = (SOURCES / file).read_text(encoding="utf-8")
     for compiler in find_compilers():
         if compiler.version <= newest and compiler.takes(target):
-            made = compile_cubin(text, target, name=file, headers=build.headers, defines=build.defines, compiler=compiler)
+            made = compile_cubin(
+                text, target, name=file, headers=build.headers, defines=build.defines, compiler=compiler
+            )
             return Compiled(made.ptx, made_by=str(compiler))
     raise ToolchainError(f"no NVRTC up to {newest} for {target}")

@@ -26,7 +26,10 @@ def compiled(source: Source, target: str) -> Compiled:
     options = dict(source.options)
     signature, constants = dict(options.pop("signature")), dict(options.pop("constants", ()))
     divisible = tuple(options.pop("divisible", ()))
-    constants = {name: getattr(module, value[1:]) if isinstance(value, str) and value[:1] == "@" else value for name, value in constants.items()}
+    constants = {
+        name: getattr(module, value[1:]) if isinstance(value, str) and value[:1] == "@" else value
+        for name, value in constants.items()
+    }
     signature = {name: described(kind, source.compiler) for name, kind in signature.items()}
     signature |= dict.fromkeys(constants, "constexpr")
     names = list(function.arg_names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from dataclasses import dataclass
@@ -68,7 +69,9 @@ def answered(job: Job) -> Answer:
         for cubin in (job.cubin, job.cubin, job.unfused):
             for name, data in before.items():
                 call("cuMemcpyHtoD", addresses[name], data.ctypes.data, data.nbytes)
-            outputs.append(launched(cubin, [name for name in (launch.before, entry) if name], launch, job.compiled, params))
+            outputs.append(
+                launched(cubin, [name for name in (launch.before, entry) if name], launch, job.compiled, params)
+            )
             after = {}
             for name, data in before.items():
                 after[name] = np.empty_like(data)
@@ -134,10 +137,8 @@ def launched(cubin: bytes, entries: list[str], launch: Launch, compiled: Compile
         call("cuStreamDestroy", stream)
         return text
     finally:
-        try:
+        with contextlib.suppress(CudaError):  # the context may be lost; the launch's error is raised
             call("cuModuleUnload", module)
-        except CudaError:
-            pass  # the context is lost; the launch's error is raised
 
 
 def configuration(function: Any, launch: Launch, compiled: Compiled, dependent: bool) -> Any:

@@ -40,7 +40,9 @@ def shared_of(compiled: Compiled, launch: Launch) -> int:
 
 def images(launch: Launch, addresses: Mapping[str, int]) -> dict[str, Array]:
     """The bytes of each buffer before the launch."""
-    found = {name: np.ascontiguousarray(array).view(np.uint8).reshape(-1).copy() for name, array in launch.buffers.items()}
+    found = {
+        name: np.ascontiguousarray(array).view(np.uint8).reshape(-1).copy() for name, array in launch.buffers.items()
+    }
     for (name, byte), pointer in launch.pointers.items():
         value = addresses[pointer.buffer] + pointer.offset
         found[name][byte : byte + 8] = np.frombuffer(value.to_bytes(8, "little"), np.uint8)

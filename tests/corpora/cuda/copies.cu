@@ -71,13 +71,13 @@ extern "C" __global__ void tensor_2d(const __grid_constant__ TensorMap from, con
 {
     __shared__ alignas(1024) int tile[16 * 32];
     __shared__ alignas(8) u64 bar;
-    int x = (int)blockIdx.x * 32 - 8, y = (int)blockIdx.y * 16 - 4;
+    int x = (int)blockIdx.x * 32, y = (int)blockIdx.y * 16;  // loads may begin outside, stores may not
     if (threadIdx.x == 0) { barrier_init(&bar, 1); asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
     __syncthreads();
     if (threadIdx.x == 0) {
         expect(&bar, 2048);
         asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(shared_address(tile)),
-                     "l"(&from), "r"(x), "r"(y), "r"(shared_address(&bar))
+                     "l"(&from), "r"(x - 8), "r"(y - 4), "r"(shared_address(&bar))
                      : "memory");
     }
     barrier_wait(&bar, 0);
@@ -91,7 +91,7 @@ extern "C" __global__ void tensor_2d(const __grid_constant__ TensorMap from, con
     }
 }
 
-// A swizzled tile of f16, read back through the swizzle, and a tile of three dimensions with steps.
+// A swizzled tile of f16, read back through the swizzle, and a tile of three dimensions that sticks out.
 extern "C" __global__ void tensor_swizzled(const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap cube, unsigned short* out, unsigned char* rest)
 {
     __shared__ alignas(1024) unsigned short tile[64 * 64];
@@ -105,7 +105,7 @@ extern "C" __global__ void tensor_swizzled(const __grid_constant__ TensorMap fro
                      "l"(&from), "r"((int)blockIdx.x * 64), "r"(-3), "r"(shared_address(&bar))
                      : "memory");
         asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(box)),
-                     "l"(&cube), "r"(4), "r"(1), "r"((int)blockIdx.x), "r"(shared_address(&bar))
+                     "l"(&cube), "r"(16), "r"(5), "r"((int)blockIdx.x + 2), "r"(shared_address(&bar))
                      : "memory");
     }
     barrier_wait(&bar, 0);

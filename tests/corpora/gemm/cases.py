@@ -30,7 +30,9 @@ def build_of(source: Source, target: str) -> Build | ScaledBuild:
     if source.function == "scaled":
         return scaled_build(source.file, options["a"], options["b"], options["out"], shape, target=target)
     majors = options.get("majors", (False, False))
-    return tiles.choose(KERNELS[source.file], shape, (options["a"], options["b"], options["out"]), majors, target=target)
+    return tiles.choose(
+        KERNELS[source.file], shape, (options["a"], options["b"], options["out"]), majors, target=target
+    )
 
 
 def operand_map(spec: TensorMapSpec) -> tcsim.TensorMap:
@@ -71,10 +73,22 @@ def problem_of(build: Any, shape: Shape, leading: tuple[int, int, int], group: i
     return problem
 
 
-def dense(kernel: GemmKernel, target: str, formats: tuple[str, str, str], shape: Shape, majors: tuple[bool, bool] = (False, False)) -> None:
+def dense(
+    kernel: GemmKernel,
+    target: str,
+    formats: tuple[str, str, str],
+    shape: Shape,
+    majors: tuple[bool, bool] = (False, False),
+) -> None:
     """Register one product."""
     a_format, b_format, out = formats
-    options = (("a", a_format), ("b", b_format), ("out", out), ("shape", (shape.m, shape.n, shape.k)), ("majors", majors))
+    options = (
+        ("a", a_format),
+        ("b", b_format),
+        ("out", out),
+        ("shape", (shape.m, shape.n, shape.k)),
+        ("majors", majors),
+    )
     source = Source("gemm", kernel.name, "dense", options)
 
     def make(inputs: Inputs) -> Launch:
@@ -84,7 +98,9 @@ def dense(kernel: GemmKernel, target: str, formats: tuple[str, str, str], shape:
         step = 16 // OPERAND_FORMATS[a_format].bytes if kernel.needs_aligned else 1
         metadata = {}
         if kernel.sparse:
-            kept = inputs.stream.words((shape.m, -(-shape.k // OPERAND_FORMATS[a_format].group), OPERAND_FORMATS[a_format].group))
+            kept = inputs.stream.words(
+                (shape.m, -(-shape.k // OPERAND_FORMATS[a_format].group), OPERAND_FORMATS[a_format].group)
+            )
             order = np.argsort(kept, axis=-1).reshape(shape.m, -1)[:, : shape.k]
             a = np.where(order < OPERAND_FORMATS[a_format].group // 2, a, np.zeros((), a.dtype))
             matrix = compress(a)
@@ -178,7 +194,13 @@ def _register() -> None:
                 dense(kernel, target, (name, name, out), WIDE if tiled else RAGGED)
         target = "sm_90" if "sm_90" in targets else targets[0]
         if kernel.mn_major:
-            dense(kernel, target, ("bf16" if "bf16" in tiles.formats_on(kernel, TARGETS[target].number) else "f16",) * 2 + ("f32",), Shape(128, 128, 64), (not kernel.sparse, True))
+            dense(
+                kernel,
+                target,
+                ("bf16" if "bf16" in tiles.formats_on(kernel, TARGETS[target].number) else "f16",) * 2 + ("f32",),
+                Shape(128, 128, 64),
+                (not kernel.sparse, True),
+            )
         if "e5m2" in kernel.formats:
             dense(kernel, target, ("e4m3", "e5m2", "f32"), Shape(64, 64, 64))
     for name, row in SCALED_KERNELS.items():

@@ -13,10 +13,16 @@ from tests.corpora.triton.cases import BOTH, NONE, jit, wide, zeros
 HOPPER = ("sm_90a",)
 
 
-def descriptor(name: str, array: Array, data_type: str, box: tuple[int, ...], swizzle: str = "128B") -> tuple[Parameter, ...]:
+def descriptor(
+    name: str, array: Array, data_type: str, box: tuple[int, ...], swizzle: str = "128B"
+) -> tuple[Parameter, ...]:
     """What a tensor descriptor of a row-major array becomes as parameters: the map, sizes, strides in elements."""
     strides = (int(step) // array.itemsize for step in array.strides)
-    return (Map(name, tensor_map(array, data_type, box[::-1], swizzle)), *map(np.int32, array.shape), *map(np.int64, strides))
+    return (
+        Map(name, tensor_map(array, data_type, box[::-1], swizzle)),
+        *map(np.int32, array.shape),
+        *map(np.int64, strides),
+    )
 
 
 def gluon(function: str, signature: str, constants: dict[str, Any], targets: tuple[str, ...], **options: Any) -> Any:
@@ -33,7 +39,13 @@ def transpose(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-@gluon("mma_pipelined", "a:*fp16 b:*fp16 d:*fp32", {"K": 128, "M": 64, "N": 32, "BLOCK_K": 32, "STAGES": 3}, BOTH, divisible="*")
+@gluon(
+    "mma_pipelined",
+    "a:*fp16 b:*fp16 d:*fp32",
+    {"K": 128, "M": 64, "N": 32, "BLOCK_K": 32, "STAGES": 3},
+    BOTH,
+    divisible="*",
+)
 def mma_pipelined(inputs: Inputs) -> Launch:
     a, b = inputs.normal((64, 128), np.float16), inputs.normal((128, 32), np.float16)
     return Launch(
@@ -42,7 +54,12 @@ def mma_pipelined(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-@gluon("tma_add", "source:desc.fp32.16x32.128 target:desc.fp32.16x32.128 total:desc.fp32.16x32.128", {"ROWS": 16, "COLUMNS": 32}, ("sm_90a", "sm_100a", "sm_120a"))
+@gluon(
+    "tma_add",
+    "source:desc.fp32.16x32.128 target:desc.fp32.16x32.128 total:desc.fp32.16x32.128",
+    {"ROWS": 16, "COLUMNS": 32},
+    ("sm_90a", "sm_100a", "sm_120a"),
+)
 def tma_add(inputs: Inputs) -> Launch:
     x = inputs.integers(-99, 99, (40, 48), np.float32)
     y = 3 * x + 1
@@ -57,7 +74,9 @@ def tma_add(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-def _product(inputs: Inputs, m: int, n: int, k: int, blocks: tuple[int, int, int], swizzles: tuple[str, str, str] = ("128B",) * 3) -> Launch:  # type: ignore[assignment]
+def _product(
+    inputs: Inputs, m: int, n: int, k: int, blocks: tuple[int, int, int], swizzles: tuple[str, str, str] = ("128B",) * 3
+) -> Launch:  # type: ignore[assignment]
     a, b = inputs.normal((m, k), np.float16), inputs.normal((k, n), np.float16)
     d = zeros((m, n), np.float16)
     block_m, block_n, block_k = blocks
@@ -75,7 +94,12 @@ def wgmma_pipelined(inputs: Inputs) -> Launch:
     return _product(inputs, 64, 64, 192, (64, 64, 64))
 
 
-@gluon("warp_specialised", "left:desc.fp16.64x32.64 right:desc.fp16.32x64.128 out:desc.fp16.64x64.128", {"STEPS": 5, "STAGES": 3}, HOPPER)
+@gluon(
+    "warp_specialised",
+    "left:desc.fp16.64x32.64 right:desc.fp16.32x64.128 out:desc.fp16.64x64.128",
+    {"STEPS": 5, "STAGES": 3},
+    HOPPER,
+)
 def warp_specialised(inputs: Inputs) -> Launch:
     return _product(inputs, 64, 64, 160, (64, 64, 32), ("64B", "128B", "128B"))
 
@@ -88,7 +112,9 @@ def im2col(inputs: Inputs) -> Launch:
     for pixel in range(30):
         y, x = divmod(pixel, 6)
         out[pixel] = sum((3 * r + s + 1) * padded[y + r, x + s] for r in range(3) for s in range(3))
-    item = tcsim.TensorMap.im2col("FLOAT16", (64, 6, 5, 1), (128, 768, 3840), (-1, -1), (-1, -1), 64, 32, swizzle="128B")
+    item = tcsim.TensorMap.im2col(
+        "FLOAT16", (64, 6, 5, 1), (128, 768, 3840), (-1, -1), (-1, -1), 64, 32, swizzle="128B"
+    )
     return Launch(
         {"image": image, "out": zeros((32, 64), np.float32)},
         (Map("image", item), np.int32(32), np.int32(64), np.int64(64), np.int64(1), Pointer("out"), NONE, NONE),

@@ -18,12 +18,17 @@ def transpose(x, y, ROWS: gl.constexpr, COLUMNS: gl.constexpr):
     ampere.async_copy.commit_group()
     ampere.async_copy.wait_group(0)
     gl.barrier()
-    out_row, out_column = gl.arange(0, ROWS, gl.SliceLayout(1, columns)), gl.arange(0, COLUMNS, gl.SliceLayout(0, columns))
+    out_row, out_column = (
+        gl.arange(0, ROWS, gl.SliceLayout(1, columns)),
+        gl.arange(0, COLUMNS, gl.SliceLayout(0, columns)),
+    )
     gl.store(y + base + out_column[None, :] * ROWS + out_row[:, None], tile.load(columns) * 2)
 
 
 @gluon.jit
-def mma_pipelined(a, b, d, K: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr):
+def mma_pipelined(
+    a, b, d, K: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr
+):
     """mma.sync with operands from a ring that cp.async fills."""
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [8, 4], [4, 1], [1, 0])
     accumulator: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [4, 1], [16, 8])
@@ -37,7 +42,7 @@ def mma_pipelined(a, b, d, K: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BL
         ampere.async_copy.async_load(ring_b.index(stage), b + (stage * BLOCK_K + deep)[:, None] * N + column[None, :])
         ampere.async_copy.commit_group()
     sums = gl.zeros([M, N], gl.float32, accumulator)
-    for step in range(0, K // BLOCK_K):
+    for step in range(K // BLOCK_K):
         ampere.async_copy.wait_group(STAGES - 2)
         gl.barrier()
         left = ring_a.index(step % STAGES).load(gl.DotOperandLayout(0, accumulator, 2))
@@ -47,8 +52,12 @@ def mma_pipelined(a, b, d, K: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BL
         inside = ahead < K // BLOCK_K
         full_a = (row[:, None] >= 0) & (inner[None, :] >= 0) & inside
         full_b = (deep[:, None] >= 0) & (column[None, :] >= 0) & inside
-        ampere.async_copy.async_load(ring_a.index(ahead % STAGES), a + row[:, None] * K + (ahead * BLOCK_K + inner)[None, :], mask=full_a)
-        ampere.async_copy.async_load(ring_b.index(ahead % STAGES), b + (ahead * BLOCK_K + deep)[:, None] * N + column[None, :], mask=full_b)
+        ampere.async_copy.async_load(
+            ring_a.index(ahead % STAGES), a + row[:, None] * K + (ahead * BLOCK_K + inner)[None, :], mask=full_a
+        )
+        ampere.async_copy.async_load(
+            ring_b.index(ahead % STAGES), b + (ahead * BLOCK_K + deep)[:, None] * N + column[None, :], mask=full_b
+        )
         ampere.async_copy.commit_group()
     ampere.async_copy.wait_group(0)
     out = gl.convert_layout(sums, layout)
@@ -76,7 +85,9 @@ def tma_add(source, target, total, ROWS: gl.constexpr, COLUMNS: gl.constexpr):
 
 
 @gluon.jit
-def wgmma_pipelined(left, right, out, K: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr):
+def wgmma_pipelined(
+    left, right, out, K: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr
+):
     """Two buffers filled by TMA, wgmma one step behind, the result out by TMA."""
     ring_a = gl.allocate_shared_memory(left.dtype, [2, BLOCK_M, BLOCK_K], left.layout)
     ring_b = gl.allocate_shared_memory(right.dtype, [2, BLOCK_K, BLOCK_N], right.layout)
@@ -86,16 +97,16 @@ def wgmma_pipelined(left, right, out, K: gl.constexpr, BLOCK_M: gl.constexpr, BL
     row, column = gl.program_id(0) * BLOCK_M, gl.program_id(1) * BLOCK_N
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     sums = hopper.warpgroup_mma_init(gl.zeros([BLOCK_M, BLOCK_N], gl.float32, layout))
-    for step in range(0, K // BLOCK_K):
+    for step in range(K // BLOCK_K):
         slot = step % 2
         bar, a, b = bars.index(slot), ring_a.index(slot), ring_b.index(slot)
         hopper.mbarrier.expect(bar, left.block_type.nbytes + right.block_type.nbytes)
         hopper.tma.async_load(left, [row, step * BLOCK_K], bar, a)
         hopper.tma.async_load(right, [step * BLOCK_K, column], bar, b)
         hopper.mbarrier.wait(bar, step // 2 % 2)
-        sums = hopper.warpgroup_mma_wait(num_outstanding=0, deps=(sums, ))
+        sums = hopper.warpgroup_mma_wait(num_outstanding=0, deps=(sums,))
         sums = hopper.warpgroup_mma(a, b, sums, is_async=True)
-    sums = hopper.warpgroup_mma_wait(num_outstanding=0, deps=(sums, ))
+    sums = hopper.warpgroup_mma_wait(num_outstanding=0, deps=(sums,))
     for i in gl.static_range(2):
         hopper.mbarrier.invalidate(bars.index(i))
     tile = gl.allocate_shared_memory(out.dtype, out.block_type.shape, out.layout)
@@ -124,7 +135,7 @@ def _multiply_partition(out, ring_a, ring_b, full, empty, row, column, steps: gl
         slot, phase = step % stages, step // stages % 2
         hopper.mbarrier.wait(full.index(slot), phase)
         sums = hopper.warpgroup_mma(ring_a.index(slot), ring_b.index(slot), sums, is_async=True)
-        sums = hopper.warpgroup_mma_wait(num_outstanding=0, deps=(sums, ))
+        sums = hopper.warpgroup_mma_wait(num_outstanding=0, deps=(sums,))
         hopper.mbarrier.arrive(empty.index(slot), count=1)
     tile = gl.allocate_shared_memory(out.dtype, out.block_type.shape, out.layout)
     tile.store(sums.to(out.dtype))
@@ -145,10 +156,14 @@ def warp_specialised(left, right, out, STEPS: gl.constexpr, STAGES: gl.constexpr
         hopper.mbarrier.init(full.index(i), count=1)
         hopper.mbarrier.init(empty.index(i), count=1)
     row, column = gl.program_id(0) * out.block_type.shape[0], gl.program_id(1) * out.block_type.shape[1]
-    gl.warp_specialize([
-        (_multiply_partition, (out, ring_a, ring_b, full, empty, row, column, STEPS, STAGES)),
-        (_load_partition, (left, right, ring_a, ring_b, full, empty, row, column, STEPS, STAGES)),
-    ], [1], [24])
+    gl.warp_specialize(
+        [
+            (_multiply_partition, (out, ring_a, ring_b, full, empty, row, column, STEPS, STAGES)),
+            (_load_partition, (left, right, ring_a, ring_b, full, empty, row, column, STEPS, STAGES)),
+        ],
+        [1],
+        [24],
+    )
 
 
 @gluon.jit
@@ -163,7 +178,9 @@ def im2col(image, out, PIXELS: gl.constexpr, CHANNELS: gl.constexpr):
     for r in gl.static_range(3):
         for s in gl.static_range(3):
             hopper.mbarrier.expect(bar, PIXELS * CHANNELS * 2)
-            hopper.tma.async_load_im2col(image, [0, -1, -1, 0], [gl.to_tensor(r).to(gl.int16), gl.to_tensor(s).to(gl.int16)], bar, tile)
+            hopper.tma.async_load_im2col(
+                image, [0, -1, -1, 0], [gl.to_tensor(r).to(gl.int16), gl.to_tensor(s).to(gl.int16)], bar, tile
+            )
             hopper.mbarrier.wait(bar, (3 * r + s) % 2)
             sums += tile.load(layout).to(gl.float32) * (3 * r + s + 1)
             gl.barrier()
@@ -179,9 +196,11 @@ def tcgen05(left, right, out, K: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: g
     loaded, done = hopper.mbarrier.allocate_mbarrier(), hopper.mbarrier.allocate_mbarrier()
     hopper.mbarrier.init(loaded, count=1)
     hopper.mbarrier.init(done, count=1)
-    sums = blackwell.allocate_tensor_memory(gl.float32, [BLOCK_M, BLOCK_N], blackwell.TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1))
+    sums = blackwell.allocate_tensor_memory(
+        gl.float32, [BLOCK_M, BLOCK_N], blackwell.TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1)
+    )
     row, column = gl.program_id(0) * BLOCK_M, gl.program_id(1) * BLOCK_N
-    for step in range(0, K // BLOCK_K):
+    for step in range(K // BLOCK_K):
         hopper.mbarrier.expect(loaded, left.block_type.nbytes + right.block_type.nbytes)
         hopper.tma.async_load(left, [row, step * BLOCK_K], loaded, a)
         hopper.tma.async_load(right, [step * BLOCK_K, column], loaded, b)

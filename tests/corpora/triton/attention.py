@@ -5,7 +5,19 @@ import triton.language as tl
 
 
 @triton.jit
-def forward(q, k, v, out, lse, scale, N: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr):
+def forward(
+    q,
+    k,
+    v,
+    out,
+    lse,
+    scale,
+    N: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
     """A head a program along axis 1, a block of queries along axis 0."""
     block, head = tl.program_id(0), tl.program_id(1)
     rows, inner = block * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, D)

@@ -45,12 +45,24 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
 # --- matmul
 
 
-def _matmul(name: str, out: str, targets: tuple[str, ...], m: int, n: int, k: int, blocks: tuple[int, int, int], warps: int = 4, **options: Any) -> None:
+def _matmul(
+    name: str,
+    out: str,
+    targets: tuple[str, ...],
+    m: int,
+    n: int,
+    k: int,
+    blocks: tuple[int, int, int],
+    warps: int = 4,
+    **options: Any,
+) -> None:
     acc = "@INT32" if name == "s8" else "@FLOAT32"
     block_m, block_n, block_k = blocks
     aligned = "* K stride_a stride_b stride_d" if all(side % 16 == 0 for side in (m, n, k)) else "*"
     constants = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "ACC": acc}
-    signature = f"a:*{TYPES[name]} b:*{TYPES[name]} d:*{TYPES[out]} M:i32 N:i32 K:i32 stride_a:i32 stride_b:i32 stride_d:i32"
+    signature = (
+        f"a:*{TYPES[name]} b:*{TYPES[name]} d:*{TYPES[out]} M:i32 N:i32 K:i32 stride_a:i32 stride_b:i32 stride_d:i32"
+    )
     ragged = "" if len(aligned) > 1 else "_ragged"
 
     def make(inputs: Inputs) -> Launch:
@@ -91,7 +103,14 @@ def matmul_ragged(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-@jit("matmul", "matmul_transposed", "a:*bf16 b:*bf16 bias:*fp32 d:*bf16 K:i32", {"BLOCK": 64, "BLOCK_K": 32}, EVERY, divisible="* K")
+@jit(
+    "matmul",
+    "matmul_transposed",
+    "a:*bf16 b:*bf16 bias:*fp32 d:*bf16 K:i32",
+    {"BLOCK": 64, "BLOCK_K": 32},
+    EVERY,
+    divisible="* K",
+)
 def matmul_transposed(inputs: Inputs) -> Launch:
     a, b, bias = inputs.normal((64, 128), BF16), inputs.normal((64, 128), BF16), inputs.normal((64,))
     d = np.maximum(wide(a) @ wide(b).T + bias, 0)
@@ -101,7 +120,14 @@ def matmul_transposed(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-@jit("matmul", "split_k", "a:*fp16 b:*fp16 d:*fp32 K:i32", {"SPLIT": 4, "BLOCK": 32, "BLOCK_K": 32}, divisible="* K", num_warps=2)
+@jit(
+    "matmul",
+    "split_k",
+    "a:*fp16 b:*fp16 d:*fp32 K:i32",
+    {"SPLIT": 4, "BLOCK": 32, "BLOCK_K": 32},
+    divisible="* K",
+    num_warps=2,
+)
 def split_k(inputs: Inputs) -> Launch:
     a, b = inputs.integers(-8, 8, (32, 256), np.float16), inputs.integers(-8, 8, (256, 32), np.float16)
     return Launch(
@@ -110,7 +136,14 @@ def split_k(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-@jit("matmul", "grouped", "pointers:*i64 sizes:*i32", {"GROUPS": 3, "PROGRAMS": 2, "BLOCK": 32, "BLOCK_K": 32}, divisible="*", num_warps=4)
+@jit(
+    "matmul",
+    "grouped",
+    "pointers:*i64 sizes:*i32",
+    {"GROUPS": 3, "PROGRAMS": 2, "BLOCK": 32, "BLOCK_K": 32},
+    divisible="*",
+    num_warps=4,
+)
 def grouped(inputs: Inputs) -> Launch:
     shapes = ((32, 48, 64), (40, 32, 32), (16, 24, 40))
     buffers: dict[str, Array] = {"pointers": zeros((3, 3), np.int64), "sizes": np.array(shapes, np.int32)}
@@ -123,7 +156,14 @@ def grouped(inputs: Inputs) -> Launch:
     return Launch(buffers, (Pointer("pointers"), Pointer("sizes"), NONE, NONE), expected, (2, 1, 1), pointers=pointers)
 
 
-@jit("matmul", "persistent", "a:*fp16 b:*fp16 d:*fp32 M:i32 N:i32 K:i32", {"PROGRAMS": 2, "BLOCK": 32, "BLOCK_K": 32}, EVERY, divisible="* K N")
+@jit(
+    "matmul",
+    "persistent",
+    "a:*fp16 b:*fp16 d:*fp32 M:i32 N:i32 K:i32",
+    {"PROGRAMS": 2, "BLOCK": 32, "BLOCK_K": 32},
+    EVERY,
+    divisible="* K N",
+)
 def persistent(inputs: Inputs) -> Launch:
     m, n, k = 64, 48, 64
     a, b = inputs.normal((m, k), np.float16), inputs.normal((k, n), np.float16)
@@ -190,7 +230,11 @@ def attention_backward(inputs: Inputs) -> Launch:
     lse, delta = lse.astype(np.float32), (out * wide(dout)).sum(axis=-1).astype(np.float32)
     p = np.exp2(wide(q) @ wide(k).transpose(0, 2, 1) * scale / math.log(2) - lse[..., None])
     ds = p * (wide(dout) @ wide(v).transpose(0, 2, 1) - delta[..., None])
-    gradients = {"dq": ds @ wide(k) * scale, "dk": ds.transpose(0, 2, 1) @ wide(q) * scale, "dv": p.transpose(0, 2, 1) @ wide(dout)}
+    gradients = {
+        "dq": ds @ wide(k) * scale,
+        "dk": ds.transpose(0, 2, 1) @ wide(q) * scale,
+        "dv": p.transpose(0, 2, 1) @ wide(dout),
+    }
     return Launch(
         {"q": q, "k": k, "v": v, "dout": dout, "lse": lse, "delta": delta} | {name: zeros((1, 64, 32), np.float16) for name in gradients},
         (*map(Pointer, ("q", "k", "v", "dout", "lse", "delta", "dq", "dk", "dv")), np.float32(scale), NONE, NONE),
@@ -221,7 +265,13 @@ def _norm(inputs: Inputs, rows: int, columns: int) -> dict[str, Array]:
     }  # fmt: skip
 
 
-@jit("rows", "layer_norm", "x:*fp16 weight:*fp32 bias:*fp32 y:*fp16 mean:*fp32 rstd:*fp32 columns:i32 eps:fp32", {"BLOCK": 128}, divisible="*")
+@jit(
+    "rows",
+    "layer_norm",
+    "x:*fp16 weight:*fp32 bias:*fp32 y:*fp16 mean:*fp32 rstd:*fp32 columns:i32 eps:fp32",
+    {"BLOCK": 128},
+    divisible="*",
+)
 def layer_norm(inputs: Inputs) -> Launch:
     own = _norm(inputs, 5, 300)
     y = (wide(own["x"]) - wide(own["mean"])[:, None]) * wide(own["rstd"])[:, None] * own["weight"] + own["bias"]
@@ -241,7 +291,9 @@ def layer_norm_backward(inputs: Inputs) -> Launch:
     own, dy = _norm(inputs, 4, 100), inputs.normal((4, 100), np.float16)
     normal = (wide(own["x"]) - wide(own["mean"])[:, None]) * wide(own["rstd"])[:, None]
     scaled = wide(dy) * own["weight"]
-    dx = (scaled - normal * (normal * scaled).mean(axis=1, keepdims=True) - scaled.mean(axis=1, keepdims=True)) * wide(own["rstd"])[:, None]
+    dx = (scaled - normal * (normal * scaled).mean(axis=1, keepdims=True) - scaled.mean(axis=1, keepdims=True)) * wide(
+        own["rstd"]
+    )[:, None]
     return Launch(
         {"dy": dy, "x": own["x"], "weight": own["weight"], "mean": own["mean"], "rstd": own["rstd"], "dx": zeros((4, 100), np.float16),
          "dweight": zeros((100,), np.float32), "dbias": zeros((100,), np.float32), "lock": zeros((1,), np.int32)},
@@ -251,7 +303,13 @@ def layer_norm_backward(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-@jit("rows", "cross_entropy", "logits:*bf16 labels:*i64 loss:*fp32 dlogits:*fp32 columns:i32", {"BLOCK": 256}, divisible="*")
+@jit(
+    "rows",
+    "cross_entropy",
+    "logits:*bf16 labels:*i64 loss:*fp32 dlogits:*fp32 columns:i32",
+    {"BLOCK": 256},
+    divisible="*",
+)
 def cross_entropy(inputs: Inputs) -> Launch:
     logits, labels = inputs.normal((5, 150), BF16, 2.0), inputs.integers(0, 149, (5,), np.int64)
     labels[3] = -100
@@ -292,7 +350,14 @@ def dropout(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-@jit("rows", "quantize_fp8", "x:*bf16 q:*fp8e4nv scales:*fp32 columns:i32", {"BLOCK": 256}, ("sm_90a", "sm_100a", "sm_120a"), divisible="*")
+@jit(
+    "rows",
+    "quantize_fp8",
+    "x:*bf16 q:*fp8e4nv scales:*fp32 columns:i32",
+    {"BLOCK": 256},
+    ("sm_90a", "sm_100a", "sm_120a"),
+    divisible="*",
+)
 def quantize_fp8(inputs: Inputs) -> Launch:
     x = inputs.normal((4, 200), BF16, 5.0)
     scales = np.abs(wide(x)).max(axis=1) / 448
@@ -314,13 +379,22 @@ def quantize_mx(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-@jit("rows", "quantize_nvfp4", "x:*fp32 q:*u8 scales:*fp8e4nv overall:*fp32", {"BLOCKS": 8}, ("sm_90a", "sm_100a", "sm_120a"), divisible="*")
+@jit(
+    "rows",
+    "quantize_nvfp4",
+    "x:*fp32 q:*u8 scales:*fp8e4nv overall:*fp32",
+    {"BLOCKS": 8},
+    ("sm_90a", "sm_100a", "sm_120a"),
+    divisible="*",
+)
 def quantize_nvfp4(inputs: Inputs) -> Launch:
     x = inputs.normal((16, 16), np.float32, 3.0)
     whole = np.float32(448 * 6 / np.abs(x).max())
     scale = np.minimum((np.abs(x).max(axis=1) / np.float32(6) * whole).astype(np.float32), 448).astype(E4M3)
     divided = (x * whole).astype(np.float32) / np.maximum(scale.astype(np.float32), np.float32(1e-8))[:, None]
-    codes = np.abs(divided).astype(ml_dtypes.float4_e2m1fn).view(np.uint8) | np.where(divided < 0, 8, 0).astype(np.uint8)
+    codes = np.abs(divided).astype(ml_dtypes.float4_e2m1fn).view(np.uint8) | np.where(divided < 0, 8, 0).astype(
+        np.uint8
+    )
     return Launch(
         {"x": x, "q": zeros((16, 8), np.uint8), "scales": zeros((16,), E4M3), "overall": np.array([whole])},
         (*map(Pointer, ("x", "q", "scales", "overall")), NONE, NONE),
@@ -338,7 +412,13 @@ def sort(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-@jit("rows", "scans", "gate:*fp32 token:*fp32 state:*fp32 sums:*fp32 products:*fp32 back:*fp32", {"LENGTH": 32, "WIDTH": 16}, divisible="*")
+@jit(
+    "rows",
+    "scans",
+    "gate:*fp32 token:*fp32 state:*fp32 sums:*fp32 products:*fp32 back:*fp32",
+    {"LENGTH": 32, "WIDTH": 16},
+    divisible="*",
+)
 def scans(inputs: Inputs) -> Launch:
     gate, token = inputs.uniform((32, 16), np.float32, 0.5, 1.2), inputs.normal((32, 16))
     state, last = np.zeros((32, 16)), np.zeros(16)
@@ -365,7 +445,13 @@ def histogram(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-@jit("rows", "argmax_and_gather", "x:*fp32 index:*i32 where:*i32 largest:*fp32 taken:*fp32", {"COLUMNS": 128}, divisible="*")
+@jit(
+    "rows",
+    "argmax_and_gather",
+    "x:*fp32 index:*i32 where:*i32 largest:*fp32 taken:*fp32",
+    {"COLUMNS": 128},
+    divisible="*",
+)
 def argmax_and_gather(inputs: Inputs) -> Launch:
     x, index = inputs.integers(-40, 40, (3, 128), np.float32), inputs.integers(0, 127, (3, 128))
     where = np.stack([x.argmax(axis=1), x.argmin(axis=1)], 1)

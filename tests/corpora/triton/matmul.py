@@ -5,23 +5,51 @@ import triton.language as tl
 
 
 @triton.jit
-def matmul(a, b, d, M, N, K, stride_a, stride_b, stride_d, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ACC: tl.constexpr):
+def matmul(
+    a,
+    b,
+    d,
+    M,
+    N,
+    K,
+    stride_a,
+    stride_b,
+    stride_d,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    ACC: tl.constexpr,
+):
     """d = a b, tiles at the edges masked."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     inner = tl.arange(0, BLOCK_K)
     sums = tl.zeros((BLOCK_M, BLOCK_N), ACC)
     for k in range(0, K, BLOCK_K):
-        left = tl.load(a + rows[:, None] * stride_a + (k + inner)[None, :], (rows < M)[:, None] & (k + inner < K)[None, :], 0.0)
-        right = tl.load(b + (k + inner)[:, None] * stride_b + columns[None, :], (k + inner < K)[:, None] & (columns < N)[None, :], 0.0)
+        left = tl.load(
+            a + rows[:, None] * stride_a + (k + inner)[None, :], (rows < M)[:, None] & (k + inner < K)[None, :], 0.0
+        )
+        right = tl.load(
+            b + (k + inner)[:, None] * stride_b + columns[None, :],
+            (k + inner < K)[:, None] & (columns < N)[None, :],
+            0.0,
+        )
         sums = tl.dot(left, right, sums, out_dtype=ACC)
-    tl.store(d + rows[:, None] * stride_d + columns[None, :], sums.to(d.dtype.element_ty), (rows < M)[:, None] & (columns < N)[None, :])
+    tl.store(
+        d + rows[:, None] * stride_d + columns[None, :],
+        sums.to(d.dtype.element_ty),
+        (rows < M)[:, None] & (columns < N)[None, :],
+    )
 
 
 @triton.jit
 def matmul_transposed(a, b, bias, d, K, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr):
     """d = relu(a b^T + bias) with b stored N by K."""
-    rows, columns, inner = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, BLOCK_K)
+    rows, columns, inner = (
+        tl.program_id(0) * BLOCK + tl.arange(0, BLOCK),
+        tl.program_id(1) * BLOCK + tl.arange(0, BLOCK),
+        tl.arange(0, BLOCK_K),
+    )
     N = tl.num_programs(1) * BLOCK
     sums = tl.zeros((BLOCK, BLOCK), tl.float32)
     for k in tl.range(0, K, BLOCK_K, num_stages=3):
@@ -35,7 +63,11 @@ def matmul_transposed(a, b, bias, d, K, BLOCK: tl.constexpr, BLOCK_K: tl.constex
 @triton.jit
 def split_k(a, b, d, K, SPLIT: tl.constexpr, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr):
     """Programs add their part of K into d; whole numbers, so that the order does not show."""
-    rows, columns, inner = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, BLOCK_K)
+    rows, columns, inner = (
+        tl.program_id(0) * BLOCK + tl.arange(0, BLOCK),
+        tl.program_id(1) * BLOCK + tl.arange(0, BLOCK),
+        tl.arange(0, BLOCK_K),
+    )
     N = tl.num_programs(1) * BLOCK
     sums = tl.zeros((BLOCK, BLOCK), tl.float32)
     for k in range(tl.program_id(2) * BLOCK_K, K, SPLIT * BLOCK_K):
@@ -62,10 +94,22 @@ def grouped(pointers, sizes, GROUPS: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK
             inner = tl.arange(0, BLOCK_K)
             sums = tl.zeros((BLOCK, BLOCK), tl.float32)
             for step in range(0, k, BLOCK_K):
-                left = tl.load(a + rows[:, None] * k + (step + inner)[None, :], (rows < m)[:, None] & (step + inner < k)[None, :], 0.0)
-                right = tl.load(b + (step + inner)[:, None] * n + columns[None, :], (step + inner < k)[:, None] & (columns < n)[None, :], 0.0)
+                left = tl.load(
+                    a + rows[:, None] * k + (step + inner)[None, :],
+                    (rows < m)[:, None] & (step + inner < k)[None, :],
+                    0.0,
+                )
+                right = tl.load(
+                    b + (step + inner)[:, None] * n + columns[None, :],
+                    (step + inner < k)[:, None] & (columns < n)[None, :],
+                    0.0,
+                )
                 sums += tl.dot(left, right)
-            tl.store(d + rows[:, None] * n + columns[None, :], sums.to(tl.float16), (rows < m)[:, None] & (columns < n)[None, :])
+            tl.store(
+                d + rows[:, None] * n + columns[None, :],
+                sums.to(tl.float16),
+                (rows < m)[:, None] & (columns < n)[None, :],
+            )
             tile += PROGRAMS
         done += tiles
 
@@ -75,13 +119,21 @@ def persistent(a, b, d, M, N, K, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, BL
     """Each program makes several tiles; the loops are flattened into one."""
     across = tl.cdiv(N, BLOCK)
     for tile in tl.range(tl.program_id(0), tl.cdiv(M, BLOCK) * across, PROGRAMS, flatten=True):
-        rows, columns, inner = tile // across * BLOCK + tl.arange(0, BLOCK), tile % across * BLOCK + tl.arange(0, BLOCK), tl.arange(0, BLOCK_K)
+        rows, columns, inner = (
+            tile // across * BLOCK + tl.arange(0, BLOCK),
+            tile % across * BLOCK + tl.arange(0, BLOCK),
+            tl.arange(0, BLOCK_K),
+        )
         sums = tl.zeros((BLOCK, BLOCK), tl.float32)
         for k in range(0, K, BLOCK_K):
             left = tl.load(a + (rows % M)[:, None] * K + (k + inner)[None, :])
             right = tl.load(b + (k + inner)[:, None] * N + (columns % N)[None, :])
             sums = tl.dot(left, right, sums)
-        tl.store(d + rows[:, None] * N + columns[None, :], sums.to(d.dtype.element_ty), (rows < M)[:, None] & (columns < N)[None, :])
+        tl.store(
+            d + rows[:, None] * N + columns[None, :],
+            sums.to(d.dtype.element_ty),
+            (rows < M)[:, None] & (columns < N)[None, :],
+        )
 
 
 @triton.jit
@@ -108,7 +160,9 @@ def host_descriptors(left, right, out, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.con
 
 
 @triton.jit
-def warp_specialised(left, right, out, K, TILES: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def warp_specialised(
+    left, right, out, K, TILES: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
     """The compiler gives loads and products to different warps."""
     column = tl.program_id(0) * BLOCK_N
     for tile in tl.range(0, TILES, warp_specialize=True):
@@ -119,7 +173,20 @@ def warp_specialised(left, right, out, K, TILES: tl.constexpr, BLOCK_M: tl.const
 
 
 @triton.jit
-def scaled(a, scale_a, b, scale_b, d, K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, FORMAT_A: tl.constexpr, FORMAT_B: tl.constexpr, PACK_A: tl.constexpr, PACK_B: tl.constexpr):
+def scaled(
+    a,
+    scale_a,
+    b,
+    scale_b,
+    d,
+    K: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    FORMAT_A: tl.constexpr,
+    FORMAT_B: tl.constexpr,
+    PACK_A: tl.constexpr,
+    PACK_B: tl.constexpr,
+):
     """A product with a scale for each 32 elements of K."""
     rows, columns = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     left = tl.load(a + rows[:, None] * (K // PACK_A) + tl.arange(0, K // PACK_A)[None, :])

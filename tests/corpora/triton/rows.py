@@ -35,7 +35,11 @@ def layer_norm(x, weight, bias, y, mean, rstd, columns, eps, BLOCK: tl.constexpr
         at = start + tl.arange(0, BLOCK)
         inside = at < columns
         part = (tl.load(x + row * columns + at, inside, 0.0).to(tl.float32) - centre) * inverse
-        tl.store(y + row * columns + at, (part * tl.load(weight + at, inside) + tl.load(bias + at, inside)).to(y.dtype.element_ty), inside)
+        tl.store(
+            y + row * columns + at,
+            (part * tl.load(weight + at, inside) + tl.load(bias + at, inside)).to(y.dtype.element_ty),
+            inside,
+        )
 
 
 @triton.jit
@@ -116,7 +120,12 @@ def quantize_nvfp4(x, q, scales, overall, BLOCKS: tl.constexpr):
     tl.store(scales + tl.program_id(0) * BLOCKS + tl.arange(0, BLOCKS), scale)
     divided = values * whole / tl.maximum(scale.to(tl.float32), 1e-8)[:, None]
     size = tl.abs(divided)
-    code = (size > 0.25).to(tl.int32) + (size >= 0.75).to(tl.int32) + (size > 1.25).to(tl.int32) + (size >= 1.75).to(tl.int32)
+    code = (
+        (size > 0.25).to(tl.int32)
+        + (size >= 0.75).to(tl.int32)
+        + (size > 1.25).to(tl.int32)
+        + (size >= 1.75).to(tl.int32)
+    )
     code += (size > 2.5).to(tl.int32) + (size >= 3.5).to(tl.int32) + (size > 5.0).to(tl.int32)
     code = code | tl.where(divided < 0, 8, 0)
     low, high = tl.split(tl.reshape(code, (BLOCKS, 8, 2)))
@@ -176,7 +185,14 @@ def activations(x, gate, y, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     a, g = tl.load(x + at, at < n, 0.0).to(tl.float32), tl.load(gate + at, at < n, 0.0).to(tl.float32)
     gelu = 0.5 * a * (1 + tl.erf(a * 0.7071067811865476))
-    result = gelu * tl.sigmoid(g) + g / (1 + tl.exp(-g)) + tl.sin(a) * tl.cos(g) + tl.rsqrt(tl.abs(a) + 1) + tl.exp2(g) - tl.log2(tl.abs(g) + 1)
+    result = (
+        gelu * tl.sigmoid(g)
+        + g / (1 + tl.exp(-g))
+        + tl.sin(a) * tl.cos(g)
+        + tl.rsqrt(tl.abs(a) + 1)
+        + tl.exp2(g)
+        - tl.log2(tl.abs(g) + 1)
+    )
     tl.store(y + at, result.to(y.dtype.element_ty), at < n)
 
 
