@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from tcsim.core.errors import listing, nearest
+from tcsim.core.errors import listing, nearest, shortened
 from tcsim.ptx.operands import read_operand, split
 from tcsim.ptx.scanner import (
     BODY_DIRECTIVES,
@@ -23,6 +23,7 @@ from tcsim.ptx.scanner import (
     Scanner,
     parameters,
 )
+from tcsim.ptx.spellings import refusal
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -39,6 +40,8 @@ from tcsim.ptx.syntax import (
     Vector,
 )
 
+AXES = (".x", ".y", ".z", ".w")
+
 
 @dataclass
 class Scope:
@@ -50,29 +53,32 @@ class Scope:
     names: dict[str, str] = field(default_factory=dict)  # of registers: unique names
     families: dict[str, tuple[str, int]] = field(default_factory=dict)  # %r<100>: by prefix the type and the count
     symbols: dict[str, str] = field(default_factory=dict)  # of labels and variables: unique names
-    operands: dict[str, tuple[Operand, ...]] = field(default_factory=dict)  # lists that were read already
+    operands: dict[str, tuple[tuple[Operand, ...], bool]] = field(default_factory=dict)  # lists that were read already
+    parts: dict[str, Operand] = field(default_factory=dict)  # operands that were
 
     def unique(self, name: str) -> str:
         """The name of something declared here: as it is in the outermost block of a function, with the block's number elsewhere."""
         return name if self.parent is None else f"{name}#{self.number}"
+
+    def family(self, name: str) -> str:
+        """The type of a register that a list of this block declares, %r<100>; "" if none does."""
+        prefix = name.rstrip("0123456789")
+        found = self.families.get(prefix)
+        index = name[len(prefix) :]
+        declared = found and index and len(index) < 10 and int(index) < found[1] and (index == "0" or index[0] != "0")
+        return found[0] if found and declared else ""
 
     def register(self, name: str) -> str | None:
         """The unique name of a register that is visible here, or None."""
         own = self.names.get(name)
         if own is not None:
             return own
-        digits = len(name)
-        while digits and name[digits - 1].isdigit():
-            digits -= 1
-        found = self.families.get(name[:digits])
-        if found is not None and digits < len(name):
-            type, count = found
-            index = name[digits:]
-            if int(index) < count and (index == "0" or index[0] != "0"):
-                own = self.unique(name)
-                self.names[name] = own
-                self.function.made.registers[own] = (type, 1)
-                return own
+        type = self.family(name)
+        if type:
+            own = self.unique(name)
+            self.names[name] = own
+            self.function.made.registers[own] = (type, 1)
+            return own
         own = self.parent.register(name) if self.parent else None
         if own is not None:
             self.names[name] = own
@@ -95,8 +101,13 @@ class BodyReader:
         self.reader, self.module, self.made = reader, module, made
         self.scopes = 0
         self.scope = self._inner(None)
+        self.vectors: dict[str, int] = {}  # registers declared as vectors, by unique name: how long they are
         for parameter in (*made.params, *made.returns):
-            self.scope.symbols[parameter.name] = parameter.name
+            if parameter.space == "reg":
+                self.scope.names[parameter.name] = parameter.name
+                made.registers[parameter.name] = (parameter.type, 1)
+            else:
+                self.scope.symbols[parameter.name] = parameter.name
         self.pending: list[tuple[int, Scope]] = []  # instructions that name symbols, to be looked up when all are known
         self.source: Location | None = None
 
@@ -145,11 +156,11 @@ class BodyReader:
         if targets:
             reader.at = targets.end()
             self.made.targets[own] = tuple(part.strip() for part in targets[2].split(","))
-            self.pending.append((-1 - len(self.made.targets), self.scope))
+            self.pending.append((-1 - start, self.scope))
         elif reader.text.startswith(".callprototype", reader.at):
             reader.at += len(".callprototype")
             returns = parameters(reader) if reader.text[reader.at :].lstrip()[:1] == "(" else ()
-            reader.take(re.compile(r"_"), "the underscore of a prototype")
+            reader.expect("_")
             params = parameters(reader)
             while not reader.took(";"):
                 reader.take(WORD, "a directive")
@@ -163,8 +174,8 @@ class BodyReader:
         match = LOC.match(reader.text, reader.at)
         if match:
             reader.at = match.end()
-            file = self.module.files.get(int(match[1]), match[1])
-            self.source = Location(file, int(match[2]), int(match[3] or 0)) if int(match[2]) else None
+            line = int(match[2])
+            self.source = Location(self.module.files, int(match[1]), line, int(match[3] or 0)) if line else None
             return
         word = reader.take(WORD, "a directive")[1]
         reader.at -= len(word) + 1
@@ -173,6 +184,8 @@ class BodyReader:
         elif word in SPACES:
             variable = reader.declaration()
             own = self.scope.unique(variable.name)
+            if variable.name in self.scope.symbols:
+                raise reader.error(f"{shortened(variable.name)} is declared twice in one block")
             self.scope.symbols[variable.name] = own
             self.made.variables[own] = reader.initial(variable)
         elif word == "pragma":
@@ -202,17 +215,24 @@ class BodyReader:
             if count is not None:
                 if int(count) > MOST_REGISTERS:
                     raise reader.error(f"{count} registers; valid: up to {MOST_REGISTERS}", start)
+                if vector > 1:
+                    raise reader.error(f"{name[:40]}<{count}>: a vector of registers is declared one by one", start)
                 self.scope.families[name] = (type, int(count))
             else:
                 own = self.scope.unique(name)
-                if name in self.scope.names and self.scope.names[name] == own:
+                if (name in self.scope.names and self.scope.names[name] == own) or self.scope.family(name):
                     raise reader.error(f"{name} is declared twice in one block", start)
                 self.scope.names[name] = own
-                self.made.registers[own] = (type, vector)
+                if vector > 1:
+                    self.vectors[own] = vector
+                for axis in AXES[:vector] if vector > 1 else ("",):
+                    self.scope.names[name + axis] = own + axis
+                    self.made.registers[own + axis] = (type, 1)
             if not reader.took(","):
                 break
         reader.expect(";")
         self.scope.operands.clear()
+        self.scope.parts.clear()
 
     def _instruction(self) -> None:
         reader = self.reader
@@ -223,24 +243,54 @@ class BodyReader:
         reader.at = match.end()
         negated, guard, opcode, rest = match.groups()
         scope = self.scope
-        operands = scope.operands.get(rest)
+        if (complaint := refusal(opcode)) is not None:
+            raise reader.error(complaint, start)
+        found = scope.operands.get(rest)
         try:
-            if operands is None:
-                listed = split(rest.strip()) if rest.strip() else []
-                operands = tuple(read_operand(part, scope.register) for part in listed)
-                scope.operands[rest] = operands
+            if found is None:
+                found = self._operands(rest, scope)
+            operands, symbolic = found
             predicate = None
             if guard is not None:
                 own = scope.register(guard)
                 if own is None:
-                    raise PtxError(f"no predicate {guard}")
+                    raise PtxError(f"no predicate {shortened(guard)}")
+                if self.made.registers.get(own, ("",))[0] != "pred":
+                    raise PtxError(f"{shortened(guard)} is not a predicate")
                 predicate = Register(own)
         except PtxError as error:
-            raise reader.error(f"{opcode}: {error}", start) from None
+            raise reader.error(f"{shortened(opcode)[1:-1]}: {error}", start) from None
         body = self.made.body
-        if any(_names_symbol(operand) for operand in operands):
+        if symbolic:
             self.pending.append((len(body), scope))
-        body.append(Instruction(opcode, operands, *reader.place(start), predicate, bool(negated), self.source))
+        line, column = reader.place(start)
+        body.append(Instruction(opcode, operands, line, column, predicate, negated == "!", self.source))
+
+    def _operands(self, rest: str, scope: Scope) -> tuple[tuple[Operand, ...], bool]:
+        """The operands of a list, and whether one of them names a symbol; a list is read once in a block."""
+        names, known, rest_read = scope.names, scope.parts, rest.strip()
+        listed: list[Operand] = []
+        for part in split(rest_read) if rest_read else ():
+            own = names.get(part)
+            operand = Register(own) if own is not None else known.get(part)
+            if operand is None:
+                operand = known[part] = read_operand(part, scope.register)
+            listed.append(operand)
+        operands = tuple([self._apart(operand) for operand in listed] if self.vectors else listed)
+        found = operands, any(_names_symbol(operand) for operand in operands if type(operand) is not Register)
+        scope.operands[rest] = found
+        return found
+
+    def _apart(self, operand: Operand) -> Operand:
+        """An operand in which a register declared as a vector is its components."""
+        if isinstance(operand, Register) and operand.name in self.vectors:
+            axes = AXES[: self.vectors[operand.name]]
+            return Vector(tuple(Register(operand.name + axis) for axis in axes))
+        if isinstance(operand, (Vector, Group)):
+            return type(operand)(tuple(self._apart(item) for item in operand.items))
+        if isinstance(operand, Address):
+            return Address(self._apart(operand.base), operand.offset)
+        return operand
 
     def _finish(self) -> None:
         """Give symbols their unique names, now that all labels are known."""
@@ -251,6 +301,9 @@ class BodyReader:
                 name = listed[tables]
                 tables += 1
                 self.made.targets[name] = tuple(scope.symbol(label) for label in self.made.targets[name])
+                for label in self.made.targets[name]:
+                    if label not in self.made.labels and label not in self.module.functions:
+                        raise self.reader.error(f"{shortened(label)} is not a label or function", -1 - index)
                 continue
             found = self.made.body[index]
             if scope.parent is not None or self.made.labels:

@@ -42,8 +42,8 @@ class Fiber:
 class Fibers:
     """The fibers of a block: those that can run, by where they are, and those that wait."""
 
-    def __init__(self, mask: Array) -> None:
-        self.ready: dict[int, Fiber] = {0: Fiber(mask, 0)}
+    def __init__(self, mask: Array, entry: int) -> None:
+        self.ready: dict[int, Fiber] = {entry: Fiber(mask, entry)}
         self.waiting: list[Fiber] = []
         self.floor = 0  # turns that a fiber has at least when it can run again
 

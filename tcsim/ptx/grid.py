@@ -89,10 +89,13 @@ class Grid:
 
     def _cluster(self, indices: Sequence[tuple[int, int, int]]) -> Cluster:
         launch, shape = self.launch, self.launch.shape
-        return Cluster(
+        made = Cluster(
             launch.program, launch.memory, launch.params, shape.grid, shape.block, indices, shape.dynamic_smem, shape.cluster,
             launch.schedule, launch.arch,
         )  # fmt: skip
+        for block in made.blocks:
+            block.limits = launch.limits
+        return made
 
     def _advance(self, cluster: Cluster) -> bool | None:
         """Let a cluster run as far as it can: whether it ended, or None after a fault."""
@@ -110,6 +113,7 @@ class Grid:
     def _count(self, cluster: Cluster) -> None:
         for block in cluster.blocks:
             self.inexact.update(block.inexact)
+            self.output += block.output
 
     def _spend(self, instructions: int) -> None:
         """Count instructions, and look at the clock."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -12,15 +13,17 @@ import numpy as np
 
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.ptx import reader
+from tcsim.ptx.control import STACK
 from tcsim.ptx.families import bind
 from tcsim.ptx.geometry import arch_of, check_memory, geometry
 from tcsim.ptx.grid import Grid, Launch
 from tcsim.ptx.handlers import HANDLERS
 from tcsim.ptx.hazards import Hazard, merged
 from tcsim.ptx.limits import Limits
+from tcsim.ptx.linking import function_addresses, link, reach, symbols_of
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.parameters import LaunchError, image_of
-from tcsim.ptx.program import SHARED_START, Compiled, Compiler, layout
+from tcsim.ptx.program import SHARED_START, Compiled, layout
 from tcsim.ptx.syntax import Function, PtxError, Variable
 from tcsim.ptx.syntax import Module as Syntax
 
@@ -46,6 +49,7 @@ class Module:
     def __init__(self, syntax: Syntax) -> None:
         self.syntax = syntax
         self.variables = syntax.variables
+        self.addresses = function_addresses(syntax)
         self._kernels: dict[str, Kernel] = {}
 
     @property
@@ -105,11 +109,23 @@ class Kernel:
     @property
     def dynamic_smem(self) -> bool:
         """Whether there is an extern array in shared memory."""
-        return any(own.count is None for own in self._shared())
+        return any(own.count is None for _, _, own in self._shared())
 
-    def _shared(self) -> list[Variable]:
-        own = [variable for variable in self.module.variables.values() if variable.space == "shared"]
-        return own + [variable for variable in self.function.variables.values() if variable.space == "shared"]
+    @cached_property
+    def _functions(self) -> tuple[Function, ...]:
+        """The functions of its program."""
+        return reach(self.module.syntax, self.function).order
+
+    def _shared(self) -> list[tuple[str, str, Variable]]:
+        """The shared variables that the program names: function ("" for those of the module), unique name, variable."""
+        named = {name for function in self._functions for item in function.body for name in symbols_of(item.operands)}
+        found = [("", key, own) for key, own in self.module.variables.items() if own.space == "shared" and key in named]
+        return found + [
+            (function.name, key, own)
+            for function in self._functions
+            for key, own in function.variables.items()
+            if own.space == "shared"
+        ]
 
     def compiled(self, memory: Memory, arch: str) -> Compiled:
         """The program, with the addresses that variables have in a memory; kept for the next launch.
@@ -125,17 +141,23 @@ class Kernel:
         return kept[arch]
 
     def _compile(self, memory: Memory, arch: str) -> Compiled:
-        symbols = memory.place(self.module)
-        static = [own for own in self._shared() if own.count is not None]
-        names = {own.name: own for own in static}
-        shared, end = layout(list(names.values()), SHARED_START)
-        extern = [own for own in self._shared() if own.count is None]
-        dynamic = -(-end // max([16, *(own.align for own in extern)])) * max([16, *(own.align for own in extern)])
-        shared |= {own.name: dynamic for own in extern}
-        made = Compiler(
-            self.function, symbols, shared, dict(HANDLERS), lambda compiler, item: bind(compiler, item, arch)
-        ).compile()
-        made.shared_bytes = dynamic if extern else end
+        shared = self._shared()
+        static = [
+            (place, replace(own, name=str(place))) for place, (_, _, own) in enumerate(shared) if own.count is not None
+        ]
+        offsets, end = layout([own for _, own in static], SHARED_START)
+        unit = max([16, *(own.align for _, _, own in shared if own.count is None)])
+        dynamic = -(-end // unit) * unit
+        places = {(owner, key): offsets.get(str(number), dynamic) for number, (owner, key, _) in enumerate(shared)}
+        seen = {
+            function.name: {key: place for (owner, key), place in places.items() if owner in ("", function.name)}
+            for function in self._functions
+        }
+        made = link(
+            self.module.syntax, self.function, memory.place(self.module), seen, {**HANDLERS, **STACK},
+            lambda compiler, item: bind(compiler, item, arch),
+        )  # fmt: skip
+        made.shared_bytes = dynamic if self.dynamic_smem else end
         return made
 
     def launch(

@@ -40,7 +40,7 @@ class Block(Barriers):
         self.local = Segment(0, np.zeros(self.local_stride * self.threads, np.uint8)) if program.local_bytes else None
         self.blocks: Sequence[Block] = owner.blocks
         self.alive = self.numbers < self.launched
-        self.fibers = Fibers(self.alive.copy())
+        self.fibers = Fibers(self.alive.copy(), program.entry)
 
     # --- control
 
@@ -53,18 +53,6 @@ class Block(Barriers):
         if not rest.any():
             return target
         return [(taken.copy(), target), (rest, after)]
-
-    def switch(self, w: Mask, p: Any, choice: Array, places: tuple[int, ...], after: int) -> Any:
-        """Go to one of several blocks, which a register picks."""
-        mask = self._array(w)
-        go = mask & p
-        moves = [(go & (choice == place), block) for place, block in enumerate(places)]
-        moves.append((mask & ~go, after))
-        lost = go & (choice >= len(places))
-        if lost.any():
-            thread = int(np.argmax(lost))
-            raise Stop("INVALID_PC", f"brx.idx: index {int(choice[thread])} of {len(places)} targets", thread)
-        return [(own, block) for own, block in moves if own.any()]
 
     def guarded(self, w: Mask, p: Array, after: int, action: Callable[[Mask], Any]) -> Any:
         """Do something that may wait with the threads whose predicate holds; the others go on."""

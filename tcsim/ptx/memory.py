@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.errors import OperandError, TcsimError
+from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
 
 Bytes = npt.NDArray[np.uint8]
 Addresses = npt.NDArray[np.uint64]
@@ -67,8 +67,8 @@ class Memory:
         self._segments: list[Segment] = []
         self._starts: list[int] = []
         self._next = FIRST_ALLOCATION
-        self._symbols: dict[tuple[int, str], int] = {}
-        self._modules: dict[int, Any] = {}
+        self._placed: dict[int, tuple[Any, dict[str, int]]] = {}  # by module, which is kept alive
+        self.heap: dict[int, int] = {}  # what malloc gave and free did not take: bytes by address
 
     def map(self, address: int, data: Any) -> None:
         """Copy bytes or a uint8 array to an address of any alignment.
@@ -92,7 +92,7 @@ class Memory:
         self._segments.insert(at, segment)
         self._starts.insert(at, segment.address)
 
-    def allocate(self, size_or_data: Any) -> int:
+    def allocate(self, size_or_data: Any, alignment: int = ALIGNMENT) -> int:
         """Choose a free address, 512-byte aligned, for a number of zero bytes or a copy of data; returns it.
 
         Raises OperandError for anything else.
@@ -103,18 +103,21 @@ class Memory:
             data = np.zeros(int(size_or_data), np.uint8)
         else:
             data = as_bytes(size_or_data, "Memory.allocate: data")
-        address = self._next
-        while True:
-            at = bisect_right(self._starts, address)
-            if at and self._segments[at - 1].end > address:
-                address = -(-self._segments[at - 1].end // ALIGNMENT) * ALIGNMENT
-            elif at < len(self._segments) and self._segments[at].address < address + max(len(data), 1):
-                address = -(-self._segments[at].end // ALIGNMENT) * ALIGNMENT
-            else:
-                break
+        address = -(-self._next // alignment) * alignment
+        while (after := self._blocking(address, max(len(data), 1))) is not None:
+            address = -(-after // alignment) * alignment
         self._insert(Segment(address, data))
         self._next = address + -(-max(len(data), 1) // ALIGNMENT) * ALIGNMENT
         return address
+
+    def _blocking(self, address: int, size: int) -> int | None:
+        """The end of a segment that lies in the way of some bytes, or None."""
+        at = bisect_right(self._starts, address)
+        if at and self._segments[at - 1].end > address:
+            return self._segments[at - 1].end
+        if at < len(self._segments) and self._segments[at].address < address + size:
+            return max(self._segments[at].end, address + 1)
+        return None
 
     def read(self, address: int, size: int) -> Bytes:
         """A copy of bytes, which may cross from one piece of memory into its neighbour.
@@ -149,40 +152,51 @@ class Memory:
             return None
         return self._segments[at]
 
+    def release(self, address: int) -> None:
+        """Give back what `allocate` gave. Raises OperandError if nothing begins there."""
+        at = bisect_right(self._starts, address) - 1
+        if at < 0 or self._starts[at] != address:
+            raise OperandError(f"Memory.release: nothing begins at {address:#x}")
+        del self._segments[at], self._starts[at]
+
     def symbol(self, module: Any, name: str) -> int:
         """The address of a module's .global or .const variable.
 
         Raises OperandError if the module has none of that name.
         """
-        self.place(module)
-        key = (id(module), name)
-        if key not in self._symbols:
-            raise OperandError(
-                f"Memory.symbol: no variable {name!r}; valid: {', '.join(n for k, n in self._symbols if k == id(module))}"
-            )
-        return self._symbols[key]
+        placed = self.place(module)
+        names = [own for own in placed if own in module.variables]
+        if name not in names:
+            close = listing(nearest(str(name), names)) or "the module has none"
+            raise OperandError(f"Memory.symbol: no variable {shortened(name)}; nearest: {close}")
+        return placed[name]
 
     def place(self, module: Any) -> dict[str, int]:
-        """Give a module's .global and .const variables their addresses, once; returns them."""
-        if id(module) not in self._modules:
-            self._modules[id(module)] = module
+        """Give a module's .global and .const variables their addresses, once; returns them, and those of its functions.
+
+        module: what `tcsim.ptx.parse` made. A variable that is declared .extern is not placed: another module has it.
+        """
+        if not hasattr(module, "syntax"):
+            raise OperandError(f"Memory: a module is a {type(module).__name__}; valid: what tcsim.ptx.parse returns")
+        if id(module) not in self._placed:
             variables = [
-                item
-                for item in module.variables.values()
-                if item.space in ("global", "const") and item.count is not None
-            ]
+                item for item in module.variables.values()
+                if item.space in ("global", "const") and item.count is not None and item.linkage != "extern"
+            ]  # fmt: skip
+            found = dict(module.addresses)
             for item in variables:
                 data = np.zeros(max(item.size, 1), np.uint8)
                 if item.initial:
                     data[: len(item.initial.data)] = np.frombuffer(item.initial.data, np.uint8)
-                self._symbols[id(module), item.name] = self.allocate(data)
+                found[item.name] = self.allocate(data, max(item.align, ALIGNMENT))
             for item in variables:
-                for offset, name, addend, _ in item.initial.addresses if item.initial else ():
-                    target = self._symbols.get((id(module), name))
+                for place in item.initial.addresses if item.initial else ():
+                    target = found.get(place.symbol)
                     if target is not None:
-                        own = self._symbols[id(module), item.name]
-                        self.write(own + offset, np.frombuffer((target + addend).to_bytes(8, "little"), np.uint8))
-        return {name: address for (owner, name), address in self._symbols.items() if owner == id(module)}
+                        value = (target + place.addend) >> place.shift & ((1 << 8 * place.width) - 1)
+                        self.write(found[item.name] + place.offset, value.to_bytes(place.width, "little"))
+            self._placed[id(module)] = (module, found)
+        return self._placed[id(module)][1]
 
     # --- what kernels do
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import EVERY_CTA, Access, Write
-from tcsim.ptx.accesses import Accesses
+from tcsim.ptx.calls import Calls
 from tcsim.ptx.memory import MemoryFault, Segment
 from tcsim.ptx.tensor_memory import Columns
 from tcsim.ptx.threads import TYPED, Array, Stop
 
 
-class Octets(Accesses):
+class Octets(Calls):
     """Threads whose instructions say in effects which bytes they touch."""
 
     def __init__(self, *given: Any) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
 import struct
 from collections.abc import Callable
 
+from tcsim.core.errors import shortened
+from tcsim.ptx.expressions import CONSTANTS, constant
 from tcsim.ptx.syntax import (
     Address,
     Group,
@@ -38,80 +38,44 @@ SPECIAL_REGISTERS = frozenset(
 )  # fmt: skip
 """Special registers, without the percent sign (PTX ISA 9.4, section Special Registers)."""
 
-CONSTANTS = {"WARP_SZ": 32}
 
-_NAME = r"(?:[A-Za-z][\w$]*|[_$%][\w$]+)"
-_REGISTER = re.compile(rf"({_NAME})(?:\.(x|y|z|w|r|g|b|a))?")
-_FLOAT = re.compile(r"([+-]?)0([fFdD])([0-9a-fA-F]+)")
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)")
-_INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?")
-_INTEGERS = re.compile(r"\b(0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]+|\d+)U?\b")
-_BASE_OFFSET = re.compile(rf"({_NAME}(?:\.[xyzwrgba])?)\s*(?:([+-])\s*(.+))?", re.DOTALL)
-_COORDINATES = re.compile(r"(.+?)\s*,\s*(\{.*\})", re.DOTALL)
+_NAME = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
+_REGISTER = re.compile(rf"({_NAME})(?:\.(x|y|z|w|r|g|b|a))?", re.ASCII)
+_WORDS = re.compile(r"[%\w$.]+", re.ASCII)
+_FLOAT = re.compile(r"([+-]?)0([fFdD])([0-9a-fA-F]++)")
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)", re.ASCII)
+_INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?", re.ASCII)
+_BASE_OFFSET = re.compile(rf"({_NAME}(?:\.[xyzwrgba])?)\s*(?:([+-])\s*(.+))?", re.DOTALL | re.ASCII)
+_COORDINATES = re.compile(r"([^,]+),\s*(\{.*\})", re.DOTALL)
 _AXES = str.maketrans("rgba", "xyzw")
+DEEPEST = 4
+"""Brackets of an operand that may stand in each other."""
 
 Resolve = Callable[[str], str | None]
 """The unique name of a declared register, or None."""
 
 
 def integer(text: str) -> int:
-    """An integer as PTX writes it: decimal, 0x, 0b, or octal after a zero; U behind it means nothing here.
+    """An integer of at most 64 bits as PTX writes it: decimal, 0x, 0b, or octal after a zero; U behind it means nothing here.
 
     >>> integer("0x10U"), integer("-017"), integer("0b101")
     (16, -15, 5)
     """
     sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.removeprefix("+"))
     digits = digits.removesuffix("U")
-    if digits[:2] in ("0x", "0X"):
-        return sign * int(digits[2:], 16)
-    if digits[:2] in ("0b", "0B"):
-        return sign * int(digits[2:], 2)
-    return sign * int(digits, 8 if len(digits) > 1 and digits[0] == "0" else 10)
-
-
-_BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-}  # fmt: skip
-_LONGEST_EXPRESSION = 200
-
-
-def constant(text: str) -> int:
-    """An integer constant, or an expression of some: sums, products, shifts, bits, parentheses.
-
-    Raises PtxError for anything else.
-
-    >>> constant("64*(2+0x1)-1")
-    191
-    """
-    text = text.strip()
-    if _INTEGER.fullmatch(text):
-        return integer(text)
-    if len(text) > _LONGEST_EXPRESSION:
-        raise PtxError(f"a constant expression of {len(text)} characters; valid: up to {_LONGEST_EXPRESSION}")
-    plain = _INTEGERS.sub(lambda match: str(integer(match[1])), text.replace("WARP_SZ", str(CONSTANTS["WARP_SZ"])))
+    if len(digits) > _LONGEST_INTEGER:
+        raise PtxError(f"the integer {shortened(text)} has more than 64 bits")
+    base = {"0x": 16, "0b": 2}.get(digits[:2].lower(), 8 if len(digits) > 1 and digits[0] == "0" else 10)
     try:
-        return _value(ast.parse(plain.replace("/", "//"), mode="eval").body)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
-        raise PtxError(f"{text[:60]!r} is not an integer constant") from None
+        found = int(digits[2:] if base in (16, 2) else digits, base)
+    except ValueError:
+        raise PtxError(f"{shortened(text)} is not an octal integer") from None
+    if found >> 64:
+        raise PtxError(f"the integer {shortened(text)} has more than 64 bits")
+    return sign * found
 
 
-def _value(node: ast.expr) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd, ast.Invert)):
-        inner = _value(node.operand)
-        return -inner if isinstance(node.op, ast.USub) else ~inner if isinstance(node.op, ast.Invert) else inner
-    if isinstance(node, ast.BinOp):
-        left, right = _value(node.left), _value(node.right)
-        if type(node.op) in _BINARY:
-            return _BINARY[type(node.op)](left, right)
-        if isinstance(node.op, (ast.LShift, ast.RShift)) and 0 <= right < 64:
-            return left << right if isinstance(node.op, ast.LShift) else left >> right
-        if isinstance(node.op, (ast.FloorDiv, ast.Mod)):
-            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)  # truncated, as in C
-            return quotient if isinstance(node.op, ast.FloorDiv) else left - quotient * right
-    raise ValueError
+_LONGEST_INTEGER = 80  # characters: zeros in front of 64 binary digits
 
 
 def number(text: str) -> Immediate | None:
@@ -120,6 +84,8 @@ def number(text: str) -> Immediate | None:
     >>> number("0f3F800000"), number("-5"), number("%r1")
     (Immediate(value=1065353216, kind='f32'), Immediate(value=-5, kind='int'), None)
     """
+    if text[:1].isalpha() or text[:1] in "%$_":
+        return None
     if _INTEGER.fullmatch(text):
         return Immediate(integer(text))
     if match := _FLOAT.fullmatch(text):
@@ -144,8 +110,12 @@ def split(text: str) -> list[str]:
     for index, letter in enumerate(text):
         if letter in "{[(":
             depth += 1
+            if depth > DEEPEST:
+                raise PtxError(f"brackets of {text[:60]!r} nest deeper than {DEEPEST}")
         elif letter in "}])":
             depth -= 1
+            if depth < 0:
+                break
         elif letter == "," and depth == 0:
             parts.append(text[start:index].strip())
             start = index + 1
@@ -161,7 +131,7 @@ def read_operand(text: str, resolve: Resolve) -> Operand:
     Raises PtxError for text that is none, or for a special register that does not exist.
 
     >>> read_operand("[%rd1+16]", lambda name: name)
-    Address(base=Register(name='%rd1', component=''), offset=16)
+    Address(base=Register(name='%rd1'), offset=16)
     >>> read_operand("%tid.x", lambda name: None)
     Special(name='tid.x')
     """
@@ -175,27 +145,28 @@ def read_operand(text: str, resolve: Resolve) -> Operand:
     if first == "(" and text[-1] == ")":
         inner = text[1:-1].strip()
         return Group(tuple(read_operand(part, resolve) for part in split(inner)) if inner else ())
-    if first == "!":
+    if first == "!" and text.count("!") == 1:
         inner_register = read_operand(text[1:].strip(), resolve)
         if not isinstance(inner_register, Register):
             raise PtxError(f"{text!r}: only a predicate can be negated")
         return Negated(inner_register)
     if text == "_":
         return Sink()
-    if "|" in text:
+    if text.count("|") == 1 and "(" not in text:
         left, _, right = text.partition("|")
         return Pair(read_operand(left.strip(), resolve), read_operand(right.strip(), resolve))
     if match := _REGISTER.fullmatch(text):
-        own = resolve(match[1])
+        own = resolve(text if not match[2] else f"{match[1]}.{match[2].translate(_AXES)}")
         if own is not None:
-            return Register(own, (match[2] or "").translate(_AXES))
+            return Register(own)
         if text[1:] in SPECIAL_REGISTERS and first == "%":
             return Special(text[1:])
         if text in CONSTANTS:
             return Immediate(CONSTANTS[text])
-        if first == "%":
-            raise PtxError(f"no register {text}: it is not declared, and it is not a special register")
-        return Symbol(match[1])
+        if first != "%" and not match[2]:
+            return Symbol(text)
+    if first == "%" and _WORDS.fullmatch(text):
+        raise PtxError(f"no register {shortened(text)[1:-1]}: it is not declared, and it is not a special register")
     found = number(text)
     if found is not None:
         return found
@@ -211,11 +182,14 @@ def _offset(match: re.Match[str]) -> int:
     """The bytes behind a base: "+16", "+-16", "-(4*8)", or nothing."""
     if not match[2]:
         return 0
-    return constant(match[3]) if match[2] == "+" else -constant(match[3])
+    text = match[3]
+    offset = int(text) if text.isdecimal() and text.isascii() and text[0] != "0" and len(text) < 20 else constant(text)
+    return offset if match[2] == "+" else -offset
 
 
 def _memory(text: str, resolve: Resolve) -> Operand:
-    if text[-1] != "]":
+    text = text.removesuffix(".unified").rstrip()
+    if text[-1] != "]" or not text[1:-1].strip():
         raise PtxError(f"{text[:60]!r} is not an operand")
     inner = text[1:-1].strip()
     match = _COORDINATES.fullmatch(inner)

@@ -7,7 +7,7 @@ k0, k1, ... A line of source is one PTX instruction. `m` is the mask of the thre
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import catalog
-from tcsim.core.errors import listing, nearest
+from tcsim.core.errors import listing, nearest, shortened
 from tcsim.isa.scalar.catalog import scalar, scalars
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
+from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.convergence import MEMBERS, meeting, meetings, set_once, waits
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.syntax import (
@@ -27,6 +28,7 @@ from tcsim.ptx.syntax import (
     Function,
     Immediate,
     Instruction,
+    Module,
     Negated,
     Operand,
     Pair,
@@ -49,7 +51,6 @@ SOURCE_NAME = "<ptx>"
 
 REGISTERS = 1 << 16
 """Registers of a multiprocessor, since sm_70 (CUDA C++ Programming Guide, Technical Specifications)."""
-_TERMINATORS = frozenset(("bra", "brx", "ret", "exit", "trap", "call"))
 _UFUNCS: dict[Any, str] = {
     np.add: "add",
     np.subtract: "subtract",
@@ -57,6 +58,8 @@ _UFUNCS: dict[Any, str] = {
     np.bitwise_or: "bitwise_or",
     np.bitwise_xor: "bitwise_xor",
 }
+NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in _UFUNCS.items()}}
+"""What generated source may call besides the machine and its constants."""
 _SPACES = (
     "global",
     "shared",
@@ -80,23 +83,19 @@ _IGNORED = frozenset(
 
 @dataclass
 class Compiled:
-    """A function that the machine can run."""
+    """A kernel and the functions that it may call, as the machine runs them."""
 
-    function: Function
-    registers: list[tuple[str, np.dtype[Any], int]]  # type, container, length of a vector
-    starts: list[int]  # of each basic block: the index of its first instruction
+    function: Function  # the entry
+    registers: list[tuple[str, np.dtype[Any], int]]  # of all functions: type, container, length of a vector
     blocks: list[Callable[..., Any]]  # (machine, registers, mask) -> where to go
-    shared: dict[str, int]  # offsets of shared variables
-    shared_bytes: int  # of the static ones, from SHARED_START
-    local: dict[str, int]
-    local_bytes: int
-    params: dict[str, int]
-    param_bytes: int
+    entry: int  # the block in which threads start
+    functions: dict[int, int]  # first blocks, by the address of the function
+    local_bytes: int  # of a thread, the stack apart
     gathers: list[int]  # of each block: lanes of a warp (32) or warpgroup (128) that have to be there, or 0
+    sizes: list[int]  # of each block: its instructions
+    lines: list[list[Instruction | None]] = field(repr=False)  # of each block: the instruction of every source line
     source: str = field(repr=False, default="")
-    lines: list[list[int]] = field(
-        repr=False, default_factory=list
-    )  # of each block: the instruction of every source line
+    shared_bytes: int = 0  # of the static ones, from SHARED_START
 
     @property
     def registers_at_launch(self) -> int:
@@ -115,19 +114,33 @@ class Compiled:
 
     def line_of(self, block: int) -> int:
         """The line of PTX where a block starts."""
-        body = self.function.body
-        return body[min(self.starts[block], len(body) - 1)].line if body and block >= 0 else 0
+        return next((item.line for item in self.lines[block] if item is not None), 0) if block >= 0 else 0
 
     def instruction_at(self, block: int, line: int) -> Instruction | None:
         """The instruction behind a line of a block's source, counted from its `def`; None if there is none."""
         places = self.lines[block] if block < len(self.lines) else []
-        index = places[line] if line < len(places) else len(self.function.body)
-        return self.function.body[index] if index < len(self.function.body) else None
+        return places[line] if line < len(places) else None
 
     def size_of(self, block: int) -> int:
         """The instructions of a block."""
-        end = self.starts[block + 1] if block + 1 < len(self.starts) else len(self.function.body)
-        return max(end - self.starts[block], 1)
+        return self.sizes[block]
+
+
+@dataclass
+class Context:
+    """What the functions of a program share while they are compiled."""
+
+    module: Module
+    addresses: dict[str, int]  # of global and constant variables, and of functions
+    framed: frozenset[str] = frozenset()
+    constants: list[Any] = field(default_factory=list)
+    known: dict[Any, str] = field(default_factory=dict)
+    registers: list[tuple[str, np.dtype[Any], int]] = field(default_factory=list)
+    blocks: int = 0
+    local_bytes: int = 0
+    arguments: int = 0  # where in local memory the arguments of a call lie, and its results
+    results: int = 0
+    enters: dict[str, int] = field(default_factory=dict)  # the first block of each function that can be called
 
 
 def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int], int]:
@@ -144,30 +157,34 @@ class Compiler:
     """Makes the Python source of one function."""
 
     def __init__(
-        self,
-        function: Function,
-        symbols: dict[str, int],
-        shared: dict[str, int],
-        handlers: dict[str, Any],
-        families: Any = None,
-    ) -> None:
-        self.function = function
+        self, function: Function, context: Context, shared: dict[str, int], handlers: dict[str, Any], families: Any = None
+    ) -> None:  # fmt: skip
+        self.function, self.context = function, context
         self.families = families  # binds instructions of the catalog
         self.catalogued = ("elect", "cvt.")
         self.handlers = handlers
-        self.symbols = symbols  # of the module: addresses in global memory
-        self.shared = shared
-        self.numbers = {name: index for index, name in enumerate(function.registers)}
-        self.constants: list[Any] = []
-        self.known: dict[Any, str] = {}
-        own = [item for item in function.variables.items() if item[1].space == "local"]
-        self.local, self.local_bytes = layout([_named(item, name) for name, item in own])
-        pieces = [item for item in function.variables.items() if item[1].space == "param"]
-        self.params, self.param_bytes = layout(function.params)
-        self.call_params, end = layout([_named(item, name) for name, item in pieces], self.local_bytes)
-        self.local_bytes = end
+        self.symbols, self.shared = context.addresses, shared
+        self.constants, self.known = context.constants, context.known
+        first = len(context.registers)
+        self.numbers = {name: first + index for index, name in enumerate(function.registers)}
+        context.registers += [
+            (type, CONTAINERS.get(type, np.dtype(np.uint64)), length) for type, length in function.registers.values()
+        ]
+        self.framed = function.name in context.framed
+        self.base = ""  # the register that holds where the frame begins
+        if self.framed:
+            self.base = f"r{len(context.registers)}"
+            context.registers.append(("u64", np.dtype(np.uint64), 1))
+        self.params, _ = layout(function.params if function.entry else ())
+        passed = [] if function.entry else [own for own in (*function.params, *function.returns) if own.space != "reg"]
+        pieces = [_named(own, name) for name, own in function.variables.items() if own.space in ("local", "param")]
+        self.local, end = layout([*passed, *pieces], 0 if self.framed else context.local_bytes)
+        self.frame_bytes = end if self.framed else 0
+        context.local_bytes = context.local_bytes if self.framed else end
         self.instruction: Instruction | None = None
         self.index = 0
+        self.block_of: dict[int, int] = {}
+        self.sites: dict[int, int] = {}  # of calls with results, by instruction: the block that takes them
 
     # --- names in the source
 
@@ -204,6 +221,8 @@ class Compiler:
             raise self.error(f"{operand.name} is a .{self.type_of(operand)}, too narrow for .{type}")
         if isinstance(operand, Negated):
             return f"~{self.register(operand.register)}"
+        if self.framed and isinstance(operand, Symbol) and operand.name in self.local:
+            return f"({self.base}+{self.constant(np.uint64(self.address(operand)))}).astype({self.constant(container)})"
         return self.constant(self.number(operand, type))
 
     def number(self, operand: Operand, type: str) -> Any:
@@ -227,11 +246,12 @@ class Compiler:
     def address(self, symbol: Symbol) -> int:
         """The address of a variable in its state space."""
         name = symbol.name
-        for places in (self.shared, self.local, self.call_params, self.params, self.symbols):
+        for places in (self.shared, self.local, self.params, self.symbols):
             if name in places:
                 return places[name] + symbol.offset
         raise self.error(
-            f"no variable {name!r}; nearest: {listing(nearest(name, [*self.shared, *self.symbols, *self.params, *self.local]))}"
+            f"no variable {shortened(name)} with a place in memory; nearest: "
+            f"{listing(nearest(name, [*self.shared, *self.symbols, *self.params, *self.local]))}"
         )
 
     def space_of(self, name: str) -> str:
@@ -239,7 +259,6 @@ class Compiler:
         for space, places in (
             ("shared", self.shared),
             ("local", self.local),
-            ("local", self.call_params),
             ("param", self.params),
         ):
             if name in places:
@@ -251,6 +270,8 @@ class Compiler:
         if not isinstance(operand, Address):
             raise self.error("an address stands in brackets")
         base = operand.base
+        if not self.function.entry and space in ("param", "param::func"):
+            space = "local"  # the parameters of a function lie there
         if isinstance(base, Register):
             name = self.register(base)
             wide = (
@@ -277,6 +298,8 @@ class Compiler:
                 space = "local"
             elif own == "shared":
                 space = space or "shared"
+            if self.framed and own == "local":
+                return f"({self.base}+{self.constant(np.uint64(address))})", space
             return f"m_all({self.constant(np.uint64(address))})", space
         raise self.error("this cannot be an address")
 
@@ -293,46 +316,59 @@ class Compiler:
 
     # --- basic blocks
 
-    def compile(self) -> Compiled:
-        """All of it."""
-        body, labels = self.function.body, self.function.labels
+    def partition(self) -> None:
+        """Cut the body into basic blocks and give them numbers."""
+        body, context = self.function.body, self.context
         self.constants_of = set_once(self.function)
-        starts = {0, *labels.values()}
+        starts = {0, *self.function.labels.values()}
         for index, item in enumerate(body):
-            stem = item.opcode.split(".")[0]
-            if stem in _TERMINATORS or ((ends := self.handler(item.opcode, "ends")) and ends(item)):
+            stem = item.opcode.partition(".")[0]
+            if stem in TERMINATORS or ((ends := self.handler(item.opcode, "ends")) and ends(item)):
                 starts.add(index + 1)
             if waits(item):
                 starts |= {index, index + 1}
-        starts, gathers = meetings(self.function, starts, self.constants_of)
+            if stem == "call" and returns_values(item):
+                self.sites[index] = -1
+        if not self.function.entry:
+            starts.add(len(body))  # where it returns
+            context.enters[self.function.name] = context.blocks
+            context.blocks += 1
+        starts, self.gathers = meetings(self.function, starts, self.constants_of)
         order = sorted(start for start in starts if start <= len(body))
-        self.block_of = {start: number for number, start in enumerate(order)}
-        text, lines = [], []
-        for number, start in enumerate(order):
-            end = order[number + 1] if number + 1 < len(order) else len(body)
-            code, own = self._block(number, start, end)
-            text.append(code)
-            lines.append(own)
-        source = "\n".join(text)
-        names: dict[str, Any] = {f"k{index}": value for index, value in enumerate(self.constants)}
-        names |= {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in _UFUNCS.items()}}
-        exec(compile(source, SOURCE_NAME, "exec"), names)
-        return Compiled(
-            self.function,
-            [(type, CONTAINERS.get(type, np.dtype(np.uint64)), length) for type, length in self.function.registers.values()],
-            order, [names[f"b{number}"] for number in range(len(order))], self.shared, 0, self.local, self.local_bytes,
-            self.params, self.param_bytes, [gathers.get(start, 0) for start in order], source, lines,
-        )  # fmt: skip
+        self.block_of = {start: context.blocks + number for number, start in enumerate(order)}
+        context.blocks += len(order)
+        self.sites = {index: context.blocks + number for number, index in enumerate(self.sites)}
+        context.blocks += len(self.sites)
+
+    def generate(self) -> Iterator[tuple[str, list[Instruction | None], int, int]]:
+        """Of each block, in order: its source, the instruction of every line, its instructions and the lanes it needs."""
+        body = self.function.body
+        if not self.function.entry:
+            self.instruction = None
+            yield self._function(self.context.enters[self.function.name], begin(self), None)
+        order = list(self.block_of)
+        for start, end in zip(order, [*order[1:], len(body)], strict=True):
+            yield self._block(self.block_of[start], start, end)
+        for index, number in self.sites.items():
+            self.instruction = body[index]
+            yield self._function(number, site(self, body[index], index), body[index])
+
+    def _function(
+        self, number: int, lines: list[str], item: Instruction | None
+    ) -> tuple[str, list[Instruction | None], int, int]:
+        """A block that belongs to no instruction, or only to a call."""
+        text, places = self._framed(number, lines, [item] * len(lines))
+        return text, places, 1, 0
 
     def handler(self, opcode: str, kind: str) -> Any:
         """What a family of instructions does at compile time, or None."""
         found = self.handlers.get(opcode.split(".")[0])
         return getattr(found, kind, None) if found else None
 
-    def _block(self, number: int, start: int, end: int) -> tuple[str, list[int]]:
-        """The source of a block's function, and of each of its lines the instruction that it belongs to."""
+    def _block(self, number: int, start: int, end: int) -> tuple[str, list[Instruction | None], int, int]:
+        """A basic block."""
         lines: list[str] = []
-        own: list[int] = []
+        own: list[Instruction | None] = []
         terminated = False
         for index in range(start, end):
             self.index, self.instruction = index, self.function.body[index]
@@ -340,11 +376,19 @@ class Compiler:
             if index == start and (members := self._members(self.instruction)):
                 found = [f"x_ = M.missing({members}, w, {number})", "if x_ is not None: return x_", *found]
             lines += found
-            own += [index] * len(found)
+            own += [self.instruction] * len(found)
             terminated = lines[-1].startswith("return ") if lines else False
         if not terminated:
-            lines.append(f"return {self._next(end)}")
-            own.append(max(end - 1, start))
+            found = end_of(self) if start == len(self.function.body) else [f"return {self._next(end)}"]
+            lines += found
+            own += [self.instruction] * len(found)
+        text, places = self._framed(number, lines, own)
+        return text, places, max(end - start, 1), self.gathers.get(start, 0)
+
+    def _framed(
+        self, number: int, lines: list[str], own: list[Instruction | None]
+    ) -> tuple[str, list[Instruction | None]]:
+        """The source of a block's function, and of each of its lines the instruction that it belongs to."""
         body = "\n".join(lines)
         head = [f"def b{number}(M, R, w):"]
         used = set(re.findall(r"\br(\d+)\b", body))
@@ -352,7 +396,8 @@ class Compiler:
             head.append("    " + "; ".join(f"r{name} = R[{name}]" for name in sorted(used, key=int)))
         if "m_all(" in body:
             head.append("    m_all = M.everywhere")
-        return "\n".join([*head, *(f"    {line}" for line in lines)]), [start] * len(head) + own
+        first = own[0] if own else None
+        return "\n".join([*head, *(f"    {line}" for line in lines)]), [first] * len(head) + own
 
     def _members(self, item: Instruction) -> str:
         """The source of the lanes that have to be there, where only running can tell."""
@@ -366,15 +411,15 @@ class Compiler:
         )
 
     def _next(self, index: int) -> int:
-        return self.block_of.get(index, -1) if index < len(self.function.body) else -1
+        return self.block_of.get(index, -1)
 
     def _statement(self, item: Instruction, index: int) -> list[str]:
         stem = item.opcode.split(".")[0]
         guard = ""
         if item.predicate is not None:
             guard = ("~" if item.negated else "") + self.register(item.predicate)
-        if stem in _TERMINATORS:
-            return self._terminator(item, stem, guard, index)
+        if stem in TERMINATORS:
+            return TERMINATORS[stem](self, item, guard, index)
         lines = self._plain(item, index)
         if guard and lines[-1].startswith("return "):
             after = self._next(index + 1)
@@ -385,34 +430,6 @@ class Compiler:
         if guard:
             return [f"w_ = w; w = M.narrow(w, {guard})", *lines, "w = w_"]
         return lines
-
-    def _terminator(self, item: Instruction, stem: str, guard: str, index: int) -> list[str]:
-        after = self._next(index + 1)
-        if stem == "bra":
-            (target,) = item.operands
-            if not isinstance(target, Symbol) or target.name not in self.function.labels:
-                raise self.error("no such label")
-            where = (
-                self.block_of[self.function.labels[target.name]]
-                if self.function.labels[target.name] < len(self.function.body)
-                else -1
-            )
-            return [f"return M.branch(w, {guard}, {where}, {after})"] if guard else [f"return {where}"]
-        if stem in ("ret", "exit"):
-            return [f"return M.branch(w, {guard}, -1, {after})"] if guard else ["return -1"]
-        if stem == "trap":
-            return [f"return M.trap({index}, w, {guard or 'True'}, {after})"]
-        if stem == "brx":
-            choice, table = item.operands
-            if (
-                not isinstance(table, Symbol)
-                or table.name not in self.function.targets
-                or not isinstance(choice, Register)
-            ):
-                raise self.error("brx.idx takes a register and a list of branch targets")
-            places = tuple(self.block_of[self.function.labels[name]] for name in self.function.targets[table.name])
-            return [f"return M.switch(w, {guard or 'True'}, {self.register(choice)}, {self.constant(places)}, {after})"]
-        raise self.error("calls are not run yet")
 
     def _plain(self, item: Instruction, index: int) -> list[str]:
         found = scalar(item.opcode)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tcsim.core.errors import listing, nearest
+from tcsim.core.errors import listing, nearest, shortened
+from tcsim.core.targets import TARGETS
 from tcsim.ptx.body import BodyReader
 from tcsim.ptx.scanner import (
     ADDRESS_SIZE,
@@ -31,6 +32,8 @@ from tcsim.ptx.syntax import (
     Module,
     PtxError,
 )
+
+OLD_TARGET = re.compile(r"sm_[2356]\d")  # before sm_70: their code runs on every later arch
 
 
 def parse(text: str | bytes) -> Module:
@@ -66,6 +69,10 @@ def _module_directive(reader: Scanner, module: Module) -> None:
     elif word == "target":
         module.target, *options = (part.strip() for part in reader.take(TARGET, "a target")[1].split(","))
         module.target_options = tuple(options)
+        if module.target not in TARGETS and not OLD_TARGET.fullmatch(module.target):
+            raise reader.error(
+                f"no target {module.target[:60]}; nearest: {listing(nearest(module.target, TARGETS))}", start
+            )
     elif word == "address_size":
         module.address_size = int(reader.take(ADDRESS_SIZE, "a size")[1])
         if module.address_size != 64:
@@ -92,10 +99,18 @@ def _module_directive(reader: Scanner, module: Module) -> None:
             _function(reader, module, linkage)
         else:
             variable = reader.initial(reader.declaration(linkage))
-            module.variables[variable.name] = variable
+            earlier = module.variables.get(variable.name)
+            if variable.name in module.functions or (
+                earlier is not None and earlier.linkage != "extern" and linkage != "extern"
+            ):
+                raise reader.error(f"{shortened(variable.name)} is declared twice", start)
+            if variable.space in ("local", "param", "reg"):
+                raise reader.error(f".{variable.space} outside a function", start)
+            if earlier is None or linkage != "extern":
+                module.variables[variable.name] = variable
     else:
         close = listing(nearest(word, MODULE_DIRECTIVES))
-        raise reader.error(f"no directive .{word}; nearest: {close}", start)
+        raise reader.error(f"no directive .{word[:60]}; nearest: {close}", start)
 
 
 def _function(reader: Scanner, module: Module, linkage: str) -> None:
@@ -106,7 +121,7 @@ def _function(reader: Scanner, module: Module, linkage: str) -> None:
     while not entry and reader.text[reader.at] == ".":
         word = reader.take(WORD, "a directive")[1]
         if word not in ("noreturn", "attribute"):
-            raise reader.error(f"no directive .{word} before a function's name")
+            raise reader.error(f"no directive .{word[:60]} before a function's name")
         if word == "attribute":
             reader.take(re.compile(r"\([^()]*\)"), "an attribute")
         reader.skip()
@@ -123,7 +138,7 @@ def _function(reader: Scanner, module: Module, linkage: str) -> None:
             continue
         if word not in FUNCTION_DIRECTIVES:
             raise reader.error(
-                f"no directive .{word} of a function; nearest: {listing(nearest(word, FUNCTION_DIRECTIVES))}", at
+                f"no directive .{word[:60]} of a function; nearest: {listing(nearest(word, FUNCTION_DIRECTIVES))}", at
             )
         numbers = reader.take(NUMBERS, "numbers")[1] if FUNCTION_DIRECTIVES[word] else None
         directives[word] = tuple(int(part) for part in numbers.split(",")) if numbers else ()
@@ -135,7 +150,9 @@ def _function(reader: Scanner, module: Module, linkage: str) -> None:
         module.functions.setdefault(name, made)
         return
     if earlier is not None and earlier.defined:
-        raise reader.error(f"{name} has two bodies")
+        raise reader.error(f"{shortened(name)} has two bodies")
+    if name in module.variables:
+        raise reader.error(f"{shortened(name)} is a variable")
     reader.expect("{")
     made.defined = True
     BodyReader(reader, module, made).read()

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-import struct
 from bisect import bisect_right
 from functools import cached_property
+from math import prod
 
-from tcsim.core.errors import listing, nearest
-from tcsim.ptx.operands import constant, number, read_operand
-from tcsim.ptx.syntax import (
-    TYPE_BYTES,
-    Initial,
-    PtxError,
-    Symbol,
-    Variable,
-)
+from tcsim.core.errors import listing, nearest, shortened
+from tcsim.ptx.expressions import constant
+from tcsim.ptx.initial import initialised
+from tcsim.ptx.syntax import TYPE_BYTES, PtxError, Variable
 
 MOST_CHARACTERS = 64 << 20
 DEEPEST_SCOPE = 64
 MOST_REGISTERS = 1 << 20  # of one declaration
 MOST_BYTES = 1 << 30  # of one variable
+MOST_DIMENSIONS = 8
+MOST_ALIGNMENT = 1 << 16
+MOST_PARAMETERS = 4096
 
 LINKAGES = ("extern", "visible", "weak", "common")
 SPACES = ("global", "const", "shared", "local", "param")
@@ -47,35 +45,39 @@ BODY_DIRECTIVES = (
     "callprototype",
 )
 
-COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*(?:.*?\*/|.*\Z)', re.DOTALL)
 SPACE = re.compile(r"\s*")
-NAME = r"(?:[A-Za-z][\w$]*|[_$%][\w$]+)"
-WORD = re.compile(r"\.([A-Za-z_]\w*)")
-LABEL = re.compile(rf"({NAME})\s*:(?!:)")
-INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*(?:(?:\.|::)[\w]+)*)\s*([^;]*);")
-LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?([^\n]*)")
-FILE = re.compile(r'\.file\s+(\d+)\s+"([^"\n]*)"[^\n]*')
-VERSION = re.compile(r"\.version\s+(\d+\.\d+)")
-TARGET = re.compile(r"\.target\s+(\w+(?:\s*,\s*\w+)*)")
-ADDRESS_SIZE = re.compile(r"\.address_size\s+(\d+)")
-SECTION = re.compile(r"\.section\s+\.?[\w.]+\s*\{[^{}]*\}")
-PRAGMA = re.compile(r'\.pragma\s+"[^"\n]*"(?:\s*,\s*"[^"\n]*")*\s*;')
-ALIAS = re.compile(rf"\.alias\s+({NAME})\s*,\s*({NAME})\s*;")
-FUNCTION = re.compile(r"\.(entry|func)\b")
-IDENTIFIER = re.compile(NAME)
-NUMBERS = re.compile(r"\s*(\d+(?:\s*,\s*\d+)*)?")
-DECLARATION = re.compile(
-    rf"""(?P<words>(?:\.\w+(?:::\w+)?\s*(?:\(\s*[^()]*\))?\s*(?:\b\d+\s*)?)+)   # .space .align 16 .v4 .b32 .ptr .global .attribute(..)
-         (?P<name>{NAME})\s*
-         (?P<extents>(?:\[\s*[^\]]*\]\s*)*)""",
-    re.VERBOSE,
+NAME = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
+WORD = re.compile(r"\.([A-Za-z_]\w*)", re.ASCII)
+LABEL = re.compile(rf"({NAME})\s*:(?!:)", re.ASCII)
+INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*+(?:(?:\.|::)\w++)*+)\s*+([^;]*);", re.ASCII)
+LOC = re.compile(
+    rf"\.loc\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+(\d{{1,9}}))?"
+    rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?",
+    re.ASCII,
 )
-REGISTERS = re.compile(rf"({NAME})(?:<\s*(\d+)\s*>)?")
+FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"\n]*)"(?:\s*,\s*\d+\s*,\s*\d+)?', re.ASCII)
+VERSION = re.compile(r"\.version\s+(\d{1,3}\.\d{1,3})", re.ASCII)
+TARGET = re.compile(r"\.target\s+(\w+(?:\s*,\s*\w+)*)", re.ASCII)
+ADDRESS_SIZE = re.compile(r"\.address_size\s+(\d{1,3})", re.ASCII)
+SECTION = re.compile(r"\.section\s+\.?[\w.]+\s*\{[^{}]*\}", re.ASCII)
+PRAGMA = re.compile(r'\.pragma\s+"[^"\n]*"(?:\s*,\s*"[^"\n]*")*\s*;')
+ALIAS = re.compile(rf"\.alias\s+({NAME})\s*,\s*({NAME})\s*;", re.ASCII)
+FUNCTION = re.compile(r"\.(entry|func)\b", re.ASCII)
+IDENTIFIER = re.compile(NAME, re.ASCII)
+NUMBERS = re.compile(r"\s*(\d{1,10}(?:\s*,\s*\d{1,10})*+)?", re.ASCII)
+DECLARATION = re.compile(
+    rf"""(?P<words>(?:\.\w++(?:::\w++)?\s*+(?:\(\s*+[^()]*+\)\s*+)?(?:\b\d++\s*+)?)++)   # .space .align 16 .v4 .b32 .ptr .global .attribute(..)
+         (?P<name>{NAME}|_\b)\s*+
+         (?P<extents>(?:\[[^\]\[]*+\]\s*+)*+)""",
+    re.VERBOSE | re.ASCII,
+)
+REGISTERS = re.compile(rf"({NAME})(?:<\s*(\d{{1,10}})\s*>)?", re.ASCII)
 EXTENT = re.compile(r"\[\s*([^\]]*?)\s*\]")
-DECLARED_WORD = re.compile(r"\.(\w+(?:::\w+)?)\s*(\([^()]*\))?\s*(\b\d+)?")
+DECLARED_WORD = re.compile(r"\.(\w+(?:::\w+)?)\s*(\([^()]*\))?\s*(\b\d{1,10})?", re.ASCII)
 TARGETS = re.compile(r"\.(branchtargets|calltargets)\s+([^;]*);")
-GENERIC = re.compile(r"generic\(\s*(.+?)\s*\)")
-MASKED = re.compile(r"(0xFF(?:00)*)\((.+)\)")
+UNCLOSED = "\0/*"
+PARAMETER_WORDS = ("ptr", "align", "attribute", "reg")
 
 
 class Scanner:
@@ -84,6 +86,9 @@ class Scanner:
     def __init__(self, text: str) -> None:
         self.text = COMMENT.sub(_blank, text)
         self.at = 0
+        if self.text.endswith(UNCLOSED):
+            self.at = len(self.text) - 1
+            raise self.error("a comment /* does not end")
 
     @cached_property
     def newlines(self) -> list[int]:
@@ -145,28 +150,32 @@ class Scanner:
                 align = align if pointer else int(value or 0)
             elif pointer and word in SPACES:
                 continue
-            elif word.split("::")[0] in SPACES and not space:
+            elif word.split("::")[0] in (*SPACES, "reg") and not space:
                 space = word.split("::")[0]
             elif word in ("v2", "v4", "v8"):
                 vector = int(word[1:])
             elif word in TYPE_BYTES and not type:
                 type = word
-            elif word not in ("attribute", "surfref", "texref", "samplerref"):
-                raise self.error(
-                    f".{word} in a declaration; nearest: {listing(nearest(word, (*TYPE_BYTES, *SPACES, 'align', 'ptr')))}",
-                    start,
-                )
-        if not type:
-            raise self.error(f"{match['name']} has no type; valid: {listing(TYPE_BYTES)}", start)
-        count: int | None = vector
-        for extent in EXTENT.findall(match["extents"]):
-            count = None if not extent else None if count is None else count * self._constant(extent, start)
-        if count is not None and not 0 <= count * TYPE_BYTES[type] <= MOST_BYTES:
-            raise self.error(f"{match['name']} has {count} elements; valid: up to {MOST_BYTES} bytes", start)
+            elif word != "attribute":
+                near = listing(nearest(word, (*TYPE_BYTES, *SPACES, *PARAMETER_WORDS)))
+                raise self.error(f".{word[:60]} in a declaration; nearest: {near}", start)
+        if not type or (type == "pred" and space != "reg"):
+            raise self.error(f"{shortened(match['name'])} has no type; valid: {listing(TYPE_BYTES)}", start)
+        extents = [None if not extent else self._constant(extent, start) for extent in EXTENT.findall(match["extents"])]
+        if any(extent is None for extent in extents[1:]) or len(extents) > MOST_DIMENSIONS:
+            raise self.error(
+                f"{shortened(match['name'])}: only the first of up to {MOST_DIMENSIONS} extents may be empty", start
+            )
+        if any(extent is not None and not 0 < extent <= MOST_BYTES for extent in extents):
+            raise self.error(f"{shortened(match['name'])} has an extent out of range; valid: 1 to {MOST_BYTES}", start)
+        shape = (*extents, *([vector] if vector > 1 else []))
+        count = None if None in shape else prod(extent or 1 for extent in shape)
+        if count is not None and count * TYPE_BYTES[type] > MOST_BYTES:
+            raise self.error(f"{shortened(match['name'])} has {count} elements; valid: up to {MOST_BYTES} bytes", start)
         natural = TYPE_BYTES[type] * vector
-        if align & (align - 1):
-            raise self.error(f".align {align}; valid: powers of two", start)
-        return Variable(match["name"], space, type, count, align or natural, None, linkage, self.place(start)[0])
+        if align & (align - 1) or align > MOST_ALIGNMENT:
+            raise self.error(f".align {align}; valid: powers of two up to {MOST_ALIGNMENT}", start)
+        return Variable(match["name"], space, type, count, align or natural, None, linkage, self.place(start)[0], shape)
 
     def _constant(self, text: str, at: int) -> int:
         try:
@@ -184,55 +193,18 @@ class Scanner:
         if end < 0:
             raise self.error("no ';' after the value")
         self.at = end + 1
-        values = [
-            part for part in re.sub(r"[{}]", " ", self.text[start:end]).replace("\n", " ").split(",") if part.strip()
-        ]
-        width = variable.element_bytes
-        count = len(values) if variable.count is None else variable.count
-        if len(values) > max(count, 1):
-            raise self.error(f"{variable.name} has {count} elements and {len(values)} values", start)
-        data, addresses = bytearray(width * count), []
-        for index, value in enumerate(values):
-            place, text = index * width, value.strip()
-            try:
-                found = number(text)
-                if found is None:
-                    addresses.append(_address(text, place, width))
-                else:
-                    data[place : place + width] = _bytes_of(found.value, found.kind, variable.type)
-            except PtxError as error:
-                raise self.error(str(error), start) from None
-        return Variable(
-            variable.name, variable.space, variable.type, count, variable.align, Initial(bytes(data), tuple(addresses)), variable.linkage,
-            variable.line,
-        )  # fmt: skip
+        try:
+            return initialised(variable, self.text[start:end])
+        except PtxError as error:
+            raise self.error(f"{shortened(variable.name)[1:-1]}: {error}", start) from None
 
 
 def _blank(match: re.Match[str]) -> str:
     """A comment as spaces, so that places stay; a string as it is."""
     found = match[0]
+    if found[:2] == "/*" and (len(found) < 4 or found[-2:] != "*/"):
+        return UNCLOSED
     return found if found[0] == '"' else re.sub(r"[^\n]", " ", found)
-
-
-def _bytes_of(value: int, kind: str, type: str) -> bytes:
-    width = TYPE_BYTES[type]
-    if kind == "f64" and type == "f32":
-        return struct.pack("<f", struct.unpack("<d", struct.pack("<Q", value))[0])
-    if kind == "f32" and type == "f64":
-        return struct.pack("<d", struct.unpack("<f", struct.pack("<I", value))[0])
-    if kind == "int" and type in ("f32", "f64"):
-        return struct.pack("<f" if type == "f32" else "<d", float(value))
-    return (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
-
-
-def _address(text: str, place: int, width: int) -> tuple[int, str, int, bool]:
-    if MASKED.fullmatch(text):
-        raise PtxError(f"{text}: one byte of an address as a value is not known here")
-    inner = GENERIC.fullmatch(text)
-    operand = read_operand(inner[1] if inner else text, lambda _: None)
-    if not isinstance(operand, Symbol) or width != 8:
-        raise PtxError(f"{text!r} is not a value of {width} bytes")
-    return place, operand.name, operand.offset, bool(inner)
 
 
 def parameters(reader: Scanner) -> tuple[Variable, ...]:
@@ -240,11 +212,10 @@ def parameters(reader: Scanner) -> tuple[Variable, ...]:
     reader.expect("(")
     found: list[Variable] = []
     while not reader.took(")"):
-        if reader.took("_"):  # the parameter of a prototype, or an empty list
+        if len(found) == MOST_PARAMETERS:
+            raise reader.error(f"more than {MOST_PARAMETERS} parameters")
+        if reader.took("_"):  # an empty list
             continue
-        reader.skip()
-        if reader.text.startswith(".reg", reader.at):
-            raise reader.error(".reg parameters are not known here; compilers pass .param")
         found.append(reader.declaration())
         if not reader.took(","):
             reader.expect(")")

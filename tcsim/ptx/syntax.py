@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,10 +22,9 @@ class PtxError(TcsimError):
 
 
 class Register(NamedTuple):
-    """A declared register; of an inner scope its name has the scope's number behind a "#"."""
+    """A declared register; of an inner scope its name has the scope's number behind a "#", of a vector the component: "%v.x"."""
 
     name: str
-    component: str = ""  # of a register declared as a vector: "x", "y", "z" or "w"
 
 
 class Special(NamedTuple):
@@ -94,11 +94,17 @@ Operand = Register | Special | Immediate | Symbol | Address | Tensor | Vector | 
 
 
 class Location(NamedTuple):
-    """A line of the source that PTX was compiled from (.loc)."""
+    """A line of the source that PTX was compiled from (.loc). Files may be declared behind it."""
 
-    file: str
+    files: Mapping[int, str]
+    number: int
     line: int
     column: int
+
+    @property
+    def file(self) -> str:
+        """The file's name, or its number if there is no .file with that."""
+        return self.files.get(self.number, str(self.number))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -120,7 +126,17 @@ class Initial(NamedTuple):
     """The initial bytes of a variable: numbers already as bytes, and addresses of symbols to be put in later."""
 
     data: bytes
-    addresses: tuple[tuple[int, str, int, bool], ...] = ()  # (offset, symbol, addend, whether generic)
+    addresses: tuple[Relocation, ...] = ()
+
+
+class Relocation(NamedTuple):
+    """An address that is put into a variable when memory is laid out: all of it, or one byte."""
+
+    offset: int  # in the variable
+    symbol: str
+    addend: int
+    width: int  # bytes
+    shift: int = 0  # bits of the address below those that are kept
 
 
 @dataclass(frozen=True)
@@ -135,6 +151,7 @@ class Variable:
     initial: Initial | None = None
     linkage: str = ""  # "extern", "visible", "weak", "common"
     line: int = 0
+    shape: tuple[int | None, ...] = ()  # the extents, and the length of the vector if there is one
 
     @property
     def element_bytes(self) -> int:
