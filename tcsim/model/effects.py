@@ -198,7 +198,7 @@ class Memories:
                 require_uncontested(places, data, self.call, mask, self.each, self.apart)
                 images[at.space] = with_bytes_at(image, places, data, mask)
                 continue
-            for turn in _turns(places, at.size):  # those of one place one after the other
+            for turn in turns(places, at.size):  # those of one place one after the other
                 own = None if mask is None else mask[..., turn, :]
                 new = write.combine(bytes_at(image, places[..., turn], at.size, own), data[..., turn, :])
                 image = with_bytes_at(image, places[..., turn], new, own)
@@ -206,8 +206,12 @@ class Memories:
         return images
 
 
-def _turns(places: Array, size: int) -> list[slice]:
-    """The accesses, all together where none touches another, else one by one."""
+def turns(places: Array, size: int) -> list[slice]:
+    """The accesses (..., accesses) of a combining write: all together where none touches another, else one by one.
+
+    >>> turns(np.array([0, 8, 4]), 4), turns(np.array([0, 4, 0]), 4)
+    ([slice(None, None, None)], [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)])
+    """
     if (np.diff(np.sort(places, axis=-1), axis=-1) >= size).all():
         return [slice(None)]
     return [slice(place, place + 1) for place in range(places.shape[-1])]

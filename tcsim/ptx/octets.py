@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 
+<<<<<<< HEAD
 from tcsim.model.effects import EVERY_CTA, Access, Write
 from tcsim.ptx.calls import Calls
+=======
+from tcsim.model.effects import EVERY_CTA, Access, Write, turns
+from tcsim.ptx.accesses import Accesses
+>>>>>>> bf8163a (Kernels of barriers and copies under every schedule; reductions that meet at one place land one after the other; st.async, red.async, st.bulk and cache hints go to the catalog)
 from tcsim.ptx.memory import MemoryFault, Segment
 from tcsim.ptx.tensor_memory import Columns
 from tcsim.ptx.threads import TYPED, Array, Stop
@@ -63,8 +68,12 @@ class Octets(Calls):
     def apply(self, write: Write, threads: Array) -> None:
         """Do a write of an effect."""
         for at in self.copies(write.at):
-            data = write.data if write.combine is None else write.combine(self.read(at), write.data)
             address, cta = self.places(at)
+            if write.combine is not None and len(alone := turns(address, at.size)) > 1:
+                for turn in alone:  # what comes to one place comes one after the other
+                    self.apply(replace(write, at=_part(at, turn), data=write.data.reshape(-1, at.size)[turn]), threads)
+                continue
+            data = write.data if write.combine is None else write.combine(self.read(at), write.data)
             data = np.broadcast_to(data, (*np.broadcast_shapes(at.address.shape, data.shape[:-1]), at.size)).reshape(
                 -1, at.size
             )
@@ -141,6 +150,19 @@ def _in_units(addresses: Array, size: int, cta: Array | None) -> tuple[Array, in
         places = (places[:, None] + np.arange(0, size, unit, dtype=np.uint64)).reshape(-1)
         cta = None if cta is None else np.repeat(cta, size // unit)
     return places, unit, cta
+
+
+def _part(at: Access, which: slice) -> Access:
+    """Some of the accesses."""
+    flat = {name: getattr(at, name) for name in ("cta", "thread")}
+    chosen = {
+        name: None if own is None else np.broadcast_to(own, at.address.shape).reshape(-1)[which]
+        for name, own in flat.items()
+    }
+    mask = (
+        None if at.mask is None else np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)[which]
+    )
+    return replace(at, address=at.address.reshape(-1)[which], mask=mask, **chosen)
 
 
 def _chosen(cta: Array | None, which: Array) -> Array | None:

@@ -161,7 +161,16 @@ class Compiler:
     ) -> None:  # fmt: skip
         self.function, self.context = function, context
         self.families = families  # binds instructions of the catalog
-        self.catalogued = ("elect", "cvt.")
+        self.catalogued = (
+            "elect",
+            "cvt.",
+            "red.async",
+            "st.async",
+            "st.bulk",
+            "createpolicy",
+            "discard",
+            "applypriority",
+        )
         self.handlers = handlers
         self.symbols, self.shared = context.addresses, shared
         self.constants, self.known = context.constants, context.known
