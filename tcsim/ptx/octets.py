@@ -7,13 +7,8 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD
-from tcsim.model.effects import EVERY_CTA, Access, Write
-from tcsim.ptx.calls import Calls
-=======
 from tcsim.model.effects import EVERY_CTA, Access, Write, turns
-from tcsim.ptx.accesses import Accesses
->>>>>>> bf8163a (Kernels of barriers and copies under every schedule; reductions that meet at one place land one after the other; st.async, red.async, st.bulk and cache hints go to the catalog)
+from tcsim.ptx.calls import Calls
 from tcsim.ptx.memory import MemoryFault, Segment
 from tcsim.ptx.tensor_memory import Columns
 from tcsim.ptx.threads import TYPED, Array, Stop
@@ -154,15 +149,12 @@ def _in_units(addresses: Array, size: int, cta: Array | None) -> tuple[Array, in
 
 def _part(at: Access, which: slice) -> Access:
     """Some of the accesses."""
-    flat = {name: getattr(at, name) for name in ("cta", "thread")}
-    chosen = {
-        name: None if own is None else np.broadcast_to(own, at.address.shape).reshape(-1)[which]
-        for name, own in flat.items()
-    }
-    mask = (
-        None if at.mask is None else np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)[which]
-    )
-    return replace(at, address=at.address.reshape(-1)[which], mask=mask, **chosen)
+
+    def own(array: Array | None, *each: int) -> Array | None:
+        return None if array is None else np.broadcast_to(array, (*at.address.shape, *each)).reshape(-1, *each)[which]
+
+    address = at.address.reshape(-1)[which]
+    return replace(at, address=address, mask=own(at.mask, at.size), cta=own(at.cta), thread=own(at.thread))
 
 
 def _chosen(cta: Array | None, which: Array) -> Array | None:
