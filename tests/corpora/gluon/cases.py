@@ -7,27 +7,21 @@ from typing import Any
 import numpy as np
 
 import tcsim
-from tests.corpora.case import Array, Close, Inputs, Launch, Map, Parameter, Pointer, tensor_map
-from tests.corpora.triton.cases import BOTH, NONE, jit, wide, zeros
+from tests.corpora.case import Close, Inputs, Launch, Map, Pointer
+from tests.corpora.triton.cases import BOTH, NONE, described, descriptor, jit, wide, zeros
 
 HOPPER = ("sm_90a",)
-
-
-def descriptor(
-    name: str, array: Array, data_type: str, box: tuple[int, ...], swizzle: str = "128B"
-) -> tuple[Parameter, ...]:
-    """What a tensor descriptor of a row-major array becomes as parameters: the map, sizes, strides in elements."""
-    strides = (int(step) // array.itemsize for step in array.strides)
-    return (
-        Map(name, tensor_map(array, data_type, box[::-1], swizzle)),
-        *map(np.int32, array.shape),
-        *map(np.int64, strides),
-    )
 
 
 def gluon(function: str, signature: str, constants: dict[str, Any], targets: tuple[str, ...], **options: Any) -> Any:
     """Register a case."""
     return jit("kernels", function, signature, constants, targets, compiler="gluon", **options)
+
+
+def _ended(launch: Launch) -> Launch:
+    """With the two pointers that Triton adds."""
+    launch.params += (NONE, NONE)
+    return launch
 
 
 @gluon("transpose", "x:*fp16 y:*fp16", {"ROWS": 32, "COLUMNS": 64}, BOTH, divisible="*")
@@ -74,24 +68,10 @@ def tma_add(inputs: Inputs) -> Launch:
     )  # fmt: skip
 
 
-def _product(
-    inputs: Inputs, m: int, n: int, k: int, blocks: tuple[int, int, int], swizzles: tuple[str, str, str] = ("128B",) * 3
-) -> Launch:  # type: ignore[assignment]
-    a, b = inputs.normal((m, k), np.float16), inputs.normal((k, n), np.float16)
-    d = zeros((m, n), np.float16)
-    block_m, block_n, block_k = blocks
-    return Launch(
-        {"left": a, "right": b, "out": d},
-        (*descriptor("left", a, "FLOAT16", (block_m, block_k), swizzles[0]), *descriptor("right", b, "FLOAT16", (block_k, block_n), swizzles[1]),
-         *descriptor("out", d, "FLOAT16", (block_m, block_n), swizzles[2]), NONE, NONE),
-        {"out": Close(wide(a) @ wide(b), np.float16, 2e-3, 1e-2)}, (m // block_m, n // block_n, 1),
-    )  # fmt: skip
-
-
 @gluon("wgmma_pipelined", "left:desc.fp16.64x64.128 right:desc.fp16.64x64.128 out:desc.fp16.64x64.128",
        {"K": 192, "BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}, HOPPER)  # fmt: skip
 def wgmma_pipelined(inputs: Inputs) -> Launch:
-    return _product(inputs, 64, 64, 192, (64, 64, 64))
+    return _ended(described(inputs, 64, 64, 192, (64, 64, 64)))
 
 
 @gluon(
@@ -101,7 +81,7 @@ def wgmma_pipelined(inputs: Inputs) -> Launch:
     HOPPER,
 )
 def warp_specialised(inputs: Inputs) -> Launch:
-    return _product(inputs, 64, 64, 160, (64, 64, 32), ("64B", "128B", "128B"))
+    return _ended(described(inputs, 64, 64, 160, (64, 64, 32), swizzles=("64B", "128B", "128B")))
 
 
 @gluon("im2col", "image:im2col.fp16.32x64.128 out:*fp32", {"PIXELS": 32, "CHANNELS": 64}, ("sm_90a", "sm_100a"))
@@ -125,4 +105,4 @@ def im2col(inputs: Inputs) -> Launch:
 @gluon("tcgen05", "left:desc.fp16.128x64.128 right:desc.fp16.64x64.128 out:desc.fp16.128x64.128",
        {"K": 192, "BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64}, ("sm_100a",))  # fmt: skip
 def tcgen05(inputs: Inputs) -> Launch:
-    return _product(inputs, 128, 64, 192, (128, 64, 64))
+    return _ended(described(inputs, 128, 64, 192, (128, 64, 64)))

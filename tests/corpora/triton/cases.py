@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tests.corpora.case import DTYPES, Array, Close, Inputs, Launch, Pointer, Source, case
+from tests.corpora.case import DTYPES, Array, Close, Inputs, Launch, Map, Parameter, Pointer, Source, case, tensor_map
 
 BOTH = ("sm_80", "sm_90a")
 EVERY = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
@@ -184,6 +184,88 @@ def descriptors(inputs: Inputs) -> Launch:
         (Pointer("a"), Pointer("b"), Pointer("d"), *map(np.int32, (m, n, k)), Pointer("maps"), NONE),
         {"d": Close(wide(a) @ wide(b).T, np.float16, 2e-3, 1e-2)}, (2, 2, 1), scratch=frozenset({"maps"}),
     )  # fmt: skip
+
+
+def descriptor(
+    name: str, array: Array, data_type: str, box: tuple[int, ...], swizzle: str = "128B"
+) -> tuple[Parameter, ...]:
+    """What a tensor descriptor of a row-major array becomes as parameters: the map, sizes, strides in elements."""
+    strides = (int(step) // array.itemsize for step in array.strides)
+    return (
+        Map(name, tensor_map(array, data_type, box[::-1], swizzle)),
+        *map(np.int32, array.shape),
+        *map(np.int64, strides),
+    )
+
+
+def described(
+    inputs: Inputs,
+    m: int,
+    n: int,
+    k: int,
+    blocks: tuple[int, int, int],
+    transposed: bool = False,
+    swizzles: tuple[str, str, str] = ("128B", "128B", "128B"),
+) -> Launch:
+    """A product of f16 through descriptors: left, right (stored N by K if transposed), out."""
+    a, b = inputs.normal((m, k), np.float16), inputs.normal((n, k) if transposed else (k, n), np.float16)
+    d, (block_m, block_n, block_k) = zeros((m, n), np.float16), blocks
+    box = (block_n, block_k) if transposed else (block_k, block_n)
+    return Launch(
+        {"left": a, "right": b, "out": d},
+        (*descriptor("left", a, "FLOAT16", (block_m, block_k), swizzles[0]), *descriptor("right", b, "FLOAT16", box, swizzles[1]),
+         *descriptor("out", d, "FLOAT16", (block_m, block_n), swizzles[2])),
+        {"out": Close(wide(a) @ wide(b.T if transposed else b), np.float16, 2e-3, 1e-2)}, (m // block_m, n // block_n, 1),
+    )  # fmt: skip
+
+
+@jit("matmul", "host_descriptors", "left:desc.fp16.64x64 right:desc.fp16.64x64 out:desc.fp16.64x64 K:i32",
+     {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}, ("sm_90a", "sm_100a", "sm_120a"), divisible="K")  # fmt: skip
+def host_descriptors(inputs: Inputs) -> Launch:
+    launch = described(inputs, 64, 128, 128, (64, 64, 64))
+    launch.params += (np.int32(128), NONE, NONE)
+    return launch
+
+
+@jit("matmul", "warp_specialised", "left:desc.fp16.128x64 right:desc.fp16.64x64 out:desc.fp16.128x64 K:i32",
+     {"TILES": 2, "BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64}, ("sm_100a",), divisible="K")  # fmt: skip
+def warp_specialised(inputs: Inputs) -> Launch:
+    launch = described(inputs, 256, 64, 128, (128, 64, 64), True)
+    launch.grid = (1, 1, 1)
+    launch.params += (np.int32(128), NONE, NONE)
+    return launch
+
+
+def _scaled(a_format: str, b_format: str, targets: tuple[str, ...]) -> None:
+    packs = {"e2m1": 2, "e4m3": 1, "e5m2": 1, "bf16": 1}
+    types = {"e2m1": "*u8", "e4m3": "*fp8e4nv", "e5m2": "*fp8e5"}
+    codes = {"e2m1": ml_dtypes.float4_e2m1fn, "e4m3": E4M3, "e5m2": E5M2}
+    m, n, k = 128, 64, 128
+    signature = f"a:{types[a_format]} scale_a:*u8 b:{types[b_format]} scale_b:*u8 d:*fp32"
+    constants = {
+        "K": k, "BLOCK_M": m, "BLOCK_N": n, "FORMAT_A": a_format, "FORMAT_B": b_format, "PACK_A": packs[a_format], "PACK_B": packs[b_format],
+    }  # fmt: skip
+
+    def operand(inputs: Inputs, name: str, rows: int) -> tuple[Array, Array]:
+        """Bytes as they are stored, and the numbers."""
+        values = inputs.normal((rows, k), np.float32, 2.0).astype(codes[name])
+        words = values.view(np.uint8)
+        return (words[:, ::2] & 15 | words[:, 1::2] << 4) if name == "e2m1" else words, wide(values)
+
+    def make(inputs: Inputs) -> Launch:
+        (a, x), (b, y) = operand(inputs, a_format, m), operand(inputs, b_format, n)
+        of_a, of_b = (inputs.integers(124, 130, (rows, k // 32), np.uint8) for rows in (m, n))
+        x, y = (v * np.exp2(np.repeat(s.astype(np.float64) - 127, 32, axis=1)) for v, s in ((x, of_a), (y, of_b)))
+        return Launch(
+            {"a": a, "sa": of_a, "b": b, "sb": of_b, "d": zeros((m, n), np.float32)},
+            (*map(Pointer, ("a", "sa", "b", "sb", "d")), NONE, NONE), {"d": Close(x @ y.T, np.float32, 1e-3, 1e-2)},
+        )  # fmt: skip
+
+    jit("matmul", "scaled", signature, constants, targets, f"scaled_{a_format}_{b_format}", "*")(make)
+
+
+_scaled("e4m3", "e5m2", ("sm_90a", "sm_100a", "sm_120a"))
+_scaled("e2m1", "e2m1", ("sm_90a", "sm_100a", "sm_120a"))
 
 
 # --- attention
