@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime
-import io
 import json
-import lzma
 import os
 import re
 import sys
@@ -27,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.scalars import cases
+from conformance.scalars import cases, recorded
 from conformance.scalars.inputs import COUNT, SHORT, inputs
 from conformance.scalars.questions import LANES, WARPS, Question, answer, questions
 from hwkernels.device.driver import Context, CudaError, Launch, device_info
@@ -36,7 +34,6 @@ from hwkernels.probes.scalar import BLOCK, Probe, module
 from tcsim.core.errors import TcsimError
 from tcsim.isa.scalar.table import CONTAINERS
 
-RECORDED = Path(__file__).parent.parent / "recordings" / "sm_90" / "scalars"
 COLUMNS = ("spelling", "inputs", "mismatches", "short", "all", "first")
 _TOGETHER = 48  # spellings of a module
 _context: Context | None = None
@@ -164,17 +161,6 @@ def ask_named(name: str, target: str) -> tuple[np.ndarray[Any, Any] | None, str]
     return ask(questions()[name], target)
 
 
-def keep(folder: Path) -> None:
-    """Put what was measured into the recordings: one compressed table and what made it."""
-    RECORDED.mkdir(parents=True, exist_ok=True)
-    (RECORDED / "scalars.csv.xz").write_bytes(lzma.compress((folder / "scalars.csv").read_bytes(), preset=9))
-    (RECORDED / "scalars.json").write_text((folder / "scalars.json").read_text())
-    with np.load(folder / "questions.npz") as answers:
-        packed = io.BytesIO()
-        np.save(packed, np.stack([answers[name] for name in sorted(answers)]))
-    (RECORDED / "questions.npy.xz").write_bytes(lzma.compress(packed.getvalue(), preset=9))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, write, count; 1 if something differs."""
     parser = argparse.ArgumentParser(prog="python -m conformance.scalars", description=__doc__)
@@ -186,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="put what FOLDER holds into the recordings")
     asked = parser.parse_args(arguments)
     if asked.keep:
-        keep(asked.folder)
+        recorded.keep(asked.folder)
         return 0
     began = time.perf_counter()
     asked.folder.mkdir(parents=True, exist_ok=True)

@@ -328,7 +328,7 @@ def _flushing() -> Iterator[Question]:
         dot = "" if where.startswith("generic") else f".{where}"
         shared = "shared" in where
         for stem in ("atom", "red"):
-            for type, size in (("f32", 4), ("f64", 8)):
+            for type in ("f32", "f64"):
                 register = "%f" if type == "f32" else "%e"
                 ask = f"{stem}{dot}.add.{type} {f'{register}3, ' if stem == 'atom' else ''}{address}, {register}2;"
                 body = [

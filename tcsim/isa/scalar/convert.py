@@ -103,7 +103,8 @@ def _double(high: Array, low: Array, rounding: Rounding) -> Array:
     return np.ascontiguousarray(found).view(np.uint64)
 
 
-def _between_floats(out: str, source: str, rounding: Rounding, ftz: bool, saturate: bool) -> Callable[[Array], Array]:
+def _between_floats(out: str, source: str, mode: str, ftz: bool, saturate: bool) -> Callable[[Array], Array]:
+    rounding = ROUNDINGS[mode]
     flushes = ftz and source == "f32" and out != "f16"  # to f16 .ftz changes nothing (measured on an H200)
     plain = out == source and not ftz and not saturate
 
@@ -129,7 +130,7 @@ def _between_floats(out: str, source: str, rounding: Rounding, ftz: bool, satura
                 found = rounded_double(a, out, rounding)
             elif out == "f32":
                 found = widened(a, source)
-                found = _quiet(found, "f32") if source == "f16" or ftz else found
+                found = _quiet(found, "f32") if source == "f16" or ftz or mode else found
             else:
                 value = as_float(a, source).astype(np.float64)
                 found = rounded(value, np.zeros_like(value), out, rounding)
@@ -215,7 +216,7 @@ def table() -> Iterator[Scalar]:
             yield Scalar(f"{name}.{float}.{integer}", (float,), (integer,), compute, targets=own)
     for (out, source), choices in _BETWEEN.items():
         for name, (rounding, ftz, sat) in spellings("cvt", *choices):
-            compute = _between_floats(out, source, ROUNDINGS[rounding], bool(ftz), bool(sat))
+            compute = _between_floats(out, source, rounding, bool(ftz), bool(sat))
             own = _first(out, source, ftz)
             yield Scalar(f"{name}.{out}.{source}", (out,), (source,), compute, targets=own)
     for type in _FLOATS:
