@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 
 from tcsim import catalog
 from tcsim.core.errors import InstructionError
+from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction as Model
 from tcsim.model.operand import Operand as Slot
+from tcsim.model.registers import RegisterInstruction
 from tcsim.ptx.convergence import LANES_OF, waits
 from tcsim.ptx.program import Compiler
 from tcsim.ptx.syntax import (
@@ -27,8 +30,7 @@ from tcsim.ptx.syntax import (
     Tensor,
     Vector,
 )
-
-WORDS = {".b8": 1, ".b16": 1, ".f16": 1, ".b32": 1, ".f32": 1, ".s32": 1, ".u32": 1, ".b64": 2, ".f64": 2, ".u64": 2}
+from tcsim.ptx.threads import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +39,98 @@ class Bound:
 
     model: Model
     form: Form
-    results: tuple[tuple[str, tuple[int, ...], str], ...]  # (operand, registers, type)
+    results: tuple[tuple[str, Array], ...]  # by operand: the registers, negative for a sink
     lanes: int  # that execute together: 32, 128, or each thread by itself
     line: int
+    sources: tuple[tuple[str, Any], ...] = ()  # by operand: Rows, or the number of an immediate; of those known here
+
+    @property
+    def static(self) -> bool:
+        """Whether all that it reads are registers in vectors, and numbers: then several can be computed together."""
+        known = {name for name, _ in self.sources}
+        return isinstance(self.model, RegisterInstruction) and self.lanes == 32 and known == set(self.form.sources)
+
+    def follows(self, earlier: Sequence[Bound]) -> bool:
+        """Whether it can be computed together with earlier ones: the same instruction, on what they do not write."""
+        first = earlier[0]
+        if self.model.mnemonic != first.model.mnemonic or self.form.names != first.form.names:
+            return False
+        for (name, own), (other, numbers) in zip(self.sources, first.sources, strict=True):
+            if name != other or (not isinstance(own, Rows) and own != numbers):
+                return False
+        written = {number for bound in earlier for _, numbers in bound.results for number in numbers.tolist()}
+        read = {number for _, own in self.sources if isinstance(own, Rows) for number in own.numbers.tolist()}
+        return not written & (read | {number for _, numbers in self.results for number in numbers.tolist()})
 
 
-def bind(compiler: Compiler, item: Instruction, arch: str) -> list[str]:
-    """The source line that runs an instruction of the catalog."""
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Registers of one width that an operand's vector names."""
+
+    numbers: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Instructions that are computed in one call."""
+
+    bound: Bound  # the first
+    sources: tuple[tuple[str, Any], ...]  # by operand: registers (instructions, n), or a number
+    results: tuple[tuple[str, Array], ...]
+
+    @classmethod
+    def of(cls, all: Sequence[Bound]) -> Together:
+        """Instructions of which each `follows` those before it."""
+        first = all[0]
+        sources = tuple(
+            (name, np.stack([dict(bound.sources)[name].numbers for bound in all]) if isinstance(own, Rows) else own)
+            for name, own in first.sources
+        )
+        results = tuple((name, np.stack([dict(bound.results)[name] for bound in all])) for name, _ in first.results)
+        return cls(first, sources, results)
+
+
+def _grouped(compiler: Compiler, lines: list[str]) -> list[str]:
+    found: list[str] = []
+    run: list[Bound] = []
+    start = 0
+
+    def close() -> None:
+        if len(run) > 1:
+            found[start] = f"M.perform_together({compiler.constant(Together.of(run))}, w)"
+            found[start + 1 :] = [""] * (len(run) - 1)
+        run.clear()
+
+    for line in lines:
+        bound = compiler.bounds.get(line)
+        if bound is None or not bound.static:
+            close()
+        elif not run or not bound.follows(run):
+            close()
+            start, run = len(found), [bound]
+        else:
+            run.append(bound)
+        found.append(line)
+    close()
+    return found
+
+
+@dataclass(frozen=True)
+class Binder:
+    """Binds the instructions of programs to the catalog's on an arch."""
+
+    arch: str
+
+    def __call__(self, compiler: Compiler, item: Instruction) -> list[str]:
+        """The source line that runs an instruction of the catalog."""
+        return _bind(compiler, item, self.arch)
+
+    def grouped(self, compiler: Compiler, lines: list[str]) -> list[str]:
+        """Lines of a basic block, with runs of independent instructions on registers alone as one; the others of a run are empty."""
+        return _grouped(compiler, lines)
+
+
+def _bind(compiler: Compiler, item: Instruction, arch: str) -> list[str]:
     try:
         model = catalog.instruction(item.opcode, arch)
     except InstructionError as error:
@@ -97,7 +184,7 @@ def _suits(slot: Slot, operand: Operand) -> bool:
 
 
 def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, operands: list[Operand]) -> str:
-    given, results = [], []
+    given, results, sources = [], [], []
     for slot, operand in zip(form.operands, operands, strict=False):
         if slot.kind == "sink":
             continue
@@ -105,16 +192,36 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
         if slot.role != "source" and slot.kind in ("vector", "register", "predicate"):
             registers = operand.items if isinstance(operand, Vector) else (operand,)
             numbers = tuple(compiler.numbers[own.name] if isinstance(own, Register) else -1 for own in registers)
-            results.append((slot.name, numbers, type))
+            results.append((slot.name, np.array(numbers)))
             if slot.role == "destination":
                 continue
-        given.append(f"{compiler.constant(slot.name)}: {_source(compiler, slot, operand, type)}")
-    bound = Bound(model, form, tuple(results), LANES_OF.get(form.together, 1), item.line)
+        rows = _rows(compiler, operand, type) if slot.kind == "vector" else None
+        if rows is not None or slot.kind == "immediate":
+            assert isinstance(operand, (Immediate, Vector))
+            sources.append((slot.name, rows or operand.value))  # type: ignore[union-attr]
+        source = compiler.constant(rows) if rows else _source(compiler, slot, operand, type)
+        given.append(f"{compiler.constant(slot.name)}: {source}")
+    lanes = LANES_OF.get(form.together, 1)
+    bound = Bound(model, form, tuple(results), lanes, item.line, tuple(sources))
     call = f"{compiler.constant(bound)}, {{{', '.join(given)}}}, w"
     if waits(item):
         here, after = compiler.block_of[compiler.index], compiler._next(compiler.index + 1)
         return f"return M.attempt({call}, {here}, {after})"
-    return f"M.perform({call})"
+    line = f"M.perform({call})"
+    if item.predicate is None:
+        compiler.bounds[line] = bound
+    return line
+
+
+def _rows(compiler: Compiler, operand: Operand, type: str) -> Rows | None:
+    """The registers of a vector that has nothing else, all as wide as the type says."""
+    if not isinstance(operand, Vector):
+        return None
+    width = CONTAINERS[type].itemsize
+    for own in operand.items:
+        if not isinstance(own, Register) or CONTAINERS[compiler.type_of(own)].itemsize != width:
+            return None
+    return Rows(np.array([compiler.numbers[own.name] for own in operand.items if isinstance(own, Register)]))
 
 
 def _source(compiler: Compiler, slot: Slot, operand: Operand, type: str) -> str:
@@ -138,27 +245,59 @@ def _source(compiler: Compiler, slot: Slot, operand: Operand, type: str) -> str:
     return compiler.value(operand, type)
 
 
-def gathered(bound: Bound, slot: Slot, value: Any, threads: int, taken: Any) -> dict[str, Any]:
-    """An operand as effects take it: of warps (warps, 32[, registers]), of threads (threads[, registers]).
+def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array) -> Any:
+    """An operand as effects take it: of warps (warps, 32[, registers]), of threads (threads[, registers])."""
+    lead = (-1, bound.lanes) if bound.lanes > 1 else (-1,)
+    if slot.kind == "immediate":
+        return np.asarray(value)
+    if slot.kind == "vector":
+        return stacked(value, machine, taken, lead, slot.layout is not None)
+    if slot.kind == "tensor":
+        value = value[0]
+    full = np.broadcast_to(value, (machine.threads,))[taken]
+    if slot.kind in ("address", "tensor"):
+        full = full.astype(np.int64)
+    return full.reshape(lead)
+
+
+def stacked(value: Any, machine: Any, taken: Array, lead: tuple[int, ...], fragment: bool) -> Any:
+    """The registers of a vector, (..., registers); of a fragment a 64-bit register is two words."""
+    if isinstance(value, Rows):
+        found = machine.file.gather(value.numbers, None if len(taken) == machine.threads else taken)
+    else:
+        found = np.stack([np.broadcast_to(part, (machine.threads,))[taken] for part in value], axis=-1)
+    if found.dtype == np.uint64 and fragment:
+        found = found.view(np.uint32)
+    return found.reshape(*lead, found.shape[-1])
+
+
+class Operands(Mapping[str, Any]):
+    """The operands of an instruction, each gathered from the registers when it is asked for.
 
     A tensor is its map's address and, by a name of their own, its coordinates.
     """
-    lead = (-1, bound.lanes) if bound.lanes > 1 else (-1,)
-    if slot.kind == "immediate":
-        return {slot.name: np.asarray(value)}
-    if slot.kind == "vector":
-        return {slot.name: _stacked(value, threads, taken, lead, slot.layout is not None)}
-    if slot.kind == "tensor":
-        base = np.broadcast_to(value[0], (threads,))[taken].astype(np.int64)
-        return {slot.name: base.reshape(lead), "coordinates": _stacked(value[1:], threads, taken, lead, False)}
-    full = np.broadcast_to(value, (threads,))[taken]
-    if slot.kind == "address":
-        full = full.astype(np.int64)
-    return {slot.name: full.reshape(lead)}
 
+    def __init__(self, bound: Bound, given: Mapping[str, Any], machine: Any, taken: Array) -> None:
+        self._bound, self._given, self._machine, self._taken = bound, given, machine, taken
+        self._found: dict[str, Any] = {}
 
-def _stacked(parts: Any, threads: int, taken: Any, lead: tuple[int, ...], fragment: bool) -> Any:
-    stacked = np.stack([np.broadcast_to(part, (threads,))[taken] for part in parts], axis=-1)
-    if stacked.dtype == np.uint64 and fragment:
-        stacked = stacked.view(np.uint32)  # a 64-bit register is two words
-    return stacked.reshape(*lead, stacked.shape[-1])
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._found:
+            self._found[name] = self._gather(name)
+        return self._found[name]
+
+    def _gather(self, name: str) -> Any:
+        bound = self._bound
+        if name == "coordinates" and name not in self._given:
+            tensor = next((slot.name for slot in bound.form.operands if slot.kind == "tensor"), name)
+            lead = (-1, bound.lanes) if bound.lanes > 1 else (-1,)
+            return stacked(self._given[tensor][1:], self._machine, self._taken, lead, False)
+        return gathered(bound, bound.form[name], self._given[name], self._machine, self._taken)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._given
+        if any(slot.kind == "tensor" for slot in self._bound.form.operands):
+            yield "coordinates"
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

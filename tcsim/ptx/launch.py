@@ -14,7 +14,7 @@ import numpy as np
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.ptx import reader
 from tcsim.ptx.control import STACK
-from tcsim.ptx.families import bind
+from tcsim.ptx.families import Binder
 from tcsim.ptx.geometry import arch_of, check_memory, geometry
 from tcsim.ptx.grid import Grid, Launch
 from tcsim.ptx.handlers import HANDLERS
@@ -155,7 +155,7 @@ class Kernel:
         }
         made = link(
             self.module.syntax, self.function, memory.place(self.module), seen, {**HANDLERS, **STACK},
-            lambda compiler, item: bind(compiler, item, arch),
+            Binder(arch),
         )  # fmt: skip
         made.shared_bytes = dynamic if self.dynamic_smem else end
         return made

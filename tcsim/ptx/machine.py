@@ -12,6 +12,7 @@ from tcsim.ptx.barriers import Barriers
 from tcsim.ptx.fibers import EXIT, Fiber, Fibers, Wait
 from tcsim.ptx.memory import Memory, MemoryFault, Segment
 from tcsim.ptx.program import Compiled
+from tcsim.ptx.register_file import RegisterFile
 from tcsim.ptx.threads import Array, Mask, Stop
 
 if TYPE_CHECKING:
@@ -30,10 +31,8 @@ class Block(Barriers):
         super().__init__(grid, block, index, cluster, rank, program.shared_bytes + dynamic_smem, dynamic_smem)
         self.program, self.memory, self.params = program, memory, params
         self.cluster, self.queue, self.arch = owner, owner.queue, owner.arch
-        self.registers = [
-            np.zeros(self.threads, container) if type != "b128" else np.zeros(self.threads, np.dtype((np.void, 16)))
-            for type, container, _ in program.registers
-        ]
+        self.file = RegisterFile((_container(type, own) for type, own, _ in program.registers), self.threads)
+        self.registers = self.file.arrays
         self.shared = Segment(0, np.zeros(self.shared_bytes, np.uint8))
         self.local_bytes = program.local_bytes
         self.local_stride = -(-max(program.local_bytes, 1) // 16) * 16
@@ -145,6 +144,10 @@ class Block(Barriers):
     def done(self) -> bool:
         """Whether all threads have exited."""
         return not self.fibers
+
+
+def _container(type: str, container: np.dtype[Any]) -> np.dtype[Any]:
+    return container if type != "b128" else np.dtype((np.void, 16))
 
 
 def _stop_for(error: Exception) -> Stop:

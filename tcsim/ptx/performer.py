@@ -10,10 +10,11 @@ import numpy as np
 from tcsim.core.errors import TcsimError
 from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource, Signal
 from tcsim.ptx import mbarriers
-from tcsim.ptx.families import Bound, gathered
+from tcsim.ptx.families import Bound, Operands, Rows, Together, stacked
 from tcsim.ptx.fibers import Wait
 from tcsim.ptx.octets import Octets
 from tcsim.ptx.pending import Flight, Queue
+from tcsim.ptx.register_file import RegisterFile
 from tcsim.ptx.tensor_memory import Columns
 from tcsim.ptx.threads import LANES, Array, Mask, Stop
 
@@ -44,12 +45,10 @@ class Holding:
 
     def held(self, name: str) -> Array:
         """The registers of an operand, now."""
-        numbers = next(own for operand, own, _ in self.flight.bound.results if operand == name)
-        parts = [self.block.registers[number][self.flight.threads] for number in numbers]
-        stacked = np.stack(parts, axis=-1)
-        if stacked.dtype == np.uint64:
-            stacked = stacked.view(np.uint32)
-        return stacked.reshape(-1, self.flight.bound.lanes, stacked.shape[-1])
+        flight, block = self.flight, self.block
+        numbers = next(own for operand, own in flight.bound.results if operand == name)
+        found: Array = stacked(Rows(numbers), block, flight.threads, (-1, flight.bound.lanes), True)
+        return found
 
 
 def warps_of(threads: Array) -> Array:
@@ -60,7 +59,7 @@ def warps_of(threads: Array) -> Array:
 class Performer(Octets):
     """Threads with memory that perform instructions of the catalog."""
 
-    registers: list[Array]
+    file: RegisterFile
     queue: Queue
     cluster: Cluster
     arch: str
@@ -84,6 +83,31 @@ class Performer(Octets):
                 "INVALID_OPERAND", f"an instruction waits here that cannot wait: {found.blocked.kind}", int(threads[0])
             )
         self._take(bound, found, threads, mask)
+
+    def perform_together(self, run: Together, w: Mask) -> None:
+        """Run instructions that only compute, on registers that none of them writes, in one call."""
+        mask, bound = self._array(w), run.bound
+        threads = self._taking(bound, mask)
+        if not len(threads):
+            return
+        some = None if len(threads) == self.threads else threads
+        operands: dict[str, Array] = {}
+        for name, numbers in run.sources:
+            if isinstance(numbers, int):
+                operands[name] = np.asarray(numbers)
+                continue
+            found = self.file.gather(numbers, some)
+            found = found.view(np.uint32) if found.dtype == np.uint64 and bound.form[name].layout is not None else found
+            operands[name] = found.reshape(len(numbers), -1, bound.lanes, found.shape[-1])
+        try:
+            results = bound.model.compute(bound.form, operands)  # type: ignore[attr-defined]
+        except TcsimError as error:
+            raise Stop("INVALID_OPERAND", str(error), int(threads[0])) from None
+        for name, numbers in run.results:
+            values = results[name].reshape(len(numbers), len(threads), -1)
+            if values.dtype == np.uint32 and values.shape[-1] == 2 * numbers.shape[-1]:
+                values = np.ascontiguousarray(values).view(np.uint64)
+            self.file.scatter(numbers, some, values)
 
     def attempt(self, bound: Bound, given: dict[str, Any], w: Mask, here: int, after: int) -> Any:
         """Run an instruction that may wait; threads with different operands ask apart."""
@@ -142,20 +166,16 @@ class Performer(Octets):
         return found
 
     def _ask(self, bound: Bound, given: dict[str, Any], threads: Array) -> Effects:
-        operands: dict[str, Any] = {}
-        for slot in bound.form.operands:
-            if slot.name in given:
-                operands |= gathered(bound, slot, given[slot.name], self.threads, threads)
         self.warp = warps_of(threads)
         try:
-            found: Effects = bound.model.effects(bound.form, operands, self)
+            found: Effects = bound.model.effects(bound.form, Operands(bound, given, self, threads), self)
         except TcsimError as error:
             raise Stop("INVALID_OPERAND", str(error), int(threads[0])) from None
         return found
 
     def _take(self, bound: Bound, found: Effects, threads: Array, mask: Array) -> None:
         """Apply effects of an instruction that does not wait."""
-        for name, numbers, _ in bound.results:
+        for name, numbers in bound.results:
             if name in found.now.registers:
                 self._results(numbers, found.now.registers[name], threads, mask)
         self._apply(found.now, threads)
@@ -178,20 +198,16 @@ class Performer(Octets):
             found = self.groups[kind] = np.zeros(self.threads, np.int64)
         return found
 
-    def _results(self, numbers: tuple[int, ...], values: Array, threads: Array, mask: Array) -> None:
+    def _results(self, numbers: Array, values: Array, threads: Array, mask: Array) -> None:
         """Results into the registers of those that execute."""
-        first = self.registers[numbers[0]] if numbers[0] >= 0 else None
         flat = np.broadcast_to(values, (len(threads),)) if values.ndim == 0 else values
         flat = flat.reshape(len(threads), -1)
-        if first is not None and first.dtype == np.uint64 and flat.dtype == np.uint32:
+        if flat.dtype == np.uint32 and flat.shape[1] == 2 * len(numbers):
             flat = np.ascontiguousarray(flat).view(np.uint64)
         active = mask[threads]
         if not active.all():
             threads, flat = threads[active], flat[active]
-        for place, number in enumerate(numbers):
-            if number >= 0:
-                register = self.registers[number]
-                register[threads] = flat[:, place].astype(register.dtype, copy=False)
+        self.file.scatter(numbers, None if len(threads) == self.threads else threads, flat)
 
     # --- waiting
 
@@ -259,7 +275,7 @@ class Performer(Octets):
 
     def finished(self, flight: Flight, outcome: Outcome) -> None:
         """What work in flight comes to."""
-        for name, numbers, _ in flight.bound.results:
+        for name, numbers in flight.bound.results:
             if name in outcome.registers:
                 self._results(numbers, outcome.registers[name], flight.threads, self._everything)
         self.take_outcome(outcome, flight.threads)

@@ -192,6 +192,9 @@ class Compiler:
         context.local_bytes = context.local_bytes if self.framed else end
         self.instruction: Instruction | None = None
         self.index = 0
+        self.bounds: dict[
+            str, Any
+        ] = {}  # of lines of source: the instruction of the catalog that they run, and nothing else
         self.block_of: dict[int, int] = {}
         self.sites: dict[int, int] = {}  # of calls with results, by instruction: the block that takes them
 
@@ -398,6 +401,8 @@ class Compiler:
         self, number: int, lines: list[str], own: list[Instruction | None]
     ) -> tuple[str, list[Instruction | None]]:
         """The source of a block's function, and of each of its lines the instruction that it belongs to."""
+        if self.families is not None:
+            lines = self.families.grouped(self, lines)
         body = "\n".join(lines)
         head = [f"def b{number}(M, R, w):"]
         used = set(re.findall(r"\br(\d+)\b", body))
