@@ -155,12 +155,13 @@ class QueryCancel(RegisterInstruction):
     row: CancelRow
 
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
-        """What each lane's answer says: `response` has 128 bits a lane, as words of 32 or 64 bits, the lowest first.
+        """What each lane's answer says: `response` has 128 bits a lane, as one item or as words, the lowest first.
 
         Of three coordinates the fourth register, which PTX leaves undefined, is zero.
         """
         response = np.ascontiguousarray(operands["response"])
-        words = response.view(np.uint32).reshape(*response.shape[:-1], RESPONSE_BYTES // 4)
+        lanes = response.shape if response.itemsize == RESPONSE_BYTES else response.shape[:-1]
+        words = response.view(np.uint32).reshape(*lanes, RESPONSE_BYTES // 4)
         if self.row.operation == "is_canceled":
             return {"canceled": np.asarray(self.execute(words))}
         found = np.asarray(self.execute(words))

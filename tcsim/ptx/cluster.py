@@ -29,6 +29,7 @@ class Cluster:
         self, program: Compiled, memory: Memory, params: Segment, grid: Sequence[int], block: Sequence[int],
         indices: Sequence[tuple[int, int, int]], dynamic_smem: int, cluster: Sequence[int], schedule: Schedule, arch: str,
     ) -> None:  # fmt: skip
+        self.cancel: Callable[[], tuple[int, int, int] | None] = lambda: None  # a cluster that has not started
         self.queue, self.arch = Queue(schedule), arch
         self.blocks: list[Block] = []
         self.phase = 0  # of the cluster's barrier

@@ -50,6 +50,7 @@ class Grid:
         self.inexact: Counter[str] = Counter()
         self.output: list[str] = []
         self.began = time.monotonic()
+        self.waiting: Iterator[list[tuple[int, int, int]]] = iter(())  # the blocks of clusters that have not started
 
     def run(self) -> bool:
         """Run every cluster, one after the other; whether all of them ended.
@@ -57,7 +58,7 @@ class Grid:
         Where a cluster only spins, the next one runs beside it: it may write what the first one waits for.
         """
         active: list[Cluster] = []
-        waiting = self._places()
+        waiting = self.waiting = self._places()
         with np.errstate(all="ignore"):
             while True:
                 stirred = False
@@ -93,9 +94,16 @@ class Grid:
             launch.program, launch.memory, launch.params, shape.grid, shape.block, indices, shape.dynamic_smem, shape.cluster,
             launch.schedule, launch.arch,
         )  # fmt: skip
+        made.cancel = self._cancel
         for block in made.blocks:
             block.limits = launch.limits
         return made
+
+    def _cancel(self) -> tuple[int, int, int] | None:
+        """The first block of a cluster that will not start now; early, all have started."""
+        if self.launch.schedule == "early":
+            return None
+        return next(self.waiting, [None])[0]
 
     def _advance(self, cluster: Cluster) -> bool | None:
         """Let a cluster run as far as it can: whether it ended, or None after a fault."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.core.errors import TcsimError
+from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource, Signal
 from tcsim.ptx import mbarriers
 from tcsim.ptx.families import Bound, Operands, Rows, Together, stacked
@@ -235,6 +236,8 @@ class Performer(Octets):
             return 0 if self.registers_wanted(int(threads[0]) // 128, resource.delta) else None
         if resource.kind == "tmem":
             return self._columns(resource)
+        if resource.kind == "launch":
+            return encode_response(self.cluster.cancel())
         return 0
 
     def registers_wanted(self, warpgroup: int, count: int) -> bool:

@@ -119,9 +119,10 @@ class Threads:
         return np.ascontiguousarray(found).view(TYPED[size]).reshape(self.threads, -1)
 
     def assign(self, to: Array, what: Array, w: Mask) -> None:
-        """Assign 128-bit registers."""
+        """Assign 128-bit registers: items of 16 bytes (threads,), or their bytes (threads, 16)."""
         mask = self._array(w)
-        to[mask] = what[mask]
+        whole = what if what.ndim == 1 else np.ascontiguousarray(what).view(to.dtype)[:, 0]
+        to[mask] = whole[mask]
 
     # --- warps
 
