@@ -1,0 +1,43 @@
+"""Every GEMM kernel of hwkernels runs whole on the CPU and leaves the bytes that `tcsim.gemm` says: a share, under each schedule.
+
+The whole: `python -m tests.corpora.gemm`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hwkernels.gemm.kernels import KERNELS
+from hwkernels.gemm.scaled_kernels import SCALED_KERNELS
+from tests.corpora.gemm.products import Case, Schedule, arch_of, multiplied
+from tests.corpora.gemm.whole import SCHEDULES, products, share
+
+SHARE = share()
+
+
+def test_the_corpus_is_whole() -> None:
+    """Each kernel on each of its targets, in each of its formats; of the share each kernel once at least, under every schedule."""
+    listed = {(case.kernel, target, case.a) for case, target in products()}
+    rows = {**KERNELS, **SCALED_KERNELS}
+    assert {(kernel, target) for kernel, target, _ in listed} == {
+        (name, target) for name, row in rows.items() for target in row.targets
+    }
+    own = {(kernel, format_) for kernel, target, format_ in listed if target == rows[kernel].targets[0]}
+    assert len(own) >= sum(len(row.formats) for row in SCALED_KERNELS.values()) + 60
+    assert {case.kernel for case, _, _ in SHARE} == set(rows)
+    assert min(Counter(schedule for _, _, schedule in SHARE).values()) >= len(SHARE) // len(SCHEDULES)
+    ids = [(case.id, target) for case, target in products()]
+    assert len(ids) == len(set(ids)) > 500
+
+
+@pytest.mark.parametrize(
+    ("case", "target", "schedule"), SHARE, ids=[f"{case.id}-{target}-{schedule}" for case, target, schedule in SHARE]
+)
+def test_a_kernel_leaves_the_bytes_of_gemm(case: Case, target: str, schedule: Schedule) -> None:
+    """Every byte of the output, the padding of its rows included; the kernel ends, and nothing is a hazard."""
+    found = multiplied(case, arch_of(target), schedule)
+    assert found.run.completed and not found.run.hazards, found.run.hazards[:3]
+    assert found.wrong == 0, f"{found.wrong} of {found.compared} bytes differ"
+    assert found.compared >= case.size[0] * case.size[1] and found.run.instructions > 100
