@@ -204,16 +204,6 @@ def cubin_of(build: Build) -> bytes:
 
 
 @cache
-def ptx_of(build: Build) -> str:
-    """The PTX of a build, compiled once in a process.
-
-    Raises ToolchainError without an NVRTC for the target, AssembleError if the compiler complains of anything.
-    """
-    source = (SOURCES / build.row.file).read_text(encoding="utf-8")
-    return compile_cubin(source, build.target, name=build.row.file, headers=build.headers, defines=build.defines).ptx
-
-
-@cache
 def pack_cubin(item_bytes: int, target: str) -> bytes:
     """The machine code of pack.cu for elements of 1, 2 or 4 bytes. Raises what `kept_cubin` raises."""
     headers = {"ptx.cuh": (SOURCES / "ptx.cuh").read_text(encoding="utf-8")}
