@@ -2,7 +2,7 @@
 
 It needs the pack that `compile` wrote, cuda-python, and a ptxas that takes its PTX. Each launch runs in a worker process that is
 replaced when it hangs or loses its context. What each kernel left in memory is compared with what its case expects; the recordings
-go into at most eight files launches-N.zip, the table into capture.txt.
+go into launches.xz, the table into capture.txt. `python -m tests.corpora.keep FOLDER/launches.xz` brings them into the tree.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import argparse
 import multiprocessing
 import sys
 import time
-import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,8 +25,7 @@ from tests.corpora.compile import chosen
 from tests.corpora.device import Answer, Job, serve
 
 SILENCE_S = 30.0  # without an answer a worker is replaced, and the case counts as a hang
-PART_BYTES = 15 << 20  # of a file of recordings
-PARTS = 8
+NAME = "launches.xz"  # what is written, besides the table capture.txt
 
 
 def assembled(name: str, target: str, made: dict[str, pack.Compiled], arch: str) -> Job | str:
@@ -66,24 +64,6 @@ def answers(jobs: list[Job]) -> Iterator[tuple[Job, Answer | str]]:
         worker.join()
 
 
-def written(folder: Path, found: dict[str, bytes]) -> list[Path]:
-    """Recordings in zip files of at most 15 MiB each. Raises ValueError if eight do not hold them."""
-    parts: list[dict[str, bytes]] = [{}]
-    for name, data in found.items():
-        if parts[-1] and sum(map(len, parts[-1].values())) + len(data) > PART_BYTES:
-            parts.append({})
-        parts[-1][name] = data
-    if len(parts) > PARTS:
-        raise ValueError(f"{len(parts)} files of {PART_BYTES} bytes; valid: {PARTS}")
-    paths = []
-    for number, part in enumerate(parts):
-        paths.append(folder / f"launches-{number}.zip")
-        with zipfile.ZipFile(paths[-1], "w", zipfile.ZIP_STORED) as file:
-            for name, data in part.items():
-                file.writestr(zipfile.ZipInfo(f"{name}.npz"), data)
-    return paths
-
-
 def main(arguments: list[str]) -> int:
     """Capture; the exit status says whether a case could not be recorded or was not as expected."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -118,7 +98,7 @@ def main(arguments: list[str]) -> int:
             failed += 1
             lines.append(f"FAIL {job.name} {job.target}: {answer}")
         else:
-            found[recording.name_of(job.name, job.target)] = recording.encoded(answer.fields | stamp)
+            found[recording.name_of(job.name, job.target)] = answer.fields | stamp
             failed += bool(answer.complaint)
             lines.append(
                 f"{'odd ' if answer.complaint else 'ok  '} {job.name} {job.target}: {answer.bytes} bytes {answer.complaint}"
@@ -128,9 +108,9 @@ def main(arguments: list[str]) -> int:
             lines.append("STOPPED: out of time")
             break
     given.out.mkdir(parents=True, exist_ok=True)
-    written(given.out, found)
+    recording.write(given.out / NAME, found)
     lines.append(
-        f"{len(found)} of {len(wanted)} recorded, {failed} failed or odd, {sum(map(len, found.values()))} bytes, {time.perf_counter() - start:.0f} s"
+        f"{len(found)} of {len(wanted)} recorded, {failed} failed or odd, {(given.out / NAME).stat().st_size} bytes, {time.perf_counter() - start:.0f} s"
     )
     (given.out / "capture.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(lines[-1])

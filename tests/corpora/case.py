@@ -127,11 +127,12 @@ class Case:
     entry: str  # "": the only one
     targets: tuple[str, ...]
     make: Callable[[Inputs], Launch]
+    inputs: str = ""  # what seeds its inputs; cases of equal inputs share them in the recordings. "": its name
     own_arch: bool = False  # expected as the targets' own arch computes: not run, nor recorded, as on a later one
 
     def launch(self, seed: int = 0) -> Launch:
         """Its buffers and parameters; the same on every machine."""
-        return self.make(Inputs(Stream("corpora", self.name, seed)))
+        return self.make(Inputs(Stream("corpora", self.inputs or self.name, seed)))
 
 
 class Inputs:
@@ -167,6 +168,7 @@ def case(
     entry: str = "",
     targets: tuple[str, ...] = ("sm_80", "sm_90a"),
     name: str = "",
+    inputs: str = "",
     own_arch: bool = False,
 ) -> Callable[[Callable[[Inputs], Launch]], Callable[[Inputs], Launch]]:
     """Register what the decorated function makes as a case. Raises ValueError for a name that is taken."""
@@ -175,7 +177,7 @@ def case(
         own = f"{source.compiler}_{name or make.__name__}"
         if own in CASES:
             raise ValueError(f"two cases are called {own}")
-        CASES[own] = Case(own, source, entry, targets, make, own_arch)
+        CASES[own] = Case(own, source, entry, targets, make, inputs, own_arch)
         return make
 
     return register

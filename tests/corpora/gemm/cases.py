@@ -135,7 +135,8 @@ def dense(
 
     suffix = "".join("_mn" if major else "" for major in majors)
     name = f"{kernel.name}_{a_format}{'' if a_format == b_format else '_' + b_format}_{out}{suffix}_{shape.m}x{shape.n}x{shape.k}"
-    case(source, "gemm", (target,), f"{name}_{target}", own_arch=True)(make)
+    same = name.replace(kernel.name, "sparse" if kernel.sparse else "dense")
+    case(source, "gemm", (target,), f"{name}_{target}", same, own_arch=True)(make)
 
 
 def struct_of(problem: Array) -> Any:
