@@ -55,7 +55,7 @@ def answers(jobs: list[Job]) -> Iterator[tuple[Job, Answer | str]]:
         while left:
             try:
                 heard = ours.recv() if ours.poll(SILENCE_S) else "HANG"
-            except EOFError:
+            except (EOFError, OSError):
                 heard = "the worker died"
             yield left.pop(0), heard
             if isinstance(heard, str) and not heard.startswith("refused"):
@@ -93,26 +93,26 @@ def main(arguments: list[str]) -> int:
     ]
     stamp = {"gpu": info.name, "driver": info.driver_version, "assembler": tools}
     failed = len(lines) - 1
-    for job, answer in answers([job for job in attempts if isinstance(job, Job)]):
-        if isinstance(answer, str):
-            failed += 1
-            lines.append(f"FAIL {job.name} {job.target}: {answer}")
-        else:
-            found[recording.name_of(job.name, job.target)] = answer.fields | stamp
-            failed += bool(answer.complaint)
-            lines.append(
-                f"{'odd ' if answer.complaint else 'ok  '} {job.name} {job.target}: {answer.bytes} bytes {answer.complaint}"
-            )
-        print(lines[-1], flush=True)
-        if time.perf_counter() - start > given.seconds:
-            lines.append("STOPPED: out of time")
-            break
     given.out.mkdir(parents=True, exist_ok=True)
-    recording.write(given.out / NAME, found)
-    lines.append(
-        f"{len(found)} of {len(wanted)} recorded, {failed} failed or odd, {(given.out / NAME).stat().st_size} bytes, {time.perf_counter() - start:.0f} s"
-    )
-    (given.out / "capture.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    try:
+        for job, answer in answers([job for job in attempts if isinstance(job, Job)]):
+            if isinstance(answer, str):
+                failed += 1
+                lines.append(f"FAIL {job.name} {job.target}: {answer}")
+            else:
+                found[recording.name_of(job.name, job.target)] = answer.fields | stamp
+                failed += bool(answer.complaint)
+                word = "odd " if answer.complaint else "ok  "
+                lines.append(f"{word} {job.name} {job.target}: {answer.bytes} bytes {answer.complaint}")
+            print(lines[-1], flush=True)
+            if time.perf_counter() - start > given.seconds:
+                lines.append("STOPPED: out of time")
+                break
+    finally:  # what there is by then is worth having
+        recording.write(given.out / NAME, found)
+        seconds, size = time.perf_counter() - start, (given.out / NAME).stat().st_size
+        lines.append(f"{len(found)} of {len(wanted)} recorded, {failed} failed or odd, {size} bytes, {seconds:.0f} s")
+        (given.out / "capture.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(lines[-1])
     return int(failed > 0)
 

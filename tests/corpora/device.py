@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import tempfile
 from dataclasses import dataclass
@@ -129,6 +130,7 @@ def launched(cubin: bytes, entries: list[str], launch: Launch, compiled: Compile
                     call("cuLaunchKernelEx", config, function, int(pointers.ctypes.data), 0)
                 call("cuStreamSynchronize", stream)
                 call("cuCtxSynchronize")
+                ctypes.CDLL(None).fflush(None)  # what the driver printed may wait in libc's buffer
             finally:
                 os.dup2(saved, 1)
                 os.close(saved)
