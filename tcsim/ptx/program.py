@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from tcsim import catalog
 from tcsim.core.errors import listing, nearest, shortened
-from tcsim.isa.scalar.catalog import scalar, scalars
-from tcsim.isa.scalar.table import CONTAINERS, Scalar
+from tcsim.isa.scalar.catalog import scalars as spelled
+from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.ptx import scalars
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.convergence import MEMBERS, meeting, meetings, set_once, waits
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
@@ -31,7 +32,6 @@ from tcsim.ptx.syntax import (
     Module,
     Negated,
     Operand,
-    Pair,
     PtxError,
     Register,
     Sink,
@@ -51,14 +51,7 @@ SOURCE_NAME = "<ptx>"
 
 REGISTERS = 1 << 16
 """Registers of a multiprocessor, since sm_70 (CUDA C++ Programming Guide, Technical Specifications)."""
-_UFUNCS: dict[Any, str] = {
-    np.add: "add",
-    np.subtract: "subtract",
-    np.bitwise_and: "bitwise_and",
-    np.bitwise_or: "bitwise_or",
-    np.bitwise_xor: "bitwise_xor",
-}
-NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in _UFUNCS.items()}}
+NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in scalars.UFUNCS.items()}}
 """What generated source may call besides the machine and its constants."""
 _SPACES = (
     "global",
@@ -446,9 +439,9 @@ class Compiler:
         return lines
 
     def _plain(self, item: Instruction, index: int) -> list[str]:
-        found = scalar(item.opcode)
-        if found is not None:
-            return [self._scalar(item, found)]
+        line = scalars.statement(self, item)
+        if line is not None:
+            return [line]
         stem = item.opcode.split(".")[0]
         own = self.handlers.get(stem)
         wanted = own is None or item.opcode.startswith(self.catalogued)
@@ -456,48 +449,10 @@ class Compiler:
             found_lines: list[str] = self.families(self, item)
             return found_lines
         if own is None:
-            close = nearest(item.opcode, [*scalars(), *self.handlers])
+            close = nearest(item.opcode, [*spelled(), *self.handlers])
             raise self.error(f"this instruction is not known; nearest: {listing(close)}")
         lines: list[str] = own(self, item)
         return lines
-
-    def _scalar(self, item: Instruction, found: Scalar) -> str:
-        operands = list(item.operands)
-        first = operands[0]
-        if isinstance(first, Pair):
-            found = scalar(item.opcode + "|") or found
-            if len(found.results) != 2:
-                raise self.error("one destination, not two")
-        if len(operands) - 1 == 3 and len(found.sources) == 2 and (three := scalar(item.opcode + "/3")):
-            found = three
-        if len(operands) - 1 != len(found.sources):
-            raise self.error(f"{len(operands) - 1} sources; valid: {len(found.sources)}")
-        sources = []
-        for place, (operand, type) in enumerate(zip(operands[1:], found.sources, strict=True)):
-            if place in found.immediates:
-                if not isinstance(operand, Immediate):
-                    raise self.error(f"source {place + 1} is an immediate")
-                sources.append(self.constant(operand.value))
-            else:
-                sources.append(self.value(operand, type))
-        if found.inexact or found.contracts:
-            pass
-        name = _UFUNCS.get(found.compute)
-        if name and isinstance(first, Register) and CONTAINERS[self.type_of(first)] == CONTAINERS[found.results[0]]:
-            return f"{name}({', '.join(sources)}, out={self.register(first)}, where=w)"
-        carry = ["M.carry"] if found.reads_carry else []
-        call = f"{self.constant(found.compute)}({', '.join([*sources, *carry])})"
-        if all(not isinstance(operand, (Register, Negated)) for operand in operands[1:]):
-            call = (
-                f"{self.constant(found.compute)}({', '.join(f'np.asarray({source})' for source in sources)})"
-                if not found.immediates
-                else call
-            )
-        if found.writes_carry:
-            return f"x_, c_ = {call}; copyto(M.carry, c_, where=w); {self.put(first, 'x_', found.results[0])}"
-        if isinstance(first, Pair):
-            return f"x_, y_ = {call}; {self.put(first.first, 'x_', 'pred')}; {self.put(first.second, 'y_', 'pred')}"
-        return self.put(first, call, found.results[0])
 
 
 def _kind(operand: Operand) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from tcsim.isa.scalar import compare, convert, floating, integer, special
 from tcsim.isa.scalar.table import Scalar
@@ -26,14 +26,16 @@ def _key(name: str) -> tuple[str, frozenset[str], str]:
     return stem, frozenset(word for word in words if word not in types), ".".join(types)
 
 
-def scalar(name: str) -> Scalar | None:
-    """The instruction of a spelling, or None.
+@lru_cache(maxsize=1 << 14)
+def scalar(name: str, sources: int | None = None, pair: bool = False) -> Scalar | None:
+    """The instruction of a spelling, or None; of several lists of operands the one with so many sources, or with two results.
 
-    >>> scalar("add.ftz.rn.f32").mnemonic
-    'add.rn.ftz.f32'
+    >>> scalar("add.ftz.rn.f32").mnemonic, scalar("min.f32", 3).mnemonic
+    ('add.rn.ftz.f32', 'min.f32/3')
     """
-    found = scalars().get(name)
-    if found is None:
-        known = _by_modifiers().get(_key(name))
-        found = scalars()[known] if known else None
-    return found
+    first = "|" if pair else "/3" if sources == 3 else ""
+    for own in (name + first, name, name + "|"):  # the last: some have two results always
+        known = own if own in scalars() else _by_modifiers().get(_key(own))
+        if known:
+            return scalars()[known]
+    return None

@@ -1,0 +1,84 @@
+"""How the compiler writes scalar instructions: one call of the row's function on whole arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tcsim.isa.scalar.catalog import scalar
+from tcsim.isa.scalar.table import CONTAINERS, Scalar
+from tcsim.ptx.syntax import Immediate, Instruction, Negated, Operand, Pair, Register
+
+if TYPE_CHECKING:
+    from tcsim.ptx.program import Compiler
+
+UFUNCS: dict[Any, str] = {
+    np.add: "add",
+    np.subtract: "subtract",
+    np.bitwise_and: "bitwise_and",
+    np.bitwise_or: "bitwise_or",
+    np.bitwise_xor: "bitwise_xor",
+}
+"""Functions that can write into a register at once, by their names in generated source."""
+
+
+def statement(compiler: Compiler, item: Instruction) -> str | None:
+    """The source line of a scalar instruction; None for what is not one.
+
+    Raises PtxError where the operands do not fit, or the module's target does not have the instruction.
+    """
+    first, *given = item.operands or (None,)
+    found = scalar(item.opcode, len(given), isinstance(first, Pair))
+    if found is None or first is None:
+        return None
+    _check(compiler, found, first, given)
+    sources = [
+        _source(compiler, found, place, operand, type)
+        for place, (operand, type) in enumerate(zip(given, found.sources, strict=True))
+    ]
+    name = UFUNCS.get(found.compute)
+    if name and isinstance(first, Register) and CONTAINERS[compiler.type_of(first)] == CONTAINERS[found.results[0]]:
+        return f"{name}({', '.join(sources)}, out={compiler.register(first)}, where=w)"
+    if not any(isinstance(operand, (Register, Negated)) for operand in given):  # functions take arrays
+        sources = [
+            source if place in found.immediates else f"np.asarray({source})" for place, source in enumerate(sources)
+        ]
+    call = f"{compiler.constant(found.compute)}({', '.join([*sources, *(['M.carry'] if found.reads_carry else [])])})"
+    if found.writes_carry:
+        return f"x_, c_ = {call}; copyto(M.carry, c_, where=w); {compiler.put(first, 'x_', found.results[0])}"
+    if isinstance(first, Pair):
+        one, two = (
+            compiler.put(operand, value, type)
+            for operand, value, type in zip((first.first, first.second), ("x_", "y_"), found.results, strict=True)
+        )
+        return f"x_, y_ = {call}; {one}; {two}"
+    return _assigned(compiler, first, call, found.results[0])
+
+
+def _check(compiler: Compiler, found: Scalar, first: Operand, given: list[Operand]) -> None:
+    target = compiler.context.module.target
+    if target not in found.targets:
+        first_target = next(iter(sorted(found.targets, key=lambda name: (int(name.rstrip("af")[3:]), name))))
+        raise compiler.error(f"{target} does not have it; the first target that does: {first_target}")
+    if isinstance(first, Pair) != (len(found.results) == 2):
+        raise compiler.error("one destination, not two" if isinstance(first, Pair) else "two destinations: a|b")
+    if len(given) != len(found.sources):
+        raise compiler.error(f"{len(given)} sources; valid: {len(found.sources)}")
+
+
+def _source(compiler: Compiler, found: Scalar, place: int, operand: Operand, type: str) -> str:
+    if place not in found.immediates:
+        return compiler.value(operand, type)
+    if not isinstance(operand, Immediate):
+        raise compiler.error(f"source {place + 1} is an immediate")
+    return compiler.constant(operand.value)
+
+
+def _assigned(compiler: Compiler, to: Operand, source: str, type: str) -> str:
+    """A result into its register; a signed integer into a wider one with its sign."""
+    if type[0] == "s" and isinstance(to, Register) and "x" not in type:
+        own, part = CONTAINERS[compiler.type_of(to)].itemsize, CONTAINERS[type].itemsize
+        if own > part:
+            source = f"{source}.view({compiler.constant(f'i{part}')}).astype({compiler.constant(f'i{own}')})"
+    return compiler.put(to, source, type)
