@@ -42,6 +42,7 @@ def test_all_launches_are_here() -> None:
 def test_memory_is_the_hardwares(name: str, schedule: str | int) -> None:
     run, compared, wrong = launched(name, schedule)
     assert run.completed and not run.hazards and run.instructions > 0
+    assert not run.inexact, run.inexact
     assert compared >= 2_000 and wrong == 0, f"{wrong} of {compared} bytes differ"
 
 

@@ -89,10 +89,10 @@ def text(line: str, target: str = "sm_90a") -> str:
 @pytest.mark.parametrize(
     ("line", "target", "words"),
     [
-        ("add.rn.f32x2 %d0, %d1, %d2;", "sm_90a", "sm_90a does not have it; the first target that does: sm_100"),
-        ("min.f32 %f0, %f1, %f2, %f3;", "sm_90a", "the first target that does: sm_100"),
-        ("add.u8x4 %r0, %r1, %r2;", "sm_100a", "the first target that does: sm_107a"),
-        ("max.relu.s32 %r0, %r1, %r2;", "sm_80", "the first target that does: sm_90"),
+        ("add.rn.f32x2 %d0, %d1, %d2;", "sm_90a", "sm_90a does not have this instruction; valid: sm_100,"),
+        ("min.f32 %f0, %f1, %f2, %f3;", "sm_90a", "valid: sm_100,"),
+        ("add.u8x4 %r0, %r1, %r2;", "sm_100a", "valid: sm_107f, sm_107a"),
+        ("max.relu.s32 %r0, %r1, %r2;", "sm_80", "valid: sm_90,"),
         ("add.u32 %r0, %r1;", "sm_90a", "1 sources; valid: 2"),
         ("add.u32 %r0|%p0, %r1, %r2;", "sm_90a", "one destination, not two"),
         ("setp.lt.f16x2 %p0, %r1, %r2;", "sm_90a", "two destinations"),

@@ -236,3 +236,39 @@ def test_a_run_says_which_arch_and_kernel() -> None:
     run = kernel().launch(Memory(), [])
     assert isinstance(run, Run) and (run.arch, run.kernel, run.instructions) == ("sm_90", "k", 1)
     assert run.hazards == [] and not run.inexact and run.output == "" and isinstance(Hazard("TRAP", ""), Hazard)
+
+
+@pytest.mark.parametrize(
+    ("statement", "target", "expected"),
+    [
+        ("wgmma.fence.sync.aligned;", "sm_90", "valid: sm_90a"),
+        ("ld.shared::cluster.u32 %r1, [%r2];", "sm_80", "valid: sm_90, sm_90a"),
+        ("barrier.cluster.arrive;", "sm_80", "valid: sm_90, sm_90a"),
+        ("atom.global.exch.b128 %q1, [%rd1], %q1;", "sm_80", "valid: sm_90"),
+        ("ld.global.v8.b32 {%r1,%r1,%r1,%r1,%r1,%r1,%r1,%r1}, [%rd1];", "sm_90", "valid: sm_100"),
+        ("redux.sync.add.u32 %r1, %r1, %r1;", "sm_75", "valid: sm_80"),
+        ("cp.async.wait_all;", "sm_75", "valid: sm_80"),
+        ("setmaxnreg.inc.sync.aligned.u32 40;", "sm_90", "sm_90a"),
+        ("tcgen05.wait::ld.sync.aligned;", "sm_90a", "sm_100"),
+        ("fma.rn.bf16 %h1, %h1, %h1, %h1;", "sm_75", "sm_80"),
+    ],
+)
+def test_an_instruction_that_the_target_does_not_have(statement: str, target: str, expected: str) -> None:
+    body = f"{{ .reg .b16 %h<2>; .reg .b32 %r<3>; .reg .b64 %rd<2>; .reg .b128 %q<2>;\n  {statement}\n ret; }}"
+    made = kernel(target=target, body=body)
+    message = said(made)
+    assert f".target {target} does not have this instruction" in message and expected in message, message
+    with pytest.raises(LaunchError) as caught:
+        made.launch(Memory(), [])
+    assert (caught.value.line, caught.value.column) == (7, 3)
+
+
+def test_operands_that_fit_no_form_are_found_before_anything_runs() -> None:
+    body = "{ .reg .b32 %r<9>; .reg .b64 %rd;\n st.global.u32 [%rd], 1;\n  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1}; ret; }"
+    assert "no form takes these operands; valid:" in said(kernel(body=body))
+
+
+def test_an_instruction_of_another_kernel_does_not_hinder_this_one() -> None:
+    two = parse(module() + ".visible .entry other() {\n wgmma.fence.sync.aligned; ret; }")
+    assert two.kernel("k").launch(Memory(), []).completed
+    assert "sm_90a" in said(two.kernel("other"))

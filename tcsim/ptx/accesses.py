@@ -195,8 +195,13 @@ class Accesses(Threads):
                 else:
                     segment.views[unit][(at - np.uint64(segment.start)).astype(np.int64) // unit] = part
 
-    def atomic(self, space: str, addresses: Array, item: Atomic, sources: Any, w: Mask) -> list[Array]:
-        """Atomics, thread after thread; the old values of each element."""
+    def summed(self, item: Atomic, space: str, places: Array, before: Array, values: Array, returns: bool) -> None:
+        """Told of additions to memory: a hook for whoever keeps account of floating-point sums."""
+
+    def atomic(
+        self, space: str, addresses: Array, item: Atomic, sources: Any, w: Mask, returns: bool = True
+    ) -> list[Array]:  # fmt: skip
+        """Atomics, thread after thread; the old values of each element. returns: whether the instruction takes them."""
         container = CONTAINERS[item.type]
         size, combine = container.itemsize, combination(item, space)
         threads = self.numbers if w is True else np.nonzero(w)[0]
@@ -216,6 +221,7 @@ class Accesses(Threads):
                 before = self.load(space, places, size, mask)
                 before = before if before.ndim == 1 else before.view(container)[:, 0]
                 old[now] = before[now]
+                self.summed(item, space, places[now], before[now], given[0][now], returns)
                 after, changed = combine(before, *given), self.changed
                 self.store(space, places, after, size, mask)
                 self.changed = changed or not np.array_equal(np.broadcast_to(after, before.shape)[now], before[now])

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.isa.setmaxnreg import RegisterPool
+from tcsim.ptx.compiled import Compiled
 from tcsim.ptx.fibers import Fibers, Wait
 from tcsim.ptx.performer import Performer
-from tcsim.ptx.program import Compiled
 from tcsim.ptx.threads import LANES, Array, Mask, Stop
 
 BARRIERS = 16

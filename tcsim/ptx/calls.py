@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.isa.scalar.atomic import Atomic
 from tcsim.ptx.accesses import Accesses
+from tcsim.ptx.contraction import differ
+from tcsim.ptx.ledger import Sums, halves
 from tcsim.ptx.limits import Limits
 from tcsim.ptx.memory import Segment
 from tcsim.ptx.native import NATIVE
@@ -20,6 +23,7 @@ class Calls(Accesses):
 
     registers: list[Array]
     limits: Limits = Limits()
+    sums: Sums | None = None  # of a launch: floating-point sums in memory
     program: Any
 
     def __init__(self, *given: Any) -> None:
@@ -101,6 +105,28 @@ class Calls(Accesses):
     def _depths(depth: Array, mask: Array) -> list[int]:
         found: list[int] = np.unique(depth[mask]).tolist()
         return found
+
+    # --- what is not exact
+
+    def note(self, instruction: str, w: Mask) -> None:
+        """Count an instruction whose bits are not known."""
+        self.inexact[instruction] += int(self._array(w).sum())
+
+    def contracted(self, instruction: str, type: str, one: Array, two: Array, w: Mask) -> None:
+        """Count the threads in which fusing a product with its sum gives different bits."""
+        wrong = np.broadcast_to(differ(type, one, two), (self.threads,)) & self._array(w)
+        if wrong.any():
+            self.inexact[f"mul + {instruction}"] += int(wrong.sum())
+
+    def summed(self, item: Atomic, space: str, places: Array, before: Array, values: Array, returns: bool) -> None:
+        """Keep account of floating-point sums in memory."""
+        if self.sums is None or item.operation != "add" or item.type[0] not in "fb":
+            return
+        where = "" if space == "global" else (self.index, space)
+        for number, ((first, type), (value, _)) in enumerate(
+            zip(halves(before, item.type), halves(values, item.type), strict=True)
+        ):
+            self.sums.add(f"atom.{item.mnemonic}", type, where, places + np.uint64(2 * number), first, value, returns)
 
     # --- the stack
 

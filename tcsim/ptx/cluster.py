@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.ptx.compiled import Compiled
 from tcsim.ptx.deadlock import described
 from tcsim.ptx.machine import Block
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.pending import Queue, Schedule
-from tcsim.ptx.program import Compiled
 from tcsim.ptx.threads import Stop
 
 TURN = 64

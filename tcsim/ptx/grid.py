@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from tcsim.ptx.cluster import Cluster
+from tcsim.ptx.compiled import SOURCE_NAME, Compiled
 from tcsim.ptx.deadlock import described
 from tcsim.ptx.geometry import Geometry
 from tcsim.ptx.hazards import Hazard
+from tcsim.ptx.ledger import Sums
 from tcsim.ptx.limits import Limits
 from tcsim.ptx.memory import Memory, Segment
-from tcsim.ptx.program import SOURCE_NAME, Compiled
 from tcsim.ptx.syntax import Instruction
 from tcsim.ptx.threads import Stop
 
@@ -48,6 +49,7 @@ class Grid:
         self.instructions = 0
         self.hazards: list[Hazard] = []
         self.inexact: Counter[str] = Counter()
+        self.sums = Sums()
         self.output: list[str] = []
         self.began = time.monotonic()
         self.waiting: Iterator[list[tuple[int, int, int]]] = iter(())  # the blocks of clusters that have not started
@@ -96,7 +98,7 @@ class Grid:
         )  # fmt: skip
         made.cancel = self._cancel
         for block in made.blocks:
-            block.limits = launch.limits
+            block.limits, block.sums = launch.limits, self.sums
         return made
 
     def _cancel(self) -> tuple[int, int, int] | None:

@@ -256,7 +256,7 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
         sources = "((" + ", ".join(compiler.value(one, parts) for one in given) + ",),)"
     call = f"M.atomic({compiler.constant(space)}, {address}, {compiler.constant(own)}, {sources}, w)"
     if stem == "red" or isinstance(to, Sink):
-        return [call]
+        return [call.removesuffix(")") + ", False)"]
     if own.type == "b128":
         return [f"x_ = {call}", _put_whole(compiler, to, "x_[0]", own.type)]
     targets = to.items if isinstance(to, Vector) else (to,)

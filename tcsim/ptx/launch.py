@@ -13,6 +13,7 @@ import numpy as np
 
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.ptx import reader
+from tcsim.ptx.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.control import STACK
 from tcsim.ptx.families import Binder
 from tcsim.ptx.geometry import arch_of, check_memory, geometry
@@ -23,7 +24,6 @@ from tcsim.ptx.limits import Limits
 from tcsim.ptx.linking import function_addresses, link, reach, symbols_of
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.parameters import LaunchError, image_of
-from tcsim.ptx.program import SHARED_START, Compiled, layout
 from tcsim.ptx.syntax import Function, PtxError, Variable
 from tcsim.ptx.syntax import Module as Syntax
 
@@ -155,7 +155,7 @@ class Kernel:
         }
         made = link(
             self.module.syntax, self.function, memory.place(self.module), seen, {**HANDLERS, **STACK},
-            Binder(arch),
+            Binder(arch), arch,
         )  # fmt: skip
         made.shared_bytes = dynamic if self.dynamic_smem else end
         return made
@@ -194,7 +194,7 @@ class Kernel:
         made = Grid(launch)
         completed = made.run()
         return Run(
-            completed, merged(made.hazards), made.inexact, "".join(made.output), made.instructions, chip, self.name
+            completed, merged(made.hazards), made.inexact + made.sums.inexact(), "".join(made.output), made.instructions, chip, self.name
         )  # fmt: skip
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tcsim.ptx.compiled import SOURCE_NAME, Compiled, Context
 from tcsim.ptx.control import Signature, room
-from tcsim.ptx.program import NAMES, SOURCE_NAME, Compiled, Compiler, Context
+from tcsim.ptx.program import NAMES, Compiler
 from tcsim.ptx.syntax import Address, Function, Group, Instruction, Module, Operand, Symbol, Tensor, Vector
 
 FUNCTION_ADDRESSES = 0x00F4_0000_0000_0000
@@ -142,7 +143,8 @@ def _components(edges: dict[str, tuple[str, ...]], root: str) -> list[list[str]]
 
 
 def link(
-    module: Module, entry: Function, addresses: dict[str, int], shared: dict[str, dict[str, int]], handlers: dict[str, Any], families: Any
+    module: Module, entry: Function, addresses: dict[str, int], shared: dict[str, dict[str, int]], handlers: dict[str, Any], families: Any,
+    arch: str,
 ) -> Compiled:  # fmt: skip
     """One program of an entry and all that it may call.
 
@@ -151,7 +153,7 @@ def link(
     """
     found = reach(module, entry)
     signatures = [own for function in found.order for own in _signatures(module, function)]
-    context = Context(module, addresses, found.framed)
+    context = Context(module, addresses, found.framed, arch)
     context.results = -(-max((room(params) for _, params in signatures), default=0) // 16) * 16
     context.local_bytes = (
         context.results + -(-max((room(returned) for returned, _ in signatures), default=0) // 16) * 16

@@ -9,9 +9,9 @@ import numpy as np
 
 from tcsim.core.errors import TcsimError
 from tcsim.ptx.barriers import Barriers
+from tcsim.ptx.compiled import Compiled
 from tcsim.ptx.fibers import EXIT, Fiber, Fibers, Wait
 from tcsim.ptx.memory import Memory, MemoryFault, Segment
-from tcsim.ptx.program import Compiled
 from tcsim.ptx.register_file import RegisterFile
 from tcsim.ptx.threads import Array, Mask, Stop
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.errors import TcsimError, shortened
-from tcsim.ptx.program import layout
+from tcsim.ptx.compiled import layout
 from tcsim.ptx.syntax import Function, Variable
 from tcsim.tma.map import TensorMap
 

@@ -7,9 +7,8 @@ k0, k1, ... A line of source is one PTX instruction. `m` is the mask of the thre
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from math import prod
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,19 +16,23 @@ import numpy.typing as npt
 
 from tcsim import catalog
 from tcsim.core.errors import listing, nearest, shortened
+from tcsim.core.targets import TARGETS
 from tcsim.isa.scalar.catalog import scalars as spelled
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx import scalars
+from tcsim.ptx.compiled import SHARED_START, Compiled, Context, layout
+from tcsim.ptx.contraction import contractions
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.convergence import MEMBERS, meeting, meetings, set_once, waits
+from tcsim.ptx.ledger import VARYING
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.ptx.spellings import targets_of
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
     Address,
     Function,
     Immediate,
     Instruction,
-    Module,
     Negated,
     Operand,
     PtxError,
@@ -43,14 +46,6 @@ from tcsim.ptx.syntax import (
 
 Array = npt.NDArray[Any]
 
-SHARED_START = 1024
-"""Where a block's first shared variable lies: the first KiB belongs to the system since sm_90."""
-
-SOURCE_NAME = "<ptx>"
-"""The file name of generated source, by which a place in it is found again."""
-
-REGISTERS = 1 << 16
-"""Registers of a multiprocessor, since sm_70 (CUDA C++ Programming Guide, Technical Specifications)."""
 NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in scalars.UFUNCS.items()}}
 """What generated source may call besides the machine and its constants."""
 _SPACES = (
@@ -72,78 +67,6 @@ _IGNORED = frozenset(
     )
 )  # fmt: skip
 """Modifiers that order or cache an access and do not change what it reads or writes."""
-
-
-@dataclass
-class Compiled:
-    """A kernel and the functions that it may call, as the machine runs them."""
-
-    function: Function  # the entry
-    registers: list[tuple[str, np.dtype[Any], int]]  # of all functions: type, container, length of a vector
-    blocks: list[Callable[..., Any]]  # (machine, registers, mask) -> where to go
-    entry: int  # the block in which threads start
-    functions: dict[int, int]  # first blocks, by the address of the function
-    local_bytes: int  # of a thread, the stack apart
-    gathers: list[int]  # of each block: lanes of a warp (32) or warpgroup (128) that have to be there, or 0
-    sizes: list[int]  # of each block: its instructions
-    lines: list[list[Instruction | None]] = field(repr=False)  # of each block: the instruction of every source line
-    source: str = field(repr=False, default="")
-    shared_bytes: int = 0  # of the static ones, from SHARED_START
-
-    @property
-    def registers_at_launch(self) -> int:
-        """Registers of a thread, where the entry says enough to know them: else 0, and setmaxnreg does nothing.
-
-        Source: ptxas, which gives a kernel with .maxntid what fits as many blocks as .minnctapersm says, in eights.
-        """
-        directives = self.function.directives
-        if "maxnreg" in directives:
-            return min(-(-directives["maxnreg"][0] // 8) * 8, 256)
-        threads = prod(directives.get("reqntid", directives.get("maxntid", (0,))))
-        if not threads:
-            return 0
-        fitting = REGISTERS // (threads * max(1, directives.get("minnctapersm", (1,))[0]))
-        return max(24, min(fitting // 8 * 8, 256))
-
-    def line_of(self, block: int) -> int:
-        """The line of PTX where a block starts."""
-        return next((item.line for item in self.lines[block] if item is not None), 0) if block >= 0 else 0
-
-    def instruction_at(self, block: int, line: int) -> Instruction | None:
-        """The instruction behind a line of a block's source, counted from its `def`; None if there is none."""
-        places = self.lines[block] if block < len(self.lines) else []
-        return places[line] if line < len(places) else None
-
-    def size_of(self, block: int) -> int:
-        """The instructions of a block."""
-        return self.sizes[block]
-
-
-@dataclass
-class Context:
-    """What the functions of a program share while they are compiled."""
-
-    module: Module
-    addresses: dict[str, int]  # of global and constant variables, and of functions
-    framed: frozenset[str] = frozenset()
-    constants: list[Any] = field(default_factory=list)
-    known: dict[Any, str] = field(default_factory=dict)
-    registers: list[tuple[str, np.dtype[Any], int]] = field(default_factory=list)
-    blocks: int = 0
-    local_bytes: int = 0
-    arguments: int = 0  # where in local memory the arguments of a call lie, and its results
-    results: int = 0
-    enters: dict[str, int] = field(default_factory=dict)  # the first block of each function that can be called
-
-
-def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int], int]:
-    """Offsets of variables one after the other, each aligned as it asks, and where they end."""
-    places, at = {}, start
-    for variable in variables:
-        at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
-        places[variable.name] = at
-        at += variable.size
-    return places, at
 
 
 class Compiler:
@@ -189,6 +112,7 @@ class Compiler:
             str, Any
         ] = {}  # of lines of source: the instruction of the catalog that they run, and nothing else
         self.block_of: dict[int, int] = {}
+        self.products = contractions(function)
         self.sites: dict[int, int] = {}  # of calls with results, by instruction: the block that takes them
 
     # --- names in the source
@@ -213,6 +137,13 @@ class Compiler:
         """An error at the instruction that is compiled."""
         at = self.instruction
         return PtxError(f"{at.opcode if at else ''}: {message}", at.line if at else 0, at.column if at else 0)
+
+    def require(self, targets: frozenset[str]) -> None:
+        """Raise PtxError if the module's target is not one of those that have an instruction; of targets before sm_70 nothing is known."""
+        target = self.context.module.target
+        if target in TARGETS and target not in targets:
+            valid = listing(name for name in TARGETS if name in targets)
+            raise self.error(f".target {target} does not have this instruction; valid: {valid}")
 
     def value(self, operand: Operand, type: str) -> str:
         """The source of an operand's codes as a type."""
@@ -422,12 +353,15 @@ class Compiler:
 
     def _statement(self, item: Instruction, index: int) -> list[str]:
         stem = item.opcode.split(".")[0]
+        self.require(targets_of(item.opcode))
         guard = ""
         if item.predicate is not None:
             guard = ("~" if item.negated else "") + self.register(item.predicate)
         if stem in TERMINATORS:
             return TERMINATORS[stem](self, item, guard, index)
         lines = self._plain(item, index)
+        if any(isinstance(own, Special) and own.name in VARYING for own in item.operands):
+            lines.insert(0, f"M.note({self.constant(f'{item.opcode} %{self._varying(item)}')}, w)")
         if guard and lines[-1].startswith("return "):
             after = self._next(index + 1)
             return [
@@ -437,6 +371,10 @@ class Compiler:
         if guard:
             return [f"w_ = w; w = M.narrow(w, {guard})", *lines, "w = w_"]
         return lines
+
+    @staticmethod
+    def _varying(item: Instruction) -> str:
+        return next(own.name for own in item.operands if isinstance(own, Special) and own.name in VARYING)
 
     def _plain(self, item: Instruction, index: int) -> list[str]:
         line = scalars.statement(self, item)

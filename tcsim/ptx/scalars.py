@@ -8,6 +8,8 @@ import numpy as np
 
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
+from tcsim.ptx.contraction import fused
+from tcsim.ptx.ledger import unmeasured
 from tcsim.ptx.syntax import Immediate, Instruction, Negated, Operand, Pair, Register
 
 if TYPE_CHECKING:
@@ -53,14 +55,19 @@ def statement(compiler: Compiler, item: Instruction) -> str | None:
             for operand, value, type in zip((first.first, first.second), ("x_", "y_"), found.results, strict=True)
         )
         return f"x_, y_ = {call}; {one}; {two}"
-    return _assigned(compiler, first, call, found.results[0])
+    product = compiler.products.get(compiler.index)
+    if product is not None and compiler.function.body[compiler.index] is item:
+        type = found.results[0]
+        one_rounding = compiler.constant(fused(item, product))
+        other = ", ".join([*(compiler.value(own, type) for own in product.factors), sources[1 - product.place]])
+        named = f"{compiler.constant(item.opcode)}, {compiler.constant(type)}"
+        return f"x_ = {call}; M.contracted({named}, x_, {one_rounding}({other}), w); {compiler.put(first, 'x_', type)}"
+    note = f"M.note({compiler.constant(item.opcode)}, w); " if unmeasured(found, compiler.context.arch) else ""
+    return note + _assigned(compiler, first, call, found.results[0])
 
 
 def _check(compiler: Compiler, found: Scalar, first: Operand, given: list[Operand]) -> None:
-    target = compiler.context.module.target
-    if target not in found.targets:
-        first_target = next(iter(sorted(found.targets, key=lambda name: (int(name.rstrip("af")[3:]), name))))
-        raise compiler.error(f"{target} does not have it; the first target that does: {first_target}")
+    compiler.require(found.targets)
     if isinstance(first, Pair) != (len(found.results) == 2):
         raise compiler.error("one destination, not two" if isinstance(first, Pair) else "two destinations: a|b")
     if len(given) != len(found.sources):

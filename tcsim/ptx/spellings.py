@@ -10,6 +10,8 @@ from functools import cache, lru_cache
 
 from tcsim import catalog
 from tcsim.core.errors import listing, nearest, shortened
+from tcsim.core.targets import TARGETS
+from tcsim.isa.scalar.atomic import atomics
 from tcsim.isa.scalar.catalog import scalar, scalars
 
 Slot = tuple[bool, frozenset[str]]
@@ -63,6 +65,42 @@ GRAMMARS: dict[str, tuple[Slot, ...]] = {
     "alloca": (_WIDE,), "stacksave": (_WIDE,), "stackrestore": (_WIDE,),
 }  # fmt: skip
 """The modifiers of the instructions that the machine itself runs (PTX ISA 9.4, the section of each)."""
+
+
+_ALL = frozenset(TARGETS)
+_NEEDS: tuple[tuple[str, frozenset[str], int], ...] = (
+    ("", frozenset(("shared::cluster",)), 90), ("", frozenset(("cluster",)), 90), ("", frozenset(("L2::cache_hint",)), 80),
+    ("ld", frozenset(("L2::256B",)), 80), ("ld", frozenset(("v8",)), 100), ("st", frozenset(("v8",)), 100),
+    *((stem, frozenset(("v4", type)), 100) for stem in ("ld", "st") for type in ("b64", "u64", "s64", "f64")),
+    ("prefetch", frozenset(("tensormap",)), 90), ("prefetch", frozenset(("L2::evict_last",)), 80), ("prefetch", frozenset(("L2::evict_normal",)), 80),
+)  # fmt: skip
+"""Modifiers that need a later compute capability than the instruction does, of one stem or of all (ptxas 13.5)."""
+
+
+@lru_cache(maxsize=1 << 14)
+def targets_of(opcode: str) -> frozenset[str]:
+    """The targets that have an instruction, in whatever order its modifiers stand.
+
+    >>> sorted(targets_of("ld.shared::cluster.u32"))[:2], "sm_80" in targets_of("tanh.approx.f32")
+    (['sm_100', 'sm_100a'], True)
+    """
+    stem, *words = opcode.split(".")
+    found = scalar(opcode) or scalar(opcode + "|") or scalar(opcode + "/3")
+    if found is not None:
+        return found.targets
+    if stem in ("atom", "red"):
+        kept = {
+            word for word in words if any(word in own[1] for own in (_ATOMIC, _NUMBERS, _VECTOR)) or word == "noftz"
+        }
+        rows = [item.targets for item in atomics().values() if set(item.mnemonic.split(".")) == kept]
+        least = frozenset().union(*rows) if rows else _ALL
+    elif stem in GRAMMARS:
+        least = _ALL
+    else:
+        row = catalog.row_of(opcode)
+        return _ALL if row is None else frozenset(row.targets)
+    needs = [number for own, given, number in _NEEDS if own in ("", stem) and given <= set(words)]
+    return frozenset(name for name in least if TARGETS[name].number >= max(needs, default=0))
 
 
 def refusal(opcode: str) -> str | None:

@@ -1,0 +1,92 @@
+"""A kernel compiled: what the machine runs, and what its functions share while they are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tcsim.ptx.syntax import Function, Instruction, Module, Variable
+
+SHARED_START = 1024
+"""Where a block's first shared variable lies: the first KiB belongs to the system since sm_90."""
+SOURCE_NAME = "<ptx>"
+"""The file name of generated source, by which a place in it is found again."""
+REGISTERS = 1 << 16
+"""Registers of a multiprocessor, since sm_70 (CUDA C++ Programming Guide, Technical Specifications)."""
+
+
+@dataclass
+class Compiled:
+    """A kernel and the functions that it may call, as the machine runs them."""
+
+    function: Function  # the entry
+    registers: list[tuple[str, np.dtype[Any], int]]  # of all functions: type, container, length of a vector
+    blocks: list[Callable[..., Any]]  # (machine, registers, mask) -> where to go
+    entry: int  # the block in which threads start
+    functions: dict[int, int]  # first blocks, by the address of the function
+    local_bytes: int  # of a thread, the stack apart
+    gathers: list[int]  # of each block: lanes of a warp (32) or warpgroup (128) that have to be there, or 0
+    sizes: list[int]  # of each block: its instructions
+    lines: list[list[Instruction | None]] = field(repr=False)  # of each block: the instruction of every source line
+    source: str = field(repr=False, default="")
+    shared_bytes: int = 0  # of the static ones, from SHARED_START
+
+    @property
+    def registers_at_launch(self) -> int:
+        """Registers of a thread, where the entry says enough to know them: else 0, and setmaxnreg does nothing.
+
+        Source: ptxas, which gives a kernel with .maxntid what fits as many blocks as .minnctapersm says, in eights.
+        """
+        directives = self.function.directives
+        if "maxnreg" in directives:
+            return min(-(-directives["maxnreg"][0] // 8) * 8, 256)
+        threads = prod(directives.get("reqntid", directives.get("maxntid", (0,))))
+        if not threads:
+            return 0
+        fitting = REGISTERS // (threads * max(1, directives.get("minnctapersm", (1,))[0]))
+        return max(24, min(fitting // 8 * 8, 256))
+
+    def line_of(self, block: int) -> int:
+        """The line of PTX where a block starts."""
+        return next((item.line for item in self.lines[block] if item is not None), 0) if block >= 0 else 0
+
+    def instruction_at(self, block: int, line: int) -> Instruction | None:
+        """The instruction behind a line of a block's source, counted from its `def`; None if there is none."""
+        places = self.lines[block] if block < len(self.lines) else []
+        return places[line] if line < len(places) else None
+
+    def size_of(self, block: int) -> int:
+        """The instructions of a block."""
+        return self.sizes[block]
+
+
+@dataclass
+class Context:
+    """What the functions of a program share while they are compiled."""
+
+    module: Module
+    addresses: dict[str, int]  # of global and constant variables, and of functions
+    framed: frozenset[str] = frozenset()
+    arch: str = "sm_90"
+    constants: list[Any] = field(default_factory=list)
+    known: dict[Any, str] = field(default_factory=dict)
+    registers: list[tuple[str, np.dtype[Any], int]] = field(default_factory=list)
+    blocks: int = 0
+    local_bytes: int = 0
+    arguments: int = 0  # where in local memory the arguments of a call lie, and its results
+    results: int = 0
+    enters: dict[str, int] = field(default_factory=dict)  # the first block of each function that can be called
+
+
+def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int], int]:
+    """Offsets of variables one after the other, each aligned as it asks, and where they end."""
+    places, at = {}, start
+    for variable in variables:
+        at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
+        places[variable.name] = at
+        at += variable.size
+    return places, at

@@ -1,0 +1,111 @@
+"""What a launch computed whose bits are not known exactly, instruction by instruction."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from tcsim.arithmetic import mufu
+from tcsim.isa.scalar.table import Array, Scalar
+
+VARYING = frozenset(
+    (
+        "clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi", "smid", "nsmid", "warpid", "nwarpid", "gridid",
+        *(f"pm{index}" for index in range(8)), *(f"pm{index}_64" for index in range(8)), *(f"envreg{index}" for index in range(32)),
+    )
+)  # fmt: skip
+"""Special registers whose values are the machine's own: time, where a block runs, what the driver put there."""
+_PRECISION = {"f32": 24, "f64": 53, "f16": 11, "bf16": 8}
+_LEAST = {"f32": -149, "f64": -1074, "f16": -24, "bf16": -133}
+
+
+def unmeasured(found: Scalar, arch: str) -> bool:
+    """Whether a scalar instruction is a function of the MUFU on an arch whose MUFU was not measured."""
+    return found.inexact and arch not in mufu.MEASURED
+
+
+@dataclass
+class Sum:
+    """What threads added to one address."""
+
+    instruction: str
+    count: int = 0
+    magnitude: Fraction = Fraction(0)  # of all addends and what was there before
+    unit: int = 1 << 20  # exponent of the lowest bit of any of them
+    started_at_zero: bool = False
+    old: bool = False  # whether a thread took the value before
+
+
+@dataclass
+class Sums:
+    """Floating-point sums in memory: whether their bits depend on the order in which threads add.
+
+    They do not if one thread adds, if two add to a zero, or if every partial sum is exact in whatever order.
+    """
+
+    type_of: dict[str, str] = field(default_factory=dict)
+    sums: dict[tuple[object, int], Sum] = field(default_factory=dict)
+
+    def add(
+        self, instruction: str, type: str, where: object, addresses: Array, before: Array, values: Array, old: bool
+    ) -> None:
+        """Additions of some threads: the addresses, what was there, what was added."""
+        self.type_of[instruction] = type
+        for address, first, value in zip(addresses.tolist(), before.tolist(), values.tolist(), strict=True):
+            own = self.sums.get((where, address))
+            if own is None:
+                own = self.sums[where, address] = Sum(instruction)
+                self._count(own, type, first)
+                own.started_at_zero = own.magnitude == 0
+            own.count += 1
+            own.old |= old
+            self._count(own, type, value)
+
+    @staticmethod
+    def _count(own: Sum, type: str, code: int) -> None:
+        number = _value(code, type)
+        if number is None:
+            own.magnitude, own.unit = Fraction(1 << 3000), -3000  # infinities and NaN: no claim
+            return
+        if number:
+            own.magnitude += abs(number)
+            own.unit = min(own.unit, _lowest_bit(number))
+
+    def inexact(self) -> Counter[str]:
+        """By instruction, the additions to addresses whose sum depends on the order."""
+        found: Counter[str] = Counter()
+        for own in self.sums.values():
+            limit = Fraction(2) ** (max(own.unit, -3000) + _PRECISION[self.type_of[own.instruction]])
+            exact = own.magnitude <= limit
+            if own.count > 1 and (own.old or not (exact or (own.count == 2 and own.started_at_zero))):
+                found[own.instruction] += own.count
+        return found
+
+
+def _value(code: int, type: str) -> Fraction | None:
+    """The number that a code stands for; None for infinity and NaN."""
+    if type == "bf16":
+        number = struct.unpack("<f", struct.pack("<I", code << 16))[0]
+    else:
+        letter, width = {"f32": ("f", 4), "f64": ("d", 8), "f16": ("e", 2)}[type]
+        number = struct.unpack("<" + letter, code.to_bytes(width, "little"))[0]
+    return Fraction(number) if math.isfinite(number) else None
+
+
+def _lowest_bit(number: Fraction) -> int:
+    """The exponent of the lowest set bit of a number that is a multiple of a power of two."""
+    top = abs(number.numerator)
+    return ((top & -top).bit_length() - 1) - (number.denominator.bit_length() - 1)
+
+
+def halves(codes: Array, type: str) -> list[tuple[Array, str]]:
+    """Codes of a packed type as codes of each half."""
+    if not type.endswith("x2"):
+        return [(codes, type)]
+    wide = np.ascontiguousarray(codes).view(np.uint16)
+    return [(wide[place::2], type.removesuffix("x2")) for place in (0, 1)]
