@@ -1,4 +1,4 @@
-"""`python -m tests.corpora.compile [PATTERN ...]`: the PTX of every case, without a GPU, into build/corpora.zip.
+"""`python -m tests.corpora.compile [PATTERN ...]`: the PTX of every case, without a GPU, into build/corpora.xz.
 
 Needs the extra `corpora` (Triton, CuTe DSL) and nvcc. Patterns choose cases by parts of their names; what else the pack holds is
 kept. The recording machine has CUDA 13.0: PTX of a target that it runs is of ISA 9.0 at most, or the case fails.

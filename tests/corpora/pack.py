@@ -1,16 +1,18 @@
-"""A pack of PTX: one zip file of what `compile` made, for `capture` and `replay`."""
+"""A pack of PTX: one file of what `compile` made, for `capture` and `replay`."""
 
 from __future__ import annotations
 
 import json
-import zipfile
+import lzma
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-BUILT = ROOT / "build" / "corpora.zip"  # where `compile` writes; git ignores it
-BLACKWELL = ROOT / "tests" / "data" / "corpora_blackwell.zip"  # committed: targets that no GPU of ours runs
+BUILT = ROOT / "build" / "corpora.xz"  # where `compile` writes; git ignores it
+UNMEASURED = (
+    ROOT / "tests" / "data" / "corpora_unmeasured.xz"
+)  # committed: kernels for targets that no GPU of ours runs
 
 
 @dataclass(frozen=True)
@@ -30,23 +32,17 @@ def key_of(source: str, target: str) -> str:
 def write(path: Path, made: Mapping[str, Compiled]) -> None:
     """Write a pack; the same content gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    index = {}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as file:
-        for number, (key, own) in enumerate(sorted(made.items())):
-            index[key] = {**asdict(own), "ptx": f"{number}.ptx"}
-            file.writestr(zipfile.ZipInfo(f"{number}.ptx"), own.ptx, zipfile.ZIP_LZMA)
-        file.writestr(zipfile.ZipInfo("index.json"), json.dumps(index, indent=1), zipfile.ZIP_LZMA)
+    text = json.dumps({key: asdict(own) for key, own in sorted(made.items())}, indent=1)
+    path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def read(path: Path) -> dict[str, Compiled]:
     """The content of a pack; nothing if there is no such file."""
     if not path.is_file():
         return {}
-    with zipfile.ZipFile(path) as file:
-        index = json.loads(file.read("index.json"))
-        return {key: Compiled(**{**own, "ptx": file.read(own["ptx"]).decode()}) for key, own in index.items()}
+    return {key: Compiled(**own) for key, own in json.loads(lzma.decompress(path.read_bytes())).items()}
 
 
 def read_all() -> dict[str, Compiled]:
     """What is built here and what is committed."""
-    return read(BLACKWELL) | read(BUILT)
+    return read(UNMEASURED) | read(BUILT)
