@@ -33,6 +33,10 @@ class Accesses(Threads):
         """What an address of a block's own shared memory has above the offset: its rank."""
         return container.type(self.rank << 24)
 
+    def own_everywhere(self, address: Any) -> Array:
+        """An address in the block's own shared memory, for every thread."""
+        return self.everywhere(address + self.own_shared(np.dtype(np.uint64)))
+
     def is_space(self, address: Array, space: str) -> Array:
         """Whether generic addresses lie in a state space."""
         window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(space.split("::")[0])

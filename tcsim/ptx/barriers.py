@@ -184,14 +184,20 @@ class Barriers(Performer):
 
     # --- the register pool
 
-    def registers_wanted(self, warpgroup: int, count: int) -> bool:
-        """Whether a warpgroup gets the registers that setmaxnreg asks for."""
+    def registers_wanted(self, warps: Array, count: int) -> bool:
+        """Whether some warps get the registers that setmaxnreg asks for.
+
+        Each warp of a warpgroup may execute an instruction of its own, so that the pool is kept by warps.
+        """
         launched = self.program.registers_at_launch
         if not launched:
             return True  # ptxas leaves the instruction out
-        pool = self.pool or RegisterPool.at_launch(-(-self.threads // 128), launched)
-        free = pool.free - (count - pool.owned[warpgroup])
+        pool = self.pool or RegisterPool.at_launch(self.warps, launched)
+        owned = list(pool.owned)
+        free = pool.free - sum(count - owned[warp] for warp in warps.tolist())
         if free < 0:
             return False
-        self.pool = RegisterPool((*pool.owned[:warpgroup], count, *pool.owned[warpgroup + 1 :]), free)
+        for warp in warps.tolist():
+            owned[warp] = count
+        self.pool = RegisterPool(tuple(owned), free)
         return True

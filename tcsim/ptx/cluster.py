@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from tcsim.ptx.compiled import Compiled
-from tcsim.ptx.deadlock import described
+from tcsim.ptx.deadlock import deadlock
 from tcsim.ptx.machine import Block
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.pending import Queue, Schedule
-from tcsim.ptx.threads import Stop
 
 TURN = 64
 """Basic blocks that a block of threads executes before another one of its cluster has its turn."""
 IDLE = 64
 """Basic blocks without any change of memory or of who waits, after which spinning is looked for."""
+SHIFT = 1 << 22
+"""Instructions that a cluster executes before others of the grid have their turn, even if it could go on."""
 LONG_IDLE = 8192
 """Basic blocks without such a change after which pending work goes on in any case."""
 
@@ -39,6 +40,7 @@ class Cluster:
         self.running: Block | None = None  # the block that a fault stopped
         self.asking: set[int] = set()  # ranks that wait for their pair to take columns of Tensor Memory too
         self.granted: dict[int, int] = {}  # by rank: columns that its pair took with it
+        self.tired = False  # whether the last run ended because others have their turn
         self.stirred = False  # whether the last run changed anything
         self._idle = 0
         self._seen: Any = None
@@ -65,11 +67,12 @@ class Cluster:
                     block.fibers.wake(fiber)
 
     def run(self, spend: Callable[[int], None]) -> bool:
-        """Run until all threads have exited; False if they only spin, and nothing in the cluster can change that.
+        """Run until all threads have exited; False if they only spin, and nothing in the cluster can change that, or are tired.
 
         `spend` is told how many instructions have been executed, and may raise Stop. Raises Stop for a fault or a deadlock.
         """
-        self.stirred = False
+        self.stirred = self.tired = False
+        done = 0
         while True:
             busy = False
             for block in self.blocks:
@@ -89,13 +92,17 @@ class Cluster:
                             return False
                         self._idle, self.fair, self._seen = 0, False, None
                 spend(block.count - before)
+                done += block.count - before
             if busy:
-                continue
+                if done < SHIFT:
+                    continue
+                self.stirred, self.tired = False, True
+                return False
             if all(block.done for block in self.blocks):
                 self.queue.drain()
                 return True
             if not self.queue.force():
-                raise Stop("DEADLOCK", described(self.blocks))
+                raise deadlock(self.blocks)
 
     def _spins(self) -> bool:
         """Whether the state is one that was there before: then nothing but pending work can ever change it."""

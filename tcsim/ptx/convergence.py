@@ -32,6 +32,19 @@ _WAITING = (
 """Beginnings of the instructions that may answer that they have to wait."""
 
 
+_WARP_BY_WARP = ("setmaxnreg",)
+"""Instructions of a warpgroup whose warps need not be at the same place."""
+
+
+def lanes_of(opcode: str, together: str) -> int:
+    """The lanes that execute an instruction together: 1, 32 or 128.
+
+    >>> lanes_of("setmaxnreg.inc.sync.aligned.u32", "warpgroup"), lanes_of("wgmma.fence.sync.aligned", "warpgroup")
+    (32, 128)
+    """
+    return 32 if opcode.startswith(_WARP_BY_WARP) else LANES_OF.get(together, 1)
+
+
 def waits(item: Instruction) -> bool:
     """Whether an instruction of the catalog may have to wait."""
     return item.opcode.startswith(_WAITING)
@@ -79,7 +92,8 @@ def _together(opcode: str) -> int:
         row = catalog.row_of(opcode)
     except InstructionError:
         return 0
-    return LANES_OF.get(row.forms[0].together, 0) if row is not None else 0
+    lanes = lanes_of(opcode, row.forms[0].together) if row is not None else 1
+    return lanes if lanes > 1 else 0
 
 
 def meetings(function: Function, starts: set[int], numbers: dict[str, int]) -> tuple[set[int], dict[int, int]]:

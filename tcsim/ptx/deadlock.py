@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.core.errors import TcsimError
 from tcsim.ptx import mbarriers
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.threads import LANES, Array, Stop
 
 if TYPE_CHECKING:
     from tcsim.ptx.fibers import Fiber
@@ -34,6 +34,14 @@ def threads_in_words(mask: Array) -> str:
     parts = np.split(found, np.nonzero(np.diff(found) != 1)[0] + 1)
     shown = [f"{part[0]}" if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts[:4]]
     return f"threads {', '.join(shown)}{' and more' if len(parts) > 4 else ''}"
+
+
+def deadlock(blocks: Sequence[Block]) -> Stop:
+    """The end of a launch in which nobody can go on, at the first threads that wait."""
+    block = next(own for own in blocks if own.fibers)
+    fiber = min((*block.fibers.waiting, *block.fibers.ready.values()), key=lambda own: int(np.argmax(own.mask)))
+    block.cluster.running = block
+    return Stop("DEADLOCK", described(blocks), int(np.argmax(fiber.mask)), block.program.line_of(fiber.block))
 
 
 def described(blocks: Sequence[Block]) -> str:

@@ -15,7 +15,7 @@ from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction as Model
 from tcsim.model.operand import Operand as Slot
 from tcsim.model.registers import RegisterInstruction
-from tcsim.ptx.convergence import LANES_OF, waits
+from tcsim.ptx.convergence import lanes_of, waits
 from tcsim.ptx.program import Compiler
 from tcsim.ptx.syntax import (
     Address,
@@ -201,7 +201,7 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
             sources.append((slot.name, rows or operand.value))  # type: ignore[union-attr]
         source = compiler.constant(rows) if rows else _source(compiler, slot, operand, type)
         given.append(f"{compiler.constant(slot.name)}: {source}")
-    lanes = LANES_OF.get(form.together, 1)
+    lanes = lanes_of(item.opcode, form.together)
     bound = Bound(model, form, tuple(results), lanes, item.line, tuple(sources))
     call = f"{compiler.constant(bound)}, {{{', '.join(given)}}}, w"
     if waits(item):
@@ -245,7 +245,7 @@ def _source(compiler: Compiler, slot: Slot, operand: Operand, type: str) -> str:
     return compiler.value(operand, type)
 
 
-def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array) -> Any:
+def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array, active: Array | None) -> Any:
     """An operand as effects take it: of warps (warps, 32[, registers]), of threads (threads[, registers])."""
     lead = (-1, bound.lanes) if bound.lanes > 1 else (-1,)
     if slot.kind == "immediate":
@@ -255,6 +255,10 @@ def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array) -
     if slot.kind == "tensor":
         value = value[0]
     full = np.broadcast_to(value, (machine.threads,))[taken]
+    if active is not None:  # the lanes of a member mask: what the others have does not count
+        first = np.argmax(active.reshape(lead), axis=1)
+        full = full.reshape(lead)
+        full = np.where(active.reshape(lead), full, full[np.arange(len(full)), first][:, None])
     if slot.kind in ("address", "tensor"):
         full = full.astype(np.int64)
     return full.reshape(lead)
@@ -277,8 +281,10 @@ class Operands(Mapping[str, Any]):
     A tensor is its map's address and, by a name of their own, its coordinates.
     """
 
-    def __init__(self, bound: Bound, given: Mapping[str, Any], machine: Any, taken: Array) -> None:
+    def __init__(self, bound: Bound, given: Mapping[str, Any], machine: Any, taken: Array, mask: Array) -> None:
         self._bound, self._given, self._machine, self._taken = bound, given, machine, taken
+        members = bound.form.together == "member_mask" and not mask[taken].all()
+        self._active = mask[taken] if members else None
         self._found: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -292,7 +298,7 @@ class Operands(Mapping[str, Any]):
             tensor = next((slot.name for slot in bound.form.operands if slot.kind == "tensor"), name)
             lead = (-1, bound.lanes) if bound.lanes > 1 else (-1,)
             return stacked(self._given[tensor][1:], self._machine, self._taken, lead, False)
-        return gathered(bound, bound.form[name], self._given[name], self._machine, self._taken)
+        return gathered(bound, bound.form[name], self._given[name], self._machine, self._taken, self._active)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._given

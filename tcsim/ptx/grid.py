@@ -14,7 +14,7 @@ import numpy as np
 
 from tcsim.ptx.cluster import Cluster
 from tcsim.ptx.compiled import SOURCE_NAME, Compiled
-from tcsim.ptx.deadlock import described
+from tcsim.ptx.deadlock import deadlock
 from tcsim.ptx.geometry import Geometry
 from tcsim.ptx.hazards import Hazard
 from tcsim.ptx.ledger import Sums
@@ -76,13 +76,13 @@ class Grid:
                 indices = next(waiting, None) if len(active) < MOST_BESIDE else None
                 if indices is not None:
                     active.append(self._cluster(indices))
-                elif active:
-                    message = described([block for cluster in active for block in cluster.blocks])
-                    self.hazards.append(Hazard("DEADLOCK", message, block=active[0].blocks[0].index))
+                elif not active:
+                    return True
+                elif not any(cluster.tired for cluster in active):
+                    stop = deadlock([block for cluster in active for block in cluster.blocks])
+                    self.hazards.append(hazard_of(stop, self.launch.program, active[0].blocks[0].index))
                     self._count(active[0])
                     return False
-                else:
-                    return True
 
     def _places(self) -> Iterator[list[tuple[int, int, int]]]:
         """The blocks of each cluster, by rank."""

@@ -84,6 +84,19 @@ class Octets(Calls):
                 row, piece = np.nonzero(mask & ~whole[:, None])
                 self.put_octets(at.space, address[row] + piece, data[row, piece][:, None], _chosen(cta, row))
 
+    def _combined(self, write: Write, at: Access) -> bool:
+        """Combine entries at the same address one after the other; False where every entry has its own."""
+        address, cta = self.places(at)
+        if len(np.unique(address)) == len(address) or write.combine is None or at.mask is not None:
+            return False
+        data = np.broadcast_to(write.data, (*at.address.shape, at.size)).reshape(-1, at.size)
+        for entry in range(len(address)):
+            one = slice(entry, entry + 1)
+            old = self._octets(at.space, address[one], at.size, _chosen(cta, one))
+            self.put_octets(at.space, address[one], write.combine(old, data[one]), _chosen(cta, one))
+        self.changed = True
+        return True
+
     def copies(self, at: Access) -> list[Access]:
         """An access, or one in each CTA of the cluster where it is for all of them."""
         if at.cta is None or not (np.asarray(at.cta) == EVERY_CTA).any():
@@ -157,7 +170,7 @@ def _part(at: Access, which: slice) -> Access:
     return replace(at, address=address, mask=own(at.mask, at.size), cta=own(at.cta), thread=own(at.thread))
 
 
-def _chosen(cta: Array | None, which: Array) -> Array | None:
+def _chosen(cta: Array | None, which: Any) -> Array | None:
     return None if cta is None else cta[which]
 
 

@@ -14,7 +14,7 @@ from tcsim.ptx import mbarriers
 from tcsim.ptx.families import Bound, Operands, Rows, Together, stacked
 from tcsim.ptx.fibers import Wait
 from tcsim.ptx.octets import Octets
-from tcsim.ptx.pending import Flight, Queue
+from tcsim.ptx.pending import WITHOUT_COMMIT, Flight, Queue
 from tcsim.ptx.register_file import RegisterFile
 from tcsim.ptx.tensor_memory import Columns
 from tcsim.ptx.threads import LANES, Array, Mask, Stop
@@ -78,7 +78,7 @@ class Performer(Octets):
         threads = self._taking(bound, mask)
         if not len(threads):
             return
-        found = self._ask(bound, given, threads)
+        found = self._ask(bound, given, threads, mask)
         if found.blocked is not None:
             raise Stop(
                 "INVALID_OPERAND", f"an instruction waits here that cannot wait: {found.blocked.kind}", int(threads[0])
@@ -116,7 +116,7 @@ class Performer(Octets):
         moves: list[tuple[Array, Any]] = []
         on = np.zeros(self.threads, bool)
         for threads in self._askers(bound, given, mask):
-            found = self._ask(bound, given, threads)
+            found = self._ask(bound, given, threads, mask)
             own = np.zeros(self.threads, bool)
             own[threads] = True
             own &= mask
@@ -166,10 +166,10 @@ class Performer(Octets):
         found = self.numbers if warps.all() else np.nonzero(np.repeat(warps, LANES))[0]
         return found
 
-    def _ask(self, bound: Bound, given: dict[str, Any], threads: Array) -> Effects:
+    def _ask(self, bound: Bound, given: dict[str, Any], threads: Array, mask: Array) -> Effects:
         self.warp = warps_of(threads)
         try:
-            found: Effects = bound.model.effects(bound.form, Operands(bound, given, self, threads), self)
+            found: Effects = bound.model.effects(bound.form, Operands(bound, given, self, threads, mask), self)
         except TcsimError as error:
             raise Stop("INVALID_OPERAND", str(error), int(threads[0])) from None
         return found
@@ -192,6 +192,12 @@ class Performer(Octets):
                 self.queue.wait(group.kind, self, threads, counts, group.pending, group.reads_only)
             else:
                 self.queue.track(group.kind, group.then, self, threads)
+
+    def land(self, numbers: frozenset[int]) -> None:
+        """Complete the work that writes some registers, because an instruction needs them."""
+        for flight in [own for own in self.queue.flights if own.kind in WITHOUT_COMMIT and own.block is self]:
+            if any(not numbers.isdisjoint(own.tolist()) for _, own in flight.bound.results):
+                self.queue.finish(flight)
 
     def _counts(self, kind: str) -> Array:
         found = self.groups.get(kind)
@@ -233,15 +239,15 @@ class Performer(Octets):
     def _resource(self, resource: Resource, threads: Array) -> int | None:
         """What is granted, or None if it is not there."""
         if resource.kind == "registers":
-            return 0 if self.registers_wanted(int(threads[0]) // 128, resource.delta) else None
+            return 0 if self.registers_wanted(warps_of(threads), resource.delta) else None
         if resource.kind == "tmem":
             return self._columns(resource)
         if resource.kind == "launch":
             return encode_response(self.cluster.cancel())
         return 0
 
-    def registers_wanted(self, warpgroup: int, count: int) -> bool:
-        """Whether a warpgroup gets the registers that it asks for."""
+    def registers_wanted(self, warps: Array, count: int) -> bool:
+        """Whether some warps get the registers that they ask for."""
         raise NotImplementedError
 
     def _columns(self, resource: Resource) -> int | None:

@@ -24,6 +24,7 @@ from tcsim.ptx.compiled import SHARED_START, Compiled, Context, layout
 from tcsim.ptx.contraction import contractions
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.convergence import MEMBERS, meeting, meetings, set_once, waits
+from tcsim.ptx.landing import Landings
 from tcsim.ptx.ledger import VARYING
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.spellings import targets_of
@@ -222,7 +223,8 @@ class Compiler:
                     wide = f"({wide}&{self.constant(np.uint64(0xFFFFFFFF))})"
             return wide, space
         if isinstance(base, Immediate):
-            return f"m_all({self.constant(np.uint64(base.value + operand.offset))})", space
+            own = "m_own" if space in ("shared", "shared::cta") else "m_all"
+            return f"{own}({self.constant(np.uint64(base.value + operand.offset))})", space
         if isinstance(base, Symbol):
             own = self.space_of(base.name)
             address = self.address(base) + operand.offset
@@ -236,7 +238,7 @@ class Compiler:
                 space = space or "shared"
             if self.framed and own == "local":
                 return f"({self.base}+{self.constant(np.uint64(address))})", space
-            return f"m_all({self.constant(np.uint64(address))})", space
+            return f"{'m_own' if own == 'shared' else 'm_all'}({self.constant(np.uint64(address))})", space
         raise self.error("this cannot be an address")
 
     def put(self, operand: Operand, source: str, type: str) -> str:
@@ -256,6 +258,7 @@ class Compiler:
         """Cut the body into basic blocks and give them numbers."""
         body, context = self.function.body, self.context
         self.constants_of = set_once(self.function)
+        self.landings = Landings(self.function)
         starts = {0, *self.function.labels.values()}
         for index, item in enumerate(body):
             stem = item.opcode.partition(".")[0]
@@ -306,9 +309,14 @@ class Compiler:
         lines: list[str] = []
         own: list[Instruction | None] = []
         terminated = False
+        landed: set[int] = set()
         for index in range(start, end):
             self.index, self.instruction = index, self.function.body[index]
+            late = self.landings.before(index, self.instruction, landed)
             found = self._statement(self.instruction, index)
+            if late:
+                numbers = frozenset(self.numbers[name] for name in late)
+                found = [f"M.land({self.constant(numbers)})", *found]
             if index == start and (members := self._members(self.instruction)):
                 found = [f"x_ = M.missing({members}, w, {number})", "if x_ is not None: return x_", *found]
             lines += found
@@ -332,6 +340,8 @@ class Compiler:
         used = set(re.findall(r"\br(\d+)\b", body))
         if used:
             head.append("    " + "; ".join(f"r{name} = R[{name}]" for name in sorted(used, key=int)))
+        if "m_own(" in body:
+            head.append("    m_own = M.own_everywhere")
         if "m_all(" in body:
             head.append("    m_all = M.everywhere")
         first = own[0] if own else None
