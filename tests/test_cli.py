@@ -10,7 +10,7 @@ from typing import Any, get_args
 import ml_dtypes
 import numpy as np
 import pytest
-from cli_runs import MMA, WGMMA, answer, data
+from cli_runs import MMA, WGMMA, answer, data, refusal
 
 import tcsim
 from tcsim import catalog
@@ -258,6 +258,34 @@ def test_quantize_a_file(tmp_path: Path) -> None:
     assert (written["codes"] == codes).all() and (written["scales"] == scales).all()
     assert written["tensor_scale"] == tensor_scale
     assert "largest relative error" in answer("quantize", source, "-t", "e2m1", "--blocks", "mx")
+
+
+def test_quantize_with_scales_squares_and_random_bits(tmp_path: Path) -> None:
+    """--scale, --square, --rounding rs and --seed are the library's; what does not go together is refused."""
+    x = np.random.default_rng(5).normal(size=(32, 64)).astype(np.float32)
+    source, target = tmp_path / "x.npy", tmp_path / "codes.npz"
+    np.save(source, x)
+    for mode in ("floor", "rceil", "ceil", "even"):
+        answer("quantize", source, "-t", "e4m3", "--blocks", "mx", "--scale", mode, "--output", target)
+        assert (np.load(target)["scales"] == tcsim.quantize_mx(x, "e4m3", scale=mode)[1]).all()
+    answer("quantize", source, "-t", "e2m1", "--blocks", "nvfp4", "--square", "--scale", "ue5m3", "--output", target)
+    codes, scales, _ = tcsim.quantize_nvfp4(x, square=True, scale="ue5m3")
+    assert (np.load(target)["codes"] == codes).all() and (np.load(target)["scales"] == scales).all()
+    for blocks in ((), ("--blocks", "nvfp4")):
+        found = []
+        for seed in ("7", "7", "8"):
+            answer("quantize", source, "-t", "e2m1", *blocks, "--rounding", "rs", "--seed", seed, "--output", target)
+            found.append(np.load(target)["codes"])
+        assert (found[0] == found[1]).all() and (found[0] != found[2]).any()
+    drawn = np.random.default_rng(7).integers(0, 1 << 16, x.shape, dtype=np.uint32)
+    answer("quantize", source, "-t", "e2m1", "--rounding", "rs", "--seed", "7", "--output", target)
+    assert (np.load(target)["codes"] == tcsim.quantize(x, "e2m1", "rs", random=drawn)).all()
+    for wrong, words in (
+        (("--blocks", "mx", "--scale", "e4m3"), "valid: floor, rceil, ceil, even"), (("--scale", "floor"), "valid: none"),
+        (("--blocks", "mx", "--rounding", "rs"), "blocks mx: rounding='rs'; valid: rne"), (("--square",), "blocks of 16 x 16 are NVFP4's"),
+        (("--seed", "3"), "only stochastic rounding takes random bits"),
+    ):  # fmt: skip
+        assert words in refusal("quantize", source, "-t", "e2m1", *wrong)
 
 
 # --- run, trace, compare

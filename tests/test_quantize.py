@@ -434,3 +434,27 @@ def test_square_blocks() -> None:
     for shape, axis in (((24, 16), -1), ((16,), -1), ((16, 16, 16), 0)):
         with pytest.raises(OperandError, match=r"square=True.*valid: one of the last two axes"):
             tcsim.quantize_nvfp4(np.ones(shape), axis, square=True)
+
+
+def test_nvfp4_with_ue5m3_scales() -> None:
+    """The figures of TransformerEngine's test of its UE5M3 scale utilities: amax 12, blocks of 3 and 6."""
+    x = np.zeros((3, 16), np.float32)
+    x[0, 3], x[1, 5], x[2, 7] = 3, -6, 12
+    codes, scales, tensor = tcsim.quantize_nvfp4(x, scale="ue5m3")
+    assert np.float32(1) / tensor == pytest.approx(6 * 114688 / 12)
+    wanted = tcsim.quantize(np.float32([3, 6, 12]) * np.float32(114688 / 12), "ue5m3")
+    assert scales[:, 0].tolist() == wanted.tolist() == [0xEE, 0xF6, 0xFE]
+    back = tcsim.dequantize_nvfp4(codes, scales, tensor, scale="ue5m3")
+    np.testing.assert_allclose(back, x, rtol=1e-6)
+    assert (codes[x != 0] == tcsim.quantize(np.float32([6, -6, 6]), "e2m1")).all()
+
+
+def test_ue5m3_reaches_further_down() -> None:
+    """A block 2**-20 as large as the largest keeps its numbers, which e4m3 scales make zero."""
+    x = np.concatenate([np.full(16, 6.0), np.full(16, 6.0 * 2.0**-20)])
+    for scale, kept in (("e4m3", False), ("ue5m3", True)):
+        codes, scales, tensor = tcsim.quantize_nvfp4(x, scale=scale)  # type: ignore[arg-type]
+        back = tcsim.dequantize_nvfp4(codes, scales, tensor, scale=scale)  # type: ignore[arg-type]
+        assert (back[16:] != 0).all() == kept
+    with pytest.raises(OperandError, match="scale='e5m2'; valid: 'e4m3', 'ue5m3'"):
+        tcsim.quantize_nvfp4(x, scale="e5m2")  # type: ignore[arg-type]

@@ -29,11 +29,20 @@ def quantize(
     ],
     name: Annotated[str | None, typer.Option("--name", help="Which array of an .npz file.")] = None,
     rounding: Annotated[
-        str, typer.Option("--rounding", help="rne, rz, rm, rp, rna.", autocompletion=options.complete_rounding)
+        str,
+        typer.Option(
+            "--rounding", help="rne, rz, rm, rp, rna, or rs: stochastic.", autocompletion=options.complete_rounding
+        ),
     ] = "rne",
     saturate: Annotated[bool, typer.Option(help="Clamp numbers that are out of range.")] = True,
     blocks: Annotated[Blocks, typer.Option("--blocks", help="Scale factors of blocks.")] = Blocks.none,
     axis: Annotated[int, typer.Option("--axis", help="Along which blocks lie.")] = -1,
+    scale: Annotated[
+        str | None,
+        typer.Option("--scale", help="MX: floor, rceil, ceil, even; NVFP4: e4m3, ue5m3. [default: the first]"),
+    ] = None,
+    square: Annotated[bool, typer.Option("--square", help="NVFP4 blocks of 16 x 16, for weights.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of the random bits of --rounding rs.", min=0)] = None,
     output: Annotated[str | None, typer.Option("--output", help="Write codes and scale factors to this .npz.")] = None,
     json: options.Json = False,
 ) -> None:
@@ -51,7 +60,17 @@ def quantize(
     chosen = name if name is not None else next(iter(arrays))
     if chosen not in arrays:
         raise OperandError(f"quantize: {file!r} has no array {chosen!r}; valid: {listing(arrays)}")
-    found = quantization(arrays[chosen], type, rounding, saturate, blocks.value, axis)  # type: ignore[arg-type]
+    found = quantization(
+        arrays[chosen],
+        type,
+        rounding,
+        saturate,
+        blocks.value,
+        axis,
+        scale,
+        square,
+        seed,  # type: ignore[arg-type]
+    )
     if output is not None:
         write_arrays(output, found.arrays)
     data = {"file": file, "array": chosen, "output": output, **found.as_dict()}

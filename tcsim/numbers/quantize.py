@@ -30,6 +30,7 @@ NVFP4_BLOCK = 16
 """Elements of an NVFP4 block."""
 
 ScaleMode = Literal["floor", "rceil", "ceil", "even"]
+ScaleFormat = Literal["e4m3", "ue5m3"]
 """torchao's ScaleCalculationMode."""
 _F32_MAX = np.float32(FORMATS["f32"].largest)
 
@@ -209,7 +210,7 @@ def _mx_scales(largest: npt.NDArray[np.float64], target: Format, mode: ScaleMode
 
 
 def quantize_nvfp4(
-    x: Any, axis: int = -1, square: bool = False, random: Any = None
+    x: Any, axis: int = -1, square: bool = False, random: Any = None, scale: ScaleFormat = "e4m3"
 ) -> tuple[Codes, npt.NDArray[np.uint8], np.float32]:
     """Numbers to NVFP4: e2m1 codes of the shape of `x`, a ue4m3 scale factor for each 16 of them, one f32 for the tensor.
 
@@ -221,13 +222,14 @@ def quantize_nvfp4(
 
     `square=True` takes blocks of 16 x 16, as that recipe does for weights: m is the largest magnitude of such a block in the
     last two dimensions, and each of its 16 lines along `axis` gets the same factor, so that the transpose has the same
-    codes. `random`, integers below 2**16 for each number, rounds the elements as `cvt.rs` does.
+    codes. `random`, integers below 2**16 for each number, rounds the elements as `cvt.rs` does. `scale="ue5m3"` takes scale factors
+    of that format, as TransformerEngine does from CUDA 13.4 on: 114688 stands for 448 above.
 
     `x` is rounded to f32 first. A block of zeros has scale 0x00; one with a NaN 0x7f, which makes all of it NaN (there
     TransformerEngine ignores the NaN).
 
     Raises FormatError for x that is not real, OperandError for an axis that does not exist or whose length is
-    not a multiple of 16.
+    not a multiple of 16, or another scale.
 
     >>> codes, scales, tensor_scale = tcsim.quantize_nvfp4(np.arange(16.0))
     >>> hex(scales[0]), float(tensor_scale)
@@ -236,21 +238,22 @@ def quantize_nvfp4(
     array([10., 15., 15., 15.])
     """
     call = "tcsim.quantize_nvfp4(x)"
+    factor = _scale_format(scale, call)
     array = _real(x, call)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         blocks = _split(array.astype(np.float32), axis, NVFP4_BLOCK, call)
         largest = np.abs(blocks).max(-1)
         if square:
             largest = _of_squares(largest, array.shape, axis, call)
-        e2m1, e4m3 = FORMATS["e2m1"], FORMATS["e4m3"]
+        e2m1 = FORMATS["e2m1"]
         amax = np.fmax.reduce(largest, axis=None, initial=np.float32(0))
-        encode = np.minimum(np.float32(e4m3.largest * e2m1.largest) / amax, _F32_MAX)
+        encode = np.minimum(np.float32(factor.largest * e2m1.largest) / amax, _F32_MAX)
         if amax == 0 or encode == 0:
             encode = np.float32(1)
         tensor_scale = np.float32(1) / encode
         wanted = np.minimum(largest * (encode * (np.float32(1) / np.float32(e2m1.largest))), _F32_MAX)
-        scales = quantize(wanted, e4m3)
-        decoded = decode(scales, e4m3).astype(np.float32) * tensor_scale
+        scales = quantize(wanted, factor)
+        decoded = decode(scales, factor).astype(np.float32) * tensor_scale
         inverse = np.minimum(np.float32(1) / decoded, _F32_MAX)
         if random is None:
             codes = quantize(blocks * inverse[..., None], e2m1)
@@ -260,10 +263,12 @@ def quantize_nvfp4(
     return _join(codes, axis), np.ascontiguousarray(np.moveaxis(scales, -1, axis)), tensor_scale
 
 
-def dequantize_nvfp4(codes: Any, scales: Any, tensor_scale: Any, axis: int = -1) -> npt.NDArray[np.float64]:
+def dequantize_nvfp4(
+    codes: Any, scales: Any, tensor_scale: Any, axis: int = -1, scale: ScaleFormat = "e4m3"
+) -> npt.NDArray[np.float64]:
     """NVFP4 blocks to the numbers they stand for, exactly: code * block scale * tensor scale.
 
-    Raises FormatError for another dtype, OperandError for `scales` of another shape than one per block of 16.
+    Raises FormatError for another dtype, OperandError for `scales` of another shape than one per block of 16, or another scale.
 
     >>> codes, scales, tensor_scale = tcsim.quantize_nvfp4(np.full(16, 3.0))
     >>> float(tcsim.dequantize_nvfp4(codes, scales, tensor_scale)[0].round(6))
@@ -271,8 +276,15 @@ def dequantize_nvfp4(codes: Any, scales: Any, tensor_scale: Any, axis: int = -1)
     """
     call = "tcsim.dequantize_nvfp4(codes, scales, tensor_scale)"
     values = _split(decode(as_codes(codes, "e2m1"), "e2m1"), axis, NVFP4_BLOCK, call)
-    factors = _factors(decode(as_scale_codes(scales, "ue4m3", "scales"), "ue4m3"), values, axis, call)
+    kind = "ue4m3" if _scale_format(scale, call).name == "e4m3" else "ue5m3"
+    factors = _factors(decode(as_scale_codes(scales, kind, "scales"), kind), values, axis, call)
     return _join(values * factors * np.float64(np.float32(tensor_scale)), axis)
+
+
+def _scale_format(scale: str, call: str) -> Format:
+    if not is_name(scale, get_args(ScaleFormat)):
+        raise OperandError(f"{call}: scale={scale!r}; valid: {listing(map(repr, get_args(ScaleFormat)))}")
+    return FORMATS[scale]
 
 
 def _of_squares(
