@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -60,17 +60,8 @@ def quantize(
     chosen = name if name is not None else next(iter(arrays))
     if chosen not in arrays:
         raise OperandError(f"quantize: {file!r} has no array {chosen!r}; valid: {listing(arrays)}")
-    found = quantization(
-        arrays[chosen],
-        type,
-        rounding,
-        saturate,
-        blocks.value,
-        axis,
-        scale,
-        square,
-        seed,  # type: ignore[arg-type]
-    )
+    asked: dict[str, Any] = {"rounding": rounding, "blocks": blocks.value, "scale": scale}
+    found = quantization(arrays[chosen], type, saturate=saturate, axis=axis, square=square, seed=seed, **asked)
     if output is not None:
         write_arrays(output, found.arrays)
     data = {"file": file, "array": chosen, "output": output, **found.as_dict()}
