@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,9 +58,7 @@ def recorded(root: Path, mnemonic: str = MNEMONIC) -> Recording:
     return recording
 
 
-def copy_recording(root: Path) -> Path:
-    """A folder with the committed recording of `MNEMONIC`."""
-    source = recordings.path_of(MNEMONIC, "sm_90")
-    (root / "sm_90").mkdir(parents=True)
-    shutil.copy(source, root / "sm_90" / source.name)
+def copy_recording(root: Path, mnemonic: str = MNEMONIC) -> Path:
+    """A folder with the committed recording of one instruction, in a file of its own."""
+    recordings.write(recorded(recordings.ROOT, mnemonic), root)
     return root

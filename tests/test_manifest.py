@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from suite_runs import MNEMONIC, OTHER, case_path, copy_recording, suite_run
 
-from conformance.suite import manifest, recordings
+from conformance.suite import manifest, packs, recordings
 from conformance.suite.recordings import RecordingError
 
 OTHER_FILE = recordings.path_of(OTHER, "sm_90").name
@@ -21,7 +21,7 @@ FILE = recordings.path_of(MNEMONIC, "sm_90").name
 def locked(tmp_path: Path) -> Path:
     """A folder with two recordings and their manifest."""
     root = copy_recording(tmp_path / "recordings")
-    shutil.copy(recordings.ROOT / "sm_90" / OTHER_FILE, root / "sm_90")
+    copy_recording(root, OTHER)
     manifest.renew(root, "sm_90")
     return root
 
@@ -36,7 +36,7 @@ def without_class(root: Path, name: str) -> None:
 
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "file": (lambda root: (root / "sm_90" / OTHER_FILE).unlink(), f"sm_90/{OTHER_FILE} is missing: the manifest lists"),
-    "class": (lambda root: without_class(root, "wide"), f"sm_90/{OTHER_FILE} is not the file that the manifest locks: its header lacks wide.0"),
+    "class": (lambda root: without_class(root, "wide"), f"sm_90/{OTHER_FILE} is not the file that the manifest locks: its header lacks {OTHER_FILE[:-4]} wide.0"),
     "bytes": (
         lambda root: (root / "sm_90" / OTHER_FILE).write_bytes(b"x"),
         f"sm_90/{OTHER_FILE} is not the file that the manifest locks: corrupt recording ",
@@ -82,8 +82,10 @@ def test_the_committed_recordings_are_locked() -> None:
         assert f"  {name}\n" in sums
     text = (recordings.ROOT / "sm_90" / manifest.NAME).read_text()
     locked = manifest.parse(text, Path())
-    assert len(locked.hashes) == len(list((recordings.ROOT / "sm_90").glob("*.npz"))) > 2900
-    assert sum(map(len, locked.cases.values())) > 12000
+    assert len(locked.hashes) == len(list((recordings.ROOT / "sm_90").glob("**/*.npz")))
+    assert locked.all.keys() == packs.names("sm_90", recordings.ROOT)
+    assert len(locked.all) > 3900
+    assert sum(map(len, locked.all.values())) > 14000
 
 
 def test_cases_are_dropped_only_where_that_is_said(locked: Path) -> None:

@@ -23,12 +23,12 @@ class Imaginary(hardware.Hardware):
         if @kill in made.instruction.mnemonic: os.kill(os.getpid(), signal.SIGKILL)
         return [made.instruction.execute(**inputs) for _ in range(repeat)]
 hardware.Hardware = Imaginary
-import conformance.suite.recordings as recordings, errno
-right = recordings._write_archive
+import conformance.suite.files as files, errno
+right = files._write_archive
 def write(path, arrays):
     if @full in path.name: raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return right(path, arrays)
-recordings._write_archive = write
+files._write_archive = write
 """
 
 

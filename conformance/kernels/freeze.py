@@ -16,10 +16,11 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from conformance.stimuli import frozen
 from conformance.stimuli.classes import digest
-from conformance.suite import manifest, recordings
+from conformance.suite import manifest, packs, recordings
 from conformance.suite.recordings import ROOT
 
 PACKAGES = ("tcsim", "hwkernels", "conformance")
@@ -55,8 +56,7 @@ def disagreements(path: Path, root: Path, every: int) -> Iterator[str]:
     generators = frozen.Generators(path)
     number = 0
     for arch in sorted(item.parent.name for item in root.glob(f"*/{manifest.NAME}")):
-        for file in sorted((root / arch).glob("*.npz")):
-            header = recordings.read_header(file)
+        for header in _headers(root, arch):
             for case in header.get("cases", ()) if "mnemonic" in header else ():
                 number += 1
                 if number % every:
@@ -70,6 +70,12 @@ def disagreements(path: Path, root: Path, every: int) -> Iterator[str]:
                 if not same:
                     yield f"{header['mnemonic']}-{case['name']}-{case['seed']}"
     generators.close()
+
+
+def _headers(root: Path, arch: str) -> Iterator[dict[str, Any]]:
+    for path in packs.paths(root, arch):
+        yield from packs.Pack(path).headers.values()
+    yield from (recordings.read_header(path) for path in sorted((root / arch).glob("*.npz")))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -249,7 +249,7 @@ class Suite:
             return Outcome("UNTESTED", how=f"no recording on {self.settings.arch}")
         if (case.name, case.seed) not in recording.cases:
             return Outcome("UNTESTED", how="not recorded yet: this class waits for a GPU")
-        recorded = recording.cases[case.name, case.seed]
+        recorded, origin = recording.cases[case.name, case.seed], recording.origin_of(case.name, case.seed)
         hardware = recording.results[case.name, case.seed]
         testbench = testbench_of(instruction.row.family)
         given = self.inputs(case, recorded.samples)
@@ -257,17 +257,17 @@ class Suite:
         if trouble:
             again = rerun.command("", "--arch", self.settings.arch, "--record", root=self.settings.root)
             text = f"{trouble}; record it again with `{again}`"
-            return Outcome("FAIL", how=str(recording.origin), text=text)
+            return Outcome("FAIL", how=str(origin), text=text)
         asked = self.settings.samples
         if asked is not None:
             if asked > recorded.samples:
                 text = (
                     f"--samples {asked}: {case.id} was recorded with {recorded.samples}; valid: 1 to {recorded.samples}"
                 )
-                return Outcome("FAIL", how=str(recording.origin), text=text)
+                return Outcome("FAIL", how=str(origin), text=text)
             given = {name: array[:asked] for name, array in given.items()}
             hardware = hardware[:asked]
-        how = f"recorded on {recording.origin}"
+        how = f"recorded on {origin}"
         if recorded.result_sha256 and asked is None:
             return self._judge_digest(case, instruction, testbench, given, hardware, recorded, how)
         return self._judge(case, instruction, testbench, given, hardware, "REPLAYED", how)
@@ -310,7 +310,8 @@ class Suite:
             return (
                 f"the inputs of class {recorded.name} are no longer those that {instruction.mnemonic} was recorded with"
             )
-        if probe.ptx_sha256(instruction.row, recording.origin.target) != recording.origin.ptx_sha256:
+        origin = recording.origin_of(recorded.name, recorded.seed)
+        if probe.ptx_sha256(instruction.row, origin.target) != origin.ptx_sha256:
             return f"the probe of {instruction.mnemonic} is no longer the PTX that was recorded"
         got = recording.results[recorded.name, recorded.seed].shape
         few = bool(recorded.result_sha256) and got[0] <= recorded.samples

@@ -11,17 +11,20 @@ import hashlib
 import json
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.suite import recordings
+from conformance.suite import packs, recordings
 from conformance.suite.recordings import ROOT, RecordingError
 
 SUMS = "SHA256SUMS"
 NAME = "manifest.json"
 BESIDE = ("published/dot_products.npz", "../stimuli/generators.zip")  # what else a replay rests on, if it is there
+Recorded = dict[str, tuple[str, ...]]
+"""What a file holds: the name of each recording, and its cases, `<class>.<seed>`."""
 RENEW = "after a change that is meant: `python -m conformance.suite.manifest`"
 
 
@@ -30,15 +33,29 @@ class Manifest:
     """The recordings of one arch."""
 
     hashes: dict[str, str]  # of each file, by its name
-    cases: dict[str, tuple[str, ...]]  # of each file, `<class>.<seed>`
+    cases: dict[str, Recorded]
 
     def text(self, arch: str) -> str:
-        """As JSON, a line for each file; the lists of cases, which many files share, once."""
-        shared = {cases: place for place, cases in enumerate(sorted(set(self.cases.values())))}
-        files = {name: [shared[self.cases[name]], self.hashes[name]] for name in sorted(self.hashes)}
+        """As JSON, a line for each recording; the lists of cases, which many share, once."""
+        every = {cases for recorded in self.cases.values() for cases in recorded.values()}
+        shared = {cases: place for place, cases in enumerate(sorted(every))}
         lists = ",\n".join(f"  {json.dumps(cases)}" for cases in shared)
-        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in files.items())
-        return f'{{\n "schema": 1,\n "arch": "{arch}",\n "cases": [\n{lists}\n ],\n "files": {{\n{lines}\n }}\n}}\n'
+        blocks = []
+        for name in sorted(self.hashes):
+            recorded = sorted(self.cases[name].items())
+            held = ",\n".join(f"   {json.dumps(key)}: {shared[cases]}" for key, cases in recorded)
+            blocks.append(f'  {json.dumps(name)}: ["{self.hashes[name]}", {{\n{held}\n  }}]')
+        lines = ",\n".join(blocks)
+        return f'{{\n "schema": 2,\n "arch": "{arch}",\n "cases": [\n{lists}\n ],\n "files": {{\n{lines}\n }}\n}}\n'
+
+    @property
+    def all(self) -> dict[str, set[str]]:
+        """The cases of each recording, wherever they are."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for recorded in self.cases.values():
+            for name, cases in recorded.items():
+                found[name].update(cases)
+        return found
 
 
 def sha256(path: Path) -> str:
@@ -46,14 +63,18 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def cases_of(path: Path) -> tuple[str, ...]:
-    """`<class>.<seed>` of every case that the header of a recording lists.
+def cases_of(path: Path) -> Recorded:
+    """The cases that the header of a file lists, of each recording in it.
 
     Raises RecordingError if it cannot be read.
     """
     header = recordings.read_header(path)
     try:
-        return tuple(sorted(f"{case['name']}.{case['seed']}" for case in header.get("cases", ())))
+        headers = header.get("files", {path.stem: header})
+        return {
+            name: tuple(sorted(f"{case['name']}.{case['seed']}" for case in own.get("cases", ())))
+            for name, own in headers.items()
+        }
     except (TypeError, KeyError, AttributeError) as error:
         raise RecordingError(f"corrupt recording {path}: its header does not list cases: {error!r}") from error
 
@@ -65,16 +86,18 @@ def parse(text: str, path: Path) -> Manifest:
     """
     try:
         data: Any = json.loads(text)
-        files = {str(name): (data["cases"][place], str(digest)) for name, (place, digest) in data["files"].items()}
-        cases = {name: tuple(map(str, listed)) for name, (listed, _) in files.items()}
-        return Manifest({name: digest for name, (_, digest) in files.items()}, cases)
+        lists = [tuple(map(str, listed)) for listed in data["cases"]]
+        cases = {
+            str(name): {key: lists[place] for key, place in own.items()} for name, (_, own) in data["files"].items()
+        }
+        return Manifest({str(name): str(digest) for name, (digest, _) in data["files"].items()}, cases)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise RecordingError(f"corrupt manifest {path}: {error!r}; restore the committed file") from error
 
 
 def survey(root: Path, arch: str, known: Manifest | None = None) -> Manifest:
     """What is there now. Of a file that `known` has with the same hash, the cases are taken from there."""
-    hashes = {path.name: sha256(path) for path in _recorded(root, arch)}
+    hashes = {name: sha256(path) for name, path in _recorded(root, arch).items()}
     cases = {}
     for name, digest in hashes.items():
         same = known is not None and known.hashes.get(name) == digest
@@ -106,23 +129,27 @@ def complaints(root: Path, arch: str) -> list[str]:
 
 def differences(manifest: Manifest, root: Path, arch: str) -> list[str]:
     """Files that are missing, changed or new against a manifest."""
-    there = {path.name: path for path in _recorded(root, arch)}
+    there = _recorded(root, arch)
     out = []
     for name in sorted(manifest.hashes.keys() | there.keys()):
         if name not in there:
-            out.append(f"{arch}/{name} is missing: the manifest lists it with {len(manifest.cases[name])} cases")
+            count = sum(map(len, manifest.cases[name].values()))
+            out.append(f"{arch}/{name} is missing: the manifest lists it with {count} cases")
         elif name not in manifest.hashes:
             out.append(f"{arch}/{name} is not in the manifest; {RENEW}")
         elif sha256(there[name]) != manifest.hashes[name]:
-            out.append(f"{arch}/{name} is not the file that the manifest locks: {_changed(there[name], manifest)}")
+            out.append(
+                f"{arch}/{name} is not the file that the manifest locks: {_changed(there[name], manifest.cases[name])}"
+            )
     return out
 
 
-def _changed(path: Path, manifest: Manifest) -> str:
+def _changed(path: Path, locked: Recorded) -> str:
     try:
-        gone = sorted(set(manifest.cases[path.name]) - set(cases_of(path)))
+        found = cases_of(path)
     except RecordingError as error:
         return str(error)
+    gone = [f"{name} {case}" for name, cases in locked.items() for case in sorted({*cases} - {*found.get(name, ())})]
     return f"its header lacks {', '.join(gone)}" if gone else f"its bytes changed; {RENEW}"
 
 
@@ -134,17 +161,18 @@ def renew(root: Path, arch: str, removed: bool = False) -> list[str]:
     path = root / arch / NAME
     known = parse(path.read_text(), path) if path.exists() else None
     now = survey(root, arch, known)
-    lines = []
-    for name in sorted(known.hashes) if known else ():
-        gone = sorted(set(known.cases[name]) - set(now.cases.get(name, ()))) if known else []
-        if gone or name not in now.hashes:
-            lines.append(f"{arch}/{name} loses {', '.join(gone) or 'everything'}")
+    there = now.all
+    lost = {name: cases - there.get(name, set()) for name, cases in known.all.items()} if known else {}
+    lines = [f"{arch}: {name} loses {', '.join(sorted(cases))}" for name, cases in sorted(lost.items()) if cases]
+    if known:
+        without = (name for name, own in known.cases.items() if name not in now.hashes and not any(own.values()))
+        lines += [f"{arch}/{name} is gone" for name in without]
     if lines and not removed:
         raise RecordingError(f"{'; '.join(lines)}: if that is meant, say --removed")
     before = known.hashes if known else {}
     new = [name for name in now.hashes if name not in before]
     changed = [name for name in now.hashes if name in before and now.hashes[name] != before[name]]
-    lines.append(f"{arch}: {len(now.hashes)} recordings, {len(new)} new, {len(changed)} changed")
+    lines.append(f"{arch}: {len(now.hashes)} files, {len(new)} new, {len(changed)} changed; {len(there)} recordings")
     _write(path, now.text(arch))
     names = sorted({path.parent.name for path in root.glob(f"*/{NAME}")})
     locked = [f"{name}/{NAME}" for name in names] + [name for name in BESIDE if (root / name).exists()]
@@ -158,8 +186,10 @@ def _write(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _recorded(root: Path, arch: str) -> Iterator[Path]:
-    yield from sorted((root / arch).glob("*.npz"))
+def _recorded(root: Path, arch: str) -> dict[str, Path]:
+    """Every file, by its name in the folder of the arch."""
+    found = [*sorted((root / arch).glob("*.npz")), *packs.paths(root, arch)]
+    return {path.relative_to(root / arch).as_posix(): path for path in found}
 
 
 def _locked(sums: Path) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
-"""Recorded hardware results: one file per instruction and arch, from which a CPU can replay what a GPU said.
+"""Recorded hardware results of each instruction and arch, from which a CPU can replay what a GPU said.
 
-A file is a NumPy .npz: `header`, JSON text as bytes, and for every case the raw result registers, uint32 (warps,
+A file of one instruction, which `packs.py` packs with others, is a NumPy .npz: `header`, JSON text as bytes, and for every case the raw result registers, uint32 (warps,
 lanes, registers), under `<class>/<seed>`. Inputs are regenerated from the case by frozen code (conformance/stimuli/frozen.py); the
 header keeps their digest, so that other inputs are noticed and not compared.
 """
@@ -8,11 +8,6 @@ header keeps their digest, so that other inputs are noticed and not compared.
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-import os
-import tempfile
-import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,18 +15,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-SCHEMA = 1
-ROOT = Path(__file__).parent.parent / "recordings"
+from conformance.suite import packs
+from conformance.suite.files import ROOT as ROOT
+from conformance.suite.files import SCHEMA as SCHEMA
+from conformance.suite.files import RecordingError as RecordingError
+from conformance.suite.files import Unwritable as Unwritable
+from conformance.suite.files import check_writable as check_writable
+from conformance.suite.files import read_arrays as read_arrays
+from conformance.suite.files import read_header as read_header
+from conformance.suite.files import write_arrays as write_arrays
+
 MOST_SAMPLES = 1 << 17  # of a case: twice those of the largest, every value of a 16-bit number
 MOST_SEED = (1 << 63) - 1
-
-
-class RecordingError(ValueError):
-    """A recording that is corrupt, of another instruction or arch, or of another schema."""
-
-
-class Unwritable(RecordingError, OSError):
-    """A folder that recordings cannot be written to, or a disk that is full."""
+ADVICE = "record it again on a GPU with `pytest --pyargs conformance --record`, or restore the committed file"
 
 
 @dataclass(frozen=True)
@@ -70,11 +66,23 @@ class Recording:
     origin: Origin
     cases: dict[tuple[str, int], RecordedCase] = field(default_factory=dict)
     results: dict[tuple[str, int], npt.NDArray[np.uint32]] = field(default_factory=dict)
+    others: dict[tuple[str, int], Origin] = field(default_factory=dict)
+    """Of cases that were recorded elsewhere than `origin` says."""
 
     def add(self, case: RecordedCase, registers: npt.NDArray[np.uint32]) -> None:
         """Add (or replace) a case."""
         self.cases[case.name, case.seed] = case
         self.results[case.name, case.seed] = np.asarray(registers, np.uint32)
+
+    def join(self, other: Recording) -> None:
+        """Add the cases of another recording of the same instruction; they replace those of the same class and seed."""
+        for key, case in other.cases.items():
+            self.add(case, other.results[key])
+            self.others[key] = other.origin
+
+    def origin_of(self, name: str, seed: int) -> Origin:
+        """Where and how a case was recorded."""
+        return self.others.get((name, seed), self.origin)
 
 
 def checked(case: RecordedCase) -> RecordedCase:
@@ -118,99 +126,38 @@ def write(recording: Recording, root: Path = ROOT) -> Path:
     return path
 
 
-def write_arrays(path: Path, header: dict[str, Any], content: dict[str, npt.NDArray[Any]]) -> None:
-    """Write an LZMA-compressed .npz with a JSON header, moved into place when complete.
-
-    Raises Unwritable if the disk is full or the folder may not be written.
-    """
-    arrays: dict[str, npt.NDArray[Any]] = {"header": np.frombuffer(json.dumps(header, indent=1).encode(), np.uint8)}
-    try:
-        _write_archive(path, arrays | content)
-    except OSError as error:
-        raise Unwritable(f"cannot write recordings to {path.parent}: {error.strerror or error}") from error
-
-
-def check_writable(folder: Path) -> None:
-    """Before a GPU works for nothing: make the folder, and a file in it.
-
-    Raises Unwritable.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"x")
-    except OSError as error:
-        raise Unwritable(f"cannot write recordings to {folder}: {error.strerror or error}") from error
-
-
-def _write_archive(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-    try:
-        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
-            for name, array in arrays.items():
-                buffer = io.BytesIO()
-                np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-                archive.writestr(zipfile.ZipInfo(f"{name}.npy"), buffer.getvalue(), zipfile.ZIP_LZMA)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """The header alone of a file that `write_arrays` wrote.
-
-    Raises RecordingError if it cannot be read.
-    """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            header = json.loads(archive["header"].tobytes())
-        if not isinstance(header, dict):
-            raise TypeError(f"the header is a {type(header).__name__}")
-        return header
-    except Exception as error:  # any damage to the file: zip, NumPy or JSON structure
-        raise RecordingError(f"corrupt recording {path}: {type(error).__name__}: {error}") from error
-
-
-def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The header and the arrays of a file that `write_arrays` wrote.
-
-    Raises RecordingError if it cannot be read.
-    """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            content = {name: archive[name] for name in archive.files}
-        return json.loads(content.pop("header").tobytes()), content
-    except Exception as error:  # any damage to the file: zip, NumPy or JSON structure
-        raise RecordingError(f"corrupt recording {path}: {type(error).__name__}: {error}") from error
-
-
 def read(mnemonic: str, arch: str, root: Path = ROOT) -> Recording | None:
-    """The recording of an instruction on an arch, or None if there is none.
+    """The recording of an instruction on an arch, or None if there is none: what packs and its own file hold of it.
 
-    Raises RecordingError if the file cannot be read or is not what its name says.
+    Raises RecordingError if a file cannot be read or is not what its name says.
     """
-    path = path_of(mnemonic, arch, root)
-    if not path.exists():
-        return None
-    advice = "record it again on a GPU with `pytest --pyargs conformance --record`, or restore the committed file"
+    found = None
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            content = {name: archive[name] for name in archive.files}
-        header = json.loads(content.pop("header").tobytes())
+        for path, header, content in packs.held(path_of(mnemonic, arch, root).stem, arch, root):
+            part = _parsed(path, mnemonic, arch, header, content)
+            if found is None:
+                found = part
+            else:
+                found.join(part)
+    except RecordingError as error:
+        raise RecordingError(f"{error}; {ADVICE}") from error
+    return found
+
+
+def _parsed(
+    path: Path, mnemonic: str, arch: str, header: dict[str, Any], content: dict[str, npt.NDArray[Any]]
+) -> Recording:
+    try:
         found = (header["schema"], header["mnemonic"], header["arch"])
-        origin = Origin(**header["origin"])
-        recording = Recording(header["mnemonic"], header["arch"], origin)
+        recording = Recording(header["mnemonic"], header["arch"], Origin(**header["origin"]))
         for fields in header["cases"]:
             case = checked(RecordedCase(**fields))
             recording.add(case, content[f"{case.name}.{case.seed}"])
-    except Exception as error:  # any damage to the file: zip, NumPy or JSON structure, or content
-        raise RecordingError(f"corrupt recording {path}: {type(error).__name__}: {error}; {advice}") from error
+    except Exception as error:  # any damage to the structure or the content
+        raise RecordingError(f"corrupt recording {path}: {type(error).__name__}: {error}") from error
     if found != (SCHEMA, mnemonic, arch):
         raise RecordingError(
             f"foreign recording {path}: it holds {found[1]} on {found[2]}, schema {found[0]}; "
-            f"valid: {mnemonic} on {arch}, schema {SCHEMA}; {advice}"
+            f"valid: {mnemonic} on {arch}, schema {SCHEMA}"
         )
     return recording

@@ -1,6 +1,6 @@
 """Recorded whole outputs of kernels: a digest of every block of what the hardware wrote, and a few of its codes.
 
-One file for each case. The replay computes some of the blocks again and compares their digests; the codes that were kept show the bits
+Recorded one file for each case, and packed. The replay computes some of the blocks again and compares their digests; the codes that were kept show the bits
 of a disagreement. A block is 64 x 64 of a matrix, or 4,096 elements of an array.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.stimuli.stream import Stream
-from conformance.suite import recordings
+from conformance.suite import packs, recordings
 from conformance.suite.recordings import RecordingError
 
 Array = npt.NDArray[Any]
@@ -102,7 +102,7 @@ def write(id: str, arch: str, seed: int, output: Array, about: dict[str, str], r
     Raises Unwritable; RecordingError if the file that is there cannot be read.
     """
     path = path_of(id, arch, root)
-    found = _read_all(id, arch, root) if path.exists() else {}
+    found = _parsed(path, id, arch, *recordings.read_arrays(path)) if path.exists() else {}
     found[seed] = WholeOutput(
         output.shape, output.dtype.name, **about, digests=digests(output), codes=output[kept_part(output.shape)]
     )
@@ -121,12 +121,15 @@ def read(id: str, arch: str, seed: int, root: Path) -> WholeOutput | None:
 
     Raises RecordingError for a file that is damaged, or of another case.
     """
-    return _read_all(id, arch, root).get(seed) if path_of(id, arch, root).exists() else None
+    found = None
+    for path, header, content in packs.held(id, arch, root):
+        found = _parsed(path, id, arch, header, content).get(seed, found)
+    return found
 
 
-def _read_all(id: str, arch: str, root: Path) -> dict[int, WholeOutput]:
-    path = path_of(id, arch, root)
-    header, content = recordings.read_arrays(path)
+def _parsed(
+    path: Path, id: str, arch: str, header: dict[str, Any], content: dict[str, Array]
+) -> dict[int, WholeOutput]:
     found = {}
     try:
         if (header["schema"], header["whole"], header["arch"]) != (recordings.SCHEMA, id, arch):

@@ -10,7 +10,7 @@ import tcsim
 from conformance import conftest
 from conformance.isa import testbench_of
 from conformance.stimuli import classes as inputs
-from conformance.suite import recordings
+from conformance.suite import packs, recordings
 from generator.markdown import arch_ranges, code, table
 from tcsim import catalog
 from tcsim.core.evidence import LEVELS, Evidence
@@ -78,12 +78,12 @@ def families() -> str:
     groups: dict[str, list[Family[Any]]] = defaultdict(list)
     for family in catalog.families():
         groups[family.name.partition(".")[0]].append(family)
-    rows = []
+    rows, known = [], packs.names("sm_90", recordings.ROOT)
     for members in groups.values():
         own = [row for family in members for row in family.rows() if not row.dropped]
         archs = {TARGETS[target].arch for row in own for target in row.targets}
         here = [row for row in own if "sm_90" in {TARGETS[target].arch for target in row.targets}]
-        recorded = sum(recordings.path_of(row.mnemonic, "sm_90").exists() for row in here)
+        recorded = sum(recordings.path_of(row.mnemonic, "sm_90").stem in known for row in here)
         pages = ", ".join(f"[{family.name}](docs/reference/{family.name}.md)" for family in members)
         rows.append((pages, f"{len(own):,}", arch_ranges(archs), f"{recorded:,} of {len(here):,}" if here else ""))
     return table(("family", "instructions", "archs", "recorded on an sm_90 GPU"), rows, (1, 3))
