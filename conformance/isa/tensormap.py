@@ -29,6 +29,7 @@ class UpdateTestbench(Testbench):
     def __init__(self) -> None:
         self.mutants = (
             Mutant("another field", "it replaces a field that PTX names otherwise", _replaces, _other_field),
+            Mutant("nothing copied", "the destination stays as it was", _is(TensorMapCopy), _inverted),
             Mutant("halves exchanged", "the last 64 bytes are copied before the first", _is(TensorMapCopy), _exchanged),
             Mutant("prefetch taken for a replacement", "it writes the rank", _is(TensorMapPrefetch), _as_replacement),
             Mutant("ordinal ignored", "it replaces the first dimension's field", _has_ordinals, _first_ordinal),
@@ -117,6 +118,11 @@ def _is(kind: type[Any]) -> Callable[[Any], bool]:
 def _other_field(instruction: Any, inputs: Inputs) -> Array:
     row = replace(instruction.row, field=_OTHERS[instruction.row.field])
     return _answer(replace(instruction, row=row), inputs, _ordinal(instruction, inputs), inputs["value"])
+
+
+def _inverted(instruction: Any, inputs: Inputs) -> Array:
+    """What the probe fills the destination with."""
+    return _answer(instruction, {**inputs, "maps": ~inputs["maps"]}, None, inputs["value"])
 
 
 def _exchanged(instruction: Any, inputs: Inputs) -> Array:

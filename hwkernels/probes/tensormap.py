@@ -30,7 +30,8 @@ class UpdateBody(Body):
         return latest(row.ptx_version, self.ptx_version)
 
     def kernel(self, row: TensorMapRow, name: str, variant: str) -> str:
-        """PTX of the entry point."""
+        """PTX of the entry point: a copy finds other bytes at its destination, every bit inverted."""
+        copies = row.operation == "copy"
         body = [
             ".reg .pred %other;",
             ".reg .b32 %lane, %sample, %shared, %narrow, %v<4>;",
@@ -52,9 +53,10 @@ class UpdateBody(Body):
             "mad.wide.u32 %theirs, %lane, 16, %to;",
             "@%other bra moved;",
             "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%mine];",
-            "st.global.v4.b32 [%theirs], {%v0, %v1, %v2, %v3};",
+            *([] if copies else ["st.global.v4.b32 [%theirs], {%v0, %v1, %v2, %v3};"]),
             "mad.lo.u32 %narrow, %lane, 16, %shared;",
             "st.shared.v4.b32 [%narrow], {%v0, %v1, %v2, %v3};",
+            *([*_INVERTED, "st.global.v4.b32 [%theirs], {%v0, %v1, %v2, %v3};"] if copies else []),
             "cvt.u32.u64 %narrow, %value;",
             "moved:",
             "bar.warp.sync 0xffffffff;",
@@ -95,6 +97,7 @@ def takes_parameter(row: TensorMapRow) -> bool:
     return row.forms[0]["tensor_map"].space == "param"
 
 
+_INVERTED = tuple(f"not.b32 %v{place}, %v{place};" for place in range(4))
 BODY = UpdateBody()
 
 

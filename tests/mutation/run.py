@@ -8,15 +8,20 @@ module; those that survive are held against the tests that name the module, and 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import date
+from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
@@ -31,8 +36,10 @@ from tests.mutation import replay
 from tests.mutation.sites import ROOT, Site, chosen, mutated
 
 RESULT = ROOT / "docs/measurements/mutants.json"
-PATIENCE = 60  # seconds that a mutant may take
-_MOST_FILES = 4
+PATIENCE = 60  # seconds of a processor that a mutant may take, and that the tests asked of it take without it
+_MOST_FILES = 3
+_NO_END = -signal.SIGXCPU
+NOTHING_RUN = 5  # of pytest
 
 
 class Planted(MetaPathFinder, Loader):
@@ -52,7 +59,13 @@ class Planted(MetaPathFinder, Loader):
         exec(compile(self.source, str(ROOT / self.site.path), "exec"), module.__dict__)
 
 
+def _limited(seconds: int) -> None:
+    """Of the processor, not of the clock: a busy machine does not kill a mutant."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+
+
 def _in_child(connection: Any, site: Site, folder: Path, families: list[str]) -> None:
+    _limited(PATIENCE)
     sys.meta_path.insert(0, Planted(site))
     try:
         answer = replay.killed(folder, families)
@@ -69,9 +82,10 @@ def by_replay(site: Site, folder: Path, families: list[str]) -> str:
     process.start()
     there.close()
     try:
-        return here.recv() if here.poll(PATIENCE) else "no end"
+        return str(here.recv())
     except EOFError:
-        return "the process died"
+        process.join()
+        return "no end" if process.exitcode == _NO_END else "the process died"
     finally:
         process.kill()
         process.join()
@@ -79,28 +93,54 @@ def by_replay(site: Site, folder: Path, families: list[str]) -> str:
 
 def by_tests(site: Site) -> str:
     """The tests that fail, or nothing."""
-    name = re.escape(site.module).replace(r"\.", r"[./]")
-    short = site.module.rpartition(".")
-    words = re.compile(rf"{name}|from {re.escape(short[0])} import .*\b{short[2]}\b|test_{short[2]}\b")
-    files = [path for path in sorted((ROOT / "tests").glob("test_*.py")) if words.search(path.name + path.read_text())]
-    files.sort(key=lambda path: (short[2] not in path.name, path.stat().st_size))
-    names = [str(path.relative_to(ROOT)) for path in files[:_MOST_FILES]]
     code = (
-        "import sys, pytest; from tests.mutation.run import Planted; from tests.mutation.sites import Site; "
+        "import importlib, sys, pytest; from tests.mutation.run import Planted; from tests.mutation.sites import Site; "
         f"sys.meta_path.insert(0, Planted({site!r})); "
-        f"sys.exit(pytest.main(['-x', '-q', '-p', 'no:cacheprovider', '--doctest-modules', {site.path!r}, *{names!r}]))"
+        f"importlib.import_module({site.module!r}); "  # before pytest: it would import the examples' module from its file
+        f"sys.exit(pytest.main({[*PYTEST, site.path, *_files(site.module)]!r}))"
     )
-    try:
-        run = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
-            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return "no end"
-    if run.returncode == 0:
+    run = _python(["-c", code], 3 * PATIENCE)
+    if run.returncode in (0, NOTHING_RUN):
         return ""
+    if run.returncode == _NO_END:
+        return "no end"
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
     return failed[0] if failed else f"pytest exit {run.returncode}"
+
+
+PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--doctest-modules")
+
+
+def _python(arguments: Sequence[str], seconds: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=lambda: _limited(seconds),
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+
+
+@cache
+def _files(module: str) -> tuple[str, ...]:
+    """Files of tests that pass in time without a mutant: those that name the module, then its package."""
+    found: list[str] = []
+    for name, most in ((module, _MOST_FILES), (module.rpartition(".")[0], _MOST_FILES // 2)):
+        files = (path for path in _naming(name) if path not in found)
+        found += itertools.islice(filter(_passes, files), most)
+    return tuple(found)
+
+
+def _naming(module: str) -> list[str]:
+    """Files of tests, those named after the module first, then the smallest."""
+    name = re.escape(module).replace(r"\.", r"[./]")
+    package, _, short = module.rpartition(".")
+    words = re.compile(rf"{name}\b|from {re.escape(package)} import .*\b{short}\b|test_{short}\b")
+    files = [path for path in (ROOT / "tests").glob("test_*.py") if words.search(path.name + path.read_text())]
+    files.sort(key=lambda path: (short not in path.name, path.stat().st_size))
+    return [str(path.relative_to(ROOT)) for path in files]
+
+
+@cache
+def _passes(path: str) -> bool:
+    return _python(["-m", "pytest", *PYTEST, path], PATIENCE // 3).returncode == 0
 
 
 def main() -> None:
@@ -110,25 +150,24 @@ def main() -> None:
     parser.add_argument("-n", type=int, help="run only so many")
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
-    known = (
-        {record["name"]: record for record in json.loads(options.out.read_text())["mutants"]}
-        if options.out.exists()
-        else {}
-    )
+    wanted = chosen()
+    names = {site.name for site in wanted}
+    old = json.loads(options.out.read_text())["mutants"] if options.out.exists() else []
+    found = {record["name"]: record for record in old if record["name"] in names}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         touched = _prepared(folder)
-        found, started = [], time.monotonic()
-        for site in chosen()[: options.n]:
-            record = known.get(site.name) or _run(site, folder, touched)
+        started = time.monotonic()
+        for number, site in enumerate(wanted[: options.n], 1):
+            record = found.get(site.name) or _run(site, folder, touched)
             if options.tests and not record["replay"] and record["tests"] is None:
                 record["tests"] = by_tests(site)
-            record["line"] = site.line
-            found.append(record)
+            found[site.name] = record | {"line": site.line}
             told = record["replay"] or record["tests"] or "SURVIVES"
-            print(f"{len(found):4} {time.monotonic() - started:6.0f} s {site.name}: {told}", flush=True)
+            print(f"{number:4} {time.monotonic() - started:6.0f} s {site.name}: {told}", flush=True)
             options.out.parent.mkdir(exist_ok=True)
-            options.out.write_text(json.dumps({"date": date.today().isoformat(), "mutants": found}, indent=1) + "\n")
+            report = {"date": date.today().isoformat(), "mutants": list(found.values())}
+            options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def _run(site: Site, folder: Path, touched: dict[str, set[str]]) -> dict[str, Any]:
