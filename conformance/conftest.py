@@ -45,6 +45,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--samples", type=int, help="warps per case (default: enough for 2,048 outputs)")
     group.addoption("--seed", type=int, default=0, help="seed of the inputs (default 0)")
     group.addoption(
+        "--level",
+        type=int,
+        default=1,
+        help="2: all pairs of corner values of every float instruction, and nothing else",
+    )
+    group.addoption(
         "--strict-verdicts",
         action="store_true",
         help="fail for what is UNTESTED or UNVERIFIED and not waived; --strict does so too",
@@ -107,6 +113,8 @@ def _settings(config: pytest.Config) -> Settings:
         raise pytest.UsageError(f"--samples {samples}: valid are 1 and more")
     if option("--seed") < 0:
         raise pytest.UsageError(f"--seed {option('--seed')}: valid are 0 and more")
+    if option("--level") not in (1, 2):
+        raise pytest.UsageError(f"--level {option('--level')}: valid are 1 and 2")
     if option("--blocks") < 0:
         raise pytest.UsageError(f"--blocks {option('--blocks')}: valid are 0 (all) and more")
     available, why = (False, "") if option("--replay") else device_available()
@@ -123,9 +131,8 @@ def _settings(config: pytest.Config) -> Settings:
         )
     arch = arch or (found if found in ARCHS else None) or "sm_90"
     mode: Mode = "live" if live or (available and found == arch) else "replay"
-    return Settings(
-        arch, mode, option("--record"), samples, option("--seed"), option("--recordings"), option("--blocks")
-    )
+    recorded, root, seed = option("--record"), option("--recordings"), option("--seed")
+    return Settings(arch, mode, recorded, samples, seed, root, option("--level"), option("--blocks"))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -158,6 +165,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "scaled": lambda: scaled_cases.cases(arch),
         "converted": lambda: convert_cases.cases(arch),
     }
+    if suite.settings.level > 1:
+        sources = dict.fromkeys(sources, tuple) | {"case": suite.cases}
     try:
         for name in sources.keys() & set(metafunc.fixturenames):
             items = list(sources[name]())
@@ -171,9 +180,12 @@ def _id(item: Any) -> str:
     return item if isinstance(item, str) else getattr(item, "id", None) or getattr(item, "name", None) or item.mnemonic
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Drop the placeholder that pytest leaves for an empty list of cases."""
-    items[:] = [item for item in items if not item.name.endswith("[NOTSET]")]
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Drop the placeholder that pytest leaves for an empty list of cases; of level 2 all but cases."""
+    first = config.stash[SUITE].settings.level == 1
+    items[:] = [
+        item for item in items if not item.name.endswith("[NOTSET]") and (first or item.name.startswith("test_case["))
+    ]
 
 
 @pytest.fixture(scope="session")

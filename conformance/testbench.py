@@ -47,6 +47,10 @@ class Testbench:
         """More classes, which the committed recordings do not hold yet: they run live, and count for nothing in replay."""
         return []
 
+    def level_2(self, instruction: Any) -> list[str]:
+        """The classes of `--level 2`: all pairs of corner values, thousands of results a case."""
+        return []
+
     def every_class(self, instruction: Any) -> list[str]:
         """The input classes of a live run."""
         return self.classes(instruction) + self.unrecorded(instruction)

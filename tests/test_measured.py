@@ -35,7 +35,7 @@ def test_recordings_hold_every_class_of_their_instruction() -> None:
             continue
         instruction = tcsim.instruction(mnemonic, arch="sm_90")
         testbench = testbench_of(instruction.row.family)
-        recorded = {name for name, _ in recording.cases}
+        recorded = {name for name, _ in recording.cases} - {*testbench.level_2(instruction)}
         assert set(testbench.classes(instruction)) <= recorded <= set(testbench.every_class(instruction))
         assert recording.origin.gpu == "NVIDIA H200"
         cases += len(recording.cases)

@@ -24,7 +24,7 @@ def case(mnemonic: str, arch: str, name: str, seed: int, samples: int) -> dict[s
     except ValueError as error:
         raise UnknownCase(str(error)) from error
     testbench = testbench_of(instruction.row.family)
-    if name not in testbench.every_class(instruction):
+    if name not in (*testbench.every_class(instruction), *testbench.level_2(instruction)):
         raise UnknownCase(f"{mnemonic} has no class {name}")
     return testbench.inputs(instruction, name, seed, samples)
 

@@ -1,7 +1,8 @@
 """`python -m conformance.kernels.record FOLDER`: everything of this GPU's arch that is not recorded yet, into a folder, by several processes.
 
-Whole GEMMs and conversions, and of instructions those with an input class that waits. Each file is written as soon as it is complete; run
-again, the command goes on with what is missing. Then copy the folder over conformance/recordings and run `python -m conformance.suite.manifest`.
+Whole GEMMs and conversions, and all instructions of which an input class is missing, of the seed and level that are asked for. Each file is
+written as soon as it is complete; run again, the command goes on with what is missing. Then pack the folder with
+`python -m conformance.suite.packs`, copy it over conformance/recordings and run `python -m conformance.suite.manifest`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from conformance.isa import testbench_of
 from conformance.kernels import convert, gemm
 from conformance.kernels.whole_outputs import Trial, judge
-from conformance.suite import recordings, whole_recordings
+from conformance.suite import packs, recordings, whole_recordings
 from conformance.suite.cases import Case, Outcome, Settings, Suite
 from conformance.suite.hardware import Hardware, Workshop
 from conformance.suite.recordings import Unwritable
@@ -29,17 +29,18 @@ from hwkernels.gemm.build import CACHE_VARIABLE, cubin_of
 Job = tuple[str, Callable[[], Outcome]]
 
 
-def waiting(suite: Suite, seed: int) -> list[str]:
-    """Mnemonics of which the committed recordings lack a class that the frozen or the new generators have."""
-    arch = suite.settings.arch
-    replay = Suite(Settings(arch, "replay", seed=seed))
+def missing(suite: Suite) -> list[str]:
+    """Mnemonics of which neither the committed recordings nor the folder have every class of the seed and level."""
+    settings = suite.settings
     found = []
-    for row in replay.rows:
-        recording = replay.recording(row.mnemonic)
-        names = testbench_of(row.family).unrecorded(replay.instruction(row.mnemonic)) if recording else []
-        if recording and any((name, seed) not in recording.cases for name in names):
+    for row in suite.rows:
+        wanted = {(name, settings.seed) for name in suite.names(row.mnemonic)}
+        for root in (recordings.ROOT, settings.root):
+            name = recordings.path_of(row.mnemonic, settings.arch, root).stem
+            wanted -= packs.cases(name, settings.arch, root)
+        if wanted and not suite.why_refused(row):
             found.append(row.mnemonic)
-    return [name for name in found if not recordings.path_of(name, arch, suite.settings.root).exists()]
+    return found
 
 
 def trials(arch: str, seed: int) -> Iterator[Trial]:
@@ -50,30 +51,29 @@ def trials(arch: str, seed: int) -> Iterator[Trial]:
         yield convert.trial_of(array, arch, seed)
 
 
-def jobs(suite: Suite, seed: int, part: int, parts: int) -> Iterator[Job]:
+def jobs(suite: Suite, part: int, parts: int) -> Iterator[Job]:
     """What one of several processes does: whole outputs, then whole instructions."""
-    arch, root = suite.settings.arch, suite.settings.root
-    for trial in list(trials(arch, seed))[part::parts]:
+    arch, root, seed = suite.settings.arch, suite.settings.root, suite.settings.seed
+    for trial in list(trials(arch, seed))[part::parts] if suite.settings.level == 1 else ():
         done = {whole_recordings.read(trial.id, arch, seed, folder) is not None for folder in (root, recordings.ROOT)}
         if done == {False}:
             yield trial.id, lambda trial=trial: judge(trial, suite)  # type: ignore[misc]
-    mnemonics = waiting(suite, seed)[part::parts]
+    mnemonics = missing(suite)[part::parts]
     suite.__dict__["workshop"] = Workshop([suite.instruction(mnemonic) for mnemonic in mnemonics])
     for mnemonic in mnemonics:
-        instruction = suite.instruction(mnemonic)
-        for name in testbench_of(instruction.row.family).every_class(instruction):
+        for name in suite.names(mnemonic):
             case = Case(mnemonic, name, seed)
             yield case.id, lambda case=case: suite.run(case)  # type: ignore[misc]
 
 
-def work(folder: Path, seed: int, part: int, parts: int) -> int:
+def work(folder: Path, seed: int, level: int, part: int, parts: int) -> int:
     """One process: a line for each case that does not pass, and one at the end."""
     hardware = Hardware()
-    suite = Suite(Settings(hardware.info.arch, "live", record=True, seed=seed, root=folder), hardware)
+    suite = Suite(Settings(hardware.info.arch, "live", record=True, seed=seed, root=folder, level=level), hardware)
     counts: Counter[str] = Counter()
     start = time.monotonic()
     try:
-        for name, run in jobs(suite, seed, part, parts):
+        for name, run in jobs(suite, part, parts):
             outcome = run()
             counts[outcome.verdict] += 1
             if outcome.verdict != "PASS":
@@ -93,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.kernels.record")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--level", type=int, choices=(1, 2), default=1)
     parser.add_argument("--processes", type=int, default=max(1, min(8, (os.cpu_count() or 2) // 2)))
     parser.add_argument(
         "--cubins", type=Path, help="folder of compiled kernels (default: $HWKERNELS_CUBINS, else a new one)"
@@ -100,29 +101,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.part is not None:
-        return work(options.folder, options.seed, options.part, options.processes)
+        return work(options.folder, options.seed, options.level, options.part, options.processes)
     arch, start = device_info().arch, time.monotonic()
     try:
         recordings.check_writable(options.folder / arch)
     except Unwritable as error:
         print(error, file=sys.stderr)
         return 1
-    cubins = options.cubins or Path(os.environ.get(CACHE_VARIABLE, options.folder / "cubins"))
-    cubins.mkdir(parents=True, exist_ok=True)
-    os.environ[CACHE_VARIABLE] = str(cubins)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(cubin_of, dict.fromkeys(item.build(arch) for item in gemm.cases(arch))))
-    print(f"compiled after {time.monotonic() - start:.0f} s", flush=True)
-    common = [sys.executable, "-m", "conformance.kernels.record", str(options.folder), "--seed", str(options.seed)]
-    running = [
-        subprocess.Popen([*common, "--processes", str(options.processes), "--part", str(part)])
-        for part in range(options.processes)
-    ]
+    if options.level == 1:
+        _compile(options.folder, arch, options.cubins)
+        print(f"compiled after {time.monotonic() - start:.0f} s", flush=True)
+    common = [sys.executable, "-m", "conformance.kernels.record", str(options.folder)]
+    common += ["--seed", str(options.seed), "--level", str(options.level), "--processes", str(options.processes)]
+    running = [subprocess.Popen([*common, "--part", str(part)]) for part in range(options.processes)]
     failed = sum(process.wait() != 0 for process in running)
     files = list((options.folder / arch).glob("*.npz"))
     size = sum(file.stat().st_size for file in files)
     print(f"{len(files)} files, {size:,} bytes, {failed} processes with failures, {time.monotonic() - start:.0f} s")
     return int(failed > 0)
+
+
+def _compile(folder: Path, arch: str, cubins: Path | None) -> None:
+    """Every kernel of a whole GEMM, before the processes start."""
+    cubins = cubins or Path(os.environ.get(CACHE_VARIABLE, folder / "cubins"))
+    cubins.mkdir(parents=True, exist_ok=True)
+    os.environ[CACHE_VARIABLE] = str(cubins)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(cubin_of, dict.fromkeys(item.build(arch) for item in gemm.cases(arch))))
 
 
 if __name__ == "__main__":

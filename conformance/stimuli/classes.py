@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.stimuli.codes import lowest_exponent, window
+from conformance.stimuli.corners import count, pairs
 from conformance.stimuli.integers import extremes, saturation, small
 from conformance.stimuli.problem import Codes, Matrices, Problem
 from conformance.stimuli.rounding import cancellation, edges, floor, floor_matters, subnormals, underflow
@@ -33,6 +34,7 @@ class InputClass:
     kinds: tuple[str, ...]  # formats' `kind` it makes sense for
     per_k: int = 0  # matrix products per unit of K instead of the default count
     applies: Callable[[Problem], bool] = lambda problem: True  # a further condition
+    count: Callable[[Problem], int] | None = None  # matrix products, where it says how many itself
 
 
 CLASSES = {
@@ -58,6 +60,9 @@ CLASSES = {
 }
 """Every input class by name, in the order they run."""
 
+LEVEL_2 = {item.name: item for item in (InputClass("corners", pairs, ("float",), count=count),)}
+"""The input classes of `--level 2`."""
+EVERY = CLASSES | LEVEL_2
 OUTPUTS_PER_CASE = 2048
 """Result elements of a case when the number of samples is not given."""
 
@@ -68,9 +73,16 @@ def classes_for(instruction: MatrixMultiply) -> list[InputClass]:
     return [item for item in CLASSES.values() if kind in item.kinds and item.applies(problem)]
 
 
+def level_2_for(instruction: MatrixMultiply) -> list[str]:
+    """The names of the classes of level 2 that apply."""
+    return [item.name for item in LEVEL_2.values() if instruction.operands["a"].format.kind in item.kinds]
+
+
 def default_samples(instruction: MatrixMultiply, item: InputClass) -> int:
     """Instructions (warps) in a case: enough for `OUTPUTS_PER_CASE` results, or for every k to be hot once."""
     m, n, k = instruction.shape
+    if item.count:
+        return -(-item.count(Problem(instruction, 1)) // instruction.matrices)
     if item.per_k:
         return -(-item.per_k * k // instruction.matrices)
     return -(-OUTPUTS_PER_CASE // (m * n * instruction.matrices))
@@ -103,6 +115,6 @@ def digest(arrays: dict[str, npt.NDArray[Any]]) -> str:
 
 
 __all__ = [
-    "CLASSES", "Codes", "InputClass", "Matrices", "Problem", "classes_for", "default_samples", "digest", "floor_matters",
-    "lowest_exponent", "registers", "window",
+    "CLASSES", "EVERY", "LEVEL_2", "Codes", "InputClass", "Matrices", "Problem", "classes_for", "default_samples", "digest", "floor_matters",
+    "level_2_for", "lowest_exponent", "registers", "window",
 ]  # fmt: skip

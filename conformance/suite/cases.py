@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 import tcsim
 from conformance.comparison import Array, Comparison
@@ -38,6 +37,8 @@ Verdict = Literal[
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 COMPARED: tuple[Verdict, ...] = ("PASS", "REPLAYED")
 """The verdicts of cases whose every bit was compared and agreed."""
+RAW_BYTES = 256
+"""What is kept raw of a case of a further seed or level, at most."""
 FAILED: tuple[Verdict, ...] = ("FAIL", "UNSTABLE", "HANG", "CONTEXT_LOST")
 
 
@@ -91,6 +92,7 @@ class Settings:
     samples: int | None = None  # warps per case; None: each class's default
     seed: int = 0
     root: Path = recordings.ROOT
+    level: int = 1
     blocks: int = 1  # of each whole output that a replay computes again; 0: all
 
 
@@ -119,19 +121,30 @@ class Suite:
     def cases(self) -> Iterator[Case]:
         """Every case of a row with an oracle: live all of them; in replay the recorded ones and those that wait to be."""
         for row in self.rows:
+            own = self.names(row.mnemonic)
             if self.settings.mode == "live":
-                names = testbench_of(row.family).every_class(self.instruction(row.mnemonic))
-                yield from (Case(row.mnemonic, name, self.settings.seed) for name in names)
-            elif (recording := self.recording(row.mnemonic)) is not None:
+                yield from (Case(row.mnemonic, name, self.settings.seed) for name in own)
+            elif (recording := self.recording(row.mnemonic)) is not None and own:
                 seeds = {seed for _, seed in recording.cases}
                 if self.settings.seed not in seeds:
                     raise recordings.RecordingError(
                         f"{row.mnemonic} has no recording with --seed {self.settings.seed}; recorded seeds: {sorted(seeds)}"
                     )
-                names = [name for name, seed in recording.cases if seed == self.settings.seed]
-                waiting = testbench_of(row.family).unrecorded(self.instruction(row.mnemonic))
-                names += [name for name in waiting if name not in names]
+                names = [name for name, seed in recording.cases if seed == self.settings.seed and name in own]
+                names += [name for name in self.waiting(row.mnemonic) if name not in names]
                 yield from (Case(row.mnemonic, name, self.settings.seed) for name in names)
+
+    def names(self, mnemonic: str) -> list[str]:
+        """The input classes of the level that was asked for."""
+        instruction = self.instruction(mnemonic)
+        testbench = testbench_of(instruction.row.family)
+        return testbench.every_class(instruction) if self.settings.level == 1 else testbench.level_2(instruction)
+
+    def waiting(self, mnemonic: str) -> list[str]:
+        """Those of them that need not be recorded yet."""
+        instruction = self.instruction(mnemonic)
+        testbench = testbench_of(instruction.row.family)
+        return testbench.unrecorded(instruction) if self.settings.level == 1 else []
 
     @cached_property
     def published(self) -> tuple[PublishedSet, ...]:
@@ -239,9 +252,10 @@ class Suite:
             changed = int((results[0] != results[1]).sum())
             text = f"two runs of {case.id} differ in {changed} of {results[0].size} registers\n{self.rerun(case)}"
             return Outcome("UNSTABLE", how=where, text=text)
+        model = testbench.model(instruction, given)
         if self.settings.record:
-            self._remember(case, made, samples, given, results[0])
-        return self._judge(case, instruction, testbench, given, results[0], "PASS", where)
+            self._remember(case, made, given, results[0], model)
+        return self._compared(case, instruction, testbench, given, results[0], model, "PASS", where)
 
     def _replay(self, case: Case) -> Outcome:
         instruction, recording = self.instruction(case.mnemonic), self.recording(case.mnemonic)
@@ -289,8 +303,12 @@ class Suite:
             outcome = self._judge(case, instruction, testbench, first, hardware, "REPLAYED", how)
             if outcome.verdict != "REPLAYED":
                 return outcome
-        outputs = testbench.outputs(instruction, recorded.samples)
-        if result_digest(testbench.model(instruction, given)) == recorded.result_sha256:
+        model = testbench.model(instruction, given)
+        if testbench.kept(instruction, case.name) is None:
+            outputs = testbench.compare(instruction, given, model, model).outputs
+        else:
+            outputs = testbench.outputs(instruction, recorded.samples)
+        if result_digest(model) == recorded.result_sha256:
             return Outcome("REPLAYED", outputs, 0, how)
         text = (
             f"{case.id}: the digest of {outputs} recorded outputs differs from the model's, though the {kept} samples that "
@@ -329,7 +347,21 @@ class Suite:
         agreed: Verdict,
         how: str,
     ) -> Outcome:
-        comparison = testbench.compare(instruction, given, hardware, testbench.model(instruction, given))
+        model = testbench.model(instruction, given)
+        return self._compared(case, instruction, testbench, given, hardware, model, agreed, how)
+
+    def _compared(
+        self,
+        case: Case,
+        instruction: Instruction,
+        testbench: Testbench,
+        given: Inputs,
+        hardware: Array,
+        model: Array,
+        agreed: Verdict,
+        how: str,
+    ) -> Outcome:
+        comparison = testbench.compare(instruction, given, hardware, model)
         if not comparison.mismatches:
             return Outcome(agreed, comparison.outputs, 0, how)
         text = self._explain(case.id, instruction, comparison, self.rerun(case))
@@ -359,33 +391,31 @@ class Suite:
 
     # --- recording
 
-    def _remember(
-        self,
-        case: Case,
-        made: Probe,
-        samples: int,
-        given: Inputs,
-        result: npt.NDArray[np.uint32],
-    ) -> None:
+    def _remember(self, case: Case, made: Probe, given: Inputs, result: Array, model: Array) -> None:
         if self.hardware is None:
             raise RuntimeError("a live suite needs hardware")
         recording = self._new.get(case.mnemonic)
         if recording is None:
             origin = self.hardware.origin(made)
             recording = self._new[case.mnemonic] = Recording(case.mnemonic, self.settings.arch, origin)
-        kept = testbench_of(made.instruction.row.family).kept(made.instruction, case.name)
-        if kept is not None and kept < samples:
-            digest = result_digest(result)
-            recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(given), digest), result[:kept])
-        else:
-            recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(given)), result)
-
+        samples, kept = len(result), self._kept(case, made.instruction, result, model)
+        digest = result_digest(result) if kept < samples else ""
+        recording.add(RecordedCase(case.name, case.seed, samples, inputs.digest(given), digest), result[:kept])
         self._write_if_whole(recording)
+
+    def _kept(self, case: Case, instruction: Instruction, result: Array, model: Array) -> int:
+        """How many samples are kept raw beside the digest of all of them: of a first seed, what the family says.
+
+        Of further seeds and levels one, if it is small; but all where bits that are not compared would make the digest another one.
+        """
+        if case.seed or self.settings.level > 1:
+            return int(result[:1].nbytes <= RAW_BYTES) if result_digest(result) == result_digest(model) else len(result)
+        kept = testbench_of(instruction.row.family).kept(instruction, case.name)
+        return len(result) if kept is None else min(kept, len(result))
 
     def _write_if_whole(self, recording: Recording) -> None:
         """Write an instruction as soon as its last case is there: what was measured survives whatever ends the run."""
-        instruction = self.instruction(recording.mnemonic)
-        names = testbench_of(instruction.row.family).every_class(instruction)
+        names = self.names(recording.mnemonic)
         if {(name, self.settings.seed) for name in names} <= set(recording.cases):
             self.written.append(recordings.write(recording, self.settings.root))
             del self._new[recording.mnemonic]

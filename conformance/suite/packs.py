@@ -101,6 +101,17 @@ def held(name: str, arch: str, root: Path) -> Iterator[Content]:
         yield path, *files.read_arrays(path)
 
 
+def cases(name: str, arch: str, root: Path) -> set[tuple[str, int]]:
+    """The (class, seed) of what is recorded under the name of a file, by its headers alone.
+
+    Raises RecordingError for a pack or a file that cannot be read.
+    """
+    folder, path = root / arch / FOLDER, root / arch / f"{name}.npz"
+    found = _index(root, arch, _stamps(folder)).get(name, ()) if folder.exists() else ()
+    headers = [pack.headers[name] for pack in found] + ([files.read_header(path)] if path.exists() else [])
+    return {(case["name"], case["seed"]) for header in headers for case in header.get("cases", ())}
+
+
 def names(arch: str, root: Path) -> set[str]:
     """Of all recordings, packed or not."""
     packed = {name for path in paths(root, arch) for name in Pack(path).headers}

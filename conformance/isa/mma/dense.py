@@ -19,13 +19,17 @@ class DenseTestbench(Testbench):
         """By the kind of the multiplicands' format."""
         return [item.name for item in input_classes.classes_for(instruction)]
 
+    def level_2(self, instruction: Any) -> list[str]:
+        """All pairs of corner values of floats."""
+        return input_classes.level_2_for(instruction)
+
     def samples(self, instruction: Any, name: str) -> int:
         """Enough for 2,048 results, or for every k to be hot once."""
-        return input_classes.default_samples(instruction, input_classes.CLASSES[name])
+        return input_classes.default_samples(instruction, input_classes.EVERY[name])
 
     def inputs(self, instruction: Any, name: str, seed: int, samples: int) -> Inputs:
         """Registers (samples, lanes, registers) of a, b and c."""
-        return dict(input_classes.registers(instruction, input_classes.CLASSES[name], seed, samples))
+        return dict(input_classes.registers(instruction, input_classes.EVERY[name], seed, samples))
 
     def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Element by element of D."""

@@ -34,10 +34,14 @@ class SparseTestbench(Testbench):
             names.append("repeated")
         return names
 
+    def level_2(self, instruction: SparseMatrixMultiply) -> list[str]:
+        """All pairs of corner values of floats."""
+        return input_classes.level_2_for(instruction)
+
     def samples(self, instruction: SparseMatrixMultiply, name: str) -> int:
         """Enough for 1,024 results, or for every k to be hot once."""
-        if name == "onehot":
-            return input_classes.default_samples(instruction, input_classes.CLASSES[name])
+        if name == "onehot" or name in input_classes.LEVEL_2:
+            return input_classes.default_samples(instruction, input_classes.EVERY[name])
         m, n, _ = instruction.shape
         return _OUTPUTS_PER_CASE // (m * n)
 
@@ -47,21 +51,25 @@ class SparseTestbench(Testbench):
         Classes take the selectors in turn. Lanes that the selector does not name hold random words.
         """
         sparsity = instruction.sparsity
-        selector = sparsity.selectors[self.classes(instruction).index(name) % len(sparsity.selectors)]
+        selector = sparsity.selectors[self._turn(instruction, name) % len(sparsity.selectors)]
         stream = Stream(instruction.mnemonic, name, seed, "metadata")
         base = "uniform" if name in METADATA_CLASSES else name
         if name in METADATA_CLASSES and instruction.operands["a"].format.kind == "float":
             base = "wide"
         problem = _KeptProblem(instruction, samples)
-        matrices = input_classes.CLASSES[base].make(problem, Stream(instruction.mnemonic, name, seed))
+        matrices = input_classes.EVERY[base].make(problem, Stream(instruction.mnemonic, name, seed))
         shape = (samples, sparsity.rows, sparsity.groups)
         groups = stream.choice(allowed(sparsity, name), shape)
-        groups[::2] = groups[::2, :1]  # in every other warp all rows keep the same columns
+        every = 1 if name in input_classes.LEVEL_2 else 2
+        groups[::every] = groups[::every, :1]  # in every other warp all rows keep the same columns
         matrices["b"] = spread(matrices["b"], sparsity.columns(sparsity.positions_of(groups))[:, 0])
         out: Inputs = {key: instruction.registers(key, codes) for key, codes in matrices.items()}
         out["metadata"] = words(sparsity, groups, selector, stream)
         out["selector"] = np.full(samples, selector, np.uint32)
         return out
+
+    def _turn(self, instruction: SparseMatrixMultiply, name: str) -> int:
+        return [*self.classes(instruction), *self.level_2(instruction)].index(name)
 
     def model(self, instruction: SparseMatrixMultiply, inputs: Inputs) -> npt.NDArray[np.uint32]:
         """Registers of d."""

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from conformance.isa.wgmma.images import MODES, random_descriptors, with_base_offsets
 from conformance.isa.wgmma.mutants import ARITHMETIC, WARPGROUP_MUTANTS, full
-from conformance.isa.wgmma.tiles import WarpgroupTiles, arithmetic_samples, described, matrices_of, tile_inputs
+from conformance.isa.wgmma.tiles import (
+    WarpgroupTiles,
+    arithmetic_samples,
+    described,
+    level_2_samples,
+    matrices_of,
+    tile_inputs,
+)
+from conformance.stimuli.classes import LEVEL_2
 from conformance.stimuli.stream import Stream
 from conformance.testbench import Inputs
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
@@ -33,6 +41,8 @@ class WarpgroupTestbench(WarpgroupTiles):
         """One instruction for other N; two for numerics; enough descriptors."""
         if name.startswith(_DESCRIPTORS):
             return _MANY_SAMPLES if name.startswith("many") else _DESCRIPTOR_SAMPLES
+        if name in LEVEL_2:
+            return level_2_samples(instruction, name)
         if name == ARITHMETIC:
             return arithmetic_samples(instruction)
         return 2 if full(instruction) else 1
@@ -43,7 +53,7 @@ class WarpgroupTestbench(WarpgroupTiles):
         if name.startswith(_DESCRIPTORS):
             found = random_descriptors(instruction, *described(name), stream, samples)
             return with_base_offsets(found, stream) if name.startswith("baseoffset") else found
-        turn = self.every_class(instruction).index(name) + instruction.shape[1] // 8 + len(instruction.mnemonic)
+        turn = self.turn(instruction, name) + instruction.shape[1] // 8 + len(instruction.mnemonic)
         every = list(MODES.values())
         swizzles = every[turn % 4], every[turn // 2 % 4]
         return tile_inputs(instruction, name, matrices_of(instruction, name, stream, samples), swizzles, turn)

@@ -10,7 +10,15 @@ import numpy as np
 from conformance.isa.mma.metadata_mutants import metadata_mutants
 from conformance.isa.wgmma.images import MODES, random_descriptors
 from conformance.isa.wgmma.mutants import ARITHMETIC, WARPGROUP_MUTANTS, execute, full
-from conformance.isa.wgmma.tiles import WarpgroupTiles, arithmetic_samples, described, matrices_of, tile_inputs
+from conformance.isa.wgmma.tiles import (
+    WarpgroupTiles,
+    arithmetic_samples,
+    described,
+    level_2_samples,
+    matrices_of,
+    tile_inputs,
+)
+from conformance.stimuli.classes import LEVEL_2
 from conformance.stimuli.sparse import METADATA_CLASSES, allowed, spread, words
 from conformance.stimuli.stream import Stream
 from conformance.testbench import Array, Inputs, Mutant
@@ -34,6 +42,8 @@ class SparseWarpgroupTestbench(WarpgroupTiles):
         """One instruction for other N; few for numerics; enough descriptors."""
         if name.startswith("descriptors"):
             return -(-_DESCRIPTOR_PAIRS // _SPELLINGS[instruction.row.arithmetic])
+        if name in LEVEL_2:
+            return level_2_samples(instruction, name)
         if name == ARITHMETIC:
             return arithmetic_samples(instruction)
         return _SAMPLES if full(instruction) else 1
@@ -41,7 +51,7 @@ class SparseWarpgroupTestbench(WarpgroupTiles):
     def inputs(self, instruction: SparseWarpgroupMultiply, name: str, seed: int, samples: int) -> Inputs:
         """What hwkernels/probes/wgmma.py takes. Classes take selectors, swizzles and majors in turn."""
         sparsity = instruction.sparsity
-        turn = self.every_class(instruction).index(name) + instruction.shape[1] // 8
+        turn = self.turn(instruction, name) + instruction.shape[1] // 8
         selector = sparsity.selectors[turn % len(sparsity.selectors)]
         stream = Stream(instruction.mnemonic, name, seed)
         drawn = Stream(instruction.mnemonic, name, seed, "metadata")
@@ -49,7 +59,8 @@ class SparseWarpgroupTestbench(WarpgroupTiles):
         if name.startswith("descriptors"):
             out = random_descriptors(instruction, *described(name), stream, samples, far=False)
         else:
-            groups[1::2] = groups[1::2, :1]
+            every = slice(None) if name in LEVEL_2 else slice(1, None, 2)
+            groups[every] = groups[every, :1]
             matrices = matrices_of(instruction, name, stream, samples)
             matrices["b"] = spread(matrices["b"], sparsity.columns(sparsity.positions_of(groups))[:, 0])
             swizzles = list(MODES.values())[turn // 2 % 4], _SWIZZLES_OF_B[turn % 3]

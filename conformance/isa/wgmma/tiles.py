@@ -38,6 +38,15 @@ class WarpgroupTiles(Testbench):
         descriptors = [f"descriptors{mode}{major}" for mode in MODES for major in majors]
         return [*names, *self.more_classes(instruction), *descriptors]
 
+    def level_2(self, instruction: WarpgroupMultiply) -> list[str]:
+        """All pairs of corner values of floats, of the rows that run every class."""
+        names = [c.name for c in input_classes.LEVEL_2.values() if instruction.formats["a"].kind in c.kinds]
+        return names if full(instruction) else []
+
+    def turn(self, instruction: WarpgroupMultiply, name: str) -> int:
+        """What decides which swizzles, majors and selectors a class takes."""
+        return [*self.every_class(instruction), *self.level_2(instruction)].index(name)
+
     def kept(self, instruction: WarpgroupMultiply, name: str) -> int:
         """One sample of the rows that run every class, none of the others."""
         return 1 if full(instruction) else 0
@@ -101,13 +110,19 @@ def _arithmetic(instruction: WarpgroupMultiply, stream: Stream, samples: int) ->
     return {key: np.concatenate([part[key] for part in parts]) for key in "abc"}
 
 
+def level_2_samples(instruction: WarpgroupMultiply, name: str) -> int:
+    """Matrix products of a class of level 2."""
+    made = input_classes.LEVEL_2[name].count
+    return made(problem(instruction, 1)) if made else 0
+
+
 def matrices_of(instruction: WarpgroupMultiply, name: str, stream: Stream, samples: int) -> Matrices:
     """Values of the class, or middling ones where the class is not about values."""
     if name == ARITHMETIC:
         return _arithmetic(instruction, stream, samples)
     middling = "wide" if instruction.formats["a"].kind == "float" else "uniform"
-    base = name if name in input_classes.CLASSES else middling
-    return input_classes.CLASSES[base].make(problem(instruction, samples), stream)
+    base = name if name in input_classes.EVERY else middling
+    return input_classes.EVERY[base].make(problem(instruction, samples), stream)
 
 
 def tile_inputs(
@@ -123,7 +138,8 @@ def tile_inputs(
     if name in SIGNS:
         signs = SIGNS[name][turn % len(SIGNS[name])]
         out["scale_a"], out["scale_b"] = (np.full(samples, value, np.int32) for value in signs)
-    out["scale_d"] = (np.arange(samples) % 3 != 1).astype(np.uint32)
+    read = name in input_classes.LEVEL_2 or np.arange(samples) % 3 != 1
+    out["scale_d"] = np.full(samples, read).astype(np.uint32)
     return out
 
 

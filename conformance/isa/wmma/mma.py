@@ -42,6 +42,8 @@ class FragmentTestbench(DenseTestbench):
     def samples(self, instruction: FragmentMultiply, name: str) -> int:
         """Enough for 256 results, or a few times that."""
         m, n, _ = instruction.shape
+        if name in input_classes.LEVEL_2:
+            return super().samples(instruction, name)
         return _ONEHOT_SAMPLES if name == "onehot" else _MORE.get(name, 1) * _OUTPUTS_PER_CASE // (m * n)
 
     def inputs(self, instruction: FragmentMultiply, name: str, seed: int, samples: int) -> Inputs:
@@ -49,7 +51,7 @@ class FragmentTestbench(DenseTestbench):
         if name == TIES_CLASS:
             return _ties(instruction, Stream(instruction.mnemonic, name, seed), samples)
         base = "normal" if name == COPIES_CLASS else name
-        given = dict(input_classes.registers(instruction, input_classes.CLASSES[base], seed, samples))
+        given = dict(input_classes.registers(instruction, input_classes.EVERY[base], seed, samples))
         if name == COPIES_CLASS:
             stream = Stream(instruction.mnemonic, name, seed)
             for operand in "ab":
