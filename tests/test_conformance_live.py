@@ -284,6 +284,7 @@ class Options:
             "samples": None,
             "seed": 0,
             "blocks": 1,
+            "level": 1,
             "strict_verdicts": False,
         }
         self.given = {**defaults, "recordings": recordings.ROOT, **given}

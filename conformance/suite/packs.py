@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import math
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -119,7 +120,9 @@ def names(arch: str, root: Path) -> set[str]:
 
 
 def _stamps(folder: Path) -> tuple[int, ...]:
-    return tuple(item.stat().st_mtime_ns for item in (folder, *folder.iterdir()) if item.is_dir())
+    with os.scandir(folder) as items:
+        inner = sorted(item.path for item in items if item.is_dir())
+    return tuple(os.stat(path).st_mtime_ns for path in (folder, *inner))
 
 
 @lru_cache(8)
