@@ -122,7 +122,7 @@ def names(arch: str, root: Path) -> set[str]:
 def _stamps(folder: Path) -> tuple[int, ...]:
     with os.scandir(folder) as items:
         inner = sorted(item.path for item in items if item.is_dir())
-    return tuple(os.stat(path).st_mtime_ns for path in (folder, *inner))
+    return tuple(os.stat(path).st_mtime_ns for path in (str(folder), *inner))
 
 
 @lru_cache(8)
