@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.arguments import broadcast
-from tcsim.core.chunks import chunks
+from tcsim.core.chunks import PRODUCTS, chunks
 from tcsim.core.errors import OperandError
 from tcsim.model.fragment_codes import codes_of, registers_of
 from tcsim.model.instruction import Instruction
@@ -20,6 +20,8 @@ from tcsim.numbers.codec import as_codes
 from tcsim.numbers.formats import Format
 
 Array = npt.NDArray[Any]
+WIDE = 32
+"""Columns from which each product of a batch is computed by itself: NumPy's inner loops run along them, not along the batch."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +95,7 @@ class MatrixProduct(Instruction):
         d = self.operands["d"]
         out = np.empty((len(flat[0]), *d.shape), d.format.dtype)
         m, n, k = self.shape
-        for part in chunks(len(out), m * n * k):
+        for part in chunks(len(out), PRODUCTS if n >= WIDE else m * n * k):
             out[part] = run(*(x[part] for x in flat))
         return out.reshape(*batch, *d.shape)
 
