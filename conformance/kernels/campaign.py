@@ -20,20 +20,20 @@ from pathlib import Path
 from conformance.suite import packs
 
 
-def record(root: Path, label: str, seconds: float, *arguments: str) -> str:
+def record(root: Path, label: str, seconds: float, log: Path, *arguments: str) -> str:
     """Record into a folder and pack it: a line on what came of it."""
     start = time.monotonic()
     command = [sys.executable, "-m", "conformance.kernels.record", str(root), *arguments]
-    status = run(command, seconds, None)
+    status = run(command, seconds, log)
     written = [path for arch in root.glob("sm_*") for path in packs.pack(root, arch.name, label)]
     size = sum(path.stat().st_size for path in written)
     return f"{label}: status {status}, {len(written)} packs, {size:,} bytes, {time.monotonic() - start:.0f} s"
 
 
-def run(command: Sequence[str], seconds: float, log: Path | None) -> int | str:
+def run(command: Sequence[str], seconds: float, log: Path) -> int | str:
     """Its exit status, or that it was ended; all processes of its group end with it."""
-    with (log or Path(os.devnull)).open("w") as file:
-        process = subprocess.Popen(command, stdout=file if log else None, stderr=subprocess.STDOUT, process_group=0)
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, process_group=0)
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -52,12 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=240.0, help="seconds of each step")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    processes = ("--processes", str(options.processes))
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
+        processes = ("--processes", str(options.processes), "--cubins", str(root / "cubins"))
         steps = (("more", ()), ("level-2", ("--level", "2")), (f"seed-{options.seed}", ("--seed", str(options.seed))))
         for label, more in steps:
-            print(record(root / label, label, options.limit, *processes, *more), flush=True)
+            print(
+                record(root / label, label, options.limit, options.folder / f"{label}.txt", *processes, *more),
+                flush=True,
+            )
         with tarfile.open(options.folder / "recorded.tar", "w") as archive:
             for label, _ in steps:
                 for path in sorted((root / label).glob("sm_*/**/*.npz")):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from conformance.kernels import convert, gemm
 from conformance.kernels.whole_outputs import Trial, judge
-from conformance.suite import packs, recordings, whole_recordings
+from conformance.suite import packs, recordings
 from conformance.suite.cases import Case, Outcome, Settings, Suite
 from conformance.suite.hardware import Hardware, Workshop
 from conformance.suite.recordings import Unwritable
@@ -51,18 +51,28 @@ def trials(arch: str, seed: int) -> Iterator[Trial]:
         yield convert.trial_of(array, arch, seed)
 
 
+def missing_trials(settings: Settings) -> list[Trial]:
+    """Whole outputs that are recorded neither in the tree nor in the folder, with the seed; of level 1 alone."""
+    arch, seed = settings.arch, settings.seed
+    if settings.level > 1:
+        return []
+    roots = (settings.root, recordings.ROOT)
+    return [
+        item
+        for item in trials(arch, seed)
+        if not any(("whole", seed) in packs.cases(item.id, arch, root) for root in roots)
+    ]
+
+
 def jobs(suite: Suite, part: int, parts: int) -> Iterator[Job]:
     """What one of several processes does: whole outputs, then whole instructions."""
-    arch, root, seed = suite.settings.arch, suite.settings.root, suite.settings.seed
-    for trial in list(trials(arch, seed))[part::parts] if suite.settings.level == 1 else ():
-        done = {whole_recordings.read(trial.id, arch, seed, folder) is not None for folder in (root, recordings.ROOT)}
-        if done == {False}:
-            yield trial.id, lambda trial=trial: judge(trial, suite)  # type: ignore[misc]
+    for trial in missing_trials(suite.settings)[part::parts]:
+        yield trial.id, lambda trial=trial: judge(trial, suite)  # type: ignore[misc]
     mnemonics = missing(suite)[part::parts]
     suite.__dict__["workshop"] = Workshop([suite.instruction(mnemonic) for mnemonic in mnemonics])
     for mnemonic in mnemonics:
         for name in suite.names(mnemonic):
-            case = Case(mnemonic, name, seed)
+            case = Case(mnemonic, name, suite.settings.seed)
             yield case.id, lambda case=case: suite.run(case)  # type: ignore[misc]
 
 
@@ -108,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Unwritable as error:
         print(error, file=sys.stderr)
         return 1
-    if options.level == 1:
+    if missing_trials(Settings(arch, "live", seed=options.seed, root=options.folder, level=options.level)):
         _compile(options.folder, arch, options.cubins)
         print(f"compiled after {time.monotonic() - start:.0f} s", flush=True)
     common = [sys.executable, "-m", "conformance.kernels.record", str(options.folder)]
