@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -61,12 +62,14 @@ class Transfer:
 
     tensor: Pieces
     shared: Pieces
-    rows: int  # of the box
+
+
+Direction = Literal["load", "store"]
 
 
 def transfer(
     tmap: TensorFields,
-    direction: Literal["load", "store"],
+    direction: Direction,
     coordinates: Any,
     address: Any,
     offsets: Any = None,
@@ -76,6 +79,23 @@ def transfer(
     call: str = "transfer",
 ) -> Transfer:
     """What a copy reads and writes, its operands checked. See `TensorMap.load` and `TensorMap.store`."""
+    tensor, rows = tensor_side(tmap, direction, coordinates, offsets, rows4, op, walk, call)
+    start = _start(address, call)
+    broadcast([tensor.address.shape[:-1], start.shape], call)
+    return Transfer(tensor, shared_pieces(tmap, rows, start, direction == "store", walk))
+
+
+def tensor_side(
+    tmap: TensorFields,
+    direction: Direction,
+    coordinates: Any,
+    offsets: Any = None,
+    rows4: bool = False,
+    op: str | None = None,
+    walk: BoxWalk = WALK,
+    call: str = "transfer",
+) -> tuple[Pieces, int]:
+    """The pieces of the tensor that a copy touches, and how many rows its box has."""
     if op is not None:
         check_reduction(op, tmap.type, call)
     _require_modelled(tmap, direction, call)
@@ -83,13 +103,57 @@ def transfer(
     places = _places(seen, coordinates, offsets, rows4, walk, call)
     if direction == "store":
         _require_not_negative(tmap, coordinates, call)
-    start = _start(address, call)
-    broadcast([places.rows.shape[:-1], start.shape], call)
     tensor = tensor_pieces(tmap, places)
     if direction == "store" and not _apart(tensor):
         _require_apart(tmap, places, call)
-    rows = places.rows.shape[-1]
-    return Transfer(tensor, shared_pieces(tmap, rows, start, direction == "store", walk), rows)
+    return tensor, places.rows.shape[-1]
+
+
+def one_tensor_side(
+    tmap: TensorFields,
+    direction: Direction,
+    corner: Integers,
+    offsets: Any = None,
+    rows4: bool = False,
+    op: str | None = None,
+    call: str = "transfer",
+) -> tuple[Pieces, int]:
+    """As `tensor_side`, of one copy; of a tile wholly inside the tensor at once, from the tile before that differs in its place alone."""
+    if not rows4 and offsets is None and not tmap.im2col_mode and not tmap.slice_bytes and len(corner) == tmap.rank:
+        if op is not None:
+            check_reduction(op, tmap.type, call)
+        tile, at = _tile(tmap, direction), corner.tolist()
+        if tile.apart and at[0] % tile.step == 0 and all(0 <= c <= last for c, last in zip(at, tile.last, strict=True)):
+            offset = sum(c * stride for c, stride in zip(at[1:], tmap.global_strides, strict=True))
+            offset += at[0] // tmap.unit.indices * tmap.unit.global_bytes
+            return Pieces(tile.tensor.address + offset, tile.tensor.size), tile.rows
+    return tensor_side(tmap, direction, corner, offsets, rows4, op, WALK, call)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """The box of a tiled map at the tensor's beginning."""
+
+    tensor: Pieces
+    rows: int
+    last: tuple[int, ...]  # the largest corner with which it lies inside the tensor
+    step: int  # elements that the innermost coordinate is a multiple of
+    apart: bool  # no two of its pieces overlap
+
+
+@lru_cache(maxsize=256)
+def _tile(tmap: TensorFields, direction: Direction) -> _Tile:
+    _require_modelled(tmap, direction, f"{tmap}.{direction}")
+    places = WALK.tiled(tmap, np.zeros(tmap.rank, np.int64))
+    whole = replace(
+        places, rows_inside=np.ones_like(places.rows_inside), units_inside=np.ones_like(places.units_inside)
+    )
+    tensor = tensor_pieces(tmap, whole)
+    tensor.address.flags.writeable = False
+    counts = zip(tmap.loaded[1:], tmap.element_strides[1:], tmap.global_dim[1:], strict=True)
+    last = (tmap.global_dim[0] - tmap.loaded[0], *(size - 1 - (count - 1) * every for count, every, size in counts))
+    step = tmap.type.dim_multiple if tmap.type.box else max(8 * BOX_ALIGNMENT // tmap.type.bits, 1)
+    return _Tile(tensor, places.rows.shape[-1], last, step, direction == "load" or _apart(tensor))
 
 
 def load(
@@ -199,6 +263,12 @@ def _integers(name: str, given: Any, length: int, what: str, call: str) -> Integ
     if array.size and (int(array.min()) < -(2**31) or int(array.max()) >= 2**31):
         raise CoordinateError(f"{call}: {name} beyond 32 bits; valid: -2**31 to 2**31 - 1")
     return array.astype(np.int64)
+
+
+def check_start(address: int, call: str) -> None:
+    """Raise MisalignedAddressError unless a box may begin at an address of shared memory."""
+    if address % SHARED_ALIGNMENT:
+        _start(address, call)
 
 
 def _start(address: Any, call: str) -> Integers:

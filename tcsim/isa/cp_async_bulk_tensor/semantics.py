@@ -19,7 +19,7 @@ from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Space
 from tcsim.model.row import Row
 from tcsim.tma.bits import BYTES
-from tcsim.tma.copy import CoordinateError, combination, require_fits, transfer
+from tcsim.tma.copy import CoordinateError, check_start, combination, one_tensor_side, require_fits
 from tcsim.tma.map import TensorMap
 from tcsim.tma.transfer import Pieces, Runs, converted, filling, narrowed, packed, shared_runs
 from tcsim.tma.types import SWIZZLE_MODES, NotModelledError, TensorMapError
@@ -234,9 +234,10 @@ class TensorLoad(TensorCopy):
         offsets = operands.get("offsets") if "offsets" in form else None
         address = int(operands["address"])
         start = address % WINDOW
-        moved = transfer(tmap, "load", operands["coordinates"], start, offsets, row.rows4, call=call)
-        pieces, (rows, window) = narrowed(moved.tensor)
-        runs, count = shared_runs(tmap, moved.rows, start, False), len(moved.tensor.address)
+        tensor, height = one_tensor_side(tmap, "load", operands["coordinates"], offsets, row.rows4, call=call)
+        check_start(start, call)
+        pieces, (rows, window) = narrowed(tensor)
+        runs, count = shared_runs(tmap, height, start, False), len(tensor.address)
         ranks = None
         if "cta_mask" in form:
             ranks = ranks_of(int(operands["cta_mask"]), int(form["cta_mask"].type.removeprefix(".b")), self._call)
@@ -254,8 +255,8 @@ class TensorLoad(TensorCopy):
 
         def finish(data: Bytes) -> Outcome:
             box = kept = converted(tmap, data)
-            if moved.tensor.inside is not None:
-                box = np.tile(filling(tmap, moved.tensor.size), (count, 1))
+            if tensor.inside is not None:
+                box = np.tile(filling(tmap, tensor.size), (count, 1))
                 box[rows, window] = kept if pieces.inside is None else np.where(pieces.inside, kept, box[rows, window])
             box = runs.gathered(np.ascontiguousarray(box))
             box = box if ranks is None else np.tile(box, (len(ranks), 1))
@@ -293,9 +294,10 @@ class TensorStore(TensorCopy):
         row, op, call = self.row, self.row.op or None, f"{tmap}.{self._verb}"
         address = int(operands["address"])
         start = address % WINDOW
-        moved = transfer(tmap, "store", operands["coordinates"], start, None, row.rows4, op, call=call)
-        pieces, (rows, window) = narrowed(moved.tensor)
-        runs = shared_runs(tmap, moved.rows, start, True)
+        tensor, height = one_tensor_side(tmap, "store", operands["coordinates"], None, row.rows4, op, call)
+        check_start(start, call)
+        pieces, (rows, window) = narrowed(tensor)
+        runs = shared_runs(tmap, height, start, True)
         source, target = _in_shared(runs, form, address - start, lane), _in_tensor(pieces, base, lane)
         combine = combination(tmap, op) if op else None
 
@@ -303,10 +305,11 @@ class TensorStore(TensorCopy):
             return view.read(source)
 
         def finish(data: Bytes) -> Outcome:
-            box = packed(tmap, runs.scattered(data)).reshape(-1, moved.tensor.size)
+            box = packed(tmap, runs.scattered(data)).reshape(-1, tensor.size)
             if not len(rows):
                 return Outcome()
-            return Outcome(writes=(Write(target, np.ascontiguousarray(box[rows, window]), combine),))
+            kept = box if tensor.inside is None else np.ascontiguousarray(box[rows, window])
+            return Outcome(writes=(Write(target, kept, combine),))
 
         return (Pending((source,), _some(target), fetch, finish, "bulk", threads=np.array([lane])),)
 
