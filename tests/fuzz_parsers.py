@@ -31,6 +31,7 @@ from tcsim.inspection.numbers import inspect_number
 from tcsim.inspection.swizzle_view import find_swizzle, swizzle_view
 from tcsim.layouts.algebra import coalesce, cosize
 from tcsim.memory.mbarrier_object import decode_barrier
+from tests import fuzz_ptx
 
 LIMIT = 1.0
 """Seconds of this thread's own time that one input may take."""
@@ -398,6 +399,7 @@ def parsers() -> dict[str, Parser]:
         Parser("instruction descriptor", words(32, *_INSTRUCTION), _idesc),
         Parser("barrier", words(64), lambda pair: decode_barrier(pair[0], _ARCHS[pair[1] % len(_ARCHS)])),
         Parser("map", _map_inputs, _map),
+        Parser("ptx", fuzz_ptx.inputs, fuzz_ptx.call),
         Parser("npz header", _header_inputs, lambda data: header_of(io.BytesIO(data), "fuzz"), ArrayFileError),
     ]
     return {parser.name: parser for parser in every}

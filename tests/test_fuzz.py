@@ -7,7 +7,7 @@ import pytest
 from tests.fuzz_parsers import parsers, run
 
 PARSERS = parsers()
-INPUTS = {"mnemonic": 500}  # an unknown mnemonic is compared with thousands
+INPUTS = {"mnemonic": 500, "ptx": 150}  # an unknown mnemonic is compared with thousands; a kernel is compiled and run
 
 
 @pytest.mark.parametrize("name", PARSERS)

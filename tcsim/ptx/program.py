@@ -313,7 +313,12 @@ class Compiler:
         for index in range(start, end):
             self.index, self.instruction = index, self.function.body[index]
             late = self.landings.before(index, self.instruction, landed)
-            found = self._statement(self.instruction, index)
+            try:
+                found = self._statement(self.instruction, index)
+            except PtxError:
+                raise
+            except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+                raise self.error(f"its operands do not fit: {shortened(str(error), 120)}") from error
             if late:
                 numbers = frozenset(self.numbers[name] for name in late)
                 found = [f"M.land({self.constant(numbers)})", *found]
