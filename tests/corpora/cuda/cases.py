@@ -583,7 +583,7 @@ def _bytes(x: int, y: int, i: int) -> list[int]:
         left + right,
         sad + low24[0] * low24[1] + (x * y >> 32),
         (x * y + x) % (1 << 64) // (y | 1) + _truncated(signed(x) << 12, divisor)[1],
-        int(format(x, "032b")[::-1], 2) ^ (64 - wide.bit_length()) ^ (x.bit_count() + y.bit_count()) ^ each(lambda p, q: abs(p - q)),
+        int(format(x, "032b")[::-1], 2) ^ (64 - wide.bit_length()) ^ (x.bit_count() + y.bit_count()) ^ each(lambda p, q: p + q + 1 >> 1),
         less + each(lambda p, q: p + q >> 1) + (x + y >> 1) + low + 1,
     ]  # fmt: skip
 

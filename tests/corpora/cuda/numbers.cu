@@ -86,7 +86,7 @@ extern "C" __global__ void bytes(const u32* a, const u32* b, u32* out, int n)
     out[3 * n + i] = __funnelshift_l(x, y, i) + __funnelshift_rc(x, y, 40 - i);
     out[4 * n + i] = __sad((int)x >> 4, (int)y >> 4, 3) + __mul24(x, y) + __umulhi(x, y);
     out[5 * n + i] = (u32)(((u64)x * y + x) / (y | 1)) + (u32)(((long long)(int)x << 12) % ((int)(y >> 8) | 1));
-    out[6 * n + i] = __brev(x) ^ (u32)__clzll((u64)x << (i & 31)) ^ __popcll(((u64)x << 32) | y) ^ __vabsdiffu4(x, y);
+    out[6 * n + i] = __brev(x) ^ (u32)__clzll((u64)x << (i & 31)) ^ __popcll(((u64)x << 32) | y) ^ __vavgu4(x, y);
     out[7 * n + i] = __vsetltu2(x, y) + __vhaddu4(x, y) + __uhadd(x, y) + __dp2a_lo((int)x, (int)y, 1);
 }
 
