@@ -30,7 +30,7 @@ _ORDER = (
     "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "tensormap",
     "setmaxnreg", "elect.sync", "barrier.cluster", "mapa", "st.async", "red.async", "st.bulk", "clusterlaunchcontrol",
     "griddepcontrol", "redux.sync", "barrier.cta", "bar.warp.sync", "createpolicy", "getctarank", "discard", "applypriority",
-    "cvta.param",
+    "cvta.param", "ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div",
 )  # fmt: skip
 """In which order lists show the families; one that is not named here comes after these."""
 

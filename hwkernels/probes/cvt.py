@@ -1,4 +1,4 @@
-"""Probes of instructions in which every thread works on registers of its own: conversions.
+"""Probes of instructions in which every thread works on registers of its own: conversions, and special functions (special.py).
 
 Thread i loads element i of each operand's array, runs the instruction once, and stores the result register as element i
 of the output. Kernel parameters: the operands in PTX's order, then d, then the number of threads as u32. A second
@@ -11,18 +11,18 @@ import numpy as np
 
 from hwkernels.probes import BLOCK_THREADS, Array, Body, Plan, form_of, grid_of
 from tcsim.isa.cvt.registers import Packed, registers_of
-from tcsim.isa.cvt.rows import CvtRow
 from tcsim.model.form import Form
+from tcsim.model.row import Row
 
 
 class ElementwiseBody(Body):
     """d = instruction(a, ...), each thread by itself."""
 
-    def kernel(self, row: CvtRow, name: str, variant: str) -> str:
+    def kernel(self, row: Row, name: str, variant: str) -> str:
         """PTX of the entry point."""
         return _kernel(row.mnemonic, form_of(row, variant), name)
 
-    def plan(self, row: CvtRow, inputs: dict[str, Array]) -> Plan:
+    def plan(self, row: Row, inputs: dict[str, Array]) -> Plan:
         """One array element per thread and operand, of the unsigned container of the operand's register.
 
         The width of `a` selects the operand form. A 64-bit result is two words, low first.

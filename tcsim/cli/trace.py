@@ -31,21 +31,20 @@ def trace(
 ) -> None:
     """Trace the sum of one output, as columns of bits.
 
-    Every term is shown aligned to the largest exponent; what is right of the bar was cut. Of a cvt, one result is followed
-    element by element: --batch says which of the file's.
+    Every term is shown aligned to the largest exponent; what is right of the bar was cut. Of a cvt and of
+    a special function, one result is followed element by element: --batch says which of the file's.
     """
     from tcsim.cli.output import emit
-    from tcsim.inspection.conversion_inputs import conversion_steps, random_registers
+    from tcsim.inspection.conversion_inputs import Elementwise, conversion_steps, random_registers
     from tcsim.inspection.outputs import output_problem
     from tcsim.inspection.problems import described
     from tcsim.inspection.trace_steps import trace_steps
-    from tcsim.isa.cvt.semantics import Convert
 
     instruction = options.instruction_of(mnemonic, arch)
     place = options.element_of(element)
     given = options.with_idesc(_arrays(file, seed), idesc)
     instruction = described(instruction, given)
-    if isinstance(instruction, Convert):
+    if isinstance(instruction, Elementwise):
         steps = conversion_steps(instruction, given or random_registers(instruction, int(seed or 0)), batch)
     elif seed is not None:
         steps = trace_steps(instruction, *_random(instruction, seed))

@@ -1,6 +1,6 @@
-"""One result of a cvt as a trace: its registers among the inputs of a file, or random ones.
+"""One result of a cvt or a special function as a trace: its registers among the inputs of a file, or random ones.
 
-`trace` asks it. `tcsim.isa.cvt.trace` says what happens to each element.
+`trace` asks it. `tcsim.isa.cvt.trace` and `tcsim.isa.special.trace` say what happens to each element.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ from tcsim.core.errors import OperandError, listing
 from tcsim.inspection.trace_steps import TracedStep
 from tcsim.isa.cvt.semantics import Convert
 from tcsim.isa.cvt.trace import trace_conversion
+from tcsim.isa.special.semantics import SpecialFunction
+from tcsim.isa.special.trace import trace_special
+
+Elementwise = Convert | SpecialFunction
+"""Instructions in which every lane works on registers of its own."""
 
 
-def conversion_steps(instruction: Convert, arrays: Mapping[str, Any], item: int = 0) -> tuple[TracedStep, ...]:
+def conversion_steps(instruction: Elementwise, arrays: Mapping[str, Any], item: int = 0) -> tuple[TracedStep, ...]:
     """One result, told element by element; arrays: the registers by name, one for each result or one for all.
 
     Raises OperandError for registers that are missing or not the instruction's, and an item that does not exist.
@@ -39,11 +44,13 @@ def conversion_steps(instruction: Convert, arrays: Mapping[str, Any], item: int 
         name: int(array.reshape(-1)[item : item + 1].view(instruction.registers[name].dtype)[0])
         for name, array in zip(names, words, strict=True)
     }
-    head, *notes = trace_conversion(instruction, codes)
+    head, *notes = (
+        trace_conversion(instruction, codes) if isinstance(instruction, Convert) else trace_special(instruction, codes)
+    )
     return (TracedStep(head.partition(": ")[2], None, tuple(notes)),)
 
 
-def random_registers(instruction: Convert, seed: int) -> dict[str, Any]:
+def random_registers(instruction: Elementwise, seed: int) -> dict[str, Any]:
     """Registers of one result: any bits where an element is, zeros elsewhere.
 
     >>> cvt = tcsim.instruction("cvt.rn.f16x2.f32", arch="sm_90")

@@ -15,6 +15,7 @@ from tcsim.inspection.tensor_memory_text import tensor_memory_constraints, tenso
 from tcsim.isa.cvt.semantics import Convert
 from tcsim.isa.matrix.semantics import ALL_ADDRESSES_VALID, LoadMatrix, SharedMatrix
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
+from tcsim.isa.special.semantics import SpecialFunction
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
@@ -123,7 +124,7 @@ def _index(name: str, layout: FragmentLayout) -> str:
 
 
 def _plain_registers(instruction: Instruction) -> dict[str, str]:
-    if not isinstance(instruction, Convert):
+    if not isinstance(instruction, (Convert, SpecialFunction)):
         return {}
     return {
         name: f"{register.type}, {register.elements} x {register.format.name}"

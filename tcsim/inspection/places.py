@@ -13,6 +13,7 @@ import numpy as np
 
 from tcsim.core.errors import OperandError, listing
 from tcsim.isa.cvt.semantics import Convert
+from tcsim.isa.special.semantics import SpecialFunction
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Fragment
@@ -51,7 +52,7 @@ def no_fragments(instruction: Instruction) -> str:
     """Why an instruction has no fragments in registers."""
     if isinstance(instruction, TensorMemoryMultiply):
         return "its matrices lie in Tensor Memory and shared memory; `tcsim show` has the layouts of D"
-    if isinstance(instruction, Convert):
+    if isinstance(instruction, (Convert, SpecialFunction)):
         return "every lane works on registers of its own"
     return "it takes no matrix in registers"
 

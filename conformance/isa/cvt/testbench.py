@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,6 @@ from conformance.comparison import Array, Comparison, Mismatch, Place, check_sha
 from conformance.isa.cvt import inputs as conversion_inputs
 from conformance.isa.cvt.mutants import MUTANTS, words
 from conformance.testbench import Inputs, Testbench
-from tcsim.isa.cvt.semantics import Convert
 from tcsim.isa.cvt.trace import trace_conversion
 
 
@@ -24,11 +24,15 @@ class ConversionTestbench(Testbench):
     samples = staticmethod(conversion_inputs.samples)
     inputs = staticmethod(conversion_inputs.inputs)
 
-    def model(self, instruction: Convert, inputs: Inputs) -> npt.NDArray[Any]:
+    def trace(self, instruction: Any, operands: Mapping[str, int]) -> list[str]:
+        """How the model came to one result."""
+        return trace_conversion(instruction, operands)
+
+    def model(self, instruction: Any, inputs: Inputs) -> npt.NDArray[Any]:
         """Registers (samples,) of d; of 64 bits two words each, low first, (samples, 2)."""
         return words(instruction.execute(**inputs))
 
-    def compare(self, instruction: Convert, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
+    def compare(self, instruction: Any, inputs: Inputs, hardware: Array, model: Array) -> Comparison:
         """Element by element of every result register."""
         check_shapes(hardware, model)
         d = instruction.registers["d"]
@@ -40,13 +44,13 @@ class ConversionTestbench(Testbench):
             wrong = np.flatnonzero(d.unpack(got[place]) != d.unpack(want[place]))
             where = {"sample": place[0]} | ({"element": " ".join(map(str, wrong))} if d.elements > 1 else {})
             ours, theirs = (_hex(int(array[place]), instruction, "d") for array in (want, got))
-            return Mismatch(where, given, theirs, ours, lambda: trace_conversion(instruction, operands))
+            return Mismatch(where, given, theirs, ours, lambda: self.trace(instruction, operands))
 
         found, elements = compare(got, want, mismatch), int((d.unpack(got) != d.unpack(want)).sum())
         return replace(found, outputs=got.size * d.elements, mismatches=max(elements, found.mismatches))
 
 
-def _hex(value: int, instruction: Convert, name: str) -> str:
+def _hex(value: int, instruction: Any, name: str) -> str:
     return f"0x{value:0{2 * instruction.registers[name].dtype.itemsize}x}"
 
 

@@ -154,23 +154,6 @@ def widened(codes: Array, type: str) -> Array:
         return codes.view(np.float16).astype(np.float32).view(np.uint32)
 
 
-def _quotients() -> Iterator[Scalar]:
-    choices = ("rn", "rz", "rm", "rp"), ("", "ftz"), ("f32", "f64")
-    every = [(stem, *found) for stem in ("div", "rcp", "sqrt") for found in spellings(stem, *choices)]
-    for stem, name, (rounding, ftz, type) in every:
-        if type == "f64" and ftz and stem != "rcp":
-            continue
-        operations: dict[str, Compute] = {"div": floating.divide, "rcp": _reciprocal, "sqrt": floating.root}
-        operation = operations[stem]
-        sources = (type,) * (2 if stem == "div" else 1)
-        yield Scalar(name, (type,), sources, _in_format(operation, type, ROUNDINGS[rounding], bool(ftz)))
-
-
-def _reciprocal(a: Array, type: str, rounding: Rounding, ftz: bool) -> Array:
-    one = np.uint32(0x3F800000) if type == "f32" else np.uint64(0x3FF0000000000000)
-    return floating.divide(np.full(np.shape(a), one), a, type, rounding, ftz)
-
-
 def _magnitudes() -> Iterator[Scalar]:
     for type in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
         for name, (ftz, _) in (*spellings("abs", ("", "ftz"), (type,)), *spellings("neg", ("", "ftz"), (type,))):
@@ -295,5 +278,5 @@ def _comparison(name: str, type: str, unordered: bool) -> Compute:
 
 def table() -> Iterator[Scalar]:
     """Every spelling."""
-    for part in (_sums, _fused, _quotients, _magnitudes, _extremes):
+    for part in (_sums, _fused, _magnitudes, _extremes):
         yield from part()
