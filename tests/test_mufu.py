@@ -20,7 +20,7 @@ CORNERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", mufu.UNIT)
+@pytest.mark.parametrize("function", mufu.FUNCTIONS)
 def test_corners_and_every_exponent(function: str) -> None:
     """Ends of ranges, and 24 mantissas of every exponent and sign."""
     generator = np.random.default_rng(7)
@@ -28,7 +28,7 @@ def test_corners_and_every_exponent(function: str) -> None:
     codes = np.concatenate(
         [np.array(CORNERS, np.uint32), exponents | generator.integers(0, 1 << 23, len(exponents), np.uint32)]
     )
-    found = mufu.UNIT[function](codes)
+    found = mufu.unit().compute(function, codes)
     wrong = [
         (hex(code), hex(result), hex(one(function, int(code))))
         for code, result in zip(codes, found, strict=True)
@@ -39,10 +39,10 @@ def test_corners_and_every_exponent(function: str) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(function=st.sampled_from(sorted(mufu.UNIT)), code=st.integers(0, 2**32 - 1))
+@given(function=st.sampled_from(sorted(mufu.FUNCTIONS)), code=st.integers(0, 2**32 - 1))
 def test_any_input(function: str, code: int) -> None:
     """The two models agree."""
-    assert int(mufu.UNIT[function](np.array([code], np.uint32))[0]) == one(function, code)
+    assert int(mufu.unit().compute(function, np.array([code], np.uint32))[0]) == one(function, code)
 
 
 MATHEMATICS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, float, float]] = {
@@ -59,7 +59,7 @@ def test_near_the_true_function(function: str) -> None:
     """Relative errors stay below what the manual promises, or a little more than was seen."""
     true, low, high, bound = MATHEMATICS[function]
     x = np.linspace(low, high, 20_001).astype(np.float32)
-    found = mufu.UNIT[function](x.view(np.uint32)).view(np.float32).astype(np.float64)
+    found = mufu.unit().compute(function, x.view(np.uint32)).view(np.float32).astype(np.float64)
     want = true(x.astype(np.float64))
     assert float((abs(found - want) / abs(want)).max()) < bound
 
@@ -69,13 +69,13 @@ def test_near_the_true_function(function: str) -> None:
 def test_narrow_forms_cut_the_wide_result(function: str, format: str) -> None:
     """All 65,536 inputs: NaN stays NaN, and the result is the f32 one with bits cut off."""
     codes = np.arange(1 << 16, dtype=np.uint16)
-    found = mufu.narrow(function, codes, format)
+    found = mufu.unit().narrow(function, codes, format)
     wide = (
         codes.view(np.float16).astype(np.float32)
         if format == "f16"
         else (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
     )
-    result = mufu.UNIT[function](wide.view(np.uint32)).view(np.float32).astype(np.float64)
+    result = mufu.unit().compute(function, wide.view(np.uint32)).view(np.float32).astype(np.float64)
     back = (
         found.view(np.float16).astype(np.float32)
         if format == "f16"
@@ -94,5 +94,5 @@ def test_high_words_follow_the_same_tables() -> None:
     words = (x.view(np.uint64) >> np.uint64(32)).astype(np.uint32)
     exact = (words.astype(np.uint64) << np.uint64(32)).view(np.float64)
     for function, true in (("rcp", 1 / exact), ("rsqrt", 1 / np.sqrt(exact))):
-        found = (mufu.high_word(function, words).astype(np.uint64) << np.uint64(32)).view(np.float64)
+        found = (mufu.unit().high_word(function, words).astype(np.uint64) << np.uint64(32)).view(np.float64)
         assert float((abs(found - true) / true).max()) < 2.0**-19

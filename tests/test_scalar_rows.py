@@ -15,7 +15,6 @@ from tcsim.isa.scalar.table import Scalar
 _DIRECTED_BF16 = "ptxas 13.5.37 assembles f16 instructions for it: what it computes has nothing to do with bf16"
 LEFT_OUT = {
     **{f"fma.{way}{end}.bf16{packed}": _DIRECTED_BF16 for way in ("rz", "rm", "rp") for end in ("", ".relu", ".oob", ".oob.relu") for packed in ("", "x2")},
-    "rsqrt.approx.f64": "an iteration around MUFU.RSQ64H, not modelled",
 }  # fmt: skip
 """What ptxas takes and no table has."""
 

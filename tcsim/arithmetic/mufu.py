@@ -192,9 +192,6 @@ class Unit:
         if function == "ex2":
             value = np.where(finite, codes, ZERO).astype(np.uint32).view(np.float32)
             return finite & (value >= -126) & (value < 128)
-        if function in ("sin", "cos"):
-            quadrant, z = self._turn(function, codes)
-            return finite & ((quadrant & 1 == 0) | (z != 0))
         if function == "tanh":
             return (exponent >= 127 - 8) & (exponent < 127 + 3)
         return finite & (codes != ONE) if function == "lg2" else finite
@@ -300,9 +297,8 @@ class Unit:
         return self._wave("cos", codes)
 
     def _wave(self, function: str, codes: Codes) -> Codes:
-        quadrant, z = self._turn(function, codes)
+        quadrant, _ = self._turn(function, codes)
         result = self._normalised(self.interpolate(function, self.argument(function, codes)), -40)
-        result = np.where((quadrant & 1 == 1) & (z == 0), ONE, result)
         result = result ^ np.where(quadrant & 2 == 2, SIGN, ZERO)
         return self._bypassed(function, codes, result)
 

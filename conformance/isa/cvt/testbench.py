@@ -16,17 +16,12 @@ from conformance.testbench import Inputs, Testbench
 from tcsim.isa.cvt.trace import trace_conversion
 
 
-class ConversionTestbench(Testbench):
-    """Conversions; their classes and inputs are those of conformance/isa/cvt/inputs.py."""
-
-    mutants = MUTANTS
-    classes = staticmethod(conversion_inputs.classes)
-    samples = staticmethod(conversion_inputs.samples)
-    inputs = staticmethod(conversion_inputs.inputs)
+class ElementwiseTestbench(Testbench):
+    """Instructions in which every thread works on registers of its own: conversions and special functions."""
 
     def trace(self, instruction: Any, operands: Mapping[str, int]) -> list[str]:
         """How the model came to one result."""
-        return trace_conversion(instruction, operands)
+        raise NotImplementedError
 
     def model(self, instruction: Any, inputs: Inputs) -> npt.NDArray[Any]:
         """Registers (samples,) of d; of 64 bits two words each, low first, (samples, 2)."""
@@ -48,6 +43,19 @@ class ConversionTestbench(Testbench):
 
         found, elements = compare(got, want, mismatch), int((d.unpack(got) != d.unpack(want)).sum())
         return replace(found, outputs=got.size * d.elements, mismatches=max(elements, found.mismatches))
+
+
+class ConversionTestbench(ElementwiseTestbench):
+    """Conversions; their classes and inputs are those of conformance/isa/cvt/inputs.py."""
+
+    mutants = MUTANTS
+    classes = staticmethod(conversion_inputs.classes)
+    samples = staticmethod(conversion_inputs.samples)
+    inputs = staticmethod(conversion_inputs.inputs)
+
+    def trace(self, instruction: Any, operands: Mapping[str, int]) -> list[str]:
+        """Each element of one result."""
+        return trace_conversion(instruction, operands)
 
 
 def _hex(value: int, instruction: Any, name: str) -> str:

@@ -116,7 +116,11 @@ def _single(family: str, name: str, stream: Stream, index: npt.NDArray[np.int64]
         return CORNERS[index % len(CORNERS)]
     if name == "close":
         table = np.array(_close(family), np.uint32)
-        return table[index % len(table)] if place or family != "div" else words & np.uint32(0xFFFFFF) | np.uint32(0x3F000000)
+        return (
+            table[index % len(table)]
+            if place or family != "div"
+            else words & np.uint32(0xFFFFFF) | np.uint32(0x3F000000)
+        )
     if name == "exponents":  # of two operands the second's change slowly
         step = index if not place else index * 37 + index // 512
         return (step % 512 << 23).astype(np.uint32) | words & np.uint32(0x7FFFFF)
@@ -147,7 +151,9 @@ def _edges(family: str, index: npt.NDArray[np.int64], words: Words) -> Words:
         return (turns * _REVOLUTION).astype(np.float32).view(np.uint32) + (words & np.uint32(3))
     if family == "ex2":  # 64 to a whole number, negative ones too
         value = (binade - 8) * 3 + segment / 64
-        return value.astype(np.float32).view(np.uint32) + (words & np.uint32(3)) - np.uint32(1) * place.astype(np.uint32)
+        return (
+            value.astype(np.float32).view(np.uint32) + (words & np.uint32(3)) - np.uint32(1) * place.astype(np.uint32)
+        )
     first = 119 if family == "tanh" else 120
     start = (first + binade << 23) + (segment << 16)
     offset = np.where(place == 0, (words & 3).astype(np.int64) - 1, (words & 0xFFFF).astype(np.int64))
@@ -155,7 +161,7 @@ def _edges(family: str, index: npt.NDArray[np.int64], words: Words) -> Words:
     return (start + offset | sign).astype(np.uint32)
 
 
-def _wide(family: str, name: str, stream: Stream, index: npt.NDArray[np.int64], place: int) -> npt.NDArray[np.uint64]:
+def _wide(family: str, name: str, stream: Stream, index: npt.NDArray[np.int64], place: int) -> npt.NDArray[Any]:
     """Codes of f64."""
     count, words = len(index), stream.words((len(index),))
     fraction = words & np.uint64((1 << 52) - 1)

@@ -15,6 +15,7 @@ from tcsim.arithmetic import mufu
 from tcsim.arithmetic.mufu import Argument, Codes, Function, Integers, Special, Unit, square
 from tcsim.isa.special.semantics import SpecialFunction
 from tcsim.isa.special.steps import Choose, CorrectlyRounded, Mufu, Ordinary, RefineRoot, Step, Steps
+from tcsim.numbers.rounding import Rounding
 
 Applies = Callable[[SpecialFunction], bool]
 _X = np.arange(1 << mufu.X_BITS)
@@ -204,7 +205,7 @@ class _ShortX(Unit):
 
 
 class _Through(Unit):
-    """No input bypasses the interpolator: powers of four, 1, quarters."""
+    """No input bypasses the interpolator: powers of four, 1."""
 
     def rsqrt(self, codes: Codes) -> Codes:
         _, exponent, _ = mufu._split(codes)
@@ -215,13 +216,6 @@ class _Through(Unit):
         right, one = super().lg2(codes), codes == mufu.ONE
         found = self._normalised(self._cut("lg2", self.argument("lg2", codes)), -36)
         return np.where(one, found, right).astype(np.uint32)
-
-    def _wave(self, function: str, codes: Codes) -> Codes:
-        quadrant, z = self._turn(function, codes)
-        right = super()._wave(function, codes)
-        full = (quadrant & 1 == 1) & (z == 0) & (codes & ~mufu.SIGN < mufu.INFINITY)
-        found = self._normalised(self.interpolate(function, self.argument(function, codes)), -40)
-        return np.where(full, found | right & mufu.SIGN, right).astype(np.uint32)
 
 
 class _NanKept(Unit):
@@ -267,7 +261,7 @@ class _Gradual(Unit):
         return np.where(large, small, found)
 
     def ex2(self, codes: Codes) -> Codes:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             low = codes.view(np.float32) < np.float32(-126)
             half = np.where(low, codes.view(np.float32) * np.float32(0.5), codes.view(np.float32)).astype(np.float32)
             found = super().ex2(half.view(np.uint32))
@@ -275,14 +269,15 @@ class _Gradual(Unit):
             return np.where(low, (value * value).view(np.uint32), found)
 
 
-def _neighbours_sign(own: Special | None) -> Special | None:
+def _other_sign(own: Special | None) -> Special | None:
     return replace(own, signed=not own.signed) if own else None
 
 
 def _resigned(name: str) -> Callable[[SpecialFunction, Inputs], Array]:
     def change(unit: Unit, function: str) -> Unit:
         own = unit.functions[function]
-        return _with_function(unit, function, replace(own, **{name: _neighbours_sign(getattr(own, name))}))
+        changes: dict[str, Any] = {name: _other_sign(getattr(own, name))}
+        return _with_function(unit, function, replace(own, **changes))
 
     return unit_of(change)
 
@@ -297,8 +292,7 @@ def _special(name: str) -> Applies:
 def _first_condition_ignored(steps: Steps) -> Steps:
     """The input is not scaled, the result is."""
     place = next(i for i, step in enumerate(steps) if isinstance(step, Ordinary) and step.when is not None)
-    step = steps[place]
-    assert isinstance(step, Ordinary)
+    step: Any = steps[place]
     return (*steps[:place], replace(step, b=1.0), *steps[place + 1 :])
 
 
@@ -322,7 +316,7 @@ def scaled_back(item: SpecialFunction) -> bool:
     return isinstance(last, Ordinary) and last.when is not None
 
 
-def _mode(rounding: str) -> Callable[[CorrectlyRounded], CorrectlyRounded]:
+def _mode(rounding: Rounding) -> Callable[[CorrectlyRounded], CorrectlyRounded]:
     return lambda step: replace(step, rounding=rounding)
 
 
@@ -350,7 +344,9 @@ class _RoundedNarrow(Unit):
         right = super().narrow(function, codes, format)
         if format == "bf16":
             found = self.compute(function, codes.astype(np.uint32) << np.uint32(16))
-            near = (found + np.uint32(0x7FFF) + (found >> np.uint32(16) & np.uint32(1)) >> np.uint32(16)).astype(np.uint16)
+            near = (found + np.uint32(0x7FFF) + (found >> np.uint32(16) & np.uint32(1)) >> np.uint32(16)).astype(
+                np.uint16
+            )
             return np.where(codes & 0x7FFF > 0x7F80, right, near)
         found = self.compute(function, codes.view(np.float16).astype(np.float32).view(np.uint32))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -376,7 +372,7 @@ def _swapped_operands(item: SpecialFunction, given: Inputs) -> Array:
     return _answer(item, {"a": given["b"], "b": given["a"]})
 
 
-MUTANTS = (
+MUTANTS: tuple[Mutant, ...] = (
     Mutant("bias more", "the least more is added before S is cut", both(asks(), wide), bias(1)),
     Mutant("bias less", "the least less is added before S is cut", both(asks(), wide), bias(-1)),
     Mutant("no bias", "nothing is added before S is cut", both(asks("rcp", "ex2", "lg2"), wide), function_with(bias=0)),
@@ -385,7 +381,7 @@ MUTANTS = (
     Mutant("square column less", "the square loses a column more", both(asks(), wide), squares_with(square(_X, 20) << 1)),
     Mutant("square whole", "all columns of the square count", both(asks(), wide), squares_with(_X * _X >> 19)),
     Mutant("square rounded", "the whole square is rounded", both(asks(), wide), squares_with(_X * _X + (1 << 18) >> 19)),
-    Mutant("C0 narrower", "C0 has a bit less", both(asks(), wide), narrower(0)),
+    Mutant("C0 narrower", "C0 has a bit less", both(asks(), wide, lambda item: item.row.family != "tanh"), narrower(0)),
     Mutant("C1 narrower", "C1 has a bit less", both(asks(), wide), narrower(1)),
     Mutant("C2 narrower", "C2 has a bit less", both(asks(), wide), narrower(2)),
     Mutant("linear", "C2 is not added", seen, table_with(lambda table: table * np.array([1, 1, 0]))),
@@ -398,7 +394,7 @@ MUTANTS = (
     Mutant("mirrored by two's complement", "the fraction of an odd quadrant is negated, not complemented",
            both(asks("sin", "cos"), wide), like(_Mirrored)),
     Mutant("nothing bypasses", "inputs with an exact result are interpolated",
-           both(asks("rsqrt", "lg2", "cos"), wide), like(_Through)),
+           both(asks("rsqrt", "lg2"), wide), like(_Through)),
     Mutant("NaN kept", "a NaN keeps sign and payload", both(bare, wide), like(_NanKept)),
     Mutant("negative numbers", "a negative number is taken for its magnitude", both(asks("rsqrt", "sqrt", "lg2"), wide),
            like(_NegativeNumber)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conformance.isa.cvt.testbench import ConversionTestbench
+from conformance.isa.cvt.testbench import ElementwiseTestbench
 from conformance.isa.special import inputs as special_inputs
 from conformance.isa.special.mutants import MUTANTS
 from tcsim.isa.special.trace import trace_special
@@ -14,7 +14,7 @@ KEPT = 64
 """Results that a recording keeps of a class with many; all of them are in its digest."""
 
 
-class SpecialTestbench(ConversionTestbench):
+class SpecialTestbench(ElementwiseTestbench):
     """Their classes and inputs are those of conformance/isa/special/inputs.py."""
 
     mutants = MUTANTS
