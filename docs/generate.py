@@ -21,6 +21,7 @@ from generator.import_graph import layers_table
 from generator.markdown import arch_ranges, table
 from generator.numerics_tables import lowerings, units
 from generator.reference_tables import formats_page, targets_page
+from generator.special_tables import special_functions
 from generator.suite_tables import (
     evidence_counts,
     evidence_levels,
@@ -49,6 +50,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "evidence counts": evidence_counts,
     "evidence totals": evidence_totals,
     "options": options,
+    "special functions": special_functions,
     "input classes": input_classes,
     "mutants": mutants,
     "source mutants": mutant_tables.total,

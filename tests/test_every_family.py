@@ -17,6 +17,7 @@ from tcsim.core.targets import TARGETS
 from tcsim.inspection.conversion_inputs import conversion_steps, random_registers
 from tcsim.inspection.feeds import feed_of
 from tcsim.inspection.problems import run_call
+from tcsim.isa.special.rows import FUNCTIONS
 
 FIRST = {family.name: next(row for row in family.rows() if not row.dropped) for family in catalog.families()}
 FRAGMENTS = {name for name, row in FIRST.items() if row.operands}
@@ -33,7 +34,7 @@ ANSWERS = {
     "where": FRAGMENTS,
     "what": FRAGMENTS,
     "inputs": FRAGMENTS - CHOOSING,
-    "trace": PRODUCTS | DESCRIBED | {"cvt"},
+    "trace": PRODUCTS | DESCRIBED | {"cvt", *FUNCTIONS},
     "compare": (PRODUCTS | DESCRIBED) - ONE_ARCH,
 }
 """The families that a subcommand answers for."""

@@ -49,7 +49,13 @@ def launch(cubin: bytes, mnemonic: str, first: int, count: int, seed: int, block
     kernel = f"compare_{name_of(chosen()[mnemonic])}"
     scalars = (np.uint64(first), np.uint64(count), np.uint64(seed))
     return Launch(
-        cubin, kernel, outputs=(((WORDS,), np.uint64),), scalars=scalars, grid=(blocks, 1, 1), block=(256, 1, 1), poison=0
+        cubin,
+        kernel,
+        outputs=(((WORDS,), np.uint64),),
+        scalars=scalars,
+        grid=(blocks, 1, 1),
+        block=(256, 1, 1),
+        poison=0,
     )
 
 
@@ -90,7 +96,10 @@ def measure(folder: Path, target: str, seed: int, limit: int, share: int) -> int
         control = pool.submit(compiled, (CONTROL,), target, OFF)
         cubins = [(group, pool.submit(compiled, group, target)) for group in groups]
         count = INPUTS[domain_of(chosen()[CONTROL])] // share
-        ledger["control"] = compare(context, control.result(), CONTROL, count, seed, blocks) | {"bias": OFF, "expected": PREDICTED}
+        ledger["control"] = compare(context, control.result(), CONTROL, count, seed, blocks) | {
+            "bias": OFF,
+            "expected": PREDICTED,
+        }
         for group, future in cubins:
             for mnemonic in group:
                 if time.perf_counter() - began > limit:
@@ -101,13 +110,20 @@ def measure(folder: Path, target: str, seed: int, limit: int, share: int) -> int
                 results[mnemonic] = found
                 keep()
                 if found["mismatches"] or found["inputs"] != count:
-                    print(f"{mnemonic}: {found['mismatches']} of {found['inputs']} differ, first {found['first'][:1]}", flush=True)
+                    print(
+                        f"{mnemonic}: {found['mismatches']} of {found['inputs']} differ, first {found['first'][:1]}",
+                        flush=True,
+                    )
     keep()
     inputs = sum(found["inputs"] for found in results.values())
     wrong = sum(found["mismatches"] for found in results.values())
     left = len(names) - len(results)
-    print(f"control: {ledger['control']['mismatches']} of {ledger['control']['inputs']} found wrong; expected {PREDICTED}")
-    print(f"{len(results)} spellings, {inputs:,} inputs, {wrong} mismatches, {left} not run, {ledger['seconds']} s; {path}")
+    print(
+        f"control: {ledger['control']['mismatches']} of {ledger['control']['inputs']} found wrong; expected {PREDICTED}"
+    )
+    print(
+        f"{len(results)} spellings, {inputs:,} inputs, {wrong} mismatches, {left} not run, {ledger['seconds']} s; {path}"
+    )
     return int(bool(wrong or left or not ledger["control"]["mismatches"]))
 
 
@@ -118,7 +134,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=int, default=240, help="seconds after which no further spelling begins")
-    parser.add_argument("--share", type=int, default=1, help="one of so many inputs of each spelling, from the first on")
+    parser.add_argument(
+        "--share", type=int, default=1, help="one of so many inputs of each spelling, from the first on"
+    )
     parser.add_argument("--keep", action="store_true", help="put what FOLDER holds into the recordings")
     asked = parser.parse_args(arguments)
     if asked.keep:

@@ -135,7 +135,13 @@ _MODES = {"rne": "RNE", "rz": "RZ", "rm": "RM", "rp": "RP"}
 def _constants(bias: int) -> Iterator[str]:
     for name, own in mufu.FUNCTIONS.items():
         more = bias if name == "rcp" else 0
-        fields = {"A0": own.shifts[0], "A1": own.shifts[1], "A2": own.shifts[2], "BIAS": own.bias + more, "CUT": own.cut}
+        fields = {
+            "A0": own.shifts[0],
+            "A1": own.shifts[1],
+            "A2": own.shifts[2],
+            "BIAS": own.bias + more,
+            "CUT": own.cut,
+        }
         yield from (f"#define {name.upper()}_{key} {value}" for key, value in fields.items())
     for name, table in mufu.tables().items():
         body = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in table.tolist())
@@ -175,7 +181,11 @@ def _lines(row: SpecialRow) -> Iterator[str]:
 def _line(step: Step, row: SpecialRow) -> Iterator[str]:
     if isinstance(step, Ordinary):
         other, mode = _value(step.b), _MODES[step.rounding]
-        what = f"mul32({step.a}, {other}, {mode}, {int(step.ftz)})" if step.operation == "multiply" else f"add32({step.a}, {other})"
+        what = (
+            f"mul32({step.a}, {other}, {mode}, {int(step.ftz)})"
+            if step.operation == "multiply"
+            else f"add32({step.a}, {other})"
+        )
         yield f"{step.d} = {_condition(step.when)} ? {what} : {step.a};" if step.when else f"{step.d} = {what};"
     elif isinstance(step, Choose):
         text = _value(1.0)
@@ -236,7 +246,12 @@ def source(mnemonics: Iterable[str], bias: int = 0) -> str:
         asm = "\n".join(f"    {line}" for line in _asm(row))
         parts.append(
             _KERNEL.format(
-                name=name_of(row), type="u64" if wide else "u32", steps=steps, asm=asm, domain=domain_of(row), shown=SHOWN
+                name=name_of(row),
+                type="u64" if wide else "u32",
+                steps=steps,
+                asm=asm,
+                domain=domain_of(row),
+                shown=SHOWN,
             )
         )
     return "".join(parts)

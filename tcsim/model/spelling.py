@@ -18,6 +18,7 @@ STEMS: MappingProxyType[str, frozenset[str]] = MappingProxyType(
             "createpolicy": "fractional range cvt",
             "cvt": "pack",
             "cvta": "to",
+            "div": "full",
             "fence": "proxy",
             "griddepcontrol": "launch_dependents wait",
             "mbarrier": "init inval check_layout arrive arrive_drop expect_tx complete_tx test_wait try_wait parity pending_count",
