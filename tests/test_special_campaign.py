@@ -90,6 +90,7 @@ class FakeContext:
         return None
 
     def run(self, launch: Launch) -> list[Any]:
+        """Every input compared."""
         words = np.zeros(WORDS, np.uint64)
         words[0], words[2] = launch.scalars[1], 7
         if launch.cubin == b"control":

@@ -240,7 +240,8 @@ def source(mnemonics: Iterable[str], bias: int = 0) -> str:
     True
     """
     parts = [_HEAD, *(f"{line}\n" for line in _constants(bias)), DATAPATH.read_text(), _INPUTS]
-    for row in (chosen()[name] for name in mnemonics):
+    for mnemonic in mnemonics:
+        row = chosen()[mnemonic]
         wide = row.type == "f64"
         steps = "\n".join(f"    {line}" for line in _lines(row))
         asm = "\n".join(f"    {line}" for line in _asm(row))
