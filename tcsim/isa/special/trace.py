@@ -24,15 +24,15 @@ def trace_special(instruction: SpecialFunction, registers: Mapping[str, int]) ->
     >>> ex2 = tcsim.instruction("ex2.approx.ftz.f32", arch="sm_90")
     >>> print("\\n".join(trace_special(ex2, {"a": 0x3F123456})))
     ex2.approx.ftz.f32 on sm_90: native, MUFU.EX2
-    a = 0x3f000001 (0.5000000596046448)
-    d = MUFU.EX2(a) = 0x3fb504f3 (1.4142135381698608)
-      segment 32 of ex2: C0 47453132, C1 514182, C2 173; X = 0, square(X) >> 19 = 0; in units of 2**-40:
-      C0 << 15             010110101000001001111001100000000000000000
-      C1 * X << 2          000000000000000000000000000000000000000000
-      C2 * square << 2     000000000000000000000000000000000000000000
+    a = 0x3f123456 (0.5711110830307007)
+    d = MUFU.EX2(a) = 0x3fbe2a59 (1.48566734790802)
+      segment 36 of ex2: C0 49554065, C1 33543, C2 730; X = 72235, square(X) >> 19 = 9950; in units of 2**-40:
+      C0 << 15             010111101000010001010010001000000000000000
+      C1 * X << 2          000000001001000001101011101110000010110100
+      C2 * square << 2     000000000000000001101110110101010000110000
       bias                 000000000000000000000000000101111110001000
-      S                    010110101000001001111001100101111110001000
-      cut to 24 bits       0101101010000010011110011|00101111110001000
+      S                    010111110001010100101100110001010001101100
+      cut to 24 bits       0101111100010101001011001|10001010001101100
     """
     d = instruction.registers["d"]
     machine = [opcode + (f" x{times}" if times > 1 else "") for opcode, times in instruction.lowering.opcodes]
