@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import level_2_proof
 import numpy as np
 import pytest
+from exact import machine
 from suite_runs import GPU
 
 import tcsim
@@ -156,3 +160,26 @@ def test_what_is_missing_is_recorded(tmp_path: Path) -> None:
     assert F16 not in first and F16 in wanted(77)
     recorded(tmp_path, 1, 77)
     assert F16 not in wanted(77) and len(wanted(77)) > 100
+
+
+@pytest.mark.parametrize("family", level_2_proof.FAMILIES)
+def test_a_share_of_every_arch_agrees_with_the_slow_model(family: str) -> None:
+    """Eight outputs of every third arithmetic; `python -m tests.level_2_proof` compares all of them."""
+    compared = 0
+    for task in itertools.islice(level_2_proof.tasks((family,)), 0, None, 3):
+        number, wrong = level_2_proof.differences(task, share=2)
+        assert wrong == []
+        compared += number
+    assert compared >= 8 * 4
+
+
+def test_another_datapath_is_found() -> None:
+    """What sm_80 computes, in two steps with one fraction bit fewer, is not what sm_90 does."""
+    last = slice(-60, None)  # sums of two terms
+    for arch in ("sm_80", "sm_90"):
+        task = level_2_proof.dense(tcsim.instruction(F16, arch=arch), "sm_90", machine.element)
+        whole = task.fast(last)
+        some = {name: codes[last] for name, codes in task.matrices.items()}
+        compared, wrong = level_2_proof.differences(replace(task, matrices=some, fast=whole.__getitem__))
+        assert compared == 60 * 128
+        assert bool(wrong) == (arch == "sm_80")

@@ -44,7 +44,7 @@ class Described(DescribedMultiply):
         if name in ABOUT_SCALES:
             out = scaled_inputs.CLASSES[name].make(_Scaled(self, count), stream)  # type: ignore[arg-type]
         else:
-            out = input_classes.CLASSES[name].make(Problem(self, count), stream)  # type: ignore[arg-type]
+            out = input_classes.EVERY[name].make(Problem(self, count), stream)  # type: ignore[arg-type]
         shapes = self.instruction.shapes(self.desc)
         for side in ("scale_a", "scale_b"):
             if side in shapes and side not in out:

@@ -1,0 +1,256 @@
+"""Level 2 on every arch against the slow exact model: `python -m tests.level_2_proof [FAMILY ...]`, from the root of the tree.
+
+All pairs of corner values (conformance/stimuli/corners.py) through every float multiply: each arithmetic once, whatever shapes and spellings
+share it. It prints a line for each with what it compared, and ends with status 1 at a mismatch. tests/test_level_2.py runs a share.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # as pytest does
+
+import numpy as np
+from exact import block_scaling, machine, sparse_warpgroup, tensor_multiply, wmma
+from exact import sparse as exact_sparse
+from exact.steps import dot_add
+
+import tcsim
+from conformance.isa.mma.sparse import _KeptProblem
+from conformance.isa.tcgen05.mma import _mixes
+from conformance.isa.tcgen05.mma_inputs import Described
+from conformance.isa.wgmma.images import FULL_N, problem
+from conformance.stimuli.corners import count, pairs
+from conformance.stimuli.problem import Problem
+from conformance.stimuli.scaled import ScaledProblem, inverse
+from conformance.stimuli.sparse import spread
+from conformance.stimuli.stream import Stream
+from tcsim import catalog
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.descriptors.kinds import shapes_of
+
+Matrices = dict[str, np.ndarray]
+Slow = Callable[[Matrices, int, int, int], int]
+"""One output of matrix, row, column."""
+
+
+@dataclass
+class Task:
+    """One arithmetic on one arch: its operands, the fast model's answer to some of the matrices, the slow model's."""
+
+    name: str
+    matrices: Matrices
+    fast: Callable[[slice], np.ndarray]
+    slow: Slow
+
+
+def _codes(given: Matrices, matrix: int, row: int, column: int) -> tuple[list[int], list[int], int]:
+    return (
+        given["a"][matrix, row].tolist(),
+        given["b"][matrix, :, column].tolist(),
+        int(given["c"][matrix, row, column]),
+    )
+
+
+def _made(instruction: Any, one: Problem, whole: Callable[[int], Problem]) -> Matrices:
+    return pairs(whole(count(one)), Stream(instruction.mnemonic, "proof"))
+
+
+def dense(instruction: Any, arch: str, element: Callable[..., int]) -> Task:
+    """mma.sync and wmma.mma."""
+    given = _made(instruction, Problem(instruction, 1), lambda number: Problem(instruction, number))
+    return Task(
+        f"{instruction.mnemonic} on {arch}", given,
+        lambda part: instruction.matmul(*(given[name][part] for name in "abc")),
+        lambda m, *place: element(instruction.mnemonic, arch, *_codes(m, *place)),
+    )  # fmt: skip
+
+
+def sparse(
+    instruction: Any, arch: str, one: Problem, whole: Callable[[int], Problem], element: Callable[..., int]
+) -> Task:
+    """The first groups that the metadata can say; all rows keep the same columns."""
+    given, own = _made(instruction, one, whole), instruction.sparsity
+    groups = np.full((len(given["a"]), own.rows, own.groups), own.valid[0], np.uint8)
+    positions = own.positions_of(groups)
+    columns = own.columns(positions)[:, 0]
+    b = spread(given["b"], columns)
+    return Task(
+        f"{instruction.mnemonic} on {arch}", given,
+        lambda part: instruction.matmul(given["a"][part], b[part], given["c"][part], metadata=positions[part]),
+        lambda m, matrix, row, column: element(columns[matrix].tolist(), b[matrix, :, column].tolist(), *_codes(m, matrix, row, column)),
+    )  # fmt: skip
+
+
+def warpgroup(instruction: Any) -> Task:
+    """wgmma: one step of all of K."""
+    given = _made(instruction, problem(instruction, 1), lambda number: problem(instruction, number))
+    names = {name: format.name for name, format in instruction.formats.items()}
+    fp8, f16 = names["a"] in ("e4m3", "e5m2"), names["d"] == "f16"
+
+    def slow(matrices: Matrices, *place: int) -> int:
+        return dot_add(
+            *_codes(matrices, *place), a_format=names["a"], b_format=names["b"], c_format=names["c"],
+            fraction_bits=13 if fp8 else 25, floor=-21 if f16 else -133, output="f16" if f16 else "e8m13" if fp8 else "f32",
+        )  # fmt: skip
+
+    fast = lambda part: instruction.matmul(*(given[name][part] for name in "abc"))  # noqa: E731
+    return Task(f"{instruction.mnemonic} on sm_90", given, fast, slow)
+
+
+def block_scaled(instruction: Any, arch: str) -> Task:
+    """Scales are powers of two and their inverses."""
+    given = _made(instruction, ScaledProblem(instruction, 1), lambda number: ScaledProblem(instruction, number))
+    given |= inverse(ScaledProblem(instruction, len(given["a"])), Stream(instruction.mnemonic, "scales"))
+
+    def slow(m: Matrices, matrix: int, row: int, column: int) -> int:
+        scales = m["scale_a"][matrix, row].tolist(), m["scale_b"][matrix, :, column].tolist()
+        return block_scaling.element(instruction.mnemonic, *_codes(m, matrix, row, column), *scales)
+
+    def fast(part: slice) -> np.ndarray:
+        own = {name: codes[part] for name, codes in given.items()}
+        return np.asarray(
+            instruction.matmul(own["a"], own["b"], own["c"], scale_a=own["scale_a"], scale_b=own["scale_b"])
+        )
+
+    return Task(f"{instruction.mnemonic} on {arch}", given, fast, slow)
+
+
+def described(instruction: Any, arch: str) -> Iterator[Task]:
+    """tcgen05.mma: every mix of formats of a kind."""
+    row = instruction.row
+    shape = shapes_of(row.kind.name, row.cta_group, row.weight_stationary, row.sparse, a_in_tmem=True)[-1]
+    for mix in _mixes(instruction):
+        desc = InstructionDescriptor(
+            kind=row.kind.name, m=shape.m[-1], n=shape.n[0], sparse=row.sparse, arch=arch, **mix
+        )
+        item = Described(instruction, desc)
+        number = count(Problem(item, 1))  # type: ignore[arg-type]
+        given = item.make("corners", Stream(instruction.mnemonic, "proof"), number)
+        fields = asdict(desc)
+
+        def fast(part: slice, desc: Any = desc, given: Matrices = given) -> np.ndarray:
+            more = {name: codes[part] for name, codes in given.items() if name not in "abc"}
+            return np.asarray(instruction.matmul(*(given[name][part] for name in "abc"), idesc=desc, **more))
+
+        def slow(m: Matrices, matrix: int, row: int, column: int, fields: Any = fields) -> int:
+            blocks = []
+            if "scale_a" in m:
+                scales = m["scale_a"][matrix, row].tolist(), m["scale_b"][matrix, :, column].tolist()
+                blocks = list(zip(*scales, strict=True))
+            return tensor_multiply.fused(*_codes(m, matrix, row, column), fields, blocks, 0)
+
+        yield Task(f"{instruction.mnemonic} {mix} on {arch}", given, fast, slow)
+
+
+def tasks(families: tuple[str, ...] = ()) -> Iterator[Task]:
+    """One for each arithmetic: formats, steps and shape of K."""
+    seen = set()
+    for arch in tcsim.ARCHS:
+        for row in catalog.on_arch(arch):
+            if (families and row.family not in families) or row.family not in FAMILIES:
+                continue
+            instruction = tcsim.instruction(row.mnemonic, arch=arch)
+            key = _arithmetic(instruction, arch)
+            if key and key not in seen:
+                seen.add(key)
+                yield from FAMILIES[row.family](instruction, arch)
+
+
+def _arithmetic(instruction: Any, arch: str) -> tuple[object, ...]:
+    """What tells it from others; nothing if it is not of floats, or another row stands for it."""
+    row = instruction.row
+    if row.family == "tcgen05.mma":
+        plain = not (
+            row.sparse or row.lookup or row.ashift or row.collectors or row.weight_stationary or row.cta_group > 1
+        )
+        floats = "s32" not in row.kind.d_formats
+        return (row.kind.name, row.block, row.kind.name.startswith("mx") and arch) if plain and floats else ()
+    formats = {name: instruction.operands[name].format for name in "acd"}
+    formats["b"] = getattr(instruction, "formats", {}).get("b") or instruction.operands["b"].format
+    if formats["a"].kind != "float" or (row.family.startswith("wgmma") and instruction.shape[1] != FULL_N):
+        return ()
+    names = sorted((name, format.name) for name, format in formats.items())
+    return row.family, *names, repr(instruction.lowering.steps)
+
+
+FAMILIES: dict[str, Callable[[Any, str], Iterator[Task]]] = {
+    "mma.sync": lambda item, arch: iter([dense(item, arch, machine.element)]),
+    "wmma.mma": lambda item, arch: iter([dense(item, arch, wmma.element)]),
+    "mma.sp": lambda item, arch: iter(
+        [
+            sparse(
+                item, arch, _KeptProblem(item, 1), lambda number: _KeptProblem(item, number),
+                lambda columns, met, a, b, c: exact_sparse.element(item.mnemonic, arch, a, columns, met, c),
+            )
+        ]
+    ),
+    "wgmma": lambda item, arch: iter([warpgroup(item)]),
+    "wgmma.sp": lambda item, arch: iter(
+        [
+            sparse(
+                item, arch, problem(item, 1), lambda number: problem(item, number),
+                lambda columns, met, a, b, c: sparse_warpgroup.element(item.mnemonic, a, b, c),
+            )
+        ]
+    ),
+    "mma.sync.block_scale": lambda item, arch: iter([block_scaled(item, arch)]),
+    "tcgen05.mma": described,
+}  # fmt: skip
+
+
+def differences(task: Task, share: int = 0) -> tuple[int, list[str]]:
+    """How many outputs were compared, and what differs; `share`: places drawn of all outputs, 0: every output."""
+    number, chosen = len(task.matrices["a"]), random.Random(task.name)
+    compared, wrong = 0, []
+    rows, columns = task.matrices["c"].shape[1:]
+    step = 64 if not share else 1
+    starts = range(0, number, step) if not share else sorted(chosen.sample(range(number), min(share, number)))
+    for start in starts:
+        part = slice(start, min(start + step, number))
+        fast = task.fast(part)
+        for matrix in range(part.start, part.stop):
+            places = [(row, column) for row in range(rows) for column in range(columns)]
+            for row, column in chosen.sample(places, 4) if share else places:
+                want, got = task.slow(task.matrices, matrix, row, column), int(fast[matrix - start, row, column])
+                compared += 1
+                if want != got:
+                    wrong.append(
+                        f"{task.name}: matrix {matrix}, row {row}, column {column}: fast {got:#x}, slow {want:#x}"
+                    )
+    return compared, wrong
+
+
+def _part(families: tuple[str, ...], part: int, parts: int) -> tuple[int, int]:
+    failed = total = 0
+    for task in itertools.islice(tasks(families), part, None, parts):
+        began = time.monotonic()
+        compared, wrong = differences(task)
+        total, failed = total + compared, failed + len(wrong)
+        said = [f"{task.name}: {compared:,} outputs, {len(wrong)} differ, {time.monotonic() - began:.0f} s", *wrong[:5]]
+        print("\n".join(said), flush=True)
+    return total, failed
+
+
+def main(arguments: list[str]) -> int:
+    """Compare every output of every task, with all processors: some 29 million, 0.2 ms each."""
+    parts = os.cpu_count() or 1
+    with ProcessPoolExecutor(parts, get_context("spawn")) as pool:
+        found = list(pool.map(_part, [tuple(arguments)] * parts, range(parts), [parts] * parts))
+    total, failed = (sum(numbers) for numbers in zip(*found, strict=True))
+    print(f"{total:,} outputs, {failed} differ")
+    return int(failed > 0 or not total)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
