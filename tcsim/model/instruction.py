@@ -76,6 +76,20 @@ class Instruction:
         return forms_for(self.row.forms, self.targets)
 
     @property
+    def inexact(self) -> bool:
+        """Whether its bits on the arch are not known exactly: it writes something, and no hardware was seen to agree.
+
+        Evidence "inferred" never suffices; "literature" does for what is moved, and not for what is computed (`lowering.steps`).
+
+        >>> mma = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+        >>> [tcsim.instruction(mma, arch=arch).inexact for arch in ("sm_80", "sm_90", "sm_120")]  # published, measured, literature
+        [False, False, True]
+        """
+        written = any(operand.role != "source" for form in self.row.forms for operand in form.operands)
+        unconfirmed = {"inferred": True, "literature": bool(self.lowering.steps)}
+        return written and unconfirmed.get(self.evidence.level, False)
+
+    @property
     def executed_by(self) -> tuple[str, ...]:
         """Who executes it, in words, where its operands do not say so."""
         return ()

@@ -43,6 +43,7 @@ class Bound:
     lanes: int  # that execute together: 32, 128, or each thread by itself
     line: int
     sources: tuple[tuple[str, Any], ...] = ()  # by operand: Rows, or the number of an immediate; of those known here
+    inexact: bool = False  # whether its bits on the arch are not known
 
     @property
     def static(self) -> bool:
@@ -202,7 +203,7 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
         source = compiler.constant(rows) if rows else _source(compiler, slot, operand, type)
         given.append(f"{compiler.constant(slot.name)}: {source}")
     lanes = lanes_of(item.opcode, form.together)
-    bound = Bound(model, form, tuple(results), lanes, item.line, tuple(sources))
+    bound = Bound(model, form, tuple(results), lanes, item.line, tuple(sources), model.inexact)
     call = f"{compiler.constant(bound)}, {{{', '.join(given)}}}, w"
     if waits(item):
         here, after = compiler.block_of[compiler.index], compiler._next(compiler.index + 1)

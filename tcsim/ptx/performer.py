@@ -91,6 +91,8 @@ class Performer(Octets):
         threads = self._taking(bound, mask)
         if not len(threads):
             return
+        if bound.inexact:
+            self.inexact[bound.model.mnemonic] += len(run.results[0][1]) * len(threads)
         some = None if len(threads) == self.threads else threads
         operands: dict[str, Array] = {}
         for name, numbers in run.sources:
@@ -176,6 +178,8 @@ class Performer(Octets):
 
     def _take(self, bound: Bound, found: Effects, threads: Array, mask: Array) -> None:
         """Apply effects of an instruction that does not wait."""
+        if bound.inexact:
+            self.inexact[bound.model.mnemonic] += len(threads)
         for name, numbers in bound.results:
             if name in found.now.registers:
                 self._results(numbers, found.now.registers[name], threads, mask)
