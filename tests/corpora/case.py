@@ -128,7 +128,6 @@ class Case:
     targets: tuple[str, ...]
     make: Callable[[Inputs], Launch]
     inputs: str = ""  # what seeds its inputs; cases of equal inputs share them in the recordings. "": its name
-    own_arch: bool = False  # expected as the targets' own arch computes: not run, nor recorded, as on a later one
 
     def launch(self, seed: int = 0) -> Launch:
         """Its buffers and parameters; the same on every machine."""
@@ -169,7 +168,6 @@ def case(
     targets: tuple[str, ...] = ("sm_80", "sm_90a"),
     name: str = "",
     inputs: str = "",
-    own_arch: bool = False,
 ) -> Callable[[Callable[[Inputs], Launch]], Callable[[Inputs], Launch]]:
     """Register what the decorated function makes as a case. Raises ValueError for a name that is taken."""
 
@@ -177,7 +175,7 @@ def case(
         own = f"{source.compiler}_{name or make.__name__}"
         if own in CASES:
             raise ValueError(f"two cases are called {own}")
-        CASES[own] = Case(own, source, entry, targets, make, inputs, own_arch)
+        CASES[own] = Case(own, source, entry, targets, make, inputs)
         return make
 
     return register

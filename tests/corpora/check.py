@@ -36,9 +36,9 @@ class Checked:
         return bool(self.run.completed) and self.compared > 0 and not any(self.wrong.values()) and not self.untouched
 
 
-def arch_of(case: Case, target: str) -> str:
+def arch_of(target: str) -> str:
     """The arch that a target is run on: ours if it can be."""
-    return TARGETS[target].arch if case.own_arch or TARGETS[target].number > 90 else RECORDED
+    return TARGETS[target].arch if TARGETS[target].number > 90 else RECORDED
 
 
 def launched(memory: Memory, module: Any, names: list[str], arguments: dict[str, Any]) -> Any:
@@ -62,7 +62,7 @@ def checked(case: Case, target: str, compiled: pack.Compiled, seed: int = 0, **o
     names = [name for name in (launch.before, place.entry_of(compiled, case.entry)) if name]
     arguments = {
         "params": place.parameters(launch, addresses), "grid": launch.grid, "block": place.block_of(compiled, launch),
-        "dynamic_smem": place.shared_of(compiled, launch), "arch": arch_of(case, target),
+        "dynamic_smem": place.shared_of(compiled, launch), "arch": arch_of(target),
     }  # fmt: skip
     if launch.cluster != (1, 1, 1):
         arguments["cluster"] = launch.cluster

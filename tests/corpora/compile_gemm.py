@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from hwkernels.device.nvrtc import compile_cubin, find_compilers
 from hwkernels.device.toolchain import ToolchainError
-from hwkernels.gemm.build import SOURCES, Build
-from tcsim.core.targets import TARGETS
+from hwkernels.gemm.build import SOURCES
 from tests.corpora.case import Source
 from tests.corpora.gemm.cases import build_of
 from tests.corpora.pack import Compiled
 
-NEWEST = (13, 0)  # for targets that the recording machine runs: its driver knows no later PTX
+NEWEST = (13, 0)  # the recording machine's driver knows no later PTX
 
 
 def compiled(source: Source, target: str) -> Compiled:
     """The kernel of a build. Raises ToolchainError without an NVRTC for the target that is old enough."""
     build = build_of(source, target)
-    file = build.row.file if isinstance(build, Build) else f"{build.row.source}.cu"
-    newest = NEWEST if TARGETS[target].number <= 90 else (99, 0)
-    text = (SOURCES / file).read_text(encoding="utf-8")
+    text = (SOURCES / build.row.file).read_text(encoding="utf-8")
     for compiler in find_compilers():
-        if compiler.version <= newest and compiler.takes(target):
+        if compiler.version <= NEWEST and compiler.takes(target):
             made = compile_cubin(
-                text, target, name=file, headers=build.headers, defines=build.defines, compiler=compiler
+                text, target, name=build.row.file, headers=build.headers, defines=build.defines, compiler=compiler
             )
             return Compiled(made.ptx, made_by=str(compiler))
-    raise ToolchainError(f"no NVRTC up to {newest} for {target}")
+    raise ToolchainError(f"no NVRTC up to {NEWEST} for {target}")

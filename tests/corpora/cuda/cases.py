@@ -458,7 +458,7 @@ def module_variables(inputs: Inputs) -> Launch:
 def doubles(inputs: Inputs) -> Launch:
     n = 60
     x, y = inputs.normal((n,), np.float64, 3.0), inputs.normal((n,), np.float64, 2.0)
-    x[:2] = 0.0, -1e300
+    x[:2] = 0.0, -1e290
     out = np.stack([
         x / y, np.sqrt(np.abs(x)), x * y + 1.0, (x + y) + x * y,
         np.floor(x * 8) - np.rint(y * 8) + np.trunc(x + y) + np.ceil(x - y),

@@ -1,4 +1,7 @@
-"""Small products by every GEMM kernel of hwkernels; what is expected is `tcsim.gemm`, bit for bit."""
+"""Small products by every GEMM kernel of hwkernels that an H200 runs; what is expected is `tcsim.gemm`, bit for bit.
+
+`whole` has all products of all kernels, which need no recording.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,6 @@ from hwkernels.gemm import tiles
 from hwkernels.gemm.build import Build
 from hwkernels.gemm.call import problem_dtype
 from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS, GemmKernel
-from hwkernels.gemm.scaled_call import FACTORS, scaled_build
-from hwkernels.gemm.scaled_kernels import SCALED_KERNELS, ScaledBuild
-from hwkernels.gemm.scaled_operands import pack_elements, pack_factors, scaled_grid, scaled_maps, whole_tiles
 from hwkernels.gemm.sparse_operands import compress, metadata_image, sparsity_in
 from hwkernels.gemm.tiles import Shape, TensorMapSpec
 from tcsim.core.targets import TARGETS
@@ -23,16 +23,11 @@ from tests.corpora.case import DTYPES, Array, Close, Inputs, Launch, Map, Parame
 CLUSTERS = 2  # of a persistent launch: blocks take several tiles
 
 
-def build_of(source: Source, target: str) -> Build | ScaledBuild:
+def build_of(source: Source, target: str) -> Build:
     """The build that a source names, for a target."""
     options = dict(source.options)
-    shape = Shape(*options["shape"])
-    if source.function == "scaled":
-        return scaled_build(source.file, options["a"], options["b"], options["out"], shape, target=target)
-    majors = options.get("majors", (False, False))
-    return tiles.choose(
-        KERNELS[source.file], shape, (options["a"], options["b"], options["out"]), majors, target=target
-    )
+    formats = (options["a"], options["b"], options["out"])
+    return tiles.choose(KERNELS[source.file], Shape(*options["shape"]), formats, options["majors"], target=target)
 
 
 def operand_map(spec: TensorMapSpec) -> tcsim.TensorMap:
@@ -93,7 +88,6 @@ def dense(
 
     def make(inputs: Inputs) -> Launch:
         build = build_of(source, target)
-        assert isinstance(build, Build)
         a, b = elements(inputs, a_format, (shape.m, shape.k)), elements(inputs, b_format, (shape.n, shape.k))
         step = 16 // OPERAND_FORMATS[a_format].bytes if kernel.needs_aligned else 1
         metadata = {}
@@ -136,7 +130,7 @@ def dense(
     suffix = "".join("_mn" if major else "" for major in majors)
     name = f"{kernel.name}_{a_format}{'' if a_format == b_format else '_' + b_format}_{out}{suffix}_{shape.m}x{shape.n}x{shape.k}"
     same = name.replace(kernel.name, "sparse" if kernel.sparse else "dense")
-    case(source, "gemm", (target,), f"{name}_{target}", same, own_arch=True)(make)
+    case(source, "gemm", (target,), f"{name}_{target}", same)(make)
 
 
 def struct_of(problem: Array) -> Any:
@@ -144,69 +138,19 @@ def struct_of(problem: Array) -> Any:
     return Struct(problem.tobytes(), tuple((8 * i, Pointer(name)) for i, name in ((0, "a"), (1, "b"), (3, "d"))))
 
 
-def scaled(name: str, target: str, formats: tuple[str, str, str], shape: Shape) -> None:
-    """Register one block-scaled product."""
-    a_format, b_format, out = formats
-    options = (("a", a_format), ("b", b_format), ("out", out), ("shape", (shape.m, shape.n, shape.k)))
-    source, row = Source("gemm", name, "scaled", options), SCALED_KERNELS[name]
-
-    def make(inputs: Inputs) -> Launch:
-        build = build_of(source, target)
-        assert isinstance(build, ScaledBuild)
-        limit = 1 << row.element_bits
-        a, b = (inputs.stream.below(limit, side).astype(np.uint8) for side in ((shape.m, shape.k), (shape.n, shape.k)))
-        if row.element_bits == 8:  # neither NaN nor infinity
-            a, b = (np.where((codes & 0x7C) == 0x7C, codes & 0x8F, codes).astype(np.uint8) for codes in (a, b))
-        blocks = -(-shape.k // row.block)
-        low, high = (120, 134) if row.scale_format == "ue8m0" else (0x30, 0x48)
-        of_a, of_b = (inputs.integers(low, high, (side, blocks), np.uint8) for side in (shape.m, shape.n))
-        expected = rounded(build.predict(a, of_a, b.T, of_b.T), "f32", out)
-        packed, pitch = zip(*(pack_factors(row, codes) for codes in (of_a, of_b)), strict=True)
-        factors = [whole_tiles(build, x, n) for x, n in zip(packed, (build.block_m, build.block_n), strict=True)]
-        problem = problem_of(build, shape, (0, 0, shape.n))
-        problem["group"] = 1
-        words = np.zeros((), FACTORS)
-        words["pitch"] = pitch[0]
-        maps = scaled_maps(build, shape)
-        return Launch(
-            {"a": pack_elements(a, row.element_bits), "b": pack_elements(b, row.element_bits), "fa": factors[0], "fb": factors[1],
-             "d": np.zeros((shape.m, shape.n), DTYPES[out])},
-            (Map("a", operand_map(maps[0])), Map("b", operand_map(maps[1])), bytes(128), Struct(problem.tobytes(), ((24, Pointer("d")),)),
-             Struct(words.tobytes(), ((0, Pointer("fa")), (8, Pointer("fb"))))),
-            {"d": Close(expected.view(f"u{expected.itemsize}"), f"u{expected.itemsize}")}, scaled_grid(build, shape),
-            (row.threads, 1, 1), shared_bytes=build.shared_bytes,
-        )  # fmt: skip
-
-    case(source, "gemm", (target,), f"{name}_{a_format}_{b_format}_{out}_{target}", own_arch=True)(make)
-
-
-SMALL, RAGGED, WIDE = Shape(64, 64, 64), Shape(72, 40, 96), Shape(136, 72, 160)
+RAGGED, WIDE, WHOLE, SMALL = Shape(72, 40, 96), Shape(136, 72, 160), Shape(128, 128, 64), Shape(64, 64, 64)
 
 
 def _register() -> None:
     for kernel in KERNELS.values():
-        targets = [target for target in kernel.targets if TARGETS[target].number >= 75] or list(kernel.targets)
-        tiled = kernel.tma or kernel.ctas
-        for target in targets:
-            for name in tiles.formats_on(kernel, TARGETS[target].number):
-                if target not in (targets[0], "sm_90") and name not in ("f16", "e4m3", "s8"):
-                    continue  # the same source; some formats show that the target compiles
+        for target in (own for own in kernel.targets if TARGETS[own].number == 90):
+            for name in tiles.formats_on(kernel, 90):
                 out = OPERAND_FORMATS[name].outputs[0]
-                dense(kernel, target, (name, name, out), WIDE if tiled else RAGGED)
-        target = "sm_90" if "sm_90" in targets else targets[0]
-        if kernel.mn_major:
-            dense(
-                kernel,
-                target,
-                ("bf16" if "bf16" in tiles.formats_on(kernel, TARGETS[target].number) else "f16",) * 2 + ("f32",),
-                Shape(128, 128, 64),
-                (not kernel.sparse, True),
-            )
-        if "e5m2" in kernel.formats:
-            dense(kernel, target, ("e4m3", "e5m2", "f32"), Shape(64, 64, 64))
-    for name, row in SCALED_KERNELS.items():
-        a, b = row.formats[0], row.formats[-1]
-        scaled(name, row.target, (a, b, "f32"), Shape(72, 40, 320))
+                dense(kernel, target, (name, name, out), WIDE if kernel.tma else RAGGED)
+            if kernel.mn_major:
+                dense(kernel, target, ("bf16", "bf16", "f32"), WHOLE, (not kernel.sparse, True))
+            if "e5m2" in kernel.formats:
+                dense(kernel, target, ("e4m3", "e5m2", "f32"), SMALL)
 
 
 _register()
