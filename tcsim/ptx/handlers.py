@@ -314,7 +314,8 @@ def match(compiler: Compiler, item: Instruction) -> Lines:
     words = item.opcode.split(".")
     to, what = item.operands[:2]
     type = "b64" if words[-1] == "b64" else "b32"
-    lines = [f"x_, y_ = M.match({compiler.constant(words[1])}, {compiler.value(what, type)}, w)"]
+    mask = compiler.value(item.operands[2], "u32")
+    lines = [f"x_, y_ = M.match({compiler.constant(words[1])}, {compiler.value(what, type)}, {mask}, w)"]
     if isinstance(to, Pair):
         return [*lines, compiler.put(to.first, "x_", "u32"), compiler.put(to.second, "y_", "pred")]
     return [*lines, compiler.put(to, "x_", "u32")]
@@ -325,20 +326,13 @@ def warp_reduce(compiler: Compiler, item: Instruction) -> Lines:
     """redux.sync: one number of all lanes."""
     words = item.opcode.split(".")
     to, what = item.operands[:2]
+    mask = compiler.value(item.operands[2], "u32")
     return [
-        compiler.put(to, f"M.redux({compiler.constant(tuple(words[2:]))}, {compiler.value(what, 'u32')}, w)", "u32")
+        f"y_ = {compiler.value(what, 'u32')}",
+        compiler.put(
+            to, f"M.by_members({mask}, w, lambda w: M.redux({compiler.constant(tuple(words[2:]))}, y_, w))", "u32"
+        ),
     ]
-
-
-@handles("elect")
-def elect(compiler: Compiler, item: Instruction) -> Lines:
-    """elect.sync: the lowest lane that executes."""
-    (to, mask) = item.operands[:2]
-    lines = [f"x_, y_ = M.elect({compiler.value(mask, 'u32')}, w)"]
-    if isinstance(to, Pair):
-        first = [] if isinstance(to.first, Sink) else [compiler.put(to.first, "x_", "u32")]
-        return [*lines, *first, compiler.put(to.second, "y_", "pred")]
-    return [*lines, compiler.put(to, "y_", "pred")]
 
 
 # --- barriers and time ----------------------------------------------------------------------------------------------

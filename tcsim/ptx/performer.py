@@ -13,6 +13,7 @@ from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource, S
 from tcsim.ptx import mbarriers
 from tcsim.ptx.families import Bound, Operands, Rows, Together, stacked
 from tcsim.ptx.fibers import Wait
+from tcsim.ptx.memory import SHARED_WINDOW
 from tcsim.ptx.octets import Octets
 from tcsim.ptx.pending import WITHOUT_COMMIT, Flight, Queue
 from tcsim.ptx.register_file import RegisterFile
@@ -75,6 +76,8 @@ class Performer(Octets):
     def perform(self, bound: Bound, given: dict[str, Any], w: Mask) -> None:
         """Run an instruction through its effects: registers and writes now, pending work in its groups."""
         mask = self._array(w)
+        if bound.form.together == "member_mask" and self._parted(bound, given, mask):
+            return
         threads = self._taking(bound, mask)
         if not len(threads):
             return
@@ -84,6 +87,14 @@ class Performer(Octets):
                 "INVALID_OPERAND", f"an instruction waits here that cannot wait: {found.blocked.kind}", int(threads[0])
             )
         self._take(bound, found, threads, mask)
+
+    def _parted(self, bound: Bound, given: dict[str, Any], mask: Array) -> bool:
+        """Run an instruction for the threads of each member mask apart, if there are several."""
+        masks = np.broadcast_to(given.get("membermask", 0), (self.threads,))
+        values = np.unique(masks[mask])
+        for value in values if len(values) > 1 else ():
+            self.perform(bound, given, mask & (masks == value))
+        return len(values) > 1
 
     def perform_together(self, run: Together, w: Mask) -> None:
         """Run instructions that only compute, on registers that none of them writes, in one call."""
@@ -318,7 +329,13 @@ class Performer(Octets):
 
     def _keys(self, at: Access) -> Array:
         """The addresses of mbarriers in shared memory of the cluster."""
-        return self.places(at)[0] & 0xFFFFFFFF
+        found = self.places(at)[0]
+        if at.space == "generic":
+            outside = found.astype(np.uint64) >> np.uint64(32) != np.uint64(SHARED_WINDOW >> 32)
+            if outside.any():
+                where = int(found[int(np.argmax(outside))]) & (1 << 64) - 1
+                raise Stop("MBARRIER_FAULT", f"an mbarrier at {where:#x}, which is not in shared memory")
+        return found & 0xFFFFFFFF
 
     def word(self, address: int) -> int:
         """The 64 bits at an address of shared memory."""

@@ -164,26 +164,41 @@ class Threads:
         return self._ballot(self._array(w))
 
     def vote(self, mode: str, predicate: Array, mask: Any, w: Mask) -> Array:
-        """all, any, uni, or the ballot."""
+        """all, any, uni, or the ballot, of the lanes that each lane's member mask names; without a mask of those that execute."""
         now = self._array(w)
-        yes = self._ballot(now & predicate)
+        yes, everyone = self._ballot(now & predicate), self._ballot(now)
+        if mask is not None:
+            yes, everyone = yes & mask, everyone & mask
         if mode == "ballot":
             return yes
-        everyone = self._ballot(now)
         found = {"any": yes != 0, "all": yes == everyone, "uni": (yes == 0) | (yes == everyone)}
         return found[mode]
 
-    def match(self, mode: str, a: Array, w: Mask) -> tuple[Array, Array]:
-        """The lanes with the same value as each, or all lanes if all values are equal."""
+    def match(self, mode: str, a: Array, mask: Array, w: Mask) -> tuple[Array, Array]:
+        """The members with the same value as each, or all of them if all values are equal."""
         now = self._warped(self._array(w), bool)
-        value = self._warped(a, np.uint64)
+        value, members = self._warped(a, np.uint64), self._warped(mask)
         same = (value[:, :, None] == value[:, None, :]) & now[:, None, :]
-        bits = (same.astype(np.uint64) << np.arange(LANES, dtype=np.uint64)).sum(2).astype(np.uint32)
-        everyone = self._warped(self._ballot(self._array(w)))
+        bits = (same.astype(np.uint64) << np.arange(LANES, dtype=np.uint64)).sum(2).astype(np.uint32) & members
         if mode == "any":
             return bits.reshape(-1), np.ones(self.threads, bool)
+        everyone = self._warped(self._ballot(self._array(w))) & members
         equal = bits == everyone
         return np.where(equal, everyone, 0).astype(np.uint32).reshape(-1), equal.reshape(-1)
+
+    def by_members(self, mask: Any, w: Mask, action: Callable[[Mask], Array]) -> Array:
+        """What an action gives for the threads that execute, for those of each member mask apart."""
+        now, masks = self._array(w), np.broadcast_to(mask, (self.threads,))
+        values = np.unique(masks[now])
+        if len(values) < 2:
+            return action(w)
+        found = None
+        for value in values:
+            own = now & (masks == value)
+            part = action(own)
+            found = part if found is None else np.where(own, part, found)
+        assert found is not None
+        return found
 
     def redux(self, words: tuple[str, ...], a: Array, w: Mask) -> Array:
         """One number of all lanes that execute."""
@@ -207,10 +222,3 @@ class Threads:
             "xor": lambda v: np.bitwise_xor.reduce(np.where(now, v, 0), axis=1),
         }  # fmt: skip
         return np.repeat((every[operation](values) & 0xFFFFFFFF).astype(np.uint32), LANES)
-
-    def elect(self, mask: Array, w: Mask) -> tuple[Array, Array]:
-        """The lowest lane that executes, and which thread that is."""
-        now = self._warped(self._array(w), bool)
-        first = np.argmax(now, axis=1).astype(np.uint32)
-        leader = np.repeat(first, LANES)
-        return leader, leader == self._special["laneid"]
