@@ -6,9 +6,10 @@ for Tensor Memory, `tcsim.descriptors.tile_bytes` for shared memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,9 @@ from tcsim.model.form import Form
 from tcsim.numbers.codec import check_codes
 from tcsim.numbers.formats import FORMATS, Format
 
+T = TypeVar("T")
+KEPT = 1024
+"""Places of operands that an instruction with a descriptor remembers."""
 Part = dict[str, Codes]
 """The matrices that one bank of the data path multiplies, by name."""
 
@@ -72,15 +76,44 @@ class Described:
         return self.instruction.formats(self.desc)
 
     @cached_property
-    def layouts(self) -> dict[str, TmemLayout]:
-        """Where the matrices lie that can be in Tensor Memory, as far as they were asked for."""
+    def _kept(self) -> dict[Any, Any]:
         return {}
+
+    def kept(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """What `make` gives, made once for a key: a kernel comes back to the same few addresses."""
+        if key not in self._kept:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            self._kept[key] = make()
+        found: T = self._kept[key]
+        return found
 
     def layout(self, name: str) -> TmemLayout:
         """Where d, a, metadata, scale_a, scale_b or lookup lies."""
-        if name not in self.layouts:
-            self.layouts[name] = self.instruction.layout(name, self.desc)
-        return self.layouts[name]
+        return self.kept(("layout", name), lambda: self.instruction.layout(name, self.desc))
+
+    def form(self, given: Given) -> Form:
+        """The form that takes what is given. Raises OperandError if there is none."""
+        there = {
+            "lanes": given.disable_output_lane is not None,
+            "scale": given.scale_input_d is not None,
+            "mask": given.zero_column_mask is not None,
+        }
+        return self.kept(
+            ("form", given.a_in_tensor_memory, *there.values()), lambda: self._form(given.a_in_tensor_memory, there)
+        )
+
+    def _form(self, in_tmem: bool, there: dict[str, bool]) -> Form:
+        row, targets = self.instruction.row, self.instruction.targets
+        self.desc.check(cta_group=row.cta_group, ws=row.weight_stationary, a_in_tmem=in_tmem)  # N's steps: where A is
+        place = "tmem" if in_tmem else "desc"
+        form = row.form(place, **there)
+        if form is None:
+            forms = listing(form.name for form in row.forms)
+            raise OperandError(f"there is no form {form_name(place, **there)}; valid: {forms}")
+        if not set(form.targets) & set(targets):
+            raise OperandError(f"{listing(targets)} has no form {form.name}; it needs one of {listing(form.targets)}")
+        return form
 
 
 @lru_cache(maxsize=128)
@@ -252,19 +285,16 @@ class Multiplication:
 
     def _check(self) -> None:
         """Raise OperandError for operands that the instruction does not have, or that disagree with one another."""
-        given, call, row = self.given, self.call, self.row
+        given, call = self.given, self.call
         value = np.asarray(descriptor_values(given.a))
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(
                 f"{call}: a is {value.dtype} {value.shape}; valid: a 64-bit matrix descriptor or a Tensor Memory address"
             )
         try:
-            self.desc.check(
-                cta_group=row.cta_group, ws=row.weight_stationary, a_in_tmem=given.a_in_tensor_memory
-            )  # the steps of N depend on where A is
+            form = self.plan.form(given)
         except OperandError as error:
             raise OperandError(f"{call}: {error}") from None
-        form = self._form()
         for name in ("scale_a", "scale_b", "metadata", "lookup"):
             if (getattr(given, name) is not None) != (name in form):
                 raise OperandError(f"{call}: {name} is {'missing' if name in form else 'not an operand of it'}")
@@ -273,26 +303,12 @@ class Multiplication:
         if not is_number(given.enable_input_d, (0, 1)):
             raise OperandError(f"{call}: enable_input_d={given.enable_input_d!r}; valid: False, True")
 
-    def _form(self) -> Form:
-        """The form that takes what is given."""
-        given, targets = self.given, self.plan.instruction.targets
-        there = {
-            "lanes": given.disable_output_lane is not None,
-            "scale": given.scale_input_d is not None,
-            "mask": given.zero_column_mask is not None,
-        }
-        place = "tmem" if given.a_in_tensor_memory else "desc"
-        form = self.row.form(place, **there)
-        if form is None:
-            forms = listing(form.name for form in self.row.forms)
-            raise OperandError(f"{self.call}: there is no form {form_name(place, **there)}; valid: {forms}")
-        if not set(form.targets) & set(targets):
-            raise OperandError(
-                f"{self.call}: {listing(targets)} has no form {form.name}; it needs one of {listing(form.targets)}"
-            )
-        return form
-
     def _cells(self, name: str, address: Any) -> Cells:
+        if not isinstance(address, int):
+            return self._cells_at(name, address)
+        return self.plan.kept((name, address, self.ranks.tobytes()), lambda: self._cells_at(name, address))
+
+    def _cells_at(self, name: str, address: Any) -> Cells:
         layout = self.plan.layout(name)
         lane, column = tmem_lane_column(address)
         if lane not in layout.lane_bases:
@@ -316,7 +332,11 @@ class Multiplication:
     ) -> SharedTile:
         what, desc = f"{self.call}: {name}", self.desc
         value = descriptor_array(descriptor, what)
-        return SharedTile.of(value, rows, k, format, major, desc.arch, desc.kind, self.ranks, what, skip)
+
+        def make() -> SharedTile:
+            return SharedTile.of(value, rows, k, format, major, desc.arch, desc.kind, self.ranks, what, skip)
+
+        return make() if value.ndim else self.plan.kept((name, int(value), rows, self.ranks.tobytes()), make)
 
     # --- codes
 
