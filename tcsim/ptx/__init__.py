@@ -1,7 +1,7 @@
 """PTX kernels on a CPU, with the hardware's bits: a reader, and a machine that runs a block's threads in lockstep.
 
-Being built: single blocks and grids with ordinary PTX, mma.sync, ldmatrix, cp.async and wgmma run; clusters, mbarriers, tensor
-copies, tcgen05 and calls do not yet, and say so.
+`parse` a module, map its memory, `launch` a kernel; what it did wrong is in `Run.hazards`, what is not known to the bit in
+`Run.inexact`. docs/kernels.md shows it in five minutes.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from tcsim.ptx.geometry import Geometry
 from tcsim.ptx.hazards import Hazard
 from tcsim.ptx.ledger import Sums
 from tcsim.ptx.limits import Limits
+from tcsim.ptx.machine import Block
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.syntax import Instruction
 from tcsim.ptx.threads import Stop
@@ -80,7 +81,7 @@ class Grid:
                     return True
                 elif not any(cluster.tired for cluster in active):
                     stop = deadlock([block for cluster in active for block in cluster.blocks])
-                    self.hazards.append(hazard_of(stop, self.launch.program, active[0].blocks[0].index))
+                    self.hazards.append(hazard_of(stop, self.launch.program, active[0].blocks[0]))
                     self._count(active[0])
                     return False
 
@@ -112,8 +113,7 @@ class Grid:
         try:
             ended = cluster.run(self._spend)
         except Stop as stop:
-            block = (cluster.running or cluster.blocks[0]).index
-            self.hazards.append(hazard_of(stop, self.launch.program, block))
+            self.hazards.append(hazard_of(stop, self.launch.program, cluster.running or cluster.blocks[0]))
             self._count(cluster)
             return None
         if ended:
@@ -135,14 +135,16 @@ class Grid:
             raise Stop("LIMIT", f"more than {limits.seconds} seconds", limit="seconds")
 
 
-def hazard_of(stop: Stop, program: Compiled, block: tuple[int, int, int]) -> Hazard:
-    """What stopped a block as a hazard, at the instruction that was executed."""
+def hazard_of(stop: Stop, program: Compiled, block: Block) -> Hazard:
+    """What stopped a block as a hazard, at the instruction that was executed; of a limit, where its threads were."""
     line, source = stop.line, None
     item = _instruction(stop.__traceback__, program)
+    if item is None and line is None and block.fibers.ready:
+        item = next((own for own in program.lines[min(block.fibers.ready)] if own is not None), None)
     if item is not None and line in (None, item.line):
         line, source = item.line, str(item.source) if item.source else None
     detail: dict[str, Any] = dict(stop.more)
-    return Hazard(stop.name, stop.detail, line, None, source, None, block, stop.thread, detail)
+    return Hazard(stop.name, stop.detail, line, None, source, None, block.index, stop.thread, detail)
 
 
 def _instruction(trace: TracebackType | None, program: Compiled) -> Instruction | None:
