@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tcsim.core.errors import OperandError
-from tcsim.ptx import HAZARDS, Hazard, Limits, Memory, Run, parse
+from tcsim.ptx import HAZARDS, Hazard, LaunchError, Limits, Memory, PtxError, Run, parse
 from tcsim.ptx.hazards import merged
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,6 +119,8 @@ FAULTS = {  # name: statements, options, thread
     "GMEM_UNMAPPED": ("mov.u64 %rd2, 64; ld.global.u32 %r2, [%rd2];", {}, 0),
     "ADDRESS_MISALIGNED": ("ld.global.u32 %r2, [%rd1+2];", {}, 0),
     "SMEM_OUT_OF_RANGE": ("mov.u32 %r2, 300000; ld.shared.u32 %r2, [%r2];", {}, 0),
+    "LOCAL_OUT_OF_RANGE": (".local .b8 x[64]; mov.u64 %rd2, x; ld.local.u32 %r2, [%rd2+4096];", {}, 0),
+    "PARAM_OUT_OF_RANGE": ("mov.u64 %rd2, 4096; ld.param.u32 %r2, [%rd2];", {}, 0),
     "STACK_OVERFLOW": ("mov.u64 %rd2, 100000; alloca.u64 %rd3, %rd2;", {}, 0),
     "LIMIT": ("L: add.u32 %r2, %r2, 1; bra L;", {"limits": Limits(instructions=1000)}, None),
     "DEADLOCK": ("setp.eq.u32 %p1, %r1, 7; @%p1 bra L; bar.sync 0, 96; L:", {}, None),
@@ -187,11 +189,24 @@ def test_runs_repeat() -> None:
     [
         ("L: add.u32 %r2, %r2, 1; bra L;", Limits(instructions=500), "instructions"),
         ("L: add.u32 %r2, %r2, 1; bra L;", Limits(seconds=0.05), "seconds"),
+        (".local .b8 x[4096]; mov.u64 %rd2, x;", Limits(memory=200_000), "memory"),
+        ("mov.u64 %rd2, 8192; alloca.u64 %rd3, %rd2;", Limits(memory=200_000), "memory"),
     ],
 )
 def test_limits_end_a_run(body: str, limits: Limits, which: str) -> None:
     run = ran(body, limits=limits)
     assert not run.completed and [(own.name, own.detail) for own in run.hazards] == [("LIMIT", {"limit": which})]
+
+
+def test_limits_of_texts_and_variables() -> None:
+    text = HEAD + ".global .b8 x[1000];\n.entry k() { { { ret; } } }"
+    assert parse(text, Limits(characters=len(text), nesting=3)).kernels == ("k",)
+    with pytest.raises(PtxError, match=f"valid: up to {len(text) - 1}"):
+        parse(text, Limits(characters=len(text) - 1))
+    with pytest.raises(PtxError, match="deeper than 2"):
+        parse(text, Limits(nesting=2))
+    with pytest.raises(LaunchError, match="variables have 1000 bytes; valid: up to 999"):
+        parse(text).kernel().launch(Memory(), [], limits=Limits(memory=999))
 
 
 def test_generated_source_has_no_text_of_the_module() -> None:

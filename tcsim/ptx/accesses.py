@@ -106,7 +106,7 @@ class Accesses(Threads):
                 name = (
                     "SMEM_OUT_OF_RANGE"
                     if space.startswith("shared")
-                    else "STACK_OVERFLOW"
+                    else "LOCAL_OUT_OF_RANGE"
                     if segment is self.local
                     else "PARAM_OUT_OF_RANGE"
                 )

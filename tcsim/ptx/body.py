@@ -9,7 +9,6 @@ from tcsim.core.errors import listing, nearest, shortened
 from tcsim.ptx.operands import read_operand, split
 from tcsim.ptx.scanner import (
     BODY_DIRECTIVES,
-    DEEPEST_SCOPE,
     INSTRUCTION,
     LABEL,
     LOC,
@@ -123,8 +122,8 @@ class BodyReader:
             letter = text[reader.at]
             if letter == "{":
                 depth += 1
-                if depth > DEEPEST_SCOPE:
-                    raise reader.error(f"blocks nest deeper than {DEEPEST_SCOPE}")
+                if depth > reader.nesting:
+                    raise reader.error(f"blocks nest deeper than {reader.nesting}")
                 reader.at += 1
                 self.scope = self._inner(self.scope)
             elif letter == "}":

@@ -152,6 +152,9 @@ class Calls(Accesses):
     def _grow(self, size: int) -> None:
         """Give every thread more local memory."""
         stride = -(-size // 16) * 16
+        if stride * self.threads > self.limits.memory:
+            said = f"{stride * self.threads} bytes of stacks; the limit is {self.limits.memory}"
+            raise Stop("LIMIT", said, limit="memory")
         store = np.zeros((self.threads, stride), np.uint8)
         if self.local is not None:
             old = self.local.data.reshape(self.threads, self.local_stride)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from types import TracebackType
 from typing import Any
 
@@ -75,8 +76,10 @@ class Grid:
                 if stirred:
                     continue
                 indices = next(waiting, None) if len(active) < MOST_BESIDE else None
-                if indices is not None:
+                if indices is not None and self._fits(len(active), indices):
                     active.append(self._cluster(indices))
+                elif indices is not None:
+                    return False
                 elif not active:
                     return True
                 elif not any(cluster.tired for cluster in active):
@@ -84,6 +87,17 @@ class Grid:
                     self.hazards.append(hazard_of(stop, self.launch.program, active[0].blocks[0]))
                     self._count(active[0])
                     return False
+
+    def _fits(self, beside: int, indices: Sequence[tuple[int, int, int]]) -> bool:
+        """Whether there is memory for one more cluster beside others; if not, that is a hazard."""
+        launch, program = self.launch, self.launch.program
+        thread = program.local_bytes + sum(container.itemsize for _, container, _ in program.registers)
+        block = program.shared_bytes + launch.shape.dynamic_smem + thread * prod(launch.shape.block)
+        needed, most = block * len(indices) * (beside + 1), launch.limits.memory
+        if needed > most:
+            said = f"{needed} bytes for the blocks that run at once; the limit is {most}"
+            self.hazards.append(Hazard("LIMIT", said, block=indices[0], detail={"limit": "memory"}))
+        return needed <= most
 
     def _places(self) -> Iterator[list[tuple[int, int, int]]]:
         """The blocks of each cluster, by rank."""

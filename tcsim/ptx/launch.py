@@ -75,12 +75,13 @@ class Module:
         return self._kernels.setdefault(name, Kernel(self, self.syntax.functions[name]))
 
 
-def parse(text: str | bytes) -> Module:
-    """Read a module's PTX: str, or bytes that may end in NUL.
+def parse(text: str | bytes, limits: Limits | None = None) -> Module:
+    """Read a module's PTX: str, or bytes that may end in NUL. Of the limits those of text count.
 
-    Raises PtxError with line and column for what is not known or not PTX.
+    Raises PtxError with line and column for what is not known or not PTX, and for a text beyond the limits.
     """
-    return Module(reader.parse(text))
+    own = limits or Limits()
+    return Module(reader.parse(text, own.characters, own.nesting))
 
 
 @dataclass(eq=False)
@@ -179,6 +180,12 @@ class Kernel:
         shape = geometry(self.function, chip, grid, block, cluster, dynamic_smem)
         _options(self.name, schedule, check, limits, after)
         image = image_of(self.function, params)
+        own = limits or Limits()
+        size = sum(variable.size for variable in self.module.variables.values())
+        if size > own.memory:
+            raise LaunchError(
+                f"{self.name}: the module's variables have {size} bytes; valid: up to {own.memory}, as Limits(memory=) says"
+            )
         program = self.compiled(memory, chip)
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         launch = Launch(

@@ -11,7 +11,7 @@ from tcsim.core.targets import ARCHS, Arch, nearest_known
 
 @dataclass(frozen=True)
 class Limits:
-    """What a launch may take before it ends with the hazard LIMIT.
+    """What a launch may take before it ends with the hazard LIMIT, and what `parse` takes before it raises PtxError.
 
     Every limit but `seconds` is reached at the same place on every machine. Raises OperandError for a limit that is not positive.
 
@@ -23,10 +23,12 @@ class Limits:
         200_000_000  # PTX instructions, each counted once for the threads of a block that execute it together
     )
     seconds: float = 600.0
-    memory: int = 8 << 30  # bytes of the blocks that run at once, and of the heap
+    memory: int = 4 << 30  # bytes of a module's variables, and of the blocks that run at once with their registers
     output: int = 1 << 20  # bytes that vprintf may write
     stack: int = 64 << 10  # bytes of a thread, for calls of functions that call themselves, and for alloca
     heap: int = 8 << 20  # bytes that malloc gives out, as by default on a GPU
+    characters: int = 64 << 20  # of a module's text
+    nesting: int = 64  # blocks in braces that stand in each other
 
     def __post_init__(self) -> None:
         for item in fields(self):

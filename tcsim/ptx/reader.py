@@ -10,6 +10,7 @@ from tcsim.ptx.body import BodyReader
 from tcsim.ptx.scanner import (
     ADDRESS_SIZE,
     ALIAS,
+    DEEPEST_SCOPE,
     FILE,
     FUNCTION,
     FUNCTION_DIRECTIVES,
@@ -36,7 +37,7 @@ from tcsim.ptx.syntax import (
 OLD_TARGET = re.compile(r"sm_[2356]\d")  # before sm_70: their code runs on every later arch
 
 
-def parse(text: str | bytes) -> Module:
+def parse(text: str | bytes, characters: int = MOST_CHARACTERS, nesting: int = DEEPEST_SCOPE) -> Module:
     """The syntax of a module's text; bytes are UTF-8 and may end in NUL.
 
     Raises PtxError with line and column for what is not known, and for a text beyond the limits.
@@ -48,9 +49,9 @@ def parse(text: str | bytes) -> Module:
             raise PtxError(f"not PTX text: byte {error.start} is not UTF-8") from None
     if not isinstance(text, str):
         raise PtxError(f"PTX is a {type(text).__name__}; valid: str or bytes")
-    if len(text) > MOST_CHARACTERS:
-        raise PtxError(f"{len(text)} characters; valid: up to {MOST_CHARACTERS}")
-    reader, module = Scanner(text), Module()
+    if len(text) > characters:
+        raise PtxError(f"{len(text)} characters; valid: up to {characters}")
+    reader, module = Scanner(text, nesting), Module()
     while reader.skip():
         _module_directive(reader, module)
     if not module.version:

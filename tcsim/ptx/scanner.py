@@ -83,7 +83,8 @@ PARAMETER_WORDS = ("ptr", "align", "attribute", "reg")
 class Scanner:
     """A text and a place in it."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, nesting: int = DEEPEST_SCOPE) -> None:
+        self.nesting = nesting  # blocks in braces that may stand in each other
         self.text = COMMENT.sub(_blank, text)
         self.at = 0
         if self.text.endswith(UNCLOSED):
