@@ -458,11 +458,13 @@ def module_variables(inputs: Inputs) -> Launch:
 def doubles(inputs: Inputs) -> Launch:
     n = 60
     x, y = inputs.normal((n,), np.float64, 3.0), inputs.normal((n,), np.float64, 2.0)
-    x[:2] = 0.0, -1e290
+    x[:2] = 0.0, -1e300
+    with np.errstate(over="ignore"):
+        whole = np.clip(np.trunc(x * 1e10), -(2.0**63), 2.0**63 - 1)
     out = np.stack([
         x / y, np.sqrt(np.abs(x)), x * y + 1.0, (x + y) + x * y,
         np.floor(x * 8) - np.rint(y * 8) + np.trunc(x + y) + np.ceil(x - y),
-        np.clip(np.trunc(x * 1e10), -(2.0**63), 2.0**63 - 1) + y.astype(np.float32) + np.fmin(x, y) + 1.0 / y,
+        whole + y.astype(np.float32) + np.fmin(x, y) + 1.0 / y,
     ])  # fmt: skip
     return Launch(
         {"a": x, "b": y, "out": np.zeros((6, n))}, (Pointer("a"), Pointer("b"), Pointer("out"), np.int32(n)),
