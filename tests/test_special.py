@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from suite_runs import GPU
 
 import tcsim
 from conformance.isa import testbench_of
+from conformance.suite import recordings
+from conformance.suite.cases import Case, Settings, Suite
+from conformance.suite.hardware import Hardware
+from conformance.suite.proofs import proofs, survivors
 from hwkernels.probes import probe
 from tcsim import catalog
 from tcsim.core.errors import OperandError
@@ -171,6 +177,40 @@ def test_mutants_are_killed_by_the_cases_if_the_model_is_the_hardware() -> None:
         assert not [mutant.name for mutant in alive], mnemonic
         killed += count
     assert killed > 500
+
+
+class TheModel(Hardware):
+    """A GPU that the model describes exactly."""
+
+    def run(self, made: Any, inputs: Any, repeat: int = 1) -> list[Any]:
+        """The model's answer, as the probe writes it."""
+        ins = made.instruction
+        return [testbench_of(ins.row.family).model(ins, inputs) for _ in range(repeat)]
+
+
+@pytest.mark.parametrize("mnemonic", ["ex2.approx.f32", "rcp.rz.f64", "tanh.approx.f16x2", "div.full.ftz.f32"])
+def test_a_recording_replays_and_contradicts_the_mutants(mnemonic: str, tmp_path: Path) -> None:
+    """What a live run would write, with the model in the GPU's place; one bit changed is a mismatch."""
+    live = Suite(Settings("sm_90", "live", record=True, root=tmp_path), TheModel(GPU))
+    ins = on(mnemonic)
+    names = testbench_of(ins.row.family).every_class(ins)
+    assert {live.run(Case(mnemonic, name, 0)).verdict for name in names} == {"PASS"}
+    (file,) = tmp_path.rglob("*.npz")
+    assert file.stat().st_size < 24_000
+    replay = Suite(Settings("sm_90", "replay", root=tmp_path))
+    outcomes = [replay.run(Case(mnemonic, name, 0)) for name in names]
+    assert {outcome.verdict for outcome in outcomes} == {"REPLAYED"}
+    assert sum(outcome.outputs for outcome in outcomes) > 4000
+    (proof,) = [proof for proof in proofs(replay) if proof.mnemonic == mnemonic]
+    assert proof.mutants and not survivors(proof, replay)
+    recording = recordings.read(mnemonic, "sm_90", tmp_path)
+    assert recording is not None
+    results = recording.results[names[0], 0]
+    results[(5, *(0,) * (results.ndim - 1))] ^= 1
+    again = Suite(Settings("sm_90", "replay", root=tmp_path))
+    again._recordings[mnemonic] = recording
+    wrong = again.run(Case(mnemonic, names[0], 0))
+    assert wrong.verdict == "FAIL" and "1 of" in wrong.text and f"{mnemonic} on sm_90" in wrong.text
 
 
 PTX = """
