@@ -130,11 +130,14 @@ def lowering(row: SpecialRow, arch: Arch) -> SpecialLowering:
 _DERIVED = Evidence(
     "literature", "docs/special-functions.md: tables derived from the answers of an H200; the recording is on its way"
 )
+_RECORDED: Mapping[str, Evidence] = {}  # `RECORDED` of tcsim.core.evidence, once the recordings are in the tree
 _IEEE = Evidence("literature", "PTX ISA 9.4: rounded as IEEE 754 says; ptxas's subroutine was not measured")
 
 
 def evidence(row: SpecialRow, arch: Arch) -> Evidence:
     """A recording, or what the unit of sm_90 was found to do: no other was asked."""
+    if arch.name in _RECORDED:
+        return _RECORDED[arch.name]
     if row.unit is None:
         return _IEEE
     if arch.name in mufu.MEASURED:
