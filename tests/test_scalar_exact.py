@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from conformance.scalars.inputs import inputs, width
 from tcsim.arithmetic import floating as arithmetic
-from tcsim.isa.scalar import compare, convert, floating, integer
+from tcsim.isa.scalar import compare, convert, floating, integer, special
 from tcsim.isa.scalar.atomic import atomics, combination
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 
@@ -139,7 +139,7 @@ def test_a_wrong_model_differs(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     """Each is found by some of the inputs that every spelling is compared on."""
     module, attribute, replacement, stems = MUTANTS[name]
     monkeypatch.setattr(module, attribute, replacement)
-    owners = (integer, floating, compare, convert)
+    owners = (integer, floating, compare, convert, special)
     chosen = [item for own in owners for item in own.table() if item.mnemonic.startswith(stems)]
     assert chosen
     assert any(
