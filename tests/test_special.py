@@ -69,7 +69,7 @@ def test_the_executor_has_the_same_function(mnemonic: str) -> None:
     """One table: what `tcsim.ptx` computes for a spelling is the row's."""
     ins, own = on(mnemonic), scalar(mnemonic)
     assert own is not None and own.targets == frozenset(ins.row.targets)
-    assert own.inexact == (ins.row.unit is not None) == (not on(mnemonic, "sm_100").exact)
+    assert own.inexact == (ins.row.unit is not None) == on(mnemonic, "sm_100").inexact
     inputs = testbench_of(ins.row.family).inputs(
         ins, "exhaustive" if ins.registers["a"].format.bits == 16 else "bits", 3, 2048
     )
@@ -92,8 +92,8 @@ def test_evidence() -> None:
     for mnemonic in ROWS:
         for arch in ("sm_90", "sm_100"):
             ins = on(mnemonic, arch)
-            assert (ins.evidence.level == "inferred") == (not ins.exact), ins
-    assert not on("div.full.f32", "sm_89").exact and on("div.rn.f32", "sm_89").exact
+            assert (ins.evidence.level == "inferred") == ins.inexact, ins
+    assert on("div.full.f32", "sm_89").inexact and not on("div.rn.f32", "sm_89").inexact
 
 
 def test_wrong_operands() -> None:

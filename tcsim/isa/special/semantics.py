@@ -49,15 +49,15 @@ class SpecialFunction(RegisterInstruction):
         return self.row.registers
 
     @property
-    def exact(self) -> bool:
-        """Whether its bits are known on this arch: the unit was measured there, or the result is correctly rounded.
+    def inexact(self) -> bool:
+        """Whether its bits are not known on this arch: they depend on the unit, and the unit was asked on sm_90 alone.
 
-        >>> [tcsim.instruction("ex2.approx.f32", arch=arch).exact for arch in ("sm_80", "sm_90")]
-        [False, True]
-        >>> tcsim.instruction("sqrt.rn.f32", arch="sm_80").exact
-        True
+        >>> [tcsim.instruction("ex2.approx.f32", arch=arch).inexact for arch in ("sm_80", "sm_90")]
+        [True, False]
+        >>> tcsim.instruction("sqrt.rn.f32", arch="sm_80").inexact  # rounded once
+        False
         """
-        return self.row.unit is None or self.arch.name in mufu.MEASURED
+        return self.row.unit is not None and self.arch.name not in mufu.MEASURED
 
     def execute(self, a: Any, b: Any = None) -> npt.NDArray[Any]:
         """Registers in, registers out, elementwise; the operand arrays broadcast. Only div takes b.
