@@ -35,9 +35,9 @@ class Timed:
     instructions: int
 
 
-def product(kernel: str, size: tuple[int, int, int], arch: str, tuning: Tuning = Tuning()) -> Timed:
+def product(kernel: str, size: tuple[int, int, int], arch: str, block_n: int | None = None) -> Timed:
     """One product of f16 matrices by a kernel of hwkernels, compared with `tcsim.gemm`."""
-    case = GemmCase(kernel, "f16", "f16", "f32", size, "random", tuning=tuning)
+    case = GemmCase(kernel, "f16", "f16", "f32", size, "random", tuning=Tuning(block_n=block_n))
     build = case.build(arch)
     text = (SOURCES / build.row.file).read_text(encoding="utf-8")
     ptx = compile_cubin(text, build.target, name=build.row.file, headers=build.headers, defines=build.defines).ptx
@@ -72,7 +72,7 @@ CUBE = (1024, 1024, 1024)
 KERNELS: tuple[tuple[str, float, Callable[[], Timed]], ...] = (
     ("one 128 x 128 x 64 tile, TMA + wgmma", 0.5, lambda: product("sm90_wgmma_tma", (128, 128, 64), "sm_90")),
     ("256 x 256 x 256, TMA + wgmma, 4 stages", 2.0, lambda: product("sm90_wgmma_tma", (256, 256, 256), "sm_90")),
-    ("1024 x 1024 x 1024, TMA + wgmma", 10.0, lambda: product("sm90_wgmma_persistent", CUBE, "sm_90", Tuning(block_n=256))),
+    ("1024 x 1024 x 1024, TMA + wgmma", 10.0, lambda: product("sm90_wgmma_persistent", CUBE, "sm_90", 256)),
     ("1024 x 1024 x 1024, mma.sync", 10.0, lambda: product("sm80_mma_multistage", CUBE, "sm_90")),
     ("1024 x 1024 x 1024, tcgen05", 10.0, lambda: product("sm100_tcgen05_persistent", CUBE, "sm_100")),
     ("attention 2 x 128 x 64, recorded on an H200", 3.0, attention),

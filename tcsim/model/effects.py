@@ -2,7 +2,7 @@
 
 `instruction.effects(form, operands, view)` answers with `Effects`; the view only reads. Whoever asked applies the writes, and
 decides when pending work is fetched and finished. `execute` does both at once. Arrays have one entry per lane (or thread), with
-inactive lanes masked by whoever asks. The contract is not frozen before whole kernels have run on it.
+inactive lanes masked by whoever asks. The contract is frozen (docs/effects.md): fields may be added, with defaults that change nothing.
 
 Addresses. In "shared", bits 0 to 23 are the offset in a CTA's shared memory and bits 24 to 31 its rank in the cluster, as mapa makes
 them; where `cta` is given only the offset counts. In "tmem", a byte address in one CTA's Tensor Memory: lane * 4 * columns + 4 * column.
