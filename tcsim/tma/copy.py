@@ -175,7 +175,7 @@ def load(
     broadcast([part.shape[:-1] for part in (image, source, tensor.address, shared.address)], call)
     require_fits(tmap, tensor, shared, source.shape[-1], image.shape[-1], call)
     found = loaded(tmap, tensor, bytes_at(source, tensor.address, tensor.size, tensor.inside))
-    return with_bytes_at(image, shared.address, found.reshape(*found.shape[:-2], -1, shared.size))
+    return with_bytes_at(image, shared.address, found.reshape(*found.shape[:-2], shared.address.shape[-1], shared.size))
 
 
 def store(
@@ -199,7 +199,7 @@ def store(
     broadcast([part.shape[:-1] for part in (image, target, tensor.address, shared.address)], call)
     require_fits(tmap, tensor, shared, target.shape[-1], image.shape[-1], call)
     found = packed(tmap, bytes_at(image, shared.address, shared.size))
-    found = found.reshape(*found.shape[:-2], -1, tensor.size)
+    found = found.reshape(*found.shape[:-2], tensor.address.shape[-1], tensor.size)
     if op is not None:
         old = bytes_at(target, tensor.address, tensor.size, tensor.inside)
         found = combination(tmap, op)(old, found)
