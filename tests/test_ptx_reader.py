@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tcsim.ptx import Memory, PtxError, parse
+from tcsim.ptx import LaunchError, Memory, PtxError, parse
 from tcsim.ptx.expressions import constant
 from tcsim.ptx.spellings import GRAMMARS, refusal
 
@@ -313,3 +314,44 @@ def test_recorded_texts_are_read_and_numbered() -> None:
                 counted += 1
             assert all(a.line <= b.line for a, b in pairwise(function.body))
     assert len(paths) >= 19 and counted > 4500
+
+
+def _body(statements: str) -> str:
+    return HEAD + ".entry k() { .reg .b32 %r<9>; .reg .pred p; " + statements + " ret; }"
+
+
+HOSTILE = {
+    "comments that do not end": HEAD + "/*" * 50_000,
+    "blocks": _body("{" * 5000),
+    "blocks of their own": _body("{.reg .b32 a; L: mov.b32 a, 1;}" * 3000),
+    "brackets": _body("mov.b32 %r1, " + "[" * 5000 + ";"),
+    "operands": _body("mov.b32 %r1" + ",%r1" * 3000 + ";"),
+    "pairs": _body("mov.b32 " + "%r1|" * 3000 + "%r1, 1;"),
+    "negations": _body("mov.b32 %r1, " + "!" * 9000 + "%r1;"),
+    "a long name": _body("mov.b32 %r1, " + "a" * 100_000 + ";"),
+    "a long number": _body("mov.b32 %r1, " + "9" * 100_000 + ";"),
+    "a long opcode": _body("mov" + ".x" * 5000 + " %r1;"),
+    "labels": _body("".join(f"@p bra L{i}; L{i}: " for i in range(3000))),
+    "branch targets": _body("ts: .branchtargets " + ",".join(["L"] * 3000) + "; L: brx.idx %r1, ts;"),
+    "values": HEAD + ".global .b8 x[] = {" + "1," * 30_000 + "1};",
+    "braces of values": HEAD + ".global .b8 x[2][2] = " + "{" * 5000 + "1" + "}" * 5000 + ";",
+    "expressions": HEAD + "".join(f".global .b8 x{i}[{'(1+' * 14 + '1' + ')' * 14}];" for i in range(200)),
+    "calls of calls": HEAD + ".func f0() { ret; }\n" + "".join(f".func f{i}() {{ call f{i - 1}, (); ret; }}\n" for i in range(1, 1500)),
+    "parameters": HEAD + ".entry k(" + ",".join(f".param .u32 a{i}" for i in range(9000)) + ") { ret; }",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_take_no_time(name: str) -> None:
+    """A second for each 10 kB, and a PtxError or LaunchError if anything."""
+    text, said = HOSTILE[name], ""
+    refusal("a.spelling.that.does.not.exist")  # builds tables, once in a process
+    began = time.thread_time()
+    try:
+        module = parse(text)
+        for kernel in module.kernels:
+            module.kernel(kernel).compiled(Memory(), "sm_90")
+    except (PtxError, LaunchError) as error:
+        said = str(error)
+    assert time.thread_time() - began < max(1.0, len(text) / 10_000)
+    assert len(said) < 600 and "\n" not in said
