@@ -184,6 +184,12 @@ def test_which_archs_run_a_target(target: str, runs: list[str], refuses: list[st
     assert made.launch(Memory(), []).arch == target.rstrip("af")
 
 
+def test_code_for_a_chip_before_volta_runs_on_later_ones() -> None:
+    made = kernel(target="sm_52")
+    assert made.launch(Memory(), [], arch="sm_90").arch == "sm_90"
+    assert "valid: arch= one of sm_70" in said(made)
+
+
 def test_shared_and_local_memory_beyond_the_arch() -> None:
     body = "{ .shared .b8 x[49153]; .reg .u32 %r; mov.u32 %r, x; ret; }"
     assert "static shared memory; valid: up to 49152" in said(kernel(body=body))

@@ -36,9 +36,11 @@ def arch_of(target_name: str, arch: str | None) -> str:
     >>> arch_of("sm_80", None), arch_of("sm_80", "sm_90"), arch_of("sm_90a", "sm_90")
     ('sm_80', 'sm_90', 'sm_90')
     """
-    target = TARGETS.get(target_name)
-    if target is None:
-        raise LaunchError(f"the module's .target {target_name} is not known; valid: {listing(TARGETS, 40)}")
+    target = TARGETS.get(
+        target_name, Target(target_name, "")
+    )  # before sm_70: plain, and every later arch runs its code
+    if arch is None and target.arch not in ARCHS:
+        raise LaunchError(f"no arch is known for .target {target_name}; valid: arch= one of {listing(ARCHS)}")
     if arch is None:
         return target.arch
     try:
