@@ -212,6 +212,44 @@ def test_a_wait_for_reads_leaves_the_writes() -> None:
         assert run.completed and found[:4].tolist() == [3] * 4 and found[16] == seen
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_lanes_that_copy_together_tell_their_own_barriers(schedule: str | int) -> None:
+    """Four lanes of the second warp each copy bytes of a size of their own, to a barrier of their own."""
+    run, found = ran(
+        """
+        mov.u32 %r1, smem; shl.b32 %r2, %r63, 3; add.u32 %r2, %r1, %r2; shl.b32 %r3, %r63, 7; add.u32 %r3, %r3, %r1; add.u32 %r3, %r3, 256;
+        setp.lt.u32 %p0, %r0, 32; @%p0 bra END; setp.ge.u32 %p1, %r63, 4; @%p1 bra END;
+        mov.u32 %r10, 7; st.global.u32 [%rd1], %r10; fence.proxy.async;
+        add.u32 %r4, %r63, 1; shl.b32 %r4, %r4, 4;
+        mbarrier.init.shared::cta.b64 [%r2], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], %r4;
+        cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r3], [%rd0+128], %r4, [%r2];
+        W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0; @!%p2 bra W;
+        ld.shared.u32 %r5, [%r3+12]; add.u32 %r5, %r5, %r4; st.global.u32 [%rd1+256], %r5;
+        END:
+        """,
+        words=128, block=64, schedule=schedule,
+    )  # fmt: skip
+    assert run.completed, run.hazards
+    assert found[96:101].tolist() == [16 + 7, 32 + 7, 48 + 7, 64 + 7, 0] and not found[:32].any()
+
+
+def test_a_fault_of_work_in_flight_is_the_issuers() -> None:
+    """The copy reads what is not mapped: late, at the wait; the line is the copy's, as early."""
+    lines = []
+    for schedule in ("late", "early"):
+        run, _ = ran(
+            """
+            mov.u32 %r1, smem; mov.u64 %rd5, 0x990000;
+            cp.async.ca.shared.global [%r1], [%rd5], 4;
+            cp.async.commit_group; bar.warp.sync -1; cp.async.wait_all;
+            """,
+            block=1, schedule=schedule,
+        )  # fmt: skip
+        assert [own.name for own in run.hazards] == ["GMEM_UNMAPPED"] and not run.completed
+        lines.append(run.hazards[0].line)
+    assert lines[0] == lines[1] is not None
+
+
 # --- deadlocks ---------------------------------------------------------------------------------------------------------
 
 DEADLOCKS: list[tuple[str, dict[str, Any], list[str]]] = [

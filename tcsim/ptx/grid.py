@@ -16,6 +16,7 @@ import numpy as np
 from tcsim.ptx.cluster import Cluster
 from tcsim.ptx.compiled import SOURCE_NAME, Compiled
 from tcsim.ptx.deadlock import deadlock
+from tcsim.ptx.faults import EXCEPTIONS, stop_for
 from tcsim.ptx.geometry import Geometry
 from tcsim.ptx.hazards import Hazard
 from tcsim.ptx.ledger import Sums
@@ -125,7 +126,10 @@ class Grid:
     def _advance(self, cluster: Cluster) -> bool | None:
         """Let a cluster run as far as it can: whether it ended, or None after a fault."""
         try:
-            ended = cluster.run(self._spend)
+            try:
+                ended = cluster.run(self._spend)
+            except EXCEPTIONS as error:
+                raise stop_for(error).with_traceback(error.__traceback__) from error
         except Stop as stop:
             self.hazards.append(hazard_of(stop, self.launch.program, cluster.running or cluster.blocks[0]))
             self._count(cluster)

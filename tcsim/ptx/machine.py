@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.core.errors import TcsimError
 from tcsim.ptx.barriers import Barriers
 from tcsim.ptx.compiled import Compiled
+from tcsim.ptx.faults import EXCEPTIONS, stop_for
 from tcsim.ptx.fibers import EXIT, Fiber, Fibers, Wait
-from tcsim.ptx.memory import Memory, MemoryFault, Segment
+from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.register_file import RegisterFile
 from tcsim.ptx.threads import Array, Mask, Stop
 
@@ -92,18 +92,9 @@ class Block(Barriers):
         except Stop as stop:
             self.cluster.running = self
             raise stop from None
-        except (
-            TcsimError,
-            ValueError,
-            ArithmeticError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            MemoryError,
-            RecursionError,
-        ) as error:
+        except EXCEPTIONS as error:
             self.cluster.running = self
-            raise _stop_for(error).with_traceback(error.__traceback__) from error
+            raise stop_for(error).with_traceback(error.__traceback__) from error
         if type(found) is int:
             if found == EXIT:
                 self._exit(mask)
@@ -148,12 +139,3 @@ class Block(Barriers):
 
 def _container(type: str, container: np.dtype[Any]) -> np.dtype[Any]:
     return container if type != "b128" else np.dtype((np.void, 16))
-
-
-def _stop_for(error: Exception) -> Stop:
-    """How the launch ends because of an exception: PTX is untrusted, and nothing that it says may raise one."""
-    if isinstance(error, MemoryFault):
-        return Stop(error.name, error.detail)
-    if isinstance(error, (MemoryError, RecursionError)):
-        return Stop("LIMIT", f"{type(error).__name__}: {error}")
-    return Stop("INVALID_OPERAND", str(error) if isinstance(error, TcsimError) else f"{type(error).__name__}: {error}")

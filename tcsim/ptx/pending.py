@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.model.effects import Outcome, Pending, Signal
-from tcsim.ptx.threads import Array
+from tcsim.ptx.faults import EXCEPTIONS, stop_for
+from tcsim.ptx.threads import Array, Stop
 
 if TYPE_CHECKING:
     from tcsim.ptx.families import Bound
@@ -34,6 +37,7 @@ class Flight:
     block: Performer
     threads: Array
     groups: Array  # of each thread: how many it had committed
+    asked: Array  # the threads of the instruction, whose entries effects count
     followers: list[Tracker] = field(default_factory=list)
     fetched: bool = False
     data: Any = None
@@ -91,9 +95,10 @@ class Queue:
                     self.finish(flight)
 
     def fetch(self, flight: Flight) -> None:
-        """Let work read what it reads."""
+        """Let work read what it reads. Raises Stop, at the instruction that issued it."""
         if not flight.fetched:
-            flight.data = flight.pending.fetch(flight.block.holding(flight))
+            with _issued_by(flight):
+                flight.data = flight.pending.fetch(flight.block.holding(flight))
             flight.fetched = True
 
     def finish(self, flight: Flight) -> None:
@@ -109,11 +114,12 @@ class Queue:
     def _complete(self, flight: Flight) -> None:
         self.fetch(flight)
         self.flights.remove(flight)
-        flight.block.finished(flight, flight.pending.finish(flight.data))
-        for tracker in flight.followers:
-            tracker.left -= 1
-            if tracker.left == 0:
-                tracker.block.take_outcome(Outcome(signals=tracker.signals), tracker.threads)
+        with _issued_by(flight):
+            flight.block.finished(flight, flight.pending.finish(flight.data))
+            for tracker in flight.followers:
+                tracker.left -= 1
+                if tracker.left == 0:
+                    tracker.block.take_outcome(Outcome(signals=tracker.signals), tracker.threads)
 
     def force(self) -> bool:
         """Complete one piece of work, because nothing else can go on; False where there is none.
@@ -143,6 +149,24 @@ class Queue:
         """Complete everything."""
         while self.flights:
             self.finish(self.flights[0])
+
+
+@contextmanager
+def _issued_by(flight: Flight) -> Iterator[None]:
+    """A fault of work in flight is one of the instruction that issued it."""
+    try:
+        yield
+    except Stop as stop:
+        raise _placed(stop, flight) from None
+    except EXCEPTIONS as error:
+        raise _placed(stop_for(error), flight) from error
+
+
+def _placed(stop: Stop, flight: Flight) -> Stop:
+    flight.block.cluster.running = flight.block  # type: ignore[assignment]
+    stop.line = stop.line or flight.bound.line
+    stop.thread = int(flight.threads[0]) if stop.thread is None else stop.thread
+    return stop
 
 
 def _shared(flight: Flight, threads: Array) -> bool:

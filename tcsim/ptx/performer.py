@@ -198,7 +198,7 @@ class Performer(Octets):
         for pending in found.pending:
             counts = self._counts(pending.group or "")
             own = threads if pending.threads is None or bound.lanes > 1 else threads[pending.threads]
-            self.queue.add(Flight(pending, bound, self, own, counts[own].copy()))
+            self.queue.add(Flight(pending, bound, self, own, counts[own].copy(), threads))
         for group in found.groups:
             counts = self._counts(group.kind)
             if group.op == "commit":
@@ -302,7 +302,7 @@ class Performer(Octets):
         for name, numbers in flight.bound.results:
             if name in outcome.registers:
                 self._results(numbers, outcome.registers[name], flight.threads, self._everything)
-        self.take_outcome(outcome, flight.threads)
+        self.take_outcome(outcome, flight.asked)
         self.changed = True
 
     def take_outcome(self, outcome: Outcome, threads: Array) -> None:
