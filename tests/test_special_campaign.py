@@ -98,12 +98,19 @@ class FakeContext:
         return [words]
 
 
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[int, dict[str, Any]]:
+def cubin_of(names: Any, target: str, bias: int = 0) -> bytes:
+    """A cubin of nothing."""
+    return b"control" if bias else b"kernels"
+
+
+def ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *options: str, compiled: Any = cubin_of
+) -> tuple[int, dict[str, Any]]:
     """A run of the command without a GPU."""
     info = SimpleNamespace(name="a GPU", driver_version="1", multiprocessors=2)
     monkeypatch.setattr(campaign, "device_info", lambda: info)
     monkeypatch.setattr(campaign, "Context", FakeContext)
-    monkeypatch.setattr(campaign, "compiled", lambda names, target, bias=0: b"control" if bias else b"kernels")
+    monkeypatch.setattr(campaign, "compiled", compiled)
     status = campaign.main([str(tmp_path), "--share", "1048576", *options])
     return status, json.loads((tmp_path / campaign.NAME).read_text())
 
@@ -115,6 +122,16 @@ def test_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["control"]["mismatches"] == 1 and found["control"]["first"] == [["0x1", "0x2", "0x3", "0x4"]]
     status, found = ledger(tmp_path, monkeypatch, "--limit", "0")
     assert status == 1 and not found["spellings"]
+
+
+def test_what_does_not_compile_is_left_out_and_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(names: Any, target: str, bias: int = 0) -> bytes:
+        if "tanh.approx.f32" in names:
+            raise RuntimeError("spilled")
+        return cubin_of(names, target, bias)
+
+    status, found = ledger(tmp_path, monkeypatch, compiled=refuses)
+    assert status == 1 and 60 < len(found["spellings"]) < 70 and "tanh.approx.f32" not in found["spellings"]
 
 
 def test_every_input_is_asked() -> None:

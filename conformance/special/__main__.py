@@ -101,6 +101,9 @@ def measure(folder: Path, target: str, seed: int, limit: int, share: int) -> int
             "expected": PREDICTED,
         }
         for group, future in cubins:
+            if (error := future.exception()) is not None:
+                print(f"{', '.join(group)}: not compiled: {error}", flush=True)
+                continue
             for mnemonic in group:
                 if time.perf_counter() - began > limit:
                     continue
