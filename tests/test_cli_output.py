@@ -12,7 +12,7 @@ from cli_runs import MMA, answer, data
 
 import tcsim
 from tcsim.cli import output
-from tcsim.cli.group import ORDER
+from tcsim.cli.group import SUBCOMMANDS
 
 # --- what every subcommand does
 
@@ -26,14 +26,14 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
         "idesc": ("decode", "encode", "bits"),
         "tensormap": ("decode", "encode", "check"),
     }
-    for name in ORDER:
+    for name in SUBCOMMANDS:
         for words in [(name, subcommand) for subcommand in groups.get(name, ())] or [(name,)]:
             text = answer(*words, "--help")
             assert "--json" in text and max(map(len, text.splitlines())) <= 80, words
             subcommands += 1
     assert subcommands == 13 + 11
     listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
-    assert tuple(listed) == ORDER
+    assert tuple(listed) == tuple(SUBCOMMANDS)
     assert answer("--version") == f"tcsim {tcsim.__version__}\n"
 
 

@@ -1,4 +1,4 @@
-"""The subcommands put together."""
+"""The command line itself: what every subcommand shares."""
 
 from __future__ import annotations
 
@@ -6,26 +6,8 @@ from typing import Annotated
 
 import typer
 
-from tcsim.cli import (
-    compare,
-    descriptor,
-    diagnose,
-    idesc,
-    inputs,
-    listing,
-    maps,
-    mbarrier,
-    number,
-    quantize,
-    run,
-    show,
-    swizzle,
-    tensormap,
-    trace,
-    what,
-    where,
-)
-from tcsim.cli.group import Subcommands
+import tcsim
+from tcsim.cli.group import Table
 
 HELP = """The executable specification of NVIDIA tensor cores.
 
@@ -34,16 +16,14 @@ Where each element lives, what a descriptor reads, how a sum was rounded. Every 
 
 
 app = typer.Typer(
-    cls=Subcommands, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    cls=Table, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from tcsim import __version__
-
-        typer.echo(f"tcsim {__version__}")
+        typer.echo(f"tcsim {tcsim.__version__}")
         raise typer.Exit
 
 
@@ -54,22 +34,3 @@ def common(
     ] = False,
 ) -> None:
     """The options of `tcsim` itself."""
-
-
-app.command("list")(listing.list_instructions)
-app.command("show")(show.show)
-app.command("where")(where.where)
-app.command("what")(what.what)
-app.command("map")(maps.map_fragment)
-app.command("inputs")(inputs.inputs)
-app.add_typer(descriptor.app, name="descriptor")
-app.add_typer(idesc.app, name="idesc")
-app.add_typer(tensormap.app, name="tensormap")
-app.command("swizzle")(swizzle.swizzle)
-app.add_typer(mbarrier.app, name="mbarrier")
-app.command("number", context_settings={"ignore_unknown_options": True})(number.number)
-app.command("quantize")(quantize.quantize)
-app.command("run")(run.run)
-app.command("trace")(trace.trace)
-app.command("compare")(compare.compare)
-app.command("diagnose")(diagnose.diagnose)

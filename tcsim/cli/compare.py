@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.inspection.comparison import Comparison, Difference
-    from tcsim.inspection.report import Report
+from tcsim.cli.files import read_arrays, write_arrays
+from tcsim.cli.output import emit
+from tcsim.core.errors import OperandError
+from tcsim.inspection.comparison import Comparison, Difference, compare_archs
+from tcsim.inspection.listing import arch_list
+from tcsim.inspection.outputs import example_arrays
+from tcsim.inspection.report import Facts, Report, table
 
 
 def compare(
@@ -35,11 +38,6 @@ def compare(
     json: options.Json = False,
 ) -> None:
     """Compare the results of archs, bit by bit."""
-    from tcsim.cli.files import read_arrays
-    from tcsim.cli.output import emit
-    from tcsim.inspection.comparison import compare_archs
-    from tcsim.inspection.listing import arch_list
-
     inputs = None if file is None else options.with_idesc(read_arrays(file, "compare"), idesc)
     descriptor = options.integer_of(idesc, "--idesc") if idesc is not None and inputs is None else None
     found = compare_archs(mnemonic, arch_list(archs), count, seed, inputs, call.value if call else None, descriptor)
@@ -50,9 +48,6 @@ def compare(
 
 
 def _save(found: Comparison, path: str) -> None:
-    from tcsim.cli.files import write_arrays
-    from tcsim.core.errors import OperandError
-    from tcsim.inspection.outputs import example_arrays
 
     example = next((item.example for item in found.differences if item.example is not None), None)
     if example is None:
@@ -61,7 +56,6 @@ def _save(found: Comparison, path: str) -> None:
 
 
 def _report(found: Comparison) -> Report:
-    from tcsim.inspection.report import Facts, Report, table
 
     inputs = "given inputs" if found.seed is None else f"random inputs, seed {found.seed}"
     rows = [
@@ -87,7 +81,6 @@ def _report(found: Comparison) -> Report:
 
 
 def _example(own: Difference) -> list[Any]:
-    from tcsim.inspection.report import Facts, table
 
     example = own.example
     if example is None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tcsim.cli import options
 from tcsim.cli.group import Subcommands
-
-if TYPE_CHECKING:
-    from tcsim.descriptors.checks import TileCheck
-    from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
-    from tcsim.inspection.report import Report
+from tcsim.cli.output import emit
+from tcsim.descriptors.checks import TileCheck
+from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor, form_of
+from tcsim.inspection.descriptor_fields import check_dict, descriptor_dict, fields_of, tile_dict
+from tcsim.inspection.html_page import descriptor_page, tile_page
+from tcsim.inspection.report import Facts, Lines, Report, table
 
 app = typer.Typer(cls=Subcommands, help="Matrix descriptors: decode, encode, tile, check.", no_args_is_help=True)
 
@@ -31,8 +32,6 @@ _Start = Annotated[str, typer.Option("--start", help="Shared address of the firs
 @app.command()
 def decode(value: options.Number, arch: _Arch = "sm_90", json: options.Json = False) -> None:
     """Take a 64-bit descriptor apart."""
-    from tcsim.descriptors.matrix import MatrixDescriptor
-
     _emit(MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch), "decode", json)
 
 
@@ -49,8 +48,6 @@ def encode(
     json: options.Json = False,
 ) -> None:
     """Make a descriptor of its fields, all offsets in bytes."""
-    from tcsim.descriptors.matrix import MatrixDescriptor, form_of
-
     form, _ = form_of(arch)
     made = MatrixDescriptor(
         options.integer_of(start, "--start"),
@@ -77,10 +74,6 @@ def tile(
     json: options.Json = False,
 ) -> None:
     """Say how a tile must lie for wgmma, and which descriptors read it."""
-    from tcsim.cli.output import emit
-    from tcsim.descriptors.matrix import MatrixDescriptor
-    from tcsim.inspection.descriptor_fields import tile_dict
-
     made = MatrixDescriptor.for_tile(
         rows, k, type, major.upper(), swizzle.upper(), options.integer_of(start, "--start")  # type: ignore[arg-type]
     )  # fmt: skip
@@ -101,16 +94,11 @@ def check(
     json: options.Json = False,
 ) -> None:
     """Say what is wrong with reading a tile through a descriptor. Exit status 1 if something is."""
-    from tcsim.cli.output import emit
-    from tcsim.descriptors.matrix import MatrixDescriptor
-    from tcsim.inspection.descriptor_fields import check_dict, descriptor_dict
-
     given = MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch)
     found = given.check(rows, k, type, major.upper(), memory)  # type: ignore[arg-type]
     data = {**check_dict(found), "descriptor": descriptor_dict(given)}
 
     def page() -> str:
-        from tcsim.inspection.html_page import descriptor_page
 
         return descriptor_page(given, rows, k, type, major.upper())  # type: ignore[arg-type]
 
@@ -121,22 +109,17 @@ def check(
 
 
 def _tile_page(made: CanonicalTile) -> str:
-    from tcsim.inspection.html_page import tile_page
 
     return tile_page(made)
 
 
 def _emit(descriptor: MatrixDescriptor, subcommand: str, json: bool) -> None:
-    from tcsim.cli.output import emit
-    from tcsim.inspection.descriptor_fields import descriptor_dict
 
     data = descriptor_dict(descriptor)
     emit(f"descriptor {subcommand}", lambda: data, lambda: _fields(descriptor), form="json" if json else "text")
 
 
 def _fields(descriptor: MatrixDescriptor) -> Report:
-    from tcsim.inspection.descriptor_fields import fields_of
-    from tcsim.inspection.report import Report, table
 
     rows = [(f"{own.high}:{own.low}", own.name, own.value, own.meaning) for own in fields_of(descriptor)]
     title = f"{descriptor.encode():#018x}: matrix descriptor of {descriptor.arch}; offsets in bytes"
@@ -144,7 +127,6 @@ def _fields(descriptor: MatrixDescriptor) -> Report:
 
 
 def _tile(made: CanonicalTile) -> Report:
-    from tcsim.inspection.report import Facts, Report, table
 
     own = made.descriptor
     facts = (
@@ -161,7 +143,6 @@ def _tile(made: CanonicalTile) -> Report:
 
 
 def _check(given: MatrixDescriptor, found: TileCheck) -> Report:
-    from tcsim.inspection.report import Lines, Report
 
     verdict = "every element has a place of its own inside memory" if found.ok else "wrong"
     notes = tuple(f"- {message}" for message in found.messages)

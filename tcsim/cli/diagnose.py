@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.diagnosis.report import Diagnosis
-    from tcsim.inspection.report import Report
+from tcsim.cli.files import read_arrays
+from tcsim.cli.output import emit
+from tcsim.core.errors import OperandError, listing
+from tcsim.diagnosis import diagnose as search
+from tcsim.diagnosis.question import KNOWN
+from tcsim.diagnosis.report import Diagnosis
+from tcsim.inspection.problems import result_names, tensor_memory
+from tcsim.inspection.report import Lines, Report
 
 
 def diagnose(
@@ -30,13 +34,6 @@ def diagnose(
 ) -> None:
     """Find the mistake behind a wrong result."""
     from inspect import signature
-
-    from tcsim.cli.files import read_arrays
-    from tcsim.cli.output import emit
-    from tcsim.core.errors import OperandError, listing
-    from tcsim.diagnosis import diagnose as search
-    from tcsim.diagnosis.question import KNOWN
-    from tcsim.inspection.problems import result_names, tensor_memory
 
     instruction = options.instruction_of(mnemonic, arch)
     read = read_arrays(file, "diagnose")
@@ -67,6 +64,5 @@ def diagnose(
 
 
 def _report(title: str, found: Diagnosis) -> Report:
-    from tcsim.inspection.report import Lines, Report
 
     return Report(title, (Lines(tuple(found.lines()), style="good" if found.verdict == "correct" else "", wrap=True),))

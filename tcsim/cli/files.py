@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+import numpy.typing as npt
 
-    import numpy.typing as npt
+from tcsim.core.array_files import LARGEST, ArrayFile, check_stored
+from tcsim.core.errors import OperandError, shortened
 
 
 def read_arrays(path: str, what: str) -> Mapping[str, npt.NDArray[Any]]:
@@ -20,9 +21,6 @@ def read_arrays(path: str, what: str) -> Mapping[str, npt.NDArray[Any]]:
     Raises OperandError for a file that is missing or is neither, and, of an array that is asked for, for one that is
     damaged or too large.
     """
-    from tcsim.core.array_files import ArrayFile
-    from tcsim.core.errors import OperandError
-
     try:
         return _tensors(path, what) if path.endswith((".pt", ".pth")) else ArrayFile(path)
     except FileNotFoundError:
@@ -33,9 +31,6 @@ def read_arrays(path: str, what: str) -> Mapping[str, npt.NDArray[Any]]:
 
 def _tensors(path: str, what: str) -> dict[str, npt.NDArray[Any]]:
     """The tensors of a PyTorch file: one, or a dict of them; those that NumPy has no type for as their bits."""
-    from tcsim.core.array_files import LARGEST, check_stored
-    from tcsim.core.errors import OperandError, shortened
-
     try:
         torch: Any = importlib.import_module("torch")
     except ImportError:
@@ -79,8 +74,6 @@ def write_arrays(path: str, arrays: dict[str, Any]) -> None:
     Raises OperandError for a name that does not end so, or a file that cannot be written.
     """
     import numpy as np
-
-    from tcsim.core.errors import OperandError
 
     if not path.endswith(".npz"):
         raise OperandError(f"cannot write {path!r}; valid: names that end in .npz")

@@ -1,7 +1,11 @@
-"""What becomes of a wrong argument: one message on standard error that lists what would be valid, and status 2."""
+"""The subcommands of a group, and what becomes of a wrong argument: one message that lists what would be valid, and status 2.
+
+Those of `tcsim` itself are a table, so that its help imports none of them, and each run only one.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import typer
@@ -9,20 +13,31 @@ from typer.core import TyperGroup
 
 from tcsim.core.errors import TcsimError, listing, nearest
 
-ORDER = (
-    "list", "show", "where", "what", "map", "inputs", "descriptor", "idesc", "tensormap", "swizzle", "mbarrier", "number", "quantize", "run",
-    "trace", "compare", "diagnose",
-)  # fmt: skip
-"""In which the subcommands are listed; others follow."""
+SUBCOMMANDS = {
+    "list": ("listing", "list_instructions", "List instructions, by arch, family, type and text."),
+    "show": ("show", "show", "Show all that is known of an instruction."),
+    "where": ("where", "where", "Say which lane and register hold an element."),
+    "what": ("what", "what", "Say which elements a register of a lane holds."),
+    "map": ("maps", "map_fragment", "Show a whole fragment, by lane or by element."),
+    "inputs": ("inputs", "inputs", "Say which registers feed one output."),
+    "descriptor": ("descriptor", "app", "Matrix descriptors: decode, encode, tile, check."),
+    "idesc": ("idesc", "app", "Instruction descriptors of tcgen05.mma: decode, encode, bits."),
+    "tensormap": ("tensormap", "app", "Tensor maps of TMA: decode, encode, check."),
+    "swizzle": ("swizzle", "swizzle", "Show where a swizzle puts 16-byte chunks, and banks."),
+    "mbarrier": ("mbarrier", "app", "Barriers in shared memory: decode."),
+    "number": ("number", "number", "Take a number apart: fields, neighbours, roundings."),
+    "quantize": ("quantize", "quantize", "Quantise an array of a file, and say what is lost."),
+    "run": ("run", "run", "Run an instruction on the inputs of a file."),
+    "trace": ("trace", "trace", "Trace the sum of one output, as columns of bits."),
+    "compare": ("compare", "compare", "Compare the results of archs, bit by bit."),
+    "diagnose": ("diagnose", "diagnose", "Find the mistake behind a wrong result."),
+}
+"""By name: the module in this package, what it has, and the line of help. In the order in which they are listed."""
+_SETTINGS: dict[str, dict[str, Any]] = {"number": {"ignore_unknown_options": True}}
 
 
 class Subcommands(TyperGroup):
     """A group of subcommands."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The subcommands in reading order."""
-        names = super().list_commands(ctx)
-        return sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the subcommand, or say which there are."""
@@ -40,3 +55,31 @@ class Subcommands(TyperGroup):
         except TcsimError as error:
             typer.echo(f"tcsim: {error}", err=True)
             raise typer.Exit(2) from None
+
+
+class Table(Subcommands):
+    """The subcommands of `SUBCOMMANDS`, each imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In reading order."""
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import one."""
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            module, name, _ = SUBCOMMANDS[cmd_name]
+            found = getattr(import_module(f"{__package__}.{module}"), name)
+            holder = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+            if isinstance(found, typer.Typer):
+                holder.add_typer(found, name=cmd_name)
+            else:
+                holder.command(cmd_name, context_settings=_SETTINGS.get(cmd_name))(found)
+            self.commands.update(typer.main.get_group(holder).commands)
+        return self.commands[cmd_name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The table, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in SUBCOMMANDS.items()])

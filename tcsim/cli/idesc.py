@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.descriptors.instruction import InstructionDescriptor
-    from tcsim.inspection.report import Report
+from tcsim.cli.output import emit
+from tcsim.descriptors.instruction import InstructionDescriptor, bit_rows
+from tcsim.inspection.report import Report, table
 
 app = typer.Typer(help="Instruction descriptors of tcgen05.mma: decode, encode, bits.", no_args_is_help=True)
 
@@ -26,8 +25,6 @@ _Arch = Annotated[
 @app.command()
 def decode(value: options.Number, kind: _Kind, arch: _Arch = "sm_100", json: options.Json = False) -> None:
     """Take a 32-bit descriptor apart."""
-    from tcsim.descriptors.instruction import InstructionDescriptor
-
     found = InstructionDescriptor.decode(options.integer_of(value, "instruction descriptor"), kind=kind, arch=arch)
     _emit(found, "decode", json)
 
@@ -55,8 +52,6 @@ def encode(
     json: options.Json = False,
 ) -> None:
     """Make a descriptor of its fields."""
-    from tcsim.descriptors.instruction import InstructionDescriptor
-
     made = InstructionDescriptor(
         kind=kind, m=m, n=n, d_format=d, a_format=a, b_format=b, sparse=sparse, saturate=saturate, negate_a=negate_a,
         negate_b=negate_b, transpose_a=transpose_a, transpose_b=transpose_b, max_shift=max_shift, scale_format=scale,
@@ -68,10 +63,6 @@ def encode(
 @app.command()
 def bits(kind: _Kind, arch: _Arch = "sm_100", json: options.Json = False) -> None:
     """Say what the bits mean in a kind."""
-    from tcsim.cli.output import emit
-    from tcsim.descriptors.instruction import bit_rows
-    from tcsim.inspection.report import Report, table
-
     rows = bit_rows(kind, arch)
     title = f"instruction descriptor of kind::{kind} on {arch}"
     head = ("bits", "field", "values", "meaning")
@@ -84,7 +75,6 @@ def bits(kind: _Kind, arch: _Arch = "sm_100", json: options.Json = False) -> Non
 
 
 def _emit(found: InstructionDescriptor, subcommand: str, json: bool) -> None:
-    from tcsim.cli.output import emit
 
     emit(f"idesc {subcommand}", lambda: _data(found), lambda: _report(found), form="json" if json else "text")
 
@@ -96,7 +86,6 @@ def _data(found: InstructionDescriptor) -> dict[str, Any]:
 
 
 def _report(found: InstructionDescriptor) -> Report:
-    from tcsim.inspection.report import Report, table
 
     title = f"{found.encode():#010x}: instruction descriptor of kind::{found.kind} on {found.arch}, K = {found.k}"
     return Report(title, (table(("bits", "field", "value", "meaning"), found.rows()),))

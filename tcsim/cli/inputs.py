@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.inspection.feeds import Feed, Source
-    from tcsim.inspection.report import Report
+from tcsim.cli.output import emit
+from tcsim.inspection.feeds import Feed, Source, feed_of, range_text
+from tcsim.inspection.report import Facts, Lines, Report, table
 
 
 def inputs(
@@ -22,9 +21,6 @@ def inputs(
     json: options.Json = False,
 ) -> None:
     """Say which registers feed one output."""
-    from tcsim.cli.output import emit
-    from tcsim.inspection.feeds import feed_of
-
     instruction = options.instruction_of(mnemonic, arch)
     row, column = options.element_of(element)
     found = feed_of(instruction, row, column, matrix, selector)
@@ -33,8 +29,6 @@ def inputs(
 
 
 def _report(instruction: Any, feed: Feed) -> Report:
-    from tcsim.inspection.feeds import range_text
-    from tcsim.inspection.report import Facts, Lines, Report, table
 
     facts = [("output", _text(feed.output))]
     if feed.addend is not None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.inspection.listing import Entry, FamilyEntry
-    from tcsim.inspection.report import Report
+from tcsim.cli.output import emit
+from tcsim.inspection import listing
+from tcsim.inspection.listing import Entry, FamilyEntry, arch_ranges
+from tcsim.inspection.report import Lines, Report, table
 
 
 def list_instructions(
@@ -33,9 +33,6 @@ def list_instructions(
     json: options.Json = False,
 ) -> None:
     """List instructions, by arch, family, type and text."""
-    from tcsim.cli.output import emit
-    from tcsim.inspection import listing
-
     form = "json" if json else "text"
     if families:
         found = listing.families(arch)
@@ -51,7 +48,6 @@ def list_instructions(
 
 
 def _entries(entries: tuple[Entry, ...], arch: str | None) -> Report:
-    from tcsim.inspection.report import Lines, Report, table
 
     if not entries:
         return Report("", (Lines(("no such instruction; tcsim list --families shows what there is",)),))
@@ -63,8 +59,6 @@ def _entries(entries: tuple[Entry, ...], arch: str | None) -> Report:
 
 
 def _families(found: tuple[FamilyEntry, ...]) -> Report:
-    from tcsim.inspection.listing import arch_ranges
-    from tcsim.inspection.report import Report, table
 
     rows = [(entry.family, entry.instructions, arch_ranges(entry.archs)) for entry in found]
     return Report("", (table(("family", "instructions", "archs"), rows, right=(1,)),))

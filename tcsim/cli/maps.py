@@ -7,6 +7,10 @@ from typing import Annotated
 import typer
 
 from tcsim.cli import options
+from tcsim.cli.output import emit, write
+from tcsim.inspection import fragment_map
+from tcsim.inspection.html_page import instruction_page
+from tcsim.inspection.places import operand_of
 
 
 def map_fragment(
@@ -18,15 +22,9 @@ def map_fragment(
     json: options.Json = False,
 ) -> None:
     """Show a whole fragment, by lane or by element."""
-    from tcsim.cli.output import emit, write
-    from tcsim.inspection import fragment_map
-    from tcsim.inspection.places import operand_of
-
     instruction = options.instruction_of(mnemonic, arch)
     found = fragment_map.map_of(instruction, operand_of(instruction, operand))
     if form is options.MapFormat.html and not json:
-        from tcsim.inspection.html_page import instruction_page
-
         write(instruction_page(instruction))
     elif form is options.MapFormat.csv and not json:
         write(fragment_map.as_csv(found, by.value))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tcsim.cli import options
 from tcsim.cli.group import Subcommands
-
-if TYPE_CHECKING:
-    from tcsim.inspection.report import Report
-    from tcsim.memory.mbarrier_object import BarrierObject
+from tcsim.cli.output import emit
+from tcsim.inspection.report import Lines, Report, table
+from tcsim.memory.mbarrier_object import BarrierObject, decode_barrier
 
 app = typer.Typer(cls=Subcommands, help="Barriers in shared memory: decode.", no_args_is_help=True)
 
@@ -30,15 +29,11 @@ def decode(
     json: options.Json = False,
 ) -> None:
     """Take a 64-bit mbarrier object apart, as far as its bits are known."""
-    from tcsim.cli.output import emit
-    from tcsim.memory.mbarrier_object import decode_barrier
-
     found = decode_barrier(options.integer_of(value, "mbarrier"), arch)
     emit("mbarrier decode", found.as_dict, lambda: _report(found), form="json" if json else "text")
 
 
 def _report(found: BarrierObject) -> Report:
-    from tcsim.inspection.report import Lines, Report, table
 
     numbers = found.numbers
     rows = [

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.inspection.numbers import NumberCode, NumberReport
-    from tcsim.inspection.report import Report
+from tcsim.cli.output import emit
+from tcsim.inspection.numbers import NumberCode, NumberReport, inspect_number
+from tcsim.inspection.report import Facts, Report, table
+from tcsim.isa.cvt.semantics import DIRECTIONS
 
 
 def number(
@@ -24,9 +24,6 @@ def number(
     json: options.Json = False,
 ) -> None:
     """Take a number apart: fields, neighbours, roundings."""
-    from tcsim.cli.output import emit
-    from tcsim.inspection.numbers import inspect_number
-
     found = inspect_number(format, value)
     emit("number", found.as_dict, lambda: _report(found), form="json" if json else "text")
 
@@ -36,8 +33,6 @@ def _show(code: NumberCode | None) -> str:
 
 
 def _report(found: NumberReport) -> Report:
-    from tcsim.inspection.report import Facts, Report, table
-    from tcsim.isa.cvt.semantics import DIRECTIONS
 
     facts = [("code", _show(found.code)), ("class", found.kind), ("bits", found.bits)]
     facts += [(f"  {name}", str(bits)) for name, bits in found.fields.items()]

@@ -6,12 +6,21 @@ import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
-if TYPE_CHECKING:
-    from tcsim.model.row import Row
+import tcsim
+from tcsim import catalog
+from tcsim.core.errors import OperandError, TargetError, shortened
+from tcsim.core.targets import ARCHS, TARGETS, accepting
+from tcsim.descriptors.kinds import KINDS
+from tcsim.inspection.listing import default_arch, types
+from tcsim.layouts.swizzle import SWIZZLES
+from tcsim.model.row import Row
+from tcsim.numbers.formats import FORMATS
+from tcsim.numbers.rounding import Rounding
+from tcsim.tma.types import DATA_TYPES
 
 
 class TextFormat(StrEnum):
@@ -53,9 +62,6 @@ class Call(StrEnum):
 
 def complete_mnemonic(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """Mnemonics that begin so, of the arch if one was given before."""
-    from tcsim import catalog
-    from tcsim.core.errors import TargetError
-    from tcsim.core.targets import accepting
 
     def fits(row: Row) -> bool:
         return not row.dropped and row.mnemonic.startswith(incomplete) and (not here or bool(here & set(row.targets)))
@@ -69,8 +75,6 @@ def complete_mnemonic(ctx: typer.Context, incomplete: str) -> Iterator[str]:
 
 def complete_arch(incomplete: str) -> Iterator[tuple[str, str]]:
     """Archs and targets."""
-    from tcsim.core.targets import ARCHS, TARGETS
-
     for name in (*ARCHS, *(target for target in TARGETS if target not in ARCHS)):
         if name.startswith(incomplete):
             arch = ARCHS[TARGETS[name].arch]
@@ -85,29 +89,21 @@ def complete_archs(incomplete: str) -> Iterator[str]:
 
 def complete_family(incomplete: str) -> Iterator[str]:
     """Families."""
-    from tcsim import catalog
-
     yield from (family.name for family in catalog.families() if family.name.startswith(incomplete))
 
 
 def complete_type(incomplete: str) -> Iterator[str]:
     """Number formats that instructions have."""
-    from tcsim.inspection.listing import types
-
     yield from (name for name in types() if name.startswith(incomplete))
 
 
 def complete_format(incomplete: str) -> Iterator[str]:
     """Number formats."""
-    from tcsim.numbers.formats import FORMATS
-
     yield from (name for name in FORMATS if name.startswith(incomplete))
 
 
 def complete_operand(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """Operands of the instruction that was given before."""
-    from tcsim import catalog
-
     # while an option still lacks its value, the arguments before it are in ctx.args, not in ctx.params
     given = [ctx.params.get("mnemonic"), *ctx.args]
     row = next((row for name in given if name and (row := catalog.row_of(str(name))) is not None), None)
@@ -117,30 +113,22 @@ def complete_operand(ctx: typer.Context, incomplete: str) -> Iterator[str]:
 
 def complete_swizzle(incomplete: str) -> Iterator[str]:
     """Swizzles of the hardware."""
-    from tcsim.layouts.swizzle import SWIZZLES
-
     yield from (name for name in SWIZZLES if name.startswith(incomplete.upper()))
 
 
 def complete_tensor_type(incomplete: str) -> Iterator[str]:
     """Data types of tensor maps."""
-    from tcsim.tma.types import DATA_TYPES
-
     yield from (name for name in DATA_TYPES if name.startswith(incomplete.upper()))
 
 
 def complete_kind(incomplete: str) -> Iterator[str]:
     """Kinds of tcgen05.mma."""
-    from tcsim.descriptors.kinds import KINDS
-
     yield from (name for name in KINDS if name.startswith(incomplete))
 
 
 def complete_rounding(incomplete: str) -> Iterator[str]:
     """Roundings."""
     from typing import get_args
-
-    from tcsim.numbers.rounding import Rounding
 
     yield from (name for name in get_args(Rounding) if name.startswith(incomplete))
 
@@ -191,9 +179,6 @@ LONGEST_NUMBER = 100
 
 def instruction_of(mnemonic: str, arch: str | None) -> Any:
     """The instruction on the arch, or on the arch that most is known about."""
-    import tcsim
-    from tcsim.inspection.listing import default_arch
-
     return tcsim.instruction(mnemonic, arch=arch or default_arch(mnemonic))
 
 
@@ -202,8 +187,6 @@ def element_of(text: str) -> tuple[int, int]:
 
     Raises OperandError for another text.
     """
-    from tcsim.core.errors import OperandError, shortened
-
     found = re.fullmatch(r"\s*\(?\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\)?\s*", text[:LONGEST_NUMBER])
     if found is None:
         raise OperandError(f"--element {shortened(text)}: valid: ROW,COLUMN from 0, such as 3,7")
@@ -215,8 +198,6 @@ def integer_of(text: str, what: str) -> int:
 
     Raises OperandError for another text.
     """
-    from tcsim.core.errors import OperandError, shortened
-
     try:
         if len(text) > LONGEST_NUMBER:
             raise ValueError
@@ -232,8 +213,6 @@ def with_idesc(arrays: Mapping[str, Any], idesc: str | None) -> Mapping[str, Any
 
     Raises OperandError for a text that is not an integer, or a descriptor that is there already.
     """
-    from tcsim.core.errors import OperandError, shortened
-
     if idesc is None:
         return arrays
     if "idesc" in arrays:

@@ -7,10 +7,10 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tcsim.inspection.report import Line, Report
+from tcsim.inspection import report as reports
+from tcsim.inspection.report import WIDTH, Line, Report
 
 STYLES = {"": "", "title": "bold", "heading": "bold cyan", "head": "dim", "good": "green", "bad": "bold red"}
 
@@ -43,7 +43,6 @@ def emit(
     if form == "json":
         write(json.dumps({"verb": subcommand, **plain(data())}, indent=2) + "\n")
         return
-    from tcsim.inspection import report as reports
 
     if form == "markdown":
         write("\n".join(reports.markdown_lines(report())).rstrip() + "\n")
@@ -57,8 +56,6 @@ def emit(
 
 def width() -> int:
     """Columns of text: of the terminal, at most 120; 80 where there is none."""
-    from tcsim.inspection.report import WIDTH
-
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         return WIDTH
     return max(40, min(120, shutil.get_terminal_size((WIDTH, 24)).columns))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.inspection.quantization import Quantization
-    from tcsim.inspection.report import Report
+from tcsim.cli.files import read_arrays, write_arrays
+from tcsim.cli.output import emit
+from tcsim.core.errors import OperandError, listing
+from tcsim.inspection.quantization import Quantization, quantization
+from tcsim.inspection.report import Facts, Report
 
 
 class Blocks(StrEnum):
@@ -47,11 +48,6 @@ def quantize(
     json: options.Json = False,
 ) -> None:
     """Quantise an array of a file, and say what is lost."""
-    from tcsim.cli.files import read_arrays, write_arrays
-    from tcsim.cli.output import emit
-    from tcsim.core.errors import OperandError, listing
-    from tcsim.inspection.quantization import quantization
-
     arrays = read_arrays(file, "quantize")
     if not arrays:
         raise OperandError(f"quantize: {file!r} holds no arrays")
@@ -69,7 +65,6 @@ def quantize(
 
 
 def _report(file: str, name: str, found: Quantization) -> Report:
-    from tcsim.inspection.report import Facts, Report
 
     share = f" of {found.count}"
     facts = [

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.inspection.report import Report
+from tcsim.cli.files import read_arrays, write_arrays
+from tcsim.cli.output import emit
+from tcsim.inspection.problems import formats_for, run_call
+from tcsim.inspection.report import Facts, Lines, Report, table
+from tcsim.numbers.codec import decode
 
 SHOWN_ROWS = 64
 """Rows of a result that text shows at most; JSON and --output have them all."""
@@ -30,10 +32,6 @@ def run(
     json: options.Json = False,
 ) -> None:
     """Run an instruction on the inputs of a file."""
-    from tcsim.cli.files import read_arrays, write_arrays
-    from tcsim.cli.output import emit
-    from tcsim.inspection.problems import formats_for, run_call
-
     instruction = options.instruction_of(mnemonic, arch)
     arrays = options.with_idesc(read_arrays(file, "run"), idesc)
     chosen, results = run_call(instruction, arrays, call.value if call else None)
@@ -58,8 +56,6 @@ def _by_name(results: dict[str, Any], one: bool, of: Callable[[Any], Any]) -> An
 
 
 def _report(instruction: Any, call: str, results: dict[str, Any], formats: Callable[[], Any]) -> Report:
-    from tcsim.inspection.report import Facts, Lines, Report, table
-    from tcsim.numbers.codec import decode
 
     facts = [("call", call), ("evidence", str(instruction.evidence))]
     facts += [(name, f"{array.dtype} {tuple(array.shape)}") for name, array in results.items()]

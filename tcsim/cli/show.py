@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.inspection.description import Description, OperandDescription
-    from tcsim.inspection.report import Facts, Report
+from tcsim.cli.output import emit
+from tcsim.inspection.description import Description, OperandDescription, describe
+from tcsim.inspection.html_page import instruction_page
+from tcsim.inspection.listing import target_text
+from tcsim.inspection.report import Facts, Lines, Report
 
 
 def show(
@@ -23,9 +24,6 @@ def show(
 
     Types, targets, constraints, execution, registers with closed formulas, arithmetic, machine code, evidence, PTX.
     """
-    from tcsim.cli.output import emit
-    from tcsim.inspection.description import describe
-
     instruction = options.instruction_of(mnemonic, arch)
     found = describe(instruction)
     chosen = "json" if json else form.value
@@ -33,16 +31,12 @@ def show(
 
 
 def _page(instruction: Any) -> str:
-    from tcsim.inspection.html_page import instruction_page
 
     return instruction_page(instruction)
 
 
 def report(found: Description) -> Report:
     """A description as something to read."""
-    from tcsim.inspection.listing import target_text
-    from tcsim.inspection.report import Facts, Lines, Report
-
     facts = [
         ("family", found.family),
         ("types", ", ".join(f"{name} {kind}" for name, kind in found.types.items())),
@@ -77,7 +71,6 @@ def _shape(m: int, n: int, k: int) -> str:
 
 
 def _operand(operand: OperandDescription) -> Facts:
-    from tcsim.inspection.report import Facts
 
     size = f"{operand.rows} x {operand.columns} {operand.format}"
     several = f", {operand.matrices} matrices" if operand.matrices > 1 else ""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.inspection.report import Report
-    from tcsim.inspection.swizzle_view import SwizzleView
+from tcsim.cli.output import emit
+from tcsim.inspection.report import Facts, Lines, Report, table
+from tcsim.inspection.swizzle_view import SwizzleView, find_swizzle, swizzle_view
 
 
 def swizzle(
@@ -27,10 +26,6 @@ def swizzle(
     json: options.Json = False,
 ) -> None:
     """Show where a swizzle puts 16-byte chunks, and banks."""
-    from tcsim.cli.output import emit
-    from tcsim.inspection.report import Lines, Report
-    from tcsim.inspection.swizzle_view import find_swizzle, swizzle_view
-
     form = "json" if json else "text"
     if address is not None:
         name, found = find_swizzle(mode)
@@ -44,7 +39,6 @@ def swizzle(
 
 
 def _report(view: SwizzleView) -> Report:
-    from tcsim.inspection.report import Facts, Report, table
 
     chunks = len(view.lands[0])
     head = ("row", *map(str, range(chunks)))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.inspection.report import Report
-    from tcsim.tma.map import TensorMap
+from tcsim.cli.output import emit
+from tcsim.core.array_files import open_file
+from tcsim.core.errors import OperandError, TcsimError, shortened
+from tcsim.inspection.report import Facts, Lines, Report
+from tcsim.tma.map import TensorMap
+from tcsim.tma.types import DATA_TYPES, find_mode
 
 app = typer.Typer(help="Tensor maps of TMA: decode, encode, check.", no_args_is_help=True)
 
@@ -38,8 +40,6 @@ def decode(
     json: options.Json = False,
 ) -> None:
     """Say what the bytes of a CUtensorMap mean. Exit status 1 if some bits do not follow from the map."""
-    from tcsim.tma.map import TensorMap
-
     raw = _bytes_of(data)
     found, unexplained = TensorMap.decode(raw, strict=False), TensorMap.unexplained(raw)
     _emit(found, "decode", json, TensorMap.address_of(raw), raw, unexplained)
@@ -87,8 +87,6 @@ def check(
 def _made(
     type: str, dim: str, box: str, strides: str, steps: str, interleave: str, swizzle: str, fill: str, l2: str
 ) -> TensorMap:
-    from tcsim.tma.map import TensorMap
-    from tcsim.tma.types import DATA_TYPES, find_mode
 
     name = type.upper()
     find_mode("data_type", name, DATA_TYPES)
@@ -110,8 +108,6 @@ def _numbers(text: str, what: str) -> tuple[int, ...]:
 
 
 def _bytes_of(text: str) -> bytes:
-    from tcsim.core.array_files import open_file
-    from tcsim.core.errors import OperandError, shortened
 
     digits = "".join(text.replace("0x", "").replace(",", " ").split())
     try:
@@ -141,8 +137,6 @@ def _emit(
 ) -> None:
     from dataclasses import asdict
 
-    from tcsim.cli.output import emit
-
     moved, why = _transaction_bytes(found)
     place = {} if address is None else {"global_address": f"{address:#x}"}
     data = {**place, **asdict(found), "loaded": found.loaded, "transaction_bytes": moved}
@@ -160,8 +154,6 @@ def _decoded(subcommand: str, unexplained: tuple[str, ...]) -> dict[str, Any]:
 
 def _transaction_bytes(found: TensorMap) -> tuple[int | None, str]:
     """The bytes that an mbarrier must expect of a load, or why there is no such number."""
-    from tcsim.core.errors import TcsimError
-
     try:
         return found.transaction_bytes, ""
     except TcsimError as error:
@@ -169,7 +161,6 @@ def _transaction_bytes(found: TensorMap) -> tuple[int | None, str]:
 
 
 def _report(found: TensorMap, facts: dict[str, Any], raw: bytes, unexplained: tuple[str, ...]) -> Report:
-    from tcsim.inspection.report import Facts, Lines, Report
 
     shown = tuple(
         (name, ", ".join(map(str, x)) if isinstance(x, tuple) else str(x))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tcsim.inspection.report import Report
-    from tcsim.inspection.trace_steps import TracedStep
+from tcsim.cli.files import read_arrays
+from tcsim.cli.output import emit, width
+from tcsim.core.errors import OperandError
+from tcsim.inspection.bit_columns import bit_columns
+from tcsim.inspection.conversion_inputs import Elementwise, conversion_steps, random_registers
+from tcsim.inspection.outputs import output_problem
+from tcsim.inspection.problems import described
+from tcsim.inspection.products import formats_of
+from tcsim.inspection.random_inputs import random_products
+from tcsim.inspection.report import Facts, Lines, Report, table
+from tcsim.inspection.trace_steps import TracedStep, trace_steps
 
 
 def trace(
@@ -34,12 +40,6 @@ def trace(
     Every term is shown aligned to the largest exponent; what is right of the bar was cut. Of a cvt and of
     a special function, one result is followed element by element: --batch says which of the file's.
     """
-    from tcsim.cli.output import emit
-    from tcsim.inspection.conversion_inputs import Elementwise, conversion_steps, random_registers
-    from tcsim.inspection.outputs import output_problem
-    from tcsim.inspection.problems import described
-    from tcsim.inspection.trace_steps import trace_steps
-
     instruction = options.instruction_of(mnemonic, arch)
     place = options.element_of(element)
     given = options.with_idesc(_arrays(file, seed), idesc)
@@ -61,8 +61,6 @@ def trace(
 
 
 def _arrays(file: str | None, seed: int | None) -> Mapping[str, Any]:
-    from tcsim.cli.files import read_arrays
-    from tcsim.core.errors import OperandError
 
     if (file is None) == (seed is None):
         raise OperandError("trace: which inputs? valid: --inputs FILE.npz, or --seed N for random ones")
@@ -71,19 +69,12 @@ def _arrays(file: str | None, seed: int | None) -> Mapping[str, Any]:
 
 def _random(instruction: Any, seed: int) -> tuple[Any, ...]:
     """Random codes of one output: a, b, c and the scales."""
-    from tcsim.core.errors import OperandError
-    from tcsim.inspection.products import formats_of
-    from tcsim.inspection.random_inputs import random_products
-
     if not formats_of(instruction):
         raise OperandError(f"{instruction!r} computes no products; valid: instructions with a, b and c")
     return tuple(codes.reshape(-1) for codes in random_products(instruction, 1, seed).codes.values())
 
 
 def _report(instruction: Any, place: tuple[int, int], steps: tuple[TracedStep, ...]) -> Report:
-    from tcsim.cli.output import width
-    from tcsim.inspection.bit_columns import bit_columns
-    from tcsim.inspection.report import Facts, Lines, Report, table
 
     facts = (("lowering", instruction.lowering.kind), ("evidence", str(instruction.evidence)))
     parts: list[Any] = [Facts(facts)]

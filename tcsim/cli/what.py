@@ -8,6 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from tcsim.cli import options
+from tcsim.cli.output import emit
+from tcsim.core.errors import OperandError, shortened
+from tcsim.inspection.places import contents_of, operand_of
+from tcsim.inspection.report import Report, table
 
 
 def what(
@@ -19,10 +23,6 @@ def what(
     json: options.Json = False,
 ) -> None:
     """Say which elements a register of a lane holds."""
-    from tcsim.cli.output import emit
-    from tcsim.inspection.places import contents_of, operand_of
-    from tcsim.inspection.report import Report, table
-
     instruction = options.instruction_of(mnemonic, arch)
     name, number = _register(register, instruction, operand)
     chosen = operand_of(instruction, name)
@@ -43,8 +43,6 @@ def what(
 
 def _register(text: str, instruction: Any, operand: str | None) -> tuple[str | None, int]:
     """The operand and the number that "2" or "a2" name."""
-    from tcsim.core.errors import OperandError, shortened
-
     found = re.fullmatch(r"%?([a-z]*)([0-9]{1,9})", text.strip().lower())
     if found is None or (found[1] and operand is not None and found[1] != operand.lower()):
         names = ", ".join(f"{name}0 to {name}{own.count - 1}" for name, own in instruction.operands.items())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tcsim.cli import options
-
-if TYPE_CHECKING:
-    from tcsim.inspection.places import Place
+from tcsim.cli.output import emit
+from tcsim.inspection.places import Place, operand_of, places_of
+from tcsim.inspection.report import Lines, Report
 
 
 def where(
@@ -19,10 +19,6 @@ def where(
     json: options.Json = False,
 ) -> None:
     """Say which lane and register hold an element."""
-    from tcsim.cli.output import emit
-    from tcsim.inspection.places import operand_of, places_of
-    from tcsim.inspection.report import Lines, Report
-
     instruction = options.instruction_of(mnemonic, arch)
     chosen = operand_of(instruction, operand)
     row, column = options.element_of(element)

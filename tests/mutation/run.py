@@ -8,7 +8,6 @@ module; those that survive are held against the tests that name the module, and 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import multiprocessing
 import os
@@ -36,7 +35,7 @@ from tests.mutation import replay
 from tests.mutation.sites import ROOT, Site, chosen, mutated
 
 RESULT = ROOT / "docs/measurements/mutants.json"
-PATIENCE = 60  # seconds of a processor that a mutant may take, and that the tests asked of it take without it
+PATIENCE = 60  # seconds of a processor that a mutant may take
 _MOST_FILES = 3
 _NO_END = -signal.SIGXCPU
 NOTHING_RUN = 5  # of pytest
@@ -92,55 +91,58 @@ def by_replay(site: Site, folder: Path, families: list[str]) -> str:
 
 
 def by_tests(site: Site) -> str:
-    """The tests that fail, or nothing."""
-    code = (
-        "import importlib, sys, pytest; from tests.mutation.run import Planted; from tests.mutation.sites import Site; "
-        f"sys.meta_path.insert(0, Planted({site!r})); "
-        f"importlib.import_module({site.module!r}); "  # before pytest: it would import the examples' module from its file
-        f"sys.exit(pytest.main({[*PYTEST, site.path, *_files(site.module)]!r}))"
-    )
-    run = _python(["-c", code], 3 * PATIENCE)
-    if run.returncode in (0, NOTHING_RUN):
-        return ""
-    if run.returncode == _NO_END:
-        return "no end"
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
-    return failed[0] if failed else f"pytest exit {run.returncode}"
+    """The test that fails, and passes without the mutant; or nothing."""
+    files = [site.path, *_files(site.module)]
+    while files:
+        code = (
+            "import importlib, sys, pytest; from tests.mutation.run import Planted; from tests.mutation.sites import Site; "
+            f"sys.meta_path.insert(0, Planted({site!r})); "
+            f"importlib.import_module({site.module!r}); "  # before pytest: it would import the examples' module from its file
+            f"sys.exit(pytest.main({[*PYTEST, *files]!r}))"
+        )
+        run = _python(["-c", code])
+        if run.returncode in (0, NOTHING_RUN):
+            return ""
+        if run.returncode == _NO_END:
+            return "no end" if _python(["-m", "pytest", *PYTEST, *files]).returncode == 0 else ""
+        failed = re.findall(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", run.stdout, re.MULTILINE)
+        if not failed:
+            return f"pytest exit {run.returncode}"
+        if _passes(failed[0]):
+            return str(failed[0])
+        files.remove(failed[0].partition("::")[0])  # it fails in any case
+    return ""
 
 
 PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--doctest-modules")
 
 
-def _python(arguments: Sequence[str], seconds: int) -> subprocess.CompletedProcess[str]:
+def _python(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=lambda: _limited(seconds),
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=lambda: _limited(PATIENCE),
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
 
 
 @cache
+def _passes(test: str) -> bool:
+    return _python(["-m", "pytest", *PYTEST, test]).returncode == 0
+
+
+@cache
 def _files(module: str) -> tuple[str, ...]:
-    """Files of tests that pass in time without a mutant: those that name the module, then its package."""
-    found: list[str] = []
-    for name, most in ((module, _MOST_FILES), (module.rpartition(".")[0], _MOST_FILES // 2)):
-        files = (path for path in _naming(name) if path not in found)
-        found += itertools.islice(filter(_passes, files), most)
-    return tuple(found)
+    """Files of tests that name a module, those named after it first, then the smallest; and some that name its package."""
+    found = _naming(module)[:_MOST_FILES]
+    return tuple(dict.fromkeys([*found, *_naming(module.rpartition(".")[0])[: _MOST_FILES - 1]]))
 
 
 def _naming(module: str) -> list[str]:
-    """Files of tests, those named after the module first, then the smallest."""
     name = re.escape(module).replace(r"\.", r"[./]")
     package, _, short = module.rpartition(".")
     words = re.compile(rf"{name}\b|from {re.escape(package)} import .*\b{short}\b|test_{short}\b")
     files = [path for path in (ROOT / "tests").glob("test_*.py") if words.search(path.name + path.read_text())]
     files.sort(key=lambda path: (short not in path.name, path.stat().st_size))
     return [str(path.relative_to(ROOT)) for path in files]
-
-
-@cache
-def _passes(path: str) -> bool:
-    return _python(["-m", "pytest", *PYTEST, path], PATIENCE // 3).returncode == 0
 
 
 def main() -> None:
