@@ -96,3 +96,12 @@ def test_high_words_follow_the_same_tables() -> None:
     for function, true in (("rcp", 1 / exact), ("rsqrt", 1 / np.sqrt(exact))):
         found = (mufu.unit().high_word(function, words).astype(np.uint64) << np.uint64(32)).view(np.float64)
         assert float((abs(found - true) / true).max()) < 2.0**-19
+
+
+def test_an_instruction_is_made_without_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frozen generators hold no table of the model: inputs are made without one."""
+    monkeypatch.setattr(mufu, "tables", lambda: pytest.fail("the tables were read"))
+    made = mufu.Unit()
+    assert made.functions["rcp"].bias == 4046
+    with pytest.raises(pytest.fail.Exception, match="the tables were read"):
+        made.tables["rcp"]

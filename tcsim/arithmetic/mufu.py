@@ -14,7 +14,7 @@ Inputs and results are codes: uint32 arrays of f32 (uint16 of f16 and bf16, the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -105,6 +105,19 @@ def squares() -> Integers:
     return square(np.arange(1 << X_BITS))
 
 
+class _Tables(Mapping[str, Integers]):
+    """The tables of the file, read when the first is asked for: instructions are made without it, in the frozen generators too."""
+
+    def __getitem__(self, name: str) -> Integers:
+        return tables()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tables())
+
+    def __len__(self) -> int:
+        return len(tables())
+
+
 @dataclass(frozen=True)
 class Argument:
     """What an input becomes before it is interpolated."""
@@ -122,7 +135,7 @@ class Unit:
     """
 
     functions: Mapping[str, Function] = field(default_factory=lambda: FUNCTIONS)
-    tables: Mapping[str, Integers] = field(default_factory=tables, repr=False)
+    tables: Mapping[str, Integers] = field(default_factory=_Tables, repr=False)
     squares: Integers = field(default_factory=squares, repr=False)
     rounded: bool = False  # whether S is rounded where it is cut: never, in the hardware
     keeps_subnormals: bool = False  # whether subnormal inputs count
