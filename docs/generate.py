@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generator import generation_tables, measured_speeds, mutant_tables
+from generator import corpora_tables, generation_tables, measured_speeds, mutant_tables
 from generator.drawings import FIGURES
 from generator.family_page import family_page
 from generator.import_graph import layers_table
@@ -59,6 +59,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "survivors": mutant_tables.survivors,
     "tensor map bits": tensor_map_bits,
     "tensor types": tensor_types,
+    "recorded launches": corpora_tables.total,
+    "launches": corpora_tables.launches,
     "measured machine": measured_speeds.machine,
     "persistent, cold": lambda: measured_speeds.persistent("cold"),
     "persistent, sustained": lambda: measured_speeds.persistent("sustained"),

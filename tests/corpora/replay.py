@@ -32,9 +32,9 @@ class Replayed:
 
     @property
     def equal(self) -> bool:
-        """Whether it ended, left every byte as the GPU did, and knows all of its bits."""
+        """Whether it ended without a hazard and left every byte as the GPU did."""
         own = self.run.completed and not self.differing and self.compared > 0 and self.printed
-        return bool(own and not self.run.hazards and not self.run.inexact)
+        return bool(own and not self.run.hazards)
 
 
 def launches() -> Iterator[tuple[str, Fields]]:
@@ -99,7 +99,9 @@ def main(arguments: list[str]) -> int:
     print(
         f"{len(rows)} launches, {instructions:,} instructions, {compared:,} bytes compared, {sum(own.differing for own in rows):,} differing"
     )
-    print(f"{failed} not equal, {time.perf_counter() - start:.1f} s")
+    print(
+        f"{failed} not equal, {sum(bool(own.run.inexact) for own in rows)} with something inexact, {time.perf_counter() - start:.1f} s"
+    )
     return int(failed > 0 or not rows)
 
 
