@@ -117,7 +117,10 @@ SPIN = """
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("between", ["", "nanosleep.u32 20;", "atom.shared.add.u32 %r9, [smem+64], 0;"])
+@pytest.mark.parametrize(
+    "between",
+    ["", "nanosleep.u32 20;", "atom.shared.add.u32 %r9, [smem+64], 0;", "st.shared.u32 [smem+64], %r0;"],
+)
 def test_who_spins_does_not_starve_who_writes(between: str, schedule: str | int) -> None:
     run, found = ran(SPIN.format(between=between), block=64, schedule=schedule)
     assert run.completed and found[:32].tolist() == [9] * 32
