@@ -91,7 +91,7 @@ def test_the_committed_recordings_are_locked() -> None:
 def test_cases_are_dropped_only_where_that_is_said(locked: Path) -> None:
     """`--removed`."""
     without_class(locked, "wide")
-    with pytest.raises(RecordingError, match=r"loses wide\.0: if that is meant, say --removed"):
+    with pytest.raises(RecordingError, match=r"loses wide\.0, wide\.1: if that is meant, say --removed"):
         manifest.renew(locked, "sm_90")
     assert manifest.main(["--recordings", str(locked)]) == 1
     assert manifest.main(["--recordings", str(locked), "--removed"]) == 0

@@ -337,10 +337,8 @@ _MANUAL = Evidence("literature", "PTX ISA, sections tensormap.cp_fenceproxy and 
 
 
 def evidence(row: TensorMapRow, arch: Arch) -> Evidence:
-    """A recording, the machine code, or the manual: what was recorded of copies could not tell them from nothing, and is gone."""
-    if arch.name in RECORDED and row.operation != "copy":
-        return RECORDED[arch.name]
-    return _MACHINE_CODE if row.operation == "replace" else _MANUAL
+    """A recording, the machine code, or the manual."""
+    return RECORDED.get(arch.name, _MACHINE_CODE if row.operation == "replace" else _MANUAL)
 
 
 _CLASSES = {"replace": TensorMapUpdate, "copy": TensorMapCopy, "prefetch": TensorMapPrefetch}

@@ -16,7 +16,7 @@ from tcsim.arithmetic.mufu import Unit
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError, listing
-from tcsim.core.evidence import Evidence
+from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch
 from tcsim.isa.cvt.registers import Packed
 from tcsim.isa.special.rows import FUNCTIONS, SpecialRow, rows
@@ -127,21 +127,15 @@ def lowering(row: SpecialRow, arch: Arch) -> SpecialLowering:
     return SpecialLowering(kind, row.steps, tuple(opcodes.items()))
 
 
-_DERIVED = Evidence(
-    "literature", "docs/special-functions.md: tables derived from the answers of an H200; the recording is on its way"
-)
-_RECORDED: Mapping[str, Evidence] = {}  # `RECORDED` of tcsim.core.evidence, once the recordings are in the tree
 _IEEE = Evidence("literature", "PTX ISA 9.4: rounded as IEEE 754 says; ptxas's subroutine was not measured")
 
 
 def evidence(row: SpecialRow, arch: Arch) -> Evidence:
     """A recording, or what the unit of sm_90 was found to do: no other was asked."""
-    if arch.name in _RECORDED:
-        return _RECORDED[arch.name]
+    if arch.name in RECORDED:
+        return RECORDED[arch.name]
     if row.unit is None:
         return _IEEE
-    if arch.name in mufu.MEASURED:
-        return _DERIVED
     return Evidence("inferred", f"as sm_90: the special function unit of {arch.name} was not measured")
 
 
