@@ -35,6 +35,9 @@ class Testbench:
     bytewise: bool = False
     """Whether the bytes of a result are compared and counted, not its 32-bit words."""
 
+    no_machine: str = ""
+    """Why no machine that we have can run the family, or nothing."""
+
     def __init__(self, mutants: tuple[Mutant, ...] = ()) -> None:
         if mutants:
             self.mutants = mutants
@@ -42,6 +45,10 @@ class Testbench:
     def classes(self, instruction: Any) -> list[str]:
         """The names of the input classes that apply, in the order they run: letters only."""
         return list(self.names)
+
+    def alike(self, row: Any) -> object:
+        """Equal for rows of which a replay without a recording assembles one for all."""
+        return row.mnemonic
 
     def unrecorded(self, instruction: Any) -> list[str]:
         """More classes, which the committed recordings do not hold yet: they run live, and count for nothing in replay."""

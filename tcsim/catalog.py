@@ -31,6 +31,8 @@ _ORDER = (
     "setmaxnreg", "elect.sync", "barrier.cluster", "mapa", "st.async", "red.async", "st.bulk", "clusterlaunchcontrol",
     "griddepcontrol", "redux.sync", "barrier.cta", "bar.warp.sync", "createpolicy", "getctarank", "discard", "applypriority",
     "cvta.param", "ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div",
+    "multimem.ld_reduce", "multimem.st", "multimem.red", "multimem.st.async", "multimem.red.async", "multimem.cp.async.bulk",
+    "multimem.cp.reduce.async.bulk",
 )  # fmt: skip
 """In which order lists show the families; one that is not named here comes after these."""
 

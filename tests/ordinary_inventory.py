@@ -186,10 +186,33 @@ def _multimem() -> Iterator[Candidate]:
         name = f"multimem.cp.reduce.async.bulk.global{source}.bulk_group.{op}.{kind}"
         yield Candidate("multimem.cp.reduce.async.bulk", name, "", "[%d0], [%r0], %r1", source == ".shared::cta")
 
+    for order, scope, space in product(
+        ("", ".relaxed", ".release"), ("", ".cta", ".cluster", ".gpu", ".sys"), ("", ".global")
+    ):
+        words = f"{order}{scope}{space}"
+        listed = order == ".release" and scope in (".gpu", ".sys")
+        for kind, letter in _LETTERS.items():
+            yield Candidate("multimem.st.async", f"multimem.st.async{words}.{kind}", "", f"[%d8], %{letter}0", listed)
+            for op in ("add", "min", "max", "and", "inc"):
+                yield Candidate(
+                    "multimem.red.async", f"multimem.red.async{words}.{op}.{kind}", "", f"[%d8], %{letter}0", listed
+                )
+
+
+_LETTERS = {
+    **dict.fromkeys(("b8", "b16", "u16", "s16"), "h"), **dict.fromkeys(("b32", "u32", "s32"), "r"), **dict.fromkeys(("b64", "u64", "s64"), "d"),
+    "f32": "f", "f64": "g",
+}  # fmt: skip
+
 
 def candidates() -> tuple[Candidate, ...]:
-    """Every spelling that is tried."""
-    return tuple(one for part in (_redux, _barriers, _policies, _hints, _addresses, _multimem) for one in part())
+    """Every spelling that is tried, but those of multimem, which has a file of its own."""
+    return tuple(one for part in (_redux, _barriers, _policies, _hints, _addresses) for one in part())
+
+
+def multimem() -> tuple[Candidate, ...]:
+    """Every spelling of multimem that is tried."""
+    return tuple(_multimem())
 
 
 def accepted(tried: Iterable[Candidate], target: str, version: str) -> set[Candidate]:
@@ -220,7 +243,11 @@ def accepted(tried: Iterable[Candidate], target: str, version: str) -> set[Candi
 
 def inventory() -> Iterator[tuple[Candidate, tuple[str, ...], str]]:
     """Each spelling that some target takes, its targets, and the lowest version."""
-    tried = [one for one in candidates() if not one.family.startswith("multimem")]  # which the catalog lacks
+    yield from _inventory(candidates())
+
+
+def _inventory(tried: Iterable[Candidate]) -> Iterator[tuple[Candidate, tuple[str, ...], str]]:
+    tried = list(tried)
     targets = {target: accepted(tried, target, "8.8" if TARGETS[target].number < 75 else "9.4") for target in TARGETS}
     versions: dict[Candidate, str] = {}
     for version in VERSIONS:
@@ -233,8 +260,33 @@ def inventory() -> Iterator[tuple[Candidate, tuple[str, ...], str]]:
             yield one, takers, versions[one]
 
 
+def multimem_table() -> str:
+    """The inventory of multimem: what stands before an operation and what may follow it, since all combinations exist."""
+    lines = []
+    for one, takers, version in _inventory(multimem()):
+        words = one.mnemonic.removeprefix(one.family).split(".")[1:]
+        head = [word for word in words if word in _BEFORE] if ".cp." not in one.family else words[:3]
+        end = ".".join(word for word in words if word not in head)
+        lines.append((one.family, ".".join(head), end, " ".join(takers), version, int(one.documented)))
+    found: dict[tuple[object, ...], list[str]] = {}
+    for family, head, *rest in lines:
+        found.setdefault((family, *rest), []).append(head)
+    rows = [",".join([str(family), " ".join(heads), *map(str, rest)]) for (family, *rest), heads in found.items()]
+    return _MULTIMEM + "\n".join(rows) + "\n"
+
+
+_BEFORE = ("weak", "relaxed", "acquire", "release", "cta", "cluster", "gpu", "sys", "global")
+_MULTIMEM = """\
+# Spellings of multimem that ptxas 13.5.37 accepts: each of the words before (an order, a scope, a state space; a first blank: none) with what
+# follows. Written by tests/ordinary_inventory.py.
+family,before,end,targets,min_ptx_isa,documented
+"""
+MULTIMEM = Path(__file__).parent / "data" / "multimem_inventory.csv"
+
+
 def main() -> None:
-    """Write the inventory."""
+    """Write the inventories."""
+    MULTIMEM.write_text(multimem_table())
     lines = (
         f"{one.family},{one.mnemonic},{one.extra},{' '.join(takers)},{version},{int(one.documented)}"
         for one, takers, version in inventory()

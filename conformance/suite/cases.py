@@ -152,11 +152,14 @@ class Suite:
         return published.read(self.settings.arch, self.settings.root)
 
     def unproven(self) -> Iterator[str]:
-        """Mnemonics without an oracle here: they are assembled, and no more."""
+        """Mnemonics without an oracle here: they are assembled, and no more; of those that are alike, one."""
         if self.settings.mode == "replay":
             proven = {item.mnemonic for item in self.published}
-            rows = (row for row in self.rows if row.mnemonic not in proven)
-            yield from (row.mnemonic for row in rows if self.recording(row.mnemonic) is None)
+            rows = (row for row in self.rows if row.mnemonic not in proven and self.recording(row.mnemonic) is None)
+            alike: dict[object, str] = {}
+            for row in rows:
+                alike.setdefault(testbench_of(row.family).alike(row), row.mnemonic)
+            yield from alike.values()
 
     def refused(self) -> Iterator[Row]:
         """Rows that the assembler accepts on this arch and drops; in a live run those that the model does not compute, too."""
@@ -169,7 +172,8 @@ class Suite:
 
     def why_refused(self, row: Row) -> str:
         """Why no case of a row can be compared, or nothing."""
-        return row.dropped or str(getattr(self.instruction(row.mnemonic), "unmodelled", ""))
+        unmodelled = str(getattr(self.instruction(row.mnemonic), "unmodelled", ""))
+        return row.dropped or unmodelled or testbench_of(row.family).no_machine
 
     def instruction(self, mnemonic: str) -> Instruction:
         """The instruction on the arch under test."""

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-Kind = Literal["unrecorded", "no result", "no model"]
+Kind = Literal["unrecorded", "no result", "no model", "no machine"]
 KINDS: dict[Kind, str] = {
     "unrecorded": "a GPU of the arch can run it, and its recording is on its way",
     "no result": "the instruction computes nothing that could be compared",
     "no model": "nothing is claimed of it: an open question",
+    "no machine": "it needs what no machine at hand has",
 }
 LONGEST = 31  # days
 FILE = Path(__file__).parent.parent / "waivers.toml"

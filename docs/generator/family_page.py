@@ -92,7 +92,7 @@ def _by_extents(key: tuple[str, ...]) -> tuple[object, ...]:
 def _lowering_table(family: Family[Any], rows: Sequence[Row], sources: _Sources) -> str:
     evidence: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     opcodes: dict[tuple[str, str], list[str]] = defaultdict(list)
-    members: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    members: dict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
     real = [row for row in rows if not row.dropped]
     for row in real:
         for arch in ARCHS.values():
@@ -101,8 +101,7 @@ def _lowering_table(family: Family[Any], rows: Sequence[Row], sources: _Sources)
             lowering = family.lowering(row, arch)
             steps = steps_text(lowering.steps, "<br>", family.without_steps)
             key = (str(lowering.kind), steps)
-            if row not in members[key]:
-                members[key].append(row)
+            members[key][row.mnemonic] = row
             if arch.name not in (archs := evidence[key][sources.cite(family.evidence(row, arch), arch)]):
                 archs.append(arch.name)
             text = " + ".join(f"{times} {code(opcode)}" for opcode, times in lowering.opcodes) or lowering.note
@@ -112,14 +111,27 @@ def _lowering_table(family: Family[Any], rows: Sequence[Row], sources: _Sources)
     for key, levels in evidence.items():
         archs_text = "<br>".join(f"{arch_ranges(names)}: {level}" for level, names in levels.items())
         machine = opcodes[key][0] + (f" and {len(opcodes[key]) - 1} like it" if len(opcodes[key]) > 1 else "")
-        cells.append((common_label(members[key], real), *key, machine, archs_text))
+        cells.append((common_label(list(members[key].values()), real), *key, machine, archs_text))
     return table(("rows", "kind", "steps", "machine code of one instruction", "arch: evidence"), cells)
+
+
+def _shown(rows: Sequence[Row]) -> list[Row]:
+    """The rows, but of those that differ in order, scope and state space alone the first."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        name = row.mnemonic
+        if "order" in row.modifiers:
+            name = name.replace(row.modifiers["order"] + row.modifiers.get("space", ""), "", 1)
+        elif any("order" in other.modifiers for other in rows[:8]):
+            name = name.replace(row.modifiers.get("space", " "), "", 1)
+        found.setdefault(name, row)
+    return list(found.values())
 
 
 def family_page(family: Family[Any]) -> str:
     """Every row of a family: targets, fragments, lowering, evidence."""
     sections: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in family.rows():
+    for row in _shown(family.rows()):
         sections[section_of(row)].append(row)
     sources, body, titles = _Sources(), [], Counter[str]()
     for rows in sections.values():
@@ -139,7 +151,9 @@ def family_page(family: Family[Any]) -> str:
             *([forms] if (forms := forms_table(rows)) else []),
             _lowering_table(family, rows, sources),
         ]
-    count = sum(len(rows) for rows in sections.values())
+    count: int | str = len(family.rows())
+    if (shown := sum(len(rows) for rows in sections.values())) < len(family.rows()):
+        count = f"{count}. Those that differ in order, scope and state space alone are one line: {shown} lines"
     dropped = sum(bool(row.dropped) for rows in sections.values() for row in rows)
     several = any(" to " in shapes_text(rows) for rows in sections.values())
     intro = INTRODUCTIONS.get(family.name, FAMILY_INTRODUCTION).format(

@@ -13,7 +13,7 @@ Every spelling of {{name}} in the registry: {{count}}. [{title}](../{page}) says
 """
 _CLUSTERS = ("setmaxnreg", "elect", "barrier_cluster", "mapa", "st_async", "st_bulk", "clusterlaunchcontrol")
 _CHAPTERS = {
-    ("Clusters", "clusters.md"): (*_CLUSTERS, "griddepcontrol"),
+    ("Clusters", "clusters.md"): (*_CLUSTERS, "griddepcontrol", "multimem"),
     ("mbarriers and copies", "mbarriers-and-copies.md"): (
         "mbarrier",
         "cp_async",
