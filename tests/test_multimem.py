@@ -17,12 +17,13 @@ import tcsim
 from tcsim import catalog
 from tcsim.arithmetic.reduction import Reduction
 from tcsim.core.errors import OperandError, TcsimError
-from tcsim.isa import multimem as model
-from tcsim.isa.multimem import MultimemRow
+from tcsim.isa.multimem import rows as spelled
+from tcsim.isa.multimem import semantics as model
+from tcsim.isa.multimem.rows import MultimemRow
 from tcsim.model.effects import Memories
 
 BUILDERS = (
-    model.load_rows, model.store_rows, model.reduce_rows, model.async_store_rows, model.async_reduce_rows, model.copy_rows, model.copy_reduce_rows,
+    spelled.load_rows, spelled.store_rows, spelled.reduce_rows, spelled.async_store_rows, spelled.async_reduce_rows, spelled.copy_rows, spelled.copy_reduce_rows,
 )  # fmt: skip
 ROWS = {row.mnemonic: row for builder in BUILDERS for row in builder()}
 COUNTS = {
@@ -111,7 +112,7 @@ def loads(name: str, replicas: int, rng: np.random.Generator) -> tuple[Any, list
     return found.tolist(), wanted
 
 
-@pytest.mark.parametrize("name", [name for name in one_of_each() if ROWS[name].family == model.LOAD])
+@pytest.mark.parametrize("name", [name for name in one_of_each() if ROWS[name].family == spelled.LOAD])
 def test_ld_reduce(name: str) -> None:
     """Of one, two, three and eight replicas."""
     compared = 0
@@ -143,7 +144,8 @@ def stored(name: str, rng: np.random.Generator) -> tuple[Bytes, Bytes]:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in one_of_each() if ROWS[name].family not in (model.LOAD, model.COPY, model.COPY_REDUCE)]
+    "name",
+    [name for name in one_of_each() if ROWS[name].family not in (spelled.LOAD, spelled.COPY, spelled.COPY_REDUCE)],
 )
 def test_stores_and_reductions(name: str) -> None:
     """In every replica; bytes between stay."""
@@ -151,7 +153,7 @@ def test_stores_and_reductions(name: str) -> None:
     assert np.array_equal(after, wanted)
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if ROWS[name].family in (model.COPY, model.COPY_REDUCE)])
+@pytest.mark.parametrize("name", [name for name in ROWS if ROWS[name].family in (spelled.COPY, spelled.COPY_REDUCE)])
 def test_bulk_copies(name: str) -> None:
     """Bytes of shared memory in every replica, combined where the spelling says so; with a mask only some."""
     row: MultimemRow = ROWS[name]
@@ -245,7 +247,7 @@ def test_a_wrong_model_differs(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     """Each is contradicted by the cases above."""
     attribute, replacement, mnemonic = MUTANTS[name]
     monkeypatch.setattr(model, attribute, replacement)
-    if ROWS[mnemonic].family == model.LOAD:
+    if ROWS[mnemonic].family == spelled.LOAD:
         results = [
             loads(mnemonic, replicas, np.random.default_rng(seed)) for replicas in (2, 3, 8) for seed in range(6)
         ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from conformance.testbench import Testbench
-from tcsim.isa import multimem
-from tcsim.isa.multimem import MultimemRow
+from tcsim.isa.multimem import rows as multimem
+from tcsim.isa.multimem.rows import MultimemRow
 
 
 class MultimemTestbench(Testbench):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes.images import entry
-from tcsim.isa import multimem
-from tcsim.isa.multimem import MultimemRow
+from tcsim.isa.multimem import rows as multimem
+from tcsim.isa.multimem.rows import MultimemRow
 
 PARAMETERS = ("object", "value", "result")
 

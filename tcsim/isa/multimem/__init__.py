@@ -1,0 +1,1 @@
+"""multimem: one address that means the memory of several devices."""
