@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from conformance.scalars.inputs import inputs, width
 from tcsim.arithmetic import floating as arithmetic
-from tcsim.isa.scalar import compare, convert, floating, integer, special
+from tcsim.isa.scalar import bits, compare, convert, floating, integer, special
 from tcsim.isa.scalar.atomic import atomics, combination
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 
 EACH = 32
 """Inputs of each spelling: the first of the list that the GPU gets, corners and random ones mixed."""
-OWN = tuple(item for module in (integer, floating, compare, convert) for item in module.table())
-INTACT = {"permute": integer.permute, "logic3": integer.logic3}
+OWN = tuple(item for module in (integer, bits, floating, compare, convert) for item in module.table())
+INTACT = {"permute": bits.permute, "logic3": bits.logic3}
 STEMS = sorted({item.mnemonic.split(".")[0] for item in OWN})
 
 
@@ -120,10 +120,10 @@ MUTANTS: dict[str, tuple[Any, str, Any, tuple[str, ...]]] = {
     "f16 subnormals kept": (floating, "_flush_half", lambda codes: codes, ("add.ftz.f16", "abs.ftz.f16")),
     "oob of any NaN": (floating, "OUTSIDE", np.uint16(0x7E00), ("fma.rn.oob",)),
     "comparisons ordered": (floating, "_either_nan", lambda a, b, type: np.zeros(np.shape(a), bool), ("setp.gtu", "setp.num")),
-    "fields with all bits of start and length": (integer, "_place", lambda bits, code: code.astype(np.int64), ("bfe.", "bfi.")),
-    "clz one off": (integer, "bit_length", lambda codes: np.bitwise_count(codes).astype(np.uint32), ("clz.", "bfind.")),
-    "prmt without signs": (integer, "permute", lambda a, b, c: INTACT["permute"](a, b, c & np.uint32(0x7777)), ("prmt.b32",)),
-    "lop3 of other tables": (integer, "logic3", lambda a, b, c, table: INTACT["logic3"](a, b, c, table ^ 1), ("lop3.",)),
+    "fields with all bits of start and length": (bits, "_place", lambda bits, code: code.astype(np.int64), ("bfe.", "bfi.")),
+    "clz one off": (bits, "bit_length", lambda codes: np.bitwise_count(codes).astype(np.uint32), ("clz.", "bfind.")),
+    "prmt without signs": (bits, "permute", lambda a, b, c: INTACT["permute"](a, b, c & np.uint32(0x7777)), ("prmt.b32",)),
+    "lop3 of other tables": (bits, "logic3", lambda a, b, c, table: INTACT["logic3"](a, b, c, table ^ 1), ("lop3.",)),
     "saturating sums wrap": (integer, "_saturate", lambda values, type="s32": values.astype(np.uint64).astype(CONTAINERS[type]), ("add.sat.s", "mad.hi.sat")),
     "24-bit products of 32 bits": (integer, "_multiply_24", integer.multiply, ("mul24.",)),
     "opposite predicates equal": (compare, "_with_opposite", lambda own, combine: lambda a, b, *p: (own(a, b),) * 2 if not p else (combine(own(a, b), *p),) * 2, ("setp.lt",)),
@@ -139,7 +139,7 @@ def test_a_wrong_model_differs(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     """Each is found by some of the inputs that every spelling is compared on."""
     module, attribute, replacement, stems = MUTANTS[name]
     monkeypatch.setattr(module, attribute, replacement)
-    owners = (integer, floating, compare, convert, special)
+    owners = (integer, bits, floating, compare, convert, special)
     chosen = [item for own in owners for item in own.table() if item.mnemonic.startswith(stems)]
     assert chosen
     assert any(
