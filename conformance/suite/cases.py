@@ -115,8 +115,9 @@ class Suite:
 
     @cached_property
     def workshop(self) -> Workshop:
-        """Makes the probes of the arch's instructions."""
-        return Workshop([self.instruction(row.mnemonic) for row in self.rows])
+        """Makes the probes of the arch's instructions, of those that are alike the first."""
+        alike = {testbench_of(row.family).alike(row): row.mnemonic for row in reversed(self.rows)}
+        return Workshop([self.instruction(name) for name in reversed(alike.values())])
 
     def cases(self) -> Iterator[Case]:
         """Every case of a row with an oracle: live all of them; in replay the recorded ones and those that wait to be."""
