@@ -77,6 +77,7 @@ def test_allocations_are_aligned_and_apart() -> None:
         (lambda m: m.allocate(1 << 50), "valid: 0"),
         (lambda m: m.allocate("x"), "valid: bytes"),
         (lambda m: m.read(0x1000, 4), "nothing is mapped"),
+        (lambda m: m.read(0x1000, -1), "integers from 0"),
         (lambda m: m.write(0x1000, b"a"), "nothing is mapped"),
         (lambda m: m.symbol("module", "x"), "tcsim.ptx.parse"),
         (lambda m: m.symbol(parse(HEAD + ".global .b32 abc;"), "abd"), "nearest: abc"),

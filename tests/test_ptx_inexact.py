@@ -158,7 +158,7 @@ def test_the_account_of_a_sum_is_exact_about_what_is_exact() -> None:
 def test_matrix_products_of_archs_of_which_no_results_are_known() -> None:
     body = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f2,%f3,%f4,%f5}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, {%f2,%f3,%f4,%f5}; mov.f32 %f9, %f1;"
     assert not ran(body)[0].inexact and not ran(body, target="sm_80")[0].inexact
-    (name,) = ran(body, target="sm_80", arch="sm_107")[0].inexact
-    assert name.startswith("mma.sync.aligned.m16n8k16")
+    ((name, count),) = ran(body, target="sm_80", arch="sm_107")[0].inexact.items()
+    assert name.startswith("mma.sync.aligned.m16n8k16") and count == 32
     move = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r5]; mov.f32 %f9, %f1;"
     assert not ran(".shared .b8 s[256]; mov.u32 %r5, s;" + move, target="sm_80", arch="sm_107")[0].inexact

@@ -313,13 +313,18 @@ FAULTS: list[tuple[str, str, int | None]] = [
     ("setp.eq.u32 %p1, %r0, 5; mov.u64 %rd2, 0x999000; @%p1 st.global.u32 [%rd2], %r0;", "GMEM_UNMAPPED", 5),
     ("setp.eq.u32 %p1, %r0, 6; @%p1 ld.global.u64 %rd3, [%rd0+4];", "ADDRESS_MISALIGNED", 6),
     ("setp.eq.u32 %p1, %r0, 7; mov.u32 %r1, 0x30000; @%p1 ld.shared.u32 %r2, [%r1];", "SMEM_OUT_OF_RANGE", 7),
+    ("mov.u64 %rd7, -8; setp.eq.u32 %p1, %r0, 9; @%p1 ld.u64 %rd3, [%rd7];", "GMEM_UNMAPPED", 9),
+    ("mov.u64 %rd7, 0xf3000000000000; setp.eq.u32 %p1, %r0, 9; @%p1 st.u64 [%rd7], %rd3;", "GMEM_UNMAPPED", 9),
+    (".local .align 8 .b8 own[64]; mov.u64 %rd7, -8; setp.eq.u32 %p1, %r0, 9; @%p1 st.local.u64 [%rd7], %rd3;", "LOCAL_OUT_OF_RANGE", 9),
+    (".local .align 8 .b8 own[12]; mov.u64 %rd7, own; cvta.local.u64 %rd7, %rd7; ld.u64 %rd3, [%rd7+8];", "LOCAL_OUT_OF_RANGE", 0),
     ("setp.eq.u32 %p1, %r0, 8; @%p1 trap;", "TRAP", 8),
     ("bar.sync 0, 33;", "INVALID_OPERAND", 0),
     ("mov.u32 %r1, 99; bar.sync %r1;", "INVALID_OPERAND", 0),
     ("mov.u32 %r1, smem; mov.u32 %r2, 9; mbarrier.init.shared::cta.b64 [%r1], %r2; mbarrier.arrive.shared::cta.b64 _, [%r1];",
      "MBARRIER_FAULT", None),
     ("mov.u32 %r1, 0x7000000; ld.shared::cluster.u32 %r2, [%r1];", "SMEM_OUT_OF_RANGE", 0),
-    ("mov.u64 %rd7, 0xf000000000000000; mbarrier.arrive.b64 _, [%rd7];", "MBARRIER_FAULT", None),
+    ("mbarrier.arrive.b64 _, [%rd1];", "MBARRIER_FAULT", None),
+    ("mov.u64 %rd7, 0xf000000000000000; mbarrier.arrive.b64 _, [%rd7];", "GMEM_UNMAPPED", None),
 ]  # fmt: skip
 
 
@@ -339,6 +344,13 @@ def test_a_fault_names_its_place_and_memory_stays(body: str, name: str, thread: 
 def test_a_kernel_without_an_end_reaches_its_limit() -> None:
     run, _ = ran("mov.u32 %r1, 0; W: add.u32 %r1, %r1, 1; bra W;", limits=Limits(instructions=50_000))
     assert not run.completed and run.hazards[0].name == "LIMIT" and run.instructions < 60_000
+
+
+def test_the_largest_grid_reaches_its_limit_at_once() -> None:
+    run = parse(".version 8.0\n.target sm_90\n.address_size 64\n.entry k() { ret; }").kernel().launch(
+        Memory(), [], grid=(2**31 - 1, 65535, 65535), limits=Limits(instructions=100)
+    )  # fmt: skip
+    assert [(own.name, own.block) for own in run.hazards] == [("LIMIT", (100, 0, 0))] and run.instructions == 101
 
 
 # --- registers of a warpgroup, Tensor Memory of a pair -----------------------------------------------------------------

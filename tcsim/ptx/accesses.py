@@ -89,18 +89,16 @@ class Accesses(Threads):
             if space in ("global", "const"):
                 return [(slice(None), None, addresses)]
             if space == "":
-                return self._generic(addresses, threads)
+                return self._generic(addresses, size, threads)
             found = self._where(space, addresses)
         except MemoryFault as fault:
             raise Stop(fault.name, fault.detail, int(threads[0])) from None
         parts: list[tuple[Any, Segment | None, Array]] = []
         for own, segment, offset in found:
-            base = offset
+            base, extent = offset, segment.size
             if segment is self.local:
-                beyond = offset + np.uint64(size) > np.uint64(self.local_bytes)
-                base = offset + (threads[own] * self.local_stride).astype(np.uint64)
-            else:
-                beyond = offset + np.uint64(size) > np.uint64(segment.size)
+                base, extent = offset + (threads[own] * self.local_stride).astype(np.uint64), self.local_bytes
+            beyond = offset >= np.uint64(max(extent - size + 1, 0))  # a sum could wrap around
             if beyond.any():
                 lane = int(np.argmax(beyond))
                 name = (
@@ -110,14 +108,19 @@ class Accesses(Threads):
                     if segment is self.local
                     else "PARAM_OUT_OF_RANGE"
                 )
-                raise Stop(name, f"{size} bytes at {int(offset[lane]):#x} of {segment.size}", int(threads[own][lane]))
+                raise Stop(name, f"{size} bytes at {int(offset[lane]):#x} of {extent}", int(threads[own][lane]))
             parts.append((own, segment, base))
         return parts
 
-    def _generic(self, addresses: Array, threads: Array) -> list[tuple[Any, Segment | None, Array]]:
+    def _generic(self, addresses: Array, size: int, threads: Array) -> list[tuple[Any, Segment | None, Array]]:
         top = addresses >> np.uint64(48)
         if (top < np.uint64(SHARED_WINDOW >> 48)).all():
             return [(slice(None), None, addresses)]
+        nowhere = top > np.uint64(PARAM_WINDOW >> 48)
+        if nowhere.any():
+            lane = int(np.argmax(nowhere))
+            said = f"an access at {int(addresses[lane]):#x}: no generic address is there"
+            raise Stop("GMEM_UNMAPPED", said, int(threads[lane]))
         found: list[tuple[Any, Segment | None, Array]] = []
         for window, space in (
             (SHARED_WINDOW, "shared"),
@@ -129,7 +132,7 @@ class Accesses(Threads):
             if not own.any():
                 continue
             indices = np.nonzero(own)[0]
-            for part, segment, offset in self._parts(space, addresses[own] - np.uint64(window), 1, threads[own]):
+            for part, segment, offset in self._parts(space, addresses[own] - np.uint64(window), size, threads[own]):
                 found.append((indices[part], segment, offset))
         return found
 

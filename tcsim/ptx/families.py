@@ -16,7 +16,6 @@ from tcsim.model.instruction import Instruction as Model
 from tcsim.model.operand import Operand as Slot
 from tcsim.model.registers import RegisterInstruction
 from tcsim.ptx.convergence import lanes_of, waits
-from tcsim.ptx.ledger import unverified
 from tcsim.ptx.program import Compiler
 from tcsim.ptx.syntax import (
     Address,
@@ -145,8 +144,7 @@ def _bind(compiler: Compiler, item: Instruction, arch: str) -> list[str]:
             flat.append((operand, False))
     for form in model.row.forms:
         if _fits(form, flat):
-            line = _line(compiler, item, model, form, [operand for operand, _ in flat])
-            return [f"M.note({compiler.constant(model.mnemonic)}, w)", line] if unverified(model) else [line]
+            return [_line(compiler, item, model, form, [operand for operand, _ in flat])]
     valid = " or ".join(form.statement(item.opcode) for form in model.row.forms[:3])
     raise compiler.error(f"no form takes these operands; valid: {valid}")
 

@@ -103,7 +103,9 @@ class Grid:
     def _places(self) -> Iterator[list[tuple[int, int, int]]]:
         """The blocks of each cluster, by rank."""
         (gx, gy, gz), (cx, cy, cz) = self.launch.shape.grid, self.launch.shape.cluster
-        for z, y, x in product(range(0, gz, cz), range(0, gy, cy), range(0, gx, cx)):
+        columns, rows = gx // cx, gy // cy
+        for number in range(columns * rows * (gz // cz)):  # not `product`, which makes a list of every extent
+            x, y, z = number % columns * cx, number // columns % rows * cy, number // (columns * rows) * cz
             yield [(x + i, y + j, z + k) for k, j, i in product(range(cz), range(cy), range(cx))]
 
     def _cluster(self, indices: Sequence[tuple[int, int, int]]) -> Cluster:

@@ -12,7 +12,6 @@ import numpy as np
 
 from tcsim.arithmetic import mufu
 from tcsim.isa.scalar.table import Array, Scalar
-from tcsim.model.instruction import Instruction
 
 VARYING = frozenset(
     (
@@ -28,11 +27,6 @@ _LEAST = {"f32": -149, "f64": -1074, "f16": -24, "bf16": -133}
 def unmeasured(found: Scalar, arch: str) -> bool:
     """Whether a scalar instruction is a function of the MUFU on an arch whose MUFU was not measured."""
     return found.inexact and arch not in mufu.MEASURED
-
-
-def unverified(model: Instruction) -> bool:
-    """Whether an instruction multiplies matrices and no hardware's results say how its arch sums the products."""
-    return hasattr(model, "matmul") and model.evidence.level in ("literature", "inferred")
 
 
 @dataclass

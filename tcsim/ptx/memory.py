@@ -122,8 +122,10 @@ class Memory:
     def read(self, address: int, size: int) -> Bytes:
         """A copy of bytes, which may cross from one piece of memory into its neighbour.
 
-        Raises OperandError where nothing is mapped.
+        Raises OperandError where nothing is mapped, and for a size that is not an integer from 0.
         """
+        if not isinstance(size, (int, np.integer)) or int(size) < 0:
+            raise OperandError(f"Memory.read: size={shortened(size)}; valid: integers from 0")
         return np.concatenate(list(self._pieces(address, size, "Memory.read")) or [np.zeros(0, np.uint8)])
 
     def write(self, address: int, data: Any) -> None:

@@ -84,19 +84,6 @@ class Octets(Calls):
                 row, piece = np.nonzero(mask & ~whole[:, None])
                 self.put_octets(at.space, address[row] + piece, data[row, piece][:, None], _chosen(cta, row))
 
-    def _combined(self, write: Write, at: Access) -> bool:
-        """Combine entries at the same address one after the other; False where every entry has its own."""
-        address, cta = self.places(at)
-        if len(np.unique(address)) == len(address) or write.combine is None or at.mask is not None:
-            return False
-        data = np.broadcast_to(write.data, (*at.address.shape, at.size)).reshape(-1, at.size)
-        for entry in range(len(address)):
-            one = slice(entry, entry + 1)
-            old = self._octets(at.space, address[one], at.size, _chosen(cta, one))
-            self.put_octets(at.space, address[one], write.combine(old, data[one]), _chosen(cta, one))
-        self.changed = True
-        return True
-
     def copies(self, at: Access) -> list[Access]:
         """An access, or one in each CTA of the cluster where it is for all of them."""
         if at.cta is None or not (np.asarray(at.cta) == EVERY_CTA).any():
@@ -141,8 +128,9 @@ class Octets(Calls):
         values = np.ascontiguousarray(data).view(TYPED.get(unit, np.dtype((np.void, 16)))).reshape(-1)
         for own, segment, offset in self._segments(space, places, cta):
             if segment is None:
-                if self.memory.unmapped(offset, unit) is not None:
-                    raise Stop("GMEM_UNMAPPED", f"{unit} bytes at {int(offset[0]):#x}: nothing is mapped there")
+                first = self.memory.unmapped(offset, unit)
+                if first is not None:
+                    raise Stop("GMEM_UNMAPPED", f"{unit} bytes at {int(offset[first]):#x}: nothing is mapped there")
                 self.memory.scatter(offset, values[own], unit)
             else:
                 _require_inside(space, segment, offset, unit)
