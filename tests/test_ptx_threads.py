@@ -53,6 +53,20 @@ def test_lanes_of_two_paths_meet_at_a_shuffle(schedule: str | int) -> None:
     assert found[:32].tolist() == [100 if lane % 2 == 0 else 999 + lane for lane in range(32)]
 
 
+def test_members_that_have_exited_add_nothing() -> None:
+    """The second warp has 16 threads, 4 of which exit: 12 of the 32 members add 1, in a sum and in the choice of a leader."""
+    run, found = ran(
+        """
+        setp.ge.u32 %p0, %r0, 32; setp.lt.and.u32 %p0, %r0, 36, %p0; @%p0 exit;
+        mov.u32 %r1, 1; redux.sync.add.u32 %r1, %r1, 0xffffffff; elect.sync %r2|%p1, 0xffffffff;
+        shl.b32 %r2, %r2, 16; or.b32 %r1, %r1, %r2; st.global.u32 [%rd1], %r1;
+        """,
+        block=48,
+    )
+    assert run.completed, run.hazards
+    assert found[:48].tolist() == [32] * 32 + [0] * 4 + [4 << 16 | 12] * 12
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_members_alone_meet(schedule: str | int) -> None:
     """Each half of the warp votes with a mask of its own, at the same instruction or not."""
@@ -324,6 +338,7 @@ FAULTS: list[tuple[str, str, int | None]] = [
      "MBARRIER_FAULT", None),
     ("mov.u32 %r1, 0x7000000; ld.shared::cluster.u32 %r2, [%r1];", "SMEM_OUT_OF_RANGE", 0),
     ("mbarrier.arrive.b64 _, [%rd1];", "MBARRIER_FAULT", None),
+    ("mov.u32 %r1, smem; mbarrier.init.shared::cta.b64 [%r1+4], 1;", "ADDRESS_MISALIGNED", None),
     ("mov.u64 %rd7, 0xf000000000000000; mbarrier.arrive.b64 _, [%rd7];", "GMEM_UNMAPPED", None),
 ]  # fmt: skip
 

@@ -73,10 +73,9 @@ def _waits(block: Block, fiber: Fiber) -> str:
             if other.waits and other.waits.kind == "bar" and other.waits.number == waits.number:
                 arrived = arrived | other.mask
         wanted = waits.count or int(block.alive.reshape(-1, LANES).any(1).sum()) * LANES
-        return (
-            f"waits at barrier {waits.number} for {wanted} threads; arrived: {threads_in_words(arrived)}; "
-            f"not arrived: {threads_in_words(block.alive & ~arrived)}"
-        )
+        left = block.alive & ~arrived
+        rest = f"not arrived: {threads_in_words(left)}" if left.any() else "no other thread is left"
+        return f"waits at barrier {waits.number} for {wanted} threads; arrived: {threads_in_words(arrived)}; {rest}"
     if waits.kind == "cluster":
         lacking = [
             f"{threads_in_words(own)} of block {tuple(other.index)}"

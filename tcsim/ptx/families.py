@@ -260,6 +260,9 @@ def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array, a
         first = np.argmax(active.reshape(lead), axis=1)
         full = full.reshape(lead)
         full = np.where(active.reshape(lead), full, full[np.arange(len(full)), first][:, None])
+        if slot.per == "member_mask":  # members that have exited are left out
+            bits = active.reshape(lead).astype(np.uint64) << np.arange(bound.lanes, dtype=np.uint64)
+            full = full & bits.sum(1).astype(full.dtype)[:, None]
     if slot.kind in ("address", "tensor"):
         full = full.astype(np.int64)
     return full.reshape(lead)

@@ -144,11 +144,9 @@ def is_space(compiler: Compiler, item: Instruction) -> Lines:
     return [compiler.put(to, f"M.is_space({compiler.value(what, 'u64')}, {compiler.constant(space)})", "pred")]
 
 
-@handles("prefetch", "prefetchu", "discard", "applypriority", "createpolicy", "membar", "pmevent")
+@handles("prefetch", "prefetchu", "membar", "pmevent")
 def nothing(compiler: Compiler, item: Instruction) -> Lines:
-    """What changes neither registers nor memory here; a policy is a number that nothing reads."""
-    if item.opcode.startswith("createpolicy") and item.operands:
-        return [compiler.put(item.operands[0], compiler.constant(np.uint64(0)), "u64")]
+    """What changes neither registers nor memory here."""
     return ["pass"]
 
 
@@ -319,20 +317,6 @@ def match(compiler: Compiler, item: Instruction) -> Lines:
     if isinstance(to, Pair):
         return [*lines, compiler.put(to.first, "x_", "u32"), compiler.put(to.second, "y_", "pred")]
     return [*lines, compiler.put(to, "x_", "u32")]
-
-
-@handles("redux")
-def warp_reduce(compiler: Compiler, item: Instruction) -> Lines:
-    """redux.sync: one number of all lanes."""
-    words = item.opcode.split(".")
-    to, what = item.operands[:2]
-    mask = compiler.value(item.operands[2], "u32")
-    return [
-        f"y_ = {compiler.value(what, 'u32')}",
-        compiler.put(
-            to, f"M.by_members({mask}, w, lambda w: M.redux({compiler.constant(tuple(words[2:]))}, y_, w))", "u32"
-        ),
-    ]
 
 
 # --- barriers and time ----------------------------------------------------------------------------------------------

@@ -335,7 +335,13 @@ class Performer(Octets):
             if outside.any():
                 where = int(found[int(np.argmax(outside))]) & (1 << 64) - 1
                 raise Stop("MBARRIER_FAULT", f"an mbarrier at {where:#x}, which is not in shared memory")
-        return found & 0xFFFFFFFF
+        keys = found & 0xFFFFFFFF
+        if (keys & 7).any():
+            raise Stop(
+                "ADDRESS_MISALIGNED",
+                f"an mbarrier at {int(keys[int(np.argmax(keys & 7 != 0))]):#x}; valid: multiples of 8",
+            )
+        return keys
 
     def word(self, address: int) -> int:
         """The 64 bits at an address of shared memory."""

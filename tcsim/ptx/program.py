@@ -69,6 +69,9 @@ _IGNORED = frozenset(
 )  # fmt: skip
 """Modifiers that order or cache an access and do not change what it reads or writes."""
 
+_CATALOGUED = ("red.async", "st.async", "st.bulk")
+"""Beginnings of instructions of the catalog whose first word has a handler too, for other instructions."""
+
 
 class Compiler:
     """Makes the Python source of one function."""
@@ -78,16 +81,6 @@ class Compiler:
     ) -> None:  # fmt: skip
         self.function, self.context = function, context
         self.families = families  # binds instructions of the catalog
-        self.catalogued = (
-            "elect",
-            "cvt.",
-            "red.async",
-            "st.async",
-            "st.bulk",
-            "createpolicy",
-            "discard",
-            "applypriority",
-        )
         self.handlers = handlers
         self.symbols, self.shared = context.addresses, shared
         self.constants, self.known = context.constants, context.known
@@ -397,7 +390,7 @@ class Compiler:
             return [line]
         stem = item.opcode.split(".")[0]
         own = self.handlers.get(stem)
-        wanted = own is None or item.opcode.startswith(self.catalogued)
+        wanted = own is None or item.opcode.startswith(_CATALOGUED)
         if wanted and self.families is not None and catalog.row_of(item.opcode) is not None:
             found_lines: list[str] = self.families(self, item)
             return found_lines

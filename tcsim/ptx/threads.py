@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from tcsim.arithmetic import floating
 
 Array = npt.NDArray[Any]
 Mask = Any  # True for all threads, or a bool array with an entry for each
@@ -185,40 +183,3 @@ class Threads:
         everyone = self._warped(self._ballot(self._array(w))) & members
         equal = bits == everyone
         return np.where(equal, everyone, 0).astype(np.uint32).reshape(-1), equal.reshape(-1)
-
-    def by_members(self, mask: Any, w: Mask, action: Callable[[Mask], Array]) -> Array:
-        """What an action gives for the threads that execute, for those of each member mask apart."""
-        now, masks = self._array(w), np.broadcast_to(mask, (self.threads,))
-        values = np.unique(masks[now])
-        if len(values) < 2:
-            return action(w)
-        found = None
-        for value in values:
-            own = now & (masks == value)
-            part = action(own)
-            found = part if found is None else np.where(own, part, found)
-        assert found is not None
-        return found
-
-    def redux(self, words: tuple[str, ...], a: Array, w: Mask) -> Array:
-        """One number of all lanes that execute."""
-        operation, type = words[0], words[-1]
-        now, codes = self._warped(self._array(w), bool), self._warped(a)
-        if type == "f32":
-            first = np.argmax(now, axis=1)
-            found = codes[np.arange(self.warps), first]
-            nan, absolute = "NaN" in words, "abs" in words
-            codes = codes & np.uint32(0x7FFFFFFF) if absolute else codes
-            found = found & np.uint32(0x7FFFFFFF) if absolute else found
-            for lane in range(LANES):
-                both = floating.extreme(found, codes[:, lane], "f32", operation == "max", nan)
-                found = np.where(now[:, lane], both, found)
-            return np.repeat(found, LANES)
-        values = (codes.view(np.int32) if type == "s32" else codes).astype(np.int64)
-        low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-        every: dict[str, Callable[[Array], Array]] = {
-            "add": lambda v: np.where(now, v, 0).sum(1), "min": lambda v: np.where(now, v, high).min(1), "max": lambda v: np.where(now, v, low).max(1),
-            "and": lambda v: np.bitwise_and.reduce(np.where(now, v, -1), axis=1), "or": lambda v: np.bitwise_or.reduce(np.where(now, v, 0), axis=1),
-            "xor": lambda v: np.bitwise_xor.reduce(np.where(now, v, 0), axis=1),
-        }  # fmt: skip
-        return np.repeat((every[operation](values) & 0xFFFFFFFF).astype(np.uint32), LANES)
