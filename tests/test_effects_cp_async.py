@@ -194,5 +194,5 @@ def test_memories_after_writes() -> None:
 def test_an_instruction_without_effects_says_so() -> None:
     """The error names the instruction."""
     item = tcsim.instruction("mbarrier.inval.b64", arch="sm_90")
-    with pytest.raises(NotModelledError, match=r'mbarrier\.inval\.b64", arch="sm_90"\)\.effects: not modelled yet'):
+    with pytest.raises(NotModelledError, match=r'mbarrier\.inval\.b64", arch="sm_90"\)\.effects: not modelled'):
         Instruction.effects(item, item.forms[0], {}, Memories({}))

@@ -192,5 +192,5 @@ def test_every_family_answers() -> None:
     silent = [name for name in kinds.values() if type(last_arch(name)).effects is Instruction.effects]
     assert len(kinds) > 60 and silent == []
     item = last_arch(MOVE)
-    with pytest.raises(NotModelledError, match=r"\.effects: not modelled yet"):
+    with pytest.raises(NotModelledError, match=r"\.effects: not modelled"):
         Instruction.effects(item, item.forms[0], {}, Machine(np.zeros(0, np.uint8)))

@@ -11,7 +11,7 @@ from generator.markdown import code, table
 def special_functions() -> str:
     """The ledger of the campaign, a line for each spelling; or that there is none yet."""
     if not RECORDED.exists():
-        return "It has not run since these rows exist: the ledger is on its way."
+        return "No GPU has been asked: there is no ledger."
     ledger = json.loads(RECORDED.read_text())
     rows = [
         (code(name), f"{found['inputs']:,}", f"{found['mismatches']:,}", found["seconds"])

@@ -54,7 +54,7 @@ class Function:
     table: str  # rows of (C0, C1, C2) in the file
     shifts: tuple[int, int, int]  # a0, a1, a2
     bias: int  # in units of 2**-40
-    cut: int = 0  # low bits of S that are dropped; 0: as many as leave 24 significant bits
+    cut: int = 0  # low bits of S that are dropped; 0: all but the upper 24 significant bits
     zero: Special | None = None  # of zeros and subnormal numbers
     infinite: Special | None = None
     negative: Special | None = None

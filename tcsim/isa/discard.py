@@ -50,7 +50,7 @@ class Discard(CacheHint):
         return ("it is a weak write of values that are not determined: a read before the next write may give any",)
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
-        """Bytes that are not determined any more. Raises MisalignedAddressError unless addresses are multiples of 128."""
+        """Bytes that are no longer determined. Raises MisalignedAddressError unless addresses are multiples of 128."""
         require_alignment(operands["address"], SIZE, "a line", self._call, "address", "thread")
         lines = Access(form["address"].space, operands["address"].astype(np.int64), SIZE)
         return Effects(Outcome(undefined=(lines,)))

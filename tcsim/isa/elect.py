@@ -34,7 +34,7 @@ class ElectLane(RegisterInstruction):
     """elect.sync."""
 
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
-        """The lane and the predicate of each lane (..., 32), of membermask (..., 32): lanes that are no members have them, too."""
+        """The lane and the predicate of each lane (..., 32), of membermask (..., 32): lanes that are not members have them, too."""
         lane, elected = self.execute(np.asarray(operands["membermask"])[..., 0])
         return {"lane": np.repeat(np.asarray(lane)[..., None], LANES, axis=-1), "elected": elected}
 

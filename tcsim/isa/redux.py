@@ -55,7 +55,7 @@ class ReduceLanes(RegisterInstruction):
         return ("the lanes of membermask together, and no other",)
 
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
-        """d (..., 32) of a and membermask (..., 32): lanes that are no members have it too, for the machine to leave out."""
+        """d (..., 32) of a and membermask (..., 32): lanes that are not members have it too, for the machine to leave out."""
         result = self.execute(operands["a"], np.asarray(operands["membermask"])[..., 0])
         return {"d": np.repeat(result[..., None], LANES, axis=-1)}
 

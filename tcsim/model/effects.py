@@ -61,7 +61,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Signal:
-    """What an mbarrier is told, at 8 bytes; whoever has the memories changes the object's bits.
+    """A change to an mbarrier, at 8 bytes; whoever has the memories changes the object's bits.
 
     Signals of one outcome are applied in order; of one signal, what the threads of a warp tell one object is added up.
     """

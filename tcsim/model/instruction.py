@@ -113,7 +113,7 @@ class Instruction:
         >>> wait.effects(wait.forms[0], {"groups": np.array(1)}, view=None).groups
         (GroupOp(kind='cp.async', op='wait', pending=1, reads_only=False, then=()),)
         """
-        raise NotModelledError(f"{self!r}.effects: not modelled yet")
+        raise NotModelledError(f"{self!r}.effects: not modelled")
 
     if TYPE_CHECKING:
         # What the classes of the families add, so that a type checker knows the names. Each class has those that its

@@ -97,7 +97,7 @@ class Barriers(Performer):
         return found
 
     def barrier(self, number: Any, count: Any, w: Mask, after: int, kind: str, predicate: Any, into: Any) -> Any:
-        """Wait until as many threads have arrived."""
+        """Wait until the threads that the barrier is for have arrived."""
         given = None if predicate is None else np.broadcast_to(predicate, (self.threads,)).copy()
         moves = []
         for own, which, wanted in self._named(number, count, self._array(w)):

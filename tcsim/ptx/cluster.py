@@ -69,7 +69,7 @@ class Cluster:
     def run(self, spend: Callable[[int], None]) -> bool:
         """Run until all threads have exited; False if they only spin, and nothing in the cluster can change that, or are tired.
 
-        `spend` is told how many instructions have been executed, and may raise Stop. Raises Stop for a fault or a deadlock.
+        `spend` is called with the number of instructions executed, and may raise Stop. Raises Stop for a fault or a deadlock.
         """
         self.stirred = self.tired = False
         done = 0

@@ -81,7 +81,7 @@ class Together:
 
     @classmethod
     def of(cls, all: Sequence[Bound]) -> Together:
-        """Instructions of which each `follows` those before it."""
+        """Instructions, each of which `follows` those before it."""
         first = all[0]
         sources = tuple(
             (name, np.stack([dict(bound.sources)[name].numbers for bound in all]) if isinstance(own, Rows) else own)

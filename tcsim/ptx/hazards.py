@@ -31,7 +31,7 @@ _RULES = (
     Rule("PARAM_OUT_OF_RANGE", "error", "An access to parameters lies outside them.", "Parameter State Space", _PTX),
     Rule("INVALID_OPERAND", "error", "An operand's value is one that the instruction does not take.", "Instruction Set", _PTX),
     Rule("TMEM_OUT_OF_RANGE", "error", "An access lies outside Tensor Memory.", "Tensor Memory", _PTX),
-    Rule("MBARRIER_FAULT", "error", "An mbarrier is told what its object cannot count, or what is no mbarrier is used as one.", "Parallel Synchronization and Communication Instructions: mbarrier", _PTX),
+    Rule("MBARRIER_FAULT", "error", "An mbarrier gets a count that its object cannot hold, or something else is used as an mbarrier.", "Parallel Synchronization and Communication Instructions: mbarrier", _PTX),
     Rule("INVALID_PC", "error", "A call or an indexed branch goes to what is not one of its targets.", "Control Flow Instructions", _PTX),
     Rule("TRAP", "error", "A thread executed trap or brkpt.", "Miscellaneous Instructions: trap", _PTX),
     Rule("ASSERT", "error", "A device-side assert did not hold.", "Assertion", _CUDA),

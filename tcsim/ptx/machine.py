@@ -112,7 +112,7 @@ class Block(Barriers):
         self.sleeps = 0
 
     def _whole(self, mask: Array, lanes: int) -> Array:
-        """The threads of a mask of which all that live of the same warp, or warpgroup, are there."""
+        """The threads of a mask whose warps, or warpgroups, are complete: all their threads that live are in it."""
         missing = self.alive & ~mask
         units = -(-self.threads // lanes)
         if lanes * units == self.threads:

@@ -25,7 +25,7 @@ IN_ORDER = ("wgmma", "tcgen05")
 """Groups whose work is executed in the order of issue."""
 WITHOUT_COMMIT = ("tcgen05.ld", "tcgen05.st")
 """Groups that are waited for without being committed."""
-_CHANCE = 8  # in a random order, one step in so many moves some work on
+_CHANCE = 8  # in a random order, one step in eight moves some work on
 
 
 @dataclass(eq=False)

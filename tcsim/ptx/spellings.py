@@ -15,7 +15,7 @@ from tcsim.isa.scalar.atomic import atomics
 from tcsim.isa.scalar.catalog import scalar, scalars
 
 Slot = tuple[bool, frozenset[str]]
-"""Modifiers of which a spelling has at most one, and whether it must have it."""
+"""Modifiers, at most one of which a spelling has, and whether it must have one."""
 
 
 def _one(words: str) -> Slot:

@@ -29,7 +29,7 @@ class Columns:
 
     @staticmethod
     def fitting(all: Sequence[Columns], count: int, alone: bool = False) -> int | None:
-        """The first column of as many as are asked for that are free in all of some CTAs; None if there are none."""
+        """The first of the columns asked for, all free in all of some CTAs; None if there are none."""
         units = max(1, count // UNIT)
         if alone and any(any(own.taken) for own in all):
             return None

@@ -39,7 +39,7 @@ class TensorCopyRow(Row):
     rows4: bool = False  # the coordinates are a column and four rows
     op: str = ""  # of a reduction
     unmodelled: str = ""  # why execution is not modelled
-    pair: bool = False  # .cta_group::2: of a multicast, each pair of CTAs is told at one barrier
+    pair: bool = False  # .cta_group::2: of a multicast, each pair of CTAs signals one barrier
 
     @property
     def coordinates(self) -> int:
@@ -100,7 +100,7 @@ class TensorCopy(Instruction):
 
         `coordinates` (lanes, coordinates) are 32 bits each, signed; `offsets` (lanes, n), of im2col.
 
-        Raises as `check_map` and `TensorMap.load` or `store` do, TensorMapError for bytes that are no map; NotModelledError for
+        Raises as `check_map` and `TensorMap.load` or `store` do, TensorMapError for bytes that are not a map; NotModelledError for
         im2col-wide maps, whose bits are not known.
         """
         self._require_modelled()

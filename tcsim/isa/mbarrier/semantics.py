@@ -245,7 +245,7 @@ class CountTransactions(BarrierInstruction):
     """mbarrier.expect_tx and mbarrier.complete_tx."""
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
-        """Each lane's barrier is told its bytes. Raises OperandError for a mask that names no CTA."""
+        """Each lane's barrier gets its bytes. Raises OperandError for a mask that names no CTA."""
         at, lanes = self._at(form, operands)
         sizes = np.broadcast_to(operands["tx_count"], operands["barrier"].shape).astype(np.int64)
         kind: Literal["expect_tx", "complete_tx"] = "expect_tx" if self.row.operation == "expect_tx" else "complete_tx"
@@ -271,7 +271,7 @@ class ArriveBarrier(BarrierInstruction):
     """mbarrier.arrive and mbarrier.arrive_drop, with .expect_tx or .noComplete."""
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
-        """Each lane's barrier is told its arrivals, and before them the bytes that they expect.
+        """Each lane's barrier gets its arrivals, and before them the bytes that they expect.
 
         The state that a lane gets is of the barrier as it was before all of them. Raises OperandError for a mask that names no
         CTA.

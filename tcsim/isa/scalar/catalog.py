@@ -32,7 +32,7 @@ def _key(name: str) -> tuple[str, frozenset[str], str]:
 
 @lru_cache(maxsize=1 << 14)
 def scalar(name: str, sources: int | None = None, pair: bool = False) -> Scalar | None:
-    """The instruction of a spelling, or None; of several lists of operands the one with so many sources, or with two results.
+    """The instruction of a spelling, or None; of several lists of operands the one with that number of sources, or with two results.
 
     >>> scalar("add.ftz.rn.f32").mnemonic, scalar("min.f32", 3).mnemonic
     ('add.rn.ftz.f32', 'min.f32/3')
