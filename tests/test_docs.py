@@ -20,6 +20,7 @@ import pytest
 import conformance
 import hwkernels
 import tcsim
+from conformance.stimuli.classes import LEVEL_2
 from conformance.suite import recordings
 from conformance.suite.cases import VERDICTS
 from tcsim import catalog
@@ -229,20 +230,34 @@ def test_generated_parts_are_current() -> None:
 
 
 def test_every_row_is_in_the_reference() -> None:
-    """Every instruction of the registry has a line in the reference page of its family."""
-    for row in catalog.rows().values():
-        assert f"| `{row.mnemonic}` |" in (ROOT / f"docs/reference/{row.family}.md").read_text(encoding="utf-8")
+    """Every instruction has a line in the page of its family; on a page that says so, it or one that differs in order, scope and space alone."""
+    differing = {"weak", "relaxed", "release", "acquire", "cta", "cluster", "gpu", "sys", "global"}
+
+    def alike(mnemonic: str) -> tuple[str, ...]:
+        return tuple(word for word in mnemonic.split(".") if word not in differing)
+
+    shared = set()
+    for family in {row.family for row in catalog.rows().values()}:
+        page = (ROOT / f"docs/reference/{family}.md").read_text(encoding="utf-8")
+        own = {row.mnemonic for row in catalog.rows().values() if row.family == family}
+        lines = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)) & own
+        if "in order, scope and state space alone are one line" in page:
+            shared.add(family)
+            lines |= {name for name in own if alike(name) in {alike(line) for line in lines}}
+        assert own <= lines, sorted(own - lines)[:5]
+    assert shared == {"multimem.ld_reduce", "multimem.red", "multimem.st"}
 
 
 def test_the_figures_of_the_recordings_are_current() -> None:
-    """What README.md and docs/numerics.md say of how much dense mma.sync was compared is what the recordings hold."""
+    """What README.md and docs/numerics.md say of how much dense mma.sync a run compares is what the recordings hold of its cases."""
     variants = cases = outputs = 0
     for row in catalog.on_arch("sm_90", "mma.sync"):
         recording = recordings.read(row.mnemonic, "sm_90")
         assert recording is not None, row.mnemonic
-        variants, cases = variants + 1, cases + len(recording.results)
         d = row.operands["d"]
-        outputs += sum(result.size for result in recording.results.values()) * 32 // d.layout.element_bits
+        results = [own for (name, seed), own in recording.results.items() if seed == 0 and name not in LEVEL_2]
+        variants, cases = variants + 1, cases + len(results)
+        outputs += sum(own.size for own in results) * 32 // d.layout.element_bits
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     numerics = " ".join((ROOT / "docs/numerics.md").read_text(encoding="utf-8").split())
     assert f"mma.sync {variants} {cases:,} {outputs:,} 0 REPLAYED" in readme

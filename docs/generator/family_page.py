@@ -115,8 +115,14 @@ def _lowering_table(family: Family[Any], rows: Sequence[Row], sources: _Sources)
     return table(("rows", "kind", "steps", "machine code of one instruction", "arch: evidence"), cells)
 
 
+LONG = 600
+"""Rows of a page from which on spellings that are alike share a line."""
+
+
 def _shown(rows: Sequence[Row]) -> list[Row]:
-    """The rows, but of those that differ in order, scope and state space alone the first."""
+    """The rows; on a long page, of those that differ in order, scope and state space alone the first."""
+    if len(rows) <= LONG:
+        return list(rows)
     found: dict[str, Row] = {}
     for row in rows:
         name = row.mnemonic
