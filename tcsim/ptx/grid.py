@@ -100,11 +100,16 @@ class Grid:
             self.hazards.append(Hazard("LIMIT", said, block=indices[0], detail={"limit": "memory"}))
         return needed <= most
 
+    def _numbers(self) -> range:
+        """The numbers of the clusters."""
+        shape = self.launch.shape
+        return range(prod(shape.grid) // prod(shape.cluster))
+
     def _places(self) -> Iterator[list[tuple[int, int, int]]]:
         """The blocks of each cluster, by rank."""
-        (gx, gy, gz), (cx, cy, cz) = self.launch.shape.grid, self.launch.shape.cluster
+        (gx, gy, _), (cx, cy, cz) = self.launch.shape.grid, self.launch.shape.cluster
         columns, rows = gx // cx, gy // cy
-        for number in range(columns * rows * (gz // cz)):  # not `product`, which makes a list of every extent
+        for number in self._numbers():  # not `product`, which makes a list of every extent
             x, y, z = number % columns * cx, number // columns % rows * cy, number // (columns * rows) * cz
             yield [(x + i, y + j, z + k) for k, j, i in product(range(cz), range(cy), range(cx))]
 

@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tcsim.core.errors import listing, nearest, shortened
-from tcsim.ptx import reader
+from tcsim.ptx import processes, reader
 from tcsim.ptx.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.control import STACK
 from tcsim.ptx.families import Binder
 from tcsim.ptx.geometry import arch_of, check_memory, geometry
-from tcsim.ptx.grid import Grid, Launch
+from tcsim.ptx.grid import Launch
 from tcsim.ptx.handlers import HANDLERS
 from tcsim.ptx.hazards import Hazard, merged
 from tcsim.ptx.limits import Limits
@@ -41,6 +41,7 @@ class Run:
     instructions: int = 0  # of all blocks, each counted once for the threads that executed it together
     arch: str = ""
     kernel: str = ""
+    processes: int = 1  # that ran the grid; 1: it ran in order
 
 
 class Module:
@@ -198,10 +199,9 @@ class Kernel:
             check,
             limits or Limits(),
         )
-        made = Grid(launch)
-        completed = made.run()
+        made, completed, count = processes.run(launch)
         return Run(
-            completed, merged(made.hazards), made.inexact + made.sums.inexact(), "".join(made.output), made.instructions, chip, self.name
+            completed, merged(made.hazards), made.inexact + made.sums.inexact(), "".join(made.output), made.instructions, chip, self.name, count,
         )  # fmt: skip
 
 

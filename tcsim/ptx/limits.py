@@ -29,6 +29,7 @@ class Limits:
     heap: int = 8 << 20  # bytes that malloc gives out, as by default on a GPU
     characters: int = 64 << 20  # of a module's text
     nesting: int = 64  # blocks in braces that stand in each other
+    processes: int = 1  # that may run a grid, at most 64; the results are the same (tcsim.ptx.processes)
 
     def __post_init__(self) -> None:
         for item in fields(self):

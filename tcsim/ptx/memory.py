@@ -147,6 +147,11 @@ class Memory:
             at, left = at + len(piece), left - len(piece)
         return found
 
+    @property
+    def segments(self) -> list[Segment]:
+        """All segments, by address."""
+        return list(self._segments)
+
     def segment(self, address: int) -> Segment | None:
         """The segment that holds an address, or None."""
         at = bisect_right(self._starts, address) - 1
