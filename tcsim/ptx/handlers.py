@@ -15,7 +15,8 @@ from tcsim.core.errors import listing, nearest
 from tcsim.isa.scalar.atomic import Atomic, atomics
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
-from tcsim.ptx.program import _IGNORED, _SPACES, Compiler
+from tcsim.ptx.program import Compiler
+from tcsim.ptx.spellings import SPACES, choosing
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -158,12 +159,10 @@ def _access(compiler: Compiler, item: Instruction) -> tuple[str, int, str]:
     words = item.opcode.split(".")[1:]
     space, count = "", 1
     for word in words[:-1]:
-        if word in _SPACES:
+        if word in SPACES:
             space = word
         elif word in ("v2", "v4", "v8"):
             count = int(word[1:])
-        elif word not in _IGNORED and not word.startswith("L2::"):
-            raise compiler.error(f"no modifier .{word}")
     return space, count, _type(compiler, words)
 
 
@@ -232,8 +231,8 @@ def store(compiler: Compiler, item: Instruction) -> Lines:
 def atomic(compiler: Compiler, item: Instruction) -> Lines:
     """Atomics and reductions: threads in the order of their numbers."""
     stem, *words = item.opcode.split(".")
-    space = next((word for word in words if word in _SPACES), "")
-    own = _atomic(compiler, [word for word in words if word != space])
+    space = next((word for word in words if word in SPACES), "")
+    own = _atomic(compiler, words)
     operands = list(item.operands)
     to = operands.pop(0) if stem == "atom" else Sink()
     address, space = compiler.place(operands[0], space)
@@ -265,10 +264,9 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
 
 
 def _atomic(compiler: Compiler, words: list[str]) -> Atomic:
-    """The row of an atomic from its modifiers in any order, without the state space."""
-    kept = {word for word in words if word == "noftz" or word not in _IGNORED}
+    """The row of an atomic from its modifiers in any order."""
     for item in atomics().values():
-        if kept == set(item.mnemonic.split(".")):
+        if choosing(words) == set(item.mnemonic.split(".")):
             return item
     close = nearest(".".join(words), atomics())
     raise compiler.error(f"no such operation; nearest: {listing(close)}")

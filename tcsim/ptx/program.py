@@ -49,26 +49,6 @@ Array = npt.NDArray[Any]
 
 NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in scalars.UFUNCS.items()}}
 """What generated source may call besides the machine and its constants."""
-_SPACES = (
-    "global",
-    "shared",
-    "local",
-    "param",
-    "const",
-    "shared::cta",
-    "shared::cluster",
-    "param::entry",
-    "param::func",
-)
-_IGNORED = frozenset(
-    (
-        "weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "cta", "cluster", "gpu", "sys", "nc", "ca", "cg", "cs", "cv",
-        "lu", "wb", "wt", "noftz", "L1::no_allocate", "L1::evict_first", "L1::evict_last", "L1::evict_normal", "L1::evict_unchanged",
-        "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint", "L2::evict_first", "L2::evict_last", "L2::evict_normal", "unified", "coherent",
-    )
-)  # fmt: skip
-"""Modifiers that order or cache an access and do not change what it reads or writes."""
-
 _CATALOGUED = ("red.async", "st.async", "st.bulk")
 """Beginnings of instructions of the catalog whose first word has a handler too, for other instructions."""
 

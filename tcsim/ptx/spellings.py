@@ -6,6 +6,7 @@ launched; here a word is refused that no instruction has.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache, lru_cache
 
 from tcsim import catalog
@@ -67,6 +68,15 @@ GRAMMARS: dict[str, tuple[Slot, ...]] = {
 """The modifiers of the instructions that the machine itself runs (PTX ISA 9.4, the section of each)."""
 
 
+SPACES = _SPACE[1]
+"""The state spaces that loads, stores and atomics name."""
+
+
+def choosing(words: Iterable[str]) -> set[str]:
+    """Of an atomic's modifiers those that choose its row: not order, scope, state space and cache."""
+    return {word for word in words if word == "noftz" or any(word in own[1] for own in (_ATOMIC, _NUMBERS, _VECTOR))}
+
+
 _ALL = frozenset(TARGETS)
 _NEEDS: tuple[tuple[str, frozenset[str], int], ...] = (
     ("", frozenset(("shared::cluster",)), 90), ("", frozenset(("cluster",)), 90), ("", frozenset(("L2::cache_hint",)), 80),
@@ -89,10 +99,7 @@ def targets_of(opcode: str) -> frozenset[str]:
     if found is not None:
         return found.targets
     if stem in ("atom", "red"):
-        kept = {
-            word for word in words if any(word in own[1] for own in (_ATOMIC, _NUMBERS, _VECTOR)) or word == "noftz"
-        }
-        rows = [item.targets for item in atomics().values() if set(item.mnemonic.split(".")) == kept]
+        rows = [item.targets for item in atomics().values() if set(item.mnemonic.split(".")) == choosing(words)]
         least = frozenset().union(*rows) if rows else _ALL
     elif stem in GRAMMARS:
         least = _ALL
