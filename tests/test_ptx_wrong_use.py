@@ -278,3 +278,17 @@ def test_an_instruction_of_another_kernel_does_not_hinder_this_one() -> None:
     two = parse(module() + ".visible .entry other() {\n wgmma.fence.sync.aligned; ret; }")
     assert two.kernel("k").launch(Memory(), []).completed
     assert "sm_90a" in said(two.kernel("other"))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "atom.global.exch.b128 %r1, [%rd1], %q1;",
+        "atom.global.exch.b128 %q1, [%rd1], %r1;",
+        "ld.global.b128 %r1, [%rd1];",
+        "mov.b128 %rd1, %q1;",
+    ],
+)
+def test_128_bits_need_a_register_of_128_bits(statement: str) -> None:
+    body = f"{{ .reg .b32 %r<3>; .reg .b64 %rd<2>; .reg .b128 %q<2>;\n  {statement}\n ret; }}"
+    assert "128 bits; valid: a register of type .b128" in said(kernel(target="sm_90", body=body))

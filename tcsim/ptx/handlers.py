@@ -98,16 +98,20 @@ def move(compiler: Compiler, item: Instruction) -> Lines:
 
 def _whole(compiler: Compiler, operand: Operand, type: str) -> str:
     if type == "b128":
-        if not isinstance(operand, Register):
-            raise compiler.error("128 bits come from a register")
-        return compiler.register(operand)
+        return _wide(compiler, operand)
     return compiler.value(operand, {2: "b16", 4: "b32", 8: "b64"}[TYPE_BYTES[type]])
 
 
 def _put_whole(compiler: Compiler, operand: Operand, source: str, type: str) -> str:
-    if type == "b128" and isinstance(operand, Register):
-        return f"M.assign({compiler.register(operand)}, {source}, w)"
+    if type == "b128" and not isinstance(operand, Sink):
+        return f"M.assign({_wide(compiler, operand)}, {source}, w)"
     return compiler.put(operand, source, type)
+
+
+def _wide(compiler: Compiler, operand: Operand) -> str:
+    if not isinstance(operand, Register) or compiler.type_of(operand) != "b128":
+        raise compiler.error("128 bits; valid: a register of type .b128")
+    return compiler.register(operand)
 
 
 @handles("cvta")
