@@ -171,6 +171,6 @@ def test_every_atomic(name: str) -> None:
         with np.errstate(all="ignore"):
             own = combination(item, space)(*columns)
         rows = zip(*([int(code) for code in column] for column in columns), strict=True)
-        exactly = [exact.atomic(item.operation, item.type, row, space == "global" and not item.noftz) for row in rows]
+        exactly = [exact.atomic(item.operation, item.type, row, space, item.noftz) for row in rows]
         assert [int(code) for code in own] == exactly
         assert len(exactly) == 4 * EACH

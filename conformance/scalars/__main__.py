@@ -3,7 +3,7 @@
 Writes OUT/scalars.csv: a line for each spelling with inputs, mismatches, the digests of the hardware's answers (of the first 4,096
 inputs, of all) and the first mismatch; OUT/questions.npz: what the hardware answers to the questions of
 `conformance.scalars.questions`, raw; OUT/scalars.json: GPU, driver, assembler, date, the verdict on each question.
-`python -m conformance.scalars --keep OUT` puts all of it into the recordings. Processes share the GPU; each assembles, runs and compares
+`python -m conformance.scalars --keep OUT` puts all of it into the recordings, judged by the model at hand, without a GPU. Processes share the GPU; each assembles, runs and compares
 some spellings.
 """
 
@@ -27,11 +27,10 @@ import numpy as np
 
 from conformance.scalars import cases, recorded
 from conformance.scalars.inputs import COUNT, SHORT, inputs
-from conformance.scalars.questions import LANES, WARPS, Question, answer, questions
+from conformance.scalars.questions import LANES, WARPS, Question, judged, questions
 from hwkernels.device.driver import Context, CudaError, Launch, device_info
 from hwkernels.device.toolchain import AssembleError, assemble, find_toolchains
 from hwkernels.probes.scalar import BLOCK, Probe, module
-from tcsim.core.errors import TcsimError
 from tcsim.isa.scalar.table import CONTAINERS
 
 COLUMNS = ("spelling", "inputs", "mismatches", "short", "all", "first")
@@ -127,19 +126,6 @@ def ask(question: Question, target: str) -> tuple[np.ndarray[Any, Any] | None, s
     if not all(np.array_equal(found[0], other) for other in found):
         return found[0], "unstable: three runs differ"
     return found[0], judged(question, found[0])
-
-
-def judged(question: Question, hardware: np.ndarray[Any, Any]) -> str:
-    """Whether the model gives the hardware's answer, in words."""
-    try:
-        model = answer(question)
-    except (TcsimError, ValueError) as error:
-        return f"not modelled: {error}"[:200]
-    wrong = np.flatnonzero(model != hardware)
-    if not len(wrong):
-        return "equal"
-    at = int(wrong[0])
-    return f"{len(wrong)} bytes differ, first {at}: hardware {hardware[at]:#x} model {model[at]:#x}"
 
 
 def ask_all(target: str, workers: int) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, str]]:

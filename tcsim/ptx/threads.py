@@ -9,12 +9,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.ptx.compiled import SHARED_START
+
 Array = npt.NDArray[Any]
 Mask = Any  # True for all threads, or a bool array with an entry for each
 
 LANES = 32
 TYPED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 """Unsigned integers by their bytes."""
+
+
+_MEASURED = {
+    "nwarpid": 64, "nsmid": 132, "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": 0x120, "reserved_smem_offset_cap": 0x400,
+    "reserved_smem_offset_0": 0, "reserved_smem_offset_1": 0, "current_graph_exec": 0, **dict.fromkeys((f"envreg{index}" for index in range(32)), 0),
+}  # fmt: skip
+"""Special registers as an H200 (driver 580) has them in a launch outside a graph; of the environment registers the driver uses the first."""
 
 
 class Stop(Exception):
@@ -54,8 +63,8 @@ class Threads:
         found: dict[str, Any] = {
             "tid.x": thread % x, "tid.y": thread // x % y, "tid.z": thread // (x * y), "laneid": lane, "warpid": thread // LANES,
             "lanemask_eq": np.uint32(1) << lane, "lanemask_lt": (np.uint32(1) << lane) - np.uint32(1),
-            "nwarpid": self.warps, "smid": 0, "nsmid": 132, "gridid": 0, "dynamic_smem_size": dynamic,
-            "total_smem_size": self.shared_bytes, "cluster_ctarank": self.rank, "cluster_nctarank": int(np.prod(self.cluster_shape)),
+            "smid": 0, "gridid": 0, "dynamic_smem_size": dynamic, "total_smem_size": self.shared_bytes - SHARED_START,
+            "aggr_smem_size": self.shared_bytes, **_MEASURED, "cluster_ctarank": self.rank, "cluster_nctarank": int(np.prod(self.cluster_shape)),
             "is_explicit_cluster": int(self.cluster_shape != (1, 1, 1)),
         }  # fmt: skip
         found["lanemask_le"] = found["lanemask_lt"] | found["lanemask_eq"]
@@ -130,9 +139,10 @@ class Threads:
         return full.reshape(self.warps, LANES)
 
     def shuffle(self, mode: str, a: Array, b: Array, c: Array, w: Mask) -> tuple[Array, Array]:
-        """The register of another lane, and whether that lane is in range."""
+        """The register of another lane, and whether that lane is in range; of a lane that does not execute 0 (measured on an H200)."""
         lane = np.arange(LANES)
-        value, delta, control = self._warped(a), self._warped(b).astype(np.int64), self._warped(c).astype(np.int64)
+        value = np.where(self._warped(self._array(w), bool), self._warped(a), np.uint32(0))
+        delta, control = self._warped(b).astype(np.int64), self._warped(c).astype(np.int64)
         clamp, segment = control & 31, control >> 8 & 31
         most = (lane & segment) | (clamp & ~segment)
         least = lane & segment

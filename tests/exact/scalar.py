@@ -242,7 +242,7 @@ def widened(code: int, type: str) -> int:
 def float_arithmetic(spelling: Spelling, codes: Sequence[int]) -> int:
     """add, sub, mul, fma, mad, div, rcp, sqrt on one element of the last word's type."""
     type, mode, ftz = spelling.type.split("x")[0], spelling.mode, spelling.has("ftz")
-    if spelling.has("oob") and 0x7FFF in codes[:2]:
+    if spelling.has("oob") and any(code & 0x7FFF == 0x7FF7 for code in codes[:2]):
         return 0
     if spelling.stem in ("fma", "mad"):
         a, b, c = codes
@@ -340,10 +340,8 @@ def conversion(spelling: Spelling, code: int) -> int:
         else:
             found = encode(Fraction(round_to_integer(number.value, integral)), number.sign, out, "rne")
     else:
-        moves = out == source and not ftz and not spelling.has("sat")
-        moves = moves or (
-            (out, source) == ("f32", "bf16") and not ftz and not spelling.has(*MODES) and is_nan(code, source)
-        )
+        moves = out == source and bits_of(out) > 16 and not ftz and not spelling.has("sat")
+        moves = moves or ((out, source) == ("f32", "bf16") and not ftz and is_nan(code, source))
         if (out, source) == ("f32", "bf16") and moves:
             found = code << 16
         else:
@@ -423,7 +421,8 @@ def integer_arithmetic(spelling: Spelling, codes: Sequence[int], carry: int) -> 
         product = values[0] * values[1]
         if spelling.has("wide"):
             return ((product + (codes[2] if stem == "mad" else 0)) % (1 << 2 * bits),)
-        part = (product >> bits if spelling.has("hi") else product) % top
+        shift = 32 if stem == "madc" and bits == 16 else bits  # of madc ptxas multiplies registers of 32 bits
+        part = (product >> shift if spelling.has("hi") else product) % top
         if stem == "mul":
             return (part,)
         if spelling.has("sat") and stem == "mad":
@@ -518,10 +517,12 @@ def highest(spelling: Spelling, a: int) -> int:
 def nth_set(mask: int, base: int, offset: int) -> int:
     """fns, as in the manual."""
     offset = signed(offset, 32)
+    if offset == -(1 << 31):  # whose negative is negative: the search of ptxas counts 31 places down
+        return 0
     if offset == 0:
         return base if base < 32 and mask >> base & 1 else 0xFFFFFFFF
     step, left = (1, offset) if offset > 0 else (-1, -offset)
-    place = base if base < 32 or offset > 0 else 31
+    place = base
     while 0 <= place < 32:
         left -= mask >> place & 1
         if left == 0:
@@ -683,14 +684,26 @@ def arithmetic(spelling: Spelling, codes: Sequence[int], carry: int) -> tuple[in
     return (float_arithmetic(spelling, codes),)
 
 
-def atomic(operation: str, type: str, codes: Sequence[int], flushes: bool) -> int:
-    """What atom and red leave in memory; sums of f32 in global memory take subnormal numbers as zeros unless .noftz is there."""
+def atomic(operation: str, type: str, codes: Sequence[int], space: str, noftz: bool = False) -> int:
+    """What atom and red leave in memory.
+
+    Sums of f32 in global memory take subnormal numbers as zeros unless .noftz is there, those of f64 leave NaN as it is; in shared memory
+    the operand comes first.
+    """
     old, *given = codes
+    if (
+        operation == "add"
+        and type == "f64"
+        and space == "global"
+        and (nans := [x for x in (*given, old) if is_nan(x, type)])
+    ):
+        return nans[0]
     if operation in ("exch", "cas"):
         return given[0] if operation == "exch" else given[1] if old == given[0] else old
     if operation == "inc":
         return 0 if old >= given[0] else old + 1
     if operation == "dec":
         return given[0] if old == 0 or old > given[0] else old - 1
-    words = (operation, "ftz", type) if operation == "add" and type == "f32" and flushes else (operation, type)
-    return compute(".".join(words), [old, *given])[0]
+    flushes = operation == "add" and type == "f32" and space == "global" and not noftz
+    words = (operation, "ftz", type) if flushes else (operation, type)
+    return compute(".".join(words), [*given, old] if space == "shared" else [old, *given])[0]

@@ -111,8 +111,20 @@ def atomics() -> dict[str, Atomic]:
     return {item.mnemonic: item for item in table()}
 
 
+def _keeping_nan(old: Array, a: Array) -> Array:
+    """A sum of f64 in global memory: NaN passes through as it is, the addend's before the old value's."""
+    found = floating.add(old, a, "f64")
+    return np.where(floating.is_nan(a, "f64"), a, np.where(floating.is_nan(old, "f64"), old, found))
+
+
 def combination(item: Atomic, space: str) -> Compute:
-    """What an operation makes of the old value in a state space: add.f32 in global memory takes subnormal numbers as zeros."""
-    if item.type == "f32" and not item.noftz and not space.startswith("shared"):
-        return _in_format(floating.add, "f32", ftz=True)
-    return item.compute
+    """What an operation makes of the old value in a state space; a generic address counts as one in global memory.
+
+    add.f32 in global memory takes subnormal numbers as zeros, add.f64 keeps a signalling NaN; in shared memory both are loops around an
+    ordinary addition of the old value to the operand (measured on an H200).
+    """
+    if item.operation != "add" or item.noftz or item.type not in ("f32", "f64"):
+        return item.compute
+    if space.startswith("shared"):
+        return lambda old, a: item.compute(a, old)
+    return _keeping_nan if item.type == "f64" else _in_format(floating.add, "f32", ftz=True)

@@ -197,15 +197,21 @@ def _mask(wrap: bool) -> Compute:
 
 
 def find_nth_set(mask: Array, base: Array, offset: Array) -> Array:
-    """fns: the place of the |offset|th set bit from `base` upwards or, of a negative offset, downwards; all ones if there is none."""
+    """fns: the place of the |offset|th set bit from `base` upwards or, of a negative offset, downwards; all ones if there is none.
+
+    ptxas makes a search of it that finds nothing from a base beyond 31, and gives 0 for the lowest offset (measured on an H200).
+    """
     mask, base, offset = np.broadcast_arrays(mask, base, signed(offset))
     places = np.arange(32, dtype=np.int64)
     from_base = (places - base.astype(np.int64)[..., None]) * np.where(offset < 0, -1, 1)[..., None]
-    taken = (mask[..., None] >> places.astype(np.uint32) & np.uint32(1) != 0) & (from_base >= 0)
+    taken = (
+        (mask[..., None] >> places.astype(np.uint32) & np.uint32(1) != 0) & (from_base >= 0) & (base < 32)[..., None]
+    )
     order = np.where(offset[..., None] < 0, taken[..., ::-1].cumsum(-1)[..., ::-1], taken.cumsum(-1))
     wanted = np.abs(offset.astype(np.int64))[..., None]
     found = np.where(wanted == 0, taken & (from_base == 0), taken & (order == wanted))
-    return np.where(found.any(-1), found.argmax(-1), 0xFFFFFFFF).astype(np.uint32)
+    nothing = np.where(offset == np.iinfo(np.int32).min, 0, 0xFFFFFFFF)
+    return np.where(found.any(-1), found.argmax(-1), nothing).astype(np.uint32)
 
 
 def logic3_with(way: Compute) -> Compute:

@@ -18,7 +18,8 @@ from tcsim.isa.scalar.table import CONTAINERS, SINCE, Array, Scalar, spellings
 from tcsim.numbers.rounding import Rounding
 
 _INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
-_FLOATS = ("f16", "bf16", "f32", "f64")
+_HALVES = ("f16", "bf16")
+_FLOATS = (*_HALVES, "f32", "f64")
 _TO_INTEGRAL: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
@@ -106,7 +107,7 @@ def _double(high: Array, low: Array, rounding: Rounding) -> Array:
 def _between_floats(out: str, source: str, mode: str, ftz: bool, saturate: bool) -> Callable[[Array], Array]:
     rounding = ROUNDINGS[mode]
     flushes = ftz and source == "f32" and out != "f16"  # to f16 .ftz changes nothing (measured on an H200)
-    plain = out == source and not ftz and not saturate
+    plain = out == source and out not in _HALVES and not ftz and not saturate  # those of 16 bits ptxas adds to -0
 
     def compute(a: Array) -> Array:
         a = floating.flush(a) if flushes else a
@@ -130,7 +131,7 @@ def _between_floats(out: str, source: str, mode: str, ftz: bool, saturate: bool)
                 found = rounded_double(a, out, rounding)
             elif out == "f32":
                 found = widened(a, source)
-                found = _quiet(found, "f32") if source == "f16" or ftz or mode else found
+                found = _quiet(found, "f32") if source == "f16" or ftz else found  # of bf16 it is a shift
             else:
                 value = as_float(a, source).astype(np.float64)
                 found = rounded(value, np.zeros_like(value), out, rounding)

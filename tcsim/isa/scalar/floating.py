@@ -122,15 +122,16 @@ def _fused() -> Iterator[Scalar]:
         yield Scalar(name, ("f32",), (type, type, "f32"), compute, targets=SINCE[100])
 
 
-OUTSIDE = np.uint16(0x7FFF)
-"""The NaN that stands for an element outside a tensor: what tensor copies fill with."""
+OUTSIDE = np.uint16(0x7FF7)
+"""The NaN, of either sign, that stands for an element outside a tensor: what tensor copies fill with (measured on an H200)."""
 
 
 def _zero_outside(fused: Compute) -> Compute:
     """.oob: +0 where a factor is the NaN of elements outside a tensor."""
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        return np.where((a == OUTSIDE) | (b == OUTSIDE), np.uint16(0), fused(a, b, c))
+        outside = (a & np.uint16(0x7FFF) == OUTSIDE) | (b & np.uint16(0x7FFF) == OUTSIDE)
+        return np.where(outside, np.uint16(0), fused(a, b, c))
 
     return compute
 
