@@ -22,7 +22,11 @@ from conformance.suite.recordings import ROOT, RecordingError
 
 SUMS = "SHA256SUMS"
 NAME = "manifest.json"
-BESIDE = ("published/dot_products.npz", "../stimuli/generators.zip")  # what else a replay rests on, if it is there
+BESIDE = (
+    "published/dot_products.npz", "../stimuli/generators.zip",
+    *(f"sm_90/scalars/{name}" for name in ("scalars.csv.xz", "scalars.json", "questions.npy.xz")),
+)  # fmt: skip
+"""What else a replay rests on, if it is there."""
 Recorded = dict[str, tuple[str, ...]]
 """What a file holds: the name of each recording, and its cases, `<class>.<seed>`."""
 RENEW = "after a change that is meant: `python -m conformance.suite.manifest`"
