@@ -40,6 +40,11 @@ class Atomic:
         return ".".join(word for word in words if word)
 
     @property
+    def loops(self) -> bool:
+        """Whether ptxas makes of it in shared memory a loop around a compare and swap of 8 bytes (read off its machine code for sm_90a)."""
+        return CONTAINERS[self.type].itemsize == 8 and self.operation not in ("exch", "cas")
+
+    @property
     def operands(self) -> int:
         """Of the operation, the address and the old value apart."""
         return 2 if self.operation == "cas" else 1
