@@ -76,13 +76,17 @@ def tile_bytes(
     if value.size == 1:
         one = _one(int(value.flat[0]), rows, k, format, major, arch, kind)
         return one if value.ndim == 0 else _reshaped(one, one.address, value.shape)
+    if not value.size:  # as many runs as any descriptor has, of none
+        fixed = sum(number << field.low for field, number in form_of(arch)[1].fixed)
+        one = _one(fixed, rows, k, format, major, arch, kind)
+        return _reshaped(one, np.zeros((0, one.address.size), one.address.dtype), value.shape)
     different, place = np.unique(value, return_inverse=True)
     found = [_one(int(own), rows, k, format, major, arch, kind) for own in different]
     return _reshaped(found[0], np.stack([own.address for own in found])[place], value.shape)
 
 
 def _reshaped(one: TileBytes, address: Ints, batch: tuple[int, ...]) -> TileBytes:
-    return TileBytes(address.reshape(*batch, -1), one.size, one.rows, one.k, one.format, one.major)
+    return TileBytes(address.reshape(*batch, one.address.shape[-1]), one.size, one.rows, one.k, one.format, one.major)
 
 
 @lru_cache(maxsize=4096)

@@ -8,16 +8,25 @@ from typing import NamedTuple
 
 from tcsim.core.errors import TcsimError
 
+LONGEST_MESSAGE = 1000
+"""Characters of an error's text: a name that it quotes may be as long as the PTX."""
+
 
 class PtxError(TcsimError):
-    """PTX text that cannot be read: where, and what is not known there.
+    """PTX text that cannot be read: where, and what is not known there. A long message loses its middle.
 
     >>> PtxError("no such directive", 3, 7).line
     3
+    >>> len(str(PtxError("no directive ." + "9" * 5000)))
+    1000
     """
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(f"line {line}, column {column}: {message}" if line else message)
+        text = f"line {line}, column {column}: {message}" if line else message
+        if len(text) > LONGEST_MESSAGE:
+            half = (LONGEST_MESSAGE - 5) // 2
+            text = f"{text[:half]} ... {text[half - LONGEST_MESSAGE + 5 :]}"
+        super().__init__(text)
         self.line, self.column = line, column
 
 

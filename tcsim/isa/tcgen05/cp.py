@@ -206,10 +206,10 @@ class CopyToTensorMemory(Instruction):
 
         def finish(data: Bytes) -> Outcome:
             batch = data.shape[:-2]
-            chunks = data.reshape(*batch, -1, CHUNK_BYTES)
+            chunks = data.reshape(*batch, data.shape[-2] * data.shape[-1] // CHUNK_BYTES, CHUNK_BYTES)
             rows = expand(chunks, self.row.source).reshape(*batch, group, tile.rows, 1, tile.row_bytes)
             copied = np.broadcast_to(rows, (*batch, group, *lanes.shape, tile.row_bytes))
-            return Outcome(writes=(Write(place, copied.reshape(*batch, -1, tile.row_bytes)),))
+            return Outcome(writes=(Write(place, copied.reshape(*batch, group * lanes.size, tile.row_bytes)),))
 
         return Pending((origin,), (place,), lambda view: view.read(origin), finish, "tcgen05"), source
 
