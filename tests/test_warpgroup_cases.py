@@ -16,6 +16,7 @@ from conformance.isa.wgmma.dense import WARPGROUP
 from conformance.isa.wgmma.images import MODES
 from conformance.isa.wgmma.mutants import WARPGROUP_MUTANTS
 from conformance.isa.wgmma.tiles import described
+from conformance.stimuli.classes import LEVEL_2
 from conformance.suite import recordings
 from conformance.suite.cases import Case, Settings, Suite
 from conformance.suite.hardware import Hardware, Workshop
@@ -58,7 +59,7 @@ def test_the_recorded_descriptors_answer_two_questions() -> None:
         ins, recording = wgmma(mnemonic), recordings.read(mnemonic, "sm_90")
         assert recording is not None
         for (name, seed), case in recording.cases.items():
-            if not name.startswith("descriptors"):
+            if seed or not name.startswith("descriptors"):
                 continue
             inputs = WARPGROUP.inputs(ins, name, seed, case.samples)
             mode, majors = described(name)
@@ -149,7 +150,7 @@ def test_every_class_is_recorded() -> None:
     for mnemonic in FULL:
         ins, recording = wgmma(mnemonic), recordings.read(mnemonic, "sm_90")
         assert recording is not None
-        names = {name for name, _ in recording.cases}
+        names = {name for name, _ in recording.cases} - set(LEVEL_2)
         assert names == set(WARPGROUP.classes(ins))
         assert set(WARPGROUP.every_class(ins)) == names > set(more(ins))
 
