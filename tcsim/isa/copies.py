@@ -69,7 +69,7 @@ def written(at: Access, data: Array, ranks: Places | None = None) -> Write:
 def completion(barrier: Access, count: int, ranks: Places | None = None) -> Signal:
     """`count` bytes complete at each barrier of an access, in every CTA of a multicast."""
     at = in_each(barrier, ranks)
-    return Signal("complete_tx", at, np.full(at.address.shape, count, np.int64))
+    return Signal("complete_tx", at, np.full(at.address.shape, count, np.int64), copied=True)
 
 
 def barrier_access(operand: Operand, address: Array, thread: Array | None = None) -> Access:

@@ -20,7 +20,7 @@ MOST_ARRIVALS = (1 << 20) - 1
 LAYOUTS = MappingProxyType({"v0": MOST_ARRIVALS, "v1": (1 << 9) - 1})
 """The layouts of an mbarrier object, and the largest expected arrival count of each (table Mbarrier counts)."""
 MOST_BYTES = (1 << 20) - 1
-"""The largest magnitude of the transaction count."""
+"""The largest magnitude of the transaction count, and the most bytes that it changes by at once."""
 
 
 class BarrierError(OperandError):
@@ -226,11 +226,11 @@ class MBarrier:
     def expect_tx(self, bytes: int) -> None:
         """mbarrier.expect_tx: wait for this many bytes more in this phase.
 
-        Raises BarrierError for a negative number, a transaction count beyond 2**20 - 1, and after inval; also where no
-        arrival is pending and the count comes to zero, since the manual does not say whether that ends the phase.
+        Raises BarrierError for a negative number, 2**20 bytes or more, a transaction count beyond 2**20 - 1, and after inval;
+        also where no arrival is pending and the count comes to zero, since the manual does not say whether that ends the phase.
 
         Pre-conditions:
-            bytes >= 0
+            0 <= bytes <= MOST_BYTES
             before.tx_count + bytes <= MOST_BYTES
             before.pending > 0 or before.tx_count + bytes != 0
         Post-conditions:
@@ -249,10 +249,10 @@ class MBarrier:
     def complete_tx(self, bytes: int) -> None:
         """mbarrier.complete_tx, which bulk copies do as their bytes arrive; it may end the phase.
 
-        Raises BarrierError for a negative number, a transaction count below -(2**20 - 1), and after inval.
+        Raises BarrierError for a negative number, 2**20 bytes or more, a transaction count below -(2**20 - 1), and after inval.
 
         Pre-conditions:
-            bytes >= 0
+            0 <= bytes <= MOST_BYTES
             before.tx_count - bytes >= -MOST_BYTES
         Post-conditions:
             self.tx_count == before.tx_count - bytes
@@ -268,7 +268,7 @@ class MBarrier:
         Raises BarrierError as the two do; then nothing has changed.
 
         Pre-conditions:
-            bytes >= 0
+            0 <= bytes <= MOST_BYTES
             before.tx_count + bytes <= MOST_BYTES
             before.pending > 0
         Post-conditions:
@@ -285,7 +285,7 @@ class MBarrier:
         Raises BarrierError as the two do; then nothing has changed.
 
         Pre-conditions:
-            bytes >= 0
+            0 <= bytes <= MOST_BYTES
             before.tx_count + bytes <= MOST_BYTES
             before.pending > 0
         Post-conditions:
@@ -380,10 +380,12 @@ class MBarrier:
         self._alive(call)
         bytes = integer(bytes, f"{self!r}.{call.partition('(')[0]}: bytes", BarrierError)
         total = self._bytes + sign * bytes
-        if bytes < 0 or not -MOST_BYTES <= total <= MOST_BYTES:
+        if not 0 <= bytes <= MOST_BYTES or not -MOST_BYTES <= total <= MOST_BYTES:
+            lenient = bytes <= MOST_BYTES and total == MOST_BYTES + 1
+            chip = " (beyond the manual's range, though an H200 does not fault there)" if lenient else ""
             raise BarrierError(
-                f"{self!r}.{call}: the transaction count would be {total}; valid: numbers of bytes from 0 on that bring it to "
-                f"-{MOST_BYTES} to {MOST_BYTES}"
+                f"{self!r}.{call}: {bytes} bytes at once, the transaction count would be {total}{chip}; valid: numbers of "
+                f"bytes from 0 to {MOST_BYTES} that bring it to -{MOST_BYTES} to {MOST_BYTES}"
             )
         self._bytes = total
 

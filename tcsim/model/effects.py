@@ -63,7 +63,8 @@ class Write:
 class Signal:
     """A change to an mbarrier, at 8 bytes; whoever has the memories changes the object's bits.
 
-    Signals of one outcome are applied in order; of one signal, what the threads of a warp tell one object is added up.
+    Signals of one outcome are applied in order; of one signal, what the threads of a warp tell one object is added up, except
+    what their copies tell it, each on its own.
     """
 
     kind: Literal["init", "inval", "arrive", "drop", "expect_tx", "complete_tx", "increment"]
@@ -71,6 +72,7 @@ class Signal:
     count: Array  # of increment: arrivals more that the phase under way waits for
     layout: str = "v0"  # of init: of the object that it makes
     no_complete: bool = False  # of arrive and drop: .noComplete, so that the arrival must not end the phase
+    copied: bool = False  # of complete_tx: by copies that are done, not by an instruction of the threads
 
 
 @dataclass(frozen=True)

@@ -66,3 +66,25 @@ def object_bits(pending: int, expected: int, waiting: int, phase: int, hopper: b
     if hopper:
         return int(parity + negative(pending, 20) + "0" + negative(waiting, 21) + negative(expected, 20) + "0", 2)
     return int(parity + negative(pending, 31) + "00" + negative(expected, 30), 2)
+
+
+def chip_faults(kind: str, numbers: tuple[int, ...], expected: int, waiting: int) -> bool:
+    """Whether a chip faults where threads tell a fresh barrier numbers in one instruction, warp after warp; 0: a thread is silent.
+
+    It adds up what a warp says, in 20 bits. The object has the negated count of bytes in 21 bits, so that it can be 2**20
+    but not -2**20; arrivals count the pending ones up to zero and not beyond. Found from the answers of an H200.
+    """
+    pending = expected
+    for first in range(0, len(numbers), 32):
+        said = [number for number in numbers[first : first + 32] if number]
+        if sum(said) >= 2**20:
+            return True
+        arrivals = {"arrive": sum(said), "arrive_drop": sum(said), "arrive.expect_tx": len(said)}.get(kind, 0)
+        waiting += {"expect_tx": 1, "arrive.expect_tx": 1, "complete_tx": -1}.get(kind, 0) * sum(said)
+        if not -(2**20) <= -waiting < 2**20 or arrivals > pending:
+            return True
+        pending -= arrivals
+        expected -= arrivals if kind == "arrive_drop" else 0
+        if pending == 0 and waiting == 0:
+            pending = expected
+    return False
