@@ -173,8 +173,10 @@ class Suite:
 
     def why_refused(self, row: Row) -> str:
         """Why no case of a row can be compared, or nothing."""
+        if row.dropped:  # there is no such instruction to ask
+            return row.dropped
         unmodelled = str(getattr(self.instruction(row.mnemonic), "unmodelled", ""))
-        return row.dropped or unmodelled or testbench_of(row.family).no_machine
+        return unmodelled or testbench_of(row.family).no_machine
 
     def instruction(self, mnemonic: str) -> Instruction:
         """The instruction on the arch under test."""
