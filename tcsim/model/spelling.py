@@ -23,6 +23,7 @@ STEMS: MappingProxyType[str, frozenset[str]] = MappingProxyType(
             "griddepcontrol": "launch_dependents wait",
             "mbarrier": "init inval check_layout arrive arrive_drop expect_tx complete_tx test_wait try_wait parity pending_count",
             "membar": "proxy",
+            "multimem": "ld_reduce st red cp async reduce bulk",
             "red": "async",
             "setmaxnreg": "inc dec",
             "st": "async bulk",
