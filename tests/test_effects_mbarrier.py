@@ -189,7 +189,7 @@ def test_a_multicast() -> None:
 
 
 def test_ampere() -> None:
-    """The object of sm_80: other bits, no bytes."""
+    """The object of sm_80 has a different layout, and no transaction count."""
     machine, diary = Machine("sm_80"), Diary(3)
     machine.apply(machine.ask("mbarrier.init.shared.b64", count=np.array([3], np.uint32)).now)
     for _ in range(5):

@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("--kernel", default="", help="a part of the kernel's name")
     parser.add_argument("--target", default="", help="one PTX target; all without")
     parser.add_argument("--schedule", help="one schedule: late, early or a seed; all three without")
-    parser.add_argument("--every", type=int, default=1, help="only every so many products")
+    parser.add_argument("--every", type=int, default=1, help="run one product of this many")
     given = parser.parse_args()
     schedules = SCHEDULES
     if given.schedule:
