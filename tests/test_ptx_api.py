@@ -55,6 +55,38 @@ def test_memory_copies_what_it_is_given_and_gives() -> None:
     assert memory.read(0x1000, 4).tolist() == [0] * 4
 
 
+def aligned(size: int) -> Any:
+    """Zero bytes at a multiple of 16."""
+    data = np.zeros(size + 16, np.uint8)
+    return data[-data.ctypes.data % 16 :][:size]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_shared_memory_is_the_arrays_own(processes: int) -> None:
+    data = aligned(4 * 64 + 3)  # the last word is not whole
+    memory = Memory()
+    pointer = memory.share(data)
+    text = f"{HEAD}.visible .entry k(.param .u64 p) {{ {BEGIN} mov.u32 %r2, %ctaid.x; mad.lo.u32 %r1, %r2, 32, %r1;"
+    text += "mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd2, %rd1; st.global.u32 [%rd2], %r1; ret; }"
+    kernel = parse(text).kernel()
+    run = kernel.launch(memory, [pointer], (2, 1, 1), (32, 1, 1), limits=Limits(processes=processes))
+    assert run.completed and pointer == data.ctypes.data
+    assert data[:256].view(np.uint32).tolist() == list(range(64)) and not data[256:].any()
+    beyond = kernel.launch(memory, [pointer], (3, 1, 1), (32, 1, 1))
+    assert [item.name for item in beyond.hazards] == ["GMEM_UNMAPPED"] and not data[256:].any()
+    data[:] = 9
+    assert memory.read(pointer, len(data)).tolist() == [9] * len(data)
+    memory.release(pointer)
+    with pytest.raises(OperandError, match="nothing is mapped"):
+        memory.read(pointer, 1)
+
+
+@pytest.mark.parametrize("wrong", [aligned(32)[1:], aligned(32)[::2], aligned(32).view(np.uint16), bytes(32)])
+def test_what_cannot_be_shared(wrong: Any) -> None:
+    with pytest.raises(OperandError, match=r"Memory.share: valid: .* at a multiple of 16"):
+        Memory().share(wrong)
+
+
 def test_allocations_are_aligned_and_apart() -> None:
     memory = Memory()
     memory.map(memory.allocate(1) + 512, b"in the way")
@@ -162,6 +194,14 @@ def test_every_name_that_the_machine_raises_is_in_the_table() -> None:
 def test_hazards_of_one_place_are_one() -> None:
     found = merged([Hazard("TRAP", "a", 1), Hazard("TRAP", "b", 2), Hazard("TRAP", "c", 1), Hazard("TRAP", "d", 1, 5)])
     assert [(own.message, own.count) for own in found] == [("a", 2), ("b", 1), ("d", 1)]
+
+
+def test_a_launch_tells_how_far_it_is() -> None:
+    told: list[tuple[int, int, int]] = []
+    run = ran("", grid=(5, 1, 1), progress=lambda *how_far: told.append(how_far))
+    assert told and {total for _, total, _ in told} == {5}
+    assert [ended for ended, _, _ in told] == sorted(ended for ended, _, _ in told) and told[-1][0] >= 4
+    assert 0 < told[0][2] < told[-1][2] == run.instructions
 
 
 def test_runs_repeat() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -26,6 +26,8 @@ from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.syntax import Instruction
 from tcsim.ptx.threads import Stop
 
+Progress = Callable[[int, int, int], None]
+"""What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
 MOST_BESIDE = 1024
 """Clusters that may run beside each other."""
 
@@ -42,6 +44,7 @@ class Launch:
     schedule: str | int  # "late", "early" or a seed
     check: bool
     limits: Limits
+    progress: Progress | None = None  # called while the grid runs in order
 
 
 class Grid:
@@ -50,6 +53,7 @@ class Grid:
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.instructions = 0
+        self.ended = 0  # clusters
         self.hazards: list[Hazard] = []
         self.inexact: Counter[str] = Counter()
         self.sums = Sums()
@@ -142,6 +146,7 @@ class Grid:
             self._count(cluster)
             return None
         if ended:
+            self.ended += 1
             self._count(cluster)
         return ended
 
@@ -158,6 +163,8 @@ class Grid:
             raise Stop("LIMIT", f"more than {limits.instructions} instructions", limit="instructions")
         if time.monotonic() - self.began > limits.seconds:
             raise Stop("LIMIT", f"more than {limits.seconds} seconds", limit="seconds")
+        if self.launch.progress is not None:
+            self.launch.progress(self.ended, len(self._numbers()), self.instructions)
 
 
 def hazard_of(stop: Stop, program: Compiled, block: Block) -> Hazard:

@@ -17,7 +17,7 @@ from tcsim.ptx.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.control import STACK
 from tcsim.ptx.families import Binder
 from tcsim.ptx.geometry import arch_of, check_memory, geometry
-from tcsim.ptx.grid import Launch
+from tcsim.ptx.grid import Launch, Progress
 from tcsim.ptx.handlers import HANDLERS
 from tcsim.ptx.hazards import Hazard, merged
 from tcsim.ptx.limits import Limits
@@ -165,13 +165,14 @@ class Kernel:
     def launch(
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int] = (1, 1, 1), block: Sequence[int] = (1, 1, 1),
         cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: str | int = "late",
-        check: bool = True, limits: Limits | None = None, after: Run | None = None,
+        check: bool = True, limits: Limits | None = None, after: Run | None = None, progress: Progress | None = None,
     ) -> Run:  # fmt: skip
         """Run the grid.
 
         params: one value for each parameter, in order (`tcsim.ptx.parameters`). cluster=(1, 1, 1): what .reqnctapercluster says.
         schedule: when asynchronous work completes: "late", "early", or a seed for something between. after: a run that this one
-        follows as a dependent launch; it must have completed.
+        follows as a dependent launch; it must have completed. progress: called now and then, while the grid runs in order, with
+        the clusters that have ended, those of the grid, and the instructions so far.
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
@@ -198,6 +199,7 @@ class Kernel:
             schedule,
             check,
             limits or Limits(),
+            progress,
         )
         made, completed, count = processes.run(launch)
         return Run(

@@ -43,15 +43,27 @@ class Segment:
         self.start = address - before
         self.data = self.store[before : before + len(data)]
         self.data[:] = data
-        self.views: dict[int, npt.NDArray[Any]] = {
-            1: self.store, 2: self.store.view(np.uint16), 4: self.store.view(np.uint32), 8: self.store.view(np.uint64),
-            16: self.store.view(np.dtype((np.void, 16))),
-        }  # fmt: skip
+        self.views = views_of(self.store)
 
     @property
     def end(self) -> int:
         """The address behind the last byte."""
         return self.address + self.size
+
+
+class SharedSegment(Segment):
+    """The bytes of an array as global memory, at the array's own address: what a kernel stores is in the array."""
+
+    def __init__(self, data: Bytes) -> None:
+        self.address = self.start = data.ctypes.data
+        self.size, self.store, self.data = len(data), data, data
+        self.views = views_of(data)
+
+
+def views_of(store: Bytes) -> dict[int, npt.NDArray[Any]]:
+    """Bytes as values of 1, 2, 4, 8 and 16 bytes, as far as whole values go."""
+    types: list[np.dtype[Any]] = [np.dtype(f"u{size}") for size in (1, 2, 4, 8)] + [np.dtype((np.void, 16))]
+    return {own.itemsize: store[: len(store) // own.itemsize * own.itemsize].view(own) for own in types}
 
 
 class Memory:
@@ -78,6 +90,29 @@ class Memory:
         if not isinstance(address, (int, np.integer)) or not 0 < int(address) < SHARED_WINDOW:
             raise OperandError(f"Memory.map: address={address!r}; valid: integers from 1 to {SHARED_WINDOW - 1:#x}")
         self._insert(Segment(int(address), as_bytes(data, "Memory.map: data")))
+
+    def share(self, data: Bytes) -> int:
+        """Make an array's bytes global memory at the array's own address, without a copy; returns the address.
+
+        What a kernel stores is in the array, and the other way round. data: uint8 (n,), contiguous, writable, at a multiple of
+        16; it has to live until `release`.
+
+        Raises OperandError for another array, and where other memory lies.
+
+        >>> memory, data = Memory(), np.zeros(64, np.uint8)
+        >>> data = data[-data.ctypes.data % 16 :][:32]
+        >>> pointer = memory.share(data)
+        >>> memory.write(pointer + 1, b"\x07")
+        >>> pointer == data.ctypes.data, data[:3].tolist()
+        (True, [0, 7, 0])
+        """
+        bytes_of_one = isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 1
+        if not bytes_of_one or not data.flags.c_contiguous or not data.flags.writeable or data.ctypes.data % SLACK:
+            raise OperandError(
+                "Memory.share: valid: a uint8 array of one dimension, contiguous, writable, at a multiple of 16"
+            )
+        self._insert(SharedSegment(data))
+        return data.ctypes.data
 
     def _insert(self, segment: Segment) -> None:
         at = bisect_right(self._starts, segment.address)
@@ -160,7 +195,7 @@ class Memory:
         return self._segments[at]
 
     def release(self, address: int) -> None:
-        """Give back what `allocate` gave. Raises OperandError if nothing begins there."""
+        """Take away what `allocate`, `map` or `share` put there. Raises OperandError if nothing begins there."""
         at = bisect_right(self._starts, address) - 1
         if at < 0 or self._starts[at] != address:
             raise OperandError(f"Memory.release: nothing begins at {address:#x}")

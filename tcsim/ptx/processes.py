@@ -97,7 +97,7 @@ def _clusters(launch: Launch) -> int:
 def _in_processes(launch: Launch, began: float, count: int) -> list[Result] | None:
     """The results of each range, in order; None if one of them gave up, or the limits of the launch are reached."""
     memory = max(launch.limits.memory // count, 1)  # the limit is one of all blocks that run at once
-    part = replace(launch, limits=replace(launch.limits, memory=memory, processes=1))
+    part = replace(launch, limits=replace(launch.limits, memory=memory, processes=1), progress=None)
     clusters, reads, workers = _clusters(launch), list[dict[int, Marks]](), list[tuple[int, int]]()
     try:
         for number in range(count):

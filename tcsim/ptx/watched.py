@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.memory import Addresses, Bytes, Memory, Segment
+from tcsim.ptx.memory import SLACK, Addresses, Bytes, Memory, Segment, views_of
 
 _ONES = {
     size: np.frombuffer(b"\1" * size, np.dtype((np.void, 16)) if size == 16 else f"u{size}")[0]
@@ -29,16 +29,17 @@ class Marks(Segment):
         before = segment.address - segment.start
         self.address, self.size, self.start, self.store = segment.address, segment.size, segment.start, store
         self.data = store[before : before + segment.size]
-        self.views = {size: store.view(view.dtype) for size, view in segment.views.items()}
+        self.views = views_of(store)
 
 
 def shared_marks(segments: list[Segment]) -> dict[int, Marks]:
     """Marks of segments, by their addresses, which processes that are forked later share. Raises OSError."""
-    store = np.frombuffer(mmap(-1, sum(len(own.store) for own in segments) or 1), np.uint8)
+    sizes = [-(-len(own.store) // SLACK) * SLACK for own in segments]
+    store = np.frombuffer(mmap(-1, sum(sizes) or 1), np.uint8)
     found, at = {}, 0
-    for own in segments:
+    for own, size in zip(segments, sizes, strict=True):
         found[own.address] = Marks(own, store[at : at + len(own.store)])
-        at += len(own.store)
+        at += size
     return found
 
 
