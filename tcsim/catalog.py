@@ -126,9 +126,17 @@ def on_arch(arch_or_target: str, family_name: str | None = None) -> Iterator[Row
 def nearest_mnemonics(mnemonic: str) -> list[str]:
     """The three mnemonics spelled most like one that does not exist, of its own family if that has three."""
     mnemonic = str(mnemonic)[:LONGEST_MNEMONIC]
-    head = str(mnemonic).split(".")[0] + "."
-    kin = [name for name in rows() if name.startswith(head)]
-    return nearest(str(mnemonic), kin if len(kin) >= 3 else rows(), 3)
+    kin = _kin().get(mnemonic.split(".")[0], ())
+    return nearest(mnemonic, kin if len(kin) >= 3 else rows(), 3)
+
+
+@cache
+def _kin() -> dict[str, tuple[str, ...]]:
+    """The mnemonics that begin with each first word."""
+    found: dict[str, list[str]] = {}
+    for name in rows():
+        found.setdefault(name.split(".")[0], []).append(name)
+    return {head: tuple(names) for head, names in found.items()}
 
 
 def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]]:
@@ -158,10 +166,7 @@ _SHAPE = re.compile(r"\bm\d+n\d+k\d+\b")
 
 def _shapes_of(mnemonic: str) -> str:
     """The shapes that the spelling has, if only its shape is wrong: "M 64, N 8 to 256 in steps of 8, K 16"."""
-    rest = _SHAPE.sub("", mnemonic)
-    shapes = (
-        sorted({row.shape for name, row in rows().items() if _SHAPE.sub("", name) == rest}) if rest != mnemonic else []
-    )
+    shapes = sorted(_shapes().get(_SHAPE.sub("", mnemonic), ())) if _SHAPE.search(mnemonic) else []
     if not shapes:
         return ""
     dimensions = [sorted(set(values)) for values in zip(*shapes, strict=True)]
@@ -170,6 +175,15 @@ def _shapes_of(mnemonic: str) -> str:
     else:
         text = ", ".join(f"{letter} {_values(found)}" for letter, found in zip("MNK", dimensions, strict=True))
     return f"; the same spelling exists for {text}"
+
+
+@cache
+def _shapes() -> dict[str, set[tuple[int, ...]]]:
+    """The shapes of each spelling without its shape."""
+    found: dict[str, set[tuple[int, ...]]] = {}
+    for name, row in rows().items():
+        found.setdefault(_SHAPE.sub("", name), set()).add(row.shape)
+    return found
 
 
 def _values(found: list[int]) -> str:

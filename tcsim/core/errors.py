@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
 
 _FULL_COMPARISONS = 16  # of spellings, letter by letter: each costs up to a millisecond
 _COMPARED = 200  # letters of a word that are compared; the longest mnemonic has fewer
@@ -55,20 +61,29 @@ def _shortlist(word: str, choices: tuple[str, ...]) -> list[str]:
         return list(choices)
     split = _parts if "." in word else _pairs
     own = split(word)
+    places, sizes = _index(choices, split)
+    common = np.zeros(len(choices))
+    for part in own & places.keys():
+        common[places[part]] += 1
+    alike = common / np.maximum(len(own) + sizes - common, 1)
+    return [choices[index] for index in np.argsort(-alike, kind="stable")[:_FULL_COMPARISONS]]
 
-    def alike(choice: str) -> float:
-        other = split(choice)
-        return len(own & other) / (len(own | other) or 1)
 
-    return sorted(choices, key=alike, reverse=True)[:_FULL_COMPARISONS]
+@lru_cache(maxsize=64)
+def _index(choices: tuple[str, ...], split: Callable[[str], frozenset[str]]) -> tuple[dict[str, Array], Array]:
+    """Which of the choices have each part, and how many parts each choice has."""
+    found: dict[str, list[int]] = {}
+    parts = [split(choice) for choice in choices]
+    for index, own in enumerate(parts):
+        for part in own:
+            found.setdefault(part, []).append(index)
+    return {part: np.array(indices) for part, indices in found.items()}, np.array([len(own) for own in parts])
 
 
-@lru_cache(maxsize=1 << 14)
 def _parts(word: str) -> frozenset[str]:
     return frozenset(word.split("."))
 
 
-@lru_cache(maxsize=1 << 14)
 def _pairs(word: str) -> frozenset[str]:
     return frozenset(map("".join, pairwise(word)))
 
