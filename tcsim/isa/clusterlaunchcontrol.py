@@ -227,7 +227,7 @@ def _rows() -> Iterator[CancelRow]:
         form = Form((address, barrier), _OWN if many else _BLACKWELL, _VERSION, together="thread")
         yield CancelRow(
             f"{NAME}.try_cancel.{tail}", NAME, arithmetic="try_cancel", operation="try_cancel", forms=(form,),
-            modifiers=present(space=space), multicast=many,
+            modifiers=present(space=space), may_wait=True, multicast=many,
         )  # fmt: skip
     for operation, tail, result, dimension in (
         ("is_canceled", ".pred", _CANCELED, ""),

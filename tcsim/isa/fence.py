@@ -44,6 +44,7 @@ class OrderInstruction(Instruction):
     """
 
     row: OrderRow
+    changes_nothing = True
 
     @property
     def orders(self) -> str:

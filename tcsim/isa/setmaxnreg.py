@@ -149,7 +149,15 @@ _FORM = Form((_COUNT,), ("sm_90a", *suffixed_since("sm_100")), "8.0", together="
 def rows() -> tuple[PoolRow, ...]:
     """.inc and .dec."""
     return tuple(
-        PoolRow(f"{NAME}.{word}.sync.aligned.u32", NAME, arithmetic=word, forms=(_FORM,), increase=increase)
+        PoolRow(
+            f"{NAME}.{word}.sync.aligned.u32",
+            NAME,
+            arithmetic=word,
+            forms=(_FORM,),
+            may_wait=True,
+            warps_apart=True,
+            increase=increase,
+        )
         for word, increase in (("inc", True), ("dec", False))
     )
 

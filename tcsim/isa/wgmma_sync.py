@@ -31,6 +31,11 @@ _SPELLINGS: tuple[tuple[str, tuple[Operand, ...], str], ...] = (
 class WarpgroupOrder(OrderInstruction):
     """wgmma.fence, wgmma.commit_group and wgmma.wait_group."""
 
+    @property
+    def changes_nothing(self) -> bool:  # type: ignore[override]
+        """Of the fence alone: the others close groups and wait for them."""
+        return self.row.operation == "fence"
+
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """An order of registers, or what happens to the warpgroup's groups."""
         if self.row.operation == "fence":

@@ -251,6 +251,14 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """Of a test of mbarriers: which of them were found with the phase complete that was asked for."""
+
+    at: Access  # with the order and scope of the test
+    complete: Array  # bool, one for each access
+
+
+@dataclass(frozen=True)
 class Effects:
     """All of it. A blocked instruction has done nothing."""
 
@@ -262,6 +270,7 @@ class Effects:
     resources: tuple[Resource, ...] = ()
     blocked: Condition | None = None
     barriers: tuple[BarrierOp, ...] = ()
+    seen: tuple[Seen, ...] = ()
 
 
 def completed(effects: Effects, view: View) -> tuple[Outcome, ...]:

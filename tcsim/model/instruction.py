@@ -34,6 +34,8 @@ class Instruction:
     ((16, 8, 8), ('sm_90', 'sm_90a'), 1, 'measured')
     """
 
+    changes_nothing: ClassVar[bool] = False  # whether all that it does is to order what others do
+
     row: Row
     arch: Arch
     targets: tuple[str, ...]  # the arch's PTX targets that accept it

@@ -68,6 +68,8 @@ class Row:
         Form, ...
     ] = ()  # the lists of operands that it takes, the plainest first; not given: one, its fragments
     operation: str = ""  # which of the family's operations: "init", "arrive", "copy"; empty if there is one
+    may_wait: bool = False  # whether its effects may be that it has to wait
+    warps_apart: bool = False  # of a warpgroup's: whether its warps may each execute an instruction of their own
 
     def __post_init__(self) -> None:
         put = partial(object.__setattr__, self)  # the dataclass is frozen

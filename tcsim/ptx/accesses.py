@@ -162,8 +162,11 @@ class Accesses(Threads):
                 found.append((indices[part], segment, offset))
         return found
 
-    def load(self, space: str, addresses: Array, size: int, w: Mask) -> Array:
-        """What lies at addresses, for every thread: unsigned integers of 1 to 8 bytes, else uint8 (threads, size)."""
+    def load(self, space: str, addresses: Array, size: int, w: Mask, alone: bool = True) -> Array:
+        """What lies at addresses, for every thread: unsigned integers of 1 to 8 bytes, else uint8 (threads, size).
+
+        alone: it is an access of its own, not a part of an atomic.
+        """
         typed = size in TYPED
         if w is True:
             threads, taken = self.numbers, addresses
@@ -175,6 +178,8 @@ class Accesses(Threads):
         unit = size if typed or size == 16 else 16
         found = np.empty(len(threads), TYPED[size]) if typed else np.empty((len(threads), size), np.uint8)
         for own, segment, offset in self._parts(space, taken, size, threads):
+            if alone and self.observer is not None:
+                self.observer.accessed(self, "read", segment, offset, size, threads[own])
             for piece in range(0, size, unit):
                 at = offset + np.uint64(piece) if piece else offset
                 if segment is None:
@@ -195,7 +200,7 @@ class Accesses(Threads):
         full[threads] = found
         return full
 
-    def store(self, space: str, addresses: Array, values: Array, size: int, w: Mask) -> None:
+    def store(self, space: str, addresses: Array, values: Array, size: int, w: Mask, alone: bool = True) -> None:
         """Store unsigned integers, or parts joined; where lanes of a warp meet, the bytes of the one that `_turns` has last stay."""
         self.changed = True
         values = np.broadcast_to(values, (self.threads,))
@@ -210,6 +215,8 @@ class Accesses(Threads):
             values = values.astype(TYPED[size], copy=False)
         unit = min(size, 16)
         for own, segment, offset in self._parts(space, addresses, size, threads):
+            if alone and self.observer is not None:
+                self.observer.accessed(self, "write", segment, offset, size, threads[own], values[own])
             turns = _turns(threads[own], size)
             for piece in range(0, size, unit):
                 at = offset + np.uint64(piece) if piece else offset
@@ -251,7 +258,9 @@ class Accesses(Threads):
         threads = self.numbers if w is True else np.nonzero(w)[0]
         loops = item.loops and space.startswith("shared")
         if len(threads):
-            self._parts(space, addresses[threads], size * item.count, threads)
+            parts = self._parts(space, addresses[threads], size * item.count, threads)
+            for own, segment, offset in parts if self.observer is not None else ():
+                self.observer.accessed(self, "atomic", segment, offset, size * item.count, threads[own])  # type: ignore[union-attr]
         results = []
         for place, operands in enumerate(sources):
             given = [np.broadcast_to(np.asarray(own), (self.threads,)) for own in operands]
@@ -263,12 +272,12 @@ class Accesses(Threads):
                 now = _first(able, places[able])
                 mask = np.zeros(self.threads, bool)
                 mask[now] = True
-                before = self.load(space, places, size, mask)
+                before = self.load(space, places, size, mask, False)
                 before = before if before.ndim == 1 else before.view(container)[:, 0]
                 old[now] = before[now]
                 self.summed(item, space, places[now], before[now], given[0][now], returns)
                 after, changed = combine(before, *given), self.changed
-                self.store(space, places, after, size, mask)
+                self.store(space, places, after, size, mask, False)
                 self.changed = changed or not np.array_equal(np.broadcast_to(after, before.shape)[now], before[now])
                 left = np.setdiff1d(left, now, assume_unique=True)
             results.append(old)

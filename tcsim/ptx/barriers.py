@@ -52,6 +52,8 @@ class Barriers(Performer):
         mask = self._array(w)
         asked = np.broadcast_to(np.asarray(members, np.uint32), (self.threads,))
         if not (asked & self._ballot(self.alive) & ~self._ballot(mask))[mask].any():
+            if self.observer is not None:
+                self.observer.met(self, mask)
             return after
         return [(mask.copy(), Wait("warp", after, members=asked.copy()))]
 
@@ -70,6 +72,8 @@ class Barriers(Performer):
             if not complete.any():
                 continue
             woken = True
+            if self.observer is not None:
+                self.observer.met(self, complete)
             rest = fiber.mask & ~complete
             self.fibers.waiting.remove(fiber)
             if rest.any():
@@ -102,6 +106,8 @@ class Barriers(Performer):
         moves = []
         for own, which, wanted in self._named(number, count, self._array(w)):
             self._use(which, wanted)
+            if self.observer is not None:
+                self.observer.arrived(self, "cta", which, own)
             moves.append((own.copy(), Wait("bar", after, which, wanted, kind, given, into)))
         return moves
 
@@ -112,6 +118,8 @@ class Barriers(Performer):
         """Arrive without waiting."""
         for own, which, wanted in self._named(number, count, self._array(w)):
             self._use(which, wanted)
+            if self.observer is not None:
+                self.observer.arrived(self, "cta", which, own)
             self.arrived[which] = self.arrived.get(which, np.zeros(self.threads, np.int64)) + own
         self.settle()
 
@@ -145,6 +153,8 @@ class Barriers(Performer):
                 if fiber.waits is not None and fiber.waits.into is not None:
                     found = results[fiber.waits.reduce]
                     np.copyto(fiber.waits.into, found, where=fiber.mask, casting="unsafe")
+        if self.observer is not None:
+            self.observer.passed(self, "cta", which, present)
         for fiber in waiting:
             self.fibers.wake(fiber)
         self.arrived.pop(which, None)
@@ -169,6 +179,8 @@ class Barriers(Performer):
         if twice.any():
             raise Stop("INVALID_OPERAND", "barrier.cluster.arrive twice in one phase", int(np.argmax(twice)))
         self.cluster_phase[mask] = self.cluster.phase + 1
+        if self.observer is not None:
+            self.observer.arrived(self, "cluster", 0, mask)
         self.cluster.settle()
 
     def cluster_wait(self, w: Mask, after: int) -> Any:
@@ -176,9 +188,11 @@ class Barriers(Performer):
         mask = self._array(w)
         self.cluster.settle()
         rest = mask & (self.cluster_phase > self.cluster.phase)
+        go = mask & ~rest
+        if self.observer is not None and go.any():
+            self.observer.passed(self, "cluster", 0, go)
         if not rest.any():
             return after
-        go = mask & ~rest
         waits: list[tuple[Array, Any]] = [(rest, Wait("cluster", after))]
         return [(go, after), *waits] if go.any() else waits
 

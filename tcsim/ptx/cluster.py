@@ -11,6 +11,7 @@ from tcsim.ptx.compiled import Compiled
 from tcsim.ptx.deadlock import deadlock
 from tcsim.ptx.machine import Block
 from tcsim.ptx.memory import Memory, Segment
+from tcsim.ptx.observer import Observer
 from tcsim.ptx.pending import Queue, Schedule
 
 TURN = 64
@@ -29,6 +30,7 @@ class Cluster:
     def __init__(
         self, program: Compiled, memory: Memory, params: Segment, grid: Sequence[int], block: Sequence[int],
         indices: Sequence[tuple[int, int, int]], dynamic_smem: int, cluster: Sequence[int], schedule: Schedule, arch: str,
+        observe: Callable[[Cluster], Observer] | None = None,
     ) -> None:  # fmt: skip
         self.cancel: Callable[[], tuple[int, int, int] | None] = lambda: None  # a cluster that has not started
         self.queue, self.arch = Queue(schedule), arch
@@ -44,6 +46,9 @@ class Cluster:
         self.stirred = False  # whether the last run changed anything
         self._idle = 0
         self._seen: Any = None
+        self.observer = observe(self) if observe is not None else None
+        for own in self.blocks:
+            own.observer = self.observer
 
     def settle(self) -> None:
         """End the phase of the cluster's barrier if every thread that lives has arrived."""
@@ -56,6 +61,8 @@ class Cluster:
         for block in self.blocks:
             block.changed = True
             for fiber in [own for own in block.fibers.waiting if own.waits and own.waits.kind == "cluster"]:
+                if block.observer is not None:
+                    block.observer.passed(block, "cluster", 0, fiber.mask)
                 block.fibers.wake(fiber)
 
     def wake(self, kind: str, address: int | None = None) -> None:

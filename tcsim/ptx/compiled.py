@@ -72,6 +72,7 @@ class Context:
     addresses: dict[str, int]  # of global and constant variables, and of functions
     framed: frozenset[str] = frozenset()
     arch: str = "sm_90"
+    watched: bool = False  # whether each instruction says that it is executed, and fences are: an observer is attached
     constants: list[Any] = field(default_factory=list)
     known: dict[Any, str] = field(default_factory=dict)
     registers: list[tuple[str, np.dtype[Any], int]] = field(default_factory=list)

@@ -11,6 +11,7 @@ from functools import cache
 from tcsim import catalog
 from tcsim.core.errors import InstructionError
 from tcsim.isa.scalar.catalog import scalar
+from tcsim.model.row import Row
 from tcsim.ptx.syntax import Function, Immediate, Instruction, Operand, Register
 
 MEMBERS = "members"
@@ -26,28 +27,34 @@ _QUIET = frozenset(
     )
 )  # fmt: skip
 """Instructions that no other thread can wait for."""
-_WAITING = (
-    "mbarrier.try_wait", "setmaxnreg", "tcgen05.alloc", "tcgen05.dealloc", "clusterlaunchcontrol.try_cancel",
-)  # fmt: skip
-"""Beginnings of the instructions that may answer that they have to wait."""
 
 
-_WARP_BY_WARP = ("setmaxnreg",)
-"""Instructions of a warpgroup whose warps need not be at the same place."""
-
-
-def lanes_of(opcode: str, together: str) -> int:
+def lanes_of(row: Row) -> int:
     """The lanes that execute an instruction together: 1, 32 or 128.
 
-    >>> lanes_of("setmaxnreg.inc.sync.aligned.u32", "warpgroup"), lanes_of("wgmma.fence.sync.aligned", "warpgroup")
-    (32, 128)
+    >>> [lanes_of(row_of(own)) for own in ("setmaxnreg.inc.sync.aligned.u32", "wgmma.fence.sync.aligned", "fence.acq_rel.gpu")]
+    [32, 128, 1]
     """
-    return 32 if opcode.startswith(_WARP_BY_WARP) else LANES_OF.get(together, 1)
+    return 32 if row.warps_apart else LANES_OF.get(row.forms[0].together, 1)
+
+
+@cache
+def row_of(opcode: str) -> Row | None:
+    """The row of an instruction of the catalog; None of ordinary instructions, and of what does not exist.
+
+    >>> row_of("add.u32"), row_of("fence.proxy.async").family
+    (None, 'fence')
+    """
+    try:
+        return None if scalar(opcode) is not None else catalog.row_of(opcode)
+    except InstructionError:
+        return None
 
 
 def waits(item: Instruction) -> bool:
     """Whether an instruction of the catalog may have to wait."""
-    return item.opcode.startswith(_WAITING)
+    row = row_of(item.opcode)
+    return row is not None and row.may_wait
 
 
 def set_once(function: Function) -> dict[str, int]:
@@ -86,13 +93,10 @@ def meeting(item: Instruction, numbers: dict[str, int]) -> int | str:
 
 @cache
 def _together(opcode: str) -> int:
-    if scalar(opcode) is not None or opcode.startswith(("bar.", "barrier.")):
+    if opcode.startswith(("bar.", "barrier.")):
         return 0
-    try:
-        row = catalog.row_of(opcode)
-    except InstructionError:
-        return 0
-    lanes = lanes_of(opcode, row.forms[0].together) if row is not None else 1
+    row = row_of(opcode)
+    lanes = lanes_of(row) if row is not None else 1
     return lanes if lanes > 1 else 0
 
 

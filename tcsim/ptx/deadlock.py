@@ -12,7 +12,7 @@ from tcsim.ptx import mbarriers
 from tcsim.ptx.threads import LANES, Array, Stop
 
 if TYPE_CHECKING:
-    from tcsim.ptx.fibers import Fiber
+    from tcsim.ptx.fibers import Fiber, Wait
     from tcsim.ptx.machine import Block
 
 _MOST_LINES = 32
@@ -61,6 +61,11 @@ def _waits(block: Block, fiber: Fiber) -> str:
     waits = fiber.waits
     if waits is None:
         return "spins, and nothing changes what it reads"
+    more = block.observer.stuck(block, waits) if block.observer is not None else ""
+    return _state(block, fiber, waits) + more
+
+
+def _state(block: Block, fiber: Fiber, waits: Wait) -> str:
     if waits.kind == "mbarrier":
         try:
             state = mbarriers.described(block.word(waits.address), block.arch)

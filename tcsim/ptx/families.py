@@ -202,7 +202,9 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
             sources.append((slot.name, rows or operand.value))  # type: ignore[union-attr]
         source = compiler.constant(rows) if rows else _source(compiler, slot, operand, type)
         given.append(f"{compiler.constant(slot.name)}: {source}")
-    lanes = lanes_of(item.opcode, form.together)
+    if model.changes_nothing and not compiler.context.watched:
+        return "pass"
+    lanes = lanes_of(model.row)
     bound = Bound(model, form, tuple(results), lanes, item.line, tuple(sources), model.inexact)
     call = f"{compiler.constant(bound)}, {{{', '.join(given)}}}, w"
     if waits(item):

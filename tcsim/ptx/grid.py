@@ -23,6 +23,7 @@ from tcsim.ptx.ledger import Sums
 from tcsim.ptx.limits import Limits
 from tcsim.ptx.machine import Block
 from tcsim.ptx.memory import Memory, Segment
+from tcsim.ptx.observer import Observer
 from tcsim.ptx.syntax import Instruction
 from tcsim.ptx.threads import Stop
 
@@ -45,6 +46,7 @@ class Launch:
     check: bool
     limits: Limits
     progress: Progress | None = None  # called while the grid runs in order
+    observe: Callable[[Cluster], Observer] | None = None  # who watches each cluster
 
 
 class Grid:
@@ -89,6 +91,8 @@ class Grid:
                     return True
                 elif not any(cluster.tired for cluster in active):
                     stop = deadlock([block for cluster in active for block in cluster.blocks])
+                    for own in active:
+                        self._observed(own, stop)
                     self.hazards.append(hazard_of(stop, self.launch.program, active[0].blocks[0]))
                     self._count(active[0])
                     return False
@@ -121,7 +125,7 @@ class Grid:
         launch, shape = self.launch, self.launch.shape
         made = Cluster(
             launch.program, launch.memory, launch.params, shape.grid, shape.block, indices, shape.dynamic_smem, shape.cluster,
-            launch.schedule, launch.arch,
+            launch.schedule, launch.arch, launch.observe,
         )  # fmt: skip
         made.cancel = self._cancel
         for block in made.blocks:
@@ -142,13 +146,21 @@ class Grid:
             except EXCEPTIONS as error:
                 raise stop_for(error).with_traceback(error.__traceback__) from error
         except Stop as stop:
+            self._observed(cluster, stop)
             self.hazards.append(hazard_of(stop, self.launch.program, cluster.running or cluster.blocks[0]))
             self._count(cluster)
             return None
         if ended:
             self.ended += 1
+            self._observed(cluster, None)
             self._count(cluster)
         return ended
+
+    def _observed(self, cluster: Cluster, stop: Stop | None) -> None:
+        """What an observer has found when its cluster ends."""
+        if cluster.observer is not None:
+            cluster.observer.ended(stop)
+            self.hazards += cluster.observer.hazards()
 
     def _count(self, cluster: Cluster) -> None:
         for block in cluster.blocks:

@@ -36,10 +36,11 @@ HANDLERS: dict[str, Callable[[Compiler, Instruction], Lines]] = {}
 UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "b128"}
 
 
-def handles(*stems: str) -> Callable[[Any], Any]:
-    """Register a handler."""
+def handles(*stems: str, instead: bool = False) -> Callable[[Any], Any]:
+    """Register a handler. instead: also of instructions that the catalog has, which otherwise run through their effects."""
 
     def put(function: Any) -> Any:
+        function.instead = instead
         for stem in stems:
             HANDLERS[stem] = function
         return function
@@ -114,7 +115,7 @@ def _wide(compiler: Compiler, operand: Operand) -> str:
     return compiler.register(operand)
 
 
-@handles("cvta")
+@handles("cvta", instead=True)
 def convert_address(compiler: Compiler, item: Instruction) -> Lines:
     """Between a generic address and one of a state space."""
     words = item.opcode.split(".")[1:]
@@ -149,10 +150,16 @@ def is_space(compiler: Compiler, item: Instruction) -> Lines:
     return [compiler.put(to, f"M.is_space({compiler.value(what, 'u64')}, {compiler.constant(space)})", "pred")]
 
 
-@handles("prefetch", "prefetchu", "membar", "pmevent")
+@handles("prefetch", "prefetchu", "pmevent", instead=True)
 def nothing(compiler: Compiler, item: Instruction) -> Lines:
     """What changes neither registers nor memory here."""
     return ["pass"]
+
+
+@handles("membar")
+def fence(compiler: Compiler, item: Instruction) -> Lines:
+    """Order: accesses happen in order here."""
+    return ["M.fenced(w)"] if compiler.context.watched else ["pass"]
 
 
 # --- loads and stores -----------------------------------------------------------------------------------------------
@@ -325,7 +332,9 @@ def match(compiler: Compiler, item: Instruction) -> Lines:
 
 
 class _Ending:
-    """A handler that ends its basic block."""
+    """A handler that ends its basic block, of instructions that the catalog has too."""
+
+    instead = True
 
     def __init__(self, function: Callable[[Compiler, Instruction], Lines]) -> None:
         self.function = function
@@ -381,18 +390,6 @@ HANDLERS["bar"] = HANDLERS["barrier"] = _Barrier(_barrier)
 def sleep(compiler: Compiler, item: Instruction) -> Lines:
     """Waits: nothing here takes time."""
     return ["M.sleeps = 256"]
-
-
-@handles("fence")
-def fence(compiler: Compiler, item: Instruction) -> Lines:
-    """Order: accesses happen in order here."""
-    return ["pass"]
-
-
-@handles("griddepcontrol")
-def dependent(compiler: Compiler, item: Instruction) -> Lines:
-    """Grids run one after the other here."""
-    return ["pass"]
 
 
 def address_of(compiler: Compiler, operand: Operand, space: str) -> str:

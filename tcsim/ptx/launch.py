@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.ptx import processes, reader
+from tcsim.ptx.cluster import Cluster
 from tcsim.ptx.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.control import STACK
 from tcsim.ptx.families import Binder
@@ -23,6 +24,7 @@ from tcsim.ptx.hazards import Hazard, merged
 from tcsim.ptx.limits import Limits
 from tcsim.ptx.linking import function_addresses, link, reach, symbols_of
 from tcsim.ptx.memory import Memory, Segment
+from tcsim.ptx.observer import Observer
 from tcsim.ptx.parameters import LaunchError, image_of
 from tcsim.ptx.syntax import Function, PtxError, Variable
 from tcsim.ptx.syntax import Module as Syntax
@@ -91,7 +93,9 @@ class Kernel:
 
     module: Module
     function: Function
-    _programs: WeakKeyDictionary[Memory, dict[str, Compiled]] = field(default_factory=WeakKeyDictionary, repr=False)
+    _programs: WeakKeyDictionary[Memory, dict[tuple[str, bool], Compiled]] = field(
+        default_factory=WeakKeyDictionary, repr=False
+    )
 
     @property
     def name(self) -> str:
@@ -129,20 +133,20 @@ class Kernel:
             if own.space == "shared"
         ]
 
-    def compiled(self, memory: Memory, arch: str) -> Compiled:
-        """The program, with the addresses that variables have in a memory; kept for the next launch.
+    def compiled(self, memory: Memory, arch: str, watched: bool = False) -> Compiled:
+        """The program, with the addresses that variables have in a memory; kept for the next launch. watched: for an observer.
 
         Raises LaunchError, with the line, for an instruction whose operands fit no form or that the arch does not have.
         """
         kept = self._programs.setdefault(memory, {})
-        if arch not in kept:
+        if (arch, watched) not in kept:
             try:
-                kept[arch] = self._compile(memory, arch)
+                kept[arch, watched] = self._compile(memory, arch, watched)
             except PtxError as error:
                 raise LaunchError(f"{self.name} on {arch}: {error}", error.line, error.column) from None
-        return kept[arch]
+        return kept[arch, watched]
 
-    def _compile(self, memory: Memory, arch: str) -> Compiled:
+    def _compile(self, memory: Memory, arch: str, watched: bool) -> Compiled:
         shared = self._shared()
         static = [
             (place, replace(own, name=str(place))) for place, (_, _, own) in enumerate(shared) if own.count is not None
@@ -157,7 +161,7 @@ class Kernel:
         }
         made = link(
             self.module.syntax, self.function, memory.place(self.module), seen, {**HANDLERS, **STACK},
-            Binder(arch), arch,
+            Binder(arch), arch, watched,
         )  # fmt: skip
         made.shared_bytes = dynamic if self.dynamic_smem else end
         return made
@@ -166,13 +170,15 @@ class Kernel:
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int] = (1, 1, 1), block: Sequence[int] = (1, 1, 1),
         cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: str | int = "late",
         check: bool = True, limits: Limits | None = None, after: Run | None = None, progress: Progress | None = None,
+        observe: Callable[[Cluster], Observer] | None = None,
     ) -> Run:  # fmt: skip
         """Run the grid.
 
         params: one value for each parameter, in order (`tcsim.ptx.parameters`). cluster=(1, 1, 1): what .reqnctapercluster says.
         schedule: when asynchronous work completes: "late", "early", or a seed for something between. after: a run that this one
         follows as a dependent launch; it must have completed. progress: called now and then, while the grid runs in order, with
-        the clusters that have ended, those of the grid, and the instructions so far.
+        the clusters that have ended, those of the grid, and the instructions so far. observe: makes an observer of each cluster,
+        who is told what it does.
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
@@ -188,7 +194,7 @@ class Kernel:
             raise LaunchError(
                 f"{self.name}: the module's variables have {size} bytes; valid: up to {own.memory}, as Limits(memory=) says"
             )
-        program = self.compiled(memory, chip)
+        program = self.compiled(memory, chip, observe is not None)
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         launch = Launch(
             program,
@@ -200,6 +206,7 @@ class Kernel:
             check,
             limits or Limits(),
             progress,
+            observe,
         )
         made, completed, count = processes.run(launch)
         return Run(

@@ -124,6 +124,8 @@ class Block(Barriers):
 
     def _exit(self, mask: Array) -> None:
         """Threads end: those that waited for their lanes look again."""
+        if self.observer is not None:
+            self.observer.exited(self, mask)
         self.alive &= ~mask
         self.changed = True
         for fiber in [own for own in self.fibers.waiting if own.waits and own.waits.kind in ("lanes", "warp")]:

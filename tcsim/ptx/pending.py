@@ -69,6 +69,8 @@ class Queue:
     def add(self, flight: Flight) -> None:
         """Issue work."""
         self.flights.append(flight)
+        if flight.block.observer is not None:
+            flight.block.observer.issued(flight)
         if self.early:
             self.finish(flight)
 
@@ -78,8 +80,10 @@ class Queue:
         tracker = Tracker(signals, block, threads, len(earlier))
         for flight in earlier:
             flight.followers.append(tracker)
+        if block.observer is not None:
+            block.observer.tracking(tracker, kind)
         if not earlier:
-            block.take_outcome(Outcome(signals=signals), threads)
+            _follow(tracker)
 
     def wait(self, kind: str, block: Performer, threads: Array, counts: Array, left: int, reads_only: bool) -> None:
         """Complete the groups of some threads but the latest few, or only what they read."""
@@ -100,6 +104,8 @@ class Queue:
             with _issued_by(flight):
                 flight.data = flight.pending.fetch(flight.block.holding(flight))
             flight.fetched = True
+            if flight.block.observer is not None:
+                flight.block.observer.fetched(flight)
 
     def finish(self, flight: Flight) -> None:
         """Let work write what it writes, after the work that has to come before."""
@@ -114,12 +120,17 @@ class Queue:
     def _complete(self, flight: Flight) -> None:
         self.fetch(flight)
         self.flights.remove(flight)
+        observer = flight.block.observer
         with _issued_by(flight):
+            if observer is not None:
+                observer.landing(flight)
             flight.block.finished(flight, flight.pending.finish(flight.data))
+            if observer is not None:
+                observer.landed(flight)
             for tracker in flight.followers:
                 tracker.left -= 1
                 if tracker.left == 0:
-                    tracker.block.take_outcome(Outcome(signals=tracker.signals), tracker.threads)
+                    _follow(tracker)
 
     def force(self) -> bool:
         """Complete one piece of work, because nothing else can go on; False where there is none.
@@ -149,6 +160,16 @@ class Queue:
         """Complete everything."""
         while self.flights:
             self.finish(self.flights[0])
+
+
+def _follow(tracker: Tracker) -> None:
+    """Give the signals of a tracker whose work is done."""
+    observer = tracker.block.observer
+    if observer is not None:
+        observer.following(tracker)
+    tracker.block.take_outcome(Outcome(signals=tracker.signals), tracker.threads)
+    if observer is not None:
+        observer.followed(tracker)
 
 
 @contextmanager

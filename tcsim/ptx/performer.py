@@ -189,6 +189,8 @@ class Performer(Octets):
 
     def _take(self, bound: Bound, found: Effects, threads: Array, mask: Array) -> None:
         """Apply effects of an instruction that does not wait."""
+        if self.observer is not None:
+            self.observer.performed(self, bound, found, threads, mask)
         if bound.inexact:
             self.inexact[bound.model.mnemonic] += len(threads)
         for name, numbers in bound.results:
@@ -201,6 +203,8 @@ class Performer(Octets):
             self.queue.add(Flight(pending, bound, self, own, counts[own].copy(), threads))
         for group in found.groups:
             counts = self._counts(group.kind)
+            if self.observer is not None:
+                self.observer.grouped(self, group, threads)
             if group.op == "commit":
                 counts[threads] += 1
             elif group.op == "wait":
@@ -244,6 +248,8 @@ class Performer(Octets):
             granted = self._resource(resource, threads)
             if granted is None:
                 return f"{resource.delta} of {resource.kind}"
+            if self.observer is not None:
+                self.observer.granted(self, resource, granted, threads)
             if resource.then is not None:
                 self._apply(resource.then(granted), threads)
             self.changed = True
@@ -319,10 +325,13 @@ class Performer(Octets):
         """Change the objects that a signal is for, and let threads ask again that wait for them."""
         for at in self.copies(signal.at):
             for key, count in mbarriers.told(signal, self._keys(at), threads):
+                before = self.word(key)
                 try:
-                    value = mbarriers.after(signal, count, self.word(key), self.arch)
+                    value = mbarriers.after(signal, count, before, self.arch)
                 except TcsimError as error:
                     raise Stop("MBARRIER_FAULT", f"mbarrier at {key:#x}: {error}", int(threads[0])) from None
+                if self.observer is not None:
+                    self.observer.signalled(self, signal, key, count, before, value, threads)
                 self.put_octets("shared", np.array([key]), np.array([value], np.uint64).view(np.uint8).reshape(1, 8))
                 self.cluster.wake("mbarrier", key)
         self.changed = True

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim import catalog
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.core.targets import TARGETS
 from tcsim.isa.scalar.catalog import scalars as spelled
@@ -23,7 +22,7 @@ from tcsim.ptx import scalars
 from tcsim.ptx.compiled import SHARED_START, Compiled, Context, layout
 from tcsim.ptx.contraction import contractions
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
-from tcsim.ptx.convergence import MEMBERS, meeting, meetings, set_once, waits
+from tcsim.ptx.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
 from tcsim.ptx.landing import Landings
 from tcsim.ptx.ledger import VARYING
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
@@ -49,8 +48,6 @@ Array = npt.NDArray[Any]
 
 NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in scalars.UFUNCS.items()}}
 """What generated source may call besides the machine and its constants."""
-_CATALOGUED = ("red.async", "st.async", "st.bulk")
-"""Beginnings of instructions of the catalog whose first word has a handler too, for other instructions."""
 
 
 class Compiler:
@@ -292,6 +289,8 @@ class Compiler:
                 raise
             except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
                 raise self.error(f"its operands do not fit: {shortened(str(error), 120)}") from error
+            if self.context.watched and self._says(self.instruction, found):
+                found = [f"M.here = {self.constant(self.instruction)}", *found]
             if late:
                 numbers = frozenset(self.numbers[name] for name in late)
                 found = [f"M.land({self.constant(numbers)})", *found]
@@ -336,6 +335,11 @@ class Compiler:
             else f"np.where({'~' if item.negated else ''}{self.register(item.predicate)}, {mask}, 0)"
         )
 
+    def _says(self, item: Instruction, lines: list[str]) -> bool:
+        """Whether an observer is told of an instruction: it asks the machine, and is not one of several that may be computed together."""
+        together = len(lines) == 1 and (bound := self.bounds.get(lines[0])) is not None and bound.static
+        return not together and item.opcode.split(".")[0] not in TERMINATORS and any("M." in line for line in lines)
+
     def _next(self, index: int) -> int:
         return self.block_of.get(index, -1)
 
@@ -370,8 +374,7 @@ class Compiler:
             return [line]
         stem = item.opcode.split(".")[0]
         own = self.handlers.get(stem)
-        wanted = own is None or item.opcode.startswith(_CATALOGUED)
-        if wanted and self.families is not None and catalog.row_of(item.opcode) is not None:
+        if self.families is not None and not getattr(own, "instead", False) and row_of(item.opcode) is not None:
             found_lines: list[str] = self.families(self, item)
             return found_lines
         if own is None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.ptx.compiled import SHARED_START
+
+if TYPE_CHECKING:
+    from tcsim.ptx.observer import Observer
+    from tcsim.ptx.syntax import Instruction
 
 Array = npt.NDArray[Any]
 Mask = Any  # True for all threads, or a bool array with an entry for each
@@ -36,6 +40,9 @@ class Stop(Exception):
 
 class Threads:
     """What the threads of a block know of themselves and of each other."""
+
+    observer: Observer | None = None  # who is told what happens
+    here: Instruction | None = None  # the instruction that is executed, where there is an observer
 
     def __init__(
         self, grid: Sequence[int], block: Sequence[int], index: tuple[int, int, int], cluster: tuple[int, int, int], rank: int,
@@ -106,6 +113,11 @@ class Threads:
         found: Array = self._everything if w is True else w
         return found
 
+    def fenced(self, w: Mask) -> None:
+        """membar, which an observer is told of."""
+        if self.observer is not None:
+            self.observer.fenced(self, self._array(w))
+
     # --- vectors
 
     def unpack(self, codes: Array, size: int) -> Array:
@@ -140,6 +152,8 @@ class Threads:
 
     def shuffle(self, mode: str, a: Array, b: Array, c: Array, w: Mask) -> tuple[Array, Array]:
         """The register of another lane, and whether that lane is in range; of a lane that does not execute 0 (measured on an H200)."""
+        if self.observer is not None:
+            self.observer.exchanged(self, self._array(w))
         lane = np.arange(LANES)
         value = np.where(self._warped(self._array(w), bool), self._warped(a), np.uint32(0))
         delta, control = self._warped(b).astype(np.int64), self._warped(c).astype(np.int64)
@@ -174,6 +188,8 @@ class Threads:
     def vote(self, mode: str, predicate: Array, mask: Any, w: Mask) -> Array:
         """all, any, uni, or the ballot, of the lanes that each lane's member mask names; without a mask of those that execute."""
         now = self._array(w)
+        if self.observer is not None:
+            self.observer.exchanged(self, now)
         yes, everyone = self._ballot(now & predicate), self._ballot(now)
         if mask is not None:
             yes, everyone = yes & mask, everyone & mask
@@ -184,6 +200,8 @@ class Threads:
 
     def match(self, mode: str, a: Array, mask: Array, w: Mask) -> tuple[Array, Array]:
         """The members with the same value as each, or all of them if all values are equal."""
+        if self.observer is not None:
+            self.observer.exchanged(self, self._array(w))
         now = self._warped(self._array(w), bool)
         value, members = self._warped(a, np.uint64), self._warped(mask)
         same = (value[:, :, None] == value[:, None, :]) & now[:, None, :]

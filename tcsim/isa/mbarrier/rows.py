@@ -177,6 +177,7 @@ def _row(group: _Group, space: str, order: _Order) -> BarrierRow:
         ),
         forms=forms,
         operation=group.operation,
+        may_wait=group.operation == "try_wait",
         layout=group.layout,
         phase_type=group.phase_type,
         no_complete=group.no_complete,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,10 @@ import numpy.typing as npt
 from tcsim.core.errors import OperandError
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import BarrierState, MBarrier
-from tcsim.model.effects import Access, Array, Condition, Effects, Memories, Outcome, Signal, View
+from tcsim.model.effects import Access, Array, Condition, Effects, Memories, Outcome, Seen, Semantics, Signal, View
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
-from tcsim.model.operand import Operand, Space
+from tcsim.model.operand import Operand, Scope, Space
 from tcsim.model.row import Row
 
 CLUSTER_BLOCKS = 32
@@ -43,6 +43,18 @@ class BarrierRow(Row):
     def space(self) -> Space:
         """The state space of the barrier; empty if it acts on a state alone."""
         return self.forms[0]["barrier"].space if self.has("barrier") else ""
+
+    @property
+    def sem(self) -> Semantics:
+        """How it orders other accesses: as it says, else an arrival releases, a test acquires, and the rest is relaxed."""
+        named = self.modifiers.get("order", "").removeprefix(".")
+        default = "release" if self.arrives else "acquire" if self.waits else "relaxed"
+        return cast(Semantics, named or default)
+
+    @property
+    def scope(self) -> Scope:
+        """For whom."""
+        return cast(Scope, self.modifiers.get("scope", "").removeprefix(".") or "cta")
 
     @property
     def names_layouts(self) -> bool:
@@ -114,11 +126,12 @@ class BarrierInstruction(Instruction):
             if (masks == 0).any():
                 raise OperandError(f"{self._call}: cta_mask=0x0; valid: 0x1 to {(1 << CLUSTER_BLOCKS) - 1:#x}")
             lanes, ranks = np.nonzero(masks[:, None] >> np.arange(CLUSTER_BLOCKS) & 1)
-        return Access(_space(form), addresses[lanes], 8, cta=ranks, thread=lanes), lanes
+        row = self.row
+        return Access(_space(form), addresses[lanes], 8, cta=ranks, thread=lanes, sem=row.sem, scope=row.scope), lanes
 
     def _bits(self, form: Form, operands: Mapping[str, Array], view: View) -> tuple[Access, npt.NDArray[np.uint64]]:
         """The barriers of the lanes, and the 64 bits of each as they are."""
-        at = Access(_space(form), operands["barrier"].astype(np.int64), 8)
+        at = Access(_space(form), operands["barrier"].astype(np.int64), 8, sem=self.row.sem, scope=self.row.scope)
         return at, np.ascontiguousarray(view.read(at)).view("<u8")[..., 0]
 
     def _require(self, what: str, name: str) -> None:
@@ -372,7 +385,7 @@ class WaitBarrier(BarrierInstruction):
             registers |= {"report": np.zeros(complete.shape, bool)}
         if "value" in form:
             registers |= {"value": np.zeros(complete.shape, np.uint8)}
-        return Effects(Outcome(registers), (at,))
+        return Effects(Outcome(registers), (at,), seen=(Seen(at, complete),))
 
     def execute(
         self,

@@ -273,6 +273,8 @@ class Ordering(Instruction):
 class Fence(Ordering):
     """tcgen05.fence: asynchronous tcgen05 work of the thread, before or after what it and others are ordered by."""
 
+    changes_nothing = True
+
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """An order of tcgen05 work."""
         kind = f"{FENCE}::{self.row.operation}_thread_sync"
@@ -313,7 +315,7 @@ def _allocation(
         f"tcgen05.{operation}{word}{cta_group}.sync.aligned{end}", ALLOC, arithmetic=operation, operation=operation,
         modifiers=MappingProxyType({"cta_group": cta_group, "exclusive": word, "space": space}),
         forms=tuple(Form(own, FAMILY_TARGETS, version, agent="warp", name=name) for name, own in lists.items()),
-        cta_group=group, exclusive=exclusive,
+        cta_group=group, exclusive=exclusive, may_wait=place is not None,
     )  # fmt: skip
 
 
