@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tcsim.core.targets import TARGETS
+from tcsim.launchers.recording import from_fields
 from tests.corpora import pack, place, readers, recording
 from tests.corpora.case import Case, Close, Inputs, Launch, Pointer, Source, Struct
 from tests.corpora.cases import CASES
@@ -97,11 +98,11 @@ def test_recordings_come_back(tmp_path: Path) -> None:
     found = recording.read(tmp_path / "one.xz")
     assert list(found) == ["a", "b"] and found["a"]["grid"] == [1, 1, 1]
     assert (found["b"]["buf0_after"] == after).all()
-    own = replayed(found["a"])
+    own = replayed(from_fields(found["a"], "a"))
     assert own.equal and own.compared == 128 and own.run.instructions > 0
     spoilt = after.copy()
     spoilt[9] ^= 1
-    assert replayed({**found["a"], "buf0_after": spoilt}).differing == 1
+    assert replayed(from_fields({**found["a"], "buf0_after": spoilt}, "a")).differing == 1
 
 
 def test_addresses_are_put_where_a_launch_says() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tcsim.launchers.recording import from_fields, read
 from tcsim.ptx import Memory, parse
 from tests.corpora import recording
 from tests.corpora.replay import replayed
@@ -24,7 +25,7 @@ def test_all_launches_are_here() -> None:
 @pytest.mark.parametrize("name", GIVEN)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_memory_is_the_hardwares(name: str, schedule: str | int) -> None:
-    own = replayed(recording.read_given(recording.GIVEN / f"{name}.npz"), schedule)
+    own = replayed(read(recording.GIVEN / f"{name}.npz"), schedule)
     assert own.run.completed and not own.run.hazards and own.run.instructions > 0
     assert own.compared >= 2_000 and own.differing == 0, f"{own.differing} of {own.compared} bytes differ"
 
@@ -35,7 +36,7 @@ ORDERED = {"cuda_atomics", "triton_atomics"}
 
 @pytest.mark.parametrize("name", KEPT)
 def test_our_own_launches(name: str) -> None:
-    own = replayed(KEPT[name])
+    own = replayed(from_fields(KEPT[name], name))
     assert own.run.completed and not own.run.hazards and own.printed
     assert own.compared > 0 and own.differing == 0, f"{own.differing} of {own.compared} bytes differ"
     assert not own.run.inexact or (KEPT[name]["case"] in ORDERED and set(own.run.inexact) == {"atom.add.f32"})

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tcsim.launchers.recording import read
 from tcsim.ptx import Limits, Memory, Run, parse, processes
 from tcsim.ptx.processes import Range
 from tests.corpora import recording
@@ -169,8 +170,7 @@ def test_work_that_is_taken_from_clusters_that_have_not_started(schedule: str | 
 @pytest.mark.parametrize("name", ["triton_matmul_f16_sm90_even", "triton_matmul_f16_sm80_ragged", "triton_softmax"])
 def test_recorded_kernels(name: str, schedule: str | int) -> None:
     """Products of matrices with wgmma and mma.sync, and a softmax: every byte as an H200 left it."""
-    fields = recording.read_given(recording.GIVEN / f"{name}.npz")
-    own = replayed(fields, schedule, limits=Limits(processes=2))
+    own = replayed(read(recording.GIVEN / f"{name}.npz"), schedule, Limits(processes=2))
     assert own.run.processes == 2 and own.equal and own.compared > 2_000
 
 

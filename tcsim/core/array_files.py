@@ -37,6 +37,7 @@ LONGEST_HEADER = 4096
 
 _MAGIC = b"\x93NUMPY"
 _DESCR = re.compile(r"[<>|=]?[biufcV?][0-9]{0,2}")
+_TEXT = re.compile(r"<U[0-9]{1,8}")
 _ITEM_SIZES = {"V": (1, 2, 4, 8)}  # NumPy's name of ml_dtypes types
 _TAIL = 22 + 0xFFFF  # the longest end of an archive
 _LONGEST_DIRECTORY = 1 << 20
@@ -75,11 +76,11 @@ def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
     return os.fdopen(handle, "rb")
 
 
-def header_of(file: IO[bytes], what: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
+def header_of(file: IO[bytes], what: str, texts: bool = False) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
     """The dtype, the shape, whether the first index runs fastest, and the bytes of the header of an array in NumPy's format.
 
-    Raises ArrayFileError for anything but numbers or bytes of 1, 2, 4 or 8 in an array of at most 32 dimensions and
-    `LARGEST` bytes.
+    texts: take a text too. Raises ArrayFileError for anything but numbers or bytes of 1, 2, 4 or 8 in an array of at most 32
+    dimensions and `LARGEST` bytes.
     """
     start = file.read(8)
     if start[:6] != _MAGIC or len(start) != 8:
@@ -103,7 +104,7 @@ def header_of(file: IO[bytes], what: str) -> tuple[np.dtype[Any], tuple[int, ...
     if not isinstance(said, dict) or set(said) != {"descr", "fortran_order", "shape"}:
         raise ArrayFileError(f"{what}: its header has other keys than descr, fortran_order and shape")
     shape, fortran = said["shape"], said["fortran_order"]
-    dtype = _dtype(said["descr"], what)
+    dtype = _dtype(said["descr"], what, texts)
     if not isinstance(fortran, bool):
         raise ArrayFileError(f"{what}: fortran_order={shortened(fortran)}; valid: True, False")
     if not isinstance(shape, tuple) or any(type(size) is not int or size < 0 for size in shape):
@@ -115,7 +116,9 @@ def header_of(file: IO[bytes], what: str) -> tuple[np.dtype[Any], tuple[int, ...
     return dtype, shape, fortran, 8 + width + size
 
 
-def _dtype(descr: Any, what: str) -> np.dtype[Any]:
+def _dtype(descr: Any, what: str, texts: bool) -> np.dtype[Any]:
+    if texts and isinstance(descr, str) and _TEXT.fullmatch(descr):
+        return np.dtype(descr)
     if isinstance(descr, str) and _DESCR.fullmatch(descr):
         try:
             found = np.dtype(descr)
@@ -129,12 +132,15 @@ def _dtype(descr: Any, what: str) -> np.dtype[Any]:
 class ArrayFile(Mapping[str, Array]):
     """The arrays of an .npz file by name, each read when it is first asked for; of an .npy file one, named "x".
 
+    texts: a member may be one text, which is read as the bytes of its UTF-8.
+
     Raises FileNotFoundError if there is no such file, ArrayFileError for one that is not a file of arrays; and, of an
     array that is asked for, if it is damaged or beyond the limits.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], texts: bool = False) -> None:
         self._what = _named(path)
+        self._texts = texts
         self._held: dict[str, Array] = {}
         self._left = LARGEST
         self._left_unpacked = LARGEST_UNPACKED
@@ -202,7 +208,7 @@ class ArrayFile(Mapping[str, Array]):
 
     def _array(self, file: IO[bytes], what: str, size: int) -> Array:
         """An array from a stream that holds it and nothing else, `size` bytes in all."""
-        dtype, shape, fortran, used = header_of(file, what)
+        dtype, shape, fortran, used = header_of(file, what, self._texts)
         count = prod(shape) * dtype.itemsize
         if used + count != size:
             raise ArrayFileError(f"{what}: {dtype} {shape} is {count} bytes, but {size - used} follow its header")
@@ -219,8 +225,20 @@ class ArrayFile(Mapping[str, Array]):
             at += len(piece)
         if file.read(1):  # reading to the end is what checks the CRC of a member
             raise ArrayFileError(f"{what} goes on after its array")
+        if dtype.kind == "U":
+            return _text(raw, shape, what)
         array = raw.view(dtype if dtype.kind != "V" else f"u{dtype.itemsize}")
         return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+
+
+def _text(raw: npt.NDArray[np.uint8], shape: tuple[int, ...], what: str) -> Array:
+    """NumPy's text, four bytes a letter, as the bytes of its UTF-8."""
+    try:
+        if shape:
+            raise ValueError(f"its shape is {shape}; valid: one text")
+        return np.frombuffer(raw.tobytes().decode("utf-32-le").rstrip("\0").encode(), np.uint8)
+    except ValueError as error:
+        raise ArrayFileError(f"{what} is not a text: {shortened(str(error), 200)}") from None
 
 
 def _check_directory(file: IO[bytes], what: str) -> None:

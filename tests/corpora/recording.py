@@ -1,7 +1,6 @@
 """Launches that a GPU answered: what is recorded of each, and the file in which many of them share their arrays and PTX.
 
-A launch is a dictionary of numbers, texts and arrays: `ptx`, `entry`, `before_entry`, `grid`, `block`, `cluster`, `smem`, `output`,
-`param0` ... (bytes), and for each buffer `bufN_name`, `bufN_address`, `bufN_before` and, if it changed, `bufN_after` (bytes).
+A launch is a dictionary of numbers, texts and arrays, as tcsim.launchers.recording describes it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.corpora.case import Array
 from tests.corpora.pack import ROOT
 
 GIVEN = ROOT / "tests" / "data" / "launches"  # 19 launches, each an .npz file
@@ -54,30 +52,3 @@ def read(path: Path = KEPT) -> dict[str, Fields]:
         return blobs[value["blob"]] if isinstance(value, dict) else value
 
     return {name: {field: loaded(value) for field, value in own.items()} for name, own in index["launches"].items()}
-
-
-def read_given(path: Path) -> Fields:
-    """One of the given launches, with the fields of the others."""
-    with np.load(path) as file:
-        found: Fields = dict(file)
-    found |= {
-        "ptx": np.frombuffer(str(found["ptx"]).encode(), np.uint8),
-        "entry": str(found["entry"]),
-        "smem": int(found["smem"]),
-    }
-    return found
-
-
-def buffers(fields: Mapping[str, Any]) -> list[tuple[int, Array, Array]]:
-    """Address, bytes before and bytes after of each buffer."""
-    found = []
-    for number in range(sum(name.endswith("_address") for name in fields)):
-        before = fields[f"buf{number}_before"].view(np.uint8).reshape(-1)
-        after = fields.get(f"buf{number}_after", before).view(np.uint8).reshape(-1)
-        found.append((int(fields[f"buf{number}_address"]), before, after))
-    return found
-
-
-def params(fields: Mapping[str, Any]) -> list[bytes]:
-    """The bytes of each parameter."""
-    return [fields[f"param{i}"].tobytes() for i in range(sum(name.startswith("param") for name in fields))]

@@ -10,11 +10,11 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from tcsim.ptx import Memory, Run, parse
+from tcsim.launchers.job import Execution, execute
+from tcsim.launchers.recording import Recording, from_fields, read
+from tcsim.ptx import Limits, Run
 from tests.corpora import recording
-from tests.corpora.recording import Fields
 
 ARCH = "sm_90"  # of the GPU that recorded, whatever the target was
 
@@ -23,49 +23,45 @@ ARCH = "sm_90"  # of the GPU that recorded, whatever the target was
 class Replayed:
     """A recorded launch that ran on the CPU."""
 
-    run: Run
-    target: str
-    compared: int
-    differing: int
-    printed: bool  # what printf wrote is what the GPU printed
-    seconds: float
+    execution: Execution
+
+    @property
+    def run(self) -> Run:
+        """What the launch did."""
+        return self.execution.run
+
+    @property
+    def compared(self) -> int:
+        """Bytes."""
+        return sum(own.compared for own in self.execution.comparisons)
+
+    @property
+    def differing(self) -> int:
+        """Bytes."""
+        return sum(own.differing for own in self.execution.comparisons)
+
+    @property
+    def printed(self) -> bool:
+        """Whether what printf wrote is what the GPU printed."""
+        return self.execution.printed is not False
 
     @property
     def equal(self) -> bool:
         """Whether it ended without a hazard and left every byte as the GPU did."""
-        own = self.run.completed and not self.differing and self.compared > 0 and self.printed
-        return bool(own and not self.run.hazards)
+        return self.execution.passed and self.compared > 0 and not self.run.hazards
 
 
-def launches() -> Iterator[tuple[str, Fields]]:
+def launches() -> Iterator[tuple[str, Recording]]:
     """Every recorded launch: those that were given, then those of the cases."""
     for path in sorted(recording.GIVEN.glob("*.npz")):
-        yield path.stem, recording.read_given(path)
-    yield from recording.read().items()
+        yield path.stem, read(path)
+    for name, fields in recording.read().items():
+        yield name, from_fields(fields, name)
 
 
-def replayed(fields: Fields, schedule: str | int = "late", **options: Any) -> Replayed:
+def replayed(own: Recording, schedule: str | int = "late", limits: Limits | None = None) -> Replayed:
     """Run a recorded launch. Raises what the executor raises for PTX that it does not know."""
-    start = time.perf_counter()
-    memory, buffers = Memory(), recording.buffers(fields)
-    for address, before, _ in buffers:
-        memory.map(address, before)
-    module = parse(fields["ptx"].tobytes())
-    arguments = {
-        "params": recording.params(fields), "grid": fields["grid"], "block": fields["block"], "cluster": fields["cluster"],
-        "dynamic_smem": fields["smem"], "arch": ARCH, "schedule": schedule,
-    }  # fmt: skip
-    run = None
-    for name in filter(None, (fields.get("before_entry"), fields["entry"])):
-        after = {"after": run} if run is not None else {}
-        run = module.kernel(str(name)).launch(memory, **arguments, **options, **after)
-    assert run is not None
-    compared = sum(len(after) for _, _, after in buffers)
-    differing = sum(int((memory.read(address, len(after)) != after).sum()) for address, _, after in buffers)
-    printed = run.output == fields.get("output", "")
-    return Replayed(
-        run, module.kernel(str(fields["entry"])).target, compared, differing, printed, time.perf_counter() - start
-    )
+    return Replayed(execute(own.job(ARCH, schedule, limits)))
 
 
 def main(arguments: list[str]) -> int:
@@ -74,11 +70,11 @@ def main(arguments: list[str]) -> int:
     print(
         "| kernel | target | instructions | bytes compared | differing | s |\n| --- | --- | ---: | ---: | ---: | ---: |"
     )
-    for name, fields in launches():
+    for name, launch in launches():
         if arguments and not any(re.search(pattern, name) for pattern in arguments):
             continue
         try:
-            own = replayed(fields)
+            own = replayed(launch)
         except ValueError as error:  # PTX that is not known: the others are still run
             failed += 1
             print(f"| {name} | | | | | {type(error).__name__}: {str(error)[:200]} |", flush=True)
@@ -86,7 +82,7 @@ def main(arguments: list[str]) -> int:
         rows.append(own)
         failed += not own.equal
         print(
-            f"| {name} | {own.target} | {own.run.instructions:,} | {own.compared:,} | {own.differing:,} | {own.seconds:.2f} |",
+            f"| {name} | {own.execution.target} | {own.run.instructions:,} | {own.compared:,} | {own.differing:,} | {own.execution.seconds:.2f} |",
             flush=True,
         )
         for hazard in own.run.hazards[:2]:
