@@ -1,0 +1,151 @@
+"""`tcsim exec`: a kernel's PTX, or a recorded launch, on the CPU."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from tcsim.cli import options
+from tcsim.cli.output import emit
+from tcsim.core.array_files import open_file
+from tcsim.core.errors import OperandError
+from tcsim.inspection.report import Facts, Lines, Report, table
+from tcsim.launchers import launch_file, recording
+from tcsim.launchers.job import Execution, Job, execute
+from tcsim.launchers.progress import bar
+from tcsim.ptx import Limits
+
+SCHEMA = 1
+"""Of what --json writes: raised when a key goes or changes its meaning."""
+
+
+def run(
+    file: Annotated[str, typer.Argument(help="PTX, or a recorded launch: .npz.", metavar="FILE")],
+    launch: Annotated[str | None, typer.Option("--launch", "-l", help="The launch file of PTX.", metavar="TOML")] = None,
+    arch: Annotated[
+        str | None,
+        typer.Option("--arch", "-a", help="The chip. Default: as the file says, else the target's own.", metavar="ARCH",
+                     autocompletion=options.complete_arch),
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option("--schedule", help="When asynchronous work lands: late, early, or a seed.", metavar="WHEN")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", help="Write arrays that changed to this folder, as .npy.", metavar="FOLDER")
+    ] = None,
+    json: options.Json = False,
+) -> None:  # fmt: skip
+    """Run a kernel on the CPU, and compare memory with what is expected.
+
+    Exit status: 0 if it ran to its end and is as expected, 1 if not or after a hazard that is an error, 2 for wrong use.
+    """
+    job = _changed(_job(file, launch), arch, schedule)
+    with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
+        found = execute(job, progress)
+    files = _written(found, output)
+    data = {"schema": SCHEMA, "file": file, **found.as_dict(), "files": files}
+    emit("exec", lambda: data, lambda: _report(file, found, files), form="json" if json else "text")
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+def _job(file: str, launch: str | None) -> Job:
+    if file.endswith(".npz"):
+        if launch is not None:
+            raise OperandError(f"exec: {file!r} is a recorded launch; valid: no --launch, which is for PTX")
+        return _opened(file, recording.read).job()
+    if launch is None:
+        raise OperandError(f"exec: {file!r} needs --launch with a launch file; valid without: a recorded launch, .npz")
+    with _opened(file, open_file) as stream:
+        ptx = stream.read(Limits().characters + 1)
+    return _opened(launch, lambda path: launch_file.read(path, ptx))
+
+
+def _opened(path: str, reader: Callable[[str], Any]) -> Any:
+    try:
+        return reader(path)
+    except FileNotFoundError:
+        near = sorted(own.name for own in Path(path).resolve().parent.glob(f"*{Path(path).suffix}"))[:8]
+        raise OperandError(f"exec: no file {path!r}" + (f"; here are {', '.join(near)}" if near else "")) from None
+
+
+def _changed(job: Job, arch: str | None, schedule: str | None) -> Job:
+    """The launch with what the command line says of it."""
+    if schedule is not None:
+        when = schedule if schedule in ("late", "early") else options.integer_of(schedule, "--schedule")
+        job = replace(job, schedule=when)
+    return replace(job, arch=arch) if arch is not None else job
+
+
+def _written(found: Execution, output: str | None) -> dict[str, str]:
+    """Write what changed; the files by array."""
+    if output is None:
+        return {}
+    files = {}
+    for region in found.job.regions:
+        if not found.changed(region):
+            continue
+        path = Path(output) / f"{region.name}.npy"
+        if path.parent != Path(output):
+            raise OperandError(f"exec: array {region.name!r} cannot be a file; valid: names without / for --output")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, found.array(region))
+        except OSError as error:
+            raise OperandError(f"cannot write {str(path)!r}: {error.strerror}") from None
+        files[region.name] = str(path)
+    return files
+
+
+def _report(file: str, found: Execution, files: dict[str, str]) -> Report:
+    job, run = found.job, found.run
+    shape = f"grid {_dim3(job.grid)}, block {_dim3(job.block)}" + (
+        f", cluster {_dim3(job.cluster)}" if job.cluster != (1, 1, 1) else ""
+    )
+    facts = [
+        ("launch", f"{shape}, {job.dynamic_smem} dynamic shared bytes, schedule {job.schedule}"),
+        ("completed", ("yes" if run.completed else "no") + f", {run.instructions} instructions"),
+    ]
+    facts += [("hazard", str(own)) for own in run.hazards]
+    facts.append(
+        (
+            "inexact",
+            ", ".join(f"{name} x {count}" for name, count in run.inexact.items()) or "nothing: the hardware's bits",
+        )
+    )
+    facts += [("not recorded", note) for note in job.notes]
+    parts: list[Any] = [Facts(tuple(facts))]
+    if job.regions:
+        parts.append(_arrays(found, files))
+    if run.output:
+        parts.append(Lines(tuple(run.output.splitlines()), "Printed"))
+    if found.printed is False:
+        parts.append(Lines(tuple((job.output or "").splitlines()), "Expected to be printed", "bad"))
+    for own in found.comparisons:
+        if own.unequal:
+            parts.append(Lines(tuple(own.lines()), own.name, "" if own.equal else "bad", wrap=True))
+    verdict = {None: "completed; nothing is expected", True: "as expected", False: "not as expected"}[found.equal]
+    if not found.passed and found.equal is not False:
+        verdict = "failed: " + (run.hazards[-1].name if run.hazards else "it did not complete")
+    parts.append(Lines((verdict,), "", "good" if found.passed else "bad"))
+    return Report(f"{run.kernel} on {run.arch}", tuple(parts))
+
+
+def _arrays(found: Execution, files: dict[str, str]) -> Any:
+    compared = {own.name: own for own in found.comparisons}
+    rows = []
+    for own in found.job.regions:
+        shape, comparison = " x ".join(map(str, own.shape)), compared.get(own.name)
+        differing = "" if comparison is None else f"{comparison.differing} of {comparison.compared}"
+        rows.append((own.name, own.elements.name, shape, found.changed(own), differing, files.get(own.name, "")))
+    return table(("array", "format", "shape", "bytes changed", "differ", "file"), rows, right=(3, 4))
+
+
+def _dim3(own: tuple[int, int, int]) -> str:
+    return " x ".join(str(size) for size in own)
