@@ -2,8 +2,8 @@
 
 A block marked `console` counts if its first line begins with `$ tcsim `. What stands between one such line and the next
 is what the command writes, standard output and standard error; a last line `...` stands for the rest. `| head -n N` is
-understood. The commands of a page run in order in one empty folder. A line `# exit status N` after the output says how
-the command ends; without it, with 0.
+understood. The commands of a page run in order in one folder: it holds what the page's blocks marked `LANGUAGE file=NAME` say, and
+the repository's `tests/data`. A line `# exit status N` after the output says how the command ends; without it, with 0.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tcsim.cli.app import app
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```console\n(?P<body>\$ tcsim .*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^```\w+ file=(?P<name>[\w.]+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 STATUS = re.compile(r"^# exit status (\d+)$")
 
 
@@ -69,7 +70,12 @@ def answer(command: str) -> tuple[str, int]:
 def test_sessions_of_a_page(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command prints what the page says."""
     monkeypatch.chdir(tmp_path)
-    for session in sessions(path.read_text(encoding="utf-8")):
+    text = path.read_text(encoding="utf-8")
+    for block in FILE.finditer(text):
+        (tmp_path / block["name"]).write_text(block["body"], encoding="utf-8")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")
+    for session in sessions(text):
         printed, status = answer(session.command)
         lines = printed.splitlines()
         wanted = list(session.printed)
