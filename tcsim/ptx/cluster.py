@@ -85,7 +85,7 @@ class Cluster:
             for block in self.blocks:
                 before = block.count
                 for _ in range(TURN):
-                    if not block.fibers.ready:
+                    if not block.fibers.ready and not block.meet():
                         break
                     busy = True
                     block.step()
@@ -95,7 +95,7 @@ class Cluster:
                         self.stirred = True
                         self._idle, self.fair, self._seen = 0, False, None
                     elif self._spins():
-                        if not self.queue.force():
+                        if not any(own.meet() for own in self.blocks) and not self.queue.force():
                             return False
                         self._idle, self.fair, self._seen = 0, False, None
                 spend(block.count - before)

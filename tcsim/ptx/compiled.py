@@ -15,6 +15,8 @@ SHARED_START = 1024
 """Where a block's first shared variable lies: the first KiB belongs to the system since sm_90."""
 SOURCE_NAME = "<ptx>"
 """The file name of generated source, by which a place in it is found again."""
+COLLECTIVE = -1
+"""In place of lanes: the block is one instruction whose lanes may stand at different ones."""
 REGISTERS = 1 << 16
 """Registers of a multiprocessor, since sm_70 (CUDA C++ Programming Guide, Technical Specifications)."""
 
@@ -29,11 +31,15 @@ class Compiled:
     entry: int  # the block in which threads start
     functions: dict[int, int]  # first blocks, by the address of the function
     local_bytes: int  # of a thread, the stack apart
-    gathers: list[int]  # of each block: lanes of a warp (32) or warpgroup (128) that have to be there, or 0
+    gathers: list[int]  # of each block: lanes of a warp (32) or warpgroup (128) that have to be there, 0, or COLLECTIVE
     sizes: list[int]  # of each block: its instructions
     lines: list[list[Instruction | None]] = field(repr=False)  # of each block: the instruction of every source line
-    source: str = field(repr=False, default="")
+    texts: list[str] = field(repr=False)  # of each block: its source
+    names: dict[str, Any] = field(repr=False)  # what the source may name
     shared_bytes: int = 0  # of the static ones, from SHARED_START
+    pieces: dict[int, int] = field(
+        repr=False, default_factory=dict
+    )  # of blocks that were cut again: the first piece, or 0
 
     @property
     def registers_at_launch(self) -> int:

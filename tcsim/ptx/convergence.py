@@ -81,18 +81,21 @@ def _number(operand: Operand, numbers: dict[str, int]) -> int | None:
     return None
 
 
+def collective(item: Instruction) -> bool:
+    """Whether the lanes of a member mask execute it as one, be it at different places: shfl, vote, match, redux, elect."""
+    return item.opcode.partition(".")[0] in _BY_MEMBERS and ".sync" in item.opcode and bool(item.operands)
+
+
 def meeting(item: Instruction, numbers: dict[str, int]) -> int | str:
     """The lanes that have to be there: 32 or 128, MEMBERS where a register says which, or 0."""
-    stem = item.opcode.partition(".")[0]
-    if stem in _BY_MEMBERS:
-        if ".sync" not in item.opcode or not item.operands:
-            return 0
+    if collective(item):
         return 32 if _number(item.operands[-1], numbers) == _ALL else MEMBERS
-    return _together(item.opcode)
+    return together(item.opcode)
 
 
 @cache
-def _together(opcode: str) -> int:
+def together(opcode: str) -> int:
+    """The lanes of a warp or warpgroup that execute an instruction of the catalog as one, or 0."""
     if opcode.startswith(("bar.", "barrier.")):
         return 0
     row = row_of(opcode)

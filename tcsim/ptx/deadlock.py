@@ -89,9 +89,17 @@ def _state(block: Block, fiber: Fiber, waits: Wait) -> str:
             if own.any()
         ]
         return f"waits at the cluster's barrier; not arrived: {', '.join(lacking)}"
-    if waits.kind in ("lanes", "warp"):
+    if waits.kind in ("lanes", "collective", "warp"):
         unit = waits.count or LANES
         own = np.unique(np.nonzero(fiber.mask)[0] // unit)
         others = np.isin(block.numbers // unit, own) & block.alive & ~fiber.mask
-        return f"waits for the other lanes of its warp{'group' if unit > LANES else ''}: {threads_in_words(others)}"
+        there = f" at {_opcode(block, fiber)}, the same with the same mask" if waits.kind == "collective" else ""
+        return (
+            f"waits for the other lanes of its warp{'group' if unit > LANES else ''}{there}: {threads_in_words(others)}"
+        )
     return f"waits for {waits.text}"
+
+
+def _opcode(block: Block, fiber: Fiber) -> str:
+    item = block.program.instruction_at(fiber.block, 0)
+    return item.opcode if item is not None else ""

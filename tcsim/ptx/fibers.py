@@ -17,7 +17,7 @@ PATIENCE = 8
 class Wait:
     """What threads wait for, and the basic block where they go on."""
 
-    kind: str  # "lanes", "warp", "bar", "cluster", "mbarrier", "resource"
+    kind: str  # "lanes", "collective", "warp", "bar", "cluster", "mbarrier", "resource"
     at: int
     number: int = 0  # of a named barrier
     count: int = 0  # threads that it is for; 0: all of the block

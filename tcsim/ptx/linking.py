@@ -163,13 +163,14 @@ def link(
     for compiler in compilers:
         compiler.partition()
     parts = [part for compiler in compilers for part in compiler.generate()]
-    source = "\n".join(text for text, _, _, _ in parts)
+    texts = [text for text, _, _, _ in parts]
     names: dict[str, Any] = {f"k{index}": value for index, value in enumerate(context.constants)} | NAMES
-    exec(compile(source, SOURCE_NAME, "exec"), names)
+    exec(compile("\n".join(texts), SOURCE_NAME, "exec"), names)
     return Compiled(
         entry, context.registers, [names[f"b{number}"] for number in range(len(parts))], compilers[-1].block_of[0],
         {addresses[name]: block for name, block in context.enters.items() if name in addresses}, context.local_bytes,
-        [lanes for _, _, _, lanes in parts], [size for _, _, size, _ in parts], [lines for _, lines, _, _ in parts], source,
+        [lanes for _, _, _, lanes in parts], [size for _, _, size, _ in parts], [lines for _, lines, _, _ in parts],
+        texts, names,
     )  # fmt: skip
 
 

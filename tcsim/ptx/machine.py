@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.ptx.barriers import Barriers
-from tcsim.ptx.compiled import Compiled
+from tcsim.ptx.compiled import COLLECTIVE, Compiled
 from tcsim.ptx.faults import EXCEPTIONS, stop_for
 from tcsim.ptx.fibers import EXIT, Fiber, Fibers, Wait
+from tcsim.ptx.meeting import Meeting
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.register_file import RegisterFile
 from tcsim.ptx.threads import Array, Mask, Stop
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["EXIT", "Block", "Fiber", "Wait"]
 
 
-class Block(Barriers):
+class Block(Meeting):
     """A block of threads (a CTA): its registers, shared and local memory, and fibers."""
 
     def __init__(
@@ -78,6 +78,9 @@ class Block(Barriers):
         mask, turns = fiber.mask, fiber.turns
         lanes = self.program.gathers[fiber.block]
         if lanes:
+            if lanes == COLLECTIVE:
+                self.fibers.put(mask, Wait("collective", fiber.block), turns)
+                return
             complete = self._whole(mask, lanes)
             if not complete.all():
                 rest = mask & ~complete
@@ -87,14 +90,7 @@ class Block(Barriers):
                     if not mask.any():
                         return
         self.count += self.program.size_of(fiber.block)
-        try:
-            found = self.program.blocks[fiber.block](self, self.registers, True if mask.all() else mask)
-        except Stop as stop:
-            self.cluster.running = self
-            raise stop from None
-        except EXCEPTIONS as error:
-            self.cluster.running = self
-            raise stop_for(error).with_traceback(error.__traceback__) from error
+        found = self.execute(fiber.block, self, mask)
         if type(found) is int:
             if found == EXIT:
                 self._exit(mask)
@@ -110,6 +106,17 @@ class Block(Barriers):
                     self.fibers.add(own, where, turns + self.sleeps)
             self.settle()
         self.sleeps = 0
+
+    def execute(self, block: int, machine: Any, mask: Array) -> Any:
+        """Run a basic block's source; an exception ends the launch."""
+        try:
+            return self.program.blocks[block](machine, self.registers, True if mask.all() else mask)
+        except Stop as stop:
+            self.cluster.running = self
+            raise stop from None
+        except EXCEPTIONS as error:
+            self.cluster.running = self
+            raise stop_for(error).with_traceback(error.__traceback__) from error
 
     def _whole(self, mask: Array, lanes: int) -> Array:
         """The threads of a mask whose warps, or warpgroups, are complete: all their threads that live are in it."""
