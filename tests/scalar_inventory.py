@@ -183,9 +183,15 @@ def _conversions() -> Iterator[Spelling]:
         yield Spelling(f"cvt.pack.sat.{to}.{source}.b32", ("b32", source, source, "b32"))
 
 
+def _differences() -> Iterator[Spelling]:
+    types = ("u32", "s32")
+    for name, chosen in _spelled("vabsdiff", ("2", "4"), types, types, types, ("", "sat", "add")):
+        yield Spelling(name.replace("vabsdiff.", "vabsdiff"), (*chosen[1:4], chosen[1]))
+
+
 def spellings() -> tuple[Spelling, ...]:
     """Every spelling that is tried, once."""
-    every = (one for part in (_sums, _integers, _floats, _comparisons, _conversions) for one in part())
+    every = (one for part in (_sums, _integers, _floats, _comparisons, _conversions, _differences) for one in part())
     return tuple(dict.fromkeys(every))
 
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from conformance.scalars.inputs import inputs, width
 from tcsim.arithmetic import floating as arithmetic
-from tcsim.isa.scalar import bits, compare, convert, floating, integer, special
+from tcsim.isa.scalar import bits, compare, convert, floating, integer, special, video
 from tcsim.isa.scalar.atomic import atomics, combination
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 
 EACH = 32
 """Inputs of each spelling: the first of the list that the GPU gets, corners and random ones mixed."""
-OWN = tuple(item for module in (integer, bits, floating, compare, convert) for item in module.table())
+OWN = tuple(item for module in (integer, bits, floating, compare, convert, video) for item in module.table())
 INTACT = {"permute": bits.permute, "logic3": bits.logic3}
 STEMS = sorted({item.mnemonic.split(".")[0] for item in OWN})
 
@@ -129,6 +129,7 @@ MUTANTS: dict[str, tuple[Any, str, Any, tuple[str, ...]]] = {
     "opposite predicates equal": (compare, "_with_opposite", lambda own, combine: lambda a, b, *p: (own(a, b),) * 2 if not p else (combine(own(a, b), *p),) * 2, ("setp.lt",)),
     "set gives one in integers": (compare, "_TRUE", {**compare._TRUE, "u32": 1}, ("set.lt.u32.s32",)),
     "integers clamped to 100": (convert, "_bounds", lambda type: (-100, 100), ("cvt.rni.s8", "cvt.sat")),
+    "differences of unsigned bytes": (video, "_WORDS", {**video._WORDS, ("s32", 4): np.dtype(np.uint8)}, ("vabsdiff4.u32.s32",)),
     "conversions keep payloads": (convert, "_quiet", lambda codes, type: codes, ("cvt.ftz.f32.f32", "cvt.f32.f16")),
 }  # fmt: skip
 """Wrong models: what is replaced by what, and the spellings of which one must differ."""
@@ -139,7 +140,7 @@ def test_a_wrong_model_differs(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     """Each is found by some of the inputs that every spelling is compared on."""
     module, attribute, replacement, stems = MUTANTS[name]
     monkeypatch.setattr(module, attribute, replacement)
-    owners = (integer, bits, floating, compare, convert, special)
+    owners = (integer, bits, floating, compare, convert, special, video)
     chosen = [item for own in owners for item in own.table() if item.mnemonic.startswith(stems)]
     assert chosen
     assert any(

@@ -77,6 +77,7 @@ if recorded.exists():
         assert questions.UNEXPLAINED.keys() <= recorded.answers().keys()
 
     def test_everything_is_recorded() -> None:
-        """Every spelling of sm_90a with equal results."""
-        assert recorded.spellings().keys() == cases.probes().keys()
+        """Every spelling of sm_90a that a GPU was asked about, with equal results."""
+        asked = {name for name in cases.probes() if not name.startswith(recorded.WAITING)}
+        assert recorded.spellings().keys() == asked
         assert {name: row for name, row in recorded.spellings().items() if row.mismatches} == {}

@@ -14,6 +14,11 @@ from tcsim.isa.scalar.table import Scalar
 
 _DIRECTED_BF16 = "ptxas 13.5.37 assembles f16 instructions for it: what it computes has nothing to do with bf16"
 LEFT_OUT = {
+    **{
+        f"vabsdiff{parts}.{out}.{a}.{b}{end}": "a difference may be wider than its part, and what becomes of it is not measured; no compiler emits it"
+        for parts in (2, 4) for out in ("u32", "s32") for a in ("u32", "s32") for b in ("u32", "s32") for end in ("", ".sat", ".add")
+        if out == "s32" or a != b
+    },
     **{f"fma.{way}{end}.bf16{packed}": _DIRECTED_BF16 for way in ("rz", "rm", "rp") for end in ("", ".relu", ".oob", ".oob.relu") for packed in ("", "x2")},
 }  # fmt: skip
 """What ptxas takes and no table has."""

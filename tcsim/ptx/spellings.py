@@ -68,6 +68,13 @@ GRAMMARS: dict[str, tuple[Slot, ...]] = {
 """The modifiers of the instructions that the machine itself runs (PTX ISA 9.4, the section of each)."""
 
 
+_TEXTURES = "textures and surfaces are not modelled"
+_VIDEO = "of the video instructions there are vabsdiff2 and vabsdiff4 with .u32 results, as compilers emit them"
+_OUTSIDE = {
+    **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"), _TEXTURES),
+    **dict.fromkeys((f"v{way}{parts}" for way in ("add", "sub", "absdiff", "min", "max", "set", "avrg", "shl", "shr", "mad") for parts in ("", 2, 4)), _VIDEO),
+}  # fmt: skip
+"""Instructions of PTX that no table has, by stem, and why."""
 SPACES = _SPACE[1]
 """The state spaces that loads, stores and atomics name."""
 
@@ -136,6 +143,8 @@ def _refusal(opcode: str) -> str | None:
         return None
     if complaint:
         return f"{shortened(opcode)} is not known: {complaint}"
+    if stem in _OUTSIDE:
+        return f"{shortened(opcode)} is not known: {_OUTSIDE[stem]}"
     return f"{shortened(opcode)} is not known; nearest: {listing(nearest(opcode, _known()))}"
 
 

@@ -568,6 +568,21 @@ def logic3(a: int, b: int, c: int, table: int) -> int:
     return sum((table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | c >> i & 1) & 1) << i for i in range(32))
 
 
+def differences(spelling: Spelling, a: int, b: int, c: int) -> int:
+    """The differences of the bytes or half words of a word, or their sum on top of c."""
+    bits = 32 // int(spelling.stem[-1])
+    found = [
+        abs(
+            whole(a >> place & (1 << bits) - 1, f"{spelling.words[1][0]}{bits}")
+            - whole(b >> place & (1 << bits) - 1, f"{spelling.words[2][0]}{bits}")
+        )
+        for place in range(0, 32, bits)
+    ]
+    if spelling.has("add"):
+        return (c + sum(found)) % (1 << 32)
+    return sum(value << bits * place for place, value in enumerate(found))
+
+
 def without_carries(spelling: Spelling, a: int, b: int, c: int) -> int:
     """clmad."""
     product = 0
@@ -586,6 +601,8 @@ _TESTS = {
 def other(spelling: Spelling, codes: Sequence[int], table: int | None) -> tuple[int, ...]:
     """Logic, shifts, fields of bits, selections."""
     stem, type = spelling.stem, spelling.type
+    if stem.startswith("vabsdiff"):
+        return (differences(spelling, *codes),)
     bits = bits_of(type)
     top = (1 << bits) - 1
     if stem == "lop3":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
-from tcsim.isa.scalar import bits, compare, convert, floating, integer, special
+from tcsim.isa.scalar import bits, compare, convert, floating, integer, special, video
 from tcsim.isa.scalar.table import Scalar
 
 
@@ -13,7 +13,7 @@ def scalars() -> dict[str, Scalar]:
     """Every spelling; of one mnemonic with several lists of operands the further ones end in | or /3."""
     return {
         item.mnemonic: item
-        for module in (integer, bits, floating, compare, convert, special)
+        for module in (integer, bits, floating, compare, convert, special, video)
         for item in module.table()
     }
 
