@@ -42,6 +42,11 @@ class Compiled:
     )  # of blocks that were cut again: the first piece, or 0
 
     @property
+    def source(self) -> str:
+        """The generated source of all blocks."""
+        return "\n".join(self.texts)
+
+    @property
     def registers_at_launch(self) -> int:
         """Registers of a thread, where the entry says enough to know them: else 0, and setmaxnreg does nothing.
 
