@@ -12,7 +12,7 @@ import numpy as np
 from tcsim.core.errors import OperandError
 from tcsim.launchers.comparison import Comparison, compare
 from tcsim.launchers.elements import Array, Bytes, Elements
-from tcsim.ptx import Limits, Memory, Module, Run, parse
+from tcsim.ptx import Kernel, Limits, Memory, Module, Run, parse
 from tcsim.ptx.grid import Progress
 from tcsim.tma.map import TensorMap
 
@@ -128,6 +128,38 @@ class Execution:
         }  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A launch whose memory is laid out: what `Kernel.launch` and `Kernel.session` take."""
+
+    module: Module
+    kernel: Kernel
+    memory: Memory
+    params: list[Any]
+    addresses: dict[str, int]  # of arrays, by name
+    before: Run | None  # of the launch that this one depends on; if it did not complete, nothing else can run
+    options: dict[str, Any]  # the other arguments
+
+
+def prepared(job: Job, progress: Progress | None = None) -> Prepared:
+    """Lay out memory and run what comes before; raises as `execute` does."""
+    module = parse(job.ptx, job.limits)
+    memory, addresses = Memory(), dict[str, int]()
+    for region in sorted(job.regions, key=lambda own: own.address is None):  # what has its address comes first
+        addresses[region.name] = _placed(memory, region)
+    params = _params(job.params, addresses)
+    options: dict[str, Any] = {
+        "grid": job.grid, "block": job.block, "cluster": job.cluster, "dynamic_smem": job.dynamic_smem, "arch": job.arch,
+        "schedule": job.schedule, "limits": job.limits,
+    }  # fmt: skip
+    run = (
+        module.kernel(job.before_kernel).launch(memory, params, **options, progress=progress)
+        if job.before_kernel
+        else None
+    )
+    return Prepared(module, module.kernel(job.kernel), memory, params, addresses, run, {**options, "after": run})
+
+
 def execute(job: Job, progress: Progress | None = None) -> Execution:
     """Run a launch on the CPU. `progress`: as `Kernel.launch` takes it.
 
@@ -135,11 +167,11 @@ def execute(job: Job, progress: Progress | None = None) -> Execution:
     mapped. What the kernel does wrong is in `Execution.run`.
     """
     start = time.perf_counter()
-    module = parse(job.ptx, job.limits)
-    memory, addresses = Memory(), dict[str, int]()
-    for region in sorted(job.regions, key=lambda own: own.address is None):  # what has its address comes first
-        addresses[region.name] = _placed(memory, region)
-    run = _launched(job, module, memory, _params(job.params, addresses), progress)
+    own = prepared(job, progress)
+    module, memory, addresses = own.module, own.memory, own.addresses
+    run = own.before
+    if run is None or run.completed:
+        run = own.kernel.launch(memory, own.params, **own.options, progress=progress)
     after = {own.name: memory.read(addresses[own.name], len(own.before)) for own in job.regions}
     compared = tuple(
         compare(own.name, own.elements, own.shape, after[own.name], own.expected, own.ulp)
@@ -171,16 +203,3 @@ def _params(params: Sequence[Any], addresses: Mapping[str, int]) -> list[Any]:
         else:
             found.append(own)
     return found
-
-
-def _launched(job: Job, module: Module, memory: Memory, params: list[Any], progress: Progress | None) -> Run:
-    run = None
-    for name in filter(None, (job.before_kernel, job.kernel or module.kernel().name)):
-        run = module.kernel(name).launch(
-            memory, params, grid=job.grid, block=job.block, cluster=job.cluster, dynamic_smem=job.dynamic_smem, arch=job.arch,
-            schedule=job.schedule, limits=job.limits, after=run, progress=progress,
-        )  # fmt: skip
-        if not run.completed:
-            break
-    assert run is not None
-    return run

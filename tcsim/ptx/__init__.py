@@ -11,6 +11,22 @@ from tcsim.ptx.launch import Kernel, Module, Run, parse
 from tcsim.ptx.limits import Limits
 from tcsim.ptx.memory import Memory
 from tcsim.ptx.parameters import LaunchError
+from tcsim.ptx.stepping.breakpoints import OnHazard, Phase
+from tcsim.ptx.stepping.session import Session
 from tcsim.ptx.syntax import PtxError
 
-__all__ = ["HAZARDS", "Hazard", "Kernel", "LaunchError", "Limits", "Memory", "Module", "PtxError", "Run", "parse"]
+__all__ = [
+    "HAZARDS",
+    "Hazard",
+    "Kernel",
+    "LaunchError",
+    "Limits",
+    "Memory",
+    "Module",
+    "OnHazard",
+    "Phase",
+    "PtxError",
+    "Run",
+    "Session",
+    "parse",
+]

@@ -15,7 +15,7 @@ from tcsim.ptx.threads import LANES, TYPED, Array, Mask, Stop, Threads
 RANK_SHIFT = np.uint64(24)
 
 
-def _turns(threads: Array, size: int) -> Array:
+def store_order(threads: Array, size: int) -> Array:
     """In which order threads store some bytes each: a warp goes in parts of 128 bytes, and of a part the lowest lane comes last.
 
     Measured on an H200 for 1 to 16 bytes in global and shared memory; the manual leaves it open.
@@ -201,7 +201,7 @@ class Accesses(Threads):
         return full
 
     def store(self, space: str, addresses: Array, values: Array, size: int, w: Mask, alone: bool = True) -> None:
-        """Store unsigned integers, or parts joined; where lanes of a warp meet, the bytes of the one that `_turns` has last stay."""
+        """Store unsigned integers, or parts joined; where lanes of a warp meet, the bytes of the one that `store_order` has last stay."""
         self.changed = True
         values = np.broadcast_to(values, (self.threads,))
         if w is True:
@@ -217,7 +217,7 @@ class Accesses(Threads):
         for own, segment, offset in self._parts(space, addresses, size, threads):
             if alone and self.observer is not None:
                 self.observer.accessed(self, "write", segment, offset, size, threads[own], values[own])
-            turns = _turns(threads[own], size)
+            turns = store_order(threads[own], size)
             for piece in range(0, size, unit):
                 at = offset + np.uint64(piece) if piece else offset
                 part = values[own]

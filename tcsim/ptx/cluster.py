@@ -31,6 +31,7 @@ class Cluster:
         self, program: Compiled, memory: Memory, params: Segment, grid: Sequence[int], block: Sequence[int],
         indices: Sequence[tuple[int, int, int]], dynamic_smem: int, cluster: Sequence[int], schedule: Schedule, arch: str,
         observe: Callable[[Cluster], Observer] | None = None,
+        kind: type[Block] = Block,
     ) -> None:  # fmt: skip
         self.cancel: Callable[[], tuple[int, int, int] | None] = lambda: None  # a cluster that has not started
         self.queue, self.arch = Queue(schedule), arch
@@ -38,7 +39,7 @@ class Cluster:
         self.phase = 0  # of the cluster's barrier
         self.fair = False  # whether every fiber gets a turn: when spinning is looked for
         for rank, index in enumerate(indices):
-            self.blocks.append(Block(program, memory, params, grid, block, index, dynamic_smem, cluster, rank, self))
+            self.blocks.append(kind(program, memory, params, grid, block, index, dynamic_smem, cluster, rank, self))
         self.running: Block | None = None  # the block that a fault stopped
         self.asking: set[int] = set()  # ranks that wait for their pair to take columns of Tensor Memory too
         self.granted: dict[int, int] = {}  # by rank: columns that its pair took with it

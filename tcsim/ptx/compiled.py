@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -19,6 +19,15 @@ COLLECTIVE = -1
 """In place of lanes: the block is one instruction whose lanes may stand at different ones."""
 REGISTERS = 1 << 16
 """Registers of a multiprocessor, since sm_70 (CUDA C++ Programming Guide, Technical Specifications)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """An instruction where a program executes it, as a stepped program tells its machine."""
+
+    item: Instruction
+    function: Function
+    numbers: Mapping[str, int]  # of the function's registers, by name: which of the program's they are
 
 
 @dataclass
@@ -84,6 +93,7 @@ class Context:
     framed: frozenset[str] = frozenset()
     arch: str = "sm_90"
     watched: bool = False  # whether each instruction says that it is executed, and fences are: an observer is attached
+    stepped: bool = False  # whether blocks tell the machine of every instruction before they execute it
     constants: list[Any] = field(default_factory=list)
     known: dict[Any, str] = field(default_factory=dict)
     registers: list[tuple[str, np.dtype[Any], int]] = field(default_factory=list)

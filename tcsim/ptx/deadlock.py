@@ -47,7 +47,7 @@ def deadlock(blocks: Sequence[Block]) -> Stop:
 def described(blocks: Sequence[Block]) -> str:
     """Who waits for what, in all blocks of a cluster."""
     found = [
-        f"block {tuple(block.index)}, {threads_in_words(fiber.mask)}, line {block.program.line_of(fiber.block)}: {_waits(block, fiber)}"
+        f"block {tuple(block.index)}, {threads_in_words(fiber.mask)}, line {block.program.line_of(fiber.block)}: {waiting_for(block, fiber)}"
         for block in blocks
         for fiber in sorted(
             (*block.fibers.waiting, *block.fibers.ready.values()), key=lambda own: int(np.argmax(own.mask))
@@ -57,7 +57,8 @@ def described(blocks: Sequence[Block]) -> str:
     return "; ".join(found[:_MOST_LINES]) + more
 
 
-def _waits(block: Block, fiber: Fiber) -> str:
+def waiting_for(block: Block, fiber: Fiber) -> str:
+    """What threads wait for, in words."""
     waits = fiber.waits
     if waits is None:
         return "spins, and nothing changes what it reads"

@@ -52,6 +52,8 @@ class Launch:
 class Grid:
     """The blocks of a launch, and what became of them."""
 
+    kind: type[Block] = Block
+
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.instructions = 0
@@ -125,7 +127,7 @@ class Grid:
         launch, shape = self.launch, self.launch.shape
         made = Cluster(
             launch.program, launch.memory, launch.params, shape.grid, shape.block, indices, shape.dynamic_smem, shape.cluster,
-            launch.schedule, launch.arch, launch.observe,
+            launch.schedule, launch.arch, launch.observe, self.kind,
         )  # fmt: skip
         made.cancel = self._cancel
         for block in made.blocks:

@@ -18,7 +18,7 @@ from tcsim.ptx.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.control import STACK
 from tcsim.ptx.families import Binder
 from tcsim.ptx.geometry import arch_of, check_memory, geometry
-from tcsim.ptx.grid import Launch, Progress
+from tcsim.ptx.grid import Grid, Launch, Progress
 from tcsim.ptx.handlers import HANDLERS
 from tcsim.ptx.hazards import Hazard, merged
 from tcsim.ptx.limits import Limits
@@ -26,6 +26,8 @@ from tcsim.ptx.linking import function_addresses, link, reach, symbols_of
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.observer import Observer
 from tcsim.ptx.parameters import LaunchError, image_of
+from tcsim.ptx.stepping.log import MOST_BYTES
+from tcsim.ptx.stepping.session import Session
 from tcsim.ptx.syntax import Function, PtxError, Variable
 from tcsim.ptx.syntax import Module as Syntax
 
@@ -49,8 +51,8 @@ class Run:
 class Module:
     """A module that was read."""
 
-    def __init__(self, syntax: Syntax) -> None:
-        self.syntax = syntax
+    def __init__(self, syntax: Syntax, text: str = "") -> None:
+        self.syntax, self.text = syntax, text
         self.variables = syntax.variables
         self.addresses = function_addresses(syntax)
         self._kernels: dict[str, Kernel] = {}
@@ -84,7 +86,8 @@ def parse(text: str | bytes, limits: Limits | None = None) -> Module:
     Raises PtxError with line and column for what is not known or not PTX, and for a text beyond the limits.
     """
     own = limits or Limits()
-    return Module(reader.parse(text, own.characters, own.nesting))
+    syntax = reader.parse(text, own.characters, own.nesting)
+    return Module(syntax, text if isinstance(text, str) else bytes(text).rstrip(b"\0").decode())
 
 
 @dataclass(eq=False)
@@ -93,7 +96,7 @@ class Kernel:
 
     module: Module
     function: Function
-    _programs: WeakKeyDictionary[Memory, dict[tuple[str, bool], Compiled]] = field(
+    _programs: WeakKeyDictionary[Memory, dict[tuple[str, bool, bool], Compiled]] = field(
         default_factory=WeakKeyDictionary, repr=False
     )
 
@@ -133,20 +136,23 @@ class Kernel:
             if own.space == "shared"
         ]
 
-    def compiled(self, memory: Memory, arch: str, watched: bool = False) -> Compiled:
+    def compiled(self, memory: Memory, arch: str, watched: bool = False, stepped: bool = False) -> Compiled:
         """The program, with the addresses that variables have in a memory; kept for the next launch. watched: for an observer.
+
+        stepped: one that tells its machine of every instruction.
 
         Raises LaunchError, with the line, for an instruction whose operands fit no form or that the arch does not have.
         """
         kept = self._programs.setdefault(memory, {})
-        if (arch, watched) not in kept:
+        key = arch, watched, stepped
+        if key not in kept:
             try:
-                kept[arch, watched] = self._compile(memory, arch, watched)
+                kept[key] = self._compile(memory, arch, watched, stepped)
             except PtxError as error:
                 raise LaunchError(f"{self.name} on {arch}: {error}", error.line, error.column) from None
-        return kept[arch, watched]
+        return kept[key]
 
-    def _compile(self, memory: Memory, arch: str, watched: bool) -> Compiled:
+    def _compile(self, memory: Memory, arch: str, watched: bool, stepped: bool) -> Compiled:
         shared = self._shared()
         static = [
             (place, replace(own, name=str(place))) for place, (_, _, own) in enumerate(shared) if own.count is not None
@@ -161,7 +167,7 @@ class Kernel:
         }
         made = link(
             self.module.syntax, self.function, memory.place(self.module), seen, {**HANDLERS, **STACK},
-            Binder(arch), arch, watched,
+            Binder(arch), arch, watched, stepped,
         )  # fmt: skip
         made.shared_bytes = dynamic if self.dynamic_smem else end
         return made
@@ -182,6 +188,48 @@ class Kernel:
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
+        launch = self._prepared(
+            memory, params, grid, block, cluster, dynamic_smem, arch, schedule, check, limits, after, observe
+        )
+        return self._run_of(*processes.run(replace(launch, progress=progress)))
+
+    def session(
+        self, memory: Memory, params: Sequence[Any], grid: Sequence[int] = (1, 1, 1), block: Sequence[int] = (1, 1, 1),
+        cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: str | int = "late",
+        check: bool = True, limits: Limits | None = None, after: Run | None = None,
+        observe: Callable[[Cluster], Observer] | None = None, log: int = MOST_BYTES,
+    ) -> Session:  # fmt: skip
+        """The same launch, standing before its first instruction: to be stepped through and asked (`tcsim.ptx.stepping.session`).
+
+        It does what `launch` does, in the same order, and leaves the same memory; one process runs it, and `Limits.seconds` does not
+        count. log: bytes that the log may take; beyond them it forgets what is oldest.
+
+        Raises LaunchError as `launch` does.
+        """
+        own = (
+            replace(limits or Limits(), seconds=float("inf"), processes=1)
+            if limits is None or isinstance(limits, Limits)
+            else limits
+        )
+        launch = self._prepared(
+            memory, params, grid, block, cluster, dynamic_smem, arch, schedule, check, own, after, observe, stepped=True
+        )
+        if isinstance(log, bool) or not isinstance(log, int) or log <= 0:
+            raise LaunchError(f"{self.name}: log={shortened(log)}; valid: bytes, an integer above 0")
+        return Session(launch, self.function, self.module.text, lambda grid, ended: self._run_of(grid, ended, 1), log)
+
+    def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:
+        return Run(
+            completed, merged(grid.hazards), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
+            grid.launch.arch, self.name, count,
+        )  # fmt: skip
+
+    def _prepared(
+        self, memory: Memory, params: Sequence[Any], grid: Sequence[int], block: Sequence[int], cluster: Sequence[int],
+        dynamic_smem: int, arch: str | None, schedule: str | int, check: bool, limits: Limits | None, after: Run | None,
+        observe: Callable[[Cluster], Observer] | None, stepped: bool = False,
+    ) -> Launch:  # fmt: skip
+        """The launch, checked. Raises LaunchError."""
         if not isinstance(memory, Memory):
             raise LaunchError(f"{self.name}: memory is a {type(memory).__name__}; valid: a tcsim.ptx.Memory")
         chip = arch_of(self.target, arch)
@@ -194,24 +242,10 @@ class Kernel:
             raise LaunchError(
                 f"{self.name}: the module's variables have {size} bytes; valid: up to {own.memory}, as Limits(memory=) says"
             )
-        program = self.compiled(memory, chip, observe is not None)
+        program = self.compiled(memory, chip, observe is not None, stepped)
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
-        launch = Launch(
-            program,
-            memory,
-            Segment(0, np.frombuffer(image, np.uint8)),
-            shape,
-            chip,
-            schedule,
-            check,
-            limits or Limits(),
-            progress,
-            observe,
-        )
-        made, completed, count = processes.run(launch)
-        return Run(
-            completed, merged(made.hazards), made.inexact + made.sums.inexact(), "".join(made.output), made.instructions, chip, self.name, count,
-        )  # fmt: skip
+        params_segment = Segment(0, np.frombuffer(image, np.uint8))
+        return Launch(program, memory, params_segment, shape, chip, schedule, check, own, observe=observe)
 
 
 def _options(name: str, schedule: Any, check: Any, limits: Any, after: Any) -> None:

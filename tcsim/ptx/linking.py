@@ -144,17 +144,17 @@ def _components(edges: dict[str, tuple[str, ...]], root: str) -> list[list[str]]
 
 def link(
     module: Module, entry: Function, addresses: dict[str, int], shared: dict[str, dict[str, int]], handlers: dict[str, Any], families: Any,
-    arch: str, watched: bool = False,
+    arch: str, watched: bool = False, stepped: bool = False,
 ) -> Compiled:  # fmt: skip
     """One program of an entry and all that it may call.
 
     addresses: of global variables and functions. shared: of each function, the offsets of shared variables that it sees. watched:
-    for an observer.
+    for an observer. stepped: it tells its machine of every instruction.
     Raises PtxError, with the place, for an instruction whose operands do not fit.
     """
     found = reach(module, entry)
     signatures = [own for function in found.order for own in _signatures(module, function)]
-    context = Context(module, addresses, found.framed, arch, watched)
+    context = Context(module, addresses, found.framed, arch, watched, stepped)
     context.results = -(-max((room(params) for _, params in signatures), default=0) // 16) * 16
     context.local_bytes = (
         context.results + -(-max((room(returned) for returned, _ in signatures), default=0) // 16) * 16

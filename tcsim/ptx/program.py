@@ -19,7 +19,7 @@ from tcsim.core.targets import TARGETS
 from tcsim.isa.scalar.catalog import scalars as spelled
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx import scalars
-from tcsim.ptx.compiled import SHARED_START, Compiled, Context, layout
+from tcsim.ptx.compiled import SHARED_START, Compiled, Context, Site, layout
 from tcsim.ptx.contraction import contractions
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
@@ -294,6 +294,8 @@ class Compiler:
             if late:
                 numbers = frozenset(self.numbers[name] for name in late)
                 found = [f"M.land({self.constant(numbers)})", *found]
+            if self.context.stepped:
+                found = [f"M.at({self.constant(Site(self.instruction, self.function, self.numbers))}, w)", *found]
             if index == start and (members := self._members(self.instruction)):
                 found = [f"x_ = M.missing({members}, w, {number})", "if x_ is not None: return x_", *found]
             lines += found

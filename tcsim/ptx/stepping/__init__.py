@@ -1,0 +1,1 @@
+"""A launch that can be stopped, looked at, and asked where a byte comes from."""

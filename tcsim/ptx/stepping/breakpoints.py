@@ -1,0 +1,144 @@
+"""Where a stepped launch stops: lines, hazards, phases of mbarriers, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tcsim.memory.mbarrier_bits import unpack
+from tcsim.ptx.compiled import Site
+from tcsim.ptx.threads import LANES, Array
+
+if TYPE_CHECKING:
+    from tcsim.ptx.stepping.machine import SteppedBlock
+    from tcsim.ptx.stepping.session import Session
+
+Shape = tuple[int, int, int]
+
+
+class Breakpoint:
+    """Something that stops a launch before an instruction."""
+
+    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+        """Whether it stops before an instruction that some threads of a block are about to execute."""
+        raise NotImplementedError
+
+    def started(self, session: Session) -> None:
+        """The launch is about to go on."""
+
+
+@dataclass(frozen=True)
+class Line(Breakpoint):
+    """A line of the PTX text, for a block or warp if they are given."""
+
+    line: int
+    block: Shape | None = None
+    warp: int | None = None
+
+    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+        """Whether threads that are meant come to the line."""
+        return site.item.line == self.line and _meant(self, block, mask)
+
+    def __str__(self) -> str:
+        return f"line {self.line}" + _whose(self)
+
+
+@dataclass(frozen=True)
+class Source(Breakpoint):
+    """A line of the source that PTX was compiled from: "file.cu:12", or the number alone for any file. It stops where threads enter it."""
+
+    place: str
+    block: Shape | None = None
+    warp: int | None = None
+
+    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+        """Whether threads that are meant come to the line."""
+        source = site.item.source
+        if source is None or not _meant(self, block, mask):
+            return False
+        file, _, line = self.place.rpartition(":")
+        return str(source.line) == line and (not file or source.file == file or source.file.endswith("/" + file))
+
+    def __str__(self) -> str:
+        return f"source line {self.place}" + _whose(self)
+
+
+@dataclass(frozen=True)
+class OnHazard(Breakpoint):
+    """The first hazard since the launch went on; any, or one of a name. A fault ends the launch in any case."""
+
+    name: str | None = None
+
+    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+        """Whether there is one more."""
+        return any(self.name in (None, hazard.name) for hazard in session.new_hazards)
+
+    def __str__(self) -> str:
+        return f"hazard {self.name or 'of any name'}"
+
+
+@dataclass
+class Phase(Breakpoint):
+    """An mbarrier of the first block that has it: its phase under way changes, or becomes the one that is given (0 or 1)."""
+
+    address: int
+    phase: int | None = None
+    block: Shape | None = None
+
+    def __post_init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+        """Whether the phase has changed since the launch went on."""
+        for own in session.blocks:
+            if (self.block is not None and own.index != self.block) or self.address not in own.mbarriers:
+                continue
+            now = _phase(own, self.address)
+            before = self._last.setdefault(own.number, now)
+            self._last[own.number] = now
+            if now != before and self.phase in (None, now):
+                return True
+        return False
+
+    def started(self, session: Session) -> None:
+        """Remember the phases."""
+        self._last = {own.number: _phase(own, self.address) for own in session.blocks if self.address in own.mbarriers}
+
+    def __str__(self) -> str:
+        return f"mbarrier {self.address:#x}" + ("" if self.phase is None else f" in phase {self.phase}")
+
+
+@dataclass(frozen=True)
+class When(Breakpoint):
+    """A condition: a function of the session, which may look at registers and memory. It is asked before every instruction."""
+
+    condition: Callable[[Session], Any]
+    name: str = "condition"
+
+    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+        """Whether the condition holds."""
+        return bool(self.condition(session))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _phase(block: SteppedBlock, address: int) -> int:
+    return unpack(block.word(block.rank << 24 | address) & ~1, block.arch)["phase"]
+
+
+def _meant(own: Any, block: SteppedBlock, mask: Array) -> bool:
+    if own.block is not None and tuple(own.block) != block.index:
+        return False
+    return bool(mask.any() if own.warp is None else mask[own.warp * LANES : (own.warp + 1) * LANES].any())
+
+
+def _whose(own: Any) -> str:
+    found = "" if own.block is None else f", block {','.join(map(str, own.block))}"
+    return found + ("" if own.warp is None else f", warp {own.warp}")
+
+
+__all__ = ["Breakpoint", "Line", "OnHazard", "Phase", "Source", "When", "np"]

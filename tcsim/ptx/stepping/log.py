@@ -1,0 +1,255 @@
+"""What a stepped launch did, instruction by instruction: which registers and bytes were read and written, bounded in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tcsim.model.effects import Effects, Pending
+from tcsim.ptx.compiled import Site
+from tcsim.ptx.control import TERMINATORS
+from tcsim.ptx.families import Bound
+from tcsim.ptx.landing import registers_in
+from tcsim.ptx.stepping.places import memory_of
+from tcsim.ptx.syntax import Address, Register
+from tcsim.ptx.threads import Array
+
+MOST_BYTES = 512 << 20
+"""Bytes that the log of a session takes before it forgets what is oldest."""
+_RECORD = 600  # bytes of a record without arrays
+_KEPT = 0.75  # what is left of a full log
+_NO_RESULT = frozenset((*TERMINATORS, "nanosleep", "stackrestore"))
+
+
+def results_of(site: Site) -> tuple[int, ...]:
+    """The registers that an instruction which is not one of the catalog's writes: those of its first operand."""
+    item = site.item
+    stem = item.opcode.partition(".")[0]
+    quiet = stem in _NO_RESULT or (stem in ("bar", "barrier") and ".red" not in item.opcode)
+    if quiet or not item.operands or isinstance(item.operands[0], Address):
+        return ()
+    return tuple(site.numbers[name] for name in registers_in(item.operands[0]))
+
+
+@dataclass(eq=False)
+class Event:
+    """Accesses of one size."""
+
+    numbers: Array  # the first byte of each (tcsim.ptx.stepping.places), uint64
+    size: int
+    threads: Array | None = None  # who made each; of several that write one byte the last counts
+
+    @cached_property
+    def low(self) -> int:
+        """The first byte of all."""
+        return int(self.numbers.min())
+
+    @cached_property
+    def high(self) -> int:
+        """The byte behind the last."""
+        return int(self.numbers.max()) + self.size
+
+    def entry(self, byte: int) -> int | None:
+        """The last access that touches a byte; None if there is none."""
+        if not len(self.numbers) or not self.low <= byte < self.high:
+            return None
+        found = np.flatnonzero((self.numbers <= np.uint64(byte)) & (self.numbers > np.uint64(max(byte - self.size, 0))))
+        if byte < self.size:
+            found = np.flatnonzero(self.numbers <= np.uint64(byte))
+        return int(found[-1]) if len(found) else None
+
+
+@dataclass(eq=False)
+class Asked:
+    """An instruction of the catalog that was asked what it does."""
+
+    bound: Bound
+    threads: Array  # whose operands it took
+    rank: int
+    warp: Array
+    operands: Mapping[str, Any] = field(default_factory=dict)  # where they may be needed again
+    effects: Effects | None = None
+    reads: list[Event] = field(default_factory=list)  # what it read of the view, in order
+    moved: Any = None  # what tcsim.ptx.stepping.moves found, once it was asked
+
+
+@dataclass(eq=False)
+class Work:
+    """Work in flight: when it was issued, read and written."""
+
+    record: Record
+    asked: Asked
+    pending: Pending
+    threads: Array
+    planned: list[Event]  # what it will write in memory
+    reads: list[Event] = field(default_factory=list)  # what it read, in order
+    fetched: int | None = None
+    landed: int | None = None
+    moved: Any = None
+
+
+@dataclass(eq=False)
+class Record:
+    """One execution of an instruction, or the landing of its work."""
+
+    time: int
+    site: Site
+    block: int  # number of the block
+    bits: Array  # the threads that executed it, packed
+    work: Work | None = None  # of a landing: what landed
+    values: dict[int, Array] = field(default_factory=dict)  # registers that it wrote, as they were then: of all threads
+    reads: list[Event] = field(default_factory=list)
+    writes: list[Event] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    sources: Array | None = None  # of shfl: the thread that each takes its value from
+
+    def executed_by(self, thread: int) -> bool:
+        """Whether a thread executed it."""
+        return bool(self.bits[thread >> 3] >> (7 - (thread & 7)) & 1)
+
+    @property
+    def threads(self) -> Array:
+        """The numbers of the threads that executed it."""
+        return np.flatnonzero(np.unpackbits(self.bits))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        arrays = [*self.values.values(), *(event.numbers for event in (*self.reads, *self.writes))]
+        arrays += [own for asked in self.asked for own in asked.operands.values() if isinstance(own, np.ndarray)]
+        return _RECORD + sum(array.nbytes for array in arrays)
+
+
+class Log:
+    """The records of a launch in order, and who wrote what."""
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self.most, self.bytes, self.serial, self.first = most, 0, 0, 0
+        self.position = 0  # instructions begun
+        self.records: deque[tuple[Record, int]] = deque()
+        self.writers: dict[tuple[int, int], list[Record]] = {}  # by block and register
+        self.stores: dict[int, list[Record]] = {}  # by memory
+        self.works: list[Work] = []
+        self.current: Record | None = None
+        self.reading: list[Event] | None = None  # where reads of a view go
+        self._results: tuple[int, ...] = ()
+        self._registers: list[Array] = []
+        self._flights: dict[int, Work] = {}  # by id of what is pending
+
+    def open(self, site: Site, block: int, mask: Array, registers: list[Array]) -> Record:
+        """An instruction begins."""
+        self.position += 1
+        self._registers, self._results = registers, results_of(site)
+        self.current = Record(self._tick(), site, block, np.packbits(mask))
+        return self.current
+
+    def _tick(self) -> int:
+        self.serial += 1
+        return self.serial
+
+    def close(self) -> None:
+        """The instruction that was begun is done: keep what it wrote."""
+        record, self.current = self.current, None
+        if record is None:
+            return
+        written: Iterable[int] = self._results
+        if record.asked:
+            written = [
+                int(number)
+                for asked in record.asked
+                if asked.effects is not None and asked.effects.blocked is None
+                for name, numbers in asked.bound.results
+                if name in asked.effects.now.registers
+                for number in numbers.tolist()
+            ]
+        self._keep(record, written, self._registers)
+
+    def _keep(self, record: Record, written: Iterable[int], registers: list[Array]) -> None:
+        for number in written:
+            if number >= 0 and number not in record.values:
+                record.values[number] = registers[number].copy()
+                self.writers.setdefault((record.block, number), []).append(record)
+        for memory in {memory_of(event.low) for event in record.writes if len(event.numbers)}:
+            self.stores.setdefault(memory, []).append(record)
+        size = record.size
+        self.records.append((record, size))
+        self.bytes += size
+        if self.bytes > self.most:
+            self._forget()
+
+    def _forget(self) -> None:
+        while self.records and self.bytes > self.most * _KEPT:
+            record, size = self.records.popleft()
+            self.bytes -= size
+            self.first = record.time
+        for index in (self.writers, self.stores):
+            for key, found in list(index.items()):
+                index[key] = [own for own in found if own.time > self.first]  # type: ignore[index]
+        self.works = [own for own in self.works if own.landed is None or own.landed > self.first]
+
+    # --- work in flight
+
+    def issue(self, asked: Asked, pending: Pending, threads: Array, planned: list[Event]) -> None:
+        """Work begins."""
+        assert self.current is not None
+        own = Work(self.current, asked, pending, threads, planned)
+        self._flights[id(pending)] = own
+        self.works.append(own)
+
+    def work_of(self, pending: Pending) -> Work:
+        """What is known of work in flight."""
+        return self._flights[id(pending)]
+
+    def land(self, work: Work) -> tuple[Record, Record | None]:
+        """Work begins to write: its record, and the instruction that was under way."""
+        before = self.current
+        self.current = Record(self._tick(), work.record.site, work.record.block, work.record.bits, work)
+        return self.current, before
+
+    def landed(
+        self, work: Work, record: Record, before: Record | None, written: Iterable[int], registers: list[Array]
+    ) -> None:
+        """Work has written."""
+        work.landed = record.time
+        del self._flights[id(work.pending)]
+        self._keep(record, written, registers)
+        self.current = before
+
+    # --- questions
+
+    def writer(self, block: int, number: int, thread: int, before: int) -> Record | None:
+        """What wrote a register of a thread last, before a time."""
+        for record in reversed(self.writers.get((block, number), ())):
+            if record.time < before and record.executed_by(thread):
+                return record
+        return None
+
+    def store(self, byte: int, before: int) -> Record | None:
+        """What wrote a byte of memory last, before a time."""
+        for record in reversed(self.stores.get(memory_of(byte), ())):
+            if record.time < before and any(event.entry(byte) is not None for event in record.writes):
+                return record
+        return None
+
+    def under_way(self, byte: int, at: int) -> list[Work]:
+        """Work that was issued before a time, and writes a byte after it or never."""
+        return [
+            own
+            for own in self.works
+            if own.record.time < at
+            and (own.landed is None or own.landed > at)
+            and any(event.entry(byte) is not None for event in own.planned)
+        ]
+
+    def value(self, block: int, number: int, thread: int, before: int) -> Any:
+        """What a register of a thread held at a time, as its bits; None if nothing wrote it."""
+        record = self.writer(block, number, thread, before)
+        return None if record is None else record.values[number][thread]
+
+
+__all__ = ["MOST_BYTES", "Asked", "Event", "Log", "Record", "Register", "Work", "results_of"]

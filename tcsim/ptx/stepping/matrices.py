@@ -1,0 +1,314 @@
+"""Matrices where a stopped launch has them: fragments in registers, tiles in shared memory, Tensor Memory. Plain data with a text form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tcsim.core.errors import OperandError, listing, shortened
+from tcsim.descriptors.forms import Major
+from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.layouts.layout import FragmentLayout, Layout
+from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
+from tcsim.model.operand import Fragment
+from tcsim.numbers.codec import decode
+from tcsim.numbers.formats import FORMATS, Format
+from tcsim.numbers.formats import format as find_format
+from tcsim.ptx.compiled import Compiled, Site
+from tcsim.ptx.families import Bound
+from tcsim.ptx.stepping import text
+from tcsim.ptx.stepping.machine import SteppedBlock
+from tcsim.ptx.stepping.state import Shown
+from tcsim.ptx.syntax import Operand, Pair, Register, Vector
+from tcsim.ptx.threads import LANES, Array
+from tcsim.tma.box import WALK
+from tcsim.tma.map import TensorMap
+
+_TENSOR_FORMATS = {
+    "UINT8": "u8", "INT32": "s32", "FLOAT16": "f16", "FLOAT32": "f32", "FLOAT64": "f64", "BFLOAT16": "bf16", "FLOAT32_FTZ": "f32",
+    "TFLOAT32": "tf32", "TFLOAT32_FTZ": "tf32",
+}  # fmt: skip
+"""Formats of the elements of a tensor map; of a type that is not here the bits are shown."""
+
+
+@dataclass(frozen=True)
+class Matrix(Shown):
+    """A matrix and where its elements are.
+
+    values: decoded. codes: their bits. places: for each element where it lies: "%r4 lane 5 [15:0]", or a byte address.
+    """
+
+    name: str  # "A", "D", "tile"
+    title: str  # what it is, in words
+    format: str
+    values: tuple[tuple[Any, ...], ...]
+    codes: tuple[tuple[int, ...], ...]
+    places: tuple[tuple[str, ...], ...] = field(repr=False, default=())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.values), len(self.values[0]) if self.values else 0
+
+    def element(self, row: int, column: int) -> dict[str, Any]:
+        """One element: its name, value, bits and place."""
+        return {
+            "name": f"{self.name}[{row}, {column}]", "value": self.values[row][column], "code": self.codes[row][column],
+            "place": self.places[row][column],
+        }  # fmt: skip
+
+    def lines(self, rows: int = 64) -> list[str]:
+        """The title, then the values with the numbers of rows and columns."""
+        cells = [[text.number(value) for value in line] for line in self.values]
+        named = [f"{self.name}[{row}]" if not row else f"[{row}]" for row in range(len(cells))]
+        columns = [str(column) for column in range(self.shape[1])]
+        return [*(text.cut(line) for line in self.title.split("\n")), *text.matrix(cells, named, columns, most=rows)]
+
+
+def _matrix(name: str, title: str, format: Format | None, codes: Array, places: Sequence[Sequence[str]]) -> Matrix:
+    values = decode(codes, format) if format is not None else codes
+    return Matrix(
+        name, title, format.name if format else f"b{codes.dtype.itemsize * 8}",
+        tuple(tuple(line) for line in values.tolist()), tuple(tuple(line) for line in codes.tolist()),
+        tuple(tuple(line) for line in places),
+    )  # fmt: skip
+
+
+# --- fragments
+
+
+def at_line(program: Compiled, line: int) -> tuple[Site, Bound]:
+    """The instruction of the catalog at a line of PTX. Raises OperandError if none is there."""
+    site = next((own for own in program.names.values() if isinstance(own, Site) and own.item.line == line), None)
+    bound = next((own for own in program.names.values() if isinstance(own, Bound) and own.line == line), None)
+    if site is None or bound is None:
+        lines = sorted({own.line for own in program.names.values() if isinstance(own, Bound) and own.model.operands})
+        what = f"line {line} has {site.item.opcode}" if site else f"line {line} has no instruction"
+        raise OperandError(f"fragment: {what}; valid: an instruction on matrices: lines {listing(lines) or 'none'}")
+    return site, bound
+
+
+def operands_of(site: Site, bound: Bound) -> dict[str, Operand]:
+    """What an instruction of the catalog has for each operand of its form."""
+    flat: list[Operand] = []
+    for operand in site.item.operands:
+        flat += [operand.first, operand.second] if isinstance(operand, Pair) else [operand]
+    return dict(zip((slot.name for slot in bound.form.operands), flat, strict=False))
+
+
+def registers_of(site: Site, operand: Operand) -> list[int | None]:
+    """The registers of a vector or of one register, by number; None for what is not one."""
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    return [site.numbers[own.name] if isinstance(own, Register) else None for own in items]
+
+
+def words_of(numbers: Sequence[int | None], rows: Mapping[int, Array] | Sequence[Array], threads: slice) -> Array:
+    """Registers as 32-bit words (lanes, words); a 64-bit one is two, low first; what is not a register is zero."""
+    count = threads.stop - threads.start
+    parts = []
+    for number in numbers:
+        row = np.zeros(count, np.uint32) if number is None else np.ascontiguousarray(rows[number][threads])
+        parts.append(
+            row.view(np.uint32).reshape(count, -1) if row.dtype.itemsize >= 4 else row.astype(np.uint32)[:, None]
+        )
+    return np.concatenate(parts, axis=1)
+
+
+def fragment(block: SteppedBlock, line: int, name: str, warp: int, format: str | Format | None = None) -> Matrix:
+    """An operand of a tensor instruction as the matrix that it is.
+
+    Raises OperandError for a line without such an instruction, and for an operand that is not a matrix.
+    """
+    site, bound = at_line(block.program, line)
+    operands, key = operands_of(site, bound), name.lower()
+    operand = bound.model.operands.get(key)
+    if (
+        key in operands
+        and key in ("a", "b")
+        and bound.form[key].type == ".b64"
+        and isinstance(bound.model, WarpgroupMultiply)
+    ):
+        return _described(block, site, bound, key, warp)
+    if operand is None or key not in operands:
+        valid = [own for own in operands if own in bound.model.operands] or ["none"]
+        raise OperandError(
+            f"fragment: line {line}, {bound.model.mnemonic}: no matrix {shortened(name)}; valid: {listing(valid)}"
+        )
+    lanes = max(bound.lanes, LANES)
+    first = warp * LANES // lanes * lanes
+    numbers = registers_of(site, operands[key])
+    words = words_of(numbers, block.registers, slice(first, first + lanes))
+    codes = _codes(bound, operand, words)
+    names = [own.name.partition("#")[0] if isinstance(own, Register) else "-" for own in _items(operands[key])]
+    places = _places(operand.layout, names)
+    known = operand.format if format is None else find_format(format)
+    if known.container_bits != operand.format.container_bits:
+        raise OperandError(f"fragment: elements of {operand.format.name} as {known.name}; valid: formats as wide")
+    unit = "warpgroup" if lanes > LANES else "warp"
+    where = f"{unit} {first // lanes}, block {','.join(map(str, block.index))}"
+    title = f"{operand.name.upper()} of line {line}, {where}: {known.name}\n{bound.model.mnemonic}"
+    return _matrix(operand.name.upper(), title, known, codes.astype(known.dtype, copy=False), places)
+
+
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _codes(bound: Bound, operand: Fragment, words: Array) -> Array:
+    """The codes of a fragment; of several matrices one below the other."""
+    found = np.asarray(bound.model.matrix(operand.name, words))
+    return found.reshape(-1, found.shape[-1])
+
+
+def _places(layout: FragmentLayout, names: Sequence[str]) -> list[list[str]]:
+    wide = 2 if layout.element_bits > 32 else 1
+    found = []
+    for matrix in range(layout.matrices):
+        for row in range(layout.rows):
+            line = []
+            for column in range(layout.columns):
+                lane, register, slot = layout.where(row, column, matrix)
+                low = slot * layout.element_bits
+                bits = f" [{low + layout.element_bits - 1}:{low}]" if layout.slots > 1 else ""
+                line.append(f"{names[register // wide]} lane {lane}{bits}")
+            found.append(line)
+    return found
+
+
+def _described(block: SteppedBlock, site: Site, bound: Bound, name: str, warp: int) -> Matrix:
+    """A matrix of wgmma behind a descriptor."""
+    assert isinstance(bound.model, WarpgroupMultiply)
+    operands, row = operands_of(site, bound), bound.model.row
+    (number,) = registers_of(site, operands[name])
+    if number is None:
+        raise OperandError(f"fragment: line {site.item.line}: operand {name} is not a register")
+    descriptor = MatrixDescriptor.decode(int(block.registers[number][warp * LANES]), arch=block.arch)
+    m, n, k = row.shape
+    trans = operands.get(f"trans_{name}")
+    major: Major = "MN" if getattr(trans, "value", 0) else "K"
+    depth = bound.model.operands["a"].shape[1] if name == "a" else k
+    return tile(
+        block, descriptor, m if name == "a" else n, depth, bound.model.formats[name], major=major, name=name.upper()
+    )
+
+
+# --- tiles in shared memory
+
+
+def tile(
+    block: SteppedBlock, what: int | MatrixDescriptor | TensorMap | Layout, rows: int | None = None, columns: int | None = None,
+    format: str | Format | None = None, *, address: int = 0, swizzle: str = "NONE", pitch: int | None = None, major: Major = "K",
+    name: str = "tile",
+) -> Matrix:  # fmt: skip
+    """Shared memory as the matrix that it is: behind a matrix descriptor, as a box of a tensor map, by a layout, or row after row.
+
+    what: a MatrixDescriptor; a TensorMap whose box lies at `address`; a Layout in elements from `address` on; or an address, then rows
+    are `pitch` bytes apart, packed if left out. swizzle: what the bytes of a layout or of rows went through.
+    Raises OperandError for what does not fit, or lies outside the block's shared memory.
+    """
+    known = find_format(format) if format is not None else None
+    if isinstance(what, TensorMap):
+        known = known or (FORMATS[_TENSOR_FORMATS[what.data_type]] if what.data_type in _TENSOR_FORMATS else None)
+        if what.type.packed or what.slice_bytes:
+            raise OperandError(f"shared: a box of {what}; valid: whole elements without interleave")
+        lines = prod(what.box_dim[1:])
+        own = WALK.shared_bytes(what, lines, np.array(address))
+        addresses = own.reshape(lines, -1)[:, :: what.type.shared_bytes][:, : what.box_dim[0]]
+        said = f"box of {what} at {address:#x}, swizzle {what.swizzle}"
+        return _tile(block, addresses, known, what.type.shared_bytes, f"{name}: {said}", name)
+    if known is None or ((rows is None or columns is None) and not isinstance(what, Layout)):
+        raise OperandError("shared: a tile has rows, columns and a format; valid: all three")
+    if isinstance(what, MatrixDescriptor):
+        assert rows is not None and columns is not None
+        addresses = what.addresses(rows, columns, known, major)
+        said = f"tile at {what.start_address:#x}, swizzle {what.swizzle}, {major}-major, LBO {what.leading_byte_offset}, SBO {what.stride_byte_offset}"
+        return _tile(block, addresses, known, known.container_bits // 8, f"{name}: {said}", name)
+    size = known.container_bits // 8
+    if swizzle not in DESCRIPTOR_SWIZZLES:
+        raise OperandError(f"shared: no swizzle {shortened(swizzle)}; valid: {listing(DESCRIPTOR_SWIZZLES)}")
+    if isinstance(what, Layout):
+        shape = [what.shape] if isinstance(what.shape, int) else list(what.shape)
+        index = what(np.arange(what.size)).reshape(-1, Layout(shape[0]).size).T
+        plain, said = address + size * index, f"{what} at {address:#x}"
+    else:
+        assert rows is not None and columns is not None
+        step = columns * size if pitch is None else pitch
+        plain = what + np.arange(rows)[:, None] * step + np.arange(columns) * size
+        said = f"rows of {step} bytes at {what:#x}"
+    addresses = DESCRIPTOR_SWIZZLES[swizzle](plain)
+    return _tile(block, addresses, known, size, f"{name}: {said}, swizzle {swizzle}", name)
+
+
+def _tile(block: SteppedBlock, addresses: Array, format: Format | None, size: int, title: str, name: str) -> Matrix:
+    outside = (addresses < 0) | (addresses + size > block.shared.size)
+    if outside.any():
+        first = int(addresses[outside].flat[0])
+        raise OperandError(
+            f"shared: {size} bytes at {first:#x} of {block.shared.size}; valid: inside the block's shared memory"
+        )
+    data = block.shared.data[addresses[..., None] + np.arange(size)]
+    codes = np.ascontiguousarray(data).view(f"u{size}")[..., 0]
+    places = [[f"{address:#x}" for address in line] for line in addresses.tolist()]
+    if format is not None:
+        title += f", {format.name}"
+        codes = codes.astype(format.dtype, copy=False)
+    return _matrix(name, title, format, codes, places)
+
+
+@dataclass(frozen=True)
+class Octets(Shown):
+    """Bytes of shared memory."""
+
+    address: int
+    data: bytes
+    swizzle: str = "NONE"
+
+    def lines(self) -> list[str]:
+        """Sixteen bytes a line."""
+        return list(text.octets(np.frombuffer(self.data, np.uint8), self.address))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The bytes in hexadecimal."""
+        return {"address": self.address, "swizzle": self.swizzle, "bytes": self.data.hex()}
+
+
+def octets(block: SteppedBlock, address: int, size: int, swizzle: str) -> Octets:
+    """Bytes of shared memory, in the order in which they were before a swizzle. Raises OperandError for bytes outside it."""
+    if swizzle not in DESCRIPTOR_SWIZZLES:
+        raise OperandError(f"shared: no swizzle {shortened(swizzle)}; valid: {listing(DESCRIPTOR_SWIZZLES)}")
+    places = np.asarray(DESCRIPTOR_SWIZZLES[swizzle](address + np.arange(size)))
+    if size < 0 or (places < 0).any() or (places >= block.shared.size).any():
+        raise OperandError(f"shared: {size} bytes at {address:#x}; valid: 0 to {block.shared.size - 1:#x}")
+    return Octets(address, block.shared.data[places].tobytes(), swizzle)
+
+
+# --- Tensor Memory
+
+
+def tensor_memory(block: SteppedBlock, lanes: tuple[int, int], columns: tuple[int, int], format: str) -> Matrix:
+    """Cells of Tensor Memory: lanes are rows; of a 16-bit format two elements a column.
+
+    Raises OperandError for cells that there are not, and a format that does not fill cells.
+    """
+    known = find_format(format)
+    total = block.columns.columns
+    if not (0 <= lanes[0] < lanes[1] <= 128 and 0 <= columns[0] < columns[1] <= total):
+        raise OperandError(
+            f"tmem: lanes {lanes}, columns {columns}; valid: up to 128 lanes, {total} columns, first below last"
+        )
+    if known.bits != known.container_bits or known.bits > 32:
+        raise OperandError(f"tmem: {known.name} does not fill cells of 32 bits; valid: f32, s32, f16, bf16, u8, ...")
+    cells = block.image().data.view(np.uint32).reshape(128, total)[slice(*lanes), slice(*columns)]
+    codes = np.ascontiguousarray(cells).view(known.dtype)
+    each = 4 // known.dtype.itemsize
+    places = [
+        [f"lane {lane} column {columns[0] + place // each}" for place in range(codes.shape[1])]
+        for lane in range(*lanes)
+    ]
+    title = f"Tensor Memory of block {','.join(map(str, block.index))}, lanes {lanes[0]} to {lanes[1] - 1}, columns {columns[0]} to {columns[1] - 1}: {known.name}"
+    return _matrix("TMEM", title, known, codes, places)

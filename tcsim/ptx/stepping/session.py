@@ -1,0 +1,385 @@
+"""A launch that stands still between instructions: step, run to a breakpoint, look at everything, ask where a byte comes from.
+
+`Kernel.session` makes one. It does what the launch does, in the same order: looking and stepping change nothing.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tcsim.core.errors import OperandError, shortened
+from tcsim.descriptors.forms import Major
+from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.layouts.layout import Layout
+from tcsim.numbers.formats import Format
+from tcsim.ptx.compiled import SHARED_START, Site
+from tcsim.ptx.grid import Grid, Launch
+from tcsim.ptx.hazards import Hazard
+from tcsim.ptx.memory import Memory
+from tcsim.ptx.stepping import matrices, state
+from tcsim.ptx.stepping.arrays import Named
+from tcsim.ptx.stepping.breakpoints import Breakpoint, Line, Source, When
+from tcsim.ptx.stepping.log import Log
+from tcsim.ptx.stepping.machine import SteppedBlock, SteppedGrid
+from tcsim.ptx.stepping.worker import Worker
+from tcsim.ptx.syntax import Function
+from tcsim.ptx.threads import LANES, Array
+from tcsim.tma.map import TensorMap
+
+Until = int | str | Breakpoint | Callable[["Session"], Any]
+
+
+class Snapshot:
+    """Global memory as it was, to begin again."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.data = {segment.address: segment.data.copy() for segment in memory.segments}
+        self.heap, self.next = dict(memory.heap), memory._next
+
+    def restore(self) -> None:
+        """Make memory what it was; what was allocated since is given back."""
+        for segment in self.memory.segments:
+            if segment.address not in self.data:
+                self.memory.release(segment.address)
+            else:
+                segment.data[:] = self.data[segment.address]
+        self.memory.heap, self.memory._next = dict(self.heap), self.next
+
+
+class Stepper:
+    """The machine in its thread, and when it stands still. It knows no session, so that a session that nobody holds can end it."""
+
+    def __init__(self, launch: Launch, most: int) -> None:
+        self.log = Log(most)
+        self.grid = SteppedGrid(launch, self.log, self._pause)
+        self.worker = Worker(self._run)
+        self.block: SteppedBlock | None = None
+        self.site: Site | None = None
+        self.mask: Array | None = None
+        self.stops: Callable[[SteppedBlock, Site, Array], str | None] = lambda block, site, mask: "started"
+        self.reason = ""
+
+    def _run(self) -> None:
+        self.grid.run()
+
+    def _pause(self, block: SteppedBlock, site: Site, mask: Array) -> None:
+        self.block, self.site, self.mask = block, site, mask
+        reason = "interrupted" if self.worker.interrupted else self.stops(block, site, mask)
+        if reason:
+            self.worker.interrupted, self.reason = False, reason
+            self.worker.pause()
+
+    def go(self, stops: Callable[[SteppedBlock, Site, Array], str | None]) -> None:
+        """Let the machine run until something stops it, or it ends."""
+        self.stops = stops
+        self.worker.resume()
+        self.stops = lambda block, site, mask: "stopped"
+        if self.worker.ended:
+            self.site = self.mask = None
+            self.reason = "ended" if self.grid.completed else "ended by a hazard"
+
+
+class Session:
+    """A launch that stands before an instruction. `Kernel.session` makes it."""
+
+    def __init__(
+        self, launch: Launch, function: Function, text: str, finish: Callable[[Grid, bool], Any], most: int
+    ) -> None:
+        self.launch, self.function = launch, function
+        self.lines = text.splitlines()
+        self.memory = launch.memory
+        self.breakpoints: dict[int, Breakpoint] = {}
+        self.arrays: dict[str, Named] = {}
+        self._finish, self._most, self._numbers = finish, most, 0
+        self.start = Snapshot(launch.memory)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.stepper = Stepper(self.launch, self._most)
+        weakref.finalize(self, self.stepper.worker.close)
+        self._hazards = 0
+        self.stepper.go(lambda block, site, mask: "before the first instruction")
+
+    # --- going on
+
+    def step(self, warp: int | None = None, block: tuple[int, int, int] | None = None, count: int = 1) -> state.Where:
+        """Execute instructions: `count` of whatever comes next, or of the threads of a warp or block.
+
+        Of a warp or block the launch goes on, others with it, until it stands before their next instruction.
+        """
+        if warp is not None and block is None and self.stepper.block is not None:
+            block = self.stepper.block.index
+
+        def ours(own: SteppedBlock, site: Site, mask: Array) -> str | None:
+            if block is not None and own.index != tuple(block):
+                return None
+            return "stepped" if warp is None or _executes(own, site, mask, warp) else None
+
+        for _ in range(count):
+            self._go(ours)
+        return self.where()
+
+    def step_source(self) -> state.Where:
+        """Go on until the threads that are about to execute come to another line of the source; of the PTX, where there is none."""
+        block, site, mask = self.stepper.block, self.stepper.site, self.stepper.mask
+        if block is None or site is None or mask is None:
+            return self.where()
+        warps, now = np.unique(np.flatnonzero(mask) // LANES), site.item.source or site.item.line
+
+        def another(own: SteppedBlock, site: Site, mask: Array) -> str | None:
+            same = own is block and bool(np.isin(np.flatnonzero(mask) // LANES, warps).any())
+            place = site.item.source or site.item.line
+            return "another source line" if same and str(place) != str(now) else None
+
+        self._go(another)
+        return self.where()
+
+    def run(self, until: Until | None = None) -> state.Where:
+        """Go on until a breakpoint, `until`, or the end.
+
+        until: a line of PTX (int), of the source ("file.cu:12"), a Breakpoint, or a condition: a function of the session. It stops once.
+        """
+        stops = ({} if until is None else {0: _breakpoint(until)}) | self.breakpoints
+        self._hazards = len(self.stepper.grid.found())
+        for own in stops.values():
+            own.started(self)
+
+        def stopping(block: SteppedBlock, site: Site, mask: Array) -> str | None:
+            for number, own in stops.items():
+                if own.holds(self, block, site, mask):
+                    return f"{own}" if not number else f"breakpoint {number}: {own}"
+            return None
+
+        self._go(stopping)
+        return self.where()
+
+    def _go(self, stops: Callable[[SteppedBlock, Site, Array], str | None]) -> None:
+        self.stepper.go(stops)
+
+    def restart(self) -> state.Where:
+        """Begin again: global memory is what it was before the launch."""
+        self.stepper.worker.close()
+        self.start.restore()
+        self._begin()
+        return self.where()
+
+    def back(self, count: int = 1) -> state.Where:
+        """Go back some instructions: begin again, and run to where the launch stood then."""
+        return self.go_to(max(self.position - count, 0))
+
+    def go_to(self, position: int) -> state.Where:
+        """Stand where a number of instructions had begun; what is earlier is reached by beginning again."""
+        if position < self.position or (position == self.position and self.ended):
+            self.restart()
+        if position > self.position:
+            log = self.stepper.log
+            self._go(lambda block, site, mask: "went there" if log.position >= position else None)
+        return self.where()
+
+    def close(self) -> None:
+        """End the launch where it stands; what it left can still be looked at."""
+        self.stepper.worker.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *given: object) -> None:
+        self.close()
+
+    # --- breakpoints
+
+    def break_at(self, place: Until, block: tuple[int, int, int] | None = None, warp: int | None = None) -> int:
+        """Stop `run` at a line of PTX (int), of the source ("file.cu:12"), a Breakpoint or a condition; returns its number."""
+        self._numbers += 1
+        self.breakpoints[self._numbers] = _breakpoint(place, block, warp)
+        return self._numbers
+
+    def remove(self, number: int) -> None:
+        """Forget a breakpoint. Raises OperandError for a number that none has."""
+        if number not in self.breakpoints:
+            raise OperandError(
+                f"no breakpoint {shortened(number)}; valid: {', '.join(map(str, self.breakpoints)) or 'there is none'}"
+            )
+        del self.breakpoints[number]
+
+    # --- what is there
+
+    @property
+    def position(self) -> int:
+        """Instructions begun, each counted once for the threads that execute it together."""
+        return self.stepper.log.position
+
+    @property
+    def ended(self) -> bool:
+        """Whether the launch has ended."""
+        return self.stepper.worker.ended
+
+    @property
+    def result(self) -> Any:
+        """The `Run` of the launch; None while it goes on."""
+        completed = self.stepper.grid.completed
+        return None if completed is None else self._finish(self.stepper.grid, completed)
+
+    @property
+    def hazards(self) -> list[Hazard]:
+        """What was wrong so far, as `Run.hazards` will say it, and what the observers of clusters that run have found."""
+        return self.stepper.grid.found()
+
+    @property
+    def new_hazards(self) -> list[Hazard]:
+        """Those since the launch last went on with `run`."""
+        return self.stepper.grid.found()[self._hazards :]
+
+    @property
+    def blocks(self) -> list[SteppedBlock]:
+        """The blocks that run, and those of the cluster that ended last."""
+        return self.stepper.grid.blocks
+
+    @property
+    def line(self) -> int | None:
+        """The line of PTX of the instruction that comes next."""
+        return self.stepper.site.item.line if self.stepper.site is not None else None
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """The threads that execute it."""
+        return tuple(np.flatnonzero(self.stepper.mask).tolist()) if self.stepper.mask is not None else ()
+
+    @property
+    def block(self) -> tuple[int, int, int] | None:
+        """Their block; the last one after the end."""
+        return self.stepper.block.index if self.stepper.block is not None else None
+
+    def where(self) -> state.Where:
+        """Where every thread stands, and what those that wait wait for."""
+        at = self.stepper
+        found = [
+            own
+            for block in self.blocks
+            for own in state.standing(block, *((at.site, at.mask) if block is at.block else (None, None)))
+        ]
+        return state.Where(self.position, self.ended, at.reason, tuple(found))
+
+    def listing(self, around: int = 5) -> list[str]:
+        """The PTX around the instruction that comes next."""
+        line = self.line
+        if line is None:
+            return []
+        first, last = max(line - around, 1), min(line + around, len(self.lines))
+        return [
+            f"{'=>' if own == line else '  '} {own:>5}  {self.lines[own - 1].rstrip()}"
+            for own in range(first, last + 1)
+        ]
+
+    def registers(
+        self, name: str, warp: int | None = None, type: str | None = None, block: Any = None
+    ) -> state.Registers:
+        """A register of the lanes of a warp, decoded as its declared type or another one ("f32").
+
+        Raises OperandError for a register, warp or block that there is not.
+        """
+        own, site = self._block(block), self._site()
+        return state.registers(own, site, name, self._warp(warp), type)
+
+    def fragment(
+        self, line: int, operand: str, warp: int | None = None, block: Any = None, format: str | Format | None = None
+    ) -> matrices.Matrix:
+        """An operand of the tensor instruction at a line as the matrix that it is, from the registers or the tile that it names now.
+
+        format: what the elements are, where the instruction only knows their bits.
+
+        Raises OperandError for a line without such an instruction, or an operand that is not a matrix.
+        """
+        return matrices.fragment(self._block(block), line, operand, self._warp(warp), format)
+
+    def shared(
+        self, address: int = SHARED_START, size: int | None = None, *, swizzle: str = "NONE", block: Any = None,
+        tile: int | MatrixDescriptor | TensorMap | Layout | None = None, rows: int | None = None, columns: int | None = None,
+        format: str | Format | None = None, pitch: int | None = None, major: Major = "K",
+    ) -> state.Shown:  # fmt: skip
+        """Shared memory: bytes, in the order before a swizzle; or with `rows` or `tile` the matrix that it is (`matrices.tile`).
+
+        tile: a MatrixDescriptor, a TensorMap whose box lies at the address, or a Layout in elements from there on.
+        Raises OperandError for what does not fit, or lies outside.
+        """
+        own = self._block(block)
+        if tile is None and rows is None:
+            return matrices.octets(own, address, own.shared.size - address if size is None else size, swizzle)
+        return matrices.tile(
+            own, address if tile is None else tile, rows, columns, format, address=address, swizzle=swizzle, pitch=pitch, major=major
+        )  # fmt: skip
+
+    def mbarriers(self) -> list[state.Barrier]:
+        """The mbarriers that were initialised: phase, arrivals and bytes that are missing."""
+        return [found for block in self.blocks for found in state.barriers(block)]
+
+    def groups(self) -> list[state.InFlight]:
+        """The work in flight, the oldest first: copies and multiplications, with their groups."""
+        return [found for block in self.blocks for found in state.in_flight(block)]
+
+    def tmem(
+        self,
+        columns: tuple[int, int] = (0, 8),
+        lanes: tuple[int, int] = (0, 128),
+        format: str = "f32",
+        block: Any = None,
+    ) -> matrices.Matrix:
+        """Tensor Memory of a block as a matrix: lanes are rows. Raises OperandError for cells that there are not."""
+        return matrices.tensor_memory(self._block(block), lanes, columns, format)
+
+    def name(
+        self, name: str, address: int, shape: tuple[int, ...], format: Any, strides: tuple[int, ...] | None = None
+    ) -> None:
+        """Call some of global memory by a name, so that `why` says a[3, 0:16] and takes it.
+
+        format: a number format ("f16") or a NumPy dtype. strides: bytes from one index to the next of each dimension; packed if left out.
+        Raises OperandError for a shape, strides or a format that are none.
+        """
+        self.arrays[name] = Named.of(name, address, shape, format, strides)
+
+    # --- which
+
+    def _block(self, index: Any) -> SteppedBlock:
+        if index is None and self.stepper.block is not None:
+            return self.stepper.block
+        for own in self.blocks:
+            if index is not None and own.index == tuple(index):
+                return own
+        there = ", ".join(str(own.index) for own in self.blocks[:8])
+        raise OperandError(f"no block {shortened(index)} runs; valid: {there or 'none has begun'}")
+
+    def _warp(self, warp: int | None) -> int:
+        if warp is not None:
+            return warp
+        return self.threads[0] // LANES if self.threads else 0
+
+    def _site(self) -> Site:
+        if self.stepper.site is not None:
+            return self.stepper.site
+        return next(
+            own for own in self.launch.program.names.values() if isinstance(own, Site) and own.function is self.function
+        )
+
+
+def _breakpoint(place: Until, block: Any = None, warp: int | None = None) -> Breakpoint:
+    if isinstance(place, Breakpoint):
+        return place
+    if isinstance(place, int) and not isinstance(place, bool):
+        return Line(place, block, warp)
+    if isinstance(place, str):
+        return Source(place, block, warp)
+    if callable(place):
+        return When(place)
+    raise OperandError(
+        f'a breakpoint is {shortened(place)}; valid: a line, "file:line", a Breakpoint, or a function of the session'
+    )
+
+
+def _executes(block: SteppedBlock, site: Site, mask: Array, warp: int) -> bool:
+    """Whether threads of a warp come to an instruction, executing it or not."""
+    return bool(mask[warp * LANES : (warp + 1) * LANES].any())

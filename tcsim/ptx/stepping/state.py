@@ -1,0 +1,255 @@
+"""Where a stopped launch stands: threads, registers, mbarriers, work in flight. Plain data, each with its lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
+from tcsim.memory.mbarrier_bits import unpack
+from tcsim.ptx.compiled import Site
+from tcsim.ptx.deadlock import waiting_for
+from tcsim.ptx.stepping import text
+from tcsim.ptx.stepping.machine import SteppedBlock
+from tcsim.ptx.stepping.places import runs, taken_apart
+from tcsim.ptx.syntax import Instruction
+from tcsim.ptx.threads import LANES, Array
+
+_FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+
+
+class Shown:
+    """Plain data with a text form."""
+
+    def lines(self) -> list[str]:
+        """Lines of at most 80 columns."""
+        raise NotImplementedError
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)  # type: ignore[call-overload]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+@dataclass(frozen=True)
+class Standing(Shown):
+    """Threads of a block that stand at one place."""
+
+    block: tuple[int, int, int]
+    threads: tuple[int, ...]
+    line: int
+    source: str | None
+    text: str  # the instruction
+    waits: str | None  # what they wait for; None: they can go on
+    next: bool  # whether it is they whose instruction comes next
+
+    def lines(self) -> list[str]:
+        """The place, then who is there."""
+        mask = np.zeros(-(-(max(self.threads, default=0) + 1) // LANES) * LANES, bool)
+        mask[list(self.threads)] = True
+        sign = "=>" if self.next else "  "
+        found = [text.cut(f"{sign} line {self.line:<5} {self.text}")]
+        who = f"block {','.join(map(str, self.block))}, {text.threads(mask)}"
+        found.append(text.cut(f"   {who}" + (f", {self.source}" if self.source else "")))
+        if self.waits:
+            found.append(text.cut(f"   {self.waits}"))
+        return found
+
+
+@dataclass(frozen=True)
+class Where(Shown):
+    """All threads that live."""
+
+    position: int  # instructions begun
+    ended: bool
+    reason: str  # why the launch stands still
+    threads: tuple[Standing, ...]
+
+    def lines(self) -> list[str]:
+        """The reason, then the places."""
+        head = f"{self.reason}, {self.position} instructions begun"
+        return [text.cut(head), *(line for own in self.threads for line in own.lines())]
+
+
+def standing(block: SteppedBlock, site: Site | None, mask: Array | None) -> list[Standing]:
+    """The threads of a block; site and mask: those whose instruction comes next, if they are of this block."""
+    found = []
+    if site is not None and mask is not None:
+        found.append(_standing(block, mask, site.item, None, True))
+    for fiber in sorted(
+        (*block.fibers.ready.values(), *block.fibers.waiting), key=lambda own: int(np.argmax(own.mask))
+    ):
+        item = next((own for own in block.program.lines[fiber.block] if own is not None), None)
+        found.append(_standing(block, fiber.mask, item, waiting_for(block, fiber) if fiber.waits else None, False))
+    return found
+
+
+def _standing(block: SteppedBlock, mask: Array, item: Instruction | None, waits: str | None, next: bool) -> Standing:
+    return Standing(
+        block.index, tuple(np.flatnonzero(mask).tolist()), item.line if item else 0,
+        str(item.source) if item and item.source else None, text.statement(item) if item else "(the end)", waits, next,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Registers(Shown):
+    """A register of the lanes of a warp."""
+
+    name: str
+    type: str
+    block: tuple[int, int, int]
+    warp: int
+    codes: tuple[int, ...]  # the bits, lane by lane
+    values: tuple[Any, ...]  # what the type says that they are
+
+    def lines(self) -> list[str]:
+        """Eight lanes a line."""
+        head = f"{self.name} (.{self.type}), block {','.join(map(str, self.block))}, warp {self.warp}"
+        cells = [text.number(value) for value in self.values]
+        table = [cells[first : first + 8] for first in range(0, LANES, 8)]
+        if max(map(len, cells)) > 7 and self.type[0] == "b":
+            table = [[f"{code:x}" for code in self.codes[first : first + 8]] for first in range(0, LANES, 8)]
+        return [
+            head,
+            *text.matrix(table, [f"lane {first}" for first in range(0, LANES, 8)], [f"+{i}" for i in range(8)]),
+        ]
+
+
+def registers(block: SteppedBlock, site: Site, name: str, warp: int, type: str | None) -> Registers:
+    """A register by name. Raises OperandError for one that the function does not have, and for a warp that there is not."""
+    own = name if name in site.numbers else next((key for key in site.numbers if key.partition("#")[0] == name), None)
+    if own is None:
+        close = listing(nearest(str(name), site.numbers)) or "it has none"
+        raise OperandError(f"registers: no register {shortened(name)} in {site.function.name}; nearest: {close}")
+    if not 0 <= warp < block.warps:
+        raise OperandError(f"registers: warp {warp}; valid: 0 to {block.warps - 1}")
+    declared = site.function.registers[own][0]
+    codes = block.registers[site.numbers[own]][warp * LANES : (warp + 1) * LANES]
+    kind = type or declared
+    return Registers(name, kind, block.index, warp, _integers(codes), valued(codes, kind))
+
+
+def _integers(codes: Array) -> tuple[int, ...]:
+    if codes.dtype.kind == "V":
+        return tuple(int.from_bytes(bytes(own), "little") for own in codes)
+    return tuple(int(own) for own in codes)
+
+
+def valued(codes: Array, type: str) -> tuple[Any, ...]:
+    """Codes as numbers of a PTX type: a float, a signed integer, else the bits.
+
+    >>> valued(np.array([0x3F800000], np.uint32), "f32"), valued(np.array([0xFFFF], np.uint16), "s16")
+    ((1.0,), (-1,))
+    """
+    if type in _FLOATS and codes.dtype.itemsize == np.dtype(_FLOATS[type]).itemsize:
+        return tuple(float(own) for own in codes.view(_FLOATS[type]))
+    if type[0] == "s" and codes.dtype.kind == "u":
+        return tuple(int(own) for own in codes.view(codes.dtype.str.replace("u", "i")))
+    return tuple(bool(own) for own in codes) if type == "pred" else _integers(codes)
+
+
+@dataclass(frozen=True)
+class Barrier(Shown):
+    """An mbarrier object in shared memory."""
+
+    block: tuple[int, int, int]
+    address: int
+    phase: int  # of the phase under way: its parity
+    expected: int  # arrivals of a phase
+    pending: int  # arrivals that the phase under way lacks
+    bytes: int  # bytes that it lacks
+
+    def lines(self) -> list[str]:
+        """One line."""
+        said = f"{self.pending} of {self.expected} arrivals and {self.bytes} bytes missing"
+        return [f"{self.address:#07x}  block {','.join(map(str, self.block))}  phase {self.phase}  {said}"]
+
+
+def barriers(block: SteppedBlock) -> list[Barrier]:
+    """The objects that were initialised and not invalidated, by address."""
+    found = []
+    for offset in sorted(block.mbarriers):
+        try:
+            fields = unpack(block.word(block.rank << 24 | offset) & ~1, block.arch)
+        except TcsimError:
+            continue
+        found.append(
+            Barrier(
+                block.index, offset, fields["phase"], fields["expected"], fields["pending"], fields.get("tx_count", 0)
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class InFlight(Shown):
+    """Work that was issued and is not complete."""
+
+    kind: str  # "cp.async", "bulk", "wgmma", "tcgen05", ...; "": only an mbarrier tells
+    block: tuple[int, int, int]
+    threads: tuple[int, ...]
+    line: int
+    source: str | None
+    text: str
+    group: (
+        int | None
+    )  # groups that were committed after it and with it: a wait for fewer waits for it; None: not committed
+    read: bool  # whether it has read what it reads
+    writes: tuple[str, ...]  # the bytes that it will write
+
+    def lines(self) -> list[str]:
+        """The instruction, then its group and bytes."""
+        mask = np.zeros(-(-(max(self.threads) + 1) // LANES) * LANES, bool)
+        mask[list(self.threads)] = True
+        group = "not committed" if self.group is None else f"group {self.group} from the newest"
+        state = f"{self.kind}: {group}" if self.kind else "an mbarrier tells"
+        state += ", has read" if self.read else ", has not read"
+        found = [text.cut(f"line {self.line:<5} {self.text}"), text.cut(f"   {text.threads(mask)}; {state}")]
+        return found + ([text.cut(f"   writes {', '.join(self.writes)}")] if self.writes else [])
+
+
+def in_flight(block: SteppedBlock) -> list[InFlight]:
+    """The work in flight that a block issued, the oldest first."""
+    found = []
+    for flight in block.queue.flights:
+        if flight.block is not block:
+            continue
+        work = block.log.work_of(flight.pending)
+        item = work.record.site.item
+        committed = (
+            int(block.groups[flight.kind][flight.threads[0]]) - int(flight.groups[0])
+            if flight.kind in block.groups
+            else 0
+        )
+        group = committed - 1 if committed else None
+        found.append(
+            InFlight(
+                flight.kind, block.index, tuple(flight.threads.tolist()), item.line, str(item.source) if item.source else None,
+                text.statement(item), group, flight.fetched, bytes_in_words(_bytes(work.planned)),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _bytes(events: Iterable[Any]) -> Iterable[int]:
+    for event in events:
+        for first in event.numbers.tolist():
+            yield from range(first, first + event.size)
+
+
+def bytes_in_words(numbers: Iterable[int], most: int = 4) -> tuple[str, ...]:
+    """Bytes as ranges of their memory.
+
+    >>> bytes_in_words([1024, 1025])
+    ('global 0x400 to 0x401',)
+    """
+    found = []
+    for first, count in runs(numbers):
+        place = taken_apart(first)
+        found.append(f"{place.space} {place.offset:#x} to {place.offset + count - 1:#x}")
+    return (*found[:most], *([f"{len(found) - most} more ranges"] if len(found) > most else []))
