@@ -84,7 +84,7 @@ def _by_spelling(family_name: str) -> dict[Spelling, Row]:
 def row_of(mnemonic: str) -> Row | None:
     """The row of a mnemonic in any order of modifiers that the assembler takes, or None.
 
-    Families whose name begins as it does are asked first: others need not be built.
+    Only families of which a mnemonic begins as it does are built.
 
     >>> row_of("movmatrix.sync.aligned.trans.m8n8.b16").mnemonic
     'movmatrix.sync.aligned.m8n8.trans.b16'
@@ -92,13 +92,10 @@ def row_of(mnemonic: str) -> Row | None:
     if len(mnemonic) > LONGEST_MNEMONIC:
         return None
     head, asked = mnemonic.split(".")[0], spelling(mnemonic)
-    for near in (True, False):
-        names = [family.name for family in families() if (family.name.split(".")[0] == head) == near]
-        found = (row for name in names if (row := _rows_of(name).get(mnemonic)) is not None)
-        read = (row for name in names if (row := _by_spelling(name).get(asked)) is not None)
-        if (row := next(chain(found, read), None)) is not None:
-            return row
-    return None
+    names = [family.name for family in families() if head in family.words]
+    found = (row for name in names if (row := _rows_of(name).get(mnemonic)) is not None)
+    read = (row for name in names if (row := _by_spelling(name).get(asked)) is not None)
+    return next(chain(found, read), None)
 
 
 @cache

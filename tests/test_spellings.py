@@ -148,6 +148,13 @@ def test_no_two_rows_are_read_alike() -> None:
     assert len({spelling(mnemonic) for mnemonic in rows}) == len(rows) > 6000
 
 
+def test_a_family_says_with_which_words_its_mnemonics_begin() -> None:
+    """A mnemonic is looked for in the families that have its first word, and in no others."""
+    begun = {family.name: {row.mnemonic.partition(".")[0] for row in family.rows()} for family in catalog.families()}
+    said = {family.name: set(family.words) for family in catalog.families()}
+    assert {name: words | {name.partition(".")[0]} for name, words in begun.items()} == said
+
+
 def test_every_word_of_a_stem_is_used() -> None:
     """By a row; a stem is never the whole list of a family's words."""
     stems = {spelling(mnemonic).stem for mnemonic in catalog.rows()}

@@ -251,5 +251,5 @@ def evidence(row: Row, arch: Arch) -> Evidence:
     return RECORDED.get(arch.name, _MANUAL)
 
 
-FAMILY = Family(NAME, rows, lowering, evidence, ArriveAtBarrier, "none: it waits, or reduces predicates")
+FAMILY = Family(NAME, rows, lowering, evidence, ArriveAtBarrier, "none: it waits, or reduces predicates", ("bar",))
 FAMILY_OF_WARPS = Family(WARP, warp_rows, warp_lowering, evidence, SyncWarp, "none: it waits")

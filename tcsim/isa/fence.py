@@ -204,4 +204,6 @@ def lowering(row: OrderRow, arch: Arch) -> Lowering:
     return Lowering("native", (), (), "MEMBAR, FENCE or nothing")
 
 
-FAMILY = Family(NAME, rows, lowering, manual("membar / fence"), OrderInstruction, "none: it orders memory accesses")
+FAMILY = Family(
+    NAME, rows, lowering, manual("membar / fence"), OrderInstruction, "none: it orders memory accesses", ("membar",)
+)

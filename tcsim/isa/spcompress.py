@@ -193,4 +193,5 @@ FAMILY = Family(
     evidence,
     {"compress": CompressRegisters, "decompress": DecompressRegisters},
     "none: it selects elements",
+    ("spdecompress",),
 )

@@ -342,4 +342,6 @@ def evidence(row: TensorMapRow, arch: Arch) -> Evidence:
 
 
 _CLASSES = {"replace": TensorMapUpdate, "copy": TensorMapCopy, "prefetch": TensorMapPrefetch}
-FAMILY = Family(NAME, rows, lowering, evidence, _CLASSES, "none: it edits or moves the 128 bytes of a tensor map")
+FAMILY = Family(
+    NAME, rows, lowering, evidence, _CLASSES, "none: it edits or moves the 128 bytes of a tensor map", ("prefetch",)
+)

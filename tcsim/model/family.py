@@ -32,10 +32,16 @@ class Family(Generic[R]):
         type[Instruction] | Mapping[str, type[Instruction]] | Callable[..., Any]
     )  # one class, or by `row.operation`
     without_steps: str = "none: it moves data"  # what a row does whose lowering has no arithmetic steps
+    also: tuple[str, ...] = ()  # first words of its mnemonics, besides that of its name
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lowering", partial(_lowering, self.lowering))
         object.__setattr__(self, "evidence", partial(_evidence, self.evidence))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words with which its mnemonics begin."""
+        return (self.name.partition(".")[0], *self.also)
 
     def instruction(self, row: R, arch: Arch, targets: tuple[str, ...]) -> Instruction:
         """A row on an arch, as the object that executes it; `targets` are those of the arch that accept it."""

@@ -254,7 +254,7 @@ def evidence(row: CopyRow, arch: Arch) -> Evidence:
     return _NAN if row.reduction.float else _REDUCTIONS
 
 
-FAMILY = Family(COPY, rows, lowering, evidence, CLASSES)
+FAMILY = Family(COPY, rows, lowering, evidence, CLASSES, also=("applypriority",))
 REDUCE_FAMILY = Family(
     REDUCE,
     reduce_rows,

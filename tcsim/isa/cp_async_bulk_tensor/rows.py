@@ -320,4 +320,4 @@ REDUCE_FAMILY = replace(
     _family(REDUCE, _reductions()),
     without_steps="none of a product: each element is combined with the one that is there",
 )
-PREFETCH_FAMILY = _family(PREFETCH, tuple(_prefetches()))
+PREFETCH_FAMILY = replace(_family(PREFETCH, tuple(_prefetches())), also=("applypriority",))
