@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-# They need other projects (`tox -e oracles`), Chromium (`tox -e browser`), or a C++ compiler and minutes (`tox -e emulated`).
-collect_ignore = ["oracles", "browser", "emulated"]
+# They need other projects (`tox -e oracles`, `tox -e triton`), Chromium (`tox -e browser`), or a C++ compiler and minutes (`tox -e emulated`).
+collect_ignore = ["oracles", "browser", "emulated", "on_triton"]
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
 settings.register_profile(

@@ -1,9 +1,10 @@
-"""`tcsim exec`: a kernel's PTX, or a recorded launch, on the CPU."""
+"""`tcsim exec`: a kernel's PTX, a recorded launch, or a script for Triton, on the CPU."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,11 +15,12 @@ import typer
 from tcsim.cli import options
 from tcsim.cli.output import emit
 from tcsim.core.array_files import open_file
-from tcsim.core.errors import OperandError
+from tcsim.core.errors import OperandError, shortened
 from tcsim.inspection.report import Facts, Lines, Report, table
 from tcsim.launchers import launch_file, recording
 from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.progress import bar
+from tcsim.launchers.script import run_script
 from tcsim.ptx import Limits
 
 SCHEMA = 1
@@ -26,7 +28,12 @@ SCHEMA = 1
 
 
 def run(
-    file: Annotated[str, typer.Argument(help="PTX, or a recorded launch: .npz.", metavar="FILE")],
+    file: Annotated[
+        str, typer.Argument(help="PTX, a recorded launch: .npz, or a script for Triton: .py.", metavar="FILE")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="The arguments of a script, after -- if they begin with -.", metavar="[ARGUMENT]...")
+    ] = None,
     launch: Annotated[str | None, typer.Option("--launch", "-l", help="The launch file of PTX.", metavar="TOML")] = None,
     arch: Annotated[
         str | None,
@@ -39,12 +46,24 @@ def run(
     output: Annotated[
         str | None, typer.Option("--output", help="Write arrays that changed to this folder, as .npy.", metavar="FOLDER")
     ] = None,
+    save: Annotated[
+        str | None, typer.Option("--save", help="Write a recorded launch of each of a script's to this folder.", metavar="FOLDER")
+    ] = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
-    """Run a kernel on the CPU, and compare memory with what is expected.
+    """Run a kernel on the CPU, and compare memory with what is expected; or a script, whose Triton launches then run on the CPU.
 
-    Exit status: 0 if it ran to its end and is as expected, 1 if not or after a hazard that is an error, 2 for wrong use.
+    Exit status: 0 if it ran to its end and is as expected, 1 if not or after a hazard that is an error, 2 for wrong use. That of a
+    script is its own, or 1 after such a hazard.
     """
+    if file.endswith(".py"):
+        for name, given in (("--launch", launch), ("--output", output)):
+            if given is not None:
+                raise OperandError(f"exec: {file!r} is a script; valid: no {name}")
+        raise typer.Exit(_script(file, arguments or [], arch, schedule, save, json))
+    if arguments or save is not None:
+        what = "--save" if save is not None else shortened(arguments)
+        raise OperandError(f"exec: {file!r} with {what}; valid only with a script, .py")
     job = _changed(_job(file, launch), arch, schedule)
     with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
         found = execute(job, progress)
@@ -53,6 +72,27 @@ def run(
     emit("exec", lambda: data, lambda: _report(file, found, files), form="json" if json else "text")
     if not found.passed:
         raise typer.Exit(1)
+
+
+def _script(
+    file: str, arguments: list[str], arch: str | None, schedule: str | None, save: str | None, json: bool
+) -> int:
+    """Run a script; its exit status. With --json what it prints goes to standard error."""
+    if arch is None:
+        raise OperandError(f"exec: {file!r} needs --arch: what Triton compiles for, as sm_90")
+    with redirect_stdout(sys.stderr) if json else nullcontext():
+        status, session = _opened(
+            file, lambda path: run_script(path, arguments, arch, schedule=_when(schedule or "late"), save=save)
+        )
+    if json:
+        launches = [own.as_dict() for own in session.launches]
+        data = {"schema": SCHEMA, "file": file, "arch": session.arch, "status": status, "launches": launches}
+        emit("exec", lambda: data, lambda: Report(file, ()), form="json")
+    return int(status)
+
+
+def _when(schedule: str) -> str | int:
+    return schedule if schedule in ("late", "early") else options.integer_of(schedule, "--schedule")
 
 
 def _job(file: str, launch: str | None) -> Job:
@@ -78,8 +118,7 @@ def _opened(path: str, reader: Callable[[str], Any]) -> Any:
 def _changed(job: Job, arch: str | None, schedule: str | None) -> Job:
     """The launch with what the command line says of it."""
     if schedule is not None:
-        when = schedule if schedule in ("late", "early") else options.integer_of(schedule, "--schedule")
-        job = replace(job, schedule=when)
+        job = replace(job, schedule=_when(schedule))
     return replace(job, arch=arch) if arch is not None else job
 
 

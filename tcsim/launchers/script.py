@@ -1,0 +1,51 @@
+"""A script for Triton, run from beginning to end on the model of an arch."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tcsim.launchers.launched import LaunchFailed
+from tcsim.launchers.session import Session
+from tcsim.launchers.triton_session import triton
+
+
+def run_script(path: str, arguments: Sequence[str], arch: str, **options: Any) -> tuple[int, Session]:
+    """Run a script as `python path arguments` does; the exit status, and its launches.
+
+    options: as `tcsim.launchers.triton` takes them. The status is the script's own, or 1 if it is 0 and a launch had a hazard that
+    is an error. A launch that stops with one ends the script.
+
+    Raises FileNotFoundError if there is no script, what `tcsim.launchers.triton` raises, and what the script raises.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(path)
+    with triton(arch, **options) as session, started_with(path, arguments):
+        status = 0
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as stop:
+            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+            if isinstance(stop.code, str):
+                session.say(stop.code)
+        except LaunchFailed as error:
+            lines = [own.lineno for own in traceback.extract_tb(error.__traceback__) if own.filename == path]
+            session.say(f"{path}:{lines[-1] if lines else 0}: {error}")
+            status = 1
+    return status or int(any(not own.clean for own in session.launches)), session
+
+
+@contextmanager
+def started_with(path: str, arguments: Sequence[str]) -> Iterator[None]:
+    """The command line and the search path of a script."""
+    before = sys.argv, list(sys.path)
+    sys.argv, sys.path[:0] = [path, *arguments], [str(Path(path).resolve().parent)]
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = before[0], before[1]
