@@ -51,7 +51,9 @@ def run(
     ] = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
-    """Run a kernel on the CPU, and compare memory with what is expected; or a script, whose Triton launches then run on the CPU.
+    """Run a kernel's PTX, a recorded launch, or a script for Triton, without a GPU.
+
+    Memory is compared with what is expected. A script runs as `python` runs it; what it launches runs here.
 
     Exit status: 0 if it ran to its end and is as expected, 1 if not or after a hazard that is an error, 2 for wrong use. That of a
     script is its own, or 1 after such a hazard.

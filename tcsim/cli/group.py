@@ -28,7 +28,7 @@ SUBCOMMANDS = {
     "number": ("number", "number", "Take a number apart: fields, neighbours, roundings."),
     "quantize": ("quantize", "quantize", "Quantise an array of a file, and say what is lost."),
     "run": ("run", "run", "Run an instruction on the inputs of a file."),
-    "exec": ("exec", "run", "Run a kernel's PTX, or a recorded launch, without a GPU."),
+    "exec": ("exec", "run", "Run a kernel's PTX, a recorded launch, or a script for Triton, without a GPU."),
     "trace": ("trace", "trace", "Trace the sum of one output, as columns of bits."),
     "compare": ("compare", "compare", "Compare the results of archs, bit by bit."),
     "diagnose": ("diagnose", "diagnose", "Find the mistake behind a wrong result."),
