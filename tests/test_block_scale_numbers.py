@@ -135,6 +135,15 @@ def test_the_step_refuses_what_it_cannot_do_exactly() -> None:
         FormatError, match=r"scaling by groups of 16 is for small formats without NaN.*not e4m3 and e2m1"
     ):
         scaled_dot_add(*args, (e4m3, e2m1, f32, ue8m0), unit, 16)
+    long = (
+        np.zeros((1, 1, 65), np.uint8),
+        np.zeros((1, 65, 1), np.uint8),
+        c,
+        scale[:, :, :1],
+        scale.reshape(1, 4, 1)[:, :1],
+    )
+    with pytest.raises(FormatError, match="scaling by groups of 65 is for small formats"):
+        scaled_dot_add(*long, (e2m1, e2m1, f32, ue8m0), unit, 65)
     with pytest.raises(OperandError, match="K = 64 with 4 scales a row: not a whole number of blocks and groups of 32"):
         scaled_dot_add(*args, (e2m1, e2m1, f32, ue8m0), unit, 32)
 

@@ -169,4 +169,4 @@ def test_no_descriptor_has_conflicts_within_a_core_matrix(value: int, stride: in
 def test_the_conflict_degree_counts() -> None:
     """Rows that all lie in the same banks, which no descriptor can describe, would take 8 passes."""
     address = np.arange(8)[:, None] * 128 + np.arange(8)[None, :] * 2
-    assert _conflicts(address, 8, "K") == 8
+    assert _conflicts(address, 8) == 8

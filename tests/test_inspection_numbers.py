@@ -249,6 +249,7 @@ def test_barriers_of_every_count() -> None:
             counts = {name: number for name, number in found.numbers.items() if number}
             assert counts == {"expected": count, "pending": count}
             assert found.unknown == 0
+    assert decode_barrier(3 << 30, "sm_80").unknown == 3 << 30
     with pytest.raises(tcsim.TargetError, match="sm_80 and later"):
         decode_barrier(0, "sm_75")
     with pytest.raises(tcsim.OperandError, match="valid are 64 bits"):

@@ -422,6 +422,15 @@ def test_shape_and_stride_nest_alike(shape: Any, stride: Any) -> None:
         Layout(shape, stride)
 
 
+def test_layouts_reach_up_to_62_bits() -> None:
+    """Size and reach, the sum of extent times stride, stay below 2**62; a stride that leads nowhere counts once."""
+    assert int(Layout(2, 2**61 - 1)(1)) == 2**61 - 1
+    assert int(Layout(1, 2**62 - 1)(0)) == 0
+    for shape, stride in ((2, 2**61), (2, -(2**61)), (0, 2**62), ((2, 2), (2**60, 2**60)), (2**62, 0)):
+        with pytest.raises(OperandError, match="beyond 62 bits"):
+            Layout(shape, stride)
+
+
 # ---- errors
 
 

@@ -118,6 +118,7 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("names of swizzles", lambda: tcsim.MatrixDescriptor(swizzle=["128B"]).encode(), "no swizzle"),  # type: ignore[arg-type]
     ("names of majors", lambda: DESCRIPTOR.addresses(8, 16, "f16", np.array(["K", "MN"])), "valid are K, MN"),  # type: ignore[arg-type]
     ("more rows than memory", lambda: DESCRIPTOR.addresses(10**30, 16, "f16"), "at most"),
+    ("more elements than memory", lambda: DESCRIPTOR.addresses(1 << 11, 1 << 11, "f16"), "at most 2097152"),
     ("memory of text", lambda: DESCRIPTOR.check(64, 16, "f16", memory="x"), "memory='x'"),  # type: ignore[arg-type]
     ("kinds", lambda: tcsim.InstructionDescriptor(["f16"], 64, 16), "no kind::"),  # type: ignore[arg-type]
     ("formats", lambda: tcsim.InstructionDescriptor("f16", 64, 16, ["f32"]), "valid: the name of a format"),  # type: ignore[arg-type]

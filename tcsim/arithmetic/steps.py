@@ -232,8 +232,8 @@ class Lowering:
 def runs(k: tuple[int, ...]) -> str:
     """Indices as ranges, for readers.
 
-    >>> runs((0, 1, 4, 5, 8, 9)), runs((0, 1, 2, 3))
-    ('0-1,4-5,8-9', '0-3')
+    >>> runs((0, 1, 4, 5, 8, 9)), runs((0, 1, 2, 4))
+    ('0-1,4-5,8-9', '0-2,4')
     """
     parts: list[list[int]] = []
     for index in k:

@@ -31,7 +31,7 @@ CHUNK = 16
 """Elements of a padded 4-bit or 6-bit format that share 16 bytes."""
 
 
-_MOST = 1 << 20  # rows or elements along K: more than shared memory has bits for
+_MOST = 1 << 21  # elements: the bits of the 2**18 bytes that a descriptor's address reaches
 
 
 def element_addresses(
@@ -74,8 +74,10 @@ def element_bit_addresses(
     """
     name, form = form_of(arch)
     for what, size in (("rows", rows), ("k", k)):
-        if not 1 <= integer(size, what) <= _MOST:
-            raise OperandError(f"{what}={size}; valid: at least 1 and at most {_MOST}")
+        if integer(size, what) < 1:
+            raise OperandError(f"{what}={size}; valid: at least 1")
+    if rows * k > _MOST:
+        raise OperandError(f"rows={rows}, k={k}; valid: at most {_MOST} elements")
     if not is_name(major, ("K", "MN")):
         raise OperandError(f"major={major!r}: valid are K, MN")
     value = np.asarray(descriptors, np.uint64)[..., None, None]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.descriptors.forms import CORE_BYTES, CORE_ROWS, Major
+from tcsim.descriptors.forms import CORE_BYTES, CORE_ROWS
 from tcsim.layouts.banks import bank_conflicts
-from tcsim.layouts.swizzle import ATOM_32B, DESCRIPTOR_SWIZZLES
+from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
 from tcsim.numbers.formats import Format
 
 
@@ -38,7 +38,6 @@ def check_tile(
     place: npt.NDArray[np.int64],
     element: Format,
     chunk: int,
-    major: Major,
     swizzle: str,
     start: int,
     offsets: tuple[int, int],
@@ -46,7 +45,8 @@ def check_tile(
 ) -> TileCheck:
     """What is remarkable about a tile whose elements (rows, k) lie at the bit addresses `place`.
 
-    `chunk` elements of a row share 16 bytes, `start` is where the swizzle's pattern counts from, `offsets` are SBO and LBO.
+    `chunk` elements of a K-major row share 16 bytes; 0: MN-major, whose core matrices every swizzle spreads over all banks.
+    `start` is where the swizzle's pattern counts from, `offsets` are SBO and LBO.
     """
     address = place // 8
     bits = element.container_bits if element.bits >= 8 else element.bits
@@ -60,7 +60,7 @@ def check_tile(
     read = np.unique(np.concatenate([(address[..., None] + np.arange(size)).reshape(-1), last.reshape(-1)]))
     low, high = int(read[0]), int(read[-1])
     off = start % DESCRIPTOR_SWIZZLES[swizzle].period
-    degree = _conflicts(address, chunk, major, CORE_ROWS // 2 if swizzle == ATOM_32B else CORE_ROWS)
+    degree = _conflicts(address, chunk) if chunk else 1
     unused = high + 1 - low - len(read)
     texts = []
     if len(outside):
@@ -87,12 +87,10 @@ def check_tile(
     return TileCheck(outside, shared, low, high, unused, off, degree, tuple(texts))
 
 
-def _conflicts(address: npt.NDArray[np.int64], per_row: int, major: Major, lines: int = CORE_ROWS) -> int:
-    """Passes for the 128 bytes of each core matrix: `lines` rows of 16 bytes (32 if there are 4), at multiples of that."""
-    chunks = address[:, ::per_row] if major == "K" else address[::per_row].T  # (lines, 16-byte rows of each)
-    parts = CORE_ROWS // lines
-    whole, wide = chunks.shape[0] // lines * lines, chunks.shape[1] // parts * parts
-    if not whole or not wide:
+def _conflicts(address: npt.NDArray[np.int64], per_row: int) -> int:
+    """Passes for the 128 bytes of the worst core matrix: 8 rows of 16 bytes, which hold `per_row` elements each."""
+    chunks = address[: len(address) // CORE_ROWS * CORE_ROWS, ::per_row]
+    if not chunks.size:
         return 1
-    groups = chunks[:whole, :wide].reshape(-1, lines, wide // parts, parts).swapaxes(1, 2).reshape(-1, CORE_ROWS)
+    groups = chunks.reshape(-1, CORE_ROWS, chunks.shape[1]).swapaxes(1, 2)
     return int(np.max(bank_conflicts(groups & ~np.int64(CORE_BYTES - 1), width=CORE_BYTES).degree))

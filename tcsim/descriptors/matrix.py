@@ -197,11 +197,10 @@ class MatrixDescriptor:
             raise OperandError(f"MatrixDescriptor.check: memory={memory}; valid: a number of bytes, at least 1")
         element = find_format(format)
         place = self.bit_addresses(rows, k, element, major, kind)
-        bits = element.container_bits if element.bits >= 8 else element.bits
-        chunk = along_k(k, element, kind, self.arch).chunk if major == "K" else CORE_BYTES * 8 // bits
+        chunk = along_k(k, element, kind, self.arch).chunk if major == "K" else 0
         start = self.start_address - self.base_offset * PATTERN_ROW
         offsets = self.stride_byte_offset, self.leading_byte_offset
-        return check_tile(place, element, chunk, major, self.swizzle, start, offsets, memory)
+        return check_tile(place, element, chunk, self.swizzle, start, offsets, memory)
 
     def _repr_html_(self) -> str | None:
         return display.rendered(self)

@@ -63,7 +63,7 @@ class Layout:
         elif not alike:
             raise OperandError(f"layout {self}: shape and stride must nest alike")
         modes = zip(_leaves(self.shape), _leaves(self.stride), strict=True)
-        reach = sum((abs(extent) + 1) * (abs(stride) + 1) for extent, stride in modes)
+        reach = sum(max(abs(extent), 1) * abs(stride) for extent, stride in modes)
         if reach >> 62 or prod(map(abs, _leaves(self.shape))) >> 62:
             raise OperandError("Layout: a size or an index beyond 62 bits; valid: smaller extents and strides")
 
@@ -268,7 +268,7 @@ class FragmentLayout:
         Post-conditions:
             self.flat_element[result] == np.arange(result.size)
         """
-        return self.holder.reshape(-1).astype(np.intp)
+        return self.holder.ravel().astype(np.intp)
 
     @cached_property
     def flat_element(self) -> npt.NDArray[np.intp]:

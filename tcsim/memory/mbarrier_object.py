@@ -32,7 +32,7 @@ class BarrierObject:
     def unknown(self) -> int:
         """The bits that no known field has."""
         known = sum(field.mask for field in self.fields)
-        return self.value & ~known & ((1 << 64) - 1)
+        return self.value & ~known
 
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON."""

@@ -9,6 +9,7 @@ last agree with which interleaved boxes were seen to complete and which to fault
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,8 +53,8 @@ class BoxWalk:
 
     def tiled(self, tmap: TensorFields, coordinates: Integers) -> Places:
         """The box at the coordinates: ceil(box / element stride) indices a dimension, innermost fastest."""
-        rows = np.zeros((*coordinates.shape[:-1], 1), np.int64)
-        inside = np.ones(rows.shape, bool)
+        rows: Integers = np.zeros(1, np.int64)
+        inside: Flags = np.ones(1, bool)
         for dim in range(1, tmap.rank):
             count = tmap.loaded[dim]
             index = coordinates[..., dim, None] + np.arange(count) * tmap.element_strides[dim]
@@ -189,7 +190,7 @@ def _walk(
     )
 
 
-def _outer(rows: npt.NDArray[np.generic], index: npt.NDArray[np.generic], join: np.ufunc) -> npt.NDArray[np.generic]:
+def _outer(rows: npt.NDArray[Any], index: npt.NDArray[Any], join: np.ufunc) -> npt.NDArray[Any]:
     """Rows of one more dimension, the earlier ones fastest: (..., n), (..., m) -> (..., m * n)."""
     joined = join(index[..., :, None], rows[..., None, :])
     return joined.reshape(*joined.shape[:-2], joined.shape[-2] * joined.shape[-1])
