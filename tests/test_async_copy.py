@@ -246,6 +246,9 @@ def test_multicast() -> None:
     assert np.array_equal(found[1], smem[1])
     for rank in (0, 2):
         assert np.array_equal(found[rank], np.concatenate([memory[16:32], smem[rank, 16:]]))
+    batch = item.execute(memory=memory, smem=np.stack([smem, ~smem]), source=16, destination=0, size=16, cta_mask=0b101)
+    alone = item.execute(memory=memory, smem=~smem, source=16, destination=0, size=16, cta_mask=0b101)
+    assert np.array_equal(batch, [found, alone])
     for mask in (0, 8):
         with pytest.raises(OperandError, match="smem has 3 blocks, the mask 16 bits; valid: 1 to 0x7"):
             item.execute(memory=memory, smem=smem, source=16, destination=0, size=16, cta_mask=mask)

@@ -21,7 +21,7 @@ from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.cvt.registers import Packed, registers_of
 from tcsim.isa.cvt.semantics import Convert
 from tcsim.isa.cvt.trace import trace_conversion
-from tcsim.numbers.conversion import OTHER_FORMATS, conversion_format, nan_code, numbers
+from tcsim.numbers.conversion import OTHER_FORMATS, Conversion, conversion_format, convert, nan_code, numbers
 
 INVENTORY = Path(__file__).parent / "data/cvt_inventory.csv"
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "cvt"}
@@ -312,6 +312,25 @@ def test_pairs_of_results() -> None:
     up = "cvt.rn.scaled::n2::ue8m0.bf16x2.e4m3x2"
     assert converted(up, 0x3838, scale=0x807E) == 0x40003F00
     assert converted("cvt.rn.satfinite.pzo.e4m3x2.f32", 0x80000001, "sm_107a", b=0xBF800000) == 0x00B8
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "options", "code", "result"),
+    [
+        ("f32", "f16", {}, 0x7149F2CA, 0x7C00),  # 1e30
+        ("f32", "f16", {"saturate": True}, 0x7149F2CA, 0x7BFF),
+        ("f32", "bf16", {}, 0x00010000, 0x0001),  # a subnormal number
+        ("f32", "bf16", {"flush_source": True}, 0x00010000, 0),
+        ("f32", "f16", {}, 0x80000000, 0x8000),
+        ("f32", "f16", {"positive_zero": True}, 0x80000000, 0),
+        ("f32", "f16", {"relu": True}, 0xBF800000, 0),
+        ("f32", "ue8m0", {"relu": True}, 0x40800000, 0x81),  # 4.0: no code of the target is negative
+    ],
+)
+def test_a_conversion_does_what_it_names(source: str, target: str, options: Any, code: int, result: int) -> None:
+    """Each option by itself; without it numbers overflow to infinity, subnormal ones count, and a zero keeps its sign."""
+    conversion = Conversion(tcsim.FORMATS[source], tcsim.FORMATS[target], **options)
+    assert convert(np.uint32([code]), conversion).tolist() == [result]
 
 
 # ---- random bits

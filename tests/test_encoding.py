@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import tcsim
 from tcsim import FormatError
+from tcsim.numbers.codec import as_scale_codes, negated
 from tcsim.numbers.rounding import Rounding
 
 # ---- encoding
@@ -287,6 +288,29 @@ def test_an_integer_format_takes_real_values_only(value: object) -> None:
     """Complex numbers and text are refused, as for the float formats."""
     with pytest.raises(FormatError, match="not real"):
         tcsim.encode([value], "s8")
+
+
+def test_a_negated_code_is_the_negated_number() -> None:
+    """Of every code of every signed float format, of tf32's too, whose low bits are ignored; no other bit changes."""
+    compared = 0
+    for name, row in tcsim.FORMATS.items():
+        if row.kind == "float" and row.signed:
+            codes = all_codes(name) if row.bits <= 16 else np.array([0, 1 << 20, 0x3F80_0000, 0x7F80_1FFF], row.dtype)
+            found = negated(codes, row)
+            np.testing.assert_array_equal(tcsim.decode(found, name), -tcsim.decode(codes, name))
+            assert np.unique(found ^ codes).size == 1
+            compared += codes.size
+    assert compared == 2 * 65536 + 2 * 256 + 2 * 64 + 16 + 3 * 4
+
+
+def test_signed_e4m3_is_taken_for_ue4m3_alone() -> None:
+    """The codes of scales: an array of float8_e4m3fn counts as ue4m3; for another format it is a wrong dtype, as anywhere."""
+    scales = np.array([1.0, 2.0], ml_dtypes.float8_e4m3fn)
+    assert as_scale_codes(scales, "ue4m3").tolist() == [0x38, 0x40]
+    with pytest.raises(FormatError, match="dtype float8_e4m3fn does not hold codes of ue8m0"):
+        as_scale_codes(scales, "ue8m0")
+    with pytest.raises(FormatError, match="dtype float32 does not hold codes of ue4m3"):
+        as_scale_codes(scales.astype(np.float32), "ue4m3")
 
 
 def test_floats_of_more_than_64_bits_are_refused() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tcsim
+from tcsim.core.addresses import ContestedRowError
 from tcsim.tma.reduce import REDUCTIONS, reduce_codes
 from tcsim.tma.types import DATA_TYPES
 from tests.exact import tensor_copy as exact
@@ -124,6 +125,14 @@ def test_stores_of_packed_types_are_the_exact_models(case):
 @given(tiled(types=("FLOAT16", "UINT8", "UINT64"), direction="store", rows4=True))
 def test_scatter4_writes_four_rows(case):
     assert agree_on_store(case, case.tmap.scatter4(case.memory, case.coordinates, case.smem, case.address))
+
+
+def test_one_row_twice_is_refused():
+    """Which of the rows would stay is not defined; the first contested byte is that of the row's first element."""
+    tmap = tcsim.TensorMap("FLOAT16", (8, 9), (16,), (8, 1), swizzle="NONE")
+    for row in (0, 3):
+        with pytest.raises(ContestedRowError, match=f"one place of the tensor, byte {16 * row}:"):
+            tmap.scatter4(np.zeros(144, np.uint8), (0, row, 1, row, 2), np.zeros(64, np.uint8))
 
 
 @settings(max_examples=120)

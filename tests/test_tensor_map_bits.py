@@ -301,7 +301,10 @@ def test_bits_beyond_the_rank_are_reported():
     stale = expected(MATRIX.encode(0), {"box_dim[1]": 32})  # as tensormap.replace leaves it
     assert tcsim.TensorMap.unexplained(stale) == ("box_bytes is 8192: of this map it is 4096",)
     assert tcsim.TensorMap.decode(stale[:64]) == tcsim.TensorMap.decode(stale, strict=False)
-    assert tcsim.TensorMap.unexplained(MATRIX.encode(0)[:64] + bytes(64)) == ()
+    first = MATRIX.encode(0)[:64]
+    assert tcsim.TensorMap.unexplained(first + bytes(64)) == ()
+    assert tcsim.TensorMap.unexplained(first + b"\1" + bytes(63))[0] == "box_bytes is 1: of this map it is 8192"
+    assert bits.read(MATRIX.encode(0)).keys() - bits.read(first).keys() == {item.name for item in bits.DERIVED}
     other = (int.from_bytes(MATRIX.encode(0), "little") ^ 24 << 8 * 72 | 7 << 1000).to_bytes(128, "little")
     assert tcsim.TensorMap.unexplained(other) == (
         "shared_alignment is 1048: of this map it is 1024",

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
+from tcsim.arithmetic.dot import Datapath, dot_add
 from tcsim.arithmetic.units import UNITS, unit_for
 from tcsim.core.rules import NoRuleError, in_force
 from tcsim.core.targets import ARCHS
+from tcsim.numbers.formats import FORMATS
 
 
 @dataclass(frozen=True)
@@ -57,3 +60,13 @@ def test_a_later_arch_has_the_units_of_its_relative() -> None:
     relative = ARCHS["sm_120"]
     later = replace(relative, name="sm_130", relative="sm_120")
     assert all(unit_for(name, later) is unit_for(name, relative) for unit in UNITS for name in unit.inputs)
+
+
+def test_f16_overflow_is_infinite_though_the_mode_is_rz() -> None:
+    """No unit truncates to f16; a datapath that does, as one of the suite's mutants, is rounded as f32 is."""
+    unit = Datapath(25, -133, "f16", "rz")
+    formats = FORMATS["f32"], FORMATS["f32"], FORMATS["f16"]
+    one, none = np.float32([[[1.0]]]).view(np.uint32), np.zeros((1, 1, 1), np.uint16)
+    for value, code in ((65535.0, 0x7BFF), (65536.0, 0x7C00), (-98304.0, 0xFC00), (131072.0, 0x7C00)):
+        found = dot_add(np.float32([[[value]]]).view(np.uint32), one, none, formats, unit)
+        assert found.item() == code, value

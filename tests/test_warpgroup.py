@@ -115,7 +115,7 @@ def test_blackwell_descriptors_have_their_own_form() -> None:
     ("call", "text"),
     [
         (lambda: MatrixDescriptor(start_address=8).encode(), "multiples of 16"),
-        (lambda: MatrixDescriptor(start_address=1 << 18).encode(), "0 to 262128"),
+        (lambda: MatrixDescriptor(start_address=1 << 18).encode(), r"multiples of 16 from 0 to 262128 \(bits 13:0\)"),
         (lambda: MatrixDescriptor(swizzle="256B").encode(), "valid: NONE"),
         (lambda: MatrixDescriptor(leading_mode=1).encode(), "no field leading_mode"),
         (lambda: MatrixDescriptor.decode(1 << 14), "belong to no field"),
