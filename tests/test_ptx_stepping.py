@@ -16,11 +16,10 @@ from tcsim.launchers.stepped import session as session_of
 from tcsim.layouts.layout import Layout
 from tcsim.ptx import LaunchError, Memory, parse
 from tcsim.ptx.stepping.breakpoints import OnHazard, Phase
-from tests.corpora import recording
 from tests.ptx_copies import text
 from tests.stepped_kernels import KERNELS, expected, late, swizzled, transposed
+from tests.test_ptx_launches import KEPT
 
-KEPT = recording.read()
 SAMPLE = (
     "cuda_recursion_sm_90a", "cuda_ring_sm_90a", "cuda_multicast_sm_90a", "cuda_matmul_sm_90a", "triton_matmul_f16_sm_90a",
     "triton_scans_sm_80", "cuda_contraction_sm_80",

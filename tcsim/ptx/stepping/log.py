@@ -15,14 +15,15 @@ from tcsim.ptx.compiled import Site
 from tcsim.ptx.control import TERMINATORS
 from tcsim.ptx.families import Bound
 from tcsim.ptx.landing import registers_in
-from tcsim.ptx.stepping.places import memory_of
-from tcsim.ptx.syntax import Address, Register
+from tcsim.ptx.syntax import Address
 from tcsim.ptx.threads import Array
 
 MOST_BYTES = 512 << 20
 """Bytes that the log of a session takes before it forgets what is oldest."""
 _RECORD = 600  # bytes of a record without arrays
 _KEPT = 0.75  # what is left of a full log
+_PAGE = np.uint64(8)  # bits of a byte's number below those of the piece of memory by which writes are found again
+_PAGE_BYTES = 1 << int(_PAGE)
 _NO_RESULT = frozenset((*TERMINATORS, "nanosleep", "stackrestore"))
 
 
@@ -53,6 +54,13 @@ class Event:
     def high(self) -> int:
         """The byte behind the last."""
         return int(self.numbers.max()) + self.size
+
+    def pages(self) -> list[int]:
+        """The pieces of memory that are touched."""
+        steps = np.arange(0, self.size + _PAGE_BYTES - 1, _PAGE_BYTES, dtype=np.uint64)
+        touched = np.minimum(self.numbers[:, None] + steps, self.numbers[:, None] + np.uint64(self.size - 1))
+        found: list[int] = np.unique(touched >> _PAGE).tolist()
+        return found
 
     def entry(self, byte: int) -> int | None:
         """The last access that touches a byte; None if there is none."""
@@ -133,7 +141,7 @@ class Log:
         self.position = 0  # instructions begun
         self.records: deque[tuple[Record, int]] = deque()
         self.writers: dict[tuple[int, int], list[Record]] = {}  # by block and register
-        self.stores: dict[int, list[Record]] = {}  # by memory
+        self.stores: dict[int, list[Record]] = {}  # by piece of memory
         self.works: list[Work] = []
         self.current: Record | None = None
         self.reading: list[Event] | None = None  # where reads of a view go
@@ -174,8 +182,8 @@ class Log:
             if number >= 0 and number not in record.values:
                 record.values[number] = registers[number].copy()
                 self.writers.setdefault((record.block, number), []).append(record)
-        for memory in {memory_of(event.low) for event in record.writes if len(event.numbers)}:
-            self.stores.setdefault(memory, []).append(record)
+        for page in {page for event in record.writes for page in event.pages()}:
+            self.stores.setdefault(page, []).append(record)
         size = record.size
         self.records.append((record, size))
         self.bytes += size
@@ -231,25 +239,16 @@ class Log:
 
     def store(self, byte: int, before: int) -> Record | None:
         """What wrote a byte of memory last, before a time."""
-        for record in reversed(self.stores.get(memory_of(byte), ())):
+        for record in reversed(self.stores.get(byte >> int(_PAGE), ())):
             if record.time < before and any(event.entry(byte) is not None for event in record.writes):
                 return record
         return None
 
-    def under_way(self, byte: int, at: int) -> list[Work]:
-        """Work that was issued before a time, and writes a byte after it or never."""
-        return [
-            own
-            for own in self.works
-            if own.record.time < at
-            and (own.landed is None or own.landed > at)
-            and any(event.entry(byte) is not None for event in own.planned)
-        ]
+    def under_way(self, at: int) -> list[Work]:
+        """Work that was issued before a time, and lands after it or never."""
+        return [own for own in self.works if own.record.time < at and (own.landed is None or own.landed > at)]
 
     def value(self, block: int, number: int, thread: int, before: int) -> Any:
         """What a register of a thread held at a time, as its bits; None if nothing wrote it."""
         record = self.writer(block, number, thread, before)
         return None if record is None else record.values[number][thread]
-
-
-__all__ = ["MOST_BYTES", "Asked", "Event", "Log", "Record", "Register", "Work", "results_of"]

@@ -31,7 +31,7 @@ def placed(space: str, block: int, offsets: Array, threads: Array | int = 0) -> 
     Place(space='shared', block=3, thread=0, offset=1024)
     """
     if space == "global":
-        return np.asarray(offsets, np.uint64)
+        return offsets.astype(np.uint64)  # a copy: registers that hold addresses change
     base = np.uint64(_TAGS[space] << _TAG | block << _BLOCK)
     of_thread = np.asarray(threads).astype(np.uint64) << np.uint64(_THREAD)
     return base | of_thread | np.asarray(offsets).astype(np.uint64)
@@ -48,11 +48,6 @@ def taken_apart(number: int) -> Place:
         return Place("global", 0, 0, number)
     block, thread = number >> _BLOCK & (1 << _TAG - _BLOCK) - 1, number >> _THREAD & (1 << _BLOCK - _THREAD) - 1
     return Place(_NAMES[tag], block, thread, number & _OFFSET)
-
-
-def memory_of(number: int) -> int:
-    """Which memory a byte lies in: the same number for all bytes of one block's shared memory, and so on; 0 for global memory."""
-    return number >> _BLOCK if number >> _TAG else 0
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:

@@ -25,6 +25,8 @@ from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.breakpoints import Breakpoint, Line, Source, When
 from tcsim.ptx.stepping.log import Log
 from tcsim.ptx.stepping.machine import SteppedBlock, SteppedGrid
+from tcsim.ptx.stepping.questions import asked
+from tcsim.ptx.stepping.why import Why
 from tcsim.ptx.stepping.worker import Worker
 from tcsim.ptx.syntax import Function
 from tcsim.ptx.threads import LANES, Array
@@ -40,6 +42,13 @@ class Snapshot:
         self.memory = memory
         self.data = {segment.address: segment.data.copy() for segment in memory.segments}
         self.heap, self.next = dict(memory.heap), memory._next
+
+    def read(self, address: int, size: int) -> Array:
+        """Bytes as they were. Raises OperandError where nothing was mapped."""
+        for start, data in self.data.items():
+            if start <= address and address + size <= start + len(data):
+                return data[address - start : address - start + size]
+        raise OperandError(f"nothing was mapped at {address:#x}")
 
     def restore(self) -> None:
         """Make memory what it was; what was allocated since is given back."""
@@ -341,6 +350,21 @@ class Session:
         Raises OperandError for a shape, strides or a format that are none.
         """
         self.arrays[name] = Named.of(name, address, shape, format, strides)
+
+    # --- why
+
+    def why(
+        self, what: Any, register: str | None = None, lane: int | None = None, size: int = 1, block: Any = None
+    ) -> Why:
+        """The chain of instructions and elements that made some bytes, as they are now, back to global memory.
+
+        what: an element of an array that has a name, "c[3, 5]"; an address of global memory or, with a block, of its shared memory;
+        a line of PTX, with a register that it wrote and a lane: as it was after the last execution there; or (line, register, lane).
+        lane: a thread of the block. size: bytes from an address on.
+
+        Raises OperandError for an element, a register or a line that there is not, or that nothing has executed yet.
+        """
+        return asked(self, what, register, lane, size, block)
 
     # --- which
 

@@ -248,8 +248,9 @@ def bytes_in_words(numbers: Iterable[int], most: int = 4) -> tuple[str, ...]:
     >>> bytes_in_words([1024, 1025])
     ('global 0x400 to 0x401',)
     """
-    found = []
-    for first, count in runs(numbers):
-        place = taken_apart(first)
-        found.append(f"{place.space} {place.offset:#x} to {place.offset + count - 1:#x}")
-    return (*found[:most], *([f"{len(found) - most} more ranges"] if len(found) > most else []))
+    found = [(taken_apart(first), count) for first, count in runs(numbers)]
+    if len(found) > most:
+        first, (last, count) = found[0][0], found[-1]
+        total = sum(own for _, own in found)
+        return (f"{total} bytes of {first.space} {first.offset:#x} to {last.offset + count - 1:#x}",)
+    return tuple(f"{place.space} {place.offset:#x} to {place.offset + count - 1:#x}" for place, count in found)

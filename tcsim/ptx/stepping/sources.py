@@ -1,0 +1,235 @@
+"""From bytes that an instruction wrote to the bytes that it made them of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tcsim.isa.matrix.semantics import MatrixMove
+from tcsim.isa.wmma.tile import FragmentMove
+from tcsim.ptx.landing import registers_in
+from tcsim.ptx.stepping.log import Asked, Event, Record
+from tcsim.ptx.stepping.moves import Byte, moved_by
+from tcsim.ptx.stepping.products import factors, is_product
+from tcsim.ptx.syntax import TYPE_BYTES, Address, Operand, Register, Vector
+from tcsim.ptx.threads import LANES
+
+
+@dataclass(eq=False)
+class Group:
+    """Bytes that were read for one purpose, element by element, and when each element was."""
+
+    label: str  # "A[0, 0:16]"; empty: there is one purpose
+    elements: tuple[tuple[Byte, ...], ...]
+    times: tuple[int, ...]
+    accumulates: bool = False  # what a product is added to
+
+    @property
+    def bytes(self) -> list[Byte]:
+        """All bytes."""
+        return [byte for element in self.elements for byte in element]
+
+    @property
+    def reads(self) -> tuple[tuple[tuple[Byte, ...], int], ...]:
+        """The elements, each with its time."""
+        return tuple(zip(self.elements, self.times, strict=True))
+
+
+def joined(groups: list[Group]) -> Group:
+    """Groups of one label of several executions, in their order."""
+    label = groups[0].label
+    if len(groups) > 1 and label:
+        label = f"{label} x{len(groups)}"
+    elements = tuple(element for own in groups for element in own.elements)
+    return Group(label, elements, tuple(time for own in groups for time in own.times), groups[0].accumulates)
+
+
+def _group(label: str, elements: Iterable[tuple[Byte, ...]], before: int, accumulates: bool = False) -> Group:
+    own = tuple(elements)
+    return Group(label, own, (before,) * len(own), accumulates)
+
+
+@dataclass(eq=False)
+class Sources:
+    """What a record's bytes were made of."""
+
+    what: str  # "D[0, 1]" of a product, else empty
+    groups: tuple[Group, ...]
+    moved: bool  # whether every byte is a copy of one other
+
+
+def sources(record: Record, bytes: Iterable[Byte]) -> Sources:
+    """What the bytes that a record wrote were made of."""
+    wanted, work = list(bytes), record.work
+    before = record.time if work is None or work.fetched is None else work.fetched
+    for asked in [work.asked] if work is not None else record.asked:
+        own = (
+            wanted if work is not None or len(record.asked) == 1 else [one for one in wanted if _asked_for(asked, one)]
+        )
+        if not own:
+            continue
+        if is_product(asked, work):
+            found = factors(record.site, asked, work, record.block, own)
+            groups = [_group(label, elements, before, label[0] == "C") for label, elements in found.parts if elements]
+            return Sources(found.d, tuple(groups), False)
+        if work is not None or isinstance(asked.bound.model, (MatrixMove, FragmentMove)):
+            return _moved(record, asked, own, before)
+    return _plain(record, wanted)
+
+
+def _asked_for(asked: Asked, byte: Byte) -> bool:
+    return isinstance(byte, int) or byte[2] in asked.threads
+
+
+def _moved(record: Record, asked: Asked, bytes: list[Byte], before: int) -> Sources:
+    found, moved = list[Byte](), moved_by(record.site, asked, record.block, record.work)
+    for byte in bytes:
+        if isinstance(byte, int):
+            source, combined = moved.memory(byte)
+            found += [source] if source is not None else []
+            found += [byte] if combined else []
+        else:
+            source = _of_register(record, asked, moved, byte)
+            found += [source] if source is not None else []
+    return Sources("", (_group("", ((own,) for own in found), before),) if found else (), True)
+
+
+def _of_register(record: Record, asked: Asked, moved: object, byte: tuple[int, int, int, int]) -> Byte | None:
+    _, number, thread, at = byte
+    for name, numbers in asked.bound.results:
+        own = numbers.tolist()
+        if number in own and thread in asked.threads:
+            place = asked.threads.tolist().index(thread)
+            table = moved.registers.get(name)  # type: ignore[attr-defined]
+            width = 0 if table is None else table.shape[1] // len(own)
+            if at < width:
+                source: Byte | None = moved.register(name, place, own.index(number) * width + at)  # type: ignore[attr-defined]
+                return source
+    return None
+
+
+# --- instructions that are not the catalog's
+
+
+def _plain(record: Record, bytes: list[Byte]) -> Sources:
+    found: list[Byte] = []
+    moved = True
+    for byte in bytes:
+        own, copied = _of_memory(record, byte) if isinstance(byte, int) else _of_thread(record, byte)
+        found += own
+        moved = moved and copied
+    unique = tuple((own,) for own in dict.fromkeys(found))
+    return Sources("", (_group("", unique, record.time),) if unique else (), moved)
+
+
+def _last(events: list[Event], byte: int) -> tuple[int, int] | None:
+    """(event, access) that touched a byte last."""
+    for place in range(len(events) - 1, -1, -1):
+        entry = events[place].entry(byte)
+        if entry is not None:
+            return place, entry
+    return None
+
+
+def _of_memory(record: Record, byte: int) -> tuple[list[Byte], bool]:
+    """A byte that a store, an atomic or a call wrote."""
+    item, found = record.site.item, _last(record.writes, byte)
+    if found is None or record.writes[found[0]].threads is None:
+        return [], False
+    event = record.writes[found[0]]
+    at = byte - int(event.numbers[found[1]])
+    thread = int(event.threads[found[1]])  # type: ignore[index]
+    stem = item.opcode.partition(".")[0]
+    if stem in ("call", "ret"):  # an argument or a result: it was loaded before it was stored
+        source = record.reads[found[0]] if found[0] < len(record.reads) else None
+        return (
+            ([int(source.numbers[found[1]]) + at], True)
+            if source is not None and found[1] < len(source.numbers)
+            else ([], False)
+        )
+    if stem == "st" and len(item.operands) > 1:
+        parts = item.operands[1].items if isinstance(item.operands[1], Vector) else (item.operands[1],)
+        width = max(event.size // len(parts), 1)
+        return _bytes(record, parts[at // width], thread, (at % width,)), True
+    values = [own for operand in item.operands for own in ([] if isinstance(operand, Address) else [operand])]
+    first = 1 if stem == "atom" else 0
+    return [*(one for own in values[first:] for one in _bytes(record, own, thread)), byte], False
+
+
+def _of_thread(record: Record, byte: tuple[int, int, int, int]) -> tuple[list[Byte], bool]:
+    """A byte of a register."""
+    block, number, thread, at = byte
+    item = record.site.item
+    stem, _, rest = item.opcode.partition(".")
+    place, parts = _place(record, number)
+    if stem in ("ld", "ldu", "atom") and record.reads:
+        return _loaded(record, parts if stem != "atom" else 1, thread, place, at), stem != "atom"
+    if stem == "shfl" and record.sources is not None and len(item.operands) > 1:
+        return _bytes(record, item.operands[1], int(record.sources[thread]), (at,)), True
+    given = item.operands[1:]
+    if stem == "mov" and given:
+        return _unpacked(record, item.operands[0], given[0], thread, place, at), True
+    width = TYPE_BYTES.get(record.site.function.registers.get(_name(record, number), ("b32",))[0], 4)
+    words = rest.split(".")
+    halves = [word for word in words if word.endswith("x2") and word[0] in "fbe"]
+    if stem == "cvt" and halves and len(given) == 2:  # the first source goes into the upper half
+        return _bytes(record, given[0 if at >= width // 2 else 1], thread), False
+    if halves and stem != "cvt":
+        half = range(width // 2) if at < width // 2 else range(width // 2, width)
+        return [one for own in given for one in _bytes(record, own, thread, half)], False
+    threads = (
+        range(thread // LANES * LANES, thread // LANES * LANES + LANES)
+        if stem in ("redux", "vote", "match")
+        else (thread,)
+    )
+    lanes = [own for own in threads if record.executed_by(own)]
+    return [one for own in given for lane in lanes for one in _bytes(record, own, lane)], False
+
+
+def _place(record: Record, number: int) -> tuple[int, int]:
+    """Which of the registers of a destination one is, and how many it has."""
+    first = record.site.item.operands[0] if record.site.item.operands else None
+    items = first.items if isinstance(first, Vector) else (first,)
+    for place, own in enumerate(items):
+        if isinstance(own, Register) and record.site.numbers[own.name] == number:
+            return place, len(items)
+    return 0, len(items)
+
+
+def _loaded(record: Record, parts: int, thread: int, place: int, at: int) -> list[Byte]:
+    for event in reversed(record.reads):
+        rows = (event.threads == thread).nonzero()[0] if event.threads is not None else []
+        if len(rows):
+            width = max(event.size // max(parts, 1), 1)
+            return [int(event.numbers[rows[-1]]) + place * width + min(at, width - 1)]
+    return []
+
+
+def _unpacked(record: Record, to: Operand, what: Operand, thread: int, place: int, at: int) -> list[Byte]:
+    """mov, which may put registers into one or take one apart."""
+    size = TYPE_BYTES.get(record.site.item.opcode.rpartition(".")[2], 4)
+    if isinstance(to, Vector):
+        return _bytes(record, what, thread, (place * (size // len(to.items)) + at,))
+    if isinstance(what, Vector):
+        width = max(size // len(what.items), 1)
+        return _bytes(record, what.items[min(at // width, len(what.items) - 1)], thread, (at % width,))
+    return _bytes(record, what, thread, (at,))
+
+
+def _name(record: Record, number: int) -> str:
+    return next((name for name, own in record.site.numbers.items() if own == number), "")
+
+
+def _bytes(record: Record, operand: Operand, thread: int, which: Iterable[int] | None = None) -> list[Byte]:
+    """The bytes of the registers of an operand; none of a number."""
+    return list(_of_operand(record, operand, thread, None if which is None else list(which)))
+
+
+def _of_operand(record: Record, operand: Operand, thread: int, which: list[int] | None) -> Iterator[Byte]:
+    if isinstance(operand, Address):
+        return
+    for name in registers_in(operand):
+        width = TYPE_BYTES.get(record.site.function.registers[name][0], 4)
+        for at in range(width) if which is None else which:
+            if at < width:
+                yield record.block, record.site.numbers[name], thread, at
