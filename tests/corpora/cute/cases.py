@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.corpora.case import Close, Inputs, Launch, Pointer, Source, case
-from tests.corpora.triton.cases import wide, zeros
+from tests.corpora.triton.launches import wide, zeros
 
 
 def cute(function: str, signature: str, targets: tuple[str, ...] = ("sm_80", "sm_90a", "sm_100a", "sm_120a")) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 import tcsim
 from tests.corpora.case import Close, Inputs, Launch, Map, Pointer
-from tests.corpora.triton.cases import BOTH, NONE, described, descriptor, jit, wide, zeros
+from tests.corpora.triton.launches import BOTH, NONE, described, descriptor, jit, wide, zeros
 
 HOPPER = ("sm_90a",)
 

@@ -1,0 +1,75 @@
+"""The launches of clusters.cu, and what NumPy or plain Python says of them: kernels of clusters: distributed shared memory, multicast, dependent launches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.corpora.case import Inputs, Launch, Pointer
+from tests.corpora.cuda.launches import HOPPER, cuda, exact
+
+
+@cuda("clusters", HOPPER)
+def dsmem_sum(inputs: Inputs) -> Launch:
+    x = inputs.integers(-99, 99, (2, 4, 64))
+    out = np.zeros((2, 4, 64), np.int64)
+    for rank in range(4):
+        for r in range(4):
+            out[:, rank] = out[:, rank] * 3 + x[:, (rank + r) & 3][:, np.arange(64) ^ r]
+    return Launch(
+        {"in": x, "out": np.zeros((2, 4, 64), np.int32)}, (Pointer("in"), Pointer("out")), {"out": exact(out, np.int32)},
+        (8, 1, 1), (64, 1, 1),
+    )  # fmt: skip
+
+
+@cuda("clusters", HOPPER)
+def dsmem_histogram(inputs: Inputs) -> Launch:
+    x = inputs.integers(0, 999, (2, 192), np.uint32)
+    out = [np.bincount(row & 63, minlength=64) for row in x]
+    return Launch(
+        {"in": x, "out": np.zeros((2, 64), np.uint32)}, (Pointer("in"), Pointer("out")), {"out": exact(out, np.uint32)},
+        (4, 1, 1), (96, 1, 1),
+    )  # fmt: skip
+
+
+@cuda("clusters", HOPPER)
+def multicast(inputs: Inputs) -> Launch:
+    x = inputs.normal((2, 128))
+    out = np.roll(x, -1, 1)[:, None] + np.arange(4, dtype=np.float32)[:, None]
+    return Launch(
+        {"in": x, "out": np.zeros((2, 4, 128), np.float32)}, (Pointer("in"), Pointer("out")),
+        {"out": exact(out, np.float32)}, (8, 1, 1), (128, 1, 1),
+    )  # fmt: skip
+
+
+@cuda("clusters", HOPPER)
+def send(inputs: Inputs) -> Launch:
+    x = inputs.integers(0, 9999, (2, 2, 64))
+    peer = x[:, ::-1]
+    return Launch(
+        {"in": x, "out": np.zeros((2, 2, 64), np.int32)}, (Pointer("in"), Pointer("out")),
+        {"out": exact((peer[:, :, ::-1] + 1) ^ peer * 5, np.int32)}, (4, 1, 1), (64, 1, 1),
+    )  # fmt: skip
+
+
+@cuda("clusters", HOPPER)
+def ring(inputs: Inputs) -> Launch:
+    out, x = np.zeros((2, 4), np.int64), 0
+    for _ in range(2):
+        for rank in range(4):
+            x = x * 3 + rank + 1
+            out[:, rank] = x
+    return Launch(
+        {"out": np.zeros((2, 4), np.int32)}, (Pointer("out"),), {"out": exact(out, np.int32)}, (8, 1, 1), (32, 1, 1)
+    )
+
+
+@cuda("clusters", HOPPER)
+def secondary(inputs: Inputs) -> Launch:
+    n = 200
+    x = inputs.integers(-99, 99, (n,))
+    middle = x * x - 7
+    return Launch(
+        {"in": x, "middle": np.zeros(n, np.int32), "out": np.zeros(n, np.int32)},
+        (Pointer("in"), Pointer("middle"), Pointer("out"), np.int32(n)),
+        {"middle": exact(middle, np.int32), "out": exact(middle[::-1] + x, np.int32)}, (4, 1, 1), (64, 1, 1), before="primary",
+    )  # fmt: skip
