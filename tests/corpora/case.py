@@ -118,6 +118,16 @@ class Launch:
     )
 
 
+def call(
+    given: Mapping[str, Array], expected: Mapping[str, Close], *more: Parameter, grid: int | Dim3 = 1, block: int | Dim3 | None = None, **options: Any,
+) -> Launch:  # fmt: skip
+    """A launch whose parameters are pointers to the buffers that it reads, then to those that it fills, which begin as zeros, then others."""
+    buffers = dict(given) | {name: np.zeros(np.shape(own.values), own.dtype) for name, own in expected.items()}
+    params = (*map(Pointer, buffers), *more)
+    sizes = [(size, 1, 1) if isinstance(size, int) else size for size in (grid, block) if size is not None]
+    return Launch(buffers, params, dict(expected), *sizes, **options)
+
+
 @dataclass(frozen=True)
 class Case:
     """A launch of a module, for some targets."""

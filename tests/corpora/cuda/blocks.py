@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from tests.corpora.case import Close, Inputs, Launch, Pointer
+from tests.corpora.case import Close, Inputs, Launch, Pointer, call
 from tests.corpora.cuda.launches import cuda, exact
 
 
@@ -16,11 +16,13 @@ def reduce(inputs: Inputs) -> Launch:
     lane = np.arange(n) % 256 // 128
     sums = [x[lane == block].astype(np.float64).sum() for block in range(2)]
     where = [int(np.flatnonzero(lane == block)[np.argmax(x[lane == block])]) for block in range(2)]
-    return Launch(
-        {"in": x, "sums": np.zeros(2, np.float32), "where": np.zeros(2, np.int32)},
-        (Pointer("in"), Pointer("sums"), Pointer("where"), np.int32(n)),
-        {"sums": Close(np.array(sums), np.float32, 1e-5, 1e-4), "where": exact(where, np.int32)}, (2, 1, 1), (128, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"in": x},
+        {"sums": Close(np.array(sums), np.float32, 1e-5, 1e-4), "where": exact(where, np.int32)},
+        np.int32(n),
+        grid=2,
+        block=128,
+    )
 
 
 @cuda("blocks")
@@ -49,41 +51,46 @@ def histogram(inputs: Inputs) -> Launch:
 @cuda("blocks")
 def bitonic_sort(inputs: Inputs) -> Launch:
     x = inputs.normal((2, 256))
-    return Launch(
-        {"in": x, "keys": np.zeros((2, 256), np.float32), "positions": np.zeros((2, 256), np.int32)},
-        (Pointer("in"), Pointer("keys"), Pointer("positions")),
+    return call(
+        {"in": x},
         {"keys": exact(np.sort(x), np.float32), "positions": exact(np.argsort(x, kind="stable"), np.int32)},
-        (2, 1, 1), (256, 1, 1), shared_bytes=2048,
-    )  # fmt: skip
+        grid=2,
+        block=256,
+        shared_bytes=2048,
+    )
 
 
 @cuda("blocks")
 def transpose(inputs: Inputs) -> Launch:
     x = inputs.integers(0, 65535, (50, 70), np.uint16)
-    return Launch(
-        {"in": x, "out": np.zeros((70, 50), np.uint16)}, (Pointer("in"), Pointer("out"), np.int32(50), np.int32(70)),
-        {"out": exact(x.T, np.uint16)}, (3, 2, 1), (32, 4, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(x.T, np.uint16)}, np.int32(50), np.int32(70), grid=(3, 2, 1), block=(32, 4, 1))
 
 
 @cuda("blocks")
 def matmul(inputs: Inputs) -> Launch:
     a, b = inputs.normal((20, 24)), inputs.normal((24, 19))
-    return Launch(
-        {"a": a, "b": b, "d": np.zeros((20, 19), np.float32)},
-        (Pointer("a"), Pointer("b"), Pointer("d"), np.int32(20), np.int32(19), np.int32(24)),
-        {"d": Close(a.astype(np.float64) @ b.astype(np.float64), np.float32, 1e-5, 1e-5)}, (2, 2, 1), (16, 16, 1),
-    )  # fmt: skip
+    return call(
+        {"a": a, "b": b},
+        {"d": Close(a.astype(np.float64) @ b.astype(np.float64), np.float32, 1e-5, 1e-5)},
+        np.int32(20),
+        np.int32(19),
+        np.int32(24),
+        grid=(2, 2, 1),
+        block=(16, 16, 1),
+    )
 
 
 @cuda("blocks")
 def softmax(inputs: Inputs) -> Launch:
     x = inputs.normal((3, 200), ml_dtypes.bfloat16, 2.0)
     e = np.exp(x.astype(np.float64) - x.astype(np.float64).max(axis=1, keepdims=True))
-    return Launch(
-        {"in": x, "out": np.zeros((3, 200), ml_dtypes.bfloat16)}, (Pointer("in"), Pointer("out"), np.int32(200)),
-        {"out": Close(e / e.sum(axis=1, keepdims=True), ml_dtypes.bfloat16, 2**-7)}, (3, 1, 1), (96, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"in": x},
+        {"out": Close(e / e.sum(axis=1, keepdims=True), ml_dtypes.bfloat16, 2**-7)},
+        np.int32(200),
+        grid=3,
+        block=96,
+    )
 
 
 @cuda("blocks")
@@ -99,7 +106,4 @@ def async_ring(inputs: Inputs) -> Launch:
         sums[..., 2] -= seen[:, step, :, 2]
         sums[..., 3] = np.maximum(sums[..., 3], seen[:, step, :, 3])
         out[:, step] = sums
-    return Launch(
-        {"in": x, "out": np.zeros_like(x)}, (Pointer("in"), Pointer("out"), np.int32(5)), {"out": exact(out, np.float32)},
-        (2, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(out, np.float32)}, np.int32(5), grid=2, block=64)

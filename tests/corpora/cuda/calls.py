@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-from tests.corpora.case import Close, Inputs, Launch, Pointer, case
+from tests.corpora.case import Close, Inputs, Launch, call, case
 from tests.corpora.cuda.launches import U32, cuda, exact, source
 
 
@@ -17,9 +17,7 @@ def _ackermann(m: int, n: int) -> int:
 @cuda("calls")
 def recursion(inputs: Inputs) -> Launch:
     out = [_ackermann(i & 1, i % 9) + _ackermann(2, i % 3) for i in range(48)]
-    return Launch(
-        {"out": np.zeros(48, np.uint32)}, (Pointer("out"),), {"out": exact(out, np.uint32)}, (1, 1, 1), (48, 1, 1)
-    )
+    return call({}, {"out": exact(out, np.uint32)}, block=48)
 
 
 @cuda("calls")
@@ -28,11 +26,9 @@ def structs(inputs: Inputs) -> Launch:
     sums, counts = np.full(64, 0.5), np.full(64, 3)
     for k in range(7):
         sums, counts = sums + x[:, k], counts + (x[:, k] > 0)
-    return Launch(
-        {"in": x, "sums": np.zeros(64), "counts": np.zeros(64, np.int32)},
-        (Pointer("in"), Pointer("sums"), Pointer("counts"), np.int32(7)),
-        {"sums": exact(sums, np.float64), "counts": exact(counts, np.int32)}, (2, 1, 1), (32, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"in": x}, {"sums": exact(sums, np.float64), "counts": exact(counts, np.int32)}, np.int32(7), grid=2, block=32
+    )
 
 
 @cuda("calls")
@@ -41,20 +37,14 @@ def function_pointers(inputs: Inputs) -> Launch:
     x = inputs.integers(-500, 500, (n,))
     i = 3 * np.arange(n)
     out = np.choose(x & 3, [x + i, x - i, x * i, np.maximum(x, i)])
-    return Launch(
-        {"in": x, "out": np.zeros(n, np.int32)}, (Pointer("in"), Pointer("out"), np.int32(n)), {"out": exact(out, np.int32)},
-        (2, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(out, np.int32)}, np.int32(n), grid=2, block=64)
 
 
 @cuda("calls")
 def local_sort(inputs: Inputs) -> Launch:
     x = inputs.integers(-99, 99, (40, 13))
     out = [np.roll(np.sort(row), -i % 13) for i, row in enumerate(x)]
-    return Launch(
-        {"in": x, "out": np.zeros((40, 13), np.int32)}, (Pointer("in"), Pointer("out"), np.int32(13)),
-        {"out": exact(out, np.int32)}, (1, 1, 1), (40, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(out, np.int32)}, np.int32(13), block=40)
 
 
 @cuda("calls")
@@ -66,11 +56,13 @@ def unaligned(inputs: Inputs) -> Launch:
         given += struct.pack("<BIHd", tag, word, half, number)
         word = word * 3 + tag & U32
         out += struct.pack("<BIHd", tag >> 1, word, half ^ word & 0xFFFF, number * 0.5)
-    return Launch(
-        {"in": np.frombuffer(bytes(given), np.uint8), "out": np.zeros(len(out), np.uint8)},
-        (Pointer("in"), Pointer("out"), np.int32(n)), {"out": exact(np.frombuffer(bytes(out), np.uint8), np.uint8)},
-        (2, 1, 1), (32, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"in": np.frombuffer(bytes(given), np.uint8)},
+        {"out": exact(np.frombuffer(bytes(out), np.uint8), np.uint8)},
+        np.int32(n),
+        grid=2,
+        block=32,
+    )
 
 
 @case(source("calls"), "print", ("sm_80", "sm_90a"), "printf")
@@ -80,10 +72,7 @@ def printf(inputs: Inputs) -> Launch:
         f"thread {t} of block 0: {v} {'below' if v < 0 else 'above'} {v * 0.25:.3f} {chr(97 + t)} {'0x%x' % (v & U32) if v else 0} {signed64(v << 33)}%\n"
         for t, v in enumerate(x.tolist()[:3])
     ]  # fmt: skip
-    return Launch(
-        {"in": x, "out": np.zeros(4, np.int32)}, (Pointer("in"), Pointer("out")), {"out": exact(x + 1, np.int32)},
-        (1, 1, 1), (4, 1, 1), output="".join(lines),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(x + 1, np.int32)}, block=4, output="".join(lines))
 
 
 def signed64(x: int) -> int:
@@ -98,7 +87,4 @@ def module_variables(inputs: Inputs) -> Launch:
     for k in range(8):
         y = y * 0.5 + weights[(k + np.arange(32)) & 7]
     y[0] += 40
-    return Launch(
-        {"in": x, "out": np.zeros(32, np.float32)}, (Pointer("in"), Pointer("out")), {"out": Close(y, np.float32, 1e-5, 1e-5)},
-        (1, 1, 1), (32, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": Close(y, np.float32, 1e-5, 1e-5)}, block=32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.corpora.case import Inputs, Launch, Pointer
+from tests.corpora.case import Inputs, Launch, call
 from tests.corpora.cuda.launches import HOPPER, cuda, exact
 
 
@@ -15,40 +15,28 @@ def dsmem_sum(inputs: Inputs) -> Launch:
     for rank in range(4):
         for r in range(4):
             out[:, rank] = out[:, rank] * 3 + x[:, (rank + r) & 3][:, np.arange(64) ^ r]
-    return Launch(
-        {"in": x, "out": np.zeros((2, 4, 64), np.int32)}, (Pointer("in"), Pointer("out")), {"out": exact(out, np.int32)},
-        (8, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(out, np.int32)}, grid=8, block=64)
 
 
 @cuda("clusters", HOPPER)
 def dsmem_histogram(inputs: Inputs) -> Launch:
     x = inputs.integers(0, 999, (2, 192), np.uint32)
     out = [np.bincount(row & 63, minlength=64) for row in x]
-    return Launch(
-        {"in": x, "out": np.zeros((2, 64), np.uint32)}, (Pointer("in"), Pointer("out")), {"out": exact(out, np.uint32)},
-        (4, 1, 1), (96, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(out, np.uint32)}, grid=4, block=96)
 
 
 @cuda("clusters", HOPPER)
 def multicast(inputs: Inputs) -> Launch:
     x = inputs.normal((2, 128))
     out = np.roll(x, -1, 1)[:, None] + np.arange(4, dtype=np.float32)[:, None]
-    return Launch(
-        {"in": x, "out": np.zeros((2, 4, 128), np.float32)}, (Pointer("in"), Pointer("out")),
-        {"out": exact(out, np.float32)}, (8, 1, 1), (128, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(out, np.float32)}, grid=8, block=128)
 
 
 @cuda("clusters", HOPPER)
 def send(inputs: Inputs) -> Launch:
     x = inputs.integers(0, 9999, (2, 2, 64))
     peer = x[:, ::-1]
-    return Launch(
-        {"in": x, "out": np.zeros((2, 2, 64), np.int32)}, (Pointer("in"), Pointer("out")),
-        {"out": exact((peer[:, :, ::-1] + 1) ^ peer * 5, np.int32)}, (4, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact((peer[:, :, ::-1] + 1) ^ peer * 5, np.int32)}, grid=4, block=64)
 
 
 @cuda("clusters", HOPPER)
@@ -58,9 +46,7 @@ def ring(inputs: Inputs) -> Launch:
         for rank in range(4):
             x = x * 3 + rank + 1
             out[:, rank] = x
-    return Launch(
-        {"out": np.zeros((2, 4), np.int32)}, (Pointer("out"),), {"out": exact(out, np.int32)}, (8, 1, 1), (32, 1, 1)
-    )
+    return call({}, {"out": exact(out, np.int32)}, grid=8, block=32)
 
 
 @cuda("clusters", HOPPER)
@@ -68,8 +54,11 @@ def secondary(inputs: Inputs) -> Launch:
     n = 200
     x = inputs.integers(-99, 99, (n,))
     middle = x * x - 7
-    return Launch(
-        {"in": x, "middle": np.zeros(n, np.int32), "out": np.zeros(n, np.int32)},
-        (Pointer("in"), Pointer("middle"), Pointer("out"), np.int32(n)),
-        {"middle": exact(middle, np.int32), "out": exact(middle[::-1] + x, np.int32)}, (4, 1, 1), (64, 1, 1), before="primary",
-    )  # fmt: skip
+    return call(
+        {"in": x},
+        {"middle": exact(middle, np.int32), "out": exact(middle[::-1] + x, np.int32)},
+        np.int32(n),
+        grid=4,
+        block=64,
+        before="primary",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tcsim
-from tests.corpora.case import Inputs, Launch, Map, Pointer, tensor_map
+from tests.corpora.case import Inputs, Launch, Map, Pointer, call, tensor_map
 from tests.corpora.cuda.launches import HOPPER, cuda, exact
 
 
@@ -15,10 +15,7 @@ def specialised(inputs: Inputs) -> Launch:
     out = np.zeros((2, 64), np.int64)
     for step in range(7):
         out = out * 7 + x[:, step, ::-1]
-    return Launch(
-        {"in": x, "out": np.zeros((2, 64), np.int32)}, (Pointer("in"), Pointer("out"), np.int32(7)),
-        {"out": exact(out, np.int32)}, (2, 1, 1), (96, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(out, np.int32)}, np.int32(7), grid=2, block=96)
 
 
 @cuda("copies", HOPPER)
@@ -26,12 +23,12 @@ def bulk_store(inputs: Inputs) -> Launch:
     x = inputs.integers(0, 9999, (3, 64))
     half = (0x3C00 + (np.arange(64) << 10) % 0x1000).astype(np.uint16).view(np.float16)
     sums = np.concatenate([3 * x.sum(axis=0), 3 * x.max(axis=0)[:32]])
-    return Launch(
-        {"in": x, "copy": np.zeros((3, 64), np.int32), "sum": np.zeros(96, np.uint32), "halves": np.zeros(64, np.float16)},
-        (Pointer("in"), Pointer("copy"), Pointer("sum"), Pointer("halves")),
+    return call(
+        {"in": x},
         {"copy": exact(3 * x, np.int32), "sum": exact(sums, np.uint32), "halves": exact(3 * half, np.float16)},
-        (3, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+        grid=3,
+        block=64,
+    )
 
 
 @cuda("copies", HOPPER)
@@ -99,7 +96,4 @@ def async_arrive(inputs: Inputs) -> Launch:
     x = inputs.integers(-99, 99, (2, 64, 4))
     out = x[:, np.arange(64) ^ 33].copy()
     out[:, :32, 3] *= -1
-    return Launch(
-        {"in": x, "out": np.zeros((2, 64, 4), np.int32)}, (Pointer("in"), Pointer("out")), {"out": exact(out, np.int32)},
-        (2, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(out, np.int32)}, grid=2, block=64)

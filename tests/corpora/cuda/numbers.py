@@ -8,7 +8,7 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
-from tests.corpora.case import Array, Close, Inputs, Launch, Pointer, case
+from tests.corpora.case import Array, Close, Inputs, Launch, call, case
 from tests.corpora.cuda.launches import U32, cuda, exact, signed, source
 
 
@@ -24,10 +24,7 @@ def doubles(inputs: Inputs) -> Launch:
         np.floor(x * 8) - np.rint(y * 8) + np.trunc(x + y) + np.ceil(x - y),
         whole + y.astype(np.float32) + np.fmin(x, y) + 1.0 / y,
     ])  # fmt: skip
-    return Launch(
-        {"a": x, "b": y, "out": np.zeros((6, n))}, (Pointer("a"), Pointer("b"), Pointer("out"), np.int32(n)),
-        {"out": Close(out, np.float64, 1e-14, 1e-13)}, (2, 1, 1), (32, 1, 1),
-    )  # fmt: skip
+    return call({"a": x, "b": y}, {"out": Close(out, np.float64, 1e-14, 1e-13)}, np.int32(n), grid=2, block=32)
 
 
 @cuda("numbers")
@@ -42,10 +39,7 @@ def functions(inputs: Inputs) -> Launch:
         np.exp(v) + np.log(p) + np.sin(v) + np.cos(v) + p**0.3, v / p + v / p + 1 / p,
         np.exp2(v) + np.log1p(p) + np.cbrt(v) + np.fmod(v, np.float64(np.float32(0.7))),
     ])  # fmt: skip
-    return Launch(
-        {"in": x, "out": np.zeros((10, n), np.float32)}, (Pointer("in"), Pointer("out"), np.int32(n)),
-        {"out": Close(out, np.float32, 2e-6, 5e-6)}, (3, 1, 1), (32, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": Close(out, np.float32, 2e-6, 5e-6)}, np.int32(n), grid=3, block=32)
 
 
 def _contraction(inputs: Inputs, fused: bool) -> Launch:
@@ -60,11 +54,7 @@ def _contraction(inputs: Inputs, fused: bool) -> Launch:
     size = np.stack(
         [np.abs(first) * 2**-24 + 1e-30, np.abs(out[1]) * 2**-24 + 1e-30, np.full(n, near * 8), np.abs(out[3]) * 2**-24]
     )
-    return Launch(
-        {"a": a, "b": b, "c": c, "out": np.zeros((4, n), np.float32)},
-        (Pointer("a"), Pointer("b"), Pointer("c"), Pointer("out"), np.int32(n)),
-        {"out": Close(out, np.float32, 0.0, size)}, (3, 1, 1), (32, 1, 1),
-    )  # fmt: skip
+    return call({"a": a, "b": b, "c": c}, {"out": Close(out, np.float32, 0.0, size)}, np.int32(n), grid=3, block=32)
 
 
 @cuda("numbers")
@@ -87,10 +77,7 @@ def halves(inputs: Inputs) -> Launch:
     out = np.stack([
         x * y + x, np.clip(x + y, 0, 1), (x - y) * -y, np.maximum(x, y), np.maximum(x * y + y, 0), np.exp2(x), x / np.abs(y), last
     ])  # fmt: skip
-    return Launch(
-        {"a": a, "b": b, "out": np.zeros((8, n, 2), np.float16)}, (Pointer("a"), Pointer("b"), Pointer("out"), np.int32(n)),
-        {"out": Close(out, np.float16, 2**-9, 2**-14)}, (2, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call({"a": a, "b": b}, {"out": Close(out, np.float16, 2**-9, 2**-14)}, np.int32(n), grid=2, block=64)
 
 
 @cuda("numbers")
@@ -100,11 +87,7 @@ def bfloats(inputs: Inputs) -> Launch:
     x, y = a.astype(np.float64), b.astype(np.float64)
     last = np.stack([x[:, 0] * np.float32(1.3), y[:, 1] / 3], -1)
     out = np.stack([x * y + x, x + y, np.minimum(x, y), x * -y, last])
-    return Launch(
-        {"a": a, "b": b, "out": np.zeros((5, n, 2), ml_dtypes.bfloat16)},
-        (Pointer("a"), Pointer("b"), Pointer("out"), np.int32(n)),
-        {"out": Close(out, ml_dtypes.bfloat16, 2**-8, 1e-30)}, (2, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call({"a": a, "b": b}, {"out": Close(out, ml_dtypes.bfloat16, 2**-8, 1e-30)}, np.int32(n), grid=2, block=64)
 
 
 def _truncated(x: int, y: int) -> tuple[int, int]:
@@ -154,10 +137,7 @@ def packed_bytes(inputs: Inputs) -> Launch:
     a, b = (inputs.integers(0, (1 << 31) - 1, (n,), np.uint32) * np.uint32(2) + np.uint32(1) for _ in range(2))
     rows = [_bytes(int(x), int(y), i) for i, (x, y) in enumerate(zip(a, b, strict=True))]
     out = np.array(rows, object).T & U32
-    return Launch(
-        {"a": a, "b": b, "out": np.zeros((8, n), np.uint32)}, (Pointer("a"), Pointer("b"), Pointer("out"), np.int32(n)),
-        {"out": exact(out, np.uint32)}, (2, 1, 1), (32, 1, 1),
-    )  # fmt: skip
+    return call({"a": a, "b": b}, {"out": exact(out, np.uint32)}, np.int32(n), grid=2, block=32)
 
 
 @cuda("numbers")
@@ -189,12 +169,17 @@ def conversions(inputs: Inputs) -> Launch:
     down = np.where(down.astype(np.float64) > wide, np.nextafter(down, np.float16(0)), down)
     with np.errstate(over="ignore"):
         mixed = short.astype(np.float32).astype(np.float16).view(np.uint16) ^ down.view(np.uint16)
-    return Launch(
-        {"in": x, "fp8": np.zeros((2, n), np.uint8), "whole": np.zeros((3, n), np.int32), "half": np.zeros((3, n), np.uint16)},
-        (Pointer("in"), Pointer("fp8"), Pointer("whole"), Pointer("half"), np.int32(n)),
-        {"fp8": exact(fp8, np.uint8), "whole": exact(np.stack([whole, second, cut.view(np.int32) ^ floor]), np.int32),
-         "half": exact(np.stack([half.view(np.uint16), up.view(np.uint16), mixed]), np.uint16)}, (2, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"in": x},
+        {
+            "fp8": exact(fp8, np.uint8),
+            "whole": exact(np.stack([whole, second, cut.view(np.int32) ^ floor]), np.int32),
+            "half": exact(np.stack([half.view(np.uint16), up.view(np.uint16), mixed]), np.uint16),
+        },
+        np.int32(n),
+        grid=2,
+        block=64,
+    )
 
 
 def _bf16_up(x: Array) -> Array:

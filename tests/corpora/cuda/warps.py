@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tests.corpora.case import Array, Inputs, Launch, Pointer
+from tests.corpora.case import Array, Inputs, Launch, Pointer, call
 from tests.corpora.cuda.launches import U32, cuda, exact, signed
 
 
@@ -32,11 +32,13 @@ def divergent_loops(inputs: Inputs) -> Launch:
                 count += outer
             outer += 1
         steps[i], peaks[i] = count, peak
-    return Launch(
-        {"in": given, "steps": np.zeros(n, np.uint32), "peaks": np.zeros(n, np.uint32)},
-        (Pointer("in"), Pointer("steps"), Pointer("peaks"), np.int32(n)),
-        {"steps": exact(steps, np.uint32), "peaks": exact(peaks, np.uint32)}, (3, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"in": given},
+        {"steps": exact(steps, np.uint32), "peaks": exact(peaks, np.uint32)},
+        np.int32(n),
+        grid=3,
+        block=64,
+    )
 
 
 @cuda("warps")
@@ -60,11 +62,9 @@ def votes(inputs: Inputs) -> Launch:
             result[lane] = peers ^ (sum(1 << k for k in even) if same else 0) ^ int(same) << 31
         for lane in lanes:
             out[warp * 32 + lane] = (result[lane] + (result[(lane + 1) & 7] & 0xFF)) & U32
-    return Launch(
-        {"in": given, "out": np.zeros(n, np.uint32), "total": np.zeros(1, np.uint32)},
-        (Pointer("in"), Pointer("out"), Pointer("total"), np.int32(n)),
-        {"out": exact(out, np.uint32), "total": exact([total], np.uint32)}, (1, 1, 1), (96, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"in": given}, {"out": exact(out, np.uint32), "total": exact([total], np.uint32)}, np.int32(n), block=96
+    )
 
 
 @cuda("warps")
@@ -84,10 +84,7 @@ def shuffles(inputs: Inputs) -> Launch:
             other = np.array([high[k + step] if k + step < 16 else high[k] for k in range(16)])
             high = np.maximum(high, other)
         out[4, base : base + 16], out[4, base + 16 : base + 32] = low, high
-    return Launch(
-        {"in": x, "out": np.zeros((5, 128), np.float32)}, (Pointer("in"), Pointer("out")),
-        {"out": exact(out, np.float32)}, (2, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call({"in": x}, {"out": exact(out, np.float32)}, grid=2, block=64)
 
 
 @cuda("warps")
@@ -104,10 +101,7 @@ def early_exit(inputs: Inputs) -> Launch:
         out[block * 128 : block * 128 + 64] = part[:64].sum() + np.arange(64)
     # threads 64 to 95 read part[t - 64] while others add to it: only what is added later differs, so they read after bar 1
     expected = exact(out, np.int32)
-    return Launch(
-        {"in": given, "out": np.zeros(256, np.int32)}, (Pointer("in"), Pointer("out"), np.int32(n)), {"out": expected},
-        (2, 1, 1), (128, 1, 1),
-    )  # fmt: skip
+    return call({"in": given}, {"out": expected}, np.int32(n), grid=2, block=128)
 
 
 @cuda("warps")
@@ -116,10 +110,7 @@ def barrier_counts(inputs: Inputs) -> Launch:
     given[1, 5], given[2, 7] = 7, -100
     given[0][given[0] == 7] = 8
     out = [(row > 0).sum() << 2 | (row > -100).all() << 1 | (row == 7).any() for row in given]
-    return Launch(
-        {"in": given, "out": np.zeros((3, 80), np.int32)}, (Pointer("in"), Pointer("out")),
-        {"out": exact(np.repeat(np.array(out)[:, None], 80, 1), np.int32)}, (3, 1, 1), (80, 1, 1),
-    )  # fmt: skip
+    return call({"in": given}, {"out": exact(np.repeat(np.array(out)[:, None], 80, 1), np.int32)}, grid=3, block=80)
 
 
 @cuda("warps")
@@ -191,10 +182,7 @@ def jump_table(inputs: Inputs) -> Launch:
     given = inputs.integers(-2000, 200000, (n,))
     given[:16] = np.arange(16)
     out = [signed(_jump(int(x))) for x in given]
-    return Launch(
-        {"in": given, "out": np.zeros(n, np.int32)}, (Pointer("in"), Pointer("out"), np.int32(n)),
-        {"out": exact(out, np.int32)}, (2, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call({"in": given}, {"out": exact(out, np.int32)}, np.int32(n), grid=2, block=64)
 
 
 @cuda("warps")
@@ -215,7 +203,4 @@ def redux(inputs: Inputs) -> Launch:
             out[1, base + lane] = min(x)
             out[2, base + lane] = signed(max(v & U32 for v in x))
             out[3, base + lane] = signed(every + bits[lane & 7])
-    return Launch(
-        {"in": given, "out": np.zeros((4, 64), np.int32)}, (Pointer("in"), Pointer("out")),
-        {"out": exact(out, np.int32)}, (1, 1, 1), (64, 1, 1),
-    )  # fmt: skip
+    return call({"in": given}, {"out": exact(out, np.int32)}, block=64)

@@ -8,7 +8,7 @@ import numpy as np
 
 import tcsim
 from tests.corpora.case import Close, Inputs, Launch, Map, Pointer
-from tests.corpora.triton.launches import BOTH, NONE, described, descriptor, jit, wide, zeros
+from tests.corpora.triton.launches import BOTH, NONE, call, described, descriptor, jit, wide, zeros
 
 HOPPER = ("sm_90a",)
 
@@ -27,10 +27,7 @@ def _ended(launch: Launch) -> Launch:
 @gluon("transpose", "x:*fp16 y:*fp16", {"ROWS": 32, "COLUMNS": 64}, BOTH, divisible="*")
 def transpose(inputs: Inputs) -> Launch:
     x = inputs.normal((2, 32, 64), np.float16)
-    return Launch(
-        {"x": x, "y": zeros((2, 64, 32), np.float16)}, (Pointer("x"), Pointer("y"), NONE, NONE),
-        {"y": Close(x.transpose(0, 2, 1) * np.float16(2), np.float16)}, (2, 1, 1),
-    )  # fmt: skip
+    return call({"x": x}, {"y": Close(x.transpose(0, 2, 1) * np.float16(2), np.float16)}, grid=2)
 
 
 @gluon(
@@ -42,10 +39,7 @@ def transpose(inputs: Inputs) -> Launch:
 )
 def mma_pipelined(inputs: Inputs) -> Launch:
     a, b = inputs.normal((64, 128), np.float16), inputs.normal((128, 32), np.float16)
-    return Launch(
-        {"a": a, "b": b, "d": zeros((64, 32), np.float32)}, (*map(Pointer, "abd"), NONE, NONE),
-        {"d": Close(wide(a) @ wide(b), np.float32, 1e-5, 1e-4)},
-    )  # fmt: skip
+    return call({"a": a, "b": b}, {"d": Close(wide(a) @ wide(b), np.float32, 1e-5, 1e-4)})
 
 
 @gluon(

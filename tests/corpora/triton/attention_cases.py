@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tests.corpora.case import DTYPES, Array, Close, Inputs, Launch, Pointer
-from tests.corpora.triton.launches import BOTH, EVERY, NONE, TYPES, jit, wide, zeros
+from tests.corpora.triton.launches import BOTH, EVERY, NONE, TYPES, call, jit, wide, zeros
 
 
 def _attention(q: Array, k: Array, v: Array, scale: float, causal: bool) -> tuple[Array, Array]:
@@ -29,11 +29,15 @@ def _forward(kind: str, causal: bool, targets: tuple[str, ...]) -> None:
         q, k, v = (inputs.normal((1, 128, 32), dtype) for _ in range(3))
         scale = float(np.float32(32**-0.5))
         out, lse = _attention(q, k, v, scale, causal)
-        return Launch(
-            {"q": q, "k": k, "v": v, "out": zeros((1, 128, 32), dtype), "lse": zeros((1, 128), np.float32)},
-            (*map(Pointer, ("q", "k", "v", "out", "lse")), np.float32(scale), NONE, NONE),
-            {"out": Close(out, dtype, 2e-2, 2e-2 if kind == "bf16" else 3e-3), "lse": Close(lse, np.float32, 1e-3, 1e-3)}, (2, 1, 1),
-        )  # fmt: skip
+        return call(
+            {"q": q, "k": k, "v": v},
+            {
+                "out": Close(out, dtype, 2e-2, 2e-2 if kind == "bf16" else 3e-3),
+                "lse": Close(lse, np.float32, 1e-3, 1e-3),
+            },
+            np.float32(scale),
+            grid=2,
+        )
 
     jit("attention", "forward", signature, constants, targets, f"attention_{kind}{'_causal' * causal}", "*")(make)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from tests.corpora import case as corpora
 from tests.corpora.case import Array, Close, Inputs, Launch, Map, Parameter, Source, case, tensor_map
 
 BOTH = ("sm_80", "sm_90a")
@@ -39,6 +40,11 @@ def wide(array: Array) -> Array:
 def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     """A buffer that the kernel writes."""
     return np.zeros(shape, dtype)
+
+
+def call(given: Mapping[str, Array], expected: Mapping[str, Close], *more: Parameter, **options: Any) -> Launch:
+    """`case.call` with the two pointers that Triton adds."""
+    return corpora.call(given, expected, *more, NONE, NONE, **options)
 
 
 def descriptor(

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from tests.corpora.case import DTYPES, Array, Close, Inputs, Launch, Pointer
-from tests.corpora.triton.launches import BF16, BOTH, E4M3, E5M2, EVERY, NONE, TYPES, described, jit, wide, zeros
+from tests.corpora.triton.launches import BF16, BOTH, E4M3, E5M2, EVERY, NONE, TYPES, call, described, jit, wide, zeros
 
 
 def _matmul(
@@ -39,11 +39,12 @@ def _matmul(
             a, b = (inputs.normal(side, DTYPES[name]) for side in ((m, k), (k, n)))
             relative, absolute = {"f16": (2e-3, 1e-2), "bf16": (1e-2, 1e-2), "f32": (1e-2, 0.1)}[out]
             expected = Close(wide(a) @ wide(b), DTYPES[out], relative, absolute)
-        return Launch(
-            {"a": a, "b": b, "d": zeros((m, n), DTYPES[out])},
-            (Pointer("a"), Pointer("b"), Pointer("d"), *map(np.int32, (m, n, k, k, n, n)), NONE, NONE), {"d": expected},
-            (-(-m // block_m), -(-n // block_n), 1),
-        )  # fmt: skip
+        return call(
+            {"a": a, "b": b},
+            {"d": expected},
+            *map(np.int32, (m, n, k, k, n, n)),
+            grid=(-(-m // block_m), -(-n // block_n), 1),
+        )
 
     own = f"matmul_{name}{ragged}"
     jit("matmul", "matmul", signature, constants, targets, own, aligned, num_warps=warps, **options)(make)
@@ -62,11 +63,12 @@ _matmul("e5m2", "f32", ("sm_80", "sm_90a"), 64, 32, 128, (64, 32, 64))
 def matmul_ragged(inputs: Inputs) -> Launch:
     m, n, k = 50, 43, 37
     a, b = inputs.normal((m, k), np.float16), inputs.normal((k, n), np.float16)
-    return Launch(
-        {"a": a, "b": b, "d": zeros((m, n), np.float16)},
-        (Pointer("a"), Pointer("b"), Pointer("d"), *map(np.int32, (m, n, k, k, n, n)), NONE, NONE),
-        {"d": Close(wide(a) @ wide(b), np.float16, 1e-2, 5e-2)}, (2, 2, 1),
-    )  # fmt: skip
+    return call(
+        {"a": a, "b": b},
+        {"d": Close(wide(a) @ wide(b), np.float16, 1e-2, 5e-2)},
+        *map(np.int32, (m, n, k, k, n, n)),
+        grid=(2, 2, 1),
+    )
 
 
 @jit(
@@ -80,10 +82,7 @@ def matmul_ragged(inputs: Inputs) -> Launch:
 def matmul_transposed(inputs: Inputs) -> Launch:
     a, b, bias = inputs.normal((64, 128), BF16), inputs.normal((64, 128), BF16), inputs.normal((64,))
     d = np.maximum(wide(a) @ wide(b).T + bias, 0)
-    return Launch(
-        {"a": a, "b": b, "bias": bias, "d": zeros((64, 64), BF16)},
-        (Pointer("a"), Pointer("b"), Pointer("bias"), Pointer("d"), np.int32(128), NONE, NONE), {"d": Close(d, BF16, 1e-2, 1e-2)},
-    )  # fmt: skip
+    return call({"a": a, "b": b, "bias": bias}, {"d": Close(d, BF16, 1e-2, 1e-2)}, np.int32(128))
 
 
 @jit(
@@ -96,10 +95,7 @@ def matmul_transposed(inputs: Inputs) -> Launch:
 )
 def split_k(inputs: Inputs) -> Launch:
     a, b = inputs.integers(-8, 8, (32, 256), np.float16), inputs.integers(-8, 8, (256, 32), np.float16)
-    return Launch(
-        {"a": a, "b": b, "d": zeros((32, 32), np.float32)}, (Pointer("a"), Pointer("b"), Pointer("d"), np.int32(256), NONE, NONE),
-        {"d": Close(wide(a) @ wide(b), np.float32)}, (1, 1, 4),
-    )  # fmt: skip
+    return call({"a": a, "b": b}, {"d": Close(wide(a) @ wide(b), np.float32)}, np.int32(256), grid=(1, 1, 4))
 
 
 @jit(
@@ -133,11 +129,9 @@ def grouped(inputs: Inputs) -> Launch:
 def persistent(inputs: Inputs) -> Launch:
     m, n, k = 64, 48, 64
     a, b = inputs.normal((m, k), np.float16), inputs.normal((k, n), np.float16)
-    return Launch(
-        {"a": a, "b": b, "d": zeros((m, n), np.float32)},
-        (Pointer("a"), Pointer("b"), Pointer("d"), *map(np.int32, (m, n, k)), NONE, NONE),
-        {"d": Close(wide(a) @ wide(b), np.float32, 1e-5, 1e-4)}, (2, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"a": a, "b": b}, {"d": Close(wide(a) @ wide(b), np.float32, 1e-5, 1e-4)}, *map(np.int32, (m, n, k)), grid=2
+    )
 
 
 @jit("matmul", "descriptors", "a:*fp16 b:*fp16 d:*fp16 M:i32 N:i32 K:i32", {"BLOCK_M": 64, "BLOCK_N": 32, "BLOCK_K": 64},
@@ -189,10 +183,7 @@ def _scaled(a_format: str, b_format: str, targets: tuple[str, ...]) -> None:
         (a, x), (b, y) = operand(inputs, a_format, m), operand(inputs, b_format, n)
         of_a, of_b = (inputs.integers(124, 130, (rows, k // 32), np.uint8) for rows in (m, n))
         x, y = (v * np.exp2(np.repeat(s.astype(np.float64) - 127, 32, axis=1)) for v, s in ((x, of_a), (y, of_b)))
-        return Launch(
-            {"a": a, "sa": of_a, "b": b, "sb": of_b, "d": zeros((m, n), np.float32)},
-            (*map(Pointer, ("a", "sa", "b", "sb", "d")), NONE, NONE), {"d": Close(x @ y.T, np.float32, 1e-3, 1e-2)},
-        )  # fmt: skip
+        return call({"a": a, "sa": of_a, "b": b, "sb": of_b}, {"d": Close(x @ y.T, np.float32, 1e-3, 1e-2)})
 
     jit("matmul", "scaled", signature, constants, targets, f"scaled_{a_format}_{b_format}", "*")(make)
 

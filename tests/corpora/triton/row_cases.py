@@ -8,17 +8,20 @@ import ml_dtypes
 import numpy as np
 
 from tests.corpora.case import Array, Close, Inputs, Launch, Pointer
-from tests.corpora.triton.launches import BF16, E4M3, E5M2, NONE, jit, wide, zeros
+from tests.corpora.triton.launches import BF16, E4M3, E5M2, NONE, call, jit, wide, zeros
 
 
 @jit("rows", "softmax", "x:*fp16 y:*fp16 columns:i32 stride:i32", {"BLOCK": 256})
 def softmax(inputs: Inputs) -> Launch:
     x = inputs.normal((6, 200), np.float16, 3.0)
     e = np.exp(wide(x) - wide(x).max(axis=1, keepdims=True))
-    return Launch(
-        {"x": x, "y": zeros((6, 200), np.float16)}, (Pointer("x"), Pointer("y"), np.int32(200), np.int32(200), NONE, NONE),
-        {"y": Close(e / e.sum(axis=1, keepdims=True), np.float16, 2e-3, 1e-6)}, (4, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"x": x},
+        {"y": Close(e / e.sum(axis=1, keepdims=True), np.float16, 2e-3, 1e-6)},
+        np.int32(200),
+        np.int32(200),
+        grid=4,
+    )
 
 
 def _norm(inputs: Inputs, rows: int, columns: int) -> dict[str, Array]:
@@ -60,13 +63,17 @@ def layer_norm_backward(inputs: Inputs) -> Launch:
     dx = (scaled - normal * (normal * scaled).mean(axis=1, keepdims=True) - scaled.mean(axis=1, keepdims=True)) * wide(
         own["rstd"]
     )[:, None]
-    return Launch(
-        {"dy": dy, "x": own["x"], "weight": own["weight"], "mean": own["mean"], "rstd": own["rstd"], "dx": zeros((4, 100), np.float16),
-         "dweight": zeros((100,), np.float32), "dbias": zeros((100,), np.float32), "lock": zeros((1,), np.int32)},
-        (*map(Pointer, ("dy", "x", "weight", "mean", "rstd", "dx", "dweight", "dbias", "lock")), np.int32(100), NONE, NONE),
-        {"dx": Close(dx, np.float16, 3e-3, 3e-3), "dweight": Close((wide(dy) * normal).sum(axis=0), np.float32, 1e-4, 1e-4),
-         "dbias": Close(wide(dy).sum(axis=0), np.float32, 1e-5, 1e-5), "lock": Close(np.array([4]), np.int32)}, (4, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"dy": dy, "x": own["x"], "weight": own["weight"], "mean": own["mean"], "rstd": own["rstd"]},
+        {
+            "dx": Close(dx, np.float16, 3e-3, 3e-3),
+            "dweight": Close((wide(dy) * normal).sum(axis=0), np.float32, 1e-4, 1e-4),
+            "dbias": Close(wide(dy).sum(axis=0), np.float32, 1e-5, 1e-5),
+            "lock": Close(np.array([4]), np.int32),
+        },
+        np.int32(100),
+        grid=4,
+    )
 
 
 @jit(
@@ -84,11 +91,12 @@ def cross_entropy(inputs: Inputs) -> Launch:
     keep = labels >= 0
     gradient = (p - np.eye(150)[np.maximum(labels, 0)]) * keep[:, None]
     loss = np.where(keep, -np.log(p[np.arange(5), np.maximum(labels, 0)]), 0)
-    return Launch(
-        {"logits": logits, "labels": labels, "loss": zeros((5,), np.float32), "dlogits": zeros((5, 150), np.float32)},
-        (*map(Pointer, ("logits", "labels", "loss", "dlogits")), np.int32(150), NONE, NONE),
-        {"loss": Close(loss, np.float32, 1e-5, 1e-5), "dlogits": Close(gradient, np.float32, 1e-5, 1e-7)}, (5, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"logits": logits, "labels": labels},
+        {"loss": Close(loss, np.float32, 1e-5, 1e-5), "dlogits": Close(gradient, np.float32, 1e-5, 1e-7)},
+        np.int32(150),
+        grid=5,
+    )
 
 
 def _philox(seed: int, counters: Array) -> Array:
@@ -110,10 +118,7 @@ def dropout(inputs: Inputs) -> Launch:
     words = _philox(seed, np.arange(n))
     uniform = np.where(words < 0, -words - 1, words).astype(np.float32) * np.float32(4.6566127342e-10)
     y = np.where(uniform > p, wide(x) / (1 - np.float64(p)), 0.0)
-    return Launch(
-        {"x": x, "y": zeros((n,), np.float32)}, (Pointer("x"), Pointer("y"), np.int32(n), p, np.int32(seed), NONE, NONE),
-        {"y": Close(y, np.float32, 1e-6)}, (2, 1, 1),
-    )  # fmt: skip
+    return call({"x": x}, {"y": Close(y, np.float32, 1e-6)}, np.int32(n), p, np.int32(seed), grid=2)
 
 
 @jit(
@@ -127,11 +132,12 @@ def dropout(inputs: Inputs) -> Launch:
 def quantize_fp8(inputs: Inputs) -> Launch:
     x = inputs.normal((4, 200), BF16, 5.0)
     scales = np.abs(wide(x)).max(axis=1) / 448
-    return Launch(
-        {"x": x, "q": zeros((4, 200), E4M3), "scales": zeros((4,), np.float32)},
-        (Pointer("x"), Pointer("q"), Pointer("scales"), np.int32(200), NONE, NONE),
-        {"q": Close(wide(x) / scales[:, None], E4M3, 2**-3.9, 2**-10), "scales": Close(scales, np.float32, 1e-6)}, (4, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"x": x},
+        {"q": Close(wide(x) / scales[:, None], E4M3, 2**-3.9, 2**-10), "scales": Close(scales, np.float32, 1e-6)},
+        np.int32(200),
+        grid=4,
+    )
 
 
 @jit("rows", "quantize_mx", "x:*fp32 q:*fp8e5 scales:*u8", {"BLOCKS": 8}, divisible="*")
@@ -172,10 +178,7 @@ def quantize_nvfp4(inputs: Inputs) -> Launch:
 def sort(inputs: Inputs) -> Launch:
     x = inputs.normal((3, 128))
     y = -np.sort(-x)
-    return Launch(
-        {"x": x, "y": zeros((3, 128), np.float32), "top": zeros((3, 4), np.float32)}, (*map(Pointer, ("x", "y", "top")), NONE, NONE),
-        {"y": Close(y, np.float32), "top": Close(y[:, :4], np.float32)}, (3, 1, 1),
-    )  # fmt: skip
+    return call({"x": x}, {"y": Close(y, np.float32), "top": Close(y[:, :4], np.float32)}, grid=3)
 
 
 @jit(
@@ -205,10 +208,7 @@ def scans(inputs: Inputs) -> Launch:
 @jit("rows", "histogram", "x:*i32 bins:*i32 n:i32", {"BLOCK": 256, "BINS": 32}, divisible="*")
 def histogram(inputs: Inputs) -> Launch:
     x = inputs.integers(0, 31, (450,))
-    return Launch(
-        {"x": x, "bins": zeros((32,), np.int32)}, (Pointer("x"), Pointer("bins"), np.int32(450), NONE, NONE),
-        {"bins": Close(np.bincount(x, minlength=32), np.int32)}, (2, 1, 1),
-    )  # fmt: skip
+    return call({"x": x}, {"bins": Close(np.bincount(x, minlength=32), np.int32)}, np.int32(450), grid=2)
 
 
 @jit(
@@ -221,12 +221,15 @@ def histogram(inputs: Inputs) -> Launch:
 def argmax_and_gather(inputs: Inputs) -> Launch:
     x, index = inputs.integers(-40, 40, (3, 128), np.float32), inputs.integers(0, 127, (3, 128))
     where = np.stack([x.argmax(axis=1), x.argmin(axis=1)], 1)
-    return Launch(
-        {"x": x, "index": index, "where": zeros((3, 2), np.int32), "largest": zeros((3,), np.float32), "taken": zeros((3, 128), np.float32)},
-        (*map(Pointer, ("x", "index", "where", "largest", "taken")), NONE, NONE),
-        {"where": Close(where, np.int32), "largest": Close(x.max(axis=1), np.float32),
-         "taken": Close(np.take_along_axis(x, index.astype(np.int64), 1), np.float32)}, (3, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"x": x, "index": index},
+        {
+            "where": Close(where, np.int32),
+            "largest": Close(x.max(axis=1), np.float32),
+            "taken": Close(np.take_along_axis(x, index.astype(np.int64), 1), np.float32),
+        },
+        grid=3,
+    )
 
 
 @jit("rows", "activations", "x:*fp32 gate:*bf16 y:*fp32 n:i32", {"BLOCK": 256}, divisible="*")
@@ -235,10 +238,9 @@ def activations(inputs: Inputs) -> Launch:
     a, g = wide(x), wide(gate)
     gelu = 0.5 * a * (1 + np.array([math.erf(v / math.sqrt(2)) for v in a]))
     y = gelu / (1 + np.exp(-g)) + g / (1 + np.exp(-g)) + np.sin(a) * np.cos(g) + 1 / np.sqrt(np.abs(a) + 1) + np.exp2(g)
-    return Launch(
-        {"x": x, "gate": gate, "y": zeros((500,), np.float32)}, (*map(Pointer, ("x", "gate", "y")), np.int32(500), NONE, NONE),
-        {"y": Close(y - np.log2(np.abs(g) + 1), np.float32, 1e-5, 1e-5)}, (2, 1, 1),
-    )  # fmt: skip
+    return call(
+        {"x": x, "gate": gate}, {"y": Close(y - np.log2(np.abs(g) + 1), np.float32, 1e-5, 1e-5)}, np.int32(500), grid=2
+    )
 
 
 @jit("rows", "atomics", "x:*i32 slots:*i32 values:*fp32 out:*i32 n:i32", {"BLOCK": 128}, divisible="*", num_warps=2)
