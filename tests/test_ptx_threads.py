@@ -407,3 +407,20 @@ def test_a_register_that_is_read_waits_for_tensor_memory(schedule: str | int) ->
     )  # fmt: skip
     assert run.completed, run.hazards
     assert found[:32].tolist() == list(range(300, 332))
+
+
+def test_a_wait_that_looks_at_the_time_is_not_long() -> None:
+    """As cuda::barrier waits: the copies complete although the time is another at each look, so that no state comes again."""
+    run, found = ran(
+        """
+        mov.u32 %r1, smem; setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared.b64 [%r1], 32; bar.sync 0;
+        shl.b32 %r2, %r0, 2; add.u32 %r3, %r1, %r2; mov.u32 %r4, 7; st.global.u32 [%rd1], %r4;
+        cp.async.ca.shared.global [%r3+64], [%rd1], 4; cp.async.mbarrier.arrive.shared.b64 [%r1];
+        mbarrier.arrive.shared.b64 %rd2, [%r1];
+        WAIT: mov.u64 %rd3, %globaltimer; mbarrier.test_wait.shared.b64 %p1, [%r1], %rd2; @!%p1 bra WAIT;
+        ld.shared.u32 %r5, [%r3+64]; add.u32 %r5, %r5, %r0; st.global.u32 [%rd1], %r5;
+        """,
+        limits=Limits(instructions=2000),
+    )
+    assert run.completed, run.hazards
+    assert found[:32].tolist() == [7 + lane for lane in range(32)]

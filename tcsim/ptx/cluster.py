@@ -92,7 +92,7 @@ class Cluster:
                     block.step()
                     self.queue.tick()
                     if block.changed:
-                        block.changed = False
+                        block.changed = block.timed = False
                         self.stirred = True
                         self._idle, self.fair, self._seen = 0, False, None
                     elif self._spins():
@@ -117,8 +117,8 @@ class Cluster:
         self._idle += 1
         if self._idle < IDLE:
             return False
-        if self.queue.flights and self._idle >= LONG_IDLE:
-            return True
+        if self.queue.flights and (self._idle >= LONG_IDLE or any(own.timed for own in self.blocks)):
+            return True  # with the time in a register no state comes again
         self.fair = True
         places = [block.fibers.places() for block in self.blocks]
         if self._seen is not None:

@@ -56,6 +56,7 @@ class Threads:
         self.inexact: Counter[str] = (
             Counter()
         )  # of what was executed, by the threads that did: instructions whose bits are not known
+        self.timed = False  # whether threads have looked at the time since memory changed
         self.carry = np.zeros(self.threads, bool)
         self.numbers = np.arange(self.threads, dtype=np.int64)
         self._everything = np.ones(self.threads, bool)
@@ -92,6 +93,7 @@ class Threads:
     def special(self, name: str) -> Any:
         """The value of a special register for each thread."""
         if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
+            self.timed = True
             return np.uint64(self.count)
         found = self._special.get(name)
         if found is None:
