@@ -40,7 +40,7 @@ def launched(session: Session, x: HostArray, y: HostArray, threads: int, **optio
     """y added to x."""
     params = [own.data_ptr().to_bytes(8, "little") for own in (x, y)]
     return session.launch(
-        parse(PTX).kernel(), PTX, (1, 1, 1), (threads, 1, 1), (1, 1, 1), 0, [x, y], lambda: params, **options
+        parse(PTX).kernel(), (1, 1, 1), (threads, 1, 1), (1, 1, 1), 0, [x, y], lambda: params, **options
     )
 
 

@@ -204,6 +204,16 @@ def test_a_launch_tells_how_far_it_is() -> None:
     assert 0 < told[0][2] < told[-1][2] == run.instructions
 
 
+def test_blocks_of_a_cooperative_launch_wait_for_each_other() -> None:
+    """Each waits until all have come, in a loop that also writes: so nothing shows that it only spins."""
+    body = """atom.global.add.u32 %r2, [%rd1], 1;
+        WAIT: add.u32 %r3, %r3, 1; st.global.u32 [%rd1 + 8], %r3; ld.volatile.global.u32 %r2, [%rd1];
+        setp.lt.u32 %p1, %r2, 6; @%p1 bra WAIT;"""
+    run = ran(body, 1, grid=(6, 1, 1), cooperative=True, limits=Limits(instructions=200_000, processes=2))
+    assert run.completed and not run.hazards and run.instructions < 200_000
+    assert [own.name for own in ran(body, 1, grid=(6, 1, 1), limits=Limits(instructions=200_000)).hazards] == ["LIMIT"]
+
+
 def test_runs_repeat() -> None:
     """The same inputs, schedule and version: the same memory, hazards in the same order, the same counts."""
     body = "atom.global.add.f32 %f1, [%rd1], 0f3DCCCCCD; ex2.approx.f32 %f2, %f1; st.global.f32 [%rd1+8], %f2; ld.global.u32 %r2, [%rd1+1];"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +22,10 @@ Extent = tuple[int, int]  # the first byte, and the one behind the last
 
 
 class HostMemory(Memory):
-    """Global memory that also has what is mapped for the time of a launch, and live torch tensors where a kernel asks for them.
+    """Global memory that also has what is mapped for the time of a launch, and other arrays where a kernel asks for them.
 
     A kernel may have addresses from elsewhere than its parameters: from a tensor of pointers. Where it follows one, the torch
-    tensor that lives there is mapped too; `reached` counts them.
+    tensor or host array that lives there is mapped too; `reached` counts them.
     """
 
     def __init__(self) -> None:
@@ -80,8 +81,8 @@ class HostMemory(Memory):
         """The segment that holds an address, or None; that of a live tensor is mapped."""
         found = super().segment(address)
         if found is None and self._open:
-            for first, end in joined(live_extents()):
-                if first <= address < end:
+            for first, end in live_extents():
+                if first <= address < end and not self._blocking(first, end - first):
                     self.reached += 1
                     self._lend((first, end))
                     return super().segment(address)
@@ -97,6 +98,9 @@ class HostMemory(Memory):
         self._lent.append((extent, copied))
 
 
+_LIVE: WeakSet[HostArray] = WeakSet()
+
+
 class HostArray:
     """A NumPy array as an argument of a Triton kernel, which takes what has `data_ptr` and `dtype`. The kernel changes the array.
 
@@ -109,6 +113,7 @@ class HostArray:
         if not isinstance(array, np.ndarray) or not array.flags.writeable:
             raise OperandError(f"HostArray: a {type(array).__name__}; valid: a NumPy array that may be written")
         self.array, self.dtype, self.shape = array, array.dtype, array.shape
+        _LIVE.add(self)
 
     def data_ptr(self) -> int:
         """The address of its first element."""
@@ -151,7 +156,8 @@ def extent_of(argument: Any) -> Extent | None:
 
 
 def live_extents() -> Iterator[Extent]:
-    """The memory of all CPU tensors of torch that live."""
+    """The memory of all CPU tensors of torch that live, and of all host arrays."""
+    yield from (own.extent for own in _LIVE)
     torch = sys.modules.get("torch")
     if torch is None:
         return

@@ -51,14 +51,15 @@ class Session:
         self._last: Run | None = None
 
     def launch(
-        self, kernel: Kernel, ptx: str, grid: Dim3, block: Dim3, cluster: Dim3, dynamic_smem: int, pointers: Sequence[Any],
-        params: Callable[[], list[bytes]], scratch: Sequence[tuple[int, int]] = (), dependent: bool = False, notes: tuple[str, ...] = (),
+        self, kernel: Kernel, grid: Dim3, block: Dim3, cluster: Dim3, dynamic_smem: int, pointers: Sequence[Any],
+        params: Callable[[], list[bytes]], scratch: Sequence[tuple[int, int]] = (), dependent: bool = False, cooperative: bool = False,
+        notes: tuple[str, ...] = (),
     ) -> Launched:  # fmt: skip
         """Run a grid on the memory of this process.
 
-        ptx: the text of the kernel's module. pointers: the arguments that point to memory, which the kernel then has. params: the parameters' bytes. scratch: sizes and
+        pointers: the arguments that point to memory, which the kernel then has. params: the parameters' bytes. scratch: sizes and
         alignments of memory for this launch alone, whose pointers are the last parameters. dependent: it may start before the last
-        launch has ended (programmatic dependent launch). notes: what else is said of it.
+        launch has ended (programmatic dependent launch). cooperative: its blocks wait for each other. notes: what else is said of it.
 
         Raises LaunchFailed for a launch that does not run to its end, LaunchError and OperandError for one that cannot begin.
         """
@@ -67,13 +68,13 @@ class Session:
             given, images = [*params(), *(own.to_bytes(8, "little") for own in taken)], memory.images()
             run = kernel.launch(
                 memory, given, grid, block, cluster, dynamic_smem, self.arch, self.schedule, limits=self.limits,
-                after=self._last if dependent else None, progress=told,
+                after=self._last if dependent else None, progress=told, cooperative=cooperative,
             )  # fmt: skip
             if memory.reached:
                 notes += (f"{memory.reached} tensors reached through pointers in memory",)
             if self.save is not None and run.completed:
                 self._write(Recording(
-                    ptx.encode(), kernel.name, grid, block, tuple(given), memory.buffers(images), cluster, dynamic_smem, output=run.output,
+                    kernel.module.text.encode(), kernel.name, grid, block, tuple(given), memory.buffers(images), cluster, dynamic_smem, output=run.output,
                     arch=self.arch, launcher="tcsim", notes=("the model, not a GPU", *notes),
                 ))  # fmt: skip
         found = Launched(kernel.name, grid, block, cluster, dynamic_smem, run, time.perf_counter() - began, notes)

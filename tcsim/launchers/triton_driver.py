@@ -23,7 +23,7 @@ from tcsim.core.targets import ARCHS
 from tcsim.launchers.cubin import resources
 from tcsim.launchers.session import Session
 from tcsim.launchers.triton_arguments import flattened, packed, pointed
-from tcsim.ptx import Module, parse
+from tcsim.ptx import parse
 from tcsim.ptx.limits import THREADS, capacity
 
 __all__ = ["Compiler", "Driver", "backends", "runtime", "testing"]
@@ -51,15 +51,8 @@ class Loaded:
 
     def __init__(self, name: str, binary: bytes) -> None:
         cubin, _, ptx = binary.partition(_MARK)
-        self.cubin, self.ptx = cubin, ptx.decode()
-        self.kernel = parsed(self.ptx).kernel(name)
+        self.kernel = parse(ptx).kernel(name)
         self.registers, self.frame = resources(cubin)
-
-
-@lru_cache(maxsize=256)
-def parsed(ptx: str) -> Module:
-    """A module, read once."""
-    return parse(ptx)
 
 
 @lru_cache(maxsize=256)
@@ -239,11 +232,12 @@ class Launcher:
         ]
         sizes = [own.size for own in function.kernel.params]
         active.session.launch(
-            function.kernel, function.ptx,
+            function.kernel,
             grid=(grid[0] * metadata.num_ctas, *grid[1:]), block=(WARP * metadata.num_warps, 1, 1), cluster=(metadata.num_ctas, 1, 1),
             dynamic_smem=metadata.shared, pointers=list(pointed(flat)),
             params=lambda: [packed(kind, value, size) for (kind, value), size in zip(flat, sizes, strict=False)],
-            scratch=scratch[: len(sizes) - len(flat)], dependent=metadata.launch_pdl, notes=active.choice(),
+            scratch=scratch[: len(sizes) - len(flat)], dependent=metadata.launch_pdl, cooperative=metadata.launch_cooperative_grid,
+            notes=active.choice(),
         )  # fmt: skip
 
     @staticmethod

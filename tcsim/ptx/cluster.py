@@ -20,6 +20,8 @@ IDLE = 64
 """Basic blocks without any change of memory or of who waits, after which spinning is looked for."""
 SHIFT = 1 << 22
 """Instructions that a cluster executes before others of the grid have their turn, even if it could go on."""
+SHORT_SHIFT = 1 << 12
+"""The same where all clusters of a grid run beside each other: in a cooperative launch."""
 LONG_IDLE = 8192
 """Basic blocks without such a change after which pending work goes on in any case."""
 
@@ -74,10 +76,10 @@ class Cluster:
                 if waits is not None and waits.kind == kind and (address is None or waits.address == address):
                     block.fibers.wake(fiber)
 
-    def run(self, spend: Callable[[int], None]) -> bool:
+    def run(self, spend: Callable[[int], None], shift: int = SHIFT) -> bool:
         """Run until all threads have exited; False if they only spin, and nothing in the cluster can change that, or are tired.
 
-        `spend` is called with the number of instructions executed, and may raise Stop. Raises Stop for a fault or a deadlock.
+        They are tired after `shift` instructions. `spend` is called with the number of instructions executed, and may raise Stop. Raises Stop for a fault or a deadlock.
         """
         self.stirred = self.tired = False
         done = 0
@@ -102,7 +104,7 @@ class Cluster:
                 spend(block.count - before)
                 done += block.count - before
             if busy:
-                if done < SHIFT:
+                if done < shift:
                     continue
                 self.stirred, self.tired = False, True
                 return False

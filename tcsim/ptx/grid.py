@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.cluster import Cluster
+from tcsim.ptx.cluster import SHIFT, SHORT_SHIFT, Cluster
 from tcsim.ptx.compiled import SOURCE_NAME, Compiled
 from tcsim.ptx.deadlock import deadlock
 from tcsim.ptx.faults import EXCEPTIONS, stop_for
@@ -46,6 +46,7 @@ class Launch:
     check: bool
     limits: Limits
     progress: Progress | None = None  # called while the grid runs in order
+    cooperative: bool = False  # all clusters run beside each other
     observe: Callable[[Cluster], Observer] | None = None  # who watches each cluster
 
 
@@ -68,11 +69,16 @@ class Grid:
     def run(self) -> bool:
         """Run every cluster, one after the other; whether all of them ended.
 
-        Where a cluster only spins, the next one runs beside it: it may write what the first one waits for.
+        Where a cluster only spins, the next one runs beside it: it may write what the first one waits for. In a cooperative launch
+        they all run beside each other.
         """
         active: list[Cluster] = []
         waiting = self.waiting = self._places()
         with np.errstate(all="ignore"):
+            for indices in waiting if self.launch.cooperative else ():
+                if not self._fits(len(active), indices):
+                    return False
+                active.append(self._cluster(indices))
             while True:
                 stirred = False
                 for cluster in list(active):
@@ -144,7 +150,7 @@ class Grid:
         """Let a cluster run as far as it can: whether it ended, or None after a fault."""
         try:
             try:
-                ended = cluster.run(self._spend)
+                ended = cluster.run(self._spend, SHORT_SHIFT if self.launch.cooperative else SHIFT)
             except EXCEPTIONS as error:
                 raise stop_for(error).with_traceback(error.__traceback__) from error
         except Stop as stop:

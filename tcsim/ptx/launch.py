@@ -176,7 +176,7 @@ class Kernel:
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int] = (1, 1, 1), block: Sequence[int] = (1, 1, 1),
         cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: str | int = "late",
         check: bool = True, limits: Limits | None = None, after: Run | None = None, progress: Progress | None = None,
-        observe: Callable[[Cluster], Observer] | None = None,
+        observe: Callable[[Cluster], Observer] | None = None, cooperative: bool = False,
     ) -> Run:  # fmt: skip
         """Run the grid.
 
@@ -184,14 +184,14 @@ class Kernel:
         schedule: when asynchronous work completes: "late", "early", or a seed for something between. after: a run that this one
         follows as a dependent launch; it must have completed. progress: called now and then, while the grid runs in order, with
         the clusters that have ended, those of the grid, and the instructions so far. observe: makes an observer of each cluster,
-        who is told what it does.
+        who is told what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid.
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
         launch = self._prepared(
             memory, params, grid, block, cluster, dynamic_smem, arch, schedule, check, limits, after, observe
         )
-        return self._run_of(*processes.run(replace(launch, progress=progress)))
+        return self._run_of(*processes.run(replace(launch, progress=progress, cooperative=cooperative)))
 
     def session(
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int] = (1, 1, 1), block: Sequence[int] = (1, 1, 1),

@@ -82,7 +82,7 @@ def run(launch: Launch) -> tuple[Grid, bool, int]:
 
 def _count(launch: Launch) -> int:
     """How many processes run a grid: as many as asked for, at most one for each cluster; one where a process cannot be forked."""
-    if launch.limits.processes == 1 or not sys.platform.startswith("linux"):
+    if launch.limits.processes == 1 or launch.cooperative or not sys.platform.startswith("linux"):
         return 1
     return min(launch.limits.processes, MOST_PROCESSES, _clusters(launch))
 
