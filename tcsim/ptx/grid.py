@@ -75,10 +75,10 @@ class Grid:
         active: list[Cluster] = []
         waiting = self.waiting = self._places()
         with np.errstate(all="ignore"):
-            for indices in waiting if self.launch.cooperative else ():
-                if not self._fits(len(active), indices):
+            for place in waiting if self.launch.cooperative else ():
+                if not self._fits(len(active), place):
                     return False
-                active.append(self._cluster(indices))
+                active.append(self._cluster(place))
             while True:
                 stirred = False
                 for cluster in list(active):
