@@ -172,12 +172,23 @@ def cuda_bindings(device: Device) -> ModuleType:
         device.memory.write(to, ctypes.string_at(source, size))
         return (ok,)
 
+    def copy_back(to: int, source: int, size: int) -> Any:
+        ctypes.memmove(to, device.memory.read(source, size).ctypes.data, size)
+        return (ok,)
+
+    def release(address: int) -> Any:
+        device.memory.release(address)
+        return (ok,)
+
     def nothing(*_: Any) -> Any:
         return ok, 0
 
     return module(
         "cuda.bindings.driver", cuInit=nothing, cuDeviceGet=nothing, cuDevicePrimaryCtxRetain=nothing, cuCtxSetCurrent=nothing,
-        cuCtxSynchronize=nothing, cuMemAlloc=lambda size: (ok, device.memory.allocate(size)), cuMemcpyHtoD=copy, CUlaunchConfig=lambda: SimpleNamespace(attrs=[], hStream=0),
+        cuCtxSynchronize=nothing, cuMemAlloc=lambda size: (ok, device.memory.allocate(size)), cuMemcpyHtoD=copy, cuMemcpyDtoH=copy_back, cuMemFree=release, cuModuleUnload=nothing, cuFuncGetAttribute=nothing,
+        cuFuncSetAttribute=nothing, CUfunction_attribute=SimpleNamespace(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES=1),
+        CUlaunchAttribute=lambda: SimpleNamespace(id=0, value=SimpleNamespace(clusterDim=SimpleNamespace(x=1, y=1, z=1))),
+        CUlaunchConfig=lambda: SimpleNamespace(attrs=[], hStream=0),
         CUresult=Status, CUlaunchAttributeID=SimpleNamespace(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION=4),
         cuModuleLoadData=load, cuLibraryLoadData=load, cuModuleGetFunction=named, cuLibraryGetKernel=named,
         cuKernelGetFunction=lambda kernel: (ok, device.handle(device.handles[int(kernel)])),

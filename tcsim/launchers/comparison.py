@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.launchers.elements import Bytes, Elements
+from tcsim.launchers.elements import Array, Bytes, Elements
 
 NAN_APART = 2**64 - 1
 
@@ -86,7 +86,13 @@ def compare(
     >>> compare("x", Elements("f32"), (2,), one, two, ulp=1).equal
     True
     """
-    first, second = elements.to_codes(got), elements.to_codes(want)
+    return compare_codes(name, elements, shape, elements.to_codes(got), elements.to_codes(want), ulp)
+
+
+def compare_codes(
+    name: str, elements: Elements, shape: tuple[int, ...], first: Array, second: Array, ulp: int | None = None
+) -> Comparison:
+    """Compare codes in a row, of arrays of one shape."""
     places = np.flatnonzero(first != second)
     apart = elements.ulps(first[places], second[places]) if places.size else np.zeros(0, np.uint64)
     finite = apart[apart != np.uint64(NAN_APART)]
