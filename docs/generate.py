@@ -53,6 +53,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "special functions": special_functions,
     "input classes": input_classes,
     "mutants": mutants,
+    "mutants by family": mutant_tables.named,
     "source mutants": mutant_tables.total,
     "source mutants by family": mutant_tables.by_family,
     "source mutants by module": mutant_tables.by_module,

@@ -1,4 +1,4 @@
-"""Tables of the mutants of the model's source: what killed each, and why some survive. From docs/measurements/mutants.json."""
+"""Tables of mutants, the suite's and those of the model's source: what killed each, and why some survive. From docs/measurements."""
 
 from __future__ import annotations
 
@@ -15,20 +15,29 @@ _FOLDER = Path(__file__).resolve().parent.parent / "measurements"
 
 
 @cache
+def _read(name: str) -> dict[str, Any]:
+    return json.loads((_FOLDER / name).read_text(encoding="utf-8"))
+
+
 def _measured() -> dict[str, Any]:
-    return json.loads((_FOLDER / "mutants.json").read_text(encoding="utf-8"))
-
-
-@cache
-def _reasons() -> dict[str, str]:
-    return json.loads((_FOLDER / "mutants-reasons.json").read_text(encoding="utf-8"))
+    return _read("mutants.json")
 
 
 def _fate(mutant: dict[str, Any]) -> str:
-    """What killed a mutant; "not asked": it survived the recordings, and the tests were not run."""
-    if mutant["replay"]:
-        return "recordings"
-    return "not asked" if mutant["tests"] is None else "tests" if mutant["tests"] else "survives"
+    """What killed a mutant, or "survives"."""
+    return "recordings" if mutant["replay"] else "tests" if mutant["tests"] else "survives"
+
+
+def named() -> str:
+    """What contradicts the suite's own mutants, family by family."""
+    measured = _read("named-mutants.json")
+    rows = [
+        (name, len({*own["recordings"], *own["model"], *own["neither"]}), own["instructions"], len(own["recordings"]),
+         len(own["model"]), len(own["survivors"]) + len(own["neither"]))
+        for name, own in measured["families"].items()
+    ]  # fmt: skip
+    head = ("family", "mutants", "instructions asked", "contradicted by recordings", "by the model alone", "survive")
+    return f"Run on {measured['date']}.\n\n" + table(head, rows, (1, 2, 3, 4, 5))
 
 
 def total() -> str:
@@ -36,7 +45,7 @@ def total() -> str:
     fates = Counter(_fate(mutant) for mutant in _measured()["mutants"])
     return (
         f"{fates.total()} mutants, run on {_measured()['date']}: {fates['recordings']} contradicted by recorded hardware results, "
-        f"{fates['tests']} by a test, {fates['survives']} by none; the tests were not asked of {fates['not asked']} yet."
+        f"{fates['tests']} by a test, {fates['survives']} by none."
     )
 
 
@@ -46,13 +55,13 @@ def by_module() -> str:
     for mutant in _measured()["mutants"]:
         fates.setdefault(mutant["module"], Counter())[_fate(mutant)] += 1
     rows = [
-        (code(module), own.total(), own["recordings"], own["tests"], own["survives"], own["not asked"])
+        (code(module), own.total(), own["recordings"], own["tests"], own["survives"])
         for module, own in sorted(fates.items())
     ]
     return table(
-        ("module", "mutants", "killed by recordings", "killed by tests", "survive", "tests not asked"),
+        ("module", "mutants", "killed by recordings", "killed by tests", "survive"),
         rows,
-        (1, 2, 3, 4, 5),
+        (1, 2, 3, 4),
     )
 
 
@@ -63,15 +72,11 @@ def by_family() -> str:
     for mutant in _measured()["mutants"]:
         for name in recorded if mutant["families"] == ["all"] else mutant["families"]:
             fates[name][_fate(mutant)] += 1
-    rows = [
-        (name, own.total(), own["recordings"], own["tests"], own["survives"], own["not asked"])
-        for name, own in fates.items()
-        if own
-    ]
+    rows = [(name, own.total(), own["recordings"], own["tests"], own["survives"]) for name, own in fates.items() if own]
     return table(
-        ("family", "mutants", "killed by recordings", "killed by tests", "survive", "tests not asked"),
+        ("family", "mutants", "killed by recordings", "killed by tests", "survive"),
         rows,
-        (1, 2, 3, 4, 5),
+        (1, 2, 3, 4),
     )
 
 
@@ -79,7 +84,7 @@ def survivors() -> str:
     """Each that nothing contradicts, and why."""
     rows = [
         (f"{code(mutant['module'])}, line {mutant['line']}", code(mutant["was"]), code(mutant["becomes"]),
-         _reasons().get(mutant["name"], "**unexplained**"))
+         _read("mutants-reasons.json").get(mutant["name"], "**unexplained**"))
         for mutant in _measured()["mutants"]
         if _fate(mutant) == "survives"
     ]  # fmt: skip

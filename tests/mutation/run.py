@@ -1,8 +1,8 @@
-"""Runs the mutants: `python -m tests.mutation.run [--tests] [-n COUNT]`, from the root of the tree.
+"""Runs the mutants of the source: `python -m tests.mutation.run [-n COUNT]`, from the root of the tree.
 
 It writes docs/measurements/mutants.json, and goes on where that ends: delete it to run all of them again.
 Each is imported in a process of its own and held against recorded hardware results of the families that run through its
-module; those that survive are held against the tests that name the module, and its examples.
+module; those that survive are held against the module's examples and the tests that `MODULES` names for it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ import ml_dtypes  # noqa: F401  # imported once, before the forks
 import numpy  # noqa: F401
 
 from tests.mutation import replay
-from tests.mutation.sites import ROOT, Site, chosen, mutated
+from tests.mutation.sites import MODULES, ROOT, Site, chosen, mutated
 
 RESULT = ROOT / "docs/measurements/mutants.json"
-PATIENCE = 60  # seconds of a processor that a mutant may take
-_MOST_FILES = 3
+REASONS = ROOT / "docs/measurements/mutants-reasons.json"
+"""Why a mutant that survives changes no result: a sentence for its name."""
+PATIENCE = 60  # seconds of a processor that the recordings of a mutant may take
+_PATIENCE_OF_TESTS = 300
 _NO_END = -signal.SIGXCPU
 NOTHING_RUN = 5  # of pytest
 
@@ -92,7 +94,7 @@ def by_replay(site: Site, folder: Path, families: list[str]) -> str:
 
 def by_tests(site: Site) -> str:
     """The test that fails, and passes without the mutant; or nothing."""
-    files = [site.path, *_files(site.module)]
+    files = [site.path, *(f"tests/test_{name}.py" for name in MODULES[site.path.removesuffix(".py")].split())]
     while files:
         code = (
             "import importlib, sys, pytest; from tests.mutation.run import Planted; from tests.mutation.sites import Site; "
@@ -119,7 +121,7 @@ PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--doctest-modules")
 
 def _python(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=lambda: _limited(PATIENCE),
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=lambda: _limited(_PATIENCE_OF_TESTS),
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
 
@@ -129,42 +131,26 @@ def _passes(test: str) -> bool:
     return _python(["-m", "pytest", *PYTEST, test]).returncode == 0
 
 
-@cache
-def _files(module: str) -> tuple[str, ...]:
-    """Files of tests that name a module, those named after it first, then the smallest; and some that name its package."""
-    found = _naming(module)[:_MOST_FILES]
-    return tuple(dict.fromkeys([*found, *_naming(module.rpartition(".")[0])[: _MOST_FILES - 1]]))
-
-
-def _naming(module: str) -> list[str]:
-    name = re.escape(module).replace(r"\.", r"[./]")
-    package, _, short = module.rpartition(".")
-    words = re.compile(rf"{name}\b|from {re.escape(package)} import .*\b{short}\b|test_{short}\b")
-    files = [path for path in (ROOT / "tests").glob("test_*.py") if words.search(path.name + path.read_text())]
-    files.sort(key=lambda path: (short not in path.name, path.stat().st_size))
-    return [str(path.relative_to(ROOT)) for path in files]
-
-
 def main() -> None:
     """Run, report, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tests", action="store_true", help="ask the tests of those that survive the recordings")
     parser.add_argument("-n", type=int, help="run only so many")
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
-    wanted = chosen()
-    names = {site.name for site in wanted}
-    old = json.loads(options.out.read_text())["mutants"] if options.out.exists() else []
-    found = {record["name"]: record for record in old if record["name"] in names}
+    known = json.loads(options.out.read_text())["mutants"] if options.out.exists() else []
+    records = {record["name"]: record for record in known}
+    wanted, reasons = chosen(records), json.loads(REASONS.read_text())
+    found = {site.name: records[site.name] | {"line": site.line} for site in wanted if site.name in records}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         touched = _prepared(folder)
         started = time.monotonic()
         for number, site in enumerate(wanted[: options.n], 1):
-            record = found.get(site.name) or _run(site, folder, touched)
-            if options.tests and not record["replay"] and record["tests"] is None:
+            if site.name not in found:
+                found[site.name] = _replayed(site, folder, touched)
+            record = found[site.name]
+            if not record["replay"] and not record["tests"] and site.name not in reasons:
                 record["tests"] = by_tests(site)
-            found[site.name] = record | {"line": site.line}
             told = record["replay"] or record["tests"] or "SURVIVES"
             print(f"{number:4} {time.monotonic() - started:6.0f} s {site.name}: {told}", flush=True)
             options.out.parent.mkdir(exist_ok=True)
@@ -172,13 +158,13 @@ def main() -> None:
             options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def _run(site: Site, folder: Path, touched: dict[str, set[str]]) -> dict[str, Any]:
+def _replayed(site: Site, folder: Path, touched: dict[str, set[str]]) -> dict[str, Any]:
     families = [family for family, modules in touched.items() if site.module in modules] or list(touched)
     families.sort(key=lambda family: (folder / f"{family}.pickle").stat().st_size)
     everywhere = len(families) == len(touched)
     return {
         "name": site.name, "module": site.path, "line": site.line, "was": site.was, "becomes": site.becomes,
-        "families": ["all"] if everywhere else families, "replay": by_replay(site, folder, families), "tests": None,
+        "families": ["all"] if everywhere else families, "replay": by_replay(site, folder, families), "tests": "",
     }  # fmt: skip
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,18 +19,48 @@ SHARE = {
 }  # fmt: skip
 """Mutants drawn of each module of a folder, by a hash of what they are: no one chooses them."""
 MODULES = {
-    "tcsim/arithmetic": ("dot", "steps", "units", "reduction", "scaled_dot"),
-    "tcsim/numbers": ("codec", "conversion", "formats", "ieee", "packing", "rounding"),
-    "tcsim/layouts": ("layout", "swizzle", "sparsity"),
-    "tcsim/descriptors": ("matrix", "addresses", "bit_field"),
-    "tcsim/memory": ("mbarrier", "mbarrier_bits", "mbarrier_object"),
-    "tcsim/tma": ("bits", "box", "copy", "fields", "reduce", "types"),
-    "tcsim/isa": (
-        "mma/sync", "mma/sparse_operand", "mma/product", "wgmma/multiply", "cvt/lowering", "cvt/semantics", "cvt/registers",
-        "cp_async_bulk/semantics", "elect", "mapa", "setmaxnreg", "st_async", "tensormap",
-    ),
-}  # fmt: skip
-"""What computes: the modules that instructions run through. Rows, documents and what Blackwell alone has are left out."""
+    "tcsim/arithmetic/dot": "exact_steps models_agree",
+    "tcsim/arithmetic/reduction": "effects_copies clusters exact_numbers",
+    "tcsim/arithmetic/scaled_dot": "block_scale_numbers tcgen05_products",
+    "tcsim/arithmetic/steps": "exact_steps block_scale inspection_traces",
+    "tcsim/arithmetic/units": "units exact_steps block_scale_numbers",
+    "tcsim/descriptors/addresses": "warpgroup canonical_tile blackwell_descriptors",
+    "tcsim/descriptors/bit_field": "instruction_descriptor mbarrier_bits",
+    "tcsim/descriptors/matrix": "canonical_tile blackwell_descriptors",
+    "tcsim/isa/cp_async_bulk/semantics": "async_copy effects_copies",
+    "tcsim/isa/cvt/lowering": "cvt cvt_probes",
+    "tcsim/isa/cvt/registers": "cvt",
+    "tcsim/isa/cvt/semantics": "cvt inspection_numbers",
+    "tcsim/isa/elect": "clusters effects_of_every_row",
+    "tcsim/isa/mapa": "clusters cluster_probes",
+    "tcsim/isa/mma/product": "exact_steps models_agree",
+    "tcsim/isa/mma/sparse_operand": "sparse sparse_metadata",
+    "tcsim/isa/mma/sync": "registry instruction probes",
+    "tcsim/isa/setmaxnreg": "clusters",
+    "tcsim/isa/st_async": "clusters cluster_probes",
+    "tcsim/isa/tensormap": "tensor_map effects_copies",
+    "tcsim/isa/wgmma/multiply": "warpgroup wrong_arguments",
+    "tcsim/layouts/layout": "layout layout_algebra",
+    "tcsim/layouts/sparsity": "sparse_metadata sparse_gemm",
+    "tcsim/layouts/swizzle": "layout warpgroup",
+    "tcsim/memory/mbarrier": "mbarrier effects_mbarrier",
+    "tcsim/memory/mbarrier_bits": "mbarrier_bits",
+    "tcsim/memory/mbarrier_object": "mbarrier_bits",
+    "tcsim/numbers/codec": "encoding formats quantize",
+    "tcsim/numbers/conversion": "cvt",
+    "tcsim/numbers/formats": "formats exact_numbers encoding",
+    "tcsim/numbers/ieee": "ieee exact_numbers",
+    "tcsim/numbers/packing": "packing",
+    "tcsim/numbers/rounding": "encoding ieee exact_numbers",
+    "tcsim/tma/bits": "tensor_map_bits",
+    "tcsim/tma/box": "tensor_copy",
+    "tcsim/tma/copy": "tensor_copy tensor_rows",
+    "tcsim/tma/fields": "tensor_map",
+    "tcsim/tma/reduce": "tensor_copy effects_copies",
+    "tcsim/tma/types": "tensor_map tensor_map_bits",
+}
+"""What computes: the modules that instructions run through, each with the tests that know it best. Rows, documents and what
+Blackwell alone has are left out."""
 
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -46,13 +78,15 @@ class Site:
     path: str  # of the module, from the root of the tree
     line: int
     place: int  # of the node in `ast.walk`
+    scope: str  # the function, class or constant that it stands in
     was: str
     becomes: str
+    number: int  # from 1, of the like changes in that scope
 
     @property
     def name(self) -> str:
-        """Without the line, which moves."""
-        return f"{self.path}: {self.was} -> {self.becomes} #{self.place}"
+        """Without line and place, which move with whatever stands above."""
+        return f"{self.path}, {self.scope}: {self.was} -> {self.becomes} #{self.number}"
 
     @property
     def module(self) -> str:
@@ -60,11 +94,12 @@ class Site:
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
+@cache
 def sites(path: str) -> list[Site]:
     """Every mutant of a module."""
     tree = ast.parse((ROOT / path).read_text())
-    left_out = _left_out(tree)
-    found = []
+    left_out, scopes = _left_out(tree), _scopes(tree)
+    found, alike = [], Counter[tuple[str, str, str]]()
     for place, node in enumerate(ast.walk(tree)):
         if id(node) in left_out:
             continue
@@ -72,21 +107,23 @@ def sites(path: str) -> list[Site]:
         if changed is not None:
             shown = (node.test, changed.test) if isinstance(node, ast.If) else (node, changed)  # type: ignore[attr-defined]
             was, becomes = (" ".join(ast.unparse(item).split())[:90] for item in shown)
-            found.append(Site(path, node.lineno, place, was, becomes))  # type: ignore[attr-defined]
+            what = scopes[id(node)], was, becomes
+            alike[what] += 1
+            found.append(Site(path, node.lineno, place, *what, alike[what]))  # type: ignore[attr-defined]
     return found
 
 
-def chosen() -> list[Site]:
-    """The mutants that are run: of each module those with the least hashes."""
+def chosen(known: Container[str] = ()) -> list[Site]:
+    """The mutants that are run: of each module those whose names are known, then those with the least hashes."""
+
+    def order(site: Site) -> tuple[bool, bytes]:
+        return site.name not in known, hashlib.sha256(site.name.encode()).digest()
+
     found: list[Site] = []
-    for folder, names in MODULES.items():
-        for name in names:
-            found += sorted(sites(f"{folder}/{name}.py"), key=_hash)[: SHARE[folder]]
-    return sorted(found, key=_hash)
-
-
-def _hash(site: Site) -> bytes:
-    return hashlib.sha256(site.name.encode()).digest()
+    for module in MODULES:
+        share = next(number for folder, number in SHARE.items() if module.startswith(f"{folder}/"))
+        found += sorted(sites(f"{module}.py"), key=order)[:share]
+    return sorted(found, key=order)
 
 
 def mutated(site: Site) -> str:
@@ -128,6 +165,29 @@ def _changed(node: ast.AST) -> ast.AST | None:
         case ast.BinOp() if type(node.op) in _OPERATORS:
             return ast.copy_location(ast.BinOp(node.left, _OPERATORS[type(node.op)](), node.right), node)
     return None
+
+
+def _scopes(tree: ast.Module) -> dict[int, str]:
+    """What each node stands in, dotted: definitions, and constants outside functions."""
+    scopes: dict[int, str] = {}
+
+    def enter(node: ast.AST, scope: str, in_function: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            inner, function = scope, in_function
+            match child:
+                case ast.FunctionDef(name=name):
+                    inner, function = f"{scope}.{name}", True
+                case ast.ClassDef(name=name):
+                    inner = f"{scope}.{name}"
+                case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)) if (
+                    not in_function
+                ):
+                    inner = f"{scope}.{name}"
+            scopes[id(child)] = inner.removeprefix(".")
+            enter(child, inner, function)
+
+    enter(tree, "", False)
+    return scopes
 
 
 def _left_out(tree: ast.Module) -> set[int]:
