@@ -14,13 +14,13 @@ from tcsim.numbers.formats import Format
 
 def build(format: Format, sign: Codes, exponent: Codes, fraction: Codes) -> Codes:
     """Float codes from parts: a normal number, or zero below the format's range of exponents; no overflow allowed."""
-    field = np.clip(exponent - format.minimum_exponent + int(format.zero), 0, (1 << format.exponent_bits) - 1)
-    code = (field.astype(np.uint64) << np.uint64(format.fraction_bits)) | (
-        fraction.astype(np.uint64) & np.uint64((1 << format.fraction_bits) - 1)
-    )
-    code = np.where(code > np.uint64(format.largest_code), np.uint64(format.largest_code), code)
-    code |= sign.astype(np.uint64) << np.uint64(format.sign_shift)
-    return (code << np.uint64(format.ignored_low_bits)).astype(format.dtype)
+    word = format.dtype.type
+    field = np.clip(exponent + (int(format.zero) - format.minimum_exponent), 0, (1 << format.exponent_bits) - 1)
+    code = field.astype(word) << word(format.fraction_bits)
+    code = code | fraction.astype(word) & word((1 << format.fraction_bits) - 1)
+    code = np.minimum(code, word(format.largest_code))
+    code |= sign.astype(word) << word(format.sign_shift)
+    return code << word(format.ignored_low_bits)
 
 
 def random_bits(format: Format, stream: Stream, shape: tuple[int, ...]) -> Codes:
@@ -52,7 +52,7 @@ def window(format: Format, stream: Stream, shape: tuple[int, ...], low: int, hig
     top = (format.largest_code >> format.fraction_bits) + format.minimum_exponent - int(format.zero)
     low, high = max(low, format.minimum_exponent), min(high, top)
     words = stream.words(shape)
-    return build(format, words >> np.uint64(63), stream.between(low, high, shape), words)
+    return build(format, words.view(np.int64) < 0, stream.between(low, high, shape), words)
 
 
 def bell(stream: Stream, shape: tuple[int, ...]) -> Codes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -46,7 +47,7 @@ class Arch:
     targets: tuple[Target, ...]  # its PTX targets, the plain one first
     source: str = ""  # the manual and the assembler that were asked about it; empty: all of it is inferred
 
-    @property
+    @cached_property
     def number(self) -> int:
         """90 for sm_90: archs and targets compare by it."""
         return int(self.name.removeprefix("sm_"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from tcsim.model.operand import Names, Operand, Scope
 
@@ -32,17 +33,17 @@ class Form:
     def __contains__(self, name: object) -> bool:
         return name in self.names
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the operands, in PTX's order."""
         return tuple(operand.name for operand in self.operands)
 
-    @property
+    @cached_property
     def results(self) -> tuple[str, ...]:
         """The names of the registers that it writes; a sink is not among them."""
         return tuple(operand.name for operand in self.operands if operand.role == "destination" and operand.named)
 
-    @property
+    @cached_property
     def sources(self) -> tuple[str, ...]:
         """The names of the registers and numbers that it takes besides addresses."""
         return tuple(operand.name for operand in self.operands if operand.role != "destination" and operand.named)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -68,7 +68,7 @@ class Instruction:
         """The register operands by name, in PTX's order."""
         return self.row.operands
 
-    @property
+    @cached_property
     def forms(self) -> tuple[Form, ...]:
         """The lists of operands that the spelling takes on this arch, each with every operand that PTX writes.
 

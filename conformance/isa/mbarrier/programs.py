@@ -38,7 +38,7 @@ class Machine:
     kind: type[MBarrier] = MBarrier  # or a mutant
     barrier: MBarrier | None = None
     state: BarrierState | None = None
-    bits: int = 0  # of the object before that arrival
+    before: MBarrier | None = None  # the object as it was before that arrival
 
     @property
     def hopper(self) -> bool:
@@ -57,7 +57,7 @@ class Machine:
         tests = 0
         if flags & probe.OBSERVE:
             tests = sum(1 << parity for parity in (0, 1) if self._here.test_wait_parity(parity))
-        raw = self.bits if flags & probe.RAW_STATE else 0
+        raw = self._bits() if flags & probe.RAW_STATE else 0
         return result, tests, raw & 0xFFFF_FFFF, raw >> 32
 
     @property
@@ -80,22 +80,23 @@ class Machine:
         else:
             count = value if self.hopper or operation == probe.NO_COMPLETE else 1
             arrive = self._here.arrive_drop if operation == probe.DROP else self._here.arrive
-            return self._arrived(self._bits(), arrive(count, operation == probe.NO_COMPLETE), first)
+            return self._arrived(self._here.copy(), arrive(count, operation == probe.NO_COMPLETE), first)
         return 0
 
     def _init(self, barrier: MBarrier) -> None:
         barrier.__class__ = self.kind
-        self.barrier, self.state, self.bits = barrier, None, 0
+        self.barrier, self.state, self.before = barrier, None, None
 
     def _bits(self) -> int:
-        """The object as it is; on sm_107 that of layout v1 is not known, and no program asks for it."""
-        known = self.instruction.arch.name != "sm_107" or self._here.layout == "v0"
-        return self._here.encode(arch=self.instruction.arch.name) if known else 0
+        """The object before the arrival; on sm_107 that of layout v1 is not known, and no program asks for it."""
+        if self.before is None or (self.instruction.arch.name == "sm_107" and self.before.layout != "v0"):
+            return 0
+        return self.before.encode(arch=self.instruction.arch.name)
 
-    def _arrived(self, before: int, state: BarrierState, first: bool) -> int:
+    def _arrived(self, before: MBarrier, state: BarrierState, first: bool) -> int:
         """What was pending, where pending_count is defined: of other states nothing is stored."""
         if first:
-            self.state, self.bits = state, before
+            self.state, self.before = state, before
         return state.pending if state.counted else 0
 
     def _row(self, value: int, first: bool) -> int:
@@ -120,7 +121,7 @@ class Machine:
                 return int(instruction.execute(self._here, **given))
             complete, report, word = instruction.execute(self._here, **given, report=True)
             return int(complete) | int(bool(report)) << 1 | (word or 0) << 8
-        before = self._bits()
+        before = self._here  # which `execute` leaves as it is
         found = instruction.execute([self._here], **given, cta_mask=1) if row.has("cta_mask") else None
         if found is None:
             found = instruction.execute(self._here, **given)
@@ -299,8 +300,9 @@ def programs(
     """Random programs: uint32 (samples, STEPS, 4)."""
     found = []
     for _ in range(samples):
-        words = iter(stream.words((STEPS * 256,)).tolist())
-        found.append(Writer(instruction, form, threads, raw, (word >> 20 for word in words)).program(STEPS))
+        rows = stream.words((STEPS, 256)) >> np.uint64(20)
+        words = (word for row in rows for word in row.tolist())  # few of the rows are used
+        found.append(Writer(instruction, form, threads, raw, words).program(STEPS))
     return np.array(found, np.uint32).reshape(samples, STEPS, probe.WORDS)
 
 
