@@ -1,11 +1,16 @@
-"""Names that the docstring examples use without importing them."""
+"""BLAS in one thread, and names that the docstring examples use without importing them."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-import numpy as np
 import pytest
+
+# Before NumPy is loaded, for every process of a run: products are small, and idle threads of BLAS would spin beside the other workers.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
 
 import tcsim
 import tcsim.catalog

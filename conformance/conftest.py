@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -151,6 +152,17 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"conformance: {settings.arch} by replay of recorded hardware results (no GPU is used)"
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of cases stay until the end: the garbage collector need not look at them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Enumerate the registry into tests."""
     suite = metafunc.config.stash[SUITE]
@@ -208,6 +220,13 @@ def conclude(request: pytest.FixtureRequest) -> Any:
             pytest.skip(f"{outcome.verdict}: {outcome.how}")
 
     return verdict
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Say which case comes next."""
+    call = getattr(nextitem, "callspec", None)
+    item.config.stash[SUITE].coming = call.params.get("case") if call is not None else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ It is loaded with every pytest of the environment, so it imports nothing of the 
 from __future__ import annotations
 
 import importlib
+import os
 
 import pytest
 
@@ -26,6 +27,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     """Register the suite's conftest.py under the name that pytest gives it, before the options are read."""
     if not names_the_suite(args):
         return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the conftest.py of the tree does, and why
     conftest = importlib.import_module(f"{SUITE}.conftest")
     name = str(conftest.__file__)
     if not early_config.pluginmanager.has_plugin(name):

@@ -19,12 +19,17 @@ def slices() -> dict[str, dict[str, Testbench]]:
     return {name: module.TESTBENCHES for name, module in found.items() if hasattr(module, "TESTBENCHES")}
 
 
+@cache
+def _testbenches() -> dict[str, Testbench]:
+    return {name: testbench for own in slices().values() for name, testbench in own.items()}
+
+
 def testbench_of(family: str) -> Testbench:
     """The testbench of a family.
 
     Raises ValueError if it has none.
     """
-    found = {name: testbench for own in slices().values() for name, testbench in own.items()}
+    found = _testbenches()
     if family not in found:
         raise ValueError(f"no testbench for family {family!r}; valid: {', '.join(found)}")
     return found[family]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from typing import IO, Any
 ARCHIVE = Path(__file__).parent / "generators.zip"
 NOTE = Path(__file__).parent / "generators.json"
 START = "import sys; sys.path.insert(0, sys.argv[1]); from conformance.kernels.generating import serve; serve()"
+
+KEEP = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_TOP_PAD_": "64000000"}
+"""For glibc: the process keeps the memory of one case's arrays for those of the next."""
 
 
 class FrozenError(RuntimeError):
@@ -53,28 +57,61 @@ class Generators:
 
     def __init__(self, archive: Path = ARCHIVE) -> None:
         command = [sys.executable, "-P", "-c", START, str(archive)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        environment = {**KEEP, **os.environ}
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self._expected: tuple[object, ...] | None = None  # a question that was sent, and not answered yet
+
+    def expect(self, kind: str, *question: object) -> None:
+        """Begin with the inputs of a case that will be asked for next, while the process that asks does something else.
+
+        Raises FrozenError.
+        """
+        self._settle()
+        self._send(kind, *question)
+        self._expected = (kind, *question)
 
     def ask(self, kind: str, *question: object) -> Any:
         """The inputs of a case: `kind` and `question` are those of conformance/kernels/generating.py.
 
         Raises UnknownCase, FrozenError.
         """
-        if self._process.stdin is None or self._process.stdout is None:
-            raise FrozenError("the frozen generators have no pipes")
-        try:
-            send(self._process.stdin, (kind, *question))
-            verdict, content = receive(self._process.stdout)
-        except (EOFError, OSError) as error:
-            raise FrozenError(f"the frozen generators ended with status {self._process.wait()}") from error
+        if self._expected != (kind, *question):
+            self._settle()
+            self._send(kind, *question)
+        verdict, content = self._receive()
         if verdict == "unknown":
             raise UnknownCase(content)
         if verdict == "error":
             raise FrozenError(content)
         return content
 
+    def _settle(self) -> None:
+        """Take an answer that was expected and not asked for."""
+        if self._expected is not None:
+            self._receive()
+
+    def _send(self, *question: object) -> None:
+        if self._process.stdin is None:
+            raise FrozenError("the frozen generators have no pipes")
+        try:
+            send(self._process.stdin, question)
+        except OSError as error:
+            raise FrozenError(f"the frozen generators ended with status {self._process.wait()}") from error
+
+    def _receive(self) -> tuple[str, Any]:
+        if self._process.stdout is None:
+            raise FrozenError("the frozen generators have no pipes")
+        self._expected = None
+        try:
+            verdict, content = receive(self._process.stdout)
+        except (EOFError, OSError) as error:
+            raise FrozenError(f"the frozen generators ended with status {self._process.wait()}") from error
+        return verdict, content
+
     def close(self) -> None:
         """End it."""
+        if self._process.poll() is None:
+            self._settle()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

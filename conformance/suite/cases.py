@@ -102,8 +102,11 @@ class Suite:
     def __init__(self, settings: Settings, hardware: Hardware | None = None) -> None:
         self.settings = settings
         self.hardware = hardware
+        self._instructions: dict[str, Instruction] = {}
         self._recordings: dict[str, Recording | None] = {}
         self._new: dict[str, Recording] = {}
+        self.coming: Case | None = None
+        """The case that will be run next: its inputs are made while this one's results are computed."""
         self.written: list[Path] = []
 
     # --- what there is to run
@@ -125,13 +128,13 @@ class Suite:
             own = self.names(row.mnemonic)
             if self.settings.mode == "live":
                 yield from (Case(row.mnemonic, name, self.settings.seed) for name in own)
-            elif (recording := self.recording(row.mnemonic)) is not None and own:
-                seeds = {seed for _, seed in recording.cases}
+            elif (recorded := self.recorded.get(row.mnemonic)) is not None and own:
+                seeds = {seed for _, seed in recorded}
                 if self.settings.seed not in seeds:
                     raise recordings.RecordingError(
                         f"{row.mnemonic} has no recording with --seed {self.settings.seed}; recorded seeds: {sorted(seeds)}"
                     )
-                names = [name for name, seed in recording.cases if seed == self.settings.seed and name in own]
+                names = [name for name, seed in recorded if seed == self.settings.seed and name in own]
                 names += [name for name in self.waiting(row.mnemonic) if name not in names]
                 yield from (Case(row.mnemonic, name, self.settings.seed) for name in names)
 
@@ -156,7 +159,7 @@ class Suite:
         """Mnemonics without an oracle here: they are assembled, and no more; of those that are alike, one."""
         if self.settings.mode == "replay":
             proven = {item.mnemonic for item in self.published}
-            rows = (row for row in self.rows if row.mnemonic not in proven and self.recording(row.mnemonic) is None)
+            rows = (row for row in self.rows if row.mnemonic not in proven and row.mnemonic not in self.recorded)
             alike: dict[object, str] = {}
             for row in rows:
                 alike.setdefault(testbench_of(row.family).alike(row), row.mnemonic)
@@ -179,8 +182,15 @@ class Suite:
         return unmodelled or testbench_of(row.family).no_machine
 
     def instruction(self, mnemonic: str) -> Instruction:
-        """The instruction on the arch under test."""
-        return tcsim.instruction(mnemonic, arch=self.settings.arch)
+        """The instruction on the arch under test, made once: what it caches serves all its cases."""
+        if mnemonic not in self._instructions:
+            self._instructions[mnemonic] = tcsim.instruction(mnemonic, arch=self.settings.arch)
+        return self._instructions[mnemonic]
+
+    @cached_property
+    def recorded(self) -> dict[str, list[tuple[str, int]]]:
+        """The recorded (class, seed) of each recorded mnemonic on the arch under test: no result is read."""
+        return recordings.listed([row.mnemonic for row in self.rows], self.settings.arch, self.settings.root)
 
     def recording(self, mnemonic: str) -> Recording | None:
         """The recording of a mnemonic on the arch under test, read once."""
@@ -203,11 +213,27 @@ class Suite:
             instruction = self.instruction(case.mnemonic)
             return testbench_of(instruction.row.family).inputs(instruction, case.name, case.seed, samples)
 
+    def _expect(self) -> None:
+        """Have the inputs of the next case made; what is wrong with it, it will say itself."""
+        case = self.coming
+        try:
+            recording = self.recording(case.mnemonic) if case is not None else None
+        except recordings.RecordingError:
+            return
+        if case is not None and recording is not None and (case.name, case.seed) in recording.cases:
+            samples = recording.cases[case.name, case.seed].samples
+            frozen.generators().expect("case", case.mnemonic, self.settings.arch, case.name, case.seed, samples)
+
     # --- running
 
     def run(self, case: Case) -> Outcome:
         """Compare one case, live or replayed."""
-        return self._live(case) if self.settings.mode == "live" else self._replay(case)
+        try:
+            return self._live(case) if self.settings.mode == "live" else self._replay(case)
+        except recordings.Unwritable:
+            raise
+        except recordings.RecordingError as error:  # what the header lists is not there, or cannot be read
+            return Outcome("FAIL", how="recording", text=str(error))
 
     def run_published(self, item: PublishedSet) -> Outcome:
         """Compare one published set."""
@@ -274,6 +300,7 @@ class Suite:
         hardware = recording.results[case.name, case.seed]
         testbench = testbench_of(instruction.row.family)
         given = self.inputs(case, recorded.samples)
+        self._expect()
         trouble = self._stale(instruction, recording, recorded, given)
         if trouble:
             again = rerun.command("", "--arch", self.settings.arch, "--record", root=self.settings.root)
@@ -291,7 +318,8 @@ class Suite:
         how = f"recorded on {origin}"
         if recorded.result_sha256 and asked is None:
             return self._judge_digest(case, instruction, testbench, given, hardware, recorded, how)
-        return self._judge(case, instruction, testbench, given, hardware, "REPLAYED", how)
+        model = testbench.model(instruction, given)
+        return self._compared(case, instruction, testbench, given, hardware, model, "REPLAYED", how)
 
     def _judge_digest(
         self,
@@ -305,12 +333,12 @@ class Suite:
     ) -> Outcome:
         """Compare the samples that were kept bit for bit, and all of them by their digest."""
         kept = len(hardware)
-        first = {name: array[:kept] for name, array in given.items()}
+        model = testbench.model(instruction, given)
         if kept:
-            outcome = self._judge(case, instruction, testbench, first, hardware, "REPLAYED", how)
+            first = {name: array[:kept] for name, array in given.items()}
+            outcome = self._compared(case, instruction, testbench, first, hardware, model[:kept], "REPLAYED", how)
             if outcome.verdict != "REPLAYED":
                 return outcome
-        model = testbench.model(instruction, given)
         if testbench.kept(instruction, case.name) is None:
             outputs = testbench.compare(instruction, given, model, model).outputs
         else:
@@ -343,19 +371,6 @@ class Suite:
         if got[:1] != (recorded.samples,) and not few:
             return f"the recorded result has shape {got}, but its header says {recorded.samples} samples"
         return ""
-
-    def _judge(
-        self,
-        case: Case,
-        instruction: Instruction,
-        testbench: Testbench,
-        given: Inputs,
-        hardware: Array,
-        agreed: Verdict,
-        how: str,
-    ) -> Outcome:
-        model = testbench.model(instruction, given)
-        return self._compared(case, instruction, testbench, given, hardware, model, agreed, how)
 
     def _compared(
         self,

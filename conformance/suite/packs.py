@@ -95,11 +95,25 @@ def held(name: str, arch: str, root: Path) -> Iterator[Content]:
     folder = root / arch / FOLDER
     if folder.exists():
         for pack in _index(root, arch, _stamps(folder)).get(name, ()):
-            header = {key: value for key, value in pack.headers[name].items() if key != "arrays"}
-            yield pack.path, {"schema": SCHEMA, "arch": arch, **header}, pack.arrays(name)
+            yield pack.path, _header(pack, name, arch), pack.arrays(name)
     path = root / arch / f"{name}.npz"
     if path.exists():
         yield path, *files.read_arrays(path)
+
+
+def headers(names: Iterable[str], arch: str, root: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    """The same of many names without the arrays, which stay packed: name, file and header.
+
+    Raises RecordingError for a pack or a file that cannot be read.
+    """
+    folder = root / arch / FOLDER
+    packed = _index(root, arch, _stamps(folder)) if folder.exists() else {}
+    own = {path.stem: path for path in (root / arch).glob("*.npz")}
+    for name in names:
+        for pack in packed.get(name, ()):
+            yield name, pack.path, _header(pack, name, arch)
+        if name in own:
+            yield name, own[name], files.read_header(own[name])
 
 
 def cases(name: str, arch: str, root: Path) -> set[tuple[str, int]]:
@@ -107,10 +121,14 @@ def cases(name: str, arch: str, root: Path) -> set[tuple[str, int]]:
 
     Raises RecordingError for a pack or a file that cannot be read.
     """
-    folder, path = root / arch / FOLDER, root / arch / f"{name}.npz"
-    found = _index(root, arch, _stamps(folder)).get(name, ()) if folder.exists() else ()
-    headers = [pack.headers[name] for pack in found] + ([files.read_header(path)] if path.exists() else [])
-    return {(case["name"], case["seed"]) for header in headers for case in header.get("cases", ())}
+    return {
+        (case["name"], case["seed"]) for *_, header in headers([name], arch, root) for case in header.get("cases", ())
+    }
+
+
+def _header(pack: Pack, name: str, arch: str) -> dict[str, Any]:
+    own = {key: value for key, value in pack.headers[name].items() if key != "arrays"}
+    return {"schema": SCHEMA, "arch": arch, **own}
 
 
 def names(arch: str, root: Path) -> set[str]:

@@ -8,6 +8,7 @@ header keeps their digest, so that other inputs are noticed and not compared.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,15 +145,35 @@ def read(mnemonic: str, arch: str, root: Path = ROOT) -> Recording | None:
     return found
 
 
+def listed(mnemonics: Iterable[str], arch: str, root: Path = ROOT) -> dict[str, list[tuple[str, int]]]:
+    """The (class, seed) of the recorded cases of instructions, in order, of those that are recorded: from the headers alone.
+
+    Raises RecordingError if a header cannot be read or is not what its name says.
+    """
+    names = {path_of(mnemonic, arch, root).stem: mnemonic for mnemonic in mnemonics}
+    found: dict[str, dict[tuple[str, int], None]] = {}
+    try:
+        for name, path, header in packs.headers(names, arch, root):
+            part = _parsed(path, names[name], arch, header)
+            found.setdefault(names[name], {}).update(dict.fromkeys(part.cases))
+    except RecordingError as error:
+        raise RecordingError(f"{error}; {ADVICE}") from error
+    return {mnemonic: list(cases) for mnemonic, cases in found.items()}
+
+
 def _parsed(
-    path: Path, mnemonic: str, arch: str, header: dict[str, Any], content: dict[str, npt.NDArray[Any]]
+    path: Path, mnemonic: str, arch: str, header: dict[str, Any], content: dict[str, npt.NDArray[Any]] | None = None
 ) -> Recording:
+    """A recording, without results if there is no content."""
     try:
         found = (header["schema"], header["mnemonic"], header["arch"])
         recording = Recording(header["mnemonic"], header["arch"], Origin(**header["origin"]))
         for fields in header["cases"]:
             case = checked(RecordedCase(**fields))
-            recording.add(case, content[f"{case.name}.{case.seed}"])
+            if content is None:
+                recording.cases[case.name, case.seed] = case
+            else:
+                recording.add(case, content[f"{case.name}.{case.seed}"])
     except Exception as error:  # any damage to the structure or the content
         raise RecordingError(f"corrupt recording {path}: {type(error).__name__}: {error}") from error
     if found != (SCHEMA, mnemonic, arch):
