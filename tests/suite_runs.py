@@ -19,6 +19,7 @@ MNEMONIC = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
 OTHER = "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16"
 CLASSES = [item.name for item in inputs.classes_for(tcsim.instruction(MNEMONIC, arch="sm_90"))]
 OUTPUTS = 2048  # of each class but onehot, which has 16 warps of 128
+QUIET = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")  # whose summary would import Hypothesis
 GPU = DeviceInfo(0, "Imaginary GPU", "sm_90", "1.2.3", "13.0", 1, 1)
 
 
@@ -30,7 +31,7 @@ def suite_run(
     environment |= {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", "CI": "true"}  # where summaries are longest
     if path is not None:
         environment["PYTHONPATH"] = os.pathsep.join([str(path), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-m", "pytest", *QUIET, *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=wait)
 
 

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 from exact import machine
 from exact.steps import dot_add
+from suite_runs import QUIET
 
 import tcsim
 from conformance.suite import published, recordings
@@ -294,7 +295,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run pytest on the suite."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-m", "pytest", *QUIET, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
 
