@@ -12,6 +12,7 @@ import pytest
 from suite_runs import ROOT
 
 from conformance.stimuli import frozen
+from conformance.stimuli.classes import digest
 
 HALF = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
 WHOLE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -84,3 +85,21 @@ def test_what_is_not_frozen_is_said() -> None:
             frozen.generators().ask("case", *question)
     with pytest.raises(frozen.FrozenError, match="case"):
         frozen.generators().ask("case", WHOLE, "sm_90", "wide", "no seed", "no number")
+
+
+def test_what_is_expected_is_made_before_it_is_asked_for() -> None:
+    """The same inputs; what was expected and is not asked for is dropped, also when it is not known."""
+    questions = [("case", WHOLE, "sm_90", name, 0, 2) for name in ("wide", "normal", "uniform")]
+    generators = frozen.Generators()
+    try:
+        plain = [digest(generators.ask(*question)) for question in questions]
+        assert len(set(plain)) == 3
+        for question, expected in zip(questions, plain, strict=True):
+            generators.expect(*question)
+            assert digest(generators.ask(*question)) == expected
+        generators.expect(*questions[0])
+        generators.expect("case", WHOLE, "sm_90", "later", 0, 1)
+        assert digest(generators.ask(*questions[1])) == plain[1]
+        generators.expect(*questions[2])
+    finally:
+        generators.close()

@@ -13,6 +13,7 @@ import pytest
 from suite_runs import CLASSES, MNEMONIC, OTHER, case_path, copy_recording, recorded, suite_run
 
 from conformance.suite import files, manifest, packs, recordings, whole_recordings
+from conformance.suite.cases import Settings, Suite
 from conformance.suite.recordings import RecordedCase, Recording, RecordingError
 
 WHOLE = "gemm-x"
@@ -51,6 +52,28 @@ def test_a_replay_reads_packs(packed: Path) -> None:
     run = suite_run("conformance/test_cases.py", "-k", MNEMONIC, "--replay", "--recordings", str(packed))
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"{len(CLASSES)} passed" in run.stdout
+
+
+def test_cases_are_listed_from_headers_alone(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run collects needs no result; the first case that is run reads its pack."""
+    read: list[Path] = []
+    whole = files.read_array
+    monkeypatch.setattr(files, "read_array", lambda path, name: (read.append(path), whole(path, name))[1])
+    suite = Suite(Settings("sm_90", "replay", root=packed))
+    cases = [case for case in suite.cases() if case.mnemonic == MNEMONIC]
+    assert [case.name for case in cases] == CLASSES and read == []
+    assert suite.run(cases[0]).verdict == "REPLAYED" and read == [packed / FIRST]
+
+
+def test_a_case_whose_results_are_gone_fails(tmp_path: Path) -> None:
+    """The header lists it, its array has another name: not a pass, and not the end of the run."""
+    path = recordings.path_of(MNEMONIC, "sm_90", copy_recording(tmp_path))
+    header, arrays = files.read_arrays(path)
+    arrays["vast.0"] = arrays.pop("wide.0")
+    files.write_arrays(path, header, arrays)
+    suite = Suite(Settings("sm_90", "replay", root=tmp_path))
+    outcome = suite.run(next(suite.cases()))
+    assert outcome.verdict == "FAIL" and outcome.text.startswith(f"corrupt recording {path}: KeyError: 'wide.0'")
 
 
 def later(root: Path, seed: int, value: int) -> Recording:
