@@ -46,6 +46,7 @@ class Compiled:
     texts: list[str] = field(repr=False)  # of each block: its source
     names: dict[str, Any] = field(repr=False)  # what the source may name
     shared_bytes: int = 0  # of the static ones, from SHARED_START
+    narrowest: int = 4  # bytes of the narrowest ordinary access that may be one of shared memory, at most 4
     pieces: dict[int, int] = field(
         repr=False, default_factory=dict
     )  # of blocks that were cut again: the first piece, or 0

@@ -174,7 +174,10 @@ def _access(compiler: Compiler, item: Instruction) -> tuple[str, int, str]:
             space = word
         elif word in ("v2", "v4", "v8"):
             count = int(word[1:])
-    return space, count, _type(compiler, words)
+    type = _type(compiler, words)
+    if space.startswith("shared") or not space:
+        compiler.narrowest = min(compiler.narrowest, TYPE_BYTES[type] * count)
+    return space, count, type
 
 
 def _alone(operand: Operand, count: int) -> Operand:
@@ -244,6 +247,8 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
     stem, *words = item.opcode.split(".")
     space = next((word for word in words if word in SPACES), "")
     own = _atomic(compiler, words)
+    if space.startswith("shared") or not space:
+        compiler.narrowest = min(compiler.narrowest, TYPE_BYTES[own.type] * own.count)
     operands = list(item.operands)
     to = operands.pop(0) if stem == "atom" else Sink()
     address, space = compiler.place(operands[0], space)

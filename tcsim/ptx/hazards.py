@@ -6,40 +6,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from tcsim.ptx.rules import RULES, Rule
 
-@dataclass(frozen=True)
-class Rule:
-    """A name that `Run.hazards` can have: what it means, and where that is said."""
-
-    name: str
-    severity: str  # "error": undefined, or a fault on hardware; "strict", "repaired" and "perf" are kept for rules of ordering
-    sentence: str
-    section: str  # title of the section
-    source: str  # the document
-
-
-_PTX = "PTX ISA 9.4"
-_CUDA = "CUDA C++ Programming Guide 13"
-_OURS = "tcsim, docs/kernels.md"
-
-_RULES = (
-    Rule("DEADLOCK", "error", "No thread can go on: each waits for what no other thread will do.", "Barrier instructions: bar, barrier", _PTX),
-    Rule("GMEM_UNMAPPED", "error", "A global access lies outside the memory that was mapped or allocated.", "State Spaces", _PTX),
-    Rule("ADDRESS_MISALIGNED", "error", "An address is not a multiple of the size of the access.", "Addresses as Operands", _PTX),
-    Rule("SMEM_OUT_OF_RANGE", "error", "A shared access lies outside the block's static and dynamic shared memory.", "Shared State Space", _PTX),
-    Rule("LOCAL_OUT_OF_RANGE", "error", "A local access lies outside the thread's local memory.", "Local State Space", _PTX),
-    Rule("PARAM_OUT_OF_RANGE", "error", "An access to parameters lies outside them.", "Parameter State Space", _PTX),
-    Rule("INVALID_OPERAND", "error", "An operand's value is one that the instruction does not take.", "Instruction Set", _PTX),
-    Rule("TMEM_OUT_OF_RANGE", "error", "An access lies outside Tensor Memory.", "Tensor Memory", _PTX),
-    Rule("MBARRIER_FAULT", "error", "An mbarrier gets a count that its object cannot hold, or something else is used as an mbarrier.", "Parallel Synchronization and Communication Instructions: mbarrier", _PTX),
-    Rule("INVALID_PC", "error", "A call or an indexed branch goes to what is not one of its targets.", "Control Flow Instructions", _PTX),
-    Rule("TRAP", "error", "A thread executed trap or brkpt.", "Miscellaneous Instructions: trap", _PTX),
-    Rule("ASSERT", "error", "A device-side assert did not hold.", "Assertion", _CUDA),
-    Rule("STACK_OVERFLOW", "error", "A thread's calls and alloca need more than its stack.", "Stack Manipulation Instructions", _PTX),
-    Rule("LIMIT", "error", "The launch reached one of its limits; a real GPU would have gone on.", "Limits", _OURS),
-)  # fmt: skip
-
-HAZARDS: MappingProxyType[str, Rule] = MappingProxyType({rule.name: rule for rule in _RULES})
+HAZARDS: MappingProxyType[str, Rule] = MappingProxyType({rule.name: rule for rule in RULES})
 """Every name that a run can report, and nothing else: names of rules that are not looked for yet are not here."""
 
 

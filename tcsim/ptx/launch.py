@@ -26,6 +26,7 @@ from tcsim.ptx.linking import function_addresses, link, reach, symbols_of
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.observer import Observer
 from tcsim.ptx.parameters import LaunchError, image_of
+from tcsim.ptx.shadow.checker import Checker
 from tcsim.ptx.stepping.log import MOST_BYTES
 from tcsim.ptx.stepping.session import Session
 from tcsim.ptx.syntax import Function, PtxError, Variable
@@ -242,10 +243,11 @@ class Kernel:
             raise LaunchError(
                 f"{self.name}: the module's variables have {size} bytes; valid: up to {own.memory}, as Limits(memory=) says"
             )
-        program = self.compiled(memory, chip, observe is not None, stepped)
+        watcher = observe or (Checker if check else None)
+        program = self.compiled(memory, chip, watcher is not None, stepped)
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         params_segment = Segment(0, np.frombuffer(image, np.uint8))
-        return Launch(program, memory, params_segment, shape, chip, schedule, check, own, observe=observe)
+        return Launch(program, memory, params_segment, shape, chip, schedule, check, own, observe=watcher)
 
 
 def _options(name: str, schedule: Any, check: Any, limits: Any, after: Any) -> None:

@@ -171,6 +171,7 @@ def link(
         {addresses[name]: block for name, block in context.enters.items() if name in addresses}, context.local_bytes,
         [lanes for _, _, _, lanes in parts], [size for _, _, size, _ in parts], [lines for _, lines, _, _ in parts],
         texts, names,
+        narrowest=min(compiler.narrowest for compiler in compilers),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tcsim.model.effects import Effects, GroupOp, Resource, Signal
+from tcsim.model.effects import Effects, GroupOp, Outcome, Resource, Signal
 from tcsim.ptx.threads import Array
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class Observer:
 
     # --- what a block owns
 
-    def granted(self, block: Performer, resource: Resource, granted: int, threads: Array) -> None:
-        """Tensor Memory, registers or a cluster that has not started were taken or given back."""
+    def granted(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
+        """Tensor Memory, registers or a cluster that has not started were taken or given back. outcome: what follows, not done yet."""
 
     def exited(self, block: Barriers, mask: Array) -> None:
         """Threads end."""

@@ -248,10 +248,11 @@ class Performer(Octets):
             granted = self._resource(resource, threads)
             if granted is None:
                 return f"{resource.delta} of {resource.kind}"
+            outcome = resource.then(granted) if resource.then is not None else None
             if self.observer is not None:
-                self.observer.granted(self, resource, granted, threads)
-            if resource.then is not None:
-                self._apply(resource.then(granted), threads)
+                self.observer.granted(self, resource, outcome, threads)
+            if outcome is not None:
+                self._apply(outcome, threads)
             self.changed = True
             if resource.delta < 0 or resource.kind == "registers":
                 self.cluster.wake("resource")

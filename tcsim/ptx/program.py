@@ -85,6 +85,7 @@ class Compiler:
         self.block_of: dict[int, int] = {}
         self.products = contractions(function)
         self.sites: dict[int, int] = {}  # of calls with results, by instruction: the block that takes them
+        self.narrowest = 4  # bytes of the narrowest load, store or atomic that may be one of shared memory, at most 4
 
     # --- names in the source
 

@@ -1,0 +1,100 @@
+"""The rules: every name that a run can report, with what it means and where that is said. A new rule is a row here and a check in `tcsim.ptx.shadow`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A name that `Run.hazards` can have: what it means, and where that is said."""
+
+    name: str
+    severity: str  # "error": undefined, or a fault on hardware; "strict", "repaired" and "perf" are kept for rules of ordering
+    sentence: str
+    section: str  # title of the section
+    source: str  # the document
+
+
+_PTX = "PTX ISA 9.4"
+_CUDA = "CUDA C++ Programming Guide 13"
+_OURS = "tcsim, docs/kernels.md"
+
+FAULTS = (
+    Rule("DEADLOCK", "error", "No thread can go on: each waits for what no other thread will do.", "Barrier instructions: bar, barrier", _PTX),
+    Rule("GMEM_UNMAPPED", "error", "A global access lies outside the memory that was mapped or allocated.", "State Spaces", _PTX),
+    Rule("ADDRESS_MISALIGNED", "error", "An address is not a multiple of the size of the access.", "Addresses as Operands", _PTX),
+    Rule("SMEM_OUT_OF_RANGE", "error", "A shared access lies outside the block's static and dynamic shared memory.", "Shared State Space", _PTX),
+    Rule("LOCAL_OUT_OF_RANGE", "error", "A local access lies outside the thread's local memory.", "Local State Space", _PTX),
+    Rule("PARAM_OUT_OF_RANGE", "error", "An access to parameters lies outside them.", "Parameter State Space", _PTX),
+    Rule("INVALID_OPERAND", "error", "An operand's value is one that the instruction does not take.", "Instruction Set", _PTX),
+    Rule("TMEM_OUT_OF_RANGE", "error", "An access lies outside Tensor Memory.", "Tensor Memory", _PTX),
+    Rule("MBARRIER_FAULT", "error", "An mbarrier gets a count that its object cannot hold, or something else is used as an mbarrier.", "Parallel Synchronization and Communication Instructions: mbarrier", _PTX),
+    Rule("INVALID_PC", "error", "A call or an indexed branch goes to what is not one of its targets.", "Control Flow Instructions", _PTX),
+    Rule("TRAP", "error", "A thread executed trap or brkpt.", "Miscellaneous Instructions: trap", _PTX),
+    Rule("ASSERT", "error", "A device-side assert did not hold.", "Assertion", _CUDA),
+    Rule("STACK_OVERFLOW", "error", "A thread's calls and alloca need more than its stack.", "Stack Manipulation Instructions", _PTX),
+    Rule("LIMIT", "error", "The launch reached one of its limits; a real GPU would have gone on.", "Limits", _OURS),
+)  # fmt: skip
+"""What ends a run."""
+
+RACES = (
+    Rule("SMEM_RACE_RAW", "error", "Shared memory is read, and nothing orders the read after the write of another warp.", "Conflict and Data-races", _PTX),
+    Rule("SMEM_RACE_WAR", "error", "Shared memory is written, and nothing orders the write after the read of another warp.", "Conflict and Data-races", _PTX),
+    Rule("SMEM_RACE_WAW", "error", "Shared memory is written twice, and nothing orders the writes of two warps.", "Conflict and Data-races", _PTX),
+)  # fmt: skip
+"""Ordinary accesses."""
+
+COPIES = (
+    Rule("PROXY_FENCE_MISSING", "error", "What ordinary instructions wrote is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between.", "Async Proxy", _PTX),
+    Rule("PROXY_FENCE_CP_ASYNC", "strict", "What cp.async copied is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between its wait and that; Triton leaves it out.", "Async Proxy", _PTX),
+    Rule("ASYNC_DST_READ", "error", "The destination of an asynchronous copy is read before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
+    Rule("ASYNC_DST_WRITTEN", "error", "The destination of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
+    Rule("ASYNC_SRC_MODIFIED", "error", "The source of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
+    Rule("ASYNC_AT_EXIT", "error", "A thread ends while its bulk copy may still read shared memory.", "cp.async.bulk.wait_group", _PTX),
+    Rule("CP_ASYNC_WAIT_MISSING", "error", "What cp.async copies is used before a wait covers its group.", "cp.async.wait_group / cp.async.wait_all", _PTX),
+    Rule("CP_ASYNC_UNCOMMITTED", "error", "What cp.async copies is used though the copy is in no group that was committed.", "cp.async.commit_group", _PTX),
+    Rule("CP_ASYNC_WAW", "error", "Two cp.async write the same bytes, and no wait is between.", "cp.async.commit_group", _PTX),
+    Rule("BULK_GROUP_UNCOMMITTED", "error", "The source of a bulk copy is written again though the copy is in no group that was committed.", "cp.async.bulk.commit_group", _PTX),
+    Rule("BULK_WAIT_WRONG_THREAD", "error", "The source of a bulk copy is written again after a wait of another thread than the one that issued it.", "cp.async.bulk.wait_group", _PTX),
+    Rule("TMA_STORE_SRC_REUSED", "error", "The source of a bulk copy is written again before a wait covers its group.", "cp.async.bulk.wait_group", _PTX),
+)  # fmt: skip
+"""Asynchronous copies."""
+
+MBARRIERS = (
+    Rule("MBAR_USED_BEFORE_INIT", "error", "An mbarrier is used where mbarrier.init made none.", "mbarrier.init", _PTX),
+    Rule("MBAR_USED_BEFORE_INIT_VISIBLE", "error", "An mbarrier is used, and nothing orders its initialisation by another warp before.", "mbarrier.init", _PTX),
+    Rule("MBAR_REINIT", "error", "An mbarrier is initialised again without mbarrier.inval.", "mbarrier.init", _PTX),
+    Rule("MBAR_OVERWRITTEN", "error", "The bytes of an mbarrier in use are read or written by something else than an mbarrier instruction.", "Size and alignment of mbarrier object", _PTX),
+)  # fmt: skip
+"""mbarrier objects."""
+
+WARPGROUPS = (
+    Rule("WGMMA_NO_COMMIT_WAIT_BEFORE_REUSE", "error", "Shared memory that wgmma reads is written again before any wait for its group.", "wgmma.wait_group", _PTX),
+    Rule("WGMMA_WAIT_DEPTH", "error", "Shared memory that wgmma reads is written again after a wgmma.wait_group that leaves its group pending.", "wgmma.wait_group", _PTX),
+    Rule("WGMMA_WAIT_OTHER_WARPGROUP", "error", "Shared memory that wgmma reads is written again after a wait, but nothing orders the write after the wait of the warpgroup that issued it.", "wgmma.wait_group", _PTX),
+)  # fmt: skip
+"""wgmma."""
+
+TENSOR_MEMORY = (
+    Rule("TCGEN05_COMMIT_MISSING", "error", "What tcgen05.mma, cp or shift reads or writes is used before an mbarrier of tcgen05.commit was waited for.", "tcgen05 Memory Consistency Model: canonical synchronization patterns", _PTX),
+    Rule("TMEM_WAIT_LD_MISSING", "error", "Tensor Memory is written or given back while a tcgen05.ld may still read it: no tcgen05.wait::ld is between.", "tcgen05.wait", _PTX),
+    Rule("TMEM_WAIT_ST_MISSING", "error", "Tensor Memory is used while a tcgen05.st may still write it: no tcgen05.wait::st is between.", "tcgen05.wait", _PTX),
+    Rule("TCGEN05_UNORDERED", "error", "Tensor Memory is used after a wait of another warp for its tcgen05.ld or tcgen05.st, and nothing orders the two.", "tcgen05 Memory Consistency Model: pipelined instructions", _PTX),
+    Rule("TMEM_UNALLOCATED", "error", "Columns of Tensor Memory are used that no tcgen05.alloc has taken.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
+    Rule("TMEM_LEAK", "error", "A block ends without giving its Tensor Memory back.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
+    Rule("TMEM_AFTER_RELINQUISH", "error", "A block takes Tensor Memory after tcgen05.relinquish_alloc_permit.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
+    Rule("TMEM_ADDR_NOT_PUBLISHED", "error", "The address that tcgen05.alloc leaves in shared memory is read, and nothing orders the read after it.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
+    Rule("TMEM_DEADLOCK", "error", "tcgen05.alloc waits for columns that nobody gives back.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
+)  # fmt: skip
+"""tcgen05."""
+
+BLOCKS = (
+    Rule("CLUSTER_LATE_START", "error", "Shared memory of another block of the cluster is used, and nothing says that the block has started.", "barrier.cluster", _PTX),
+    Rule("CLUSTER_EARLY_EXIT", "error", "A block ends while another one may still use its shared memory.", "barrier.cluster", _PTX),
+    Rule("SETMAXNREG_OVERSUBSCRIBED", "error", "setmaxnreg waits for registers that nobody gives back.", "setmaxnreg", _PTX),
+)  # fmt: skip
+"""Blocks and clusters."""
+
+RULES = (*FAULTS, *RACES, *COPIES, *MBARRIERS, *WARPGROUPS, *TENSOR_MEMORY, *BLOCKS)
+"""All of them: each is looked for, and has a planted defect in tests/hazards (faults: tests/test_ptx_wrong_use.py)."""

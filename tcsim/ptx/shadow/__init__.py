@@ -1,0 +1,12 @@
+"""Shadow state: who touched which word last, what orders it with what comes next, and the hazards that follow.
+
+- `clocks`: which events of which warp come before what a warp does now
+- `operations`: asynchronous work, and who knows that it is complete
+- `words`: of every word of a memory, the last write and reads
+- `findings`: hazards, one for each name and pair of lines
+- `mbarriers`, `tensor_memory`, `registers`: what only they can get wrong
+- `conflicts`: two accesses to one word that nothing orders, by name
+- `checker`: the observer that a launch with check=True attaches to each cluster
+
+A rule is a row of `tcsim.ptx.rules`, and a place here that reports it; tests/hazards has a planted defect and its mended twin for each.
+"""

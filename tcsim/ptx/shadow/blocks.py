@@ -1,0 +1,187 @@
+"""What blocks own and when they are there: Tensor Memory, work in flight at exit, shared memory of other blocks, register pools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcsim.model.effects import Outcome, Resource
+from tcsim.ptx.shadow import conflicts
+from tcsim.ptx.shadow.clocks import EXECUTED
+from tcsim.ptx.shadow.operations import READ, Operation
+from tcsim.ptx.tensor_memory import COLUMNS
+from tcsim.ptx.threads import LANES, Array
+
+if TYPE_CHECKING:
+    from tcsim.ptx.barriers import Barriers
+    from tcsim.ptx.performer import Performer
+    from tcsim.ptx.shadow.checker import Checker
+    from tcsim.ptx.threads import Stop, Threads
+
+_LANES_OF_TMEM = 128
+_STUCK = {"registers": "SETMAXNREG_OVERSUBSCRIBED", "tmem": "TMEM_DEADLOCK"}
+"""By what threads wait for in a deadlock: a rule of its own."""
+
+
+class Blocks:
+    """The blocks of a cluster."""
+
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
+        warps = checker.clocks.warps
+        self.reaches: dict[int, Array] = {}  # by rank: when each warp of another block last touched its shared memory
+        self.reach_lines: dict[int, Array] = {}
+        self.reaching: dict[
+            int, dict[tuple[int, int], Operation]
+        ] = {}  # by rank: the last operation of a warp and line
+        self.gone: dict[int, Array] = {}  # by rank of a block that has ended: what its threads knew
+        self.leaving = {rank: np.zeros((4, warps + 2), np.int32) for rank in range(len(checker.cluster.blocks))}
+        self.taken: dict[int, Array] = {}  # by rank: columns of Tensor Memory, the instruction that took each
+        self.relinquished: dict[int, int] = {}  # by rank: the instruction
+        self._allocations: set[int] = set()  # instructions that take Tensor Memory
+
+    def is_allocation(self, line: int) -> bool:
+        """Whether an instruction is one that takes Tensor Memory."""
+        return line in self._allocations
+
+    # --- shared memory of other blocks
+
+    def reached(self, block: Threads, rank: int, warps: Array, line: int, by: Operation | None = None) -> None:
+        """Warps of a block, or an operation, touch the shared memory of another one, which has to have started, and not to have ended."""
+        checker, clocks = self.checker, self.checker.clocks
+        some = np.unique(warps)
+        if rank in self.gone:
+            self._early(block, rank, line)
+            return
+        theirs = slice(1 + rank * checker.per_block, 1 + (rank + 1) * checker.per_block)
+        if not (clocks.known[some, EXECUTED, theirs] > 0).any(1).all():
+            said = f"{checker.findings.opcode(line)} touches shared memory of block {rank} of the cluster, and nothing says that it has started"
+            checker.findings.report("CLUSTER_LATE_START", said, line, 0, checker.index(block), None, rank=rank)
+        if by is not None:
+            self.reaching.setdefault(rank, {})[int(some[0]), line] = by
+            return
+        own = self.reaches.setdefault(rank, np.zeros(clocks.warps, np.int32))
+        own[some] = clocks.now[some]
+        self.reach_lines.setdefault(rank, np.zeros(clocks.warps, np.int64))[some] = line
+
+    def _early(self, block: Threads, rank: int, line: int) -> None:
+        said = f"{self.checker.findings.opcode(line)} touches shared memory of block {rank} of the cluster, which may have ended"
+        self.checker.findings.report("CLUSTER_EARLY_EXIT", said, line, 0, self.checker.index(block), None, rank=rank)
+
+    def exited(self, block: Barriers, mask: Array) -> None:
+        """Threads end."""
+        checker = self.checker
+        some = checker.some(block, np.nonzero(mask)[0])
+        if not len(some):
+            return
+        self.leaving[block.rank] = np.maximum(self.leaving[block.rank], checker.clocks.known[some].max(0))
+        for own in checker.operations.flying.get(("bulk", block.rank), []):
+            if mask[own.threads].any() and (own.left[READ] & mask[own.threads]).any():
+                said = f"threads end while {checker.findings.opcode(own.line)} may still read shared memory: no wait_group covers it"
+                checker.findings.report("ASYNC_AT_EXIT", said, own.line, 0, checker.index(block), int(own.threads[0]))
+        if not (block.alive & ~mask).any():
+            self._ended(block)
+
+    def _ended(self, block: Barriers) -> None:
+        checker, rank = self.checker, block.rank
+        self.gone[rank] = self.leaving[rank]
+        reached = self.reaches.get(rank)
+        if reached is not None:
+            for warp in np.nonzero(reached > self.leaving[rank][EXECUTED, 1:-1])[0].tolist():
+                self._early(block, rank, int(self.reach_lines[rank][warp]))
+        knows = self.leaving[rank][EXECUTED, 1:-1]
+        for (_, line), by in self.reaching.get(rank, {}).items():
+            if not checker.operations.seen_by(by, knows):
+                self._early(block, rank, line)
+        taken = self.taken.get(rank)
+        if taken is not None and taken.any():
+            line = int(taken[taken != 0][0])
+            said = f"{int((taken != 0).sum())} columns of Tensor Memory are not given back: no tcgen05.dealloc follows {checker.findings.opcode(line)}"
+            checker.findings.report(
+                "TMEM_LEAK", said, line, 0, checker.index(block), None, columns=int((taken != 0).sum())
+            )
+
+    # --- Tensor Memory
+
+    def granted(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
+        """Columns are taken or given back, or the right to take them."""
+        checker = self.checker
+        line = checker.findings.number(block.here)
+        if resource.kind == "tmem.permit":
+            self.relinquished[block.rank] = line
+            return
+        if resource.kind != "tmem":
+            return
+        ranks = [block.rank, block.rank ^ 1] if resource.pair and len(checker.cluster.blocks) > 1 else [block.rank]
+        if resource.delta > 0:
+            self._taken(block, resource, outcome, threads, line)
+            return
+        first = resource.address & 0xFFFF
+        for rank in ranks[:1]:
+            taken = self.taken.setdefault(rank, np.zeros(COLUMNS, np.int64))
+            self._cleared(block, rank, first, -resource.delta, threads, line)
+            taken[first : first - resource.delta] = 0
+
+    def _taken(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array, line: int) -> None:
+        checker, rank = self.checker, block.rank
+        self._allocations.add(line)
+        if rank in self.relinquished:
+            said = f"{checker.findings.opcode(line)} comes after {checker.findings.opcode(self.relinquished[rank])}"
+            checker.findings.report(
+                "TMEM_AFTER_RELINQUISH", said, line, self.relinquished[rank], checker.index(block), int(threads[0])
+            )
+        for write in outcome.writes if outcome is not None else ():
+            first = int(np.ascontiguousarray(write.data).view("<u4").flat[0]) & 0xFFFF
+            self.taken.setdefault(rank, np.zeros(COLUMNS, np.int64))[first : first + resource.delta] = line
+            checker.forget(rank, first, resource.delta)
+            checker.told_address(block, write.at, threads, line)
+
+    def _cleared(self, block: Performer, rank: int, first: int, count: int, threads: Array, line: int) -> None:
+        """Giving columns back is like writing them: nothing may be in flight there."""
+        checker = self.checker
+        words = checker.words("tmem", rank)
+        at = (np.arange(_LANES_OF_TMEM)[:, None] * COLUMNS + first + np.arange(count)).reshape(-1)
+        warps = np.full(len(at), checker.some(block, threads)[0])
+        for conflict in words.conflicts(at, warps, True):
+            if conflict.kind in ("landed", "fetched"):
+                checker._ordinary(block, words, "tmem", at, np.full(len(at), threads[0]), line, "write", conflict, None)
+
+    def used(self, block: Performer, rank: int, offsets: Array, size: int, line: int) -> None:
+        """Work touches Tensor Memory, which has to be taken."""
+        taken = self.taken.get(rank)
+        first = offsets // 4 % COLUMNS
+        inside = np.zeros(COLUMNS + 1, np.int64)
+        if taken is not None:
+            np.cumsum(taken != 0, out=inside[1:])
+        count = -(-size // 4)
+        missing = inside[np.minimum(first + count, COLUMNS)] - inside[first] < count
+        if missing.any():
+            column = int(first[int(np.argmax(missing))])
+            said = f"{self.checker.findings.opcode(line)} uses columns of Tensor Memory from {column} on that no tcgen05.alloc has taken"
+            self.checker.findings.report(
+                "TMEM_UNALLOCATED", said, line, 0, self.checker.index(block), None, column=column
+            )
+
+    # --- the end
+
+    def ended(self, stop: Stop | None) -> None:
+        """The cluster has ended: what a deadlock is about."""
+        if stop is None or stop.name != "DEADLOCK":
+            return
+        for block in self.checker.cluster.blocks:
+            for fiber in block.fibers.waiting:
+                waits = fiber.waits
+                if waits is None or waits.kind != "resource":
+                    continue
+                rule = next((name for kind, name in _STUCK.items() if waits.text.endswith(kind)), "")
+                if rule:
+                    thread = int(np.argmax(fiber.mask))
+                    line = next((own for own in block.program.lines[fiber.block] if own is not None), None)
+                    said = f"warp {thread // LANES} waits for {waits.text}, which nobody gives back"
+                    self.checker.findings.report(
+                        rule, said, self.checker.findings.number(line), 0, self.checker.index(block), thread
+                    )
+
+
+__all__ = ["Blocks", "conflicts"]

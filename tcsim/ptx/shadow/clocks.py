@@ -1,0 +1,78 @@
+"""Which events come before which: vector clocks of the warps of a cluster.
+
+A warp's own clock counts what it publishes. `known[warp, kind, 1 + other]` is the latest event of another warp that comes before what
+the warp does now. Lanes of one warp count as one: what a lane learns or publishes, all do. That hides a mistake, and never invents one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcsim.ptx.threads import Array
+
+ORDERED, PROXIED, INITIALISED, EXECUTED = range(4)
+"""Kinds of order: of memory, by causality; also through a fence between the generic and the async proxy; of the initialisation of
+mbarriers; of execution alone, which a relaxed arrival gives too."""
+_OWN = (ORDERED, INITIALISED, EXECUTED)
+NEVER = int(np.iinfo(np.int32).max)
+
+
+class Clocks:
+    """The clocks of some warps, by number in the cluster.
+
+    Column 0 is for words that nobody wrote: known from the beginning. The last column is for what no clock can say: never known.
+
+    >>> clocks = Clocks(2)
+    >>> clocks.acquire(np.array([1]), clocks.published(np.array([0])))
+    >>> clocks.known[1, ORDERED, 1:3].tolist(), clocks.now.tolist()
+    ([1, 1], [2, 1])
+    """
+
+    def __init__(self, warps: int) -> None:
+        every = np.arange(warps)
+        self.warps = warps
+        self.now = np.ones(warps, np.int32)
+        self.known = np.zeros((warps, 4, warps + 2), np.int32)
+        self.known[..., 0], self.known[..., -1] = NEVER, -1
+        for kind in _OWN:
+            self.known[every, kind, 1 + every] = 1
+        self.fenced = np.zeros_like(self.known)  # what a relaxed arrival publishes: what was known at the last fence
+        self.heard = np.zeros_like(self.known)  # what relaxed waits have heard, for the next fence to acquire
+
+    def tick(self, warps: Array) -> None:
+        """What comes next is not part of what was published."""
+        self.now[warps] += 1
+        for kind in _OWN:
+            self.known[warps, kind, 1 + warps] = self.now[warps]
+
+    def published(self, warps: Array, relaxed: bool = False) -> Array:
+        """What somebody who acquires from these warps learns."""
+        found: Array = (self.fenced if relaxed else self.known)[warps].max(0)
+        if relaxed:
+            found[EXECUTED] = self.known[warps, EXECUTED].max(0)
+        self.tick(warps)
+        return found
+
+    def acquire(self, warps: Array, what: Array, relaxed: bool = False) -> None:
+        """Learn what was published; of a relaxed wait at the next fence."""
+        to = self.heard if relaxed else self.known
+        to[warps] = np.maximum(to[warps], what)
+        if relaxed:
+            self.known[warps, EXECUTED] = np.maximum(self.known[warps, EXECUTED], what[EXECUTED])
+
+    def fence(self, warps: Array) -> None:
+        """A fence of memory: later relaxed arrivals publish what is known here, earlier relaxed waits are acquired."""
+        self.known[warps] = np.maximum(self.known[warps], self.heard[warps])
+        self.fenced[warps] = self.known[warps]
+        self.tick(warps)
+
+    def fence_proxies(self, warps: Array) -> None:
+        """A fence between the generic and the async proxy."""
+        self.known[warps, PROXIED] = np.maximum(self.known[warps, PROXIED], self.known[warps, ORDERED])
+        self.known[warps, PROXIED, -1] = -1
+        self.tick(warps)
+
+    def fence_initialisation(self, warps: Array) -> None:
+        """fence.mbarrier_init: later relaxed arrivals publish which mbarriers are known to be initialised."""
+        self.fenced[warps, INITIALISED] = self.known[warps, INITIALISED]
+        self.tick(warps)

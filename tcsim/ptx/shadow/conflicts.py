@@ -1,0 +1,83 @@
+"""Two accesses to one word that nothing orders, by name: what is missing follows from what the two are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tcsim.ptx.shadow.operations import READ, WRITTEN, Operation, Operations
+
+RACES = {(False, "written"): "SMEM_RACE_RAW", (True, "written"): "SMEM_RACE_WAW", (True, "read"): "SMEM_RACE_WAR"}
+"""By whether the access now writes, and what came before."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """A rule, and what is missing, in words."""
+
+    rule: str
+    missing: str
+
+
+def race(writes: bool, kind: str, address: bool = False) -> Name:
+    """Of two ordinary accesses. address: the earlier one is where tcgen05.alloc leaves what it took."""
+    if address:
+        return Name("TMEM_ADDR_NOT_PUBLISHED", "no barrier is between")
+    return Name(RACES[writes, kind], "nothing orders them: no barrier is between")
+
+
+def against_landing(
+    earlier: Operation, operations: Operations, committed: bool, by: Operation | None, writes: bool
+) -> Name:
+    """Of an access to what an operation writes. by: the operation that accesses it, if it is one."""
+    waited = operations.is_seen(earlier, WRITTEN)
+    kind = earlier.kind
+    if kind == "mbarrier":
+        return Name("MBAR_OVERWRITTEN", "the object is in use until mbarrier.inval")
+    if kind == "cp.async":
+        if waited:
+            return race(writes, "written")
+        if by is not None and by.kind == "cp.async":
+            return Name("CP_ASYNC_WAW", "no cp.async.wait_group is between")
+        if not committed:
+            return Name(
+                "CP_ASYNC_UNCOMMITTED", "no cp.async.commit_group follows the copy, so that no wait_group waits for it"
+            )
+        return Name("CP_ASYNC_WAIT_MISSING", "no wait covers its group")
+    if kind == "tcgen05":
+        return Name("TCGEN05_COMMIT_MISSING", "no mbarrier that tcgen05.commit arrived at was waited for")
+    if kind == "tcgen05.st":
+        return Name("TCGEN05_UNORDERED" if waited else "TMEM_WAIT_ST_MISSING", _ordered(waited, "tcgen05.wait::st"))
+    if writes:
+        return Name("ASYNC_DST_WRITTEN", "its mbarrier was not waited for")
+    return Name("ASYNC_DST_READ", "its mbarrier was not waited for")
+
+
+def against_fetch(earlier: Operation, operations: Operations, committed: bool) -> Name:
+    """Of a write to what an operation reads."""
+    waited = operations.is_seen(earlier, READ)
+    kind = earlier.kind
+    if kind == "wgmma":
+        if waited:
+            return Name("WGMMA_WAIT_OTHER_WARPGROUP", "only the warpgroup that issued it waited; no barrier is between")
+        if earlier.passed_over and committed:
+            return Name("WGMMA_WAIT_DEPTH", "wgmma.wait_group leaves its group pending")
+        return Name("WGMMA_NO_COMMIT_WAIT_BEFORE_REUSE", "no wgmma.commit_group and wgmma.wait_group are between")
+    if kind == "bulk":
+        if waited:
+            return Name("SMEM_RACE_WAR", "only the thread that issued it waited; no barrier is between")
+        if not committed:
+            return Name(
+                "BULK_GROUP_UNCOMMITTED", "no cp.async.bulk.commit_group follows, so that no wait_group waits for it"
+            )
+        if earlier.elsewhere and not earlier.passed_over:
+            return Name("BULK_WAIT_WRONG_THREAD", "a thread waited for its own groups, not the one that issued it")
+        return Name("TMA_STORE_SRC_REUSED", "no cp.async.bulk.wait_group that covers its group is between")
+    if kind == "tcgen05":
+        return Name("TCGEN05_COMMIT_MISSING", "no mbarrier that tcgen05.commit arrived at was waited for")
+    if kind == "tcgen05.ld":
+        return Name("TCGEN05_UNORDERED" if waited else "TMEM_WAIT_LD_MISSING", _ordered(waited, "tcgen05.wait::ld"))
+    return Name("ASYNC_SRC_MODIFIED", "its mbarrier was not waited for")
+
+
+def _ordered(waited: bool, wait: str) -> str:
+    return "no barrier follows its wait" if waited else f"no {wait} is between"

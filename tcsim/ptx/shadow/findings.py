@@ -1,0 +1,65 @@
+"""Hazards as they are found: one for each name and pair of lines, with the first place and the number of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tcsim.ptx.hazards import Hazard
+from tcsim.ptx.syntax import Instruction
+
+
+class Findings:
+    """The hazards of a cluster, and the instructions that they are about."""
+
+    def __init__(self) -> None:
+        self.instructions: list[Instruction] = []
+        self._numbers: dict[int, int] = {}
+        self._found: dict[tuple[str, int, int], Hazard] = {}
+
+    def number(self, item: Instruction | None) -> int:
+        """The number of an instruction, from 1; 0 for none."""
+        if item is None:
+            return 0
+        found = self._numbers.get(id(item))
+        if found is None:
+            self.instructions.append(item)
+            found = self._numbers[id(item)] = len(self.instructions)
+        return found
+
+    def instruction(self, number: int) -> Instruction | None:
+        """An instruction by its number."""
+        return self.instructions[number - 1] if number else None
+
+    def opcode(self, number: int) -> str:
+        """What an instruction is called, and where it stands: "st.shared.u32 (line 12)"."""
+        item = self.instruction(number)
+        return f"{item.opcode} (line {item.line})" if item is not None else "an instruction"
+
+    def report(
+        self, name: str, message: str, line: int, other: int = 0, block: Sequence[int] | None = None, thread: int | None = None, **detail: Any
+    ) -> None:  # fmt: skip
+        """A hazard at one instruction, in conflict with another, by their numbers."""
+        key = name, line, other
+        before = self._found.get(key)
+        if before is not None:
+            self._found[key] = replace(before, count=before.count + 1)
+            return
+        at, conflict = self.instruction(line), self.instruction(other)
+        self._found[key] = Hazard(
+            name, message, at.line if at else None, conflict.line if conflict else None,
+            str(at.source) if at and at.source else None, str(conflict.source) if conflict and conflict.source else None,
+            (block[0], block[1], block[2]) if block is not None else None, thread, detail,
+        )  # fmt: skip
+
+    def known(self, name: str, line: int, other: int) -> bool:
+        """Whether a hazard was found before; then it is counted once more."""
+        key = name, line, other
+        if key in self._found:
+            self._found[key] = replace(self._found[key], count=self._found[key].count + 1)
+        return key in self._found
+
+    def hazards(self) -> list[Hazard]:
+        """All, in the order in which they were found."""
+        return list(self._found.values())

@@ -1,0 +1,122 @@
+"""Asynchronous operations: what was issued, in which groups, and which warps know since when that it has read or written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tcsim.ptx.shadow.clocks import NEVER, ORDERED, PROXIED, Clocks
+from tcsim.ptx.threads import Array
+
+READ, WRITTEN = range(2)
+"""What can be known of an operation: that it has read its sources; that it has written its destinations too."""
+
+
+@dataclass(eq=False)
+class Operation:
+    """One operation of the threads of one warp, or of a warpgroup."""
+
+    number: int
+    kind: str  # of its group: "cp.async", "bulk", "wgmma", "tcgen05", ...; empty: an mbarrier tells; "mbarrier": an object, not an operation
+    line: int  # which instruction
+    rank: int  # of the block
+    warps: Array  # that issued it, in the cluster
+    threads: Array  # of the block
+    groups: Array  # of each thread: how many groups it had committed
+    left: list[Array] = field(default_factory=list)  # by READ, WRITTEN: threads that have not waited for it
+    proxy: str = "async"
+    passed_over: bool = False  # whether a wait of a thread that issued it left it in flight
+    elsewhere: bool = False  # whether threads that did not issue it waited for groups of its kind
+
+
+class Operations:
+    """All operations of a cluster."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self.clocks = clocks
+        self.all: list[Operation] = []
+        self.flying: dict[
+            tuple[str, int], list[Operation]
+        ] = {}  # in groups, by kind and rank: those that not all have waited for
+        self._seen = np.full((2, 64, clocks.warps), NEVER, np.int32)  # clocks of warps when they learnt of it
+        self._after = np.zeros(
+            (3, 64, clocks.warps), bool
+        )  # whether a warp is known to come after: read, written, written and fenced
+
+    def issue(
+        self, kind: str, line: int, rank: int, warps: Array, threads: Array, groups: Array, proxy: str
+    ) -> Operation:
+        """A new operation."""
+        number = len(self.all)
+        if number == self._seen.shape[1]:
+            self._seen = np.concatenate([self._seen, np.full_like(self._seen, NEVER)], axis=1)
+            self._after = np.concatenate([self._after, np.zeros_like(self._after)], axis=1)
+        left = [np.ones(len(threads), bool), np.ones(len(threads), bool)]
+        made = Operation(number, kind, line, rank, warps, threads, groups, left, proxy)
+        self.all.append(made)
+        if kind not in ("", "mbarrier"):
+            self.flying.setdefault((kind, rank), []).append(made)
+        return made
+
+    def seen(self, operation: Operation, warps: Array, part: int = WRITTEN) -> None:
+        """Some warps learn now that an operation has read, or has written."""
+        now = self.clocks.now[warps]
+        for own in (READ, WRITTEN)[: part + 1]:
+            row = self._seen[own, operation.number]
+            row[warps] = np.minimum(row[warps], now)
+
+    def seen_by(self, operation: Operation, known: Array) -> bool:
+        """Whether whoever knows of these events of each warp knows that it has written."""
+        return bool((self._seen[WRITTEN, operation.number] <= known).any())
+
+    def is_seen(self, operation: Operation, part: int) -> bool:
+        """Whether any warp has learnt of it."""
+        return bool((self._seen[part, operation.number] != NEVER).any())
+
+    def waited(
+        self, kind: str, rank: int, warps: Array, threads: Array, counts: Array, pending: int | None, reads_only: bool
+    ) -> None:
+        """Some threads have waited for all of their groups but the latest few; None: for all that they have issued."""
+        flying = self.flying.get((kind, rank), [])
+        if not flying:
+            return
+        waiting = np.zeros(len(counts), bool)
+        waiting[threads] = True
+        part = READ if reads_only else WRITTEN
+        kept = []
+        for own in flying:
+            here = waiting[own.threads]
+            if not here.any():
+                own.elsewhere = True
+                kept.append(own)
+                continue
+            done = here if pending is None else here & (own.groups < counts[own.threads] - pending)
+            own.passed_over |= not done.any()
+            for each in (READ, WRITTEN)[: part + 1]:
+                own.left[each] &= ~done
+            if not own.left[part].any():
+                self.seen(own, own.warps, part)
+            if own.left[WRITTEN].any():
+                kept.append(own)
+        self.flying[kind, rank] = kept
+
+    def after(self, numbers: Array, warps: Array, part: int) -> Array:
+        """Whether what each warp does now comes after each operation has read (READ) or written (WRITTEN): bool, elementwise."""
+        found: Array = self._after[part][numbers, warps]
+        if not found.all():
+            missing = np.nonzero(~found)[0]
+            numbers, warps = (
+                np.broadcast_to(numbers, found.shape)[missing],
+                np.broadcast_to(warps, found.shape)[missing],
+            )
+            pairs, back = np.unique(numbers.astype(np.int64) * self.clocks.warps + warps, return_inverse=True)
+            number, warp = pairs // self.clocks.warps, pairs % self.clocks.warps
+            known = self.clocks.known[warp, ORDERED, 1:-1]
+            self._after[part][number, warp] = (self._seen[part][number] <= known).any(1)
+            found[missing] = self._after[part][number, warp][back]
+        return found
+
+    def after_fence(self, number: int, warps: Array) -> bool:
+        """Whether a warp comes after a fence between proxies that came after an operation of the generic proxy was known to be complete."""
+        return bool((self._seen[WRITTEN, number] <= self.clocks.known[warps, PROXIED, 1:-1]).any())

@@ -1,0 +1,188 @@
+"""Of every word of a memory: who wrote it last, and when each warp, and each warp's asynchronous work, last read it.
+
+A writer is a code: 0 for nobody, 1 + warp, or 1 + warps + number of an asynchronous operation. A word is as wide as the narrowest
+access to shared memory in the program, so that neighbours are not mistaken for each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcsim.ptx.shadow.clocks import ORDERED, PROXIED, Clocks
+from tcsim.ptx.shadow.operations import READ, WRITTEN, Operation, Operations
+from tcsim.ptx.threads import Array
+
+EMPTY: Array = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Earlier accesses that nothing orders with one now: places in the list of words, and what was there."""
+
+    kind: str  # "written", "read", "landed" (by an operation), "fetched" (by an operation), "unfenced": written, and not fenced
+    places: Array  # in the words of the access now
+    earlier: Array  # numbers of instructions, or of operations
+    warps: Array  # the warp of the earlier access; of operations 0
+
+
+class Words:
+    """The words of one memory."""
+
+    def __init__(self, size: int, unit: int, clocks: Clocks, operations: Operations) -> None:
+        count = -(-size // unit)
+        self.unit, self.count, self.clocks, self.operations = unit, count, clocks, operations
+        self.who = np.zeros(count, np.int32)
+        self.when = np.zeros(count, np.int32)
+        self.what = np.zeros(count, np.int32)  # the instruction
+        self.read = np.zeros((count, clocks.warps), np.int32)  # when
+        self.reader = np.zeros((count, clocks.warps), np.int32)  # the instruction
+        self.fetched: Array | None = None  # 1 + number of the last operation of a warp that read it
+
+    def words(self, addresses: Array, size: int, mask: Array | None = None) -> tuple[Array, Array]:
+        """The words of accesses, each word of one access once; and to which access each belongs."""
+        each = max(1, -(-size // self.unit))
+        first = addresses // self.unit
+        if each == 1:
+            return first, np.arange(len(first))
+        found = first[:, None] + np.arange(each)
+        owner = np.broadcast_to(np.arange(len(first))[:, None], found.shape)
+        if mask is not None:
+            whole = np.pad(mask, ((0, 0), (0, each * self.unit - size))).reshape(len(first), each, self.unit).any(2)
+            return found[whole], owner[whole]
+        return found.reshape(-1), owner.reshape(-1)
+
+    # --- ordinary accesses of warps, elementwise
+
+    def conflicts(self, at: Array, warps: Array, writes: bool) -> list[Conflict]:
+        """What is not ordered before accesses of some warps, through the generic proxy."""
+        found = []
+        clocks, who = self.clocks, self.who[at]
+        if who.any():
+            bad = clocks.known[warps, ORDERED, np.minimum(who, clocks.warps + 1)] < self.when[at]
+            if bad.any():
+                found += self._unordered(at, who, np.nonzero(bad)[0], warps)
+        if not writes:
+            return found
+        late = self.read[at] > clocks.known[warps, ORDERED, 1:-1]
+        if late.any():
+            places, reader = np.nonzero(late)
+            found.append(Conflict("read", places, self.reader[at[places], reader], reader))
+        if self.fetched is not None:
+            fetched = self.fetched[at]
+            if fetched.any():
+                places, _ = np.nonzero(fetched)
+                numbers = fetched[fetched != 0] - 1
+                missing = ~self.operations.after(numbers, warps[places], READ)
+                if missing.any():
+                    found.append(
+                        Conflict("fetched", places[missing], numbers[missing], np.zeros(int(missing.sum()), np.int64))
+                    )
+        return found
+
+    def _unordered(self, at: Array, who: Array, places: Array, warps: Array) -> list[Conflict]:
+        codes = who[places]
+        ordinary = codes <= self.clocks.warps
+        found = []
+        if ordinary.any():
+            own = places[ordinary]
+            found.append(Conflict("written", own, self.what[at[own]], codes[ordinary] - 1))
+        if not ordinary.all():
+            own, numbers = places[~ordinary], codes[~ordinary] - self.clocks.warps - 1
+            missing = ~self.operations.after(numbers, warps[own], WRITTEN)
+            if missing.any():
+                found.append(Conflict("landed", own[missing], numbers[missing], np.zeros(int(missing.sum()), np.int64)))
+        return found
+
+    def note_read(self, at: Array, warps: Array, line: int) -> None:
+        """Warps read words."""
+        self.read[at, warps] = self.clocks.now[warps]
+        self.reader[at, warps] = line
+
+    def note_write(self, at: Array, warps: Array, line: int) -> None:
+        """Warps write words."""
+        self.who[at] = warps + 1
+        self.when[at] = self.clocks.now[warps]
+        self.what[at] = line
+
+    # --- asynchronous operations
+
+    def conflicts_of(self, at: Array, by: Operation, writes: bool) -> list[Conflict]:
+        """What is not ordered before what an operation reads, or writes."""
+        found = []
+        clocks = self.clocks
+        known = clocks.known[by.warps].max(0)
+        who = self.who[at]
+        if who.any():
+            column = np.minimum(who, clocks.warps + 1)
+            when = self.when[at]
+            bad = known[ORDERED, column] < when
+            if bad.any():
+                found += self._unordered_of(at, who, np.nonzero(bad)[0], by)
+            if by.proxy == "async" and not writes:
+                unfenced = (known[PROXIED, column] < when) & ~bad
+                if unfenced.any():
+                    own = np.nonzero(unfenced)[0]
+                    found.append(Conflict("unfenced", own, self.what[at[own]], who[own] - 1))
+        if not writes:
+            return found
+        late = self.read[at] > known[ORDERED, 1:-1]
+        if late.any():
+            places, reader = np.nonzero(late)
+            found.append(Conflict("read", places, self.reader[at[places], reader], reader))
+        if self.fetched is not None:
+            fetched = self.fetched[at]
+            if fetched.any():
+                places, _ = np.nonzero(fetched)
+                numbers = fetched[fetched != 0] - 1
+                found += self._pending("fetched", places, numbers, by, READ)
+        return found
+
+    def _unordered_of(self, at: Array, who: Array, places: Array, by: Operation) -> list[Conflict]:
+        codes = who[places]
+        ordinary = codes <= self.clocks.warps
+        found = []
+        if ordinary.any():
+            own = places[ordinary]
+            found.append(Conflict("written", own, self.what[at[own]], codes[ordinary] - 1))
+        if not ordinary.all():
+            found += self._pending("landed", places[~ordinary], codes[~ordinary] - self.clocks.warps - 1, by, WRITTEN)
+        return found
+
+    def _pending(self, kind: str, places: Array, numbers: Array, by: Operation, part: int) -> list[Conflict]:
+        found = []
+        for number in np.unique(numbers).tolist():
+            other = self.operations.all[number]
+            if other is by or _in_turn(other, by):
+                continue
+            own = places[numbers == number]
+            name = ""
+            if not any(
+                self.operations.after(np.array([number]), by.warps[i : i + 1], part)[0] for i in range(len(by.warps))
+            ):
+                name = kind
+            elif part == WRITTEN and other.proxy == "generic" != by.proxy:
+                name = (
+                    "" if any(self.operations.after_fence(number, warp) for warp in by.warps) else "unfenced operation"
+                )
+            if name:
+                found.append(Conflict(name, own, np.full(len(own), number), np.zeros(len(own), np.int64)))
+        return found
+
+    def note_fetch(self, at: Array, by: Operation) -> None:
+        """An operation reads words, at some time until it is known to have."""
+        if self.fetched is None:
+            self.fetched = np.zeros((self.count, self.clocks.warps), np.int32)
+        self.fetched[at, by.warps[0]] = by.number + 1
+
+    def note_landing(self, at: Array, by: Operation) -> None:
+        """An operation writes words, at some time until it is known to have."""
+        self.who[at] = self.clocks.warps + 1 + by.number
+        self.when[at] = 0
+        self.what[at] = by.line
+
+
+def _in_turn(earlier: Operation, later: Operation) -> bool:
+    """Whether the tensor core executes two operations of one thread in the order of issue."""
+    return earlier.kind == later.kind == "tcgen05" and np.array_equal(earlier.warps, later.warps)
