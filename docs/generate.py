@@ -17,6 +17,7 @@ from pathlib import Path
 from generator import corpora_tables, generation_tables, measured_speeds, mutant_tables
 from generator.drawings import FIGURES
 from generator.family_page import family_page
+from generator.hazard_tables import hazards
 from generator.import_graph import layers_table
 from generator.markdown import arch_ranges, table
 from generator.numerics_tables import lowerings, units
@@ -60,6 +61,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "survivors": mutant_tables.survivors,
     "tensor map bits": tensor_map_bits,
     "tensor types": tensor_types,
+    "hazards": hazards,
     "recorded launches": corpora_tables.total,
     "launches": corpora_tables.launches,
     "measured machine": measured_speeds.machine,

@@ -66,6 +66,9 @@ class Observer:
     def followed(self, tracker: Tracker) -> None:
         """Those signals have been given."""
 
+    def needed(self, block: Performer, numbers: frozenset[int], mask: Array) -> None:
+        """An instruction of some threads needs registers that work without groups writes: it waits for them."""
+
     # --- barriers
 
     def signalled(

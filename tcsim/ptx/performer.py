@@ -212,8 +212,10 @@ class Performer(Octets):
             else:
                 self.queue.track(group.kind, group.then, self, threads)
 
-    def land(self, numbers: frozenset[int]) -> None:
-        """Complete the work that writes some registers, because an instruction needs them."""
+    def land(self, numbers: frozenset[int], w: Mask) -> None:
+        """Complete the work that writes some registers, because an instruction of some threads needs them."""
+        if self.observer is not None:
+            self.observer.needed(self, numbers, self._array(w))
         for flight in [own for own in self.queue.flights if own.kind in WITHOUT_COMMIT and own.block is self]:
             if any(not numbers.isdisjoint(own.tolist()) for _, own in flight.bound.results):
                 self.queue.finish(flight)

@@ -294,7 +294,7 @@ class Compiler:
                 found = [f"M.here = {self.constant(self.instruction)}", *found]
             if late:
                 numbers = frozenset(self.numbers[name] for name in late)
-                found = [f"M.land({self.constant(numbers)})", *found]
+                found = [f"M.land({self.constant(numbers)}, w)", *found]
             if self.context.stepped:
                 found = [f"M.at({self.constant(Site(self.instruction, self.function, self.numbers))}, w)", *found]
             if index == start and (members := self._members(self.instruction)):

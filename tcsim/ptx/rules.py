@@ -10,7 +10,7 @@ class Rule:
     """A name that `Run.hazards` can have: what it means, and where that is said."""
 
     name: str
-    severity: str  # "error": undefined, or a fault on hardware; "strict", "repaired" and "perf" are kept for rules of ordering
+    severity: str  # "error": undefined, or a fault on hardware; "strict" and "repaired" are said in docs/hazards.md
     sentence: str
     section: str  # title of the section
     source: str  # the document

@@ -17,6 +17,12 @@ from tcsim.ptx import Limits, Run
 from tests.corpora import recording
 
 ARCH = "sm_90"  # of the GPU that recorded, whatever the target was
+DEFECTS = {
+    "cuda_early_exit_sm_80": {"SMEM_RACE_WAR"},
+    "cuda_early_exit_sm_90a": {"SMEM_RACE_WAR"},
+}
+"""Recorded launches whose kernel has a defect that was found afterwards, with its hazards. early_exit: the third warp reads what the
+first two add to, and no barrier is between; on the H200 it was always in time."""
 
 
 @dataclass
@@ -47,8 +53,13 @@ class Replayed:
 
     @property
     def equal(self) -> bool:
-        """Whether it ended without a hazard and left every byte as the GPU did."""
-        return self.execution.passed and self.compared > 0 and not self.run.hazards
+        """Whether it ended and left every byte as the GPU did."""
+        return self.run.completed and self.printed and self.compared > 0 and not self.differing
+
+    @property
+    def errors(self) -> set[str]:
+        """The hazards that are errors, by name."""
+        return {own.name for own in self.run.hazards if own.severity == "error"}
 
 
 def launches() -> Iterator[tuple[str, Recording]]:
@@ -80,7 +91,7 @@ def main(arguments: list[str]) -> int:
             print(f"| {name} | | | | | {type(error).__name__}: {str(error)[:200]} |", flush=True)
             continue
         rows.append(own)
-        failed += not own.equal
+        failed += not own.equal or own.errors != DEFECTS.get(name, set())
         print(
             f"| {name} | {own.execution.target} | {own.run.instructions:,} | {own.compared:,} | {own.differing:,} | {own.execution.seconds:.2f} |",
             flush=True,
@@ -96,7 +107,7 @@ def main(arguments: list[str]) -> int:
         f"{len(rows)} launches, {instructions:,} instructions, {compared:,} bytes compared, {sum(own.differing for own in rows):,} differing"
     )
     print(
-        f"{failed} not equal, {sum(bool(own.run.inexact) for own in rows)} with something inexact, {time.perf_counter() - start:.1f} s"
+        f"{failed} not as expected, {sum(bool(own.run.inexact) for own in rows)} with something inexact, {time.perf_counter() - start:.1f} s"
     )
     return int(failed > 0 or not rows)
 

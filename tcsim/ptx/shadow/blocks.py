@@ -108,9 +108,6 @@ class Blocks:
         """Columns are taken or given back, or the right to take them."""
         checker = self.checker
         line = checker.findings.number(block.here)
-        if resource.kind == "tmem.permit":
-            self.relinquished[block.rank] = line
-            return
         if resource.kind != "tmem":
             return
         ranks = [block.rank, block.rank ^ 1] if resource.pair and len(checker.cluster.blocks) > 1 else [block.rank]

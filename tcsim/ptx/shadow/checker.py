@@ -92,7 +92,7 @@ class Checker(Observer):
         if found is None:
             block = self.cluster.blocks[rank]
             size, unit = (block.columns.bytes, 4) if space == "tmem" else (block.shared_bytes, self.unit)
-            found = self.memories[space, rank] = Words(size, unit, self.clocks, self.operations)
+            found = self.memories[space, rank] = Words(size, unit, self.clocks, self.operations, space == "shared")
         return found
 
     def hazards(self) -> list[Hazard]:
@@ -203,6 +203,19 @@ class Checker(Observer):
                 self._instruction(block, bound, access, threads, "read")
         for write in effects.now.writes:
             self._instruction(block, bound, write.at, threads, "atomic" if write.combine else "write")
+        for resource in effects.resources:
+            if resource.kind == "tmem.permit":
+                self.blocks.relinquished[block.rank] = self.findings.number(block.here)
+        for signal in effects.now.signals:
+            if signal.kind not in ("init", "inval"):
+                self._use(block, signal.at, threads)
+
+    def _use(self, block: Performer, at: Access, threads: Array) -> None:
+        """Threads use mbarriers."""
+        line, some = self.findings.number(block.here), self.some(block, threads)
+        for each in block.copies(at):
+            for key in np.unique(block._keys(each)).tolist():
+                self.objects.use(key, some, line, self.index(block), int(threads[0]))
 
     def _instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
         line = self.findings.number(block.here)
@@ -346,12 +359,9 @@ class Checker(Observer):
             return
         if rank != block.rank and following is None:
             self.blocks.reached(block, rank, warps, line)
-        if following is None:
-            found = self.objects.use(key, warps, line, self.index(block), thread)
-        else:
-            found = self.objects.live.get(key)
-            if following and following[0].operations:
-                line = following[0].operations[-1].line
+        found = self.objects.live.get(key)
+        if following and following[0].operations:
+            line = following[0].operations[-1].line
         if found is not None:
             own = warps if following is None else None
             self.objects.signalled(found, signal, count, flipped(before, after), line, own, following or [])
@@ -371,6 +381,7 @@ class Checker(Observer):
             made[first] = self.operations.issue(
                 flight.kind, line, block.rank, np.unique(every[own]), flight.threads[own], flight.groups[own], proxy,
             )  # fmt: skip
+            made[first].registers = frozenset(own for _, numbers in bound.results for own in numbers.tolist())
             if flight.kind in _SIGNALLED:
                 self.histories.setdefault((flight.kind, first), []).append(made[first])
         self.flights[id(flight)] = list(made.values())
@@ -445,6 +456,10 @@ class Checker(Observer):
         pending = None if group.kind in ("tcgen05.ld", "tcgen05.st") else group.pending
         some = self.some(block, threads)
         self.operations.waited(group.kind, block.rank, some, threads, counts, pending, group.reads_only)
+
+    def needed(self, block: Performer, numbers: frozenset[int], mask: Array) -> None:
+        """A register that tcgen05.ld writes is read: the load is over for that thread."""
+        self.operations.needed("tcgen05.ld", block.rank, numbers, mask)
 
     def tracking(self, tracker: Tracker, kind: str) -> None:
         """A signal will follow all that these threads have issued."""

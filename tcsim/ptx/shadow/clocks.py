@@ -20,7 +20,7 @@ NEVER = int(np.iinfo(np.int32).max)
 class Clocks:
     """The clocks of some warps, by number in the cluster.
 
-    Column 0 is for words that nobody wrote: known from the beginning. The last column is for what no clock can say: never known.
+    Column 0 is for words that nobody wrote: known from the beginning. The last column is for operations, which no clock knows.
 
     >>> clocks = Clocks(2)
     >>> clocks.acquire(np.array([1]), clocks.published(np.array([0])))

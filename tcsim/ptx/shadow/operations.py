@@ -27,6 +27,7 @@ class Operation:
     left: list[Array] = field(default_factory=list)  # by READ, WRITTEN: threads that have not waited for it
     proxy: str = "async"
     passed_over: bool = False  # whether a wait of a thread that issued it left it in flight
+    registers: frozenset[int] = frozenset()  # that it writes
     elsewhere: bool = False  # whether threads that did not issue it waited for groups of its kind
 
 
@@ -100,6 +101,14 @@ class Operations:
             if own.left[WRITTEN].any():
                 kept.append(own)
         self.flying[kind, rank] = kept
+
+    def needed(self, kind: str, rank: int, numbers: frozenset[int], mask: Array) -> None:
+        """Some threads read registers that operations write: once all have, the operation has read its sources."""
+        for own in self.flying.get((kind, rank), []):
+            if own.left[READ].any() and not own.registers.isdisjoint(numbers):
+                own.left[READ] &= ~mask[own.threads]
+                if not own.left[READ].any():
+                    self.seen(own, own.warps, READ)
 
     def after(self, numbers: Array, warps: Array, part: int) -> Array:
         """Whether what each warp does now comes after each operation has read (READ) or written (WRITTEN): bool, elementwise."""

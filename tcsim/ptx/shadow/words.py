@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcsim.ptx.shadow.clocks import ORDERED, PROXIED, Clocks
+from tcsim.ptx.shadow.clocks import NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.shadow.operations import READ, WRITTEN, Operation, Operations
 from tcsim.ptx.threads import Array
 
@@ -30,9 +30,12 @@ class Conflict:
 class Words:
     """The words of one memory."""
 
-    def __init__(self, size: int, unit: int, clocks: Clocks, operations: Operations) -> None:
+    def __init__(self, size: int, unit: int, clocks: Clocks, operations: Operations, proxies: bool = True) -> None:
         count = -(-size // unit)
         self.unit, self.count, self.clocks, self.operations = unit, count, clocks, operations
+        self.proxies = (
+            proxies  # whether ordinary instructions reach the memory too, through another proxy than operations
+        )
         self.who = np.zeros(count, np.int32)
         self.when = np.zeros(count, np.int32)
         self.what = np.zeros(count, np.int32)  # the instruction
@@ -162,7 +165,7 @@ class Words:
                 self.operations.after(np.array([number]), by.warps[i : i + 1], part)[0] for i in range(len(by.warps))
             ):
                 name = kind
-            elif part == WRITTEN and other.proxy == "generic" != by.proxy:
+            elif self.proxies and part == WRITTEN and other.proxy == "generic" != by.proxy:
                 name = (
                     "" if any(self.operations.after_fence(number, warp) for warp in by.warps) else "unfenced operation"
                 )
@@ -179,7 +182,7 @@ class Words:
     def note_landing(self, at: Array, by: Operation) -> None:
         """An operation writes words, at some time until it is known to have."""
         self.who[at] = self.clocks.warps + 1 + by.number
-        self.when[at] = 0
+        self.when[at] = NEVER
         self.what[at] = by.line
 
 

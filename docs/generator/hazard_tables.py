@@ -1,0 +1,28 @@
+"""The rules of `tcsim.ptx`, as tables."""
+
+from __future__ import annotations
+
+from generator.markdown import table
+from tcsim.ptx import rules
+
+_PARTS = {
+    "What ends a run": rules.FAULTS,
+    "Ordinary accesses": rules.RACES,
+    "Asynchronous copies": rules.COPIES,
+    "mbarriers": rules.MBARRIERS,
+    "wgmma": rules.WARPGROUPS,
+    "Tensor Memory": rules.TENSOR_MEMORY,
+    "Blocks and clusters": rules.BLOCKS,
+}
+
+
+def hazards() -> str:
+    """Every rule: its name, severity, what it means, and the section that says so."""
+    return "\n".join(
+        f"### {title}\n\n"
+        + table(
+            ["name", "severity", "what it means", "section"],
+            [[f"`{own.name}`", own.severity, own.sentence, f"{own.section} ({own.source})"] for own in part],
+        )
+        for title, part in _PARTS.items()
+    )

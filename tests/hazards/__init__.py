@@ -1,0 +1,1 @@
+"""Planted defects: small kernels that are right, and what each of them needs to be right."""

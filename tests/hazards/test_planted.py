@@ -1,0 +1,56 @@
+"""Every rule has a kernel that breaks it and is named for it, beside one that does not and is clean."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tcsim.ptx import HAZARDS, Memory, Run, parse
+from tcsim.ptx.rules import FAULTS
+from tests.hazards.kernels import KERNELS, Kernel
+
+PLANTED = [(kernel, defect) for kernel in KERNELS for defect in kernel.defects]
+SCHEDULES = ("late", "early", 7)
+
+
+def ran(kernel: Kernel, source: str, schedule: str | int) -> Run:
+    """A launch of a kernel's text."""
+    memory = Memory()
+    pointers = [memory.allocate(np.arange(1024, dtype=np.uint32).view(np.uint8)) for _ in range(2)]
+    return parse(source).kernel().launch(
+        memory, pointers, grid=(kernel.blocks, 1, 1), block=(kernel.threads, 1, 1), cluster=(kernel.blocks, 1, 1),
+        schedule=schedule,
+    )  # fmt: skip
+
+
+@cache
+def _planted(kernel: Kernel, defect: str, schedule: str | int) -> Run:
+    return ran(kernel, kernel.without(defect), schedule)
+
+
+def test_every_rule_has_a_planted_defect() -> None:
+    """But for faults, which tests/test_ptx_wrong_use.py and others plant."""
+    planted = {defect.split(".")[0] for _, defect in PLANTED}
+    assert planted == set(HAZARDS) - {rule.name for rule in FAULTS}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda own: own.name)
+def test_a_kernel_that_is_right_is_clean(kernel: Kernel, schedule: str | int) -> None:
+    run = ran(kernel, kernel.source, schedule)
+    assert run.completed and not run.hazards, [str(own) for own in run.hazards]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("kernel", "defect"), PLANTED, ids=[f"{own.name}-{defect}" for own, defect in PLANTED])
+def test_a_planted_defect_is_named(kernel: Kernel, defect: str, schedule: str | int) -> None:
+    """Whether or not memory differs: in every order in which asynchronous work may complete."""
+    run = _planted(kernel, defect, schedule)
+    rule = defect.split(".")[0]
+    found = [own for own in run.hazards if own.name == rule]
+    assert found, [str(own) for own in run.hazards]
+    assert found[0].line and found[0].block is not None
+    again = ran(kernel, kernel.without(defect), schedule)
+    assert [own.as_dict() for own in again.hazards] == [own.as_dict() for own in run.hazards]
