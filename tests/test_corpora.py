@@ -63,7 +63,7 @@ def test_a_case_is_whole(name: str) -> None:
 def test_kernels_that_no_gpu_of_ours_runs(name: str, target: str) -> None:
     case = CASES[name]
     found = checked(case, target, UNMEASURED[pack.key_of(case.source.key, target)])
-    assert found.passed and not found.run.hazards, (found.wrong, found.untouched, found.run.hazards[:2])
+    assert found.passed and not found.run.errors, (found.wrong, found.untouched, found.run.errors[:2])
 
 
 def test_the_committed_kernels_are_all_used() -> None:

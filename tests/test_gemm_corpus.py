@@ -40,9 +40,9 @@ def test_the_corpus_is_whole() -> None:
     ("case", "target", "schedule"), SHARE, ids=[f"{case.id}-{target}-{schedule}" for case, target, schedule in SHARE]
 )
 def test_a_kernel_leaves_the_bytes_of_gemm(case: Case, target: str, schedule: Schedule) -> None:
-    """Every byte of the output, the padding of its rows included; the kernel ends, and nothing is a hazard."""
+    """Every byte of the output, the padding of its rows included; the kernel ends, and nothing is an error."""
     found = multiplied(case, arch_of(target), schedule)
-    assert found.run.completed and not found.run.hazards, found.run.hazards[:3]
+    assert found.run.completed and not found.run.errors, found.run.errors[:3]
     assert found.wrong == 0, f"{found.wrong} of {found.compared} bytes differ"
     unknown = [name for name in found.run.inexact if "mma" in name]
     assert len(unknown) == (arch_of(target) in INFERRED) or arch_of(target) in OTHERS, found.run.inexact

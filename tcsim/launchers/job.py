@@ -95,11 +95,7 @@ class Execution:
     @property
     def passed(self) -> bool:
         """Whether it ran to its end, is as expected if anything is, and no hazard is an error."""
-        return (
-            self.run.completed
-            and self.equal is not False
-            and not any(own.severity == "error" for own in self.run.hazards)
-        )
+        return self.run.completed and self.equal is not False and not self.run.errors
 
     def changed(self, region: Region) -> int:
         """How many bytes of an array are not what they were before."""

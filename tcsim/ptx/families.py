@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,16 @@ class Bound:
     line: int
     sources: tuple[tuple[str, Any], ...] = ()  # by operand: Rows, or the number of an immediate; of those known here
     inexact: bool = False  # whether its bits on the arch are not known
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """The registers of its results."""
+        return frozenset(number for _, numbers in self.results for number in numbers.tolist())
+
+    @cached_property
+    def held(self) -> frozenset[int]:
+        """The registers of the vectors that it reads."""
+        return frozenset(number for _, own in self.sources if isinstance(own, Rows) for number in own.numbers.tolist())
 
     @property
     def static(self) -> bool:

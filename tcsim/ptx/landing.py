@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tcsim.ptx.convergence import row_of
 from tcsim.ptx.syntax import Address, Function, Group, Instruction, Negated, Operand, Pair, Register, Tensor, Vector
 
 _LATER = "tcgen05.ld"
@@ -52,3 +53,31 @@ class Landings:
             landed |= self.writers[name]
         landed.discard(index)
         return found
+
+
+class Held:
+    """The registers that instructions of a warpgroup read and write after they are issued: vectors of wgmma.mma_async."""
+
+    def __init__(self, function: Function) -> None:
+        self.names: set[str] = set()
+        for item in function.body:
+            if _of_warpgroup(item):
+                for operand in item.operands:
+                    if isinstance(operand, Vector):
+                        self.names |= set(registers_in(operand))
+
+    def touched(self, item: Instruction) -> tuple[set[str], set[str]] | None:
+        """Those that another instruction reads, and writes; None for none."""
+        if not self.names or _of_warpgroup(item):
+            return None
+        first, rest = item.operands[:1], item.operands
+        written: set[str] = set()
+        if first and isinstance(first[0], (Register, Vector, Pair)):
+            written, rest = set(registers_in(first[0])) & self.names, item.operands[1:]
+        read = {name for operand in rest for name in registers_in(operand)} & self.names
+        return (read, written) if read or written else None
+
+
+def _of_warpgroup(item: Instruction) -> bool:
+    row = row_of(item.opcode)
+    return row is not None and row.forms[0].agent == "warpgroup"

@@ -48,6 +48,11 @@ class Run:
     kernel: str = ""
     processes: int = 1  # that ran the grid; 1: it ran in order
 
+    @property
+    def errors(self) -> list[Hazard]:
+        """The hazards whose severity is "error"."""
+        return [own for own in self.hazards if own.severity == "error"]
+
 
 class Module:
     """A module that was read."""

@@ -69,6 +69,9 @@ class Observer:
     def needed(self, block: Performer, numbers: frozenset[int], mask: Array) -> None:
         """An instruction of some threads needs registers that work without groups writes: it waits for them."""
 
+    def touched(self, block: Threads, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
+        """An instruction reads and writes registers, by number, that instructions of a warpgroup may have in flight."""
+
     # --- barriers
 
     def signalled(

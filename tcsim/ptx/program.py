@@ -23,7 +23,7 @@ from tcsim.ptx.compiled import SHARED_START, Compiled, Context, Site, layout
 from tcsim.ptx.contraction import contractions
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
-from tcsim.ptx.landing import Landings
+from tcsim.ptx.landing import Held, Landings
 from tcsim.ptx.ledger import VARYING
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.spellings import targets_of
@@ -230,6 +230,7 @@ class Compiler:
         body, context = self.function.body, self.context
         self.constants_of = set_once(self.function)
         self.landings = Landings(self.function)
+        self.held = Held(self.function)
         starts = {0, *self.function.labels.values()}
         for index, item in enumerate(body):
             stem = item.opcode.partition(".")[0]
@@ -290,8 +291,8 @@ class Compiler:
                 raise
             except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
                 raise self.error(f"its operands do not fit: {shortened(str(error), 120)}") from error
-            if self.context.watched and self._says(self.instruction, found):
-                found = [f"M.here = {self.constant(self.instruction)}", *found]
+            if self.context.watched:
+                found = self._told(self.instruction, found)
             if late:
                 numbers = frozenset(self.numbers[name] for name in late)
                 found = [f"M.land({self.constant(numbers)}, w)", *found]
@@ -337,6 +338,14 @@ class Compiler:
             if item.predicate is None
             else f"np.where({'~' if item.negated else ''}{self.register(item.predicate)}, {mask}, 0)"
         )
+
+    def _told(self, item: Instruction, lines: list[str]) -> list[str]:
+        """The source of an instruction that an observer is told of."""
+        touched = self.held.touched(item)
+        if touched is not None:
+            numbers = [self.constant(frozenset(self.numbers[name] for name in names)) for names in touched]
+            lines = [f"M.touched({', '.join(numbers)}, w)", *lines]
+        return [f"M.here = {self.constant(item)}", *lines] if touched or self._says(item, lines) else lines
 
     def _says(self, item: Instruction, lines: list[str]) -> bool:
         """Whether an observer is told of an instruction: it asks the machine, and is not one of several that may be computed together."""

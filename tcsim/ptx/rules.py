@@ -72,6 +72,10 @@ MBARRIERS = (
 WARPGROUPS = (
     Rule("WGMMA_NO_COMMIT_WAIT_BEFORE_REUSE", "error", "Shared memory that wgmma reads is written again before any wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_WAIT_DEPTH", "error", "Shared memory that wgmma reads is written again after a wgmma.wait_group that leaves its group pending.", "wgmma.wait_group", _PTX),
+    Rule("WGMMA_MISSING_FENCE", "repaired", "wgmma takes registers, and no wgmma.fence is between it and the last instruction that touched them, or the beginning.", "wgmma.fence", _PTX),
+    Rule("WGMMA_ACC_READ_IN_FLIGHT", "repaired", "An accumulator of wgmma is read before a wait for its group.", "wgmma.wait_group", _PTX),
+    Rule("WGMMA_ACC_WRITE_IN_FLIGHT", "repaired", "An accumulator of wgmma is written before a wait for its group.", "wgmma.wait_group", _PTX),
+    Rule("WGMMA_A_REG_HAZARD", "repaired", "A register from which wgmma reads A is written before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_WAIT_OTHER_WARPGROUP", "error", "Shared memory that wgmma reads is written again after a wait, but nothing orders the write after the wait of the warpgroup that issued it.", "wgmma.wait_group", _PTX),
 )  # fmt: skip
 """wgmma."""

@@ -120,6 +120,11 @@ class Threads:
         if self.observer is not None:
             self.observer.fenced(self, self._array(w))
 
+    def touched(self, reads: frozenset[int], writes: frozenset[int], w: Mask) -> None:
+        """Registers that work in flight may hold, which an observer is told of."""
+        if self.observer is not None:
+            self.observer.touched(self, reads, writes, self._array(w))
+
     # --- vectors
 
     def unpack(self, codes: Array, size: int) -> Array:

@@ -59,7 +59,7 @@ class Replayed:
     @property
     def errors(self) -> set[str]:
         """The hazards that are errors, by name."""
-        return {own.name for own in self.run.hazards if own.severity == "error"}
+        return {own.name for own in self.run.errors}
 
 
 def launches() -> Iterator[tuple[str, Recording]]:

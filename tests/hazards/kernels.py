@@ -155,9 +155,10 @@ WARPGROUPS = Kernel(
     fence.proxy.async;                  //- PROXY_FENCE_MISSING
     bar.sync 0;                         //- SMEM_RACE_RAW
     @%p1 bra OTHER;
-    wgmma.fence.sync.aligned;
+    wgmma.fence.sync.aligned;           //- WGMMA_MISSING_FENCE   //+ WGMMA_MISSING_FENCE.2: mov.f32 %f1, %f2;
     wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f1, %f2, %f3, %f4}}, %rd3, %rd4, 1, 1, 1, 0, 0;
-    wgmma.commit_group.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f5, %f6, %f7, %f8}}, {{%r6, %r7, %r8, %r9}}, %rd4, 1, 1, 1, 0;
+    wgmma.commit_group.sync.aligned;    //+ WGMMA_ACC_READ_IN_FLIGHT: add.f32 %f9, %f1, %f1;   //+ WGMMA_ACC_WRITE_IN_FLIGHT: mov.f32 %f6, 0f00000000;   //+ WGMMA_A_REG_HAZARD: mov.u32 %r8, 1;
     wgmma.wait_group.sync.aligned 0;    //- WGMMA_NO_COMMIT_WAIT_BEFORE_REUSE   //~ WGMMA_WAIT_DEPTH: wgmma.wait_group.sync.aligned 1;
     OTHER:
     bar.sync 0;                         //- WGMMA_WAIT_OTHER_WARPGROUP

@@ -18,6 +18,7 @@ from tcsim.ptx.shadow.clocks import Clocks
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.mbarriers import Objects, Work, flipped
 from tcsim.ptx.shadow.operations import WRITTEN, Operation, Operations
+from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.words import Conflict, Words
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import LANES, Array
@@ -61,6 +62,7 @@ class Checker(Observer):
         self.objects = Objects(self.clocks, self.operations, self.findings)
         self.memories: dict[tuple[str, int], Words] = {}
         self.blocks = Blocks(self)
+        self.registers = Registers(self)
         self.ranks = {id(block.shared): rank for rank, block in enumerate(blocks)}
         self.unit = blocks[0].program.narrowest
         self.strong: set[int] = set()  # instructions that are not weak
@@ -280,6 +282,8 @@ class Checker(Observer):
         if order.kind == "fence.proxy":
             if "async" in order.proxies and (not order.spaces or "shared" in order.spaces):
                 self.clocks.fence_proxies(some)
+        elif order.kind == "wgmma.fence":
+            self.registers.fence(block, threads)
         elif order.kind == "fence.mbarrier_init":
             self.clocks.fence_initialisation(some)
         elif order.kind in ("fence", "fence.sc"):
@@ -381,7 +385,9 @@ class Checker(Observer):
             made[first] = self.operations.issue(
                 flight.kind, line, block.rank, np.unique(every[own]), flight.threads[own], flight.groups[own], proxy,
             )  # fmt: skip
-            made[first].registers = frozenset(own for _, numbers in bound.results for own in numbers.tolist())
+            made[first].registers, made[first].sources = bound.written, bound.held
+            if flight.kind == "wgmma":
+                self.registers.issued(block, made[first])
             if flight.kind in _SIGNALLED:
                 self.histories.setdefault((flight.kind, first), []).append(made[first])
         self.flights[id(flight)] = list(made.values())
@@ -460,6 +466,10 @@ class Checker(Observer):
     def needed(self, block: Performer, numbers: frozenset[int], mask: Array) -> None:
         """A register that tcgen05.ld writes is read: the load is over for that thread."""
         self.operations.needed("tcgen05.ld", block.rank, numbers, mask)
+
+    def touched(self, block: Threads, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
+        """Registers that wgmma uses are read and written."""
+        self.registers.touched(block, reads, writes, mask)
 
     def tracking(self, tracker: Tracker, kind: str) -> None:
         """A signal will follow all that these threads have issued."""

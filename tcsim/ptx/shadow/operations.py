@@ -28,6 +28,7 @@ class Operation:
     proxy: str = "async"
     passed_over: bool = False  # whether a wait of a thread that issued it left it in flight
     registers: frozenset[int] = frozenset()  # that it writes
+    sources: frozenset[int] = frozenset()  # that it reads
     elsewhere: bool = False  # whether threads that did not issue it waited for groups of its kind
 
 

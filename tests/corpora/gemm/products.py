@@ -51,8 +51,8 @@ class Product:
 
     @property
     def good(self) -> bool:
-        """Whether the kernel ran to its end, without a hazard, and left the bytes that are expected."""
-        return self.run.completed and not self.run.hazards and self.wrong == 0 < self.compared
+        """Whether the kernel ran to its end, without an error, and left the bytes that are expected."""
+        return self.run.completed and not self.run.errors and self.wrong == 0 < self.compared
 
 
 @cache
