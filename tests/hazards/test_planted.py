@@ -7,21 +7,21 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tcsim.ptx import HAZARDS, Memory, Run, parse
+from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
 from tcsim.ptx.rules import FAULTS
-from tests.hazards.kernels import KERNELS, Kernel
+from tests.hazards.kernels import KERNELS, LOAD, RACES, Kernel
 
 PLANTED = [(kernel, defect) for kernel in KERNELS for defect in kernel.defects]
 SCHEDULES = ("late", "early", 7)
 
 
-def ran(kernel: Kernel, source: str, schedule: str | int) -> Run:
+def ran(kernel: Kernel, source: str, schedule: str | int, check: bool = True) -> Run:
     """A launch of a kernel's text."""
     memory = Memory()
     pointers = [memory.allocate(np.arange(1024, dtype=np.uint32).view(np.uint8)) for _ in range(2)]
     return parse(source).kernel().launch(
         memory, pointers, grid=(kernel.blocks, 1, 1), block=(kernel.threads, 1, 1), cluster=(kernel.blocks, 1, 1),
-        schedule=schedule,
+        schedule=schedule, check=check,
     )  # fmt: skip
 
 
@@ -52,5 +52,34 @@ def test_a_planted_defect_is_named(kernel: Kernel, defect: str, schedule: str | 
     found = [own for own in run.hazards if own.name == rule]
     assert found, [str(own) for own in run.hazards]
     assert found[0].line and found[0].block is not None
-    again = ran(kernel, kernel.without(defect), schedule)
-    assert [own.as_dict() for own in again.hazards] == [own.as_dict() for own in run.hazards]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda own: own.name)
+def test_the_same_launch_has_the_same_hazards(kernel: Kernel) -> None:
+    """In the same order, with the same counts."""
+    for defect in kernel.defects[:2]:
+        again = ran(kernel, kernel.without(defect), 7)
+        assert [own.as_dict() for own in again.hazards] == [
+            own.as_dict() for own in _planted(kernel, defect, 7).hazards
+        ]
+
+
+@pytest.mark.parametrize("kernel", (RACES, LOAD), ids=lambda own: own.name)
+def test_without_the_check_nothing_is_found(kernel: Kernel) -> None:
+    for defect in kernel.defects:
+        if defect.startswith(("SMEM", "ASYNC")):
+            assert not ran(kernel, kernel.without(defect), "late", check=False).hazards
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_number_of_processes_does_not_matter(processes: int) -> None:
+    memory = Memory()
+    pointers = [memory.allocate(4096) for _ in range(2)]
+    limits = Limits(processes=processes)
+    run = parse(RACES.without("SMEM_RACE_WAR")).kernel().launch(
+        memory, pointers, grid=(4, 1, 1), block=(RACES.threads, 1, 1), limits=limits
+    )  # fmt: skip
+    (found,) = run.hazards
+    assert (
+        run.processes == processes and found.name == "SMEM_RACE_WAR" and found.count == 8 and found.block == (0, 0, 0)
+    )

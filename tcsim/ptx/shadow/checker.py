@@ -10,7 +10,6 @@ import numpy as np
 
 from tcsim.model.effects import Access, Effects, GroupOp, Order, Outcome, Resource, Signal
 from tcsim.ptx.convergence import row_of
-from tcsim.ptx.memory import SHARED_WINDOW
 from tcsim.ptx.observer import Observer
 from tcsim.ptx.shadow import conflicts
 from tcsim.ptx.shadow.blocks import Blocks
@@ -18,6 +17,7 @@ from tcsim.ptx.shadow.clocks import Clocks
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.mbarriers import Objects, Work, flipped
 from tcsim.ptx.shadow.operations import WRITTEN, Operation, Operations
+from tcsim.ptx.shadow.places import parts
 from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.words import Conflict, Words
 from tcsim.ptx.tensor_memory import COLUMNS
@@ -69,7 +69,7 @@ class Checker(Observer):
         self.barriers: dict[tuple[str, int, int], Array] = {}  # what arrivals at barriers have published
         self.synchronising = np.zeros_like(self.clocks.known[0])  # what accesses that release have
         self.histories: dict[tuple[str, int], list[Operation]] = {}  # by kind and warp: all that it issued
-        self.flights: dict[int, list[Operation]] = {}  # by flight
+        self.flights: dict[int, list[Work]] = {}  # by flight: what an mbarrier is told of
         self.trackers: dict[int, list[Work]] = {}
         self.following_now: list[Work] | None = None  # the work whose signals are given
 
@@ -221,7 +221,7 @@ class Checker(Observer):
 
     def _instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
         line = self.findings.number(block.here)
-        for rank, offsets, size, mask, who in self.parts(block, bound, access, threads, threads):
+        for rank, offsets, size, mask, who in parts(block, bound, access, threads, threads):
             space = "tmem" if access.space == "tmem" else "shared"
             words = self.words(space, rank)
             at, owner = words.words(offsets, size, mask)
@@ -230,50 +230,6 @@ class Checker(Observer):
                 if rank != block.rank:
                     self.blocks.reached(block, rank, warps, line)
                 self._touch(block, words, space, at, warps[owner], who[owner], line, kind)
-
-    def parts(
-        self, block: Performer, bound: Bound, access: Access, threads: Array, asked: Array
-    ) -> list[tuple[int, Array, int, Array | None, Array]]:
-        """(rank, offsets, size, mask of bytes, threads) of an access to shared or Tensor Memory: by block."""
-        if access.space not in ("shared", "generic", "tmem"):
-            return []
-        found = []
-        for at in block.copies(access):
-            address, cta = block.places(at)
-            who = self._who(at, bound, threads, asked, len(address))
-            mask = None
-            if at.mask is not None:
-                mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)
-            if at.space == "tmem":
-                ranks = cta if cta is not None else np.full(len(address), block.rank)
-                offsets = address
-            else:
-                ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
-                if at.space == "generic":
-                    ranks = np.where(address >> 48 == SHARED_WINDOW >> 48, ranks, -1)
-            first = int(ranks[0]) if len(ranks) else -1
-            if (ranks == first).all():
-                if first >= 0:
-                    found.append((first, offsets, at.size, mask, who))
-                continue
-            for rank in np.unique(ranks[ranks >= 0]).tolist():
-                own = ranks == rank
-                found.append((rank, offsets[own], at.size, None if mask is None else mask[own], who[own]))
-        return found
-
-    @staticmethod
-    def _who(at: Access, bound: Bound, threads: Array, asked: Array, count: int) -> Array:
-        """The thread of each access."""
-        if at.thread is not None:
-            found = asked[np.broadcast_to(at.thread, at.address.shape).reshape(-1)]
-        elif bound.lanes > 1:
-            units = threads[:: bound.lanes]
-            found = np.repeat(units, max(1, count // len(units)))
-        elif count == len(asked):
-            found = asked
-        else:
-            found = np.full(count, threads[0])
-        return found if len(found) == count else np.resize(found, count)
 
     # --- order
 
@@ -390,7 +346,9 @@ class Checker(Observer):
                 self.registers.issued(block, made[first])
             if flight.kind in _SIGNALLED:
                 self.histories.setdefault((flight.kind, first), []).append(made[first])
-        self.flights[id(flight)] = list(made.values())
+        self.flights[id(flight)] = [
+            Work([own], 1, self.clocks.published(own.warps)) for own in made.values() if not flight.kind
+        ]
         for accesses, writes in ((pending.reads, False), (pending.writes, True)):
             for access in accesses:
                 if access.space in ("shared", "generic", "tmem"):
@@ -401,7 +359,7 @@ class Checker(Observer):
     ) -> None:
         block = flight.block
         space = "tmem" if access.space == "tmem" else "shared"
-        for rank, offsets, size, mask, who in self.parts(block, flight.bound, access, flight.threads, flight.asked):
+        for rank, offsets, size, mask, who in parts(block, flight.bound, access, flight.threads, flight.asked):
             words = self.words(space, rank)
             at, owner = words.words(offsets, size, mask)
             if not len(at):
@@ -447,7 +405,7 @@ class Checker(Observer):
 
     def landing(self, flight: Flight) -> None:
         """What work signals follows from it."""
-        self.following_now = [Work([own], 1) for own in self.flights.get(id(flight), ())]
+        self.following_now = self.flights.get(id(flight), [])
 
     def landed(self, flight: Flight) -> None:
         """It is done."""
@@ -475,9 +433,8 @@ class Checker(Observer):
         """A signal will follow all that these threads have issued."""
         found = []
         for warp in self.some(tracker.block, tracker.threads).tolist():
-            history = self.histories.get((kind, warp))
-            if history:
-                found.append(Work(history, len(history)))
+            history = self.histories.get((kind, warp), [])
+            found.append(Work(history, len(history), self.clocks.published(np.array([warp]))))
         self.trackers[id(tracker)] = found
 
     def following(self, tracker: Tracker) -> None:

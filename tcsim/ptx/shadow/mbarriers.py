@@ -22,6 +22,7 @@ class Work:
 
     operations: list[Operation]
     count: int
+    published: Array  # what who issued it, or asked for the signal, knew then
 
 
 @dataclass(eq=False)
@@ -87,6 +88,8 @@ class Objects:
             found.delivered[line] = found.delivered.get(line, 0) + count
         if warps is not None and signal.kind in ("arrive", "drop"):
             found.gathering = np.maximum(found.gathering, self.clocks.published(warps, signal.at.sem == "relaxed"))
+        for own in work:
+            found.gathering = np.maximum(found.gathering, own.published)
         found.coming += work
         if flipped:
             found.published = np.maximum(found.published, found.gathering)
