@@ -64,7 +64,7 @@ def test_the_same_launch_has_the_same_hazards(kernel: Kernel) -> None:
         ]
 
 
-@pytest.mark.parametrize("kernel", (RACES, LOAD), ids=lambda own: own.name)
+@pytest.mark.parametrize("kernel", [RACES, LOAD], ids=lambda own: own.name)
 def test_without_the_check_nothing_is_found(kernel: Kernel) -> None:
     for defect in kernel.defects:
         if defect.startswith(("SMEM", "ASYNC")):
@@ -81,5 +81,5 @@ def test_the_number_of_processes_does_not_matter(processes: int) -> None:
     )  # fmt: skip
     (found,) = run.hazards
     assert (
-        run.processes == processes and found.name == "SMEM_RACE_WAR" and found.count == 8 and found.block == (0, 0, 0)
+        run.processes == processes and found.name == "SMEM_RACE_WAR" and found.count == 4 and found.block == (0, 0, 0)
     )
