@@ -209,7 +209,7 @@ class Launcher:
         enter_hook: Any, exit_hook: Any, *arguments: Any,
     ) -> None:  # fmt: skip
         """Run the grid, and return when it has ended."""
-        active = runtime.driver.active
+        active = runtime.driver._active
         if not isinstance(active, Driver):
             raise RuntimeError("this kernel was compiled under tcsim.launchers.triton, which is not active any more")
         if active.trying or not x * y * z:
