@@ -19,11 +19,13 @@ from hwkernels.capture import capture, cuda_bindings
 from hwkernels.capture.__main__ import main
 from hwkernels.capture.hooks import HOOKS
 from hwkernels.capture.session import Session
-from hwkernels.capture.triton_kernels import packed
+from hwkernels.capture.triton_kernels import map_within, packed
 from tcsim import TensorMap
 from tcsim.launchers.job import execute
-from tcsim.launchers.recording import Recording, read
+from tcsim.launchers.recording import Recording, from_fields, read
 from tcsim.ptx.syntax import Variable
+from tests.corpora import recording as pack
+from tests.corpora.launchers.__main__ import packed as packed_fields
 
 PTX = SCALE.encode()
 NUMBERS = np.arange(40, dtype=np.float32)
@@ -200,6 +202,10 @@ def test_the_program_for_a_gpu(driver: Any, device: Device, tmp_path: Path, monk
     found = replayed(session, 3)
     assert [own.entry for own in found] == ["dsmem_sum", "tensor_2d", "softmax"]
     assert [len(own.buffers) for own in found] == [2, 3, 2]
+    pack.write(tmp_path / "launchers.xz", {own.entry: packed_fields(own) for own in found})
+    for own in found:
+        again = from_fields(pack.read(tmp_path / "launchers.xz")[own.entry], own.entry)
+        assert execute(again.job()).passed and (again.ptx, again.params, again.gpu) == (own.ptx, own.params, own.gpu)
 
 
 def test_launches_of_other_threads_go_on(driver: Any, device: Device, tmp_path: Path) -> None:
@@ -387,6 +393,17 @@ def test_descriptors_of_triton(triton: dict[str, Any], device: Device, tmp_path:
         b"\x10" + bytes(7),
     )
     assert {own.name for own in found.buffers} == {"arg0", "arg4"}
+
+
+def test_a_tensor_map_is_found_in_the_object_that_hides_it() -> None:
+    """Behind the head of a Python object, at any alignment that C gives it; of several the one of that address."""
+    tensor_map = TensorMap("FLOAT16", (16, 4), (32,), (16, 4), swizzle="NONE")
+    one, other = tensor_map.encode(0x7F0000001000), tensor_map.encode(0x7F0000002000)
+    for start in (16, 64, 128):
+        data = b"\x11" * start + other + one + b"\x22" * 24
+        assert map_within(data, 0x7F0000001000) == one and map_within(data, 0x7F0000002000) == other
+        assert map_within(data, 0x7F0000003000) is None
+    assert map_within(bytes(100), 0) is None
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tcsim.launchers.launch_file import read
 from tcsim.launchers.recording import Buffer, Recording, from_fields
 from tcsim.launchers.sources import DISTRIBUTIONS
 from tcsim.numbers.formats import FORMATS
+from tcsim.ptx import Hazard
 
 SCALE = """
 .version 8.0
@@ -124,6 +126,14 @@ def test_a_hazard_is_a_failure(folder: Path) -> None:
     assert not found["completed"] and found["hazards"][0]["name"] == "GMEM_UNMAPPED"
     (folder / "wrong.toml").write_text(LAUNCH.split("[expected")[0] + "[limits]\ninstructions = 3\n")
     assert "failed: LIMIT" in answer("exec", "scale.ptx", "--launch", "wrong.toml", status=1)
+
+
+def test_a_launch_that_ends_with_a_mistake_has_not_passed(folder: Path) -> None:
+    """Hazards that are errors count whether or not they stop the launch; others do not."""
+    found = execute(read(folder / "launch.toml", SCALE.encode()))
+    trap = Hazard("TRAP", "a thread executed trap")
+    assert found.passed and found.run.completed
+    assert not replace(found, run=replace(found.run, hazards=[trap])).passed
 
 
 def test_progress_is_told(folder: Path) -> None:

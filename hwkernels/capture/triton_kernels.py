@@ -168,9 +168,15 @@ def _map_bytes(held: Any, address: int) -> bytes:
     """
     if isinstance(held, bytes):
         return held
-    size = type(held).__basicsize__
-    data = ctypes.string_at(id(held), size)
-    for start in range(0, size - 127, 16):
+    found = map_within(ctypes.string_at(id(held), type(held).__basicsize__), address)
+    if found is None:
+        raise Refused("the tensor map of a descriptor cannot be read")
+    return found
+
+
+def map_within(data: bytes, address: int) -> bytes | None:
+    """The 128 bytes, at a multiple of 16, that are a tensor map of a tensor at that address."""
+    for start in range(0, len(data) - 127, 16):
         piece = data[start : start + 128]
         try:
             TensorMap.decode(piece)
@@ -178,7 +184,7 @@ def _map_bytes(held: Any, address: int) -> bytes:
             continue
         if TensorMap.address_of(piece) == address:
             return piece
-    raise Refused("the tensor map of a descriptor cannot be read")
+    return None
 
 
 def packed(kind: str, value: Any, declared: Variable) -> bytes:

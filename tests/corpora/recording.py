@@ -17,6 +17,7 @@ from tests.corpora.pack import ROOT
 
 GIVEN = ROOT / "tests" / "data" / "launches"  # 19 launches, each an .npz file
 KEPT = GIVEN / "corpora.xz"  # those of the cases
+LAUNCHERS = GIVEN / "launchers.xz"  # those of `python -m tests.corpora.launchers`
 Fields = dict[str, Any]
 
 

@@ -63,10 +63,10 @@ class Replayed:
 
 
 def launches() -> Iterator[tuple[str, Recording]]:
-    """Every recorded launch: those that were given, then those of the cases."""
+    """Every recorded launch: those that were given, those of the cases, and those through each launcher."""
     for path in sorted(recording.GIVEN.glob("*.npz")):
         yield path.stem, read(path)
-    for name, fields in recording.read().items():
+    for name, fields in (recording.read() | recording.read(recording.LAUNCHERS)).items():
         yield name, from_fields(fields, name)
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.corpora.launchers --out FOLDER [LAUNCHER ...]`: record the launches of each program here on this GPU, and replay them on the CPU.
 
-A launcher whose package is not installed is named as absent. FOLDER gets launchers.txt, the table, and launchers.xz, all recordings together,
-which `tests.corpora.recording.read` reads. The exit status says whether fewer than 12 launches of four launchers were recorded and replayed equal.
+A launcher whose package is not installed is named as absent. FOLDER gets launchers.txt, the table, and launchers.xz, all recordings together:
+put it into tests/data/launches, and `python -m tests.corpora.replay` replays them too. The exit status says whether fewer than 12 launches of four launchers were recorded and replayed equal.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tcsim.launchers.job import execute
-from tcsim.launchers.recording import read
+from tcsim.launchers.recording import Recording, read
 from tests.corpora import recording
 from tests.corpora.pack import ROOT
 
@@ -56,6 +59,11 @@ def recorded(name: str, folder: Path) -> str:
     return f"exit status {found.returncode}\n{found.stderr[-3000:]}"
 
 
+def packed(own: Recording) -> dict[str, Any]:
+    """A recording's entries for a pack: its PTX as an array, which a pack holds once."""
+    return own.fields() | {"ptx": np.frombuffer(own.ptx, np.uint8)}
+
+
 def main(arguments: list[str]) -> int:
     """Record and replay."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -73,7 +81,7 @@ def main(arguments: list[str]) -> int:
             lines.append(f"{name}: {time.perf_counter() - start:.0f} s, {said}")
             for path in sorted(Path(folder).glob("*.npz")):
                 own = read(path)
-                kept[f"{name}_{path.stem}"] = own.fields() | {"ptx": own.fields()["ptx"].decode()}
+                kept[f"{name}_{path.stem}"] = packed(own)
                 try:
                     found = execute(own.job())
                 except ValueError as error:  # one that cannot run must not hide the others
