@@ -104,8 +104,7 @@ def host_array(value: Any) -> npt.NDArray[Any]:
         except TypeError:  # bfloat16, float8
             bits = {1: torch.uint8, 2: torch.int16}[plain.element_size()]
             return np.asarray(plain.view(bits).numpy().view(f"u{plain.element_size()}"))
-    array = np.asarray(value)
-    return array.view(np.uint8) if array.dtype == np.bool_ else array
+    return np.asarray(value)
 
 
 def _codes(array: Array, kind: Elements, layout: FragmentLayout | None, what: str) -> Array:
@@ -113,6 +112,7 @@ def _codes(array: Array, kind: Elements, layout: FragmentLayout | None, what: st
     if layout is not None:
         assert kind.format is not None
         return unpack(array, kind.format, layout.element_bits).reshape(*array.shape[:-1], -1)
+    array = array.view(np.uint8) if array.dtype == np.bool_ else array
     if kind.format is not None:
         return as_codes(array, kind.format, f"assert_bits: {what}")
     if array.dtype.itemsize * 8 != kind.bits or array.dtype.kind not in "iu":
@@ -124,7 +124,7 @@ def _described(found: Comparison) -> list[str]:
     own, kind = found.first, found.elements
     assert own is not None
     allowed = "" if found.ulp is None else f" by more than {found.ulp} ulp"
-    apart = "one is NaN" if own.ulps is None else f"{own.ulps} ulp"
+    apart = "one is NaN, or not a code" if own.ulps is None else f"{own.ulps} ulp"
     if found.largest is not None and found.differing > 1 and found.largest != own.ulps:
         apart += f"; the largest difference is {found.largest} ulp"
     return [

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cli_runs import answer, data, refusal
 
-from tcsim import TensorMap
+from tcsim import OperandError, TensorMap
 from tcsim.launchers import recording
 from tcsim.launchers.comparison import compare
 from tcsim.launchers.elements import NAMES, Elements
@@ -244,6 +244,32 @@ def test_nan_is_not_near_a_number() -> None:
     assert found.differing == 1 and found.first is not None and found.first.ulps is None and found.first.index == (1,)
 
 
+def test_bytes_that_are_no_codes_differ_and_are_named() -> None:
+    """A kernel may leave anything in a byte that should hold an fp6 code."""
+    got, want = np.uint8([0xFF, 0x21]), np.uint8([0x3F, 0x20])
+    found = compare("x", Elements("e3m2"), (2,), got, want, ulp=1)
+    assert found.differing == 1 and "0xff = not a code" in found.lines()[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "codes"),
+    [
+        ("s64", [-1.0, 2.0**62], [2**64 - 1, 2**62]), ("u64", [2**64 - 1], [2**64 - 1]), ("s1z4m11", [-5], [0x8005]), ("s16", [-2], [0xFFFE]),
+        ("b1", [1, 0], [1, 0]), ("f16", [1e9], [0x7BFF]), ("u32", np.uint8([7]), [7]),
+    ],
+)  # fmt: skip
+def test_numbers_become_codes(name: str, values: Any, codes: list[int]) -> None:
+    assert Elements(name).encoded(np.array(values)).tolist() == codes
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("s16", 1e300), ("u64", -1), ("u64", 2.0**64), ("s64", np.inf), ("u16", 0.5)]
+)
+def test_numbers_that_are_no_integers_of_the_type(name: str, value: float) -> None:
+    with pytest.raises(OperandError, match=f"^{name} holds"):
+        Elements(name).encoded(np.array([value]))
+
+
 # --- recorded launches
 
 
@@ -357,7 +383,7 @@ WRONG = {
     '[arrays.b]\ndistribution = "zero"\nshape = 3': "arrays.b.distribution='zero'; valid: ",
     '[arrays.b]\ndistribution = "zeros"\nshape = 3': "arrays.b.format is missing; valid: f16",
     '[arrays.b]\ndistribution = "zeros"\nformat = "f16"': "arrays.b.shape is missing",
-    '[arrays.b]\ndistribution = "zeros"\nformat = "f16"\nshape = 99999999999': "arrays.b.shape=99999999999; valid: up to 1073741824 bytes",
+    '[arrays.b]\ndistribution = "zeros"\nformat = "f16"\nshape = 99999999999': "arrays.b.shape=99999999999; valid: up to 134217728 elements",
     '[arrays.b]\ndistribution = "zeros"\nformat = "e2m1"\nshape = 3': "valid: a multiple of 2 elements",
     '[arrays.b]\ndistribution = "zeros"\nformat = "f16"\nshape = 3\nhigh = 3': "unknown key 'arrays.b.high'",
     '[arrays.b]\ndistribution = "integers"\nformat = "u8"\nshape = 3\nhigh = 300': "arrays.b: u8 holds 0 to 255",

@@ -53,7 +53,7 @@ def test_bits_are_compared_not_values() -> None:
     quiet, other = (np.uint32([code]).view(np.float32) for code in (0x7FC00000, 0x7FC00001))
     assert failure(quiet, other)[0] == "1 of 1 elements of f32 differ"
     assert_bits(quiet, other, ulp=0)
-    assert failure(np.float32([1]), np.float32([np.nan]), ulp=1 << 40)[-1] == "  apart      one is NaN"
+    assert failure(np.float32([1]), np.float32([np.nan]), ulp=1 << 40)[-1] == "  apart      one is NaN, or not a code"
 
 
 def test_units_in_the_last_place() -> None:

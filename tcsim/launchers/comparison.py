@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.launchers.elements import Array, Bytes, Elements
-
-NAN_APART = 2**64 - 1
+from tcsim.launchers.elements import APART, Array, Bytes, Elements
 
 
 @dataclass(frozen=True)
@@ -19,7 +17,7 @@ class Difference:
     index: tuple[int, ...]
     got: int  # codes
     want: int
-    ulps: int | None  # None: one of the two is NaN
+    ulps: int | None  # None: one of the two is NaN or not a code
 
 
 @dataclass(frozen=True)
@@ -33,9 +31,7 @@ class Comparison:
     compared: int
     differing: int  # elements that differ by more than is allowed
     unequal: int  # elements whose bits differ
-    largest: (
-        int | None
-    )  # the largest difference in ulps of elements whose bits differ, NaN apart; None if there is none
+    largest: int | None  # the largest difference in ulps of numbers whose bits differ; None if there is none
     first: Difference | None
 
     @property
@@ -95,13 +91,13 @@ def compare_codes(
     """Compare codes in a row, of arrays of one shape."""
     places = np.flatnonzero(first != second)
     apart = elements.ulps(first[places], second[places]) if places.size else np.zeros(0, np.uint64)
-    finite = apart[apart != np.uint64(NAN_APART)]
+    finite = apart[apart != np.uint64(APART)]
     beyond = np.arange(len(places)) if ulp is None else np.flatnonzero(apart > np.uint64(ulp))
     difference = None
     if beyond.size:
         at = int(places[beyond[0]])
         own = int(apart[beyond[0]])
         index = tuple(int(i) for i in np.unravel_index(at, shape or (1,)))
-        difference = Difference(index, int(first[at]), int(second[at]), None if own == NAN_APART else own)
+        difference = Difference(index, int(first[at]), int(second[at]), None if own == APART else own)
     largest = int(finite.max()) if finite.size else None
     return Comparison(name, elements, shape, ulp, len(first), len(beyond), len(places), largest, difference)

@@ -25,6 +25,8 @@ _NATURAL: dict[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
 }
+APART = 2**64 - 1
+"""The distance of what cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -96,18 +98,16 @@ class Elements:
         Raises OperandError for an integer beyond the type, or a number that is not whole where integers are meant.
         """
         format = self.format
-        if format is not None and format.kind == "float":
-            return np.asarray(encode(values, format, saturate=True))
+        if format is not None and (format.kind != "integer" or format.sign_magnitude):
+            return np.asarray(encode(values, format, saturate=format.kind == "float"))
         low, high = (-(1 << self.width - 1), (1 << self.width - 1) - 1) if self.signed else (0, (1 << self.width) - 1)
         wide = np.asarray(values)
-        if wide.dtype.kind == "f":
-            if not (np.isfinite(wide) & (wide == np.trunc(wide))).all():
-                raise OperandError(f"{self.name} holds whole numbers; valid: {low} to {high}")
-            wide = wide.astype(object) if self.width == 64 else wide.astype(np.int64)
-        if wide.size and not (low <= int(wide.min()) and int(wide.max()) <= high):
-            raise OperandError(f"{self.name} holds {low} to {high}; there is {int(wide.min())} to {int(wide.max())}")
+        if wide.dtype.kind == "f" and not (np.isfinite(wide) & (wide == np.trunc(wide))).all():
+            raise OperandError(f"{self.name} holds whole numbers; valid: {low} to {high}")
+        if wide.size and not (low <= wide.min().item() and wide.max().item() <= high):
+            raise OperandError(f"{self.name} holds {low} to {high}; there is {wide.min()} to {wide.max()}")
         mask = (1 << self.width) - 1
-        if wide.dtype == object:
+        if wide.dtype.kind in "fO":  # floats of 2^63 and above, integers beyond 64 bits
             return np.array([int(value) & mask for value in wide.reshape(-1)], self.dtype).reshape(wide.shape)
         return (wide.astype(np.uint64) & np.uint64(mask)).astype(self.dtype)
 
@@ -128,38 +128,41 @@ class Elements:
 
     def value_text(self, code: int) -> str:
         """What a code means, shortest."""
-        mask = self.format.code_mask if self.format else -1
-        if code & ~mask & ((1 << 8 * self.dtype.itemsize) - 1):
+        if code & ~self._mask:
             return "not a code"
         value = self.values(np.array([code], self.dtype))[0]
-        return (
-            str(value.astype(self.natural))
-            if self.natural.kind == "f"
-            else f"{value:.9g}"
-            if self._float
-            else str(int(value))
-        )
+        if self.natural.kind == "f":
+            return str(value.astype(self.natural))
+        return f"{value:.9g}" if self._float else str(int(value))
+
+    @property
+    def _mask(self) -> int:
+        """The bits that a code may set."""
+        return self.format.code_mask if self.format else (1 << self.bits) - 1
 
     @property
     def _float(self) -> bool:
         return self.format is not None and self.format.kind == "float"
 
     def ulps(self, got: Array, want: Array) -> npt.NDArray[np.uint64]:
-        """How many codes lie between two numbers, from one to the other; of NaN and a number the largest uint64.
+        """How many codes lie between two numbers, from one to the other; `APART` if one of them is NaN, or not a code.
 
         Two NaN are 0 apart, as +0 and -0 are.
 
         >>> Elements("f16").ulps(np.uint16([0x3C00, 0x8000, 0x7E00]), np.uint16([0x3C02, 0x0001, 0x7E01])).tolist()
         [2, 1, 0]
         """
-        first, second = self._places(got), self._places(want)
+        mask, sides = self.dtype.type(self._mask), (got, want)
+        first, second = (self._places(codes & mask) for codes in sides)
         apart = np.where(first > second, first - second, second - first)
+        if self.format is not None:
+            apart >>= np.uint64(self.format.ignored_low_bits)
         if self._float:
-            nan = [np.isnan(self.values(codes)) for codes in (got, want)]
-            apart = np.where(nan[0] | nan[1], np.where(nan[0] & nan[1], 0, np.uint64(2**64 - 1)), apart)
-            assert self.format is not None
-            apart = np.where(apart == np.uint64(2**64 - 1), apart, apart >> np.uint64(self.format.ignored_low_bits))
-        return apart.astype(np.uint64)
+            nan = [np.isnan(self.values(codes & mask)) for codes in sides]
+            apart[nan[0] & nan[1]] = 0
+            apart[nan[0] ^ nan[1]] = APART
+        apart[((got | want) & ~mask) != 0] = APART
+        return apart
 
     def _places(self, codes: Array) -> npt.NDArray[np.uint64]:
         """Integers in the order of the numbers; neighbours are 1 apart."""

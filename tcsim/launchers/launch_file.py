@@ -23,7 +23,7 @@ from tcsim.tma.map import TensorMap
 
 LARGEST_FILE = 1 << 20
 MOST_BYTES = 1 << 30
-"""Of all arrays of a launch."""
+"""Of all arrays of a launch, and what is expected of them."""
 KEYS = (
     "kernel", "grid", "block", "cluster", "dynamic_smem", "arch", "schedule", "limits", "arrays", "params", "expected", "output",
 )  # fmt: skip
@@ -58,7 +58,7 @@ def _job(table: Table, folder: Path, ptx: bytes) -> Job:
     regions, left = [], MOST_BYTES
     for name in arrays.values:
         regions.append(_region(arrays.table(name), expected.table(name) if expected.has(name) else None, name, folder))
-        left -= len(regions[-1].before)
+        left -= sum(len(own) for own in (regions[-1].before, regions[-1].expected) if own is not None)
         if left < 0:
             raise arrays.wrong(name, f"up to {MOST_BYTES} bytes in all arrays", " is too large")
     expected.only(arrays.values)

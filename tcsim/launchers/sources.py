@@ -13,6 +13,8 @@ from tcsim.core.errors import OperandError, TcsimError, listing, shortened
 from tcsim.launchers.elements import NAMES, Array, Elements, elements, elements_of
 from tcsim.launchers.toml_table import Table
 
+MOST_GENERATED = LARGEST // 8
+"""Elements of an array: generators make 64-bit numbers."""
 Stream = np.random.Generator
 
 
@@ -92,8 +94,8 @@ def source(table: Table, folder: Path, also: tuple[str, ...] = (), default: Elem
             raise table.wrong("shape", f"what has {values.size} elements, as values has")
         return _checked(table, kind, shape, _encoded(table, kind, values.reshape(-1)))
     shape = table.sizes("shape", least=0)
-    if prod(shape) * kind.dtype.itemsize > LARGEST:
-        raise table.wrong("shape", f"up to {LARGEST} bytes")
+    if prod(shape) > MOST_GENERATED:
+        raise table.wrong("shape", f"up to {MOST_GENERATED} elements; more in a file")
     numbers = make(table, np.random.default_rng(table.integer("seed", 0)), prod(shape), kind)
     return _checked(table, kind, shape, numbers if name == "codes" else _encoded(table, kind, numbers))
 
@@ -108,9 +110,8 @@ def _encoded(table: Table, kind: Elements, values: Array) -> Array:
 def _listed(table: Table) -> Array:
     try:
         values = np.array(table.values["values"])
-        if values.dtype == object and values.size and all(isinstance(own, int) for own in values.reshape(-1)):
-            values = np.array(values, object)
-        if values.dtype.kind not in "iufO":
+        big = values.dtype == object and all(isinstance(own, int) for own in values.reshape(-1))
+        if values.dtype.kind not in "iuf" and not big:
             raise ValueError
         return values
     except ValueError:
@@ -132,18 +133,13 @@ def _of_file(table: Table, folder: Path, default: Elements | None) -> Source:
         if table.has("format")
         else default or natural
     )
-    if natural != kind and not (natural.name.startswith("u") and natural.dtype == kind.dtype):
-        if (
-            natural.natural.kind in "iu"
-            and natural.natural.itemsize == kind.natural.itemsize
-            and kind.natural.kind in "iu"
-        ):
-            return _checked(table, kind, array.shape, np.ascontiguousarray(array).reshape(-1).view(kind.dtype))
+    both_integers = natural.natural.kind in "iu" and kind.natural.kind in "iu"
+    codes_of_it = natural.name.startswith("u") or both_integers
+    if natural != kind and not (codes_of_it and natural.dtype == kind.dtype):
         raise table.wrong(
             "file", f"an array of {kind.natural}, or of {kind.dtype} codes", f" holds {array.dtype}, not {kind.name}"
         )
-    codes = np.ascontiguousarray(array).reshape(-1).view(f"<u{array.dtype.itemsize}")
-    return _checked(table, kind, array.shape, codes)
+    return _checked(table, kind, array.shape, np.ascontiguousarray(array).reshape(-1).view(kind.dtype))
 
 
 def _checked(table: Table, kind: Elements, shape: tuple[int, ...], codes: Array) -> Source:
