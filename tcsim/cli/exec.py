@@ -82,10 +82,9 @@ def _script(
     """Run a script; its exit status. With --json what it prints goes to standard error."""
     if arch is None:
         raise OperandError(f"exec: {file!r} needs --arch: what Triton compiles for, as sm_90")
+    _opened(file, lambda path: Path(path).open().close())
     with redirect_stdout(sys.stderr) if json else nullcontext():
-        status, session = _opened(
-            file, lambda path: run_script(path, arguments, arch, schedule=_when(schedule or "late"), save=save)
-        )
+        status, session = run_script(file, arguments, arch, schedule=_when(schedule or "late"), save=save)
     if json:
         launches = [own.as_dict() for own in session.launches]
         data = {"schema": SCHEMA, "file": file, "arch": session.arch, "status": status, "launches": launches}

@@ -42,7 +42,7 @@ def on_cpu(value: Any) -> Any:
 
 
 @contextmanager
-def cpu_for_cuda(arch: str) -> Iterator[None]:
+def cpu_for_cuda(arch: str, multiprocessors: int) -> Iterator[None]:
     """Take "cuda" for the CPU: in calls of torch, and in the functions of torch.cuda that say what there is.
 
     `is_available`, `device_count`, `current_device`, `get_device_capability`, `get_device_name`, `get_device_properties`,
@@ -53,7 +53,9 @@ def cpu_for_cuda(arch: str) -> Iterator[None]:
     name = f"{chip.example} (tcsim)"
     answers: dict[str, Any] = {
         "is_available": True, "device_count": 1, "current_device": 0, "get_device_capability": capability, "get_device_name": name,
-        "get_device_properties": SimpleNamespace(name=name, major=capability[0], minor=capability[1]),
+        "get_device_properties": SimpleNamespace(
+            name=name, major=capability[0], minor=capability[1], multi_processor_count=multiprocessors, warp_size=32
+        ),
         "synchronize": None, "empty_cache": None, "manual_seed": None, "manual_seed_all": None,
     }  # fmt: skip
     with ExitStack() as stack:

@@ -44,7 +44,7 @@ def triton(
     if cuda and find_spec("torch") is not None:
         from tcsim.launchers.torch_cuda import cpu_for_cuda
 
-        stand_in = cpu_for_cuda(session.arch)
+        stand_in = cpu_for_cuda(session.arch, session.multiprocessors)
     former, active = dict(backends.backends), runtime.driver._active
     measured = {name: getattr(testing, name) for name in _BENCHMARKS if hasattr(testing, name)}
     backends.backends["nvidia"] = backends.Backend(Compiler, Driver)
