@@ -17,7 +17,7 @@ from tcsim.layouts.layout import Layout
 from tcsim.ptx import LaunchError, Memory, parse
 from tcsim.ptx.stepping.breakpoints import OnHazard, Phase
 from tests.ptx_copies import text
-from tests.stepped_kernels import KERNELS, expected, late, swizzled, transposed
+from tests.stepped_kernels import NAMES, Launched
 from tests.test_ptx_launches import KEPT
 
 SAMPLE = (
@@ -45,13 +45,14 @@ def test_a_stepped_launch_does_what_the_launch_does(name: str, schedule: str | i
     assert compared and all(np.array_equal(left[own], regions[own].expected) for own in compared)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_wrong_kernels_are_wrong_and_the_right_ones_right(name: str) -> None:
     for wrong in (False, True):
-        own = KERNELS[name](wrong)
-        run = own.kernel.launch(**own.given)
-        differing = int((own.result() != expected(own)).sum())
-        assert run.completed and (differing > 100) == wrong
+        own = Launched(name, wrong)
+        with own.session() as session:
+            session.run()
+            differing = int((own.result(session) != own.expected).sum())
+            assert session.result.completed and (differing > 100) == wrong and (differing == 0) != wrong
 
 
 def test_steps_of_anyone_of_a_warp_and_of_a_block() -> None:
@@ -87,21 +88,21 @@ def test_steps_of_anyone_of_a_warp_and_of_a_block() -> None:
 
 
 def test_going_back_is_going_there_again() -> None:
-    own = transposed()
+    own = Launched("transposed")
     session = own.session()
     session.run(own.line("mma.sync"))
     seen = session.fragment(own.line("mma.sync"), "b").as_dict(), session.position
     session.run()
-    assert session.ended and (own.result() != 0).any()
+    assert session.ended and (own.result(session) != 0).any()
     session.go_to(seen[1])
-    assert session.line == own.line("mma.sync") and (own.result() == 0).all()
+    assert session.line == own.line("mma.sync") and (own.result(session) == 0).all()
     assert session.fragment(own.line("mma.sync"), "b").as_dict() == seen[0]
     session.back(2)
     assert session.position == seen[1] - 2
 
 
 def test_breakpoints_stop_at_lines_conditions_phases_and_hazards() -> None:
-    own = swizzled()
+    own = Launched("swizzled")
     session = own.session()
     wait = own.line("mbarrier.try_wait")
     number = session.break_at(wait)
@@ -138,10 +139,10 @@ def test_a_source_line_is_a_place_to_stop_and_to_step_to() -> None:
 
 
 def test_fragments_are_the_matrices_that_the_kernel_meant() -> None:
-    own = transposed(wrong=False)
+    own = Launched("transposed", wrong=False)
     session, line = own.session(), own.line("mma.sync")
     session.run(line)
-    a, b = own.arrays["a"], own.arrays["b"]
+    a, b = own.array("a"), own.array("b")
     assert np.array_equal(session.fragment(line, "a").values, a) and np.array_equal(
         session.fragment(line, "b").values, b
     )
@@ -149,7 +150,7 @@ def test_fragments_are_the_matrices_that_the_kernel_meant() -> None:
         "name": "A[8, 6]", "value": float(a[8, 6]), "code": int(a.view(np.uint16)[8, 6]), "place": "%a1 lane 3 [15:0]",
     }  # fmt: skip
     session.step()
-    assert np.array_equal(session.fragment(line, "d").values, expected(own))
+    assert np.array_equal(session.fragment(line, "d").values, own.expected)
     loaded = own.line("ldmatrix", 1)
     turned = np.concatenate([b[:8].T, b[8:].T])
     assert np.array_equal(session.fragment(loaded, "d", format="f16").values, turned)
@@ -161,13 +162,16 @@ def test_fragments_are_the_matrices_that_the_kernel_meant() -> None:
 
 
 def test_shared_memory_is_shown_as_bytes_through_a_swizzle_and_as_the_tile_that_it_is() -> None:
-    own = swizzled(wrong=False)
+    own = Launched("swizzled", wrong=False)
     session, line = own.session(), own.line("wgmma.mma_async", 1)
     session.run(line)
-    a, b = own.arrays["a"], own.arrays["b"]
+    a, b = own.array("a"), own.array("b")
     assert np.array_equal(session.fragment(line, "a").values, a[:, 16:32])
     assert np.array_equal(session.fragment(line, "b").values, b[:, 16:32])
-    map_a, descriptor = own.params[0][0], MatrixDescriptor(start_address=1024, stride_byte_offset=1024, swizzle="128B")
+    map_a, descriptor = (
+        own.job.params[0].tensor_map,
+        MatrixDescriptor(start_address=1024, stride_byte_offset=1024, swizzle="128B"),
+    )
     shown = [
         session.shared(1024, tile=map_a),
         session.shared(tile=descriptor, rows=64, columns=64, format="f16"),
@@ -184,7 +188,7 @@ def test_shared_memory_is_shown_as_bytes_through_a_swizzle_and_as_the_tile_that_
 
 
 def test_groups_say_which_wait_is_for_them() -> None:
-    own = late()
+    own = Launched("late")
     session = own.session()
     session.run(own.line("cp.async.wait_group"))
     assert [(item.kind, item.group) for item in session.groups()] == [("cp.async", 1)] * 2 + [("cp.async", 0)] * 2
@@ -216,7 +220,7 @@ def every_answer(session: Any, line: int) -> list[Any]:
 
 
 def test_every_answer_is_plain_data_and_fits_80_columns() -> None:
-    own = swizzled()
+    own = Launched("swizzled")
     session = own.session()
     session.run(own.line("wgmma.wait_group"))
     answers = every_answer(session, own.line("wgmma.mma_async"))
@@ -227,7 +231,7 @@ def test_every_answer_is_plain_data_and_fits_80_columns() -> None:
 
 
 def test_wrong_use_is_refused() -> None:
-    own = transposed()
+    own = Launched("transposed")
     with pytest.raises(LaunchError, match="valid: bytes, an integer above 0"):
         own.session(log=0)
     session = own.session()

@@ -15,7 +15,7 @@ from tcsim.launchers.stepped import session as session_of
 from tcsim.ptx import Memory, parse
 from tcsim.ptx.stepping.why import Node, Why
 from tests.ptx_copies import text
-from tests.stepped_kernels import KERNELS, late, transposed
+from tests.stepped_kernels import NAMES, Launched
 from tests.test_ptx_launches import KEPT
 
 
@@ -67,7 +67,7 @@ def test_a_sparse_product_and_one_whose_result_goes_out_by_tma() -> None:
 
 
 def test_the_three_wrong_kernels_are_explained() -> None:
-    wrong, right = ({name: make(kind) for name, make in KERNELS.items()} for kind in (True, False))
+    wrong, right = ({name: Launched(name, kind) for name in NAMES} for kind in (True, False))
     asked = {"transposed": "c[0, 1]", "late": "c[0, 1]", "swizzled": "c[9, 1]"}
     found = {}
     for kind, launched in (("wrong", wrong), ("right", right)):
@@ -79,7 +79,7 @@ def test_the_three_wrong_kernels_are_explained() -> None:
     assert found["transposed", "right"] == ("a[0, 0:16]", "b[0:16, 1]", [])
     assert found["transposed", "wrong"] == ("a[0, 0:16]", "b[1, 0:8], b[9, 0:8]", [])
     flying = [
-        f"line {late().line('cp.async.ca', place)} was in flight to these bytes: nothing waited for it"
+        f"line {Launched('late').line('cp.async.ca', place)} was in flight to these bytes: nothing waited for it"
         for place in (4, 5)
     ]
     assert found["late", "right"] == ("a[0, 0:64]", "b[0:64, 1]", [])
@@ -88,7 +88,7 @@ def test_the_three_wrong_kernels_are_explained() -> None:
     assert found["swizzled", "wrong"] == ("a[4, 0:32], a[5, 32:64]", "b[1, 0:64]", [])
     session, line = wrong["swizzled"].session(), wrong["swizzled"].line("wgmma.mma_async")
     session.run(line)
-    assert np.array_equal(session.fragment(line, "a").values[9], wrong["swizzled"].arrays["a"][4, :16])
+    assert np.array_equal(session.fragment(line, "a").values[9], wrong["swizzled"].array("a")[4, :16])
 
 
 def test_a_value_that_lanes_exchanged_that_was_sent_and_that_functions_returned() -> None:
@@ -209,19 +209,19 @@ def test_tensor_memory_is_followed_through_the_product() -> None:
 
 
 def test_bytes_by_their_address_and_registers_by_line_and_lane() -> None:
-    own = transposed()
+    own = Launched("transposed")
     session = own.session()
     session.run(own.line("mma.sync"))
     shared = session.why(1024 + 2)
-    assert [node.head() for node in every(shared)] == ["shared 0x402 to 0x402", f"a[0, 1] = {own.arrays['a'][0, 1]:g}"]
-    assert session.why(own.at["a"]).nodes[0].head().startswith("a[0, 0] = ")
+    assert [node.head() for node in every(shared)] == ["shared 0x402 to 0x402", f"a[0, 1] = {own.array('a')[0, 1]:g}"]
+    assert session.why(session.arrays["a"].start).nodes[0].head().startswith("a[0, 0] = ")
     before = session.why(own.line("ldmatrix"), "%a0", 4)
     assert before.nodes[0].children[0].origin == "a[1, 0:2]"
     assert session.why("c[3, 3]").nodes[0].head() == "c[3, 3] = 0"  # nothing wrote it yet
 
 
 def test_a_tree_fits_on_a_screen_and_expands_and_is_plain_data() -> None:
-    own = late()
+    own = Launched("late")
     session = own.session()
     session.run()
     why = session.why("c[0, 1]")
@@ -237,7 +237,7 @@ def test_a_tree_fits_on_a_screen_and_expands_and_is_plain_data() -> None:
 
 
 def test_a_small_log_forgets_what_is_oldest_and_says_so() -> None:
-    own = transposed()
+    own = Launched("transposed")
     session = own.session(log=12_000)
     session.run()
     assert 0 < session.stepper.log.bytes <= 12_000 and session.stepper.log.first > 0
@@ -245,7 +245,7 @@ def test_a_small_log_forgets_what_is_oldest_and_says_so() -> None:
 
 
 def test_wrong_questions_are_refused() -> None:
-    own = transposed()
+    own = Launched("transposed")
     session = own.session()
     session.run(own.line("mma.sync"))
     for question, said in (

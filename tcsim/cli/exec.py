@@ -66,7 +66,7 @@ def run(
     if arguments or save is not None:
         what = "--save" if save is not None else shortened(arguments)
         raise OperandError(f"exec: {file!r} with {what}; valid only with a script, .py")
-    job = _changed(_job(file, launch), arch, schedule)
+    job = changed(job_of(file, launch), arch, schedule)
     with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
         found = execute(job, progress)
     files = _written(found, output)
@@ -96,13 +96,16 @@ def _when(schedule: str) -> str | int:
     return schedule if schedule in ("late", "early") else options.integer_of(schedule, "--schedule")
 
 
-def _job(file: str, launch: str | None) -> Job:
+def job_of(file: str, launch: str | None, call: str = "exec") -> Job:
+    """The launch that a recorded launch, or PTX and a launch file, mean. Raises OperandError, quoting the call."""
     if file.endswith(".npz"):
         if launch is not None:
-            raise OperandError(f"exec: {file!r} is a recorded launch; valid: no --launch, which is for PTX")
+            raise OperandError(f"{call}: {file!r} is a recorded launch; valid: no --launch, which is for PTX")
         return _opened(file, recording.read).job()
     if launch is None:
-        raise OperandError(f"exec: {file!r} needs --launch with a launch file; valid without: a recorded launch, .npz")
+        raise OperandError(
+            f"{call}: {file!r} needs --launch with a launch file; valid without: a recorded launch, .npz"
+        )
     with _opened(file, open_file) as stream:
         ptx = stream.read(Limits().characters + 1)
     return _opened(launch, lambda path: launch_file.read(path, ptx))
@@ -116,7 +119,7 @@ def _opened(path: str, reader: Callable[[str], Any]) -> Any:
         raise OperandError(f"exec: no file {path!r}" + (f"; here are {', '.join(near)}" if near else "")) from None
 
 
-def _changed(job: Job, arch: str | None, schedule: str | None) -> Job:
+def changed(job: Job, arch: str | None, schedule: str | None) -> Job:
     """The launch with what the command line says of it."""
     if schedule is not None:
         job = replace(job, schedule=_when(schedule))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tcsim.core.errors import OperandError
 from tcsim.launchers.job import Job, prepared
 from tcsim.ptx import Session
 
 
-def session(job: Job) -> Session:
-    """A session that stands before the launch's first instruction.
+def session(job: Job, **options: Any) -> Session:
+    """A session that stands before the launch's first instruction; options: those of `Kernel.session` that a launch does not have.
 
     Raises what `tcsim.launchers.job.execute` raises, and OperandError where the launch that comes before did not complete.
     """
@@ -16,7 +18,7 @@ def session(job: Job) -> Session:
     if own.before is not None and not own.before.completed:
         said = own.before.hazards[-1] if own.before.hazards else "it did not complete"
         raise OperandError(f"{job.before_kernel}, which comes before, did not complete: {said}")
-    made = own.kernel.session(own.memory, own.params, **own.options)
+    made = own.kernel.session(own.memory, own.params, **own.options, **options)
     for region in job.regions:
         kind, address = region.elements, own.addresses[region.name]
         if kind.bits < 8:  # several elements in a byte: the bytes have the name

@@ -21,7 +21,9 @@ from tcsim.numbers.formats import FORMATS, Format
 from tcsim.numbers.formats import format as find_format
 from tcsim.ptx.compiled import Compiled, Site
 from tcsim.ptx.families import Bound
+from tcsim.ptx.memory import Memory
 from tcsim.ptx.stepping import text
+from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.machine import SteppedBlock
 from tcsim.ptx.stepping.state import Shown
 from tcsim.ptx.syntax import Operand, Pair, Register, Vector
@@ -34,6 +36,10 @@ _TENSOR_FORMATS = {
     "TFLOAT32": "tf32", "TFLOAT32_FTZ": "tf32",
 }  # fmt: skip
 """Formats of the elements of a tensor map; of a type that is not here the bits are shown."""
+
+
+MOST_ELEMENTS = 1 << 16
+"""Elements of a tile, or of an array in global memory, that is shown."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +235,9 @@ def tile(
         said = f"tile at {what.start_address:#x}, swizzle {what.swizzle}, {major}-major, LBO {what.leading_byte_offset}, SBO {what.stride_byte_offset}"
         return _tile(block, addresses, known, known.container_bits // 8, f"{name}: {said}", name)
     size = known.container_bits // 8
+    count = what.size if isinstance(what, Layout) else (rows or 0) * (columns or 0)
+    if not 0 < count <= MOST_ELEMENTS:
+        raise OperandError(f"shared: a tile of {count} elements; valid: 1 to {MOST_ELEMENTS}")
     if swizzle not in DESCRIPTOR_SWIZZLES:
         raise OperandError(f"shared: no swizzle {shortened(swizzle)}; valid: {listing(DESCRIPTOR_SWIZZLES)}")
     if isinstance(what, Layout):
@@ -281,10 +290,28 @@ def octets(block: SteppedBlock, address: int, size: int, swizzle: str) -> Octets
     """Bytes of shared memory, in the order in which they were before a swizzle. Raises OperandError for bytes outside it."""
     if swizzle not in DESCRIPTOR_SWIZZLES:
         raise OperandError(f"shared: no swizzle {shortened(swizzle)}; valid: {listing(DESCRIPTOR_SWIZZLES)}")
-    places = np.asarray(DESCRIPTOR_SWIZZLES[swizzle](address + np.arange(size)))
-    if size < 0 or (places < 0).any() or (places >= block.shared.size).any():
+    inside = 0 <= size <= block.shared.size and 0 <= address <= block.shared.size
+    places = np.asarray(DESCRIPTOR_SWIZZLES[swizzle](address + np.arange(size if inside else 0)))
+    if not inside or (places >= block.shared.size).any():
         raise OperandError(f"shared: {size} bytes at {address:#x}; valid: 0 to {block.shared.size - 1:#x}")
     return Octets(address, block.shared.data[places].tobytes(), swizzle)
+
+
+def in_global_memory(memory: Memory, own: Named) -> Matrix:
+    """An array of global memory."""
+    if prod(own.shape) > MOST_ELEMENTS:
+        raise OperandError(
+            f"{own.name} has {prod(own.shape)} elements; valid: up to {MOST_ELEMENTS}; Memory.read has all"
+        )
+    index = np.indices(own.shape).reshape(len(own.shape), -1)
+    offsets = (index * np.array(own.strides)[:, None]).sum(0)
+    data = memory.read(own.start, int(offsets.max()) + own.size)[offsets[:, None] + np.arange(own.size)]
+    codes = np.ascontiguousarray(data).view(f"u{own.size}").reshape(-1, own.shape[-1])
+    addresses = (own.start + offsets).reshape(codes.shape)
+    places = [[f"{address:#x}" for address in line] for line in addresses.tolist()]
+    kind = own.format.name if own.format else f"b{8 * own.size}"
+    title = f"{own.name} at {own.start:#x}: {' x '.join(map(str, own.shape))} {kind}"
+    return _matrix(own.name, title, own.format, codes.astype(own.format.dtype) if own.format else codes, places)
 
 
 # --- Tensor Memory

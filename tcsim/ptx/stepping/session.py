@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.core.errors import OperandError, shortened
+from tcsim.core.errors import OperandError, listing, shortened
 from tcsim.descriptors.forms import Major
 from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.layouts.layout import Layout
@@ -350,6 +350,16 @@ class Session:
         Raises OperandError for a shape, strides or a format that are none.
         """
         self.arrays[name] = Named.of(name, address, shape, format, strides)
+
+    def global_matrix(self, name: str) -> matrices.Matrix:
+        """An array of global memory that has a name, as it is now; its leading dimensions as rows.
+
+        Raises OperandError for a name that none has.
+        """
+        if name not in self.arrays:
+            close = listing(self.arrays) or "none has a name yet"
+            raise OperandError(f"no array {shortened(name)}; valid: {close}")
+        return matrices.in_global_memory(self.memory, self.arrays[name])
 
     # --- why
 

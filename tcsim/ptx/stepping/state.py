@@ -55,7 +55,7 @@ class Standing(Shown):
         sign = "=>" if self.next else "  "
         found = [text.cut(f"{sign} line {self.line:<5} {self.text}")]
         who = f"block {','.join(map(str, self.block))}, {text.threads(mask)}"
-        found.append(text.cut(f"   {who}" + (f", {self.source}" if self.source else "")))
+        found.append(text.cut(f"   {who}" + (f", {text.place(self.source)}" if self.source else "")))
         if self.waits:
             found.append(text.cut(f"   {self.waits}"))
         return found

@@ -63,6 +63,15 @@ def _operand(operand: Operand) -> str:
     return f"!{_operand(operand.register)}" if isinstance(operand, Negated) else "_"
 
 
+def place(source: str) -> str:
+    """A line of a source, without the folders of its file.
+
+    >>> place("/home/me/kernels/softmax.py:12")
+    'softmax.py:12'
+    """
+    return source.rpartition("/")[2]
+
+
 def cut(text: str, width: int = WIDTH) -> str:
     """A line that fits, its end replaced by dots where it does not.
 

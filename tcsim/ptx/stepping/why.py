@@ -250,8 +250,9 @@ class Node:
                 constant += 1
             else:
                 own.append(found)
-        said = [self.trail.bytes_text(own)] if own else []
-        return ", ".join([*said, *([f"{constant} constant or filled"] if constant else [])])
+        if not own:
+            return ""
+        return self.trail.bytes_text(own) + (f", {constant} constant or filled" if constant else "")
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -304,7 +305,7 @@ class Node:
             return ""
         record = next(reversed(self.made))
         item, count = record.site.item, len(self.made)
-        source = f" {item.source}" if item.source else ""
+        source = f" {text.place(str(item.source))}" if item.source else ""
         times = f" x{count}" if count > 1 else ""
         lines = sorted({own.site.item.line for own in self.made})
         what = f" {self._sources[0]}" if self._sources[0] else ""
