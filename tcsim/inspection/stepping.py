@@ -206,7 +206,8 @@ class Console:
     def hazards(self, words: Sequence[str]) -> Said:
         """What was wrong so far."""
         found = self.session.hazards
-        return [str(own) for own in found] or ["no hazards"], [own.as_dict() for own in found]
+        lines = [line for own in found for line in wrap(str(own), 80, subsequent_indent="   ")]
+        return lines or ["no hazards"], [own.as_dict() for own in found]
 
     # --- why
 
