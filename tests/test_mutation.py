@@ -88,6 +88,14 @@ def test_at_least_200_mutants_were_run_most_of_them_of_this_source() -> None:
     assert fates["recordings"] > 0.5 * fates.total()
 
 
+def test_the_tests_that_contradict_mutants_exist() -> None:
+    """Each is named as pytest names it: a test, or the examples of a function."""
+    killers = {record["tests"] for record in reported() if record["tests"]}
+    for file, _, name in (killer.partition("::") for killer in killers):
+        assert name.partition("[")[0].rpartition(".")[2] in (ROOT / file).read_text(), (file, name)
+    assert len(killers) > 40
+
+
 def test_every_survivor_has_a_reason() -> None:
     """And every reason a survivor, in the report and in the page made of it."""
     reasons = json.loads(REASONS.read_text())

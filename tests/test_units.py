@@ -67,6 +67,6 @@ def test_f16_overflow_is_infinite_though_the_mode_is_rz() -> None:
     unit = Datapath(25, -133, "f16", "rz")
     formats = FORMATS["f32"], FORMATS["f32"], FORMATS["f16"]
     one, none = np.float32([[[1.0]]]).view(np.uint32), np.zeros((1, 1, 1), np.uint16)
-    for value, code in ((65535.0, 0x7BFF), (65536.0, 0x7C00), (-98304.0, 0xFC00), (131072.0, 0x7C00)):
+    for value, code in ((1.0, 0x3C00), (65535.0, 0x7BFF), (65536.0, 0x7C00), (-98304.0, 0xFC00), (131072.0, 0x7C00)):
         found = dot_add(np.float32([[[value]]]).view(np.uint32), one, none, formats, unit)
         assert found.item() == code, value

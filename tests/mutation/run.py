@@ -107,7 +107,7 @@ def by_tests(site: Site) -> str:
             return ""
         if run.returncode == _NO_END:
             return "no end" if _python(["-m", "pytest", *PYTEST, *files]).returncode == 0 else ""
-        failed = re.findall(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", run.stdout, re.MULTILINE)
+        failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", run.stdout, re.MULTILINE)
         if not failed:
             return f"pytest exit {run.returncode}"
         if _passes(failed[0]):

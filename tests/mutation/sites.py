@@ -19,13 +19,13 @@ SHARE = {
 }  # fmt: skip
 """Mutants drawn of each module of a folder, by a hash of what they are: no one chooses them."""
 MODULES = {
-    "tcsim/arithmetic/dot": "exact_steps models_agree",
+    "tcsim/arithmetic/dot": "units models_agree",
     "tcsim/arithmetic/reduction": "effects_copies clusters exact_numbers",
     "tcsim/arithmetic/scaled_dot": "block_scale_numbers tcgen05_products",
-    "tcsim/arithmetic/steps": "exact_steps block_scale inspection_traces",
-    "tcsim/arithmetic/units": "units exact_steps block_scale_numbers",
+    "tcsim/arithmetic/steps": "block_scale inspection_traces models_agree",
+    "tcsim/arithmetic/units": "units block_scale_numbers",
     "tcsim/descriptors/addresses": "warpgroup canonical_tile blackwell_descriptors",
-    "tcsim/descriptors/bit_field": "instruction_descriptor mbarrier_bits",
+    "tcsim/descriptors/bit_field": "instruction_descriptor mbarrier_bits effects_mbarrier",
     "tcsim/descriptors/matrix": "canonical_tile blackwell_descriptors",
     "tcsim/isa/cp_async_bulk/semantics": "async_copy effects_copies",
     "tcsim/isa/cvt/lowering": "cvt cvt_probes",
@@ -33,7 +33,7 @@ MODULES = {
     "tcsim/isa/cvt/semantics": "cvt inspection_numbers",
     "tcsim/isa/elect": "clusters effects_of_every_row",
     "tcsim/isa/mapa": "clusters cluster_probes",
-    "tcsim/isa/mma/product": "exact_steps models_agree",
+    "tcsim/isa/mma/product": "models_agree",
     "tcsim/isa/mma/sparse_operand": "sparse sparse_metadata",
     "tcsim/isa/mma/sync": "registry instruction probes",
     "tcsim/isa/setmaxnreg": "clusters",
