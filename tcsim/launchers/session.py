@@ -28,7 +28,7 @@ SHOWN = 3  # hazards of a launch that are printed; all are in `Session.launches`
 class Session:
     """What is common to the launches of a program.
 
-    arch: an arch or a target. schedule, limits: as `tcsim.ptx.Kernel.launch` takes them. multiprocessors: what the device says it has.
+    arch: an arch or a target. schedule, limits, check: as `tcsim.ptx.Kernel.launch` takes them. multiprocessors: what the device says it has.
     save: a folder that gets a recorded launch (`tcsim.launchers.recording`) of each. log: where a line for each launch goes, and the bar
     if it is a terminal; None: nowhere.
 
@@ -37,7 +37,7 @@ class Session:
 
     def __init__(
         self, arch: str, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
-        save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr,
+        save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr, check: bool = True,
     ) -> None:  # fmt: skip
         own = accepting(arch)[0]
         self.arch, self.schedule, self.limits, self.log = own.name, schedule, limits, log
@@ -45,6 +45,7 @@ class Session:
         self.multiprocessors = multiprocessors if multiprocessors is not None else known[1] if known else 1
         if not isinstance(self.multiprocessors, int) or self.multiprocessors < 1:
             raise OperandError(f"multiprocessors={shortened(multiprocessors)}; valid: integers from 1")
+        self.check = check
         self.save = Path(save) if save is not None else None
         self.memory = HostMemory()
         self.launches: list[Launched] = []
@@ -65,9 +66,10 @@ class Session:
         """
         began, memory = time.perf_counter(), self.memory
         with memory.lent(pointers, scratch) as taken, bar(kernel.name, self.log) as told:
-            given, images = [*params(), *(own.to_bytes(8, "little") for own in taken)], memory.images()
+            given = [*params(), *(own.to_bytes(8, "little") for own in taken)]
+            images = memory.images() if self.save is not None else {}
             run = kernel.launch(
-                memory, given, grid, block, cluster, dynamic_smem, self.arch, self.schedule, limits=self.limits,
+                memory, given, grid, block, cluster, dynamic_smem, self.arch, self.schedule, self.check, self.limits,
                 after=self._last if dependent else None, progress=told, cooperative=cooperative,
             )  # fmt: skip
             if memory.reached:

@@ -28,6 +28,7 @@ from tcsim.ptx.limits import THREADS, capacity
 
 __all__ = ["Compiler", "Driver", "backends", "runtime", "testing"]
 
+AUTOTUNING = (0.5, 0.2, 0.8)  # the quantiles that Triton's autotuner asks for, as a tuple, and it alone
 WARP = 32
 REGISTERS = 65536  # of a multiprocessor, on every arch since sm_30 (CUDA C++ Programming Guide)
 _MARK = b"\n// tcsim: PTX\n"
@@ -120,9 +121,9 @@ class DeviceInterface:
 class Driver(DriverBase):  # type: ignore[misc]  # Triton has no types
     """The driver that Triton finds active."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, once: Callable[..., Any]) -> None:
         super().__init__()
-        self.session, self.utils, self.launcher_cls = session, Utils(session), Launcher
+        self.session, self.utils, self.launcher_cls, self.once = session, Utils(session), Launcher, once
         self.trying, self.tried, self.fitting = False, 0, 0
 
     @classmethod
@@ -162,8 +163,13 @@ class Driver(DriverBase):  # type: ignore[misc]  # Triton has no types
         return DeviceInterface()
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
-        """What autotuning measures with."""
-        return self.first_that_fits
+        """What autotuning measures with; for others what stands for triton.testing.do_bench."""
+        return self._benchmark
+
+    def _benchmark(self, call: Callable[[], Any], *rest: Any, quantiles: Any = None, **options: Any) -> Any:
+        if quantiles == AUTOTUNING:
+            return self.first_that_fits(call)
+        return self.once(call, *rest, quantiles=quantiles, **options)
 
     def get_empty_cache_for_benchmark(self) -> None:
         """Nothing: there is no cache to clear."""
@@ -171,7 +177,7 @@ class Driver(DriverBase):  # type: ignore[misc]  # Triton has no types
     def clear_cache(self, cache: Any) -> None:
         """Nothing."""
 
-    def first_that_fits(self, call: Callable[[], Any], quantiles: Sequence[float] = (), **options: Any) -> list[float]:
+    def first_that_fits(self, call: Callable[[], Any]) -> list[float]:
         """Of the configurations that autotuning compares, 0.0 for the first that compiles and fits on the arch, infinity for the others.
 
         Nothing is launched and nothing measured: Triton takes the least.

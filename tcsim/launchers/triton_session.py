@@ -22,12 +22,12 @@ _BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cu
 @contextmanager
 def triton(
     arch: str, *, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
-    cuda: bool = True, save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr,
+    check: bool = True, cuda: bool = True, save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr,
 ) -> Iterator[Session]:  # fmt: skip
     """Run what Triton and Gluon launch on the model of an arch; tensors are CPU tensors, or NumPy arrays as `HostArray`.
 
-    arch: an arch or a target, "sm_90" or "sm_90a": Triton compiles for the arch's own instructions. schedule, limits: as
-    `tcsim.ptx.Kernel.launch` takes them. multiprocessors: what the device says it has; those of a well-known GPU of the arch if left
+    arch: an arch or a target, "sm_90" or "sm_90a": Triton compiles for the arch's own instructions. schedule, limits, check:
+    as `tcsim.ptx.Kernel.launch` takes them. multiprocessors: what the device says it has; those of a well-known GPU of the arch if left
     out. cuda: whether torch, where it is installed, takes "cuda" for the CPU (`tcsim.launchers.torch_cuda`). save: a folder that gets
     a recorded launch (`tcsim.launchers.recording`) of each, which `tcsim exec` runs again. log: where a line for each launch goes.
 
@@ -37,7 +37,7 @@ def triton(
     launch that stops with a hazard.
     """
     check_version()
-    session = Session(arch, schedule, limits, multiprocessors, save, log)
+    session = Session(arch, schedule, limits, multiprocessors, save, log, check)
     from tcsim.launchers.triton_driver import Compiler, Driver, backends, runtime, testing
 
     stand_in: AbstractContextManager[Any] = nullcontext()
@@ -48,9 +48,10 @@ def triton(
     former, active = dict(backends.backends), runtime.driver._active
     measured = {name: getattr(testing, name) for name in _BENCHMARKS if hasattr(testing, name)}
     backends.backends["nvidia"] = backends.Backend(Compiler, Driver)
-    runtime.driver.set_active(Driver(session))
+    once = benchmark(session)
+    runtime.driver.set_active(Driver(session, once))
     for name in measured:
-        setattr(testing, name, benchmark(session))
+        setattr(testing, name, once)
     try:
         with stand_in:
             yield session

@@ -104,7 +104,8 @@ def test_benchmarks_call_once_and_measure_nothing() -> None:
         assert len(found) == 3 and all(map(math.isnan, found))
         assert math.isnan(triton.testing.do_bench_cudagraph(lambda: calls.append(1), quantiles=[0.5]))
         assert len(triton.testing.do_bench(lambda: calls.append(1), return_mode="all")) == 1
-    assert len(calls) == 4 and log.getvalue().count("nothing measured: NaN") == 4
+        assert math.isnan(triton.runtime.driver.active.get_benchmarker()(lambda: calls.append(1)))
+    assert len(calls) == 5 and log.getvalue().count("nothing measured: NaN") == 5
     assert triton.testing.do_bench is before
 
 
