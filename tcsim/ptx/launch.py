@@ -208,7 +208,7 @@ class Kernel:
         """The same launch, standing before its first instruction: to be stepped through and asked (`tcsim.ptx.stepping.session`).
 
         It does what `launch` does, in the same order, and leaves the same memory; one process runs it, and `Limits.seconds` does not
-        count. log: bytes that the log may take; beyond them it forgets what is oldest.
+        count. log: bytes that the log may take; beyond them it forgets what is oldest. observe: as of `launch`.
 
         Raises LaunchError as `launch` does.
         """

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tcsim.memory.mbarrier_bits import unpack
 from tcsim.ptx.compiled import Site
 from tcsim.ptx.threads import LANES, Array
@@ -139,6 +137,3 @@ def _meant(own: Any, block: SteppedBlock, mask: Array) -> bool:
 def _whose(own: Any) -> str:
     found = "" if own.block is None else f", block {','.join(map(str, own.block))}"
     return found + ("" if own.warp is None else f", warp {own.warp}")
-
-
-__all__ = ["Breakpoint", "Line", "OnHazard", "Phase", "Source", "When", "np"]

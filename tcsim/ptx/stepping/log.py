@@ -93,7 +93,6 @@ class Work:
     record: Record
     asked: Asked
     pending: Pending
-    threads: Array
     planned: list[Event]  # what it will write in memory
     reads: list[Event] = field(default_factory=list)  # what it read, in order
     fetched: int | None = None
@@ -202,10 +201,10 @@ class Log:
 
     # --- work in flight
 
-    def issue(self, asked: Asked, pending: Pending, threads: Array, planned: list[Event]) -> None:
+    def issue(self, asked: Asked, pending: Pending, planned: list[Event]) -> None:
         """Work begins."""
         assert self.current is not None
-        own = Work(self.current, asked, pending, threads, planned)
+        own = Work(self.current, asked, pending, planned)
         self._flights[id(pending)] = own
         self.works.append(own)
 
@@ -247,8 +246,3 @@ class Log:
     def under_way(self, at: int) -> list[Work]:
         """Work that was issued before a time, and lands after it or never."""
         return [own for own in self.works if own.record.time < at and (own.landed is None or own.landed > at)]
-
-    def value(self, block: int, number: int, thread: int, before: int) -> Any:
-        """What a register of a thread held at a time, as its bits; None if nothing wrote it."""
-        record = self.writer(block, number, thread, before)
-        return None if record is None else record.values[number][thread]

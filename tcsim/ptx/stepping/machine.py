@@ -157,11 +157,10 @@ class SteppedBlock(Block):
     def _take(self, bound: Bound, found: Effects, threads: Array, mask: Array) -> None:
         record = self.log.current
         asked = record.asked[-1] if record is not None and record.asked else None
-        for pending in found.pending:
-            if asked is not None:
-                own = threads if pending.threads is None or bound.lanes > 1 else threads[pending.threads]
+        if asked is not None:
+            for pending in found.pending:
                 planned = [self._event(own) for write in pending.writes for own in self.copies(write)]
-                self.log.issue(asked, pending, own, [event for event in planned if len(event.numbers)])
+                self.log.issue(asked, pending, [event for event in planned if len(event.numbers)])
         super()._take(bound, found, threads, mask)
 
     def _signal(self, signal: Signal, threads: Array) -> None:

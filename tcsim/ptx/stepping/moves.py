@@ -14,7 +14,6 @@ import numpy as np
 
 from tcsim.model.effects import Access, Outcome, Write
 from tcsim.ptx.compiled import Site
-from tcsim.ptx.memory import SHARED_WINDOW
 from tcsim.ptx.stepping.log import Asked, Event, Work
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
 from tcsim.ptx.stepping.places import taken_apart
@@ -121,7 +120,7 @@ class Moved:
             addresses = write.at.address.reshape(-1)
             addresses = np.broadcast_to(addresses, (len(sources),)) if len(addresses) != len(sources) else addresses
             if place.space == "shared":
-                addresses = np.where(addresses >> 48 == SHARED_WINDOW >> 48, addresses, addresses) & 0xFFFFFF
+                addresses = addresses & 0xFFFFFF  # without the rank of the block, and the window of generic addresses
             found = np.flatnonzero((addresses <= place.offset) & (addresses + write.at.size > place.offset))
             for row in found[::-1].tolist():
                 number = int(sources[row, place.offset - int(addresses[row])])

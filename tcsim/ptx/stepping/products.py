@@ -50,6 +50,8 @@ def factors(site: Site, asked: Asked, work: Work | None, block: int, bytes: Iter
     depth = asked.bound.model.shape[2]
     kept = depth
     for name, label, lines in (("a", "A", rows), ("b", "B", columns)):
+        if codes is not None and asked.bound.model.formats[name].kind == "bit":
+            continue  # several elements in a byte
         for unit, line in lines:
             if codes is not None and name in codes:
                 matrix = codes[name][int(np.searchsorted(asked.threads, unit * asked.bound.lanes)) // asked.bound.lanes]
@@ -184,9 +186,10 @@ def _in_tensor_memory(own: Multiplication, asked: Asked, work: Work, bytes: Iter
     banks: list[Mapping[str, Array]] = work.moved
     width, numbered = desc.n // len(banks), Numbered(work.reads, (), work.record.block)
     found: dict[str, list[tuple[Byte, ...]]] = {"A": [], "B": [], "C": []}
-    for row in rows:
+    whole = {name: own.plan.formats[name].bits >= 8 and not own.row.lookup for name in "ab"}
+    for row in rows if whole["a"] else ():
         found["A"] += [_numbered(numbered, numbers) for numbers in banks[0]["a"][row]]
-    for column in columns:
+    for column in columns if whole["b"] else ():
         found["B"] += [_numbered(numbered, numbers) for numbers in banks[column // width]["b"][:, column % width]]
     for row, column in cells:
         found["C"].append(_numbered(numbered, banks[column // width]["c"][row, column % width]))
