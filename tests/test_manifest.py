@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from suite_runs import MNEMONIC, OTHER, case_path, copy_recording, suite_run
 
+from conformance.kernels import convert, gemm
 from conformance.suite import manifest, packs, recordings
+from conformance.suite.cases import Settings, Suite
 from conformance.suite.recordings import RecordingError
 
 OTHER_FILE = recordings.path_of(OTHER, "sm_90").name
@@ -86,6 +88,21 @@ def test_the_committed_recordings_are_locked() -> None:
     assert locked.all.keys() == packs.names("sm_90", recordings.ROOT)
     assert len(locked.all) > 3900
     assert sum(map(len, locked.all.values())) > 14000
+
+
+def test_a_default_run_has_every_case_that_is_locked() -> None:
+    """`pytest conformance/ --arch sm_90` leaves out no case of its seed and level; how many there are is written here."""
+    suite, level_2 = Suite(Settings("sm_90", "replay")), Suite(Settings("sm_90", "replay", level=2))
+    listed = [(recordings.path_of(case.mnemonic, "sm_90").stem, f"{case.name}.{case.seed}") for case in suite.cases()]
+    text = (recordings.ROOT / "sm_90" / manifest.NAME).read_text()
+    held = manifest.parse(text, Path()).all
+    locked = set()
+    for row in suite.rows:
+        name = recordings.path_of(row.mnemonic, "sm_90").stem
+        others = {f"{case}.0" for case in level_2.names(row.mnemonic)}
+        locked |= {(name, case) for case in held.get(name, set()) - others if case.endswith(".0")}
+    assert set(listed) == locked and len(listed) == len(locked) == 14_210
+    assert (len(list(gemm.cases("sm_90"))), len(list(convert.cases("sm_90")))) == (828, 54)
 
 
 def test_cases_are_dropped_only_where_that_is_said(locked: Path) -> None:
