@@ -179,6 +179,13 @@ def test_blocks_have_registers_and_labels_of_their_own() -> None:
     assert memory.read(out, 32).view(np.uint32).tolist() == [116, 0, 0, 0, 1, 2, 3, 4]
 
 
+def test_modifiers_may_stand_apart() -> None:
+    """As in inline assembly that people write; ptxas takes it."""
+    body = ".reg .b32 %r<2>; .reg .pred %p<1>; lop3 .b32 %r1, %r1, -256, %r1, 106; @!%p0 add\n\t.sat .s32 %r1, %r1, 1;"
+    own = parse(KERNEL.format(body)).kernel()
+    assert [item.opcode for item in own.function.body[:2]] == ["lop3.b32", "add.sat.s32"]
+
+
 def test_modifiers_stand_in_any_order() -> None:
     for spelling in (
         "ld.v2.global.relaxed.gpu.f32",

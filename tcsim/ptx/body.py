@@ -241,6 +241,7 @@ class BodyReader:
             raise reader.error(f"{reader.shown()} is not an instruction, a label or a directive")
         reader.at = match.end()
         negated, guard, opcode, rest = match.groups()
+        opcode = "".join(opcode.split())  # inline assembly writes `lop3 .b32` too
         scope = self.scope
         if (complaint := refusal(opcode)) is not None:
             raise reader.error(complaint, start)

@@ -50,7 +50,7 @@ SPACE = re.compile(r"\s*")
 NAME = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
 WORD = re.compile(r"\.([A-Za-z_]\w*)", re.ASCII)
 LABEL = re.compile(rf"({NAME})\s*:(?!:)", re.ASCII)
-INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*+(?:(?:\.|::)\w++)*+)\s*+([^;]*);", re.ASCII)
+INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*+(?:\s*+(?:\.|::)\w++)*+)\s*+([^;]*);", re.ASCII)
 LOC = re.compile(
     rf"\.loc\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+(\d{{1,9}}))?"
     rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?",

@@ -1,11 +1,13 @@
-"""`python -m tests.corpora.readers FOLDER ...`: what `tcsim.ptx` makes of PTX files, without running them.
+"""`python -m tests.corpora.readers [--json FILE] FOLDER ...`: what `tcsim.ptx` makes of PTX files, without running them.
 
 Each folder is a project. For every kernel of every .ptx file: whether the module was parsed, every instruction bound to a form, and code
-generated for the target's arch; where not, the reason. Totals by project, and the reasons by their number, come last.
+generated for the target's arch; where not, the reason. Totals by project, and the reasons by their number, come last; --json puts the totals into a file, beside what else it says of a project.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
 import sys
 import time
@@ -56,11 +58,24 @@ def subject(reason: str) -> str:
     return re.sub(r"%?\b[\w$]*\d{2,}[\w$]*\b|line \d+, column \d+: |\S+ on sm_\w+: ", "", reason)[:120]
 
 
+def keep(file: Path, totals: dict[str, Counter[str]]) -> None:
+    """Put the totals into a file of JSON; other entries of it stay."""
+    known = json.loads(file.read_text()) if file.exists() else {"projects": {}}
+    for name, own in totals.items():
+        counts = {key: own[key] for key in ("files", "kernels", *STAGES)}
+        known["projects"][name] = known["projects"].get(name, {}) | counts
+    file.write_text(json.dumps(known, indent=1) + "\n")
+
+
 def main(arguments: list[str]) -> int:
     """Read every file below the folders; the exit status says whether a kernel stopped short."""
+    parser = argparse.ArgumentParser(prog="python -m tests.corpora.readers", description=read.__doc__)
+    parser.add_argument("folders", nargs="+", type=Path, help="a project each: all .ptx files below it")
+    parser.add_argument("--json", type=Path, help="a file for the totals")
+    asked = parser.parse_args(arguments)
     totals: dict[str, Counter[str]] = {}
     reasons: Counter[str] = Counter()
-    for folder in map(Path, arguments):
+    for folder in asked.folders:
         own = totals.setdefault(folder.name, Counter())
         for path in sorted(folder.rglob("*.ptx")):
             own["files"] += 1
@@ -72,6 +87,8 @@ def main(arguments: list[str]) -> int:
                 if verdict.reason:
                     reasons[subject(verdict.reason)] += 1
                     print(f"{path}: {verdict.kernel[:60]}: {verdict.reason[:300]}", flush=True)
+    if asked.json is not None:
+        keep(asked.json, totals)
     for reason, count in reasons.most_common(40):
         print(f"{count:5d} {reason}")
     print("| project | files | kernels | parsed | code generated | s |\n| --- | ---: | ---: | ---: | ---: | ---: |")
