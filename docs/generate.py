@@ -64,6 +64,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "hazards": hazards,
     "recorded launches": corpora_tables.total,
     "launches": corpora_tables.launches,
+    "third party": corpora_tables.third_party,
+    "third party differences": corpora_tables.third_party_differences,
     "measured machine": measured_speeds.machine,
     "persistent, cold": lambda: measured_speeds.persistent("cold"),
     "persistent, sustained": lambda: measured_speeds.persistent("sustained"),

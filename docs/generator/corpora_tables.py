@@ -1,4 +1,4 @@
-"""Tables of docs/corpora.md, from the launches that a GPU recorded: tests/data/launches/corpora.xz."""
+"""Tables of docs/corpora.md: the launches that a GPU recorded, tests/data/launches/corpora.xz; PTX of others, docs/measurements/third-party.json."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 from generator.markdown import code, table
 
 LAUNCHES = Path(__file__).resolve().parent.parent.parent / "tests" / "data" / "launches" / "corpora.xz"
+
+THIRD_PARTY = LAUNCHES.parents[3] / "docs" / "measurements" / "third-party.json"
 
 
 @cache
@@ -42,3 +44,19 @@ def total() -> str:
     index = _recorded()["launches"]
     gpus = sorted({f"{own['gpu']}, driver {own['driver']}, {own['assembler']}" for own in index.values()})
     return f"{len(index)} launches of {len({own['case'] for own in index.values()})} cases: {'; '.join(gpus)}."
+
+
+def third_party() -> str:
+    """Of each project of others: kernels, how many were parsed and had code generated, how many launches ran, and came out as NumPy has it."""
+    found = json.loads(THIRD_PARTY.read_text())["projects"]
+    columns = ("kernels", "parsed", "generated", "launched", "as_expected")
+    rows = [(name, own["what"], *(own.get(column, 0) for column in columns)) for name, own in found.items()]
+    rows.append(("all", "", *(sum(own.get(column, 0) for own in found.values()) for column in columns)))
+    heads = ("project", "what", "kernels", "parsed", "bound, code generated", "launches run", "as NumPy has it")
+    return table(heads, rows, tuple(range(2, 7)))
+
+
+def third_party_differences() -> str:
+    """What does not come out, and why."""
+    found = json.loads(THIRD_PARTY.read_text())["projects"]
+    return "\n".join(f"- {name}: {reason}" for name, own in found.items() for reason in own.get("differs", ()))
