@@ -208,6 +208,7 @@ def test_the_map_of_an_im2col_descriptor() -> None:
     found = tensor_map(own, META | {"is_im2col": True, "block_size": [32, 32]})
     assert (found.pixel_box_lower_corner, found.pixel_box_upper_corner) == ((0, -1), (2, 1))
     assert (found.channels_per_pixel, found.pixels_per_column, found.global_dim) == (32, 32, (64, 8, 8, 2))
+    assert found.global_strides == (128, 1024, 8192)
 
 
 @pytest.mark.parametrize(

@@ -70,15 +70,11 @@ class Grid:
         """Run every cluster, one after the other; whether all of them ended.
 
         Where a cluster only spins, the next one runs beside it: it may write what the first one waits for. In a cooperative launch
-        they all run beside each other.
+        it does so soon, whether the first one only spins or not.
         """
         active: list[Cluster] = []
         waiting = self.waiting = self._places()
         with np.errstate(all="ignore"):
-            for place in waiting if self.launch.cooperative else ():
-                if not self._fits(len(active), place):
-                    return False
-                active.append(self._cluster(place))
             while True:
                 stirred = False
                 for cluster in list(active):
