@@ -104,7 +104,7 @@ class Elements:
         wide = np.asarray(values)
         if wide.dtype.kind == "f" and not (np.isfinite(wide) & (wide == np.trunc(wide))).all():
             raise OperandError(f"{self.name} holds whole numbers; valid: {low} to {high}")
-        if wide.size and not (low <= wide.min().item() and wide.max().item() <= high):
+        if wide.size and not (low <= int(wide.min()) and int(wide.max()) <= high):
             raise OperandError(f"{self.name} holds {low} to {high}; there is {wide.min()} to {wide.max()}")
         mask = (1 << self.width) - 1
         if wide.dtype.kind in "fO":  # floats of 2^63 and above, integers beyond 64 bits

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tcsim.core.array_files import LARGEST, ArrayFile
+from tcsim.core.array_files import ArrayFile
 from tcsim.core.errors import OperandError, TcsimError, listing, shortened
 from tcsim.launchers.elements import NAMES, Array, Elements, elements, elements_of
 from tcsim.launchers.toml_table import Table
 
-MOST_GENERATED = LARGEST // 8
-"""Elements of an array: generators make 64-bit numbers."""
+MOST_GENERATED = 1 << 24
+"""Elements of an array that is generated: rounding them to a format takes microseconds each."""
 Stream = np.random.Generator
 
 
@@ -41,7 +41,10 @@ def _normal(table: Table, stream: Stream, count: int, _: Elements) -> Array:
 
 
 def _range(table: Table, stream: Stream, count: int, _: Elements) -> Array:
-    return table.number("start", 0) + table.number("step", 1) * np.arange(count)
+    start, step = table.number("start", 0), table.number("step", 1)
+    if any(isinstance(own, float) or abs(own) >= 1 << 62 for own in (start, step, start + step * count)):
+        return float(start) + float(step) * np.arange(count)
+    return start + step * np.arange(count)
 
 
 def _constant(table: Table, stream: Stream, count: int, _: Elements) -> Array:
@@ -96,7 +99,8 @@ def source(table: Table, folder: Path, also: tuple[str, ...] = (), default: Elem
     shape = table.sizes("shape", least=0)
     if prod(shape) > MOST_GENERATED:
         raise table.wrong("shape", f"up to {MOST_GENERATED} elements; more in a file")
-    numbers = make(table, np.random.default_rng(table.integer("seed", 0)), prod(shape), kind)
+    with np.errstate(all="ignore"):  # infinities are numbers too
+        numbers = make(table, np.random.default_rng(table.integer("seed", 0)), prod(shape), kind)
     return _checked(table, kind, shape, numbers if name == "codes" else _encoded(table, kind, numbers))
 
 

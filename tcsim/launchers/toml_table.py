@@ -68,22 +68,26 @@ class Table:
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
-        """A number; it must be there unless there is a default."""
+        """A float, or an integer of at most 64 bits; it must be there unless there is a default."""
         value = self.values.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.wrong(key, "a number") if key in self.values else self.wrong(key, "a number", " is missing")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not isinstance(value, (int, float)) or not (
+            isinstance(value, float) or (whole and -(1 << 63) <= value < 1 << 64)
+        ):
+            valid = "a number; integers of at most 64 bits"
+            raise self.wrong(key, valid) if key in self.values else self.wrong(key, valid, " is missing")
         return value
 
     def sizes(
         self, key: str, default: tuple[int, ...] | None = None, least: int = 1, most: int = 32
     ) -> tuple[int, ...]:
-        """An integer, or a list of at most `most` of them."""
+        """An integer, or a list of at most `most` of them; a list of sizes that may not be 0 is not empty."""
         value = self.values.get(key, default)
         given = [value] if isinstance(value, int) else list(value) if isinstance(value, (list, tuple)) else None
         good = given is not None and all(
             isinstance(own, int) and not isinstance(own, bool) and own >= least for own in given
         )
-        if given is None or not good or len(given) > most:
+        if given is None or not good or len(given) > most or (least > 0 and not given):
             valid = f"an integer from {least}, or a list of up to {most}"
             raise self.wrong(key, valid) if key in self.values else self.wrong(key, valid, " is missing")
         return tuple(given)
