@@ -343,15 +343,17 @@ class Checker(Observer):
             )  # fmt: skip
             made[first].registers, made[first].sources = bound.written, bound.held
             if flight.kind == "wgmma":
+                made[first].published = self.clocks.published(made[first].warps)
                 self.registers.issued(block, made[first])
             if flight.kind in _SIGNALLED:
                 self.histories.setdefault((flight.kind, first), []).append(made[first])
         self.flights[id(flight)] = [
             Work([own], 1, self.clocks.published(own.warps)) for own in made.values() if not flight.kind
         ]
+        written = {id(access) for access in pending.writes}
         for accesses, writes in ((pending.reads, False), (pending.writes, True)):
             for access in accesses:
-                if access.space in ("shared", "generic", "tmem"):
+                if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in written):
                     self._work(flight, access, writes, made, line, together)
 
     def _work(
@@ -453,8 +455,8 @@ class Checker(Observer):
         if words is not None:
             at = (np.arange(128)[:, None] * COLUMNS + first + np.arange(count)).reshape(-1)
             words.who[at] = words.read[at] = 0
-            if words.fetched is not None:
-                words.fetched[at] = 0
+            for fetched in words.fetched.values():
+                fetched[at] = 0
 
     def told_address(self, block: Performer, at: Access, threads: Array, line: int) -> None:
         """tcgen05.alloc writes where its columns are."""

@@ -29,6 +29,7 @@ class Operation:
     passed_over: bool = False  # whether a wait of a thread that issued it left it in flight
     registers: frozenset[int] = frozenset()  # that it writes
     sources: frozenset[int] = frozenset()  # that it reads
+    published: Array | None = None  # of a warpgroup's: what its warps knew when they gave it their registers
     elsewhere: bool = False  # whether threads that did not issue it waited for groups of its kind
 
 
@@ -99,6 +100,8 @@ class Operations:
                 own.left[each] &= ~done
             if not own.left[part].any():
                 self.seen(own, own.warps, part)
+                if own.published is not None:
+                    self.clocks.acquire(own.warps, own.published)
             if own.left[WRITTEN].any():
                 kept.append(own)
         self.flying[kind, rank] = kept

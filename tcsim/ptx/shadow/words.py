@@ -41,7 +41,8 @@ class Words:
         self.what = np.zeros(count, np.int32)  # the instruction
         self.read = np.zeros((count, clocks.warps), np.int32)  # when
         self.reader = np.zeros((count, clocks.warps), np.int32)  # the instruction
-        self.fetched: Array | None = None  # 1 + number of the last operation of a warp that read it
+        self.was_read = False  # by any warp
+        self.fetched: dict[int, Array] = {}  # by warp: 1 + number of the last of its operations that read the word
 
     def words(self, addresses: Array, size: int, mask: Array | None = None) -> tuple[Array, Array]:
         """The words of accesses, each word of one access once; and to which access each belongs."""
@@ -68,20 +69,16 @@ class Words:
                 found += self._unordered(at, who, np.nonzero(bad)[0], warps)
         if not writes:
             return found
-        late = self.read[at] > clocks.known[warps, ORDERED, 1:-1]
-        if late.any():
-            places, reader = np.nonzero(late)
-            found.append(Conflict("read", places, self.reader[at[places], reader], reader))
-        if self.fetched is not None:
-            fetched = self.fetched[at]
-            if fetched.any():
-                places, _ = np.nonzero(fetched)
-                numbers = fetched[fetched != 0] - 1
+        found += self._reads(at, clocks.known[warps, ORDERED, 1:-1] if self.was_read else EMPTY)
+        for fetched in self.fetched.values():
+            last = fetched[at]
+            if last.any():
+                places = np.nonzero(last)[0]
+                numbers = last[places] - 1
                 missing = ~self.operations.after(numbers, warps[places], READ)
                 if missing.any():
-                    found.append(
-                        Conflict("fetched", places[missing], numbers[missing], np.zeros(int(missing.sum()), np.int64))
-                    )
+                    nobody = np.zeros(int(missing.sum()), np.int64)
+                    found.append(Conflict("fetched", places[missing], numbers[missing], nobody))
         return found
 
     def _unordered(self, at: Array, who: Array, places: Array, warps: Array) -> list[Conflict]:
@@ -100,6 +97,7 @@ class Words:
 
     def note_read(self, at: Array, warps: Array, line: int) -> None:
         """Warps read words."""
+        self.was_read = True
         self.read[at, warps] = self.clocks.now[warps]
         self.reader[at, warps] = line
 
@@ -117,7 +115,10 @@ class Words:
         clocks = self.clocks
         known = clocks.known[by.warps].max(0)
         who = self.who[at]
-        if who.any():
+        if _same(who) and who[0] > clocks.warps:  # all of it is what one operation writes
+            numbers = who[:1] - clocks.warps - 1
+            found += self._pending("landed", EMPTY, numbers, by, WRITTEN)
+        elif who.any():
             column = np.minimum(who, clocks.warps + 1)
             when = self.when[at]
             bad = known[ORDERED, column] < when
@@ -130,17 +131,25 @@ class Words:
                     found.append(Conflict("unfenced", own, self.what[at[own]], who[own] - 1))
         if not writes:
             return found
-        late = self.read[at] > known[ORDERED, 1:-1]
-        if late.any():
-            places, reader = np.nonzero(late)
-            found.append(Conflict("read", places, self.reader[at[places], reader], reader))
-        if self.fetched is not None:
-            fetched = self.fetched[at]
-            if fetched.any():
-                places, _ = np.nonzero(fetched)
-                numbers = fetched[fetched != 0] - 1
-                found += self._pending("fetched", places, numbers, by, READ)
+        found += self._reads(at, known[ORDERED, 1:-1])
+        for fetched in self.fetched.values():
+            last = fetched[at]
+            if _same(last):
+                found += self._pending("fetched", EMPTY, last[:1] - 1, by, READ) if last[0] else []
+            elif last.any():
+                places = np.nonzero(last)[0]
+                found += self._pending("fetched", places, last[places] - 1, by, READ)
         return found
+
+    def _reads(self, at: Array, known: Array) -> list[Conflict]:
+        """Reads that are later than what is known of the readers."""
+        if not self.was_read:
+            return []
+        late = self.read[at] > known
+        if not late.any():
+            return []
+        places, reader = np.nonzero(late)
+        return [Conflict("read", places, self.reader[at[places], reader], reader)]
 
     def _unordered_of(self, at: Array, who: Array, places: Array, by: Operation) -> list[Conflict]:
         codes = who[places]
@@ -154,12 +163,13 @@ class Words:
         return found
 
     def _pending(self, kind: str, places: Array, numbers: Array, by: Operation, part: int) -> list[Conflict]:
+        """Operations that are not known to be done, or not behind a fence; places EMPTY: all words."""
         found = []
-        for number in np.unique(numbers).tolist():
+        for number in numbers[:1].tolist() if _same(numbers) else np.unique(numbers).tolist():
             other = self.operations.all[number]
             if other is by or _in_turn(other, by):
                 continue
-            own = places[numbers == number]
+            own = places[numbers == number] if len(places) else np.zeros(1, np.int64)
             name = ""
             if not any(
                 self.operations.after(np.array([number]), by.warps[i : i + 1], part)[0] for i in range(len(by.warps))
@@ -175,9 +185,10 @@ class Words:
 
     def note_fetch(self, at: Array, by: Operation) -> None:
         """An operation reads words, at some time until it is known to have."""
-        if self.fetched is None:
-            self.fetched = np.zeros((self.count, self.clocks.warps), np.int32)
-        self.fetched[at, by.warps[0]] = by.number + 1
+        warp = int(by.warps[0])
+        if warp not in self.fetched:
+            self.fetched[warp] = np.zeros(self.count, np.int32)
+        self.fetched[warp][at] = by.number + 1
 
     def note_landing(self, at: Array, by: Operation) -> None:
         """An operation writes words, at some time until it is known to have."""
@@ -189,3 +200,8 @@ class Words:
 def _in_turn(earlier: Operation, later: Operation) -> bool:
     """Whether the tensor core executes two operations of one thread in the order of issue."""
     return earlier.kind == later.kind == "tcgen05" and np.array_equal(earlier.warps, later.warps)
+
+
+def _same(values: Array) -> bool:
+    """Whether all are equal."""
+    return bool((values == values[0]).all())

@@ -64,17 +64,19 @@ def kernel_of(build: Build | ScaledBuild) -> Kernel:
     return parse(made.ptx).kernel(ENTRY)
 
 
-def multiplied(case: Case, arch: str, schedule: Schedule = "late", seed: int = 0) -> Product:
-    """Run a case's kernel on its operands.
+def multiplied(
+    case: Case, arch: str, schedule: Schedule = "late", seed: int = 0, check: bool = False
+) -> Product:  # fmt: skip
+    """Run a case's kernel on its operands. check: look for hazards.
 
     Post-conditions:
         result.good, if the machine does what the hardware does
     """
     launch = _scaled if isinstance(case, ScaledCase) else _plain
-    return launch(case, arch, schedule, seed)  # type: ignore[operator]
+    return launch(case, arch, schedule, seed, check)  # type: ignore[operator]
 
 
-def _plain(case: GemmCase, arch: str, schedule: Schedule, seed: int) -> Product:
+def _plain(case: GemmCase, arch: str, schedule: Schedule, seed: int, check: bool) -> Product:
     build, shape = case.build(arch), Shape(*case.size)
     row, memory = build.row, Memory()
     a, b, c = gemm.operands(case, seed)
@@ -109,7 +111,7 @@ def _plain(case: GemmCase, arch: str, schedule: Schedule, seed: int) -> Product:
     start = process_time()
     run = kernel_of(build).launch(
         memory, parameters, grid, (row.threads, 1, 1), (cluster, 1, 1), build.shared_bytes, arch=arch, schedule=schedule,
-        check=False,
+        check=check,
     )  # fmt: skip
     return output.compared(case, build.target, schedule, run, expected, process_time() - start)
 
@@ -121,7 +123,7 @@ def _expected(case: GemmCase, arch: str, a: Array, b: Array, c: Array | None) ->
     return gemm.predicted(case, arch, a, b, c)
 
 
-def _scaled(case: ScaledCase, arch: str, schedule: Schedule, seed: int) -> Product:
+def _scaled(case: ScaledCase, arch: str, schedule: Schedule, seed: int, check: bool) -> Product:
     build, shape = case.build(arch), Shape(*case.size)
     row, memory = build.row, Memory()
     found = scaled.operands(case, seed)
@@ -141,7 +143,7 @@ def _scaled(case: ScaledCase, arch: str, schedule: Schedule, seed: int) -> Produ
     start = process_time()
     run = kernel_of(build).launch(
         memory, parameters, scaled_grid(build, shape), (row.threads, 1, 1), (1, 1, 1), build.shared_bytes, arch=arch,
-        schedule=schedule, check=False,
+        schedule=schedule, check=check,
     )  # fmt: skip
     return output.compared(case, build.target, schedule, run, expected, process_time() - start)
 
