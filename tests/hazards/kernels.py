@@ -2,7 +2,7 @@
 
 A comment at the end of a line names the rule that taking the line out breaks (`//- RULE`), or putting another text in its place
 (`//~ RULE: text`); a line of its own may be put in (`//+ RULE: text`). All lines with a mark of one rule are changed together; a
-number behind a rule (`RULE.2`) is another way to break it. `FIRST|SECOND` is broken as both: the first of them has to be named.
+number behind a rule (`RULE.2`) is another way to break it.
 """
 
 from __future__ import annotations

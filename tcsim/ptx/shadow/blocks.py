@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.model.effects import Outcome, Resource
-from tcsim.ptx.shadow import conflicts
 from tcsim.ptx.shadow.clocks import EXECUTED
 from tcsim.ptx.shadow.operations import READ, Operation
 from tcsim.ptx.tensor_memory import COLUMNS
@@ -142,7 +141,7 @@ class Blocks:
         warps = np.full(len(at), checker.some(block, threads)[0])
         for conflict in words.conflicts(at, warps, True):
             if conflict.kind in ("landed", "fetched"):
-                checker._ordinary(block, words, "tmem", at, np.full(len(at), threads[0]), line, "write", conflict, None)
+                checker._ordinary(block, words, "tmem", at, np.full(len(at), threads[0]), line, "write", conflict)
 
     def used(self, block: Performer, rank: int, offsets: Array, size: int, line: int) -> None:
         """Work touches Tensor Memory, which has to be taken."""
@@ -179,6 +178,3 @@ class Blocks:
                     self.checker.findings.report(
                         rule, said, self.checker.findings.number(line), 0, self.checker.index(block), thread
                     )
-
-
-__all__ = ["Blocks", "conflicts"]

@@ -16,7 +16,7 @@ from tcsim.ptx.shadow.blocks import Blocks
 from tcsim.ptx.shadow.clocks import Clocks
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.mbarriers import Objects, Work, flipped
-from tcsim.ptx.shadow.operations import WRITTEN, Operation, Operations
+from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.shadow.places import parts
 from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.words import Conflict, Words
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from tcsim.ptx.threads import Stop, Threads
 
 _STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
-_IN_ORDER = "tcgen05"
-"""Work that commits follow rather than waits of groups."""
 _SIGNALLED = ("tcgen05", "cp.async")
 """Kinds of work that a signal can follow."""
 
@@ -125,23 +123,23 @@ class Checker(Observer):
                 self.blocks.reached(block, rank, warps, line)
             words = self.words("shared", rank)
             at, owner = words.words(offsets.astype(np.int64), size)
-            self._touch(block, words, "shared", at, warps[owner], threads[owner], line, kind, written)
+            self._touch(block, words, "shared", at, warps[owner], threads[owner], line, kind)
         if strong and kind != "read":
             self.synchronising = np.maximum(self.synchronising, self.clocks.published(some, not releases))
 
     def _touch(
-        self, block: Threads, words: Words, space: str, at: Array, warps: Array, threads: Array, line: int, kind: str, written: Array | None = None
+        self, block: Threads, words: Words, space: str, at: Array, warps: Array, threads: Array, line: int, kind: str
     ) -> None:  # fmt: skip
         found = words.conflicts(at, warps, kind != "read")
         for conflict in found:
-            self._ordinary(block, words, space, at, threads, line, kind, conflict, written)
+            self._ordinary(block, words, space, at, threads, line, kind, conflict)
         if kind != "write":
             words.note_read(at, warps, line)
         if kind != "read":
             words.note_write(at, warps, line)
 
     def _ordinary(
-        self, block: Threads, words: Words, space: str, at: Array, threads: Array, line: int, kind: str, conflict: Conflict, written: Array | None
+        self, block: Threads, words: Words, space: str, at: Array, threads: Array, line: int, kind: str, conflict: Conflict
     ) -> None:  # fmt: skip
         """Name the conflicts of an ordinary access."""
         writes = kind != "read"
@@ -479,6 +477,3 @@ class Checker(Observer):
     def ended(self, stop: Stop | None) -> None:
         """The cluster has ended."""
         self.blocks.ended(stop)
-
-
-__all__ = ["WRITTEN", "Checker"]

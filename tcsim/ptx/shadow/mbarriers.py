@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import Signal
-from tcsim.ptx.shadow.clocks import INITIALISED, ORDERED, Clocks
+from tcsim.ptx.shadow.clocks import INITIALISED, Clocks
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.threads import Array
@@ -116,6 +116,3 @@ class Objects:
 def flipped(before: int, after: int) -> bool:
     """Whether a phase ended between two values of an object's 64 bits."""
     return bool((before ^ after) >> _PARITY & 1)
-
-
-__all__ = ["INITIALISED", "ORDERED", "Object", "Objects", "Work", "flipped"]
