@@ -68,13 +68,17 @@ class Instruction:
         """The register operands by name, in PTX's order."""
         return self.row.operands
 
-    @cached_property
+    @property
     def forms(self) -> tuple[Form, ...]:
         """The lists of operands that the spelling takes on this arch, each with every operand that PTX writes.
 
         >>> [form.names for form in tcsim.instruction("movmatrix.sync.aligned.m8n8.trans.b16", arch="sm_90").forms]
         [('d', 'a')]
         """
+        return self._forms
+
+    @cached_property
+    def _forms(self) -> tuple[Form, ...]:
         return forms_for(self.row.forms, self.targets)
 
     @property
