@@ -166,7 +166,7 @@ def test_cited_pages_exist() -> None:
     """A page that a source file cites exists."""
     cited = {
         (source, page)
-        for folder in ("tcsim", "hwkernels", "conformance", "pytest_tcsim", "tests", "benchmarks")
+        for folder in ("tcsim", "hwkernels", "conformance", "tests", "benchmarks")
         for source in (ROOT / folder).rglob("*.py")
         for page in re.findall(r"\bdocs/[\w/.-]+\.md\b", source.read_text(encoding="utf-8"))
     }
@@ -205,7 +205,7 @@ def test_there_are_pictures() -> None:
 def test_every_layer_is_on_the_map() -> None:
     """docs/architecture.md names every package and loose module of the three packages, but for what pytest collects."""
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    folders = [ROOT / name for name in ("tcsim", "hwkernels", "conformance", "pytest_tcsim")]
+    folders = [ROOT / name for name in ("tcsim", "hwkernels", "conformance")]
     modules = [path for folder in folders for path in folder.glob("*.py") if not path.name.startswith(("__", "test_"))]
     packages = [path.parent for folder in folders for path in folder.glob("*/__init__.py")]
     names = [name_of(path) for path in modules] + [f"{name_of(path)}/" for path in packages]

@@ -20,7 +20,6 @@ MOST_LOOSE = 6  # modules of tcsim that are in no package
 TOP = {
     "conformance",
     "hwkernels",
-    "pytest_tcsim",
     "tcsim",
     "tcsim.__main__",
 }  # above all layers of their package, and what pytest collects

@@ -16,11 +16,7 @@ from tcsim import catalog
 from tcsim.core.targets import TARGETS
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = [
-    path
-    for folder in ("tcsim", "hwkernels", "conformance", "pytest_tcsim")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-]
+MODULES = [path for folder in ("tcsim", "hwkernels", "conformance") for path in sorted((ROOT / folder).rglob("*.py"))]
 MOST_LINES = 500
 EXPORTED = {name: getattr(tcsim, name) for name in tcsim.__all__}
 FUNCTIONS = {name: item for name, item in EXPORTED.items() if inspect.isfunction(item)}

@@ -15,10 +15,10 @@ import pytest
 from launcher_fakes import SCALE
 
 import tcsim
+from conformance.testing import assert_bits, launching
+from conformance.testing.launching import Launcher, LaunchFailure
 from hwkernels.device import kernel_launch, toolchain
 from hwkernels.device.driver import CudaError
-from pytest_tcsim import assert_bits, launching
-from pytest_tcsim.launching import Launcher, LaunchFailure
 from tcsim.core.errors import FormatError, OperandError
 
 pytest_plugins = ["pytester"]
@@ -160,7 +160,7 @@ def ran(
 ) -> pytest.RunResult:
     """A pytest of one test."""
     pytester.makepyfile(test_it=text.replace("FACTOR", factor).replace("COUNT", count))
-    return pytester.runpytest("-p", "no:tcsim", "-p", "pytest_tcsim.plugin", "-p", "no:cacheprovider", *options)
+    return pytester.runpytest("-p", "no:tcsim", "-p", "conformance.testing.plugin", "-p", "no:cacheprovider", *options)
 
 
 def test_a_launch_on_the_model(pytester: pytest.Pytester) -> None:
@@ -212,7 +212,7 @@ def test_a_fixture_of_the_users_own_wins(pytester: pytest.Pytester) -> None:
 
 def test_the_plugin_costs_nothing_until_it_is_used(tmp_path: Path) -> None:
     """It imports pytest alone; its own tests aside, no pytest imports NumPy because of it."""
-    program = "import sys, pytest_tcsim.plugin; print(sorted({'numpy', 'tcsim', 'hwkernels', 'conformance', 'ml_dtypes'} & set(sys.modules)))"
+    program = "import sys, conformance.testing.plugin; print(sorted({'numpy', 'tcsim', 'hwkernels', 'conformance.testing.bits', 'ml_dtypes'} & set(sys.modules)))"
     found = subprocess.run(
         [sys.executable, "-c", program], cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True
     )

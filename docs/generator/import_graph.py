@@ -12,7 +12,7 @@ from generator.markdown import code, table
 from tcsim.inspection.svg import Cell, grid
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PACKAGES = ("conformance", "hwkernels", "tcsim", "pytest_tcsim")
+PACKAGES = ("conformance", "hwkernels", "tcsim")
 
 Graph = Mapping[str, frozenset[str]]
 

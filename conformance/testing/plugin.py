@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_tcsim.launching import Launched, Launcher
+    from conformance.testing.launching import Launched, Launcher
 
 PROPERTY = "tcsim ran on"
 
@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def _tcsim_launcher(request: pytest.FixtureRequest) -> Iterator[Launcher]:
     """What launches kernels, made for the first test that asks."""
-    made = import_module("pytest_tcsim.launching").Launcher(
+    made = import_module("conformance.testing.launching").Launcher(
         request.config.getoption("--tcsim-device"), request.config.getoption("--tcsim-arch")
     )
     yield made
@@ -61,8 +61,8 @@ def launch(request: pytest.FixtureRequest, _tcsim_launcher: Launcher) -> Callabl
 
 @pytest.fixture
 def assert_bits() -> Callable[..., None]:
-    """`pytest_tcsim.assert_bits`, for tests that do not import it."""
-    found: Callable[..., None] = import_module("pytest_tcsim.bits").assert_bits
+    """`conformance.testing.assert_bits`, for tests that do not import it."""
+    found: Callable[..., None] = import_module("conformance.testing.bits").assert_bits
     return found
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_tcsim.bits import assert_bits
+    from conformance.testing.bits import assert_bits
 
 __all__ = ["assert_bits"]
 
@@ -17,5 +17,5 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
-            raise AttributeError(f"module 'pytest_tcsim' has no attribute {name!r}")
-        return getattr(import_module("pytest_tcsim.bits"), name)
+            raise AttributeError(f"module 'conformance.testing' has no attribute {name!r}")
+        return getattr(import_module("conformance.testing.bits"), name)

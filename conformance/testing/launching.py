@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from conformance.testing.bits import host_array
 from hwkernels.device import toolchain
 from hwkernels.device.driver import CudaError, device_available, device_info
 from hwkernels.device.kernel_launch import Address, KernelLaunch, Map
 from hwkernels.device.worker import GpuWorker, WorkerError
-from pytest_tcsim.bits import host_array
 from tcsim.launchers.elements import Array
 from tcsim.ptx import Kernel, Memory, Run, parse
 from tcsim.ptx.geometry import arch_of
