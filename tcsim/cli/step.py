@@ -42,7 +42,7 @@ def step(
     prompt: Annotated[bool, typer.Option("--prompt", help="A prompt, no full screen.")] = False,
     json: options.Json = False,
 ) -> None:  # fmt: skip
-    """Step through a kernel, look at registers, fragments, tiles and barriers, and ask why a byte is what it is.
+    """Step through a kernel, look at everything, and ask why.
 
     `help` lists the commands. On a terminal, with the extra `desk`, they have a screen; else a prompt.
 
