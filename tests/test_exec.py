@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_runs import answer, data, refusal
+from launcher_fakes import SCALE
 
 from tcsim import OperandError, TensorMap
 from tcsim.launchers import recording
@@ -22,31 +23,6 @@ from tcsim.launchers.sources import DISTRIBUTIONS
 from tcsim.numbers.formats import FORMATS
 from tcsim.ptx import Hazard
 
-SCALE = """
-.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry scale(.param .u64 to, .param .u64 from, .param .f32 factor, .param .u32 count)
-{
-  .reg .pred %p; .reg .b32 %r<6>; .reg .f32 %f<3>; .reg .b64 %a<5>;
-  ld.param.u64 %a0, [to];
-  ld.param.u64 %a1, [from];
-  ld.param.f32 %f0, [factor];
-  ld.param.u32 %r0, [count];
-  mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
-  mad.lo.u32 %r4, %r1, %r2, %r3;
-  setp.ge.u32 %p, %r4, %r0;
-  @%p bra END;
-  mul.wide.u32 %a2, %r4, 4;
-  add.s64 %a3, %a0, %a2;
-  add.s64 %a4, %a1, %a2;
-  ld.global.f32 %f1, [%a4];
-  mul.rn.f32 %f2, %f1, %f0;
-  st.global.f32 [%a3], %f2;
-END:
-  ret;
-}
-"""
 LAUNCH = """
 kernel = "scale"
 grid = 2

@@ -24,7 +24,7 @@ def assert_bits(
     actual: Any, expected: Any, *, format: str | None = None, ulp: int | None = None, layout: FragmentLayout | None = None,
     instruction: Any = None, operand: str = "d", inputs: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Assert that two arrays have the same bits; with `ulp`, that no element is further than so many codes of its format away.
+    """Assert that two arrays have the same bits; with `ulp`, that no element is more than that many codes of its format away.
 
     actual, expected: arrays of one shape: NumPy, ml_dtypes, torch or CuPy. format: what unsigned integers are codes of; without it the dtype says.
     layout: how a fragment lies in registers; the arrays are registers uint32 (..., lanes, registers), or matrices (..., rows, columns).

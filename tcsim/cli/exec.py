@@ -34,15 +34,9 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="The arguments of a script, after -- if they begin with -.", metavar="[ARGUMENT]...")
     ] = None,
-    launch: Annotated[str | None, typer.Option("--launch", "-l", help="The launch file of PTX.", metavar="TOML")] = None,
-    arch: Annotated[
-        str | None,
-        typer.Option("--arch", "-a", help="The chip. Default: as the file says, else the target's own.", metavar="ARCH",
-                     autocompletion=options.complete_arch),
-    ] = None,
-    schedule: Annotated[
-        str | None, typer.Option("--schedule", help="When asynchronous work lands: late, early, or a seed.", metavar="WHEN")
-    ] = None,
+    launch: options.LaunchFile = None,
+    arch: options.Chip = None,
+    schedule: options.Schedule = None,
     output: Annotated[
         str | None, typer.Option("--output", help="Write arrays that changed to this folder, as .npy.", metavar="FOLDER")
     ] = None,

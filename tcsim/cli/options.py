@@ -166,6 +166,20 @@ Idesc = Annotated[
         "--idesc", help="The instruction descriptor of tcgen05.mma, if not among the inputs.", metavar="VALUE"
     ),
 ]
+LaunchFile = Annotated[str | None, typer.Option("--launch", "-l", help="The launch file of PTX.", metavar="TOML")]
+Chip = Annotated[
+    str | None,
+    typer.Option(
+        "--arch",
+        "-a",
+        help="The chip. Default: as the file says, else the target's own.",
+        metavar="ARCH",
+        autocompletion=complete_arch,
+    ),
+]
+Schedule = Annotated[
+    str | None, typer.Option("--schedule", help="When asynchronous work lands: late, early, or a seed.", metavar="WHEN")
+]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 Swizzle = Annotated[str, typer.Option("--swizzle", help="NONE, 32B, 64B or 128B.", autocompletion=complete_swizzle)]
 Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar="VALUE")]

@@ -24,15 +24,9 @@ MOST_COMMANDS = 1 << 20
 
 def step(
     file: Annotated[str, typer.Argument(help="PTX, or a recorded launch: .npz.", metavar="FILE")],
-    launch: Annotated[str | None, typer.Option("--launch", "-l", help="The launch file of PTX.", metavar="TOML")] = None,
-    arch: Annotated[
-        str | None,
-        typer.Option("--arch", "-a", help="The chip. Default: as the file says, else the target's own.", metavar="ARCH",
-                     autocompletion=options.complete_arch),
-    ] = None,
-    schedule: Annotated[
-        str | None, typer.Option("--schedule", help="When asynchronous work lands: late, early, or a seed.", metavar="WHEN")
-    ] = None,
+    launch: options.LaunchFile = None,
+    arch: options.Chip = None,
+    schedule: options.Schedule = None,
     commands: Annotated[
         str | None, typer.Option("--commands", help="Do what the lines of this file say, and end.", metavar="FILE")
     ] = None,

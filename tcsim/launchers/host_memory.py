@@ -136,7 +136,7 @@ def host(address: int, size: int) -> npt.NDArray[np.uint8]:
 
 
 def extent_of(argument: Any) -> Extent | None:
-    """The memory that an argument points into: all of its storage, of which it may be a view. None for plain numbers.
+    """The memory that an argument points into: all of the storage that it may be a view of. None for plain numbers.
 
     Raises OperandError if that memory is not this process's, or how large it is is not known.
     """

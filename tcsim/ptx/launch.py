@@ -190,7 +190,7 @@ class Kernel:
         schedule: when asynchronous work completes: "late", "early", or a seed for something between. after: a run that this one
         follows as a dependent launch; it must have completed. progress: called now and then, while the grid runs in order, with
         the clusters that have ended, those of the grid, and the instructions so far. observe: makes an observer of each cluster,
-        who is told what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid.
+        that sees what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid.
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """

@@ -340,7 +340,7 @@ class Compiler:
         )
 
     def _told(self, item: Instruction, lines: list[str]) -> list[str]:
-        """The source of an instruction that an observer is told of."""
+        """The source of an instruction that is reported to an observer."""
         touched = self.held.touched(item)
         if touched is not None:
             numbers = [self.constant(frozenset(self.numbers[name] for name in names)) for names in touched]
@@ -348,7 +348,7 @@ class Compiler:
         return [f"M.here = {self.constant(item)}", *lines] if touched or self._says(item, lines) else lines
 
     def _says(self, item: Instruction, lines: list[str]) -> bool:
-        """Whether an observer is told of an instruction: it asks the machine, and is not one of several that may be computed together."""
+        """Whether an instruction is reported to an observer: it asks the machine, and is not one of several that may be computed together."""
         together = len(lines) == 1 and (bound := self.bounds.get(lines[0])) is not None and bound.static
         return not together and item.opcode.split(".")[0] not in TERMINATORS and any("M." in line for line in lines)
 

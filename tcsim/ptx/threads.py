@@ -41,7 +41,7 @@ class Stop(Exception):
 class Threads:
     """What the threads of a block know of themselves and of each other."""
 
-    observer: Observer | None = None  # who is told what happens
+    observer: Observer | None = None  # sees what happens
     here: Instruction | None = None  # the instruction that is executed, where there is an observer
 
     def __init__(
@@ -116,12 +116,12 @@ class Threads:
         return found
 
     def fenced(self, w: Mask) -> None:
-        """membar, which an observer is told of."""
+        """membar, which is reported to an observer."""
         if self.observer is not None:
             self.observer.fenced(self, self._array(w))
 
     def touched(self, reads: frozenset[int], writes: frozenset[int], w: Mask) -> None:
-        """Registers that work in flight may hold, which an observer is told of."""
+        """Registers that work in flight may hold, reported to an observer."""
         if self.observer is not None:
             self.observer.touched(self, reads, writes, self._array(w))
 

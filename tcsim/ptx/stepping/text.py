@@ -66,7 +66,7 @@ def _operand(operand: Operand) -> str:
 def place(source: str) -> str:
     """A line of a source, without the folders of its file.
 
-    >>> place("/home/me/kernels/softmax.py:12")
+    >>> place("/src/kernels/softmax.py:12")
     'softmax.py:12'
     """
     return source.rpartition("/")[2]
