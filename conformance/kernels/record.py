@@ -3,6 +3,8 @@
 Whole GEMMs and conversions, and all instructions of which an input class is missing, of the seed and level that are asked for. Each file is
 written as soon as it is complete; run again, the command goes on with what is missing. Then pack the folder with
 `python -m conformance.suite.packs`, copy it over conformance/recordings and run `python -m conformance.suite.manifest`.
+
+With `--again` also what is recorded already, and `again.txt` in the folder says of each case whether the hardware answered as recorded.
 """
 
 from __future__ import annotations
@@ -22,11 +24,18 @@ from conformance.kernels.whole_outputs import Trial, judge
 from conformance.suite import packs, recordings
 from conformance.suite.cases import Case, Outcome, Settings, Suite
 from conformance.suite.hardware import Hardware, Workshop
-from conformance.suite.recordings import Unwritable
+from conformance.suite.recordings import Unwritable, result_digest
 from hwkernels.device.driver import device_info
 from hwkernels.gemm.build import CACHE_VARIABLE, cubin_of
 
 Job = tuple[str, Callable[[], Outcome]]
+AGAIN = "again.txt"
+"""In the folder of a run that records everything again: what became of each case."""
+
+
+def _known(folder: Path) -> tuple[Path, ...]:
+    """Where to look for what need not be recorded."""
+    return (folder,) if (folder / AGAIN).exists() else (recordings.ROOT, folder)
 
 
 def missing(suite: Suite) -> list[str]:
@@ -35,7 +44,7 @@ def missing(suite: Suite) -> list[str]:
     found = []
     for row in suite.rows:
         wanted = {(name, settings.seed) for name in suite.names(row.mnemonic)}
-        for root in (recordings.ROOT, settings.root):
+        for root in _known(settings.root):
             name = recordings.path_of(row.mnemonic, settings.arch, root).stem
             wanted -= packs.cases(name, settings.arch, root)
         if wanted and not suite.why_refused(row):
@@ -56,7 +65,7 @@ def missing_trials(settings: Settings) -> list[Trial]:
     arch, seed = settings.arch, settings.seed
     if settings.level > 1:
         return []
-    roots = (settings.root, recordings.ROOT)
+    roots = _known(settings.root)
     return [
         item
         for item in trials(arch, seed)
@@ -108,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--cubins", type=Path, help="folder of compiled kernels (default: $HWKERNELS_CUBINS, else a new one)"
     )
+    parser.add_argument("--again", action="store_true", help="record everything, and compare it with what is recorded")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.part is not None:
@@ -118,6 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Unwritable as error:
         print(error, file=sys.stderr)
         return 1
+    if options.again:
+        (options.folder / AGAIN).touch()
     if missing_trials(Settings(arch, "live", seed=options.seed, root=options.folder, level=options.level)):
         _compile(options.folder, arch, options.cubins)
         print(f"compiled after {time.monotonic() - start:.0f} s", flush=True)
@@ -128,7 +140,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     files = list((options.folder / arch).glob("*.npz"))
     size = sum(file.stat().st_size for file in files)
     print(f"{len(files)} files, {size:,} bytes, {failed} processes with failures, {time.monotonic() - start:.0f} s")
-    return int(failed > 0)
+    differing = _compared(options.folder, arch) if options.again else 0
+    return int(failed > 0 or differing > 0)
+
+
+def _compared(folder: Path, arch: str) -> int:
+    """How many cases of the folder are not as they are recorded: a line for each, and one with the counts."""
+    equal, lines = 0, []
+    for name in sorted(packs.names(arch, folder)):
+        known = _answers(name, arch, recordings.ROOT)
+        for case, found in _answers(name, arch, folder).items():
+            if found == known.get(case):
+                equal += 1
+            else:
+                lines.append(f"{name} {case}: {'other answers' if case in known else 'not recorded yet'}")
+    lines.append(f"{equal} cases as recorded, {len(lines)} not")
+    (folder / AGAIN).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(lines[-1], flush=True)
+    return len(lines) - 1
+
+
+def _answers(name: str, arch: str, root: Path) -> dict[tuple[str, int], list[str]]:
+    """Of each recorded case, by class and seed: digests of its inputs and of all that the hardware answered."""
+    found = {}
+    for _, header, arrays in packs.held(name, arch, root):
+        for case in header.get("cases", ()):
+            kinds = ("digests", "codes") if "whole" in header else (case["name"],)
+            whole = case.get("result_sha256")
+            results = [whole] if whole else [result_digest(arrays[f"{kind}.{case['seed']}"]) for kind in kinds]
+            found[case["name"], case["seed"]] = [case["inputs_sha256"], *results]
+    return found
 
 
 def _compile(folder: Path, arch: str, cubins: Path | None) -> None:
