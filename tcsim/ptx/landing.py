@@ -49,7 +49,7 @@ class Landings:
         mentioned = [name for operand in item.operands for name in registers_in(operand)]
         mentioned += [item.predicate.name] if item.predicate is not None else []
         found = {name for name in mentioned if self.writers.get(name, set()) - landed}
-        for name in found:
+        for name in found if item.predicate is None else ():  # threads that a predicate leaves out have not waited
             landed |= self.writers[name]
         landed.discard(index)
         return found

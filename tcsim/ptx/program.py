@@ -295,7 +295,7 @@ class Compiler:
                 found = self._told(self.instruction, found)
             if late:
                 numbers = frozenset(self.numbers[name] for name in late)
-                found = [f"M.land({self.constant(numbers)}, w)", *found]
+                found = [f"M.land({self.constant(numbers)}, {self._who(self.instruction)})", *found]
             if self.context.stepped:
                 found = [f"M.at({self.constant(Site(self.instruction, self.function, self.numbers))}, w)", *found]
             if index == start and (members := self._members(self.instruction)):
@@ -355,12 +355,21 @@ class Compiler:
     def _next(self, index: int) -> int:
         return self.block_of.get(index, -1)
 
+    def _guard(self, item: Instruction) -> str:
+        """An instruction's predicate; empty for none."""
+        if item.predicate is None:
+            return ""
+        return ("~" if item.negated else "") + self.register(item.predicate)
+
+    def _who(self, item: Instruction) -> str:
+        """The threads that execute an instruction."""
+        guard = self._guard(item)
+        return f"M.narrow(w, {guard})" if guard else "w"
+
     def _statement(self, item: Instruction, index: int) -> list[str]:
         stem = item.opcode.split(".")[0]
         self.require(targets_of(item.opcode))
-        guard = ""
-        if item.predicate is not None:
-            guard = ("~" if item.negated else "") + self.register(item.predicate)
+        guard = self._guard(item)
         if stem in TERMINATORS:
             return TERMINATORS[stem](self, item, guard, index)
         lines = self._plain(item, index)

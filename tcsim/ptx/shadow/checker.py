@@ -153,17 +153,22 @@ class Checker(Observer):
                 other = earlier
             else:
                 operation = self.operations.all[earlier]
-                name, said = self._against(conflict.kind, operation, None, writes)
+                user = self.warps(block, threads[place : place + 1])
+                name, said = self._against(conflict.kind, operation, None, writes, user)
                 other = operation.line
             self._report(name, said, block, words, space, at[place], line, other, int(threads[place]), writes)
 
-    def _against(self, kind: str, earlier: Operation, by: Operation | None, writes: bool) -> tuple[conflicts.Name, str]:
+    def _against(
+        self, kind: str, earlier: Operation, by: Operation | None, writes: bool, users: Array
+    ) -> tuple[conflicts.Name, str]:
+        """users: the warps of the access now."""
         committed = self.committed(earlier)
+        given_back = self.operations.given_back(earlier, users)
         if kind == "fetched":
-            return conflicts.against_fetch(earlier, self.operations, committed), (
+            return conflicts.against_fetch(earlier, self.operations, committed, given_back), (
                 f"read by {self.findings.opcode(earlier.line)}, which may not be done"
             )
-        name = conflicts.against_landing(earlier, self.operations, committed, by, writes)
+        name = conflicts.against_landing(earlier, self.operations, committed, given_back, by, writes)
         return name, f"written by {self.findings.opcode(earlier.line)}, which may not be done"
 
     def committed(self, operation: Operation) -> bool:
@@ -400,7 +405,7 @@ class Checker(Observer):
                     said = f"written by {self.findings.opcode(other)}"
                     name = conflicts.Name("PROXY_FENCE_CP_ASYNC", "no fence.proxy.async is between its wait and this")
                 else:
-                    name, said = self._against(conflict.kind, operation, by, writes)
+                    name, said = self._against(conflict.kind, operation, by, writes, by.warps)
             self._report(name, said, block, words, space, at[place], by.line, other, int(by.threads[0]), writes)
 
     def landing(self, flight: Flight) -> None:

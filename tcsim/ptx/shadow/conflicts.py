@@ -26,10 +26,13 @@ def race(writes: bool, kind: str, address: bool = False) -> Name:
 
 
 def against_landing(
-    earlier: Operation, operations: Operations, committed: bool, by: Operation | None, writes: bool
+    earlier: Operation, operations: Operations, committed: bool, given_back: bool, by: Operation | None, writes: bool
 ) -> Name:
-    """Of an access to what an operation writes. by: the operation that accesses it, if it is one."""
-    waited = operations.is_seen(earlier, WRITTEN)
+    """Of an access to what an operation writes. by: the operation that accesses it, if it is one.
+
+    given_back: whether who issued the operation told this one something afterwards: then a wait that came later was too late.
+    """
+    waited = operations.is_seen(earlier, WRITTEN) and not given_back
     kind = earlier.kind
     if kind == "mbarrier":
         return Name("MBAR_OVERWRITTEN", "the object is in use until mbarrier.inval")
@@ -52,9 +55,9 @@ def against_landing(
     return Name("ASYNC_DST_READ", "its mbarrier was not waited for")
 
 
-def against_fetch(earlier: Operation, operations: Operations, committed: bool) -> Name:
-    """Of a write to what an operation reads."""
-    waited = operations.is_seen(earlier, READ)
+def against_fetch(earlier: Operation, operations: Operations, committed: bool, given_back: bool) -> Name:
+    """Of a write to what an operation reads. given_back: as of `against_landing`."""
+    waited = operations.is_seen(earlier, READ) and not given_back
     kind = earlier.kind
     if kind == "wgmma":
         if waited:
@@ -65,7 +68,7 @@ def against_fetch(earlier: Operation, operations: Operations, committed: bool) -
     if kind == "bulk":
         if waited:
             return Name("SMEM_RACE_WAR", "only the thread that issued it waited; no barrier is between")
-        if not committed:
+        if not committed and earlier.passed_over:
             return Name(
                 "BULK_GROUP_UNCOMMITTED", "no cp.async.bulk.commit_group follows, so that no wait_group waits for it"
             )

@@ -24,6 +24,7 @@ class Operation:
     warps: Array  # that issued it, in the cluster
     threads: Array  # of the block
     groups: Array  # of each thread: how many groups it had committed
+    since: Array  # of each warp: its clock when it issued it
     left: list[Array] = field(default_factory=list)  # by READ, WRITTEN: threads that have not waited for it
     proxy: str = "async"
     passed_over: bool = False  # whether a wait of a thread that issued it left it in flight
@@ -56,7 +57,7 @@ class Operations:
             self._seen = np.concatenate([self._seen, np.full_like(self._seen, NEVER)], axis=1)
             self._after = np.concatenate([self._after, np.zeros_like(self._after)], axis=1)
         left = [np.ones(len(threads), bool), np.ones(len(threads), bool)]
-        made = Operation(number, kind, line, rank, warps, threads, groups, left, proxy)
+        made = Operation(number, kind, line, rank, warps, threads, groups, self.clocks.now[warps], left, proxy)
         self.all.append(made)
         if kind not in ("", "mbarrier"):
             self.flying.setdefault((kind, rank), []).append(made)
@@ -76,6 +77,11 @@ class Operations:
     def is_seen(self, operation: Operation, part: int) -> bool:
         """Whether any warp has learnt of it."""
         return bool((self._seen[part, operation.number] != NEVER).any())
+
+    def given_back(self, operation: Operation, users: Array) -> bool:
+        """Whether one of some warps knows what a warp that issued it published afterwards."""
+        known = self.clocks.known[users[:, None], ORDERED, 1 + operation.warps]
+        return bool((known >= operation.since).any())
 
     def waited(
         self, kind: str, rank: int, warps: Array, threads: Array, counts: Array, pending: int | None, reads_only: bool
