@@ -2,7 +2,8 @@
 
 A comment at the end of a line names the rule that taking the line out breaks (`//- RULE`), or putting another text in its place
 (`//~ RULE: text`); a line of its own may be put in (`//+ RULE: text`). All lines with a mark of one rule are changed together; a
-number behind a rule (`RULE.2`) is another way to break it.
+number behind a rule (`RULE.2`) is another way to break it. `//! RULE` marks the line at which the run has to name it, `//? RULE` the
+one that it conflicts with: there the text gets the comments that `Kernel.lines` looks for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 import tcsim
 from tests.ptx_copies import text, wait
 
-_MARK = re.compile(r"^//(?P<how>[-~+]) (?P<rule>[A-Z0-9_]+(?:\.\d)?)(?:: (?P<text>.*))?$")
+_MARK = re.compile(r"^//(?P<how>[-~+!?]) (?P<rule>[A-Z0-9_]+(?:\.\d)?)(?:: (?P<text>.*))?$")
+_PLACES = {"!": "// named here", "?": "// in conflict with this"}
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,19 @@ class Kernel:
         """The PTX with a defect."""
         return self._text(_planted(self.body, defect))
 
+    def lines(self, defect: str) -> tuple[list[int], list[int]]:
+        """The lines, from 1, at which a defect has to be named, and those that these conflict with."""
+        numbered = list(enumerate(self.without(defect).splitlines(), 1))
+        named, against = ([line for line, own in numbered if own.endswith(_PLACES[how])] for how in "!?")
+        return named, against
+
     def _text(self, body: str) -> str:
         return text(".param .u64 source, .param .u64 target", body, self.target, directives=self.directives)
 
 
 def _marks(line: str) -> Iterator[re.Match[str]]:
     """The marks of a line."""
-    for part in re.split(r"(?=//[-~+] )", line)[1:]:
+    for part in re.split(r"(?=//[-~+!?] )", line)[1:]:
         found = _MARK.match(part.strip())
         assert found is not None, part
         yield found
@@ -58,10 +66,11 @@ def _marks(line: str) -> Iterator[re.Match[str]]:
 def _planted(body: str, defect: str) -> str:
     lines = []
     for line in body.splitlines():
-        kept = re.split(r"//[-~+] ", line)[0]
+        kept = re.split(r"//[-~+!?] ", line)[0]
         for mark in _marks(line):
             if mark["rule"] == defect:
-                kept = {"-": "", "~": mark["text"] or "", "+": f"{kept}\n{mark['text']}"}[mark["how"]]
+                change = {"-": "", "~": mark["text"] or "", "+": f"{kept}\n{mark['text']}"}
+                kept = change.get(mark["how"], f"{kept} {_PLACES.get(mark['how'])}")
         lines.append(kept)
     return "\n".join(lines)
 
