@@ -31,7 +31,7 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
             text = answer(*words, "--help")
             assert "--json" in text and max(map(len, text.splitlines())) <= 80, words
             subcommands += 1
-    assert subcommands == 15 + 11
+    assert subcommands == 16 + 11
     listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
     assert tuple(listed) == tuple(SUBCOMMANDS)
     assert answer("--version") == f"tcsim {tcsim.__version__}\n"
@@ -69,6 +69,7 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
         "quantize": (tmp_path / "x.npy", "-t", "e4m3"),
         "run": (MMA, "-i", matrices[0]),
         "exec": (Path(__file__).parent / "data" / "launches" / "triton_vadd_f32.npz", "--arch", "sm_90"),
+        "check": (Path(__file__).parent / "data" / "launches" / "triton_vadd_f32.npz", "--arch", "sm_90"),
         "step": (Path(__file__).parent / "data" / "launches" / "triton_vadd_f32.npz", "--arch", "sm_90", "-x", "where"),
         "trace": (MMA, "--seed", 1),
         "compare": (MMA, "--archs", "sm_80,sm_90", "--count", 16),

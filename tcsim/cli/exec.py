@@ -76,9 +76,9 @@ def _script(
     """Run a script; its exit status. With --json what it prints goes to standard error."""
     if arch is None:
         raise OperandError(f"exec: {file!r} needs --arch: what Triton compiles for, as sm_90")
-    _opened(file, lambda path: Path(path).open().close())
+    opened(file, lambda path: Path(path).open().close())
     with redirect_stdout(sys.stderr) if json else nullcontext():
-        status, session = run_script(file, arguments, arch, schedule=_when(schedule or "late"), save=save)
+        status, session = run_script(file, arguments, arch, schedule=when(schedule or "late"), save=save)
     if json:
         launches = [own.as_dict() for own in session.launches]
         data = {"schema": SCHEMA, "file": file, "arch": session.arch, "status": status, "launches": launches}
@@ -86,7 +86,8 @@ def _script(
     return int(status)
 
 
-def _when(schedule: str) -> str | int:
+def when(schedule: str) -> str | int:
+    """A schedule of the command line. Raises OperandError."""
     return schedule if schedule in ("late", "early") else options.integer_of(schedule, "--schedule")
 
 
@@ -95,28 +96,29 @@ def job_of(file: str, launch: str | None, call: str = "exec") -> Job:
     if file.endswith(".npz"):
         if launch is not None:
             raise OperandError(f"{call}: {file!r} is a recorded launch; valid: no --launch, which is for PTX")
-        return _opened(file, recording.read).job()
+        return opened(file, recording.read, call).job()
     if launch is None:
         raise OperandError(
             f"{call}: {file!r} needs --launch with a launch file; valid without: a recorded launch, .npz"
         )
-    with _opened(file, open_file) as stream:
+    with opened(file, open_file, call) as stream:
         ptx = stream.read(Limits().characters + 1)
-    return _opened(launch, lambda path: launch_file.read(path, ptx))
+    return opened(launch, lambda path: launch_file.read(path, ptx), call)
 
 
-def _opened(path: str, reader: Callable[[str], Any]) -> Any:
+def opened(path: str, reader: Callable[[str], Any], call: str = "exec") -> Any:
+    """What a reader makes of a file. Raises OperandError, quoting the call, if there is none."""
     try:
         return reader(path)
     except FileNotFoundError:
         near = sorted(own.name for own in Path(path).resolve().parent.glob(f"*{Path(path).suffix}"))[:8]
-        raise OperandError(f"exec: no file {path!r}" + (f"; here are {', '.join(near)}" if near else "")) from None
+        raise OperandError(f"{call}: no file {path!r}" + (f"; here are {', '.join(near)}" if near else "")) from None
 
 
 def changed(job: Job, arch: str | None, schedule: str | None) -> Job:
     """The launch with what the command line says of it."""
     if schedule is not None:
-        job = replace(job, schedule=_when(schedule))
+        job = replace(job, schedule=when(schedule))
     return replace(job, arch=arch) if arch is not None else job
 
 

@@ -26,6 +26,7 @@ from tcsim.ptx.linking import function_addresses, link, reach, symbols_of
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.observer import Observer
 from tcsim.ptx.parameters import LaunchError, image_of
+from tcsim.ptx.sarif import Checked, sarif
 from tcsim.ptx.shadow.checker import Checker
 from tcsim.ptx.stepping.log import MOST_BYTES
 from tcsim.ptx.stepping.session import Session
@@ -47,11 +48,16 @@ class Run:
     arch: str = ""
     kernel: str = ""
     processes: int = 1  # that ran the grid; 1: it ran in order
+    text: str = field(default="", repr=False)  # the module's PTX
 
     @property
     def errors(self) -> list[Hazard]:
         """The hazards whose severity is "error"."""
         return [own for own in self.hazards if own.severity == "error"]
+
+    def sarif(self, path: str = "kernel.ptx") -> dict[str, Any]:
+        """The hazards as a SARIF 2.1.0 log, for code review; path: the file that has the PTX (`tcsim.ptx.sarif`)."""
+        return sarif([Checked(path, self.kernel, self.text, self.hazards)])
 
 
 class Module:
@@ -227,7 +233,7 @@ class Kernel:
     def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:
         return Run(
             completed, merged(grid.hazards), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
-            grid.launch.arch, self.name, count,
+            grid.launch.arch, self.name, count, self.module.text,
         )  # fmt: skip
 
     def _prepared(

@@ -1,0 +1,221 @@
+"""A launch, or all launches of a script, under several schedules: every hazard once, with the two lines, the rule and the fix."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tcsim.launchers.comparison import Comparison, compare
+from tcsim.launchers.job import Execution, Job, execute
+from tcsim.launchers.launched import Launched
+from tcsim.launchers.script import run_script
+from tcsim.ptx import HAZARDS, Hazard, Run
+from tcsim.ptx.fixes import FIXES
+from tcsim.ptx.grid import Progress
+from tcsim.ptx.sarif import Checked, sarif
+
+SCHEMA = 1
+"""Of `Check.as_dict`, which check.schema.json describes: raised when a key goes or changes its meaning."""
+SEVERITIES = ("error", "strict", "repaired", "perf")
+"""The worst first."""
+SCHEDULES: tuple[str | int, ...] = ("late", "early")
+"""Under which a launch is checked where nobody says otherwise: the two extremes of when asynchronous work completes."""
+LARGEST_SOURCE = 4 << 20
+"""Bytes of a source file of which lines are quoted."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One of the two lines of a hazard."""
+
+    line: int | None  # of the PTX
+    text: str
+    source: str | None  # "file:line"
+    source_text: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of JSON."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """A hazard of one kernel, seen in some launches."""
+
+    kernel: str
+    ptx: str
+    hazard: Hazard  # the first; its count is that of all launches
+    schedules: tuple[str | int, ...]  # under which it was seen
+    here: Place
+    other: Place | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of JSON."""
+        own, rule = self.hazard, HAZARDS[self.hazard.name]
+        return {
+            "name": own.name, "severity": own.severity, "message": own.message, "sentence": rule.sentence, "section": rule.section,
+            "document": rule.source, "fix": FIXES.get(own.name, ""), "kernel": self.kernel, "here": self.here.as_dict(),
+            "other": None if self.other is None else self.other.as_dict(), "block": own.block, "thread": own.thread, "count": own.count,
+            "schedules": list(self.schedules), "detail": dict(own.detail),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """An array that two schedules leave with different bits: what asynchronous work, or its waits, decide."""
+
+    schedules: tuple[str | int, str | int]
+    comparison: Comparison
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of JSON."""
+        own = self.comparison
+        first = own.as_dict()["first"]
+        return {"array": own.name, "schedules": list(self.schedules), "unequal": own.unequal, "first": first}
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """What was found. The same input, schedules and version give the same findings in the same order."""
+
+    file: str
+    schedules: tuple[str | int, ...]
+    launches: tuple[tuple[str | int, Run, dict[str, Any]], ...]  # schedule, run, shape
+    witnesses: tuple[Witness, ...] = ()
+    status: int = 0  # of a script
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """Every hazard once, the worst first, then in the order in which they were found."""
+        found: dict[tuple[Any, ...], Finding] = {}
+        quotes = Quotes(self.file)
+        for schedule, run, _ in self.launches:
+            for own in run.hazards:
+                key = run.kernel, run.text, own.name, own.line, own.other_line
+                if key not in found:
+                    other = quotes.place(run.text, own.other_line, own.other_source) if own.other_line else None
+                    here = quotes.place(run.text, own.line, own.source)
+                    found[key] = Finding(run.kernel, run.text, own, (schedule,), here, other)
+                    continue
+                before = found[key]
+                hazard = replace(before.hazard, count=before.hazard.count + own.count)
+                schedules = tuple(dict.fromkeys((*before.schedules, schedule)))
+                found[key] = replace(before, hazard=hazard, schedules=schedules)
+        return tuple(sorted(found.values(), key=lambda own: SEVERITIES.index(own.hazard.severity)))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many findings there are of each severity."""
+        counts = Counter(own.hazard.severity for own in self.findings)
+        return {severity: counts[severity] for severity in SEVERITIES}
+
+    @property
+    def passed(self) -> bool:
+        """Whether every launch ran to its end and nothing that was found is an error."""
+        return not self.counts["error"] and not self.status and all(run.completed for _, run, _ in self.launches)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of JSON (check.schema.json)."""
+        launches = [
+            {"kernel": run.kernel, "arch": run.arch, **shape, "schedule": schedule, "completed": run.completed, "instructions": run.instructions}
+            for schedule, run, shape in self.launches
+        ]  # fmt: skip
+        return {
+            "schema": SCHEMA, "file": self.file, "passed": self.passed, "schedules": list(self.schedules), "counts": self.counts,
+            "findings": [own.as_dict() for own in self.findings], "witnesses": [own.as_dict() for own in self.witnesses],
+            "launches": launches,
+        }  # fmt: skip
+
+    def sarif(self) -> dict[str, Any]:
+        """The findings as a SARIF 2.1.0 log (`tcsim.ptx.sarif`)."""
+        return sarif(Checked(self.file, own.kernel, own.ptx, [own.hazard]) for own in self.findings)
+
+
+class Quotes:
+    """Lines of PTX and of source files, as far as they may be quoted: what lies below the current folder or that of the checked file.
+
+    PTX names its sources, and nobody vouches for PTX.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._folders = [Path.cwd().resolve(), Path(file).resolve().parent]
+        self._lines: dict[str, list[str]] = {}
+
+    def place(self, ptx: str, line: int | None, source: str | None) -> Place:
+        """A line of PTX, and the line of its source."""
+        path, _, number = (source or "").rpartition(":")
+        quoted = self._line(self._source(path), int(number)) if path and number.isdigit() else ""
+        return Place(line, self._line(self._split(ptx), line or 0), source, quoted)
+
+    def _split(self, ptx: str) -> list[str]:
+        if ptx not in self._lines:
+            self._lines[ptx] = ptx.splitlines()
+        return self._lines[ptx]
+
+    @staticmethod
+    def _line(lines: Sequence[str], number: int) -> str:
+        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+    def _source(self, path: str) -> list[str]:
+        if path not in self._lines:
+            self._lines[path] = []
+            with suppress(OSError, ValueError, RuntimeError):
+                real = Path(path).resolve()
+                inside = any(real.is_relative_to(folder) for folder in self._folders)
+                if inside and real.is_file() and real.stat().st_size <= LARGEST_SOURCE:
+                    self._lines[path] = real.read_text(encoding="utf-8", errors="replace").splitlines()
+        return self._lines[path]
+
+
+def check(job: Job, file: str, schedules: Sequence[str | int] = SCHEDULES, progress: Progress | None = None) -> Check:
+    """Run a launch under each schedule. Raises what `tcsim.launchers.job.execute` raises."""
+    ran = [execute(replace(job, schedule=own), progress) for own in schedules]
+    shape = _shape(job)
+    launches = tuple((own.job.schedule, own.run, shape) for own in ran)
+    return Check(file, tuple(schedules), launches, tuple(_witnesses(ran)))
+
+
+def check_script(
+    path: str, arguments: Sequence[str], arch: str, schedules: Sequence[str | int] = ("late",), **options: Any
+) -> Check:
+    """Run a script for Triton under each schedule, and check what it launches. options: as `run_script` takes them.
+
+    Raises what `tcsim.launchers.script.run_script` raises.
+    """
+    launches: list[tuple[str | int, Run, dict[str, Any]]] = []
+    status = 0
+    for schedule in schedules:
+        own, session = run_script(path, arguments, arch, schedule=schedule, **options)
+        launches += of_launches(session.launches, schedule)
+        unclean = any(not item.clean for item in session.launches)
+        status = status or (0 if own == 1 and unclean else own)
+    return Check(path, tuple(schedules), tuple(launches), (), status)
+
+
+def of_launches(launches: Iterable[Launched], schedule: str | int) -> list[tuple[str | int, Run, dict[str, Any]]]:
+    """The launches of a session, as `Check` has them."""
+    return [(schedule, own.run, _shape(own)) for own in launches]
+
+
+def _shape(own: Job | Launched) -> dict[str, Any]:
+    return {
+        "grid": list(own.grid), "block": list(own.block), "cluster": list(own.cluster), "dynamic_smem": own.dynamic_smem
+    }  # fmt: skip
+
+
+def _witnesses(ran: Sequence[Execution]) -> Iterable[Witness]:
+    """Arrays of which a later schedule leaves bits that the first one does not."""
+    first, *others = ran
+    for region in first.job.regions:
+        for own in others:
+            found = compare(
+                region.name, region.elements, region.shape, own.after[region.name], first.after[region.name], None
+            )
+            if found.unequal:
+                yield Witness((own.job.schedule, first.job.schedule), found)
+                break
