@@ -1,4 +1,4 @@
-"""Runs the mutants of the source: `python -m tests.mutation.run [-n COUNT]`, from the root of the tree.
+"""Runs the mutants of the source: `python -m tests.mutation.run [-n COUNT] [-j PROCESSES]`, from the root of the tree.
 
 It writes docs/measurements/mutants.json, and goes on where that ends: delete it to run all of them again.
 Each is imported in a process of its own and held against recorded hardware results of the families that run through its
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import re
 import resource
@@ -18,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import date
 from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
+from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,7 +78,7 @@ def _in_child(connection: Any, site: Site, folder: Path, families: list[str]) ->
 
 def by_replay(site: Site, folder: Path, families: list[str]) -> str:
     """What killed it, or nothing."""
-    context = multiprocessing.get_context("fork")
+    context = get_context("fork")
     here, there = context.Pipe(False)
     process = context.Process(target=_in_child, args=(there, site, folder, families))
     process.start()
@@ -132,30 +133,50 @@ def _passes(test: str) -> bool:
 
 
 def main() -> None:
-    """Run, report, write."""
+    """Run, report, write: whatever ends the run early, the mutants that have a fate are in the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, help="run only so many")
+    parser.add_argument("-j", type=int, default=1, help="in so many processes")
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     known = json.loads(options.out.read_text())["mutants"] if options.out.exists() else []
     records = {record["name"]: record for record in known}
-    wanted, reasons = chosen(records), json.loads(REASONS.read_text())
+    reasons = json.loads(REASONS.read_text())
+    wanted = chosen(records)[: options.n]
     found = {site.name: records[site.name] | {"line": site.line} for site in wanted if site.name in records}
-    with tempfile.TemporaryDirectory() as name:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as name, ProcessPoolExecutor(options.j, get_context("spawn")) as pool:
         folder = Path(name)
         touched = _prepared(folder)
-        started = time.monotonic()
-        for number, site in enumerate(wanted[: options.n], 1):
-            if site.name not in found:
-                found[site.name] = _replayed(site, folder, touched)
-            record = found[site.name]
-            if not record["replay"] and not record["tests"] and site.name not in reasons:
-                record["tests"] = by_tests(site)
+        asked = [
+            pool.submit(_fate, site, found.get(site.name), folder, touched)
+            for site in wanted
+            if not _decided(found.get(site.name), reasons)
+        ]
+        for number, done in enumerate(as_completed(asked), 1):
+            record = done.result()
+            found[record["name"]] = record
             told = record["replay"] or record["tests"] or "SURVIVES"
-            print(f"{number:4} {time.monotonic() - started:6.0f} s {site.name}: {told}", flush=True)
-            options.out.parent.mkdir(exist_ok=True)
-            report = {"date": date.today().isoformat(), "mutants": list(found.values())}
-            options.out.write_text(json.dumps(report, indent=1) + "\n")
+            print(
+                f"{number:4} of {len(asked)} {time.monotonic() - started:6.0f} s {record['name']}: {told}", flush=True
+            )
+            _write(options.out, [found[site.name] for site in wanted if site.name in found])
+    _write(options.out, [found[site.name] for site in wanted if site.name in found])
+
+
+def _write(out: Path, mutants: list[dict[str, Any]]) -> None:
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps({"date": date.today().isoformat(), "mutants": mutants}, indent=1) + "\n")
+
+
+def _decided(record: dict[str, Any] | None, reasons: Container[str]) -> bool:
+    return record is not None and bool(record["replay"] or record["tests"] or record["name"] in reasons)
+
+
+def _fate(site: Site, known: dict[str, Any] | None, folder: Path, touched: dict[str, set[str]]) -> dict[str, Any]:
+    """The record of one mutant; `known`: of one that no recording contradicts, so that tests are asked again."""
+    record = known or _replayed(site, folder, touched)
+    return record if record["replay"] else record | {"tests": by_tests(site)}
 
 
 def _replayed(site: Site, folder: Path, touched: dict[str, set[str]]) -> dict[str, Any]:
@@ -170,7 +191,7 @@ def _replayed(site: Site, folder: Path, touched: dict[str, set[str]]) -> dict[st
 
 def _prepared(folder: Path) -> dict[str, set[str]]:
     """In a process of its own: this one never imports the model."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with get_context("spawn").Pool(1) as pool:
         return pool.apply(replay.prepare, (folder,))
 
 
