@@ -52,7 +52,7 @@ def inputs(drawn: bytes) -> Iterator[str]:
             start, end = tokens[(a << 8 | b) % len(tokens)]
             word = text[start:end]
             other = text[slice(*tokens[(b << 8 | c) % len(tokens)])]
-            alike = [own for own in tokens[(c * 7) % len(tokens) :][:200] if text[own[0]] == word[0]]
+            alike = [own for own in tokens[(c * 7) % len(tokens) :][:200] if text[own[0] : own[0] + 1] == word[:1]]
             same = text[slice(*alike[c % len(alike)])] if alike else other
             new = (
                 same, same, same, same, same, same, "", word + " " + word, other, HOSTILE[c % len(HOSTILE)], word + HOSTILE[c % len(HOSTILE)],

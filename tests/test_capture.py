@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -355,6 +356,23 @@ def test_triton(known: bool, scratch: int, triton: dict[str, Any], device: Devic
     assert shapes["arg0"] == (40,) and shapes["arg1"] == (41,) and ("scratch" in shapes) == bool(scratch)
     if scratch:
         assert next(own for own in found.buffers if own.name == "scratch").scratch and len(found.params) == 6
+
+
+def test_an_autotuners_trials_are_not_recorded(triton: dict[str, Any], device: Device, tmp_path: Path) -> None:
+    """The launch that is timed is left out and said, the one after it is recorded."""
+    driver, compiler = triton["triton__backends__nvidia__driver"], triton["triton__compiler__compiler"]
+    kernel = compiler.CompiledKernel(SCALE.replace(".u32 count)", ".u32 count)\n.reqntid 32"), "scale", SIGNATURE)
+    to, source = Tensor(device, np.zeros(40, np.float32)), Tensor(device, np.array([9, *NUMBERS], np.float32), 1)
+    timing: dict[str, Any] = {"__name__": "triton.testing"}
+    exec("def do_bench(function): return function()", timing)
+    with capture(tmp_path, gpu=device, launchers=["triton"]) as session:
+        kernel._init_handles()
+        launch = partial(driver.CudaLauncher(), 2, 1, 1, 0, kernel.function, *[None] * 4, to, source)
+        timing["do_bench"](lambda: launch(2.0, 128, 40))
+        assert "to be timed" in only_reason(session) and not session.files
+        launch(3.0, 128, 40)
+    session.refused.clear()
+    replayed(session)
 
 
 COPY_MAP = """

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ STATIC = (
     "use_static_cuda_launcher",
     "use_static_triton_launcher",
 )  # of torch._inductor.config: it would go round Triton's launcher
+TRIALS = {"triton.testing": "do_bench", "torch._inductor.runtime.benchmarking": "benchmark"}
+"""Modules whose functions with such a beginning launch kernels only to time them: for an autotuner, hundreds of times on the same arrays."""
 ELEMENTS = {
     "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
     "int8": "s8", "int16": "s16", "int32": "s32", "int64": "s64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "u8",
@@ -66,6 +69,8 @@ def install(session: Session, patches: Patches) -> None:
             scratch: list[Any] = []
 
             def describe() -> Call:
+                if trial(sys._getframe()):
+                    raise Refused("it was launched to be timed")
                 if kernel is None:
                     raise Refused(
                         "no PTX: Triton compiled it before recording began, in a way that cannot be found again"
@@ -92,6 +97,16 @@ def install(session: Session, patches: Patches) -> None:
 
     patches.replace(compiler.CompiledKernel, "_init_handles", handles)
     patches.replace(driver.CudaLauncher, "__call__", launches)
+
+
+def trial(frame: FrameType | None) -> bool:
+    """Whether a function of `TRIALS` is among the callers."""
+    while frame is not None:
+        beginning = TRIALS.get(frame.f_globals.get("__name__", ""))
+        if beginning and frame.f_code.co_name.startswith(beginning):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def described(

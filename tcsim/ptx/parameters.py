@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.core.errors import TcsimError, shortened
 from tcsim.ptx.compiled import layout
-from tcsim.ptx.syntax import Function, Variable
+from tcsim.ptx.syntax import Function, Variable, without_middle
 from tcsim.tma.map import TensorMap
 
 MAP_BYTES = 128
@@ -19,11 +19,14 @@ MAP_BYTES = 128
 class LaunchError(TcsimError):
     """A launch that cannot be: parameters that do not fit, or beyond the arch's limits. Raised before anything runs.
 
-    `line` and `column` are those of the PTX text if it is an instruction that does not fit, else 0.
+    `line` and `column` are those of the PTX text if it is an instruction that does not fit, else 0. A long message loses its middle.
+
+    >>> len(str(LaunchError("k" * 5000 + ": no parameter")))
+    1000
     """
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(message)
+        super().__init__(without_middle(message))
         self.line, self.column = line, column
 
 

@@ -12,6 +12,14 @@ LONGEST_MESSAGE = 1000
 """Characters of an error's text: a name that it quotes may be as long as the PTX."""
 
 
+def without_middle(message: str) -> str:
+    """A message of at most LONGEST_MESSAGE characters: names in PTX may have thousands."""
+    if len(message) <= LONGEST_MESSAGE:
+        return message
+    half = (LONGEST_MESSAGE - 5) // 2
+    return f"{message[:half]} ... {message[half - LONGEST_MESSAGE + 5 :]}"
+
+
 class PtxError(TcsimError):
     """PTX text that cannot be read: where, and what is not known there. A long message loses its middle.
 
@@ -22,11 +30,7 @@ class PtxError(TcsimError):
     """
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
-        text = f"line {line}, column {column}: {message}" if line else message
-        if len(text) > LONGEST_MESSAGE:
-            half = (LONGEST_MESSAGE - 5) // 2
-            text = f"{text[:half]} ... {text[half - LONGEST_MESSAGE + 5 :]}"
-        super().__init__(text)
+        super().__init__(without_middle(f"line {line}, column {column}: {message}" if line else message))
         self.line, self.column = line, column
 
 

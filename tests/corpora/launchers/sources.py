@@ -15,7 +15,7 @@ extern "C" __global__ void reverse(unsigned* to, const unsigned* from) {
 }
 """
 NORM = r"""
-extern "C" __global__ void norm(float* to, const float* from, double scale) {
+extern "C" __global__ void row_norm(float* to, const float* from, double scale) {
     float x = from[blockIdx.x * blockDim.x + threadIdx.x];
     float sum = x * x;
     for (int i = 16; i; i /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, i);

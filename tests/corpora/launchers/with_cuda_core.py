@@ -34,7 +34,7 @@ def main() -> None:
     kernel = compiled(REVERSE, "ptx").get_kernel("reverse")
     core.launch(stream, core.LaunchConfig(grid=4, block=128, shmem_size=512), kernel, to, source)
     to, source = (array(rng.normal(size=256).astype(np.float32)) for _ in range(2))
-    kernel = compiled(NORM, "ptx").get_kernel("norm")
+    kernel = compiled(NORM, "ptx").get_kernel("row_norm")
     core.launch(stream, core.LaunchConfig(grid=2, cluster=2, block=64), kernel, to, source, 0.5)
     stream.sync()
 
