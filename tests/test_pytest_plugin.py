@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +18,13 @@ import pytest
 from launcher_fakes import SCALE
 
 import tcsim
-from conformance.testing import assert_bits, launching
+from conformance.testing import assert_bits, checking_triton, launching
 from conformance.testing.launching import Launcher, LaunchFailure
 from hwkernels.device import kernel_launch, toolchain
 from hwkernels.device.driver import CudaError
 from tcsim.core.errors import FormatError, OperandError
+from tcsim.launchers.launched import Launched
+from tcsim.ptx import Hazard, Run
 
 pytest_plugins = ["pytester"]
 MMA = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
@@ -217,6 +222,62 @@ def test_the_plugin_costs_nothing_until_it_is_used(tmp_path: Path) -> None:
         [sys.executable, "-c", program], cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True
     )
     assert found.stdout == "[]\n"
+
+
+# --- the check
+
+CHECKED = """
+import numpy as np
+from tests.hazards.kernels import LOAD, RACES
+
+def test_check(assert_clean):
+    memory = np.zeros(1024, np.uint32)
+    found = assert_clean(KERNEL, "k", [memory, memory.copy()], block=64, schedules=("late", 3), allow=ALLOW)
+    assert found.schedules == ("late", 3) and len(found.launches) == 2 and found.passed is not bool(ALLOW)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "allow", "said"),
+    [
+        ("RACES.source", (), ""), ("RACES.without('SMEM_RACE_WAR')", ("SMEM_RACE_WAR",), ""),
+        ("RACES.without('SMEM_RACE_WAR')", (), "*fix*Put a barrier between the two*"), ("LOAD.without('MBAR_REINIT')", (), "*MBAR_REINIT*"),
+        ("LOAD.source", ("MBAR_REINITT",), "*no severity or rule*"),
+    ],
+)  # fmt: skip
+def test_assert_clean(pytester: pytest.Pytester, kernel: str, allow: tuple[str, ...], said: str) -> None:
+    result = ran(pytester, text=CHECKED.replace("KERNEL", kernel).replace("ALLOW", repr(allow)))
+    result.assert_outcomes(**{"failed" if said else "passed": 1})
+    if said:
+        result.stdout.fnmatch_lines([said])
+
+
+@pytest.mark.parametrize(
+    ("hazard", "marker", "said"),
+    [
+        ("", "'sm_90'", ""), ("SMEM_RACE_RAW", "'sm_90'", "*SMEM_RACE_RAW*"), ("SMEM_RACE_RAW", "arch='sm_90', allow=['SMEM_RACE_RAW']", ""),
+        ("WGMMA_MISSING_FENCE", "'sm_90'", ""), ("WGMMA_MISSING_FENCE", "'sm_90', severity='repaired'", "*WGMMA_MISSING_FENCE*"),
+        ("nothing", "'sm_90'", "*Triton launched nothing*"), ("", "", "*the marker tcsim needs arch=*"), (None, None, ""),
+    ],
+)  # fmt: skip
+def test_the_marker(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, hazard: str | None, marker: str | None, said: str
+) -> None:
+    """A test that launches something with Triton, which a stand-in says was launched; tests/on_triton has the real one."""
+
+    @contextmanager
+    def session(arch: str, **options: Any) -> Iterator[Any]:
+        assert (arch, options) == ("sm_90", {"log": None})
+        run = Run(True, [Hazard(hazard, "a mistake", 1)] if hazard else [], Counter(), kernel="k")
+        launched = Launched("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 0, run, 0.0)
+        yield SimpleNamespace(schedule="late", launches=[] if hazard == "nothing" else [launched])
+
+    monkeypatch.setattr(checking_triton, "triton", session)
+    mark = f"@pytest.mark.tcsim({marker})" if marker is not None else ""
+    result = ran(pytester, "", "", "--strict-markers", text=f"import pytest\n{mark}\ndef test_it(): pass\n")
+    result.assert_outcomes(**{"failed" if said else "passed": 1})
+    if said:
+        result.stdout.fnmatch_lines([said])
 
 
 # --- on a GPU

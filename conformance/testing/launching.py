@@ -61,9 +61,7 @@ class Launcher:
         self, ptx: str | bytes, kernel: str | None, params: Sequence[Any], grid: Any, block: Any, cluster: Any, dynamic_smem: int, options: dict[str, Any]
     ) -> Launched:  # fmt: skip
         """Launch a kernel; `options` are those of the model's `Kernel.launch`."""
-        own = parse(ptx).kernel(kernel)
-        shape = {"grid": _dim3(grid), "block": _dim3(block), "cluster": _dim3(cluster), "dynamic_smem": dynamic_smem}
-        arrays = [host_array(_array_of(value)) for value in params if _array_of(value) is not None]
+        own, shape, arrays = prepared(ptx, kernel, params, grid, block, cluster, dynamic_smem)
         if self.gpu is not None and (self.device == "gpu" or _runs(own.target, self.gpu.arch)):
             return self._on_gpu(ptx, own, params, arrays, shape)
         return self._on_model(own, params, arrays, shape, options)
@@ -71,16 +69,7 @@ class Launcher:
     def _on_model(
         self, kernel: Kernel, params: Sequence[Any], arrays: list[Array], shape: dict[str, Any], options: dict[str, Any]
     ) -> Launched:
-        memory = Memory()
-        addresses = [memory.allocate(_bytes(own)) for own in arrays]
-        places = iter(addresses)
-        values: list[Any] = []
-        for value in params:
-            array = _array_of(value)
-            values.append(
-                value if array is None else (value[0], next(places)) if isinstance(value, tuple) else next(places)
-            )
-        run = kernel.launch(memory, values, **{"arch": self.arch, **shape, **options})
+        run, after = run_on_model(kernel, params, arrays, {"arch": self.arch, **shape, **options})
         where = f"tcsim, the model of {run.arch}"
         wrong = [own for own in run.hazards if own.severity == "error"]
         if not run.completed or wrong:
@@ -88,11 +77,7 @@ class Launcher:
             raise LaunchFailure(
                 f"{kernel.name} on {where}: {'it did not end' if not run.completed else 'hazards'}\n{said}"
             )
-        return Launched(
-            tuple(_like(memory.read(at, own.nbytes), own) for at, own in zip(addresses, arrays, strict=True)),
-            where,
-            run,
-        )
+        return Launched(after, where, run)
 
     def _on_gpu(
         self, ptx: str | bytes, kernel: Kernel, params: Sequence[Any], arrays: list[Array], shape: dict[str, Any]
@@ -125,6 +110,35 @@ class Launcher:
         except (CudaError, WorkerError) as error:
             raise LaunchFailure(f"{kernel.name} on {where}: {error}") from None
         return Launched(tuple(_like(data, own) for data, own in zip(after, arrays, strict=True)), where)
+
+
+def prepared(
+    ptx: str | bytes, kernel: str | None, params: Sequence[Any], grid: Any, block: Any, cluster: Any, dynamic_smem: int
+) -> tuple[Kernel, dict[str, Any], list[Array]]:
+    """The kernel, the launch's shape, and the parameters that are arrays."""
+    shape = {"grid": _dim3(grid), "block": _dim3(block), "cluster": _dim3(cluster), "dynamic_smem": dynamic_smem}
+    return (
+        parse(ptx).kernel(kernel),
+        shape,
+        [host_array(_array_of(own)) for own in params if _array_of(own) is not None],
+    )
+
+
+def run_on_model(
+    kernel: Kernel, params: Sequence[Any], arrays: Sequence[Array], options: dict[str, Any]
+) -> tuple[Run, tuple[Array, ...]]:
+    """A launch on the model, with copies of the arrays, and what it leaves in them."""
+    memory = Memory()
+    addresses = [memory.allocate(_bytes(own)) for own in arrays]
+    places = iter(addresses)
+    values: list[Any] = []
+    for value in params:
+        array = _array_of(value)
+        values.append(
+            value if array is None else (value[0], next(places)) if isinstance(value, tuple) else next(places)
+        )
+    run = kernel.launch(memory, values, **options)
+    return run, tuple(_like(memory.read(at, own.nbytes), own) for at, own in zip(addresses, arrays, strict=True))
 
 
 def _array_of(value: Any) -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from conformance.testing.launching import Launched, Launcher
+    from tcsim.launchers.check import Check
 
 PROPERTY = "tcsim ran on"
 
@@ -25,6 +26,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--tcsim-arch", metavar="ARCH", default=None, help="the arch of the model [default: each kernel's own]"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker, for --strict-markers."""
+    config.addinivalue_line(
+        "markers",
+        "tcsim(arch, schedule='late', severity='error', allow=()): what the test launches with Triton runs on tcsim's model of an arch, "
+        "and fails the test if it has a hazard that is at least so severe",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Run a test that has the marker with Triton on the model."""
+    marker = item.get_closest_marker("tcsim")
+    if marker is None:
+        return (yield)
+    checking = import_module("conformance.testing.checking_triton")
+    with checking.checked_triton(str(item.path), *marker.args, **marker.kwargs):
+        return (yield)
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +85,25 @@ def assert_bits() -> Callable[..., None]:
     """`conformance.testing.assert_bits`, for tests that do not import it."""
     found: Callable[..., None] = import_module("conformance.testing.bits").assert_bits
     return found
+
+
+@pytest.fixture
+def assert_clean(request: pytest.FixtureRequest) -> Callable[..., Check]:
+    """Run a kernel's PTX on tcsim's model, and fail the test for missing fences, waits and barriers.
+
+    assert_clean(ptx, kernel=None, params=(), grid=1, block=1, cluster=(1, 1, 1), dynamic_smem=0, schedules=("late", "early"), severity="error",
+    allow=(), **options): parameters as of `launch`; the launch is run under each schedule. A hazard that is at least so severe fails the test,
+    unless its rule is allowed. options: limits. The `Check` that it gives has `.findings`, `.sarif()` and `.as_dict()`.
+    """
+
+    def run(ptx: str | bytes, kernel: str | None = None, params: Sequence[Any] = (), **options: Any) -> Check:
+        __tracebackhide__ = True
+        check = import_module("conformance.testing.checking").assert_clean
+        arch = request.config.getoption("--tcsim-arch")
+        found: Check = check(str(request.path), arch, ptx, kernel, params, **options)
+        return found
+
+    return run
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -8,16 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tcsim.core.errors import OperandError, listing, shortened
 from tcsim.launchers.comparison import Comparison, compare
 from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.launched import Launched
-from tcsim.launchers.script import run_script
 from tcsim.ptx import HAZARDS, Hazard, Run
 from tcsim.ptx.fixes import FIXES
 from tcsim.ptx.grid import Progress
 from tcsim.ptx.sarif import Checked, sarif
+
+if TYPE_CHECKING:
+    from tcsim.launchers.session import Session
 
 SCHEMA = 1
 """Of `Check.as_dict`, which check.schema.json describes: raised when a key goes or changes its meaning."""
@@ -119,6 +122,18 @@ class Check:
         """Whether every launch ran to its end and nothing that was found is an error."""
         return not self.counts["error"] and not self.status and all(run.completed for _, run, _ in self.launches)
 
+    def failures(self, severity: str = "error", allow: Iterable[str] = ()) -> tuple[Finding, ...]:
+        """The findings that are at least so severe, but for those of rules that are allowed.
+
+        Raises OperandError for a severity or a rule that there is not.
+        """
+        allowed = frozenset(allow)
+        if severity not in SEVERITIES or not allowed <= set(HAZARDS):
+            wrong = shortened(severity if severity not in SEVERITIES else sorted(allowed - set(HAZARDS)))
+            raise OperandError(f"no severity or rule {wrong}; valid: {listing(SEVERITIES)}; names of tcsim.ptx.HAZARDS")
+        worst = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        return tuple(own for own in self.findings if own.hazard.severity in worst and own.hazard.name not in allowed)
+
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON (check.schema.json)."""
         launches = [
@@ -180,26 +195,10 @@ def check(job: Job, file: str, schedules: Sequence[str | int] = SCHEDULES, progr
     return Check(file, tuple(schedules), launches, tuple(_witnesses(ran)))
 
 
-def check_script(
-    path: str, arguments: Sequence[str], arch: str, schedules: Sequence[str | int] = ("late",), **options: Any
-) -> Check:
-    """Run a script for Triton under each schedule, and check what it launches. options: as `run_script` takes them.
-
-    Raises what `tcsim.launchers.script.run_script` raises.
-    """
-    launches: list[tuple[str | int, Run, dict[str, Any]]] = []
-    status = 0
-    for schedule in schedules:
-        own, session = run_script(path, arguments, arch, schedule=schedule, **options)
-        launches += of_launches(session.launches, schedule)
-        unclean = any(not item.clean for item in session.launches)
-        status = status or (0 if own == 1 and unclean else own)
-    return Check(path, tuple(schedules), tuple(launches), (), status)
-
-
-def of_launches(launches: Iterable[Launched], schedule: str | int) -> list[tuple[str | int, Run, dict[str, Any]]]:
-    """The launches of a session, as `Check` has them."""
-    return [(schedule, own.run, _shape(own)) for own in launches]
+def of_session(session: Session, file: str = "") -> Check:
+    """The launches of a session, as `tcsim.launchers.triton` gives it; file: the program, beside which source lines may be quoted."""
+    launches = tuple((session.schedule, own.run, _shape(own)) for own in session.launches)
+    return Check(file, (session.schedule,), launches)
 
 
 def _shape(own: Job | Launched) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tcsim.launchers.check import Check, of_session
 from tcsim.launchers.launched import LaunchFailed
 from tcsim.launchers.session import Session
 from tcsim.launchers.triton_session import triton
+from tcsim.ptx import Run
 
 
 def run_script(path: str, arguments: Sequence[str], arch: str, **options: Any) -> tuple[int, Session]:
@@ -38,6 +40,23 @@ def run_script(path: str, arguments: Sequence[str], arch: str, **options: Any) -
             session.say(f"{path}:{lines[-1] if lines else 0}: {error}")
             status = 1
     return status or int(any(not own.clean for own in session.launches)), session
+
+
+def check_script(
+    path: str, arguments: Sequence[str], arch: str, schedules: Sequence[str | int] = ("late",), **options: Any
+) -> Check:
+    """Run a script for Triton under each schedule, and check what it launches. options: as `run_script` takes them.
+
+    Raises what `run_script` raises.
+    """
+    launches: list[tuple[str | int, Run, dict[str, Any]]] = []
+    status = 0
+    for schedule in schedules:
+        own, session = run_script(path, arguments, arch, schedule=schedule, **options)
+        launches += of_session(session).launches
+        unclean = any(not item.clean for item in session.launches)
+        status = status or (0 if own == 1 and unclean else own)
+    return Check(path, tuple(schedules), tuple(launches), (), status)
 
 
 @contextmanager

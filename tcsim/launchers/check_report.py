@@ -1,0 +1,105 @@
+"""What is shown of a check: hazards by severity, each with its lines, rule, section and fix; lines of at most 80 columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tcsim.inspection.report import Facts, Lines, Report
+from tcsim.launchers.check import SEVERITIES, Check, Finding, Place
+from tcsim.launchers.launched import extents
+from tcsim.ptx import HAZARDS
+from tcsim.ptx.fixes import FIXES
+
+LONGEST_LINE = 130
+"""Letters of a line of PTX or of a source that are shown: two lines of text."""
+_MEANING = {
+    "error": "undefined, or different bits in a legal order of completion",
+    "strict": "a rule is broken; no failure of hardware is known",
+    "repaired": "ptxas adds what is missing, or serialises",
+    "perf": "synchronisation that orders nothing",
+}
+
+
+def report(found: Check) -> Report:
+    """What is shown of a check."""
+    parts: list[Any] = [Facts(tuple(_facts(found)))]
+    for severity in SEVERITIES:
+        own = [item for item in found.findings if item.hazard.severity == severity]
+        if own:
+            style: Any = "bad" if severity == "error" else ""
+            parts.append(Lines((_MEANING[severity],), f"{severity} ({len(own)})", style))
+        parts += [Facts(tuple(_finding(item)), item.hazard.name) for item in own]
+    for witness in found.witnesses:
+        late, early = witness.schedules
+        lines = [
+            f"Under {late} and {early} {witness.comparison.name} is not the same: {witness.comparison.unequal} elements"
+        ]
+        lines += [
+            line.replace("expected", f"{early}:").replace(" is ", f" {late}: ", 1)
+            for line in witness.comparison.lines()[1:]
+        ]
+        parts.append(Lines(tuple(lines), "Bits depend on the order of completion", "bad", wrap=True))
+    parts.append(Lines((verdict(found),), "", "good" if found.passed else "bad"))
+    kernels = list(dict.fromkeys(run.kernel for _, run, _ in found.launches)) or [found.file]
+    arch = found.launches[0][1].arch if found.launches else ""
+    return Report(
+        f"{', '.join(kernels[:3])}{' ...' if kernels[3:] else ''}" + (f" on {arch}" if arch else ""), tuple(parts)
+    )
+
+
+def verdict(found: Check) -> str:
+    """All of it in a line."""
+    said = ", ".join(f"{count} {severity}" for severity, count in found.counts.items() if count)
+    incomplete = sum(not run.completed for _, run, _ in found.launches)
+    if incomplete:
+        said += f"; {incomplete} of {len(found.launches)} launches did not end"
+    if found.status:
+        said += f"; the script ended with status {found.status}"
+    return said.removeprefix("; ") or "clean"
+
+
+def _facts(found: Check) -> list[tuple[str, str]]:
+    facts = []
+    if len(found.launches) <= len(found.schedules) and found.launches:
+        shape = found.launches[0][2]
+        said = [
+            f"{name} {extents(shape[name])}"
+            for name in ("grid", "block", "cluster")
+            if name != "cluster" or list(shape[name]) != [1, 1, 1]
+        ]
+        facts.append(("launch", ", ".join([*said, f"{shape['dynamic_smem']} dynamic shared bytes"])))
+    instructions = sum(run.instructions for _, run, _ in found.launches)
+    count = len(found.launches)
+    facts.append(("checked", f"{count} launch{'es' if count != 1 else ''}, {instructions} instructions"))
+    facts.append(("schedules", ", ".join(map(str, found.schedules))))
+    return facts
+
+
+def _finding(own: Finding) -> list[tuple[str, str]]:
+    hazard, rule = own.hazard, HAZARDS[own.hazard.name]
+    facts = [("found", hazard.message), *_place(own.here)]
+    if own.other is not None:
+        facts += _place(own.other)
+    seen = f"{hazard.count} time{'s' if hazard.count != 1 else ''}"
+    if hazard.block is not None:
+        seen += f", first in block {','.join(map(str, hazard.block))}"
+        seen += f", warp {hazard.thread // 32} lane {hazard.thread % 32}" if hazard.thread is not None else ""
+    facts += [
+        ("rule", rule.sentence),
+        ("section", f"{rule.section} ({rule.source})"),
+        ("fix", FIXES.get(hazard.name, "")),
+    ]
+    return [*facts, ("seen", f"{seen}; schedule {', '.join(map(str, own.schedules))}")]
+
+
+def _place(own: Place) -> list[tuple[str, str]]:
+    facts = [(f"line {own.line}", _cut(own.text))] if own.line else []
+    if own.source:
+        facts += [("source", own.source.removeprefix(f"{Path.cwd()}/"))]
+        facts += [("", _cut(own.source_text))] if own.source_text else []
+    return facts
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 3] + "..."
