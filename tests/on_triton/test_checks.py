@@ -59,6 +59,8 @@ def test_a_script_is_checked(tmp_path: Path) -> None:
 def test_a_marked_test_runs_on_the_model(tmp_path: Path) -> None:
     command = ("pytest", "-q", "-p", "no:cacheprovider", "--strict-markers", "test_add.py")
     for size, status in ((100, 0), (90, 1)):
-        found = ran(tmp_path, MARKED.replace("SIZE", str(size)), *command, "-p", "no:tcsim", "-p", "conformance.testing.plugin")
+        found = ran(
+            tmp_path, MARKED.replace("SIZE", str(size)), *command, "-p", "no:tcsim", "-p", "conformance.testing.plugin"
+        )
         assert found.returncode == status, found.stdout
         assert ("GMEM_UNMAPPED" in found.stdout) == bool(status)
