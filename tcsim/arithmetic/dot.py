@@ -3,7 +3,8 @@
 The machine aligns every exact product, and the addend, to the largest exponent among them, cuts each below a fixed
 number of fraction bits, adds the cut integers exactly, and rounds once (docs/numerics.md, "The fused dot-add step").
 The integers are held in float64, where they are exact: a cut term is below 2**(fraction_bits + 2), and the sum of all
-terms of one step stays far below 2**53. Infinities and NaN follow from the float64 arithmetic on the same terms.
+terms of one step stays far below 2**53. Infinities and NaN follow from the float64 arithmetic on the same terms. Finite
+products of few bits are exact in float32 too, which takes half the time; `dot_add` chooses.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tcsim.numbers.rounding import Rounding
 
 F64 = npt.NDArray[np.float64]
 _BIAS64 = 1023
+_BIAS32 = 127
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,10 @@ def dot_add(
     if unit.addend_last:
         inner, zero, format_zero = without_addend(c, unit)
         return add_afterwards(dot_add(a, b, zero, (*formats[:2], format_zero), inner), c, formats[2], unit)
-    return add_terms(aligned_terms(a, b, c, formats, unit), unit)
+    factors = Factors.of(a, b, formats)
+    if not factors.fit_float32(formats, unit):
+        return add_terms(factors.aligned(c, formats[2], unit), unit)
+    return round_sum(*factors.sum_in_float32(c, formats[2], unit), unit).transpose(2, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -78,13 +83,69 @@ def aligned_terms(
     unit: Datapath,
 ) -> AlignedTerms:
     """Rules 1 to 3: exact products, the largest exponent, and the cut. Shapes as in `dot_add`."""
-    format_a, format_b, format_c = formats
-    # batch innermost: long contiguous runs for NumPy's inner loops
-    a = np.ascontiguousarray(a.transpose(2, 1, 0))[:, :, None, :]
-    b = np.ascontiguousarray(b.transpose(1, 2, 0))[:, None, :, :]
-    with np.errstate(invalid="ignore", over="ignore"):
-        products = format_a.values(a) * format_b.values(b)
-    return align(products, format_a.exponents(a) + format_b.exponents(b), c, format_c, unit)
+    return Factors.of(a, b, formats).aligned(c, formats[2], unit)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What is multiplied: a (K, M, 1, batch) and b (K, 1, N, batch), decoded."""
+
+    a: F64
+    b: F64
+    exponents_a: npt.NDArray[np.int16]
+    exponents_b: npt.NDArray[np.int16]
+
+    @classmethod
+    def of(cls, a: npt.NDArray[Any], b: npt.NDArray[Any], formats: tuple[Format, Format, Format]) -> Factors:
+        """Codes as in `dot_add`. The batch is innermost: long contiguous runs for NumPy's inner loops."""
+        a = np.ascontiguousarray(a.transpose(2, 1, 0))[:, :, None, :]
+        b = np.ascontiguousarray(b.transpose(1, 2, 0))[:, None, :, :]
+        format_a, format_b, _ = formats
+        return cls(format_a.values(a), format_b.values(b), format_a.exponents(a), format_b.exponents(b))
+
+    def aligned(self, c: npt.NDArray[Any], format_c: Format, unit: Datapath) -> AlignedTerms:
+        """Rules 1 to 3 in float64, for every unit and value."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            products = self.a * self.b
+        return align(products, self.exponents_a + self.exponents_b, c, format_c, unit)
+
+    def fit_float32(self, formats: tuple[Format, Format, Format], unit: Datapath) -> bool:
+        """Whether the products and what is left of them are exact in float32, and their terms in int32."""
+        fraction = formats[0].fraction_bits + formats[1].fraction_bits
+        if fraction + 2 > 24 or unit.fraction_bits > 29 or unit.renormalise_products or unit.keep_negative_zero:
+            return False
+        if not (np.isfinite(self.a).all() and np.isfinite(self.b).all()):
+            return False
+        exponents = self.exponents_a, self.exponents_b
+        lowest = max(unit.fraction_bits, fraction + 1) - _BIAS32  # that a product may have
+        low = formats[0].minimum_exponent + formats[1].minimum_exponent
+        if low < lowest:
+            low = sum(int(own.min(where=own != NO_EXPONENT, initial=0)) for own in exponents)
+        return low >= lowest and sum(int(own.max(initial=0)) for own in exponents) + 2 <= _BIAS32
+
+    def sum_in_float32(
+        self, c: npt.NDArray[Any], format_c: Format, unit: Datapath
+    ) -> tuple[F64, npt.NDArray[np.int16]]:
+        """The exact sum of the cut terms, and the largest exponent: (M, N, batch) each.
+
+        Pre-conditions: `fit_float32`.
+        """
+        c = np.ascontiguousarray(c.transpose(1, 2, 0))
+        exponent = _largest(self.exponents_a + self.exponents_b, c, format_c, unit)
+        terms = np.empty(np.broadcast_shapes(self.a.shape, self.b.shape), np.float32)
+        terms[...] = self.a  # then runs of N * batch elements are multiplied, not of a batch
+        wide = terms.reshape(*terms.shape[:2], -1)
+        wide *= self.b.astype(np.float32).reshape(len(wide), 1, -1)
+        # where the exponent is so low that the scale is not a float32, all products are zero
+        scale = np.minimum(unit.fraction_bits - exponent, _BIAS32).astype(np.int32)
+        terms *= ((scale + _BIAS32) << 23).view(np.float32)
+        cut = terms.view(np.int32)  # in place: fresh memory costs as much as all of the arithmetic
+        np.copyto(cut.reshape(-1), terms.reshape(-1), casting="unsafe")
+        total = _cut_addend(c, format_c, power_of_two(unit.fraction_bits - exponent), unit)
+        most = (1 << 31) >> (unit.fraction_bits + 2)  # terms whose sum is an int32
+        for start in range(0, len(terms), most):
+            total += cut[start : start + most].sum(axis=0, dtype=np.int32)
+        return total, exponent
 
 
 def align(
@@ -99,14 +160,26 @@ def align(
         if unit.renormalise_products:
             nonzero = exponents > NO_EXPONENT // 2
             exponents = np.where(nonzero, np.frexp(products)[1] - 1, exponents).astype(np.int16)
-        exponent = exponents.max(axis=0)
-        np.maximum(exponent, format_c.exponents(c) - np.int16(unit.addend_shift), out=exponent)
-        np.maximum(exponent, np.int16(unit.floor), out=exponent)
+        exponent = _largest(exponents, c, format_c, unit)
         scale = power_of_two(unit.fraction_bits - exponent)
         np.multiply(products, scale, out=products)
         np.trunc(products, out=products)
-        addend = np.trunc(format_c.values(c) * 2.0**-unit.addend_shift * scale)
-    return AlignedTerms(products, addend, exponent)
+    return AlignedTerms(products, _cut_addend(c, format_c, scale, unit), exponent)
+
+
+def _largest(
+    exponents: npt.NDArray[np.int16], c: npt.NDArray[Any], format_c: Format, unit: Datapath
+) -> npt.NDArray[np.int16]:
+    """Rule 2: the largest exponent (M, N, batch) of products (K, M, N, batch) and the addend, the floor at least."""
+    exponent: npt.NDArray[np.int16] = exponents.max(axis=0)
+    np.maximum(exponent, format_c.exponents(c) - np.int16(unit.addend_shift), out=exponent)
+    return np.maximum(exponent, np.int16(unit.floor), out=exponent)
+
+
+def _cut_addend(c: npt.NDArray[Any], format_c: Format, scale: F64, unit: Datapath) -> F64:
+    """Rule 3 for the addend."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.trunc(format_c.values(c) * 2.0**-unit.addend_shift * scale)
 
 
 def add_terms(terms: AlignedTerms, unit: Datapath) -> npt.NDArray[Any]:

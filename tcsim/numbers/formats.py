@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import FormatError, listing, nearest, shortened
 
+_T = TypeVar("_T", bound=np.generic)
 ZERO, SUBNORMAL, NORMAL, INFINITY, NAN = range(5)
 CLASS_NAMES = ("zero", "subnormal", "normal", "infinity", "nan")
 NO_EXPONENT = -16_000
@@ -138,8 +139,7 @@ class Format:
     def values(self, codes: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.float64]:
         """Decode float codes to float64, which holds every value of every format exactly."""
         if self.container_bits <= 16:
-            values: npt.NDArray[np.float64] = self._value_table[codes]
-            return values
+            return _looked_up(self._value_table, codes)
         if self.bits == 64:
             return codes.view(np.float64)
         kept = codes & np.uint32(0xFFFFFFFF ^ ((1 << self.ignored_low_bits) - 1))
@@ -149,8 +149,7 @@ class Format:
     def exponents(self, codes: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.int16]:
         """The unnormalised exponent of every code; `NO_EXPONENT` where the value is zero or not finite."""
         if self.container_bits <= 16:
-            exponents: npt.NDArray[np.int16] = self._exponent_table[codes]
-            return exponents
+            return _looked_up(self._exponent_table, codes)
         if self.bits + self.ignored_low_bits != 32 or not self.infinity:
             return self._exponents(self.fields(codes))
         magnitude = codes & np.uint32(0x7FFFFFFF ^ ((1 << self.ignored_low_bits) - 1))
@@ -178,6 +177,11 @@ class Format:
         values[parts.kind == INFINITY] = np.inf
         values[parts.kind == NAN] = np.nan
         return np.where(parts.sign == 1, -values, values)
+
+
+def _looked_up(table: npt.NDArray[_T], codes: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[_T]:
+    """Entries of a table: as `table[codes]`, in a third of the time. `take` refuses indices of 64 bits without a sign."""
+    return table.take(codes if codes.itemsize < 8 else codes.astype(np.int64))
 
 
 def _float(name: str, exponent_bits: int, fraction_bits: int, bias: int, **rest: object) -> Format:
