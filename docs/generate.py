@@ -9,6 +9,8 @@ Pages under docs/reference/ and pictures under docs/figures/ are written whole. 
 
 from __future__ import annotations
 
+import json
+import lzma
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +21,7 @@ from generator.drawings import FIGURES
 from generator.family_page import family_page
 from generator.hazard_tables import hazards
 from generator.import_graph import layers_table
+from generator.instruction_index import index_data
 from generator.markdown import arch_ranges, table
 from generator.numerics_tables import lowerings, units
 from generator.reference_tables import formats_page, targets_page
@@ -36,8 +39,10 @@ from generator.suite_tables import (
 from generator.tensor_map_tables import tensor_map_bits, tensor_types
 
 from tcsim import catalog
+from tcsim.isa import index
 
 ROOT = Path(__file__).resolve().parent.parent
+INDEX = ROOT / "tcsim/isa" / index.FILE
 
 TABLES: dict[str, Callable[[], str]] = {
     "layers": layers_table,
@@ -100,6 +105,11 @@ def pages() -> dict[Path, str]:
     return found
 
 
+def index_is_current() -> bool:
+    """Whether the index of all rows says what they say."""
+    return INDEX.exists() and json.loads(lzma.decompress(INDEX.read_bytes())) == json.loads(json.dumps(index_data()))
+
+
 def outdated() -> list[Path]:
     """The pages that do not read as they should, relative to the root of the project."""
     return [
@@ -114,15 +124,17 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) not in ([], ["--check"]):
         print("usage: python docs/generate.py [--check]", file=sys.stderr)
         return 2
-    changed = outdated()
+    changed, stale = outdated(), not index_is_current()
     if not arguments:
         texts = pages()
+        if stale:
+            INDEX.write_bytes(index.packed(index_data()))
         for path in changed:
             (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / path).write_text(texts[ROOT / path], encoding="utf-8")
-    for path in changed:
+    for path in [*changed, *([INDEX.relative_to(ROOT)] if stale else [])]:
         print(f"{'out of date' if arguments else 'wrote'}: {path}")
-    return 1 if arguments and changed else 0
+    return 1 if arguments and (changed or stale) else 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
         .matmul(a, b, c)               matrices of codes (bit patterns) in and out
         .operands["a"].layout          which lane and register holds which element, and back (.where)
         .lowering, .evidence           what runs there, and how that is known
+    find("ldmatrix x4 trans")          instructions by any name: words, SASS, CuTe atoms, chips
     gemm(a, b, c, instruction=)        a whole GEMM, block after block along K
     diagnose(instruction, ...)         from a wrong result to the mistake that explains it
     encode, decode, quantize           numbers to codes of a format, and back
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from tcsim.memory.mbarrier import MBarrier
     from tcsim.memory.tensor_memory import TensorMemory
     from tcsim.numbers.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
+    from tcsim.search import find
     from tcsim.tma.map import TensorMap
 
 __version__ = "0.1.0"
@@ -51,7 +53,7 @@ __all__ = [
     "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Format", "FormatError",
     "FragmentLayout", "Instruction", "InstructionDescriptor", "InstructionError", "Layout", "MBarrier",
     "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "TensorMap", "TensorMemory",
-    "as_codes", "bank_conflicts", "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "format",
+    "as_codes", "bank_conflicts", "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "find", "format",
     "gemm", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip
 
@@ -67,6 +69,7 @@ _WHERE = MappingProxyType(
             "tcsim.memory.mbarrier": "MBarrier",
             "tcsim.memory.tensor_memory": "TensorMemory",
             "tcsim.numbers.quantize": "dequantize_mx dequantize_nvfp4 quantize quantize_mx quantize_nvfp4",
+            "tcsim.search": "find",
             "tcsim.tma.map": "TensorMap",
         }.items()
         for name in names.split()

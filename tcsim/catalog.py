@@ -15,6 +15,7 @@ from typing import Any
 from tcsim import isa as isa
 from tcsim.core.errors import InstructionError, listing, nearest
 from tcsim.core.targets import TARGETS, Arch, accepting
+from tcsim.isa.index import families_of_head, index
 from tcsim.model.family import Family
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
@@ -42,12 +43,16 @@ def families() -> tuple[Family[Any], ...]:
     """All families: what the modules of `tcsim.isa` define, in the order of `_ORDER`, the others by name."""
     found: dict[str, Family[Any]] = {}
     for item in pkgutil.walk_packages(isa.__path__, f"{isa.__name__}."):
-        for value in vars(importlib.import_module(item.name)).values():
-            for each in value if isinstance(value, tuple) else (value,):
-                if isinstance(each, Family):
-                    found[each.name] = each
+        found |= families_in(item.name)
     rank = {name: place for place, name in enumerate(_ORDER)}
     return tuple(sorted(found.values(), key=lambda each: (rank.get(each.name, len(rank)), each.name)))
+
+
+def families_in(module: str) -> dict[str, Family[Any]]:
+    """The families that a module of `tcsim.isa` has, by name."""
+    values = vars(importlib.import_module(module)).values()
+    each = (item for value in values for item in (value if isinstance(value, tuple) else (value,)))
+    return {item.name: item for item in each if isinstance(item, Family)}
 
 
 @cache
@@ -55,7 +60,7 @@ def rows() -> MappingProxyType[str, Row]:
     """Every row of every family by mnemonic."""
     table: dict[str, Row] = {}
     for family in families():
-        for row in _rows_of(family.name).values():
+        for row in rows_of(family.name).values():
             if row.mnemonic in table:
                 raise InstructionError(f"{row.mnemonic} has two rows")
             table[row.mnemonic] = row
@@ -67,7 +72,8 @@ LONGEST_MNEMONIC = 256
 
 
 @cache
-def _rows_of(family_name: str) -> dict[str, Row]:
+def rows_of(family_name: str) -> dict[str, Row]:
+    """The rows of one family by mnemonic."""
     table: dict[str, Row] = {}
     for row in family(family_name).rows():
         if row.mnemonic in table:
@@ -78,13 +84,13 @@ def _rows_of(family_name: str) -> dict[str, Row]:
 
 @cache
 def _by_spelling(family_name: str) -> dict[Spelling, Row]:
-    return {spelling(mnemonic): row for mnemonic, row in _rows_of(family_name).items()}
+    return {spelling(mnemonic): row for mnemonic, row in rows_of(family_name).items()}
 
 
 def row_of(mnemonic: str) -> Row | None:
     """The row of a mnemonic in any order of modifiers that the assembler takes, or None.
 
-    Only families of which a mnemonic begins as it does are built.
+    Only families of which a mnemonic begins as it does are imported and built.
 
     >>> row_of("movmatrix.sync.aligned.trans.m8n8.b16").mnemonic
     'movmatrix.sync.aligned.m8n8.trans.b16'
@@ -92,8 +98,8 @@ def row_of(mnemonic: str) -> Row | None:
     if len(mnemonic) > LONGEST_MNEMONIC:
         return None
     head, asked = mnemonic.split(".")[0], spelling(mnemonic)
-    names = [family.name for family in families() if head in family.words]
-    found = (row for name in names if (row := _rows_of(name).get(mnemonic)) is not None)
+    names = families_of_head(head) or tuple(family.name for family in families() if head in family.words)
+    found = (row for name in names if (row := rows_of(name).get(mnemonic)) is not None)
     read = (row for name in names if (row := _by_spelling(name).get(asked)) is not None)
     return next(chain(found, read), None)
 
@@ -104,6 +110,8 @@ def family(name: str) -> Family[Any]:
 
     Raises InstructionError if there is none.
     """
+    if name in index().families:
+        return families_in(index().families[name].module)[name]
     for item in families():
         if item.name == name:
             return item
@@ -124,15 +132,15 @@ def nearest_mnemonics(mnemonic: str) -> list[str]:
     """The three mnemonics spelled most like one that does not exist, of its own family if that has three."""
     mnemonic = str(mnemonic)[:LONGEST_MNEMONIC]
     kin = _kin().get(mnemonic.split(".")[0], ())
-    return nearest(mnemonic, kin if len(kin) >= 3 else rows(), 3)
+    return nearest(mnemonic, kin if len(kin) >= 3 else [entry.mnemonic for entry in index().entries], 3)
 
 
 @cache
 def _kin() -> dict[str, tuple[str, ...]]:
     """The mnemonics that begin with each first word."""
     found: dict[str, list[str]] = {}
-    for name in rows():
-        found.setdefault(name.split(".")[0], []).append(name)
+    for entry in index().entries:
+        found.setdefault(entry.mnemonic.split(".")[0], []).append(entry.mnemonic)
     return {head: tuple(names) for head, names in found.items()}
 
 
@@ -158,7 +166,7 @@ def find(mnemonic: str, arch_or_target: str) -> tuple[Row, Arch, tuple[str, ...]
     return row, arch, accepted
 
 
-_SHAPE = re.compile(r"\bm\d+n\d+k\d+\b")
+_SHAPE = re.compile(r"\bm(\d+)n(\d+)k(\d+)\b")
 
 
 def _shapes_of(mnemonic: str) -> str:
@@ -178,8 +186,9 @@ def _shapes_of(mnemonic: str) -> str:
 def _shapes() -> dict[str, set[tuple[int, ...]]]:
     """The shapes of each spelling without its shape."""
     found: dict[str, set[tuple[int, ...]]] = {}
-    for name, row in rows().items():
-        found.setdefault(_SHAPE.sub("", name), set()).add(row.shape)
+    for entry in index().entries:
+        if shape := _SHAPE.search(entry.mnemonic):
+            found.setdefault(_SHAPE.sub("", entry.mnemonic), set()).add(tuple(map(int, shape.groups())))
     return found
 
 

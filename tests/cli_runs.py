@@ -37,3 +37,8 @@ def refusal(*arguments: object) -> str:
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     return " ".join(result.stderr.split())
+
+
+def run(*arguments: object) -> Any:
+    """A subcommand, whatever comes of it: `.exit_code`, `.stdout`, `.stderr`."""
+    return RUNNER.invoke(app, [str(item) for item in arguments], env={"COLUMNS": None})

@@ -17,7 +17,7 @@ from tcsim.cli.app import app
     [
         (("frobnicate",), "valid: list, show, where"),
         (("descriptor", "frobnicate"), "valid: decode, encode, tile, check"),
-        (("show", MMA[:-1]), f"nearest: {MMA}"),
+        (("show", MMA[:-1]), f"the likeliest first: {MMA}"),
         (("show", MMA, "--arch", "sm_99"), "all: sm_70, sm_72"),
         (("show", MMA, "--arch", "sm_75"), "needs sm_80 or later"),
         (("show", MMA, "--format", "pdf"), "'text', 'markdown', 'json'"),

@@ -40,7 +40,9 @@ def compare(
     """Compare the results of archs, bit by bit."""
     inputs = None if file is None else options.with_idesc(read_arrays(file, "compare"), idesc)
     descriptor = options.integer_of(idesc, "--idesc") if idesc is not None and inputs is None else None
-    found = compare_archs(mnemonic, arch_list(archs), count, seed, inputs, call.value if call else None, descriptor)
+    found = compare_archs(
+        options.mnemonic_of(mnemonic), arch_list(archs), count, seed, inputs, call.value if call else None, descriptor
+    )
     if save is not None:
         _save(found, save)
     data = {**found.as_dict(), "saved": save}

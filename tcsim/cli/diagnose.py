@@ -58,8 +58,8 @@ def diagnose(
     if "tmem" in arrays:
         arrays["tmem"] = tensor_memory(arrays["tmem"], "diagnose")
     found = search(instruction, **arrays)
-    head = {"mnemonic": mnemonic, "arch": instruction.arch.name}
-    title = f"{mnemonic} on {instruction.arch.name}"
+    head = {"mnemonic": instruction.mnemonic, "arch": instruction.arch.name}
+    title = f"{instruction.mnemonic} on {instruction.arch.name}"
     emit("diagnose", lambda: head | found.as_dict(), lambda: _report(title, found), form="json" if json else "text")
 
 

@@ -14,7 +14,11 @@ from typer.core import TyperGroup
 from tcsim.core.errors import TcsimError, listing, nearest
 
 SUBCOMMANDS = {
-    "list": ("listing", "list_instructions", "List instructions, by arch, family, type and text."),
+    "list": (
+        "listing",
+        "list_instructions",
+        "List instructions, by arch, family, type and words; exit status 1 if there is none.",
+    ),
     "show": ("show", "show", "Show all that is known of an instruction."),
     "where": ("where", "where", "Say which lane and register hold an element."),
     "what": ("what", "what", "Say which elements a register of a lane holds."),

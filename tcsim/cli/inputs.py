@@ -24,7 +24,7 @@ def inputs(
     instruction = options.instruction_of(mnemonic, arch)
     row, column = options.element_of(element)
     found = feed_of(instruction, row, column, matrix, selector)
-    data = {"mnemonic": mnemonic, "arch": instruction.arch.name, **found.as_dict()}
+    data = {"mnemonic": instruction.mnemonic, "arch": instruction.arch.name, **found.as_dict()}
     emit("inputs", lambda: data, lambda: _report(instruction, found), form="json" if json else "text")
 
 

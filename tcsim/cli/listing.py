@@ -11,13 +11,26 @@ from tcsim.cli.output import emit
 from tcsim.inspection import listing
 from tcsim.inspection.listing import Entry, FamilyEntry, arch_ranges
 from tcsim.inspection.report import Lines, Report, table
+from tcsim.search import search
 
 
 def list_instructions(
-    text: Annotated[str, typer.Argument(help="Only mnemonics that contain this.")] = "",
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Words in any order: of a mnemonic, SASS, a CuTe atom, a chip; the likeliest comes first.",
+            metavar="[WORDS]...",
+        ),
+    ] = None,
     arch: Annotated[
         str | None,
-        typer.Option("--arch", "-a", help="Only on this arch or target.", autocompletion=options.complete_arch),
+        typer.Option(
+            "--arch",
+            "-a",
+            help="Only on this arch, target or product.",
+            autocompletion=options.complete_arch,
+            callback=options.arch_named,
+        ),
     ] = None,
     family: Annotated[
         str | None,
@@ -32,13 +45,16 @@ def list_instructions(
     families: Annotated[bool, typer.Option("--families", help="List the families instead.")] = False,
     json: options.Json = False,
 ) -> None:
-    """List instructions, by arch, family, type and text."""
+    """List instructions, by arch, family, type and words; exit status 1 if there is none."""
     form = "json" if json else "text"
     if families:
         found = listing.families(arch)
         emit("list", lambda: {"families": [entry.as_dict() for entry in found]}, lambda: _families(found), form=form)
         return
+    text = " ".join(words or ())
     entries = listing.entries(arch, family, type, text)
+    if not entries and text:
+        raise options.no_match(search(text, arch))
     emit(
         "list",
         lambda: {"count": len(entries), "instructions": [entry.as_dict() for entry in entries]},
@@ -52,9 +68,9 @@ def _entries(entries: tuple[Entry, ...], arch: str | None) -> Report:
     if not entries:
         return Report("", (Lines(("no such instruction; tcsim list --families shows what there is",)),))
     if arch is None:
-        rows = [(entry.row.first_arch.name, entry.row.mnemonic) for entry in entries]
+        rows = [(entry.archs[0], entry.mnemonic) for entry in entries]
         return Report("", (table(("since", "mnemonic"), rows, whole=(0, 1)),))
-    known = [(*entry.evidence.values(), entry.row.mnemonic) for entry in entries]
+    known = [(*entry.evidence.values(), entry.mnemonic) for entry in entries]
     return Report("", (table(("evidence", "mnemonic"), known, whole=(0, 1)),))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, cast
 
@@ -16,10 +16,11 @@ from tcsim.core.errors import OperandError, TargetError, shortened
 from tcsim.core.targets import ARCHS, TARGETS, accepting
 from tcsim.descriptors.kinds import KINDS
 from tcsim.inspection.listing import default_arch, types
+from tcsim.isa.index import Entry, index
 from tcsim.layouts.swizzle import SWIZZLES
-from tcsim.model.row import Row
 from tcsim.numbers.formats import FORMATS
 from tcsim.numbers.rounding import Rounding
+from tcsim.search import Found, arch_of, search
 from tcsim.tma.types import DATA_TYPES
 
 
@@ -63,14 +64,14 @@ class Call(StrEnum):
 def complete_mnemonic(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """Mnemonics that begin so, of the arch if one was given before."""
 
-    def fits(row: Row) -> bool:
-        return not row.dropped and row.mnemonic.startswith(incomplete) and (not here or bool(here & set(row.targets)))
+    def fits(row: Entry) -> bool:
+        return row.mnemonic.startswith(incomplete) and (not here or not here.isdisjoint(row.targets))
 
     try:
         here = set(accepting(str(ctx.params["arch"]))[1]) if ctx.params.get("arch") else set()
     except TargetError:
         here = set()
-    yield from (row.mnemonic for row in catalog.rows().values() if fits(row))
+    yield from (row.mnemonic for row in index().entries if fits(row))
 
 
 def complete_arch(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -89,7 +90,7 @@ def complete_archs(incomplete: str) -> Iterator[str]:
 
 def complete_family(incomplete: str) -> Iterator[str]:
     """Families."""
-    yield from (family.name for family in catalog.families() if family.name.startswith(incomplete))
+    yield from (name for name in index().families if name.startswith(incomplete))
 
 
 def complete_type(incomplete: str) -> Iterator[str]:
@@ -105,7 +106,7 @@ def complete_format(incomplete: str) -> Iterator[str]:
 def complete_operand(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """Operands of the instruction that was given before."""
     # while an option still lacks its value, the arguments before it are in ctx.args, not in ctx.params
-    given = [ctx.params.get("mnemonic"), *ctx.args]
+    given = [*(ctx.params.get("mnemonic") or ()), *ctx.args]
     row = next((row for name in given if name and (row := catalog.row_of(str(name))) is not None), None)
     names = row.operands if row is not None else ("a", "b", "c", "d")
     yield from (name for name in names if name.startswith(incomplete.lower()))
@@ -135,12 +136,27 @@ def complete_rounding(incomplete: str) -> Iterator[str]:
 
 # --- arguments and options
 
-ARCH_HELP = "Arch (sm_90) or target (sm_90a). Default: the earliest arch with the strongest evidence."
+ARCH_HELP = "Arch (sm_90), target (sm_90a) or product (h100). Default: the earliest arch with the strongest evidence."
 
 Mnemonic = Annotated[
-    str, typer.Argument(help="The full PTX spelling.", metavar="MNEMONIC", autocompletion=complete_mnemonic)
+    list[str],
+    typer.Argument(
+        help="The PTX spelling, or words that one instruction has alone.",
+        metavar="INSTRUCTION",
+        autocompletion=complete_mnemonic,
+    ),
 ]
-Arch = Annotated[str | None, typer.Option("--arch", "-a", help=ARCH_HELP, metavar="ARCH", autocompletion=complete_arch)]
+
+
+def arch_named(name: str | None) -> str | None:
+    """The arch of a product or generation (`h100`, `blackwell`: its first); any other name as it is."""
+    return arch_of(name) if name else name
+
+
+Arch = Annotated[
+    str | None,
+    typer.Option("--arch", "-a", help=ARCH_HELP, metavar="ARCH", autocompletion=complete_arch, callback=arch_named),
+]
 Operand = Annotated[
     str | None,
     typer.Option(
@@ -191,8 +207,47 @@ LONGEST_NUMBER = 100
 """Letters of an integer on the command line: a word of 64 bits has at most 66."""
 
 
-def instruction_of(mnemonic: str, arch: str | None) -> Any:
-    """The instruction on the arch, or on the arch that most is known about."""
+SHOWN_MATCHES = 12
+"""Instructions that are listed where several are meant."""
+
+
+def mnemonic_of(words: Sequence[str], arch: str | None = None) -> str:
+    """The spelling that words mean; what was taken for it goes to standard error, if it is not what was written.
+
+    Exit status 1 if no instruction has the words, 2 if several do: they are listed, the likeliest first.
+    """
+    text = " ".join(words)
+    if " " not in text and catalog.row_of(text) is not None:
+        return text
+    found = search(text, arch)
+    if found.only is None:
+        raise no_match(found) if not found.matches else _several(found)
+    more = f" (of {len(found.matches)} that match: tcsim list)" if len(found.matches) > 1 else ""
+    typer.echo(f"tcsim: {found.only}{more}", err=True)
+    return found.only.mnemonic
+
+
+def no_match(found: Found) -> typer.Exit:
+    """Say that nothing matches, and what nearly does: exit status 1."""
+    typer.echo(f"tcsim: no instruction matches {shortened(found.question.text)}; nearest:", err=True)
+    for text, match in found.near():
+        typer.echo(f"  {text}: {match}", err=True)
+    return typer.Exit(1)
+
+
+def _several(found: Found) -> typer.Exit:
+    count = len(found.matches)
+    typer.echo(f"tcsim: {count} instructions match {shortened(found.question.text)}, the likeliest first:", err=True)
+    for match in found.matches[:SHOWN_MATCHES]:
+        typer.echo(f"  {match}", err=True)
+    if count > SHOWN_MATCHES:
+        typer.echo(f"  ... {count - SHOWN_MATCHES} more: tcsim list", err=True)
+    return typer.Exit(2)
+
+
+def instruction_of(words: Sequence[str], arch: str | None) -> Any:
+    """The instruction that words mean, on the arch, or on the arch that most is known about."""
+    mnemonic = mnemonic_of(words, arch)
     return tcsim.instruction(mnemonic, arch=arch or default_arch(mnemonic))
 
 

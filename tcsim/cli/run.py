@@ -43,7 +43,7 @@ def run(
         write_arrays(output, results)
     one = list(results) == ["d"]  # several are objects by name
     data = {
-        "mnemonic": mnemonic, "arch": instruction.arch.name, "call": chosen, "evidence": str(instruction.evidence),
+        "mnemonic": instruction.mnemonic, "arch": instruction.arch.name, "call": chosen, "evidence": str(instruction.evidence),
         "dtype": _by_name(results, one, lambda array: str(array.dtype)),
         "shape": _by_name(results, one, lambda array: list(array.shape)),
         "d": _by_name(results, one, lambda array: array), "output": output,

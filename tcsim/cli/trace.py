@@ -53,7 +53,7 @@ def trace(
             instruction, *output_problem(instruction, given, place, batch, matrix, call.value if call else None)
         )
     data = {
-        "mnemonic": mnemonic, "arch": instruction.arch.name, "element": list(place), "seed": seed,
+        "mnemonic": instruction.mnemonic, "arch": instruction.arch.name, "element": list(place), "seed": seed,
         "evidence": str(instruction.evidence), "kind": instruction.lowering.kind,
         "steps": [step.as_dict() for step in steps],
     }  # fmt: skip

@@ -28,7 +28,7 @@ def what(
     chosen = operand_of(instruction, name)
     places = contents_of(chosen, lane, number)
     data = {
-        "mnemonic": mnemonic, "arch": instruction.arch.name, "operand": chosen.name, "lane": lane, "register": number,
+        "mnemonic": instruction.mnemonic, "arch": instruction.arch.name, "operand": chosen.name, "lane": lane, "register": number,
         "places": [place.as_dict() for place in places],
     }  # fmt: skip
     several = chosen.layout.matrices > 1

@@ -24,7 +24,7 @@ def where(
     row, column = options.element_of(element)
     places = places_of(chosen, row, column, matrix)
     data = {
-        "mnemonic": mnemonic, "arch": instruction.arch.name, "operand": chosen.name, "row": row, "column": column,
+        "mnemonic": instruction.mnemonic, "arch": instruction.arch.name, "operand": chosen.name, "row": row, "column": column,
         "matrix": matrix, "places": [place.as_dict() for place in places],
     }  # fmt: skip
     emit(

@@ -56,7 +56,7 @@ def _multiplies() -> Iterator[tuple[Row, str, Lowering]]:
     for row in catalog.rows().values():
         if row.dropped:
             continue
-        for arch in archs_of(row):
+        for arch in archs_of(row.targets):
             lowering = catalog.family(row.family).lowering(row, ARCHS[arch])
             if inputs_of(row) and any(_is_product(step) for step in lowering.steps):
                 yield row, arch, lowering

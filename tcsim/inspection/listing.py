@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, get_args
 
 from tcsim import catalog
 from tcsim.core.errors import FormatError, InstructionError, TargetError, listing, nearest, shortened
 from tcsim.core.evidence import Level
 from tcsim.core.targets import ARCHS, TARGETS, accepting, since, suffixed_since
+from tcsim.isa.index import index
 from tcsim.model.row import Row
 from tcsim.numbers.conversion import OTHER_FORMATS
 from tcsim.numbers.formats import FORMATS
+from tcsim.search import find
 
 LEVELS: tuple[str, ...] = get_args(Level)
 """Levels of evidence, strongest first."""
@@ -23,13 +26,19 @@ LEVELS: tuple[str, ...] = get_args(Level)
 class Entry:
     """One line of a list."""
 
-    row: Row
+    mnemonic: str
+    family: str
     archs: tuple[str, ...]  # the one asked for, or all that run it
+
+    @property
+    def row(self) -> Row:
+        """All of it."""
+        return catalog.rows_of(self.family)[self.mnemonic]
 
     @property
     def evidence(self) -> dict[str, str]:
         """Arch -> level."""
-        evidence = catalog.family(self.row.family).evidence
+        evidence = catalog.family(self.family).evidence
         return {name: evidence(self.row, ARCHS[name]).level for name in self.archs}
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,42 +75,50 @@ def formats_of(row: Row) -> dict[str, str]:
     }
 
 
-def archs_of(row: Row) -> tuple[str, ...]:
-    """The archs that run a row, in order."""
-    own = {TARGETS[target].arch for target in row.targets}
+def archs_of(targets: Iterable[str]) -> tuple[str, ...]:
+    """The archs of some targets, in order."""
+    own = {TARGETS[target].arch for target in targets}
     return tuple(arch for arch in ARCHS if arch in own)
 
 
 def entries(
     arch: str | None = None, family: str | None = None, type: str | None = None, text: str = ""
 ) -> tuple[Entry, ...]:
-    """Instructions in the registry's order: on an arch or target, of a family, with an operand of a type, spelled so.
+    """Instructions on an arch or target, of a family, with an operand of a type: those that words mean, the likeliest first.
+
+    Without words they stand in the registry's order.
 
     Raises TargetError, InstructionError or FormatError for an arch, family or type that does not exist.
 
     >>> len(entries(arch="sm_90", family="mma.sync", type="bf16"))
     2
+    >>> entries(text="ldmatrix trans x4")[0].mnemonic
+    'ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16'
     """
     if family is not None:
         catalog.family(family)
     if type is not None and type not in FORMATS:
         _check_type(type)
-    targets = set(accepting(arch)[1]) if arch is not None else None
-    found = []
-    for row in catalog.rows().values():
-        if row.dropped or (family is not None and row.family != family) or text not in row.mnemonic:
-            continue
-        if targets is not None and not targets & set(row.targets):
-            continue
-        if type is not None and type not in formats_of(row).values():
-            continue
-        found.append(Entry(row, archs_of(row) if arch is None else (accepting(arch)[0].name,)))
-    return tuple(found)
+    chip, targets = accepting(arch) if arch is not None else (None, ())
+    known = {entry.mnemonic: entry for entry in index().entries}
+    asked = [known[match.mnemonic] for match in find(text, arch)] if text else known.values()
+    return tuple(
+        Entry(row.mnemonic, row.family, archs_of(row.targets) if chip is None else (chip.name,))
+        for row in asked
+        if (family is None or row.family == family)
+        and (type is None or type in _types_in(row.formats))
+        and (chip is None or not set(targets).isdisjoint(row.targets))
+    )
+
+
+@cache
+def _types_in(formats: str) -> frozenset[str]:
+    return frozenset(name for item in formats.split() for name in item.partition("=")[2].split(","))
 
 
 def types() -> tuple[str, ...]:
     """Every number format that some instruction has, formats of `tcsim.FORMATS` first."""
-    used = {name for row in catalog.rows().values() for name in formats_of(row).values()}
+    used = set().union(*(_types_in(entry.formats) for entry in index().entries))
     ordered = [name for name in (*FORMATS, *OTHER_FORMATS) if name in used]
     return (*ordered, *sorted(used - set(ordered)))
 
@@ -120,14 +137,14 @@ def families(arch: str | None = None) -> tuple[FamilyEntry, ...]:
     counts: Counter[str] = Counter()
     archs: dict[str, set[str]] = {}
     targets = set(accepting(arch)[1]) if arch is not None else set(TARGETS)
-    for row in catalog.rows().values():
-        if not row.dropped and targets & set(row.targets):
+    for row in index().entries:
+        if not targets.isdisjoint(row.targets):
             counts[row.family] += 1
-            archs.setdefault(row.family, set()).update(archs_of(row))
+            archs.setdefault(row.family, set()).update(archs_of(row.targets))
     return tuple(
-        FamilyEntry(family.name, counts[family.name], tuple(name for name in ARCHS if name in archs[family.name]))
-        for family in catalog.families()
-        if counts[family.name]
+        FamilyEntry(family, counts[family], tuple(name for name in ARCHS if name in archs[family]))
+        for family in index().families
+        if counts[family]
     )
 
 
@@ -148,7 +165,7 @@ def default_arch(mnemonic: str) -> str:
     if row.dropped:
         raise InstructionError(f"{mnemonic}: {row.dropped}")
     evidence = catalog.family(row.family).evidence
-    return min(archs_of(row), key=lambda name: LEVELS.index(evidence(row, ARCHS[name]).level))
+    return min(archs_of(row.targets), key=lambda name: LEVELS.index(evidence(row, ARCHS[name]).level))
 
 
 def arch_list(text: str) -> tuple[str, ...]:

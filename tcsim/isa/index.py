@@ -1,0 +1,77 @@
+"""Every row in brief, read from one small file: names are searched, and one family imported, without building them all.
+
+`python docs/generate.py` writes the file from the rows; a test compares them. What it says is what the rows say: nothing is added to it by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+FILE = "index.json.xz"
+"""The file, in this package."""
+
+
+class Entry(NamedTuple):
+    """A row in brief."""
+
+    mnemonic: str
+    family: str
+    targets: tuple[str, ...]
+    formats: str  # "d=f32 a=f16,bf16 b=f16,bf16": of each operand, those that it may have
+    opcodes: str  # "HMMA.16816.F32": machine code on any arch
+
+
+class Home(NamedTuple):
+    """Where a family is."""
+
+    module: str
+    words: tuple[str, ...]  # with which its mnemonics begin
+
+
+@dataclass(frozen=True)
+class Index:
+    """All rows that assemble to something, in the catalog's order, and all families."""
+
+    families: Mapping[str, Home]
+    entries: tuple[Entry, ...]
+    dropped: frozenset[str]  # mnemonics that assemble to nothing
+
+
+@cache
+def index() -> Index:
+    """The file's contents.
+
+    >>> index().families["movmatrix"]
+    Home(module='tcsim.isa.matrix', words=('movmatrix',))
+    """
+    data = json.loads(lzma.decompress((resources.files(__package__) / FILE).read_bytes()))
+    families = {name: Home(module, tuple(words)) for name, (module, words) in data["families"].items()}
+    names, targets = tuple(families), tuple(map(tuple, data["targets"]))
+    entries = tuple(
+        Entry(mnemonic, names[family], targets[target], data["formats"][formats], opcodes)
+        for mnemonic, family, target, formats, opcodes in data["rows"]
+    )
+    return Index(MappingProxyType(families), entries, frozenset(data["dropped"]))
+
+
+@cache
+def families_of_head(head: str) -> tuple[str, ...]:
+    """The families of which mnemonics begin with a word.
+
+    >>> families_of_head("ldmatrix")
+    ('ldmatrix',)
+    """
+    return tuple(name for name, home in index().families.items() if head in home.words)
+
+
+def packed(data: Mapping[str, Any]) -> bytes:
+    """The bytes of the file."""
+    text = json.dumps(data, separators=(",", ":"))
+    return lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)

@@ -1,0 +1,274 @@
+"""Which rows a question means: all that have its words, the likeliest first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cache, lru_cache
+from itertools import combinations
+
+from tcsim.core.errors import nearest
+from tcsim.isa.index import Entry, index
+from tcsim.search.likelihood import (
+    COMPOSED,
+    accumulator_cost,
+    family_cost,
+    head_cost,
+    order_cost,
+    shape_cost,
+    spelling_cost,
+    word_cost,
+)
+from tcsim.search.question import Question, ask
+
+_PART, _BEGINS, _INSIDE, _LATER = 0.3, 0.8, 1.6, 0.5
+"""What it costs if a word is one part of `x::y`, begins a row's word, is inside one, or is the next alternative."""
+_OPCODE = 0.03  # a word of the machine instruction alone
+_EXACT = 2.0  # the machine instruction, word for word
+_EXTRA = 0.1  # a word of the machine instruction that was not asked for
+
+
+@dataclass(frozen=True)
+class Match:
+    """A row that a question may mean."""
+
+    mnemonic: str
+    family: str
+    targets: tuple[str, ...]
+    cost: float  # the likeliest has the lowest
+    special: float  # the cost of modifiers that were not asked for
+
+    def __str__(self) -> str:
+        return self.mnemonic
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a question finds."""
+
+    question: Question
+    matches: tuple[Match, ...]  # the likeliest first
+
+    @property
+    def only(self) -> Match | None:
+        """The one that is meant: every other one is a special case of it, with modifiers that were not asked for."""
+        if not self.matches:
+            return None
+        first, *others = self.matches
+        return first if all(other.special > first.special + 0.5 for other in others) else None
+
+    def near(self, count: int = 3) -> tuple[tuple[str, Match], ...]:
+        """If nothing matches: questions of nearly the same words that find something, and what they find."""
+        return _near(self.question, count)
+
+
+def find(text: str, arch: str | None = None) -> tuple[Match, ...]:
+    """The instructions that some words mean, the likeliest first; none if no row has them all.
+
+    Words stand in any order, whole or in part: of a mnemonic, of SASS (`HMMA.16816.F32`), of a CuTe atom
+    (`SM80_16x8x16_F32F16F16F32_TN`), types as others call them (`fp8`, `half`), chips and products (`h100`, `blackwell`).
+
+    Raises TargetError for an arch that does not exist.
+
+    >>> find("ldmatrix x4 trans")[0].mnemonic
+    'ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16'
+    >>> str(find("HMMA.16816.F32.BF16")[0])
+    'mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32'
+    """
+    return search(text, arch).matches
+
+
+@cache
+def search(text: str, arch: str | None = None) -> Found:
+    """What a question finds, and whether one of it is meant."""
+    question = ask(text, arch)
+    return Found(question, _matches(question))
+
+
+def _matches(question: Question) -> tuple[Match, ...]:
+    if not (question.groups or question.machine or question.targets is not None):
+        return ()
+    asked = set(question.targets) if question.targets is not None else None
+    rows = [
+        row
+        for row in _candidates(question)
+        if asked is None or not asked.isdisjoint(row.targets)
+    ]  # fmt: skip
+    here = None
+    if asked is not None:
+        here = frozenset(row.family for row in index().entries if not asked.isdisjoint(row.targets))
+    found = (match for row in rows if (match := _matched(row, question, here)) is not None)
+    return tuple(sorted(found, key=lambda match: match.cost))  # the catalog's order decides among equals
+
+
+def _candidates(question: Question) -> Sequence[Entry]:
+    """The rows of which the text has the letters of every group's words: quick, and too many."""
+    entries = index().entries
+    groups = [_having(question.machine)] if question.machine else []
+    for group in question.groups:
+        needles = {alternative[0].rpartition(":")[2] for alternative in group}
+        groups.append(frozenset[int]().union(*map(_having, needles)))
+    return [entries[place] for place in sorted(frozenset.intersection(*groups))] if groups else entries
+
+
+@lru_cache(maxsize=512)
+def _having(needle: str) -> frozenset[int]:
+    """The rows of which the text has some letters."""
+    return frozenset(place for place, text in enumerate(_texts()) if needle in text)
+
+
+@cache
+def _texts() -> tuple[str, ...]:
+    return tuple(f"{entry.mnemonic} {entry.formats} {entry.opcodes}".lower() for entry in index().entries)
+
+
+class _Words:
+    """The words of a row, and which of them a question asked for."""
+
+    def __init__(self, row: Entry) -> None:
+        self.own, self.format_of, self.formats = _facts(row)
+        self.asked: set[str] = set()
+
+    def cost(self, word: str, extra: Sequence[str]) -> float | None:
+        """What it costs to find a word here; None: it is not here."""
+        if word in self.own:
+            self.asked.add(word)
+            return 0.0
+        if word in self.formats:
+            self.asked.add(word.rpartition(":")[2])
+            return 0.0
+        if word in extra:
+            return _OPCODE
+        best: float | None = None
+        for own in self.own:
+            if word in own and ":" not in word[1:2]:
+                parts = _parts(own)
+                price = (
+                    _PART if word in parts else _BEGINS if own.startswith(word) or any(part.startswith(word) for part in parts) else _INSIDE
+                )  # fmt: skip
+                if len(word) == 1 and price > _PART:
+                    continue
+                if best is None or price < best:
+                    best, chosen = price, own
+        if best is not None:
+            self.asked.add(chosen)
+        return best
+
+
+@cache
+def _facts(row: Entry) -> tuple[list[str], dict[str, str], frozenset[str]]:
+    """The parts of a row's mnemonic, the formats of each operand, and all of these as words."""
+    format_of = dict(item.split("=") for item in row.formats.split())
+    each = ((name, one) for name, formats in format_of.items() for one in formats.split(","))
+    return (
+        row.mnemonic.lower().split("."),
+        format_of,
+        frozenset(word for name, one in each for word in (one, f"{name}:{one}")),
+    )
+
+
+@cache
+def _parts(word: str) -> tuple[str, ...]:
+    """The parts of `x::y`, of `m64n8k16`, of `x_y`."""
+    found = word.split("::")
+    if re.fullmatch(r"m\d+n\d+(k\d+)?", word):
+        found += re.findall(r"[mnk]\d+", word)
+    return tuple(found)
+
+
+def _matched(row: Entry, question: Question, here: frozenset[str] | None) -> Match | None:
+    opcodes = [name.lower().split(".") for name in row.opcodes.split()] if question.machine else [[]]
+    own = [name for name in opcodes if not question.machine or name[0] == question.machine]
+    best: Match | None = None
+    for opcode in own:
+        match = _matched_with(row, question, here, opcode)
+        if match is not None and (best is None or match.cost < best.cost):
+            best = match
+    return best
+
+
+def _matched_with(row: Entry, question: Question, here: frozenset[str] | None, opcode: Sequence[str]) -> Match | None:
+    words = _Words(row)
+    cost, given = 0.0, list[str]()
+    for group in question.groups:
+        price = _group_cost(group, words, opcode, given)
+        if price is None:
+            return None
+        cost += 2 * price
+    prices = [word_cost(word) for word in words.own[1:] if word not in words.asked]
+    whole = spelling_cost(row.mnemonic)
+    special = sum(price for price in prices if price >= 1) + max(0.0, whole)
+    special += bool(question.machine) and row.family in COMPOSED
+    shaped = any(word in words.asked or _SHAPED.fullmatch(word) for word in (*words.own, *given) if _SHAPE.match(word))
+    cost += sum(prices) + whole + shape_cost(row.mnemonic, words.format_of.get("a", ""), shaped)
+    cost += accumulator_cost(words.format_of) + order_cost(given, words.own) + head_cost(row.mnemonic, words.asked)
+    if question.text.strip().lower() == row.mnemonic.lower():
+        return Match(row.mnemonic, row.family, row.targets, 0.0, -1.0)  # its own name
+    extra = sum(part not in given for part in opcode[1:])
+    exact = len(opcode) > 1 and not extra and len(opcode) == len(question.words) + 1
+    cost += family_cost(row.family, here) + _EXTRA * extra - _EXACT * exact
+    return Match(row.mnemonic, row.family, row.targets, round(cost, 3), round(special, 3))
+
+
+_SHAPED = re.compile(r"\d{3,}")  # as SASS spells a shape
+_SHAPE = re.compile(r"m\d+n\d+|\d{3,}")
+
+
+def _group_cost(group: Sequence[Sequence[str]], words: _Words, opcode: Sequence[str], given: list[str]) -> float | None:
+    """What the cheapest alternative costs; its words count as asked for."""
+    best, chosen = None, None
+    for place, alternative in enumerate(group):
+        before = set(words.asked)
+        prices = [words.cost(word, opcode[1:]) for word in alternative]
+        taken, words.asked = words.asked, before
+        if all(price is not None for price in prices):
+            price = sum(price for price in prices if price is not None) + _LATER * place
+            if best is None or price < best:
+                best, chosen = price, (taken, alternative)
+    if chosen is not None:
+        words.asked = chosen[0]
+        given.extend(word.rpartition(":")[2] for word in chosen[1])
+    return best
+
+
+def _near(question: Question, count: int) -> tuple[tuple[str, Match], ...]:
+    words = question.words
+    found: dict[str, tuple[str, Match]] = {}
+    fixed = [like for word in words for like in ([word] if _known(word) else _alike(word))]
+    head = f"{question.machine} " if question.machine else ""
+    tries = [fixed] + [
+        [word for place, word in enumerate(fixed) if place not in left_out]
+        for size in (1, 2)
+        for left_out in combinations(range(len(fixed)), size)
+        if len(fixed) > size
+    ]
+    for given in tries:
+        text = head + " ".join(given)
+        inside = Question(text, ask(text).groups, tuple(given), question.targets, question.machine)
+        matches = _matches(inside)
+        if matches and matches[0].mnemonic not in found:
+            found[matches[0].mnemonic] = (text.strip(), matches[0])
+        if len(found) >= count:
+            break
+    return tuple(found.values())
+
+
+def _alike(word: str) -> list[str]:
+    """The word of a mnemonic that one is a misspelling of, if any is near."""
+    close = nearest(word, _vocabulary(), 1)
+    return [each for each in close if SequenceMatcher(None, word, each).ratio() >= _ALIKE]
+
+
+_ALIKE = 0.6
+
+
+@cache
+def _vocabulary() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word for entry in index().entries for word in entry.mnemonic.lower().split(".")))
+
+
+def _known(word: str) -> bool:
+    """Whether any row has the word."""
+    return any(_having(alternative[0].rpartition(":")[2]) for group in ask(word).groups for alternative in group)
