@@ -49,7 +49,7 @@ def index() -> Index:
     """The file's contents.
 
     >>> index().families["movmatrix"]
-    Home(module='tcsim.isa.matrix', words=('movmatrix',))
+    Home(module='tcsim.isa.matrix.semantics', words=('movmatrix',))
     """
     data = json.loads(lzma.decompress((resources.files(__package__) / FILE).read_bytes()))
     families = {name: Home(module, tuple(words)) for name, (module, words) in data["families"].items()}

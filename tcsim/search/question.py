@@ -32,7 +32,7 @@ def ask(text: str, arch: str | None = None) -> Question:
     Raises TargetError for an arch that does not exist.
 
     >>> ask("fp8 h100").groups, sorted(ask("fp8 h100").targets)
-    (((('e4m3',), ('e5m2',)),), ['sm_90', 'sm_90a'])
+    (((('e4m3',), ('e5m2',), ('fp8',)),), ['sm_90', 'sm_90a'])
     """
     words, targets, machine = [], _targets(arch), ""
     for word in _rewritten(text[:LONGEST]):
