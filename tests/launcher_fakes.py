@@ -146,7 +146,17 @@ def cuda_bindings(device: Device) -> ModuleType:
         return ok, device.handle(data)
 
     def launch(
-        f: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int, params: Any, extra: int
+        f: int,
+        gx: int,
+        gy: int,
+        gz: int,
+        bx: int,
+        by: int,
+        bz: int,
+        shared: int,
+        stream: int,
+        params: Any,
+        extra: int = 0,
     ) -> Any:
         config = SimpleNamespace(
             gridDimX=gx, gridDimY=gy, gridDimZ=gz, blockDimX=bx, blockDimY=by, blockDimZ=bz, sharedMemBytes=shared, attrs=[], numAttrs=0,
@@ -160,7 +170,7 @@ def cuda_bindings(device: Device) -> ModuleType:
             given = [bytes(kind(value)) for value, kind in zip(*params, strict=True)]
         else:
             given = pointed(params if isinstance(params, int) else params.ctypes.data, sizes)
-        cluster = next(((own.value.clusterDim.x, 1, 1) for own in config.attrs), (1, 1, 1))
+        cluster = next(((own.value.clusterDim.x, 1, 1) for own in config.attrs if own.id == 4), (1, 1, 1))
         grid, block = ([getattr(config, f"{what}Dim{axis}") for axis in "XYZ"] for what in ("grid", "block"))
         device.run(ptx, entry, grid, block, cluster, config.sharedMemBytes, given)
         return (ok,)
@@ -189,11 +199,11 @@ def cuda_bindings(device: Device) -> ModuleType:
         cuFuncSetAttribute=nothing, CUfunction_attribute=SimpleNamespace(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES=1),
         CUlaunchAttribute=lambda: SimpleNamespace(id=0, value=SimpleNamespace(clusterDim=SimpleNamespace(x=1, y=1, z=1))),
         CUlaunchConfig=lambda: SimpleNamespace(attrs=[], hStream=0),
-        CUresult=Status, CUlaunchAttributeID=SimpleNamespace(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION=4),
+        CUresult=Status, CUlaunchAttributeID=SimpleNamespace(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION=4, CU_LAUNCH_ATTRIBUTE_COOPERATIVE=2),
         cuModuleLoadData=load, cuLibraryLoadData=load, cuModuleGetFunction=named, cuLibraryGetKernel=named,
         cuKernelGetFunction=lambda kernel: (ok, device.handle(device.handles[int(kernel)])),
         cuKernelGetName=lambda kernel: (ok, device.handles[int(kernel)][1].encode()),
-        cuLaunchKernel=launch, cuLaunchKernelEx=launch_ex,
+        cuLaunchKernel=launch, cuLaunchCooperativeKernel=launch, cuLaunchKernelEx=launch_ex,
     )  # fmt: skip
 
 

@@ -117,6 +117,21 @@ def test_cu_launch_kernel_ex_has_clusters_and_libraries(driver: Any, device: Dev
     assert found.cluster == (2, 1, 1) and found.grid == (4, 1, 1) and found.dynamic_smem == 64
 
 
+@pytest.mark.parametrize("asked", [0, 1])
+def test_a_cooperative_launch_is_recorded_as_one(asked: int, driver: Any, device: Device, tmp_path: Path) -> None:
+    """By the call of that name, and by the attribute if it is set."""
+    _, _, values = launch_arguments(device)
+    held = pointers(values)
+    config = SimpleNamespace(
+        gridDimX=2, gridDimY=1, gridDimZ=1, blockDimX=32, blockDimY=1, blockDimZ=1, sharedMemBytes=0, hStream=0, numAttrs=1,
+        attrs=[SimpleNamespace(id=2, value=SimpleNamespace(cooperative=asked))],
+    )  # fmt: skip
+    with capture(tmp_path, gpu=device, launchers=["cuda.bindings.driver"]) as session:
+        driver.cuLaunchCooperativeKernel(loaded(driver), 2, 1, 1, 32, 1, 1, 0, 0, held)
+        driver.cuLaunchKernelEx(config, loaded(driver), held, 0)
+    assert [own.cooperative for own in map(read, session.files)] == [True, bool(asked)] and not session.refused
+
+
 def launched(
     driver: Any, device: Device, folder: Path, function: Any = None, extra: int = 0, **options: Any
 ) -> Session:

@@ -1,4 +1,4 @@
-"""Launches through cuda.bindings.driver: cuLaunchKernel and cuLaunchKernelEx of modules and libraries whose PTX was loaded as text."""
+"""Launches through cuda.bindings.driver: cuLaunchKernel, cuLaunchCooperativeKernel and cuLaunchKernelEx of modules and libraries whose PTX was loaded as text."""
 
 from __future__ import annotations
 
@@ -59,22 +59,29 @@ def install(session: Session, patches: Patches) -> None:
     for name in ("cuModuleGetFunction", "cuLibraryGetKernel", "cuKernelGetFunction"):
         patches.replace(driver, name, finds)
 
-    def launch_kernel(old: Any) -> Any:
-        @functools.wraps(old)
-        def launch(
-            f: Any, gridDimX: int, gridDimY: int, gridDimZ: int, blockDimX: int, blockDimY: int, blockDimZ: int, sharedMemBytes: int, hStream: Any,
-            kernelParams: Any, extra: Any,
-        ) -> Any:  # fmt: skip
-            grid, block = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
+    def launches(name: str, cooperative: bool) -> None:
+        def make(old: Any) -> Any:
+            @functools.wraps(old)
+            def launch(
+                f: Any, gridDimX: int, gridDimY: int, gridDimZ: int, blockDimX: int, blockDimY: int, blockDimZ: int, sharedMemBytes: int,
+                hStream: Any, kernelParams: Any, *extra: Any,
+            ) -> Any:  # fmt: skip
+                grid, block = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
 
-            def describe() -> Call:
-                return known.call(f, grid, block, (1, 1, 1), sharedMemBytes, hStream, kernelParams, extra)
+                def describe() -> Call:
+                    return known.call(
+                        f, grid, block, (1, 1, 1), sharedMemBytes, hStream, kernelParams, any(extra), cooperative
+                    )
 
-            return session.around(
-                known.name(f), describe, lambda: old(f, *grid, *block, sharedMemBytes, hStream, kernelParams, extra)
-            )
+                return session.around(
+                    known.name(f),
+                    describe,
+                    lambda: old(f, *grid, *block, sharedMemBytes, hStream, kernelParams, *extra),
+                )
 
-        return launch
+            return launch
+
+        patches.replace(driver, name, make)
 
     def launch_kernel_ex(old: Any) -> Any:
         @functools.wraps(old)
@@ -83,24 +90,26 @@ def install(session: Session, patches: Patches) -> None:
                 grid, block = (
                     tuple(getattr(config, f"{what}Dim{axis}") for axis in "XYZ") for what in ("grid", "block")
                 )
-                cluster, shared = _cluster(driver, config), config.sharedMemBytes
-                return known.call(f, grid, block, cluster, shared, config.hStream, kernelParams, extra)
+                found, kinds = _attributes(config), driver.CUlaunchAttributeID
+                dims = found.get(kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+                cluster = (dims.clusterDim.x, dims.clusterDim.y, dims.clusterDim.z) if dims is not None else (1, 1, 1)
+                asked = found.get(kinds.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+                cooperative = asked is not None and bool(asked.cooperative)
+                shared, stream = config.sharedMemBytes, config.hStream
+                return known.call(f, grid, block, cluster, shared, stream, kernelParams, extra, cooperative)
 
             return session.around(known.name(f), describe, lambda: old(config, f, kernelParams, extra))
 
         return launch
 
-    patches.replace(driver, "cuLaunchKernel", launch_kernel)
+    launches("cuLaunchKernel", False)
+    launches("cuLaunchCooperativeKernel", True)
     patches.replace(driver, "cuLaunchKernelEx", launch_kernel_ex)
 
 
-def _cluster(driver: Any, config: Any) -> Any:
-    wanted = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    for own in list(config.attrs or ())[: config.numAttrs]:
-        if own.id == wanted:
-            dims = own.value.clusterDim
-            return dims.x, dims.y, dims.z
-    return 1, 1, 1
+def _attributes(config: Any) -> dict[Any, Any]:
+    """The values of a launch's attributes, by kind."""
+    return {own.id: own.value for own in list(config.attrs or ())[: config.numAttrs]}
 
 
 class Known:
@@ -136,8 +145,8 @@ class Known:
         return known[1] if known else f"function {int(function):#x}"
 
     def call(
-        self, function: Any, grid: Any, block: Any, cluster: Any, shared: int, stream: Any, params: Any, extra: Any
-    ) -> Call:
+        self, function: Any, grid: Any, block: Any, cluster: Any, shared: int, stream: Any, params: Any, extra: Any, cooperative: bool = False,
+    ) -> Call:  # fmt: skip
         """A launch of a function. Raises Refused where its PTX is not known or its parameters are in one buffer."""
         known = self._entries.get(int(function))
         if known is None:
@@ -146,7 +155,7 @@ class Known:
             raise Refused("its parameters are in one buffer (extra); valid: kernelParams")
         return Call(
             LAUNCHER, *known, _dim3(grid), _dim3(block), lambda declared: parameters(params, declared), _dim3(cluster), int(shared),
-            int(stream or 0),
+            int(stream or 0), cooperative=cooperative,
         )  # fmt: skip
 
 

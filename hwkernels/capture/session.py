@@ -57,6 +57,7 @@ class Call:
     stream: int = 0
     extents: tuple[Extent, ...] = ()
     notes: tuple[str, ...] = ()
+    cooperative: bool = False
 
 
 @dataclass
@@ -193,6 +194,7 @@ class Session:
         made = Recording(
             call.ptx, call.entry, call.grid, taken.block, taken.params, tuple(buffers), call.cluster, call.dynamic_smem,
             arch=info.arch, gpu=info.name, driver=info.driver_version, launcher=call.launcher, notes=taken.notes,
+            cooperative=call.cooperative,
         )  # fmt: skip
         path = self.folder / recording.name_of(made, len(self.files))
         recording.write(path, made)

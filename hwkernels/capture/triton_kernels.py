@@ -142,6 +142,7 @@ def described(
     cluster = (launcher.num_ctas, 1, 1)
     return Call(
         LAUNCHER, str(kernel.asm["ptx"]).encode(), str(kernel.name), grid, None, params, cluster, int(kernel.metadata.shared), stream, tuple(extents),
+        cooperative=bool(getattr(kernel.metadata, "launch_cooperative_grid", False)),
     )  # fmt: skip
 
 

@@ -67,6 +67,7 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     output: str | None = None  # what printf must write; None: not compared
     notes: tuple[str, ...] = ()  # what a recording lacks
+    cooperative: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +147,7 @@ def prepared(job: Job, progress: Progress | None = None) -> Prepared:
     params = _params(job.params, addresses)
     options: dict[str, Any] = {
         "grid": job.grid, "block": job.block, "cluster": job.cluster, "dynamic_smem": job.dynamic_smem, "arch": job.arch,
-        "schedule": job.schedule, "limits": job.limits,
+        "schedule": job.schedule, "limits": job.limits, "cooperative": job.cooperative,
     }  # fmt: skip
     run = (
         module.kernel(job.before_kernel).launch(memory, params, **options, progress=progress)

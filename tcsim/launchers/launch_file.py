@@ -25,7 +25,7 @@ LARGEST_FILE = 1 << 20
 MOST_BYTES = 1 << 30
 """Of all arrays of a launch, and what is expected of them."""
 KEYS = (
-    "kernel", "grid", "block", "cluster", "dynamic_smem", "arch", "schedule", "limits", "arrays", "params", "expected", "output",
+    "kernel", "grid", "block", "cluster", "cooperative", "dynamic_smem", "arch", "schedule", "limits", "arrays", "params", "expected", "output",
 )  # fmt: skip
 _MAPS: dict[str, Callable[..., TensorMap]] = {
     "tiled": TensorMap,
@@ -73,8 +73,15 @@ def _job(table: Table, folder: Path, ptx: bytes) -> Job:
     return Job(
         ptx, params, tuple(regions), table.text("kernel") if table.has("kernel") else None, "", _dim3(table, "grid"), _dim3(table, "block"),
         _dim3(table, "cluster"), table.integer("dynamic_smem", 0), table.text("arch") if table.has("arch") else None, schedule,
-        _limits(table.table("limits")), table.text("output") if table.has("output") else None,
+        _limits(table.table("limits")), table.text("output") if table.has("output") else None, cooperative=_flag(table, "cooperative"),
     )  # fmt: skip
+
+
+def _flag(table: Table, key: str) -> bool:
+    value = table.values.get(key, False)
+    if not isinstance(value, bool):
+        raise table.wrong(key, "true or false")
+    return value
 
 
 def _dim3(table: Table, key: str) -> Dim3:

@@ -3,7 +3,7 @@
 A recording is a dictionary of arrays, numbers and texts. What it must have: `ptx` and `entry` (texts), `grid`, `block`, `cluster` (three
 integers each), `smem` (dynamic shared bytes), `param0` ... (the bytes of each parameter), and of each buffer in global memory
 `buf0_address`, `buf0_before` and, if the launch changed it, `buf0_after` (bytes). What it may have: `before_entry` (a kernel that
-is launched first), `output` (what printf wrote), of each buffer `_name`, `_format`, `_shape` and `_scratch` (1: nobody reads it after the launch), and
+is launched first), `output` (what printf wrote), `cooperative` (1: its blocks wait for the whole grid), of each buffer `_name`, `_format`, `_shape` and `_scratch` (1: nobody reads it after the launch), and
 what made it: `version`, `arch`, `gpu`, `driver`, `launcher`, `notes`. Other entries are left alone. Texts are bytes of UTF-8.
 """
 
@@ -64,6 +64,7 @@ class Recording:
     driver: str = ""
     launcher: str = ""
     notes: tuple[str, ...] = ()  # what could not be recorded
+    cooperative: bool = False
 
     def job(self, arch: str | None = None, schedule: str | int = "late", limits: Limits | None = None) -> Job:
         """The launch, to be run and compared byte for byte on an arch: its GPU's if none is named."""
@@ -75,6 +76,7 @@ class Recording:
         return Job(
             self.ptx, self.params, regions, self.entry, self.before_entry, self.grid, self.block, self.cluster, self.dynamic_smem,
             arch or self.arch or None, schedule, limits or Limits(), self.output, self.notes,
+            self.cooperative,
         )  # fmt: skip
 
     def fields(self) -> dict[str, Any]:
@@ -84,6 +86,8 @@ class Recording:
             "smem": self.dynamic_smem, "before_entry": self.before_entry, "arch": self.arch, "gpu": self.gpu, "driver": self.driver,
             "launcher": self.launcher, "notes": "\n".join(self.notes),
         }  # fmt: skip
+        if self.cooperative:
+            found["cooperative"] = 1
         if self.output is not None:
             found["output"] = self.output
         found |= {f"param{number}": np.frombuffer(data, np.uint8) for number, data in enumerate(self.params)}
@@ -147,6 +151,7 @@ def from_fields(fields: Mapping[str, Any], what: str) -> Recording:
         own.bytes("ptx").tobytes(), own.text("entry"), own.dim3("grid"), own.dim3("block"), params, buffers, own.dim3("cluster"),
         own.integer("smem", 0), own.text("before_entry", ""), own.text("output") if "output" in fields else None, own.text("arch", ""),
         own.text("gpu", ""), own.text("driver", ""), own.text("launcher", ""), tuple(own.text("notes", "").splitlines()),
+        "cooperative" in fields and own.integer("cooperative", 0) == 1,
     )  # fmt: skip
 
 

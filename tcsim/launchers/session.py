@@ -78,6 +78,7 @@ class Session:
                 self._write(Recording(
                     kernel.module.text.encode(), kernel.name, grid, block, tuple(given), memory.buffers(images), cluster, dynamic_smem, output=run.output,
                     arch=self.arch, launcher="tcsim", notes=("the model, not a GPU", *notes),
+                    cooperative=cooperative,
                 ))  # fmt: skip
         found = Launched(kernel.name, grid, block, cluster, dynamic_smem, run, time.perf_counter() - began, notes)
         self._last = run if run.completed else None

@@ -31,6 +31,9 @@ Progress = Callable[[int, int, int], None]
 """What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
 MOST_BESIDE = 1024
 """Clusters that may run beside each other."""
+WORKSPACE = b"\x08" + bytes(7)
+"""What the driver provides to a cooperative launch, at the address in %envreg1 (high) and %envreg2: its size, and the word in which blocks
+count themselves at grid.sync. Source: cooperative_groups/details/driver_abi.h and sync.h of CUDA 13.0. A GPU's size was not measured."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,20 @@ class Grid:
         self.output: list[str] = []
         self.began = time.monotonic()
         self.waiting: Iterator[list[tuple[int, int, int]]] = iter(())  # the blocks of clusters that have not started
+        self.environment: dict[str, int] = {}  # special registers that the driver sets
 
     def run(self) -> bool:
+        """Run the grid, with a workspace for the time of a cooperative launch; whether all clusters ended."""
+        if not self.launch.cooperative:
+            return self._run()
+        workspace = self.launch.memory.allocate(WORKSPACE)
+        self.environment = {"envreg1": workspace >> 32, "envreg2": workspace & 0xFFFF_FFFF}
+        try:
+            return self._run()
+        finally:
+            self.launch.memory.release(workspace)
+
+    def _run(self) -> bool:
         """Run every cluster, one after the other; whether all of them ended.
 
         Where a cluster only spins, the next one runs beside it: it may write what the first one waits for. In a cooperative launch
@@ -134,6 +149,7 @@ class Grid:
         made.cancel = self._cancel
         for block in made.blocks:
             block.limits, block.sums = launch.limits, self.sums
+            block.environment(self.environment)
         return made
 
     def _cancel(self) -> tuple[int, int, int] | None:

@@ -196,7 +196,8 @@ class Kernel:
         schedule: when asynchronous work completes: "late", "early", or a seed for something between. after: a run that this one
         follows as a dependent launch; it must have completed. progress: called now and then, while the grid runs in order, with
         the clusters that have ended, those of the grid, and the instructions so far. observe: makes an observer of each cluster,
-        that sees what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid.
+        that sees what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid, with
+        the workspace that grid.sync of cooperative groups needs.
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
@@ -209,12 +210,12 @@ class Kernel:
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int] = (1, 1, 1), block: Sequence[int] = (1, 1, 1),
         cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: str | int = "late",
         check: bool = True, limits: Limits | None = None, after: Run | None = None,
-        observe: Callable[[Cluster], Observer] | None = None, log: int = MOST_BYTES,
+        observe: Callable[[Cluster], Observer] | None = None, log: int = MOST_BYTES, cooperative: bool = False,
     ) -> Session:  # fmt: skip
         """The same launch, standing before its first instruction: to be stepped through and asked (`tcsim.ptx.stepping.session`).
 
         It does what `launch` does, in the same order, and leaves the same memory; one process runs it, and `Limits.seconds` does not
-        count. log: bytes that the log may take; beyond them it forgets what is oldest. observe: as of `launch`.
+        count. log: bytes that the log may take; beyond them it forgets what is oldest. observe, cooperative: as of `launch`.
 
         Raises LaunchError as `launch` does.
         """
@@ -228,6 +229,7 @@ class Kernel:
         )
         if isinstance(log, bool) or not isinstance(log, int) or log <= 0:
             raise LaunchError(f"{self.name}: log={shortened(log)}; valid: bytes, an integer above 0")
+        launch = replace(launch, cooperative=cooperative)
         return Session(launch, self.function, self.module.text, lambda grid, ended: self._run_of(grid, ended, 1), log)
 
     def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:

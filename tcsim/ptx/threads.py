@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ _MEASURED = {
     "nwarpid": 64, "nsmid": 132, "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": 0x120, "reserved_smem_offset_cap": 0x400,
     "reserved_smem_offset_0": 0, "reserved_smem_offset_1": 0, "current_graph_exec": 0, **dict.fromkeys((f"envreg{index}" for index in range(32)), 0),
 }  # fmt: skip
-"""Special registers as an H200 (driver 580) has them in a launch outside a graph; of the environment registers the driver uses the first."""
+"""Special registers as an H200 (driver 580) has them in a launch outside a graph that is not cooperative."""
 
 
 class Stop(Exception):
@@ -89,6 +89,10 @@ class Threads:
             found[f"clusterid.{axis}"] = self.index[place] // self.cluster_shape[place]
             found[f"nclusterid.{axis}"] = grid[place] // self.cluster_shape[place]
         return found
+
+    def environment(self, registers: Mapping[str, int]) -> None:
+        """Set special registers that are the driver's."""
+        self._special.update(registers)
 
     def special(self, name: str) -> Any:
         """The value of a special register for each thread."""
