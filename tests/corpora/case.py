@@ -172,6 +172,13 @@ DTYPES = {
 CASES: dict[str, Case] = {}
 
 
+def register(own: Case) -> None:
+    """Make a case one of CASES. Raises ValueError for a name that is taken."""
+    if own.name in CASES:
+        raise ValueError(f"two cases are called {own.name}")
+    CASES[own.name] = own
+
+
 def case(
     source: Source,
     entry: str = "",
@@ -181,14 +188,11 @@ def case(
 ) -> Callable[[Callable[[Inputs], Launch]], Callable[[Inputs], Launch]]:
     """Register what the decorated function makes as a case. Raises ValueError for a name that is taken."""
 
-    def register(make: Callable[[Inputs], Launch]) -> Callable[[Inputs], Launch]:
-        own = f"{source.compiler}_{name or make.__name__}"
-        if own in CASES:
-            raise ValueError(f"two cases are called {own}")
-        CASES[own] = Case(own, source, entry, targets, make, inputs)
+    def registered(make: Callable[[Inputs], Launch]) -> Callable[[Inputs], Launch]:
+        register(Case(f"{source.compiler}_{name or make.__name__}", source, entry, targets, make, inputs))
         return make
 
-    return register
+    return registered
 
 
 def tensor_map(array: Array, data_type: str, box: tuple[int, ...], swizzle: str = "NONE", **more: Any) -> Any:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,20 @@ from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS, GemmKernel
 from hwkernels.gemm.sparse_operands import compress, metadata_image, sparsity_in
 from hwkernels.gemm.tiles import Shape, TensorMapSpec
 from tcsim.core.targets import TARGETS
-from tests.corpora.case import DTYPES, Array, Close, Inputs, Launch, Map, Parameter, Pointer, Source, Struct, case
+from tests.corpora.case import (
+    DTYPES,
+    Array,
+    Case,
+    Close,
+    Inputs,
+    Launch,
+    Map,
+    Parameter,
+    Pointer,
+    Source,
+    Struct,
+    register,
+)  # fmt: skip
 
 CLUSTERS = 2  # of a persistent launch: blocks take several tiles
 
@@ -74,8 +88,8 @@ def dense(
     formats: tuple[str, str, str],
     shape: Shape,
     majors: tuple[bool, bool] = (False, False),
-) -> None:
-    """Register one product."""
+) -> Case:
+    """One product."""
     a_format, b_format, out = formats
     options = (
         ("a", a_format),
@@ -130,7 +144,7 @@ def dense(
     suffix = "".join("_mn" if major else "" for major in majors)
     name = f"{kernel.name}_{a_format}{'' if a_format == b_format else '_' + b_format}_{out}{suffix}_{shape.m}x{shape.n}x{shape.k}"
     same = name.replace(kernel.name, "sparse" if kernel.sparse else "dense")
-    case(source, "gemm", (target,), f"{name}_{target}", same)(make)
+    return Case(f"{source.compiler}_{name}_{target}", source, "gemm", (target,), make, same)
 
 
 def struct_of(problem: Array) -> Any:
@@ -141,16 +155,17 @@ def struct_of(problem: Array) -> Any:
 RAGGED, WIDE, WHOLE, SMALL = Shape(72, 40, 96), Shape(136, 72, 160), Shape(128, 128, 64), Shape(64, 64, 64)
 
 
-def _register() -> None:
+def _every() -> Iterator[Case]:
     for kernel in KERNELS.values():
         for target in (own for own in kernel.targets if TARGETS[own].number == 90):
             for name in tiles.formats_on(kernel, 90):
                 out = OPERAND_FORMATS[name].outputs[0]
-                dense(kernel, target, (name, name, out), WIDE if kernel.tma else RAGGED)
+                yield dense(kernel, target, (name, name, out), WIDE if kernel.tma else RAGGED)
             if kernel.mn_major:
-                dense(kernel, target, ("bf16", "bf16", "f32"), WHOLE, (not kernel.sparse, True))
+                yield dense(kernel, target, ("bf16", "bf16", "f32"), WHOLE, (not kernel.sparse, True))
             if "e5m2" in kernel.formats:
-                dense(kernel, target, ("e4m3", "e5m2", "f32"), SMALL)
+                yield dense(kernel, target, ("e4m3", "e5m2", "f32"), SMALL)
 
 
-_register()
+for own in _every():
+    register(own)
