@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +22,12 @@ from selenium.webdriver.common.keys import Keys
 
 import tcsim
 from tcsim.inspection.html_page import descriptor_page, instruction_page, tile_page
+from tcsim.inspection.timeline_page import timeline_page
+from tcsim.launchers import recording
+from tcsim.launchers.check import timeline
 
 FIGURES = Path(__file__).resolve().parent / "figures"
+LAUNCHES = FIGURES.parent.parent / "tests" / "data" / "launches"
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 MOST_BYTES = 150_000
 
@@ -49,11 +54,18 @@ def _wrong_descriptor() -> str:
     return descriptor_page(wrong, 32, 16, "f16")
 
 
+def _timeline() -> str:
+    job = recording.read(LAUNCHES / "triton_matmul_desc_sm90.npz").job()
+    planted = replace(job, ptx=job.ptx.replace(b"fence.proxy.async.shared::cta;", b""))
+    return timeline_page(*timeline(planted))
+
+
 SHOTS = {
     "page-instruction-light.png": Shot(_instruction, "d 8,6", False, (1000, 820)),
     "page-instruction-dark.png": Shot(_instruction, "d 8,6", True, (1000, 820)),
     "page-tile-dark.png": Shot(_tile, "1,8", True, (1180, 600)),
     "page-descriptor-light.png": Shot(_wrong_descriptor, "16,0", False, (1180, 620)),
+    "page-timeline-dark.png": Shot(_timeline, "cp.async.bulk.tensor.2d.global", True, (1100, 700)),
 }
 """By their names in docs/figures."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json as encoder
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +16,12 @@ from tcsim.cli import options
 from tcsim.cli.exec import changed, job_of, opened, when
 from tcsim.cli.output import emit, plain
 from tcsim.core.errors import OperandError, shortened
+from tcsim.inspection.timeline_page import timeline_page
 from tcsim.launchers.check import SCHEDULES, Check
 from tcsim.launchers.check import check as check_job
+from tcsim.launchers.check import timeline as timeline_of
 from tcsim.launchers.check_report import report
+from tcsim.launchers.job import Job
 from tcsim.launchers.progress import bar
 from tcsim.launchers.script import check_script
 
@@ -37,6 +42,12 @@ def check(
     sarif: Annotated[
         str | None, typer.Option("--sarif", help="Write a SARIF 2.1.0 log, for code review.", metavar="FILE")
     ] = None,
+    timeline: Annotated[
+        str | None, typer.Option("--timeline", help="Write a page of what a block did: lanes of time, hazards marked.", metavar="FILE")
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option("--block", help="Of the timeline. Default: that of the first hazard, else 0,0,0.", metavar="X,Y,Z")
+    ] = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Name what is wrong in a kernel: missing fences, waits and barriers, races, faults and deadlocks. No GPU is needed.
@@ -46,7 +57,13 @@ def check(
     Exit status: 0 if nothing that is an error was found, 1 if something was, 2 for wrong use.
     """
     schedules = tuple(dict.fromkeys(map(when, schedule))) if schedule else ()
+    if block is not None and timeline is None:
+        raise OperandError(f"check: --block {shortened(block)} without --timeline; valid: with it")
     if file.endswith(".py"):
+        if timeline is not None:
+            raise OperandError(
+                f"check: {file!r} with --timeline; valid: PTX, or a launch that `tcsim exec --save` kept"
+            )
         found = _script(file, arguments or [], launch, arch, schedules or ("late",))
     elif arguments:
         raise OperandError(f"check: {file!r} with {shortened(arguments)}; valid only with a script, .py")
@@ -54,6 +71,8 @@ def check(
         job = changed(job_of(file, launch, "check"), arch, None)
         with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
             found = check_job(job, file, schedules or SCHEDULES, progress)
+        if timeline is not None:
+            _write(timeline, _page(found, job, block))
     if sarif is not None:
         _write(sarif, encoder.dumps(plain(found.sarif()), indent=1) + "\n")
     emit("check", found.as_dict, lambda: report(found), form="json" if json else "text")
@@ -72,6 +91,16 @@ def _script(
     opened(file, lambda path: Path(path).open().close(), "check")
     with redirect_stdout(sys.stderr):
         return check_script(file, arguments, arch, schedules)
+
+
+def _page(found: Check, job: Job, block: str | None) -> str:
+    """The timeline of a block, under the schedule of the first hazard that names a block."""
+    first = next((own for own in found.findings if own.hazard.block is not None), None)
+    at: Sequence[int] = (first.hazard.block if first is not None else None) or (0, 0, 0)
+    if block is not None:
+        at = [options.integer_of(own, "--block") for own in block.split(",")]
+    schedule = first.schedules[0] if first is not None else found.schedules[0]
+    return timeline_page(*timeline_of(replace(job, schedule=schedule), at))
 
 
 def _write(path: str, text: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from string import Template
 from typing import Any
@@ -187,13 +188,17 @@ def _page(title: str, views: list[dict[str, Any]], facts: list[tuple[str, list[t
         "views": views,
         "facts": [{"title": name, "rows": rows} for name, rows in facts],
     }
+    return filled(data)
+
+
+def filled(data: Mapping[str, Any], parts: Sequence[str] = ("page",), script: str = "page") -> str:
+    """A page that holds data, with a "title", styled by assets/<part>.css and drawn by assets/<script>.js."""
     assets = resources.files("tcsim.inspection") / "assets"
-    read = {name: (assets / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
     written = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing in it may end the script
-    return Template(read["html"]).substitute(
-        title=title.replace("&", "&amp;").replace("<", "&lt;"),
-        style=read["css"],
+    return Template((assets / "page.html").read_text(encoding="utf-8")).substitute(
+        title=str(data["title"]).replace("&", "&amp;").replace("<", "&lt;"),
+        style="\n".join((assets / f"{part}.css").read_text(encoding="utf-8") for part in parts),
         data=written,
-        script=read["js"],
+        script=(assets / f"{script}.js").read_text(encoding="utf-8"),
         version=tcsim.__version__,
     )

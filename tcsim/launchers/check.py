@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from tcsim.core.errors import OperandError, listing, shortened
 from tcsim.launchers.comparison import Comparison, compare
-from tcsim.launchers.job import Execution, Job, execute
-from tcsim.launchers.launched import Launched
+from tcsim.launchers.job import Execution, Job, execute, prepared
+from tcsim.launchers.launched import Launched, extents
 from tcsim.ptx import HAZARDS, Hazard, Run
 from tcsim.ptx.fixes import FIXES
 from tcsim.ptx.grid import Progress
 from tcsim.ptx.sarif import Checked, sarif
+from tcsim.ptx.timeline import Timeline
 
 if TYPE_CHECKING:
     from tcsim.launchers.session import Session
@@ -193,6 +194,23 @@ def check(job: Job, file: str, schedules: Sequence[str | int] = SCHEDULES, progr
     shape = _shape(job)
     launches = tuple((own.job.schedule, own.run, shape) for own in ran)
     return Check(file, tuple(schedules), launches, tuple(_witnesses(ran)))
+
+
+def timeline(job: Job, block: Sequence[int] = (0, 0, 0)) -> tuple[Timeline, Run]:
+    """A launch once more, with the timeline of a block.
+
+    Raises OperandError for a block that the grid does not have, and what `tcsim.launchers.job.execute` raises.
+    """
+    x, y, z = (*block, 0, 0, 0)[:3]
+    if len(block) > 3 or not all(0 <= at < size for at, size in zip((x, y, z), job.grid, strict=True)):
+        raise OperandError(
+            f"no block {tuple(block)} in a grid of {extents(job.grid)}; valid: x, y, z below that, from 0"
+        )
+    own, made = prepared(job), Timeline((x, y, z))
+    if own.before is not None and not own.before.completed:
+        return made, own.before
+    options = {**own.options, "limits": replace(job.limits, processes=1)}
+    return made, own.kernel.launch(own.memory, own.params, **options, observe=made.observer)
 
 
 def of_session(session: Session, file: str = "") -> Check:
