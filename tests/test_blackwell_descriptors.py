@@ -201,7 +201,7 @@ def test_known_words() -> None:
         (lambda: MatrixDescriptor(leading_mode=1, swizzle="64B", arch="sm_100").addresses(8, 16, "f16"), "128B swizzle only"),
         (lambda: MatrixDescriptor(leading_mode=1, swizzle="128B", arch="sm_100").addresses(8, 16, "f16", "MN"), "K-major tiles"),
         (lambda: MatrixDescriptor.decode(1 << 46 | 3 << 61, arch="sm_100"), "swizzle mode 3 does not exist"),
-        (lambda: MatrixDescriptor.decode(3 << 46, arch="sm_100"), "belong to no field"),
+        (lambda: MatrixDescriptor.decode(3 << 46, arch="sm_100"), "must be set to 1"),
         (lambda: MatrixDescriptor.decode(0, arch="sm_100"), "must be set"),
         (lambda: MatrixDescriptor.for_tile(64, 64, "tf32", "MN", arch="sm_100"), "need the swizzle 128B_ATOM_32B"),
         (lambda: MatrixDescriptor.for_tile(64, 96, "e2m1", kind="mxf4", arch="sm_100"), "multiples of 64"),

@@ -25,7 +25,7 @@ from tcsim.cli.app import app
         (("list", "--type", "f17"), "nearest: f16, bf16"),
         (("where", MMA, "--element", "0,0"), "valid: d, a, b, c"),
         (("where", MMA, "-o", "e", "--element", "0,0"), "valid: d, a, b, c"),
-        (("where", WGMMA, "-o", "b", "--element", "0,0"), "valid: d, a, c"),
+        (("where", WGMMA, "-o", "e", "--element", "0,0"), "valid: d, a, c"),
         (("where", MMA, "-o", "a", "--element", "0,16"), "valid are 0 to 15"),
         (("where", MMA, "-o", "a", "--element", "seven"), "valid: ROW,COLUMN"),
         (("where", "cvt.rn.satfinite.e4m3x2.f32", "--element", "0,0"), "has no fragments"),

@@ -18,7 +18,18 @@ from tcsim.inspection.report import Facts, Lines, Report, table
 app = typer.Typer(cls=Subcommands, help="Matrix descriptors: decode, encode, tile, check.", no_args_is_help=True)
 
 _Arch = Annotated[
-    str, typer.Option("--arch", "-a", help="Whose form.", metavar="ARCH", autocompletion=options.complete_arch)
+    str,
+    typer.Option(
+        "--arch",
+        "-a",
+        help="Whose form.",
+        metavar="ARCH",
+        autocompletion=options.complete_arch,
+        callback=options.arch_named,
+    ),
+]
+_Kind = Annotated[
+    str, typer.Option("--kind", help="tcgen05 kind, which fp4 and fp6 need.", autocompletion=options.complete_kind)
 ]
 _Rows = Annotated[int, typer.Option("--rows", help="Rows of the tile: along M for A, along N for B.")]
 _K = Annotated[int, typer.Option("--k", help="Elements along K.")]
@@ -70,12 +81,18 @@ def tile(
     major: _Major = "K",
     swizzle: options.Swizzle = "128B",
     start: _Start = "0",
+    order: Annotated[
+        str, typer.Option("--order", help="Along which atoms lie next to each other: K or MN. Default: as TMA writes.")
+    ] = "",
+    kind: _Kind = "",
+    step: Annotated[int, typer.Option("--step", help="K of one instruction; 0: what 32 bytes hold.")] = 0,
+    arch: _Arch = "sm_90",
     form: options.HtmlFormat = options.TextFormat.text,
     json: options.Json = False,
 ) -> None:
-    """Say how a tile must lie for wgmma, and which descriptors read it."""
+    """Say how a tile must lie for wgmma or tcgen05.mma, and which descriptors read it."""
     made = MatrixDescriptor.for_tile(
-        rows, k, type, major.upper(), swizzle.upper(), options.integer_of(start, "--start")  # type: ignore[arg-type]
+        rows, k, type, major.upper(), swizzle.upper(), options.integer_of(start, "--start"), arch, kind, step, order.upper()  # type: ignore[arg-type]
     )  # fmt: skip
     chosen = "json" if json else form.value
     emit("descriptor tile", lambda: tile_dict(made), lambda: _tile(made), form=chosen, page=lambda: _tile_page(made))
@@ -89,18 +106,19 @@ def check(
     type: _Format,
     major: _Major = "K",
     memory: Annotated[int, typer.Option("--memory", help="Bytes of shared memory.")] = 227 * 1024,
+    kind: _Kind = "",
     arch: _Arch = "sm_90",
     form: options.HtmlFormat = options.TextFormat.text,
     json: options.Json = False,
 ) -> None:
     """Say what is wrong with reading a tile through a descriptor. Exit status 1 if something is."""
     given = MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch)
-    found = given.check(rows, k, type, major.upper(), memory)  # type: ignore[arg-type]
+    found = given.check(rows, k, type, major.upper(), memory, kind)  # type: ignore[arg-type]
     data = {**check_dict(found), "descriptor": descriptor_dict(given)}
 
     def page() -> str:
 
-        return descriptor_page(given, rows, k, type, major.upper())  # type: ignore[arg-type]
+        return descriptor_page(given, rows, k, type, major.upper(), kind)  # type: ignore[arg-type]
 
     chosen = "json" if json else form.value
     emit("descriptor check", lambda: data, lambda: _check(given, found), form=chosen, page=page)
@@ -138,7 +156,8 @@ def _tile(made: CanonicalTile) -> Report:
     )
     steps = enumerate(zip(made.advances, made.descriptors, strict=True))
     rows = [(n, advance, f"{descriptor.encode():#018x}") for n, (advance, descriptor) in steps]
-    title = f"{made.rows} x {made.k} {made.format.name}, {made.major}-major, swizzle {own.swizzle}"
+    chip = f" on {own.arch}" if own.arch != "sm_90" else ""
+    title = f"{made.rows} x {made.k} {made.format.name}, {made.major}-major, swizzle {own.swizzle}{chip}"
     return Report(title, (Facts(facts), table(("K step", "bytes added", "descriptor"), rows, right=(0, 1))))
 
 

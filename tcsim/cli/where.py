@@ -1,11 +1,13 @@
-"""`tcsim where`: from an element to the register that holds it."""
+"""`tcsim where`: from an element to the register, the byte of shared memory or the cell of Tensor Memory that holds it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tcsim.cli import memory_options as memory
 from tcsim.cli import options
 from tcsim.cli.output import emit
+from tcsim.inspection.memory_places import cell_text, tensor_memory_operand
 from tcsim.inspection.places import Place, operand_of, places_of
 from tcsim.inspection.report import Lines, Report
 
@@ -15,24 +17,46 @@ def where(
     element: options.Element,
     operand: options.Operand = None,
     matrix: options.Matrix = 0,
+    descriptor: memory.Descriptor = None,
+    swizzle: memory.Swizzle = None,
+    major: memory.Major = None,
+    start: memory.Start = "0",
+    k: memory.TileK = 0,
+    idesc: options.Idesc = None,
+    tmem: memory.InTmem = False,
+    address: memory.Address = "0",
     arch: options.Arch = None,
     json: options.Json = False,
 ) -> None:
-    """Say which lane and register hold an element."""
+    """Say where an element lies: lane and register, byte of shared memory, or cell of Tensor Memory."""
     instruction = options.instruction_of(mnemonic, arch)
-    chosen = operand_of(instruction, operand)
     row, column = options.element_of(element)
-    places = places_of(chosen, row, column, matrix)
+    kind = memory.place_of(instruction, operand, bool(descriptor or swizzle or major or k), tmem)
+    if kind == "registers":
+        chosen = operand_of(instruction, operand)
+        places = places_of(chosen, row, column, matrix)
+        name, found = chosen.name, [place.as_dict() for place in places]
+        lines = _lines(chosen, places)
+    elif kind == "shared":
+        name = str(operand).lower()
+        own = memory.shared_of(instruction, name, descriptor, swizzle, major, start, k, idesc)
+        place = own.place(row, column)
+        found = [place.as_dict()]
+        pair = f" of CTA {place.cta}" if own.ctas > 1 else ""
+        lines = [f"{name}({row}, {column}) is {place}{pair}", f"descriptor {own.descriptor.encode():#018x}: LBO "
+                 f"{own.descriptor.leading_byte_offset}, SBO {own.descriptor.stride_byte_offset} bytes, swizzle {own.descriptor.swizzle}"]  # fmt: skip
+    else:
+        name = str(operand).lower()
+        layout = tensor_memory_operand(instruction, name, memory.idesc_of(idesc))
+        base = options.integer_of(address, "--address")
+        cells = [layout.where(row, column, copy) for copy in range(layout.copies)]
+        found = [dict(zip(("cta", "lane", "column", "slot"), cell, strict=True)) for cell in cells]
+        lines = [f"{name}({row}, {column}) is {cell_text(layout, cell, base)}" for cell in cells]
     data = {
-        "mnemonic": instruction.mnemonic, "arch": instruction.arch.name, "operand": chosen.name, "row": row, "column": column,
-        "matrix": matrix, "places": [place.as_dict() for place in places],
+        "mnemonic": instruction.mnemonic, "arch": instruction.arch.name, "operand": name, "row": row, "column": column,
+        "matrix": matrix, "places": found,
     }  # fmt: skip
-    emit(
-        "where",
-        lambda: data,
-        lambda: Report("", (Lines(tuple(_lines(chosen, places))),)),
-        form="json" if json else "text",
-    )
+    emit("where", lambda: data, lambda: Report("", (Lines(tuple(lines)),)), form="json" if json else "text")
 
 
 def _lines(operand: Any, places: tuple[Place, ...]) -> list[str]:

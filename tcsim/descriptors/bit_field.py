@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -118,3 +119,20 @@ class Field:
         if self.signed:
             code = code - ((code >> self._width - 1) << self._width)
         return code * self.unit + self.less
+
+
+def stray_bits(bits: int, fields: Iterable[Field]) -> tuple[str, ...]:
+    """Set bits that no field has, each with the fields beside it.
+
+    >>> stray_bits(1 << 5, [Field("low", 0, 4, 1, ""), Field("high", 8, 4, 1, "")])
+    ('bit 5, between low (3:0) and high (11:8),',)
+    """
+    ordered = sorted(fields, key=lambda field: field.low)
+    found = []
+    for bit in range(bits.bit_length()):
+        if bits >> bit & 1:
+            below = [f"{field.name} ({field.place})" for field in ordered if field.low < bit][-1:]
+            above = [f"{field.name} ({field.place})" for field in ordered if field.low > bit][:1]
+            where = f"between {below[0]} and {above[0]}" if below and above else f"beside {(below or above)[0]}"
+            found.append(f"bit {bit}, {where},")
+    return tuple(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ from tcsim.numbers.formats import format as find_format
 
 STEP_BYTES = 32
 """Bytes along K of one row that one instruction multiplies: k16 of 16-bit types, k32 of 8-bit, k8 of tf32, k256 of b1."""
+Order = Literal["", "K", "MN"]
+"""Along which neighbouring atoms lie next to each other in memory; empty: as TMA writes panels, MN of a K-major tile and K of an MN-major one."""
 LONG_STEPS = {STEP_BYTES: (4, 8, 16, 32), 48: (4, 8), 64: (4, 8)}
 """Such bytes, of tcgen05 -> bits of the elements that have them. 48 bytes are K = 96 of fp4 (sm_103, sm_107) or lookup indices
 (sm_107); 64 bytes are twice the smallest K (sm_107)."""
@@ -143,10 +145,11 @@ def place_tile(
     arch: str,
     kind: str,
     step: int,
+    order: Order = "",
 ) -> T:
     """How a tile lies, and the offsets that its descriptors have; `made` is the class to make of it.
 
-    The other arguments are those of `MatrixDescriptor.for_tile`. Raises OperandError as that does.
+    `order`: CuTe's tile_to_shape with Step<_2,_1> is "K", with Step<_1,_2> "MN". The other arguments are those of `MatrixDescriptor.for_tile`. Raises OperandError as that does.
     """
     element = find_format(format)
     name, form = form_of(arch)
@@ -165,6 +168,10 @@ def place_tile(
             f"{call}: steps of 48 bytes run over the ends of rows; valid: major='K' with the swizzle 128B or NONE"
         )
     _check(rows, k, element, major, swizzle, call, name, bits, step_bytes)
+    if order not in ("", "K", "MN"):
+        raise OperandError(f"{call}: order={order!r}; valid: K, MN: along which atoms lie next to each other")
+    if order == "K" and step_bytes == 48:
+        raise OperandError(f"{call}: order='K': steps of 48 bytes run on into the next panel; valid: MN")
     pattern = DESCRIPTOR_SWIZZLES[swizzle]
     if start_address % pattern.period:
         raise OperandError(
@@ -174,19 +181,21 @@ def place_tile(
     span = pattern.span
     if major == "K":
         width = min(span * 8 // bits, k)  # elements of k in a panel
-        panel = rows * span
-        row_mode, row_stride = (CORE_ROWS, rows // CORE_ROWS), (span * 8 // bits, CORE_ROWS * span * 8 // bits)
-        layout = Layout((row_mode, (width, -(-k // width))), (row_stride, (1, panel * 8 // bits)))
         panels = -(-k // width)
-        leading, stride = (panel, CORE_ROWS * span) if span == CORE_BYTES else (0, CORE_ROWS * span)
+        atom, panel = CORE_ROWS * span, rows * span
+        along_k, along_mn = (atom, atom * panels) if order == "K" else (panel, atom)
+        row_mode, row_stride = (CORE_ROWS, rows // CORE_ROWS), (span * 8 // bits, along_mn * 8 // bits)
+        layout = Layout((row_mode, (width, panels)), (row_stride, (1, along_k * 8 // bits)))
+        leading, stride = (along_k, along_mn) if span == CORE_BYTES else (0, along_mn)
     else:
         width = min(span * 8 // bits, rows)  # elements of MN in a panel
-        panel = k * span
-        group = CORE_ROWS // 2 if swizzle == ATOM_32B else CORE_ROWS  # k of an atom
-        k_mode, k_stride = (group, k // group), (span * 8 // bits, group * span * 8 // bits)
-        layout = Layout(((width, rows // width), k_mode), ((1, panel * 8 // bits), k_stride))
         panels = rows // width
-        leading, stride = (group * span, panel) if span == CORE_BYTES else (panel, group * span)
+        group = CORE_ROWS // 2 if swizzle == ATOM_32B else CORE_ROWS  # k of an atom
+        atom, panel = group * span, k * span
+        along_k, along_mn = (atom * panels, atom) if order == "MN" else (atom, panel)
+        k_mode, k_stride = (group, k // group), (span * 8 // bits, along_k * 8 // bits)
+        layout = Layout(((width, panels), k_mode), ((1, along_mn * 8 // bits), k_stride))
+        leading, stride = (along_k, along_mn) if span == CORE_BYTES else (along_mn, along_k)
     total = panels * panel
     return made(rows, k, element, major, pattern, layout, total, start_address, leading, stride, name, kind, step_bytes)
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from tcsim.core.errors import TargetError, listing
 from tcsim.core.targets import ARCHS, accepting, nearest_known
-from tcsim.descriptors.bit_field import Field
+from tcsim.descriptors.bit_field import Field, stray_bits
 
 Major = Literal["K", "MN"]
 CORE_ROWS = 8  # rows (or columns of k) of a core matrix
@@ -109,3 +109,43 @@ def form_of(arch: str) -> tuple[str, Form]:
         tcgen05 = [one.name for one in ARCHS.values() if (nearest_known(FORMS, one) or ("sm_90",))[0] != "sm_90"]
         raise TargetError(f"{arch} has no matrix descriptors; sm_90 (wgmma) and {listing(tcgen05)} (tcgen05) have")
     return found
+
+
+def wrong_bits(value: int, arch: str) -> tuple[str, ...]:
+    """What 64 bits have that no descriptor of an arch has, field by field; nothing for a descriptor.
+
+    >>> wrong_bits(0x4000004000000040, "sm_100")
+    ('version (bits 48:46) must be set to 1: the form of sm_100; it is 0: is this a descriptor of sm_90?',)
+    >>> wrong_bits(0x8000, "sm_90")
+    ('bits 0x8000 belong to no field of sm_90: bit 15, between start_address (13:0) and leading_byte_offset (29:16)',)
+    """
+    name, form = form_of(arch)
+    if not 0 <= value < 1 << 64:
+        return (f"a descriptor has 64 bits; valid: 0 to {(1 << 64) - 1:#x}",)
+    found = []
+    for field, number in form.fixed:
+        raw = value >> field.low & (1 << field.bits) - 1
+        if raw != number:
+            others = [
+                other
+                for other in FORMS
+                if other != name and not FORMS[other].fixed and not _unknown(value, FORMS[other])
+            ]
+            perhaps = f": is this a descriptor of {' or '.join(others)}?" if others else ""
+            found.append(f"{field.name} (bits {field.place}) must be set to {field.meaning}; it is {raw}{perhaps}")
+    swizzle = form.field("swizzle")
+    mode = swizzle.take(value)
+    if mode not in form.modes.values():
+        found.append(f"swizzle mode {mode} does not exist on {arch} (bits {swizzle.place}); valid: {swizzle.meaning}")
+    known = (*form.fields, *(field for field, _ in form.fixed))
+    if unknown := _unknown(value, form):
+        found.append(
+            f"bits {unknown:#x} belong to no field of {name}: {' '.join(stray_bits(unknown, known)).rstrip(',')}"
+        )
+    return tuple(found)
+
+
+def _unknown(value: int, form: Form) -> int:
+    """The bits that belong to no field."""
+    fixed = sum(field.mask for field, _ in form.fixed)
+    return value & ~(form.known | fixed)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tcsim.core.arguments import integer, is_number
 from tcsim.core.errors import OperandError
 from tcsim.descriptors import limits
-from tcsim.descriptors.bit_field import Field
+from tcsim.descriptors.bit_field import Field, stray_bits
 from tcsim.descriptors.kinds import KINDS, MAX_SHIFTS, Depth, Kind, fields_of
 
 _FLAGS = ("sparse", "saturate", "negate_a", "negate_b", "transpose_a", "transpose_b")
@@ -72,8 +72,9 @@ class InstructionDescriptor(limits.DescriptorFields):
         table = fields_of(row, name)
         known = sum(one.mask for one in table)
         if not 0 <= value < 1 << _BITS or value & ~known:
+            stray = "; ".join(stray_bits(value & ~known & (1 << _BITS) - 1, table)) or f"it has {_BITS} bits;"
             raise OperandError(
-                f"instruction descriptor {value:#x}: bits {value & ~known:#x} must be 0 in kind::{kind} on {name}"
+                f"instruction descriptor {value:#x}: bits {value & ~known:#x} must be 0 in kind::{kind} on {name}: {stray.rstrip(',;')}"
             )
         numbers = {one.name: one.take(value) for one in table}
         parts: dict[str, object] = {}

@@ -17,9 +17,9 @@ from tcsim.core import display
 from tcsim.core.arguments import integer, is_name, is_number
 from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.addresses import along_k, element_addresses, element_bit_addresses
-from tcsim.descriptors.canonical_tile import PlacedTile, place_tile
+from tcsim.descriptors.canonical_tile import Order, PlacedTile, place_tile
 from tcsim.descriptors.checks import TileCheck, check_tile
-from tcsim.descriptors.forms import CORE_BYTES, CORE_ROWS, FORMS, Form, Major, form_of
+from tcsim.descriptors.forms import CORE_BYTES, CORE_ROWS, FORMS, Form, Major, form_of, wrong_bits
 from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES, PATTERN_ROW
 from tcsim.numbers.formats import Format
 from tcsim.numbers.formats import format as find_format
@@ -81,16 +81,8 @@ class MatrixDescriptor:
         value = integer(value, "MatrixDescriptor.decode: value")
         parts = {field.name: field.take(value) for field in form.fields}
         modes = {code: mode for mode, code in form.modes.items()}
-        if parts["swizzle"] not in modes:
-            raise OperandError(
-                f"descriptor {value:#x}: swizzle mode {parts['swizzle']} does not exist on {arch}; valid: {listing(modes)}"
-            )
-        if not 0 <= value < 1 << 64 or value & ~form.known:
-            raise OperandError(
-                f"descriptor {value:#x}: bits {value & ~form.known:#x} belong to no field of {name}'s descriptor"
-            )
-        if value & form.constants != form.constants:
-            raise OperandError(f"descriptor {value:#x}: bits {form.constants:#x} must be set on {arch}")
+        if wrong := wrong_bits(value, name):
+            raise OperandError(f"descriptor {value:#x}: {'; '.join(wrong)}")
         return MatrixDescriptor(**{**parts, "swizzle": modes[parts["swizzle"]]}, arch=name)  # type: ignore[arg-type]
 
     @staticmethod
@@ -104,6 +96,7 @@ class MatrixDescriptor:
         arch: str = "sm_90",
         kind: str = "",
         step: int = 0,
+        order: Order = "",
     ) -> CanonicalTile:
         """Where to put a tile of rows x k elements for wgmma or tcgen05, and the descriptors that read it, one per K step.
 
@@ -111,7 +104,8 @@ class MatrixDescriptor:
         other, as TMA loads with boxes of that span write them. k below the span leaves the ends of rows unused (K-major).
 
         `kind` is the tcgen05 kind, as for `addresses`. `step` is K of one instruction; 0: what 32 bytes hold, padding included.
-        The 48 bytes of K = 96 (sm_103, sm_107) run over the ends of 128-byte rows: such a step's descriptor names the next panel.
+        `order` says along which the tile's atoms (8 rows of a swizzle's span) lie next to each other: "K" or "MN"; not given: as TMA
+        writes panels, "MN" for a K-major tile and "K" for an MN-major one. The 48 bytes of K = 96 (sm_103, sm_107) run over the ends of 128-byte rows: such a step's descriptor names the next panel.
 
         Source: the element addresses measured on an H200, and CuTe's canonical GMMA layouts; for sm_100 the PTX ISA's canonical
         layouts, which CuTe's UMMA layouts are.
@@ -131,8 +125,10 @@ class MatrixDescriptor:
         (1024, 32768)
         >>> tile.advances  # bytes; 32 inside a panel, then the next panel
         (0, 32, 64, 96, 16384, 16416, 16448, 16480)
+        >>> tcsim.MatrixDescriptor.for_tile(128, 128, "f16", order="K").descriptor.stride_byte_offset
+        2048
         """
-        tile = place_tile(CanonicalTile, rows, k, format, major, swizzle, start_address, arch, kind, step)
+        tile = place_tile(CanonicalTile, rows, k, format, major, swizzle, start_address, arch, kind, step, order)
         tile.descriptor.encode()  # raises if a field cannot hold its number
         return tile
 

@@ -94,7 +94,9 @@ def tile_page(tile: CanonicalTile) -> str:
     return _page(title, [view], [("Tile", rows), ("Descriptor", _fields(own))], "memory")
 
 
-def descriptor_page(descriptor: MatrixDescriptor, rows: int, k: int, format: str | Format, major: Major = "K") -> str:
+def descriptor_page(
+    descriptor: MatrixDescriptor, rows: int, k: int, format: str | Format, major: Major = "K", kind: str = ""
+) -> str:
     """The page of what a descriptor reads: a tile of rows x k elements, whatever lies there, and what is wrong with it.
 
     Raises OperandError for more than `MOST_ELEMENTS` elements, and as `MatrixDescriptor.addresses` does.
@@ -103,13 +105,13 @@ def descriptor_page(descriptor: MatrixDescriptor, rows: int, k: int, format: str
     >>> "0x4000004000000000" in descriptor_page(descriptor, 64, 16, "f16")
     True
     """
-    kind = find_format(format)
-    found = descriptor.check(rows, k, kind, major)
-    bits = kind.container_bits if kind.bits >= 8 else kind.bits
-    view = _memory_view(descriptor.addresses(rows, k, kind, major), kind, bits, major)
+    element = find_format(format)
+    found = descriptor.check(rows, k, element, major, kind=kind)
+    bits = element.container_bits if element.bits >= 8 else element.bits
+    view = _memory_view(descriptor.addresses(rows, k, element, major, kind), element, bits, major)
     verdict = "every element has a place of its own inside memory" if found.ok else "wrong"
     notes = [("verdict", verdict), *(("note", message) for message in found.messages)]
-    title = f"{descriptor.encode():#018x} reads {rows} x {k} {kind.name}, {major}-major"
+    title = f"{descriptor.encode():#018x} reads {rows} x {k} {element.name}, {major}-major"
     return _page(title, [view], [("Check", notes), ("Descriptor", _fields(descriptor))], "memory")
 
 
