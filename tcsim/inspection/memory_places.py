@@ -151,7 +151,7 @@ def instruction_format(instruction: Instruction, name: str, idesc: int | None) -
     """The number format of an operand; of tcgen05.mma, the one that the instruction descriptor says."""
     if isinstance(instruction, TensorMemoryMultiply):
         return described(instruction, _needed(instruction, idesc)).formats[name]
-    formats: dict[str, Format] = instruction.formats  # type: ignore[attr-defined]
+    formats: dict[str, Format] = instruction.formats
     return formats[name]
 
 
