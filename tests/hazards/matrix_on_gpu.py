@@ -37,6 +37,7 @@ from tests.corpora.pack import Compiled
 from tests.hazards.matrix import packed
 from tests.hazards.matrix.verdicts import Verdict
 
+RUN = ("sm_80", "sm_90")  # generations of kernels that an H200 runs
 TIMES = 20  # launches of a mutant
 SILENCE_S = 2.5  # without an answer a process is killed, and the mutant counts as a hang
 FIRST_S = 40.0  # before its first answer
@@ -160,19 +161,17 @@ def sanitised(command: str, job: Job, path: Path, gpu: int, tool: str, end: floa
 
 def assembled(pack: Path, chip: str) -> Iterator[tuple[Job, Job | str, str]]:
     """With the original of its kernel each module, assembled, or what ptxas says against it; and its key."""
-    for subject, compiled, found in packed.read(pack):
+    for subject, found in packed.read(pack, RUN):
         target = chip + ("a" if subject.target.endswith("a") else "")
 
-        def made(
-            text: str, key: str, kind: str, own: Any = subject, given: Compiled = compiled, to: str = target
-        ) -> Job | str:
+        def made(text: str, key: str, kind: str, own: Any = subject, to: str = target) -> Job | str:
             try:
                 cubin = toolchain.assemble(text, to, allow_notes=True).cubin
             except (toolchain.AssembleError, toolchain.ToolchainError) as error:
                 return " ".join(str(error).split())[:160]
-            return Job(own.name, key, kind, cubin, own.entry, own.launch, given)
+            return Job(own.name, key, kind, cubin, own.entry, own.launch, own.compiled)
 
-        original = made(compiled.ptx, f"{subject.name} original", "original")
+        original = made(subject.compiled.ptx, f"{subject.name} original", "original")
         assert isinstance(original, Job), original
         yield original, original, original.key
         keys = [Verdict(subject.name, own.kind, own.line, own.what, "").key for own in found]

@@ -9,33 +9,12 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 from tests.hazards.matrix.packed import BUILT, write
 from tests.hazards.matrix.subjects import subjects
-from tests.hazards.matrix.verdicts import NAMED, SILENT, Verdict, every, judged
-
-
-def share(name: str, step: int, of: int, place: int) -> list[Verdict]:
-    """The verdicts of a share of a kernel's mutants."""
-    subject = subjects()[name]
-    return [judged(subject, mutant) for mutant in every(subject)[::step][place::of]]
-
-
-def verdicts(names: list[str], step: int, jobs: int) -> Iterator[Verdict]:
-    """The verdicts of kernels, in order."""
-    if jobs == 1:
-        for name in names:
-            yield from share(name, step, 1, 0)
-        return
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        parts = [[pool.submit(share, name, step, jobs, place) for place in range(jobs)] for name in names]
-        for part in parts:
-            done = [own.result() for own in part]
-            yield from (row[at] for at in range(max(map(len, done))) for row in done if at < len(row))
+from tests.hazards.matrix.verdicts import NAMED, SILENT
+from tests.hazards.matrix.whole import verdicts
 
 
 def main() -> int:
@@ -45,17 +24,16 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="one mutant of so many")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path)
-    parser.add_argument(
-        "--pack", action="store_true", help=f"write {BUILT.name} for tests.hazards.matrix_on_gpu, and end"
-    )
+    parser.add_argument("--pack", action="store_true", help=f"write {BUILT.name} for hosts without NVRTC, and end")
+    parser.add_argument("--packed", action="store_true", help="take the PTX from there: no NVRTC is needed")
     given = parser.parse_args()
     if given.pack:
-        write(BUILT, ("sm_80", "sm_90"))
+        write(BUILT)
         print(f"{BUILT}: {BUILT.stat().st_size} bytes")
         return 0
     names = [name for name in subjects() if not given.kernel or any(word in name for word in given.kernel)]
     start, found = time.perf_counter(), []
-    for own in verdicts(names, given.every, given.jobs):
+    for own in verdicts(names, given.every, given.jobs, BUILT if given.packed else None):
         found.append(own)
         if own.verdict != NAMED:
             print(f"{own.verdict:10} {own.key}{' ' + own.names[0] if own.names else ''}"[:240], flush=True)

@@ -1,4 +1,4 @@
-"""The kernels of the matrix as one file, for a GPU host that has no NVRTC: PTX, and the lines that a launch executes."""
+"""The kernels of the matrix as one file, for hosts that have no NVRTC: PTX, and the lines that a launch executes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,28 @@ from tests.hazards.matrix.verdicts import executed
 BUILT = ROOT / "build" / "hazard_matrix.xz"
 
 
-def write(path: Path, generations: tuple[str, ...]) -> None:
-    """Write the kernels of some generations."""
+def write(path: Path) -> None:
+    """Write the kernels."""
     found = {
-        own.name: {"compiled": asdict(own.compiled), "lines": sorted(executed(own))}
-        for own in subjects().values()
-        if own.generation in generations
+        own.name: {"compiled": asdict(own.compiled), "lines": sorted(executed(own))} for own in subjects().values()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(lzma.compress(json.dumps(found).encode()))
 
 
-def read(path: Path) -> Iterator[tuple[Subject, Compiled, list[Mutant]]]:
-    """Each kernel, its PTX, and its mutants."""
+def use(path: Path) -> dict[str, frozenset[int]]:
+    """Take the PTX of the kernels from a file; the lines that their launches execute."""
+    found = {}
     for name, own in json.loads(lzma.decompress(path.read_bytes())).items():
-        subject, compiled = subjects()[name], Compiled(**own["compiled"])
-        subject.__dict__["compiled"] = compiled
-        text = Text(compiled.ptx, parse(compiled.ptx).kernel(subject.entry).function)
-        yield subject, compiled, list(mutants(text, frozenset(own["lines"])))
+        subjects()[name].__dict__["compiled"] = Compiled(**own["compiled"])
+        found[name] = frozenset(own["lines"])
+    return found
+
+
+def read(path: Path, generations: tuple[str, ...]) -> Iterator[tuple[Subject, list[Mutant]]]:
+    """Each kernel of some generations, and its mutants."""
+    for name, lines in use(path).items():
+        subject = subjects()[name]
+        if subject.generation in generations:
+            text = Text(subject.compiled.ptx, parse(subject.compiled.ptx).kernel(subject.entry).function)
+            yield subject, list(mutants(text, lines))
