@@ -165,7 +165,8 @@ def test_what_the_kernel_does_wrong_is_a_hazard(name: str) -> None:
     body, options, thread = FAULTS[name]
     memory = Memory()
     run = ran(f"st.global.u32 [%rd1+64], 77;\n.loc 1 42 5\n{body}", memory=memory, grid=(3, 1, 1), **options)
-    (found,) = run.hazards
+    *causes, found = run.hazards
+    assert [own.name for own in causes] == (["BARRIER_COUNT"] if name == "DEADLOCK" else [])
     assert not run.completed and (found.name, found.severity, found.count) == (name, "error", 1)
     assert found.block == (0, 0, 0) and (thread is None or found.thread == thread)
     if thread is not None:

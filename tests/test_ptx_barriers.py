@@ -284,7 +284,7 @@ def test_small_copies(schedule: str | int) -> None:
         ("mbarrier.arrive.shared::cta.b64 _, [%r1], 3;", "MBARRIER_FAULT", "2 arrivals are pending"),
         (
             "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 1048576;",
-            "MBARRIER_FAULT",
+            "MBAR_TX_RANGE",
             "transaction count would be",
         ),
         ("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 32768;", "", ""),
@@ -298,7 +298,7 @@ def test_small_copies(schedule: str | int) -> None:
             "INVALID_OPERAND",
             "0x408",
         ),
-        ("mbarrier.init.shared::cta.b64 [%r1], 0;", "INVALID_OPERAND", "expected arrivals from 1"),
+        ("mbarrier.init.shared::cta.b64 [%r1], 0;", "MBAR_COUNT", "expected arrivals from 1"),
     ],
 )
 def test_wrong_uses(line: str, name: str, detail: str) -> None:
@@ -327,4 +327,4 @@ def test_what_a_warp_tells_a_barrier_is_one_number(bytes: int, fits: bool) -> No
     """
     found, _ = run(text(".param .u64 target", body), {TARGET: np.zeros(64, np.uint8)}, (TARGET,), "late")
     assert found.completed == fits
-    assert [hazard.name for hazard in found.hazards] == ([] if fits else ["MBARRIER_FAULT"])
+    assert [hazard.name for hazard in found.hazards] == ([] if fits else ["MBAR_TX_RANGE"])

@@ -269,54 +269,55 @@ def test_a_fault_of_work_in_flight_is_the_issuers() -> None:
 
 # --- deadlocks ---------------------------------------------------------------------------------------------------------
 
-DEADLOCKS: list[tuple[str, dict[str, Any], list[str]]] = [
+DEADLOCKS: list[tuple[str, dict[str, Any], list[str], set[str]]] = [
     (
         "mbarrier.init.shared::cta.b64 [smem], 3; mbarrier.arrive.shared::cta.b64 %rd5, [smem];\n"
         "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [smem], 0; @!%p1 bra W;",
-        {"block": 1}, ["mbarrier at 0x400", "phase 0", "2 of 3 arrivals missing", "0 bytes missing"],
+        {"block": 1}, ["mbarrier at 0x400", "phase 0", "2 of 3 arrivals missing", "0 bytes missing"], {"MBAR_ARRIVE_MISSING"},
     ),
     (
         "mbarrier.init.shared::cta.b64 [smem], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [smem], 48;\n"
         "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [smem], 0; @!%p1 bra W;",
-        {"block": 1}, ["0 of 1 arrivals missing", "48 bytes missing"],
+        {"block": 1}, ["0 of 1 arrivals missing", "48 bytes missing"], {"MBAR_TX_OVER"},
     ),
     (
         "setp.lt.u32 %p1, %r0, 32; @%p1 bra E; barrier.sync 3, 96; E:",
-        {"block": 96}, ["barrier 3 for 96 threads", "arrived: threads 32 to 95"],
+        {"block": 96}, ["barrier 3 for 96 threads", "arrived: threads 32 to 95"], {"BARRIER_COUNT"},
     ),
     (
         "setp.lt.u32 %p1, %r0, 32; @%p1 bra E; bar.sync 0; E: bar.sync 1;",
-        {"block": 64}, ["waits at barrier 0", "waits at barrier 1", "threads 0 to 31", "threads 32 to 63"],
+        {"block": 64}, ["waits at barrier 0", "waits at barrier 1", "threads 0 to 31", "threads 32 to 63"], {"BARRIER_ROLE_DIVERGENCE"},
     ),
     (
         "mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 1; @%p1 bra E;\n"
         "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; E: @!%p1 bra F; barrier.sync 2, 64; F:",
-        {"grid": 2, "cluster": 2}, ["the cluster's barrier", "threads 0 to 31 of block (1, 0, 0)", "barrier 2 for 64"],
+        {"grid": 2, "cluster": 2}, ["the cluster's barrier", "threads 0 to 31 of block (1, 0, 0)", "barrier 2 for 64"], {"BARRIER_COUNT"},
     ),
     (
         "W: ld.volatile.shared.u32 %r1, [smem]; setp.eq.u32 %p1, %r1, 0; @%p1 bra W;",
-        {}, ["threads 0 to 31", "spins"],
+        {}, ["threads 0 to 31", "spins"], {"SMEM_UNINITIALISED"},
     ),
     (
         "setp.lt.u32 %p1, %r0, 16; @%p1 bra W; shfl.sync.idx.b32 %r1, %r0, 0, 31, -1; bra E;\n"
         "W: ld.volatile.shared.u32 %r1, [smem]; setp.eq.u32 %p1, %r1, 0; @%p1 bra W; E:",
-        {}, ["other lanes of its warp", "threads 0 to 15", "spins"],
+        {}, ["other lanes of its warp", "threads 0 to 15", "spins"], {"SMEM_UNINITIALISED", "WARP_SYNC_MASK"},
     ),
     (
         "mov.u32 %r1, smem; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 512;\n"
         "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;",
-        {"target": "sm_100a"}, ["32 of tmem"],
+        {"target": "sm_100a"}, ["32 of tmem"], {"TMEM_DEADLOCK"},
     ),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "options", "said"), DEADLOCKS, ids=[said[0] for _, _, said in DEADLOCKS])
-def test_a_deadlock_says_who_waits_for_what(body: str, options: dict[str, Any], said: list[str]) -> None:
+@pytest.mark.parametrize(("body", "options", "said", "rules"), DEADLOCKS, ids=[own[2][0] for own in DEADLOCKS])
+def test_a_deadlock_says_who_waits_for_what(
+    body: str, options: dict[str, Any], said: list[str], rules: set[str]
+) -> None:  # fmt: skip
     for schedule in ("late", "early", 5):
         run, _ = ran(body, schedule=schedule, **options)
-        names = [own.name for own in run.hazards]
-        assert not run.completed and names == (["TMEM_DEADLOCK"] if "tmem" in said[0] else []) + ["DEADLOCK"]
-        hazard = run.hazards[-1]
+        *named, hazard = run.hazards
+        assert not run.completed and hazard.name == "DEADLOCK" and {own.name for own in named} == rules
         assert hazard.line and hazard.block is not None
         missing = [part for part in said if part not in hazard.message]
         assert not missing, f"{missing} not in {hazard.message}"
@@ -333,7 +334,7 @@ FAULTS: list[tuple[str, str, int | None]] = [
     (".local .align 8 .b8 own[64]; mov.u64 %rd7, -8; setp.eq.u32 %p1, %r0, 9; @%p1 st.local.u64 [%rd7], %rd3;", "LOCAL_OUT_OF_RANGE", 9),
     (".local .align 8 .b8 own[12]; mov.u64 %rd7, own; cvta.local.u64 %rd7, %rd7; ld.u64 %rd3, [%rd7+8];", "LOCAL_OUT_OF_RANGE", 0),
     ("setp.eq.u32 %p1, %r0, 8; @%p1 trap;", "TRAP", 8),
-    ("bar.sync 0, 33;", "INVALID_OPERAND", 0),
+    ("bar.sync 0, 33;", "BARRIER_COUNT", 0),
     ("mov.u32 %r1, 99; bar.sync %r1;", "INVALID_OPERAND", 0),
     ("mov.u32 %r1, smem; mov.u32 %r2, 9; mbarrier.init.shared::cta.b64 [%r1], %r2; mbarrier.arrive.shared::cta.b64 _, [%r1];",
      "MBARRIER_FAULT", None),

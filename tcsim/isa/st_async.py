@@ -95,7 +95,7 @@ class RemoteInstruction(Instruction):
         write = Write(target, data, self._combination)
         signal = completion(barrier_access(form["barrier"], operands["barrier"], lanes), self.row.bytes)
         outcome = Outcome(writes=(write,), signals=(signal,))
-        return Effects(pending=(Pending((), (target,), lambda view: None, lambda fetched: outcome),))
+        return Effects(pending=(Pending((), (target,), lambda view: None, lambda fetched: outcome, tells=(signal,)),))
 
     @property
     def _combination(self) -> Callable[[Array, Array], Array] | None:

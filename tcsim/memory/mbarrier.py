@@ -27,6 +27,14 @@ class BarrierError(OperandError):
     """A use of an mbarrier whose outcome the manual leaves undefined."""
 
 
+class BarrierCountError(BarrierError):
+    """A number of arrivals that no barrier of the layout can expect."""
+
+
+class TransactionError(BarrierError):
+    """A transaction count, or a number of bytes, beyond its range."""
+
+
 @dataclass(frozen=True)
 class BarrierState:
     """What an arrive returns: the phase that it arrived in, and the arrivals that were pending just before."""
@@ -75,7 +83,7 @@ class MBarrier:
         if not is_name(layout, LAYOUTS):
             raise BarrierError(f"MBarrier({count}, {layout!r}): no such layout; valid: {listing(LAYOUTS)}")
         if not 1 <= count <= LAYOUTS[layout]:
-            raise BarrierError(
+            raise BarrierCountError(
                 f"MBarrier({count}): valid are expected arrivals from 1 to {LAYOUTS[layout]} (layout {layout})"
             )
         self._layout = layout
@@ -383,7 +391,7 @@ class MBarrier:
         if not 0 <= bytes <= MOST_BYTES or not -MOST_BYTES <= total <= MOST_BYTES:
             lenient = bytes <= MOST_BYTES and total == MOST_BYTES + 1
             chip = " (beyond the manual's range, though an H200 does not fault there)" if lenient else ""
-            raise BarrierError(
+            raise TransactionError(
                 f"{self!r}.{call}: {bytes} bytes at once, the transaction count would be {total}{chip}; valid: numbers of "
                 f"bytes from 0 to {MOST_BYTES} that bring it to -{MOST_BYTES} to {MOST_BYTES}"
             )

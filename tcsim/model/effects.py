@@ -236,6 +236,7 @@ class Pending:
         default_factory=lambda: MappingProxyType({})
     )  # registers in flight: "read" or "write"
     threads: Array | None = None  # whose it is: entries of the operands, from 0 on; None: all of them
+    tells: tuple[Signal, ...] = ()  # what `finish` will signal, as far as it is known at issue
 
 
 @dataclass(frozen=True)

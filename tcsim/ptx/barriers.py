@@ -95,7 +95,7 @@ class Barriers(Performer):
             if which >= BARRIERS:
                 raise Stop("INVALID_OPERAND", f"barrier {which}; valid: 0 to {BARRIERS - 1}", first)
             if wanted % LANES:
-                raise Stop("INVALID_OPERAND", f"a barrier for {wanted} threads; valid: multiples of {LANES}", first)
+                raise Stop("BARRIER_COUNT", f"a barrier for {wanted} threads; valid: multiples of {LANES}", first)
             found.append((own, which, wanted))
             left = left & ~own
         return found
@@ -177,7 +177,7 @@ class Barriers(Performer):
         mask = self._array(w)
         twice = mask & (self.cluster_phase > self.cluster.phase)
         if twice.any():
-            raise Stop("INVALID_OPERAND", "barrier.cluster.arrive twice in one phase", int(np.argmax(twice)))
+            raise Stop("CLUSTER_BARRIER_TWICE", "barrier.cluster.arrive twice in one phase", int(np.argmax(twice)))
         self.cluster_phase[mask] = self.cluster.phase + 1
         if self.observer is not None:
             self.observer.arrived(self, "cluster", 0, mask)

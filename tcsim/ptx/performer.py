@@ -12,6 +12,7 @@ from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource, Signal
 from tcsim.ptx import mbarriers
 from tcsim.ptx.families import Bound, Operands, Rows, Together, stacked
+from tcsim.ptx.faults import rule_for
 from tcsim.ptx.fibers import Wait
 from tcsim.ptx.memory import SHARED_WINDOW
 from tcsim.ptx.octets import Octets
@@ -184,7 +185,7 @@ class Performer(Octets):
         try:
             found: Effects = bound.model.effects(bound.form, Operands(bound, given, self, threads, mask), self)
         except TcsimError as error:
-            raise Stop("INVALID_OPERAND", str(error), int(threads[0])) from None
+            raise Stop(rule_for(error, "INVALID_OPERAND"), str(error), int(threads[0])) from None
         return found
 
     def _take(self, bound: Bound, found: Effects, threads: Array, mask: Array) -> None:
@@ -332,7 +333,8 @@ class Performer(Octets):
                 try:
                     value = mbarriers.after(signal, count, before, self.arch)
                 except TcsimError as error:
-                    raise Stop("MBARRIER_FAULT", f"mbarrier at {key:#x}: {error}", int(threads[0])) from None
+                    name = rule_for(error, "MBARRIER_FAULT")
+                    raise Stop(name, f"mbarrier at {key:#x}: {error}", int(threads[0])) from None
                 if self.observer is not None:
                     self.observer.signalled(self, signal, key, count, before, value, threads)
                 self.put_octets("shared", np.array([key]), np.array([value], np.uint64).view(np.uint8).reshape(1, 8))

@@ -42,12 +42,14 @@ RACES = (
     Rule("SMEM_RACE_RAW", "error", "Shared memory is read, and nothing orders the read after the write of another warp.", "Conflict and Data-races", _PTX),
     Rule("SMEM_RACE_WAR", "error", "Shared memory is written, and nothing orders the write after the read of another warp.", "Conflict and Data-races", _PTX),
     Rule("SMEM_RACE_WAW", "error", "Shared memory is written twice, and nothing orders the writes of two warps.", "Conflict and Data-races", _PTX),
+    Rule("SMEM_UNINITIALISED", "strict", "Shared memory is read that nobody has written in this launch.", "Shared State Space", _PTX),
 )  # fmt: skip
 """Ordinary accesses."""
 
 COPIES = (
     Rule("PROXY_FENCE_MISSING", "error", "What ordinary instructions wrote is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between.", "Async Proxy", _PTX),
     Rule("PROXY_FENCE_CP_ASYNC", "strict", "What cp.async copied is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between its wait and that; Triton leaves it out.", "Async Proxy", _PTX),
+    Rule("PROXY_FENCE_WAR", "strict", "What ordinary instructions read or wrote is overwritten through the async proxy, and no fence.proxy.async is between; CUTLASS leaves it out.", "Async Proxy", _PTX),
     Rule("ASYNC_DST_READ", "error", "The destination of an asynchronous copy is read before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
     Rule("ASYNC_DST_WRITTEN", "error", "The destination of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
     Rule("ASYNC_SRC_MODIFIED", "error", "The source of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
@@ -66,6 +68,17 @@ MBARRIERS = (
     Rule("MBAR_USED_BEFORE_INIT_VISIBLE", "error", "An mbarrier is used, and nothing orders its initialisation by another warp before.", "mbarrier.init", _PTX),
     Rule("MBAR_REINIT", "error", "An mbarrier is initialised again without mbarrier.inval.", "mbarrier.init", _PTX),
     Rule("MBAR_OVERWRITTEN", "error", "The bytes of an mbarrier in use are read or written by something else than an mbarrier instruction.", "Size and alignment of mbarrier object", _PTX),
+    Rule("MBAR_COUNT", "error", "mbarrier.init with a number of arrivals that the object cannot expect: valid are 1 to 2**20 - 1.", "mbarrier.init", _PTX),
+    Rule("MBAR_TX_UNDER", "error", "A phase expects fewer bytes than its copies bring, so that it ends before they are done, or never.", "Tracking asynchronous operations by the mbarrier object", _PTX),
+    Rule("MBAR_TX_OVER", "error", "A phase expects more bytes than come, and never ends.", "Tracking asynchronous operations by the mbarrier object", _PTX),
+    Rule("MBAR_TX_RANGE", "error", "The bytes of one operation, or the transaction count, go beyond 2**20 - 1.", "Tracking asynchronous operations by the mbarrier object", _PTX),
+    Rule("MBAR_ARRIVE_MISSING", "error", "A phase has got bytes or arrivals, but not all arrivals, and never ends.", "Phase completion of the mbarrier object", _PTX),
+    Rule("MBAR_PARITY", "error", "A wait is for the wrong phase: one that was complete before, or one that nothing completes.", "mbarrier.test_wait / mbarrier.try_wait", _PTX),
+    Rule("MBAR_PHASE_ALIAS", "error", "A wait comes two phases late: the parity that it asks for is that of the phase under way again.", "mbarrier.test_wait / mbarrier.try_wait", _PTX),
+    Rule("MBAR_PHASE_UNOBSERVED", "strict", "A thread arrives in a phase, and no wait has found the phase before complete.", "Phase of the mbarrier object", _PTX),
+    Rule("MBAR_SCOPE", "strict", "A thread arrives at an mbarrier of another block with the scope .cta, the default, so that it releases nothing to it.", "mbarrier.arrive", _PTX),
+    Rule("MBAR_RELAXED", "error", "Shared memory is used that only a .relaxed arrival or wait orders with the earlier access.", "mbarrier.arrive", _PTX),
+    Rule("MBAR_REMOTE_FORM", "error", "An mbarrier of another block is waited for, or signalled without .shared::cluster.", "mbarrier.arrive", _PTX),
 )  # fmt: skip
 """mbarrier objects."""
 
@@ -77,6 +90,7 @@ WARPGROUPS = (
     Rule("WGMMA_ACC_WRITE_IN_FLIGHT", "repaired", "An accumulator of wgmma is written before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_A_REG_HAZARD", "repaired", "A register from which wgmma reads A is written before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_WAIT_OTHER_WARPGROUP", "error", "Shared memory that wgmma reads is written again after a wait, but nothing orders the write after the wait of the warpgroup that issued it.", "wgmma.wait_group", _PTX),
+    Rule("WGMMA_WARPGROUP_DIVERGED", "error", "Some warps of a warpgroup execute an instruction of wgmma, and the others never come.", "wgmma.mma_async", _PTX),
 )  # fmt: skip
 """wgmma."""
 
@@ -90,6 +104,14 @@ TENSOR_MEMORY = (
     Rule("TMEM_AFTER_RELINQUISH", "error", "A block takes Tensor Memory after tcgen05.relinquish_alloc_permit.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
     Rule("TMEM_ADDR_NOT_PUBLISHED", "error", "The address that tcgen05.alloc leaves in shared memory is read, and nothing orders the read after it.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
     Rule("TMEM_DEADLOCK", "error", "tcgen05.alloc waits for columns that nobody gives back.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
+    Rule("TCGEN05_FENCE_MISSING", "strict", "tcgen05 operations on the same Tensor Memory are ordered by what orders threads, without tcgen05.fence::before_thread_sync before it or ::after_thread_sync after it.", "tcgen05 Memory Consistency Model: canonical synchronization patterns", _PTX),
+    Rule("TCGEN05_NOT_PIPELINED", "strict", "Two tcgen05 operations of one thread touch the same Tensor Memory, no wait is between, and they are no pair that is executed in order.", "tcgen05 Memory Consistency Model: pipelined instructions", _PTX),
+    Rule("TMEM_LD_NO_WAIT", "strict", "Tensor Memory is written after a tcgen05.ld whose registers were used without tcgen05.wait::ld: that orders the registers alone.", "tcgen05 Memory Consistency Model: register dependencies", _PTX),
+    Rule("TMEM_LD_UNINITIALISED", "strict", "tcgen05.ld reads Tensor Memory that nobody has written since it was taken.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
+    Rule("TMEM_UNINITIALISED", "error", "tcgen05.mma, cp or shift reads, or accumulates to, Tensor Memory that nobody has written since it was taken.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
+    Rule("TMEM_ALLOC_SIZE", "error", "tcgen05.alloc or dealloc of a number of columns that cannot be: valid are powers of two from 32 to 512.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
+    Rule("TMEM_PEER_ORDER", "error", "A block of a pair gives Tensor Memory back, and nothing orders the tcgen05.alloc of the other one before.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
+    Rule("CTA_GROUP_MISMATCH", "error", "tcgen05 instructions of one kernel have different .cta_group.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
 )  # fmt: skip
 """tcgen05."""
 
@@ -97,6 +119,13 @@ BLOCKS = (
     Rule("CLUSTER_LATE_START", "error", "Shared memory of another block of the cluster is used, and nothing says that the block has started.", "barrier.cluster", _PTX),
     Rule("CLUSTER_EARLY_EXIT", "error", "A block ends while another one may still use its shared memory.", "barrier.cluster", _PTX),
     Rule("SETMAXNREG_OVERSUBSCRIBED", "error", "setmaxnreg waits for registers that nobody gives back.", "setmaxnreg", _PTX),
+    Rule("CLUSTER_SMEM_REUSED", "error", "A copy writes shared memory of another block that this one still uses.", "Conflict and Data-races", _PTX),
+    Rule("CLUSTER_BARRIER_RELAXED", "error", "Shared memory is used that only barrier.cluster.arrive.relaxed orders with the earlier access.", "barrier.cluster", _PTX),
+    Rule("CLUSTER_BARRIER_TWICE", "error", "A thread arrives twice in one phase of the cluster's barrier.", "barrier.cluster", _PTX),
+    Rule("SETMAXNREG_DIRECTION", "error", "setmaxnreg.dec asks for more registers than the warp has, or .inc for fewer.", "setmaxnreg", _PTX),
+    Rule("BARRIER_COUNT", "error", "Arrivals at a barrier do not agree on its threads, their number is no multiple of 32, or so many are not left.", "Barrier instructions: bar, barrier", _PTX),
+    Rule("BARRIER_ROLE_DIVERGENCE", "error", "Threads of one warp arrive at a barrier at different .aligned instructions, or threads wait at different barriers for ever.", "Barrier instructions: bar, barrier", _PTX),
+    Rule("WARP_SYNC_MASK", "error", "Some lanes execute an instruction that others of the warp have to execute with them, and these never come.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX),
 )  # fmt: skip
 """Blocks and clusters."""
 

@@ -75,17 +75,17 @@ def _planted(body: str, defect: str) -> str:
     return "\n".join(lines)
 
 
-_OWN = "shl.b32 %r3, %r0, 2; mov.u32 %r1, smem; add.u32 %r3, %r3, %r1;"
+OWN = "shl.b32 %r3, %r0, 2; mov.u32 %r1, smem; add.u32 %r3, %r3, %r1;"
 """%r1: the array; %r3: the word of each thread."""
-_OTHER = "xor.b32 %r4, %r0, 32; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r1;"
+OTHER = "xor.b32 %r4, %r0, 32; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r1;"
 """%r4: the word of a thread of the other warp."""
-_FIRST = "setp.eq.u32 %p1, %r0, 0; setp.eq.u32 %p2, %r0, 1;"
-_PARAMS = "ld.param.u64 %rd1, [source]; ld.param.u64 %rd2, [target];"
+FIRST = "setp.eq.u32 %p1, %r0, 0; setp.eq.u32 %p2, %r0, 1;"
+PARAMS = "ld.param.u64 %rd1, [source]; ld.param.u64 %rd2, [target];"
 
 RACES = Kernel(
     "races",
     f"""
-    {_OWN} {_OTHER}
+    {OWN} {OTHER}
     st.shared.u32 [%r3], %r0;
     bar.sync 0;                         //- SMEM_RACE_RAW
     ld.shared.u32 %r5, [%r4];
@@ -99,7 +99,7 @@ RACES = Kernel(
 STORE = Kernel(
     "store",
     f"""
-    {_PARAMS} {_OWN} {_FIRST}
+    {PARAMS} {OWN} {FIRST}
     st.shared.u32 [%r3], %r0;
     fence.proxy.async.shared::cta;      //- PROXY_FENCE_MISSING
     bar.sync 0;
@@ -119,7 +119,7 @@ STORE = Kernel(
 LOAD = Kernel(
     "load",
     f"""
-    {_PARAMS} {_OWN} {_FIRST}
+    {PARAMS} {OWN} {FIRST}
     add.u32 %r2, %r1, 1024;
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;                                //- MBAR_USED_BEFORE_INIT
     bar.sync 0;                         //- MBAR_USED_BEFORE_INIT_VISIBLE
@@ -138,7 +138,7 @@ LOAD = Kernel(
 GROUPS = Kernel(
     "groups",
     f"""
-    {_PARAMS} {_OWN} {_OTHER}
+    {PARAMS} {OWN} {OTHER}
     mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1;
     cp.async.ca.shared.global [%r3], [%rd3], 4;
     cp.async.commit_group;              //- CP_ASYNC_UNCOMMITTED
@@ -158,7 +158,7 @@ _B = tcsim.MatrixDescriptor.for_tile(8, 16, "f16", swizzle="NONE", start_address
 WARPGROUPS = Kernel(
     "warpgroups",
     f"""
-    {_OWN} mov.u64 %rd3, {_A}; mov.u64 %rd4, {_B}; setp.ge.u32 %p1, %r0, 128; and.b32 %r5, %r0, 63; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, 4096;
+    {OWN} mov.u64 %rd3, {_A}; mov.u64 %rd4, {_B}; setp.ge.u32 %p1, %r0, 128; and.b32 %r5, %r0, 63; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, 4096;
     mov.f32 %f1, 0f00000000; mov.f32 %f2, 0f00000000; mov.f32 %f3, 0f00000000; mov.f32 %f4, 0f00000000;
     st.shared.u32 [%r3], 0; st.shared.u32 [%r3+1024], 0; st.shared.u32 [%r5], 0;
     fence.proxy.async;                  //- PROXY_FENCE_MISSING
@@ -178,10 +178,10 @@ WARPGROUPS = Kernel(
 CLUSTER = Kernel(
     "cluster",
     f"""
-    {_OWN} {_FIRST}
+    {OWN} {FIRST}
     mov.u32 %r2, %cluster_ctarank; xor.b32 %r2, %r2, 1; mapa.shared::cluster.u32 %r4, %r3, %r2;
     st.shared.u32 [%r3], %r0;
-    barrier.cluster.arrive;             //- CLUSTER_LATE_START   //~ SMEM_RACE_RAW: barrier.cluster.arrive.relaxed;
+    barrier.cluster.arrive;             //- CLUSTER_LATE_START   //~ CLUSTER_BARRIER_RELAXED: barrier.cluster.arrive.relaxed;
     barrier.cluster.wait;               //- CLUSTER_LATE_START
     ld.shared::cluster.u32 %r5, [%r4];
     barrier.cluster.arrive;             //- CLUSTER_EARLY_EXIT
@@ -193,7 +193,7 @@ CLUSTER = Kernel(
 BETWEEN = Kernel(
     "between",
     f"""
-    {_OWN} {_FIRST}
+    {OWN} {FIRST}
     add.u32 %r6, %r1, 1024; mov.u32 %r2, %cluster_ctarank; xor.b32 %r2, %r2, 1; mapa.shared::cluster.u32 %r4, %r1, %r2; mapa.shared::cluster.u32 %r7, %r6, %r2;
     @%p1 mbarrier.init.shared::cta.b64 [%r6], 1;
     @%p1 fence.mbarrier_init.release.cluster;   //- MBAR_USED_BEFORE_INIT_VISIBLE
@@ -211,17 +211,17 @@ BETWEEN = Kernel(
     """,
     blocks=2,
 )
-_TILE_A = tcsim.MatrixDescriptor.for_tile(
+TILE_A = tcsim.MatrixDescriptor.for_tile(
     64, 16, "f16", swizzle="NONE", start_address=1024, arch="sm_100"
 ).descriptor.encode()
-_TILE_B = tcsim.MatrixDescriptor.for_tile(
+TILE_B = tcsim.MatrixDescriptor.for_tile(
     8, 16, "f16", swizzle="NONE", start_address=4096, arch="sm_100"
 ).descriptor.encode()
-_IDESC = tcsim.InstructionDescriptor("f16", 64, 8, "f32", "f16", "f16").encode()
+IDESC = tcsim.InstructionDescriptor("f16", 64, 8, "f32", "f16", "f16").encode()
 TENSOR_MEMORY = Kernel(
     "tensor_memory",
     f"""
-    {_OWN} {_FIRST} mov.u64 %rd3, {_TILE_A}; mov.u64 %rd4, {_TILE_B}; setp.lt.u32 %p3, %r0, 32; setp.ge.u32 %p4, %r0, 32;
+    {OWN} {FIRST} mov.u64 %rd3, {TILE_A}; mov.u64 %rd4, {TILE_B}; setp.lt.u32 %p3, %r0, 32; setp.ge.u32 %p4, %r0, 32;
     and.b32 %r5, %r0, 63; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, 4096; add.u32 %r6, %r1, 8192; add.u32 %r7, %r1, 8200; setp.lt.u32 %p5, %r0, 64;
     st.shared.u32 [%r3], 0; st.shared.u32 [%r3+512], 0; st.shared.u32 [%r3+1024], 0; st.shared.u32 [%r3+1536], 0; @%p5 st.shared.u32 [%r5], 0;
     @%p1 mbarrier.init.shared::cta.b64 [%r6], 1;
@@ -240,7 +240,7 @@ TENSOR_MEMORY = Kernel(
     tcgen05.fence::after_thread_sync;
     setp.eq.u32 %p6, %r0, 0;
     @!%p1 bra ISSUED;
-    tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd3, %rd4, {_IDESC}, %p6;
+    tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd3, %rd4, {IDESC}, %p6;
     tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r6]; //~ TCGEN05_COMMIT_MISSING: mbarrier.arrive.shared::cta.b64 _, [%r6];
     ISSUED:
     {wait("DONE", "%r6", "0")}
@@ -260,7 +260,7 @@ POOL = Kernel(
     """
     setp.ge.u32 %p1, %r0, 128;
     @%p1 bra MORE;
-    setmaxnreg.dec.sync.aligned.u32 40; //~ SETMAXNREG_OVERSUBSCRIBED: setmaxnreg.dec.sync.aligned.u32 208;
+    setmaxnreg.dec.sync.aligned.u32 40; //~ SETMAXNREG_OVERSUBSCRIBED: setmaxnreg.dec.sync.aligned.u32 208;   //~ SETMAXNREG_DIRECTION: setmaxnreg.inc.sync.aligned.u32 40;
     bra.uni DONE;
     MORE:
     setmaxnreg.inc.sync.aligned.u32 240;
@@ -286,7 +286,7 @@ COLUMNS = Kernel(
 COPIED = Kernel(
     "copied",
     f"""
-    {_PARAMS} {_OWN} {_FIRST}
+    {PARAMS} {OWN} {FIRST}
     mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1;
     cp.async.ca.shared.global [%r3], [%rd3], 4;
     cp.async.wait_all;

@@ -9,8 +9,10 @@ import pytest
 
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
 from tcsim.ptx.rules import FAULTS
-from tests.hazards.kernels import KERNELS, LOAD, RACES, Kernel
+from tests.hazards import kernels, kernels_mbarriers, kernels_tensor
+from tests.hazards.kernels import LOAD, RACES, Kernel
 
+KERNELS = (*kernels.KERNELS, *kernels_mbarriers.KERNELS, *kernels_tensor.KERNELS)
 PLANTED = [(kernel, defect) for kernel in KERNELS for defect in kernel.defects]
 SCHEDULES = ("late", "early", 7)
 

@@ -126,7 +126,7 @@ class BulkInstruction(CopyInstruction):
             return Outcome(writes=(write,) if kept else (), signals=signals, undefined=lost)
 
         reads, writes = ((source,), (in_each(target, ranks),)) if kept else ((), ())
-        return Pending(reads, writes, fetch, finish, self.row.group, threads=lanes)
+        return Pending(reads, writes, fetch, finish, self.row.group, threads=lanes, tells=signals)
 
     def _require_modelled(self) -> None:
         if self.row.reports:

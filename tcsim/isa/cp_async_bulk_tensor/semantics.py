@@ -262,7 +262,7 @@ class TensorLoad(TensorCopy):
             box = box if ranks is None else np.tile(box, (len(ranks), 1))
             return Outcome(writes=(Write(target, box),), signals=(signal,))
 
-        return (Pending(_some(source), (target,), fetch, finish, threads=np.array([lane])),)
+        return (Pending(_some(source), (target,), fetch, finish, threads=np.array([lane]), tells=(signal,)),)
 
     def execute(
         self, tensor_map: TensorMap, memory: Any, coordinates: Any, smem: Any, address: Any = 0, offsets: Any = None

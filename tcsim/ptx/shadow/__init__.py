@@ -4,8 +4,9 @@
 - `operations`: asynchronous work, and who knows that it is complete
 - `words`: of every word of a memory, the last write and reads
 - `findings`: hazards, one for each name and pair of lines
-- `mbarriers`, `tensor_memory`, `registers`: what only they can get wrong
-- `conflicts`: two accesses to one word that nothing orders, by name
+- `mbarriers`, `barriers`, `blocks`, `registers`: what only they can get wrong
+- `conflicts`, `naming`: two accesses to one word that nothing orders, by name
+- `deadlocks`: what those wait for who wait for ever
 - `checker`: the observer that a launch with check=True attaches to each cluster
 
 A rule is a row of `tcsim.ptx.rules`, and a place here that reports it; tests/hazards has a planted defect and its mended twin for each.

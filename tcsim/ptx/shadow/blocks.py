@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.model.effects import Outcome, Resource
-from tcsim.ptx.shadow.clocks import EXECUTED
+from tcsim.ptx.convergence import row_of
+from tcsim.ptx.shadow.clocks import EXECUTED, KINDS
+from tcsim.ptx.shadow.naming import Use
 from tcsim.ptx.shadow.operations import READ, Operation
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import LANES, Array
@@ -16,11 +18,9 @@ if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
     from tcsim.ptx.performer import Performer
     from tcsim.ptx.shadow.checker import Checker
-    from tcsim.ptx.threads import Stop, Threads
+    from tcsim.ptx.threads import Threads
 
 _LANES_OF_TMEM = 128
-_STUCK = {"registers": "SETMAXNREG_OVERSUBSCRIBED", "tmem": "TMEM_DEADLOCK"}
-"""By what threads wait for in a deadlock: a rule of its own."""
 
 
 class Blocks:
@@ -35,10 +35,13 @@ class Blocks:
             int, dict[tuple[int, int], Operation]
         ] = {}  # by rank: the last operation of a warp and line
         self.gone: dict[int, Array] = {}  # by rank of a block that has ended: what its threads knew
-        self.leaving = {rank: np.zeros((4, warps + 2), np.int32) for rank in range(len(checker.cluster.blocks))}
+        self.leaving = {rank: np.zeros((KINDS, warps + 2), np.int32) for rank in range(len(checker.cluster.blocks))}
         self.taken: dict[int, Array] = {}  # by rank: columns of Tensor Memory, the instruction that took each
         self.relinquished: dict[int, int] = {}  # by rank: the instruction
         self._allocations: set[int] = set()  # instructions that take Tensor Memory
+        self._paired: dict[int, tuple[int, int, int]] = {}  # by rank: warp, time and instruction of its alloc of a pair
+        self._group = (0, 0)  # .cta_group of the first tcgen05 instruction, and that instruction
+        self._owned: dict[int, Array] = {}  # by rank: registers that each warp has asked for
 
     def is_allocation(self, line: int) -> bool:
         """Whether an instruction is one that takes Tensor Memory."""
@@ -107,21 +110,66 @@ class Blocks:
         """Columns are taken or given back, or the right to take them."""
         checker = self.checker
         line = checker.findings.number(block.here)
+        if resource.kind == "registers":
+            self._registers(block, resource.delta, threads, line)
         if resource.kind != "tmem":
             return
         ranks = [block.rank, block.rank ^ 1] if resource.pair and len(checker.cluster.blocks) > 1 else [block.rank]
         if resource.delta > 0:
             self._taken(block, resource, outcome, threads, line)
             return
+        if resource.pair:
+            self._peer(block, threads, line)
         first = resource.address & 0xFFFF
         for rank in ranks[:1]:
             taken = self.taken.setdefault(rank, np.zeros(COLUMNS, np.int64))
             self._cleared(block, rank, first, -resource.delta, threads, line)
+            if not taken[first : first - resource.delta].all():
+                said = f"{checker.findings.opcode(line)} gives columns back from {first} on that no tcgen05.alloc has taken"
+                checker.findings.report(
+                    "TMEM_UNALLOCATED", said, line, 0, checker.index(block), int(threads[0]), column=first
+                )
             taken[first : first - resource.delta] = 0
+
+    def grouped(self, block: Threads, group: int, thread: int) -> None:
+        """An instruction with .cta_group: all of a kernel have to have the same."""
+        checker = self.checker
+        line = checker.findings.number(block.here)
+        if not self._group[0]:
+            self._group = group, line
+        elif self._group[0] != group:
+            said = f"{checker.findings.opcode(line)} in a kernel with {checker.findings.opcode(self._group[1])}"
+            checker.findings.report("CTA_GROUP_MISMATCH", said, line, self._group[1], checker.index(block), thread)
+
+    def _registers(self, block: Performer, count: int, threads: Array, line: int) -> None:
+        """setmaxnreg: .dec to no more than the warp has, .inc to no less."""
+        checker, launched = self.checker, block.program.registers_at_launch
+        row = row_of(block.here.opcode) if block.here is not None else None
+        if not launched or row is None:
+            return
+        owned = self._owned.setdefault(block.rank, np.full(block.warps, launched))
+        for warp in np.unique(threads // LANES).tolist():
+            if (count > owned[warp]) if row.arithmetic == "dec" else (count < owned[warp]):
+                said = f"{checker.findings.opcode(line)} asks for {count} registers, and the warp has {owned[warp]}"
+                checker.findings.report("SETMAXNREG_DIRECTION", said, line, 0, checker.index(block), warp * LANES)
+            owned[warp] = count
+
+    def _peer(self, block: Performer, threads: Array, line: int) -> None:
+        """A pair's columns are given back: the peer's alloc has to come before."""
+        checker, other = self.checker, self._paired.get(block.rank ^ 1)
+        if other is None:
+            return
+        warp, when, theirs = other
+        if (checker.clocks.known[checker.some(block, threads), EXECUTED, 1 + warp] < when).any():
+            said = f"nothing orders {checker.findings.opcode(theirs)} of block {block.rank ^ 1} of the cluster before {checker.findings.opcode(line)}"
+            checker.findings.report("TMEM_PEER_ORDER", said, line, theirs, checker.index(block), int(threads[0]))
 
     def _taken(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array, line: int) -> None:
         checker, rank = self.checker, block.rank
         self._allocations.add(line)
+        if resource.pair:
+            warp = int(checker.some(block, threads)[0])
+            self._paired[rank] = warp, int(checker.clocks.now[warp]), line
         if rank in self.relinquished:
             said = f"{checker.findings.opcode(line)} comes after {checker.findings.opcode(self.relinquished[rank])}"
             checker.findings.report(
@@ -139,9 +187,9 @@ class Blocks:
         words = checker.words("tmem", rank)
         at = (np.arange(_LANES_OF_TMEM)[:, None] * COLUMNS + first + np.arange(count)).reshape(-1)
         warps = np.full(len(at), checker.some(block, threads)[0])
-        for conflict in words.conflicts(at, warps, True):
-            if conflict.kind in ("landed", "fetched"):
-                checker._ordinary(block, words, "tmem", at, np.full(len(at), threads[0]), line, "write", conflict)
+        found = [own for own in words.conflicts(at, warps, True) if own.kind in ("landed", "fetched")]
+        if found:
+            checker.naming.report(Use(block, words, at, np.full(len(at), threads[0]), line, "write", rank), found)
 
     def used(self, block: Performer, rank: int, offsets: Array, size: int, line: int) -> None:
         """Work touches Tensor Memory, which has to be taken."""
@@ -158,23 +206,3 @@ class Blocks:
             self.checker.findings.report(
                 "TMEM_UNALLOCATED", said, line, 0, self.checker.index(block), None, column=column
             )
-
-    # --- the end
-
-    def ended(self, stop: Stop | None) -> None:
-        """The cluster has ended: what a deadlock is about."""
-        if stop is None or stop.name != "DEADLOCK":
-            return
-        for block in self.checker.cluster.blocks:
-            for fiber in block.fibers.waiting:
-                waits = fiber.waits
-                if waits is None or waits.kind != "resource":
-                    continue
-                rule = next((name for kind, name in _STUCK.items() if waits.text.endswith(kind)), "")
-                if rule:
-                    thread = int(np.argmax(fiber.mask))
-                    line = next((own for own in block.program.lines[fiber.block] if own is not None), None)
-                    said = f"warp {thread // LANES} waits for {waits.text}, which nobody gives back"
-                    self.checker.findings.report(
-                        rule, said, self.checker.findings.number(line), 0, self.checker.index(block), thread
-                    )

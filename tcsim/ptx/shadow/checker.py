@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcsim.model.effects import Access, Effects, GroupOp, Order, Outcome, Resource, Signal
-from tcsim.ptx.convergence import row_of
 from tcsim.ptx.observer import Observer
-from tcsim.ptx.shadow import conflicts
+from tcsim.ptx.shadow.barriers import Meetings
 from tcsim.ptx.shadow.blocks import Blocks
 from tcsim.ptx.shadow.clocks import Clocks
+from tcsim.ptx.shadow.deadlocks import Deadlocks
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.mbarriers import Objects, Work, flipped
+from tcsim.ptx.shadow.naming import Naming, Use
 from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.shadow.places import parts
 from tcsim.ptx.shadow.registers import Registers
-from tcsim.ptx.shadow.words import Conflict, Words
+from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import LANES, Array
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
     from tcsim.ptx.cluster import Cluster
     from tcsim.ptx.families import Bound
+    from tcsim.ptx.fibers import Wait
     from tcsim.ptx.hazards import Hazard
     from tcsim.ptx.memory import Segment
     from tcsim.ptx.pending import Flight, Tracker
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 _STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 _SIGNALLED = ("tcgen05", "cp.async")
 """Kinds of work that a signal can follow."""
+TENSOR_FENCES = ("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
 
 
 @cache
@@ -59,12 +62,15 @@ class Checker(Observer):
         self.findings = Findings()
         self.objects = Objects(self.clocks, self.operations, self.findings)
         self.memories: dict[tuple[str, int], Words] = {}
+        self.naming = Naming(self)
         self.blocks = Blocks(self)
+        self.deadlocks = Deadlocks(self)
         self.registers = Registers(self)
         self.ranks = {id(block.shared): rank for rank, block in enumerate(blocks)}
         self.unit = blocks[0].program.narrowest
         self.strong: set[int] = set()  # instructions that are not weak
-        self.barriers: dict[tuple[str, int, int], Array] = {}  # what arrivals at barriers have published
+        self.relaxed: dict[int, str] = {}  # by warp: the rule of the last relaxed arrival or wait
+        self.meetings = Meetings(self)
         self.synchronising = np.zeros_like(self.clocks.known[0])  # what accesses that release have
         self.histories: dict[tuple[str, int], list[Operation]] = {}  # by kind and warp: all that it issued
         self.flights: dict[int, list[Work]] = {}  # by flight: what an mbarrier is told of
@@ -92,7 +98,7 @@ class Checker(Observer):
         if found is None:
             block = self.cluster.blocks[rank]
             size, unit = (block.columns.bytes, 4) if space == "tmem" else (block.shared_bytes, self.unit)
-            found = self.memories[space, rank] = Words(size, unit, self.clocks, self.operations, space == "shared")
+            found = self.memories[space, rank] = Words(size, unit, self.clocks, self.operations, space)
         return found
 
     def hazards(self) -> list[Hazard]:
@@ -123,86 +129,38 @@ class Checker(Observer):
                 self.blocks.reached(block, rank, warps, line)
             words = self.words("shared", rank)
             at, owner = words.words(offsets.astype(np.int64), size)
-            self._touch(block, words, "shared", at, warps[owner], threads[owner], line, kind)
+            self._touch(block, words, rank, at, warps[owner], threads[owner], line, kind)
         if strong and kind != "read":
             self.synchronising = np.maximum(self.synchronising, self.clocks.published(some, not releases))
 
     def _touch(
-        self, block: Threads, words: Words, space: str, at: Array, warps: Array, threads: Array, line: int, kind: str
+        self, block: Threads, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str
     ) -> None:  # fmt: skip
-        found = words.conflicts(at, warps, kind != "read")
-        for conflict in found:
-            self._ordinary(block, words, space, at, threads, line, kind, conflict)
+        found = words.conflicts(at, warps, kind != "read", kind != "write")
+        if found:
+            self.naming.report(Use(block, words, at, threads, line, kind, rank), found)
         if kind != "write":
             words.note_read(at, warps, line)
         if kind != "read":
             words.note_write(at, warps, line)
-
-    def _ordinary(
-        self, block: Threads, words: Words, space: str, at: Array, threads: Array, line: int, kind: str, conflict: Conflict
-    ) -> None:  # fmt: skip
-        """Name the conflicts of an ordinary access."""
-        writes = kind != "read"
-        for earlier in np.unique(conflict.earlier).tolist():
-            place = int(conflict.places[np.argmax(conflict.earlier == earlier)])
-            if conflict.kind in ("written", "read"):
-                if earlier in self.strong and line in self.strong:
-                    continue
-                name = conflicts.race(writes, conflict.kind, self.blocks.is_allocation(earlier))
-                said = f"{self._verb(conflict.kind)} by {self.findings.opcode(earlier)}"
-                other = earlier
-            else:
-                operation = self.operations.all[earlier]
-                user = self.warps(block, threads[place : place + 1])
-                name, said = self._against(conflict.kind, operation, None, writes, user)
-                other = operation.line
-            self._report(name, said, block, words, space, at[place], line, other, int(threads[place]), writes)
-
-    def _against(
-        self, kind: str, earlier: Operation, by: Operation | None, writes: bool, users: Array
-    ) -> tuple[conflicts.Name, str]:
-        """users: the warps of the access now."""
-        committed = self.committed(earlier)
-        given_back = self.operations.given_back(earlier, users)
-        if kind == "fetched":
-            return conflicts.against_fetch(earlier, self.operations, committed, given_back), (
-                f"read by {self.findings.opcode(earlier.line)}, which may not be done"
-            )
-        name = conflicts.against_landing(earlier, self.operations, committed, given_back, by, writes)
-        return name, f"written by {self.findings.opcode(earlier.line)}, which may not be done"
 
     def committed(self, operation: Operation) -> bool:
         """Whether the operation is in a group that was committed."""
         counts = self.cluster.blocks[operation.rank].groups.get(operation.kind)
         return counts is not None and bool((counts[operation.threads] > operation.groups).all())
 
-    @staticmethod
-    def _verb(kind: str) -> str:
-        return "read" if kind == "read" else "written"
-
-    def _report(
-        self, name: conflicts.Name, said: str, block: Threads, words: Words, space: str, at: Any, line: int, other: int, thread: int, writes: bool
-    ) -> None:  # fmt: skip
-        where = int(at) * words.unit
-        memory = "Tensor Memory" if space == "tmem" else "shared memory"
-        does = "writes" if writes else "reads"
-        shown = (
-            f"lane {where // 4 // 512}, column {where // 4 % 512} of {memory}"
-            if space == "tmem"
-            else f"{memory} at {where:#x}"
-        )
-        message = f"{self.findings.opcode(line)} {does} {shown}, {said}: {name.missing}"
-        self.findings.report(name.rule, message, line, other, self.index(block), thread, address=where)
-
     # --- instructions of the catalog
 
     def performed(self, block: Performer, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Reads, writes, fences, and phases that were seen."""
+        group = getattr(bound.model.row, "cta_group", None)
+        if group:
+            self.blocks.grouped(block, group, int(threads[0]))
         if effects.orders:
             for order in effects.orders:
                 self._ordered(block, order, threads)
         if effects.seen:
-            self._saw(block, effects, threads)
+            self._saw(block, bound, effects, threads)
         elif effects.reads and "barrier" not in bound.form:
             for access in effects.reads:
                 self._instruction(block, bound, access, threads, "read")
@@ -213,14 +171,33 @@ class Checker(Observer):
                 self.blocks.relinquished[block.rank] = self.findings.number(block.here)
         for signal in effects.now.signals:
             if signal.kind not in ("init", "inval"):
-                self._use(block, signal.at, threads)
+                self._use(block, bound, signal, threads)
 
-    def _use(self, block: Performer, at: Access, threads: Array) -> None:
-        """Threads use mbarriers."""
+    @staticmethod
+    def _keys(block: Performer, at: Access) -> list[int]:
+        """The mbarriers of an access, in every block that it is for."""
+        return [key for each in block.copies(at) for key in np.unique(block._keys(each)).tolist()]
+
+    def _use(self, block: Performer, bound: Bound, signal: Signal, threads: Array) -> None:
+        """Threads signal mbarriers."""
         line, some = self.findings.number(block.here), self.some(block, threads)
-        for each in block.copies(at):
-            for key in np.unique(block._keys(each)).tolist():
-                self.objects.use(key, some, line, self.index(block), int(threads[0]))
+        for key in self._keys(block, signal.at):
+            self.objects.use(key, some, line, self.index(block), int(threads[0]))
+            if key >> 24 & 0xFF != block.rank:
+                self._remote(block, bound, signal.at, key, line, int(threads[0]), signal.kind in ("arrive", "drop"))
+
+    def _remote(
+        self, block: Performer, bound: Bound, at: Access, key: int, line: int, thread: int, arrives: bool
+    ) -> None:
+        """An mbarrier of another block is used: in which form, and for whom."""
+        where = f"{self.findings.opcode(line)} uses the mbarrier at {key:#x} of block {key >> 24 & 0xFF} of the cluster"
+        if bound.form["barrier"].space == "shared::cta" or not (arrives or bound.model.row.arithmetic.endswith("_tx")):
+            said = f"{where}: valid are arrivals with .shared::cluster"
+            self.findings.report("MBAR_REMOTE_FORM", said, line, 0, self.index(block), thread, address=key)
+        elif arrives and at.sem == "release" and at.scope == "cta":
+            self.findings.report(
+                "MBAR_SCOPE", f"{where} with scope .cta", line, 0, self.index(block), thread, address=key
+            )
 
     def _instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
         line = self.findings.number(block.here)
@@ -232,7 +209,7 @@ class Checker(Observer):
                 warps = self.warps(block, who)
                 if rank != block.rank:
                     self.blocks.reached(block, rank, warps, line)
-                self._touch(block, words, space, at, warps[owner], who[owner], line, kind)
+                self._touch(block, words, rank, at, warps[owner], who[owner], line, kind)
 
     # --- order
 
@@ -243,6 +220,8 @@ class Checker(Observer):
                 self.clocks.fence_proxies(some)
         elif order.kind == "wgmma.fence":
             self.registers.fence(block, threads)
+        elif order.kind in TENSOR_FENCES:
+            self.clocks.fence_tensor(some, order.kind == TENSOR_FENCES[0])
         elif order.kind == "fence.mbarrier_init":
             self.clocks.fence_initialisation(some)
         elif order.kind in ("fence", "fence.sc"):
@@ -252,7 +231,7 @@ class Checker(Observer):
         """membar."""
         self.clocks.fence(self.some(block, np.nonzero(mask)[0]))
 
-    def _saw(self, block: Performer, effects: Effects, threads: Array) -> None:
+    def _saw(self, block: Performer, bound: Bound, effects: Effects, threads: Array) -> None:
         line = self.findings.number(block.here)
         for seen in effects.seen:
             keys = block._keys(seen.at)
@@ -261,37 +240,24 @@ class Checker(Observer):
             for key in np.unique(keys).tolist():
                 own = keys == key
                 some = np.unique(warps[own])
-                found = self.objects.use(key, some, line, self.index(block), int(threads[int(np.argmax(own))]))
+                thread = int(threads[int(np.argmax(own))])
+                found = self.objects.use(key, some, line, self.index(block), thread)
+                if key >> 24 & 0xFF != block.rank:
+                    self._remote(block, bound, seen.at, key, line, thread, False)
                 done = np.unique(warps[own & complete])
                 if found is not None and len(done):
-                    self.objects.seen(found, done, seen.at.sem == "relaxed")
+                    relaxed = seen.at.sem == "relaxed"
+                    self.objects.seen(key, found, done, relaxed)
+                    if relaxed:
+                        self.relaxed.update(dict.fromkeys(done.tolist(), "MBAR_RELAXED"))
 
     def arrived(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
         """Arrivals at barriers publish what was before them."""
-        some = self.some(block, np.nonzero(mask)[0])
-        if scope == "cta":
-            key, relaxed = (scope, block.rank, number), False
-        else:
-            key = scope, 0, block.cluster.phase
-            row = row_of(block.here.opcode) if block.here is not None else None
-            relaxed = getattr(row, "sem", "") == "relaxed"
-        found = self.clocks.published(some, relaxed)
-        before = self.barriers.get(key)
-        self.barriers[key] = found if before is None else np.maximum(before, found)
+        self.meetings.arrived(block, scope, number, mask)
 
     def passed(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
         """Those who waited learn it."""
-        some = self.some(block, np.nonzero(mask)[0])
-        if scope == "cta":
-            found = self.barriers.pop((scope, block.rank, number), None)
-            if found is not None and len(some):
-                self.clocks.acquire(some, found)
-            return
-        for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
-            found = self.barriers.get((scope, 0, phase))
-            if found is not None:
-                self.clocks.acquire(some, found)
-        self.barriers.pop((scope, 0, block.cluster.phase - 3), None)
+        self.meetings.passed(block, scope, number, mask)
 
     # --- mbarriers
 
@@ -308,7 +274,7 @@ class Checker(Observer):
             places, _ = words.words(at, 8)
             each, who = np.full(len(places), warps[0]), np.full(len(places), thread)
             if key not in self.objects.live:
-                self._touch(block, words, "shared", places, each, who, line, "write")
+                self._touch(block, words, rank, places, each, who, line, "write")
             if signal.kind == "inval":
                 self.objects.use(key, warps, line, self.index(block), thread)
                 self.objects.live.pop(key, None)
@@ -327,7 +293,11 @@ class Checker(Observer):
             line = following[0].operations[-1].line
         if found is not None:
             own = warps if following is None else None
-            self.objects.signalled(found, signal, count, flipped(before, after), line, own, following or [])
+            if own is not None and signal.kind in ("arrive", "drop") and signal.at.sem == "relaxed":
+                self.relaxed.update(dict.fromkeys(own.tolist(), "MBAR_RELAXED"))
+            self.objects.signalled(
+                key, found, signal, count, flipped(before, after), line, own, following or [], self.index(block), thread
+            )
 
     # --- work in flight
 
@@ -345,6 +315,9 @@ class Checker(Observer):
                 flight.kind, line, block.rank, np.unique(every[own]), flight.threads[own], flight.groups[own], proxy,
             )  # fmt: skip
             made[first].registers, made[first].sources = bound.written, bound.held
+            made[first].unit = bound.model.row.family
+            for signal in pending.tells:
+                self.objects.told(made[first], self._keys(block, signal.at))
             if flight.kind == "wgmma":
                 made[first].published = self.clocks.published(made[first].warps)
                 self.registers.issued(block, made[first])
@@ -353,15 +326,15 @@ class Checker(Observer):
         self.flights[id(flight)] = [
             Work([own], 1, self.clocks.published(own.warps)) for own in made.values() if not flight.kind
         ]
-        written = {id(access) for access in pending.writes}
+        read, written = ({id(access) for access in accesses} for accesses in (pending.reads, pending.writes))
         for accesses, writes in ((pending.reads, False), (pending.writes, True)):
             for access in accesses:
                 if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in written):
-                    self._work(flight, access, writes, made, line, together)
+                    self._work(flight, access, id(access) in read, writes, made, line, together)
 
     def _work(
-        self, flight: Flight, access: Access, writes: bool, made: dict[int, Operation], line: int, together: int
-    ) -> None:
+        self, flight: Flight, access: Access, reads: bool, writes: bool, made: dict[int, Operation], line: int, together: int
+    ) -> None:  # fmt: skip
         block = flight.block
         space = "tmem" if access.space == "tmem" else "shared"
         for rank, offsets, size, mask, who in parts(block, flight.bound, access, flight.threads, flight.asked):
@@ -379,34 +352,14 @@ class Checker(Observer):
                 mine = at if len(made) == 1 else at[(firsts == first)[owner]]
                 if not len(mine):
                     continue
-                for conflict in words.conflicts_of(mine, by, writes):
-                    self._asynchronous(block, words, space, mine, by, writes, conflict)
+                found = words.conflicts_of(mine, by, writes, reads)
+                if found:
+                    kind = "write" if writes else "read"
+                    self.naming.report(Use(block, words, mine, by.threads, line, kind, rank, by), found)
                 if writes:
                     words.note_landing(mine, by)
                 else:
                     words.note_fetch(mine, by)
-
-    def _asynchronous(
-        self, block: Threads, words: Words, space: str, at: Array, by: Operation, writes: bool, conflict: Conflict
-    ) -> None:
-        """Name the conflicts of an operation."""
-        for earlier in np.unique(conflict.earlier).tolist():
-            place = int(conflict.places[np.argmax(conflict.earlier == earlier)])
-            if conflict.kind in ("written", "read", "unfenced"):
-                other, said = earlier, f"{self._verb(conflict.kind)} by {self.findings.opcode(earlier)}"
-                if conflict.kind == "unfenced":
-                    name = conflicts.Name("PROXY_FENCE_MISSING", "no fence.proxy.async is between")
-                else:
-                    name = conflicts.race(writes, conflict.kind)
-            else:
-                operation = self.operations.all[earlier]
-                other = operation.line
-                if conflict.kind == "unfenced operation":
-                    said = f"written by {self.findings.opcode(other)}"
-                    name = conflicts.Name("PROXY_FENCE_CP_ASYNC", "no fence.proxy.async is between its wait and this")
-                else:
-                    name, said = self._against(conflict.kind, operation, by, writes, by.warps)
-            self._report(name, said, block, words, space, at[place], by.line, other, int(by.threads[0]), writes)
 
     def landing(self, flight: Flight) -> None:
         """What work signals follows from it."""
@@ -440,6 +393,11 @@ class Checker(Observer):
         for warp in self.some(tracker.block, tracker.threads).tolist():
             history = self.histories.get((kind, warp), [])
             found.append(Work(history, len(history), self.clocks.published(np.array([warp]))))
+            keys = [key for signal in tracker.signals for key in self._keys(tracker.block, signal.at)]
+            for own in reversed(history):
+                if own.tells:
+                    break
+                self.objects.told(own, keys)
         self.trackers[id(tracker)] = found
 
     def following(self, tracker: Tracker) -> None:
@@ -468,7 +426,7 @@ class Checker(Observer):
         words = self.words("shared", block.rank)
         places, _ = words.words(offsets, at.size)
         self._touch(
-            block, words, "shared", places, np.full(len(places), self.some(block, threads)[0]), np.full(len(places), threads[0]), line, "write",
+            block, words, block.rank, places, np.full(len(places), self.some(block, threads)[0]), np.full(len(places), threads[0]), line, "write",
         )  # fmt: skip
 
     def granted(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
@@ -481,4 +439,8 @@ class Checker(Observer):
 
     def ended(self, stop: Stop | None) -> None:
         """The cluster has ended."""
-        self.blocks.ended(stop)
+        self.deadlocks.ended(stop)
+
+    def stuck(self, block: Barriers, waits: Wait) -> str:
+        """What threads that wait for ever wait for."""
+        return self.deadlocks.explained(block, waits)

@@ -10,9 +10,11 @@ import numpy as np
 
 from tcsim.ptx.threads import Array
 
-ORDERED, PROXIED, INITIALISED, EXECUTED = range(4)
+KINDS = 5
+ORDERED, PROXIED, INITIALISED, EXECUTED, HANDED = range(KINDS)
 """Kinds of order: of memory, by causality; also through a fence between the generic and the async proxy; of the initialisation of
-mbarriers; of execution alone, which a relaxed arrival gives too."""
+mbarriers; of execution alone, which a relaxed arrival gives too; of that, behind a tcgen05.fence::before_thread_sync."""
+_RELAXED = (EXECUTED, HANDED)
 _OWN = (ORDERED, INITIALISED, EXECUTED)
 NEVER = int(np.iinfo(np.int32).max)
 
@@ -32,12 +34,13 @@ class Clocks:
         every = np.arange(warps)
         self.warps = warps
         self.now = np.ones(warps, np.int32)
-        self.known = np.zeros((warps, 4, warps + 2), np.int32)
+        self.known = np.zeros((warps, KINDS, warps + 2), np.int32)
         self.known[..., 0], self.known[..., -1] = NEVER, -1
         for kind in _OWN:
             self.known[every, kind, 1 + every] = 1
         self.fenced = np.zeros_like(self.known)  # what a relaxed arrival publishes: what was known at the last fence
         self.heard = np.zeros_like(self.known)  # what relaxed waits have heard, for the next fence to acquire
+        self.tensor = np.zeros_like(self.known)  # what was known at the last tcgen05.fence::after_thread_sync
 
     def tick(self, warps: Array) -> None:
         """What comes next is not part of what was published."""
@@ -49,7 +52,8 @@ class Clocks:
         """What somebody who acquires from these warps learns."""
         found: Array = (self.fenced if relaxed else self.known)[warps].max(0)
         if relaxed:
-            found[EXECUTED] = self.known[warps, EXECUTED].max(0)
+            for kind in _RELAXED:
+                found[kind] = self.known[warps, kind].max(0)
         self.tick(warps)
         return found
 
@@ -58,7 +62,8 @@ class Clocks:
         to = self.heard if relaxed else self.known
         to[warps] = np.maximum(to[warps], what)
         if relaxed:
-            self.known[warps, EXECUTED] = np.maximum(self.known[warps, EXECUTED], what[EXECUTED])
+            for kind in _RELAXED:
+                self.known[warps, kind] = np.maximum(self.known[warps, kind], what[kind])
 
     def fence(self, warps: Array) -> None:
         """A fence of memory: later relaxed arrivals publish what is known here, earlier relaxed waits are acquired."""
@@ -71,6 +76,14 @@ class Clocks:
         self.known[warps, PROXIED] = np.maximum(self.known[warps, PROXIED], self.known[warps, ORDERED])
         self.known[warps, PROXIED, -1] = -1
         self.tick(warps)
+
+    def fence_tensor(self, warps: Array, before: bool) -> None:
+        """tcgen05.fence: what is known before it is handed on by what orders threads afterwards, or taken from what did."""
+        if before:
+            self.known[warps, HANDED] = np.maximum(self.known[warps, HANDED], self.known[warps, EXECUTED])
+            self.tick(warps)
+        else:
+            self.tensor[warps] = self.known[warps]
 
     def fence_initialisation(self, warps: Array) -> None:
         """fence.mbarrier_init: later relaxed arrivals publish which mbarriers are known to be initialised."""

@@ -18,6 +18,32 @@ class Name:
     missing: str
 
 
+_FENCE = "no fence.proxy.async is between"
+BY_INSTRUCTION = ("written", "read", "unfenced", "unfenced write", "unfenced read")
+"""Kinds of conflict with what an instruction of a warp did, not an operation."""
+PLAIN = {
+    "unfenced": Name("PROXY_FENCE_MISSING", _FENCE),
+    "unfenced write": Name("PROXY_FENCE_WAR", _FENCE),
+    "unfenced read": Name("PROXY_FENCE_WAR", _FENCE),
+    "unfenced operation": Name("PROXY_FENCE_CP_ASYNC", "no fence.proxy.async is between its wait and this"),
+    "depended": Name("TMEM_LD_NO_WAIT", "its registers were needed, but no tcgen05.wait::ld is between"),
+    "unpipelined": Name("TCGEN05_NOT_PIPELINED", "no wait is between, and the two are no pipelined pair"),
+}
+"""By kind: what needs no look at the two accesses."""
+TENSOR_FENCE = Name(
+    "TCGEN05_FENCE_MISSING", "no tcgen05.fence::before_thread_sync and ::after_thread_sync are around what orders them"
+)
+_UNDEFINED = "what is there is not defined"
+
+
+def uninitialised(space: str, by: Operation | None) -> Name:
+    """Of a read of what nobody wrote; by: the operation that reads, if it is one."""
+    if space != "tmem":
+        return Name("SMEM_UNINITIALISED", _UNDEFINED)
+    loads = by is not None and by.kind == "tcgen05.ld"
+    return Name("TMEM_LD_UNINITIALISED" if loads else "TMEM_UNINITIALISED", _UNDEFINED)
+
+
 def race(writes: bool, kind: str, address: bool = False) -> Name:
     """Of two ordinary accesses. address: the earlier one is where tcgen05.alloc leaves what it took."""
     if address:
@@ -83,4 +109,4 @@ def against_fetch(earlier: Operation, operations: Operations, committed: bool, g
 
 
 def _ordered(waited: bool, wait: str) -> str:
-    return "no barrier follows its wait" if waited else f"no {wait} is between"
+    return "no barrier follows its wait, or a relaxed one without tcgen05.fence" if waited else f"no {wait} is between"

@@ -1,4 +1,4 @@
-"""mbarrier objects: who initialised them, what an arrival publishes, and what a thread learns that sees a phase complete."""
+"""mbarrier objects: who made them, what arrivals publish, what a wait teaches, and which phase one was for that came too early."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import Signal
-from tcsim.ptx.shadow.clocks import INITIALISED, Clocks
+from tcsim.ptx.shadow.clocks import EXECUTED, INITIALISED, Clocks
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.threads import Array
@@ -25,6 +25,16 @@ class Work:
     published: Array  # what who issued it, or asked for the signal, knew then
 
 
+@dataclass(frozen=True)
+class Pass:
+    """A wait that found a phase complete."""
+
+    clock: int  # of the warp
+    moment: int  # operations issued so far
+    ended: int  # phases complete
+    stale: bool  # whether the warp had seen that phase before
+
+
 @dataclass(eq=False)
 class Object:
     """An mbarrier from its initialisation on."""
@@ -38,10 +48,16 @@ class Object:
     coming: list[Work] = field(default_factory=list)
     complete: list[Work] = field(default_factory=list)
     told: dict[int, int] = field(default_factory=dict)  # by warp: how much of `complete` it knows
-    expected: dict[int, int] = field(
-        default_factory=dict
-    )  # bytes of the phase under way, by the instruction that told them
+    expected: dict[int, int] = field(default_factory=dict)  # bytes of the phase under way, by the instruction that told
     delivered: dict[int, int] = field(default_factory=dict)
+    arrivals: dict[int, int] = field(default_factory=dict)
+    former: dict[int, int] = field(default_factory=dict)  # arrivals of the phase before
+    ended: int = 0  # phases that are complete
+    expecting: int = -1  # the last phase in which bytes were expected
+    observed: int = 0  # phases of which a wait has found that they are complete
+    passes: dict[int, Pass] = field(default_factory=dict)  # by warp: its last
+    arriving: set[int] = field(default_factory=set)  # warps that have ever arrived
+    flying: list[Operation] = field(default_factory=list)  # copies that will tell it
 
 
 class Objects:
@@ -51,6 +67,7 @@ class Objects:
         self.clocks, self.operations, self.findings = clocks, operations, findings
         self.live: dict[int, Object] = {}
         self._known: dict[tuple[int, int], int] = {}  # of a warp and a list of operations: how many of them it knows
+        self._stale: dict[int, int] = {}  # by warp whose last wait that passed told it nothing new: the object
 
     def initialise(self, key: int, warp: int, line: int, marker: Operation, index: Any, thread: int) -> None:
         """mbarrier.init."""
@@ -79,28 +96,82 @@ class Objects:
         return found
 
     def signalled(
-        self, found: Object, signal: Signal, count: int, flipped: bool, line: int, warps: Array | None, work: list[Work]
-    ) -> None:
-        """A signal of some warps, or of work that is complete."""
+        self, key: int, found: Object, signal: Signal, count: int, flipped: bool, line: int, warps: Array | None, work: list[Work],
+        index: Any, thread: int,
+    ) -> None:  # fmt: skip
+        """A signal of some warps, or of work that is complete (warps: None)."""
         if signal.kind == "expect_tx":
             found.expected[line] = found.expected.get(line, 0) + count
+            found.expecting = found.ended
         elif signal.kind == "complete_tx":
             found.delivered[line] = found.delivered.get(line, 0) + count
-        if warps is not None and signal.kind in ("arrive", "drop"):
-            found.gathering = np.maximum(found.gathering, self.clocks.published(warps, signal.at.sem == "relaxed"))
+        elif signal.kind in ("arrive", "drop"):
+            found.arrivals[line] = found.arrivals.get(line, 0) + count
+            if warps is not None:
+                found.gathering = np.maximum(found.gathering, self.clocks.published(warps, signal.at.sem == "relaxed"))
+                found.arriving.update(warps.tolist())
+                if found.observed < found.ended:
+                    said = (
+                        f"{self.findings.opcode(line)} arrives in phase {found.ended} of the mbarrier at {key:#x}, and no wait has "
+                        f"found phase {found.ended - 1} complete"
+                    )
+                    self.findings.report("MBAR_PHASE_UNOBSERVED", said, line, 0, index, thread, address=key)
         for own in work:
             found.gathering = np.maximum(found.gathering, own.published)
+            if found.flying:
+                found.flying = [other for other in found.flying if other not in own.operations[: own.count]]
         found.coming += work
         if flipped:
-            found.published = np.maximum(found.published, found.gathering)
-            found.complete += found.coming
-            found.coming = []
-            found.expected, found.delivered = {}, {}
+            self._ended(key, found, index, thread)
 
-    def seen(self, found: Object, warps: Array, relaxed: bool) -> None:
+    def _ended(self, key: int, found: Object, index: Any, thread: int) -> None:
+        """A phase is complete: the next one begins."""
+        for own in found.flying:
+            if self._phase(own, key, found) <= found.ended:
+                line = max(found.expected, default=0)
+                said = (
+                    f"phase {found.ended} of the mbarrier at {key:#x} ends before {self.findings.opcode(own.line)} is done, whose bytes "
+                    f"it should wait for: it expects {sum(found.expected.values())}"
+                )
+                self.findings.report("MBAR_TX_UNDER", said, own.line, line, index, thread, address=key)
+        found.published = np.maximum(found.published, found.gathering)
+        found.complete += found.coming
+        found.coming = []
+        found.former = found.arrivals
+        found.expected, found.delivered, found.arrivals = {}, {}, {}
+        found.ended += 1
+
+    def told(self, operation: Operation, keys: list[int]) -> None:
+        """An operation will tell mbarriers when it is done."""
+        tells = []
+        for key in keys:
+            found = self.live.get(key)
+            if found is not None:
+                tells.append((key, found.ended))
+                found.arriving.update(operation.warps.tolist())
+                if operation.kind == "":
+                    found.flying.append(operation)
+        operation.tells += tuple(tells)
+
+    @staticmethod
+    def _phase(own: Operation, key: int, found: Object) -> int:
+        """The phase that waits for an operation: the one under way when it was issued, or the one that expected its bytes."""
+        phase = next(phase for each, phase in own.tells if each == key)
+        return found.expecting if 0 <= found.expecting < phase and own.kind == "" else phase
+
+    def seen(self, key: int, found: Object, warps: Array, relaxed: bool) -> None:
         """Some warps see a phase complete: they learn what came before it."""
         self.clocks.acquire(warps, found.published, relaxed)
+        found.observed = max(found.observed, found.ended)
+        moment = len(self.operations.all)
         for warp in warps.tolist():
+            before = found.passes.get(warp)
+            stale = before is not None and before.ended == found.ended
+            found.passes[warp] = Pass(int(self.clocks.now[warp]), moment, found.ended, stale)
+            if stale:
+                self._stale[warp] = key
+            else:
+                self._stale.pop(warp, None)
             for work in found.complete[found.told.get(warp, 0) :]:
                 self._learn(work, warp)
             found.told[warp] = len(found.complete)
@@ -111,6 +182,41 @@ class Objects:
         for own in work.operations[first : work.count]:
             self.operations.seen(own, np.array([warp]))
         self._known[key] = max(first, work.count)
+
+    # --- what a wait was for
+
+    def reason(self, operation: Operation, warps: Array) -> tuple[str, str] | None:
+        """Why warps that have waited for an operation's mbarrier do not know that it is done: a rule and what is missing, or None."""
+        for key, _ in operation.tells:
+            found = self.live.get(key)
+            if found is None:
+                continue
+            phase = self._phase(operation, key, found)
+            for warp, own in found.passes.items():
+                before = warp in warps or (self.clocks.known[warps, EXECUTED, 1 + warp] >= own.clock).any()
+                if not before or own.moment <= operation.number:
+                    continue
+                if own.ended <= phase:
+                    return "MBAR_PARITY", (
+                        f"the wait at the mbarrier at {key:#x} asked for a phase that was complete before, not for phase {phase}"
+                    )
+                if operation.kind == "":
+                    return "MBAR_TX_UNDER", f"phase {phase} of the mbarrier at {key:#x} ended without its bytes"
+        return None
+
+    def stale(self, warps: Array, earlier: int) -> str:
+        """What is wrong with a wait that should have ordered these warps after an earlier one; empty if no such wait is known.
+
+        A wait that finds again the phase complete that the warp has seen before, at an mbarrier where the earlier warp arrives.
+        """
+        for warp in warps.tolist():
+            found = self.live.get(self._stale.get(warp, -1))
+            if found is not None and earlier in found.arriving:
+                return (
+                    f"the wait at the mbarrier at {self._stale[warp]:#x} asked for phase {found.passes[warp].ended - 1}, which was "
+                    "complete before"
+                )
+        return ""
 
 
 def flipped(before: int, after: int) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tcsim.ptx.shadow.clocks import NEVER, ORDERED, PROXIED, Clocks
+from tcsim.ptx.shadow.clocks import EXECUTED, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.threads import Array
 
 READ, WRITTEN = range(2)
@@ -32,6 +32,11 @@ class Operation:
     sources: frozenset[int] = frozenset()  # that it reads
     published: Array | None = None  # of a warpgroup's: what its warps knew when they gave it their registers
     elsewhere: bool = False  # whether threads that did not issue it waited for groups of its kind
+    unit: str = ""  # of tcgen05: the family, "tcgen05.mma", "tcgen05.cp" or "tcgen05.shift"
+    tells: tuple[
+        tuple[int, int], ...
+    ] = ()  # mbarriers that get to know when it is done, by key, with the phase under way
+    depended: bool = False  # whether all that is known of its reads is that its registers were needed
 
 
 class Operations:
@@ -105,6 +110,7 @@ class Operations:
             for each in (READ, WRITTEN)[: part + 1]:
                 own.left[each] &= ~done
             if not own.left[part].any():
+                own.depended = False
                 self.seen(own, own.warps, part)
                 if own.published is not None:
                     self.clocks.acquire(own.warps, own.published)
@@ -118,6 +124,7 @@ class Operations:
             if own.left[READ].any() and not own.registers.isdisjoint(numbers):
                 own.left[READ] &= ~mask[own.threads]
                 if not own.left[READ].any():
+                    own.depended = True
                     self.seen(own, own.warps, READ)
 
     def after(self, numbers: Array, warps: Array, part: int) -> Array:
@@ -139,3 +146,15 @@ class Operations:
     def after_fence(self, number: int, warps: Array) -> bool:
         """Whether a warp comes after a fence between proxies that came after an operation of the generic proxy was known to be complete."""
         return bool((self._seen[WRITTEN, number] <= self.clocks.known[warps, PROXIED, 1:-1]).any())
+
+    def after_tensor_fence(self, operation: Operation, warp: int) -> bool:
+        """Whether tcgen05.fence orders what a warp does now after an operation of tcgen05 that was known to be complete.
+
+        tcgen05.commit is a fence before what it signals. Of one warp's own loads and stores its wait is enough.
+        """
+        seen = self._seen[READ if operation.kind == "tcgen05.ld" else WRITTEN, operation.number]
+        committed = operation.kind == "tcgen05"
+        if not committed and warp in operation.warps:
+            return bool(seen[warp] <= self.clocks.now[warp])
+        kind = EXECUTED if committed else HANDED
+        return bool((seen <= self.clocks.tensor[warp, kind, 1:-1]).any())

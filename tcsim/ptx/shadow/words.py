@@ -10,18 +10,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcsim.ptx.shadow.clocks import NEVER, ORDERED, PROXIED, Clocks
+from tcsim.ptx.shadow.clocks import HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.shadow.operations import READ, WRITTEN, Operation, Operations
 from tcsim.ptx.threads import Array
 
 EMPTY: Array = np.zeros(0, np.int64)
+PIPELINED = frozenset(
+    (f"tcgen05.{first}", f"tcgen05.{second}")
+    for first, second in (("mma", "mma"), ("cp", "mma"), ("shift", "mma"), ("shift", "cp"), ("mma", "shift"))
+)
+"""Families of tcgen05 of which the second is executed after the first (PTX ISA 9.4, Pipelined tcgen05 Instructions)."""
 
 
 @dataclass(frozen=True)
 class Conflict:
     """Earlier accesses that nothing orders with one now: places in the list of words, and what was there."""
 
-    kind: str  # "written", "read", "landed" (by an operation), "fetched" (by an operation), "unfenced": written, and not fenced
+    kind: str
+    """By a warp: "written", "read"; written, and no fence between proxies: "unfenced", or if it is written again "unfenced write",
+    "unfenced read". By an operation: "landed", "fetched", "unfenced operation"; "depended": fetched, and known only because its registers
+    were needed; "unpipelined": of tcgen05, one thread's, in no order. "nobody": read, and never written."""
     places: Array  # in the words of the access now
     earlier: Array  # numbers of instructions, or of operations
     warps: Array  # the warp of the earlier access; of operations 0
@@ -30,12 +38,12 @@ class Conflict:
 class Words:
     """The words of one memory."""
 
-    def __init__(self, size: int, unit: int, clocks: Clocks, operations: Operations, proxies: bool = True) -> None:
+    def __init__(self, size: int, unit: int, clocks: Clocks, operations: Operations, space: str = "shared") -> None:
         count = -(-size // unit)
-        self.unit, self.count, self.clocks, self.operations = unit, count, clocks, operations
+        self.unit, self.count, self.clocks, self.operations, self.space = unit, count, clocks, operations, space
         self.proxies = (
-            proxies  # whether ordinary instructions reach the memory too, through another proxy than operations
-        )
+            space == "shared"
+        )  # whether ordinary instructions reach it too, through another proxy than operations
         self.who = np.zeros(count, np.int32)
         self.when = np.zeros(count, np.int32)
         self.what = np.zeros(count, np.int32)  # the instruction
@@ -59,14 +67,26 @@ class Words:
 
     # --- ordinary accesses of warps, elementwise
 
-    def conflicts(self, at: Array, warps: Array, writes: bool) -> list[Conflict]:
-        """What is not ordered before accesses of some warps, through the generic proxy."""
+    def time(self, at: int, warp: int, kind: str) -> int:
+        """When a warp wrote a word ("written"), or read it."""
+        return int(self.when[at] if kind == "written" else self.read[at, warp])
+
+    def conflicts(self, at: Array, warps: Array, writes: bool, reads: bool = False) -> list[Conflict]:
+        """What is not ordered before accesses of some warps, through the generic proxy; reads: what nobody wrote counts."""
         found = []
         clocks, who = self.clocks, self.who[at]
+        if reads and not who.all():
+            found += _nobody(np.nonzero(who == 0)[0])
         if who.any():
             bad = clocks.known[warps, ORDERED, np.minimum(who, clocks.warps + 1)] < self.when[at]
             if bad.any():
-                found += self._unordered(at, who, np.nonzero(bad)[0], warps)
+                places = np.nonzero(bad)[0]
+                codes = who[places]
+                found += self._written(at, places, codes)
+                landed = codes > clocks.warps
+                if landed.any():
+                    own, numbers = places[landed], codes[landed] - clocks.warps - 1
+                    found += self._missing("landed", own, numbers, warps[own], WRITTEN)
         if not writes:
             return found
         found += self._reads(at, clocks.known[warps, ORDERED, 1:-1] if self.was_read else EMPTY)
@@ -74,26 +94,20 @@ class Words:
             last = fetched[at]
             if last.any():
                 places = np.nonzero(last)[0]
-                numbers = last[places] - 1
-                missing = ~self.operations.after(numbers, warps[places], READ)
-                if missing.any():
-                    nobody = np.zeros(int(missing.sum()), np.int64)
-                    found.append(Conflict("fetched", places[missing], numbers[missing], nobody))
+                found += self._missing("fetched", places, last[places] - 1, warps[places], READ)
         return found
 
-    def _unordered(self, at: Array, who: Array, places: Array, warps: Array) -> list[Conflict]:
-        codes = who[places]
+    def _written(self, at: Array, places: Array, codes: Array) -> list[Conflict]:
+        """Of unordered writes by their codes, those of ordinary instructions."""
         ordinary = codes <= self.clocks.warps
-        found = []
-        if ordinary.any():
-            own = places[ordinary]
-            found.append(Conflict("written", own, self.what[at[own]], codes[ordinary] - 1))
-        if not ordinary.all():
-            own, numbers = places[~ordinary], codes[~ordinary] - self.clocks.warps - 1
-            missing = ~self.operations.after(numbers, warps[own], WRITTEN)
-            if missing.any():
-                found.append(Conflict("landed", own[missing], numbers[missing], np.zeros(int(missing.sum()), np.int64)))
-        return found
+        own = places[ordinary]
+        return [Conflict("written", own, self.what[at[own]], codes[ordinary] - 1)] if len(own) else []
+
+    def _missing(self, kind: str, places: Array, numbers: Array, warps: Array, part: int) -> list[Conflict]:
+        """Of operations, elementwise, those that do not come before what a warp does now."""
+        missing = ~self.operations.after(numbers, warps, part)
+        nobody = np.zeros(int(missing.sum()), np.int64)
+        return [Conflict(kind, places[missing], numbers[missing], nobody)] if len(nobody) else []
 
     def note_read(self, at: Array, warps: Array, line: int) -> None:
         """Warps read words."""
@@ -109,12 +123,14 @@ class Words:
 
     # --- asynchronous operations
 
-    def conflicts_of(self, at: Array, by: Operation, writes: bool) -> list[Conflict]:
-        """What is not ordered before what an operation reads, or writes."""
+    def conflicts_of(self, at: Array, by: Operation, writes: bool, reads: bool = False) -> list[Conflict]:
+        """What is not ordered before what an operation reads, or writes; reads: what nobody wrote counts."""
         found = []
         clocks = self.clocks
         known = clocks.known[by.warps].max(0)
         who = self.who[at]
+        if reads and not who.all():
+            found += _nobody(np.nonzero(who == 0)[0])
         if _same(who) and who[0] > clocks.warps:  # all of it is what one operation writes
             numbers = who[:1] - clocks.warps - 1
             found += self._pending("landed", EMPTY, numbers, by, WRITTEN)
@@ -123,15 +139,21 @@ class Words:
             when = self.when[at]
             bad = known[ORDERED, column] < when
             if bad.any():
-                found += self._unordered_of(at, who, np.nonzero(bad)[0], by)
-            if by.proxy == "async" and not writes:
+                places = np.nonzero(bad)[0]
+                codes = who[places]
+                landed = codes > clocks.warps
+                found += self._written(at, places, codes)
+                found += self._pending("landed", places[landed], codes[landed] - clocks.warps - 1, by, WRITTEN)
+            if by.proxy == "async":
                 unfenced = (known[PROXIED, column] < when) & ~bad
                 if unfenced.any():
                     own = np.nonzero(unfenced)[0]
-                    found.append(Conflict("unfenced", own, self.what[at[own]], who[own] - 1))
+                    kind = "unfenced write" if writes else "unfenced"
+                    found.append(Conflict(kind, own, self.what[at[own]], who[own] - 1))
         if not writes:
             return found
-        found += self._reads(at, known[ORDERED, 1:-1])
+        fence = known[PROXIED, 1:-1] if by.proxy == "async" else None
+        found += self._reads(at, known[ORDERED, 1:-1], fence)
         for fetched in self.fetched.values():
             last = fetched[at]
             if _same(last):
@@ -141,47 +163,63 @@ class Words:
                 found += self._pending("fetched", places, last[places] - 1, by, READ)
         return found
 
-    def _reads(self, at: Array, known: Array) -> list[Conflict]:
-        """Reads that are later than what is known of the readers."""
+    def _reads(self, at: Array, known: Array, fenced: Array | None = None) -> list[Conflict]:
+        """Reads that are later than what is known of the readers, or than their last fence between proxies, which is never later."""
         if not self.was_read:
             return []
-        late = self.read[at] > known
+        read = self.read[at]
+        late = read > (known if fenced is None else fenced)
         if not late.any():
             return []
-        places, reader = np.nonzero(late)
-        return [Conflict("read", places, self.reader[at[places], reader], reader)]
-
-    def _unordered_of(self, at: Array, who: Array, places: Array, by: Operation) -> list[Conflict]:
-        codes = who[places]
-        ordinary = codes <= self.clocks.warps
         found = []
-        if ordinary.any():
-            own = places[ordinary]
-            found.append(Conflict("written", own, self.what[at[own]], codes[ordinary] - 1))
-        if not ordinary.all():
-            found += self._pending("landed", places[~ordinary], codes[~ordinary] - self.clocks.warps - 1, by, WRITTEN)
+        places, reader = np.nonzero(late)
+        bad = read[places, reader] > (known[reader] if known.ndim == 1 else known[places, reader])
+        for kind, own in (("read", bad), ("unfenced read", ~bad)):
+            if own.any():
+                found.append(Conflict(kind, places[own], self.reader[at[places[own]], reader[own]], reader[own]))
         return found
 
     def _pending(self, kind: str, places: Array, numbers: Array, by: Operation, part: int) -> list[Conflict]:
         """Operations that are not known to be done, or not behind a fence; places EMPTY: all words."""
-        found = []
+        found: list[Conflict] = []
+        if not len(numbers):
+            return found
         for number in numbers[:1].tolist() if _same(numbers) else np.unique(numbers).tolist():
             other = self.operations.all[number]
-            if other is by or _in_turn(other, by):
+            if other is by or self._in_turn(other, by):
                 continue
             own = places[numbers == number] if len(places) else np.zeros(1, np.int64)
-            name = ""
-            if not any(
-                self.operations.after(np.array([number]), by.warps[i : i + 1], part)[0] for i in range(len(by.warps))
-            ):
-                name = kind
-            elif self.proxies and part == WRITTEN and other.proxy == "generic" != by.proxy:
-                name = (
-                    "" if any(self.operations.after_fence(number, warp) for warp in by.warps) else "unfenced operation"
-                )
+            name = self._unordered(kind, other, by, part)
             if name:
                 found.append(Conflict(name, own, np.full(len(own), number), np.zeros(len(own), np.int64)))
         return found
+
+    def _in_turn(self, earlier: Operation, later: Operation) -> bool:
+        """Whether the tensor core executes two operations in the order of issue: pipelined pairs of one thread, or with fences of two."""
+        if (earlier.unit, later.unit) not in PIPELINED:
+            return False
+        by = int(earlier.warps[0])
+        handed = self.clocks.tensor[later.warps, HANDED, 1 + by]
+        return by in later.warps or bool((handed >= earlier.since[0]).any())
+
+    def _unordered(self, kind: str, other: Operation, by: Operation, part: int) -> str:
+        """What is wrong with the order of two operations; empty if nothing is."""
+        operations = self.operations
+        if self.space == "tmem":
+            fenced = any(operations.after_tensor_fence(other, warp) for warp in by.warps.tolist())
+            if fenced:
+                return "depended" if other.depended and kind == "fetched" else ""
+        if other.kind == by.kind == "tcgen05" and other.warps[0] in by.warps:
+            kind = "unpipelined"
+        if not any(
+            operations.after(np.array([other.number]), by.warps[i : i + 1], part)[0] for i in range(len(by.warps))
+        ):
+            return kind
+        if self.space == "tmem":
+            return "unfenced operation" if kind != "unpipelined" else ""
+        if self.proxies and part == WRITTEN and other.proxy == "generic" != by.proxy:
+            return "" if any(operations.after_fence(other.number, warp) for warp in by.warps) else "unfenced operation"
+        return ""
 
     def note_fetch(self, at: Array, by: Operation) -> None:
         """An operation reads words, at some time until it is known to have."""
@@ -197,9 +235,9 @@ class Words:
         self.what[at] = by.line
 
 
-def _in_turn(earlier: Operation, later: Operation) -> bool:
-    """Whether the tensor core executes two operations of one thread in the order of issue."""
-    return earlier.kind == later.kind == "tcgen05" and np.array_equal(earlier.warps, later.warps)
+def _nobody(places: Array) -> list[Conflict]:
+    nothing = np.zeros(len(places), np.int64)
+    return [Conflict("nobody", places, nothing, nothing)]
 
 
 def _same(values: Array) -> bool:

@@ -1,0 +1,88 @@
+"""Barriers of a block and of the cluster: what arrivals publish, and who arrives how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcsim.ptx.convergence import row_of
+from tcsim.ptx.threads import LANES, Array
+
+if TYPE_CHECKING:
+    from tcsim.ptx.barriers import Barriers
+    from tcsim.ptx.shadow.checker import Checker
+
+_NAMED, _CLUSTER = "cta", "cluster"
+
+
+class Meetings:
+    """The barriers of a cluster's blocks in use, and the cluster's own."""
+
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
+        self.published: dict[tuple[str, int, int], Array] = {}
+        self.counts: dict[tuple[int, int], int] = {}  # by rank and number: threads that the phase under way is for
+        self.lines: dict[tuple[int, int], Array] = {}  # the instruction at which each thread arrived, if it is .aligned
+
+    def arrived(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
+        """Threads arrive: they publish what was before."""
+        checker = self.checker
+        some = checker.some(block, np.nonzero(mask)[0])
+        row = row_of(block.here.opcode) if block.here is not None else None
+        relaxed = getattr(row, "sem", "") == "relaxed"
+        if scope == _NAMED:
+            key = scope, block.rank, number
+            self._counted(block, number, mask, bool(getattr(row, "aligned", True)))
+        else:
+            key = scope, 0, block.cluster.phase
+            if relaxed:
+                checker.relaxed.update(dict.fromkeys(some.tolist(), "CLUSTER_BARRIER_RELAXED"))
+        found = checker.clocks.published(some, relaxed)
+        before = self.published.get(key)
+        self.published[key] = found if before is None else np.maximum(before, found)
+
+    def _counted(self, block: Barriers, number: int, mask: Array, aligned: bool) -> None:
+        checker, key = self.checker, (block.rank, number)
+        line, wanted = checker.findings.number(block.here), block.counts[number]
+        before = self.counts.setdefault(key, wanted)
+        if before != wanted:
+            said = f"{checker.findings.opcode(line)} is for {wanted} threads, and others have arrived at barrier {number} for {before}"
+            checker.findings.report("BARRIER_COUNT", said, line, 0, checker.index(block), int(np.argmax(mask)))
+        lines = self.lines.get(key)
+        if lines is None:
+            lines = self.lines[key] = np.zeros(block.threads, np.int64)
+        lines[mask] = line if aligned else 0
+
+    def passed(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
+        """Threads that waited go on: they know what the others published."""
+        checker = self.checker
+        some = checker.some(block, np.nonzero(mask)[0])
+        if scope == _NAMED:
+            found = self.published.pop((scope, block.rank, number), None)
+            if found is not None and len(some):
+                checker.clocks.acquire(some, found)
+            self.counts.pop((block.rank, number), None)
+            self._together(block, number)
+            return
+        for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
+            found = self.published.get((scope, 0, phase))
+            if found is not None:
+                checker.clocks.acquire(some, found)
+        self.published.pop((scope, 0, block.cluster.phase - 3), None)
+
+    def _together(self, block: Barriers, number: int) -> None:
+        """All threads of a warp have to arrive at one instruction, if it is .aligned."""
+        lines = self.lines.pop((block.rank, number), None)
+        if lines is None:
+            return
+        each = lines.reshape(-1, LANES)
+        least = np.where(each > 0, each, np.iinfo(np.int64).max).min(1)
+        apart = (each.max(1) > least) & (each.max(1) > 0)
+        if apart.any():
+            checker, warp = self.checker, int(np.argmax(apart))
+            first, last = int(least[warp]), int(each[warp].max())
+            said = f"threads of warp {warp} arrive at barrier {number} at {checker.findings.opcode(first)} and at {checker.findings.opcode(last)}"
+            checker.findings.report(
+                "BARRIER_ROLE_DIVERGENCE", said, last, first, checker.index(block), warp * LANES, barrier=number
+            )
