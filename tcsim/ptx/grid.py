@@ -24,6 +24,7 @@ from tcsim.ptx.limits import Limits
 from tcsim.ptx.machine import Block
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.observer import Observer
+from tcsim.ptx.shadow.dependents import Ledger
 from tcsim.ptx.syntax import Instruction
 from tcsim.ptx.threads import Stop
 
@@ -51,6 +52,7 @@ class Launch:
     progress: Progress | None = None  # called while the grid runs in order
     cooperative: bool = False  # all clusters run beside each other
     observe: Callable[[Cluster], Observer] | None = None  # who watches each cluster
+    touched: Ledger | None = None  # what is kept for launches that depend on this one
 
 
 class Grid:

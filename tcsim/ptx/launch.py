@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,6 +28,7 @@ from tcsim.ptx.observer import Observer
 from tcsim.ptx.parameters import LaunchError, image_of
 from tcsim.ptx.sarif import Checked, sarif
 from tcsim.ptx.shadow.checker import Checker
+from tcsim.ptx.shadow.dependents import Ledger, starts_others
 from tcsim.ptx.stepping.log import MOST_BYTES
 from tcsim.ptx.stepping.session import Session
 from tcsim.ptx.syntax import Function, PtxError, Variable
@@ -49,6 +50,7 @@ class Run:
     kernel: str = ""
     processes: int = 1  # that ran the grid; 1: it ran in order
     text: str = field(default="", repr=False)  # the module's PTX
+    touched: Ledger | None = field(default=None, repr=False)  # global memory, if dependent grids may have started early
 
     @property
     def errors(self) -> list[Hazard]:
@@ -235,7 +237,7 @@ class Kernel:
     def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:
         return Run(
             completed, merged(grid.hazards), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
-            grid.launch.arch, self.name, count, self.module.text,
+            grid.launch.arch, self.name, count, self.module.text, grid.launch.touched,
         )  # fmt: skip
 
     def _prepared(
@@ -256,11 +258,18 @@ class Kernel:
             raise LaunchError(
                 f"{self.name}: the module's variables have {size} bytes; valid: up to {own.memory}, as Limits(memory=) says"
             )
-        watcher = observe or (Checker if check else None)
-        program = self.compiled(memory, chip, watcher is not None, stepped)
+        program = self.compiled(memory, chip, observe is not None or bool(check), stepped)
+        ledger = Ledger() if check and observe is None and starts_others(program) else None
+        if ledger is not None:
+            own = replace(own, processes=1)  # what all blocks touch is put down in one place
+        watcher = observe or (
+            partial(Checker, ledger=ledger, before=after.touched if after else None) if check else None
+        )
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         params_segment = Segment(0, np.frombuffer(image, np.uint8))
-        return Launch(program, memory, params_segment, shape, chip, schedule, check, own, observe=watcher)
+        return Launch(
+            program, memory, params_segment, shape, chip, schedule, check, own, observe=watcher, touched=ledger
+        )
 
 
 def _options(name: str, schedule: Any, check: Any, limits: Any, after: Any) -> None:

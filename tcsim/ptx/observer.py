@@ -99,6 +99,9 @@ class Observer:
     def granted(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
         """Tensor Memory, registers or a cluster that has not started were taken or given back. outcome: what follows, not done yet."""
 
+    def given(self) -> None:
+        """What follows from what was granted is done."""
+
     def exited(self, block: Barriers, mask: Array) -> None:
         """Threads end."""
 

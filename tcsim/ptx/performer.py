@@ -256,6 +256,8 @@ class Performer(Octets):
                 self.observer.granted(self, resource, outcome, threads)
             if outcome is not None:
                 self._apply(outcome, threads)
+            if self.observer is not None:
+                self.observer.given()
             self.changed = True
             if resource.delta < 0 or resource.kind == "registers":
                 self.cluster.wake("resource")

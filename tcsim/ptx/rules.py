@@ -42,6 +42,7 @@ RACES = (
     Rule("SMEM_RACE_RAW", "error", "Shared memory is read, and nothing orders the read after the write of another warp.", "Conflict and Data-races", _PTX),
     Rule("SMEM_RACE_WAR", "error", "Shared memory is written, and nothing orders the write after the read of another warp.", "Conflict and Data-races", _PTX),
     Rule("SMEM_RACE_WAW", "error", "Shared memory is written twice, and nothing orders the writes of two warps.", "Conflict and Data-races", _PTX),
+    Rule("GMEM_RACE", "error", "Two warps of a cluster access the same global memory, one of them writes, and nothing orders them; looked for only with Checker(races=True), or where one is a bulk copy.", "Conflict and Data-races", _PTX),
     Rule("SMEM_UNINITIALISED", "strict", "Shared memory is read that nobody has written in this launch.", "Shared State Space", _PTX),
 )  # fmt: skip
 """Ordinary accesses."""
@@ -50,6 +51,10 @@ COPIES = (
     Rule("PROXY_FENCE_MISSING", "error", "What ordinary instructions wrote is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between.", "Async Proxy", _PTX),
     Rule("PROXY_FENCE_CP_ASYNC", "strict", "What cp.async copied is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between its wait and that; Triton leaves it out.", "Async Proxy", _PTX),
     Rule("PROXY_FENCE_WAR", "strict", "What ordinary instructions read or wrote is overwritten through the async proxy, and no fence.proxy.async is between; CUTLASS leaves it out.", "Async Proxy", _PTX),
+    Rule("PROXY_FENCE_GLOBAL", "error", "What ordinary instructions wrote to global memory is read by a bulk copy of the same cluster, and no fence.proxy.async is between.", "Async Proxy", _PTX),
+    Rule("TMA_STORE_NOT_VISIBLE", "error", "What a bulk copy writes to global memory is read before a wait for its group; one with .read is not enough.", "cp.async.bulk.wait_group", _PTX),
+    Rule("TENSORMAP_FENCE", "error", "A tensor map that the kernel wrote is used, and no fence.proxy.tensormap::generic.release and .acquire are between.", "membar / fence", _PTX),
+    Rule("TENSORMAP_MODIFIED", "error", "A tensor map is written while a copy that uses it is in flight.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
     Rule("ASYNC_DST_READ", "error", "The destination of an asynchronous copy is read before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
     Rule("ASYNC_DST_WRITTEN", "error", "The destination of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
     Rule("ASYNC_SRC_MODIFIED", "error", "The source of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
@@ -119,12 +124,16 @@ BLOCKS = (
     Rule("CLUSTER_LATE_START", "error", "Shared memory of another block of the cluster is used, and nothing says that the block has started.", "barrier.cluster", _PTX),
     Rule("CLUSTER_EARLY_EXIT", "error", "A block ends while another one may still use its shared memory.", "barrier.cluster", _PTX),
     Rule("SETMAXNREG_OVERSUBSCRIBED", "error", "setmaxnreg waits for registers that nobody gives back.", "setmaxnreg", _PTX),
+    Rule("PDL_WAIT_MISSING", "error", "A dependent grid reads what the grid before writes, and no griddepcontrol.wait comes before.", "griddepcontrol", _PTX),
+    Rule("PDL_WRITE_BEFORE_WAIT", "error", "A dependent grid writes what the grid before uses, and no griddepcontrol.wait comes before.", "griddepcontrol", _PTX),
+    Rule("CLC_RESPONSE_REUSED", "error", "clusterlaunchcontrol.try_cancel writes an answer where the one before is still read.", "clusterlaunchcontrol.try_cancel", _PTX),
     Rule("CLUSTER_SMEM_REUSED", "error", "A copy writes shared memory of another block that this one still uses.", "Conflict and Data-races", _PTX),
     Rule("CLUSTER_BARRIER_RELAXED", "error", "Shared memory is used that only barrier.cluster.arrive.relaxed orders with the earlier access.", "barrier.cluster", _PTX),
     Rule("CLUSTER_BARRIER_TWICE", "error", "A thread arrives twice in one phase of the cluster's barrier.", "barrier.cluster", _PTX),
     Rule("SETMAXNREG_DIRECTION", "error", "setmaxnreg.dec asks for more registers than the warp has, or .inc for fewer.", "setmaxnreg", _PTX),
     Rule("BARRIER_COUNT", "error", "Arrivals at a barrier do not agree on its threads, their number is no multiple of 32, or so many are not left.", "Barrier instructions: bar, barrier", _PTX),
-    Rule("BARRIER_ROLE_DIVERGENCE", "error", "Threads of one warp arrive at a barrier at different .aligned instructions, or threads wait at different barriers for ever.", "Barrier instructions: bar, barrier", _PTX),
+    Rule("BARRIER_WARP_DIVERGENCE", "error", "Threads of one warp arrive at a barrier at different .aligned instructions.", "Barrier instructions: bar, barrier", _PTX),
+    Rule("BARRIER_ROLE_DIVERGENCE", "strict", "Warps meet at a barrier for the whole block at different instructions, as after __syncthreads in a branch that not all take, or wait at different ones for ever.", "Synchronization Functions", _CUDA),
     Rule("WARP_SYNC_MASK", "error", "Some lanes execute an instruction that others of the warp have to execute with them, and these never come.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX),
 )  # fmt: skip
 """Blocks and clusters."""

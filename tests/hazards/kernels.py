@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import tcsim
 from tests.ptx_copies import text, wait
 
+SOURCE = 0x7000_0000_0000
+"""Where the first array of a launch lies that `tcsim.ptx.Memory` allocates."""
 _MARK = re.compile(r"^//(?P<how>[-~+!?]) (?P<rule>[A-Z0-9_]+(?:\.\d)?)(?:: (?P<text>.*))?$")
 _PLACES = {"!": "// named here", "?": "// in conflict with this"}
 
@@ -29,6 +31,7 @@ class Kernel:
     blocks: int = 1  # of the cluster, and of the grid
     target: str = "sm_90a"
     directives: str = ""
+    before: str = ""  # the PTX of a launch that this one depends on
 
     @property
     def source(self) -> str:

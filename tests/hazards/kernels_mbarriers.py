@@ -109,9 +109,9 @@ TOGETHER = Kernel(
     """
     setp.ge.u32 %p1, %r0, 32; setp.lt.u32 %p2, %r0, 16;
     bar.sync 0, 128;                    //~ BARRIER_COUNT: @%p1 bar.sync 0, 128; @!%p1 bar.sync 0, 160;   //~ BARRIER_COUNT.2: bar.sync 0, 33;   //~ BARRIER_COUNT.3: bar.sync 0, 160;
-                                        //+ BARRIER_ROLE_DIVERGENCE: @%p2 bra HALF;
+                                        //+ BARRIER_WARP_DIVERGENCE: @%p2 bra HALF;   //+ BARRIER_ROLE_DIVERGENCE: @%p1 bra UPPER; bar.sync 2; bra MET; UPPER: bar.sync 2; MET:
     bar.sync 1, 128;                    //~ BARRIER_ROLE_DIVERGENCE.2: @%p1 bar.sync 1, 128; @!%p1 bar.sync 2, 128;
-                                        //+ BARRIER_ROLE_DIVERGENCE: bra JOINED; HALF: bar.sync 1, 128; JOINED:
+                                        //+ BARRIER_WARP_DIVERGENCE: bra JOINED; HALF: bar.sync 1, 128; JOINED:
                                         //+ WARP_SYNC_MASK: @%p2 bar.sync 3;
     shfl.sync.idx.b32 %r1, %r0, 0, 31, -1;
                                         //+ WGMMA_WARPGROUP_DIVERGED: @!%p1 bar.sync 4, 64;

@@ -9,10 +9,10 @@ import pytest
 
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
 from tcsim.ptx.rules import FAULTS
-from tests.hazards import kernels, kernels_mbarriers, kernels_tensor
-from tests.hazards.kernels import LOAD, RACES, Kernel
+from tests.hazards import kernels, kernels_global, kernels_mbarriers, kernels_tensor
+from tests.hazards.kernels import LOAD, RACES, SOURCE, Kernel
 
-KERNELS = (*kernels.KERNELS, *kernels_mbarriers.KERNELS, *kernels_tensor.KERNELS)
+KERNELS = (*kernels.KERNELS, *kernels_mbarriers.KERNELS, *kernels_tensor.KERNELS, *kernels_global.KERNELS)
 PLANTED = [(kernel, defect) for kernel in KERNELS for defect in kernel.defects]
 SCHEDULES = ("late", "early", 7)
 
@@ -21,9 +21,13 @@ def ran(kernel: Kernel, source: str, schedule: str | int, check: bool = True) ->
     """A launch of a kernel's text."""
     memory = Memory()
     pointers = [memory.allocate(np.arange(1024, dtype=np.uint32).view(np.uint8)) for _ in range(2)]
+    assert pointers[0] == SOURCE
+    first = None
+    if kernel.before:
+        first = parse(kernel.before).kernel().launch(memory, pointers, block=(kernel.threads, 1, 1), schedule=schedule)
     return parse(source).kernel().launch(
         memory, pointers, grid=(kernel.blocks, 1, 1), block=(kernel.threads, 1, 1), cluster=(kernel.blocks, 1, 1),
-        schedule=schedule, check=check,
+        schedule=schedule, check=check, after=first,
     )  # fmt: skip
 
 

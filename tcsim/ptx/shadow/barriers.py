@@ -72,17 +72,30 @@ class Meetings:
         self.published.pop((scope, 0, block.cluster.phase - 3), None)
 
     def _together(self, block: Barriers, number: int) -> None:
-        """All threads of a warp have to arrive at one instruction, if it is .aligned."""
+        """All threads of a warp have to arrive at one instruction, if it is .aligned, those of a block at one that is for all of it."""
         lines = self.lines.pop((block.rank, number), None)
         if lines is None:
             return
         each = lines.reshape(-1, LANES)
-        least = np.where(each > 0, each, np.iinfo(np.int64).max).min(1)
-        apart = (each.max(1) > least) & (each.max(1) > 0)
+        first = np.where(each > 0, each, np.iinfo(np.int64).max).min(1)
+        last = each.max(1)
+        apart = (last > first) & (last > 0)
         if apart.any():
-            checker, warp = self.checker, int(np.argmax(apart))
-            first, last = int(least[warp]), int(each[warp].max())
-            said = f"threads of warp {warp} arrive at barrier {number} at {checker.findings.opcode(first)} and at {checker.findings.opcode(last)}"
-            checker.findings.report(
-                "BARRIER_ROLE_DIVERGENCE", said, last, first, checker.index(block), warp * LANES, barrier=number
+            warp = int(np.argmax(apart))
+            self._apart(
+                block,
+                "BARRIER_WARP_DIVERGENCE",
+                f"threads of warp {warp}",
+                number,
+                first[warp],
+                last[warp],
+                warp * LANES,
             )
+        elif not block.counts.get(number, 1) and first.min() < last.max():
+            warp = int(np.argmax(last))
+            self._apart(block, "BARRIER_ROLE_DIVERGENCE", "warps", number, first.min(), last.max(), warp * LANES)
+
+    def _apart(self, block: Barriers, rule: str, who: str, number: int, first: int, last: int, thread: int) -> None:
+        checker, (line, other) = self.checker, (int(first), int(last))
+        said = f"{who} arrive at barrier {number} at {checker.findings.opcode(line)} and at {checker.findings.opcode(other)}"
+        checker.findings.report(rule, said, line, other, checker.index(block), thread, barrier=number)

@@ -9,7 +9,8 @@ import numpy as np
 from tcsim.model.effects import Outcome, Resource
 from tcsim.ptx.convergence import row_of
 from tcsim.ptx.shadow.clocks import EXECUTED, KINDS
-from tcsim.ptx.shadow.naming import Use
+from tcsim.ptx.shadow.mbarriers import Work
+from tcsim.ptx.shadow.naming import CANCEL, Use
 from tcsim.ptx.shadow.operations import READ, Operation
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import LANES, Array
@@ -112,6 +113,8 @@ class Blocks:
         line = checker.findings.number(block.here)
         if resource.kind == "registers":
             self._registers(block, resource.delta, threads, line)
+        if resource.kind == "launch" and outcome is not None:
+            self._answered(block, outcome, threads, line)
         if resource.kind != "tmem":
             return
         ranks = [block.rank, block.rank ^ 1] if resource.pair and len(checker.cluster.blocks) > 1 else [block.rank]
@@ -130,6 +133,25 @@ class Blocks:
                     "TMEM_UNALLOCATED", said, line, 0, checker.index(block), int(threads[0]), column=first
                 )
             taken[first : first - resource.delta] = 0
+
+    def _answered(self, block: Performer, outcome: Outcome, threads: Array, line: int) -> None:
+        """clusterlaunchcontrol.try_cancel writes its answer, through the async proxy, and tells an mbarrier."""
+        checker, operations = self.checker, self.checker.operations
+        warps = checker.some(block, threads)[:1]
+        by = operations.issue("", line, block.rank, warps, threads[:1], np.zeros(1, np.int64), "async")
+        by.unit = CANCEL
+        for signal in outcome.signals:
+            checker.objects.told(by, checker.keys(block, signal.at))
+        for at in (each for write in outcome.writes for each in block.copies(write.at)):
+            address = block.places(at)[0]
+            for rank in np.unique(address >> 24 & 0xFF).tolist():
+                words = checker.words("shared", rank)
+                places, _ = words.words(address[address >> 24 & 0xFF == rank] & 0xFFFFFF, at.size)
+                found = words.conflicts_of(places, by, True)
+                if found:
+                    checker.naming.report(Use(block, words, places, by.threads, line, "write", rank, by), found)
+                words.note_landing(places, by)
+        checker.following_now = [Work([by], 1, checker.clocks.published(warps))]
 
     def grouped(self, block: Threads, group: int, thread: int) -> None:
         """An instruction with .cta_group: all of a kernel have to have the same."""

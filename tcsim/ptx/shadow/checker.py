@@ -12,8 +12,10 @@ from tcsim.model.effects import Access, Effects, GroupOp, Order, Outcome, Resour
 from tcsim.ptx.observer import Observer
 from tcsim.ptx.shadow.barriers import Meetings
 from tcsim.ptx.shadow.blocks import Blocks
-from tcsim.ptx.shadow.clocks import Clocks
+from tcsim.ptx.shadow.clocks import GLOBALLY, Clocks
 from tcsim.ptx.shadow.deadlocks import Deadlocks
+from tcsim.ptx.shadow.dependents import Dependents, Ledger
+from tcsim.ptx.shadow.everywhere import Everywhere
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.mbarriers import Objects, Work, flipped
 from tcsim.ptx.shadow.naming import Naming, Use
@@ -53,7 +55,10 @@ def _order_of(opcode: str) -> tuple[bool, bool, bool]:
 class Checker(Observer):
     """Hazards of one cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self, cluster: Cluster, races: bool = False, ledger: Ledger | None = None, before: Ledger | None = None
+    ) -> None:
+        """races: races in global memory too. ledger: kept of global memory, for launches after this one; before: of the one before."""
         blocks = cluster.blocks
         self.cluster = cluster
         self.per_block = blocks[0].warps
@@ -65,6 +70,8 @@ class Checker(Observer):
         self.naming = Naming(self)
         self.blocks = Blocks(self)
         self.deadlocks = Deadlocks(self)
+        self.everywhere = Everywhere(self, races)
+        self.dependents = Dependents(self, ledger, before)
         self.registers = Registers(self)
         self.ranks = {id(block.shared): rank for rank, block in enumerate(blocks)}
         self.unit = blocks[0].program.narrowest
@@ -120,10 +127,14 @@ class Checker(Observer):
             some = self.some(block, threads)
             if kind != "write":
                 self.clocks.acquire(some, self.synchronising, not acquires)
+        line = self.findings.number(block.here)
+        if strong:
+            self.strong.add(line)
+        if rank < 0 and self.everywhere.active:
+            self.everywhere.accessed(block, kind, offsets, size, threads, line)
+        if rank < 0 and self.dependents.active:
+            self.dependents.accessed(block, offsets, size, self.warps(block, threads), line, kind != "read")
         if rank >= 0:
-            line = self.findings.number(block.here)
-            if strong:
-                self.strong.add(line)
             warps = self.warps(block, threads)
             if rank != block.rank:
                 self.blocks.reached(block, rank, warps, line)
@@ -153,35 +164,42 @@ class Checker(Observer):
 
     def performed(self, block: Performer, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Reads, writes, fences, and phases that were seen."""
+        self.everywhere.maps.clear()
+        for barrier in effects.barriers:
+            if barrier.scope == "grid" and barrier.op == "wait":
+                self.dependents.wait(self.some(block, threads))
         group = getattr(bound.model.row, "cta_group", None)
         if group:
             self.blocks.grouped(block, group, int(threads[0]))
-        if effects.orders:
-            for order in effects.orders:
-                self._ordered(block, order, threads)
+        for order in effects.orders if not effects.now.writes else ():
+            self._ordered(block, order, threads)
         if effects.seen:
             self._saw(block, bound, effects, threads)
-        elif effects.reads and "barrier" not in bound.form:
+        else:
             for access in effects.reads:
-                self._instruction(block, bound, access, threads, "read")
+                if access.proxy == "tensormap" or "barrier" not in bound.form:
+                    self._instruction(block, bound, access, threads, "read")
         for write in effects.now.writes:
             self._instruction(block, bound, write.at, threads, "atomic" if write.combine else "write")
         for resource in effects.resources:
             if resource.kind == "tmem.permit":
                 self.blocks.relinquished[block.rank] = self.findings.number(block.here)
+        if effects.now.writes:
+            for order in effects.orders:
+                self._ordered(block, order, threads)
         for signal in effects.now.signals:
             if signal.kind not in ("init", "inval"):
                 self._use(block, bound, signal, threads)
 
     @staticmethod
-    def _keys(block: Performer, at: Access) -> list[int]:
+    def keys(block: Performer, at: Access) -> list[int]:
         """The mbarriers of an access, in every block that it is for."""
         return [key for each in block.copies(at) for key in np.unique(block._keys(each)).tolist()]
 
     def _use(self, block: Performer, bound: Bound, signal: Signal, threads: Array) -> None:
         """Threads signal mbarriers."""
         line, some = self.findings.number(block.here), self.some(block, threads)
-        for key in self._keys(block, signal.at):
+        for key in self.keys(block, signal.at):
             self.objects.use(key, some, line, self.index(block), int(threads[0]))
             if key >> 24 & 0xFF != block.rank:
                 self._remote(block, bound, signal.at, key, line, int(threads[0]), signal.kind in ("arrive", "drop"))
@@ -201,6 +219,8 @@ class Checker(Observer):
 
     def _instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
         line = self.findings.number(block.here)
+        if self.everywhere.active:
+            self.everywhere.instruction(block, bound, access, threads, kind)
         for rank, offsets, size, mask, who in parts(block, bound, access, threads, threads):
             space = "tmem" if access.space == "tmem" else "shared"
             words = self.words(space, rank)
@@ -218,6 +238,10 @@ class Checker(Observer):
         if order.kind == "fence.proxy":
             if "async" in order.proxies and (not order.spaces or "shared" in order.spaces):
                 self.clocks.fence_proxies(some)
+            if "async" in order.proxies and (not order.spaces or "global" in order.spaces):
+                self.clocks.fence_proxies(some, GLOBALLY)
+            if "tensormap" in order.proxies:
+                self.everywhere.ordered(order, some)
         elif order.kind == "wgmma.fence":
             self.registers.fence(block, threads)
         elif order.kind in TENSOR_FENCES:
@@ -247,7 +271,7 @@ class Checker(Observer):
                 done = np.unique(warps[own & complete])
                 if found is not None and len(done):
                     relaxed = seen.at.sem == "relaxed"
-                    self.objects.seen(key, found, done, relaxed)
+                    self.objects.seen(key, found, done, relaxed, line)
                     if relaxed:
                         self.relaxed.update(dict.fromkeys(done.tolist(), "MBAR_RELAXED"))
 
@@ -317,7 +341,7 @@ class Checker(Observer):
             made[first].registers, made[first].sources = bound.written, bound.held
             made[first].unit = bound.model.row.family
             for signal in pending.tells:
-                self.objects.told(made[first], self._keys(block, signal.at))
+                self.objects.told(made[first], self.keys(block, signal.at))
             if flight.kind == "wgmma":
                 made[first].published = self.clocks.published(made[first].warps)
                 self.registers.issued(block, made[first])
@@ -329,8 +353,22 @@ class Checker(Observer):
         read, written = ({id(access) for access in accesses} for accesses in (pending.reads, pending.writes))
         for accesses, writes in ((pending.reads, False), (pending.writes, True)):
             for access in accesses:
+                if access.space in ("global", "generic"):
+                    self._in_global(block, access, writes, made)
                 if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in written):
                     self._work(flight, access, id(access) in read, writes, made, line, together)
+
+        for own in made.values():
+            self.everywhere.issued(own)
+
+    def _in_global(self, block: Performer, access: Access, writes: bool, made: dict[int, Operation]) -> None:
+        """What work reads or writes in global memory."""
+        by = next(iter(made.values()))
+        if self.everywhere.active and by.proxy == "async":
+            self.everywhere.work(block, access, writes, by)
+        if self.dependents.active:
+            addresses = self.everywhere.addresses(block, access)
+            self.dependents.accessed(block, addresses, access.size, by.warps, by.line, writes)
 
     def _work(
         self, flight: Flight, access: Access, reads: bool, writes: bool, made: dict[int, Operation], line: int, together: int
@@ -393,7 +431,7 @@ class Checker(Observer):
         for warp in self.some(tracker.block, tracker.threads).tolist():
             history = self.histories.get((kind, warp), [])
             found.append(Work(history, len(history), self.clocks.published(np.array([warp]))))
-            keys = [key for signal in tracker.signals for key in self._keys(tracker.block, signal.at)]
+            keys = [key for signal in tracker.signals for key in self.keys(tracker.block, signal.at)]
             for own in reversed(history):
                 if own.tells:
                     break
@@ -415,9 +453,7 @@ class Checker(Observer):
         words = self.memories.get(("tmem", rank))
         if words is not None:
             at = (np.arange(128)[:, None] * COLUMNS + first + np.arange(count)).reshape(-1)
-            words.who[at] = words.read[at] = 0
-            for fetched in words.fetched.values():
-                fetched[at] = 0
+            words.forget(at)
 
     def told_address(self, block: Performer, at: Access, threads: Array, line: int) -> None:
         """tcgen05.alloc writes where its columns are."""
@@ -430,8 +466,12 @@ class Checker(Observer):
         )  # fmt: skip
 
     def granted(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
-        """Tensor Memory is taken or given back."""
+        """Tensor Memory is taken or given back; a cluster that has not started is cancelled."""
         self.blocks.granted(block, resource, outcome, threads)
+
+    def given(self) -> None:
+        """What follows from what was granted is done."""
+        self.following_now = None
 
     def exited(self, block: Barriers, mask: Array) -> None:
         """Threads end: nothing that they or others have in flight may need them."""

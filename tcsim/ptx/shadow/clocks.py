@@ -10,10 +10,11 @@ import numpy as np
 
 from tcsim.ptx.threads import Array
 
-KINDS = 5
-ORDERED, PROXIED, INITIALISED, EXECUTED, HANDED = range(KINDS)
-"""Kinds of order: of memory, by causality; also through a fence between the generic and the async proxy; of the initialisation of
-mbarriers; of execution alone, which a relaxed arrival gives too; of that, behind a tcgen05.fence::before_thread_sync."""
+KINDS = 6
+ORDERED, PROXIED, INITIALISED, EXECUTED, HANDED, GLOBALLY = range(KINDS)
+"""Kinds of order: of memory, by causality; also through a fence between the generic and the async proxy, for shared memory; of the
+initialisation of mbarriers; of execution alone, which a relaxed arrival gives too; of that, behind a tcgen05.fence::before_thread_sync; through a
+fence between proxies for global memory."""
 _RELAXED = (EXECUTED, HANDED)
 _OWN = (ORDERED, INITIALISED, EXECUTED)
 NEVER = int(np.iinfo(np.int32).max)
@@ -71,10 +72,10 @@ class Clocks:
         self.fenced[warps] = self.known[warps]
         self.tick(warps)
 
-    def fence_proxies(self, warps: Array) -> None:
+    def fence_proxies(self, warps: Array, kind: int = PROXIED) -> None:
         """A fence between the generic and the async proxy."""
-        self.known[warps, PROXIED] = np.maximum(self.known[warps, PROXIED], self.known[warps, ORDERED])
-        self.known[warps, PROXIED, -1] = -1
+        self.known[warps, kind] = np.maximum(self.known[warps, kind], self.known[warps, ORDERED])
+        self.known[warps, kind, -1] = -1
         self.tick(warps)
 
     def fence_tensor(self, warps: Array, before: bool) -> None:

@@ -16,6 +16,7 @@ class Name:
 
     rule: str
     missing: str
+    line: int = 0  # of another instruction than the access, where that is what is wrong
 
 
 _FENCE = "no fence.proxy.async is between"
@@ -30,6 +31,14 @@ PLAIN = {
     "unpipelined": Name("TCGEN05_NOT_PIPELINED", "no wait is between, and the two are no pipelined pair"),
 }
 """By kind: what needs no look at the two accesses."""
+GLOBAL = {
+    "unfenced": Name("PROXY_FENCE_GLOBAL", _FENCE),
+    "written": Name("GMEM_RACE", "nothing orders them"),
+    "read": Name("GMEM_RACE", "nothing orders them"),
+    "landed": Name("TMA_STORE_NOT_VISIBLE", "no cp.async.bulk.wait_group, without .read, is between"),
+    "fetched": Name("TENSORMAP_MODIFIED", "it is a tensor map in use until the copy is done"),
+}
+"""In global memory, by kind."""
 TENSOR_FENCE = Name(
     "TCGEN05_FENCE_MISSING", "no tcgen05.fence::before_thread_sync and ::after_thread_sync are around what orders them"
 )

@@ -73,7 +73,13 @@ class Deadlocks:
 
     def ended(self, stop: Stop | None) -> None:
         """The cluster has ended; a deadlock is named for each wait whose reason is known."""
-        if stop is None or stop.name != "DEADLOCK":
+        if stop is None or stop.name not in ("DEADLOCK", "MBARRIER_FAULT"):
+            return
+        findings = self.checker.findings
+        for line, (key, phase) in self.checker.objects.repeated.items():
+            said = f"{findings.opcode(line)} asks the mbarrier at {key:#x} for phase {phase}, which its warp has seen complete before"
+            findings.report("MBAR_PARITY", said, line, address=key)
+        if stop.name != "DEADLOCK":
             return
         for block in self.checker.cluster.blocks:
             for fiber in block.fibers.waiting:

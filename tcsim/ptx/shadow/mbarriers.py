@@ -32,7 +32,7 @@ class Pass:
     clock: int  # of the warp
     moment: int  # operations issued so far
     ended: int  # phases complete
-    stale: bool  # whether the warp had seen that phase before
+    line: int
 
 
 @dataclass(eq=False)
@@ -68,6 +68,7 @@ class Objects:
         self.live: dict[int, Object] = {}
         self._known: dict[tuple[int, int], int] = {}  # of a warp and a list of operations: how many of them it knows
         self._stale: dict[int, int] = {}  # by warp whose last wait that passed told it nothing new: the object
+        self.repeated: dict[int, tuple[int, int]] = {}  # by instruction: the object and phase of such a wait
 
     def initialise(self, key: int, warp: int, line: int, marker: Operation, index: Any, thread: int) -> None:
         """mbarrier.init."""
@@ -159,17 +160,17 @@ class Objects:
         phase = next(phase for each, phase in own.tells if each == key)
         return found.expecting if 0 <= found.expecting < phase and own.kind == "" else phase
 
-    def seen(self, key: int, found: Object, warps: Array, relaxed: bool) -> None:
+    def seen(self, key: int, found: Object, warps: Array, relaxed: bool, line: int) -> None:
         """Some warps see a phase complete: they learn what came before it."""
         self.clocks.acquire(warps, found.published, relaxed)
         found.observed = max(found.observed, found.ended)
         moment = len(self.operations.all)
         for warp in warps.tolist():
             before = found.passes.get(warp)
-            stale = before is not None and before.ended == found.ended
-            found.passes[warp] = Pass(int(self.clocks.now[warp]), moment, found.ended, stale)
-            if stale:
+            found.passes[warp] = Pass(int(self.clocks.now[warp]), moment, found.ended, line)
+            if before is not None and before.ended == found.ended:
                 self._stale[warp] = key
+                self.repeated.setdefault(line, (key, found.ended - 1))
             else:
                 self._stale.pop(warp, None)
             for work in found.complete[found.told.get(warp, 0) :]:
@@ -185,8 +186,8 @@ class Objects:
 
     # --- what a wait was for
 
-    def reason(self, operation: Operation, warps: Array) -> tuple[str, str] | None:
-        """Why warps that have waited for an operation's mbarrier do not know that it is done: a rule and what is missing, or None."""
+    def reason(self, operation: Operation, warps: Array) -> tuple[str, str, int] | None:
+        """Why warps that have waited for an operation's mbarrier do not know that it is done: rule, what is missing, the wait; or None."""
         for key, _ in operation.tells:
             found = self.live.get(key)
             if found is None:
@@ -197,26 +198,26 @@ class Objects:
                 if not before or own.moment <= operation.number:
                     continue
                 if own.ended <= phase:
-                    return "MBAR_PARITY", (
-                        f"the wait at the mbarrier at {key:#x} asked for a phase that was complete before, not for phase {phase}"
-                    )
+                    return "MBAR_PARITY", f"{self._repeats(key, own)}, not for phase {phase}", own.line
                 if operation.kind == "":
-                    return "MBAR_TX_UNDER", f"phase {phase} of the mbarrier at {key:#x} ended without its bytes"
+                    return "MBAR_TX_UNDER", f"phase {phase} of the mbarrier at {key:#x} ended without its bytes", 0
         return None
 
-    def stale(self, warps: Array, earlier: int) -> str:
-        """What is wrong with a wait that should have ordered these warps after an earlier one; empty if no such wait is known.
+    def stale(self, warps: Array, others: Array) -> tuple[str, str, int] | None:
+        """What is wrong with a wait that should have ordered warps with others: rule, what is missing, the wait; None if none is known.
 
-        A wait that finds again the phase complete that the warp has seen before, at an mbarrier where the earlier warp arrives.
+        A wait that found again the phase complete that the warp had seen before, at an mbarrier where one of the others arrives.
         """
         for warp in warps.tolist():
-            found = self.live.get(self._stale.get(warp, -1))
-            if found is not None and earlier in found.arriving:
-                return (
-                    f"the wait at the mbarrier at {self._stale[warp]:#x} asked for phase {found.passes[warp].ended - 1}, which was "
-                    "complete before"
-                )
-        return ""
+            key = self._stale.get(warp, -1)
+            found = self.live.get(key)
+            if found is not None and not found.arriving.isdisjoint(others.tolist()):
+                own = found.passes[warp]
+                return "MBAR_PARITY", self._repeats(key, own), own.line
+        return None
+
+    def _repeats(self, key: int, own: Pass) -> str:
+        return f"{self.findings.opcode(own.line)} asked the mbarrier at {key:#x} for phase {own.ended - 1}, which was complete before"
 
 
 def flipped(before: int, after: int) -> bool:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SPACES = {"shared": "shared memory", "tmem": "Tensor Memory", "global": "global memory"}
 
+CANCEL = "clusterlaunchcontrol"
+"""The family whose answers are written as by a copy."""
+
 
 @dataclass(frozen=True)
 class Use:
@@ -62,24 +65,31 @@ class Naming:
                 if named is None:
                     continue
                 name, said, other = named
+                line = name.line or use.line
                 where = int(use.at[place]) * use.words.unit
                 does = "writes" if use.writes else "reads"
                 message = f"{findings.opcode(use.line)} {does} {shown(use.words.space, where)}, {said}: {name.missing}"
                 thread = use.thread(place)
                 findings.report(
-                    name.rule, message, use.line, other, self.checker.index(use.block), thread, address=where
+                    name.rule,
+                    message,
+                    line,
+                    0 if name.line else other,
+                    self.checker.index(use.block),
+                    thread,
+                    address=where,
                 )
 
     def _named(self, use: Use, kind: str, earlier: int, warp: int, place: int) -> tuple[Name, str, int] | None:
         """The rule, what was there before in words, and its instruction; None where it is not one."""
         checker, findings = self.checker, self.checker.findings
-        plain = conflicts.PLAIN.get(kind)
+        plain = (conflicts.GLOBAL if use.words.space == "global" else conflicts.PLAIN).get(kind)
         if kind in conflicts.BY_INSTRUCTION:
             said = f"{'read' if kind in ('read', 'unfenced read') else 'written'} by {findings.opcode(earlier)}"
-            if plain is not None:
-                return plain, said, earlier
             if use.by is None and earlier in checker.strong and use.line in checker.strong:
                 return None
+            if plain is not None:
+                return plain, said, earlier
             return self._race(use, kind, earlier, warp, place), said, earlier
         if kind == "nobody":
             return conflicts.uninitialised(use.words.space, use.by), "which nobody has written", 0
@@ -95,6 +105,8 @@ class Naming:
         """Of two accesses by instructions of warps."""
         checker = self.checker
         now = use.by.warps if use.by is not None else checker.warps(use.block, use.threads[place : place + 1])
+        if use.by is not None and use.by.unit == CANCEL:
+            return Name("CLC_RESPONSE_REUSED", "nothing orders them")
         if use.by is not None and use.writes and warp // checker.per_block == use.rank != use.by.rank:
             return Name("CLUSTER_SMEM_REUSED", "nothing says that the other block is done with it")
         relaxed = checker.relaxed.get(warp) or checker.relaxed.get(int(now[0]))
@@ -103,21 +115,20 @@ class Naming:
             and (checker.clocks.known[now, EXECUTED, 1 + warp] >= use.words.time(use.at[place], warp, kind)).any()
         ):
             return Name(relaxed, "a relaxed arrival or wait orders when they are executed, not memory")
-        stale = checker.objects.stale(now, warp)
-        if stale:
-            return Name("MBAR_PARITY", stale)
+        earlier_warp = np.array([warp])
+        stale = checker.objects.stale(now, earlier_warp) or checker.objects.stale(earlier_warp, now)
+        if stale is not None:
+            return Name(*stale)
         return conflicts.race(use.writes, kind, checker.blocks.is_allocation(earlier))
 
     def _against(self, use: Use, kind: str, earlier: Operation, place: int) -> Name:
         """Of an access to what an operation reads or writes."""
         checker = self.checker
         now = use.by.warps if use.by is not None else checker.warps(use.block, use.threads[place : place + 1])
-        reason = checker.objects.reason(earlier, now)
+        objects = checker.objects
+        reason = objects.reason(earlier, now) or objects.stale(now, earlier.warps) or objects.stale(earlier.warps, now)
         if reason is not None:
             return Name(*reason)
-        stale = checker.objects.stale(now, int(earlier.warps[0]))
-        if stale:
-            return Name("MBAR_PARITY", stale)
         committed, given_back = checker.committed(earlier), checker.operations.given_back(earlier, now)
         if kind == "fetched":
             if use.by is not None and use.rank == earlier.rank != use.by.rank and use.words.space == "shared":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcsim.ptx.shadow.clocks import HANDED, NEVER, ORDERED, PROXIED, Clocks
+from tcsim.ptx.shadow.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.shadow.operations import READ, WRITTEN, Operation, Operations
 from tcsim.ptx.threads import Array
 
@@ -44,11 +44,13 @@ class Words:
         self.proxies = (
             space == "shared"
         )  # whether ordinary instructions reach it too, through another proxy than operations
+        self.fence = GLOBALLY if space == "global" else PROXIED  # the kind of order between proxies
         self.who = np.zeros(count, np.int32)
         self.when = np.zeros(count, np.int32)
         self.what = np.zeros(count, np.int32)  # the instruction
-        self.read = np.zeros((count, clocks.warps), np.int32)  # when
-        self.reader = np.zeros((count, clocks.warps), np.int32)  # the instruction
+        self.read = self.reader = np.zeros(
+            (0, clocks.warps), np.int32
+        )  # when, and the instruction, if any warp has read
         self.was_read = False  # by any warp
         self.fetched: dict[int, Array] = {}  # by warp: 1 + number of the last of its operations that read the word
 
@@ -111,7 +113,9 @@ class Words:
 
     def note_read(self, at: Array, warps: Array, line: int) -> None:
         """Warps read words."""
-        self.was_read = True
+        if not self.was_read:
+            self.was_read = True
+            self.read, self.reader = (np.zeros((self.count, self.clocks.warps), np.int32) for _ in range(2))
         self.read[at, warps] = self.clocks.now[warps]
         self.reader[at, warps] = line
 
@@ -120,6 +124,14 @@ class Words:
         self.who[at] = warps + 1
         self.when[at] = self.clocks.now[warps]
         self.what[at] = line
+
+    def forget(self, at: Array) -> None:
+        """Nobody has touched these words."""
+        self.who[at] = 0
+        if self.was_read:
+            self.read[at] = 0
+        for fetched in self.fetched.values():
+            fetched[at] = 0
 
     # --- asynchronous operations
 
@@ -145,14 +157,14 @@ class Words:
                 found += self._written(at, places, codes)
                 found += self._pending("landed", places[landed], codes[landed] - clocks.warps - 1, by, WRITTEN)
             if by.proxy == "async":
-                unfenced = (known[PROXIED, column] < when) & ~bad
+                unfenced = (known[self.fence, column] < when) & ~bad
                 if unfenced.any():
                     own = np.nonzero(unfenced)[0]
                     kind = "unfenced write" if writes else "unfenced"
                     found.append(Conflict(kind, own, self.what[at[own]], who[own] - 1))
         if not writes:
             return found
-        fence = known[PROXIED, 1:-1] if by.proxy == "async" else None
+        fence = known[self.fence, 1:-1] if by.proxy == "async" else None
         found += self._reads(at, known[ORDERED, 1:-1], fence)
         for fetched in self.fetched.values():
             last = fetched[at]

@@ -1,0 +1,198 @@
+"""Global memory: what one cluster writes there and reads again through another proxy, and tensor maps that it changes.
+
+Kept only for segments that the cluster writes, and only where the program has work that reaches global memory through the async proxy, or
+where races in global memory are asked for. Other clusters, and other launches, have no clocks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcsim.model.effects import Access, Order
+from tcsim.ptx.convergence import row_of
+from tcsim.ptx.memory import SHARED_WINDOW, Segment
+from tcsim.ptx.shadow.clocks import ORDERED
+from tcsim.ptx.shadow.naming import Use
+from tcsim.ptx.shadow.operations import Operation
+from tcsim.ptx.shadow.words import Conflict, Words
+from tcsim.ptx.threads import Array
+
+if TYPE_CHECKING:
+    from tcsim.ptx.compiled import Compiled
+    from tcsim.ptx.families import Bound
+    from tcsim.ptx.performer import Performer
+    from tcsim.ptx.shadow.checker import Checker
+    from tcsim.ptx.threads import Threads
+
+MOST_BYTES = 1 << 28
+"""Of a segment that is followed; larger ones are not."""
+_WORD = 4
+
+
+def reaches_global(program: Compiled) -> bool:
+    """Whether a program has work in global memory through the async proxy: bulk and tensor copies."""
+    return any(map(_reaches, {item.opcode for lines in program.lines for item in lines if item is not None}))
+
+
+@cache
+def _reaches(opcode: str) -> bool:
+    row = row_of(opcode)
+    operands = row.forms[0].operands if row is not None else ()
+    return any(own.proxy in ("async", "tensormap") and own.space in ("global", "generic") for own in operands)
+
+
+class Everywhere:
+    """The global memory of one cluster."""
+
+    def __init__(self, checker: Checker, races: bool) -> None:
+        self.checker, self.races = checker, races
+        self.active = races or reaches_global(checker.cluster.blocks[0].program)
+        self.unit = 1 if races else _WORD
+        self.memories: dict[int, Words] = {}  # by the address of the segment
+        self.maps: list[tuple[Words, Array]] = []  # words of tensor maps that the instruction now uses
+        self.released = np.zeros(
+            checker.clocks.warps, np.int64
+        )  # of each warp: its clock at its last release of tensor maps
+        self.acquired = np.zeros(
+            (checker.clocks.warps, checker.clocks.warps + 2), np.int64
+        )  # what was known at the last acquire
+
+    def _words(self, address: int, made: bool) -> tuple[Segment, Words] | None:
+        """The segment of an address, and its shadow; made: if there is none yet, it is made."""
+        checker = self.checker
+        segment = checker.cluster.blocks[0].memory.segment(address)
+        if segment is None or segment.size > MOST_BYTES:
+            return None
+        found = self.memories.get(segment.address)
+        if found is None:
+            if not made:
+                return None
+            found = Words(segment.size, self.unit, checker.clocks, checker.operations, "global")
+            self.memories[segment.address] = found
+        return segment, found
+
+    def _parts(self, addresses: Array, made: bool) -> Iterator[tuple[Array, Segment, Words]]:
+        """Which of some addresses lie in which segment."""
+        left = np.arange(len(addresses))
+        while len(left):
+            found = self._words(int(addresses[left[0]]), made)
+            if found is None:
+                left = left[1:]
+                if not made and not self.memories:
+                    return
+                continue
+            start, end = found[0].address, found[0].address + found[0].size
+            inside = (addresses[left] >= start) & (addresses[left] < end)
+            yield left[inside], *found
+            left = left[~inside]
+
+    # --- ordinary accesses
+
+    def accessed(self, block: Threads, kind: str, addresses: Array, size: int, threads: Array, line: int) -> None:
+        """Loads, stores and atomics of warps."""
+        if kind == "read" and not self.memories and not self.races:
+            return
+        checker = self.checker
+        for own, segment, words in self._parts(addresses, kind != "read" or self.races):
+            at, owner = words.words((addresses[own] - segment.address).astype(np.int64), size)
+            who = threads[own][owner]
+            warps = checker.warps(block, who)
+            found = words.conflicts(at, warps, kind != "read")
+            found = [
+                each for each in found if self.races or each.kind in (("landed",) if kind == "read" else ("fetched",))
+            ]
+            self._report(Use(block, words, at, who, line, kind, block.rank), found)
+            if self.races and kind != "write":
+                words.note_read(at, warps, line)
+            if kind != "read":
+                words.note_write(at, warps, line)
+
+    def _report(self, use: Use, found: list[Conflict]) -> None:
+        if found:
+            self.checker.naming.report(use, found)
+
+    def instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
+        """An access of an instruction of the catalog; that of a tensor map by a copy is kept for the copy."""
+        addresses = self.addresses(block, access)
+        if not len(addresses):
+            return
+        line = self.checker.findings.number(block.here)
+        if access.proxy != "tensormap":
+            who = np.resize(threads, len(addresses))
+            self.accessed(block, kind, addresses, access.size, who, line)
+            return
+        for own, segment, words in self._parts(np.unique(addresses), True):
+            places = np.unique(addresses)[own] - segment.address
+            at, _ = words.words(places.astype(np.int64), access.size)
+            self._used(block, words, at, threads, line)
+            self.maps.append((words, at))
+
+    @staticmethod
+    def addresses(block: Performer, access: Access) -> Array:
+        """Those in global memory."""
+        if access.space not in ("global", "generic"):
+            return np.zeros(0, np.int64)
+        addresses = block.places(access)[0]
+        if access.space == "generic":
+            addresses = addresses[
+                block.is_space(addresses.astype(np.uint64), "global") & (addresses >> 48 != SHARED_WINDOW >> 48)
+            ]
+        return addresses
+
+    # --- tensor maps
+
+    def ordered(self, order: Order, warps: Array) -> None:
+        """A fence between the generic and the tensormap proxy, or one half of it."""
+        clocks = self.checker.clocks
+        if order.sem in ("release", "acq_rel"):
+            self.released[warps] = clocks.now[warps]
+            clocks.tick(warps)
+        if order.sem in ("acquire", "acq_rel"):
+            self.acquired[warps] = clocks.known[warps, ORDERED]
+
+    def _used(self, block: Performer, words: Words, at: Array, threads: Array, line: int) -> None:
+        """A copy takes a map: whoever wrote it has released it, and this warp has acquired it."""
+        checker, who = self.checker, words.who[at]
+        written = (who > 0) & (who <= checker.clocks.warps)
+        if not written.any():
+            return
+        warp = int(checker.some(block, threads)[0])
+        when, writer = words.when[at][written], who[written]
+        late = (self.released[writer - 1] < when) | (self.acquired[warp, writer] < when)
+        if late.any():
+            other = int(words.what[at][written][int(np.argmax(late))])
+            opcode = checker.findings.opcode
+            said = f"{opcode(line)} uses a tensor map that {opcode(other)} wrote: no fence.proxy.tensormap::generic.release and .acquire are between"
+            checker.findings.report("TENSORMAP_FENCE", said, line, other, checker.index(block), int(threads[0]))
+
+    # --- asynchronous work
+
+    def work(self, block: Performer, access: Access, writes: bool, by: Operation) -> None:
+        """What an operation reads or writes."""
+        if not writes and not self.memories:
+            return
+        addresses = self.addresses(block, access)
+        for own, segment, words in self._parts(addresses, writes):
+            places = (addresses[own] - segment.address).astype(np.int64)
+            mask = None
+            if access.mask is not None:
+                mask = np.broadcast_to(access.mask, (*access.address.shape, access.size)).reshape(-1, access.size)
+                mask = mask[own] if len(mask) == len(addresses) else None
+            at, _ = words.words(places, access.size, mask)
+            if not len(at):
+                continue
+            if writes:
+                words.note_landing(at, by)
+            else:
+                kinds = ("written", "unfenced", "landed")
+                found = [each for each in words.conflicts_of(at, by, False) if each.kind in kinds]
+                self._report(Use(block, words, at, by.threads, by.line, "read", block.rank, by), found)
+
+    def issued(self, made: Operation) -> None:
+        """A copy that uses the maps of its instruction is in flight: they may not be changed."""
+        for words, at in self.maps:
+            words.note_fetch(at, made)
