@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 # They need other projects (`tox -e oracles`, `tox -e triton`), Chromium (`tox -e browser`), or a C++ compiler and minutes (`tox -e emulated`).
-collect_ignore = ["oracles", "browser", "emulated", "on_triton"]
+collect_ignore = ["oracles", "browser", "emulated", "on_triton", "on_cute"]
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
 settings.register_profile(

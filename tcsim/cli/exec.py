@@ -75,7 +75,7 @@ def _script(
 ) -> int:
     """Run a script; its exit status. With --json what it prints goes to standard error."""
     if arch is None:
-        raise OperandError(f"exec: {file!r} needs --arch: what Triton compiles for, as sm_90")
+        raise OperandError(f"exec: {file!r} needs --arch: what Triton or CuTe DSL compiles for, as sm_90")
     opened(file, lambda path: Path(path).open().close())
     with redirect_stdout(sys.stderr) if json else nullcontext():
         status, session = run_script(file, arguments, arch, schedule=when(schedule or "late"), save=save)

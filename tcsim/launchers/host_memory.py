@@ -138,8 +138,12 @@ def host(address: int, size: int) -> npt.NDArray[np.uint8]:
 def extent_of(argument: Any) -> Extent | None:
     """The memory that an argument points into: all of the storage that it may be a view of. None for plain numbers.
 
+    An argument may be an extent itself.
+
     Raises OperandError if that memory is not this process's, or how large it is is not known.
     """
+    if isinstance(argument, tuple):
+        return argument
     if isinstance(argument, HostArray):
         return argument.extent
     if hasattr(argument, "untyped_storage"):

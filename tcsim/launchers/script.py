@@ -1,7 +1,8 @@
-"""A script for Triton, run from beginning to end on the model of an arch."""
+"""A script for Triton or CuTe DSL, run from beginning to end on the model of an arch."""
 
 from __future__ import annotations
 
+import ast
 import runpy
 import sys
 import traceback
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tcsim.launchers.check import Check, of_session
+from tcsim.launchers.cute_session import cute
 from tcsim.launchers.launched import LaunchFailed
 from tcsim.launchers.session import Session
 from tcsim.launchers.triton_session import triton
@@ -20,14 +22,17 @@ from tcsim.ptx import Run
 def run_script(path: str, arguments: Sequence[str], arch: str, **options: Any) -> tuple[int, Session]:
     """Run a script as `python path arguments` does; the exit status, and its launches.
 
+    A script that imports cutlass itself is one for CuTe DSL, any other one for Triton and Gluon.
+
     options: as `tcsim.launchers.triton` takes them. The status is the script's own, or 1 if it is 0 and a launch had a hazard that
     is an error. A launch that stops with one ends the script.
 
-    Raises FileNotFoundError if there is no script, what `tcsim.launchers.triton` raises, and what the script raises.
+    Raises FileNotFoundError if there is no script, what `tcsim.launchers.triton` or `tcsim.launchers.cute` raises, and what the script raises.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(path)
-    with triton(arch, **options) as session, started_with(path, arguments):
+    launcher = cute if "cutlass" in imported(path) else triton
+    with launcher(arch, **options) as session, started_with(path, arguments):
         status = 0
         try:
             runpy.run_path(path, run_name="__main__")
@@ -42,10 +47,21 @@ def run_script(path: str, arguments: Sequence[str], arch: str, **options: Any) -
     return status or int(any(not own.clean for own in session.launches)), session
 
 
+def imported(path: str) -> set[str]:
+    """The packages that a script imports, in whatever function; none of a text that is not Python."""
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (SyntaxError, ValueError):
+        return set()
+    names = [own.name for item in ast.walk(tree) if isinstance(item, ast.Import) for own in item.names]
+    names += [item.module or "" for item in ast.walk(tree) if isinstance(item, ast.ImportFrom) and not item.level]
+    return {name.partition(".")[0] for name in names}
+
+
 def check_script(
     path: str, arguments: Sequence[str], arch: str, schedules: Sequence[str | int] = ("late",), **options: Any
 ) -> Check:
-    """Run a script for Triton under each schedule, and check what it launches. options: as `run_script` takes them.
+    """Run a script under each schedule, and check what it launches. options: as `run_script` takes them.
 
     Raises what `run_script` raises.
     """

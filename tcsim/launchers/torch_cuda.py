@@ -41,12 +41,28 @@ def on_cpu(value: Any) -> Any:
     return value
 
 
+class Stream:
+    """The stream of all launches, whose work has been done when it is asked for."""
+
+    cuda_stream = 0
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self.given = given, options
+
+    def synchronize(self) -> None:
+        """Nothing: launches have ended when they return."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing: there is one stream."""
+
+
 @contextmanager
 def cpu_for_cuda(arch: str, multiprocessors: int) -> Iterator[None]:
     """Take "cuda" for the CPU: in calls of torch, and in the functions of torch.cuda that say what there is.
 
     `is_available`, `device_count`, `current_device`, `get_device_capability`, `get_device_name`, `get_device_properties`,
-    `synchronize`, `empty_cache`, `manual_seed` and `manual_seed_all` answer; the rest of torch.cuda stays as it is.
+    `current_stream`, `default_stream`, `synchronize`, `empty_cache`, `manual_seed` and `manual_seed_all` answer, and
+    `Stream` is the one stream; the rest of torch.cuda stays as it is.
     """
     chip = ARCHS[arch]
     capability = divmod(chip.number, 10)
@@ -56,10 +72,11 @@ def cpu_for_cuda(arch: str, multiprocessors: int) -> Iterator[None]:
         "get_device_properties": SimpleNamespace(
             name=name, major=capability[0], minor=capability[1], multi_processor_count=multiprocessors, warp_size=32
         ),
-        "synchronize": None, "empty_cache": None, "manual_seed": None, "manual_seed_all": None,
+        "current_stream": Stream(), "default_stream": Stream(), "synchronize": None, "empty_cache": None, "manual_seed": None, "manual_seed_all": None,
     }  # fmt: skip
     with ExitStack() as stack:
         for function, answer in answers.items():
             stack.enter_context(patch.object(torch.cuda, function, lambda *given, answer=answer, **more: answer))
+        stack.enter_context(patch.object(torch.cuda, "Stream", Stream))
         stack.enter_context(CpuForCuda())
         yield
