@@ -22,6 +22,7 @@ from selenium.webdriver.common.keys import Keys
 
 import tcsim
 from tcsim.inspection.html_page import descriptor_page, instruction_page, tile_page
+from tcsim.inspection.product_page import Tile, product_page
 from tcsim.inspection.timeline_page import timeline_page
 from tcsim.launchers import recording
 from tcsim.launchers.check import timeline
@@ -60,7 +61,18 @@ def _timeline() -> str:
     return timeline_page(*timeline(planted))
 
 
+def _product() -> str:
+    ins = tcsim.instruction("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", arch="sm_90a")
+    return product_page(ins, Tile(32, "NONE"))
+
+
+def _warp_product() -> str:
+    return product_page(tcsim.instruction(MMA, arch="sm_90"))
+
+
 SHOTS = {
+    "page-product-light.png": Shot(_product, "d 8,6", False, (1180, 920)),
+    "page-product-dark.png": Shot(_warp_product, "d 8,6", True, (1100, 880)),
     "page-instruction-light.png": Shot(_instruction, "d 8,6", False, (1000, 820)),
     "page-instruction-dark.png": Shot(_instruction, "d 8,6", True, (1000, 820)),
     "page-tile-dark.png": Shot(_tile, "1,8", True, (1180, 600)),

@@ -41,9 +41,11 @@ _Start = Annotated[str, typer.Option("--start", help="Shared address of the firs
 
 
 @app.command()
-def decode(value: options.Number, arch: _Arch = "sm_90", json: options.Json = False) -> None:
+def decode(
+    value: options.Number, arch: _Arch = "sm_90", html: options.Html = False, json: options.Json = False
+) -> None:
     """Take a 64-bit descriptor apart."""
-    _emit(MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch), "decode", json)
+    _emit(MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch), "decode", json, html)
 
 
 @app.command()
@@ -56,6 +58,7 @@ def encode(
     leading_mode: Annotated[int, typer.Option("--leading-mode", help="1: LBO is an address (sm_100).")] = 0,
     k_half: Annotated[int, typer.Option("--k-half", help="1: the upper half of lookup indices (sm_107).")] = 0,
     arch: _Arch = "sm_90",
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Make a descriptor of its fields, all offsets in bytes."""
@@ -70,7 +73,7 @@ def encode(
         k_half,
         form,
     )
-    _emit(made, "encode", json)
+    _emit(made, "encode", json, html)
 
 
 @app.command()
@@ -131,10 +134,10 @@ def _tile_page(made: CanonicalTile) -> str:
     return tile_page(made)
 
 
-def _emit(descriptor: MatrixDescriptor, subcommand: str, json: bool) -> None:
+def _emit(descriptor: MatrixDescriptor, subcommand: str, json: bool, html: bool) -> None:
 
     data = descriptor_dict(descriptor)
-    emit(f"descriptor {subcommand}", lambda: data, lambda: _fields(descriptor), form="json" if json else "text")
+    emit(f"descriptor {subcommand}", lambda: data, lambda: _fields(descriptor), form=options.form_of(json, html))
 
 
 def _fields(descriptor: MatrixDescriptor) -> Report:

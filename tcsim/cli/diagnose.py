@@ -30,6 +30,7 @@ def diagnose(
     ] = None,
     arch: options.Arch = None,
     idesc: options.Idesc = None,
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Find the mistake behind a wrong result."""
@@ -60,7 +61,7 @@ def diagnose(
     found = search(instruction, **arrays)
     head = {"mnemonic": instruction.mnemonic, "arch": instruction.arch.name}
     title = f"{instruction.mnemonic} on {instruction.arch.name}"
-    emit("diagnose", lambda: head | found.as_dict(), lambda: _report(title, found), form="json" if json else "text")
+    emit("diagnose", lambda: head | found.as_dict(), lambda: _report(title, found), form=options.form_of(json, html))
 
 
 def _report(title: str, found: Diagnosis) -> Report:

@@ -27,6 +27,11 @@ SUBCOMMANDS = {
     ),
     "what": ("what", "what", "Say which elements a register of a lane, a byte or a cell holds."),
     "map": ("maps", "map_fragment", "Show a whole fragment, by lane or by element."),
+    "picture": (
+        "picture",
+        "picture",
+        "Draw a product: A left, B above, D in the corner, and where every element lies, as an HTML page.",
+    ),
     "inputs": ("inputs", "inputs", "Say which registers feed one output."),
     "descriptor": ("descriptor", "app", "Matrix descriptors: decode, encode, tile, check."),
     "idesc": ("idesc", "app", "Instruction descriptors of tcgen05.mma: decode, encode, bits."),

@@ -23,10 +23,12 @@ _Arch = Annotated[
 
 
 @app.command()
-def decode(value: options.Number, kind: _Kind, arch: _Arch = "sm_100", json: options.Json = False) -> None:
+def decode(
+    value: options.Number, kind: _Kind, arch: _Arch = "sm_100", html: options.Html = False, json: options.Json = False
+) -> None:
     """Take a 32-bit descriptor apart."""
     found = InstructionDescriptor.decode(options.integer_of(value, "instruction descriptor"), kind=kind, arch=arch)
-    _emit(found, "decode", json)
+    _emit(found, "decode", json, html)
 
 
 @app.command()
@@ -49,6 +51,7 @@ def encode(
     scale_b_id: Annotated[int, typer.Option("--scale-b-id", help="First byte of B's scale factors.")] = 0,
     k: Annotated[int, typer.Option("--k", help="K of one instruction; 0 is the kind's smallest.")] = 0,
     arch: _Arch = "sm_100",
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Make a descriptor of its fields."""
@@ -57,11 +60,11 @@ def encode(
         negate_b=negate_b, transpose_a=transpose_a, transpose_b=transpose_b, max_shift=max_shift, scale_format=scale,
         scale_a_id=scale_a_id, scale_b_id=scale_b_id, k=k, arch=arch,
     )  # fmt: skip
-    _emit(made, "encode", json)
+    _emit(made, "encode", json, html)
 
 
 @app.command()
-def bits(kind: _Kind, arch: _Arch = "sm_100", json: options.Json = False) -> None:
+def bits(kind: _Kind, arch: _Arch = "sm_100", html: options.Html = False, json: options.Json = False) -> None:
     """Say what the bits mean in a kind."""
     rows = bit_rows(kind, arch)
     title = f"instruction descriptor of kind::{kind} on {arch}"
@@ -70,13 +73,13 @@ def bits(kind: _Kind, arch: _Arch = "sm_100", json: options.Json = False) -> Non
         "idesc bits",
         lambda: {"kind": kind, "arch": arch, "fields": [dict(zip(head, row, strict=True)) for row in rows]},
         lambda: Report(title, (table(head, rows),)),
-        form="json" if json else "text",
+        form=options.form_of(json, html),
     )
 
 
-def _emit(found: InstructionDescriptor, subcommand: str, json: bool) -> None:
+def _emit(found: InstructionDescriptor, subcommand: str, json: bool, html: bool) -> None:
 
-    emit(f"idesc {subcommand}", lambda: _data(found), lambda: _report(found), form="json" if json else "text")
+    emit(f"idesc {subcommand}", lambda: _data(found), lambda: _report(found), form=options.form_of(json, html))
 
 
 def _data(found: InstructionDescriptor) -> dict[str, Any]:

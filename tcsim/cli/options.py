@@ -196,9 +196,15 @@ Chip = Annotated[
 Schedule = Annotated[
     str | None, typer.Option("--schedule", help="When asynchronous work lands: late, early, or a seed.", metavar="WHEN")
 ]
+Html = Annotated[bool, typer.Option("--html", help="Write one HTML page that stands alone.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 Swizzle = Annotated[str, typer.Option("--swizzle", help="NONE, 32B, 64B or 128B.", autocompletion=complete_swizzle)]
 Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar="VALUE")]
+
+
+def form_of(json: bool, html: bool) -> str:
+    """How an answer is written."""
+    return "json" if json else "html" if html else "text"
 
 
 # --- what the text of an argument means

@@ -11,6 +11,7 @@ from typing import Any
 
 from tcsim.inspection import report as reports
 from tcsim.inspection.report import WIDTH, Line, Report
+from tcsim.inspection.report_html import report_page
 
 STYLES = {"": "", "title": "bold", "heading": "bold cyan", "head": "dim", "good": "green", "bad": "bold red"}
 
@@ -37,8 +38,8 @@ def emit(
     page: Callable[[], str] | None = None,
 ) -> None:
     """Write an answer as text, Markdown, JSON or an HTML page; of `data`, `report` and `page` only one is called."""
-    if form == "html" and page is not None:
-        write(page())
+    if form == "html":
+        write(page() if page is not None else report_page(report()))
         return
     if form == "json":
         write(json.dumps({"verb": subcommand, **plain(data())}, indent=2) + "\n")

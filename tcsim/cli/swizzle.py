@@ -8,8 +8,8 @@ import typer
 
 from tcsim.cli import options
 from tcsim.cli.output import emit
-from tcsim.inspection.report import Facts, Lines, Report, table
-from tcsim.inspection.swizzle_view import SwizzleView, find_swizzle, swizzle_view
+from tcsim.inspection.report import Lines, Report
+from tcsim.inspection.swizzle_view import find_swizzle, swizzle_report, swizzle_view
 
 
 def swizzle(
@@ -23,10 +23,11 @@ def swizzle(
     start: Annotated[str, typer.Option("--start", help="Shared address of the first row.")] = "0",
     pitch: Annotated[int | None, typer.Option("--pitch", help="Bytes from row to row; default: the span.")] = None,
     rows: Annotated[int, typer.Option("--rows", help="Rows to show.")] = 8,
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Show where a swizzle puts 16-byte chunks, and banks."""
-    form = "json" if json else "text"
+    form = options.form_of(json, html)
     if address is not None:
         name, found = find_swizzle(mode)
         given = options.integer_of(address, "--address")
@@ -35,31 +36,4 @@ def swizzle(
         emit("swizzle", lambda: data, lambda: Report("", (Lines((f"{given:#x} -> {lands:#x}",)),)), form=form)
         return
     view = swizzle_view(mode, options.integer_of(start, "--start"), pitch, rows)
-    emit("swizzle", view.as_dict, lambda: _report(view), form=form)
-
-
-def _report(view: SwizzleView) -> Report:
-
-    chunks = len(view.lands[0])
-    head = ("row", *map(str, range(chunks)))
-    address = [(row, *(f"{x:#x}" for x in lands)) for row, lands in enumerate(view.lands)]
-    banks = [(row, *(f"{x}-{x + 3}" for x in own)) for row, own in enumerate(view.banks)]
-    passes = [
-        ("swizzled", *map(str, view.degrees)),
-        ("plain", *map(str, view.plain_degrees)),
-    ]
-    facts = (
-        ("span", f"{view.swizzle.span} bytes: a row of the pattern"),
-        ("period", f"{view.swizzle.period} bytes: where the pattern repeats"),
-        ("pitch", f"{view.pitch} bytes from row to row, from {view.start:#x} on"),
-    )
-    grid = table(head, address, "Address of each 16-byte chunk", grid=True)
-    return Report(
-        f"{view.name}: {view.swizzle}",
-        (
-            Facts(facts),
-            grid,
-            table(head, banks, "Banks of each chunk", grid=True),
-            table(("", *map(str, range(chunks))), passes, "Passes to read 8 rows of a column; 1 is free of conflicts"),
-        ),
-    )
+    emit("swizzle", view.as_dict, lambda: swizzle_report(view), form=form)

@@ -37,12 +37,13 @@ _Promotion = Annotated[str, typer.Option("--l2", help="NONE, L2_64B, L2_128B or 
 @app.command()
 def decode(
     data: Annotated[str, typer.Argument(help="64 or 128 bytes: hexadecimal digits, or a file.", metavar="BYTES")],
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Say what the bytes of a CUtensorMap mean. Exit status 1 if some bits do not follow from the map."""
     raw = _bytes_of(data)
     found, unexplained = TensorMap.decode(raw, strict=False), TensorMap.unexplained(raw)
-    _emit(found, "decode", json, TensorMap.address_of(raw), raw, unexplained)
+    _emit(found, "decode", json, html, TensorMap.address_of(raw), raw, unexplained)
     if unexplained:
         raise typer.Exit(1)
 
@@ -59,12 +60,13 @@ def encode(
     swizzle: _Swizzle = "128B",
     fill: _Fill = "NONE",
     l2: _Promotion = "NONE",
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Make the 128 bytes of a tiled map."""
     made = _made(type, dim, box, strides, element_strides, interleave, swizzle, fill, l2)
     place = options.integer_of(address, "--address")
-    _emit(made, "encode", json, place, made.encode(place))
+    _emit(made, "encode", json, html, place, made.encode(place))
 
 
 @app.command()
@@ -78,10 +80,11 @@ def check(
     swizzle: _Swizzle = "128B",
     fill: _Fill = "NONE",
     l2: _Promotion = "NONE",
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Say whether the driver would encode a tiled map, and what a copy moves."""
-    _emit(_made(type, dim, box, strides, element_strides, interleave, swizzle, fill, l2), "check", json)
+    _emit(_made(type, dim, box, strides, element_strides, interleave, swizzle, fill, l2), "check", json, html)
 
 
 def _made(
@@ -131,6 +134,7 @@ def _emit(
     found: TensorMap,
     subcommand: str,
     json: bool,
+    html: bool,
     address: int | None = None,
     raw: bytes = b"",
     unexplained: tuple[str, ...] = (),
@@ -144,7 +148,7 @@ def _emit(
         f"tensormap {subcommand}",
         lambda: data | ({"bytes": raw.hex()} if raw else {}) | _decoded(subcommand, unexplained),
         lambda: _report(found, {**data, "transaction_bytes": why or moved}, raw, unexplained),
-        form="json" if json else "text",
+        form=options.form_of(json, html),
     )
 
 

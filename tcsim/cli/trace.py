@@ -33,6 +33,7 @@ def trace(
     matrix: options.Matrix = 0,
     call: options.CallOption = None,
     idesc: options.Idesc = None,
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Trace the sum of one output, as columns of bits.
@@ -57,7 +58,7 @@ def trace(
         "evidence": str(instruction.evidence), "kind": instruction.lowering.kind,
         "steps": [step.as_dict() for step in steps],
     }  # fmt: skip
-    emit("trace", lambda: data, lambda: _report(instruction, place, steps), form="json" if json else "text")
+    emit("trace", lambda: data, lambda: _report(instruction, place, steps), form=options.form_of(json, html))
 
 
 def _arrays(file: str | None, seed: int | None) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tcsim.core import display
 from tcsim.core.arguments import integer, is_number
 from tcsim.core.errors import OperandError
 from tcsim.descriptors import limits
@@ -33,6 +34,9 @@ class InstructionDescriptor(limits.DescriptorFields):
     >>> tcsim.InstructionDescriptor.decode(0x8400410, kind="f16") == one
     True
     """
+
+    def _repr_html_(self) -> str | None:
+        return display.rendered(self)
 
     def __post_init__(self) -> None:
         arch, kind = limits.place(self.kind, self.arch)

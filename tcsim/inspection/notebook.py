@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from html import escape
 from typing import Any
 
 import numpy as np
 
 from tcsim.core.errors import OperandError
+from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
 from tcsim.inspection.descriptor_fields import fields_of
 from tcsim.inspection.html_page import MOST_ELEMENTS, instruction_page, tile_page
+from tcsim.inspection.product_page import has_picture, product_page
+from tcsim.inspection.report import Facts, Report, table
+from tcsim.inspection.report_html import report_html
 from tcsim.inspection.svg import Cell, grid
+from tcsim.inspection.swizzle_view import swizzle_report, swizzle_view
 from tcsim.layouts.layout import FragmentLayout, Layout
+from tcsim.layouts.swizzle import Swizzle
+from tcsim.memory.tmem_matrix import TmemLayout
 from tcsim.model.instruction import Instruction
+from tcsim.tma.map import TensorMap
 
 MOST_CELLS = 4096
 """Cells of a picture; larger layouts are shown as text."""
@@ -30,7 +39,9 @@ def frame(page: str, height: int = 620) -> str:
 
 
 def instruction_html(instruction: Instruction) -> str:
-    """The page of an instruction; of one without fragments, its name and arch."""
+    """The picture of a product, else the page of an instruction; of one without fragments, its name and arch."""
+    if has_picture(instruction):
+        return frame(product_page(instruction))
     if not instruction.operands:
         return f"<code>{escape(repr(instruction))}</code>"
     return frame(instruction_page(instruction))
@@ -99,11 +110,44 @@ def _flat(shape: Any) -> list[int]:
     return [shape] if isinstance(shape, int) else [x for item in shape for x in _flat(item)]
 
 
+def swizzle_html(swizzle: Swizzle) -> str:
+    """Where a swizzle puts 16-byte chunks, and their banks."""
+    return report_html(swizzle_report(swizzle_view(f"{swizzle.bits},{swizzle.base},{swizzle.shift}")), title=True)
+
+
+def idesc_html(descriptor: InstructionDescriptor) -> str:
+    """The fields of an instruction descriptor."""
+    title = f"{descriptor.encode():#010x}: kind::{descriptor.kind} on {descriptor.arch}, K = {descriptor.k}"
+    return report_html(Report(title, (table(("bits", "field", "value", "meaning"), descriptor.rows()),)), title=True)
+
+
+def tensor_map_html(tensor_map: TensorMap) -> str:
+    """The fields of a tensor map."""
+    pairs = ((field.name, getattr(tensor_map, field.name)) for field in fields(tensor_map))
+    shown = tuple(
+        (name, ", ".join(map(str, x)) if isinstance(x, tuple) else str(x)) for name, x in pairs if x not in ("", ())
+    )
+    return report_html(Report(str(tensor_map), (Facts(shown),)), title=True)
+
+
+def tmem_html(layout: TmemLayout) -> str:
+    """The shape of a matrix in Tensor Memory, and its CuTe layout."""
+    facts = (
+        ("matrix", f"{layout.rows} x {layout.columns}, {layout.element_bits} bits each"), ("columns", str(layout.width)),
+        ("CTAs", str(layout.ctas)), ("layout", str(layout)), ("evidence", str(layout.evidence)),
+    )  # fmt: skip
+    return report_html(Report(layout.name, (Facts(facts),)), title=True)
+
+
 RENDERERS: dict[type, Callable[[Any], str | None]] = {
     Instruction: instruction_html,
     CanonicalTile: tile_html,
     MatrixDescriptor: descriptor_html,
     FragmentLayout: fragment_svg,
     Layout: layout_svg,
+    Swizzle: swizzle_html,
+    InstructionDescriptor: idesc_html,
+    TensorMap: tensor_map_html,
+    TmemLayout: tmem_html,
 }
 """Who shows objects of a type (`tcsim.core.display`)."""

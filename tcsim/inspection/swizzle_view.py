@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.errors import OperandError, listing, shortened
+from tcsim.inspection.report import Facts, Report, table
 from tcsim.layouts.banks import BANKS, WORD_BYTES, bank_conflicts
 from tcsim.layouts.swizzle import SWIZZLES, Swizzle
 
@@ -108,3 +109,30 @@ def _degrees(address: Any) -> tuple[int, ...]:
         groups = [column[at : at + PHASE_ROWS] for at in range(0, rows, PHASE_ROWS)]
         found.append(max(int(bank_conflicts(group, width=CHUNK).degree) for group in groups))
     return tuple(found)
+
+
+def swizzle_report(view: SwizzleView) -> Report:
+    """The view as something to read."""
+    chunks = len(view.lands[0])
+    head = ("row", *map(str, range(chunks)))
+    address = [(row, *(f"{x:#x}" for x in lands)) for row, lands in enumerate(view.lands)]
+    banks = [(row, *(f"{x}-{x + 3}" for x in own)) for row, own in enumerate(view.banks)]
+    passes = [
+        ("swizzled", *map(str, view.degrees)),
+        ("plain", *map(str, view.plain_degrees)),
+    ]
+    facts = (
+        ("span", f"{view.swizzle.span} bytes: a row of the pattern"),
+        ("period", f"{view.swizzle.period} bytes: where the pattern repeats"),
+        ("pitch", f"{view.pitch} bytes from row to row, from {view.start:#x} on"),
+    )
+    grid = table(head, address, "Address of each 16-byte chunk", grid=True)
+    return Report(
+        f"{view.name}: {view.swizzle}",
+        (
+            Facts(facts),
+            grid,
+            table(head, banks, "Banks of each chunk", grid=True),
+            table(("", *map(str, range(chunks))), passes, "Passes to read 8 rows of a column; 1 is free of conflicts"),
+        ),
+    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from tcsim.core import display
 from tcsim.core.arguments import as_array, integer
 from tcsim.core.errors import OperandError, listing, nearest, shortened
 
@@ -30,6 +31,9 @@ class Swizzle:
     bits: int
     base: int
     shift: int
+
+    def _repr_html_(self) -> str | None:
+        return display.rendered(self)
 
     def __post_init__(self) -> None:
         for name in ("bits", "base", "shift"):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tcsim.core import display
 from tcsim.core.addresses import Bytes
 from tcsim.tma import bits as tensor_bits
 from tcsim.tma import copy as tensor_copy
@@ -44,6 +45,9 @@ class TensorMap(TensorFields):
     ...
     tcsim.tma.rules.GlobalStrideError: TensorMap(FLOAT16, (256, 100)): global_strides[0]=520 bytes (from one index of dimension 1 to the next); valid: multiples of 16 bytes below 2**40
     """
+
+    def _repr_html_(self) -> str | None:
+        return display.rendered(self)
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -1,0 +1,113 @@
+"""The picture of a product in a real browser: hover D, A and B, and what the page says is what the layouts say; light, dark, phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+import tcsim
+from tcsim.inspection.memory_places import shared_operand, tensor_memory_operand
+from tcsim.inspection.product_page import Tile, product_page
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+WGMMA = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
+UMMA = "tcgen05.mma.cta_group::2.kind::f16"
+IDESC = tcsim.InstructionDescriptor("f16", 256, 64, a_format="bf16").encode()
+
+
+class Page:
+    """A page that is open."""
+
+    def __init__(self, browser: Any, folder: Path, text: str) -> None:
+        self.browser = browser
+        path = folder / "page.html"
+        path.write_text(text, encoding="utf-8")
+        browser.get(path.as_uri())
+        assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+
+    def hover(self, matrix: str, row: int, column: int) -> tuple[str, str]:
+        """Point at an element: the line above, and the table."""
+        self.browser.execute_script(
+            """const canvas = document.getElementById(arguments[0]);
+            canvas.scrollIntoView({block: 'center'});
+            const box = canvas.getBoundingClientRect(), side = boards.find((b) => b.canvas === canvas).side;
+            canvas.dispatchEvent(new PointerEvent('pointermove', {bubbles: true,
+              clientX: box.left + (arguments[2] + 0.5) * side, clientY: box.top + (arguments[1] + 0.5) * side}));""",
+            f"matrix-{matrix}", row, column,
+        )  # fmt: skip
+        return self.browser.find_element(By.ID, "info").text, self.browser.find_element(By.ID, "said").text
+
+
+def test_hover_the_registers_of_a_warp(browser: Any, tmp_path: Path) -> None:
+    ins = tcsim.instruction(MMA, arch="sm_90")
+    page = Page(browser, tmp_path, product_page(ins))
+    compared = 0
+    for name, operand in ins.operands.items():
+        if name == "c":
+            continue
+        for row in range(0, operand.shape[0], 5):
+            for column in range(0, operand.shape[1], 3):
+                lane, register, slot = operand.layout.where(row, column)
+                said, _ = page.hover(name, row, column)
+                assert said.startswith(f"{name.upper()}({row},{column}) = lane {lane} {name}{register}["), said
+                compared += 1
+    _, table = page.hover("d", 8, 6)
+    assert "row 8 of A" in table and "lanes 0-3, registers a1, a3" in table and "lanes 24-27, registers b0-b1" in table
+    assert compared > 40
+
+
+@pytest.mark.parametrize("swizzle", ["NONE", "128B"])
+def test_hover_shared_memory_behind_descriptors(browser: Any, tmp_path: Path, swizzle: str) -> None:
+    ins = tcsim.instruction(WGMMA, arch="sm_90a")
+    page = Page(browser, tmp_path, product_page(ins, Tile(64, swizzle)))
+    own = shared_operand(ins, "a", k=64, swizzle=swizzle)
+    for row, column in ((0, 0), (9, 5), (37, 63), (63, 17)):
+        place = own.place(row, column)
+        said, table = page.hover("a", row, column)
+        assert f"A({row},{column}) = byte {place.byte:#x}, bank {place.bank}" in said
+        assert f"K step\n{column // 16} of 4" in table or f"K step {column // 16} of 4" in table
+        assert "core matrix" in table and f"SBO {own.descriptor.stride_byte_offset} bytes" in table
+
+
+def test_hover_tensor_memory(browser: Any, tmp_path: Path) -> None:
+    ins = tcsim.instruction(UMMA, arch="sm_100a")
+    page = Page(browser, tmp_path, product_page(ins, Tile(idesc=IDESC)))
+    layout = tensor_memory_operand(ins, "d", IDESC)
+    for row, column in ((0, 0), (130, 33), (255, 63)):
+        cta, lane, at, _ = layout.where(row, column)
+        said, _ = page.hover("d", row, column)
+        assert said == f"D({row},{column}) = Tensor Memory lane {lane}, column {at} of CTA {cta}"
+
+
+def test_search_keys_theme_and_a_phone(browser: Any, tmp_path: Path) -> None:
+    page = Page(browser, tmp_path, product_page(tcsim.instruction(MMA, arch="sm_90")))
+    box = browser.find_element(By.ID, "search")
+    box.send_keys("a 3,7", Keys.ENTER)
+    assert browser.find_element(By.ID, "info").text.startswith("A(3,7) = lane 15 a0[31:16]")
+    browser.find_element(By.ID, "matrix-a").send_keys(Keys.ARROW_DOWN)
+    assert browser.find_element(By.ID, "info").text.startswith("A(4,7)")
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert browser.find_element(By.ID, "info").text.startswith("Point at an element")
+    grounds = set()
+    for _ in range(2):
+        grounds.add(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
+        browser.find_element(By.ID, "theme").click()
+    assert len(grounds) == 2
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    )
+    try:
+        for text in (
+            product_page(tcsim.instruction(WGMMA, arch="sm_90a")),
+            product_page(tcsim.instruction(MMA, arch="sm_90")),
+        ):
+            page = Page(browser, tmp_path, text)
+            assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+            assert page.hover("d", 3, 5)[0].startswith("D(3,5) = lane ")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert browser.get_log("browser") == []

@@ -1,0 +1,146 @@
+"""The page of a product, without a browser: its sums are the layouts, its bytes what descriptors read; the size of all pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_runs import answer
+
+import tcsim
+from tcsim.catalog import rows
+from tcsim.inspection.product_page import Tile, has_picture, product_page
+from tcsim.inspection.report_html import report_html
+from tcsim.layouts.swizzle import Swizzle
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+UMMA = "tcgen05.mma.cta_group::2.kind::f16"
+LIMIT = 500_000
+
+
+def data_of(page: str) -> Any:
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)
+    assert found is not None and len(page.encode()) <= LIMIT
+    return json.loads(found[1])
+
+
+def summed(at: Any, rows: int, columns: int) -> Any:
+    """What the page computes of a row and a column."""
+    return (
+        np.array(at["all"]).reshape(rows, columns)
+        if "all" in at
+        else np.array(at["row"])[:, None] + np.array(at["column"])
+    )
+
+
+def read(own: Any, home: Any) -> Any:
+    """Bit addresses with the swizzle."""
+    bit = summed(home["at"], own["rows"], own["columns"])
+    return Swizzle(*home["swizzle"])(bit // 8) * 8 + bit % 8
+
+
+def test_registers_are_those_of_the_layouts() -> None:
+    """Every dense mma.sync and some wgmma: every element of A, B and D."""
+    compared = 0
+    seen = set()
+    for name, row in rows().items():
+        if row.family != "mma.sync" or row.dropped:
+            continue
+        ins = tcsim.instruction(name, arch=row.targets[-1])
+        key = tuple(str(operand.layout) for operand in ins.operands.values())
+        if key in seen or not has_picture(ins):
+            continue
+        seen.add(key)
+        for own in data_of(product_page(ins))["operands"]:
+            layout, home = ins.operands[own["name"]].layout, own["homes"][0]
+            at = summed(home["at"], own["rows"], own["columns"])
+            row_, column = np.indices(at.shape)
+            lane, value = np.divmod(at, home["values"])
+            register, slot = (2 * value, 0 * value) if home["bits"] == 64 else np.divmod(value, home["slots"])
+            for got, want in zip((lane, register, slot), layout.where(row_, column), strict=True):
+                np.testing.assert_array_equal(got, want)
+            compared += at.size
+    assert len(seen) >= 8 and compared > 3000
+
+
+@pytest.mark.parametrize("swizzle", ["NONE", "32B", "64B", "128B"])
+@pytest.mark.parametrize(("major_a", "major_b"), [("K", "K"), ("MN", "K"), ("K", "MN")])
+def test_bytes_are_those_that_descriptors_read(swizzle: str, major_a: Any, major_b: Any) -> None:
+    """A and B of a wgmma tile, step by step through the descriptors that the page names; arrows end where LBO and SBO say."""
+    ins = tcsim.instruction("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", arch="sm_90a")
+    data = data_of(product_page(ins, Tile(64, swizzle, major_a, major_b)))
+    a, b, _ = data["operands"]
+    compared = 0
+    for own, major, which in ((a, major_a, 0), (b, major_b, 1)):
+        home = own["homes"][0]
+        bits = read(own, home) if own is a else read(own, home).T
+        for step, pair in enumerate(data["steps"]):
+            one = tcsim.MatrixDescriptor.decode(int(pair[which], 0))
+            np.testing.assert_array_equal(
+                bits[:, 16 * step : 16 * step + 16] // 8, one.addresses(64, 16, "bf16", major)
+            )
+            compared += 1024
+        plain = summed(home["at"], own["rows"], own["columns"]) // 8
+        for arrow in home["arrows"]:
+            assert plain[tuple(arrow["to"])] - plain[0, 0] == home[arrow["name"].split()[0].lower()] > 0
+        assert {arrow["name"].split()[0] for arrow in home["arrows"]} <= {"LBO", "SBO"} and home["arrows"]
+    assert compared == 8 * 1024
+
+
+def test_lanes_whose_addresses_ldmatrix_takes() -> None:
+    """ldmatrix.x4 at the page's addresses gives A's registers, .x2 gives B's."""
+    ins = tcsim.instruction(MMA, arch="sm_90")
+    for own, count in zip(data_of(product_page(ins))["operands"][:2], (4, 2), strict=True):
+        home = own["homes"][1]
+        lanes, bits = summed(home["ldmatrix"], own["rows"], own["columns"]), read(own, home)
+        address = np.zeros(32, np.uint32)
+        for lane in range(8 * count):
+            address[lane] = bits[lanes == lane].min() // 8
+        codes = np.arange(own["rows"] * own["columns"], dtype=np.uint16).reshape(own["rows"], own["columns"])
+        smem = np.zeros(8192, np.uint8)
+        smem.view(np.uint16)[bits // 16] = codes
+        move = tcsim.instruction(f"ldmatrix.sync.aligned.m8n8.x{count}.shared.b16", arch="sm_90")
+        registers = move.execute(smem=smem, address=address)
+        np.testing.assert_array_equal(ins.matrix(own["name"], registers), codes)  # type: ignore[attr-defined]
+
+
+def test_tensor_memory_of_a_pair() -> None:
+    idesc = tcsim.InstructionDescriptor("f16", 256, 128, a_format="bf16").encode()
+    ins = tcsim.instruction(UMMA, arch="sm_100a")
+    d = data_of(product_page(ins, Tile(idesc=idesc)))["operands"][2]
+    home = d["homes"][0]
+    at, cta = (summed(home[name], 256, 128) for name in ("at", "cta"))
+    row, column = np.indices((256, 128))
+    assert (at // 65536 == row % 128).all() and (at % 65536 == column).all() and (cta == row // 128).all()
+    with pytest.raises(tcsim.OperandError, match="--idesc"):
+        product_page(ins)
+    with pytest.raises(tcsim.OperandError, match="valid: dense"):
+        product_page(tcsim.instruction("movmatrix.sync.aligned.m8n8.trans.b16", arch="sm_90"))
+
+
+def test_pages_of_every_kind_are_small_and_stand_alone() -> None:
+    pages = [
+        answer("picture", MMA), answer("picture", "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16", "--k", 128),
+        answer("swizzle", "64B", "--html"), answer("trace", MMA, "--seed", 1, "--html"),
+        answer("tensormap", "encode", "--type", "FLOAT16", "--dim", "256,128", "--box", "64,64", "--html"),
+        answer("idesc", "encode", "--kind", "f16", "--a", "bf16", "--m", 128, "--n", 256, "--html"),
+        answer("tmem", "--m", 128, "--n", 256, "--html"), answer("descriptor", "decode", "0x4000004000000040", "--html"),
+    ]  # fmt: skip
+    for page in pages:
+        assert page.startswith("<!doctype html>") and len(page.encode()) <= LIMIT
+        assert "http://" not in page and "https://" not in page
+    assert "0x8400490" not in pages[5] and "0x08400490" in pages[5]
+
+
+def test_what_notebooks_show() -> None:
+    idesc = tcsim.InstructionDescriptor("f16", 128, 64, a_format="bf16")
+    shown = {
+        "product": tcsim.instruction(MMA, arch="sm_90")._repr_html_(), "0x90": tcsim.Swizzle(3, 4, 3)._repr_html_(),
+        f"{idesc.encode():#010x}": idesc._repr_html_(),
+        "box_dim": tcsim.TensorMap("FLOAT16", (64, 64), (128,), (64, 64))._repr_html_(),
+    }  # fmt: skip
+    assert all(text in str(html) for text, html in shown.items())
+    assert report_html.__doc__ and "&lt;" in str(shown["product"])
