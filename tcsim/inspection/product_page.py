@@ -230,7 +230,7 @@ def _described(tile: CanonicalTile, ctas: int, turned: bool) -> dict[str, Any]:
     offsets = {"LBO": first.leading_byte_offset, "SBO": first.stride_byte_offset}
     arrows = []
     for name, offset in offsets.items():
-        to = np.argwhere(own == own[0, 0] + 8 * offset) if offset else ()
+        to = np.argwhere((own == own[0, 0] + 8 * offset) & bool(offset))
         if len(to):
             row, k = map(int, to[0])
             arrows.append({"name": f"{name} {offset}", "to": [k, row] if turned else [row, k]})
