@@ -1,4 +1,4 @@
-"""The three wrong kernels of docs/stepper.md, as they stand there, and what mends each."""
+"""The three wrong kernels of docs/stepper.md and docs/why.md, as they stand there, and what mends each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tcsim.launchers.stepped import session
 from tcsim.ptx import Session
 
 Array = np.ndarray[Any, Any]
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "stepper.md"
+PAGES = [Path(__file__).resolve().parent.parent / "docs" / name for name in ("stepper.md", "why.md")]
 NAMES = ("transposed", "late", "swizzled")
 _RIGHT = MatrixDescriptor(stride_byte_offset=1024, swizzle="128B").encode()
 _WRONG = MatrixDescriptor(stride_byte_offset=512, swizzle="64B").encode()
@@ -31,10 +31,11 @@ MENDED = {
 
 @cache
 def files() -> dict[str, str]:
-    """The files of the page by name."""
+    """The files of the pages by name."""
     return {
         own[1]: own[2]
-        for own in re.finditer(r"^```\w+ file=([\w.]+)\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+        for page in PAGES
+        for own in re.finditer(r"^```\w+ file=([\w.]+)\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
     }
 
 
