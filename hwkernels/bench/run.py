@@ -30,7 +30,10 @@ from typing import Any
 from hwkernels.bench import sparse as bench_sparse
 from hwkernels.bench.plot import svg_of
 from hwkernels.bench.results import AGAIN, REFERENCE, Result, from_json, summarise, table, to_json
+from hwkernels.device.driver import device_info
+from hwkernels.gemm.call import compress, plan_gemm
 from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS
+from hwkernels.gemm.tiles import formats_on
 
 SQUARES = (1024, 2048, 4096, 8192, 16384)
 RECTANGLES = ((8192, 1024, 4096), (1024, 16384, 8192))  # two shapes of a transformer's layers
@@ -91,8 +94,6 @@ class Bench:
     @cached_property
     def sparse(self) -> tuple[Any, Any, Any]:
         """A pruned a, what `hwkernels.compress` makes of it, and cuBLAS's result with it."""
-        from hwkernels.gemm.call import compress
-
         left = bench_sparse.pruned(self.torch, self.a, OPERAND_FORMATS[self.format].group)
         return left, compress(left), self._product(left).clone()
 
@@ -101,8 +102,6 @@ class Bench:
 
         Raises RuntimeError if it is wrong, GemmError for choices that do not go together.
         """
-        from hwkernels.gemm.call import plan_gemm
-
         left, right = self.sparse[1:] if KERNELS[kernel].sparse else (self.a, self._right)
         self.d.fill_(-77)
         plan = plan_gemm(left, self.b.t(), kernel=kernel, out=self.d, tuning=tuning)
@@ -240,8 +239,6 @@ def clocks_in(text: str) -> dict[str, Any]:
 
 def machine_of(torch: Any) -> dict[str, Any]:
     """The GPU, driver and libraries, and the bandwidth of a large copy (bytes read and written)."""
-    from hwkernels.device.driver import device_info
-
     info = device_info()
     source = torch.empty(2 << 30, device="cuda", dtype=torch.int8)
     target = torch.empty_like(source)
@@ -289,9 +286,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> tuple[list[Result], dict[str, Any]]:
     """Measure all that the command line asked for. A kernel without a format is left out of it, by the table."""
-    import torch
-
-    from hwkernels.gemm.tiles import formats_on
+    import torch  # a benchmark's extra: --help and tests need none
 
     machine = machine_of(torch)
     number = int(machine["arch"].removeprefix("sm_"))

@@ -22,6 +22,7 @@ from hwkernels.bench.results import AGAIN, REFERENCE, Result, summarise, to_json
 from hwkernels.bench.run import Bench, Contender, measure, parse_size
 from hwkernels.bench.tune_space import AGAIN as SECOND_PASS
 from hwkernels.bench.tune_space import AXES, KERNEL, KERNELS_TUNED, alternatives, base, start
+from hwkernels.device.stream_launch import arch_number, make_current, multiprocessors
 from hwkernels.gemm.kernels import OPERAND_FORMATS
 from hwkernels.gemm.picks import Product, merge, product_of
 from hwkernels.gemm.tiles import Shape
@@ -108,8 +109,6 @@ def gpu_timer(torch: Any, bench: Bench, mode: str, kernel: str = KERNEL) -> Time
 
 def search(torch: Any, options: argparse.Namespace) -> list[Result]:
     """Every format and size of the command line; files are written after each."""
-    from hwkernels.device.stream_launch import arch_number, make_current, multiprocessors
-
     make_current()
     arch, count = arch_number(), multiprocessors()
     results: list[Result] = []
@@ -172,7 +171,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search, print, write."""
     options = parser().parse_args(arguments)
-    import torch
+    import torch  # a benchmark's extra: --help and tests need none
 
     search(torch, options)
     return 0

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from hwkernels.gemm.call import plan_gemm
+
 if TYPE_CHECKING:
     from hwkernels.device.plan import Plan
-    from hwkernels.gemm.call import Tuning
+    from hwkernels.gemm.tuning import Tuning
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +30,5 @@ class GemmCall:
 
     def plan(self) -> Plan:
         """Raises what `plan_gemm` raises."""
-        from hwkernels.gemm.call import plan_gemm
-
         more = {"alpha": self.alpha, "beta": self.beta, "out_format": self.out_format, "tuning": self.tuning}
         return plan_gemm(self.a, self.b, self.c, self.kernel, **more)  # type: ignore[arg-type]

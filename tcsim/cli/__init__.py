@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 NEEDED = ("typer", "rich")
@@ -13,12 +14,10 @@ MISSING = (
 
 def main() -> None:
     """Run the command line; exit status 2 after a wrong argument, 1 after a check that found something."""
-    import importlib.util
-
     absent = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if absent:
         print(MISSING.format(names=" and ".join(absent)), file=sys.stderr)
         raise SystemExit(2)
-    from tcsim.cli.app import app
+    from tcsim.cli.app import app  # it needs what was just looked for
 
     app(prog_name="tcsim")

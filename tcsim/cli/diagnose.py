@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Annotated
 
 import typer
@@ -34,8 +35,6 @@ def diagnose(
     json: options.Json = False,
 ) -> None:
     """Find the mistake behind a wrong result."""
-    from inspect import signature
-
     instruction = options.instruction_of(mnemonic, arch)
     read = read_arrays(file, "diagnose")
     names = {"observed", *KNOWN, *signature(instruction.execute).parameters}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.array_files import LARGEST, ArrayFile, check_stored
@@ -73,8 +74,6 @@ def write_arrays(path: str, arrays: dict[str, Any]) -> None:
 
     Raises OperandError for a name that does not end so, or a file that cannot be written.
     """
-    import numpy as np
-
     if not path.endswith(".npz"):
         raise OperandError(f"cannot write {path!r}; valid: names that end in .npz")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -83,8 +84,6 @@ def _emit(found: InstructionDescriptor, subcommand: str, json: bool, html: bool)
 
 
 def _data(found: InstructionDescriptor) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {"value": found.encode(), "hex": f"{found.encode():#010x}", **asdict(found)}
 
 

@@ -6,7 +6,7 @@ import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -129,8 +129,6 @@ def complete_kind(incomplete: str) -> Iterator[str]:
 
 def complete_rounding(incomplete: str) -> Iterator[str]:
     """Roundings."""
-    from typing import get_args
-
     yield from (name for name in get_args(Rounding) if name.startswith(incomplete))
 
 

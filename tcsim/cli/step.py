@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as encoder
 import sys
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
@@ -50,7 +51,7 @@ def step(
         if given is not None:
             raise typer.Exit(_listed(console, file, given, json))
         if not prompt and sys.stdin.isatty() and sys.stdout.isatty() and find_spec("textual") is not None:
-            from tcsim.cli.step_screen import Screen
+            from tcsim.cli.step_screen import Screen  # textual is an extra
 
             Screen(console).run()
             return
@@ -90,8 +91,6 @@ def _listed(console: Console, file: str, lines: list[str], json: bool) -> int:
             failed = failed or own.failed
             _print(own, True)
         return int(failed)
-    import json as encoder
-
     found = list(_answers(console, lines))
     data: dict[str, Any] = {"verb": "step", "schema": 1, "file": file, "answers": [own.as_dict() for own in found]}
     write(encoder.dumps(plain(data), indent=2) + "\n")

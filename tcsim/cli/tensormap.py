@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -139,8 +140,6 @@ def _emit(
     raw: bytes = b"",
     unexplained: tuple[str, ...] = (),
 ) -> None:
-    from dataclasses import asdict
-
     moved, why = _transaction_bytes(found)
     place = {} if address is None else {"global_address": f"{address:#x}"}
     data = {**place, **asdict(found), "loaded": found.loaded, "transaction_bytes": moved}

@@ -19,6 +19,7 @@ import tcsim
 from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.matrix import CanonicalTile, Major, MatrixDescriptor
 from tcsim.inspection.description import describe
+from tcsim.inspection.descriptor_fields import fields_of
 from tcsim.inspection.places import no_fragments
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tcsim.model.instruction import Instruction
@@ -116,8 +117,6 @@ def descriptor_page(
 
 
 def _fields(descriptor: MatrixDescriptor) -> list[tuple[str, str]]:
-    from tcsim.inspection.descriptor_fields import fields_of
-
     return [(f"bits {own.high}:{own.low}", f"{own.name} = {own.value}: {own.meaning}") for own in fields_of(descriptor)]
 
 

@@ -38,11 +38,12 @@ def triton(
     """
     check_version()
     session = Session(arch, schedule, limits, multiprocessors, save, log, check)
+    # Triton and torch are extras: whether they are there is asked above
     from tcsim.launchers.triton_driver import Compiler, Driver, backends, runtime, testing
 
     stand_in: AbstractContextManager[Any] = nullcontext()
     if cuda and find_spec("torch") is not None:
-        from tcsim.launchers.torch_cuda import cpu_for_cuda
+        from tcsim.launchers.torch_cuda import cpu_for_cuda  # as above
 
         stand_in = cpu_for_cuda(session.arch, session.multiprocessors)
     former, active = dict(backends.backends), runtime.driver._active
