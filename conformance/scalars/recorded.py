@@ -17,8 +17,6 @@ from conformance.scalars import cases, questions
 from conformance.scalars.inputs import inputs
 
 FOLDER = Path(__file__).parent.parent / "recordings" / "sm_90" / "scalars"
-WAITING = ("vabsdiff2.", "vabsdiff4.")
-"""Beginnings of spellings that no GPU has been asked about."""
 TABLE, HEADER, ANSWERS = "scalars.csv.xz", "scalars.json", "questions.npy.xz"
 
 

@@ -1,21 +1,25 @@
-"""Products that the assembler may fuse with the sum that they go into: PTX leaves it open, and the bits may depend on it.
+"""What the assembler makes of PTX that leaves it open: products fused with the sums that they go into, and functions of constants.
 
-What ptxas 13.5 does for sm_90a, found by assembling pairs and reading the machine code: a mul becomes part of an add or sub of
-the same type if neither has a rounding modifier, both or neither have .ftz, the mul does not saturate, and the product goes only into such
-sums, itself, negated or through a mov. It does so for f32, f64, f16 and bf16, packed or not, across branches too, and not with --fmad=false.
+As ptxas 13.5 does for sm_90a, found by assembling pairs and reading the machine code. A product becomes part of an add or sub of
+the same type if neither has a rounding modifier, both or neither have .ftz, the product does not saturate, and it goes only into such
+sums, itself, negated or through a mov. It does so for f32, f64, f16 and bf16, packed or not, and not with --fmad=false. Both are in one basic block,
+without a subroutine as that of div.rn between them; across blocks it is done for products by constants, and not for others that we tried.
+The product is a mul, or the last step of div.approx, div.full or rcp.approx. Special functions of constants: `tcsim.isa.special.folding`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
+from tcsim.ptx.control import TERMINATORS
 from tcsim.ptx.syntax import Address, Function, Group, Immediate, Instruction, Operand, Pair, Register, Tensor, Vector
 
 _SIGNS = {"f32": 1 << 31, "f64": 1 << 63, "f16": 1 << 15, "bf16": 1 << 15, "f16x2": 0x80008000, "bf16x2": 0x80008000}
@@ -24,21 +28,18 @@ _EXPONENTS = {"f32": 0x7F800000, "f64": 0x7FF << 52, "f16": 0x7C00, "bf16": 0x7F
 
 @dataclass(frozen=True)
 class Product:
-    """A product in a sum: its factors, which source of the sum it is, and whether it is negated on its way there."""
+    """A product in a sum: its sources, how they give the factors, which source of the sum it is, and whether it is negated on its way there."""
 
-    factors: tuple[Operand, Operand]
+    sources: tuple[Operand, ...]
+    factors: Callable[..., tuple[Any, Any]]
     place: int
     negated: bool
+    block: bool  # whether both are in one basic block: else they are fused in some cases only, and not here
 
 
 def _words(opcode: str) -> tuple[str, frozenset[str], str]:
     stem, *words = opcode.split(".")
     return stem, frozenset(words[:-1]), words[-1] if words else ""
-
-
-def _contracts(opcode: str) -> Scalar | None:
-    found = scalar(opcode)
-    return found if found is not None and found.contracts else None
 
 
 def _written(item: Instruction) -> Iterator[str]:
@@ -73,10 +74,18 @@ def _read(item: Instruction) -> Iterator[str]:
             pending += [operand.base, *operand.coordinates]
 
 
+def _between(places: list[int], first: int, last: int) -> bool:
+    return bisect_right(places, first) < bisect_left(places, last)
+
+
 class _Flow:
     """Where the registers of a function are written and read."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, rows: Mapping[int, Scalar]) -> None:
+        self.branches = [
+            index for index, item in enumerate(function.body) if item.opcode.partition(".")[0] in TERMINATORS
+        ]
+        self.subroutines = [index for index, row in rows.items() if row.subroutine]
         self.body, self.labels = function.body, sorted(function.labels.values())
         self.writes: dict[str, list[int]] = {}
         self.reads: dict[str, list[int]] = {}
@@ -94,9 +103,35 @@ class _Flow:
             return None
         return every[place] if self.body[every[place]].predicate is None else None
 
+    def goes_only_into(self, name: str, sums: set[int], depth: int = 4) -> bool:
+        """Whether a register is read by sums alone, itself, moved or negated."""
+        for index in self.reads.get(name, ()):
+            if index in sums:
+                continue
+            if not depth or self.body[index].opcode[:4] not in ("mov.", "neg."):
+                return False
+            if not all(self.goes_only_into(own, sums, depth - 1) for own in _written(self.body[index])):
+                return False
+        return True
+
+    def constant(self, operand: Operand, index: int) -> bool:
+        """Whether a source of an instruction is an immediate, itself or through mov."""
+        for _ in range(4):
+            if isinstance(operand, Immediate):
+                return True
+            at = self.writer(operand.name, index) if isinstance(operand, Register) else None
+            if at is None or not self.body[at].opcode.startswith("mov.") or len(self.body[at].operands) != 2:
+                return False
+            operand, index = self.body[at].operands[1], at
+        return False
+
     def straight(self, first: int, last: int) -> bool:
         """Whether no label lies between two instructions."""
         return bisect_right(self.labels, first) == bisect_right(self.labels, last)
+
+    def in_block(self, first: int, last: int) -> bool:
+        """Whether nothing between two instructions branches."""
+        return self.straight(first, last) and not _between(self.branches, first, last)
 
     def kept(self, operand: Operand, first: int, last: int) -> bool:
         """Whether a register is not written between two instructions."""
@@ -105,30 +140,41 @@ class _Flow:
         )
 
 
-def contractions(function: Function) -> dict[int, Product]:
-    """The sums of a function that may be fused with a product, by the index of the instruction."""
-    if not any(item.opcode.startswith("mul.") and _contracts(item.opcode) for item in function.body):
-        return {}
-    flow = _Flow(function)
-    sums = {
-        index
-        for index, item in enumerate(function.body)
-        if item.opcode[:4] in ("add.", "sub.") and _contracts(item.opcode)
-    }
-    found: dict[int, Product] = {}
+@dataclass(frozen=True)
+class Choices:
+    """What the assembler does with a function, by the index of the instruction."""
+
+    products: dict[int, Product]  # that it fuses with a sum
+    folded: frozenset[int]  # functions whose last source it knows
+
+
+def choices(function: Function) -> Choices:
+    """Sums that are fused with a product, and functions of constants."""
+    found = [(index, scalar(item.opcode, len(item.operands) - 1)) for index, item in enumerate(function.body)]
+    rows = {index: row for index, row in found if row is not None}
+    if not any(row.factors or row.folded for row in rows.values()):
+        return Choices({}, frozenset())
+    flow = _Flow(function, rows)
+    folded = frozenset(
+        index for index, row in rows.items() if row.folded and flow.constant(function.body[index].operands[-1], index)
+    )
+    sums = {index for index, row in rows.items() if row.contracts}
+    products: dict[int, Product] = {}
     for index in sorted(sums):
         for place in (1, 0):
-            product = _product(flow, index, place, sums)
+            product = _product(flow, index, place, sums, rows, folded)
             if product is not None:
-                found[index] = product
-    return found
+                products[index] = product
+    return Choices(products, folded)
 
 
-def _product(flow: _Flow, sum_at: int, place: int, sums: set[int]) -> Product | None:
+def _product(
+    flow: _Flow, sum_at: int, place: int, sums: set[int], rows: dict[int, Scalar], folded: frozenset[int]
+) -> Product | None:
     """The product that a source of a sum is, followed back through mov and neg."""
     item, index, negated = flow.body[sum_at], sum_at, False
     _, words, type = _words(item.opcode)
-    kind = words - {"sat"}, type
+    flushes = "ftz" in words
     if len(item.operands) != 3 or item.operands[1] == item.operands[2]:
         return None
     operand = item.operands[1 + place]
@@ -136,21 +182,22 @@ def _product(flow: _Flow, sum_at: int, place: int, sums: set[int]) -> Product | 
         at = flow.writer(operand.name, index) if isinstance(operand, Register) else None
         if at is None or not isinstance(operand, Register):
             return None
-        if any(
-            own not in sums and flow.body[own].opcode[:4] not in ("mov.", "neg.") for own in flow.reads[operand.name]
-        ):
+        if not flow.goes_only_into(operand.name, sums):
             return None
         index, item = at, flow.body[at]
-        stem, words, type = _words(item.opcode)
-        if stem == "mul":
-            factors = item.operands[1:]
-            if not _contracts(item.opcode) or (words, type) != kind or len(factors) != 2:
+        stem, words, own_type = _words(item.opcode)
+        row = rows.get(at)
+        if row is not None and row.factors is not None:
+            sources = item.operands[1:]
+            if "sat" in words or ("ftz" in words) != flushes or own_type != type:
                 return None
-            if not all(flow.kept(own, at, sum_at) for own in factors) or all(
-                isinstance(own, Immediate) for own in factors
-            ):
+            if not all(flow.kept(own, at, sum_at) for own in sources) or _between(flow.subroutines, at, sum_at):
                 return None
-            return Product((factors[0], factors[1]), place, negated)
+            if all(isinstance(own, Immediate) for own in sources):
+                return None
+            return Product(
+                tuple(sources), partial(row.factors, at in folded), place, negated, flow.in_block(at, sum_at)
+            )
         if stem not in ("mov", "neg") or len(item.operands) != 2:
             return None
         negated ^= stem == "neg"
@@ -159,7 +206,7 @@ def _product(flow: _Flow, sum_at: int, place: int, sums: set[int]) -> Product | 
 
 
 def fused(item: Instruction, product: Product) -> Callable[..., Any]:
-    """(a, b, other source) -> the bits that one rounding gives."""
+    """(other source of the sum, *sources of the product) -> the bits that one rounding gives."""
     stem, words, type = _words(item.opcode)
     found = scalar(".".join(["fma", "rn", *(word for word in ("ftz", "sat") if word in words), type]))
     if found is None:
@@ -168,7 +215,8 @@ def fused(item: Instruction, product: Product) -> Callable[..., Any]:
     flips_product = product.negated ^ (stem == "sub" and product.place == 1)
     flips_other = stem == "sub" and product.place == 0
 
-    def both(a: Any, b: Any, other: Any) -> Any:
+    def both(other: Any, *sources: Any) -> Any:
+        a, b = product.factors(*sources)
         return compute(a ^ sign if flips_product else a, b, other ^ sign if flips_other else other)
 
     return both

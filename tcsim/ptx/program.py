@@ -20,7 +20,7 @@ from tcsim.isa.scalar.catalog import scalars as spelled
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx import scalars
 from tcsim.ptx.compiled import SHARED_START, Compiled, Context, Site, layout
-from tcsim.ptx.contraction import contractions
+from tcsim.ptx.contraction import choices
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
 from tcsim.ptx.landing import Held, Landings
@@ -83,7 +83,7 @@ class Compiler:
             str, Any
         ] = {}  # of lines of source: the instruction of the catalog that they run, and nothing else
         self.block_of: dict[int, int] = {}
-        self.products = contractions(function)
+        self.choices = choices(function)
         self.sites: dict[int, int] = {}  # of calls with results, by instruction: the block that takes them
         self.narrowest = 4  # bytes of the narrowest load, store or atomic that may be one of shared memory, at most 4
 

@@ -46,7 +46,9 @@ def statement(compiler: Compiler, item: Instruction) -> str | None:
         sources = [
             source if place in found.immediates else f"np.asarray({source})" for place, source in enumerate(sources)
         ]
-    call = f"{compiler.constant(found.compute)}({', '.join([*sources, *(['M.carry'] if found.reads_carry else [])])})"
+    own = compiler.function.body[compiler.index] is item  # else one that another is made of
+    folded = found.folded if own and compiler.index in compiler.choices.folded else None
+    call = f"{compiler.constant(folded or found.compute)}({', '.join([*sources, *(['M.carry'] if found.reads_carry else [])])})"
     if found.writes_carry:
         return f"x_, c_ = {call}; copyto(M.carry, c_, where=w); {compiler.put(first, 'x_', found.results[0])}"
     if isinstance(first, Pair):
@@ -55,13 +57,14 @@ def statement(compiler: Compiler, item: Instruction) -> str | None:
             for operand, value, type in zip((first.first, first.second), ("x_", "y_"), found.results, strict=True)
         )
         return f"x_, y_ = {call}; {one}; {two}"
-    product = compiler.products.get(compiler.index)
-    if product is not None and compiler.function.body[compiler.index] is item:
+    product = compiler.choices.products.get(compiler.index) if own else None
+    if product is not None:
         type = found.results[0]
-        one_rounding = compiler.constant(fused(item, product))
-        other = ", ".join([*(compiler.value(own, type) for own in product.factors), sources[1 - product.place]])
+        factors = ", ".join([sources[1 - product.place], *(compiler.value(one, type) for one in product.sources)])
+        fusion = f"{compiler.constant(fused(item, product))}({factors})"
         named = f"{compiler.constant(item.opcode)}, {compiler.constant(type)}"
-        return f"x_ = {call}; M.contracted({named}, x_, {one_rounding}({other}), w); {compiler.put(first, 'x_', type)}"
+        one, other = (fusion, call) if product.block else (call, fusion)
+        return f"x_ = {one}; M.contracted({named}, {other}, x_, w); {compiler.put(first, 'x_', type)}"
     note = f"M.note({compiler.constant(item.opcode)}, w); " if unmeasured(found, compiler.context.arch) else ""
     return note + _assigned(compiler, first, call, found.results[0])
 

@@ -74,6 +74,10 @@ def _saturating(type: str, asked: str) -> Finish | None:
     return partial(floating.saturated, format=_element(type)) if asked else None
 
 
+def _factors(constant: bool, a: Array, b: Array) -> tuple[Array, Array]:
+    return a, b
+
+
 def _sums() -> Iterator[Scalar]:
     operations: dict[str, Compute] = {"add": floating.add, "sub": _subtract, "mul": floating.multiply}
     wide = ("", "rn", "rz", "rm", "rp"), ("", "ftz"), ("", "sat"), ("f32", "f64", "f32x2")
@@ -83,8 +87,10 @@ def _sums() -> Iterator[Scalar]:
             if not _exists(type, ftz, sat):
                 continue
             compute = _in_format(operation, type, ROUNDINGS[rounding], bool(ftz), _saturating(type, sat))
-            own = SINCE[_FIRST.get(type, 70)]
-            yield Scalar(name, (type,), (type,) * 2, compute, contracts=not rounding and type != "f32x2", targets=own)
+            own, open_ = SINCE[_FIRST.get(type, 70)], not rounding and type != "f32x2"
+            yield Scalar(
+                name, (type,), (type,) * 2, compute, contracts=open_ and stem != "mul", factors=_factors if open_ and stem == "mul" else None, targets=own,
+            )  # fmt: skip
     mixed: dict[str, Compute] = {"add": floating.add, "sub": _subtract}
     for stem, operation in mixed.items():
         for name, (rounding, sat, _, type) in spellings(stem, ROUNDINGS, ("", "sat"), ("f32",), _HALVES):

@@ -7,6 +7,7 @@ from functools import partial
 
 from tcsim.arithmetic import mufu
 from tcsim.isa.scalar.table import Array, Scalar
+from tcsim.isa.special import folding
 from tcsim.isa.special.rows import FUNCTIONS, SpecialRow, rows
 from tcsim.isa.special.semantics import computed
 
@@ -27,4 +28,7 @@ def table() -> Iterator[Scalar]:
                 partial(_of, row),
                 inexact=row.unit is not None,
                 targets=frozenset(row.targets),
+                subroutine=row.unit is None,
+                factors=partial(folding.factors, row) if folding.product(row) else None,
+                folded=partial(folding.folded, row) if folding.folds(row) else None,
             )

@@ -14,6 +14,7 @@ from tcsim.core.targets import TARGETS
 
 Array = npt.NDArray[Any]
 Compute = Callable[..., Any]
+Factors = Callable[..., tuple[Any, Any]]
 
 CONTAINERS: dict[str, np.dtype[Any]] = {
     "pred": np.dtype(np.bool_),
@@ -60,7 +61,12 @@ class Scalar:
     immediates: tuple[int, ...] = ()  # places of sources that are immediates, passed as ints
     inexact: bool = False  # bits known on sm_90 alone: functions of the MUFU
     targets: frozenset[str] = SINCE[70]
-    contracts: bool = False  # an f32 or f64 mul, add or sub without a rounding modifier: the assembler may fuse two
+    contracts: bool = False  # an add or sub without a rounding modifier: the assembler fuses it with a product
+    factors: Factors | None = None  # of a product that may be fused so, and whether its last source is a constant
+    subroutine: bool = False  # the assembler makes branches of it, which a product and its sum are not fused across
+    folded: Compute | None = (
+        None  # in place of `compute` where the last source is a constant, which the assembler knows
+    )
 
 
 def spellings(stem: str, *choices: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:

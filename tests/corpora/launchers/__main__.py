@@ -81,6 +81,9 @@ def main(arguments: list[str]) -> int:
             lines.append(f"{name}: {time.perf_counter() - start:.0f} s, {said}")
             for path in sorted(Path(folder).glob("*.npz")):
                 own = read(path)
+                if all((buffer.before == buffer.after).all() for buffer in own.buffers):
+                    lines.append(f"--   {name} {path.stem}: not kept, since it changes nothing")
+                    continue
                 kept[f"{name}_{path.stem}"] = packed(own)
                 try:
                     found = execute(own.job())

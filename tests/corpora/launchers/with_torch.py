@@ -26,9 +26,10 @@ def log_softmax(x: torch.Tensor) -> torch.Tensor:
 def main() -> None:
     """Launch."""
     torch.manual_seed(4)
-    x, y = torch.randn(12, 80, device="cuda"), torch.randn(12, 80, device="cuda")
-    for found in (gelu(x, y), normalised(x), log_softmax(x.half())):
-        assert bool(found.isfinite().all())
+    for _ in range(2):  # the first time on arrays that the autotuner's trials have written already
+        x, y = torch.randn(12, 80, device="cuda"), torch.randn(12, 80, device="cuda")
+        for found in (gelu(x, y), normalised(x), log_softmax(x.half())):
+            assert bool(found.isfinite().all())
     torch.cuda.synchronize()
 
 
