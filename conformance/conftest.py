@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import datetime
 import gc
+import re
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from conformance.kernels import convert as convert_cases
 from conformance.kernels import gemm as gemm_cases
 from conformance.kernels import scaled as scaled_cases
 from conformance.suite import manifest, recordings, waivers
-from conformance.suite.cases import COMPARED, FAILED, VERDICTS, Mode, Outcome, Settings, Suite
+from conformance.suite.cases import COMPARED, FAILED, VERDICTS, Case, Mode, Outcome, Settings, Suite
 from conformance.suite.hardware import NEEDS, Hardware
 from conformance.suite.proofs import proofs
 from conformance.suite.recordings import RecordingError, Unwritable
@@ -67,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") and settings.record:
         raise pytest.UsageError("--record runs in one process: drop -n")
     hardware = Hardware() if settings.mode == "live" else None
-    config.stash[SUITE] = Suite(settings, hardware)
+    config.stash[SUITE] = Suite(settings, hardware, _mnemonics(_named(config.args)))
     config.stash[WAIVERS] = ()
     try:
         if _strict(config):
@@ -179,12 +181,45 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     }
     if suite.settings.level > 1:
         sources = dict.fromkeys(sources, tuple) | {"case": suite.cases}
+    named = _named(metafunc.config.args)
+    asked = None if named is None else named.get(metafunc.function.__name__, set())
     try:
         for name in sources.keys() & set(metafunc.fixturenames):
-            items = list(sources[name]())
+            items = list(sources[name]()) if asked is None or asked else []
+            items = [item for item in items if asked is None or _id(item) in asked]
             metafunc.parametrize(name, items, ids=[_id(item) for item in items])
     except (RecordingError, TcsimError) as error:
         raise pytest.Collector.CollectError(str(error)) from error
+
+
+def _named(arguments: Sequence[str]) -> dict[str, set[str]] | None:
+    """The ids of each test, if the command line names nothing but single cases: thousands of others need not be listed.
+
+    >>> _named(["conformance/test_cases.py::test_case[a-wide-0]"]), _named(["conformance/test_cases.py"])
+    ({'test_case': {'a-wide-0'}}, None)
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for argument in arguments:
+        match = re.fullmatch(r".*?::(test_\w+)\[(.*)\]", argument, re.DOTALL)
+        if match is None:
+            return None
+        found[match[1]].add(match[2])
+    return dict(found)
+
+
+def _mnemonics(named: Mapping[str, set[str]] | None) -> set[str] | None:
+    """Those of the cases that are named, if nothing else is.
+
+    >>> _mnemonics({"test_case": {"a.b-wide-0"}, "test_mutants": {"c"}}) == {"a.b", "c"}
+    True
+    """
+    if named is None or not named.keys() <= {"test_case", "test_assembles", "test_mutants"}:
+        return None
+    try:
+        cases = {Case.parse(id).mnemonic for id in named.get("test_case", ())}
+    except ValueError:  # pytest says that it is not found
+        return None
+    return cases.union(*(ids for test, ids in named.items() if test != "test_case"))
 
 
 def _id(item: Any) -> str:
@@ -223,10 +258,16 @@ def conclude(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Say which case comes next."""
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Say which case comes next. With -n, only what the closing table needs goes to the other process: a third of the messages."""
     call = getattr(nextitem, "callspec", None)
     item.config.stash[SUITE].coming = call.params.get("case") if call is not None else None
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

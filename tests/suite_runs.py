@@ -40,6 +40,12 @@ def case_path(name: str, mnemonic: str = MNEMONIC) -> str:
     return f"conformance/test_cases.py::test_case[{mnemonic}-{name}-0]"
 
 
+def whole(mnemonic: str = MNEMONIC) -> tuple[str, ...]:
+    """Every class of an instruction. A run that names its cases collects nothing else."""
+    classes = inputs.classes_for(tcsim.instruction(mnemonic, arch="sm_90"))
+    return tuple(case_path(item.name, mnemonic) for item in classes)
+
+
 def table_rows(output: str) -> list[list[str]]:
     """The closing table: its lines, split where two spaces or more are."""
     lines = output.splitlines()

@@ -15,7 +15,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from suite_runs import CLASSES, MNEMONIC, OTHER, OUTPUTS, case_path, copy_recording, recorded, suite_run, table_rows
+from suite_runs import (
+    CLASSES,
+    MNEMONIC,
+    OTHER,
+    OUTPUTS,
+    case_path,
+    copy_recording,
+    recorded,
+    suite_run,
+    table_rows,
+    whole,
+)
 
 import tcsim
 from conformance.suite import recordings, rerun
@@ -34,9 +45,8 @@ def copied(tmp_path: Path) -> Path:
 
 def test_a_replay_that_agrees(copied: Path) -> None:
     """Every class of one instruction: exit code 0, verdict REPLAYED, and the table says what was compared with what."""
-    run = suite_run(
-        "conformance", "-v", "-k", MNEMONIC, "--arch", "sm_90", "--replay", "--recordings", str(copied), "--proof"
-    )
+    proof = f"conformance/test_mutants.py::test_mutants[{MNEMONIC}]"
+    run = suite_run("-v", *whole(), proof, "--arch", "sm_90", "--replay", "--recordings", str(copied), "--proof")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "conformance: sm_90 by replay of recorded hardware results (no GPU is used)" in run.stdout
     assert "= conformance of sm_90, replay =" in run.stdout
@@ -52,7 +62,7 @@ def test_a_replay_that_agrees(copied: Path) -> None:
 
 def test_the_committed_recordings_are_the_default() -> None:
     """Without options and without a GPU: the recordings in the tree, of an H200."""
-    run = suite_run("conformance/test_cases.py", "-q", "-k", f"{OTHER}-wide or {OTHER}-zeros")
+    run = suite_run("-q", case_path("wide", OTHER), case_path("zeros", OTHER))
     assert run.returncode == 0, run.stdout + run.stderr
     ((family, variants, cases, outputs, mismatches, how),) = table_rows(run.stdout)
     assert (family, variants, cases, outputs, mismatches) == ("mma.sync", "1", "2", "4,096", "0")
@@ -61,7 +71,7 @@ def test_the_committed_recordings_are_the_default() -> None:
 
 def test_several_processes_compare_the_same(copied: Path) -> None:
     """With -n 2 the verdicts of both workers are in the table."""
-    run = suite_run("conformance/test_cases.py", "-n", "2", "-k", MNEMONIC, "--replay", "--recordings", str(copied))
+    run = suite_run(*whole(), "-n", "2", "--replay", "--recordings", str(copied))
     assert run.returncode == 0, run.stdout + run.stderr
     assert [row[:5] for row in table_rows(run.stdout)] == [
         ["mma.sync", "1", str(len(CLASSES)), f"{OUTPUTS * len(CLASSES):,}", "0"]
@@ -93,7 +103,7 @@ def test_one_flipped_bit_is_found_and_explained(copied: Path, tmp_path: Path) ->
     warp, lane, register = 7, 13, 2
     right, wrong = flip(copied, "wide", (warp, lane, register), 9)
     options = ("--arch", "sm_90", "--replay")
-    run = suite_run("conformance/test_cases.py", "-k", MNEMONIC, "--replay", "--recordings", str(copied))
+    run = suite_run(*whole(), "--replay", "--recordings", str(copied))
     assert run.returncode == 1
     instruction = tcsim.instruction(MNEMONIC, arch="sm_90")
     row, column = instruction.operands["d"].layout(lane, register, 0)
@@ -221,7 +231,7 @@ def test_wrong_options_are_told_what_is_valid(arguments: tuple[str, ...], compla
 
 def test_a_seed_that_was_not_recorded(copied: Path) -> None:
     """The run stops before it compares anything, and names the recorded seeds."""
-    run = suite_run("conformance/test_cases.py", "-k", MNEMONIC, "--replay", "--seed", "7", "--recordings", str(copied))
+    run = suite_run(case_path("wide"), "--replay", "--seed", "7", "--recordings", str(copied))
     assert run.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     assert f"{MNEMONIC} has no recording with --seed 7; recorded seeds: [0, 1]" in run.stdout + run.stderr
     assert " passed" not in run.stdout
@@ -252,14 +262,7 @@ def test_a_run_that_compares_nothing_fails(copied: Path, selection: str) -> None
 def test_what_was_only_assembled_is_unverified() -> None:
     """An arch without recordings: assembled and checked, neither passed nor skipped, and the run fails."""
     mnemonic = "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e3m2.f32"
-    run = suite_run(
-        "conformance/test_cases.py",
-        "-v",
-        "-k",
-        "f32.e2m1.e3m2.f32 and not mma.sp and not block_scale",
-        "--arch",
-        "sm_120",
-    )
+    run = suite_run("-v", f"conformance/test_cases.py::test_assembles[{mnemonic}]", "--arch", "sm_120")
     assert run.returncode == 1, run.stdout + run.stderr
     assert f"test_assembles[{mnemonic}] UNVERIFIED" in run.stdout
     assert "1 unverified" in run.stdout

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from suite_runs import CLASSES, GPU, MNEMONIC, OUTPUTS, recorded, suite_run, table_rows
+from suite_runs import CLASSES, GPU, MNEMONIC, OUTPUTS, recorded, suite_run, table_rows, whole
 
 import conformance.suite.hardware
 import tcsim
@@ -256,7 +256,7 @@ def imaginary_gpu(tmp_path: Path) -> Path:
 def test_record_then_replay_from_the_command_line(imaginary_gpu: Path, tmp_path: Path) -> None:
     """--record runs live, passes and says what it wrote; without a GPU the files replay."""
     root = tmp_path / "new"
-    selection = ("conformance/test_cases.py", "-k", MNEMONIC, "--recordings", str(root))
+    selection = (*whole(), "--recordings", str(root))
     run = suite_run("-p", "imaginary_gpu", *selection, "--record", path=imaginary_gpu)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "conformance: sm_90 live on Imaginary GPU, driver 1.2.3" in run.stdout

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from suite_runs import CLASSES, MNEMONIC, OTHER, case_path, copy_recording, recorded, suite_run
+from suite_runs import CLASSES, MNEMONIC, OTHER, case_path, copy_recording, recorded, suite_run, whole
 
 from conformance.suite import files, manifest, packs, recordings, whole_recordings
 from conformance.suite.cases import Settings, Suite
@@ -49,7 +49,7 @@ def test_a_pack_holds_what_the_files_held(packed: Path) -> None:
 
 def test_a_replay_reads_packs(packed: Path) -> None:
     """As from files."""
-    run = suite_run("conformance/test_cases.py", "-k", MNEMONIC, "--replay", "--recordings", str(packed))
+    run = suite_run(*whole(), "--replay", "--recordings", str(packed))
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"{len(CLASSES)} passed" in run.stdout
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from suite_runs import MNEMONIC, OTHER, suite_run
+from suite_runs import MNEMONIC, OTHER, suite_run, whole
 
 from conformance.suite import recordings
 from conformance.suite.recordings import Origin, RecordedCase, Recording, Unwritable
-from tcsim import catalog
 
 PLUGIN = """
 import conformance.suite.hardware as hardware, hwkernels.device.driver as driver, os, signal
@@ -35,27 +34,13 @@ files._write_archive = write
 def arguments(tmp_path: Path, kill: str = "nothing", full: str = "nothing") -> list[str]:
     """Of pytest, for a run that records two instructions; what it is to die at, or to find no room for."""
     (tmp_path / "imaginary_gpu.py").write_text(PLUGIN.replace("@kill", repr(kill)).replace("@full", repr(full)))
-    selection = f"{MNEMONIC} or {OTHER}"
-    return [
-        "-p",
-        "imaginary_gpu",
-        "conformance/test_cases.py",
-        "-k",
-        selection,
-        "--record",
-        "--recordings",
-        str(tmp_path / "new"),
-    ]
-
-
-def order() -> list[str]:
-    """The two, as the catalog has them."""
-    return [row for row in catalog.rows() if row in (MNEMONIC, OTHER)]
+    selection = *whole(MNEMONIC), *whole(OTHER)
+    return ["-p", "imaginary_gpu", *selection, "--record", "--recordings", str(tmp_path / "new")]
 
 
 def test_what_was_complete_survives_a_kill(tmp_path: Path) -> None:
     """SIGKILL in the second instruction: the first is on disk."""
-    first, second = order()
+    first, second = MNEMONIC, OTHER
     run = suite_run(*arguments(tmp_path, kill=second), path=tmp_path)
     assert run.returncode == -signal.SIGKILL
     assert recordings.read(first, "sm_90", tmp_path / "new") is not None
@@ -64,7 +49,7 @@ def test_what_was_complete_survives_a_kill(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     """It says where, why, and what was saved; the run ends there and fails."""
-    first, second = order()
+    first, second = MNEMONIC, OTHER
     run = suite_run(*arguments(tmp_path, full=recordings.path_of(second, "sm_90").name), path=tmp_path)
     assert run.returncode == 1, run.stdout + run.stderr
     said = f"cannot write recordings to {tmp_path}/new/sm_90: No space left on device; 1 file saved, the last {recordings.path_of(first, 'sm_90').name}"

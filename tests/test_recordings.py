@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from suite_runs import MNEMONIC, OTHER, copy_recording, recorded, suite_run
+from suite_runs import MNEMONIC, OTHER, case_path, copy_recording, recorded, suite_run
 
 from conformance.suite import recordings
 from conformance.suite.recordings import Origin, RecordedCase, Recording, RecordingError
@@ -25,7 +25,7 @@ def test_a_corrupt_recording_stops_the_run(copied: Path) -> None:
     """Wrong usage, not a pass of what is left: the file, what is wrong and how to repair it."""
     path = recordings.path_of(MNEMONIC, "sm_90", copied)
     path.write_bytes(path.read_bytes()[:-200])
-    run = suite_run("conformance/test_cases.py", "-k", MNEMONIC, "--replay", "--recordings", str(copied))
+    run = suite_run(case_path("wide"), "--replay", "--recordings", str(copied))
     assert run.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     text = run.stdout + run.stderr
     assert f"corrupt recording {path}: BadZipFile" in text
@@ -94,7 +94,7 @@ def test_a_foreign_recording_is_refused(copied: Path) -> None:
     with_header(path, lambda header: header.replace(b'"schema": 1', b'"schema": 2'))
     with pytest.raises(RecordingError, match=r"foreign recording .* schema 2; valid: .* schema 1"):
         recordings.read(MNEMONIC, "sm_90", copied)
-    run = suite_run("conformance/test_cases.py", "-k", OTHER, "--replay", "--recordings", str(copied))
+    run = suite_run(case_path("wide", OTHER), "--replay", "--recordings", str(copied))
     assert run.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     assert "foreign recording " in run.stdout + run.stderr
 

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from suite_runs import suite_run
+from suite_runs import MNEMONIC, OTHER, case_path, suite_run
 
 from conformance.suite import waivers
 from conformance.suite.waivers import Waiver, WaiverError
@@ -21,10 +21,8 @@ reason = "It orders."
 link = "docs/evidence.md"
 given = 2026-05-01
 """
-SELECTION = ("conformance/test_cases.py", "--arch", "sm_90", "--replay", "-k")
-COMPARED = (
-    "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32-wide-0 or mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16-wide-0"
-)
+OPEN = "test_assembles[fence.proxy.alias]"
+SELECTION = (case_path("wide", MNEMONIC), case_path("wide", OTHER), f"conformance/test_cases.py::{OPEN}")
 
 
 @pytest.mark.parametrize("option", ["--strict-verdicts", "--strict"])
@@ -32,11 +30,11 @@ def test_what_is_open_fails(option: str, tmp_path: Path) -> None:
     """It is named; with a waiver the run passes, and says what it waived."""
     path = tmp_path / "waivers.toml"
     path.write_text("")
-    selection = (*SELECTION, f"{COMPARED} or fence.proxy.alias", "--waivers", str(path))
+    selection = (*SELECTION, "--arch", "sm_90", "--replay", "--waivers", str(path))
     assert suite_run(*selection).returncode == 0
     run = suite_run(*selection, option)
     assert run.returncode == 1
-    assert "--strict: UNVERIFIED test_assembles[fence.proxy.alias]" in run.stdout
+    assert f"--strict: UNVERIFIED {OPEN}" in run.stdout
     path.write_text(ENTRY)
     run = suite_run(*selection, option)
     assert run.returncode == 0, run.stdout

@@ -1,9 +1,7 @@
-"""Answers requests for inputs from its standard input: what runs inside the frozen generators (conformance/stimuli/frozen.py)."""
+"""What the frozen generators answer: `ANSWERS` runs in a process of its own (conformance/stimuli/exchange.py)."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
@@ -11,8 +9,7 @@ from typing import Any
 import tcsim
 from conformance.isa import testbench_of
 from conformance.kernels import convert, gemm
-from conformance.stimuli.frozen import UnknownCase, receive, send
-from tcsim import catalog
+from conformance.stimuli.frozen import UnknownCase
 
 KEPT = 32  # operands of whole GEMMs: many kernels run on the same
 
@@ -56,22 +53,3 @@ def _operands(key: gemm.OperandsKey, seed: int) -> tuple[Any, ...]:
 
 
 ANSWERS: dict[str, Callable[..., Any]] = {"case": case, "gemm": whole_gemm, "convert": whole_conversion}
-
-
-def serve() -> None:
-    """Answer until the other side closes. Nothing else may write to the pipe: what prints goes to standard error."""
-    catalog.rows()
-    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    while True:
-        try:
-            kind, *question = receive(source)
-        except EOFError:
-            return
-        try:
-            answer = "inputs", ANSWERS[kind](*question)
-        except UnknownCase as error:
-            answer = "unknown", str(error)
-        except Exception as error:  # said by the process that asked
-            answer = "error", f"{kind} {question}: {type(error).__name__}: {error}"
-        send(sink, answer)

@@ -11,16 +11,16 @@ import atexit
 import hashlib
 import json
 import os
-import pickle
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from conformance.stimuli import exchange
 
 ARCHIVE = Path(__file__).parent / "generators.zip"
 NOTE = Path(__file__).parent / "generators.json"
-START = "import sys; sys.path.insert(0, sys.argv[1]); from conformance.kernels.generating import serve; serve()"
 
 KEEP = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_TOP_PAD_": "64000000"}
 """For glibc: the process keeps the memory of one case's arrays for those of the next."""
@@ -34,31 +34,16 @@ class UnknownCase(LookupError):
     """A case that the frozen generators do not know."""
 
 
-def send(stream: IO[bytes], content: object) -> None:
-    """One message: its length, then its bytes."""
-    data = pickle.dumps(content, protocol=5)
-    stream.write(len(data).to_bytes(8, "little") + data)
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> Any:
-    """The next message.
-
-    Raises EOFError if there is none.
-    """
-    head = stream.read(8)
-    if len(head) < 8:
-        raise EOFError
-    return pickle.loads(stream.read(int.from_bytes(head, "little")))
-
-
 class Generators:
     """The process, as long as somebody asks."""
 
     def __init__(self, archive: Path = ARCHIVE) -> None:
-        command = [sys.executable, "-P", "-c", START, str(archive)]
+        command = [sys.executable, "-P", exchange.__file__, str(archive)]
         environment = {**KEEP, **os.environ}
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                exchange.widen(pipe)
         self._expected: tuple[object, ...] | None = None  # a question that was sent, and not answered yet
 
     def expect(self, kind: str, *question: object) -> None:
@@ -94,7 +79,7 @@ class Generators:
         if self._process.stdin is None:
             raise FrozenError("the frozen generators have no pipes")
         try:
-            send(self._process.stdin, question)
+            exchange.send(self._process.stdin, question)
         except OSError as error:
             raise FrozenError(f"the frozen generators ended with status {self._process.wait()}") from error
 
@@ -103,7 +88,7 @@ class Generators:
             raise FrozenError("the frozen generators have no pipes")
         self._expected = None
         try:
-            verdict, content = receive(self._process.stdout)
+            verdict, content = exchange.receive(self._process.stdout)
         except (EOFError, OSError) as error:
             raise FrozenError(f"the frozen generators ended with status {self._process.wait()}") from error
         return verdict, content

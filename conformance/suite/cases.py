@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -99,9 +99,13 @@ class Settings:
 class Suite:
     """Runs cases under one set of settings."""
 
-    def __init__(self, settings: Settings, hardware: Hardware | None = None) -> None:
+    def __init__(
+        self, settings: Settings, hardware: Hardware | None = None, mnemonics: Iterable[str] | None = None
+    ) -> None:
         self.settings = settings
         self.hardware = hardware
+        self.mnemonics = mnemonics
+        """The only ones that are asked for; None: every one of the arch."""
         self._instructions: dict[str, Instruction] = {}
         self._recordings: dict[str, Recording | None] = {}
         self._new: dict[str, Recording] = {}
@@ -113,7 +117,9 @@ class Suite:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The arch's rows, without those that assemble to nothing."""
+        """The arch's rows that are asked for, without those that assemble to nothing."""
+        if self.mnemonics is not None:
+            return [self.instruction(mnemonic).row for mnemonic in sorted(self.mnemonics)]
         return list(catalog.on_arch(self.settings.arch))
 
     @cached_property
