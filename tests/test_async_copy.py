@@ -135,6 +135,12 @@ def test_there_are_all_reductions() -> None:
     }
 
 
+def test_which_reductions_depend_on_the_order_of_their_operands() -> None:
+    """Sums of floats round; inc and dec wrap."""
+    found = {key for key in REDUCTIONS if Reduction(*key).ordered}
+    assert found == {("add", "f16"), ("add", "bf16"), ("add", "f32"), ("add", "f64"), ("inc", "u32"), ("dec", "u32")}
+
+
 @pytest.mark.parametrize(("operation", "type"), REDUCTIONS)
 def test_reductions(operation: str, type: str) -> None:
     """Every pair of codes at the ends of the type, and random ones."""

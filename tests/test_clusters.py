@@ -75,6 +75,13 @@ def test_wrong_elections_are_named() -> None:
 # ---- setmaxnreg
 
 
+@pytest.mark.parametrize("word", ["inc", "dec"])
+def test_the_counts_of_setmaxnreg(word: str) -> None:
+    """24 to 256 in steps of 8."""
+    (form,) = on(f"setmaxnreg.{word}.sync.aligned.u32").row.forms
+    assert form["count"].values == tuple(8 * number for number in range(3, 33))
+
+
 class Pools(RuleBasedStateMachine):
     """Any sequence of moves that the manual defines: both models agree on who goes on, and no register is lost."""
 

@@ -287,6 +287,7 @@ class Options:
             "level": 1,
             "strict_verdicts": False,
         }
+        self.args: list[str] = []
         self.given = {**defaults, "recordings": recordings.ROOT, **given}
         self.stash = pytest.Stash()
 

@@ -19,6 +19,7 @@ from hwkernels.device.toolchain import assemble
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import LAYOUTS, MBarrier
+from tcsim.memory.mbarrier_object import BarrierObject
 
 WORD = 0xFFFF_FFFF
 SHIFTED = ("sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120a")
@@ -240,3 +241,13 @@ def test_fields_do_not_overlap() -> None:
         bits = [bit for field in fields for bit in range(field.low, field.low + field.bits)]
         assert len(bits) == len(set(bits))
         assert set(bits) == set(range(64)) if ARCHS[arch].number >= 90 else set(bits) == set(range(64)) - {30, 31}
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+@pytest.mark.parametrize("value", [0, (1 << 64) - 1, 0x0123_4567_89AB_CDEF])
+def test_an_object_is_shown_by_its_fields_and_the_bits_that_are_left(arch: str, value: int) -> None:
+    found = BarrierObject(value, arch, mbarrier_bits.FIELDS[arch])
+    shown = found.as_dict()
+    masks = [(2 << item["high"]) - (1 << item["low"]) for item in shown["fields"]]
+    assert masks == [field.mask for field in found.fields] and len(masks) >= 4
+    assert int(shown["unknown_bits"], 16) == found.unknown == value & ~sum(masks)

@@ -98,6 +98,13 @@ def test_im2col_maps_that_the_driver_would_not_encode(fault, error, words):
         tcsim.TensorMap.im2col(**IMAGE | fault)
 
 
+def test_an_interleaved_im2col_copy_moves_one_slice_of_channels():
+    """And a plain one its channels, with as many pixels."""
+    assert tcsim.TensorMap.im2col(**IMAGE).loaded == (32, 64)
+    channels = {"global_dim": (9, 14, 3, 2), "global_strides": (288, 4032, 12096), "swizzle": "NONE"}
+    assert tcsim.TensorMap.im2col(**IMAGE | channels | {"interleave": "16B"}).loaded == (1, 64)
+
+
 @pytest.mark.parametrize(
     ("fault", "error", "words"),
     [

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from functools import cache
 
 import numpy as np
 import pytest
 
+from conformance.isa import testbench_of
+from tcsim import catalog
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
 from tcsim.ptx.rules import FAULTS
 from tests.hazards import kernels, kernels_global, kernels_mbarriers, kernels_tensor
@@ -40,6 +44,19 @@ def test_every_rule_has_a_planted_defect() -> None:
     """But for faults, which tests/test_ptx_wrong_use.py and others plant."""
     planted = {defect.split(".")[0] for _, defect in PLANTED}
     assert planted == set(HAZARDS) - {rule.name for rule in FAULTS}
+
+
+def test_families_without_a_named_mutant_have_a_defect_that_takes_them_away() -> None:
+    """What orders returns nothing that a recording could hold. The others are multimem's: tests/test_multimem.py."""
+    without = {family.name for family in catalog.families() if not testbench_of(family.name).mutants}
+    ordering = {name for name in without if not name.startswith("multimem.")}
+    assert ordering == {"fence", "wgmma.sync", "griddepcontrol", "tcgen05.fence", "tcgen05.wait"}
+    taken = set[str]()
+    for kernel, defect in PLANTED:
+        lines = Counter(kernel.source.splitlines()) - Counter(kernel.without(defect).splitlines())
+        words = (re.sub(r"^\s*(@!?%\w+\s+)?", "", line).partition(";")[0].partition(" ")[0] for line in lines)
+        taken |= {row.family for word in words if (row := catalog.row_of(word)) is not None}
+    assert ordering <= taken
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -20,10 +20,10 @@ SHARE = {
 """Mutants drawn of each module of a folder, by a hash of what they are: no one chooses them."""
 MODULES = {
     "tcsim/arithmetic/dot": "units models_agree",
-    "tcsim/arithmetic/reduction": "effects_copies clusters exact_numbers",
+    "tcsim/arithmetic/reduction": "effects_copies clusters async_copy",
     "tcsim/arithmetic/scaled_dot": "block_scale_numbers tcgen05_products",
     "tcsim/arithmetic/steps": "block_scale inspection_traces models_agree",
-    "tcsim/arithmetic/units": "units block_scale_numbers",
+    "tcsim/arithmetic/units": "units models_agree block_scale_numbers tcgen05_products",
     "tcsim/descriptors/addresses": "warpgroup canonical_tile blackwell_descriptors",
     "tcsim/descriptors/bit_field": "instruction_descriptor mbarrier_bits effects_mbarrier",
     "tcsim/descriptors/matrix": "canonical_tile blackwell_descriptors",
@@ -34,7 +34,7 @@ MODULES = {
     "tcsim/isa/elect": "clusters effects_of_every_row",
     "tcsim/isa/mapa": "clusters cluster_probes",
     "tcsim/isa/mma/product": "models_agree",
-    "tcsim/isa/mma/sparse_operand": "sparse sparse_metadata",
+    "tcsim/isa/mma/sparse_operand": "sparse sparse_metadata block_scale_numbers",
     "tcsim/isa/mma/sync": "registry instruction probes",
     "tcsim/isa/setmaxnreg": "clusters",
     "tcsim/isa/st_async": "clusters cluster_probes",
