@@ -108,5 +108,10 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "BARRIER_WARP_DIVERGENCE": "Let all threads of the warp execute the same bar.sync, or use barrier.sync without .aligned.",
     "BARRIER_ROLE_DIVERGENCE": "Move __syncthreads out of the branch, or use a named barrier for the warps that take it.",
     "WARP_SYNC_MASK": "Give the member mask of the lanes that execute the instruction, or let the others execute it too.",
+    # performance, and what ptxas changed
+    "BARRIER_ORDERS_NOTHING": "Leave the barrier out, if it orders nothing with other inputs either.",
+    "WGMMA_SERIALISED": "Keep accumulators and fragments in registers from wgmma.fence to wgmma.wait_group, in one function, without branches that divide the warpgroup.",
+    "WGMMA_INJECTED": "Write the wgmma.fence or wgmma.wait_group that the note names.",
+    "SETMAXNREG_IGNORED": "Give the entry .maxntid or .maxnreg, and compile it as a whole.",
 })  # fmt: skip
 """By name."""

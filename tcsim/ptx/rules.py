@@ -19,6 +19,7 @@ class Rule:
 _PTX = "PTX ISA 9.4"
 _CUDA = "CUDA C++ Programming Guide 13"
 _OURS = "tcsim, docs/kernels.md"
+_PTXAS = "ptxas 13.5.37"
 
 FAULTS = (
     Rule("DEADLOCK", "error", "No thread can go on: each waits for what no other thread will do.", "Barrier instructions: bar, barrier", _PTX),
@@ -138,5 +139,17 @@ BLOCKS = (
 )  # fmt: skip
 """Blocks and clusters."""
 
-RULES = (*FAULTS, *RACES, *COPIES, *MBARRIERS, *WARPGROUPS, *TENSOR_MEMORY, *BLOCKS)
-"""All of them: each is looked for, and has a planted defect in tests/hazards (faults: tests/test_ptx_wrong_use.py)."""
+PERFORMANCE = (
+    Rule("BARRIER_ORDERS_NOTHING", "perf", "A barrier of the whole block orders nothing, each time: since the one before no thread of it has touched memory, waited or fenced.", "Barrier instructions: bar, barrier", _PTX),
+)  # fmt: skip
+"""Synchronisation that orders nothing."""
+
+ASSEMBLER = (
+    Rule("WGMMA_SERIALISED", "repaired", "ptxas runs the wgmma of a function one after the other (C7510, C7514, C7518, C7520 and others).", "notes of ptxas", _PTXAS),
+    Rule("WGMMA_INJECTED", "repaired", "ptxas adds a wait or a fence that wgmma lacks (C7517, C7519 and others).", "notes of ptxas", _PTXAS),
+    Rule("SETMAXNREG_IGNORED", "perf", "ptxas leaves setmaxnreg out (C7504, C7507, C7508).", "notes of ptxas", _PTXAS),
+)  # fmt: skip
+"""What ptxas says that it changed (`tcsim.ptx.notes`)."""
+
+RULES = (*FAULTS, *RACES, *COPIES, *MBARRIERS, *WARPGROUPS, *TENSOR_MEMORY, *BLOCKS, *PERFORMANCE, *ASSEMBLER)
+"""All of them: each is looked for, and has a planted defect in tests/hazards (faults: tests/test_ptx_wrong_use.py; notes: tests/test_ptx_notes.py)."""

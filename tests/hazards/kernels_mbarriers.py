@@ -106,10 +106,13 @@ REUSED = Kernel(
 )
 TOGETHER = Kernel(
     "together",
-    """
+    f"""
+    {OWN}
     setp.ge.u32 %p1, %r0, 32; setp.lt.u32 %p2, %r0, 16;
+    st.shared.u32 [%r3], 1;
     bar.sync 0, 128;                    //~ BARRIER_COUNT: @%p1 bar.sync 0, 128; @!%p1 bar.sync 0, 160;   //~ BARRIER_COUNT.2: bar.sync 0, 33;   //~ BARRIER_COUNT.3: bar.sync 0, 160;
-                                        //+ BARRIER_WARP_DIVERGENCE: @%p2 bra HALF;   //+ BARRIER_ROLE_DIVERGENCE: @%p1 bra UPPER; bar.sync 2; bra MET; UPPER: bar.sync 2; MET:
+                                        //+ BARRIER_WARP_DIVERGENCE: @%p2 bra HALF;   //+ BARRIER_ROLE_DIVERGENCE: @%p1 bra UPPER; bar.sync 2; bra MET; UPPER: bar.sync 2; MET: st.shared.u32 [%r3], 1;
+    st.shared.u32 [%r3], 2;
     bar.sync 1, 128;                    //~ BARRIER_ROLE_DIVERGENCE.2: @%p1 bar.sync 1, 128; @!%p1 bar.sync 2, 128;
                                         //+ BARRIER_WARP_DIVERGENCE: bra JOINED; HALF: bar.sync 1, 128; JOINED:
                                         //+ WARP_SYNC_MASK: @%p2 bar.sync 3;
@@ -117,7 +120,8 @@ TOGETHER = Kernel(
                                         //+ WGMMA_WARPGROUP_DIVERGED: @!%p1 bar.sync 4, 64;
     FENCE:
     wgmma.fence.sync.aligned;
-    bar.sync 0;
+    st.shared.u32 [%r3], 3;
+    bar.sync 0;                         //+ BARRIER_ORDERS_NOTHING: bar.sync 0;
     """,
     threads=128,
 )

@@ -23,6 +23,12 @@ class Meetings:
         self.checker = checker
         self.published: dict[tuple[str, int, int], Array] = {}
         self.counts: dict[tuple[int, int], int] = {}  # by rank and number: threads that the phase under way is for
+        self.activity = dict.fromkeys(
+            range(len(checker.cluster.blocks)), 0
+        )  # by rank: accesses, waits and fences so far
+        self._before: dict[int, int] = {}  # by rank: those up to the last barrier of the whole block
+        self._useful: set[int] = set()  # instructions that were such a barrier and ordered something
+        self._idle: dict[int, tuple[Barriers, int]] = {}  # those that did not: where first, how often
         self.lines: dict[tuple[int, int], Array] = {}  # the instruction at which each thread arrived, if it is .aligned
 
     def arrived(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
@@ -63,7 +69,7 @@ class Meetings:
             if found is not None and len(some):
                 checker.clocks.acquire(some, found)
             self.counts.pop((block.rank, number), None)
-            self._together(block, number)
+            self._together(block, number, mask)
             return
         for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
             found = self.published.get((scope, 0, phase))
@@ -71,7 +77,7 @@ class Meetings:
                 checker.clocks.acquire(some, found)
         self.published.pop((scope, 0, block.cluster.phase - 3), None)
 
-    def _together(self, block: Barriers, number: int) -> None:
+    def _together(self, block: Barriers, number: int, mask: Array) -> None:
         """All threads of a warp have to arrive at one instruction, if it is .aligned, those of a block at one that is for all of it."""
         lines = self.lines.pop((block.rank, number), None)
         if lines is None:
@@ -94,6 +100,30 @@ class Meetings:
         elif not block.counts.get(number, 1) and first.min() < last.max():
             warp = int(np.argmax(last))
             self._apart(block, "BARRIER_ROLE_DIVERGENCE", "warps", number, first.min(), last.max(), warp * LANES)
+        if not (block.alive & ~mask).any():
+            self._of_all(block, set(np.unique(lines[mask]).tolist()) - {0})
+
+    def _of_all(self, block: Barriers, lines: set[int]) -> None:
+        """A barrier that all threads of a block have waited at: whether there was anything to order."""
+        rank, now = block.rank, self.activity[block.rank]
+        before, self._before[rank] = self._before.get(rank, 0), now
+        if now != before:
+            self._useful |= lines
+            return
+        for line in lines:
+            first, count = self._idle.get(line, (block, 0))
+            self._idle[line] = first, count + 1
+
+    def ended(self) -> None:
+        """The cluster has ended: which barriers never ordered anything."""
+        checker = self.checker
+        for line, (block, count) in self._idle.items():
+            if line not in self._useful:
+                said = (
+                    f"{checker.findings.opcode(line)}, executed {count} times by a block: no thread has touched memory, waited or fenced "
+                    "since the barrier before"
+                )
+                checker.findings.report("BARRIER_ORDERS_NOTHING", said, line, 0, checker.index(block), None)
 
     def _apart(self, block: Barriers, rule: str, who: str, number: int, first: int, last: int, thread: int) -> None:
         checker, (line, other) = self.checker, (int(first), int(last))

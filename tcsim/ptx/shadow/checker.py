@@ -121,6 +121,7 @@ class Checker(Observer):
         rank = self.ranks.get(id(segment), -1)
         if rank < 0 and segment is not None:
             return
+        self.meetings.activity[block.rank] += 1
         opcode = block.here.opcode if block.here is not None else ""
         strong, acquires, releases = _order_of(opcode)
         if strong:
@@ -165,6 +166,7 @@ class Checker(Observer):
     def performed(self, block: Performer, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Reads, writes, fences, and phases that were seen."""
         self.everywhere.maps.clear()
+        self.meetings.activity[block.rank] += 1
         for barrier in effects.barriers:
             if barrier.scope == "grid" and barrier.op == "wait":
                 self.dependents.wait(self.some(block, threads))
@@ -253,6 +255,7 @@ class Checker(Observer):
 
     def fenced(self, block: Threads, mask: Array) -> None:
         """membar."""
+        self.meetings.activity[block.rank] += 1
         self.clocks.fence(self.some(block, np.nonzero(mask)[0]))
 
     def _saw(self, block: Performer, bound: Bound, effects: Effects, threads: Array) -> None:
@@ -479,6 +482,8 @@ class Checker(Observer):
 
     def ended(self, stop: Stop | None) -> None:
         """The cluster has ended."""
+        if stop is None:
+            self.meetings.ended()
         self.deadlocks.ended(stop)
 
     def stuck(self, block: Barriers, waits: Wait) -> str:
