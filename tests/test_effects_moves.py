@@ -23,7 +23,7 @@ from tcsim.model.instruction import Instruction
 
 Array = npt.NDArray[Any]
 MOVE = "movmatrix.sync.aligned.m8n8.trans.b16"
-SPACES = {"": "generic", ".shared": "shared", ".shared::cta": "shared::cta"}
+SPACES = {"": "generic", ".shared": "shared", ".shared::cta": "shared"}
 CONVERSIONS = (
     "cvt.rn.satfinite.e4m3x2.f32",
     "cvt.rn.f16.u8",  # two forms

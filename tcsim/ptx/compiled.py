@@ -46,6 +46,9 @@ class Compiled:
     texts: list[str] = field(repr=False)  # of each block: its source
     names: dict[str, Any] = field(repr=False)  # what the source may name
     shared_bytes: int = 0  # of the static ones, from SHARED_START
+    shared_names: list[tuple[int, int, int, str]] = field(
+        repr=False, default_factory=list
+    )  # of static shared variables: where, bytes, bytes of an element, name
     narrowest: int = 4  # bytes of the narrowest ordinary access that may be one of shared memory, at most 4
     pieces: dict[int, int] = field(
         repr=False, default_factory=dict
@@ -70,6 +73,16 @@ class Compiled:
             return 0
         fitting = REGISTERS // (threads * max(1, directives.get("minnctapersm", (1,))[0]))
         return max(24, min(fitting // 8 * 8, 256))
+
+    def shared_name(self, address: int) -> str:
+        """What lies at an offset in shared memory, as the PTX calls it: "full[2]", "smem + 16"; empty for what has no name."""
+        for start, size, each, name in self.shared_names:
+            if start <= address < start + size:
+                index, rest = divmod(address - start, each)
+                if rest or each == 1:
+                    return f"{name} + {address - start}" if address > start else name
+                return f"{name}[{index}]" if size > each else name
+        return ""
 
     def line_of(self, block: int) -> int:
         """The line of PTX where a block starts."""

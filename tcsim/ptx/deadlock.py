@@ -72,7 +72,9 @@ def _state(block: Block, fiber: Fiber, waits: Wait) -> str:
             state = mbarriers.described(block.word(waits.address), block.arch)
         except TcsimError as error:
             state = str(error)
-        return f"waits for {waits.text} of the mbarrier at {waits.address:#x}: {state}"
+        name = block.program.shared_name(waits.address & 0xFFFFFF)
+        where = f"{name}, the mbarrier at {waits.address:#x}" if name else f"the mbarrier at {waits.address:#x}"
+        return f"waits for {waits.text} of {where}: {state}"
     if waits.kind == "bar":
         arrived = block.arrived.get(waits.number, np.zeros(block.threads, np.int64)) > 0
         for other in block.fibers.waiting:

@@ -184,6 +184,11 @@ class Kernel:
             Binder(arch), arch, watched, stepped,
         )  # fmt: skip
         made.shared_bytes = dynamic if self.dynamic_smem else end
+        made.shared_names = [
+            (offsets[str(place)], own.size, own.element_bytes, key)
+            for place, (_, key, own) in enumerate(shared)
+            if own.count is not None
+        ]
         return made
 
     def launch(

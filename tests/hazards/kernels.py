@@ -138,6 +138,21 @@ LOAD = Kernel(
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 2;
     """,
 )
+MATRICES = Kernel(
+    "matrices",
+    f"""
+    {PARAMS} {OWN} {FIRST} shl.b32 %r5, %r0, 4; add.u32 %r5, %r5, %r1; xor.b32 %r6, %r5, 512;
+    stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%r5], {{%r0, %r0, %r0, %r0}};
+    fence.proxy.async.shared::cta;      //- PROXY_FENCE_MISSING
+    bar.sync 0;                         //- SMEM_RACE_RAW
+    ldmatrix.sync.aligned.m8n8.x4.shared::cta.b16 {{%r7, %r8, %r9, %r10}}, [%r6];
+    @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 1024;
+    @%p1 cp.async.bulk.commit_group;
+    @%p1 cp.async.bulk.wait_group.read 0;
+    bar.sync 0;                         //- SMEM_RACE_WAR
+    stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%r5], {{%r7, %r8, %r9, %r10}};
+    """,
+)
 GROUPS = Kernel(
     "groups",
     f"""
@@ -300,4 +315,4 @@ COPIED = Kernel(
     @%p1 cp.async.bulk.wait_group.read 0;
     """,
 )
-KERNELS = (RACES, STORE, LOAD, GROUPS, COPIED, WARPGROUPS, CLUSTER, BETWEEN, TENSOR_MEMORY, POOL, COLUMNS)
+KERNELS = (RACES, STORE, LOAD, MATRICES, GROUPS, COPIED, WARPGROUPS, CLUSTER, BETWEEN, TENSOR_MEMORY, POOL, COLUMNS)

@@ -15,6 +15,7 @@ from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
 from tcsim.ptx.rules import ASSEMBLER, FAULTS
 from tests.hazards import kernels, kernels_global, kernels_mbarriers, kernels_tensor
 from tests.hazards.kernels import LOAD, RACES, SOURCE, Kernel
+from tests.hazards.kernels_mbarriers import PIPELINE
 
 KERNELS = (*kernels.KERNELS, *kernels_mbarriers.KERNELS, *kernels_tensor.KERNELS, *kernels_global.KERNELS)
 PLANTED = [(kernel, defect) for kernel in KERNELS for defect in kernel.defects]
@@ -106,3 +107,16 @@ def test_the_number_of_processes_does_not_matter(processes: int) -> None:
     assert (
         run.processes == processes and found.name == "SMEM_RACE_WAR" and found.count == 4 and found.block == (0, 0, 0)
     )
+
+
+def test_a_deadlock_says_which_bytes_came_from_where() -> None:
+    """Of the mbarrier that is waited for: its name, its phase, the bytes expected and delivered, the arrivals, by instruction."""
+    run = ran(PIPELINE, PIPELINE.without("MBAR_TX_OVER"), "late")
+    message = run.hazards[-1].message
+    lines = [number for number, own in enumerate(run.text.splitlines(), 1) if "cp.async.bulk" in own]
+    copies = " by " + ", ".join(
+        f"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes (line {line})" for line in lines[:2]
+    )
+    assert run.hazards[-1].name == "DEADLOCK" and "of smem + 1024, the mbarrier at 0x800" in message
+    assert f"phase 0: 272 bytes expected by mbarrier.arrive.expect_tx.shared::cta.b64 (line {lines[0] - 2})" in message
+    assert f"256 delivered{copies}, 1 arrived by" in message, message

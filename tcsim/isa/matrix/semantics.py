@@ -20,6 +20,7 @@ from tcsim.core.addresses import (
 )
 from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
+from tcsim.isa.copies import space_of
 from tcsim.isa.matrix.rows import MatrixRow, evidence, loads, lowering, moves, stores
 from tcsim.layouts.banks import BankConflicts, bank_conflicts
 from tcsim.layouts.layout import FragmentLayout
@@ -128,7 +129,7 @@ class SharedMatrix(MatrixMove):
         require_alignment(checked, size, what, call)
         if memory is not None:
             require_inside(checked, size, memory, what, call)
-        return Access(form["address"].space, counting, size)
+        return Access(space_of(form["address"]), counting, size)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
