@@ -8,6 +8,7 @@
     find("ldmatrix x4 trans")          instructions by any name: words, SASS, CuTe atoms, chips
     gemm(a, b, c, instruction=)        a whole GEMM, block after block along K
     diagnose(instruction, ...)         from a wrong result to the mistake that explains it
+    explain(a, b, observed)            from a library's product to the instruction and the order of summation that give its bits
     encode, decode, quantize           numbers to codes of a format, and back
     TensorMap, MatrixDescriptor, InstructionDescriptor, Swizzle, Layout, MBarrier, TensorMemory
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tcsim.descriptors.instruction import InstructionDescriptor
     from tcsim.descriptors.matrix import MatrixDescriptor
     from tcsim.diagnosis import Diagnosis, diagnose
+    from tcsim.explanation import Explanation, explain
     from tcsim.layouts.banks import BankConflicts, bank_conflicts
     from tcsim.layouts.swizzle import Swizzle
     from tcsim.memory.mbarrier import MBarrier
@@ -50,11 +52,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Format", "FormatError",
+    "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Explanation", "Format", "FormatError",
     "FragmentLayout", "Instruction", "InstructionDescriptor", "InstructionError", "Layout", "MBarrier",
     "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "TensorMap", "TensorMemory",
-    "as_codes", "bank_conflicts", "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "find", "format",
-    "gemm", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
+    "as_codes", "bank_conflicts", "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "explain", "find",
+    "format", "gemm", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip
 
 _WHERE = MappingProxyType(
@@ -64,6 +66,7 @@ _WHERE = MappingProxyType(
             "tcsim.descriptors.instruction": "InstructionDescriptor",
             "tcsim.descriptors.matrix": "MatrixDescriptor",
             "tcsim.diagnosis": "Diagnosis diagnose",
+            "tcsim.explanation": "Explanation explain",
             "tcsim.layouts.banks": "BankConflicts bank_conflicts",
             "tcsim.layouts.swizzle": "Swizzle",
             "tcsim.memory.mbarrier": "MBarrier",
