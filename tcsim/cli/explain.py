@@ -23,7 +23,10 @@ NAMES = ("a", "b", "observed", "c", "scale_a", "scale_b")
 def explain(
     files: Annotated[
         list[str],
-        typer.Argument(help="a, b, observed and perhaps c: .npz or .pt with these names, or one array each: a=FILE.", metavar="FILE..."),
+        typer.Argument(
+            help="a, b, observed and perhaps c: .npz or .pt with these names, or one array each: a=FILE.",
+            metavar="FILE...",
+        ),
     ],
     formats: Annotated[
         str | None,
@@ -33,7 +36,8 @@ def explain(
     beta: Annotated[float, typer.Option(help="The factor of c.")] = 1.0,
     arch: options.Arch = None,
     settle: Annotated[
-        str | None, typer.Option("--settle", help="Write operands a and b that tell the orders apart: .npz.", metavar="FILE")
+        str | None,
+        typer.Option("--settle", help="Write operands a and b that tell the orders apart: .npz.", metavar="FILE"),
     ] = None,
     probe: Annotated[str, typer.Option(help=f"Which operands --settle makes: {listing(PROBES)}.")] = "cancelling",
     json: options.Json = False,

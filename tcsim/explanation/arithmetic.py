@@ -34,6 +34,7 @@ class Arithmetic:
     advance: Advance = field(repr=False, compare=False)
     instructions: tuple[str, ...] = ()  # which have this arithmetic
     ordered: bool = True  # whether the order of K matters
+    rival: bool = False  # of ordinary instructions where a tensor core takes the same formats
 
     @property
     def output(self) -> Format:
@@ -56,12 +57,18 @@ def arithmetics(left: str, right: str, arch: str) -> Iterator[Arithmetic]:
         return
     for inner, rounding in READ_AS.get((left, right), ()):
         yield from _of_tensor_cores(inner, inner, arch, rounding)
-    yield from _of_tensor_cores(left, right, arch, "")
+    yield from (
+        item for item in _of_tensor_cores(left, right, arch, "") if item.accumulator != "f64"
+    )  # an FMA chain too
     wide = "f64" if "f64" in (left, right) else "f32"
-    yield _chain(f"one {wide} FMA after another", (left, right), wide, _fused)
-    yield _chain(f"one {wide} product and addition after another", (left, right), wide, _separate)
+    rival = (left, right) not in READ_AS and wide == "f32"
+    for name, add in (
+        (f"one {wide} FMA after another", _fused),
+        (f"one {wide} product and addition after another", _separate),
+    ):
+        yield _chain(name, (left, right), wide, add, rival)
     if (left, right) == ("f16", "f16"):
-        yield _chain("one f16 FMA after another", (left, right), "f16", _fused)
+        yield _chain("one f16 FMA after another", (left, right), "f16", _fused, rival)
 
 
 READ_AS: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
@@ -114,8 +121,8 @@ def _multiplied(lowering: Lowering, formats: tuple[Format, Format, Format], a: C
     return lowering.run(a, b, c, formats)
 
 
-def _chain(name: str, formats: tuple[str, str], accumulator: str, add: Any) -> Arithmetic:
-    return Arithmetic(name, formats, "", 1, accumulator, partial(add, formats, accumulator))
+def _chain(name: str, formats: tuple[str, str], accumulator: str, add: Any, rival: bool = True) -> Arithmetic:
+    return Arithmetic(name, formats, "", 1, accumulator, partial(add, formats, accumulator), rival=rival)
 
 
 def _wide(codes: Codes, format: str) -> npt.NDArray[np.float64]:

@@ -191,7 +191,7 @@ def _parts(bounds: tuple[int, ...]) -> list[tuple[int, int]]:
     return list(pairwise(bounds))
 
 
-def contiguous(k: int, step: int, unit: int) -> Iterator[Order]:
+def contiguous(k: int, unit: int) -> Iterator[Order]:
     """Orders whose accumulators take runs of K, likeliest first, each once. unit: what bounds are multiples of."""
     return _once(_contiguous(k, unit))
 
@@ -209,6 +209,7 @@ def _once(listed: Iterable[Order], rank: int = 0) -> Iterator[Order]:
             yield replace(order, rank=place)
 
 
+ONE = "one accumulator"
 UNITS = (64, 32, 128, 16, 8, 256)
 """Elements of K that a tile of a kernel may take."""
 SPLITS = (*range(2, 33), 36, 40, 44, 48, 56, 64)
@@ -222,7 +223,7 @@ _LATER = 1 << 20  # rank of the first order that is not contiguous
 
 
 def _contiguous(k: int, unit: int) -> Iterator[Order]:
-    yield Order((0, k), name="one accumulator")
+    yield Order((0, k), name=ONE)
     partitions = list(_partitions(k, unit))
     for bounds, name in partitions:
         yield Order(bounds, "ascending", name=name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,14 @@ import numpy.typing as npt
 from tcsim.explanation.arithmetic import Arithmetic, Codes, arithmetics, rivals
 from tcsim.explanation.candidate import Candidate
 from tcsim.explanation.epilogue import epilogues, through
-from tcsim.explanation.orders import FLOATS, Chains, Order, add, contiguous, in_turn, variants
+from tcsim.explanation.orders import FLOATS, ONE, Chains, Order, add, contiguous, in_turn, variants
 from tcsim.explanation.probes import cancelling
 from tcsim.explanation.question import Places, Question, ask, codes_of
 from tcsim.explanation.report import Explanation, Summation, Verdict
 from tcsim.numbers.formats import FORMATS, Format
 
-FIRST, SECOND, THIRD = 10, 96, 4096
-"""Outputs that a hypothesis meets: all, those that survived, those that stand for a class."""
+FIRST, SECOND, THIRD = 10, (32, 96), 1024
+"""Outputs that a hypothesis meets: each, those that survived, those that stand for a class."""
 WHOLE = 3 << 30
 """Products beyond which the likeliest order, too, is compared with `THIRD` outputs only."""
 KEPT = 400
@@ -55,6 +57,30 @@ def explain(
     return Search(question, arch).answer(np.shape(observed), start)
 
 
+def plain(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
+    """Runs of K in ascending order; of a chain of ordinary instructions beside a tensor core one accumulator."""
+    return contiguous(k, unit) if item.ordered and not item.rival else [Order((0, k), name=ONE)]
+
+
+def any_sum(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
+    """Runs of K, to be added in any way; of every arithmetic."""
+    return contiguous(k, unit) if item.ordered else ()
+
+
+def turns(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
+    """Blocks of K in turn."""
+    return in_turn(k, item.step) if item.ordered else ()
+
+
+def any_turn(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
+    """Blocks of K in turn, added in any way."""
+    return chain.from_iterable(variants(order, False) for order in turns(item, k, unit))
+
+
+STAGES: tuple[Callable[[Arithmetic, int, int], Iterable[Order]], ...] = (plain, any_sum, turns, any_turn)
+"""Which orders are tried; the next ones only where the ones before all fail."""
+
+
 class Search:
     """One question on the way to its answer."""
 
@@ -72,7 +98,10 @@ class Search:
         """All of it."""
         question = self.question
         third = question.telling(self.activation, THIRD)
-        survivors = self._kept(self._screened(), question.telling(self.activation, SECOND))
+        survivors = self._screened()
+        for count in SECOND:
+            survivors = self._kept(survivors, question.telling(self.activation, count))
+        survivors = self._kept(self._varied(survivors), question.telling(self.activation, SECOND[-1]))
         whole = question.observed.size * question.k <= WHOLE
         found: list[Summation] = []
         nearest: list[Summation] = []
@@ -99,7 +128,7 @@ class Search:
 
     def _likely(self, items: list[Arithmetic]) -> list[Arithmetic]:
         """Without those that round operands otherwise than the output says: the exact product of what they read is too far from it."""
-        a, b, seen, extras = self.question.at(self.question.telling(self.activation, SECOND))
+        a, b, seen, extras = self.question.at(self.question.telling(self.activation, SECOND[-1]))
         values = self.output.values(seen) if self.output.kind == "float" else seen.astype(np.float64)
         errors: dict[tuple[str, str], float] = {}
         for item in items:
@@ -121,30 +150,25 @@ class Search:
         return Chains(arithmetic, *self._read(arithmetic, a, b))
 
     def _screened(self) -> list[Candidate]:
-        """What reproduces the first outputs: of contiguous parts of K, or else of blocks in turn."""
-        chosen = self.question.telling(self.activation, FIRST)
-        k = self.question.k
-        sources: tuple[Callable[[Arithmetic], Iterable[Order]], ...] = (
-            lambda item: contiguous(k, item.step, _unit(k, item.step)), lambda item: in_turn(k, item.step)
-        )  # fmt: skip
-        held: dict[Arithmetic, Chains] = {}
-        for source in sources:
+        """What reproduces the first outputs, likeliest orders first: others are tried only where those fail."""
+        k, chosen = self.question.k, self.question.telling(self.activation, FIRST)
+        a, b, *_ = self.question.at(chosen)
+        held = {item: self._chains(item, a, b) for item in self.arithmetics}
+        for stage in STAGES:
             found = []
-            for item in self.arithmetics:
-                a, b, *_ = self.question.at(chosen)
-                chains = held.setdefault(item, self._chains(item, a, b))
-                listed = list(source(item)) if item.ordered else [Order((0, k))]
+            for item, chains in held.items():
+                listed = list(stage(item, k, _unit(k, item.step)))
                 chains.prepare(listed)
-                found += self._reproducing(item, chains, self._near(item, chains, listed, chosen), chosen)
+                if stage is any_sum:
+                    listed = self._near(item, chains, listed, chosen)
+                found += self._reproducing(item, chains, listed, chosen)
             if found:
                 return sorted(found, key=lambda item: item.rank)[:KEPT]
         return []
 
     def _near(self, item: Arithmetic, chains: Chains, listed: list[Order], chosen: Places) -> list[Order]:
-        """The orders, and every other way to add the parts of those whose sum lies as near the outputs as rounding allows."""
-        found = list(listed)
-        if item.accumulator not in FLOATS:
-            return found
+        """Every other way to add the parts of those orders whose sum lies as near the outputs as rounding allows."""
+        found: list[Order] = []
         _, _, seen, extras = self.question.at(chosen)
         values = self.output.values(seen)
         narrow = self.output.name != item.accumulator
@@ -167,8 +191,10 @@ class Search:
         """Candidates that give every chosen output; the counts of the others are kept."""
         _, _, seen, extras = self.question.at(chosen)
         there = through(self.output.name, item.accumulator)
+        found: list[Candidate] = []
+        if not listed:
+            return found
         totals = np.array([add(chains.parts(order), order, item.accumulator, there) for order in listed])
-        found = []
         for way in epilogues(extras, self.question.observed, self.output.name, item.accumulator):
             counts = same(way.outputs(totals, item.accumulator, extras, self.output.name), seen, self.output).sum(
                 axis=1
@@ -181,6 +207,22 @@ class Search:
                     break
                 found.append(candidate)
         return found
+
+    def _varied(self, candidates: list[Candidate]) -> list[Candidate]:
+        """With every other way to add the parts of each."""
+        more = []
+        for item in candidates:
+            narrow = self.output.name != item.arithmetic.accumulator
+            more += (
+                [replace(item, order=order) for order in variants(item.order, narrow)]
+                if item.arithmetic.ordered
+                else []
+            )
+        keys = {(item.arithmetic, item.order.key, item.epilogue) for item in candidates}
+        return (
+            candidates
+            + [item for item in more if (item.arithmetic, item.order.key, item.epilogue) not in keys][: 4 * KEPT]
+        )
 
     def _kept(self, candidates: list[Candidate], chosen: Places) -> list[Candidate]:
         """Those that reproduce more outputs."""
@@ -223,7 +265,7 @@ class Search:
     def _rival(self, arithmetic: Arithmetic) -> Candidate:
         question = self.question
         way = next(iter(epilogues(question.extras, question.observed, self.output.name, arithmetic.accumulator)))
-        return Candidate(arithmetic, Order((0, question.k)), way, question.formats, question.extras)
+        return Candidate(arithmetic, Order((0, question.k), name=ONE), way, question.formats, question.extras)
 
     def _summation(self, group: list[Candidate], chosen: Places | None) -> Summation:
         """The first of a class against outputs: those chosen, or all."""
