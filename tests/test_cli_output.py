@@ -31,7 +31,7 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
             text = answer(*words, "--help")
             assert "--json" in text and max(map(len, text.splitlines())) <= 80, words
             subcommands += 1
-    assert subcommands == 16 + 11
+    assert subcommands == 17 + 11
     listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
     assert tuple(listed) == tuple(SUBCOMMANDS)
     assert answer("--version") == f"tcsim {tcsim.__version__}\n"
@@ -49,6 +49,8 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
     np.save(tmp_path / "x.npy", np.ones(4, np.float32))
     wrong = tmp_path / "wrong.npz"
     np.savez(wrong, **matrices[1], observed=np.zeros((16, 8), np.uint32))
+    halves = {name: np.ones((4, 4), np.float16) for name in "ab"}
+    np.savez(tmp_path / "product.npz", **halves, observed=np.full((4, 4), 4, np.float32))
     tile = ("--rows", 64, "--k", 16, "--type", "f16")
     commands: dict[str, tuple[object, ...]] = {
         "list": ("movm",),
@@ -74,6 +76,7 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
         "trace": (MMA, "--seed", 1),
         "compare": (MMA, "--archs", "sm_80,sm_90", "--count", 16),
         "diagnose": (MMA, "-i", wrong),
+        "explain": (tmp_path / "product.npz",),
         "tensormap decode": (tcsim.TensorMap("FLOAT16", (64, 64), (128,), (64, 8)).encode(4096).hex(),),
         "tensormap encode": ("--type", "FLOAT16", "--dim", "64,64", "--box", "64,8"),
         "tensormap check": ("--type", "FLOAT16", "--dim", "64,64", "--box", "64,8"),

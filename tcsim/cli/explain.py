@@ -94,5 +94,4 @@ def _as_formats(arrays: dict[str, Any], formats: str) -> dict[str, Any]:
 
 
 def _report(found: Explanation) -> Report:
-    style = "good" if found.verdict == "explained" else ""
-    return Report("", (Lines(tuple(found.lines()), style=style, wrap=True),))
+    return Report("", (Lines(tuple(found.lines()), style="good" if found.verdict == "explained" else "", wrap=True),))

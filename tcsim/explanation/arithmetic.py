@@ -140,9 +140,9 @@ def _fused(formats: tuple[str, str], accumulator: str, a: Codes, b: Codes, c: Co
         for k in range(a.shape[2]):
             c = floating.fma(a[:, :, k, None], b[:, None, k], c, "f16")
         return c
-    left, right = _wide(a, formats[0]), _wide(b, formats[1])
+    wide = _wide(a, formats[0]), _wide(b, formats[1])
     for k in range(a.shape[2]):
-        c = _fma32(left[:, :, k, None] * right[:, None, k], c)
+        c = _fma32(wide[0][:, :, k, None] * wide[1][:, None, k], c)
     return c
 
 

@@ -118,12 +118,14 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {"": lambda values: values,
 
 def _fma(a: Any, b: Any, c: Any) -> Floats:
     """In f32, rounded once."""
-    codes = (np.asarray(x, np.float32).view(np.uint32) for x in np.broadcast_arrays(a, b, c))
-    return floating.fma(*codes, "f32").view(np.float32)
+    x, y, z = (np.asarray(item, np.float32).view(np.uint32) for item in np.broadcast_arrays(a, b, c))
+    return floating.fma(x, y, z, "f32").view(np.float32)
 
 
-def epilogues(extras: Extras, observed: Codes, output: str, accumulator: str) -> Iterator[Epilogue]:
-    """Those that fit what was given, plainest first."""
+def epilogues(
+    extras: Extras, observed: Codes, output: str, accumulator: str, rounding: str = "rne"
+) -> Iterator[Epilogue]:
+    """Those that fit what was given, plainest first, with one rounding to the output's format."""
     if accumulator not in FLOATS:
         yield Epilogue("", lambda values, _: values)
         return
@@ -132,8 +134,7 @@ def epilogues(extras: Extras, observed: Codes, output: str, accumulator: str) ->
     values = FORMATS[output].values(observed)
     finite = values[np.isfinite(values)]
     activations = ["relu"] if len(finite) and finite.min() >= 0 else [""]
-    roundings = ("rne", "rz") if output in ("f16", "bf16") and accumulator != output else ("rne",)
-    for (scale_name, scale), (add_name, add), activation, rounding in every(scales, adds, activations, roundings):
+    for (scale_name, scale), (add_name, add), activation in every(scales, adds, activations):
 
         def apply(x: Floats, more: Extras, scale: Any = scale, add: Any = add) -> Floats:
             return add(scale(x, more), more)

@@ -25,7 +25,7 @@ class Order:
     sum: str = "ascending"
     turn: int = 1
     block: int = 0
-    lead: int = 0  # elements of K that fill a tile of their own, before all others
+    residue: int = 0  # of a tile: what a part has beyond whole tiles fills a tile of its own, before all others
     name: str = ""  # for readers
     rank: int = 0  # how unlikely
 
@@ -34,20 +34,20 @@ class Order:
         """What tells it from others: with one part, or two, no order of sums is another."""
         parts = (len(self.bounds) - 1) * self.turn
         plain = parts == 1 or (parts == 2 and self.sum in SUMS)
-        return (self.bounds, self.turn, self.block if self.turn > 1 else 0, self.lead, "" if plain else self.sum)
+        return (self.bounds, self.turn, self.block if self.turn > 1 else 0, self.residue, "" if plain else self.sum)
 
     def places(self, k: int, step: int) -> list[npt.NDArray[np.int64]]:
         """Of each accumulator the places of K that it takes, whole blocks of an instruction; -1: a zero.
 
         >>> [part.tolist() for part in Order((0, 6), turn=2, block=2).places(6, 2)]
         [[0, 1, 4, 5], [2, 3, -1, -1]]
-        >>> [part.tolist() for part in Order((0, 5), lead=1).places(5, 4)]
+        >>> [part.tolist() for part in Order((0, 5), residue=4).places(5, 4)]
         [[0, -1, -1, -1, 1, 2, 3, 4]]
         """
         found = []
         for start, end in pairwise(self.bounds):
-            if self.lead:
-                found.append(np.concatenate([_filled(np.arange(self.lead), step), np.arange(self.lead, end)]))
+            if self.residue:
+                found.append(_shifted(start, end, self.residue, step))
             elif self.turn == 1:
                 found.append(np.arange(start, end))
             else:
@@ -58,6 +58,11 @@ class Order:
 
 def _filled(places: npt.NDArray[np.int64], unit: int) -> npt.NDArray[np.int64]:
     return np.pad(places, (0, -len(places) % unit), constant_values=-1)
+
+
+def _shifted(start: int, end: int, tile: int, step: int) -> npt.NDArray[np.int64]:
+    lead = start + (end - start) % tile
+    return np.concatenate([_filled(np.arange(start, lead), step), np.arange(lead, end)])
 
 
 def ascending(parts: list[Floats]) -> Floats:
@@ -139,7 +144,15 @@ class Chains:
     def prepare(self, orders: list[Order]) -> None:
         """Compute together all parts that some orders have, as far as they are runs of an instruction's blocks."""
         step = self.arithmetic.step
-        wanted = {part for order in orders if self._plain(order) for part in _parts(order.bounds)} - set(self._held)
+        wanted = {
+            part
+            for order in orders
+            if order.turn == 1
+            for part in pairwise(order.bounds)
+            if self._plain(*part, order.residue)
+        }
+        wanted -= set(self._held)
+        self._prepare_apart(orders)
         if not wanted:
             return
         starts = np.array(sorted({start for start, _ in wanted}), np.int64)
@@ -157,26 +170,46 @@ class Chains:
             for start in ends.get(end, ()):
                 self._held[start, end] = total[:, 0, place[start]].copy()
 
-    def _plain(self, order: Order) -> bool:
-        """Whether its parts are runs of whole blocks, the last one's end apart."""
+    def _prepare_apart(self, orders: list[Order]) -> None:
+        """The parts that are not runs of whole blocks, together."""
+        keys = {
+            (part, order.residue): None
+            for order in orders if order.turn == 1
+            for part in pairwise(order.bounds) if not self._plain(*part, order.residue)
+        }  # fmt: skip
+        listed = [key for key in keys if key not in self._apart]
+        if listed:
+            step = self.arithmetic.step
+            places = [Order(part, residue=residue).places(self.k, step)[0] for part, residue in listed]
+            self._apart |= {key: [found] for key, found in zip(listed, self._together(places), strict=True)}
+
+    def _plain(self, start: int, end: int, residue: int) -> bool:
+        """Whether a part is a run of whole blocks, the last one's end apart."""
         step = self.arithmetic.step
-        return (
-            order.turn == 1 and not order.lead and all(bound % step == 0 or bound == self.k for bound in order.bounds)
-        )
+        odd = residue and (end - start) % residue % step
+        return not odd and start % step == 0 and (end % step == 0 or end == self.k)
 
     def parts(self, order: Order) -> list[Codes]:
         """The accumulators that an order adds."""
-        if order.turn == 1 and not order.lead:
-            bounds = _parts(order.bounds)
-            if all(part in self._held for part in bounds):
-                return [self._held[part] for part in bounds]
-            if self._plain(order):
-                self.prepare([order])
-                return [self._held[part] for part in bounds]
-        key = (order.bounds, order.turn, order.block, order.lead)
-        if key not in self._apart:
-            self._apart[key] = self._together(order.places(self.k, self.arithmetic.step))
-        return self._apart[key]
+        if order.turn > 1:
+            key: tuple[Any, ...] = (order.bounds, order.turn, order.block)
+            if key not in self._apart:
+                self._apart[key] = self._together(order.places(self.k, self.arithmetic.step))
+            return self._apart[key]
+        found = []
+        for bounds in pairwise(order.bounds):
+            if bounds not in self._held and self._plain(*bounds, 0):
+                self.prepare([Order(bounds)])
+            if self._plain(*bounds, order.residue):
+                found.append(self._held[bounds])
+                continue
+            key = (bounds, order.residue)
+            if key not in self._apart:
+                self._apart[key] = self._together(
+                    Order(bounds, residue=order.residue).places(self.k, self.arithmetic.step)
+                )
+            found += self._apart[key]
+        return found
 
     def _together(self, places: list[npt.NDArray[np.int64]]) -> list[Codes]:
         """Accumulators over some places each, all at once."""
@@ -187,13 +220,14 @@ class Chains:
         return [found[:, place].copy() for place in range(len(places))]
 
 
-def _parts(bounds: tuple[int, ...]) -> list[tuple[int, int]]:
-    return list(pairwise(bounds))
-
-
 def contiguous(k: int, unit: int) -> Iterator[Order]:
     """Orders whose accumulators take runs of K, likeliest first, each once. unit: what bounds are multiples of."""
     return _once(_contiguous(k, unit))
+
+
+def residue_first(k: int, step: int, align: int) -> Iterator[Order]:
+    """Orders of CUTLASS's kernels: parts of K are multiples of `align` elements, 16 bytes, and what a part has beyond whole tiles comes first."""
+    return _once(_residue_first(k, step, align), _ODD)
 
 
 def in_turn(k: int, step: int) -> Iterator[Order]:
@@ -219,17 +253,24 @@ TURNS = (2, 4, 8, 16, 32, 3, 6)
 
 
 _VARIANT = 1 << 12  # by which the rank of another way to add exceeds that of the plain one
+_ODD = 1 << 19  # rank of the first order with a residue
 _LATER = 1 << 20  # rank of the first order that is not contiguous
 
 
 def _contiguous(k: int, unit: int) -> Iterator[Order]:
     yield Order((0, k), name=ONE)
-    partitions = list(_partitions(k, unit))
-    for bounds, name in partitions:
-        yield Order(bounds, "ascending", name=name)
-    for tile in UNITS:
-        if k % tile and k > tile:
-            yield Order((0, k), lead=k % tile, name=f"one accumulator, the odd {k % tile} elements of K first")
+    for bounds, name in _partitions(k, unit):
+        yield Order(bounds, name=name)
+
+
+def _residue_first(k: int, step: int, align: int) -> Iterator[Order]:
+    for tile in (64, 32, 16) if step > 1 else (0,):
+        for split in (1, *SPLITS):
+            length = -(-k // (split * align)) * align
+            name = f"K split in {-(-k // length)} parts of {length}" if split > 1 else ONE
+            first = f", what exceeds tiles of {tile} first" if tile else ""
+            if max(tile, step) <= k:
+                yield Order(_cut(k, length), residue=tile, name=name + first)
 
 
 def variants(order: Order, rounding: bool) -> Iterator[Order]:

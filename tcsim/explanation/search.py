@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tcsim.explanation.arithmetic import Arithmetic, Codes, arithmetics, rivals
 from tcsim.explanation.candidate import Candidate
 from tcsim.explanation.epilogue import epilogues, through
-from tcsim.explanation.orders import FLOATS, ONE, Chains, Order, add, contiguous, in_turn, variants
+from tcsim.explanation.orders import FLOATS, ONE, Chains, Order, add, contiguous, in_turn, residue_first, variants
 from tcsim.explanation.probes import cancelling
 from tcsim.explanation.question import Places, Question, ask, codes_of
 from tcsim.explanation.report import Explanation, Summation, Verdict
@@ -62,9 +62,16 @@ def plain(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
     return contiguous(k, unit) if item.ordered and not item.rival else [Order((0, k), name=ONE)]
 
 
+def residues(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
+    """Runs of K as CUTLASS cuts it, what exceeds whole tiles first."""
+    if not item.ordered or item.rival:
+        return ()
+    return residue_first(k, item.step, 128 // FORMATS[item.formats[0]].container_bits)
+
+
 def any_sum(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
     """Runs of K, to be added in any way; of every arithmetic."""
-    return contiguous(k, unit) if item.ordered else ()
+    return chain(contiguous(k, unit), residues(item, k, unit)) if item.ordered else ()
 
 
 def turns(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
@@ -77,8 +84,10 @@ def any_turn(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
     return chain.from_iterable(variants(order, False) for order in turns(item, k, unit))
 
 
-STAGES: tuple[Callable[[Arithmetic, int, int], Iterable[Order]], ...] = (plain, any_sum, turns, any_turn)
-"""Which orders are tried; the next ones only where the ones before all fail."""
+STAGES: tuple[tuple[Callable[[Arithmetic, int, int], Iterable[Order]], str], ...] = (
+    (plain, "rne"), (residues, "rne"), (any_sum, "rne"), (turns, "rne"), (any_turn, "rne"), (plain, "rz"),
+)  # fmt: skip
+"""Which orders are tried, and the rounding to the output's format; the next ones only where the ones before all fail."""
 
 
 class Search:
@@ -154,14 +163,14 @@ class Search:
         k, chosen = self.question.k, self.question.telling(self.activation, FIRST)
         a, b, *_ = self.question.at(chosen)
         held = {item: self._chains(item, a, b) for item in self.arithmetics}
-        for stage in STAGES:
+        for stage, rounding in STAGES:
             found = []
             for item, chains in held.items():
                 listed = list(stage(item, k, _unit(k, item.step)))
                 chains.prepare(listed)
                 if stage is any_sum:
                     listed = self._near(item, chains, listed, chosen)
-                found += self._reproducing(item, chains, listed, chosen)
+                found += self._reproducing(item, chains, listed, chosen, rounding)
             if found:
                 return sorted(found, key=lambda item: item.rank)[:KEPT]
         return []
@@ -187,7 +196,9 @@ class Search:
                 found += variants(order, narrow) if len(parts) > 1 else ()
         return found
 
-    def _reproducing(self, item: Arithmetic, chains: Chains, listed: list[Order], chosen: Places) -> list[Candidate]:
+    def _reproducing(
+        self, item: Arithmetic, chains: Chains, listed: list[Order], chosen: Places, rounding: str
+    ) -> list[Candidate]:
         """Candidates that give every chosen output; the counts of the others are kept."""
         _, _, seen, extras = self.question.at(chosen)
         there = through(self.output.name, item.accumulator)
@@ -195,7 +206,7 @@ class Search:
         if not listed:
             return found
         totals = np.array([add(chains.parts(order), order, item.accumulator, there) for order in listed])
-        for way in epilogues(extras, self.question.observed, self.output.name, item.accumulator):
+        for way in epilogues(extras, self.question.observed, self.output.name, item.accumulator, rounding):
             counts = same(way.outputs(totals, item.accumulator, extras, self.output.name), seen, self.output).sum(
                 axis=1
             )
