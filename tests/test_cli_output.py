@@ -31,7 +31,7 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
             text = answer(*words, "--help")
             assert "--json" in text and max(map(len, text.splitlines())) <= 80, words
             subcommands += 1
-    assert subcommands == 17 + 11
+    assert subcommands == 18 + 11
     listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
     assert tuple(listed) == tuple(SUBCOMMANDS)
     assert answer("--version") == f"tcsim {tcsim.__version__}\n"
@@ -65,6 +65,7 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
         "descriptor tile": tile,
         "descriptor check": (tcsim.MatrixDescriptor.for_tile(64, 16, "f16").descriptor.encode(), *tile),
         "swizzle": ("128B",),
+        "tmem": ("--m", 64, "--n", 128),
         "swizzle --address": ("128", "64B"),
         "mbarrier decode": (0,),
         "number": ("e4m3", "1"),
