@@ -241,7 +241,7 @@ def rows() -> tuple[ClusterBarrierRow, ...]:
         ClusterBarrierRow(
             f"{NAME}.{operation}{order}{aligned}", NAME, arithmetic=operation, operation=operation,
             forms=(Form((), _TARGETS, "8.0" if order else "7.8", together="warp" if aligned else "thread"),),
-            modifiers=present(order=order, aligned=aligned), sem=sem, orders=orders, aligned=bool(aligned),
+            modifiers=present(order=order, aligned=aligned), sem=sem, orders=orders, aligned=bool(aligned), meets=False,
         )
         for (operation, order, sem, orders), aligned in product(_SPELLINGS, ("", ".aligned"))
     )  # fmt: skip

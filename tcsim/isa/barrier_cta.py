@@ -206,7 +206,7 @@ def _barriers() -> Iterator[BarrierRow]:
         yield BarrierRow(
             f"{head}{cta}.{operation}{word}{aligned}{kind}", NAME, arithmetic=operation, operation=operation,
             forms=tuple(_forms(operation, reduction, together, "7.8" if cta else version)),
-            modifiers=present(cta=cta, reduction=word, aligned=aligned), aligned=together, reduction=reduction,
+            modifiers=present(cta=cta, reduction=word, aligned=aligned), aligned=together, reduction=reduction, meets=False,
         )  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def rows() -> tuple[BarrierRow, ...]:
 def warp_rows() -> tuple[Row, ...]:
     """One."""
     form = Form((Operand("membermask", per="member_mask"),), since("sm_70"), "6.0", together="member_mask")
-    return (Row(WARP, WARP, arithmetic="sync", forms=(form,)),)
+    return (Row(WARP, WARP, arithmetic="sync", forms=(form,), meets=False),)
 
 
 def opcode(operation: str, reduction: str, aligned: bool, arch: int) -> str:

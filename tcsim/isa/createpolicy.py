@@ -52,6 +52,7 @@ class PolicyRow(Row):
 class CreatePolicy(Instruction):
     """What the three have in common."""
 
+    heard = False
     row: PolicyRow
 
     @property

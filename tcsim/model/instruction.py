@@ -35,6 +35,7 @@ class Instruction:
     """
 
     changes_nothing: ClassVar[bool] = False  # whether all that it does is to order what others do
+    heard: ClassVar[bool] = True  # whether a thread may wait for what another one does with it
 
     row: Row
     arch: Arch

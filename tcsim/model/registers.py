@@ -14,6 +14,8 @@ from tcsim.model.instruction import Instruction
 class RegisterInstruction(Instruction):
     """An instruction whose effects are the registers that `compute` gives."""
 
+    heard = False
+
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
         """The registers that are written, by operand, from those that are read; leading dimensions are a batch."""
         raise NotImplementedError

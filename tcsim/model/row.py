@@ -69,6 +69,7 @@ class Row:
     ] = ()  # the lists of operands that it takes, the plainest first; not given: one, its fragments
     operation: str = ""  # which of the family's operations: "init", "arrive", "copy"; empty if there is one
     may_wait: bool = False  # whether its effects may be that it has to wait
+    meets: bool = True  # whether those that execute it together are there at once; barriers count who has come
     warps_apart: bool = False  # of a warpgroup's: whether its warps may each execute an instruction of their own
 
     def __post_init__(self) -> None:

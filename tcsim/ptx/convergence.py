@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from tcsim import catalog
-from tcsim.core.errors import InstructionError
-from tcsim.isa.scalar.catalog import scalar
 from tcsim.model.row import Row
+from tcsim.ptx.ordinary import ordinary
+from tcsim.ptx.ordinary import row_of as row_of
 from tcsim.ptx.syntax import Function, Immediate, Instruction, Operand, Register
 
 MEMBERS = "members"
@@ -19,14 +18,6 @@ LANES_OF = {"warp": 32, "warpgroup": 128, "member_mask": 32}
 """Lanes that execute an instruction together."""
 
 _ALL = 0xFFFF_FFFF
-_BY_MEMBERS = frozenset(("shfl", "vote", "match", "redux", "elect"))
-_QUIET = frozenset(
-    (
-        "mov", "ld", "ldu", "cvta", "isspacep", "prefetch", "prefetchu", "createpolicy", "activemask", "cvt", "mma", "ldmatrix", "movmatrix",
-        "shfl", "vote", "match", "redux", "elect", "mapa", "getctarank",
-    )
-)  # fmt: skip
-"""Instructions that no other thread can wait for."""
 
 
 def lanes_of(row: Row) -> int:
@@ -36,19 +27,6 @@ def lanes_of(row: Row) -> int:
     [32, 128, 1]
     """
     return 32 if row.warps_apart else LANES_OF.get(row.forms[0].together, 1)
-
-
-@cache
-def row_of(opcode: str) -> Row | None:
-    """The row of an instruction of the catalog; None of ordinary instructions, and of what does not exist.
-
-    >>> row_of("add.u32"), row_of("fence.proxy.async").family
-    (None, 'fence')
-    """
-    try:
-        return None if scalar(opcode) is not None else catalog.row_of(opcode)
-    except InstructionError:
-        return None
 
 
 def waits(item: Instruction) -> bool:
@@ -66,7 +44,7 @@ def set_once(function: Function) -> dict[str, int]:
         if not isinstance(first, Register):
             continue
         written[first.name] = written.get(first.name, 0) + 1
-        if item.opcode.startswith("mov.") and len(item.operands) == 2 and item.predicate is None:
+        if ordinary(item.opcode).path == "move" and len(item.operands) == 2 and item.predicate is None:
             source = item.operands[1]
             if isinstance(source, Immediate) and source.kind == "int":
                 numbers[first.name] = source.value
@@ -83,7 +61,7 @@ def _number(operand: Operand, numbers: dict[str, int]) -> int | None:
 
 def collective(item: Instruction) -> bool:
     """Whether the lanes of a member mask execute it as one, be it at different places: shfl, vote, match, redux, elect."""
-    return item.opcode.partition(".")[0] in _BY_MEMBERS and ".sync" in item.opcode and bool(item.operands)
+    return ordinary(item.opcode).members and bool(item.operands)
 
 
 def meeting(item: Instruction, numbers: dict[str, int]) -> int | str:
@@ -96,10 +74,8 @@ def meeting(item: Instruction, numbers: dict[str, int]) -> int | str:
 @cache
 def together(opcode: str) -> int:
     """The lanes of a warp or warpgroup that execute an instruction of the catalog as one, or 0."""
-    if opcode.startswith(("bar.", "barrier.")):
-        return 0
     row = row_of(opcode)
-    lanes = lanes_of(row) if row is not None else 1
+    lanes = lanes_of(row) if row is not None and row.meets else 1
     return lanes if lanes > 1 else 0
 
 
@@ -120,10 +96,5 @@ def meetings(function: Function, starts: set[int], numbers: dict[str, int]) -> t
                 found.add(index)
                 start, heard = index, False
             gathers[start] = lanes
-        heard = heard or not _quiet(item.opcode)
+        heard = heard or ordinary(item.opcode).heard
     return found, gathers
-
-
-@cache
-def _quiet(opcode: str) -> bool:
-    return opcode.partition(".")[0] in _QUIET or scalar(opcode) is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcsim.ptx.convergence import row_of
+from tcsim.ptx.ordinary import row_of
 from tcsim.ptx.syntax import Address, Function, Group, Instruction, Negated, Operand, Pair, Register, Tensor, Vector
 
 _LATER = "tcgen05.ld"

@@ -136,6 +136,8 @@ class SharedMatrix(MatrixMove):
 class LoadMatrix(SharedMatrix):
     """ldmatrix: rows of shared memory to matrices in registers."""
 
+    heard = False
+
     def execute(self, smem: Any, address: Any) -> npt.NDArray[np.uint32]:
         """Load: smem uint8 (..., bytes), whose index is the shared address, and address (..., 32) -> uint32 (..., 32, n).
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from tcsim.model.effects import Effects, Pending
 from tcsim.ptx.compiled import Site
-from tcsim.ptx.control import TERMINATORS
 from tcsim.ptx.families import Bound
 from tcsim.ptx.landing import registers_in
+from tcsim.ptx.ordinary import ordinary
 from tcsim.ptx.syntax import Address
 from tcsim.ptx.threads import Array
 
@@ -24,15 +24,12 @@ _RECORD = 600  # bytes of a record without arrays
 _KEPT = 0.75  # what is left of a full log
 _PAGE = np.uint64(8)  # bits of a byte's number below those of the piece of memory by which writes are found again
 _PAGE_BYTES = 1 << int(_PAGE)
-_NO_RESULT = frozenset((*TERMINATORS, "nanosleep", "stackrestore"))
 
 
 def results_of(site: Site) -> tuple[int, ...]:
     """The registers that an instruction which is not one of the catalog's writes: those of its first operand."""
     item = site.item
-    stem = item.opcode.partition(".")[0]
-    quiet = stem in _NO_RESULT or (stem in ("bar", "barrier") and ".red" not in item.opcode)
-    if quiet or not item.operands or isinstance(item.operands[0], Address):
+    if not ordinary(item.opcode).writes or not item.operands or isinstance(item.operands[0], Address):
         return ()
     return tuple(site.numbers[name] for name in registers_in(item.operands[0]))
 

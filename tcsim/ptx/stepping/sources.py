@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tcsim.isa.matrix.semantics import MatrixMove
 from tcsim.isa.wmma.tile import FragmentMove
 from tcsim.ptx.landing import registers_in
+from tcsim.ptx.ordinary import ordinary
 from tcsim.ptx.stepping.log import Asked, Event, Record
 from tcsim.ptx.stepping.moves import Byte, moved_by
 from tcsim.ptx.stepping.products import factors, is_product
@@ -139,20 +140,20 @@ def _of_memory(record: Record, byte: int) -> tuple[list[Byte], bool]:
     event = record.writes[found[0]]
     at = byte - int(event.numbers[found[1]])
     thread = int(event.threads[found[1]])  # type: ignore[index]
-    stem = item.opcode.partition(".")[0]
-    if stem in ("call", "ret"):  # an argument or a result: it was loaded before it was stored
+    path = ordinary(item.opcode).path
+    if path == "call":  # an argument or a result: it was loaded before it was stored
         source = record.reads[found[0]] if found[0] < len(record.reads) else None
         return (
             ([int(source.numbers[found[1]]) + at], True)
             if source is not None and found[1] < len(source.numbers)
             else ([], False)
         )
-    if stem == "st" and len(item.operands) > 1:
+    if path == "store" and len(item.operands) > 1:
         parts = item.operands[1].items if isinstance(item.operands[1], Vector) else (item.operands[1],)
         width = max(event.size // len(parts), 1)
         return _bytes(record, parts[at // width], thread, (at % width,)), True
     values = [own for operand in item.operands for own in ([] if isinstance(operand, Address) else [operand])]
-    first = 1 if stem == "atom" else 0
+    first = 1 if ordinary(item.opcode).writes else 0
     return [*(one for own in values[first:] for one in _bytes(record, own, thread)), byte], False
 
 
@@ -160,28 +161,23 @@ def _of_thread(record: Record, byte: tuple[int, int, int, int]) -> tuple[list[By
     """A byte of a register."""
     block, number, thread, at = byte
     item = record.site.item
-    stem, _, rest = item.opcode.partition(".")
+    path, words = ordinary(item.opcode).path, item.opcode.split(".")
     place, parts = _place(record, number)
-    if stem in ("ld", "ldu", "atom") and record.reads:
-        return _loaded(record, parts if stem != "atom" else 1, thread, place, at), stem != "atom"
-    if stem == "shfl" and record.sources is not None and len(item.operands) > 1:
+    if path in ("load", "atomic") and record.reads:
+        return _loaded(record, parts if path == "load" else 1, thread, place, at), path == "load"
+    if path == "shuffle" and record.sources is not None and len(item.operands) > 1:
         return _bytes(record, item.operands[1], int(record.sources[thread]), (at,)), True
     given = item.operands[1:]
-    if stem == "mov" and given:
+    if path == "move" and given:
         return _unpacked(record, item.operands[0], given[0], thread, place, at), True
     width = TYPE_BYTES.get(record.site.function.registers.get(_name(record, number), ("b32",))[0], 4)
-    words = rest.split(".")
     halves = [word for word in words if word.endswith("x2") and word[0] in "fbe"]
-    if stem == "cvt" and halves and len(given) == 2:  # the first source goes into the upper half
+    if path == "convert" and halves and len(given) == 2:  # the first source goes into the upper half
         return _bytes(record, given[0 if at >= width // 2 else 1], thread), False
-    if halves and stem != "cvt":
+    if halves and path != "convert":
         half = range(width // 2) if at < width // 2 else range(width // 2, width)
         return [one for own in given for one in _bytes(record, own, thread, half)], False
-    threads = (
-        range(thread // LANES * LANES, thread // LANES * LANES + LANES)
-        if stem in ("redux", "vote", "match")
-        else (thread,)
-    )
+    threads = range(thread // LANES * LANES, thread // LANES * LANES + LANES) if path == "warp" else (thread,)
     lanes = [own for own in threads if record.executed_by(own)]
     return [one for own in given for lane in lanes for one in _bytes(record, own, lane)], False
 
