@@ -9,6 +9,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.numbers.formats import FORMATS
+
 Array = npt.NDArray[Any]
 DTYPES: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
@@ -23,7 +25,8 @@ MOST = 256
 def cancelling(shape: tuple[int, ...], k: int, formats: tuple[str, str], seed: int) -> tuple[Array, Array]:
     """a (..., M, K) and b (..., K, N) whose exact product is 0: an output is the rounding error of its sum, and nothing else.
 
-    Half of K repeats the other half with the sign of a turned, in random places.
+    Half of K repeats the other half with the sign of a turned, in random places. Rows of a format with 8 bits of exponent or more
+    have magnitudes from 2**-40 to 2**40, so that a format inside with a smaller range shows.
 
     >>> a, b = cancelling((2, 3), 8, ("f16", "f16"), 0)
     >>> bool((a.astype(np.float64) @ b.astype(np.float64) == 0).all())
@@ -32,6 +35,8 @@ def cancelling(shape: tuple[int, ...], k: int, formats: tuple[str, str], seed: i
     random = np.random.default_rng(seed)
     *batch, m, n = shape
     a = random.standard_normal((*batch, m, k)).astype(DTYPES[formats[0]])
+    if FORMATS[formats[0]].exponent_bits >= 8:
+        a = (a.astype(np.float64) * 2.0 ** np.linspace(-40, 40, m).round()[:, None]).astype(a.dtype)
     b = random.standard_normal((*batch, k, n)).astype(DTYPES[formats[1]])
     places = random.permutation(k)
     first, second, rest = places[: k // 2], places[k // 2 : k // 2 * 2], places[k // 2 * 2 :]

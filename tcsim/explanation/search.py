@@ -24,7 +24,7 @@ FIRST, SECOND, THIRD = 10, (32, 96), 1024
 """Outputs that a hypothesis meets: each, those that survived, those that stand for a class."""
 WHOLE = 3 << 30
 """Products beyond which the likeliest order, too, is compared with `THIRD` outputs only."""
-KEPT = 400
+KEPT = 64
 """Survivors of the first outputs that go on, likeliest first."""
 _BOUNDS = 256
 """Places of K, at most, where a part may begin."""
@@ -98,7 +98,8 @@ class Search:
         self.output = FORMATS[question.formats[2]]
         with np.errstate(all="ignore"):
             plain = question.extras.reference(question.product)
-            relu = bool((question.values[2] >= 0).all() and (plain < -np.abs(plain).max() * 1e-3).any())
+            seen = question.values[2]
+            relu = bool((seen >= 0).all() and seen.any() and (plain < -np.abs(plain).max() * 1e-3).any())
         self.activation = "relu" if relu else ""
         self.arithmetics = self._likely(list(arithmetics(*question.formats[:2], arch)))
         self._scores: list[tuple[int, Candidate]] = []
@@ -231,8 +232,7 @@ class Search:
             )
         keys = {(item.arithmetic, item.order.key, item.epilogue) for item in candidates}
         return (
-            candidates
-            + [item for item in more if (item.arithmetic, item.order.key, item.epilogue) not in keys][: 4 * KEPT]
+            candidates + [item for item in more if (item.arithmetic, item.order.key, item.epilogue) not in keys][:KEPT]
         )
 
     def _kept(self, candidates: list[Candidate], chosen: Places) -> list[Candidate]:
@@ -264,8 +264,6 @@ class Search:
         if not candidates or FORMATS[left].kind != "float":
             return [candidates[:1]] if candidates else []
         a, b = cancelling((_PROBED, _PROBED), self.question.k, (left, right), 0)
-        if FORMATS[left].exponent_bits >= 8:  # a format inside with a smaller range shows
-            a = (a.astype(np.float64) * 2.0 ** np.linspace(-40, 40, _PROBED)[:, None]).astype(a.dtype)
         rows, columns = codes_of(a, "a", (left,))[0], np.ascontiguousarray(codes_of(b, "b", (right,))[0].T)
         groups: dict[tuple[Any, ...], list[Candidate]] = {}
         for item, chains in self._with_chains(candidates, rows, columns):
