@@ -78,7 +78,13 @@ def ptx(body: str) -> str:
 
 def answer(name: str) -> list[str]:
     """What a GPU says to a question."""
-    launch = Launch(assemble(ptx(QUESTIONS[name]), TARGET, allow_notes=True).cubin, "ask", (), (((WORDS,), np.uint64),))
+    launch = Launch(
+        assemble(ptx(QUESTIONS[name]), TARGET, allow_notes=True).cubin,
+        "ask",
+        (),
+        (((WORDS,), np.uint64),),
+        block=(1, 1, 1),
+    )
     with Context(0) as context:
         (found,) = context.run(launch)
     return [f"{int(word):#x}" for word in found]
