@@ -96,6 +96,35 @@ def test_other_warps_go_on_meanwhile() -> None:
     assert found[:64].tolist() == [thread ^ (1 if thread % 2 else 3) for thread in range(64)]
 
 
+@pytest.mark.parametrize("schedule", ["late", "early", 7])
+def test_lanes_meet_at_instructions_with_opposite_predicates(schedule: str | int) -> None:
+    """Each exchanges with a lane that executes the other one; a loop jumps back to the first of them."""
+    body = """
+        mov.u32 %r1, %r0; mov.u32 %r5, 0; setp.lt.u32 %p0, %r0, 16;
+        AGAIN: @%p0 shfl.sync.bfly.b32 %r1, %r1, 16, 31, -1; @!%p0 shfl.sync.bfly.b32 %r1, %r1, 16, 31, -1;
+        add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 3; @%p1 bra AGAIN;
+        st.global.u32 [%rd1], %r1;
+    """
+    run, found = ran(body, schedule=schedule)
+    assert run.completed and not run.hazards, run.hazards
+    assert found[:32].tolist() == [lane ^ 16 for lane in range(32)]
+
+
+def test_lanes_that_a_predicate_leaves_out_are_missed() -> None:
+    """The mask names them, and nobody else executes it."""
+    run, _ = ran("setp.lt.u32 %p0, %r0, 16; @%p0 shfl.sync.bfly.b32 %r1, %r0, 16, 31, -1; bar.sync 0;")
+    assert "DEADLOCK" in [own.name for own in run.hazards]
+
+
+def test_a_predicate_that_the_mask_follows() -> None:
+    """Eight lanes, as the mask says."""
+    run, found = ran(
+        "mov.u32 %r1, 0; setp.lt.u32 %p0, %r0, 8; @%p0 shfl.sync.bfly.b32 %r1, %r0, 1, 31, 0xff; st.global.u32 [%rd1], %r1;"
+    )
+    assert run.completed and not run.hazards, run.hazards
+    assert found[:32].tolist() == [lane ^ 1 if lane < 8 else 0 for lane in range(32)]
+
+
 APART: list[tuple[str, str, str]] = [
     ("shfl.sync.idx.b32 %r1, %r2, 0, 31, -1;", "shfl.sync.bfly.b32 %r1, %r2, 16, 31, -1;", "shfl.sync.bfly.b32"),
     ("shfl.sync.idx.b32 %r1, %r2, 0, 31, -1;", "shfl.sync.idx.b32 %r1, %r2, 0, 31, 0xffff0001;", "shfl.sync.idx.b32"),

@@ -13,6 +13,7 @@ from typing import Any
 
 from tcsim.ptx.compiled import SOURCE_NAME, Compiled, Context
 from tcsim.ptx.control import Signature, room
+from tcsim.ptx.guarded import branched
 from tcsim.ptx.program import NAMES, Compiler
 from tcsim.ptx.syntax import Address, Function, Group, Instruction, Module, Operand, Symbol, Tensor, Vector
 
@@ -159,7 +160,9 @@ def link(
     context.local_bytes = (
         context.results + -(-max((room(returned) for returned, _ in signatures), default=0) // 16) * 16
     )
-    compilers = [Compiler(function, context, shared[function.name], handlers, families) for function in found.order]
+    compilers = [
+        Compiler(branched(function), context, shared[function.name], handlers, families) for function in found.order
+    ]
     for compiler in compilers:
         compiler.partition()
     parts = [part for compiler in compilers for part in compiler.generate()]
