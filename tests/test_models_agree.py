@@ -13,6 +13,7 @@ import pytest
 from exact import machine
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long_matrices import WHOLE, part
 
 import tcsim
 from conformance.stimuli import classes as inputs
@@ -32,13 +33,20 @@ class Task(NamedTuple):
     item: inputs.InputClass
 
 
+SIBLINGS = 2  # classes of inputs on an arch whose lowering an earlier arch has
+
+
 def tasks(mnemonic: str) -> Iterator[Task]:
-    """What there is to compare of a mnemonic."""
+    """What there is to compare of a mnemonic: every class of inputs for each lowering, and some on the other archs that share it."""
+    seen = set[str]()
     for arch in tcsim.ARCHS:
         if mnemonic not in on_arch(arch):
             continue
         instruction = tcsim.instruction(mnemonic, arch=arch)
-        yield from (Task(instruction, arch, item) for item in inputs.classes_for(instruction))
+        classes, lowering = inputs.classes_for(instruction), repr(instruction.lowering)
+        chosen = part(classes, SIBLINGS, (mnemonic, arch)) if lowering in seen else classes
+        seen.add(lowering)
+        yield from (Task(instruction, arch, item) for item in chosen)
 
 
 @lru_cache
@@ -82,13 +90,13 @@ def test_the_models_agree(mnemonic: str) -> None:
 
 
 def test_what_is_compared_covers_everything() -> None:
-    """Every arch, instruction and class of inputs takes part, and more than 100,000 elements are compared."""
+    """Every arch, instruction and class of inputs takes part, and more than 40,000 elements are compared, in the whole 100,000."""
     plan = [task for mnemonic in MNEMONICS for task in tasks(mnemonic)]
     assert {task.arch for task in plan} == set(tcsim.ARCHS)
     assert {task.item.name for task in plan} == set(inputs.CLASSES)
     pairs = {(task.arch, task.instruction.mnemonic) for task in plan}
     assert len(pairs) == 2 * 12 + 31 + 4 * 79 + 95 + 110 + 4 * 126 + 2 * 168
-    assert len(plan) * ELEMENTS > 100_000
+    assert len(plan) * ELEMENTS > (100_000 if WHOLE else 40_000)
 
 
 def test_whole_tiles_agree() -> None:

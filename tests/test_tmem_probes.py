@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from long_matrices import part
 from tmem_cases import FAMILIES, ROWS, anywhere
 
 import tcsim
@@ -48,8 +49,8 @@ def sample(target: str) -> list[Row]:
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_probe_holds_its_instruction_and_its_scaffold(target: str) -> None:
     """One module assembles without a note; each kernel has exactly the claimed opcodes and those around them."""
-    rows = sample(target)
-    assert len(rows) == SAMPLED[target]
+    assert len(sample(target)) == SAMPLED[target]
+    rows = part(sample(target), SAMPLED[target] // 5, target)
     assembly = assemble(probe.emit(rows, target), target)
     assert assembly.notes == ()
     functions = sass.disassemble(assembly.cubin)
