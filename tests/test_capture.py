@@ -20,11 +20,11 @@ from hwkernels.capture import capture, cuda_bindings
 from hwkernels.capture.__main__ import main
 from hwkernels.capture.hooks import HOOKS
 from hwkernels.capture.session import Session
-from hwkernels.capture.triton_kernels import map_within, packed
+from hwkernels.capture.triton_kernels import map_within
 from tcsim import TensorMap
 from tcsim.launchers.job import execute
 from tcsim.launchers.recording import Recording, from_fields, read
-from tcsim.ptx.syntax import Variable
+from tcsim.launchers.triton_arguments import packed
 from tests.corpora import recording as pack
 from tests.corpora.launchers.__main__ import packed as packed_fields
 
@@ -442,13 +442,13 @@ def test_a_tensor_map_is_found_in_the_object_that_hides_it() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "size", "wanted"),
     [
-        ("fp16", 1.5, 2, np.float16(1.5).tobytes()), ("bf16", 1.5, 2, b"\xc0\x3f"), ("fp32", 0.1, 4, np.float32(0.1).tobytes()),
+        ("fp16", 1.5, 2, np.float16(1.5).tobytes()), ("bf16", 1.5, 2, b"\xc0\x3f"), ("bf16", 1 + 2**-7 - 2**-12, 2, b"\x80\x3f"), ("fp32", 0.1, 4, np.float32(0.1).tobytes()),
         ("fp64", 0.1, 8, np.float64(0.1).tobytes()), ("i32", -1, 4, b"\xff" * 4), ("u64", 2**63, 8, bytes(7) + b"\x80"),
         ("i1", True, 1, b"\1"), ("*i8", None, 8, bytes(8)), ("*fp32", 0x1234, 8, b"\x34\x12" + bytes(6)),
     ],
 )  # fmt: skip
 def test_arguments_of_triton(kind: str, value: Any, size: int, wanted: bytes) -> None:
-    assert packed(kind, value, Variable("x", "param", f"b{8 * size}", 1, size)) == wanted
+    assert packed(kind, value, size) == wanted
 
 
 # --- all together

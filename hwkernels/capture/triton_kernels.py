@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
-import numpy as np
-
 from hwkernels.capture.hooks import Patches
 from hwkernels.capture.session import Call, Extent, Refused, Session
 from tcsim.core.errors import TcsimError
 from tcsim.launchers.elements import OCTETS, Elements
-from tcsim.numbers.codec import encode
+from tcsim.launchers.triton_arguments import packed
 from tcsim.ptx.syntax import Variable
 from tcsim.tma.map import TensorMap
 
@@ -137,7 +135,10 @@ def described(
         ]  # older versions have one or none of the last two
         if not len(values) <= len(declared) <= len(every):
             raise Refused(f"{len(values)} arguments for {len(declared)} parameters of its PTX")
-        return [packed(kind, value, own) for (kind, value), own in zip(every, declared, strict=False)]
+        return [
+            value if isinstance(value, bytes) else packed(kind, value, own.size)
+            for (kind, value), own in zip(every, declared, strict=False)
+        ]
 
     cluster = (launcher.num_ctas, 1, 1)
     return Call(
@@ -201,21 +202,6 @@ def map_within(data: bytes, address: int) -> bytes | None:
         if TensorMap.address_of(piece) == address:
             return piece
     return None
-
-
-def packed(kind: str, value: Any, declared: Variable) -> bytes:
-    """A value as the launcher puts it into a parameter: pointers of tensors, integers and floats of the declared width."""
-    if isinstance(value, bytes):
-        return value
-    if value is None:
-        return bytes(declared.size)
-    if hasattr(value, "data_ptr"):
-        return int(value.data_ptr()).to_bytes(8, "little")
-    if kind.startswith(("fp", "f", "bf")):
-        name = {2: "bf16" if kind.startswith("bf") else "f16", 4: "f32", 8: "f64"}[declared.size]
-        return np.asarray(encode(np.array([float(value)]), name)).tobytes()
-    mask = (1 << 8 * declared.size) - 1
-    return (int(value) & mask).to_bytes(declared.size, "little")
 
 
 def _extent(name: str, value: Any) -> Extent | None:
