@@ -16,6 +16,7 @@ from tests.corpora.replay import DEFECTS, replayed
 SCHEDULES = ("late", "early", 0, 1, 2)
 GIVEN = sorted(path.stem for path in recording.GIVEN.glob("*.npz"))
 KEPT = recording.read()
+LAUNCHED = recording.read(recording.LAUNCHERS)
 
 
 def test_all_launches_are_here() -> None:
@@ -40,6 +41,19 @@ def test_our_own_launches(name: str) -> None:
     assert own.run.completed and own.errors == DEFECTS.get(name, set()) and own.printed
     assert own.compared > 0 and own.differing == 0, f"{own.differing} of {own.compared} bytes differ"
     assert not own.run.inexact or (KEPT[name]["case"] in ORDERED and set(own.run.inexact) == {"atom.add.f32"})
+
+
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_launches_through_each_launcher(name: str) -> None:
+    """Recorded by `hwkernels.capture`. A layer norm of torch.compile has quotients that the assembler fuses with sums, which is counted."""
+    own = replayed(from_fields(LAUNCHED[name], name))
+    assert own.run.completed and own.compared > 0 and own.differing == 0
+    assert not own.run.inexact or ("norm" in name and all(entry.startswith("mul + ") for entry in own.run.inexact))
+
+
+def test_there_are_launches_of_five_launchers() -> None:
+    assert len(LAUNCHED) == 18
+    assert {name.split("_0")[0] for name in LAUNCHED} == {"cuda_bindings", "cuda_core", "cupy", "triton", "torch"}
 
 
 VECTOR = """

@@ -153,7 +153,9 @@ def _compared(folder: Path, arch: str) -> int:
             if found == known.get(case):
                 equal += 1
             else:
-                lines.append(f"{name} {case}: {'other answers' if case in known else 'not recorded yet'}")
+                old = known.get(case)
+                why = "not recorded yet" if old is None else "other answers" if old[0] == found[0] else "other inputs"
+                lines.append(f"{name} {case}: {why}")
     lines.append(f"{equal} cases as recorded, {len(lines)} not")
     (folder / AGAIN).write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(lines[-1], flush=True)

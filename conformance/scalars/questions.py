@@ -370,12 +370,12 @@ def _specials() -> Iterator[Question]:
     yield Question("address of shared memory", ("mov.u32 %r2, region;", *show), given)
 
 
-_LOADED = "a plain load of an mbarrier object, whose bits the manual leaves open, gave 0 on an H200 and not the object"
-UNEXPLAINED = {
+_LOADED = "a plain load gives what memory held before mbarrier.init: an H200 keeps the object elsewhere until mbarrier.inval (conformance.isa.mbarrier.held)"
+DIFFERENT = {
     f"mbarrier.arrive {how}": (range(7 * 16, 7 * 16 + 8), _LOADED)
     for how in ("once of 96", "once of 192", "once of 60", "twice of 96", "twice of 192", "with a count of 96", "with a count of 192")
 }  # fmt: skip
-"""Questions that the model answers otherwise than an H200: which bytes of a warp's region, and what is known. All other bytes are equal."""
+"""Questions that the model answers otherwise than an H200: which bytes of a warp's region, and why. All other bytes are equal."""
 
 
 @cache

@@ -6,8 +6,8 @@ of its own, since a fault loses the context, at most 30 s. Writes OUT/mbarrier_l
 what the hardware did, a fault or the 64 bits of the object afterwards. Exit 1 if one differs. `--predict` asks the model alone, `--keep`
 writes the recording of what is in OUT: which launches faulted.
 
-Objects were not read in the recorded run: all came back as zero, also where the barrier cannot be, and the mark behind them was not
-looked at. Why is not known. So only the faults are recorded.
+A load of an object gives what memory held before, 0, because the hardware keeps it elsewhere (`conformance.isa.mbarrier.held`). So only
+the faults are recorded.
 """
 
 from __future__ import annotations
