@@ -73,7 +73,6 @@ def _warp_product() -> str:
 SHOTS = {
     "page-product-light.png": Shot(_product, "d 8,6", False, (1180, 920)),
     "page-product-dark.png": Shot(_warp_product, "d 8,6", True, (1100, 880)),
-    "page-instruction-light.png": Shot(_instruction, "d 8,6", False, (1000, 820)),
     "page-instruction-dark.png": Shot(_instruction, "d 8,6", True, (1000, 820)),
     "page-tile-dark.png": Shot(_tile, "1,8", True, (1180, 600)),
     "page-descriptor-light.png": Shot(_wrong_descriptor, "16,0", False, (1180, 620)),

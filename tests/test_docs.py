@@ -199,7 +199,7 @@ def test_every_picture_is_shown_and_small(path: Path) -> None:
 def test_there_are_pictures() -> None:
     """Drawn ones, and screenshots in light and dark."""
     names = {path.name for path in PICTURES}
-    assert {"mma-m16n8k16-a.svg", "page-instruction-light.png", "page-instruction-dark.png"} <= names
+    assert {"mma-m16n8k16-a.svg", "page-product-light.png", "page-instruction-dark.png"} <= names
 
 
 def test_every_layer_is_on_the_map() -> None:

@@ -12,7 +12,6 @@ from tcsim.cli.output import emit
 from tcsim.descriptors.checks import TileCheck
 from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor, form_of
 from tcsim.inspection.descriptor_fields import check_dict, descriptor_dict, fields_of, tile_dict
-from tcsim.inspection.html_page import descriptor_page, tile_page
 from tcsim.inspection.report import Facts, Lines, Report, table
 
 app = typer.Typer(cls=Subcommands, help="Matrix descriptors: decode, encode, tile, check.", no_args_is_help=True)
@@ -120,6 +119,7 @@ def check(
     data = {**check_dict(found), "descriptor": descriptor_dict(given)}
 
     def page() -> str:
+        from tcsim.inspection.html_page import descriptor_page  # pages import much that other answers do without
 
         return descriptor_page(given, rows, k, type, major.upper(), kind)  # type: ignore[arg-type]
 
@@ -130,6 +130,7 @@ def check(
 
 
 def _tile_page(made: CanonicalTile) -> str:
+    from tcsim.inspection.html_page import tile_page  # as above
 
     return tile_page(made)
 

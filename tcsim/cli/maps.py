@@ -9,7 +9,6 @@ import typer
 from tcsim.cli import options
 from tcsim.cli.output import emit, write
 from tcsim.inspection import fragment_map
-from tcsim.inspection.html_page import instruction_page
 from tcsim.inspection.places import operand_of
 
 
@@ -25,6 +24,8 @@ def map_fragment(
     instruction = options.instruction_of(mnemonic, arch)
     found = fragment_map.map_of(instruction, operand_of(instruction, operand))
     if form is options.MapFormat.html and not json:
+        from tcsim.inspection.html_page import instruction_page  # it describes all families: tables do without
+
         write(instruction_page(instruction))
     elif form is options.MapFormat.csv and not json:
         write(fragment_map.as_csv(found, by.value))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tcsim.cli import options
 from tcsim.core.errors import OperandError
-from tcsim.inspection.memory_places import SharedOperand, shared_operand
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
-from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.inspection.tensor_memory_text import TENSOR_MEMORY
 from tcsim.model.instruction import Instruction
+
+if TYPE_CHECKING:
+    from tcsim.inspection.memory_places import SharedOperand
 
 Descriptor = Annotated[
     str | None,
@@ -35,11 +36,11 @@ InTmem = Annotated[bool, typer.Option("--tmem", help="A comes from Tensor Memory
 def place_of(instruction: Instruction, operand: str | None, asked: bool, tmem: bool) -> str:
     """Where an operand is: "registers", "shared" or "tmem"; `asked`: options of shared memory were given."""
     name = (operand or "").lower()
-    if isinstance(instruction, TensorMemoryMultiply):
+    if instruction.row.family.startswith(TENSOR_MEMORY):
         if not name:
             raise OperandError(f"{instruction.mnemonic}: which operand? valid: a, b, d, scale_a, scale_b, metadata")
         return "shared" if name in ("a", "b") and not tmem else "tmem"
-    described = isinstance(instruction, WarpgroupMultiply) and name in ("a", "b")
+    described = instruction.row.family in ("wgmma", "wgmma.sp") and name in ("a", "b")
     return "shared" if described and (asked or name not in instruction.operands) else "registers"
 
 
@@ -48,6 +49,8 @@ def shared_of(
     idesc: str | None,
 ) -> SharedOperand:  # fmt: skip
     """The matrix in shared memory that the options say."""
+    from tcsim.inspection.memory_places import shared_operand  # the families behind descriptors: registers do without
+
     number = None if descriptor is None else options.integer_of(descriptor, "--descriptor")
     lies: Any = major.upper() if major else None
     return shared_operand(

@@ -16,7 +16,7 @@ from tcsim.core.errors import OperandError, TargetError, shortened
 from tcsim.core.targets import ARCHS, TARGETS, accepting
 from tcsim.descriptors.kinds import KINDS
 from tcsim.inspection.listing import default_arch, types
-from tcsim.isa.index import Entry, index
+from tcsim.isa.index import Entry, families_of_head, index
 from tcsim.layouts.swizzle import SWIZZLES
 from tcsim.numbers.formats import FORMATS
 from tcsim.numbers.rounding import Rounding
@@ -221,7 +221,7 @@ def mnemonic_of(words: Sequence[str], arch: str | None = None) -> str:
     Exit status 1 if no instruction has the words, 2 if several do: they are listed, the likeliest first.
     """
     text = " ".join(words)
-    if " " not in text and catalog.row_of(text) is not None:
+    if " " not in text and families_of_head(text.partition(".")[0]) and catalog.row_of(text) is not None:
         return text
     found = search(text, arch)
     if found.only is None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from tcsim.inspection import report as reports
 from tcsim.inspection.report import WIDTH, Line, Report
-from tcsim.inspection.report_html import report_page
 
 STYLES = {"": "", "title": "bold", "heading": "bold cyan", "head": "dim", "good": "green", "bad": "bold red"}
 
@@ -40,7 +39,7 @@ def emit(
 ) -> None:
     """Write an answer as text, Markdown, JSON or an HTML page; of `data`, `report` and `page` only one is called."""
     if form == "html":
-        write(page() if page is not None else report_page(report()))
+        write(page() if page is not None else _page_of(report()))
         return
     if form == "json":
         write(json.dumps({"verb": subcommand, **plain(data())}, indent=2) + "\n")
@@ -54,6 +53,12 @@ def emit(
         _write_coloured(lines)
     else:
         write("".join(f"{line.text}\n" for line in lines))
+
+
+def _page_of(shown: Report) -> str:
+    from tcsim.inspection.report_html import report_page  # pages import much that other answers do without
+
+    return report_page(shown)
 
 
 def width() -> int:

@@ -11,7 +11,6 @@ from tcsim.cli import memory_options as memory
 from tcsim.cli import options
 from tcsim.cli.output import emit
 from tcsim.core.errors import OperandError, shortened
-from tcsim.inspection.memory_places import tensor_memory_operand
 from tcsim.inspection.places import contents_of, operand_of
 from tcsim.inspection.report import Report, table
 
@@ -51,6 +50,8 @@ def what(
         data = [one.as_dict() for one in found]
     elif column is not None:
         name = str(operand).lower()
+        from tcsim.inspection.memory_places import tensor_memory_operand  # registers do without these families
+
         layout = tensor_memory_operand(instruction, name, memory.idesc_of(idesc))
         cells = [
             (cta, slot, *layout(_lane(lane), column, slot, cta))

@@ -7,7 +7,6 @@ from typing import Any
 from tcsim.cli import memory_options as memory
 from tcsim.cli import options
 from tcsim.cli.output import emit
-from tcsim.inspection.memory_places import cell_text, tensor_memory_operand
 from tcsim.inspection.places import Place, operand_of, places_of
 from tcsim.inspection.report import Lines, Report
 
@@ -47,6 +46,11 @@ def where(
                  f"{own.descriptor.leading_byte_offset}, SBO {own.descriptor.stride_byte_offset} bytes, swizzle {own.descriptor.swizzle}"]  # fmt: skip
     else:
         name = str(operand).lower()
+        from tcsim.inspection.memory_places import (
+            cell_text,
+            tensor_memory_operand,
+        )  # registers do without these families
+
         layout = tensor_memory_operand(instruction, name, memory.idesc_of(idesc))
         base = options.integer_of(address, "--address")
         cells = [layout.where(row, column, copy) for copy in range(layout.copies)]

@@ -11,12 +11,11 @@ from tcsim.descriptors.matrix import CORE_ROWS
 from tcsim.inspection.formulas import formulas_of
 from tcsim.inspection.listing import formats_of, target_text
 from tcsim.inspection.step_text import steps_text
-from tcsim.inspection.tensor_memory_text import tensor_memory_constraints, tensor_memory_execution
+from tcsim.inspection.tensor_memory_text import TENSOR_MEMORY, tensor_memory_constraints, tensor_memory_execution
 from tcsim.isa.cvt.semantics import Convert
 from tcsim.isa.matrix.semantics import ALL_ADDRESSES_VALID, LoadMatrix, SharedMatrix
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 from tcsim.isa.special.semantics import SpecialFunction
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
 from tcsim.layouts.layout import FragmentLayout
@@ -137,8 +136,8 @@ _WHO = {32: "one warp: its 32 lanes together", 128: "one warpgroup: four warps, 
 
 
 def _execution(instruction: Instruction) -> tuple[str, ...]:
-    if isinstance(instruction, TensorMemoryMultiply):
-        return tensor_memory_execution(instruction.row)
+    if instruction.row.family.startswith(TENSOR_MEMORY):
+        return tensor_memory_execution(instruction.row)  # type: ignore[arg-type]
     if instruction.executed_by:
         return instruction.executed_by
     lines = [_WHO.get(n, f"{n} lanes together") for n in sorted({o.lanes for o in instruction.operands.values()})]
@@ -159,6 +158,8 @@ def _execution(instruction: Instruction) -> tuple[str, ...]:
 
 @singledispatch
 def _constraints(instruction: Instruction) -> tuple[str, ...]:
+    if instruction.row.family.startswith(TENSOR_MEMORY):
+        return tensor_memory_constraints(instruction)  # type: ignore[arg-type]
     return instruction.rules
 
 
@@ -173,11 +174,6 @@ def _(instruction: SparseMatrixMultiply) -> tuple[str, ...]:
     if own.ordered:
         lines.append("::ordered_metadata: the indices of a group increase")
     return tuple(lines)
-
-
-@_constraints.register
-def _(instruction: TensorMemoryMultiply) -> tuple[str, ...]:
-    return tensor_memory_constraints(instruction)
 
 
 @_constraints.register

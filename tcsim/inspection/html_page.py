@@ -7,19 +7,15 @@ that a page stays small whatever the fragment.
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Mapping, Sequence
-from importlib import resources
-from string import Template
 from typing import Any
 
 import numpy as np
 
-import tcsim
 from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.matrix import CanonicalTile, Major, MatrixDescriptor
 from tcsim.inspection.description import describe
 from tcsim.inspection.descriptor_fields import fields_of
+from tcsim.inspection.page_file import filled
 from tcsim.inspection.places import no_fragments
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tcsim.model.instruction import Instruction
@@ -190,16 +186,3 @@ def _page(title: str, views: list[dict[str, Any]], facts: list[tuple[str, list[t
         "facts": [{"title": name, "rows": rows} for name, rows in facts],
     }
     return filled(data)
-
-
-def filled(data: Mapping[str, Any], parts: Sequence[str] = ("page",), script: str = "page") -> str:
-    """A page that holds data, with a "title", styled by assets/<part>.css and drawn by assets/<script>.js."""
-    assets = resources.files("tcsim.inspection") / "assets"
-    written = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing in it may end the script
-    return Template((assets / "page.html").read_text(encoding="utf-8")).substitute(
-        title=str(data["title"]).replace("&", "&amp;").replace("<", "&lt;"),
-        style="\n".join((assets / f"{part}.css").read_text(encoding="utf-8") for part in parts),
-        data=written,
-        script=(assets / f"{script}.js").read_text(encoding="utf-8"),
-        version=tcsim.__version__,
-    )

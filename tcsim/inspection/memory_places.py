@@ -11,14 +11,14 @@ import numpy.typing as npt
 from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.forms import Major
 from tcsim.descriptors.matrix import MatrixDescriptor
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
-from tcsim.isa.tcgen05.multiply_operands import described
-from tcsim.isa.wgmma.multiply import WarpgroupMultiply
+from tcsim.inspection.tensor_memory_text import TENSOR_MEMORY
 from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
 from tcsim.memory.tmem_matrix import LANES, TmemLayout
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.formats import Format
 
+WARPGROUP = ("wgmma", "wgmma.sp")
+"""Families whose A and B lie behind descriptors, on a warpgroup."""
 BANKS, BANK_BYTES, CHUNK = 32, 4, 16
 
 
@@ -131,13 +131,13 @@ def shared_operand(
     return SharedOperand(name, rows, k or step, ctas, format, given, bits, at, plain)
 
 
-def _shared_shape(instruction: Instruction, name: str, idesc: int | None) -> tuple[int, int, int, str, Major]:
+def _shared_shape(instruction: Any, name: str, idesc: int | None) -> tuple[int, int, int, str, Major]:
     """Rows of a CTA, K of one instruction, CTAs, the tcgen05 kind, and the major that the instruction descriptor says."""
-    if isinstance(instruction, WarpgroupMultiply):
+    if instruction.row.family in WARPGROUP:
         m, n, k = instruction.shape
         return (n, k, 1, "", "K") if name == "b" else (m, instruction.operands["a"].shape[1], 1, "", "K")
-    if isinstance(instruction, TensorMemoryMultiply):
-        desc = described(instruction, _needed(instruction, idesc)).desc
+    if instruction.row.family.startswith(TENSOR_MEMORY):
+        desc = _described(instruction, idesc).desc
         ctas = instruction.row.cta_group
         stored = desc.k // 2 if desc.sparse and name == "a" else desc.k
         turned = desc.transpose_a if name == "a" else desc.transpose_b
@@ -149,8 +149,9 @@ def _shared_shape(instruction: Instruction, name: str, idesc: int | None) -> tup
 
 def instruction_format(instruction: Instruction, name: str, idesc: int | None) -> Format:
     """The number format of an operand; of tcgen05.mma, the one that the instruction descriptor says."""
-    if isinstance(instruction, TensorMemoryMultiply):
-        return described(instruction, _needed(instruction, idesc)).formats[name]
+    if instruction.row.family.startswith(TENSOR_MEMORY):
+        found: Format = _described(instruction, idesc).formats[name]
+        return found
     formats: dict[str, Format] = instruction.formats
     return formats[name]
 
@@ -164,9 +165,17 @@ def tensor_memory_operand(instruction: Instruction, name: str, idesc: int | None
     >>> tensor_memory_operand(mma, "d", tcsim.InstructionDescriptor("f16", 128, 64, a_format="bf16").encode()).where(33, 5)
     (0, 33, 5, 0)
     """
-    if not isinstance(instruction, TensorMemoryMultiply):
+    if not instruction.row.family.startswith(TENSOR_MEMORY):
         raise OperandError(f"{instruction.mnemonic} has no matrix in Tensor Memory; valid: tcgen05.mma")
-    return described(instruction, _needed(instruction, idesc)).layout("d" if name == "c" else name)
+    layout: TmemLayout = _described(instruction, idesc).layout("d" if name == "c" else name)
+    return layout
+
+
+def _described(instruction: Any, idesc: int | None) -> Any:
+    """tcgen05.mma with its instruction descriptor."""
+    from tcsim.isa.tcgen05.multiply_operands import described  # wgmma's operands do without this family
+
+    return described(instruction, _needed(instruction, idesc))
 
 
 def _needed(instruction: Instruction, idesc: int | None) -> int:

@@ -12,9 +12,6 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.errors import OperandError, listing
-from tcsim.isa.cvt.semantics import Convert
-from tcsim.isa.special.semantics import SpecialFunction
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Fragment
 from tcsim.numbers.packing import field_shift
@@ -50,6 +47,10 @@ class Place:
 
 def no_fragments(instruction: Instruction) -> str:
     """Why an instruction has no fragments in registers."""
+    from tcsim.isa.cvt.semantics import Convert  # an error alone needs these families: a look-up imports its own
+    from tcsim.isa.special.semantics import SpecialFunction
+    from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+
     if isinstance(instruction, TensorMemoryMultiply):
         return "its matrices lie in Tensor Memory and shared memory; `tcsim show` has the layouts of D"
     if isinstance(instruction, (Convert, SpecialFunction)):

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from tcsim.core.errors import OperandError
 from tcsim.descriptors.forms import Major
 from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
-from tcsim.inspection.html_page import filled
 from tcsim.inspection.memory_places import instruction_format
+from tcsim.inspection.page_file import filled
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.isa.tcgen05.multiply_operands import described

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-from tcsim.inspection.html_page import filled
+from tcsim.inspection.page_file import filled
 from tcsim.inspection.report import Facts, Lines, Report, Table
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tcsim.core.errors import listing
 from tcsim.descriptors.kinds import LOOKUP_FORMAT, scale_vectors, shapes_of
-from tcsim.isa.tcgen05.mma_rows import MultiplyRow
-from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.memory.tmem_layout import data_path
+
+if TYPE_CHECKING:  # a look-up of another family does not import this one
+    from tcsim.isa.tcgen05.mma_rows import MultiplyRow
+    from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
+
+TENSOR_MEMORY = "tcgen05.mma"
+"""With what the families begin whose matrices lie in Tensor Memory."""
 
 
 def tensor_memory_execution(row: MultiplyRow) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tcsim.inspection.html_page import filled
+from tcsim.inspection.page_file import filled
 from tcsim.ptx import Run
 from tcsim.ptx.fixes import FIXES
 from tcsim.ptx.timeline import KINDS, Timeline, rows
