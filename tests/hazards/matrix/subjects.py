@@ -149,7 +149,7 @@ def subjects() -> dict[str, Subject]:
         _kept("triton_persistent", "triton_persistent", "sm_90a"),
         _kept("gluon_wgmma", "gluon_wgmma_pipelined", "sm_90a"),
         _kept("gluon_roles", "gluon_warp_specialised", "sm_90a"),
-        _gemm("tcgen05_basic", "sm100_tcgen05_basic", "sm_100a", (128, 64, 256)),
+        _gemm("tcgen05_basic", "sm100_tcgen05_basic", "sm_100a", (128, 64, 384)),
         _gemm("tcgen05_persistent", "sm100_tcgen05_persistent", "sm_100a", (256, 64, 320)),
         _gemm("tcgen05_2cta", "sm100_tcgen05_2cta", "sm_100a", (256, 64, 320)),
     )
