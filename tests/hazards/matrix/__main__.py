@@ -13,8 +13,14 @@ from pathlib import Path
 
 from tests.hazards.matrix.packed import BUILT, write
 from tests.hazards.matrix.subjects import subjects
-from tests.hazards.matrix.verdicts import NAMED, SILENT
+from tests.hazards.matrix.verdicts import NAMED, SILENT, Verdict
 from tests.hazards.matrix.whole import verdicts
+
+
+def written(path: Path, found: list[Verdict]) -> None:
+    """Write verdicts."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([own.as_dict() for own in found], indent=1), encoding="utf-8")
 
 
 def main() -> int:
@@ -34,12 +40,15 @@ def main() -> int:
     names = [name for name in subjects() if not given.kernel or any(word in name for word in given.kernel)]
     start, found = time.perf_counter(), []
     for own in verdicts(names, given.every, given.jobs, BUILT if given.packed else None):
+        if (
+            given.out and found and found[-1].subject != own.subject
+        ):  # a run may be ended: what there is by then is worth having
+            written(given.out, found)
         found.append(own)
         if own.verdict != NAMED:
             print(f"{own.verdict:10} {own.key}{' ' + own.names[0] if own.names else ''}"[:240], flush=True)
     if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps([own.as_dict() for own in found], indent=1), encoding="utf-8")
+        written(given.out, found)
     counts = {
         verdict: sum(own.verdict == verdict for own in found) for verdict in sorted({own.verdict for own in found})
     }
