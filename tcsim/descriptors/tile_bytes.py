@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd
 from typing import Any
@@ -39,6 +39,18 @@ class TileBytes:
     k: int
     format: Format
     major: Major
+    descriptor: Any = 0  # what names the tile: an int, or uint64 (...)
+    arch: str = "sm_90"
+    kind: str = ""
+
+    @property
+    def lines(self) -> int:
+        """How many rows (K-major) or steps of k (MN-major) follow each other in `address`, each with as many runs."""
+        return self.rows if self.major == "K" else self.k
+
+    def under(self, descriptor: int) -> TileBytes:
+        """The same tile through another descriptor. Raises as `tile_bytes` does."""
+        return tile_bytes(descriptor, self.rows, self.k, self.format, self.major, self.arch, self.kind)
 
     def codes(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         """The codes (..., rows, k) in the bytes (..., runs, size) of the runs."""
@@ -75,18 +87,18 @@ def tile_bytes(
     value = np.asarray(descriptors, np.uint64)
     if value.size == 1:
         one = _one(int(value.flat[0]), rows, k, format, major, arch, kind)
-        return one if value.ndim == 0 else _reshaped(one, one.address, value.shape)
+        return one if value.ndim == 0 else _reshaped(one, one.address, value)
     if not value.size:  # as many runs as any descriptor has, of none
         fixed = sum(number << field.low for field, number in form_of(arch)[1].fixed)
         one = _one(fixed, rows, k, format, major, arch, kind)
-        return _reshaped(one, np.zeros((0, one.address.size), one.address.dtype), value.shape)
+        return _reshaped(one, np.zeros((0, one.address.size), one.address.dtype), value)
     different, place = np.unique(value, return_inverse=True)
     found = [_one(int(own), rows, k, format, major, arch, kind) for own in different]
-    return _reshaped(found[0], np.stack([own.address for own in found])[place], value.shape)
+    return _reshaped(found[0], np.stack([own.address for own in found])[place], value)
 
 
-def _reshaped(one: TileBytes, address: Ints, batch: tuple[int, ...]) -> TileBytes:
-    return TileBytes(address.reshape(*batch, one.address.shape[-1]), one.size, one.rows, one.k, one.format, one.major)
+def _reshaped(one: TileBytes, address: Ints, descriptors: npt.NDArray[np.uint64]) -> TileBytes:
+    return replace(one, address=address.reshape(*descriptors.shape, one.address.shape[-1]), descriptor=descriptors)
 
 
 @lru_cache(maxsize=4096)
@@ -100,4 +112,4 @@ def _one(descriptor: int, rows: int, k: int, format: Format, major: Major, arch:
         elements = gcd(rows, CORE_BYTES * 8 // format.container_bits)
         first = bits[::elements].T
     size = elements * (format.bits if format.bits < 8 else format.container_bits) // 8
-    return TileBytes(np.ascontiguousarray(first).reshape(-1) // 8, size, rows, k, format, major)
+    return TileBytes(np.ascontiguousarray(first).reshape(-1) // 8, size, rows, k, format, major, descriptor, arch, kind)

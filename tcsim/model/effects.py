@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.addresses import Bytes, bytes_at, require_uncontested, with_bytes_at
+from tcsim.descriptors.tile_bytes import TileBytes
 from tcsim.model.operand import Proxy, Scope, Space
 
 Array = npt.NDArray[Any]
@@ -47,6 +48,7 @@ class Access:
     thread: Array | None = None  # who accesses; None: entry i is lane i
     sem: Semantics = "weak"
     scope: Scope = "cta"
+    tile: TileBytes | None = None  # what a matrix descriptor makes of the bytes, if it is read through one
 
 
 @dataclass(frozen=True)

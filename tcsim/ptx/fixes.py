@@ -73,6 +73,8 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "WGMMA_ACC_READ_IN_FLIGHT": "Execute wgmma.wait_group for the group before the accumulator is read.",
     "WGMMA_ACC_WRITE_IN_FLIGHT": "Execute wgmma.wait_group for the group before the accumulator is written.",
     "WGMMA_A_REG_HAZARD": "Execute wgmma.wait_group for the group before registers of A are written, or use others.",
+    "DESC_LBO_SBO": "Use the byte offset that the message names; the field holds it divided by 16.",
+    "DESC_SWIZZLE_MODE": "Give the descriptor the swizzle with which the tile was copied.",
     "WGMMA_WAIT_OTHER_WARPGROUP": "Let every warpgroup that reads the slot arrive at its barrier after its own wgmma.wait_group.",
     "WGMMA_WARPGROUP_DIVERGED": "Let all four warps of the warpgroup execute the instruction, or none.",
     # Tensor Memory

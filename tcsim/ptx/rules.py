@@ -95,6 +95,8 @@ WARPGROUPS = (
     Rule("WGMMA_ACC_READ_IN_FLIGHT", "repaired", "An accumulator of wgmma is read before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_ACC_WRITE_IN_FLIGHT", "repaired", "An accumulator of wgmma is written before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_A_REG_HAZARD", "repaired", "A register from which wgmma reads A is written before a wait for its group.", "wgmma.wait_group", _PTX),
+    Rule("DESC_LBO_SBO", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; with another LBO or SBO in the matrix descriptor they would be in order.", "Matrix Descriptor Format", _PTX),
+    Rule("DESC_SWIZZLE_MODE", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; with another swizzle in the matrix descriptor they would be in order.", "Matrix Descriptor Format", _PTX),
     Rule("WGMMA_WAIT_OTHER_WARPGROUP", "error", "Shared memory that wgmma reads is written again after a wait, but nothing orders the write after the wait of the warpgroup that issued it.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_WARPGROUP_DIVERGED", "error", "Some warps of a warpgroup execute an instruction of wgmma, and the others never come.", "wgmma.mma_async", _PTX),
 )  # fmt: skip

@@ -13,11 +13,17 @@ from conformance.isa import testbench_of
 from tcsim import catalog
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
 from tcsim.ptx.rules import ASSEMBLER, FAULTS
-from tests.hazards import kernels, kernels_global, kernels_mbarriers, kernels_tensor
+from tests.hazards import kernels, kernels_global, kernels_mbarriers, kernels_tensor, kernels_tiles
 from tests.hazards.kernels import LOAD, RACES, SOURCE, Kernel
 from tests.hazards.kernels_mbarriers import PIPELINE
 
-KERNELS = (*kernels.KERNELS, *kernels_mbarriers.KERNELS, *kernels_tensor.KERNELS, *kernels_global.KERNELS)
+KERNELS = (
+    *kernels.KERNELS,
+    *kernels_mbarriers.KERNELS,
+    *kernels_tensor.KERNELS,
+    *kernels_global.KERNELS,
+    *kernels_tiles.KERNELS,
+)
 PLANTED = [(kernel, defect) for kernel in KERNELS for defect in kernel.defects]
 SCHEDULES = ("late", "early", 7)
 

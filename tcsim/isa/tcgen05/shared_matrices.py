@@ -69,7 +69,7 @@ class SharedTile:
         if ranks.ndim:
             cta = np.repeat(ranks, address.shape[-1])
             address = np.concatenate([address] * len(ranks), axis=-1)
-        return cls(tile, Access("shared", address, tile.size, proxy="async", cta=cta), ranks.size, skip)
+        return cls(tile, Access("shared", address, tile.size, proxy="async", cta=cta, tile=tile), ranks.size, skip)
 
     def codes(self, data: Bytes) -> Codes:
         """The codes (..., rows of all CTAs, k) in the bytes of the access."""

@@ -20,6 +20,7 @@ from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.mbarriers import Objects, Work, flipped
 from tcsim.ptx.shadow.naming import Naming, Use
 from tcsim.ptx.shadow.operations import Operation, Operations
+from tcsim.ptx.shadow.origins import Origins
 from tcsim.ptx.shadow.places import parts
 from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.words import Words
@@ -73,6 +74,7 @@ class Checker(Observer):
         self.everywhere = Everywhere(self, races)
         self.dependents = Dependents(self, ledger, before)
         self.registers = Registers(self)
+        self.origins = Origins(self)
         self.ranks = {id(block.shared): rank for rank, block in enumerate(blocks)}
         self.unit = blocks[0].program.narrowest
         self.strong: set[int] = set()  # instructions that are not weak
@@ -360,7 +362,9 @@ class Checker(Observer):
                     self._in_global(block, access, writes, made)
                 if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in written):
                     self._work(flight, access, id(access) in read, writes, made, line, together)
-
+                if access.tile is not None:
+                    self.origins.read(flight, access, line)
+        self.origins.copied(flight, line)
         for own in made.values():
             self.everywhere.issued(own)
 

@@ -63,5 +63,5 @@ BUGS = (
 """In the order of their numbers. A second thread of FlashKDA#24, mbarrier.init without fence.mbarrier_init, is no bug here: for a
 block's own mbarriers bar.sync is enough (facebookexperimental/triton#1553 says so too)."""
 
-OPEN = frozenset(("B34",))
+OPEN = frozenset[str]()
 """Those that are not named yet: the rule is not looked for."""

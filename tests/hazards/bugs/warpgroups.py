@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tcsim
 from tests.hazards.bugs.pieces import SET, TILES, WGMMA, ZEROS, A, B, tile
 from tests.hazards.kernels import Kernel
 
@@ -87,20 +88,29 @@ SPARSE = Kernel(
 )
 """A sparse product of tiles that threads have stored."""
 
-_STRIDE = 1 << 32  # of the descriptor: the field of the stride between core matrices, in 16 bytes
-WIDE = Kernel(
-    "wide",
-    f"""
+
+def wide_descriptor(stride: int, swizzle: str = "NONE") -> int:
+    """That of B of `wide`: right with 256."""
+    return tcsim.MatrixDescriptor(B, leading_byte_offset=128, stride_byte_offset=stride, swizzle=swizzle).encode()
+
+
+def wide(wrong: str, named: str = "") -> str:
+    """A product with N = 24, in which the stride between B's core matrices matters. The marks of a defect of B's descriptor; where it is named."""
+    return f"""
     {SET} {ZEROS} {_PLACES} mov.u64 %rd3, {tile(64, 16, A)};
-    mov.u64 %rd4, {tile(24, 16, B)};    //~ B34: mov.u64 %rd4, {tile(24, 16, B) + _STRIDE * 8};
+    mov.u64 %rd4, {wide_descriptor(256)};   {wrong}
     st.shared.u32 [%r3], %r0; st.shared.u32 [%r3+512], %r0; st.shared.u32 [%r3+1024], %r0; st.shared.u32 [%r3+1536], %r0;
-    st.shared.u32 [%r3+3072], %r0; st.shared.u32 [%r3+3584], %r0;
+    setp.lt.u32 %p5, %r0, 48; shr.u32 %r5, %r0, 1; and.b32 %r6, %r0, 1; mul.wide.u32 %rd5, %r0, 16; add.u64 %rd5, %rd5, %rd1;
+    shr.u32 %r7, %r5, 3; shl.b32 %r7, %r7, 8; and.b32 %r8, %r5, 7; shl.b32 %r8, %r8, 4; add.u32 %r7, %r7, %r8; shl.b32 %r8, %r6, 7; add.u32 %r7, %r7, %r8; add.u32 %r7, %r7, 4096;
+    @%p5 cp.async.cg.shared.global [%r7], [%rd5], 16;
+    cp.async.wait_all;
     fence.proxy.async; bar.sync 0;
     wgmma.fence.sync.aligned;
-    wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16 {{%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8, %f9, %f10, %f11, %f12}}, %rd3, %rd4, 0, 1, 1, 0, 0;   //! B34
+    wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16 {{%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8, %f9, %f10, %f11, %f12}}, %rd3, %rd4, 0, 1, 1, 0, 0;   {named}
     wgmma.commit_group.sync.aligned;
     wgmma.wait_group.sync.aligned 0;
-    """,
-    threads=128,
-)
-"""A product with N = 24, in which the stride between B's core matrices matters."""
+    """
+
+
+WIDE = Kernel("wide", wide(f"//~ B34: mov.u64 %rd4, {wide_descriptor(128)};", "//! B34"), threads=128)
+"""B is copied by cp.async, core matrix by core matrix."""

@@ -24,7 +24,7 @@ from tests.hazards.matrix.verdicts import CHANGED, EQUIVALENT, NAMED, REFUSED, S
 FOUND = ROOT / "tests" / "data" / "hazard_matrix.xz"
 DEVICE = ROOT / "tests" / "data" / "hazard_matrix_h200.xz"
 PAGE = ROOT / "docs" / "hazard-matrix.md"
-MARKS = ("<!-- generated: hazard matrix -->", "<!-- end of hazard matrix -->")
+MARKS = ("<!-- what was found: mutation matrix -->", "<!-- end of what was found -->")
 TOOLS = ("racecheck", "synccheck", "memcheck")
 
 
