@@ -111,7 +111,9 @@ class WarpgroupMultiply(MatrixProduct):
             for name, (rows, depth, format) in sizes.items()
         }  # fmt: skip
         own = np.asarray(view.rank)  # a descriptor's addresses do not say whose memory it is
-        accesses = {name: Access("shared", x.address, x.size, proxy="async", cta=own, tile=x) for name, x in tiles.items()}
+        accesses = {
+            name: Access("shared", x.address, x.size, proxy="async", cta=own, tile=x) for name, x in tiles.items()
+        }
         adds = operands["scale_d"][..., 0]
 
         def fetch(view: View) -> dict[str, Array]:
