@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from tcsim.ptx import Memory, parse
+from tcsim.ptx.cluster import Cluster
 from tests.hazards.matrix.history import Recorder
 from tests.hazards.matrix.statements import Text
 from tests.hazards.matrix.subjects import subjects
@@ -65,10 +66,12 @@ ORDER = """
 
 def _signature(body: str) -> object:
     found: list[Recorder] = []
-    source = text(".param .u64 unused", body, "sm_80")
-    parse(source).kernel().launch(
-        Memory(), [0], block=(64, 1, 1), observe=lambda own: found.append(Recorder(own)) or found[-1]
-    )
+
+    def observe(cluster: Cluster) -> Recorder:
+        found.append(Recorder(cluster))
+        return found[-1]
+
+    parse(text(".param .u64 unused", body, "sm_80")).kernel().launch(Memory(), [0], block=(64, 1, 1), observe=observe)
     return found[0].signature
 
 
