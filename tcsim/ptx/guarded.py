@@ -22,7 +22,7 @@ def branched(function: Function) -> Function:
     for item in function.body:
         moved.append(len(body))
         if _guarded(item):
-            label = f"{len(ends)} behind"  # no label of PTX has a space
+            label = f"behind {item.line}:{item.column}"  # no label of PTX has a space
             body.append(item._replace(opcode="bra", operands=(Symbol(label),), negated=not item.negated))
             item = item._replace(predicate=None, negated=False)
             ends[label] = len(body) + 1
