@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
+import subprocess
+import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -99,6 +102,39 @@ def test_the_command_line_runs_a_unique_match_and_lists_several() -> None:
     assert none.exit_code == 1 and "ldmatrix x4: ldmatrix.sync.aligned.m8n8.x4.shared.b16" in none.stderr
     assert run("list", "nothing of the kind").exit_code == 1
     assert answer("list", "fp8", "--arch", "h100").splitlines()[1].split()[1] == str(tcsim.find("fp8 h100")[0])
+
+
+def test_a_look_up_imports_one_family() -> None:
+    """A process that answers about ldmatrix has not imported the other families: that is what keeps it quick."""
+    code = (
+        "import sys; from tcsim.cli.app import app\n"
+        "try: app(['where', 'ldmatrix', 'x4', 'trans', '-e', '3,3'])\n"
+        "except SystemExit: print(*(name for name in sys.modules if name.startswith('tcsim.isa.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said, loaded = done.stdout.splitlines()
+    assert said == "d(3, 3), matrix 0 is d0[31:16] of lane 13" and "tcsim.isa.matrix.semantics" in loaded
+    assert not re.search(r"isa\.(multimem|wgmma|tcgen05|mma|cvt|cp_async)", loaded)
+
+
+def test_any_text_is_answered() -> None:
+    """Nonsense, very long, letters of other scripts, patterns: no error, and an answer in time."""
+    for text in (
+        "",
+        " ",
+        ".",
+        "::",
+        "x" * 5000,
+        "mma " * 500,
+        "ldmatrix q9 z8 y7 x6 w5 v4 u3 t2 s1 r0 p p p",
+        "矩阵 f16",
+        "a:b c:d",
+        "[(*",
+        "0x",
+        "sm_ 90",
+    ):
+        found = search(text)
+        assert len(found.near()) <= 3 and isinstance(found.matches, tuple)
 
 
 def test_the_index_says_what_the_rows_say() -> None:

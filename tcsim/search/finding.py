@@ -61,7 +61,7 @@ class Found:
 
     def near(self, count: int = 3) -> tuple[tuple[str, Match], ...]:
         """If nothing matches: questions of nearly the same words that find something, and what they find."""
-        return _near(self.question, count)
+        return () if self.matches else _near(self.question, count)
 
 
 def find(text: str, arch: str | None = None) -> tuple[Match, ...]:
@@ -80,7 +80,7 @@ def find(text: str, arch: str | None = None) -> tuple[Match, ...]:
     return search(text, arch).matches
 
 
-@cache
+@lru_cache(maxsize=512)
 def search(text: str, arch: str | None = None) -> Found:
     """What a question finds, and whether one of it is meant."""
     question = ask(text, arch)
@@ -234,7 +234,7 @@ def _group_cost(group: Sequence[Sequence[str]], words: _Words, opcode: Sequence[
 
 
 def _near(question: Question, count: int) -> tuple[tuple[str, Match], ...]:
-    words = question.words
+    words = question.words[:_NEAR_WORDS]
     found: dict[str, tuple[str, Match]] = {}
     fixed = [like for word in words for like in ([word] if _known(word) else _alike(word))]
     head = f"{question.machine} " if question.machine else ""
@@ -244,7 +244,7 @@ def _near(question: Question, count: int) -> tuple[tuple[str, Match], ...]:
         for left_out in combinations(range(len(fixed)), size)
         if len(fixed) > size
     ]
-    for given in tries:
+    for given in filter(None, tries):
         text = head + " ".join(given)
         inside = Question(text, ask(text).groups, tuple(given), question.targets, question.machine)
         matches = _matches(inside)
@@ -262,6 +262,7 @@ def _alike(word: str) -> list[str]:
 
 
 _ALIKE = 0.6
+_NEAR_WORDS = 8  # of a question that finds nothing: any one or two of them are left out in turn
 
 
 @cache

@@ -45,7 +45,7 @@ _WHOLE = tuple(
         (r"^multimem", 3.0),
         (r"\.m8n8k4\.(?!row\.col)(?!.*f64)", 0.2),
         (r"\.mma\.sync\.aligned\.row\.(?!col)|\.mma\.sync\.aligned\.col\.", 0.2),
-        (r"\.col\.(?=.*\bwmma)|^wmma\.(load|store).*\.(shared|global)", 0.6),
+        (r"^wmma\.(load|store).*\.(shared|global)", 0.6),
     )
 )
 

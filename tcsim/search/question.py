@@ -13,6 +13,8 @@ from tcsim.search.words import ALIASES, CONVERSION, NOISE, PHRASES, PRODUCTS, TY
 
 LONGEST = 400
 """Letters of a question that are read."""
+MOST_WORDS = 24
+"""Words of a question that are read."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ def ask(text: str, arch: str | None = None) -> Question:
     (((('e4m3',), ('e5m2',), ('fp8',)),), ['sm_90', 'sm_90a'])
     """
     words, targets, machine = [], _targets(arch), ""
-    for word in _rewritten(text[:LONGEST]):
+    for word in _rewritten(text[:LONGEST])[:MOST_WORDS]:
         if not machine and word in opcode_heads():
             machine = word
             continue
