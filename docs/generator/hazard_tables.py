@@ -13,6 +13,8 @@ _PARTS = {
     "wgmma": rules.WARPGROUPS,
     "Tensor Memory": rules.TENSOR_MEMORY,
     "Blocks and clusters": rules.BLOCKS,
+    "Synchronisation that orders nothing": rules.PERFORMANCE,
+    "What ptxas says": rules.ASSEMBLER,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -13,8 +13,9 @@ from conformance.isa import testbench_of
 from tcsim import catalog
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
 from tcsim.ptx.rules import ASSEMBLER, FAULTS
+from tcsim.ptx.shadow.checker import Checker
 from tests.hazards import kernels, kernels_global, kernels_mbarriers, kernels_tensor, kernels_tiles
-from tests.hazards.kernels import LOAD, RACES, SOURCE, Kernel
+from tests.hazards.kernels import LOAD, OTHER, OWN, PARAMS, RACES, SOURCE, Kernel
 from tests.hazards.kernels_mbarriers import PIPELINE
 
 KERNELS = (
@@ -126,3 +127,27 @@ def test_a_deadlock_says_which_bytes_came_from_where() -> None:
     assert run.hazards[-1].name == "DEADLOCK" and "of smem + 1024, the mbarrier at 0x800" in message
     assert f"phase 0: 272 bytes expected by mbarrier.arrive.expect_tx.shared::cta.b64 (line {lines[0] - 2})" in message
     assert f"256 delivered{copies}, 1 arrived by" in message, message
+
+
+SHARED_BY_TWO = f"""
+    {PARAMS} {OWN} {OTHER}
+    mul.wide.u32 %rd3, %r0, 2; add.u64 %rd3, %rd3, %rd1; xor.b32 %r5, %r0, 32; mul.wide.u32 %rd4, %r5, 2; add.u64 %rd4, %rd4, %rd1;
+    mov.u16 %h1, 5; st.global.u16 [%rd3], %h1;
+    bar.sync 0;
+    ld.global.u16 %h2, [%rd4];
+"""
+
+
+@pytest.mark.parametrize(("body", "asked", "names"), [
+    (SHARED_BY_TWO, True, []),
+    (SHARED_BY_TWO.replace("bar.sync 0;", ""), True, ["GMEM_RACE"]),
+    (SHARED_BY_TWO.replace("bar.sync 0;", ""), False, []),
+])  # fmt: skip
+def test_races_in_global_memory_are_looked_for_where_asked(body: str, asked: bool, names: list[str]) -> None:
+    """Byte by byte: neighbours in one word are not mistaken for each other."""
+    memory = Memory()
+    pointers = [memory.allocate(4096) for _ in range(2)]
+    run = parse(Kernel("global", body).source).kernel().launch(
+        memory, pointers, block=(64, 1, 1), observe=partial(Checker, races=asked)
+    )  # fmt: skip
+    assert [own.name for own in run.hazards] == names

@@ -6,6 +6,7 @@
 - `findings`: hazards, one for each name and pair of lines
 - `mbarriers`, `barriers`, `blocks`, `registers`: what only they can get wrong
 - `conflicts`, `naming`: two accesses to one word that nothing orders, by name
+- `everywhere`, `dependents`: global memory of one cluster, and of launches that follow each other
 - `deadlocks`: what those wait for who wait for ever
 - `checker`: the observer that a launch with check=True attaches to each cluster
 

@@ -45,12 +45,15 @@ TENSOR_FENCES = ("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thre
 
 
 @cache
-def _order_of(opcode: str) -> tuple[bool, bool, bool]:
-    """Of an ordinary access: whether it is not weak, whether it acquires, and whether it releases."""
+def _order_of(opcode: str) -> tuple[bool, bool, bool, bool]:
+    """Of an ordinary access: whether it is not weak, whether it can be part of an acquire, whether it acquires itself, and whether it releases.
+
+    A reduction gives no value, so that nothing is acquired with it (PTX ISA 9.4, Memory Consistency Model, special cases).
+    """
     stem, *words = opcode.split(".")
     strong = stem in ("atom", "red") or not _STRONG.isdisjoint(words)
     both = "acq_rel" in words
-    return strong, both or "acquire" in words, both or "release" in words
+    return strong, stem != "red", both or "acquire" in words, both or "release" in words
 
 
 class Checker(Observer):
@@ -125,10 +128,10 @@ class Checker(Observer):
             return
         self.meetings.activity[block.rank] += 1
         opcode = block.here.opcode if block.here is not None else ""
-        strong, acquires, releases = _order_of(opcode)
+        strong, reads, acquires, releases = _order_of(opcode)
         if strong:
             some = self.some(block, threads)
-            if kind != "write":
+            if kind != "write" and reads:
                 self.clocks.acquire(some, self.synchronising, not acquires)
         line = self.findings.number(block.here)
         if strong:
@@ -224,7 +227,7 @@ class Checker(Observer):
     def _instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
         line = self.findings.number(block.here)
         if self.everywhere.active:
-            self.everywhere.instruction(block, bound, access, threads, kind)
+            self.everywhere.instruction(block, access, threads, kind)
         for rank, offsets, size, mask, who in parts(block, bound, access, threads, threads):
             space = "tmem" if access.space == "tmem" else "shared"
             words = self.words(space, rank)

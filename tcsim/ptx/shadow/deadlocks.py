@@ -61,7 +61,9 @@ class Deadlocks:
 
     def _resource(self, block: Barriers, waits: Wait) -> str:
         if waits.text.endswith("registers") and block.pool is not None:
-            return f"; {block.pool.free} registers of each thread's share of a warp are free, the warps have {list(block.pool.owned)}"
+            return (
+                f"; free are {block.pool.free} for each thread of one warp, and the warps have {list(block.pool.owned)}"
+            )
         taken = self.checker.blocks.taken.get(block.rank)
         if waits.text.endswith("tmem") and taken is not None:
             lines = [line for line in np.unique(taken).tolist() if line]

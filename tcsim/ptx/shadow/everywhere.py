@@ -23,7 +23,6 @@ from tcsim.ptx.threads import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.compiled import Compiled
-    from tcsim.ptx.families import Bound
     from tcsim.ptx.performer import Performer
     from tcsim.ptx.shadow.checker import Checker
     from tcsim.ptx.threads import Threads
@@ -61,33 +60,26 @@ class Everywhere:
             (checker.clocks.warps, checker.clocks.warps + 2), np.int64
         )  # what was known at the last acquire
 
-    def _words(self, address: int, made: bool) -> tuple[Segment, Words] | None:
-        """The segment of an address, and its shadow; made: if there is none yet, it is made."""
-        checker = self.checker
-        segment = checker.cluster.blocks[0].memory.segment(address)
-        if segment is None or segment.size > MOST_BYTES:
-            return None
+    def _words(self, segment: Segment, made: bool) -> Words | None:
+        """The shadow of a segment; made: if there is none yet, it is made. None for one that is not followed."""
         found = self.memories.get(segment.address)
-        if found is None:
-            if not made:
-                return None
-            found = Words(segment.size, self.unit, checker.clocks, checker.operations, "global")
+        if found is None and made and segment.size <= MOST_BYTES:
+            found = Words(segment.size, self.unit, self.checker.clocks, self.checker.operations, "global")
             self.memories[segment.address] = found
-        return segment, found
+        return found
 
     def _parts(self, addresses: Array, made: bool) -> Iterator[tuple[Array, Segment, Words]]:
-        """Which of some addresses lie in which segment."""
-        left = np.arange(len(addresses))
-        while len(left):
-            found = self._words(int(addresses[left[0]]), made)
-            if found is None:
+        """Which of some addresses lie in which segment that is followed."""
+        memory, left = self.checker.cluster.blocks[0].memory, np.arange(len(addresses))
+        while len(left) and (made or self.memories):
+            segment = memory.segment(int(addresses[left[0]]))
+            if segment is None:
                 left = left[1:]
-                if not made and not self.memories:
-                    return
                 continue
-            start, end = found[0].address, found[0].address + found[0].size
-            inside = (addresses[left] >= start) & (addresses[left] < end)
-            yield left[inside], *found
+            inside = (addresses[left] >= segment.address) & (addresses[left] < segment.address + segment.size)
+            words = self._words(segment, made)
+            if words is not None:
+                yield left[inside], segment, words
             left = left[~inside]
 
     # --- ordinary accesses
@@ -115,7 +107,7 @@ class Everywhere:
         if found:
             self.checker.naming.report(use, found)
 
-    def instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
+    def instruction(self, block: Performer, access: Access, threads: Array, kind: str) -> None:
         """An access of an instruction of the catalog; that of a tensor map by a copy is kept for the copy."""
         addresses = self.addresses(block, access)
         if not len(addresses):
@@ -125,9 +117,9 @@ class Everywhere:
             who = np.resize(threads, len(addresses))
             self.accessed(block, kind, addresses, access.size, who, line)
             return
-        for own, segment, words in self._parts(np.unique(addresses), True):
-            places = np.unique(addresses)[own] - segment.address
-            at, _ = words.words(places.astype(np.int64), access.size)
+        maps = np.unique(addresses)
+        for own, segment, words in self._parts(maps, True):
+            at, _ = words.words((maps[own] - segment.address).astype(np.int64), access.size)
             self._used(block, words, at, threads, line)
             self.maps.append((words, at))
 

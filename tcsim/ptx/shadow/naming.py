@@ -65,20 +65,12 @@ class Naming:
                 if named is None:
                     continue
                 name, said, other = named
-                line = name.line or use.line
+                line, against = (name.line, 0) if name.line else (use.line, other)
                 where = int(use.at[place]) * use.words.unit
                 does = "writes" if use.writes else "reads"
                 message = f"{findings.opcode(use.line)} {does} {shown(use.words.space, where)}, {said}: {name.missing}"
-                thread = use.thread(place)
-                findings.report(
-                    name.rule,
-                    message,
-                    line,
-                    0 if name.line else other,
-                    self.checker.index(use.block),
-                    thread,
-                    address=where,
-                )
+                index, thread = self.checker.index(use.block), use.thread(place)
+                findings.report(name.rule, message, line, against, index, thread, address=where)
 
     def _named(self, use: Use, kind: str, earlier: int, warp: int, place: int) -> tuple[Name, str, int] | None:
         """The rule, what was there before in words, and its instruction; None where it is not one."""
