@@ -8,6 +8,7 @@ import pytest
 
 from tcsim.ptx import Memory, parse
 from tcsim.ptx.cluster import Cluster
+from tests.hazards.matrix import page
 from tests.hazards.matrix.history import Recorder
 from tests.hazards.matrix.statements import Text
 from tests.hazards.matrix.subjects import subjects
@@ -15,6 +16,7 @@ from tests.hazards.matrix.verdicts import (
     NAMED,
     REFUSED,
     SILENT,
+    Verdict,
     every,
     executed,
     judged,
@@ -107,3 +109,18 @@ def test_the_text_of_a_kernel_is_found_where_lines_have_several_statements() -> 
     at = next(found for found in own.statements if found.item.negated)
     assert own.source(at) == "@!%p1 st.shared.u32 [%r1], 2;"
     assert own.changed(at, "").count("\n") == source.count("\n")
+
+
+def test_the_page_says_what_was_found() -> None:
+    """Kernels of every generation, no mutant silent without a reason, few argued by hand, and the page as it is made."""
+    found = page.verdicts()
+    assert len(found) > 1500 and {subjects()[own.subject].generation for own in found} == {"sm_80", "sm_90", "sm_100"}
+    silent = [own for own in found if own.verdict == SILENT]
+    assert all(page.reason(own) for own in silent) and len(silent) <= 0.05 * len(found)
+    assert page.page() == page.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_every_mutant_is_in_the_table(name: str) -> None:
+    known = {own.key for own in page.verdicts() if own.subject == name}
+    assert known == {Verdict(name, own.kind, own.line, own.what, "").key for own in every(subjects()[name])}
