@@ -86,6 +86,7 @@ def test_every_command_answers_in_text_and_as_json(folder: Path) -> None:
     delete 1
     delete 2
     run hazard
+    run
     why c[9, 1]
     expand 1.1.1
     why 1024

@@ -49,6 +49,7 @@ class Access:
     sem: Semantics = "weak"
     scope: Scope = "cta"
     tile: TileBytes | None = None  # what a matrix descriptor makes of the bytes, if it is read through one
+    operand: str = ""  # which operand the tile is
 
 
 @dataclass(frozen=True)

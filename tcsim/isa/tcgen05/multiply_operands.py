@@ -334,7 +334,9 @@ class Multiplication:
         value = descriptor_array(descriptor, what)
 
         def make() -> SharedTile:
-            return SharedTile.of(value, rows, k, format, major, desc.arch, desc.kind, self.ranks, what, skip)
+            return SharedTile.of(
+                value, rows, k, format, major, desc.arch, desc.kind, self.ranks, what, skip, operand=name
+            )
 
         return make() if value.ndim else self.plan.kept((name, int(value), rows, self.ranks.tobytes()), make)
 

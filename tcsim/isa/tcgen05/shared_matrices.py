@@ -57,7 +57,7 @@ class SharedTile:
     @classmethod
     def of(
         cls, descriptor: npt.NDArray[np.uint64], rows: int, k: int, format: Format, major: Major,
-        arch: str, kind: str, ranks: Ints, what: str, skip: int = 0, halves: bool = False,
+        arch: str, kind: str, ranks: Ints, what: str, skip: int = 0, halves: bool = False, operand: str = "",
     ) -> SharedTile:  # fmt: skip
         """The tile of rows x k elements that a descriptor names in each CTA with these ranks: (), or (2,) for a pair.
 
@@ -69,7 +69,12 @@ class SharedTile:
         if ranks.ndim:
             cta = np.repeat(ranks, address.shape[-1])
             address = np.concatenate([address] * len(ranks), axis=-1)
-        return cls(tile, Access("shared", address, tile.size, proxy="async", cta=cta, tile=tile), ranks.size, skip)
+        return cls(
+            tile,
+            Access("shared", address, tile.size, proxy="async", cta=cta, tile=tile, operand=operand),
+            ranks.size,
+            skip,
+        )
 
     def codes(self, data: Bytes) -> Codes:
         """The codes (..., rows of all CTAs, k) in the bytes of the access."""

@@ -112,7 +112,8 @@ class WarpgroupMultiply(MatrixProduct):
         }  # fmt: skip
         own = np.asarray(view.rank)  # a descriptor's addresses do not say whose memory it is
         accesses = {
-            name: Access("shared", x.address, x.size, proxy="async", cta=own, tile=x) for name, x in tiles.items()
+            name: Access("shared", x.address, x.size, proxy="async", cta=own, tile=x, operand=name)
+            for name, x in tiles.items()
         }
         adds = operands["scale_d"][..., 0]
 

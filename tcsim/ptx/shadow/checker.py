@@ -145,6 +145,7 @@ class Checker(Observer):
             if rank != block.rank:
                 self.blocks.reached(block, rank, warps, line)
             words = self.words("shared", rank)
+            self.origins.stored("shared", kind, rank, offsets.astype(np.int64), size)
             at, owner = words.words(offsets.astype(np.int64), size)
             self._touch(block, words, rank, at, warps[owner], threads[owner], line, kind)
         if strong and kind != "read":
@@ -233,6 +234,7 @@ class Checker(Observer):
             words = self.words(space, rank)
             at, owner = words.words(offsets, size, mask)
             if len(at):
+                self.origins.stored(space, kind, rank, offsets, size)
                 warps = self.warps(block, who)
                 if rank != block.rank:
                     self.blocks.reached(block, rank, warps, line)
@@ -365,9 +367,7 @@ class Checker(Observer):
                     self._in_global(block, access, writes, made)
                 if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in written):
                     self._work(flight, access, id(access) in read, writes, made, line, together)
-                if access.tile is not None:
-                    self.origins.read(flight, access, line)
-        self.origins.copied(flight, line)
+        self.origins.issued(flight, line)
         for own in made.values():
             self.everywhere.issued(own)
 
@@ -409,8 +409,13 @@ class Checker(Observer):
                 else:
                     words.note_fetch(mine, by)
 
+    def fetched(self, flight: Flight) -> None:
+        """What work has read through descriptors is looked at."""
+        self.origins.fetched(flight)
+
     def landing(self, flight: Flight) -> None:
         """What work signals follows from it."""
+        self.origins.landing(flight)
         self.following_now = self.flights.get(id(flight), [])
 
     def landed(self, flight: Flight) -> None:

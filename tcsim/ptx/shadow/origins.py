@@ -1,216 +1,323 @@
-"""Where in global memory the words of shared memory were copied from: what tells a wrong matrix descriptor without any expected result.
+"""Where the bytes of shared memory came from, and whether a matrix descriptor reads them as the matrix that they were.
 
-The elements of a tile that is read through a descriptor have origins: the places that cp.async, a bulk copy or TMA copied them from. In
-a right tile these are the rows and columns of a matrix: the same distance from each row to the next, and neighbours in a row. If they are
-not, and would be with another LBO, SBO or swizzle, that field is wrong. What threads stored has no origin, and nothing is said of it.
+Every copy from global memory leaves, for each 16 bytes that it writes, the address in global memory that they had: that says which logical
+element they are, whatever swizzle or layout they lie in. A tile that a descriptor reads is told wrong only if both hold:
+
+- its elements are not rows and columns of anything: the way from one element of a row to the next is not the same in each row, an
+  element is there twice, or rows of a tensor are read from different columns; rows and columns in any order, gathered or strided, are right;
+- with another value of one field (or of two that belong together) it would be a matrix: each row further by one step, its elements side by side.
+
+So it needs no expected result. What threads stored has no origin, and is not judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.core.errors import TcsimError
-from tcsim.descriptors.forms import CORE_BYTES, CORE_ROWS, form_of
+from tcsim.core.errors import OperandError
+from tcsim.descriptors.forms import form_of
+from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.descriptors.tile_bytes import TileBytes
+from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
 from tcsim.model.effects import Access
-from tcsim.ptx.convergence import row_of
-from tcsim.ptx.shadow.places import parts
 from tcsim.ptx.threads import Array
 
 if TYPE_CHECKING:
-    from tcsim.ptx.compiled import Compiled
     from tcsim.ptx.pending import Flight
+    from tcsim.ptx.performer import Performer
     from tcsim.ptx.shadow.checker import Checker
 
-_WORD = 4
-_STRIDES = {"stride_byte_offset": "SBO", "leading_byte_offset": "LBO"}
-_MOST_STRIDES = 64  # that are tried
-_MOST_LOOKS = 8  # at different descriptors, in one cluster
+UNIT = 16
+"""Bytes that have one origin: no swizzle parts them."""
+_MARK = np.uint64(0x9E3779B97F4A7C15)
+FILL = -1
+"""The origin of bytes that a copy filled in, beyond the tensor."""
+_MOST_TRIES = 2
+"""Tiles of one operand of an instruction that are not a matrix, for each of which another descriptor is looked for."""
+_STEPS = (128, 256, 512, 1024, 2048)
+"""Values of LBO and SBO that are tried besides those that the place of other elements suggests."""
 
 
-def reads_tiles(program: Compiled) -> bool:
-    """Whether a program multiplies tiles of shared memory."""
-    opcodes = {item.opcode for lines in program.lines for item in lines if item is not None}
-    return any(getattr(row_of(opcode), "family", "") in ("wgmma", "tcgen05.mma") for opcode in opcodes)
+@dataclass(frozen=True)
+class Mend:
+    """A descriptor with which the tile is a matrix."""
 
-
-@dataclass
-class Numbered:
-    """Memory in which each byte is one byte of its own number, from 1 on: what a copy does to it says where each byte goes."""
-
-    plane: int  # which byte of the number
-
-    def read(self, access: Access) -> Array:
-        """The bytes of an access; those that do not count are 0."""
-        shape = (*access.address.shape, access.size)
-        found = ((np.arange(int(np.prod(shape))).reshape(shape) + 1) >> 8 * self.plane).astype(np.uint8)
-        return found if access.mask is None else np.where(access.mask, found, np.uint8(0))
+    rule: str
+    said: str  # "SBO 1024 instead of 64"
+    origins: Array
+    step: int  # bytes from one line of it to the next
 
 
 class Origins:
-    """The origins of the words of shared memory of a cluster."""
+    """The origins in the shared memories of a cluster, by rank of the block: an address for each 16 bytes, FILL, or 0: not known."""
 
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
-        self.active = reads_tiles(checker.cluster.blocks[0].program)
-        self._from: dict[int, Array] = {}  # by rank: 1 + the global address of each word; 0: not known
-        self._who: dict[int, Array] = {}  # who had written the word then, as `Words` has it
-        self._orders: dict[Any, Array] = {}  # of copies that are alike: for each byte written, which byte read it is
-        self._done: set[tuple[int, int, int]] = set()  # instructions, ranks and descriptors that have been looked at
-        self._looks = 0
+        self.at: dict[int, Array] = {}
+        self.by: dict[int, Array] = {}  # the instruction that copied them
+        self.pitch: dict[int, Array] = {}  # bytes from a row of the tensor to the next, where the copy had rows
+        self.lines: dict[int, int] = {}  # by flight: the instruction that issued it
+        self.tried: dict[tuple[int, str], int] = {}  # by instruction and operand
 
-    def _kept(self, rank: int) -> tuple[Array, Array]:
-        if rank not in self._from:
-            count = -(-self.checker.cluster.blocks[rank].shared_bytes // _WORD)
-            self._from[rank], self._who[rank] = np.zeros(count, np.int64), np.zeros(count, np.int32)
-        return self._from[rank], self._who[rank]
+    # --- what is written
 
-    def copied(self, flight: Flight, line: int) -> None:
-        """Work copies global memory to shared memory."""
-        pending = flight.pending
-        if not self.active or len(pending.reads) != 1 or len(pending.writes) != 1:
+    def stored(self, space: str, kind: str, rank: int, offsets: Array, size: int) -> None:
+        """Threads access a memory."""
+        if kind != "read" and space == "shared":
+            self.forget(rank, offsets, size)
+
+    def forget(self, rank: int, offsets: Array, size: int) -> None:
+        """Something else is written: what threads store has no origin."""
+        at = self.at.get(rank)
+        if at is not None:
+            touched = offsets[:, None] // UNIT + np.arange((size + 2 * UNIT - 2) // UNIT)
+            at[touched[(touched * UNIT < offsets[:, None] + size) & (touched < len(at))]] = 0
+
+    def issued(self, flight: Flight, line: int) -> None:
+        """Work begins."""
+        self.lines[id(flight)] = line
+
+    def landing(self, flight: Flight) -> None:
+        """Work is about to write: a copy leaves the origins of its bytes, other work none."""
+        pending, line = flight.pending, self.lines.pop(id(flight), 0)
+        if not any(own.space in ("shared", "generic") for own in pending.writes):
             return
-        (source,), (target,) = pending.reads, pending.writes
-        if source.space not in ("global", "generic") or source.tile is not None or target.size % _WORD:
+        outcome, pitch = None, 0
+        source = [own for own in pending.reads if own.space in ("global", "generic")]
+        if len(source) == 1 and len(pending.reads) == 1 and isinstance(flight.data, np.ndarray):
+            address, _ = flight.block.places(source[0])
+            numbered, pitch = _numbered(address, flight.data), _pitch(address)
+            outcome = pending.finish(numbered) if numbered is not None else None
+        elif not pending.reads and isinstance(flight.data, np.ndarray):  # a box that lies beyond its tensor
+            outcome = pending.finish(flight.data)
+        if outcome is None or any(own.combine is not None for own in outcome.writes):
+            for access in pending.writes:
+                self._put(flight.block, access, None, line, 0)
             return
-        order = self._order(flight, source, target, line)
-        read = (source.address.reshape(-1, 1) + np.arange(source.size)).reshape(-1)
-        for rank, offsets, size, _, _ in parts(flight.block, flight.bound, target, flight.threads, flight.asked):
-            if len(offsets) * size != len(order):
-                continue
-            places = (offsets[:, None] + np.arange(0, size, _WORD)).reshape(-1)
-            first = order[::_WORD]
-            origin, who = self._kept(rank)
-            origin[places // _WORD] = np.where(first > 0, read[np.minimum(first, len(read)) - 1] + 1, 0)
-            words = self.checker.words("shared", rank)
-            who[places // _WORD] = words.who[places // words.unit]
-
-    def _order(self, flight: Flight, source: Access, target: Access, line: int) -> Array:
-        key = (
-            line, source.size, target.size, target.address.tobytes(), (source.address - source.address.min()).tobytes(),
-            None if source.mask is None else np.asarray(source.mask).tobytes(),
-        )  # fmt: skip
-        found = self._orders.get(key)
-        if found is None:
-            planes = 1 + (source.address.size * source.size).bit_length() // 8
-            found = np.zeros(0, np.int64)
-            for plane in range(planes):
-                memory: Any = Numbered(plane)
-                (write,) = flight.pending.finish(flight.pending.fetch(memory)).writes
-                data = np.asarray(write.data, np.int64)
-                data = data.reshape(-1, data.shape[-2] * data.shape[-1])[0]
-                found = data if plane == 0 else found + (data << 8 * plane)
-            self._orders[key] = found
-        return found
-
-    # --- tiles
-
-    def read(self, flight: Flight, access: Access, line: int) -> None:
-        """Work reads tiles through matrix descriptors."""
-        tile = access.tile
-        if not self.active or tile is None:
-            return
-        runs = tile.address.shape[-1]
-        addresses = access.address.reshape(-1, runs)
-        ranks = np.broadcast_to(access.cta if access.cta is not None else flight.block.rank, access.address.shape)
-        descriptors = np.broadcast_to(np.asarray(tile.descriptor, np.uint64).reshape(-1), len(addresses))
-        for address, rank, descriptor in zip(
-            addresses, ranks.reshape(-1, runs)[:, 0].tolist(), descriptors.tolist(), strict=True
-        ):
-            if (line, rank, descriptor) in self._done or tile.lines <= CORE_ROWS:
-                continue
-            found = self._origins(rank, address)
-            if not found[0]:
-                continue
-            self._done.add((line, rank, descriptor))
-            if not _in_order(tile, found) and self._looks < _MOST_LOOKS:
-                self._looks += 1
-                self._report(flight, tile, descriptor, rank, found, line)
-
-    def _origins(self, rank: int, address: Array) -> Array:
-        origin, who = self._kept(rank)
-        words = self.checker.words("shared", rank)
-        at = address & 0xFFFFFF
-        if (at // _WORD >= len(origin)).any():
-            return np.zeros(len(at), np.int64)
-        found: Array = np.where(who[at // _WORD] == words.who[at // words.unit], origin[at // _WORD], 0)
-        return found
-
-    def _strides(self, tile: TileBytes, rank: int, found: Array) -> list[int]:
-        """How far behind the first element those lie that have to be at the beginning of other core matrices."""
-        origin, _ = self._kept(rank)
-        lines = found.reshape(tile.lines, -1)
-        rows = lines[0, 0] + (lines[1, 0] - lines[0, 0]) * np.arange(CORE_ROWS, tile.lines, CORE_ROWS)
-        columns = lines[0, 0] + tile.size * np.arange(1, lines.shape[1])
-        first = np.flatnonzero(origin == lines[0, 0])[:1] * _WORD
-        steps = np.flatnonzero(np.isin(origin, np.concatenate([rows, columns]))) * _WORD - first
-        return np.unique(steps[(steps > 0) & (steps % CORE_BYTES == 0)]).tolist()[:_MOST_STRIDES]
-
-    def _report(self, flight: Flight, tile: TileBytes, descriptor: int, rank: int, found: Array, line: int) -> None:
-        for rule, said, other in _others(tile, descriptor, self._strides(tile, rank, found)):
-            right = self._origins(rank, other.address)
-            if not _in_order(tile, right):
-                continue
-            place = int(np.argmax(found != right))
-            row, run = divmod(place, len(found) // tile.lines)
-            text = (
-                f"{self.checker.findings.opcode(line)} reads a tile through the descriptor {descriptor:#x}: row {row}, byte {run * tile.size} of it "
-                f"was copied from {_place(tile, right, int(found[place]))}; {said} every element would be in its place"
+        for write in outcome.writes:
+            shape = (*np.broadcast_shapes(write.at.address.shape, write.data.shape[:-1]), write.at.size)
+            self._put(
+                flight.block, write.at, np.broadcast_to(write.data, shape).reshape(-1, write.at.size), line, pitch
             )
-            thread = int(flight.threads[0])
-            self.checker.findings.report(
-                rule, text, line, 0, self.checker.index(flight.block), thread, descriptor=descriptor
-            )
+
+    def _put(self, block: Performer, access: Access, data: Array | None, line: int, pitch: int) -> None:
+        """The origins that numbered bytes say, where an access puts them."""
+        if access.space not in ("shared", "generic"):
             return
-
-
-def _others(tile: TileBytes, descriptor: int, strides: list[int]) -> Iterator[tuple[str, str, TileBytes]]:
-    """The tile through descriptors that differ in one field, with the rule and the words for it."""
-    _, form = form_of(tile.arch)
-    for name, short in _STRIDES.items():
-        field = form.field(name)
-        now = field.take(descriptor)
-        for value in strides:
-            if value != now and value <= field.most:
-                yield from _under(
-                    tile,
-                    "DESC_LBO_SBO",
-                    f"with {short} {value} instead of {now}",
-                    descriptor & ~field.mask | field.put(value),
+        for at in block.copies(access):
+            address, _ = block.places(at)
+            ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
+            for rank in np.unique(ranks).tolist():
+                if rank >= len(self.checker.cluster.blocks):
+                    continue
+                own = ranks == rank
+                if data is None or access.size % UNIT or (offsets[own] % UNIT).any():
+                    self.forget(rank, offsets[own], access.size)
+                    continue
+                if rank not in self.at:
+                    count = -(-self.checker.cluster.blocks[rank].shared_bytes // UNIT)
+                    self.at[rank], self.pitch[rank] = np.zeros(count, np.int64), np.zeros(count, np.int64)
+                    self.by[rank] = np.zeros(count, np.int32)
+                units = (offsets[own][:, None] // UNIT + np.arange(access.size // UNIT)).reshape(-1)
+                words = (
+                    np.ascontiguousarray(data[own] if len(data) == len(own) else data).view(np.uint64).reshape(-1, 2)
                 )
-    field = form.field("swizzle")
-    for mode, number in form.modes.items():
-        if number != field.take(descriptor):
-            yield from _under(
-                tile, "DESC_SWIZZLE_MODE", f"with the swizzle {mode}", descriptor & ~field.mask | field.put(number)
-            )
+                if len(words) != len(units):
+                    self.forget(rank, offsets[own], access.size)
+                    continue
+                inside = units < len(self.at[rank])
+                marked = words[:, 0] ^ _MARK == words[:, 1]
+                self.at[rank][units[inside]] = np.where(marked, words[:, 0].astype(np.int64), FILL)[inside]
+                self.by[rank][units[inside]], self.pitch[rank][units[inside]] = line, pitch
+
+    # --- what is read
+
+    def fetched(self, flight: Flight) -> None:
+        """Work has read its tiles."""
+        rank = flight.block.rank
+        at = self.at.get(rank)
+        if at is None:
+            return
+        for access in flight.pending.reads:
+            name, tile = access.operand, access.tile
+            if tile is None or not name:
+                continue
+            addresses = tile.address.reshape(-1, tile.address.shape[-1])
+            for own, descriptor in zip(
+                addresses, np.asarray(tile.descriptor, np.uint64).reshape(-1).tolist(), strict=True
+            ):
+                found = _origins(at, own, tile)
+                if found is not None:
+                    pitch = int(self.pitch[rank][own[0] // UNIT])
+                    if not _is_matrix(found, pitch):
+                        self._wrong(flight, name, tile, descriptor, found, pitch)
+
+    def _wrong(self, flight: Flight, name: str, tile: TileBytes, descriptor: int, found: Array, pitch: int) -> None:
+        line = self.lines.get(id(flight), 0)
+        tries = self.tried.get((line, name), 0)
+        self.tried[line, name] = tries + 1
+        if tries >= _MOST_TRIES:
+            return
+        block, rank = flight.block, flight.block.rank
+        mend = _mend(self.at[rank], tile, descriptor, found, pitch)
+        if mend is None:
+            return
+        place = int(np.argmax(mend.origins != found))
+        at_line, run = divmod(place, found.shape[1])
+        wanted, (row, k) = name.upper(), _element(tile, at_line, run, 0)
+        read = int(found.flat[place])
+        from_what = "bytes that no copy wrote"
+        if read > 0:
+            away, rest = divmod(read - int(mend.origins.flat[0]), mend.step)
+            other = _element(tile, away, 0, rest)
+            from_what = f"the bytes that were written as {wanted}[{other[0]}, {other[1]}]"
+        opcode = self.checker.findings.opcode(line)
+        said = f"{opcode} reads {wanted}[{row}, {k}] from {from_what}: with {mend.said} every element would be the one that was written"
+        unit = int(tile.address.reshape(-1, found.size)[0, place]) // UNIT
+        by = int(self.by[rank][unit]) if unit < len(self.by[rank]) and read > 0 else 0
+        self.checker.findings.report(
+            mend.rule, said, line, by, self.checker.index(block), int(flight.threads[0]), operand=name, element=[row, k],
+            descriptor=hex(descriptor), mend=mend.said,
+        )  # fmt: skip
 
 
-def _under(tile: TileBytes, rule: str, said: str, descriptor: int) -> Iterator[tuple[str, str, TileBytes]]:
-    try:
-        yield rule, said, tile.under(descriptor)
-    except TcsimError:  # no such tile
-        return
+def _numbered(address: Array, data: Array) -> Array | None:
+    """The bytes that were read, with the address of each 16 in their place; None where they are fewer."""
+    size = data.shape[-1] if data.ndim else 0
+    if data.dtype != np.uint8 or not size or size % UNIT or data.size != len(address) * size:
+        return None
+    found = np.empty((len(address), size // UNIT, 2), np.uint64)
+    found[..., 0] = address.astype(np.uint64)[:, None] + np.arange(0, size, UNIT, dtype=np.uint64)
+    found[..., 1] = found[..., 0] ^ _MARK
+    return found.view(np.uint8).reshape(data.shape)
 
 
-def _in_order(tile: TileBytes, found: Array) -> bool:
-    """Whether all origins are known, and those of rows and columns of a matrix, whose rows do not overlap."""
-    lines = found.reshape(tile.lines, -1)
-    if not lines.all():
+def _origins(at: Array, address: Array, tile: TileBytes) -> Array | None:
+    """The origins (lines, runs of a line) of a tile's runs, 0 where they are not known; None if none is, or some lie outside memory."""
+    units = address // UNIT
+    if int(units.max()) >= len(at) or tile.size > UNIT:
+        return None
+    found = at[units]
+    if not (found > 0).any():
+        return None
+    lines = tile.rows if tile.major == "K" else tile.k
+    return np.where(found > 0, found + address % UNIT, found).reshape(lines, -1)
+
+
+def _pitch(address: Array) -> int:
+    """The bytes from one row to the next, of accesses that are rows of a tensor; 0 if they are not."""
+    steps: Array = np.diff(address.astype(np.int64))
+    if not len(steps):
+        return 0
+    pitch = int(abs(steps).min())
+    regular = pitch > UNIT and not (steps % pitch).any() and 2 * int((steps == pitch).sum()) >= len(steps)
+    return pitch if regular else 0
+
+
+def _is_matrix(found: Array, pitch: int) -> bool:
+    """Whether the elements are rows and columns of something, in any order, each once; what lies beyond the tensor may be anything."""
+    if not found.all():
         return False
-    steps = np.diff(lines[:, 0])
-    apart = (steps == steps[:1]).all() and (np.abs(steps[:1]) >= lines.shape[1] * tile.size).all()
-    return bool(apart and (np.diff(lines, axis=1) == tile.size).all())
+    known = found > 0
+    if not known.all():
+        lines, runs = known.any(1), known.any(0)
+        if not known[lines][:, runs].all():
+            return True
+        found = found[lines][:, runs]
+    straight = bool(((found - found[:, :1]) == (found[:1] - found[0, 0])).all())
+    columns = not pitch or bool((found[:, 0] % pitch == found[0, 0] % pitch).all())
+    return straight and columns and len(np.unique(found)) == found.size
 
 
-def _place(tile: TileBytes, right: Array, origin: int) -> str:
-    """Where an origin stands in the tile that would be right."""
-    at = np.flatnonzero(right == origin)
-    if not origin or not len(at):
-        return "somewhere else"
-    row, run = divmod(int(at[0]), len(right) // tile.lines)
-    return f"what is row {row}, byte {run * tile.size}"
+def _step(found: Array, size: int, pitch: int) -> int:
+    """The bytes from one line to the next, of a matrix whose lines are whole and follow one another; 0 if it is none."""
+    if not (found > 0).all():
+        return 0
+    step = int(found[1, 0] - found[0, 0]) if len(found) > 1 else 0
+    lines, runs = found.shape
+    whole = found[0, 0] + np.arange(lines)[:, None] * step + np.arange(runs) * size
+    right = abs(step) >= runs * size and (not pitch or step % pitch == 0) and bool((found == whole).all())
+    return step if right else 0
+
+
+def _mend(at: Array, tile: TileBytes, descriptor: int, found: Array, pitch: int) -> Mend | None:
+    """The first descriptor, of those that differ in little, with which the tile is a matrix that begins at the same element."""
+    try:
+        own = MatrixDescriptor.decode(descriptor, arch=tile.arch)
+    except OperandError:
+        return None
+    for rule, changed in _candidates(at, tile, own, found, pitch):
+        try:
+            other = tile.under(changed.encode())
+        except OperandError:
+            continue
+        origins = _origins(at, other.address, other) if other.size == tile.size else None
+        if origins is None or origins.shape != found.shape or origins.flat[0] != found.flat[0]:
+            continue
+        step = _step(origins, tile.size, pitch)
+        if step:
+            return Mend(rule, _difference(own, changed), origins, step)
+    return None
+
+
+def _candidates(
+    at: Array, tile: TileBytes, own: MatrixDescriptor, found: Array, pitch: int
+) -> Iterator[tuple[str, MatrixDescriptor]]:
+    """Descriptors that differ in little, the likeliest first."""
+    leading, stride = own.leading_byte_offset, own.stride_byte_offset
+    for factor in (16, 1 / 16):
+        for name, value in (("stride_byte_offset", stride), ("leading_byte_offset", leading)):
+            yield "DESC_LBO_SBO", _changed(own, **{name: int(value * factor)})
+        yield (
+            "DESC_LBO_SBO",
+            _changed(own, stride_byte_offset=int(stride * factor), leading_byte_offset=int(leading * factor)),
+        )
+    yield "DESC_LBO_SBO", _changed(own, leading_byte_offset=stride, stride_byte_offset=leading)
+    first, line = int(found.flat[0]), pitch or int(found[1, 0] - found[0, 0])
+    wanted = [first + step for step in (16, 32, 64, 128, 4 * line, 8 * line)]
+    places = np.flatnonzero(np.isin(at, wanted)) * UNIT - own.start_address
+    values = list(dict.fromkeys((*_STEPS, *(int(place) for place in places[places > 0]))))
+    for value in values:
+        yield "DESC_LBO_SBO", _changed(own, stride_byte_offset=value)
+        yield "DESC_LBO_SBO", _changed(own, leading_byte_offset=value)
+    modes = [mode for mode in form_of(tile.arch)[1].modes if mode != own.swizzle]
+    for mode in modes:
+        yield "DESC_SWIZZLE_MODE", _changed(own, swizzle=mode)
+    for mode in modes:
+        span = DESCRIPTOR_SWIZZLES[mode].span
+        yield "DESC_SWIZZLE_MODE", _changed(own, swizzle=mode, stride_byte_offset=8 * span)
+    for value in values:
+        for other in values:
+            yield "DESC_LBO_SBO", _changed(own, leading_byte_offset=value, stride_byte_offset=other)
+    for mode in modes:
+        for value in values:
+            yield "DESC_SWIZZLE_MODE", _changed(own, swizzle=mode, stride_byte_offset=value)
+            yield "DESC_SWIZZLE_MODE", _changed(own, swizzle=mode, leading_byte_offset=value)
+
+
+def _changed(own: MatrixDescriptor, **fields: Any) -> MatrixDescriptor:
+    return replace(own, **fields)
+
+
+_NAMES = {"leading_byte_offset": "LBO", "stride_byte_offset": "SBO", "swizzle": "swizzle"}
+
+
+def _difference(own: MatrixDescriptor, changed: MatrixDescriptor) -> str:
+    """What is different, in words: "SBO 1024 instead of 64"."""
+    said = [
+        f"{word} {getattr(changed, name)} instead of {getattr(own, name)}"
+        for name, word in _NAMES.items()
+        if getattr(changed, name) != getattr(own, name)
+    ]
+    return " and ".join(said)
+
+
+def _element(tile: TileBytes, line: int, run: int, byte: int) -> tuple[int, int]:
+    """Row and column of the element that begins at a byte behind the beginning of a run of a line."""
+    bits = tile.format.bits if tile.format.bits < 8 else tile.format.container_bits
+    along = (run * tile.size + byte) * 8 // bits
+    return (line, along) if tile.major == "K" else (along, line)

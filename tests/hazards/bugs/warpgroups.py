@@ -94,15 +94,15 @@ def wide_descriptor(stride: int, swizzle: str = "NONE") -> int:
     return tcsim.MatrixDescriptor(B, leading_byte_offset=128, stride_byte_offset=stride, swizzle=swizzle).encode()
 
 
-def wide(wrong: str, named: str = "") -> str:
-    """A product with N = 24, in which the stride between B's core matrices matters. The marks of a defect of B's descriptor; where it is named."""
+def wide(wrong: str, named: str = "", against: str = "") -> str:
+    """A product with N = 24, in which the stride between B's core matrices matters. The marks of a defect of B's descriptor; where it is named, and against what."""
     return f"""
     {SET} {ZEROS} {_PLACES} mov.u64 %rd3, {tile(64, 16, A)};
     mov.u64 %rd4, {wide_descriptor(256)};   {wrong}
     st.shared.u32 [%r3], %r0; st.shared.u32 [%r3+512], %r0; st.shared.u32 [%r3+1024], %r0; st.shared.u32 [%r3+1536], %r0;
     setp.lt.u32 %p5, %r0, 48; shr.u32 %r5, %r0, 1; and.b32 %r6, %r0, 1; mul.wide.u32 %rd5, %r0, 16; add.u64 %rd5, %rd5, %rd1;
     shr.u32 %r7, %r5, 3; shl.b32 %r7, %r7, 8; and.b32 %r8, %r5, 7; shl.b32 %r8, %r8, 4; add.u32 %r7, %r7, %r8; shl.b32 %r8, %r6, 7; add.u32 %r7, %r7, %r8; add.u32 %r7, %r7, 4096;
-    @%p5 cp.async.cg.shared.global [%r7], [%rd5], 16;
+    @%p5 cp.async.cg.shared.global [%r7], [%rd5], 16;   {against}
     cp.async.wait_all;
     fence.proxy.async; bar.sync 0;
     wgmma.fence.sync.aligned;
@@ -112,5 +112,5 @@ def wide(wrong: str, named: str = "") -> str:
     """
 
 
-WIDE = Kernel("wide", wide(f"//~ B34: mov.u64 %rd4, {wide_descriptor(128)};", "//! B34"), threads=128)
+WIDE = Kernel("wide", wide(f"//~ B34: mov.u64 %rd4, {wide_descriptor(128)};", "//! B34", "//? B34"), threads=128)
 """B is copied by cp.async, core matrix by core matrix."""
