@@ -409,10 +409,6 @@ class Checker(Observer):
                 else:
                     words.note_fetch(mine, by)
 
-    def fetched(self, flight: Flight) -> None:
-        """What work has read through descriptors is looked at."""
-        self.origins.fetched(flight)
-
     def landing(self, flight: Flight) -> None:
         """What work signals follows from it."""
         self.origins.landing(flight)

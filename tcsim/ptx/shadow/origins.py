@@ -82,7 +82,8 @@ class Origins:
         self.lines[id(flight)] = line
 
     def landing(self, flight: Flight) -> None:
-        """Work is about to write: a copy leaves the origins of its bytes, other work none."""
+        """Work has read, and is about to write: a copy leaves the origins of its bytes, other work none."""
+        self._read(flight)
         pending, line = flight.pending, self.lines.pop(id(flight), 0)
         if not any(own.space in ("shared", "generic") for own in pending.writes):
             return
@@ -136,8 +137,8 @@ class Origins:
 
     # --- what is read
 
-    def fetched(self, flight: Flight) -> None:
-        """Work has read its tiles."""
+    def _read(self, flight: Flight) -> None:
+        """Look at the tiles that work has read."""
         rank = flight.block.rank
         at = self.at.get(rank)
         if at is None:
