@@ -92,7 +92,14 @@ def modules_of(package: ModuleType) -> list[str]:
     return [package.__name__, *(module.name for module in found)]
 
 
-NEEDED = {"tcsim.launchers.torch_cuda": "torch", "tcsim.launchers.triton_driver": "triton"}
+NEEDED = {
+    "tcsim.launchers.torch_cuda": "torch",
+    "tcsim.launchers.triton_driver": "triton",
+    "conformance.explain.on_torch": "torch",
+    "conformance.explain.on_cublaslt": "torch",
+    "conformance.explain.on_triton": "triton",
+    "conformance.explain.triton_kernels": "triton",
+}
 """Modules that an extra's project is needed for; where it is not there, `tox -e triton` runs their examples."""
 MODULES = [
     name

@@ -41,7 +41,7 @@ class Case:
     about: dict[str, Any]  # kernels, versions, digests
     outputs: inputs.Array  # (batch, rows, columns) of the output's type
 
-    def operands(self) -> dict[str, inputs.Array]:
+    def operands(self) -> dict[str, Any]:
         """What `tcsim.explain` is given.
 
         Raises RecordingError if the generator makes other operands than were multiplied.
@@ -50,7 +50,7 @@ class Case:
         if inputs.digest(given) != self.about["inputs"]:
             raise files.RecordingError(f"{self.name}: the operands are not those of the recording")
         rows, columns = kept(self.product)
-        chosen = {"a": given["a"][:, rows], "b": given["b"][:, :, columns], "observed": self.outputs}
+        chosen: dict[str, Any] = {"a": given["a"][:, rows], "b": given["b"][:, :, columns], "observed": self.outputs}
         if "c" in given:
             whole = self.product.c == "matrix"
             chosen["c"] = given["c"][:, rows][:, :, columns] if whole else given["c"][columns]

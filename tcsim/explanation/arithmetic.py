@@ -84,11 +84,10 @@ def _of_tensor_cores(left: str, right: str, arch: str, rounding: str) -> Iterato
     _, targets = accepting(arch)
     for family in ("wgmma", "mma.sync"):
         for row in catalog.family(family).rows():
-            operands = row.operands
-            formats = tuple(operands[name].format.name for name in "ab" if name in operands)
-            if formats[-1] != right or formats[0] != left or row.dropped or not set(row.targets) & set(targets):
+            formats = {item.name: item.format.name for item in row.forms[0].operands if item.format is not None}
+            if (formats["a"], formats["b"]) != (left, right) or row.dropped or not set(row.targets) & set(targets):
                 continue
-            accumulator = operands["d"].format.name
+            accumulator = formats["d"]
             key = (accumulator, row.shape[2], row.arithmetic, family)
             if key in found:
                 found[key].append(row.mnemonic)

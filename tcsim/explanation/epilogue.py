@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arithmetic import floating
+from tcsim.arithmetic import floating, mufu
 from tcsim.core.errors import OperandError
 from tcsim.explanation.arithmetic import Codes
 from tcsim.explanation.orders import FLOATS
@@ -113,17 +113,30 @@ def _relu(values: Floats) -> Floats:
     return np.where(values > 0, values, np.zeros((), values.dtype))
 
 
-ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {"": lambda values: values, "relu": _relu}
-
-
 def _fma(a: Any, b: Any, c: Any) -> Floats:
     """In f32, rounded once."""
     x, y, z = (np.asarray(item, np.float32).view(np.uint32) for item in np.broadcast_arrays(a, b, c))
     return floating.fma(x, y, z, "f32").view(np.float32)
 
 
+GELU = np.float32(0.79788458), np.float32(0.035677426)
+"""sqrt(2 / pi), and 0.044715 times it: the factors of cuBLASLt's GELU, whose f32 outputs on an H200 no neighbours reproduce."""
+
+
+def _gelu(values: Floats) -> Floats:
+    """x / 2 + x / 2 tanh(x (A + B x x)) with the special function unit's tanh, in f32."""
+    x = np.ascontiguousarray(values, np.float32)
+    inner = x * _fma(GELU[1] * x, x, GELU[0])
+    half = np.float32(0.5) * x
+    return _fma(half, mufu.unit().tanh(inner.view(np.uint32)).view(np.float32), half)
+
+
+ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {"": lambda values: values, "relu": _relu, "gelu": _gelu}
+NAMES = {"": "", "relu": "ReLU", "gelu": "GELU by tanh.approx"}
+
+
 def epilogues(
-    extras: Extras, observed: Codes, output: str, accumulator: str, rounding: str = "rne"
+    extras: Extras, output: str, accumulator: str, activation: str = "", rounding: str = "rne"
 ) -> Iterator[Epilogue]:
     """Those that fit what was given, plainest first, with one rounding to the output's format."""
     if accumulator not in FLOATS:
@@ -131,15 +144,12 @@ def epilogues(
         return
     scales = list(_scales(extras, accumulator))
     adds = list(_additions(extras, output, accumulator))
-    values = FORMATS[output].values(observed)
-    finite = values[np.isfinite(values)]
-    activations = ["relu"] if len(finite) and finite.min() >= 0 else [""]
-    for (scale_name, scale), (add_name, add), activation in every(scales, adds, activations):
+    for (scale_name, scale), (add_name, add) in every(scales, adds):
 
         def apply(x: Floats, more: Extras, scale: Any = scale, add: Any = add) -> Floats:
             return add(scale(x, more), more)
 
-        said = [text for text in (scale_name, add_name, activation.upper().replace("RELU", "ReLU")) if text]
+        said = [text for text in (scale_name, add_name, NAMES[activation]) if text]
         if output != accumulator:
             said.append(f"rounded to {output}" if rounding == "rne" else f"truncated to {output}")
         yield Epilogue(", ".join(said), apply, activation, rounding)

@@ -16,7 +16,7 @@ from tcsim.explanation.candidate import Candidate
 from tcsim.explanation.epilogue import epilogues, through
 from tcsim.explanation.orders import FLOATS, ONE, Chains, Order, add, contiguous, in_turn, residue_first, variants
 from tcsim.explanation.probes import cancelling
-from tcsim.explanation.question import Places, Question, ask, codes_of
+from tcsim.explanation.question import Floats, Places, Question, ask, codes_of
 from tcsim.explanation.report import Explanation, Summation, Verdict
 from tcsim.numbers.formats import FORMATS, Format
 
@@ -84,10 +84,24 @@ def any_turn(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
     return chain.from_iterable(variants(order, False) for order in turns(item, k, unit))
 
 
-STAGES: tuple[tuple[Callable[[Arithmetic, int, int], Iterable[Order]], str], ...] = (
-    (plain, "rne"), (residues, "rne"), (any_sum, "rne"), (turns, "rne"), (any_turn, "rne"), (plain, "rz"),
+STAGES: tuple[tuple[Callable[[Arithmetic, int, int], Iterable[Order]], str | None, str], ...] = (
+    (plain, None, "rne"), (plain, "gelu", "rne"), (plain, "relu", "rne"), (residues, None, "rne"), (any_sum, None, "rne"),
+    (turns, None, "rne"), (any_turn, None, "rne"), (plain, None, "rz"),
 )  # fmt: skip
-"""Which orders are tried, and the rounding to the output's format; the next ones only where the ones before all fail."""
+"""Which orders are tried, with which activation (None: what the outputs look like) and rounding; the next ones only where those before all fail."""
+
+
+def _activation(seen: Floats, plain: Floats) -> str:
+    """What the outputs look like beside the values without an activation."""
+    if not seen.any() or not (plain < -_NEGATIVE).any():
+        return ""
+    if seen.min() >= 0:
+        return "relu"
+    return "gelu" if seen.min() > -_NEGATIVE else ""
+
+
+_NEGATIVE = 0.25
+"""Beyond the least value of GELU, -0.17."""
 
 
 class Search:
@@ -99,8 +113,7 @@ class Search:
         with np.errstate(all="ignore"):
             plain = question.extras.reference(question.product)
             seen = question.values[2]
-            relu = bool((seen >= 0).all() and seen.any() and (plain < -np.abs(plain).max() * 1e-3).any())
-        self.activation = "relu" if relu else ""
+            self.activation = _activation(seen, plain)
         self.arithmetics = self._likely(list(arithmetics(*question.formats[:2], arch)))
         self._scores: list[tuple[int, Candidate]] = []
 
@@ -164,14 +177,15 @@ class Search:
         k, chosen = self.question.k, self.question.telling(self.activation, FIRST)
         a, b, *_ = self.question.at(chosen)
         held = {item: self._chains(item, a, b) for item in self.arithmetics}
-        for stage, rounding in STAGES:
+        for stage, activation, rounding in STAGES:
             found = []
+            way = self.activation if activation is None else activation
             for item, chains in held.items():
                 listed = list(stage(item, k, _unit(k, item.step)))
                 chains.prepare(listed)
                 if stage is any_sum:
                     listed = self._near(item, chains, listed, chosen)
-                found += self._reproducing(item, chains, listed, chosen, rounding)
+                found += self._reproducing(item, chains, listed, chosen, (way, rounding))
             if found:
                 return sorted(found, key=lambda item: item.rank)[:KEPT]
         return []
@@ -198,7 +212,7 @@ class Search:
         return found
 
     def _reproducing(
-        self, item: Arithmetic, chains: Chains, listed: list[Order], chosen: Places, rounding: str
+        self, item: Arithmetic, chains: Chains, listed: list[Order], chosen: Places, way: tuple[str, str]
     ) -> list[Candidate]:
         """Candidates that give every chosen output; the counts of the others are kept."""
         _, _, seen, extras = self.question.at(chosen)
@@ -207,13 +221,13 @@ class Search:
         if not listed:
             return found
         totals = np.array([add(chains.parts(order), order, item.accumulator, there) for order in listed])
-        for way in epilogues(extras, self.question.observed, self.output.name, item.accumulator, rounding):
-            counts = same(way.outputs(totals, item.accumulator, extras, self.output.name), seen, self.output).sum(
+        for epilogue in epilogues(extras, self.output.name, item.accumulator, *way):
+            counts = same(epilogue.outputs(totals, item.accumulator, extras, self.output.name), seen, self.output).sum(
                 axis=1
             )
             self.tried += len(listed)
             for place in np.argsort(-counts, kind="stable"):
-                candidate = Candidate(item, listed[place], way, self.question.formats, self.question.extras)
+                candidate = Candidate(item, listed[place], epilogue, self.question.formats, self.question.extras)
                 if counts[place] < len(seen):
                     self._scores.append((int(counts[place]), candidate))
                     break
@@ -273,7 +287,7 @@ class Search:
 
     def _rival(self, arithmetic: Arithmetic) -> Candidate:
         question = self.question
-        way = next(iter(epilogues(question.extras, question.observed, self.output.name, arithmetic.accumulator)))
+        way = next(iter(epilogues(question.extras, self.output.name, arithmetic.accumulator, self.activation)))
         return Candidate(arithmetic, Order((0, question.k), name=ONE), way, question.formats, question.extras)
 
     def _summation(self, group: list[Candidate], chosen: Places | None) -> Summation:
