@@ -47,7 +47,11 @@ SUBCOMMANDS = {
     "quantize": ("quantize", "quantize", "Quantise an array of a file, and say what is lost."),
     "run": ("run", "run", "Run an instruction on the inputs of a file."),
     "exec": ("exec", "run", "Run a kernel's PTX, a recorded launch, or a script for Triton, without a GPU."),
-    "check": ("check", "check", "Name a kernel's missing fences, waits and barriers, without a GPU."),
+    "check": (
+        "check",
+        "check",
+        "Name what is wrong in a kernel: missing fences, waits and barriers, races, faults and deadlocks. No GPU is needed.",
+    ),
     "step": ("step", "step", "Step through a kernel, look at everything, and ask why."),
     "trace": ("trace", "trace", "Trace the sum of one output, as columns of bits."),
     "compare": ("compare", "compare", "Compare the results of archs, bit by bit."),
