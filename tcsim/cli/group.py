@@ -56,7 +56,11 @@ SUBCOMMANDS = {
     "trace": ("trace", "trace", "Trace the sum of one output, as columns of bits."),
     "compare": ("compare", "compare", "Compare the results of archs, bit by bit."),
     "diagnose": ("diagnose", "diagnose", "Find the mistake behind a wrong result."),
-    "explain": ("explain", "explain", "Find the order of summation behind a library's product."),
+    "explain": (
+        "explain",
+        "explain",
+        "Find the instruction, the order of summation and the epilogue behind a library's product.",
+    ),
 }
 """By name: the module in this package, what it has, and the line of help. In the order in which they are listed."""
 _SETTINGS: dict[str, dict[str, Any]] = {"number": {"ignore_unknown_options": True}}
