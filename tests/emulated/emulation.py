@@ -56,6 +56,9 @@ def compile_program(
         (folder / name).write_text(text, encoding="utf-8")
     program = folder / "kernel"
     command = ["g++", "-std=c++20", "-O2", "-w", "-pthread", f"-I{folder}", f"-I{HERE}"]
+    command.append(
+        "-ftrivial-auto-var-init=pattern"
+    )  # g++ 12: what a kernel reads before it writes it, such as an accumulator, shows
     command += [f"-D{name}={value}" for name, value in macros.items()]
     made = subprocess.run([*command, str(folder / "kernel.cpp"), "-o", str(program)], capture_output=True, text=True)
     if made.returncode:

@@ -267,7 +267,7 @@ MISTAKES = {
     ),
     "the last tile is not stored": ("staging.store_all_held(", "if (false) staging.store_all_held(", SHORT),
     "the last slot of a tile is kept": ("wgmma_wait<0>();\n            release(previous);", "wgmma_wait<0>();", SHORT),
-    "a tile is added to the one before": ("multiply(false);", "multiply(true);", SHORT),
+    "a tile is added to what was there before": ("multiply(false);", "multiply(true);", SHORT),
     "every block has the same rank": ("uniform(cluster_rank())", "0", LONG),
 }
 
