@@ -30,13 +30,24 @@ def wrong(tmp_path: Path) -> tuple[str, str]:
 def test_diagnose_names_the_mistake(wrong: tuple[str, str]) -> None:
     """Text and JSON; the result in a file of its own or among the inputs."""
     inputs, observed = wrong
-    text = answer("diagnose", MMA, "--inputs", inputs, "--observed", observed)
+    text = answer("diagnose", MMA, "--inputs", inputs, "--observed", observed, status=1)
     assert "explained: this mistake reproduces every output bit for bit" in text and "a transposed" in text
     assert max(map(len, text.splitlines())) <= 80
     for arguments in ((inputs, "--observed", observed), (inputs.replace("in.npz", "all.npz"),)):
-        found = data("diagnose", MMA, "--inputs", *arguments)
+        found = data("diagnose", MMA, "--inputs", *arguments, status=1)
         assert (found["verdict"], found["mistake"], found["outputs"]) == ("explained", "a transposed", 128)
         assert found["explanations"][0]["matched"] == 128 and found["arch"] == "sm_90"
+
+
+def test_the_exit_status_of_a_diagnosis(tmp_path: Path, wrong: tuple[str, str]) -> None:
+    """0: right; 1: explained; 2: not."""
+    inputs, observed = wrong
+    mma, given = tcsim.instruction(MMA, arch="sm_90"), np.load(inputs)
+    right = tcsim.gemm(given["a"], given["b"], instruction=mma)
+    np.save(tmp_path / "right.npy", right)
+    np.save(tmp_path / "noise.npy", np.random.default_rng(1).standard_normal(right.shape).astype(np.float32))
+    for name, status in ((str(tmp_path / "right.npy"), 0), (observed, 1), (str(tmp_path / "noise.npy"), 2)):
+        answer("diagnose", MMA, "-i", inputs, "--observed", name, status=status)
 
 
 def test_diagnose_says_what_is_missing(wrong: tuple[str, str]) -> None:

@@ -17,6 +17,9 @@ from tcsim.diagnosis.report import Diagnosis
 from tcsim.inspection.problems import result_names, tensor_memory
 from tcsim.inspection.report import Lines, Report
 
+STATUS = {"correct": 0, "explained": 1, "ambiguous": 2, "partly explained": 2, "not explained": 2}
+"""The exit status of each verdict."""
+
 
 def diagnose(
     mnemonic: options.Mnemonic,
@@ -34,7 +37,11 @@ def diagnose(
     html: options.Html = False,
     json: options.Json = False,
 ) -> None:
-    """Find the mistake behind a wrong result."""
+    """Find the mistake behind a wrong result.
+
+    Exit status: 0 if the result is right, also in another order of summation, 1 if what is wrong is explained, 2 if it is not
+    (several explanations, a part, or none) and for wrong use.
+    """
     instruction = options.instruction_of(mnemonic, arch)
     read = read_arrays(file, "diagnose")
     names = {"observed", *KNOWN, *signature(instruction.execute).parameters}
@@ -61,6 +68,8 @@ def diagnose(
     head = {"mnemonic": instruction.mnemonic, "arch": instruction.arch.name}
     title = f"{instruction.mnemonic} on {instruction.arch.name}"
     emit("diagnose", lambda: head | found.as_dict(), lambda: _report(title, found), form=options.form_of(json, html))
+    if status := STATUS[found.verdict]:
+        raise typer.Exit(status)
 
 
 def _report(title: str, found: Diagnosis) -> Report:

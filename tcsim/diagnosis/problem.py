@@ -60,6 +60,8 @@ class Problem:
     finish: Finish | None = None  # what is done to each output at the end
     known: npt.NDArray[np.bool_] | None = None  # (batch, M, N): outputs that can be predicted; None: all
     memory: Memory | None = None  # where wgmma found its operands
+    size: tuple[int, int] | None = None  # M and N that were given, if they were padded to the instruction's shape
+    output: str | None = None  # the narrower float type that the result was given in
 
     @property
     def kept(self) -> int:
@@ -76,6 +78,18 @@ class Problem:
         """Instructions that lie behind one output."""
         return self.a.shape[2] // self.kept
 
+    @property
+    def note(self) -> str:
+        """What is to be said of a right result."""
+        return f"rounded to nearest even {self.output}" if self.output else ""
+
+    def inside(self) -> npt.NDArray[np.bool_]:
+        """Which outputs were given: (batch, M, N)."""
+        inside = np.ones(self.observed.shape, bool)
+        if self.size is not None:
+            inside[:, self.size[0] :], inside[:, :, self.size[1] :] = False, False
+        return inside
+
     def parts(self) -> Iterator[Part]:
         """All outputs."""
         rows, columns = (np.arange(size) for size in self.observed.shape[1:])
@@ -88,10 +102,10 @@ class Problem:
 
     def knows(self, part: Part) -> npt.NDArray[np.bool_]:
         """Which outputs of a part can be predicted."""
-        if self.known is None:
-            return np.ones((len(part.rows), len(part.columns)), bool)
-        known: npt.NDArray[np.bool_] = self.known[part.matrix][np.ix_(part.rows, part.columns)]
-        return known
+        known = np.ones((len(part.rows), len(part.columns)), bool)
+        if self.size is not None:
+            known &= (part.rows < self.size[0])[:, None] & (part.columns < self.size[1])
+        return known if self.known is None else known & self.known[part.matrix][np.ix_(part.rows, part.columns)]
 
     def predict(self, part: Part) -> Codes:
         """What the model gives for a part: (rows, columns)."""

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tcsim.catalog import instruction as find_instruction
 from tcsim.core.arguments import as_array
 from tcsim.core.errors import InstructionError, OperandError, listing
-from tcsim.diagnosis.problem import Codes, Memory, Problem
+from tcsim.diagnosis.arithmetic import narrowed
+from tcsim.diagnosis.problem import Codes, Memory, Part, Problem
 from tcsim.gemm import Machine, machine_of
 from tcsim.isa.tcgen05.products import shifted
 from tcsim.model.instruction import Instruction
-from tcsim.numbers.codec import as_codes
+from tcsim.numbers.codec import as_codes, encode
+from tcsim.numbers.foreign import on_host
 
 KNOWN = (
     "a", "b", "c", "metadata", "selector", "smem", "trans_a", "trans_b", "scale_d", "scale_a", "scale_b", "byte_id_a",
     "thread_id_a", "byte_id_b", "thread_id_b", "idesc",
 )  # fmt: skip
 """The operands of `tcsim.diagnose` for an instruction that multiplies."""
+_NARROWER = {
+    np.dtype(np.float16): "f16",
+    np.dtype(ml_dtypes.bfloat16): "bf16",
+    np.dtype(ml_dtypes.float8_e4m3fn): "e4m3",
+    np.dtype(ml_dtypes.float8_e5m2): "e5m2",
+}
+"""Types of an output tensor that hold a result of f32 rounded."""
 
 
 def named(instruction: Any, arch: str) -> tuple[Instruction, str]:
@@ -41,6 +52,11 @@ def problem_of(multiply: Instruction, call: str, observed: Any, operands: dict[s
     if unknown or missing:
         wrong = f"unknown operand {unknown[0]}" if unknown else f"{missing[0]} is missing"
         raise OperandError(f"{call}: {wrong}; valid: {listing(KNOWN)}")
+    arrays = ("a", "b", "c", "metadata", "scale_a", "scale_b", "smem")
+    operands = {
+        name: on_host(x, f"{call}: {name}") if name in arrays and x is not None else x for name, x in operands.items()
+    }
+    observed = on_host(observed, f"{call}: observed")
     if "smem" in operands:
         return _from_memory(multiply, call, np.asarray(observed), operands)
     machine = machine_of(multiply, call, operands.get("idesc"))
@@ -69,6 +85,9 @@ def _from_matrices(machine: Machine, call: str, observed: Any, operands: dict[st
     given = {"a": operands["a"], "b": operands["b"], "d": observed}
     if operands.get("c") is not None:
         given["c"] = operands["c"]
+    output = _NARROWER.get(observed.dtype) if formats["d"].name == "f32" else None
+    if output is not None:
+        given["d"] = encode(observed.astype(np.float64), "f32")
     codes = {name: as_codes(x, formats[name], f"{call}: {name}") for name, x in given.items()}
     if any(x.ndim < 2 for x in codes.values()):
         raise OperandError(f"{call}: a, b, c and observed are matrices, or registers (..., lanes, registers)")
@@ -77,7 +96,7 @@ def _from_matrices(machine: Machine, call: str, observed: Any, operands: dict[st
     dense_k = 2 * k if sparse else k
     wanted = {"b": (dense_k, n), "c": (m, n), "d": (m, n)}
     for name, size, unit in zip("MNK", (m, n, dense_k), machine.shape, strict=True):
-        if size % unit or not size:
+        if not size or (size % unit and (sparse or machine.blocks)):
             raise OperandError(f"{call}: {name} = {size}; valid: multiples of the instruction's {unit}")
     if dense_k > machine.shape[2] and formats["c"] is not formats["d"]:
         raise OperandError(
@@ -100,7 +119,22 @@ def _from_matrices(machine: Machine, call: str, observed: Any, operands: dict[st
         codes["metadata"] = positions.astype(np.int64)
     batch = np.broadcast_shapes(*(x.shape[:-2] for x in codes.values()))
     flat = {name: _flat(x, batch) for name, x in codes.items()}
-    return _made(machine, flat)
+    size = (m, n) if m % machine.shape[0] or n % machine.shape[1] else None
+    problem = _made(machine, _padded(flat, machine.shape) if not sparse and not machine.blocks else flat)
+    problem = replace(problem, size=size, output=output)
+    return problem if output is None else replace(problem, finish=partial(_given_as, output))
+
+
+def _padded(flat: dict[str, Codes], unit: tuple[int, int, int]) -> dict[str, Codes]:
+    """The matrices with zeros up to multiples of the instruction's shape."""
+    m, n, k = (-size % by for size, by in zip((*flat["d"].shape[1:], flat["a"].shape[2]), unit, strict=True))
+    ends = {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}
+    return {name: np.pad(x, ((0, 0), *((0, end) for end in ends[name]))) for name, x in flat.items()}
+
+
+def _given_as(output: str, problem: Problem, part: Part, codes: Codes) -> Codes:
+    """f32 codes rounded to the type of the output tensor."""
+    return narrowed(codes, output)
 
 
 def _made(machine: Machine, flat: dict[str, Codes]) -> Problem:

@@ -15,7 +15,9 @@ class Explanation:
     mistake: str  # its name, the same for all its forms
     detail: str  # which form; may be empty
     advice: str  # what to look at
-    matched: int  # outputs that it reproduces bit for bit
+    matched: int  # outputs that it reproduces bit for bit; up to rounding if not `bits`
+    bits: bool = True  # every bit is reproduced: else the order of summation is not known
+    also: tuple[str, ...] = ()  # other names of the same: no operands could tell them apart
 
     def __str__(self) -> str:
         return f"{self.mistake} ({self.detail})" if self.detail else self.mistake
@@ -45,6 +47,7 @@ class Diagnosis:
     nearest: tuple[Explanation, ...]  # the best of the others, best first
     attempts: int  # mistakes tried, each in all its forms
     where: str = ""  # which outputs differ from the model
+    note: str = ""  # what else there is to say
 
     @property
     def mistake(self) -> str | None:
@@ -64,38 +67,69 @@ class Diagnosis:
     def lines(self) -> list[str]:
         """The diagnosis in sentences."""
         if self.verdict == "correct":
-            return [f"correct: all {self.outputs:,} outputs are what the model says"]
+            if self.right == self.outputs:
+                said = f", {self.note}" if self.note else ""
+                return [f"correct: all {self.outputs:,} outputs are what the model says{said}"]
+            lines = [f"correct: all {self.outputs:,} outputs are {self.note}"]
+            return lines + [
+                f"  this order reproduces every bit: {item.detail or item.mistake}" for item in self.explanations
+            ]
         lines = [f"{self.outputs - self.right:,} of {self.outputs:,} outputs differ from the model: {self.where}"]
         if self.explanations:
             head = "this mistake reproduces" if len(self.explanations) == 1 else "each of these mistakes reproduces"
-            lines.append(f"{self.verdict}: {head} every output bit for bit")
+            how = "bit for bit" if all(item.bits for item in self.explanations) else "within rounding"
+            lines.append(f"{self.verdict}: {head} every output {how}")
         elif self.verdict == "partly explained":
-            share = self.nearest[0].matched / self.outputs
-            lines.append(f"partly explained: the nearest mistake reproduces {share:.1%} of the outputs")
+            lines.append(
+                f"partly explained: the nearest mistake reproduces {_share(self.nearest[0].matched, self.outputs)}"
+            )
         else:
             lines.append(f"not explained: none of {self.attempts} mistakes reproduces what was observed")
+        if self.note:
+            lines.append(f"  {self.note}")
         near = [item for item in self.nearest if item.matched > self.right]
         shown = self.explanations or (near if self.verdict == "partly explained" else ())
         for item in shown:
-            part = "" if self.explanations else f" [{item.matched / self.outputs:.1%}]"
+            part = "" if self.explanations else f" [{_share(item.matched, self.outputs)}]"
             lines += [f"  {item}{part}", f"    {item.advice}"]
+            lines += [f"    the same as: {other}" for other in item.also[:3]]
         return lines
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
 
+def _share(part: int, whole: int) -> str:
+    """How much, never rounded up to all.
+
+    >>> _share(1, 3), _share(9999, 10000)
+    ('33.3% of the outputs', 'all but 1 of the outputs')
+    """
+    text = f"{part / whole:.1%}"
+    return f"all but {whole - part:,} of the outputs" if text == "100.0%" and part < whole else f"{text} of the outputs"
+
+
 _CLEARLY = 0.25  # a partial explanation must reproduce this part of the outputs more than the model does
 
 
 def described(
-    outputs: int, right: int, exact: list[Explanation], nearest: list[Explanation], attempts: int, where: str
+    outputs: int,
+    right: int,
+    exact: list[Explanation],
+    nearest: list[Explanation],
+    attempts: int,
+    where: str,
+    alike: str = "",
 ) -> Diagnosis:
-    """The diagnosis that follows from what reproduces the result, and from what comes nearest, best first."""
+    """The diagnosis that follows from what reproduces the result, and from what comes nearest, best first.
+
+    alike: why the operands cannot tell mistakes apart, if they cannot.
+    """
+    note = f"the data cannot tell: {alike}; try random operands" if alike else ""
     if exact:
         names = {item.mistake for item in exact}
-        verdict: Verdict = "explained" if len(names) == 1 else "ambiguous"
-        return Diagnosis(verdict, outputs, right, tuple(exact), (), attempts, where)
+        verdict: Verdict = "explained" if len(names) == 1 and not alike else "ambiguous"
+        return Diagnosis(verdict, outputs, right, tuple(exact), (), attempts, where, note)
     clear = bool(nearest) and nearest[0].matched >= right + _CLEARLY * outputs
     verdict = "partly explained" if clear else "not explained"
-    return Diagnosis(verdict, outputs, right, (), tuple(nearest), attempts, where)
+    return Diagnosis(verdict, outputs, right, (), tuple(nearest), attempts, where, note)

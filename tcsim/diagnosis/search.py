@@ -1,20 +1,24 @@
-"""`tcsim.diagnose`: try every known mistake on a problem, keep those that reproduce what was observed."""
+"""`tcsim.diagnose`: solve for what made each output, try every known mistake, keep what reproduces what was observed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arithmetic.steps import runs
 from tcsim.diagnosis import arithmetic, blocks, memory, operands, registers, scales, sparsity
+from tcsim.diagnosis.equivalence import Fresh, alike, right_of
 from tcsim.diagnosis.moves import diagnose_move
 from tcsim.diagnosis.problem import Attempt, Part, Problem
 from tcsim.diagnosis.question import named, problem_of
+from tcsim.diagnosis.reals import Mask, Numbers
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
+from tcsim.diagnosis.rounded import within_rounding
+from tcsim.diagnosis.solved import Solved, solved
+from tcsim.diagnosis.where import where_text
 
 CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
     operands.attempts,
@@ -43,15 +47,26 @@ class _Score:
         return self.matched / self.known if self.known else 0.0
 
 
+@dataclass(frozen=True)
+class _Found:
+    """An explanation of everything that can be predicted, and how it would explain other data."""
+
+    explanation: Explanation
+    rank: int
+    known: bool  # every output can be predicted
+    predicts: Callable[[Fresh], Numbers | None]
+
+
 def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands: Any) -> Diagnosis:
     """Find the mistake that turns the operands into the observed result.
 
     instruction: a mnemonic, or what `tcsim.instruction` gives. The operands are named as in its `execute` or `matmul`:
     codes of whole matrices a (..., M, K), b (..., K, N), c (..., M, N) (zeros if left out) with `observed` (..., M, N), of
-    any multiple of the instruction's M, N and K; or registers, with `observed` registers (..., lanes, registers); for
+    any M, N and K; or registers, with `observed` registers (..., lanes, registers); for
     wgmma also smem= with descriptors. A sparse A comes with metadata=, block scales as scale_a= and scale_b=, tcgen05.mma's
     instruction descriptor as idesc=, all as `matmul` takes them. `observed` and the
-    matrices may be NumPy or ml_dtypes arrays of exactly the format. An instruction that multiplies nothing (ldmatrix,
+    matrices may be NumPy, ml_dtypes, PyTorch, CuPy or DLPack arrays of exactly the format; `observed` may be of a narrower float type
+    than the instruction's D. An instruction that multiplies nothing (ldmatrix,
     stmatrix, movmatrix, wmma.load, wmma.store, tcgen05.ld and .st, cvt) takes the arguments of its `execute`, and `observed` is
     its result, of several arrays a tuple.
 
@@ -71,19 +86,61 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     if not hasattr(found_instruction, "matmul"):
         return diagnose_move(found_instruction, call, observed, operands)
     problem = problem_of(found_instruction, call, observed, operands)
-    right, wrong = _model(problem)
-    outputs = problem.observed.size
+    model = right_of(problem)
+    inside = problem.inside()
+    wrong = (model != problem.observed) & inside
+    outputs = int(inside.sum())
+    right = outputs - int(wrong.sum())
     if not wrong.any():
-        return Diagnosis("correct", outputs, outputs, (), (), 0)
-    where = _where(wrong)
+        return Diagnosis("correct", outputs, outputs, (), (), 0, note=problem.note)
+    where = where_text(wrong)
     found = _constant(problem)
     if found is not None:
         return Diagnosis("explained", outputs, right, (found,), (), 1, where)
+    tried, exact, nearest = _catalogued(problem, wrong, outputs)
+    own = solved(problem, model, inside, any(item.known for item in exact))
+    if own is not None and own.rounding_only:
+        return within_rounding(problem, model, own, [item.explanation for item in exact], where, tried)
+    if own is not None and own.complete:
+        exact += _of_solver(own, outputs)
+        tried += own.tried
+    if own is not None:
+        nearest += own.explanations(outputs)
+    nearest.sort(key=lambda item: -item.matched)
+    merged = _merged(problem, exact)
+    return described(outputs, right, merged, nearest[:_NEAREST], tried, where, alike(problem))
+
+
+def _of_solver(own: Solved, outputs: int) -> list[_Found]:
+    """The solver's explanation, and other candidates that give the same bits."""
+
+    def predicts(fresh: Fresh) -> Numbers | None:
+        if own.relations or own.unwritten.any():
+            return None
+        values = fresh.reals.right.copy()
+        for piece in own.pieces:
+            found = fresh.of_candidate(piece.candidate)
+            values = found if own.candidate is not None else np.where(piece.gives, found, values)
+        return values
+
+    found = [_Found(own.explanation(outputs), own.rank, True, predicts)]
+    if len(own.pieces) == 1:
+        for item in own.pieces[0].ties[:3]:
+            other = replace(own, pieces=(replace(own.pieces[0], candidate=item, ties=()),))
+            if other.complete and other.same == own.same:
+                found += _of_solver(other, outputs)
+    return found
+
+
+def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[_Found], list[Explanation]]:
+    """Every mistake of the catalogue: how many were tried, those that explain everything, and the nearest of the others."""
     screen = _screen(wrong)
     tried = 0
-    exact: list[Explanation] = []
+    exact: list[_Found] = []
     partial: list[tuple[float, int, Attempt, Problem]] = []
-    for source in CATALOGUE:
+    single = all(size <= unit for size, unit in zip(wrong.shape[1:], problem.machine.shape, strict=False))
+    for number, source in enumerate(CATALOGUE):
+        rank = 0 if single and source is registers.attempts else number
         for attempt in source(problem):
             changed = attempt.change()
             if changed is None:
@@ -93,7 +150,7 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
             if score.known and score.matched == score.known:
                 whole = _score(changed, list(changed.parts()), wrong)
                 if _explains(whole, outputs, int(wrong.sum())):
-                    exact.append(Explanation(attempt.mistake, attempt.detail, attempt.advice, whole.matched))
+                    exact.append(_of_attempt(problem, attempt, source, 2 + rank, whole, outputs))
                     continue
             partial.append((score.share, -tried, attempt, changed))
     nearest = []
@@ -101,23 +158,72 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
         for _, _, attempt, changed in sorted(partial, key=lambda item: item[:2], reverse=True)[:_NEAREST]:
             whole = _score(changed, list(changed.parts()), wrong)
             nearest.append(Explanation(attempt.mistake, attempt.detail, attempt.advice, whole.matched))
-    exact.sort(key=lambda item: -item.matched)
-    nearest.sort(key=lambda item: -item.matched)
-    return described(outputs, right, exact, nearest, tried, where)
+    if any(item.known for item in exact):
+        exact = [item for item in exact if item.known]
+    return tried, exact, nearest
+
+
+def _of_attempt(
+    problem: Problem,
+    attempt: Attempt,
+    source: Callable[[Problem], Iterator[Attempt]],
+    rank: int,
+    score: _Score,
+    outputs: int,
+) -> _Found:
+    def predicts(fresh: Fresh) -> Numbers | None:
+        if problem.memory is not None or problem.metadata is not None or problem.scale_words is not None:
+            return None
+        for other in source(fresh.problem):
+            if (other.mistake, other.detail) == (attempt.mistake, attempt.detail):
+                return fresh.of_attempt(other)
+        return None
+
+    explanation = Explanation(attempt.mistake, attempt.detail, attempt.advice, score.matched)
+    return _Found(explanation, rank, score.known == outputs, predicts)
+
+
+def _merged(problem: Problem, exact: list[_Found]) -> list[Explanation]:
+    """One explanation for each thing said: the simplest, with the others' names; those that give every bit if there are any."""
+    if len(exact) > 1:
+        known = [item for item in exact if item.known]
+        exact = known or exact
+    if len(exact) < 2:
+        return [item.explanation for item in exact]
+    fresh = Fresh(problem)
+    classes: list[tuple[list[_Found], Numbers | None]] = []
+    for item in sorted(exact, key=lambda one: one.rank):
+        predicted = item.predicts(fresh)
+        for members, shown in classes:
+            same = item.explanation.mistake == members[0].explanation.mistake
+            if predicted is not None and shown is not None:
+                same = fresh.same(predicted, shown)
+            if same:
+                members.append(item)
+                break
+        else:
+            classes.append(([item], predicted))
+    if any(item.explanation.bits for members, _ in classes for item in members):
+        classes = [(members, shown) for members, shown in classes if any(item.explanation.bits for item in members)]
+    parts = [set(members[0].explanation.mistake.split(" + ")) for members, _ in classes]
+    simple = [not any(other < own for other in parts) for own in parts]  # no other says less
+    found = []
+    for (members, _), kept in zip(classes, simple, strict=True):
+        if not kept:
+            continue
+        first = members[0].explanation
+        bits = any(item.explanation.bits for item in members)
+        others = (item.explanation for item in members[1:])
+        also = {other.mistake: str(other) for other in reversed(list(others)) if other.mistake != first.mistake}
+        matched = max(item.explanation.matched for item in members)
+        found.append(replace(first, also=tuple(reversed(also.values())), bits=bits, matched=matched))
+    return found
 
 
 def _explains(score: _Score, outputs: int, wrong: int) -> bool:
     """All that can be predicted is reproduced, and it is enough."""
     enough = score.known * 4 >= outputs and score.telling >= min(_TELLING, wrong)
     return score.matched == score.known and enough
-
-
-def _model(problem: Problem) -> tuple[int, npt.NDArray[np.bool_]]:
-    """How many outputs are right, and which are wrong: (batch, M, N)."""
-    wrong = np.empty(problem.observed.shape, bool)
-    for part in problem.parts():
-        wrong[part.matrix] = problem.predict(part) != problem.seen(part)
-    return int(wrong.size - wrong.sum()), wrong
 
 
 def _score(changed: Problem, parts: list[Part], wrong: npt.NDArray[np.bool_]) -> _Score:
@@ -150,23 +256,10 @@ def _screen(wrong: npt.NDArray[np.bool_]) -> list[Part]:
 
 def _constant(problem: Problem) -> Explanation | None:
     """A result that holds one code everywhere was never computed."""
-    first = problem.observed.reshape(-1)[0]
-    if problem.observed.size < _TELLING or (problem.observed != first).any():
+    seen = problem.observed[problem.inside()]
+    first = seen[0]
+    if seen.size < _TELLING or (seen != first).any():
         return None
     detail = f"every output is {int(first):#x}"
     advice = "the result was never written, or all its inputs were zero: look at the store and at what was launched"
-    return Explanation("output never written", detail, advice, problem.observed.size)
-
-
-def _where(wrong: npt.NDArray[np.bool_]) -> str:
-    texts = []
-    if len(wrong) > 1:
-        texts.append(f"matrices {_ranges(np.flatnonzero(wrong.any(axis=(1, 2))))}")
-    texts.append(f"rows {_ranges(np.flatnonzero(wrong.any(axis=(0, 2))))}")
-    texts.append(f"columns {_ranges(np.flatnonzero(wrong.any(axis=(0, 1))))}")
-    return ", ".join(texts)
-
-
-def _ranges(places: npt.NDArray[np.intp]) -> str:
-    text = runs(tuple(int(x) for x in places))
-    return text if len(text) <= 60 else f"{len(places)} of {places[0]}-{places[-1]}"
+    return Explanation("output never written", detail, advice, seen.size)

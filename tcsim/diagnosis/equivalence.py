@@ -1,0 +1,96 @@
+"""Which explanations say the same thing: those that predict the same of fresh random operands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.diagnosis.moved import Moved
+from tcsim.diagnosis.problem import Attempt, Codes, Problem
+from tcsim.diagnosis.reals import Numbers, Reals, reals_of
+from tcsim.diagnosis.solve import Candidate
+from tcsim.numbers.codec import decode, encode
+from tcsim.numbers.formats import Format
+
+
+def fresh(problem: Problem) -> Problem:
+    """The problem with other operands, drawn at random; C stays zero where it is. `observed` numbers the outputs."""
+    random = np.random.default_rng(1)
+    formats = problem.machine.formats
+    a, b, c = (_drawn(random, getattr(problem, name).shape, formats[name]) for name in "abc")
+    c = np.where(problem.c == 0, problem.c, c)
+    observed = np.arange(problem.observed.size).astype(problem.observed.dtype).reshape(problem.observed.shape)
+    scales = problem.scales
+    if scales is not None:
+        own, other = (_drawn_scales(random, x.shape, formats["scale"]) for x in scales)
+        scales = own, other
+    return replace(problem, a=a, b=b, c=c, observed=observed, scales=scales)
+
+
+def _drawn(random: np.random.Generator, shape: tuple[int, ...], format: Format) -> Codes:
+    if format.kind == "float":
+        return encode(random.standard_normal(shape), format)
+    return (random.integers(0, 1 << min(format.bits, 8), shape) & format.code_mask).astype(format.dtype)
+
+
+def _drawn_scales(random: np.random.Generator, shape: tuple[int, ...], format: Format) -> Codes:
+    return encode(2.0 ** random.integers(-3, 4, shape), format)
+
+
+def right_of(problem: Problem) -> Codes:
+    """What the model says."""
+    out = np.empty(problem.observed.shape, problem.machine.formats["d"].dtype)
+    for part in problem.parts():
+        out[part.matrix] = problem.predict(part)
+    return out
+
+
+def alike(problem: Problem) -> str:
+    """Why the operands cannot tell mistakes apart; empty if they can."""
+    said = []
+    for name, codes, lines in (("a", problem.a, "rows"), ("b", problem.b.swapaxes(1, 2), "columns")):
+        if problem.size is not None:
+            codes = codes[:, : problem.size["ab".index(name)]]
+        if codes.shape[1] > 1 and (codes == codes[:, :1]).all():
+            said.append(f"all {lines} of {name} are equal")
+    return " and ".join(said)
+
+
+class Fresh:
+    """A problem with other operands, on which explanations are compared."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Made once for a diagnosis."""
+        self.problem = fresh(problem)
+        right = right_of(self.problem)
+        self.reals: Reals = reals_of(replace(self.problem, observed=right), right)
+
+    def of_candidate(self, item: Candidate | Moved) -> Numbers:
+        """What a candidate predicts of it."""
+        return np.stack([item.values(self.reals, t) for t in range(len(self.reals.a))])
+
+    def of_attempt(self, attempt: Attempt) -> Numbers | None:
+        """What an attempt made on this problem predicts of it; None if it cannot be made. NaN where it is not known."""
+        changed = attempt.change()
+        if changed is None:
+            return None
+        out = right_of(changed)
+        values = decode(out, changed.machine.formats["d"]).astype(np.float64)
+        if changed.known is not None:
+            values = np.where(changed.known, values, np.nan)
+        moved = np.empty_like(values).reshape(-1)
+        place: npt.NDArray[np.int64] = changed.observed.reshape(-1).astype(np.int64)
+        if not np.array_equal(np.sort(place), np.arange(place.size)):
+            return None  # its codes were changed, not moved
+        moved[place] = values.reshape(-1)
+        return moved.reshape(values.shape)
+
+    def same(self, one: Numbers, two: Numbers) -> bool:
+        """Whether two predictions agree up to rounding wherever both are known."""
+        both = np.isfinite(one) & np.isfinite(two)
+        if both.sum() * 4 < both.size:
+            return False
+        middle = float(np.median(np.abs(self.reals.right))) + 1e-300
+        return bool((np.abs(one - two)[both] <= self.reals.reach[both] + 1e-5 * middle).all())

@@ -1,0 +1,331 @@
+"""Where a wrong kernel may read a line of an operand: every rule with its name, from a row of A (or a column of B) and k to another.
+
+A rule says which line and k stand in for (line, k); k and line below 0 mean a zero. It may depend on the line of the other
+operand, which is the output's column for A and its row for B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Where = Callable[[Ints, Ints, Ints], tuple[Ints, Ints]]  # (line, k, the other operand's line) -> (line, k)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One way to read an operand wrongly; `mistake` without the operand's name."""
+
+    mistake: str
+    detail: str
+    advice: str
+    where: Where
+    rank: int  # simpler rules first
+    crosses: bool = False  # depends on the other operand's line
+    lines_only: bool = False  # leaves k alone: the whole line is another
+    part: str = ""  # "metadata" or "scale": only that is read so, at (line, number along K)
+
+    def named(self, name: str) -> str:
+        """The mistake's name for operand a or b."""
+        return self.mistake.format(
+            x=name, lines="rows" if name == "a" else "columns", line="row" if name == "a" else "column"
+        )
+
+
+SAME = Rule("", "", "", lambda r, k, o: (r, k), 0, lines_only=True)
+LINES = "{x}: {lines} of another block"
+_SIZES = (8, 16, 32, 64, 128, 256)
+_LOOK = "look at how the block and warp indices go into the address"
+
+
+def line_rules(count: int, others: int) -> Iterator[Rule]:
+    """Whole lines that are others: block and warp indices. count: lines; others: those of the other operand."""
+
+    def rule(detail: str, where: Callable[[Ints, Ints], Ints], rank: int = 1, crosses: bool = False) -> Rule:
+        return Rule(LINES, detail, _LOOK, lambda r, k, o: (where(r, o), k), rank, crosses, lines_only=True)
+
+    for size in _SIZES:
+        if size < count:
+            yield rule(f"the block of {size} is always the first", partial(_modulo, size))
+    bit = 1
+    while bit < count:
+        yield rule(
+            f"blocks of {bit} exchanged in pairs" if bit > 1 else "neighbours exchanged",
+            partial(_exchanged, bit, count),
+        )
+        bit *= 2
+    yield rule("in reverse", lambda r, o: count - 1 - r)
+    for size in _SIZES:
+        if size < count:
+            yield rule(f"one block of {size} too far, round the end", partial(_rotated, size, count), 2)
+            yield rule(f"one block of {size} too early, round the end", partial(_rotated, -size, count), 2)
+            yield rule(f"blocks of {size} that start every {size // 2}", partial(_stepped, size, size // 2), 2)
+            yield rule(f"blocks of {size} that start every {2 * size}", partial(_stepped, size, 2 * size), 2)
+    for size in _SIZES:
+        for part in _SIZES:
+            if part < size < count or part < size == count:
+                if size < count:
+                    yield rule(
+                        f"in every block of {size} the part of {part} is always the first",
+                        partial(_part, size, part),
+                        2,
+                    )
+                for step in (8, 16, 32):
+                    if step < part:
+                        said = f"in every block of {size} parts of {part} that start every {step}"
+                        yield rule(said, partial(_parts, size, part, step), 3)
+    for size in _SIZES:
+        for other in _SIZES:
+            if size < count and other < others:
+                said = f"the block of {size} is numbered by the other index, of blocks of {other}"
+                yield rule(said, partial(_other_block, size, other, count), 3, crosses=True)
+            for parts in (2, 4):
+                for others_parts in (2, 4):
+                    own, theirs = size // parts, other // others_parts
+                    if own >= 8 and theirs >= 8 and size <= count and other <= others:
+                        said = f"in every block of {size} the part of {own} is numbered by the other index, of parts of {theirs} in {other}"
+                        yield rule(said, partial(_other_part, size, own, other, theirs), 4, crosses=True)
+
+
+def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Iterator[Rule]:
+    """Metadata or scale factors of other lines or of other blocks of K; depth and step count elements of theirs."""
+    name = "scale_{x}" if part == "scale" else part
+    line = "{line}" if part == "scale" else "row"
+    block = "block" if part == "scale" else "K block"
+    advice = f"look at the addresses that the {'scale factors' if part == 'scale' else part} of {{x}} come from"
+    for rule in line_rules(count, others):
+        if rule.rank < 3:
+            yield replace(rule, mistake=f"{name} of another {line}", advice=advice, part=part)
+    for rule in depth_rules(depth, step):
+        yield replace(rule, mistake=f"{name} of another {block}", advice=advice, part=part)
+
+
+def _modulo(size: int, r: Ints, o: Ints) -> Ints:
+    return r % size
+
+
+def _exchanged(bit: int, count: int, r: Ints, o: Ints) -> Ints:
+    return np.where(r ^ bit < count, r ^ bit, -1)
+
+
+def _rotated(size: int, count: int, r: Ints, o: Ints) -> Ints:
+    return (r + size) % count
+
+
+def _stepped(size: int, step: int, r: Ints, o: Ints) -> Ints:
+    return r // size * step + r % size
+
+
+def _part(size: int, part: int, r: Ints, o: Ints) -> Ints:
+    return r // size * size + r % part
+
+
+def _parts(size: int, part: int, step: int, r: Ints, o: Ints) -> Ints:
+    return r // size * size + r % size // part * step + r % part
+
+
+def _other_block(size: int, other: int, count: int, r: Ints, o: Ints) -> Ints:
+    line = o // other * size + r % size
+    return np.where(line < count, line, -1)
+
+
+def _other_part(size: int, own: int, other: int, theirs: int, r: Ints, o: Ints) -> Ints:
+    number = o % other // theirs
+    return np.where(number < size // own, r // size * size + number * own + r % own, -1)
+
+
+_STAGE = "producer and consumer disagree about the stage of the pipeline"
+_ADVANCE = "the K advance is in bytes where elements are meant, or the other way round, or the wrong number"
+
+
+def depth_rules(depth: int, step: int) -> Iterator[Rule]:
+    """Other k, the same for every line. depth: K; step: that of an instruction."""
+
+    def rule(mistake: str, detail: str, advice: str, where: Callable[[Ints], Ints], rank: int) -> Rule:
+        return Rule(mistake, detail, advice, lambda r, k, o: (r, _inside(where(k), depth)), rank)
+
+    late = "K blocks of {x} mismatched"
+    advance = "{x}: K advance wrong"
+    sizes = [size for size in (step, 2 * step, 4 * step, 8 * step, 16 * step) if size < depth]
+    for size in sizes:
+        last = (depth - 1) // size
+        yield rule(advance, f"no advance: K block 0 of {size} every time", _ADVANCE, partial(_first, size), 2)
+        for by in (1, 2, 3):
+            when = f"{by} blocks of {size}" if by > 1 else f"one block of {size}"
+            yield rule(late, f"{when} late", _STAGE, partial(_late, size, by, 0), 2)
+            yield rule(late, f"{when} early", _STAGE, partial(_late, size, -by, last), 2)
+        yield rule(late, f"blocks of {size} exchanged in pairs", _STAGE, partial(_pairs, size), 2)
+        yield rule(late, f"blocks of {size} rotated by one", _STAGE, partial(_turned_round, size, depth), 2)
+        yield rule(late, f"blocks of {size} rotated back by one", _STAGE, partial(_turned_round, -size, depth), 2)
+        for part in sizes:
+            if part < size:
+                said = f"inside each tile of {size}: no advance, K block 0 of {part} every time"
+                yield rule(advance, said, _ADVANCE, partial(_inner, size, part, 0), 2)
+        for number in range(last + 1):
+            for by in (1, 2, 3, 4):
+                for other in {number - by, number + by}:
+                    if 0 <= other <= last:
+                        said = f"in block {number} of {size} (K {number * size}-{number * size + size - 1}) that of block {other}"
+                        yield rule(late, said, _STAGE, partial(_one, size, number, other), 3)
+    for size in [*sizes, depth]:
+        for part in (step // 2, step, 2 * step):
+            for number, over in ((1, 2), (1, 4), (2, 1), (4, 1)):
+                moved = part * number // over
+                if part < size and moved:
+                    place = f"inside each tile of {size}: " if size < depth else ""
+                    much = f"{moved} for every {part}"
+                    yield rule(advance, f"{place}{much}", _ADVANCE, partial(_inner, size, part, moved), 3)
+
+
+def _inside(k: Ints, depth: int) -> Ints:
+    return np.where((k >= 0) & (k < depth), k, -1)
+
+
+def _first(size: int, k: Ints) -> Ints:
+    return k % size
+
+
+def _late(size: int, by: int, end: int, k: Ints) -> Ints:
+    block = k // size - by
+    return (np.maximum(block, 0) if by > 0 else np.minimum(block, end)) * size + k % size
+
+
+def _turned_round(size: int, depth: int, k: Ints) -> Ints:
+    return (k + size) % depth
+
+
+def _pairs(size: int, k: Ints) -> Ints:
+    return k ^ size if size & (size - 1) == 0 else (k // size ^ 1) * size + k % size
+
+
+def _inner(size: int, part: int, moved: int, k: Ints) -> Ints:
+    return k // size * size + k % size // part * moved + k % part
+
+
+def _one(size: int, number: int, other: int, k: Ints) -> Ints:
+    return np.where(k // size == number, k + (other - number) * size, k)
+
+
+def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> Iterator[Rule]:
+    """Other addresses in global memory: pitch, pointer, order. chunk: elements of 16 bytes."""
+    pitch, pointer = "{x}: pitch wrong", "{x}: pointer off"
+    along, across = "a line of K after another", "a line along M or N after another"
+    for order, length, size in ((along, depth, count * depth), (across, count, count * depth)):
+        k_first = order == along
+        wrong = {length + by for by in (-64, -32, -16, -8, -4, -1, 1, 4, 8, 16, 32, 64)}
+        wrong |= {length // 2, length * 2, depth, count, others, *(s for s in (16, 32, 64, 128, 256, 512))}
+        wrong |= {step, 2 * step, 4 * step, 8 * step}
+        for other in sorted(wrong - {length}):
+            if other > 0:
+                said = f"{other} elements for {length} ({order})"
+                advice = "look at the leading dimension that is passed"
+                yield Rule(pitch, said, advice, partial(_flat, other, 0, length, size, k_first), 4)
+        for off in sorted({1, 2, 4, 8, 16, 32, 64, chunk, length, 2 * length}):
+            for by in (off, -off):
+                said = f"by {by} elements ({order})"
+                advice = "look at the address of the first element"
+                yield Rule(pointer, said, advice, partial(_flat, length, by, length, size, k_first), 4)
+    said = "look at the order in memory that {x} is given in, and at .row and .col"
+    yield Rule(
+        "{x} transposed", "the whole matrix, row-major taken for column-major", said, partial(_turned, count, depth), 2
+    )
+    for edge in (8, 16, 32, 64):
+        detail = f"each {edge} x {edge} block"
+        advice = "add or drop .trans where {x} is moved with ldmatrix, stmatrix or movmatrix"
+        yield Rule("{x} transposed", detail, advice, partial(_blocks, edge), 3)
+    for rows in _SIZES[1:]:
+        for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
+            if rows <= count and deep <= depth:
+                detail = f"tile (i, j) of {rows} x {deep} is fetched from row {deep} j, k {rows} i"
+                advice = "the innermost coordinate of a tensor map comes first"
+                where = partial(_coordinates, rows, deep, count, depth)
+                yield Rule("{x}: tile coordinates exchanged", detail, advice, where, 4)
+
+
+def _flat(pitch: int, off: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    outer, inner = (r, k) if k_first else (k, r)
+    place = outer * pitch + inner + off
+    place = np.where((place >= 0) & (place < size), place, -1)
+    outer, inner = np.where(place < 0, -1, place // length), place % length
+    return (outer, inner) if k_first else (np.where(outer < 0, -1, inner), outer)
+
+
+def _turned(count: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = k * count + r
+    return place // depth, place % depth
+
+
+def _blocks(edge: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    return r // edge * edge + k % edge, k // edge * edge + r % edge
+
+
+def _coordinates(rows: int, deep: int, count: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    line, at = k // deep * deep + r % rows, r // rows * rows + k % deep
+    return np.where((line < count) & (at < depth), line, -1), at
+
+
+def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule]:
+    """Other places in a tile in shared memory: swizzle, pitch, the 8 x 8 matrices of ldmatrix."""
+    look = "writer and reader of the tile of {x} must use one swizzle, counted from one address"
+    for span in (2, 4, 8):
+        if span * chunk > depth:
+            continue
+        patterns = {
+            f"chunk ^ (row {f'/ {1 << low} ' if low else ''}% {mask + 1})": (low, mask)
+            for mask in (1, 3, 7)
+            if mask < span
+            for low in (0, 1, 2)
+        }
+        width = f"rows of {16 * span} bytes"
+        for one, (low, mask) in patterns.items():
+            said = f"{width}: {one} on one side only"
+            rank = 4 if mask == span - 1 and low == {1: 2, 3: 1, 7: 0}[mask] else 5
+            yield Rule("{x}: swizzle wrong", said, look, partial(_xored, chunk, span, low, mask, 0, 0, 0), rank)
+            for phase in range(1, mask + 1):
+                said = f"{width}: {one}, counted from a row that is {phase << low} off"
+                where = partial(_xored, chunk, span, low, mask, low, mask, phase << low)
+                yield Rule("{x}: swizzle wrong", said, look, where, 4)
+            for two, (other_low, other_mask) in patterns.items():
+                if (other_low, other_mask) < (low, mask):
+                    said = f"{width}: {one} on one side, {two} on the other"
+                    where = partial(_xored, chunk, span, low, mask, other_low, other_mask, 0)
+                    yield Rule("{x}: swizzle wrong", said, look, where, 5)
+    for rows in _SIZES[1:]:
+        for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
+            if rows > count or deep > depth:
+                continue
+            for pad in (chunk, chunk // 2, 2 * chunk):
+                for written, read in ((deep + pad, deep), (deep, deep + pad)):
+                    said = f"tiles of {rows} x {deep} written with {written} elements from row to row, read with {read}"
+                    advice = "one constant for the padded pitch of the tile of {x}"
+                    where = partial(_padded, rows, deep, written, read)
+                    yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4)
+    advice = "look at the address that each lane passes to ldmatrix: lanes 8-15 and 16-23"
+    yield Rule(
+        "{x}: 8 x 8 matrices exchanged", "the second and the third of each four", advice, partial(_quad, chunk), 3
+    )
+
+
+def _xored(
+    chunk: int, span: int, low: int, mask: int, other_low: int, other_mask: int, phase: int, r: Ints, k: Ints, o: Ints
+) -> tuple[Ints, Ints]:
+    pattern = (r >> low & mask) ^ (r + phase >> other_low & other_mask if other_mask else 0)
+    block = k // chunk
+    return r, (block // span * span + (block % span ^ pattern)) * chunk + k % chunk
+
+
+def _padded(rows: int, deep: int, written: int, read: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = r % rows * read + k % deep
+    row, column = place // written, place % written
+    inside = (row < rows) & (column < deep)
+    return np.where(inside, r // rows * rows + row, -1), k // deep * deep + np.minimum(column, deep - 1)
+
+
+def _quad(chunk: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    high, right = r // 8 % 2, k // chunk % 2
+    return r + 8 * (right - high), k + chunk * (high - right)

@@ -1,0 +1,212 @@
+"""Outputs that are right and lie at another place: every value is looked up among those of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from tcsim.diagnosis.maps import LINES, SAME, Rule, line_rules, memory_rules
+from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.solve import Candidate
+
+STORED = "d: stored at another place"
+_LOOK = "look at the addresses that the epilogue stores to, and at the block and warp indices in them"
+_ENOUGH = 0.9  # of the known places a rule must give
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Each output is the model's at another place: `rows` and `columns` are rules of lines, or `flat` is a rule of both."""
+
+    rows: Rule = SAME
+    columns: Rule = SAME
+    flat: Rule | None = None
+    alone: bool = False  # only the product: c is read at the place where it is stored
+
+    @property
+    def rank(self) -> int:
+        """Smaller is simpler; as simple as one operand's rules."""
+        return 1 + (self.flat.rank if self.flat else self.rows.rank + self.columns.rank)
+
+    def names(self) -> list[tuple[str, str, str]]:
+        """(mistake, detail, advice)."""
+        with_c = "; c is read there too" if self.alone else ""
+        if self.flat is not None:
+            return [(self.flat.named("d"), self.flat.detail + with_c, self.flat.advice.format(x="d"))]
+        said = [
+            f"{what}: {rule.detail}" for what, rule in (("rows", self.rows), ("columns", self.columns)) if rule.detail
+        ]
+        return [(STORED, "; ".join(said) + with_c, _LOOK)]
+
+    def as_lines(self, with_c: bool) -> Candidate | None:
+        """The same as lines of A and B that are others, c staying where it is; None if it is not, or is simpler as it stands."""
+        if self.flat is not None or (
+            not self.alone and (with_c or (self.rows is not SAME and self.columns is not SAME))
+        ):
+            return None
+        return Candidate(self.rows, self.columns)
+
+    def source(self, shape: tuple[int, int]) -> tuple[Ints, Ints, Mask]:
+        """The row and the column that each output comes from, and which come from anywhere."""
+        i, j = np.meshgrid(*map(np.arange, shape), indexing="ij")
+        if self.flat is not None:
+            row, column = self.flat.where(i, j, i * 0)
+        else:
+            row, column = self.rows.where(i, j, j)[0], self.columns.where(j, i, i)[0]
+        inside = (row >= 0) & (row < shape[0]) & (column >= 0) & (column < shape[1])
+        return np.where(inside, row, 0), np.where(inside, column, 0), inside
+
+    def values(self, reals: Reals, matrix: int) -> Numbers:
+        """What it predicts of a matrix, (M, N); nothing where nothing was stored."""
+        row, column, inside = self.source((reals.c.shape[1], reals.c.shape[2]))
+        if self.alone:
+            return np.where(inside, reals.product[matrix][row, column] + reals.c[matrix], np.nan)
+        return np.where(inside, reals.right[matrix][row, column], np.nan)
+
+
+def moved(reals: Reals, open_: Mask) -> tuple[Moved, Mask] | None:
+    """The rule by which most open outputs are the model's of other places, and which it gives; None if there is none."""
+    matrix = int(open_.sum(axis=(1, 2)).argmax())
+    shape = reals.c.shape[1], reals.c.shape[2]
+    seen, reach = reals.observed[matrix], reals.reach[matrix]
+    best: tuple[Moved, Mask] | None = None
+    for alone in (False, True)[: 1 + bool(reals.c.any())]:
+        if alone:
+            places = _places(reals.product[matrix], seen - reals.c[matrix], reach, open_[matrix])
+        else:
+            places = _places(reals.right[matrix], seen, reach, open_[matrix])
+        for found in () if places is None else _candidates(*places, shape):
+            candidate = replace(found, alone=alone)
+            inside = candidate.source(shape)[2]
+            gives = inside & np.stack(
+                [reals.near(np.nan_to_num(candidate.values(reals, t)), t) for t in range(len(open_))]
+            )
+            covered = int((gives & open_).sum())
+            if covered == open_.sum():
+                return candidate, gives
+            if best is None or covered > int((best[1] & open_).sum()):
+                best = candidate, gives
+    return best if best is not None and (best[1] & open_).sum() >= max(8, open_.sum() // 20) else None
+
+
+def line_maps(reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Maps of A's rows and of B's columns that the data show where no rule is known, C staying where it is."""
+    matrix = int(open_.sum(axis=(1, 2)).argmax())
+    seen = reals.observed[matrix] - reals.c[matrix]
+    product = reals.product[matrix]
+    found: list[tuple[Rule, ...]] = []
+    for name, values, mine in (("a", seen, product), ("b", seen.T, product.T)):
+        size = np.linalg.norm(values, axis=1)[:, None] * np.linalg.norm(mine, axis=1)[None] + 1e-300
+        alike = values @ mine.T / size
+        nearest = alike.argmax(axis=1)
+        nearest = np.where(alike.max(axis=1) > 0.6, nearest, np.arange(len(nearest)))
+        found.append(
+            (free_rule(nearest, "rows" if name == "a" else "columns"),)
+            if (nearest != np.arange(len(nearest))).any()
+            else ()
+        )
+    return found[0], found[1]
+
+
+def free_rule(lines: Ints, what: str) -> Rule:
+    """A map of lines as a rule, with the map in words."""
+    return Rule(LINES, described(lines, what), _LOOK, partial(_mapped, lines), 3, lines_only=True)
+
+
+def _mapped(lines: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    return lines[np.clip(r, 0, len(lines) - 1)], k
+
+
+def described(lines: Ints, what: str) -> str:
+    """A map of lines in words: runs that move together.
+
+    >>> described(np.array([0, 1, 2, 3, 0, 1, 2, 3]), "rows")
+    'rows 4-7 are rows 0-3'
+    """
+    parts = []
+    start = 0
+    own = np.arange(len(lines))
+    for stop in range(1, len(lines) + 1):
+        if stop == len(lines) or lines[stop] - lines[stop - 1] != 1:
+            if lines[start] != own[start]:
+                parts.append(
+                    f"{what} {_range(start, stop - 1)} are {what} {_range(int(lines[start]), int(lines[stop - 1]))}"
+                )
+            start = stop
+    return ", ".join(parts[:4]) + (f" and {len(parts) - 4} more runs" if len(parts) > 4 else "")
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _places(right: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> tuple[Ints, Ints, Ints, Ints] | None:
+    """(row, column, row of the model, column of the model) of open outputs whose value is the model's at exactly one place."""
+    i, j = np.nonzero(open_)
+    order = np.argsort(right.reshape(-1), kind="stable")
+    values = right.reshape(-1)[order]
+    low = np.searchsorted(values, seen[i, j] - reach[i, j])
+    high = np.searchsorted(values, seen[i, j] + reach[i, j])
+    once = high - low == 1
+    if once.sum() < max(4, 0.2 * len(i)):
+        return None
+    place = order[low[once]]
+    return i[once], j[once], place // right.shape[1], place % right.shape[1]
+
+
+def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:
+    rows = _fitting([SAME, *line_rules(*shape)], i, j, row)
+    columns = _fitting([SAME, *line_rules(shape[1], shape[0])], j, i, column)
+    if rows and columns:
+        yield Moved(rows[0], columns[0])
+    for rule in (*memory_rules(*shape, shape[0], 8, 16), *stores(*shape)):
+        line, at = rule.where(i, j, i * 0)
+        if ((line == row) & (at == column)).mean() >= _ENOUGH:
+            yield Moved(flat=rule)
+    free = [
+        free_rule(_usual(own, found, size), what)
+        for own, found, size, what in ((i, row, shape[0], "rows"), (j, column, shape[1], "columns"))
+    ]
+    for one in (rows[0] if rows else None, free[0]):
+        for two in (columns[0] if columns else None, free[1]):
+            if one is not None and two is not None:
+                yield Moved(one, two)
+
+
+def stores(rows: int, columns: int) -> Iterator[Rule]:
+    """Outputs stored with another pitch or another first address: what lies where."""
+    for pitch in sorted(
+        {columns + by for by in (-64, -32, -16, -8, 8, 16, 32, 64)} | {columns // 2, 2 * columns, rows}
+    ):
+        for off in (0,):
+            if 0 < pitch != columns:
+                said = f"{pitch} elements for {columns} from row to row"
+                advice = "look at the leading dimension that the epilogue stores with"
+                yield Rule("{x}: pitch wrong", said, advice, partial(_stored, columns, pitch, off), 3)
+
+
+def _stored(columns: int, pitch: int, off: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = r * columns + k - off
+    row, column = place // pitch, place % pitch
+    return np.where(column < columns, row, -1), column
+
+
+def _fitting(rules: list[Rule], own: Ints, other: Ints, found: Ints) -> list[Rule]:
+    shares = [(rule.where(own, own, other)[0] == found).mean() for rule in rules]
+    good = [
+        (-share, rule.rank, place)
+        for place, (share, rule) in enumerate(zip(shares, rules, strict=True))
+        if share >= _ENOUGH
+    ]
+    return [rules[place] for _, _, place in sorted(good)]
+
+
+def _usual(own: Ints, found: Ints, size: int) -> Ints:
+    """For each line the one that most of its outputs come from; itself where nothing is known."""
+    counts = np.zeros((size, size), np.int64)
+    np.add.at(counts, (own, found), 1)
+    usual: Ints = counts.argmax(axis=1)
+    return np.where(counts.any(axis=1), usual, np.arange(size))

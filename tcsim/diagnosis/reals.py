@@ -1,0 +1,125 @@
+"""The numbers of a problem in float64: what a candidate predicts up to rounding, and how far rounding can reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.diagnosis.problem import Problem
+from tcsim.layouts.sparsity import Sparsity
+from tcsim.numbers.codec import decode
+
+Numbers = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Reals:
+    """Operands and outputs as numbers; rows of A and columns of B are lines, (batch, lines, K)."""
+
+    a: Numbers  # (batch, M, K), dense, scaled
+    b: Numbers  # (batch, N, K), scaled
+    c: Numbers  # (batch, M, N)
+    product: Numbers  # a b, (batch, M, N)
+    observed: Numbers  # (batch, M, N)
+    reach: Numbers  # (batch, M, N): how far rounding can take an output
+    finite: Mask  # (batch, M, N): outputs that can be reckoned with
+    coarse: float  # the relative precision of what was observed
+    floor: bool = False  # negative results were cut to zero
+    kept: Numbers | None = None  # (batch, M, kept) of a sparse A
+    positions: Ints | None = None  # (batch, M, kept): where in its group each stands
+    sparsity: Sparsity | None = None
+    factors: tuple[Numbers, Numbers] | None = None  # (batch, lines, blocks) of A and of B
+    bare: tuple[Numbers, Numbers] | None = None  # A and B without their factors
+
+    @property
+    def right(self) -> Numbers:
+        """a b + c."""
+        return self.product + self.c
+
+    def lines(self, name: str) -> Numbers:
+        """Of A or of B."""
+        return self.a if name == "a" else self.b
+
+    def other_part(self, name: str, part: str, t: Any, line: Ints, row: Ints, at: Ints) -> Numbers:
+        """Lines whose metadata or factors are those of (row, at): (n, K). t, line: (n,); row, at: (n, kept or blocks)."""
+        row, at = np.broadcast_arrays(row, at)
+        if part == "metadata":
+            if self.kept is None or self.positions is None or self.sparsity is None:
+                raise ValueError("no metadata")
+            inside = (row >= 0) & (row < self.kept.shape[1]) & (at >= 0) & (at < self.kept.shape[2])
+            found = self.positions[np.reshape(t, (-1, 1)), np.where(inside, row, 0), np.where(inside, at, 0)]
+            shape = replace(self.sparsity, rows=len(line), k=2 * self.kept.shape[2])
+            dense = np.zeros((len(line), self.a.shape[2]))
+            np.put_along_axis(dense, shape.columns(found), self.kept[t, line], axis=1)
+            return dense
+        if self.factors is None or self.bare is None:
+            raise ValueError("no factors")
+        own = "ab".index(name)
+        factors, bare = self.factors[own], self.bare[own]
+        inside = (row >= 0) & (row < factors.shape[1]) & (at >= 0) & (at < factors.shape[2])
+        chosen = factors[np.reshape(t, (-1, 1)), np.where(inside, row, 0), np.where(inside, at, 0)]
+        scaled: Numbers = bare[t, line] * np.repeat(
+            np.where(inside, chosen, 0.0), bare.shape[2] // factors.shape[2], axis=1
+        )
+        return scaled
+
+    def near(self, values: Numbers, place: Any = ...) -> Mask:
+        """Whether numbers are the observed ones up to rounding, at all outputs or at some."""
+        values = np.maximum(values, 0.0) if self.floor else values
+        found: Mask = np.abs(values - self.observed[place]) <= self.reach[place]
+        return found & self.finite[place]
+
+
+def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, float] = (0.0, 0.0)) -> Reals:
+    """The numbers of a problem. model: the codes that it predicts; steps: the relative and the least of the observed ones."""
+    coarse, least = steps
+    machine, formats = problem.machine, problem.machine.formats
+    with np.errstate(all="ignore"):
+        a = _dense(problem)
+        b = decode(problem.b, formats["b"]).astype(np.float64).swapaxes(1, 2)
+        bare, factors = (a, b), None
+        if problem.scales is not None:
+            own, other = (decode(x, formats["scale"]).astype(np.float64) for x in problem.scales)
+            factors = own, other.swapaxes(1, 2)
+            a, b = (x * np.repeat(by, x.shape[2] // by.shape[2], axis=2) for x, by in zip(bare, factors, strict=True))
+        c = decode(problem.c, formats["c"]).astype(np.float64)
+        observed = decode(problem.observed, formats["d"]).astype(np.float64)
+        finite = np.isfinite(observed) & np.isfinite(c)
+        a, b, c, observed = (np.where(np.isfinite(x), x, 0.0) for x in (a, b, c, observed))
+        size = np.abs(a) @ np.abs(b).swapaxes(1, 2) + np.abs(c)
+        product = a @ b.swapaxes(1, 2)
+        known = decode(model, formats["d"]).astype(np.float64)
+        off = np.abs(known - product - c) / np.maximum(size, 1e-300)
+        off = off[np.isfinite(off) & (size > 0)]
+    if formats["d"].kind != "float":
+        reach = np.full(c.shape, 0.25)
+    else:
+        unit = min(float(off.max()), 4 * float(np.quantile(off, 0.99))) if off.size else 0.0
+        middle = float(np.median(size)) if size.size else 0.0
+        reach = 8 * max(unit, 2.0**-23) * np.maximum(size, middle) + coarse * np.abs(observed) + least
+    found = Reals(a, b, c, product, observed, reach, finite, coarse)
+    if factors is not None:
+        found = replace(found, factors=factors, bare=bare)
+    if problem.positions is not None and machine.sparsity is not None and factors is None:
+        kept = decode(problem.a, formats["a"]).astype(np.float64)
+        found = replace(found, kept=kept, positions=problem.positions, sparsity=machine.sparsity)
+    return found
+
+
+def _dense(problem: Problem) -> Numbers:
+    """A as it multiplies: of a sparse one with its zeros."""
+    codes = problem.a
+    values = decode(codes, problem.machine.formats["a"]).astype(np.float64)
+    sparsity = problem.machine.sparsity
+    if problem.positions is None or sparsity is None:
+        return values
+    width = codes.shape[2]
+    columns = replace(sparsity, rows=codes.shape[1], k=2 * width).columns(problem.positions)
+    dense = np.zeros((*codes.shape[:2], 2 * width))
+    np.put_along_axis(dense, columns, values, axis=2)
+    return dense
