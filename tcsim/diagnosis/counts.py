@@ -36,7 +36,8 @@ def counts(depth: int, step: int) -> Iterator[Count]:
             for last in range(first, blocks):
                 inside = (place >= first) & (place <= last)
                 if not inside.all():
-                    yield counted(np.where(inside, 0.0, 1.0), 1)
+                    restarted = (first, last) == (0, blocks - 2)  # the catalogue has a name for it
+                    yield counted(np.where(inside, 0.0, 1.0), 4 if restarted else 1)
                     yield counted(np.where(inside, 2.0, 1.0), 1)
     for size in (1, 2, 4, 8, 16):
         block = place // size

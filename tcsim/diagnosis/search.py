@@ -192,7 +192,7 @@ def _merged(problem: Problem, exact: list[_Found]) -> list[Explanation]:
         return [item.explanation for item in exact]
     fresh = Fresh(problem)
     classes: list[tuple[list[_Found], Numbers | None]] = []
-    for item in sorted(exact, key=lambda one: one.rank):
+    for item in sorted(exact, key=lambda one: (not one.explanation.bits, one.rank)):
         predicted = item.predicts(fresh)
         for members, shown in classes:
             same = item.explanation.mistake == members[0].explanation.mistake
