@@ -47,7 +47,19 @@ class Summation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The answer of `tcsim.explain`."""
+    """The answer of `tcsim.explain`.
+
+    >>> a, b = np.ones((2, 16, 16), np.float16)
+    >>> found = tcsim.explain(a, b, np.full((16, 16), 16, np.float32))  # every order gives 16
+    >>> found.verdict, found.matching, found.compared
+    ('consistent', 256, 256)
+    >>> found.lines()[0]
+    'f16 x f16 -> f32, 16x16x16: consistent with 12 orders, each of which reproduces all of 256 outputs; this data cannot tell them apart'
+    >>> found.as_dict()["verdict"]
+    'consistent'
+    >>> [operand.shape for operand in found.settle("tree")]
+    [(16, 16), (16, 16)]
+    """
 
     verdict: Verdict
     classes: tuple[Summation, ...]  # that reproduce every output compared, likeliest first
