@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -15,40 +13,15 @@ from tcsim.core.errors import OperandError, listing
 from tcsim.explanation.arithmetic import Codes
 from tcsim.explanation.epilogue import Extras
 from tcsim.numbers.codec import FLOAT_DTYPES
+from tcsim.numbers.foreign import on_host
 from tcsim.numbers.formats import FORMATS
 
 CALL = "tcsim.explain"
 INPUTS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2", "s8")
 OUTPUTS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2", "s32")
 _INTEGERS = {np.dtype(np.int8): "s8", np.dtype(np.int32): "s32"}
-_TORCH: dict[str, Any] = {
-    "torch.bfloat16": ml_dtypes.bfloat16, "torch.float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-    "torch.float8_e5m2": ml_dtypes.float8_e5m2,
-}  # fmt: skip
-"""Types of torch that NumPy does not have."""
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
-
-
-def on_host(x: Any, what: str) -> npt.NDArray[Any]:
-    """A NumPy array from NumPy, torch, CuPy or whatever speaks DLPack.
-
-    Raises OperandError for anything else.
-    """
-    if isinstance(x, np.ndarray | np.generic):
-        return np.asarray(x)
-    if hasattr(x, "detach"):  # torch
-        tensor = x.detach().cpu().contiguous()
-        kind = _TORCH.get(str(tensor.dtype))
-        if kind is None:
-            return np.asarray(tensor.numpy())
-        words = {1: "uint8", 2: "int16"}[tensor.element_size()]
-        return np.asarray(tensor.view(getattr(sys.modules["torch"], words)).numpy()).view(kind)
-    if hasattr(x, "get") and hasattr(x, "__cuda_array_interface__"):  # CuPy
-        return np.asarray(x.get())
-    if hasattr(x, "__dlpack__"):
-        return np.from_dlpack(x)
-    raise OperandError(f"{CALL}: {what} is a {type(x).__name__}; valid: an array of NumPy, torch, CuPy or DLPack")
 
 
 def codes_of(x: Any, what: str, valid: tuple[str, ...]) -> tuple[Codes, str]:
@@ -56,7 +29,7 @@ def codes_of(x: Any, what: str, valid: tuple[str, ...]) -> tuple[Codes, str]:
 
     Raises OperandError for another dtype.
     """
-    array = on_host(x, what)
+    array = on_host(x, f"{CALL}: {what}", OperandError)
     format = FLOAT_DTYPES.get(array.dtype) or _INTEGERS.get(array.dtype)
     if format not in valid:
         raise OperandError(f"{CALL}: {what} is {array.dtype}; valid: the dtype is the format: {listing(valid)}")
@@ -146,7 +119,7 @@ def ask(a: Any, b: Any, observed: Any, c: Any, scales: tuple[Any, Any], alpha: f
     for name, given in (("c", c), ("scale_a", scales[0]), ("scale_b", scales[1])):
         if given is None:
             continue
-        array = on_host(given, name)
+        array = on_host(given, f"{CALL}: {name}", OperandError)
         values = array.astype(np.float64) if name == "c" else array.astype(np.float32)
         if name == "scale_b" and values.ndim == 1:
             values = values[None]
