@@ -40,8 +40,11 @@ ANSWERS = {
 """The families that a subcommand answers for."""
 REASONS = {
     "map": "has no fragments",  # control, memory to memory, tcgen05.mma: no matrix in registers
-    "where": "has no fragments",
-    "what": "has no fragments",
+    "where": (
+        "has no fragments",
+        "its shape is in the instruction descriptor",
+    ),  # of tcgen05.mma with one: in Tensor Memory
+    "what": ("has no fragments", "its shape is in the instruction descriptor"),
     "inputs": "not fed by fragments that tcsim follows",
     "trace": "computes no products",
     "compare": ("computes no products", "no instruction of this family", "needs one of"),

@@ -23,7 +23,8 @@ from conformance.suite.recordings import ROOT, RecordingError
 SUMS = "SHA256SUMS"
 NAME = "manifest.json"
 BESIDE = (
-    "published/dot_products.npz", "../stimuli/generators.zip", "sm_90/mbarrier-limits.json", "sm_90/explain/products.npz",
+    "published/dot_products.npz", "../stimuli/generators.zip", "sm_90/mbarrier-limits.json", "sm_90/mbarrier-held.json",
+    "sm_90/explain/products.npz",
     *(f"sm_90/scalars/{name}" for name in ("scalars.csv.xz", "scalars.json", "questions.npy.xz")),
 )  # fmt: skip
 """What else a replay rests on, if it is there."""
