@@ -158,6 +158,8 @@ def test_against_the_recordings_of_an_h200(models: list[tuple[str, str, str]], t
         recording = recordings.read(instruction.mnemonic, "sm_90")
         assert recording is not None
         for (item_name, seed), case in recording.cases.items():
+            if len(recording.results[item_name, seed]) < case.samples:  # of a further seed or level: its digest
+                continue
             given = inputs.registers(instruction, inputs.CLASSES[item_name], seed, case.samples)
             assert inputs.digest(given) == case.inputs_sha256
             matrices = {operand: instruction.matrix(operand, registers) for operand, registers in given.items()}
