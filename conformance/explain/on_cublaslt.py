@@ -147,7 +147,7 @@ class Lt:
         return [item for item in found[: number.value] if item.state == 0]
 
     def split(self, item: Result, split: int, reduction: int) -> Result | None:
-        """An offered algorithm with K cut into so many parts, if it can."""
+        """An offered algorithm set to cut K into that many parts; None if it cannot."""
         changed, checked = Algorithm.from_buffer_copy(item.algorithm), Result()
         try:
             for name, value in (("split", split), ("reduction", reduction)):
@@ -220,7 +220,7 @@ def _number(value: float, format: str) -> Any:
 
 
 def cublaslt(product: Product, given: Given) -> Iterator[Way]:
-    """The first algorithm that is offered; or every one whose bits differ; or chosen splits, of which each is tried on all."""
+    """What a product asks for: the first algorithm offered, every algorithm whose bits differ, or given splits, each tried with all algorithms."""
     lt = Lt(product)
     offered = lt.offered()
     if not offered:

@@ -27,12 +27,8 @@ from tcsim.launchers.script import check_script
 
 
 def check(
-    file: Annotated[
-        str, typer.Argument(help="PTX, a recorded launch: .npz, or a script for Triton: .py.", metavar="FILE")
-    ],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="The arguments of a script, after -- if they begin with -.", metavar="[ARGUMENT]...")
-    ] = None,
+    file: options.Launched,
+    arguments: options.Arguments = None,
     launch: options.LaunchFile = None,
     arch: options.Chip = None,
     schedule: Annotated[

@@ -28,12 +28,8 @@ SCHEMA = 1
 
 
 def run(
-    file: Annotated[
-        str, typer.Argument(help="PTX, a recorded launch: .npz, or a script for Triton: .py.", metavar="FILE")
-    ],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="The arguments of a script, after -- if they begin with -.", metavar="[ARGUMENT]...")
-    ] = None,
+    file: options.Launched,
+    arguments: options.Arguments = None,
     launch: options.LaunchFile = None,
     arch: options.Chip = None,
     schedule: options.Schedule = None,

@@ -180,6 +180,13 @@ Idesc = Annotated[
         "--idesc", help="The instruction descriptor of tcgen05.mma, if not among the inputs.", metavar="VALUE"
     ),
 ]
+Launched = Annotated[
+    str, typer.Argument(help="PTX, a recorded launch: .npz, or a script for Triton: .py.", metavar="FILE")
+]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(help="The arguments of a script, after -- if they begin with -.", metavar="[ARGUMENT]..."),
+]
 LaunchFile = Annotated[str | None, typer.Option("--launch", "-l", help="The launch file of PTX.", metavar="TOML")]
 Chip = Annotated[
     str | None,

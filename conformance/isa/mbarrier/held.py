@@ -36,7 +36,7 @@ _FILL = f"mov.b64 %g, {FILL}; st.volatile.shared.u64 [%s], %g;"
 
 
 def _many(count: int) -> str:
-    """How many of so many objects are in memory, in %o0; the first and the last word, in %o1 and %o2."""
+    """Make `count` objects and count those that have reached memory, in %o0; %o1 and %o2 are the first word and the last."""
     return (
         f"mov.u32 %n, 0; A: mad.lo.u32 %m, %n, 8, %s; mbarrier.init.shared.b64 [%m], 96; add.u32 %n, %n, 1; setp.lt.u32 %p, %n, {count}; @%p bra A;"
         "mov.u32 %n, 0; mov.u32 %t, 0; B: mad.lo.u32 %m, %n, 8, %s; ld.volatile.shared.u64 %g, [%m]; setp.ne.u64 %p, %g, 0; @%p add.u32 %t, %t, 1;"
