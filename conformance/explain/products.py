@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product as every
 from typing import Any
 
@@ -91,56 +92,16 @@ def cublas() -> Iterator[Product]:
         yield of("mm", double, shape, ALL)
     for shape in ("128x128x256", "256x256x1024"):
         yield of("int_mm", "s8 s8 s32", shape, NORMAL, layout="NT")
-    for fast, shape in every((True, False), ("128x128x512", "256x256x2048")):
-        yield of(
-            "scaled_mm",
-            "e4m3 e4m3 bf16",
-            shape,
-            mark="fast" if fast else "accurate",
-            layout="NT",
-            scales="tensor",
-            options={"fast": fast},
-        )
-    for fast in (True, False):
-        mark = "fast" if fast else "accurate"
-        yield of(
-            "scaled_mm",
-            "e4m3 e4m3 f32",
-            "64x64x4096",
-            ALL,
-            mark=mark,
-            layout="NT",
-            scales="tensor",
-            options={"fast": fast},
-        )
-        yield of(
-            "scaled_mm",
-            "e5m2 e4m3 bf16",
-            "128x64x1024",
-            mark=mark,
-            layout="NT",
-            scales="tensor",
-            options={"fast": fast},
-        )
-        yield of(
-            "scaled_mm",
-            "e4m3 e4m3 bf16",
-            "128x128x1024",
-            mark=f"{mark}-rows",
-            layout="NT",
-            scales="rows",
-            options={"fast": fast},
-        )
-    yield of(
-        "scaled_mm",
-        "e4m3 e4m3 bf16",
-        "128x128x1024",
-        mark="bias",
-        layout="NT",
-        scales="tensor",
-        c="row",
-        options={"fast": True},
-    )
+    scaled = partial(of, "scaled_mm", layout="NT")
+    e4m3, mixed = "e4m3 e4m3 bf16", "e5m2 e4m3 bf16"
+    speeds = {"fast": {"fast": True}, "accurate": {"fast": False}}
+    for (mark, how), shape in every(speeds.items(), ("128x128x512", "256x256x2048")):
+        yield scaled(e4m3, shape, mark=mark, scales="tensor", options=how)
+    for mark, how in speeds.items():
+        yield scaled("e4m3 e4m3 f32", "64x64x4096", ALL, mark=mark, scales="tensor", options=how)
+        yield scaled(mixed, "128x64x1024", mark=mark, scales="tensor", options=how)
+        yield scaled(e4m3, "128x128x1024", mark=f"{mark}-rows", scales="rows", options=how)
+    yield scaled(e4m3, "128x128x1024", mark="bias", scales="tensor", c="row", options={"fast": True})
     yield of("bmm", bf, "64x64x512", mark="batch-4", batch=4)
     yield of("bmm", bf, "100x72x200", mark="batch-3", batch=3)
     yield of("bmm", bf, "1x64x1024", ALL, mark="batch-8", batch=8)

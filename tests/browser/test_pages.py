@@ -13,6 +13,7 @@ from selenium.webdriver.common.keys import Keys
 
 import tcsim
 from tcsim.inspection.html_page import descriptor_page, instruction_page, tile_page
+from tests.browser.opened import Opened
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 INSTRUCTIONS = {
@@ -26,15 +27,8 @@ INSTRUCTIONS = {
 }
 
 
-class Page:
-    """A page that is open."""
-
-    def __init__(self, browser: Any, folder: Path, text: str) -> None:
-        self.browser = browser
-        path = folder / "page.html"
-        path.write_text(text, encoding="utf-8")
-        browser.get(path.as_uri())
-        assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+class Page(Opened):
+    """What the tests ask of it."""
 
     def cell(self, board: str, place: int) -> Any:
         """A cell of a board, counted along its rows."""

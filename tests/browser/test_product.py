@@ -12,6 +12,7 @@ from selenium.webdriver.common.keys import Keys
 import tcsim
 from tcsim.inspection.memory_places import shared_operand, tensor_memory_operand
 from tcsim.inspection.product_page import Tile, product_page
+from tests.browser.opened import Opened
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 WGMMA = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
@@ -19,15 +20,8 @@ UMMA = "tcgen05.mma.cta_group::2.kind::f16"
 IDESC = tcsim.InstructionDescriptor("f16", 256, 64, a_format="bf16").encode()
 
 
-class Page:
-    """A page that is open."""
-
-    def __init__(self, browser: Any, folder: Path, text: str) -> None:
-        self.browser = browser
-        path = folder / "page.html"
-        path.write_text(text, encoding="utf-8")
-        browser.get(path.as_uri())
-        assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+class Page(Opened):
+    """What the tests ask of it."""
 
     def hover(self, matrix: str, row: int, column: int) -> tuple[str, str]:
         """Point at an element: the line above, and the table."""
