@@ -70,6 +70,7 @@ class Row:
     operation: str = ""  # which of the family's operations: "init", "arrive", "copy"; empty if there is one
     may_wait: bool = False  # whether its effects may be that it has to wait
     meets: bool = True  # whether those that execute it together are there at once; barriers count who has come
+    lands_later: bool = False  # whether the registers that it writes come after it, and what reads them waits for them
     warps_apart: bool = False  # of a warpgroup's: whether its warps may each execute an instruction of their own
 
     def __post_init__(self) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tcsim.ptx.control import TERMINATORS
+from tcsim.ptx.ordinary import ROWS as ORDINARY
 from tcsim.ptx.syntax import Address, Function, Group, Immediate, Instruction, Operand, Pair, Register, Tensor, Vector
 
 _SIGNS = {"f32": 1 << 31, "f64": 1 << 63, "f16": 1 << 15, "bf16": 1 << 15, "f16x2": 0x80008000, "bf16x2": 0x80008000}
@@ -37,9 +38,10 @@ class Product:
     block: bool  # whether both are in one basic block: else they are fused in some cases only, and not here
 
 
-def _words(opcode: str) -> tuple[str, frozenset[str], str]:
-    stem, *words = opcode.split(".")
-    return stem, frozenset(words[:-1]), words[-1] if words else ""
+def _words(opcode: str) -> tuple[frozenset[str], str]:
+    """The modifiers and the type of a spelling."""
+    _, *words = opcode.split(".")
+    return frozenset(words[:-1]), words[-1] if words else ""
 
 
 def _written(item: Instruction) -> Iterator[str]:
@@ -85,6 +87,7 @@ class _Flow:
         self.branches = [
             index for index, item in enumerate(function.body) if item.opcode.partition(".")[0] in TERMINATORS
         ]
+        self.rows = rows
         self.subroutines = [index for index, row in rows.items() if row.subroutine]
         self.body, self.labels = function.body, sorted(function.labels.values())
         self.writes: dict[str, list[int]] = {}
@@ -103,12 +106,20 @@ class _Flow:
             return None
         return every[place] if self.body[every[place]].predicate is None else None
 
+    def passes(self, index: int) -> int:
+        """1 or -1 if an instruction's result is its one source, or that negated; else 0."""
+        item = self.body[index]
+        if len(item.operands) != 2:
+            return 0
+        own = ORDINARY.get(item.opcode.partition(".")[0])
+        return 1 if own is not None and own.path == "move" else self.rows[index].passes if index in self.rows else 0
+
     def goes_only_into(self, name: str, sums: set[int], depth: int = 4) -> bool:
         """Whether a register is read by sums alone, itself, moved or negated."""
         for index in self.reads.get(name, ()):
             if index in sums:
                 continue
-            if not depth or self.body[index].opcode[:4] not in ("mov.", "neg."):
+            if not depth or not self.passes(index):
                 return False
             if not all(self.goes_only_into(own, sums, depth - 1) for own in _written(self.body[index])):
                 return False
@@ -120,7 +131,7 @@ class _Flow:
             if isinstance(operand, Immediate):
                 return True
             at = self.writer(operand.name, index) if isinstance(operand, Register) else None
-            if at is None or not self.body[at].opcode.startswith("mov.") or len(self.body[at].operands) != 2:
+            if at is None or self.passes(at) != 1:
                 return False
             operand, index = self.body[at].operands[1], at
         return False
@@ -158,7 +169,7 @@ def choices(function: Function) -> Choices:
     folded = frozenset(
         index for index, row in rows.items() if row.folded and flow.constant(function.body[index].operands[-1], index)
     )
-    sums = {index for index, row in rows.items() if row.contracts}
+    sums = {index for index, row in rows.items() if row.signs is not None}
     products: dict[int, Product] = {}
     for index in sorted(sums):
         for place in (1, 0):
@@ -173,7 +184,7 @@ def _product(
 ) -> Product | None:
     """The product that a source of a sum is, followed back through mov and neg."""
     item, index, negated = flow.body[sum_at], sum_at, False
-    _, words, type = _words(item.opcode)
+    words, type = _words(item.opcode)
     flushes = "ftz" in words
     if len(item.operands) != 3 or item.operands[1] == item.operands[2]:
         return None
@@ -185,7 +196,7 @@ def _product(
         if not flow.goes_only_into(operand.name, sums):
             return None
         index, item = at, flow.body[at]
-        stem, words, own_type = _words(item.opcode)
+        words, own_type = _words(item.opcode)
         row = rows.get(at)
         if row is not None and row.factors is not None:
             sources = item.operands[1:]
@@ -198,22 +209,24 @@ def _product(
             return Product(
                 tuple(sources), partial(row.factors, at in folded), place, negated, flow.in_block(at, sum_at)
             )
-        if stem not in ("mov", "neg") or len(item.operands) != 2:
+        if not flow.passes(at):
             return None
-        negated ^= stem == "neg"
+        negated ^= flow.passes(at) < 0
         operand = item.operands[1]
     return None
 
 
 def fused(item: Instruction, product: Product) -> Callable[..., Any]:
     """(other source of the sum, *sources of the product) -> the bits that one rounding gives."""
-    stem, words, type = _words(item.opcode)
-    found = scalar(".".join(["fma", "rn", *(word for word in ("ftz", "sat") if word in words), type]))
-    if found is None:
+    words, type = _words(item.opcode)
+    sum, found = (
+        scalar(item.opcode),
+        scalar(".".join(["fma", "rn", *(word for word in ("ftz", "sat") if word in words), type])),
+    )
+    if sum is None or sum.signs is None or found is None:
         raise ValueError(item.opcode)
     compute, sign = found.compute, CONTAINERS[type].type(_SIGNS[type])
-    flips_product = product.negated ^ (stem == "sub" and product.place == 1)
-    flips_other = stem == "sub" and product.place == 0
+    flips_product, flips_other = product.negated ^ (sum.signs[product.place] < 0), sum.signs[1 - product.place] < 0
 
     def both(other: Any, *sources: Any) -> Any:
         a, b = product.factors(*sources)

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from tcsim.ptx.ordinary import row_of
 from tcsim.ptx.syntax import Address, Function, Group, Instruction, Negated, Operand, Pair, Register, Tensor, Vector
 
-_LATER = "tcgen05.ld"
-
 
 def registers_in(operand: Operand) -> Iterator[str]:
     """The names of the registers that an operand mentions."""
@@ -38,7 +36,8 @@ class Landings:
     def __init__(self, function: Function) -> None:
         self.writers: dict[str, set[int]] = {}  # by register: the instructions that write it later
         for index, item in enumerate(function.body):
-            if item.opcode.startswith(_LATER) and item.operands:
+            row = row_of(item.opcode)
+            if row is not None and row.lands_later:
                 for name in registers_in(item.operands[0]):
                     self.writers.setdefault(name, set()).add(index)
 

@@ -21,6 +21,7 @@ ROUNDINGS: dict[str, Rounding] = {"": "rne", "rn": "rne", "rz": "rz", "rm": "rm"
 _HALVES = ("f16", "bf16")
 _FIRST = {"bf16": 90, "bf16x2": 90, "f32x2": 100}
 """The compute capability whose targets first add and multiply a type; 70 of the others."""
+_SIGNS = {"add": (1, 1), "sub": (1, -1)}
 Finish = Callable[[Array], Array]
 
 
@@ -89,7 +90,7 @@ def _sums() -> Iterator[Scalar]:
             compute = _in_format(operation, type, ROUNDINGS[rounding], bool(ftz), _saturating(type, sat))
             own, open_ = SINCE[_FIRST.get(type, 70)], not rounding and type != "f32x2"
             yield Scalar(
-                name, (type,), (type,) * 2, compute, contracts=open_ and stem != "mul", factors=_factors if open_ and stem == "mul" else None, targets=own,
+                name, (type,), (type,) * 2, compute, signs=_SIGNS.get(stem) if open_ else None, factors=_factors if open_ and stem == "mul" else None, targets=own,
             )  # fmt: skip
     mixed: dict[str, Compute] = {"add": floating.add, "sub": _subtract}
     for stem, operation in mixed.items():
@@ -167,7 +168,7 @@ def _magnitudes() -> Iterator[Scalar]:
             if not ftz or type in ("f32", "f16", "f16x2"):
                 compute = _each(type, _signed(_element(type), name[:3] == "neg", bool(ftz)))
                 own = SINCE[80 if _element(type) == "bf16" else 70]
-                yield Scalar(name, (type,), (type,), compute, targets=own)
+                yield Scalar(name, (type,), (type,), compute, passes=-1 if name[:3] == "neg" else 0, targets=own)
     for type, sign in (("f32", np.uint32(1 << 31)), ("f64", np.uint64(1 << 63))):
         yield Scalar(f"copysign.{type}", (type,), (type,) * 2, _with_sign_of(sign))
 

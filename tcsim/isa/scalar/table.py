@@ -61,7 +61,10 @@ class Scalar:
     immediates: tuple[int, ...] = ()  # places of sources that are immediates, passed as ints
     inexact: bool = False  # bits known on sm_90 alone: functions of the MUFU
     targets: frozenset[str] = SINCE[70]
-    contracts: bool = False  # an add or sub without a rounding modifier: the assembler fuses it with a product
+    signs: tuple[int, int] | None = (
+        None  # of the two sources of a sum without a rounding modifier: the assembler fuses it with a product
+    )
+    passes: int = 0  # -1: its result is its source negated, and the assembler looks through it
     factors: Factors | None = None  # of a product that may be fused so, and whether its last source is a constant
     subroutine: bool = False  # the assembler makes branches of it, which a product and its sum are not fused across
     folded: Compute | None = (

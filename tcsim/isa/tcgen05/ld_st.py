@@ -73,7 +73,7 @@ def _row(
         MappingProxyType({operand.name: operand for operand in fragments}), arithmetic=arithmetic,
         modifiers=MappingProxyType({"shape": f".{shape.name}", "count": f".x{count}", **modifiers}),
         forms=(Form((*cells, *fragments) if stored else (*fragments, *cells), targets, version),),
-        movement=shape, layout=layout, packed=packed, reduction=reduction, selection=selection,
+        lands_later=not stored, movement=shape, layout=layout, packed=packed, reduction=reduction, selection=selection,
     )  # fmt: skip
 
 
