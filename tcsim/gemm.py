@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arithmetic.steps import NO_SCALES, Lowering, Scales
+from tcsim.arithmetic.steps import Lowering
 from tcsim.catalog import instruction as find_instruction
-from tcsim.core import chunks
 from tcsim.core.arguments import broadcast, integers
 from tcsim.core.errors import InstructionError, OperandError
+from tcsim.engines.choice import multiply
+from tcsim.engines.contract import Engine, Matrices, Work
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.codec import as_codes, as_scale_codes, negated
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tcsim.descriptors.instruction import InstructionDescriptor
 
 Codes = npt.NDArray[Any]
-_TILE_ROWS = 64  # rows of a chunk
 
 
 def gemm(
@@ -39,6 +39,7 @@ def gemm(
     scale_a: Any = None,
     scale_b: Any = None,
     metadata: Any = None,
+    engine: str | Engine | None = None,
 ) -> Codes:
     """d = a b + c as a kernel computes it that feeds each result of an instruction to the next as its accumulator.
 
@@ -55,9 +56,12 @@ def gemm(
     metadata: of mma.sp and wgmma.mma_async.sp, whose a holds the kept elements (..., M, kept): the position of each in its
     group, as `Sparsity.compress_matrix` gives both. kept is half of K, rounded up to whole groups.
 
+    engine: "numpy", "numba", "gpu" or another that is installed; None: chosen by the size of the work. The bits are the same.
+
     Raises OperandError for other shapes, operands that the instruction does not take or that are missing, a k_order that is not a permutation,
     positions that metadata cannot say, or several blocks where D cannot be an accumulator, FormatError for another dtype,
-    InstructionError for an instruction that multiplies no matrices, or by rows that are not its own (.ashift).
+    InstructionError for an instruction that multiplies no matrices, or by rows that are not its own (.ashift), EngineError for an
+    engine that cannot be used.
 
     >>> a, b = np.ones((20, 40), np.float16), np.ones((40, 10), np.float16)
     >>> d = tcsim.gemm(a, b, instruction="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
@@ -73,9 +77,9 @@ def gemm(
     >>> kept.shape, float(tcsim.decode(d, "f32")[19, 9])
     ((20, 20), 50.0)
     """
-    multiply = find_instruction(instruction, arch=arch) if isinstance(instruction, str) else instruction
-    call = f"tcsim.gemm with {multiply!r}"
-    work = _chained(multiply, idesc, call)
+    found = find_instruction(instruction, arch=arch) if isinstance(instruction, str) else instruction
+    call = f"tcsim.gemm with {found!r}"
+    work = _chained(found, idesc, call)
     codes = {name: as_codes(x, work.formats[name], f"{call}: {name}") for name, x in (("a", a), ("b", b))}
     if codes["a"].ndim < 2 or codes["b"].ndim < 2 or codes["a"].shape[-1] != work.width(codes["b"].shape[-2]):
         shapes, of_a = f"a is {codes['a'].shape} and b {codes['b'].shape}", "(..., M, K)"
@@ -102,10 +106,8 @@ def gemm(
     flat = {
         name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(count, *x.shape[-2:]) for name, x in codes.items()
     }
-    out = np.empty((len(flat["c"]), m, n), work.formats["d"].dtype)
-    for place in range(len(out)):
-        _accumulate(work, {name: x[place] for name, x in flat.items()}, order, out[place])
-    return out.reshape(*batch, m, n)
+    d = multiply(work.work, _padded(work, flat), order, engine)
+    return d.reshape(*batch, m, n)
 
 
 @dataclass(frozen=True)
@@ -134,16 +136,11 @@ class Machine:
         """The codes of an operand as they are multiplied: those of a and b negated if the descriptor says so."""
         return negated(codes, self.formats[name]) if getattr(self.descriptor, f"negate_{name}", False) else codes
 
-    def run(self, part: dict[str, Codes]) -> Codes:
-        """One step: a (rows, k), b (k, columns), c (rows, columns), and the factors."""
-        scales: Scales = NO_SCALES
-        if self.blocks:
-            scales = {name: (part[name][None], self.formats["scale"]) for name in ("scale_a", "scale_b")}
-        formats = (self.formats["a"], self.formats["b"], self.formats["c"])
-        if self.sparsity is not None:  # each row of A meets rows of B of its own
-            met = part["b"][part["columns"]]  # (rows, kept, columns)
-            return self.lowering.run(part["a"][:, None], met, part["c"][:, None], formats)[:, 0]
-        return self.lowering.run(part["a"][None], part["b"][None], part["c"][None], formats, scales)[0]
+    @property
+    def work(self) -> Work:
+        """What an engine is asked to compute."""
+        found: Work = self.instruction.work if self.descriptor is None else self.instruction.work(self.descriptor)
+        return found
 
 
 def machine_of(instruction: Any, call: str, idesc: Any = None) -> Machine:
@@ -173,18 +170,18 @@ def machine_of(instruction: Any, call: str, idesc: Any = None) -> Machine:
     return Machine(instruction, instruction.shape, kept, formats, instruction.lowering, sparsity, blocks)
 
 
-def _chained(multiply: Any, idesc: Any, call: str) -> Machine:
+def _chained(found: Any, idesc: Any, call: str) -> Machine:
     """The machine of an instruction that makes a GEMM step by step. Raises as `gemm` does."""
-    described = hasattr(multiply, "descriptor")  # tcgen05.mma
-    if described and multiply.row.ashift:
+    described = hasattr(found, "descriptor")  # tcgen05.mma
+    if described and found.row.ashift:
         raise InstructionError(f"{call}: .ashift takes rows of A that other rows of D belong to; valid: without it")
-    if described and multiply.row.lookup:
+    if described and found.row.lookup:
         raise InstructionError(f"{call}: B is made of indices and tables; valid: without .decompress::lut::b")
-    if multiply.row.sparse if described else hasattr(multiply, "sparsity") and multiply.scale_formats:
+    if found.row.sparse if described else hasattr(found, "sparsity") and found.scale_formats:
         raise InstructionError(
             f"{call}: its A is sparse; valid: mma.sp and wgmma.mma_async.sp without scale factors, or instructions of a dense A"
         )
-    return machine_of(multiply, call, idesc)
+    return machine_of(found, call, idesc)
 
 
 def _columns_of(work: Machine, metadata: Any, shape: tuple[int, ...], call: str) -> dict[str, Codes]:
@@ -234,38 +231,26 @@ def _order(k_order: Sequence[int] | None, blocks: int, call: str) -> list[int]:
     return order
 
 
-def _accumulate(work: Machine, codes: dict[str, Codes], order: list[int], out: Codes) -> None:
-    """One matrix product into `out`, in chunks of rows and columns that stay in the cache."""
+def _padded(work: Machine, codes: dict[str, Codes]) -> Matrices:
+    """The operands (count, ...) with zeros up to a whole number of instructions along K."""
     padded = dict(codes)
-    depth = -(-codes["b"].shape[0] // work.shape[2]) * work.shape[2]
-    padded["b"] = np.pad(codes["b"], ((0, depth - codes["b"].shape[0]), (0, 0)))
-    padded["a"] = np.pad(codes["a"], ((0, 0), (0, work.width(depth) - codes["a"].shape[1])))
+    depth = -(-codes["b"].shape[1] // work.shape[2]) * work.shape[2]
+    padded["a"] = _longer(codes["a"], 2, work.width(depth))
+    padded["b"] = _longer(codes["b"], 1, depth)
     if work.block:  # beyond the end of K any factor will do: the products are zeros
-        missing = depth // work.block - codes["scale_a"].shape[1]
-        padded["scale_a"] = np.pad(codes["scale_a"], ((0, 0), (0, missing)))
-        padded["scale_b"] = np.pad(codes["scale_b"], ((0, missing), (0, 0)))
-    kept = work.width(work.shape[2])
+        padded["scale_a"] = _longer(codes["scale_a"], 2, depth // work.block)
+        padded["scale_b"] = _longer(codes["scale_b"], 1, depth // work.block)
     if work.sparsity is not None:  # beyond the end of K each kept zero meets a row beyond the end
-        width = padded["a"].shape[1]
-        own = replace(work.sparsity, rows=len(out), k=2 * width).columns(np.zeros((len(out), width), np.int64))
-        own[:, : codes["columns"].shape[1]] = codes["columns"]
-        padded["columns"] = own - np.arange(width) // kept * work.shape[2]  # counted from the block of each
-    m, n = out.shape
-    rows = max(1, min(m, _TILE_ROWS))
-    columns = chunks.step(rows * kept)
-    for top in range(0, m, rows):
-        for left in range(0, n, columns):
-            part = slice(top, top + rows), slice(left, left + columns)
-            total = codes["c"][part]
-            for block in order:
-                k = slice(block * work.shape[2], (block + 1) * work.shape[2])
-                width = slice(block * kept, (block + 1) * kept)
-                operands = {"a": padded["a"][part[0], width], "b": padded["b"][k, part[1]], "c": total}
-                if work.sparsity is not None:
-                    operands["columns"] = padded["columns"][part[0], width]
-                if work.block:
-                    of = slice(k.start // work.block, k.stop // work.block)
-                    operands["scale_a"] = padded["scale_a"][part[0], of]
-                    operands["scale_b"] = padded["scale_b"][of, part[1]]
-                total = work.run(operands)
-            out[part] = total
+        count, m, width = padded["a"].shape
+        own = replace(work.sparsity, rows=m, k=2 * width).columns(np.zeros((m, width), np.int64))
+        given = codes["columns"].shape[2]
+        beyond = np.broadcast_to(own[:, given:], (count, m, width - given))
+        met = np.concatenate([codes["columns"], beyond], axis=2)
+        padded["columns"] = met - np.arange(width) // work.kept * work.shape[2]  # counted from the instruction's first
+    return Matrices(**padded)
+
+
+def _longer(codes: Codes, axis: int, size: int) -> Codes:
+    """The codes with zeros at the end of an axis."""
+    missing = [(0, size - length if place == axis else 0) for place, length in enumerate(codes.shape)]
+    return np.pad(codes, missing) if codes.shape[axis] < size else codes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tcsim.arithmetic.steps import Lowering
@@ -14,6 +14,7 @@ from tcsim.core.arguments import as_array
 from tcsim.core.errors import NotModelledError, OperandError, TcsimError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
+from tcsim.engines.choice import using
 from tcsim.model.effects import Array, Effects, View
 from tcsim.model.form import Form, forms_for
 from tcsim.model.operand import Fragment
@@ -36,6 +37,7 @@ class Instruction:
 
     changes_nothing: ClassVar[bool] = False  # whether all that it does is to order what others do
     heard: ClassVar[bool] = True  # whether a thread may wait for what another one does with it
+    multiplies: ClassVar[bool] = False  # whether `execute` and `matmul` multiply matrices, and take `engine=`
 
     row: Row
     arch: Arch
@@ -46,7 +48,8 @@ class Instruction:
     def __init_subclass__(cls) -> None:
         for name in ("execute", "matmul"):
             if name in vars(cls):
-                setattr(cls, name, _checked(vars(cls)[name]))
+                method = _checked(vars(cls)[name])
+                setattr(cls, name, _with_engine(method) if cls.multiplies else method)
 
     def __repr__(self) -> str:
         return f'tcsim.instruction("{self.mnemonic}", arch="{self.arch.name}")'
@@ -178,6 +181,10 @@ class Instruction:
         def matrices(self) -> int:
             """Matrix products of one execution."""
 
+        @property
+        def work(self) -> Any:
+            """What an engine computes; of tcgen05.mma, for a descriptor."""
+
     RESULTS: ClassVar[tuple[str, ...]] = ()
     """Names of what `execute` gives, where that is several arrays which are not the first operands."""
 
@@ -204,4 +211,23 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
                     as_array(value, f"{self!r}.{method.__name__}: {name}")
             raise
 
+    return call
+
+
+_ENGINE = Parameter("engine", Parameter.KEYWORD_ONLY, default=None, annotation="str | Engine | None")
+
+
+def _with_engine(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method with one more keyword: which engine multiplies (`tcsim.engines.choice.using`)."""
+
+    @wraps(method)
+    def call(self: Instruction, *args: Any, engine: Any = None, **named: Any) -> Any:
+        if engine is None:
+            return method(self, *args, **named)
+        with using(engine):
+            return method(self, *args, **named)
+
+    known = signature(method)
+    parameters = sorted([*known.parameters.values(), _ENGINE], key=lambda one: one.kind)
+    call.__signature__ = known.replace(parameters=parameters)  # type: ignore[attr-defined]
     return call

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.arguments import broadcast
-from tcsim.core.chunks import PRODUCTS, chunks
 from tcsim.core.errors import OperandError
+from tcsim.engines.choice import multiply
+from tcsim.engines.contract import Matrices, Work
 from tcsim.model.fragment_codes import codes_of, registers_of
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import check_registers
@@ -20,13 +21,16 @@ from tcsim.numbers.codec import as_codes
 from tcsim.numbers.formats import Format
 
 Array = npt.NDArray[Any]
-WIDE = 32
-"""Columns from which each product of a batch is computed by itself: NumPy's inner loops run along them, not along the batch."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MatrixProduct(Instruction):
-    """d = a * b + c, where d and c are fragments, and a and b may be."""
+    """d = a * b + c, where d and c are fragments, and a and b may be.
+
+    `execute` and `matmul` take `engine=` too: who computes ("numpy", "numba", "gpu"); None: chosen by the size of the work.
+    """
+
+    multiplies: ClassVar[bool] = True
 
     @cached_property
     def formats(self) -> dict[str, Format]:
@@ -37,6 +41,11 @@ class MatrixProduct(Instruction):
     def scale_formats(self) -> dict[str, Format]:
         """The number formats of scale_a and scale_b; empty if there are none."""
         return {}
+
+    @property
+    def blocks(self) -> int:
+        """Scales of one row of A, and of one column of B."""
+        return 0
 
     @cached_property
     def matrices(self) -> int:
@@ -84,24 +93,26 @@ class MatrixProduct(Instruction):
 
     # --- computing
 
-    def _product(self, arrays: Sequence[Array], call: str) -> Array:
-        """The result matrices of a batch of a, b, c, and scale_a and scale_b if there are scales."""
-        return self._batched(self._run, arrays, call)
+    @cached_property
+    def work(self) -> Work:
+        """What an engine is asked to compute."""
+        _, _, k = self.shape
+        formats = (self.formats["a"], self.formats["b"], self.formats["c"])
+        scale = self.scale_formats.get("scale_a")
+        kept = self.operands["a"].shape[1]
+        return Work(self.lowering.steps, formats, self.operands["d"].format, k, kept, scale, self.blocks)
 
-    def _batched(self, run: Callable[..., Array], arrays: Sequence[Array], call: str) -> Array:
-        """What `run` makes of arrays (..., rows, columns), whose leading dimensions broadcast: some of the batch at a time."""
-        batch = broadcast([x.shape[:-2] for x in arrays], call)
-        flat = [np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in arrays]
-        d = self.operands["d"]
-        out = np.empty((len(flat[0]), *d.shape), d.format.dtype)
-        m, n, k = self.shape
-        for part in chunks(len(out), PRODUCTS if n >= WIDE else m * n * k):
-            out[part] = run(*(x[part] for x in flat))
-        return out.reshape(*batch, *d.shape)
+    def _product(self, arrays: Sequence[Array], call: str, columns: Array | None = None) -> Array:
+        """The result matrices of a batch of a, b, c, and scale_a and scale_b if there are scales; leading dimensions broadcast.
 
-    def _run(self, a: Array, b: Array, c: Array, *scales: Array) -> Array:
-        """The results of one chunk."""
-        named = {
-            name: (codes, format) for (name, format), codes in zip(self.scale_formats.items(), scales, strict=True)
+        `columns`, of a sparse A: the row of B that each kept element meets.
+        """
+        given = dict(zip(("a", "b", "c", "scale_a", "scale_b"), arrays, strict=False))
+        if columns is not None:
+            given["columns"] = columns
+        batch = broadcast([x.shape[:-2] for x in given.values()], call)
+        flat = {
+            name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in given.items()
         }
-        return self.lowering.run(a, b, c, (self.formats["a"], self.formats["b"], self.formats["c"]), named)
+        d = multiply(self.work, Matrices(**flat))
+        return d.reshape(*batch, *self.operands["d"].shape)

@@ -131,19 +131,5 @@ class SparseOperand(MatrixProduct):
             return self.sparsity.groups_for(given)
 
     def _kept(self, arrays: Sequence[Array], positions: Indices, call: str) -> Array:
-        """The result matrices of a batch of a, b, c, and scale_a and scale_b if there are scales.
-
-        Each row of A is a problem of its own, with the rows of B that its kept elements meet.
-        """
-        m, n, _ = self.shape
-
-        def run(a: Array, b: Array, c: Array, *others: Array) -> Array:
-            *scales, columns = others
-            met = b[np.arange(len(b))[:, None, None], columns]  # (count, M, K / 2, N)
-            if scales:
-                scales = [scales[0].reshape(-1, 1, scales[0].shape[-1]), scales[1].repeat(m, axis=0)]
-            kept = a.shape[-1]
-            rows = self._run(a.reshape(-1, 1, kept), met.reshape(-1, kept, n), c.reshape(-1, 1, n), *scales)
-            return rows.reshape(-1, m, n)
-
-        return self._batched(run, [*arrays, self.sparsity.columns(positions)], call)
+        """The result matrices of a batch of a, b, c, and scale_a and scale_b if there are scales."""
+        return self._product(arrays, call, self.sparsity.columns(positions))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arithmetic.steps import NO_SCALES, Lowering, Scales
+from tcsim.arithmetic.steps import Lowering
 from tcsim.core.arguments import as_array, broadcast
-from tcsim.core.chunks import chunks
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.descriptors.addresses import PACKED_KINDS
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.limits import check_spelling
+from tcsim.engines.choice import multiply
+from tcsim.engines.contract import Matrices, Work
 from tcsim.isa.tcgen05.lookup_table import check_indices, looked_up
 from tcsim.isa.tcgen05.mma_lowering import steps_of
 from tcsim.isa.tcgen05.mma_rows import MultiplyRow
@@ -40,8 +41,12 @@ _UNORDERED = (0b0110,)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorMemoryProduct(Instruction):
-    """D = A B + D of codes, whose shape and formats the instruction descriptor says."""
+    """D = A B + D of codes, whose shape and formats the instruction descriptor says.
 
+    `execute` and `matmul` take `engine=` too: who computes ("numpy", "numba", "gpu"); None: chosen by the size of the work.
+    """
+
+    multiplies: ClassVar[bool] = True
     row: MultiplyRow
 
     def descriptor(self, idesc: int | InstructionDescriptor) -> InstructionDescriptor:
@@ -225,11 +230,17 @@ class TensorMemoryProduct(Instruction):
         products = desc.k // 2 if desc.sparse else desc.k
         return steps_of(desc.kind, desc.d_format, products, self.arch, saturate=desc.saturate, scale_d=scale_d)
 
+    def work(self, desc: InstructionDescriptor, scale_d: int = 0) -> Work:
+        """What an engine is asked to compute."""
+        formats = self.formats(desc)
+        triple = (formats["a"], formats["b"], formats["c"])
+        blocks = desc.scale_vectors(self.row.block) if self.row.block else 0
+        kept = desc.k // 2 if desc.sparse else desc.k
+        return Work(self._steps(desc, scale_d), triple, formats["d"], desc.k, kept, formats.get("scale"), blocks)
+
     def _product(self, arrays: dict[str, Codes], desc: InstructionDescriptor, scale_d: int) -> Codes:
         """D of checked codes, of some of its columns at least; `metadata`, if there, holds the dense column of every kept element."""
         formats = self.formats(desc)
-        lowering = replace(self.lowering, steps=self._steps(desc, scale_d))
-        triple = (formats["a"], formats["b"], formats["c"])
         batch = broadcast([x.shape[:-2] for x in arrays.values()], f"{self!r}")
         arrays = dict(arrays)
         for name in "ab":
@@ -240,33 +251,10 @@ class TensorMemoryProduct(Instruction):
         flat = {
             name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in arrays.items()
         }
-        n = arrays["b"].shape[-1]
-        out = np.empty((len(flat["c"]), desc.m, n), formats["d"].dtype)
-        parts_of_rows = chunks(desc.m, n * arrays["a"].shape[-1])
-        for place in range(len(out)):
-            one = {name: x[place : place + 1] for name, x in flat.items()}
-            for rows in parts_of_rows:
-                part = {name: x if name in ("b", "scale_b") else x[:, rows] for name, x in one.items()}
-                out[place, rows] = _run(lowering, part, triple, formats.get("scale"))
-        return out.reshape(*batch, desc.m, n)
-
-
-def _run(
-    lowering: Lowering, arrays: dict[str, Codes], formats: tuple[Format, Format, Format], scale: Format | None
-) -> Codes:
-    """One product (1, M, N): each row of a sparse A is a problem of its own, with the rows of B that it meets."""
-    a, b, c = (arrays[name] for name in "abc")
-    scales: Scales = NO_SCALES
-    if scale is not None:
-        scales = {name: (arrays[name], scale) for name in ("scale_a", "scale_b")}
-    if "metadata" not in arrays:
-        return lowering.run(a, b, c, formats, scales)[0]
-    m = a.shape[1]
-    met = b[0][arrays["metadata"][0]]  # (M, K / 2, N)
-    if scale is not None:
-        per_row = np.broadcast_to(arrays["scale_b"], (m, *arrays["scale_b"].shape[1:]))
-        scales = {"scale_a": (arrays["scale_a"].reshape(m, 1, -1), scale), "scale_b": (per_row, scale)}
-    return lowering.run(a.reshape(m, 1, -1), met, c.reshape(m, 1, -1), formats, scales)[:, 0]
+        given = Matrices(
+            flat["a"], flat["b"], flat["c"], flat.get("scale_a"), flat.get("scale_b"), flat.get("metadata")
+        )
+        return multiply(self.work(desc, scale_d), given).reshape(*batch, desc.m, arrays["b"].shape[-1])
 
 
 def shifted(a: Codes, ctas: int) -> Codes:

@@ -1,0 +1,143 @@
+"""Which engine computes: the one that is asked for, or for large work the fastest that is there, or NumPy.
+
+Engines have names: NumPy's and numba's are ours, others come from the entry point group `tcsim.engines` of installed packages,
+whose objects are `Engine`s. The bits do not depend on the choice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from tcsim.core.errors import listing
+from tcsim.engines.contract import Codes, Engine, EngineError, EngineWarning, Matrices, Work
+from tcsim.engines.reference import ENGINE as NUMPY
+
+GROUP = "tcsim.engines"
+
+_asked: ContextVar[str | Engine | None] = ContextVar("tcsim.engine", default=None)
+_spent: Counter[str] = Counter()
+"""Products that each engine could have computed until now, while it had not started."""
+_given_up: set[str] = set()
+"""Engines that failed where nobody had asked for them."""
+
+
+@cache
+def _entries() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+@cache
+def _loaded(name: str) -> Engine:
+    """An installed engine. Raises EngineError if its package cannot be imported."""
+    if name == NUMPY.name:
+        return NUMPY
+    try:
+        found = _entries()[name].load()
+    except Exception as error:  # whatever somebody's package raises
+        raise EngineError(f"the engine {name} cannot be loaded: {error}") from error
+    if not isinstance(found, Engine):
+        raise EngineError(f"the engine {name} is {type(found).__name__}; valid: a tcsim.engines.contract.Engine")
+    return found
+
+
+def names() -> tuple[str, ...]:
+    """The engines that are installed, whether they can be used here or not.
+
+    >>> names()[0]
+    'numpy'
+    """
+    return (NUMPY.name, *sorted(set(_entries()) - {NUMPY.name}))
+
+
+def find(name: str) -> Engine:
+    """An engine by its name.
+
+    Raises EngineError for a name that no installed package has, or one that cannot be loaded.
+
+    >>> find("numpy").takes
+    <bound method NumpyEngine.takes of <tcsim.engines.reference.NumpyEngine object at ...>>
+    """
+    if not isinstance(name, str) or name not in names():
+        raise EngineError(f"engine={name!r}; valid: {listing(names())}, or None for an automatic choice")
+    return _loaded(name)
+
+
+@contextmanager
+def using(engine: str | Engine | None) -> Iterator[None]:
+    """All multiplications inside are computed by this engine; None: the choice is automatic.
+
+    Raises EngineError for a name that does not exist.
+
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> a, b, c = np.ones((16, 8), np.float16), np.ones((8, 8), np.float16), np.zeros((16, 8), np.float32)
+    >>> with using("numpy"):
+    ...     d = mma.matmul(a, b, c)
+    >>> bool((d == mma.matmul(a, b, c, engine="numpy")).all())
+    True
+    """
+    if engine is not None and not isinstance(engine, Engine):
+        find(engine)
+    before = _asked.set(engine)
+    try:
+        yield
+    finally:
+        _asked.reset(before)
+
+
+def multiply(work: Work, matrices: Matrices, order: Sequence[int] = (0,), engine: str | Engine | None = None) -> Codes:
+    """D (T, M, N) of the instructions along K in this order, by the engine, or by that of `using`, or by one chosen automatically.
+
+    Raises EngineError if the engine that was asked for is not there, does not work, or does not compute this.
+    """
+    asked = engine if engine is not None else _asked.get()
+    if asked is not None:
+        found = asked if isinstance(asked, Engine) else find(asked)
+        why_not = found.missing() or found.takes(work)
+        if why_not:
+            raise EngineError(
+                f"engine={found.name!r}: {why_not}; valid: engine='numpy', or None for an automatic choice"
+            )
+        return found.multiply(work, matrices, order)
+    products = len(order) * work.kept * matrices.c.size
+    for candidate in _worth(work, products):
+        try:
+            return candidate.multiply(work, matrices, order)
+        except EngineError as error:
+            _give_up(candidate.name, error)
+    return NUMPY.multiply(work, matrices, order)
+
+
+def _worth(work: Work, products: int) -> Iterator[Engine]:
+    """The engines that are there and would be faster than NumPy, the fastest for large work first.
+
+    An engine starts once it could have computed, in this process, what NumPy computes in the time that starting takes.
+    """
+    candidates = [found for found in map(_candidate, names()) if found is not None and products >= found.least]
+    for found in sorted(candidates, key=lambda one: -one.least):
+        if found.missing() or found.takes(work):
+            continue
+        _spent[found.name] += products
+        if _spent[found.name] >= found.start:
+            yield found
+
+
+def _candidate(name: str) -> Engine | None:
+    if name == NUMPY.name or name in _given_up:
+        return None
+    try:
+        return _loaded(name)
+    except EngineError as error:
+        _give_up(name, error)
+        return None
+
+
+def _give_up(name: str, error: EngineError) -> None:
+    """Do not choose the engine again, and say so once."""
+    _given_up.add(name)
+    warnings.warn(f"{error}; not used from now on: the results are the same", EngineWarning, stacklevel=2)

@@ -1,0 +1,104 @@
+"""What an engine is: it multiplies matrices of codes by the steps of an instruction, and gives the bits that NumPy gives.
+
+The arithmetic is data: `Work` holds the steps that an instruction lowers to (`tcsim.arithmetic.steps`), each with the constants of its
+unit, and the formats. An engine reads them; it knows no instruction by name. There is one operation, `Engine.multiply`, for a
+batch of fragments, for one GEMM and for a batch of GEMMs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy.typing as npt
+
+from tcsim.arithmetic.steps import Step
+from tcsim.core.errors import TcsimError
+from tcsim.numbers.formats import Format
+
+Codes = npt.NDArray[Any]
+
+
+class EngineError(TcsimError):
+    """An engine that does not exist, cannot be used here, or does not compute what was asked of it."""
+
+
+class EngineWarning(UserWarning):
+    """An engine that would have been chosen and could not be used; the result is the same, and took longer."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one instruction computes, as data.
+
+    Steps count k along A's own K: of a sparse A, along the kept elements.
+    """
+
+    steps: tuple[Step, ...]  # they read a, b, c, scale_a, scale_b and write d, as `Lowering.run` has it
+    formats: tuple[Format, Format, Format]  # of a, b and c
+    result: Format  # of d; that of c where instructions are chained
+    k: int  # rows of B that one instruction takes
+    kept: int  # columns of A that one instruction takes: k, or half of it if A is sparse
+    scale: Format | None = None  # of scale_a and scale_b; None: no block scaling
+    blocks: int = 0  # scale factors of a row of A in one instruction
+
+    @property
+    def sparse(self) -> bool:
+        """Whether each row of A meets rows of B of its own."""
+        return self.kept != self.k
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """The codes of one multiplication, a batch T of them. Arrays may be broadcast views; none is written to.
+
+    With I instructions along K: I = `instructions(work)`.
+    """
+
+    a: Codes  # (T, M, I * kept)
+    b: Codes  # (T, I * k, N)
+    c: Codes  # (T, M, N)
+    scale_a: Codes | None = None  # (T, M, I * blocks)
+    scale_b: Codes | None = None  # (T, I * blocks, N)
+    columns: Codes | None = (
+        None  # (T, M, I * kept): of a sparse A, the row of B that each element meets, within its instruction's k
+    )
+
+    def instructions(self, work: Work) -> int:
+        """How many instructions there are along K."""
+        return int(self.b.shape[1]) // work.k
+
+    def products(self) -> int:
+        """Products of all outputs."""
+        return int(self.c.size * self.a.shape[2])
+
+    def part(self, **arrays: Codes | None) -> Matrices:
+        """The same with some arrays replaced."""
+        return Matrices(**{field.name: arrays.get(field.name, getattr(self, field.name)) for field in fields(self)})
+
+
+class Engine(ABC):
+    """Something that multiplies. Bits do not depend on which."""
+
+    name: str
+    least: int  # products of one call from which it is faster than NumPy, once it has started
+    start: int  # products that NumPy computes in the time that starting takes
+
+    @abstractmethod
+    def missing(self) -> str:
+        """What is not there that it needs (a package, a GPU), for a person; empty if nothing is. Quick, and no error."""
+
+    @abstractmethod
+    def takes(self, work: Work) -> str:
+        """Why it does not compute this work; empty if it does."""
+
+    @abstractmethod
+    def multiply(self, work: Work, matrices: Matrices, order: Sequence[int]) -> Codes:
+        """D (T, M, N) in the format `work.result`: the instructions along K one after another, in this order.
+
+        Each takes its k of A and B, its scale factors, and the result of the one before it; the first takes c.
+
+        Raises EngineError where what is there does not work.
+        """
