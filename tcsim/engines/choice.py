@@ -60,8 +60,8 @@ def find(name: str) -> Engine:
 
     Raises EngineError for a name that no installed package has, or one that cannot be loaded.
 
-    >>> find("numpy").takes
-    <bound method NumpyEngine.takes of <tcsim.engines.reference.NumpyEngine object at ...>>
+    >>> find("numpy").missing()
+    ''
     """
     if not isinstance(name, str) or name not in names():
         raise EngineError(f"engine={name!r}; valid: {listing(names())}, or None for an automatic choice")
