@@ -1,0 +1,101 @@
+"""`python -m tests.second_wrong_kernels --each N -n PROCESSES`: how `tcsim.diagnose` judges N cases of every kind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import tcsim
+from tests.second_wrong_kernels.cases import CORRECT, WRONG, Case, make
+from tests.second_wrong_kernels.judge import JUDGEMENTS, RIGHT, UNEXPLAINED, judge
+
+
+def ask(case: Case) -> dict[str, Any]:
+    """`tcsim.diagnose` of a case, as a dictionary; an exception is a report that explains nothing."""
+    arithmetic = case.problem.arithmetic
+    start = time.perf_counter()
+    try:
+        told = tcsim.diagnose(
+            arithmetic.mnemonic, arch=arithmetic.arch, observed=case.observed, **case.problem.operands()
+        )
+        report: dict[str, Any] = {**told.as_dict(), "lines": list(told.lines())}
+    except Exception as error:
+        report = {"verdict": "not explained", "lines": [f"{type(error).__name__}: {error}"], "raised": True}
+    return {**report, "seconds": time.perf_counter() - start}
+
+
+def run(job: tuple[str, int]) -> dict[str, Any]:
+    """One case, judged."""
+    name, seed = job
+    case = make({**WRONG, **CORRECT}[name], seed)
+    report = ask(case)
+    p = case.problem
+    return {
+        "kind": name,
+        "seed": seed,
+        "says": case.says,
+        "mnemonic": p.arithmetic.mnemonic,
+        "arch": p.arithmetic.arch,
+        "m, n, k": [p.m, p.n, p.k],
+        "tiling": str(case.tiling),
+        "observed": str(case.observed.dtype),
+        "c": p.c is not None,
+        "judgement": judge(case, report),
+        "verdict": report["verdict"],
+        "lines": report["lines"],
+        "raised": report.get("raised", False),
+        "seconds": round(report["seconds"], 3),
+    }
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Markdown: a line for each kind, then the sums."""
+    lines = ["| kind | cases | " + " | ".join(JUDGEMENTS) + " |", "| --- |" + " ---: |" * (len(JUDGEMENTS) + 1)]
+    groups: dict[str, list[str]] = {}
+    for result in results:
+        groups.setdefault(result["kind"], []).append(result["judgement"])
+    groups["all wrong kernels"] = [r["judgement"] for r in results if r["kind"] in WRONG]
+    groups["all right kernels"] = [r["judgement"] for r in results if r["kind"] in CORRECT]
+    for name, judgements in groups.items():
+        count = Counter(judgements)
+        lines.append(f"| {name} | {len(judgements)} | " + " | ".join(str(count[j] or "") for j in JUDGEMENTS) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table; write every report on request."""
+    parser = argparse.ArgumentParser(prog="python -m tests.second_wrong_kernels", description=__doc__)
+    parser.add_argument("--each", type=int, default=4, help="cases of each kind of mistake")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("-n", "--processes", type=int, default=1)
+    parser.add_argument("--only", default="", help="kinds, separated by commas")
+    parser.add_argument("--json", type=Path, help="write one line a case")
+    parser.add_argument("--verbose", action="store_true", help="print the reports that are not right")
+    options = parser.parse_args(arguments)
+    names = options.only.split(",") if options.only else [*WRONG, *CORRECT]
+    jobs = [(name, options.seed + i) for name in names for i in range(options.each)]
+    with ProcessPoolExecutor(options.processes) as pool:
+        results = list(pool.map(run, jobs))
+    if options.json:
+        options.json.write_text("".join(json.dumps(result, default=str) + "\n" for result in results))
+    if options.verbose:
+        for result in results:
+            if result["judgement"] != RIGHT:
+                print(f"{result['kind']}/{result['seed']}: {result['judgement']}: {result['says']}")
+                print("\n".join("    " + line for line in result["lines"]))
+    print(table(results))
+    unexplained = sum(result["judgement"] == UNEXPLAINED for result in results)
+    slowest = max(result["seconds"] for result in results)
+    print(
+        f"\n{len(results)} cases; {unexplained} not explained; {sum(r['raised'] for r in results)} raised; the slowest report took {slowest:.1f} s"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,124 @@
+"""From a kind and a seed to a case: operands, and the output of the kernel."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.second_wrong_kernels import (
+    kinds_correct,
+    kinds_epilogue,
+    kinds_formats,
+    kinds_places,
+    kinds_shared,
+    kinds_two,
+)
+from tests.second_wrong_kernels.kernel import Kernel
+from tests.second_wrong_kernels.problem import ARITHMETIC, Arithmetic, Array, Problem, Tiling, draw_problem, draw_tiling
+
+
+def _kinds(module: object) -> list[type[Kernel]]:
+    own = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Kernel)]
+    return [kind for kind in own if kind.__module__ == getattr(module, "__name__", "") and (kind.needs or kind.correct)]
+
+
+WRONG = {
+    kind.__name__: kind
+    for module in (kinds_places, kinds_loop, kinds_shared, kinds_warps, kinds_epilogue, kinds_formats, kinds_two)
+    for kind in _kinds(module)
+}
+CORRECT = {kind.__name__: kind for kind in _kinds(kinds_correct) if kind is not kinds_correct.Correct}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel's run."""
+
+    kind: type[Kernel]
+    seed: int
+    problem: Problem
+    tiling: Tiling
+    observed: Array
+    says: str
+    needs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What runs it again: `--only KIND --seed SEED`."""
+        return f"{self.kind.__name__}/{self.seed}"
+
+
+def filled(text: str, kernel: Kernel) -> str:
+    """The text with the facts of the kernel for their names in braces."""
+    for name, value in kernel.facts.items():
+        text = text.replace("{" + name + "}", f"{value:g}" if isinstance(value, float) else str(value))
+    return text
+
+
+def suits(arithmetic: Arithmetic, kind: type[Kernel]) -> bool:
+    """Whether the kind can happen with this instruction."""
+    if (
+        arithmetic.style not in kind.styles
+        or (kind.plain and not arithmetic.plain)
+        or (kind.floats and arithmetic.d == "s32")
+    ):
+        return False
+    if kind.wish.span and arithmetic.bits == 4:
+        return False
+    return {
+        "": True,
+        "sparse": arithmetic.sparse,
+        "scaled": bool(arithmetic.scale),
+        "16 bits": arithmetic.bits == 16,
+        "8 bits": arithmetic.bits == 8,
+        "same types": arithmetic.a == arithmetic.b,
+    }.get(kind.only, kind.only == arithmetic.a and (arithmetic.plain or kind.only == "e2m1"))
+
+
+def differs(observed: Array, right: Array) -> bool:
+    """Whether a mistake shows: more than rounding, in one output at least."""
+    x, y = observed.astype(np.float64), right.astype(np.float64)
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    largest = np.nanmax(np.abs(np.where(np.isfinite(y), y, 0)), initial=0)
+    return bool((~same & ~(np.abs(x - y) <= 0.02 * largest)).any())
+
+
+def make(kind: type[Kernel], seed: int) -> Case:
+    """The case of a kind and a seed. A draw on which the mistake does not show is drawn again."""
+    for attempt in range(50):
+        random = np.random.default_rng([seed, zlib.crc32(kind.__name__.encode()), attempt])
+        arithmetic = ARITHMETIC[int(random.choice([i for i, row in enumerate(ARITHMETIC) if suits(row, kind)]))]
+        tiling = draw_tiling(random, arithmetic, kind.wish)
+        problem = draw_problem(random, arithmetic, tiling, kind.wish)
+        kernel = kind(problem, tiling, random)
+        with np.errstate(invalid="ignore", over="ignore"):
+            observed = kernel.launch()
+            if kind.correct or kind.__name__ in ROUNDING:
+                shows = kind.correct or not np.array_equal(observed, right_of(kernel, random))
+            else:
+                shows = differs(observed, right_of(kernel, random))
+        if shows:
+            says = (kind.__doc__ or "").strip()
+            return Case(
+                kind,
+                seed,
+                problem,
+                tiling,
+                observed,
+                filled(says, kernel),
+                tuple(filled(pattern, kernel) for pattern in kind.needs),
+            )
+    raise RuntimeError(f"{kind.__name__}: the mistake shows in none of 50 draws")
+
+
+# Kinds that change the rounding alone.
+ROUNDING = ("ThroughHalf", "TruncatedToBf16", "AccumulatedInHalves")
+
+
+def right_of(kernel: Kernel, random: np.random.Generator) -> Array:
+    """What the kernel would have returned without the mistake."""
+    right = Kernel(kernel.p, kernel.t, random)
+    right.output, right.blank = kernel.output, kernel.blank
+    return right.launch()

@@ -1,0 +1,72 @@
+"""The second set of wrong kernels: every kind makes its cases from a seed, and the judge tells reports apart. docs/diagnosis-second-cases.md has the whole run."""
+
+import numpy as np
+import pytest
+
+import tcsim
+from tests.second_wrong_kernels.__main__ import run, table
+from tests.second_wrong_kernels.cases import CORRECT, WRONG, Case, differs, make
+from tests.second_wrong_kernels.judge import EQUALS, HALF, RIGHT, UNEXPLAINED, judge
+from tests.second_wrong_kernels.judge import WRONG as CONFIDENT
+
+SHARE = ("PitchOfA", "WarpOrder", "SwizzleWritten", "CTwice", "MetadataIgnored", "ScaleOfAForgotten")
+
+
+def product(case: Case) -> np.ndarray:
+    """The model's output."""
+    p = case.problem
+    idesc = {} if p.arithmetic.idesc is None else {"idesc": p.arithmetic.idesc}
+    codes = tcsim.gemm(p.a, p.b, p.c, instruction=p.arithmetic.mnemonic, arch=p.arithmetic.arch, **p.extras, **idesc)
+    return codes.view(np.int32 if p.arithmetic.d == "s32" else np.float32)
+
+
+def test_there_are_kinds_enough() -> None:
+    assert len(WRONG) >= 60
+    assert len(CORRECT) >= 20
+    assert all(
+        kind.__doc__ and (kind.correct or (kind.needs and kind.half)) for kind in (*WRONG.values(), *CORRECT.values())
+    )
+
+
+@pytest.mark.parametrize("name", SHARE)
+def test_a_wrong_kernel_is_wrong_and_comes_again_from_its_seed(name: str) -> None:
+    case, again = make(WRONG[name], 3), make(WRONG[name], 3)
+    assert np.array_equal(case.observed, again.observed, equal_nan=True)
+    assert differs(case.observed, product(case))
+
+
+@pytest.mark.parametrize("name", ["Plain", "Swizzled", "Sparse", "Scaled", "Blackwell", "SameOrderInBoth"])
+def test_a_right_kernel_is_right(name: str) -> None:
+    case = make(CORRECT[name], 0)
+    right = product(case).astype(case.observed.dtype)
+    assert not differs(case.observed, right)
+    assert name == "SameOrderInBoth" or np.array_equal(case.observed, right)
+
+
+@pytest.mark.parametrize(("text", "verdict", "expected"), [
+    (["a: the pitch is 80, not 64"], "explained", RIGHT),
+    (["c transposed", "a: leading dimension 80"], "explained", EQUALS),
+    (["a transposed"], "explained", HALF),
+    (["c transposed"], "explained", CONFIDENT),
+    (["an explanation of a product in a block"], "explained", CONFIDENT),
+    ([], "not explained", UNEXPLAINED),
+    ([], "correct", CONFIDENT),
+])  # fmt: skip
+def test_the_judge(text: list[str], verdict: str, expected: str) -> None:
+    case = make(WRONG["PitchOfA"], 0)
+    report = {"verdict": verdict, "explanations": [{"name": line, "also": []} for line in text]}
+    assert judge(case, report) == expected
+
+
+def test_the_judge_of_right_kernels() -> None:
+    case = make(CORRECT["Plain"], 0)
+    assert [judge(case, {"verdict": verdict}) for verdict in ("correct", "not explained", "explained")] == [
+        RIGHT,
+        UNEXPLAINED,
+        CONFIDENT,
+    ]
+
+
+def test_the_table_counts_every_case() -> None:
+    results = [run((name, 0)) for name in ("Plain", "COfTheFirstBlock")]
+    assert [line.split("|")[2].strip() for line in table(results).splitlines()[2:]] == ["1", "1", "1", "1"]
