@@ -11,9 +11,11 @@ from tests.second_wrong_kernels import (
     kinds_correct,
     kinds_epilogue,
     kinds_formats,
+    kinds_loop,
     kinds_places,
     kinds_shared,
     kinds_two,
+    kinds_warps,
 )
 from tests.second_wrong_kernels.kernel import Kernel
 from tests.second_wrong_kernels.problem import ARITHMETIC, Arithmetic, Array, Problem, Tiling, draw_problem, draw_tiling
