@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +75,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("-n", "--processes", type=int, default=1)
     parser.add_argument("--only", default="", help="kinds, separated by commas")
-    parser.add_argument("--json", type=Path, help="write one line a case")
+    parser.add_argument("--json", type=Path, help="write every report, one line a case, as they come")
     parser.add_argument("--verbose", action="store_true", help="print the reports that are not right")
     options = parser.parse_args(arguments)
     names = options.only.split(",") if options.only else [*WRONG, *CORRECT]
-    jobs = [(name, options.seed + i) for name in names for i in range(options.each)]
-    with ProcessPoolExecutor(options.processes) as pool:
-        results = list(pool.map(run, jobs))
-    if options.json:
-        options.json.write_text("".join(json.dumps(result, default=str) + "\n" for result in results))
+    jobs = [(name, options.seed + i) for i in range(options.each) for name in names]
+    results = []
+    with ExitStack() as stack:
+        pool = stack.enter_context(ProcessPoolExecutor(options.processes))
+        lines = stack.enter_context(options.json.open("w")) if options.json else None
+        for result in pool.map(run, jobs):
+            results.append(result)
+            if lines:
+                print(json.dumps(result), file=lines, flush=True)
+    results.sort(key=lambda result: names.index(result["kind"]))
     if options.verbose:
         for result in results:
             if result["judgement"] != RIGHT:
