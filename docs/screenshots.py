@@ -1,6 +1,6 @@
 """Takes the screenshots of the documentation: the pages that `--format html` gives, in a headless Chromium.
 
-    python docs/screenshots.py        writes docs/figures/*.png; needs the extra `browser`, Chromium and ChromeDriver
+    python docs/screenshots.py [NAME]...    writes docs/figures/*.png, or those; needs the extra `browser`, Chromium and ChromeDriver
 
 They differ a little from one browser and its fonts to the next, so no test compares them; take them again when the page changes.
 """
@@ -15,14 +15,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import tcsim
+from tcsim.inspection.diagnosis_view import diagnosis_report
 from tcsim.inspection.html_page import descriptor_page, instruction_page, tile_page
 from tcsim.inspection.product_page import Tile, product_page
+from tcsim.inspection.report_html import report_page
 from tcsim.inspection.timeline_page import timeline_page
 from tcsim.launchers import recording
 from tcsim.launchers.check import timeline
@@ -37,7 +40,7 @@ class Shot(NamedTuple):
     """One picture."""
 
     page: Callable[[], str]
-    search: str  # what is looked up before it is taken
+    search: str  # what is looked up before it is taken; on a page without a search, the element that is pointed at
     dark: bool
     size: tuple[int, int]  # of the window, in CSS pixels
 
@@ -70,7 +73,20 @@ def _warp_product() -> str:
     return product_page(tcsim.instruction(MMA, arch="sm_90"))
 
 
+def _diagnosis() -> str:
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((128, 32), (32, 128)))
+    observed = tcsim.gemm(a, b, instruction=tcsim.instruction(MMA, arch="sm_90")).view(np.float32)
+    right = observed.copy()
+    observed[:16] = random.standard_normal((16, 128))
+    observed[:16, 96:] = 0
+    observed[32:64, 64:] *= 2
+    observed[96:] = right[:32]
+    return report_page(diagnosis_report(MMA, tcsim.diagnose(MMA, a=a, b=b, observed=observed)))
+
+
 SHOTS = {
+    "page-diagnosis-light.png": Shot(_diagnosis, ".squares [data-letter=a]", False, (1000, 900)),
     "page-product-light.png": Shot(_product, "d 8,6", False, (1180, 920)),
     "page-product-dark.png": Shot(_warp_product, "d 8,6", True, (1100, 880)),
     "page-instruction-dark.png": Shot(_instruction, "d 8,6", True, (1000, 820)),
@@ -110,7 +126,10 @@ def take(shot: Shot, path: Path) -> None:
             page.write_text(shot.page(), encoding="utf-8")
             driver.get(page.as_uri())
             box = driver.find_element(By.ID, "search")
-            box.send_keys(shot.search, Keys.ENTER)
+            if box.is_displayed():
+                box.send_keys(shot.search, Keys.ENTER)
+            else:
+                driver.find_element(By.CSS_SELECTOR, shot.search).click()
             driver.execute_script("scrollTo(0, 0)")
             driver.save_screenshot(str(path))
     finally:
@@ -118,9 +137,11 @@ def take(shot: Shot, path: Path) -> None:
 
 
 def main() -> int:
-    """Take all; 1 if one is too large."""
+    """Take all, or those that are named; 1 if one is too large."""
     large = 0
     for name, shot in SHOTS.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         take(shot, FIGURES / name)
         size = (FIGURES / name).stat().st_size
         large += size > MOST_BYTES

@@ -13,9 +13,8 @@ from tcsim.cli.output import emit
 from tcsim.core.errors import OperandError, listing
 from tcsim.diagnosis import diagnose as search
 from tcsim.diagnosis.question import KNOWN
-from tcsim.diagnosis.report import Diagnosis
+from tcsim.inspection.diagnosis_view import diagnosis_report
 from tcsim.inspection.problems import result_names, tensor_memory
-from tcsim.inspection.report import Lines, Report
 
 STATUS = {"correct": 0, "explained": 1, "ambiguous": 2, "partly explained": 2, "not explained": 2}
 """The exit status of each verdict."""
@@ -38,6 +37,8 @@ def diagnose(
     json: options.Json = False,
 ) -> None:
     """Find the mistake behind a wrong result.
+
+    What is not explained is drawn: where it is wrong, and what it looks like. --html draws it always.
 
     Exit status: 0 if the result is right, also in another order of summation, 1 if what is wrong is explained, 2 if it is not
     (several explanations, a part, or none) and for wrong use.
@@ -67,11 +68,11 @@ def diagnose(
     found = search(instruction, **arrays)
     head = {"mnemonic": instruction.mnemonic, "arch": instruction.arch.name}
     title = f"{instruction.mnemonic} on {instruction.arch.name}"
-    emit("diagnose", lambda: head | found.as_dict(), lambda: _report(title, found), form=options.form_of(json, html))
+    emit(
+        "diagnose",
+        lambda: head | found.as_dict(),
+        lambda: diagnosis_report(title, found, mapped=html or not found.explanations),
+        form=options.form_of(json, html),
+    )
     if status := STATUS[found.verdict]:
         raise typer.Exit(status)
-
-
-def _report(title: str, found: Diagnosis) -> Report:
-
-    return Report(title, (Lines(tuple(found.lines()), style="good" if found.verdict == "correct" else "", wrap=True),))

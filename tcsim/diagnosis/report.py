@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+
+from tcsim.core.display import rendered
+from tcsim.diagnosis.error_map import ErrorMap
 
 Verdict = Literal["correct", "explained", "ambiguous", "partly explained", "not explained"]
 
@@ -18,6 +21,7 @@ class Explanation:
     matched: int  # outputs that it reproduces bit for bit; up to rounding if not `bits`
     bits: bool = True  # every bit is reproduced: else the order of summation is not known
     also: tuple[str, ...] = ()  # other names of the same: no operands could tell them apart
+    left: str = ""  # where outputs are that it does not reproduce
 
     def __str__(self) -> str:
         return f"{self.mistake} ({self.detail})" if self.detail else self.mistake
@@ -38,6 +42,8 @@ class Diagnosis:
     ('explained', 'b transposed', 1.0)
     >>> found.lines()[0]
     '127 of 128 outputs differ from the model: rows 0-15, columns 0-7'
+    >>> found.summary()[1]
+    'explained: this mistake reproduces every output bit for bit'
     """
 
     verdict: Verdict
@@ -48,6 +54,10 @@ class Diagnosis:
     attempts: int  # mistakes tried, each in all its forms
     where: str = ""  # which outputs differ from the model
     note: str = ""  # what else there is to say
+    errors: ErrorMap | None = None  # where and how a product differs from the model's; None if it is right
+
+    def _repr_html_(self) -> str | None:
+        return rendered(self)
 
     @property
     def mistake(self) -> str | None:
@@ -62,10 +72,18 @@ class Diagnosis:
 
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON."""
-        return {**asdict(self), "mistake": self.mistake, "fraction": self.fraction}
+        errors = None if self.errors is None else self.errors.as_dict()
+        return {
+            **asdict(replace(self, errors=None)), "errors": errors, "mistake": self.mistake, "fraction": self.fraction,
+        }  # fmt: skip
 
     def lines(self) -> list[str]:
-        """The diagnosis in sentences."""
+        """The diagnosis in sentences; with a map of the errors where they are not explained."""
+        errors = () if self.errors is None or self.explanations else self.errors.lines()
+        return [*self.summary(), *errors]
+
+    def summary(self) -> list[str]:
+        """The diagnosis in sentences, without the map."""
         if self.verdict == "correct":
             if self.right == self.outputs:
                 said = f", {self.note}" if self.note else ""
@@ -87,12 +105,19 @@ class Diagnosis:
             lines.append(f"not explained: none of {self.attempts} mistakes reproduces what was observed")
         if self.note:
             lines.append(f"  {self.note}")
-        near = [item for item in self.nearest if item.matched > self.right]
-        shown = self.explanations or (near if self.verdict == "partly explained" else ())
-        for item in shown:
-            part = "" if self.explanations else f" [{_share(item.matched, self.outputs)}]"
-            lines += [f"  {item}{part}", f"    {item.advice}"]
+        for item in self.explanations:
+            lines += [f"  {item}", f"    {item.advice}"]
             lines += [f"    the same as: {other}" for other in item.also[:3]]
+        return lines if self.explanations else lines + self._closest()
+
+    def _closest(self) -> list[str]:
+        """What comes nearest, and what it leaves open."""
+        near = [item for item in self.nearest if item.matched > self.right]
+        lines = []
+        for item in near if self.verdict == "partly explained" else near[:1]:
+            head = "" if self.verdict == "partly explained" else "closest: "
+            lines += [f"  {head}{item} [{_share(item.matched, self.outputs)}]", f"    {item.advice}"]
+            lines += [f"    it does not reproduce {item.left}"] if item.left else []
         return lines
 
     def __str__(self) -> str:

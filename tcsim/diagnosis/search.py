@@ -11,14 +11,17 @@ import numpy.typing as npt
 
 from tcsim.diagnosis import arithmetic, blocks, memory, operands, registers, scales, sparsity
 from tcsim.diagnosis.equivalence import Fresh, alike, right_of
+from tcsim.diagnosis.error_map import ErrorMap, error_map
 from tcsim.diagnosis.moves import diagnose_move
-from tcsim.diagnosis.problem import Attempt, Part, Problem
+from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
 from tcsim.diagnosis.question import named, problem_of
 from tcsim.diagnosis.reals import Mask, Numbers
+from tcsim.diagnosis.relations import precision
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
 from tcsim.diagnosis.rounded import within_rounding
 from tcsim.diagnosis.solved import Solved, solved
 from tcsim.diagnosis.where import where_text
+from tcsim.numbers.codec import decode
 
 CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
     operands.attempts,
@@ -91,16 +94,18 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     wrong = (model != problem.observed) & inside
     outputs = int(inside.sum())
     right = outputs - int(wrong.sum())
+    same = alike(problem)
     if not wrong.any():
-        return Diagnosis("correct", outputs, outputs, (), (), 0, note=problem.note)
+        return Diagnosis("correct", outputs, outputs, (), (), 0, note=_said(problem.note, same))
     where = where_text(wrong)
     found = _constant(problem)
     if found is not None:
-        return Diagnosis("explained", outputs, right, (found,), (), 1, where)
+        return described(outputs, right, [found], [], 1, where, same)
     tried, exact, nearest = _catalogued(problem, wrong, outputs)
     own = solved(problem, model, inside, any(item.known for item in exact))
     if own is not None and own.rounding_only:
-        return within_rounding(problem, model, own, [item.explanation for item in exact], where, tried)
+        answer = within_rounding(problem, model, own, [item.explanation for item in exact], where, tried)
+        return replace(answer, note=_said(answer.note, same))
     if own is not None and own.complete:
         exact += _of_solver(own, outputs)
         tried += own.tried
@@ -108,7 +113,23 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
         nearest += own.explanations(outputs)
     nearest.sort(key=lambda item: -item.matched)
     merged = _merged(problem, exact)
-    return described(outputs, right, merged, nearest[:_NEAREST], tried, where, alike(problem))
+    answer = described(outputs, right, merged, nearest[:_NEAREST], tried, where, same)
+    return replace(answer, errors=_errors(problem, model, own))
+
+
+def _said(note: str, same: str) -> str:
+    """What is said of a right result; same: why the operands would not show most mistakes."""
+    return "; ".join(
+        filter(None, (note, f"but {same}, so most mistakes would not show: try random operands" if same else ""))
+    )
+
+
+def _errors(problem: Problem, model: Codes, own: Solved | None) -> ErrorMap:
+    """Where and how the observed outputs differ; up to the rounding that the solver allows, if it could reckon with them."""
+    format = problem.machine.formats["d"]
+    seen, right = (decode(codes, format).astype(np.float64) for codes in (problem.observed, model))
+    coarse = precision(problem.output)[0] if own is None else own.reals.coarse
+    return error_map(seen, right, None if own is None else ~own.wrong, problem.size, coarse)
 
 
 def _of_solver(own: Solved, outputs: int) -> list[_Found]:
@@ -156,8 +177,10 @@ def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[
     nearest = []
     if not exact:
         for _, _, attempt, changed in sorted(partial, key=lambda item: item[:2], reverse=True)[:_NEAREST]:
-            whole = _score(changed, list(changed.parts()), wrong)
-            nearest.append(Explanation(attempt.mistake, attempt.detail, attempt.advice, whole.matched))
+            left = np.zeros_like(wrong)
+            whole = _score(changed, list(changed.parts()), wrong, left)
+            where = where_text(left) if changed.observed is problem.observed and left.any() else ""  # else: moved
+            nearest.append(Explanation(attempt.mistake, attempt.detail, attempt.advice, whole.matched, left=where))
     if any(item.known for item in exact):
         exact = [item for item in exact if item.known]
     return tried, exact, nearest
@@ -226,7 +249,8 @@ def _explains(score: _Score, outputs: int, wrong: int) -> bool:
     return score.matched == score.known and enough
 
 
-def _score(changed: Problem, parts: list[Part], wrong: npt.NDArray[np.bool_]) -> _Score:
+def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None = None) -> _Score:
+    """left: is set where an output that can be predicted is not reproduced."""
     matched = known = telling = 0
     for part in parts:
         knows = changed.knows(part)
@@ -234,7 +258,10 @@ def _score(changed: Problem, parts: list[Part], wrong: npt.NDArray[np.bool_]) ->
             continue
         same = (changed.predict(part) == changed.seen(part)) & knows
         matched, known = matched + int(same.sum()), known + int(knows.sum())
-        telling += int((same & wrong[part.matrix][np.ix_(part.rows, part.columns)]).sum())
+        place = np.ix_(part.rows, part.columns)
+        telling += int((same & wrong[part.matrix][place]).sum())
+        if left is not None:
+            left[part.matrix][place] = knows & ~same
     return _Score(matched, known, telling)
 
 

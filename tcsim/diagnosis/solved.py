@@ -118,6 +118,7 @@ class Solved:
             "; ".join(dict.fromkeys(advice for _, _, advice in names if advice)),
             matched,
             bits=bits,
+            left=where_text(self.left) if self.left.any() and not self.stray else "",
         )
 
     def explanations(self, outputs: int) -> list[Explanation]:

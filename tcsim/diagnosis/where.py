@@ -17,12 +17,29 @@ def where_text(mask: Mask) -> str:
     """
     texts = []
     if len(mask) > 1:
-        texts.append(f"matrices {_ranges(np.flatnonzero(mask.any(axis=(1, 2))))}")
-    texts.append(f"rows {_ranges(np.flatnonzero(mask.any(axis=(0, 2))))}")
-    texts.append(f"columns {_ranges(np.flatnonzero(mask.any(axis=(0, 1))))}")
+        texts.append(f"matrices {ranges(np.flatnonzero(mask.any(axis=(1, 2))))}")
+    for name, axes in (("row", (0, 2)), ("column", (0, 1))):
+        places = np.flatnonzero(mask.any(axis=axes))
+        texts.append(f"{name}{'s' * (len(places) != 1)} {ranges(places)}")
     return ", ".join(texts)
 
 
-def _ranges(places: npt.NDArray[np.intp]) -> str:
+def ranges(places: npt.NDArray[np.intp]) -> str:
+    """Indices as ranges; of many, their period if they have one.
+
+    >>> ranges(np.flatnonzero(np.arange(256) % 16 >= 8))
+    '8-15 of every 16 in 0-255'
+    """
     text = runs(tuple(int(x) for x in places))
-    return text if len(text) <= 60 else f"{len(places)} of {places[0]}-{places[-1]}"
+    if text.count(",") < 3:
+        return text
+    last = int(places[-1]) + 1
+    for period in _PERIODS:
+        first, inside = int(places[0]) // period * period, np.unique(places % period)
+        whole = np.add.outer(np.arange(first, last, period), inside).reshape(-1)
+        if len(inside) < period and np.array_equal(whole, places):
+            return f"{runs(tuple(int(x) for x in inside))} of every {period} in {first}-{last - 1 | period - 1}"
+    return text if len(text) <= 60 else f"{len(places)} of {places[0]}-{last - 1}"
+
+
+_PERIODS = tuple(1 << power for power in range(1, 10))

@@ -12,11 +12,13 @@ import numpy as np
 from tcsim.core.errors import OperandError
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
+from tcsim.diagnosis.report import Diagnosis
 from tcsim.inspection.descriptor_fields import fields_of
+from tcsim.inspection.diagnosis_view import diagnosis_report
 from tcsim.inspection.html_page import MOST_ELEMENTS, instruction_page, tile_page
 from tcsim.inspection.product_page import has_picture, product_page
 from tcsim.inspection.report import Facts, Report, table
-from tcsim.inspection.report_html import report_html
+from tcsim.inspection.report_html import report_page
 from tcsim.inspection.svg import Cell, grid
 from tcsim.inspection.swizzle_view import swizzle_report, swizzle_view
 from tcsim.layouts.layout import FragmentLayout, Layout
@@ -110,15 +112,25 @@ def _flat(shape: Any) -> list[int]:
     return [shape] if isinstance(shape, int) else [x for item in shape for x in _flat(item)]
 
 
+def framed(report: Report) -> str:
+    """The page of a report, in a frame that it makes as high as itself."""
+    return frame(report_page(report), 420)
+
+
 def swizzle_html(swizzle: Swizzle) -> str:
     """Where a swizzle puts 16-byte chunks, and their banks."""
-    return report_html(swizzle_report(swizzle_view(f"{swizzle.bits},{swizzle.base},{swizzle.shift}")), title=True)
+    return framed(swizzle_report(swizzle_view(f"{swizzle.bits},{swizzle.base},{swizzle.shift}")))
+
+
+def diagnosis_html(found: Diagnosis) -> str:
+    """The verdict, and where and how a result is wrong."""
+    return framed(diagnosis_report("Diagnosis", found))
 
 
 def idesc_html(descriptor: InstructionDescriptor) -> str:
     """The fields of an instruction descriptor."""
     title = f"{descriptor.encode():#010x}: kind::{descriptor.kind} on {descriptor.arch}, K = {descriptor.k}"
-    return report_html(Report(title, (table(("bits", "field", "value", "meaning"), descriptor.rows()),)), title=True)
+    return framed(Report(title, (table(("bits", "field", "value", "meaning"), descriptor.rows()),)))
 
 
 def tensor_map_html(tensor_map: TensorMap) -> str:
@@ -127,7 +139,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     shown = tuple(
         (name, ", ".join(map(str, x)) if isinstance(x, tuple) else str(x)) for name, x in pairs if x not in ("", ())
     )
-    return report_html(Report(str(tensor_map), (Facts(shown),)), title=True)
+    return framed(Report(str(tensor_map), (Facts(shown),)))
 
 
 def tmem_html(layout: TmemLayout) -> str:
@@ -136,7 +148,7 @@ def tmem_html(layout: TmemLayout) -> str:
         ("matrix", f"{layout.rows} x {layout.columns}, {layout.element_bits} bits each"), ("columns", str(layout.width)),
         ("CTAs", str(layout.ctas)), ("layout", str(layout)), ("evidence", str(layout.evidence)),
     )  # fmt: skip
-    return report_html(Report(layout.name, (Facts(facts),)), title=True)
+    return framed(Report(layout.name, (Facts(facts),)))
 
 
 RENDERERS: dict[type, Callable[[Any], str | None]] = {
@@ -149,5 +161,6 @@ RENDERERS: dict[type, Callable[[Any], str | None]] = {
     InstructionDescriptor: idesc_html,
     TensorMap: tensor_map_html,
     TmemLayout: tmem_html,
+    Diagnosis: diagnosis_html,
 }
 """Who shows objects of a type (`tcsim.core.display`)."""

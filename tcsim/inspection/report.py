@@ -11,12 +11,21 @@ WIDTH = 80
 """Columns of text that every table fits in, unless one cell that cannot be cut is wider."""
 
 
+class Mark(NamedTuple):
+    """What a part of a page is: pointing at it lights all of its keys and, less so, those of `links`, and says something."""
+
+    keys: str = ""  # separated by spaces
+    says: str = ""
+    links: str = ""
+
+
 @dataclass(frozen=True)
 class Facts:
     """Names and what is said of them, a line each."""
 
     pairs: tuple[tuple[str, str], ...]
     title: str = ""
+    marks: tuple[Mark, ...] = ()  # one for each pair, if any
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,16 @@ class Lines:
     title: str = ""
     style: Style = ""
     wrap: bool = False
+    marks: tuple[Mark, ...] = ()  # one for each line, if any
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Squares with a letter each. A page draws one of the `boards` at a time; elsewhere it is lines of text."""
+
+    lines: tuple[str, ...]
+    boards: tuple[dict[str, Any], ...]  # what assets/report.js draws
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,6 +58,7 @@ class Table:
     right: tuple[int, ...] = ()  # columns that are right-aligned
     grid: bool = False
     whole: tuple[int, ...] = ()  # columns whose cells are never broken: lines may be too long instead
+    marks: tuple[tuple[Mark, ...], ...] = ()  # one for each cell, if any
 
 
 @dataclass(frozen=True)
@@ -46,7 +66,7 @@ class Report:
     """A title and what stands below it."""
 
     title: str
-    parts: tuple[Facts | Lines | Table, ...]
+    parts: tuple[Facts | Lines | Picture | Table, ...]
 
 
 class Line(NamedTuple):
@@ -81,6 +101,8 @@ def text_lines(report: Report, width: int = WIDTH) -> Iterator[Line]:
             yield Line(part.title, "heading")
         if isinstance(part, Facts):
             yield from _facts(part, width)
+        elif isinstance(part, Picture):
+            yield from map(Line, part.lines)
         elif isinstance(part, Lines):
             yield from (
                 Line(text, part.style) for line in part.lines for text in (_fold(line, width) if part.wrap else [line])
@@ -165,7 +187,7 @@ def markdown_lines(report: Report) -> Iterator[str]:
     for part in report.parts:
         if part.title:
             yield from (f"## {_escaped(part.title)}", "")
-        if isinstance(part, Lines):
+        if isinstance(part, (Lines, Picture)):
             yield from ("```text", *part.lines, "```")
         else:
             head, rows = (part.head, part.rows) if isinstance(part, Table) else (("", ""), part.pairs)
