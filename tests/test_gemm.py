@@ -57,6 +57,14 @@ def test_ragged_sizes_are_padded_with_zeros(mnemonic: str) -> None:
     np.testing.assert_array_equal(tcsim.gemm(a, b, c, instruction=ins), want)
 
 
+@pytest.mark.parametrize("size", [(0, 4, 32), (4, 0, 32), (3, 4, 0)])
+def test_a_product_may_be_empty(size: tuple[int, int, int]) -> None:
+    m, n, k = size
+    a, b = np.zeros((m, k), np.float16), np.zeros((k, n), np.float16)
+    found = tcsim.gemm(a, b, instruction="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
+    assert found.shape == (m, n) and not found.any()
+
+
 def test_leading_dimensions_broadcast_and_chunks_do_not_show() -> None:
     """A batch of A against one B, rows and columns beyond a chunk."""
     ins = tcsim.instruction(MNEMONICS[0], arch="sm_80")

@@ -33,6 +33,8 @@ class NumpyEngine(Engine):
         """As the contract says."""
         batch, m, n = matrices.c.shape
         out = np.empty(matrices.c.shape, work.result.dtype)
+        if not out.size:
+            return out
         if n >= WIDE:
             rows, some = min(m, _TILE_ROWS), 1
             columns = chunks.step(rows * work.kept)
