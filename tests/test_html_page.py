@@ -101,3 +101,31 @@ def test_notebooks_show_objects() -> None:
     assert table is not None and table.count("<rect") == 24
     assert tcsim.Layout(8192, 1)._repr_svg_() is None
     assert "valid" in tcsim.MatrixDescriptor(start_address=7)._repr_html_()
+
+
+def shown_objects() -> list[Any]:
+    """One object of every public type that notebooks show as a report."""
+    kernel = tcsim.ptx.parse(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry store(.param .u64 p) {\n"
+        ".reg .u64 %a; ld.param.u64 %a, [p];\nst.global.u32 [%a], 1; ret; }"
+    ).kernel()
+    runs = [kernel.launch(tcsim.ptx.Memory(), [pointer], grid=(1, 1, 1), block=(1, 1, 1)) for pointer in (7, 8)]
+    one = np.ones((16, 16), np.float16)
+    wrong = np.full((16, 16), 5, np.float32)
+    mma = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    return [
+        kernel, kernel.module, runs[0], runs[0].hazards[0], tcsim.MBarrier(2), tcsim.TensorMemory(),
+        tcsim.bank_conflicts(64 * np.arange(32), width=4), tcsim.format("e4m3"), tcsim.format("s8"), tcsim.Swizzle(3, 4, 3),
+        tcsim.MatrixDescriptor(), tcsim.TensorMap("FLOAT16", (64, 64), (128,), (64, 64)),
+        tcsim.explain(one, one, wrong), tcsim.diagnose(mma, a=one, b=one, observed=wrong),
+    ]  # fmt: skip
+
+
+def test_answers_and_state_show_themselves_alike() -> None:
+    """Each in a frame of its own, with the style of the pages, and small."""
+    objects = shown_objects()
+    for item in objects:
+        shown = item._repr_html_()
+        assert shown.startswith("<iframe srcdoc=") and "prefers-color-scheme" in shown, type(item)
+        assert len(shown) < 60_000, type(item)
+    assert len({type(item) for item in objects}) == len(objects) - 1

@@ -26,3 +26,10 @@ def rendered(shown: Any) -> str | None:
         if kind in renderers:
             return renderers[kind](shown)
     return None
+
+
+class Shown:
+    """An object that notebooks show as its renderer makes it."""
+
+    def _repr_html_(self) -> str | None:
+        return rendered(self)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tcsim.core import display
 from tcsim.core.arguments import integer, is_number
+from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError
 from tcsim.descriptors import limits
 from tcsim.descriptors.bit_field import Field, stray_bits
@@ -20,7 +20,7 @@ _BITS = 32
 
 
 @dataclass(frozen=True)
-class InstructionDescriptor(limits.DescriptorFields):
+class InstructionDescriptor(limits.DescriptorFields, Shown):
     """One descriptor, field by field. What is left out is what the kind fixes, or 0.
 
     Evidence: literature (PTX ISA, tables Instruction descriptor format; CUTLASS has the same bits).
@@ -34,9 +34,6 @@ class InstructionDescriptor(limits.DescriptorFields):
     >>> tcsim.InstructionDescriptor.decode(0x8400410, kind="f16") == one
     True
     """
-
-    def _repr_html_(self) -> str | None:
-        return display.rendered(self)
 
     def __post_init__(self) -> None:
         arch, kind = limits.place(self.kind, self.arch)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core import display
 from tcsim.core.arguments import integer, is_name, is_number
+from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.addresses import along_k, element_addresses, element_bit_addresses
 from tcsim.descriptors.canonical_tile import Order, PlacedTile, place_tile
@@ -44,7 +44,7 @@ def descriptor_values(given: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class MatrixDescriptor:
+class MatrixDescriptor(Shown):
     """One descriptor, field by field; offsets and addresses in bytes.
 
     >>> tile = MatrixDescriptor(start_address=1024, stride_byte_offset=1024, swizzle="128B")
@@ -198,9 +198,6 @@ class MatrixDescriptor:
         offsets = self.stride_byte_offset, self.leading_byte_offset
         return check_tile(place, element, chunk, self.swizzle, start, offsets, memory)
 
-    def _repr_html_(self) -> str | None:
-        return display.rendered(self)
-
     def describe(self) -> list[str]:
         """One line for each field: bits, name, value in bytes, meaning.
 
@@ -265,11 +262,8 @@ class MatrixDescriptor:
 
 
 @dataclass(frozen=True)
-class CanonicalTile(PlacedTile):
+class CanonicalTile(PlacedTile, Shown):
     """A tile in shared memory and the descriptors that read it, one for each K step. `MatrixDescriptor.for_tile` makes one."""
-
-    def _repr_html_(self) -> str | None:
-        return display.rendered(self)
 
     @cached_property
     def descriptor(self) -> MatrixDescriptor:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.display import Shown
 from tcsim.diagnosis.reals import Mask, Numbers
 from tcsim.diagnosis.resemblance import resemblances
 from tcsim.diagnosis.where import where_text
@@ -63,7 +64,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorMap:
+class ErrorMap(Shown):
     """Where and how observed outputs differ from the model's.
 
     >>> model = np.random.default_rng(0).standard_normal((1, 64, 32))

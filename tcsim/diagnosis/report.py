@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from tcsim.core.display import rendered
+from tcsim.core.display import Shown
 from tcsim.diagnosis.error_map import ErrorMap
 
 Verdict = Literal["correct", "explained", "ambiguous", "partly explained", "not explained"]
@@ -28,7 +28,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Shown):
     """Why a result differs from the model's.
 
     `correct`: it does not. `explained`: one mistake reproduces every output bit for bit; `ambiguous`: several different
@@ -55,9 +55,6 @@ class Diagnosis:
     where: str = ""  # which outputs differ from the model
     note: str = ""  # what else there is to say
     errors: ErrorMap | None = None  # where and how a product differs from the model's; None if it is right
-
-    def _repr_html_(self) -> str | None:
-        return rendered(self)
 
     @property
     def mistake(self) -> str | None:

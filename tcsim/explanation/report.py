@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, listing
 from tcsim.explanation.candidate import Candidate
 from tcsim.explanation.probes import PROBES
@@ -46,7 +47,7 @@ class Summation:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Shown):
     """The answer of `tcsim.explain`.
 
     >>> a, b = np.ones((2, 16, 16), np.float16)

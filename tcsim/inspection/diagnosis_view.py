@@ -21,11 +21,14 @@ def diagnosis_report(title: str, found: Diagnosis, mapped: bool = True) -> Repor
     right = found.verdict == "correct"
     parts: list[Lines | Picture] = [Lines(tuple(found.summary()), style="good" if right else "", wrap=True)]
     if mapped and found.errors is not None:
-        if found.errors.facts:
-            parts.append(Lines(found.errors.facts, "What it looks like", wrap=True))
-        lines = found.errors.drawn()
-        parts.append(Picture(tuple(lines), tuple(_boards(found.errors)), "Where it is wrong"))
+        parts += map_parts(found.errors)
     return Report(title, tuple(parts))
+
+
+def map_parts(errors: ErrorMap) -> list[Lines | Picture]:
+    """What was seen in a map of errors, and the map."""
+    facts = [Lines(errors.facts, "What it looks like", wrap=True)] if errors.facts else []
+    return [*facts, Picture(tuple(errors.drawn()), tuple(_boards(errors)), "Where it is wrong")]
 
 
 def _boards(errors: ErrorMap) -> list[dict[str, Any]]:

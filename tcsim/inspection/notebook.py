@@ -9,22 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.core.errors import OperandError
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
+from tcsim.diagnosis.error_map import ErrorMap
 from tcsim.diagnosis.report import Diagnosis
-from tcsim.inspection.descriptor_fields import fields_of
-from tcsim.inspection.diagnosis_view import diagnosis_report
+from tcsim.explanation.report import Explanation
+from tcsim.inspection import object_reports as reports
 from tcsim.inspection.html_page import MOST_ELEMENTS, instruction_page, tile_page
 from tcsim.inspection.product_page import has_picture, product_page
 from tcsim.inspection.report import Facts, Report, table
 from tcsim.inspection.report_html import report_page
 from tcsim.inspection.svg import Cell, grid
 from tcsim.inspection.swizzle_view import swizzle_report, swizzle_view
+from tcsim.layouts.banks import BankConflicts
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tcsim.layouts.swizzle import Swizzle
+from tcsim.memory.mbarrier import MBarrier
+from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.memory.tmem_matrix import TmemLayout
 from tcsim.model.instruction import Instruction
+from tcsim.numbers.formats import Format
+from tcsim.ptx.hazards import Hazard
+from tcsim.ptx.launch import Kernel, Module, Run
 from tcsim.tma.map import TensorMap
 
 MOST_CELLS = 4096
@@ -54,21 +60,6 @@ def tile_html(tile: CanonicalTile) -> str:
     if tile.rows * tile.k > MOST_ELEMENTS:
         return f"<code>{escape(str(tile))}</code>"
     return frame(tile_page(tile))
-
-
-def descriptor_html(descriptor: MatrixDescriptor) -> str:
-    """The fields of a descriptor as a table; of one that cannot be encoded, why."""
-    try:
-        value, found = descriptor.encode(), fields_of(descriptor)
-    except OperandError as error:
-        return f"<p>{escape(str(error))}</p>"
-    head = "".join(f"<th>{text}</th>" for text in ("bits", "field", "value", "meaning"))
-    lines = "".join(_line(f"{own.high}:{own.low}", own.name, own.value, own.meaning) for own in found)
-    return f"<table><caption>{value:#018x}</caption><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-
-
-def _line(*cells: Any) -> str:
-    return "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>"
 
 
 def fragment_svg(layout: FragmentLayout) -> str | None:
@@ -122,11 +113,6 @@ def swizzle_html(swizzle: Swizzle) -> str:
     return framed(swizzle_report(swizzle_view(f"{swizzle.bits},{swizzle.base},{swizzle.shift}")))
 
 
-def diagnosis_html(found: Diagnosis) -> str:
-    """The verdict, and where and how a result is wrong."""
-    return framed(diagnosis_report("Diagnosis", found))
-
-
 def idesc_html(descriptor: InstructionDescriptor) -> str:
     """The fields of an instruction descriptor."""
     title = f"{descriptor.encode():#010x}: kind::{descriptor.kind} on {descriptor.arch}, K = {descriptor.k}"
@@ -151,16 +137,35 @@ def tmem_html(layout: TmemLayout) -> str:
     return framed(Report(layout.name, (Facts(facts),)))
 
 
+_REPORTS: dict[type, Callable[[Any], Report]] = {
+    BankConflicts: reports.conflicts_report,
+    Diagnosis: reports.named_diagnosis,
+    ErrorMap: reports.errors_report,
+    Explanation: reports.explanation_report,
+    Format: reports.format_report,
+    Hazard: reports.hazard_report,
+    Kernel: reports.kernel_report,
+    MBarrier: reports.barrier_report,
+    MatrixDescriptor: reports.descriptor_report,
+    Module: reports.module_report,
+    Run: reports.run_report,
+    TensorMemory: reports.tensor_memory_report,
+}
+
+
+def _reported(report: Callable[[Any], Report]) -> Callable[[Any], str]:
+    """The renderer of a type that a report is made of."""
+    return lambda item: framed(report(item))
+
+
 RENDERERS: dict[type, Callable[[Any], str | None]] = {
     Instruction: instruction_html,
     CanonicalTile: tile_html,
-    MatrixDescriptor: descriptor_html,
     FragmentLayout: fragment_svg,
     Layout: layout_svg,
     Swizzle: swizzle_html,
     InstructionDescriptor: idesc_html,
     TensorMap: tensor_map_html,
     TmemLayout: tmem_html,
-    Diagnosis: diagnosis_html,
-}
+} | {kind: _reported(report) for kind, report in _REPORTS.items()}
 """Who shows objects of a type (`tcsim.core.display`)."""

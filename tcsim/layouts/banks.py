@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tcsim.core.addresses import integer_addresses, require_alignment
 from tcsim.core.arguments import is_number
+from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, listing
 
 BANKS = 32
@@ -22,7 +23,7 @@ WIDTHS = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True, eq=False)
-class BankConflicts:
+class BankConflicts(Shown):
     """The cost of one shared memory access of a warp, or of a batch of them.
 
     A *phase* is a group of lanes that the memory serves together; a *wavefront* is one pass through the banks. A phase

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tcsim.core import display
 from tcsim.core.arguments import as_array, integer
+from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, listing, nearest, shortened
 
 PATTERN_ROW = 128
@@ -18,7 +18,7 @@ ADDRESS_BITS = 64
 
 
 @dataclass(frozen=True)
-class Swizzle:
+class Swizzle(Shown):
     """XOR `bits` address bits from position `base` with those `shift` positions higher; its own inverse.
 
     Source: CuTe, class Swizzle. The hardware applies it to the absolute shared address (measured on an H200).
@@ -31,9 +31,6 @@ class Swizzle:
     bits: int
     base: int
     shift: int
-
-    def _repr_html_(self) -> str | None:
-        return display.rendered(self)
 
     def __post_init__(self) -> None:
         for name in ("bits", "base", "shift"):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tcsim.core.arguments import integer, is_name
+from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, listing
 from tcsim.memory import mbarrier_bits
 
@@ -46,7 +47,7 @@ class BarrierState:
     )  # of .noComplete: only then pending_count is defined
 
 
-class MBarrier:
+class MBarrier(Shown):
     """One barrier, as after `mbarrier.init`. Its methods change it; `copy` keeps what it was.
 
     A phase ends when no arrival is pending and the transaction count is zero; the next one begins at once, with the

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.arguments import as_array, broadcast_together, integer, integers, is_number
+from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, listing
 
 GRANULE = 32
@@ -98,7 +99,7 @@ def require_columns(columns: int, exclusive: bool, most: int, what: str) -> None
         raise AllocationError(f"{what}: {columns} columns; valid: {listing(valid)}")
 
 
-class TensorMemory:
+class TensorMemory(Shown):
     """The Tensor Memory of a CTA, or of a pair of CTAs: 128 lanes x 512 columns of 32 bits each.
 
     `batch` are leading dimensions: memories that are allocated alike and hold different words. `ctas=2` is a CTA

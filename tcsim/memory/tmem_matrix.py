@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core import display
+from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.layouts.layout import Layout
@@ -40,7 +40,7 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class TmemLayout:
+class TmemLayout(Shown):
     """A matrix in the TMEM of one CTA or of a pair.
 
     `place` maps (row of the CTA, column, copy), the first fastest, to a TMEM address counted in elements, as CuTe does: a lane
@@ -68,9 +68,6 @@ class TmemLayout:
     run: int = 0  # rows that follow one another in `place`, which may have more; 0: all rows of a CTA
     lane_bases: tuple[int, ...] = (0,)  # lanes that the matrix's address may have
     evidence: Evidence = field(default=MANUAL, compare=False)
-
-    def _repr_html_(self) -> str | None:
-        return display.rendered(self)
 
     def __str__(self) -> str:
         return str(self.place)

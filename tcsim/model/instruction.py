@@ -9,8 +9,8 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tcsim.arithmetic.steps import Lowering
-from tcsim.core import display
 from tcsim.core.arguments import as_array
+from tcsim.core.display import Shown
 from tcsim.core.errors import NotModelledError, OperandError, TcsimError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
@@ -27,7 +27,7 @@ class CallError(OperandError, TypeError):
 
 
 @dataclass(frozen=True, eq=False)
-class Instruction:
+class Instruction(Shown):
     """An instruction bound to an arch. Make one with `tcsim.instruction`; the family's class has `execute`.
 
     >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
@@ -53,9 +53,6 @@ class Instruction:
 
     def __repr__(self) -> str:
         return f'tcsim.instruction("{self.mnemonic}", arch="{self.arch.name}")'
-
-    def _repr_html_(self) -> str | None:
-        return display.rendered(self)
 
     @property
     def mnemonic(self) -> str:

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.display import Shown
 from tcsim.core.errors import FormatError, listing, nearest, shortened
 
 _T = TypeVar("_T", bound=np.generic)
@@ -36,7 +37,7 @@ class Fields(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Format:
+class Format(Shown):
     """One number format.
 
     >>> e4m3 = tcsim.format("e4m3")

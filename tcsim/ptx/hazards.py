@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from tcsim.core.display import Shown
 from tcsim.ptx.rules import RULES, Rule
 
 HAZARDS: MappingProxyType[str, Rule] = MappingProxyType({rule.name: rule for rule in RULES})
@@ -13,7 +14,7 @@ HAZARDS: MappingProxyType[str, Rule] = MappingProxyType({rule.name: rule for rul
 
 
 @dataclass(frozen=True)
-class Hazard:
+class Hazard(Shown):
     """Something that is wrong in what the kernel did.
 
     >>> Hazard("TRAP", "a thread executed trap", line=7).severity

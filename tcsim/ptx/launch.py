@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tcsim.core.display import Shown
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.ptx import processes, reader
 from tcsim.ptx.cluster import Cluster
@@ -38,7 +39,7 @@ SCHEDULES = ("late", "early")
 
 
 @dataclass
-class Run:
+class Run(Shown):
     """What a launch did. Nothing is raised for what the kernel did: it stands here, and memory is as it was left."""
 
     completed: bool  # False after a deadlock, a fault or a limit; the last hazard says which
@@ -62,7 +63,7 @@ class Run:
         return sarif([Checked(path, self.kernel, self.text, self.hazards)])
 
 
-class Module:
+class Module(Shown):
     """A module that was read."""
 
     def __init__(self, syntax: Syntax, text: str = "") -> None:
@@ -105,7 +106,7 @@ def parse(text: str | bytes, limits: Limits | None = None) -> Module:
 
 
 @dataclass(eq=False)
-class Kernel:
+class Kernel(Shown):
     """An entry of a module."""
 
     module: Module

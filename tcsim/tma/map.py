@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tcsim.core import display
 from tcsim.core.addresses import Bytes
+from tcsim.core.display import Shown
 from tcsim.tma import bits as tensor_bits
 from tcsim.tma import copy as tensor_copy
 from tcsim.tma import rules as tensor_rules
@@ -23,7 +23,7 @@ from tcsim.tma.types import DATA_TYPES, TensorMapError, find_mode
 
 
 @dataclass(frozen=True)
-class TensorMap(TensorFields):
+class TensorMap(TensorFields, Shown):
     """What a CUtensorMap says of a tensor, without its address. Dimensions are listed innermost first.
 
     data_type, interleave, swizzle, l2_promotion, oob_fill: the driver's enumerators without their prefix. global_dim: size
@@ -45,9 +45,6 @@ class TensorMap(TensorFields):
     ...
     tcsim.tma.rules.GlobalStrideError: TensorMap(FLOAT16, (256, 100)): global_strides[0]=520 bytes (from one index of dimension 1 to the next); valid: multiples of 16 bytes below 2**40
     """
-
-    def _repr_html_(self) -> str | None:
-        return display.rendered(self)
 
     def __post_init__(self) -> None:
         for item in fields(self):

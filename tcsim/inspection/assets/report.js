@@ -144,5 +144,5 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 root.classList.toggle("linked", Boolean(views.querySelector(marked)));
 light(null);
-if (window.frameElement) window.frameElement.style.height = `${root.scrollHeight + 4}px`; // in a notebook: as high as it is
+if (window.frameElement) window.frameElement.style.height = `${document.body.offsetHeight + 4}px`; // in a notebook: as high as it is
 root.dataset.ready = "yes";
