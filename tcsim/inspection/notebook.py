@@ -153,7 +153,7 @@ _REPORTS: dict[type, Callable[[Any], Report]] = {
 }
 
 
-def _reported(report: Callable[[Any], Report]) -> Callable[[Any], str]:
+def _reported(report: Callable[[Any], Report]) -> Callable[[Any], str | None]:
     """The renderer of a type that a report is made of."""
     return lambda item: framed(report(item))
 
