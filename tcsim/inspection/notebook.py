@@ -158,7 +158,7 @@ def _reported(report: Callable[[Any], Report]) -> Callable[[Any], str | None]:
     return lambda item: framed(report(item))
 
 
-RENDERERS: dict[type, Callable[[Any], str | None]] = {
+_PAGES: dict[type, Callable[[Any], str | None]] = {
     Instruction: instruction_html,
     CanonicalTile: tile_html,
     FragmentLayout: fragment_svg,
@@ -167,5 +167,6 @@ RENDERERS: dict[type, Callable[[Any], str | None]] = {
     InstructionDescriptor: idesc_html,
     TensorMap: tensor_map_html,
     TmemLayout: tmem_html,
-} | {kind: _reported(report) for kind, report in _REPORTS.items()}
+}
+RENDERERS = _PAGES | {kind: _reported(report) for kind, report in _REPORTS.items()}
 """Who shows objects of a type (`tcsim.core.display`)."""
