@@ -48,7 +48,7 @@ class E4m3TakenForE5m2(Kernel):
     only = "e4m3"
     styles = ("mma", "wgmma")
     plain = True
-    needs = (w.A, "e5m2")
+    needs = (r"e5m2\.e|\ba\b.*e5m2",)
     half = (w.A,)
 
     def instruction(self) -> str:
@@ -59,7 +59,7 @@ class SignedTakenForUnsigned(Kernel):
     """A is s8 and the instruction says u8."""
 
     only = "s8"
-    needs = (w.A, r"u8|unsigned")
+    needs = (r"u8\.s8|\ba\b.*(?:u8|unsigned)",)
     half = (w.A,)
 
     def instruction(self) -> str:
@@ -70,7 +70,7 @@ class SignedTakenForUnsignedInB(Kernel):
     """B is s8 and the instruction says u8."""
 
     only = "s8"
-    needs = (w.B, r"u8|unsigned")
+    needs = (r"s8\.u8|\bb\b.*(?:u8|unsigned)",)
     half = (w.B,)
 
     def instruction(self) -> str:
