@@ -57,6 +57,8 @@ def judge(case: Case, report: dict[str, Any]) -> str:
     mains = ["\n".join(strings(explanation, ("also",))) for explanation in explanations]
     whole = ["\n".join(strings(explanation)) for explanation in explanations]
     complete = verdict.startswith("explained") and bool(explanations)
+    if verdict.startswith("not"):
+        return UNEXPLAINED
     if not complete:
         nearest = "\n".join(strings([report.get(key) for key in ("mistake", "explanations", "nearest")]))
         return HALF if nearest and (has(nearest, case.needs) or has(nearest, case.kind.half)) else UNEXPLAINED
