@@ -49,6 +49,7 @@ def run(job: tuple[str, int]) -> dict[str, Any]:
         "judgement": judge(case, report),
         "verdict": report["verdict"],
         "lines": report["lines"],
+        "explanations": report.get("explanations", []),
         "raised": report.get("raised", False),
         "seconds": round(report["seconds"], 3),
     }
