@@ -11,7 +11,7 @@ from tcsim.cli import options
 from tcsim.cli.output import emit
 from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, TcsimError, shortened
-from tcsim.inspection.report import Facts, Lines, Report
+from tcsim.inspection.tensor_map_view import tensor_map_report
 from tcsim.tma.map import TensorMap
 from tcsim.tma.types import DATA_TYPES, find_mode
 
@@ -146,7 +146,7 @@ def _emit(
     emit(
         f"tensormap {subcommand}",
         lambda: data | ({"bytes": raw.hex()} if raw else {}) | _decoded(subcommand, unexplained),
-        lambda: _report(found, {**data, "transaction_bytes": why or moved}, raw, unexplained),
+        lambda: tensor_map_report(found, {**data, "transaction_bytes": why or moved}, raw, unexplained),
         form=options.form_of(json, html),
     )
 
@@ -161,19 +161,3 @@ def _transaction_bytes(found: TensorMap) -> tuple[int | None, str]:
         return found.transaction_bytes, ""
     except TcsimError as error:
         return None, str(error)
-
-
-def _report(found: TensorMap, facts: dict[str, Any], raw: bytes, unexplained: tuple[str, ...]) -> Report:
-
-    shown = tuple(
-        (name, ", ".join(map(str, x)) if isinstance(x, tuple) else str(x))
-        for name, x in facts.items()
-        if x not in ("", ()) and (found.im2col_mode or x != 0)
-    )
-    parts: list[Facts | Lines] = [Facts(shown)]
-    if raw:
-        words = [raw[place : place + 32].hex(" ", 4) for place in range(0, len(raw), 32)]
-        parts.append(Lines(tuple(words), "Bytes"))
-    if unexplained:
-        parts.append(Lines(unexplained, "Not explained by the map", style="bad", wrap=True))
-    return Report(str(found), tuple(parts))

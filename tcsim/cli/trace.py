@@ -11,14 +11,13 @@ from tcsim.cli import options
 from tcsim.cli.files import read_arrays
 from tcsim.cli.output import emit, width
 from tcsim.core.errors import OperandError
-from tcsim.inspection.bit_columns import bit_columns
 from tcsim.inspection.conversion_inputs import Elementwise, conversion_steps, random_registers
 from tcsim.inspection.outputs import output_problem
 from tcsim.inspection.problems import described
 from tcsim.inspection.products import formats_of
 from tcsim.inspection.random_inputs import random_products
-from tcsim.inspection.report import Facts, Lines, Report, table
-from tcsim.inspection.trace_steps import TracedStep, trace_steps
+from tcsim.inspection.trace_report import trace_report
+from tcsim.inspection.trace_steps import trace_steps
 
 
 def trace(
@@ -58,7 +57,12 @@ def trace(
         "evidence": str(instruction.evidence), "kind": instruction.lowering.kind,
         "steps": [step.as_dict() for step in steps],
     }  # fmt: skip
-    emit("trace", lambda: data, lambda: _report(instruction, place, steps), form=options.form_of(json, html))
+    emit(
+        "trace",
+        lambda: data,
+        lambda: trace_report(instruction, place, steps, width()),
+        form=options.form_of(json, html),
+    )
 
 
 def _arrays(file: str | None, seed: int | None) -> Mapping[str, Any]:
@@ -73,35 +77,3 @@ def _random(instruction: Any, seed: int) -> tuple[Any, ...]:
     if not formats_of(instruction):
         raise OperandError(f"{instruction!r} computes no products; valid: instructions with a, b and c")
     return tuple(codes.reshape(-1) for codes in random_products(instruction, 1, seed).codes.values())
-
-
-def _report(instruction: Any, place: tuple[int, int], steps: tuple[TracedStep, ...]) -> Report:
-
-    facts = (("lowering", instruction.lowering.kind), ("evidence", str(instruction.evidence)))
-    parts: list[Any] = [Facts(facts)]
-    for number, step in enumerate(steps, 1):
-        title = f"Step {number}: {step.text}"
-        if step.terms:
-            rows = [(term.name, *_factors(term.factors), _exponent(term)) for term in step.terms]
-            parts.append(table(("", "a, or addend", "b", "exponent"), rows, title, right=(3,)))
-            parts.append(Lines(bit_columns(step, width())))
-        else:
-            parts.append(Lines(step.notes, title, wrap=True))
-        if step.result is not None:
-            floor = f"; largest exponent {step.exponent}, floor {step.floor}" if step.terms else ""
-            parts.append(Lines((f"{step.result.name} = {step.result.hex} ({step.result.value!r}){floor}",)))
-    title = f"{instruction.mnemonic} on {instruction.arch.name}"
-    if hasattr(instruction, "matmul") or hasattr(instruction, "desc"):
-        title += f": ({place[0]}, {place[1]})"
-    return Report(title, tuple(parts))
-
-
-def _factors(factors: Any) -> tuple[str, str]:
-    texts = [f"{factor.hex} ({factor.value!r})" for factor in factors]
-    return texts[0], texts[1] if len(texts) > 1 else ""
-
-
-def _exponent(term: Any) -> str:
-    if term.exponent is not None:
-        return str(term.exponent)
-    return "zero" if term.kept == 0 else "not finite"

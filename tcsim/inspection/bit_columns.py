@@ -54,6 +54,26 @@ def bit_columns(step: TracedStep, width: int = 80) -> tuple[str, ...]:
     return tuple(line.rstrip() for line in lines)
 
 
+def said_of(term: Term, step: TracedStep) -> str:
+    """One term in words: what it is exactly, what of it is added, and what was cut.
+
+    >>> from tcsim.inspection.trace_steps import trace_steps
+    >>> mma = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    >>> half = tcsim.encode([1.5, 2**-13, 0, 0, 0, 0, 0, 0], "f16")
+    >>> step, = trace_steps(mma, half, half, tcsim.encode(1.0, "f32"))
+    >>> said_of(step.terms[1], step)
+    'k=1: 1 * 2^-26, of which 0 * 2^-25 is added; cut: 1 * 2^-26'
+    """
+    sign = "-" if term.negative else ""
+    exact = f"{term.name}: {sign}{term.magnitude} * 2^{term.low}"
+    if step.unit is None or not isinstance(term.kept, int):
+        return exact if step.unit is None else f"{term.name}: {term.kept}"
+    low = min(term.low, step.unit)
+    whole, kept = term.magnitude << (term.low - low), abs(term.kept) << (step.unit - low)
+    cut = f"; cut: {sign}{whole - kept} * 2^{low}" if whole != kept else "; nothing is cut"
+    return f"{exact}, of which {term.kept} * 2^{step.unit} is added{cut}"
+
+
 def _head(top: int, unit: int, kept: int) -> str:
     left, right = f"2^{top}", f"2^{unit}"
     return " " * (LABEL + 2) + left + f"{right:>{max(len(right) + 1, kept - len(left))}}" + " cut"

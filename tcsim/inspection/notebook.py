@@ -21,6 +21,7 @@ from tcsim.inspection.report import Facts, Report, table
 from tcsim.inspection.report_html import report_page
 from tcsim.inspection.svg import Cell, grid
 from tcsim.inspection.swizzle_view import swizzle_report, swizzle_view
+from tcsim.inspection.tensor_map_view import tensor_map_report
 from tcsim.layouts.banks import BankConflicts
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tcsim.layouts.swizzle import Swizzle
@@ -121,11 +122,9 @@ def idesc_html(descriptor: InstructionDescriptor) -> str:
 
 def tensor_map_html(tensor_map: TensorMap) -> str:
     """The fields of a tensor map."""
-    pairs = ((field.name, getattr(tensor_map, field.name)) for field in fields(tensor_map))
-    shown = tuple(
-        (name, ", ".join(map(str, x)) if isinstance(x, tuple) else str(x)) for name, x in pairs if x not in ("", ())
+    return framed(
+        tensor_map_report(tensor_map, {own.name: getattr(tensor_map, own.name) for own in fields(tensor_map)})
     )
-    return framed(Report(str(tensor_map), (Facts(shown),)))
 
 
 def tmem_html(layout: TmemLayout) -> str:

@@ -12,10 +12,10 @@ WIDTH = 80
 
 
 class Mark(NamedTuple):
-    """What a part of a page is: pointing at it lights all of its keys and, less so, those of `links`, and says something."""
+    """What a part of a page is: pointing at it lights all of its own key and, less so, those that have a key of `links`."""
 
-    keys: str = ""  # separated by spaces
-    says: str = ""
+    keys: str = ""  # its own, then those of groups that it belongs to, separated by spaces
+    says: str = ""  # what the page then says
     links: str = ""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.errors import OperandError, listing, shortened
-from tcsim.inspection.report import Facts, Report, table
+from tcsim.inspection.report import Facts, Mark, Report, table
 from tcsim.layouts.banks import BANKS, WORD_BYTES, bank_conflicts
 from tcsim.layouts.swizzle import SWIZZLES, Swizzle
 
@@ -112,27 +112,47 @@ def _degrees(address: Any) -> tuple[int, ...]:
 
 
 def swizzle_report(view: SwizzleView) -> Report:
-    """The view as something to read."""
+    """The view as something to read; on a page a chunk, its banks and the passes of its column are linked."""
     chunks = len(view.lands[0])
     head = ("row", *map(str, range(chunks)))
     address = [(row, *(f"{x:#x}" for x in lands)) for row, lands in enumerate(view.lands)]
     banks = [(row, *(f"{x}-{x + 3}" for x in own)) for row, own in enumerate(view.banks)]
+    marks = tuple((Mark(), *(_mark(view, row, chunk) for chunk in range(chunks))) for row in range(len(view.lands)))
     passes = [
         ("swizzled", *map(str, view.degrees)),
         ("plain", *map(str, view.plain_degrees)),
     ]
+    columns = (Mark(), *(Mark(f"column{chunk}", f"column {chunk} of chunks", f"in{chunk}") for chunk in range(chunks)))
     facts = (
         ("span", f"{view.swizzle.span} bytes: a row of the pattern"),
         ("period", f"{view.swizzle.period} bytes: where the pattern repeats"),
         ("pitch", f"{view.pitch} bytes from row to row, from {view.start:#x} on"),
     )
-    grid = table(head, address, "Address of each 16-byte chunk", grid=True)
     return Report(
         f"{view.name}: {view.swizzle}",
         (
             Facts(facts),
-            grid,
-            table(head, banks, "Banks of each chunk", grid=True),
-            table(("", *map(str, range(chunks))), passes, "Passes to read 8 rows of a column; 1 is free of conflicts"),
+            table(head, address, "Address of each 16-byte chunk", grid=True, marks=marks),
+            table(head, banks, "Banks of each chunk", grid=True, marks=marks),
+            table(
+                ("", *map(str, range(chunks))), passes, "Passes to read 8 rows of a column; 1 is free of conflicts",
+                marks=(columns, columns),
+            ),
         ),
+    )  # fmt: skip
+
+
+def _mark(view: SwizzleView, row: int, chunk: int) -> Mark:
+    """What a page says of a chunk: where it lies, and which rows of its phase meet it in a bank."""
+    first = row // PHASE_ROWS * PHASE_ROWS
+    others = range(first, min(first + PHASE_ROWS, len(view.banks)))
+    met = [other for other in others if other != row and view.banks[other][chunk] == view.banks[row][chunk]]
+    bank, logical = view.banks[row][chunk], view.start + row * view.pitch + chunk * CHUNK
+    said = f"row {row}, chunk {chunk}: byte {logical:#x} of the tile lies at {view.lands[row][chunk]:#x}, banks {bank}-{bank + 3}"
+    beside = (
+        f"; rows {', '.join(map(str, met))} of this column lie in the same banks"
+        if met
+        else "; no other row of this column does"
     )
+    links = " ".join((f"column{chunk}", *(f"r{other}c{chunk}" for other in met)))
+    return Mark(f"r{row}c{chunk} in{chunk}", said + beside, links)

@@ -85,7 +85,7 @@ function light(node) {
   for (const old of document.querySelectorAll(".lit, .fed")) old.classList.remove("lit", "fed");
   info.textContent = node ? (node.say ? node.say() : node.dataset.s || "") : HINT;
   if (!node) return;
-  const own = new Set("one" in node.dataset ? [] : keysOf(node, "k")), links = new Set(keysOf(node, "l"));
+  const own = new Set("one" in node.dataset ? [] : keysOf(node, "k").slice(0, 1)), links = new Set(keysOf(node, "l"));
   for (const other of document.querySelectorAll("[data-k]")) {
     const keys = keysOf(other, "k");
     if (keys.some((key) => own.has(key))) other.classList.add("lit");
