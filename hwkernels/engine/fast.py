@@ -1,0 +1,134 @@
+"""Which work the fast kernel computes (hwkernels/kernels/engine_gemm.cu), and the constants that it is compiled with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from hwkernels.engine.source import KERNELS, UnsupportedError, headers_of
+from tcsim.arithmetic.steps import DotAdd, ScaledDotAdd
+from tcsim.engines.contract import Work
+from tcsim.numbers.formats import Format
+
+_SHARED = 227 * 1024  # bytes of a block on sm_90; 163 KB on sm_80
+_FEWEST = 16  # places along K of a stage
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The shape of a block's work."""
+
+    block_m: int
+    block_n: int
+    thread_m: int
+    thread_n: int
+    ring: int  # stages in shared memory
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.block_m // self.thread_m * (self.block_n // self.thread_n)
+
+
+TILES = (Tile(128, 64, 8, 4, 2), Tile(64, 64, 4, 4, 2), Tile(64, 32, 4, 4, 2))
+"""In order of preference: the first whose shared memory fits."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the kernel is compiled with."""
+
+    length: int  # places along the dense K of one step
+    kept_length: int  # of them those that A keeps
+    steps: int  # of one instruction
+    steps_of_stage: int
+    parts: int  # of a step: products of each sum to less than 32 bits
+    wide: bool  # results may overflow, or be subnormal, or exponents of products lie below those of f32
+    tile: Tile
+
+    @property
+    def stage(self) -> int:
+        """Places along K of a stage."""
+        return self.length * self.steps_of_stage
+
+    @property
+    def masks(self) -> int:
+        """Rows of masks of a stage."""
+        return self.steps_of_stage * self.parts * (self.length // self.parts + 1)
+
+    @property
+    def chunks(self) -> tuple[int, int]:
+        """Bytes of a chunk of A and of one of B."""
+        return (
+            self.tile.block_m * (12 * self.stage + 4 * self.masks),
+            self.tile.block_n * (10 * self.stage + 4 * self.masks),
+        )
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block: the ring of chunks, the addends and the parts of sums."""
+        return self.tile.ring * sum(self.chunks) + 4 * self.parts * self.tile.block_m * self.tile.block_n
+
+
+def why_not(work: Work) -> str:
+    """Why the fast kernel does not compute this; empty if it does."""
+    units = {step.unit for step in work.steps if isinstance(step, DotAdd)}
+    if len(units) != 1 or not all(isinstance(step, DotAdd) for step in work.steps):
+        return "its steps are not all dot-adds of one unit"
+    steps = [step for step in work.steps if isinstance(step, DotAdd)]
+    if any(isinstance(step, ScaledDotAdd) and step.group for step in steps):
+        return "its products are summed before they are scaled"
+    lengths = {len(step.k) for step in steps}
+    if len(lengths) != 1 or [k for step in steps for k in step.k] != list(range(work.kept)):
+        return "its steps are not runs of K of one length"
+    (unit,) = units
+    if unit.addend_shift or steps[0].addend != "c" or any(step.addend != "acc" for step in steps[1:]):
+        return "its addend is not the result of the step before"
+    if work.formats[2].container_bits != work.result.container_bits or unit.fraction_bits > 25:
+        return "its result is not its addend, or has too many bits"
+    return ""
+
+
+def constants_of(work: Work, shared: int = _SHARED, tile: Tile | None = None) -> Constants:
+    """The constants of a work. Raises UnsupportedError."""
+    reason = why_not(work)
+    if reason:
+        raise UnsupportedError(reason)
+    (unit,) = {step.unit for step in work.steps if isinstance(step, DotAdd)}
+    steps = len(work.steps)
+    length, kept = work.k // steps, work.kept // steps
+    multiplied = (*work.formats[:2], *((work.scale,) * 2 if work.scale else ()))
+    most = _product_limit(multiplied, unit.fraction_bits)
+    parts = 1
+    while kept // parts > most or length // parts > 64:
+        parts *= 2
+    lowest = sum(item.minimum_exponent - (item.fraction_bits if item.zero else 0) for item in multiplied)
+    for one in (tile,) if tile else TILES:
+        found = Constants(length, kept, steps, max(1, _FEWEST // length), parts, lowest < -126, one)
+        if found.shared_bytes <= shared:
+            return found
+    raise UnsupportedError(f"a step of {length} places needs more than {shared} bytes of shared memory")
+
+
+def _product_limit(formats: tuple[Format, ...], fraction_bits: int) -> int:
+    """How many products sum to less than 2**31 in units of 2**-fraction_bits of the largest exponent."""
+    top, below = 1, 0
+    for item in formats:
+        top *= (2 << item.fraction_bits) - 1
+        below += item.fraction_bits
+    return (((1 << 31) - 1) << below >> fraction_bits) // top
+
+
+def headers(work: Work, constants: Constants) -> dict[str, str]:
+    """All headers that the kernel includes."""
+    a, b, c = work.formats
+    values = {item.name.upper(): getattr(constants, item.name) for item in fields(constants) if item.type == "int"}
+    values |= {item.name.upper(): getattr(constants.tile, item.name) for item in fields(constants.tile)}
+    listed = ", ".join(f"{name} = {value}" for name, value in values.items())
+    scale = work.scale.name if work.scale else "ue8m0"
+    text = (
+        f"#pragma once\nenum {{ {listed}, IS_WIDE = {int(constants.wide)} }};\n"
+        f"typedef Read<{a.name}, {a.name}> ReadA;\ntypedef Read<{b.name}, {b.name}> ReadB;\n"
+        f"typedef {c.name} CFormat;\ntypedef {scale} ScaleFormat;\n"
+    )
+    fast = (KERNELS / "engine_fast.cuh").read_text(encoding="utf-8")
+    return {**headers_of(work), "engine_fast.cuh": fast, "constants.cuh": text}

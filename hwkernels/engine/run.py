@@ -1,0 +1,239 @@
+"""One multiplication on the GPU: operands that lie there, kernels compiled for it, a result that stays there.
+
+Large products are computed by engine_gemm.cu where its unit fits and the GPU has a full-rate f64 unit; everything else by engine_exact.cuh.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hwkernels.device.array_protocols import ForeignArray
+from hwkernels.device.device_arrays import DeviceArray
+from hwkernels.device.driver import call, driver_module
+from hwkernels.device.nvrtc import compile_cubin
+from hwkernels.device.stream_launch import StreamLaunch, arch_number, current_stream, load_function, multiprocessors
+from hwkernels.engine import fast
+from hwkernels.engine.source import KERNELS, headers_of
+from tcsim.engines.contract import Work
+
+FULL_RATE_F64 = (80, 90, 100)
+"""Compute capabilities whose f64 unit has half the lanes of the f32 unit. Source: CUDA C++ Programming Guide, Throughput of Native Arithmetic Instructions."""
+LEAST = 1 << 24
+"""Products of one matrix product from which the fast kernel is worth its decoding."""
+_EXACT_THREADS = 256
+_POINTERS = ("a", "b", "c", "scale_a", "scale_b", "columns", "order", "d")
+_STRIDES = (
+    "batch_a", "batch_b", "batch_c", "batch_scale_a", "batch_scale_b", "batch_columns",
+    "a_m", "a_k", "b_k", "b_n", "c_m", "c_n", "scale_a_m", "scale_a_k", "scale_b_k", "scale_b_n", "columns_m", "outputs",
+)  # fmt: skip
+_SIZES = ("m", "n", "width", "depth", "blocks", "scales")
+_AXES = {
+    "a": ("batch_a", "a_m", "a_k"),
+    "b": ("batch_b", "b_k", "b_n"),
+    "c": ("batch_c", "c_m", "c_n"),
+    "scale_a": ("batch_scale_a", "scale_a_m", "scale_a_k"),
+    "scale_b": ("batch_scale_b", "scale_b_k", "scale_b_n"),
+    "columns": ("batch_columns", "columns_m", ""),
+}
+
+
+class Problem(ctypes.Structure):
+    """The kernels' first parameter: engine_exact.cuh says what its fields are."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in _POINTERS),
+        *((name, ctypes.c_int64) for name in _STRIDES),
+        *((name, ctypes.c_int32) for name in _SIZES),
+    )
+
+
+class Workspace(ctypes.Structure):
+    """The second parameter of the kernels of engine_gemm.cu."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("a", "b", "flags_a", "flags_b")),
+        ("steps", ctypes.c_int32),
+        ("stages", ctypes.c_int32),
+    )
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Arrays of codes by name, each with three dimensions: a, b, c, and scale_a, scale_b, columns where the work has them."""
+
+    arrays: Mapping[str, ForeignArray]
+    order: ForeignArray | None = None  # int32: the instructions along K in another order than ascending
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of the result."""
+        batch, m, n = self.arrays["c"].shape
+        return batch, m, n
+
+
+def problem_of(work: Work, given: Operands, address_of: Any = lambda array: array.address) -> Problem:
+    """The parameter of a launch; d is still to be set."""
+    found = Problem()
+    for name, array in given.arrays.items():
+        setattr(found, name, address_of(array))
+        for axis, stride in zip(_AXES[name], array.strides, strict=True):
+            if axis:
+                setattr(found, axis, stride)
+    batch, found.m, found.n = given.shape
+    found.outputs = batch * found.m * found.n
+    found.width, found.depth = given.arrays["a"].shape[2], given.arrays["b"].shape[1]
+    found.blocks = -(-found.depth // work.k)
+    if "scale_a" in given.arrays:
+        found.scales = given.arrays["scale_a"].shape[2]
+    if given.order is not None:
+        found.order, found.blocks = address_of(given.order), given.order.size
+    return found
+
+
+def multiply(
+    work: Work, given: Operands, stream: int | None = None, kernel: str = "", tile: fast.Tile | None = None
+) -> DeviceArray:
+    """D (batch, M, N) of operands on the GPU, into memory of its own. kernel: "exact" or "fast" instead of a choice; tile: of the latter.
+
+    Raises UnsupportedError for what no kernel computes, CudaError, ToolchainError, AssembleError.
+    """
+    stream = current_stream() if stream is None else stream
+    out = DeviceArray(given.shape, work.result.dtype)
+    problem = problem_of(work, given)
+    problem.d = out.address
+    batch, m, n = given.shape
+    if not out.shape[0] * m * n:
+        return out
+    large = m * n * problem.width >= LEAST and arch_number() in FULL_RATE_F64 and not fast.why_not(work)
+    if kernel == "fast" or (large and not kernel):
+        _fast(work, problem, batch, stream, tile)
+    else:
+        _exact(work, problem, stream)
+    return out
+
+
+CUBINS: dict[tuple[Work, str, fast.Tile | None], bytes] = {}
+"""What was compiled in another process, by work, name of the kernel and tile."""
+
+
+def exact_cubin(work: Work, target: str) -> bytes:
+    """The kernel of engine_exact.cuh. Raises UnsupportedError, ToolchainError, AssembleError."""
+    return compile_cubin('#include "engine_exact.cuh"\n', target, name="engine.cu", headers=headers_of(work)).cubin
+
+
+def fast_cubin(work: Work, target: str, constants: fast.Constants) -> bytes:
+    """The kernels of engine_gemm.cu. Raises as `exact_cubin`."""
+    source = (KERNELS / "engine_gemm.cu").read_text(encoding="utf-8")
+    return compile_cubin(source, target, name="engine_gemm.cu", headers=fast.headers(work, constants)).cubin
+
+
+@cache
+def _exact_function(work: Work) -> Any:
+    cubin = CUBINS.get((work, "exact", None)) or exact_cubin(work, f"sm_{arch_number()}")
+    return load_function(cubin, "engine_exact")
+
+
+def _exact(work: Work, problem: Problem, stream: int) -> None:
+    blocks = min(-(-problem.outputs // _EXACT_THREADS), 64 * multiprocessors())
+    StreamLaunch(_exact_function(work), [_bytes(problem)], (blocks, 1, 1), (_EXACT_THREADS, 1, 1))(stream)
+
+
+@cache
+def shared_limit() -> int:
+    """Bytes of shared memory that a block may have. Source: the driver."""
+    attribute = driver_module().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    return int(call("cuDeviceGetAttribute", attribute, call("cuDeviceGet", 0)))
+
+
+@cache
+def fast_functions(work: Work, tile: fast.Tile | None = None) -> tuple[fast.Constants, tuple[Any, Any, Any]]:
+    """The constants and the kernels that decode a and b and multiply. Raises UnsupportedError."""
+    constants = fast.constants_of(work, shared_limit(), tile)
+    cubin = CUBINS.get((work, "fast", tile)) or fast_cubin(work, f"sm_{arch_number()}", constants)
+    names = ("engine_decode_a", "engine_decode_b", "engine_gemm")
+    decode_a, decode_b, gemm = (load_function(cubin, name) for name in names)
+    return constants, (decode_a, decode_b, gemm)
+
+
+_HELD: list[DeviceArray] = []
+"""The workspace of the last product, for the next one in this process; launches follow one another in a stream."""
+
+
+def _workspace(size: int) -> DeviceArray:
+    """Memory of at least this size."""
+    if not _HELD or _HELD[0].bytes < size:
+        call("cuCtxSynchronize")
+        _HELD[:] = []
+        _HELD[:] = [DeviceArray((size,), np.uint8)]
+    return _HELD[0]
+
+
+def _fast(work: Work, problem: Problem, batch: int, stream: int, tile: fast.Tile | None = None) -> None:
+    """Each product of the batch by itself: decode both operands, multiply."""
+    constants, (decode_a, decode_b, gemm) = fast_functions(work, tile)
+    shape, steps = constants.tile, problem.blocks * constants.steps
+    stages = -(-steps // constants.steps_of_stage)
+    tiles = -(-problem.m // shape.block_m), -(-problem.n // shape.block_n)
+    words = -(-constants.length // 32)
+    sizes = [count * stages * size for count, size in zip(tiles, constants.chunks, strict=True)]
+    sizes += [
+        count * size * steps * words * 16 for count, size in zip(tiles, (shape.block_m, shape.block_n), strict=True)
+    ]
+    kept = _workspace(sum(sizes))
+    addresses = [kept.address + sum(sizes[:place]) for place in range(len(sizes))]
+    workspace = Workspace(*addresses, steps, stages)
+    for place in range(batch):
+        parameters = [_bytes(_of_batch(work, problem, place)), _bytes(workspace)]
+        StreamLaunch(decode_a, parameters, (tiles[0], steps, 1), (shape.block_m, 1, 1))(stream)
+        StreamLaunch(decode_b, parameters, (tiles[1], steps, 1), (shape.block_n, 1, 1))(stream)
+        grid = (tiles[1], tiles[0], 1)
+        StreamLaunch(gemm, parameters, grid, (shape.threads, 1, 1), constants.shared_bytes, keep=kept)(stream)
+
+
+def _of_batch(work: Work, problem: Problem, place: int) -> Problem:
+    """One product of a batch."""
+    one = Problem.from_buffer_copy(problem)
+    sizes = {
+        "a": work.formats[0], "b": work.formats[1], "c": work.formats[2], "scale_a": work.scale, "scale_b": work.scale,
+    }  # fmt: skip
+    for name, (batch_axis, _, _) in _AXES.items():
+        address = getattr(problem, name)
+        if address:
+            item = 4 if name == "columns" else sizes[name].dtype.itemsize  # type: ignore[union-attr]
+            setattr(one, name, address + place * getattr(problem, batch_axis) * item)
+    one.d = problem.d + place * problem.m * problem.n * work.result.dtype.itemsize
+    return one
+
+
+def _bytes(parameter: ctypes.Structure) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(bytes(parameter), np.uint8).copy()
+
+
+def uploaded(array: npt.NDArray[Any], name: str) -> ForeignArray:
+    """An array of NumPy on the GPU. What is repeated along an axis (a stride of 0) is copied once."""
+    once = tuple(
+        slice(0, 1) if stride == 0 and extent > 1 else slice(None)
+        for extent, stride in zip(array.shape, array.strides, strict=True)
+    )
+    values = np.ascontiguousarray(array[once], np.int32 if name == "columns" else array.dtype)
+    held = DeviceArray(values.shape, values.dtype)
+    if values.size:
+        held.set(values)
+    strides = tuple(
+        0 if one.stop == 1 else stride // values.itemsize for one, stride in zip(once, values.strides, strict=True)
+    )
+    return ForeignArray(values.dtype, array.shape, strides, held.address, owner=held)
+
+
+def order_of(order: Sequence[int], blocks: int) -> ForeignArray | None:
+    """The order of the instructions on the GPU; None if it is ascending and whole."""
+    if list(order) == list(range(blocks)):
+        return None
+    return uploaded(np.asarray(order, np.int32), "order")

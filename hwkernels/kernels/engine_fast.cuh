@@ -1,0 +1,168 @@
+// Fused dot-adds of large products, on GPUs with a full-rate f64 unit.
+//
+// Of one step, with E the largest exponent, u = 2**(E - F) is the unit that terms are cut to. An accumulator is an f64 whose high word says
+// 2**52 u and whose low word counts units. Then fma(|a|, |b|, accumulator), rounded towards zero, aligns the product, cuts it and adds it.
+// A negative product is subtracted by complementing the low word before and after: ~(~y + x) = y - x. Between two products of a chain
+// the two complements join: the low word is complemented where the signs of neighbours differ. What overflows the low word goes into
+// fraction bits of the high word that nothing reads. So a product costs one DFMA and one LOP3, and half a VIADDMNMX for E.
+//
+// Exponents: those of a carry the bias of the accumulator's exponent field. Sums of codes tell what a product is: with SPECIAL in it,
+// bit 11 is set; with NOTHING or ZERO in it, it is below every floor.
+#pragma once
+#include "engine_steps.cuh"
+
+enum { ZERO_EXPONENT = -300, SPECIAL_EXPONENT = 1400, NOTHING_EXPONENT = -2000 };
+
+struct Factor {  // one element, decoded
+    double magnitude;  // 0 if it is not finite
+    int exponent;      // unbiased, or one of the three above
+    u32 sign;          // 0 or ~0
+    int kind;          // Kind
+};
+
+template <class A>
+FN Factor factor_of(u64 code) {
+    const Parts x = A::parts(code);
+    Factor f;
+    f.kind = x.kind;
+    f.sign = x.sign ? ~0u : 0u;
+    f.exponent = x.kind == ZERO ? ZERO_EXPONENT : x.kind == FINITE ? x.exponent : SPECIAL_EXPONENT;
+    f.magnitude = x.kind == FINITE ? as_double((u64)(x.exponent - A::As::FRACTION_BITS + 1023 + 52) << 52) *
+                                         (as_double(1075ull << 52 | x.significand) - as_double(1075ull << 52)) *
+                                         as_double((u64)(1023 - 52) << 52)
+                                   : 0.0;
+    return f;
+}
+
+template <class A, class S>
+FN Factor scaled_factor_of(u64 code, u64 scale) {
+    Factor f = factor_of<A>(code);
+    const Parts s = parts_of<S>(scale);
+    f.kind = product_kind(f.kind, s.kind);
+    if (f.kind == FINITE) {
+        f.exponent += s.exponent;
+        f.magnitude *= value_of<S>(scale);
+        f.magnitude = f.magnitude < 0 ? -f.magnitude : f.magnitude;
+    } else {
+        f.magnitude = 0;
+        f.exponent = f.kind == ZERO ? ZERO_EXPONENT : SPECIAL_EXPONENT;
+    }
+    f.sign ^= s.sign ? ~0u : 0u;
+    return f;
+}
+
+struct Flags {  // of the elements of a step, one bit each: infinite and zero both set is NaN; `there`: the element exists
+    u32 infinite, zero, sign, there;
+};
+FN void note(Flags &flags, const Factor &f, int place) {
+    const u32 bit = 1u << place;
+    flags.infinite |= f.kind >= INFINITE ? bit : 0;
+    flags.zero |= f.kind == ZERO || f.kind == NOT_A_NUMBER ? bit : 0;
+    flags.sign |= f.sign & bit;
+    flags.there |= bit;
+}
+
+// The code of a step's result, if infinities and NaN decide; `c`: bits of f32.
+FN u32 special_result(const Flags *a, const Flags *b, int words, u32 c) {
+    bool nan = (c & 0x7FFFFFFFu) > 0x7F800000u, plus = c == 0x7F800000u, minus = c == 0xFF800000u;
+    for (int i = 0; i < words; i++) {
+        const Flags x = a[i], y = b[i];
+        const u32 there = x.there & y.there, nans = (x.infinite & x.zero) | (y.infinite & y.zero);
+        const u32 infinite = there & (x.infinite | y.infinite), sign = x.sign ^ y.sign;
+        nan |= (there & (nans | (x.infinite & y.zero) | (x.zero & y.infinite))) != 0;
+        plus |= (infinite & ~sign) != 0;
+        minus |= (infinite & sign) != 0;
+    }
+    return nan || (plus && minus) ? 0x7FFFFFFFu : minus ? 0xFF800000u : 0x7F800000u;
+}
+
+#ifdef __CUDACC__
+FN double join(u32 high, u32 low) { return __hiloint2double((int)high, (int)low); }
+FN u32 high_of(double x) { return (u32)__double2hiint(x); }
+FN u32 low_of(double x) { return (u32)__double2loint(x); }
+FN double fused_rz(double x, double y, double z) { return __fma_rz(x, y, z); }
+FN double sum_rz(double x, double y) { return __dadd_rz(x, y); }
+FN u32 f32_rz(double x) { return __float_as_uint(__double2float_rz(x)); }
+FN u32 pair_max(u32 x, u32 y, u32 z) { return __viaddmax_s16x2(x, y, z); }  // max(x + y, z) of both halves
+#else
+FN double join(u32 high, u32 low) { return as_double((u64)high << 32 | low); }
+FN u32 high_of(double x) { return (u32)(bits_of(x) >> 32); }
+FN u32 low_of(double x) { return (u32)bits_of(x); }
+FN double fused_rz(double x, double y, double z) { return fused<RZ>(x, y, z); }
+FN double sum_rz(double x, double y) { return fused<RZ>(x, 1.0, y); }
+FN u32 f32_rz(double x) {
+    std::fesetround(FE_TOWARDZERO);
+    volatile double y = x;
+    const volatile float d = (float)y;
+    std::fesetround(FE_TONEAREST);
+    return bits32(d);
+}
+FN u32 pair_max(u32 x, u32 y, u32 z) {
+    u32 found = 0;
+    for (int half = 0; half < 32; half += 16) {
+        const short sum = (short)((x >> half) + (y >> half)), other = (short)(z >> half);
+        found |= (u32)(u16)(sum > other ? sum : other) << half;
+    }
+    return found;
+}
+#endif
+
+// The arithmetic of one step's end and begin. U as in engine_steps.cuh; c is held as the bits of an f32, whatever its format C is.
+template <class U, class C, bool WIDE>
+struct Step {
+    typedef typename U::Output Output;
+    enum { BIAS = 1075 - U::FRACTION_BITS, LOWEST = BIAS + U::FLOOR };  // of the exponent field
+    static constexpr bool HALF = Output::EXPONENT_BITS == 5;
+
+    // The high word of 2**52 u: `products` is the field of the products' largest exponent, at least LOWEST, shifted to its place.
+    FN u32 unit(u32 products, u32 c) {
+        const u32 magnitude = c & 0x7FFFFFFFu;
+        u32 field = c >> 3 & 0x0FF00000u;
+        const u32 least = (u32)(C::MINIMUM_EXPONENT + 127) << 20;
+        if (WIDE || HALF) field = field < least ? least : field;
+        field += (u32)(BIAS - 127) << 20;
+        if ((WIDE || HALF) && !magnitude) field = 0;
+        return products > field ? products : field;
+    }
+    // Whether infinities and NaN decide.
+    FN bool special(u32 unit, u32 c) {
+        if (WIDE) return (int)unit < 0 || (c & 0x7F800000u) == 0x7F800000u;
+        return unit >= (u32)(BIAS + 128) << 20;
+    }
+    // c cut to a multiple of u.
+    FN double cut_addend(u32 unit, u32 c) {
+        const double base = join(unit & 0xFFF00000u, 0), magnitude = (double)as_float(c & 0x7FFFFFFFu);
+        const double kept = sum_rz(magnitude, base) - base;
+        return join(high_of(kept) | (c & 0x80000000u), low_of(kept));
+    }
+    // The value of an accumulator whose low word is its count plus 2**31.
+    FN double value(u32 unit, u32 biased) {
+        const u32 high = unit & 0xFFF00000u;
+        return join(high, biased) - join(high, 0x80000000u);
+    }
+    // The rounded sum, as the bits of an f32.
+    FN u32 round(double sum) {
+        if (HALF) {
+            const u64 code = half_of(sum);
+            return bits32((float)value_of<f16>(code));
+        }
+        u32 code = f32_rz(sum);
+        if (WIDE) {
+            const u32 magnitude = high_of(sum) & 0x7FFFFFFFu;
+            if (magnitude - (1151u << 20) < (2047u - 1151u) << 20) code = (code & 0x80000000u) | 0x7F800000u;
+        }
+        code = code >> U::DROPPED << U::DROPPED;
+        if ((WIDE || U::DROPPED) && !(code << 1)) code = 0;
+        return code;
+    }
+    FN u64 half_of(double sum) {
+#ifdef __CUDACC__
+        unsigned short code;
+        asm("cvt.rn.f16.f64 %0, %1;" : "=h"(code) : "d"(sum));
+        return code << 1 & 0xFFFF ? code : 0;
+#else
+        const u64 code = nearest<f16>(sum);
+        return code << 1 & 0xFFFF ? code : 0;
+#endif
+    }
+};

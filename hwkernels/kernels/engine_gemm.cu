@@ -1,0 +1,298 @@
+// A whole product, chained along K, on GPUs with a full-rate f64 unit: engine_fast.cuh says how one step is computed.
+//
+// `engine_decode_a` and `engine_decode_b` write the operands in chunks: of a tile of rows (or columns) and a stage of K, first the
+// magnitudes, then the masks that complement, then the exponents, K outermost. `engine_gemm` copies chunks into shared memory and computes
+// a tile of BLOCK_M x BLOCK_N outputs; each thread has THREAD_M rows and THREAD_N columns, in quads. Its addends lie in shared memory.
+#include "engine_exact.cuh"
+#include "engine_fast.cuh"
+#include "constants.cuh"
+
+enum {
+    STAGE = LENGTH * STEPS_OF_STAGE,
+    PART = LENGTH / PARTS,  // products whose sum fits 32 bits
+    MASKS = STEPS_OF_STAGE * PARTS * (PART + 1),
+    WORDS = (LENGTH + 31) / 32,
+    CHUNK_A = BLOCK_M * (12 * STAGE + 4 * MASKS),
+    CHUNK_B = BLOCK_N * (10 * STAGE + 4 * MASKS),
+    CHUNK = CHUNK_A + CHUNK_B,
+    WARPS_N = BLOCK_N / (8 * THREAD_N),
+    THREADS = BLOCK_M / THREAD_M * (BLOCK_N / THREAD_N),
+    QUADS = THREAD_N / 4,
+    OUTPUTS = THREAD_M * THREAD_N,
+};
+typedef Step<Unit0, CFormat, IS_WIDE> TheStep;
+
+struct Workspace {
+    u8 *a, *b;               // chunks: [tile][stage]
+    Flags *flags_a, *flags_b;  // [row of all tiles][step][word]
+    int steps, stages;
+};
+
+// The element at place p of a step, of one row of A or column of B; false if there is none.
+FN bool element_a(const Problem &p, i64 row, int step, int place, Factor *found) {
+    if (row >= p.m) return false;
+    const int block = p.order ? p.order[step / STEPS] : step / STEPS, first = step % STEPS * KEPT_LENGTH;
+    int kept = place;
+    if (SPARSE) {
+        const int *columns = p.columns + row * p.columns_m + (i64)block * KEPT + first;
+        for (kept = 0; kept < KEPT_LENGTH && columns[kept] != step % STEPS * LENGTH + place; kept++) {}
+    }
+    const i64 k = (i64)block * KEPT + first + kept;
+    if (kept >= KEPT_LENGTH || k >= p.width) return false;
+    const u64 code = ((const CodeA *)p.a)[row * p.a_m + k * p.a_k];
+    if (SCALES) {
+        const i64 factor = (i64)block * SCALES + (first + kept) * SCALES / KEPT;
+        *found = scaled_factor_of<ReadA, ScaleFormat>(code, ((const CodeS *)p.scale_a)[row * p.scale_a_m + factor * p.scale_a_k]);
+    } else {
+        *found = factor_of<ReadA>(code);
+    }
+    return true;
+}
+FN bool element_b(const Problem &p, i64 column, int step, int place, Factor *found) {
+    const int block = p.order ? p.order[step / STEPS] : step / STEPS, first = step % STEPS * LENGTH;
+    const i64 k = (i64)block * DEPTH + first + place;
+    if (column >= p.n || k >= p.depth) return false;
+    const u64 code = ((const CodeB *)p.b)[k * p.b_k + column * p.b_n];
+    if (SCALES) {
+        const i64 factor = (i64)block * SCALES + (first + place) * SCALES / DEPTH;
+        *found = scaled_factor_of<ReadB, ScaleFormat>(code, ((const CodeS *)p.scale_b)[factor * p.scale_b_k + column * p.scale_b_n]);
+    } else {
+        *found = factor_of<ReadB>(code);
+    }
+    return true;
+}
+
+// One step of one row: `at` is the row in its tile, `place_of` its place among the magnitudes.
+template <bool IS_A, int TILE>
+FN void decode(const Problem &p, const Workspace &w, i64 row, int step) {
+    const int at = row % TILE, stage = step / STEPS_OF_STAGE, inner = step % STEPS_OF_STAGE;
+    const int place_of = IS_A ? at : (at >> 1 & 1) * (TILE / 2) + (at >> 2) * 2 + (at & 1);  // of a quad the halves lie apart
+    u8 *chunk = (IS_A ? w.a : w.b) + (row / TILE * w.stages + stage) * (i64)(IS_A ? CHUNK_A : CHUNK_B);
+    double *magnitudes = (double *)chunk + inner * LENGTH * TILE + place_of;
+    u32 *masks = (u32 *)(chunk + 8 * STAGE * TILE) + inner * PARTS * (PART + 1) * TILE + at;
+    u8 *exponents = chunk + (8 * STAGE + 4 * MASKS) * TILE;
+    Flags flags[WORDS] = {};
+    u32 before = 0;
+    for (int k = 0; k < LENGTH; k++) {
+        Factor f = {0.0, NOTHING_EXPONENT, 0, ZERO};
+        if (IS_A ? element_a(p, row, step, k, &f) : element_b(p, row, step, k, &f)) note(flags[k / 32], f, k % 32);
+        magnitudes[k * TILE] = f.magnitude;
+        masks[(k + k / PART) * TILE] = f.sign ^ (k % PART ? before : 0);
+        before = f.sign;
+        if (k % PART == PART - 1) masks[(k + k / PART + 1) * TILE] = before ^ (IS_A ? 0x80000000u : 0);  // and 2**31 added to the count
+        const u32 exponent = (u32)(f.exponent + (IS_A ? (int)TheStep::BIAS : 0)) & 0xFFFF;
+        const i64 place = (i64)(inner * LENGTH + k) * TILE + at;
+        if (IS_A) ((u32 *)exponents)[place] = exponent * 0x10001u;
+        else ((u16 *)exponents)[place] = (u16)exponent;
+    }
+    for (int i = 0; i < WORDS; i++) (IS_A ? w.flags_a : w.flags_b)[(row * w.steps + step) * WORDS + i] = flags[i];
+}
+
+#ifdef __CUDACC__
+extern "C" __global__ void engine_decode_a(const Problem p, const Workspace w) {
+    decode<true, BLOCK_M>(p, w, (i64)blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y);
+}
+extern "C" __global__ void engine_decode_b(const Problem p, const Workspace w) {
+    decode<false, BLOCK_N>(p, w, (i64)blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y);
+}
+
+FN void copy_chunk(u8 *to, const u8 *from, int bytes) {
+    u32 shared = (u32)__cvta_generic_to_shared(to);
+    for (int i = 16 * threadIdx.x; i < bytes; i += 16 * THREADS)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared + i), "l"(from + i) : "memory");
+}
+
+FN u32 output_code(u32 c) {
+    if ((c & 0x7FFFFFFFu) > 0x7F800000u) return (u32)TheStep::Output::CANONICAL_NAN;
+    return TheStep::HALF ? (u32)nearest<f16>((double)as_float(c)) : c;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem p, const Workspace w) {
+    extern __shared__ __align__(128) u8 shared[];
+    u32 *addends = (u32 *)(shared + RING * CHUNK) + threadIdx.x;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int row = (warp / WARPS_N * 4 + lane / 8) * THREAD_M, quad = warp % WARPS_N * 8 * QUADS + lane % 8;
+    const i64 first_row = (i64)blockIdx.y * BLOCK_M + row, first_column = (i64)blockIdx.x * BLOCK_N;
+    for (int i = 0; i < OUTPUTS; i++) {
+        const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
+        u32 c = 0;
+        if (m < p.m && n < p.n) {
+            const u64 code = ((const CodeC *)p.c)[m * p.c_m + n * p.c_n];
+            c = sizeof(CodeC) == 4 ? (u32)code : bits32((float)value_of<CFormat>(code));
+        }
+        addends[i * THREADS] = c;
+    }
+    const u8 *from_a = w.a + blockIdx.y * (i64)w.stages * CHUNK_A, *from_b = w.b + blockIdx.x * (i64)w.stages * CHUNK_B;
+    for (int stage = 0; stage < RING - 1; stage++) {
+        if (stage < w.stages) {
+            copy_chunk(shared + stage * CHUNK, from_a + (i64)stage * CHUNK_A, CHUNK_A);
+            copy_chunk(shared + stage * CHUNK + CHUNK_A, from_b + (i64)stage * CHUNK_B, CHUNK_B);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+    for (int stage = 0; stage < w.stages; stage++) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(RING - 2) : "memory");
+        __syncthreads();
+        const int next = stage + RING - 1;
+        if (next < w.stages) {
+            copy_chunk(shared + next % RING * CHUNK, from_a + (i64)next * CHUNK_A, CHUNK_A);
+            copy_chunk(shared + next % RING * CHUNK + CHUNK_A, from_b + (i64)next * CHUNK_B, CHUNK_B);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        const u8 *here = shared + stage % RING * CHUNK;
+#pragma unroll 1
+        for (int inner = 0; inner < STEPS_OF_STAGE; inner++) {
+            const int step = stage * STEPS_OF_STAGE + inner;
+            if (step >= w.steps) break;
+            const double *values_a = (const double *)here + inner * LENGTH * BLOCK_M + row;
+            const double *values_b = (const double *)(here + CHUNK_A) + inner * LENGTH * BLOCK_N + quad * 2;
+            const u32 *masks_a = (const u32 *)(here + 8 * STAGE * BLOCK_M) + inner * PARTS * (PART + 1) * BLOCK_M + row;
+            const u32 *masks_b = (const u32 *)(here + CHUNK_A + 8 * STAGE * BLOCK_N) + inner * PARTS * (PART + 1) * BLOCK_N + quad * 4;
+            const u32 *exponents_a = (const u32 *)(here + (8 * STAGE + 4 * MASKS) * BLOCK_M) + inner * LENGTH * BLOCK_M + row;
+            const u16 *exponents_b = (const u16 *)(here + CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * LENGTH * BLOCK_N + quad * 4;
+            u32 high[THREAD_M][THREAD_N], low[THREAD_M][THREAD_N];
+            {
+                u32 largest[THREAD_M][THREAD_N / 2];
+#pragma unroll
+                for (int i = 0; i < THREAD_M; i++)
+#pragma unroll
+                    for (int j = 0; j < THREAD_N / 2; j++) largest[i][j] = (u32)TheStep::LOWEST * 0x10001u;
+#pragma unroll 4
+                for (int k = 0; k < LENGTH; k++) {
+                    u32 x[THREAD_M];
+                    uint2 y[QUADS];
+#pragma unroll
+                    for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(exponents_a + k * BLOCK_M + i);
+#pragma unroll
+                    for (int j = 0; j < QUADS; j++) y[j] = *(const uint2 *)(exponents_b + k * BLOCK_N + 32 * j);
+#pragma unroll
+                    for (int i = 0; i < THREAD_M; i++)
+#pragma unroll
+                        for (int j = 0; j < QUADS; j++) {
+                            largest[i][2 * j] = pair_max(x[i], y[j].x, largest[i][2 * j]);
+                            largest[i][2 * j + 1] = pair_max(x[i], y[j].y, largest[i][2 * j + 1]);
+                        }
+                }
+                bool special = false;
+#pragma unroll
+                for (int i = 0; i < OUTPUTS; i++) {
+                    const u32 pair = largest[i / THREAD_N][i % THREAD_N / 2], c = addends[i * THREADS];
+                    const u32 unit = TheStep::unit(i % 2 ? pair << 4 & 0xFFF00000u : pair << 20, c);
+                    special |= TheStep::special(unit, c);
+                    high[i / THREAD_N][i % THREAD_N] = unit;
+                    low[i / THREAD_N][i % THREAD_N] = 0;
+                }
+                if (special) {
+#pragma unroll 1
+                    for (int i = 0; i < OUTPUTS; i++) {
+                        const u32 c = addends[i * THREADS];
+                        const int m = i / THREAD_N, n = i % THREAD_N / 4 * 32 + i % 4;
+                        if ((c & 0x7FFFFFFFu) > 0x7F800000u) continue;
+                        int field = TheStep::LOWEST;
+                        for (int k = 0; k < LENGTH; k++) {
+                            const int own = (short)((u16)exponents_a[k * BLOCK_M + m] + exponents_b[k * BLOCK_N + n]);
+                            field = own > field ? own : field;
+                        }
+                        if (!TheStep::special(TheStep::unit((u32)field << 20, c), c)) continue;
+                        const i64 at_a = (first_row + m) * w.steps + step, at_b = (first_column + quad * 4 + n) * w.steps + step;
+                        addends[i * THREADS] = special_result(w.flags_a + at_a * WORDS, w.flags_b + at_b * WORDS, WORDS, c);
+                    }
+                }
+            }
+#pragma unroll
+            for (int part = 0; part < PARTS; part++) {
+#pragma unroll 4
+                for (int k = part * PART; k < (part + 1) * PART; k++) {
+                    double a[THREAD_M], b[THREAD_N];
+                    u32 x[THREAD_M], y[THREAD_N];
+#pragma unroll
+                    for (int i = 0; i < THREAD_M; i += 2) *(double2 *)(a + i) = *(const double2 *)(values_a + k * BLOCK_M + i);
+#pragma unroll
+                    for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + (k + part) * BLOCK_M + i);
+#pragma unroll
+                    for (int j = 0; j < QUADS; j++) {
+                        *(double2 *)(b + 4 * j) = *(const double2 *)(values_b + k * BLOCK_N + 16 * j);
+                        *(double2 *)(b + 4 * j + 2) = *(const double2 *)(values_b + k * BLOCK_N + BLOCK_N / 2 + 16 * j);
+                        *(uint4 *)(y + 4 * j) = *(const uint4 *)(masks_b + (k + part) * BLOCK_N + 32 * j);
+                    }
+#pragma unroll
+                    for (int i = 0; i < THREAD_M; i++)
+#pragma unroll
+                        for (int j = 0; j < THREAD_N; j++) {
+                            const double sum = fused_rz(a[i], b[j], join(high[i][j], low[i][j] ^ x[i] ^ y[j]));
+                            high[i][j] = high_of(sum), low[i][j] = low_of(sum);
+                        }
+                }
+                u32 x[THREAD_M], y[THREAD_N];
+                const int end = (part + 1) * (PART + 1) - 1;
+#pragma unroll
+                for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + end * BLOCK_M + i);
+#pragma unroll
+                for (int j = 0; j < QUADS; j++) *(uint4 *)(y + 4 * j) = *(const uint4 *)(masks_b + end * BLOCK_N + 32 * j);
+#pragma unroll
+                for (int i = 0; i < OUTPUTS; i++) {
+                    u32 &upper = high[i / THREAD_N][i % THREAD_N], &lower = low[i / THREAD_N][i % THREAD_N];
+                    const u32 biased = lower ^ x[i / THREAD_N] ^ y[i % THREAD_N];
+                    if (part < PARTS - 1) {
+                        addends[(OUTPUTS * (part + 1) + i) * THREADS] = biased;
+                        lower = 0;
+                        continue;
+                    }
+                    const u32 c = addends[i * THREADS];
+                    double sum = TheStep::value(upper, biased) + TheStep::cut_addend(upper, c);
+#pragma unroll
+                    for (int earlier = 1; earlier < PARTS; earlier++) sum += TheStep::value(upper, addends[(OUTPUTS * earlier + i) * THREADS]);
+                    addends[i * THREADS] = TheStep::round(sum);
+                }
+            }
+        }
+    }
+    for (int i = 0; i < OUTPUTS; i++) {
+        const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
+        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)output_code(addends[i * THREADS]);
+    }
+}
+#else
+// The same for tests on a CPU, an output after the other, from the same chunks.
+FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
+    const int at_m = m % BLOCK_M, at_n = n % BLOCK_N, place_n = (at_n >> 1 & 1) * (BLOCK_N / 2) + (at_n >> 2) * 2 + (at_n & 1);
+    const u64 code = ((const CodeC *)p.c)[m * p.c_m + n * p.c_n];
+    u32 c = sizeof(CodeC) == 4 ? (u32)code : bits32((float)value_of<CFormat>(code));
+    for (int step = 0; step < w.steps; step++) {
+        const int stage = step / STEPS_OF_STAGE, inner = step % STEPS_OF_STAGE;
+        const u8 *a = w.a + (m / BLOCK_M * w.stages + stage) * CHUNK_A, *b = w.b + (n / BLOCK_N * w.stages + stage) * CHUNK_B;
+        const double *values_a = (const double *)a + inner * LENGTH * BLOCK_M + at_m, *values_b = (const double *)b + inner * LENGTH * BLOCK_N + place_n;
+        const u32 *masks_a = (const u32 *)(a + 8 * STAGE * BLOCK_M) + inner * PARTS * (PART + 1) * BLOCK_M + at_m;
+        const u32 *masks_b = (const u32 *)(b + 8 * STAGE * BLOCK_N) + inner * PARTS * (PART + 1) * BLOCK_N + at_n;
+        const u32 *exponents_a = (const u32 *)(a + (8 * STAGE + 4 * MASKS) * BLOCK_M) + inner * LENGTH * BLOCK_M + at_m;
+        const u16 *exponents_b = (const u16 *)(b + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * LENGTH * BLOCK_N + at_n;
+        u32 pair = (u32)TheStep::LOWEST * 0x10001u;
+        for (int k = 0; k < LENGTH; k++) pair = pair_max(exponents_a[k * BLOCK_M], exponents_b[k * BLOCK_N] * 0x10001u, pair);
+        const u32 unit = TheStep::unit(pair << 20, c);
+        if (TheStep::special(unit, c) && (c & 0x7FFFFFFFu) <= 0x7F800000u)
+            c = special_result(w.flags_a + (m * w.steps + step) * WORDS, w.flags_b + (n * w.steps + step) * WORDS, WORDS, c);
+        double sum = TheStep::cut_addend(unit, c);
+        u32 high = unit;
+        for (int part = 0; part < PARTS; part++) {
+            u32 low = 0;
+            for (int k = part * PART; k < (part + 1) * PART; k++) {
+                low ^= masks_a[(k + part) * BLOCK_M] ^ masks_b[(k + part) * BLOCK_N];
+                const double next = fused_rz(values_a[k * BLOCK_M], values_b[k * BLOCK_N], join(high, low));
+                high = high_of(next), low = low_of(next);
+            }
+            const int end = (part + 1) * (PART + 1) - 1;
+            sum += TheStep::value(high, low ^ masks_a[end * BLOCK_M] ^ masks_b[end * BLOCK_N]);
+        }
+        c = TheStep::round(sum);
+    }
+    if ((c & 0x7FFFFFFFu) > 0x7F800000u) return (u32)TheStep::Output::CANONICAL_NAN;
+    return TheStep::HALF ? (u32)nearest<f16>((double)as_float(c)) : c;
+}
+extern "C" void engine_gemm(const Problem *p, const Workspace *w) {
+    for (int step = 0; step < w->steps; step++) {
+        for (i64 m = 0; m < (p->m + BLOCK_M - 1) / BLOCK_M * BLOCK_M; m++) decode<true, BLOCK_M>(*p, *w, m, step);
+        for (i64 n = 0; n < (p->n + BLOCK_N - 1) / BLOCK_N * BLOCK_N; n++) decode<false, BLOCK_N>(*p, *w, n, step);
+    }
+    for (i64 i = 0; i < (i64)p->m * p->n; i++) ((CodeD *)p->d)[i] = (CodeD)output_on_cpu(*p, *w, i / p->n, i % p->n);
+}
+#endif

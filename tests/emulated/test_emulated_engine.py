@@ -1,0 +1,83 @@
+"""The kernels of the engine of the GPU (hwkernels/kernels/engine_*), compiled by g++, against NumPy's engine: every work of the registry.
+
+Needs g++ and some minutes, so it runs only by name: `pytest tests/emulated/test_emulated_engine.py`. `ENGINE_WORKS` in the environment
+says how many works (default: every eighth).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.engines.operands import CLASSES, matrices
+from conformance.engines.works import works
+from hwkernels.device.array_protocols import read_array
+from hwkernels.engine import fast
+from hwkernels.engine.run import Operands, Problem, Workspace, problem_of
+from hwkernels.engine.source import KERNELS, headers_of
+from tcsim.engines.contract import Matrices, Work
+from tcsim.engines.reference import ENGINE as NUMPY
+
+TILE = fast.Tile(8, 32, 8, 4, 2)
+EVERY = int(os.environ.get("ENGINE_WORKS", "8"))
+
+
+def compiled(folder: Path, main: str, headers: Mapping[str, str], entry: str) -> Any:
+    for name, text in {**headers, "main.cpp": main}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    options = ["-O1", "-std=c++17", "-w", "-shared", "-fPIC", "-ffp-contract=off", "-frounding-math", "-mfma"]
+    subprocess.run(["g++", *options, "main.cpp", "-o", f"{entry}.so"], cwd=folder, check=True)
+    return getattr(ctypes.CDLL(str(folder / f"{entry}.so")), entry)
+
+
+def on_host(given: Matrices, order: list[int], place: slice) -> tuple[Operands, list[Any]]:
+    """The operands of some products of a batch, and what keeps them alive."""
+    named = {name: array for name, array in vars(given).items() if array is not None}
+    named = {
+        name: np.ascontiguousarray(array[place], np.int32 if name == "columns" else array.dtype)
+        for name, array in named.items()
+    }
+    steps = np.int32(order)
+    arrays = {name: read_array(array, name) for name, array in named.items()}
+    return Operands(arrays, read_array(steps, "order")), [named, steps]
+
+
+def problem(work: Work, given: Operands, out: np.ndarray) -> Problem:
+    found = problem_of(work, given, lambda array: array.host.ctypes.data)
+    found.d = out.ctypes.data
+    return found
+
+
+@pytest.mark.parametrize("place", range(0, len(works()), EVERY))
+def test_every_bit(place: int, tmp_path: Path) -> None:
+    work = list(works())[place]
+    exact = compiled(tmp_path, '#include "engine_exact.cuh"\n', headers_of(work), "engine_exact")
+    constants = None
+    if not fast.why_not(work):
+        constants = fast.constants_of(work, 1 << 30, TILE)
+        text = (KERNELS / "engine_gemm.cu").read_text(encoding="utf-8")
+        gemm = compiled(tmp_path, text, fast.headers(work, constants), "engine_gemm")
+    chained = 3 if work.formats[2] == work.result else 1
+    for name in CLASSES:
+        given, order = matrices(work, (1, 11, 37), chained, name, place), list(range(chained))[::-1]
+        want = NUMPY.multiply(work, given, order)
+        got, (operands, kept) = np.empty_like(want), on_host(given, order, slice(None))
+        exact(ctypes.byref(problem(work, operands, got)))
+        np.testing.assert_array_equal(got, want)
+        if constants is not None:
+            got = np.empty_like(want)
+            asked = problem(work, operands, got)
+            steps = asked.blocks * constants.steps
+            stages, words = -(-steps // constants.steps_of_stage), -(-constants.length // 32)
+            sizes = [2 * stages * size for size in constants.chunks] + [128 * steps * words * 16] * 2
+            space = [np.zeros(size + 64, np.uint8) for size in sizes]
+            gemm(ctypes.byref(asked), ctypes.byref(Workspace(*(array.ctypes.data for array in space), steps, stages)))
+            np.testing.assert_array_equal(got, want)
+        assert kept
