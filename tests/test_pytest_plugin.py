@@ -252,6 +252,22 @@ def test_assert_clean(pytester: pytest.Pytester, kernel: str, allow: tuple[str, 
         result.stdout.fnmatch_lines([said])
 
 
+def test_a_failure_has_a_timeline(pytester: pytest.Pytester) -> None:
+    """With --tcsim-timeline a page of what fails, and none of what passes."""
+    text = CHECKED.replace("ALLOW", "()")
+    wrong = ran(
+        pytester, "", "", "--tcsim-timeline", "pages", text=text.replace("KERNEL", "RACES.without('SMEM_RACE_WAR')")
+    )
+    wrong.stdout.fnmatch_lines(["*timeline: pages*.html"])
+    (page,) = (pytester.path / "pages").glob("*.html")
+    assert "test_check" in page.name and "SMEM_RACE_WAR" in page.read_text()
+    page.unlink()
+    ran(pytester, "", "", "--tcsim-timeline", "pages", text=text.replace("KERNEL", "RACES.source")).assert_outcomes(
+        passed=1
+    )
+    assert not list((pytester.path / "pages").glob("*.html"))
+
+
 @pytest.mark.parametrize(
     ("hazard", "marker", "said"),
     [
@@ -267,10 +283,10 @@ def test_the_marker(
 
     @contextmanager
     def session(arch: str, **options: Any) -> Iterator[Any]:
-        assert (arch, options) == ("sm_90", {"log": None})
+        assert (arch, options) == ("sm_90", {"log": None, "timeline": False})
         run = Run(True, [Hazard(hazard, "a mistake", 1)] if hazard else [], Counter(), kernel="k")
         launched = Launched("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 0, run, 0.0)
-        yield SimpleNamespace(schedule="late", launches=[] if hazard == "nothing" else [launched])
+        yield SimpleNamespace(schedule="late", shown=None, launches=[] if hazard == "nothing" else [launched])
 
     monkeypatch.setattr(checking_triton, "triton", session)
     mark = f"@pytest.mark.tcsim({marker})" if marker is not None else ""

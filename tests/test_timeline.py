@@ -14,6 +14,11 @@ from cli_runs import RUNNER, answer, refusal
 
 from tcsim.cli.app import app
 from tcsim.inspection.timeline_page import timeline_page
+from tcsim.launchers import script
+from tcsim.launchers.check import of_session
+from tcsim.launchers.check import page as page_of
+from tcsim.launchers.host_memory import HostArray
+from tcsim.launchers.session import Session
 from tcsim.ptx import Memory, Run, parse
 from tcsim.ptx.timeline import KINDS, MOST_SPANS, Span, Timeline
 from tests.hazards.kernels import KERNELS, LOAD, STORE, WARPGROUPS, Kernel
@@ -146,5 +151,49 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "block 1,0,0" in (tmp_path / "page.html").read_text()
     assert "no block (2,) in a grid of 2" in refusal(*given, "--block", "2")
     assert "without --timeline" in refusal(*given[:4], "--block", "1")
-    assert "with --timeline" in refusal("check", "k.py", "--arch", "sm_90", "--timeline", "page.html")
     assert RUNNER.invoke(app, [*given[:5], "no/page.html"]).exit_code == 2
+
+
+def session_of(*defects: str, schedule: str = "late") -> Session:
+    """A program that launches copies, each of two blocks and with a defect or none."""
+    session = Session("sm_90", schedule, log=None, timeline=True)
+    arrays = [HostArray(np.arange(1024, dtype=np.uint32)) for _ in range(2)]
+    for defect in defects:
+        kernel = parse(STORE.without(defect) if defect else STORE.source).kernel()
+        session.launch(
+            kernel, (2, 1, 1), (STORE.threads, 1, 1), (1, 1, 1), 0, arrays, lambda: [own.data_ptr().to_bytes(8, "little") for own in arrays]
+        )  # fmt: skip
+    return session
+
+
+@pytest.mark.parametrize(
+    ("defects", "number"), [(("", ""), 0), (("", "PROXY_FENCE_MISSING", ""), 1), (("PROXY_FENCE_MISSING",), 0)]
+)
+def test_a_session_keeps_the_launch_to_show(defects: tuple[str, ...], number: int) -> None:
+    """The first with a hazard of a block, else the first; run again, it has the same hazards, and the program's memory is left alone."""
+    session = session_of(*defects)
+    assert session.shown is not None and session.shown[1] is session.launches[number].run
+    shown = of_session(session).shown
+    assert shown is not None and tuple(shown.block) == (session.launches[number].run.hazard_block or (0, 0, 0))
+    found = page_of(shown)
+    assert all(own.name in found for own in session.launches[number].run.hazards) and "block 0,0,0" in found
+    assert "stage" in found and "TMA" in found
+
+
+def test_the_timeline_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the launch with the first hazard, under its schedule; a script that launches nothing has none. tests/on_triton has real scripts."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("")
+    program = {"late": ("",), "early": ("", "PROXY_FENCE_MISSING")}
+
+    def run(path: str, words: object, arch: str, schedule: str, timeline: bool) -> tuple[int, Session]:
+        return 0, session_of(*program[schedule], schedule=schedule)
+
+    monkeypatch.setattr(script, "run_script", run)
+    given = "check own.py --arch sm_90 --schedule late --schedule early --timeline page.html".split()
+    answer(*given, status=1)
+    assert "PROXY_FENCE_MISSING" in (tmp_path / "page.html").read_text()
+    answer(*given, "--block", "1", status=1)
+    assert "block 1,0,0" in (tmp_path / "page.html").read_text()
+    program["late"] = program["early"] = ()
+    assert "launched nothing" in refusal(*given)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +24,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--tcsim-device", choices=("auto", "gpu", "model"), default="auto",
         help="where `launch` runs kernels: a GPU if it can run them, else the model (auto); only a GPU; only the model",
+    )  # fmt: skip
+    group.addoption(
+        "--tcsim-timeline", metavar="FOLDER", default=None,
+        help="write there the timeline of a block of what `assert_clean` or the marker tcsim fails: a page for each test",
     )  # fmt: skip
     group.addoption(
         "--tcsim-arch", metavar="ARCH", default=None, help="the arch of the model [default: each kernel's own]"
@@ -44,8 +50,14 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if marker is None:
         return (yield)
     checking = import_module("conformance.testing.checking_triton")
-    with checking.checked_triton(str(item.path), *marker.args, **marker.kwargs):
+    with checking.checked_triton(str(item.path), *marker.args, page=_page(item), **marker.kwargs):
         return (yield)
+
+
+def _page(item: Any) -> Path | None:
+    """Where the timeline of a test goes; None for nowhere."""
+    folder = item.config.getoption("--tcsim-timeline")
+    return Path(folder) / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', item.nodeid)}.html" if folder else None
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +112,7 @@ def assert_clean(request: pytest.FixtureRequest) -> Callable[..., Check]:
         __tracebackhide__ = True
         check = import_module("conformance.testing.checking").assert_clean
         arch = request.config.getoption("--tcsim-arch")
-        found: Check = check(str(request.path), arch, ptx, kernel, params, **options)
+        found: Check = check(str(request.path), arch, ptx, kernel, params, page=_page(request.node), **options)
         return found
 
     return run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as encoder
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +15,8 @@ from tcsim.cli import options
 from tcsim.cli.exec import changed, job_of, opened, when
 from tcsim.cli.output import emit, plain
 from tcsim.core.errors import OperandError, shortened
-from tcsim.inspection.timeline_page import timeline_page
-from tcsim.launchers.check import SCHEDULES, Check
+from tcsim.launchers.check import SCHEDULES, Check, Shown, page
 from tcsim.launchers.check import check as check_job
-from tcsim.launchers.check import timeline as timeline_of
 from tcsim.launchers.check_report import report
 from tcsim.launchers.job import Job
 from tcsim.launchers.progress import bar
@@ -42,7 +39,7 @@ def check(
         str | None, typer.Option("--timeline", help="Write a page of what a block did: lanes of time, hazards marked.", metavar="FILE")
     ] = None,
     block: Annotated[
-        str | None, typer.Option("--block", help="Of the timeline. Default: that of the first hazard, else 0,0,0.", metavar="X,Y,Z")
+        str | None, typer.Option("--block", help="Of the timeline. Default: that of the first hazard, else 0,0,0. Of a script it is that of the launch that has it, else of the first launch.", metavar="X,Y,Z")
     ] = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
@@ -56,19 +53,22 @@ def check(
     if block is not None and timeline is None:
         raise OperandError(f"check: --block {shortened(block)} without --timeline; valid: with it")
     if file.endswith(".py"):
-        if timeline is not None:
-            raise OperandError(
-                f"check: {file!r} with --timeline; valid: PTX, or a launch that `tcsim exec --save` kept"
-            )
-        found = _script(file, arguments or [], launch, arch, schedules or ("late",))
+        found = _script(file, arguments or [], launch, arch, schedules or ("late",), timeline is not None)
+        shown = found.shown
     elif arguments:
         raise OperandError(f"check: {file!r} with {shortened(arguments)}; valid only with a script, .py")
     else:
         job = changed(job_of(file, launch, "check"), arch, None)
         with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
             found = check_job(job, file, schedules or SCHEDULES, progress)
-        if timeline is not None:
-            _write(timeline, _page(found, job, block))
+        shown = _shown(found, job)
+    if timeline is not None:
+        if shown is None:
+            raise OperandError(
+                f"check: {file!r} with --timeline launched nothing; valid: a script that launches kernels"
+            )
+        at = shown.block if block is None else [options.integer_of(own, "--block") for own in block.split(",")]
+        _write(timeline, page(replace(shown, block=at)))
     if sarif is not None:
         _write(sarif, encoder.dumps(plain(found.sarif()), indent=1) + "\n")
     emit("check", found.as_dict, lambda: report(found), form="json" if json else "text")
@@ -77,8 +77,8 @@ def check(
 
 
 def _script(
-    file: str, arguments: list[str], launch: str | None, arch: str | None, schedules: tuple[str | int, ...]
-) -> Check:
+    file: str, arguments: list[str], launch: str | None, arch: str | None, schedules: tuple[str | int, ...], timeline: bool
+) -> Check:  # fmt: skip
     """Check a script; what it prints goes to standard error."""
     if launch is not None:
         raise OperandError(f"check: {file!r} is a script; valid: no --launch")
@@ -86,17 +86,15 @@ def _script(
         raise OperandError(f"check: {file!r} needs --arch: what Triton compiles for, as sm_90")
     opened(file, lambda path: Path(path).open().close(), "check")
     with redirect_stdout(sys.stderr):
-        return check_script(file, arguments, arch, schedules)
+        return check_script(file, arguments, arch, schedules, timeline=timeline)
 
 
-def _page(found: Check, job: Job, block: str | None) -> str:
-    """The timeline of a block, under the schedule of the first hazard that names a block."""
+def _shown(found: Check, job: Job) -> Shown:
+    """A launch under the schedule of the first hazard that names a block, and that block."""
     first = next((own for own in found.findings if own.hazard.block is not None), None)
-    at: Sequence[int] = (first.hazard.block if first is not None else None) or (0, 0, 0)
-    if block is not None:
-        at = [options.integer_of(own, "--block") for own in block.split(",")]
-    schedule = first.schedules[0] if first is not None else found.schedules[0]
-    return timeline_page(*timeline_of(replace(job, schedule=schedule), at))
+    if first is None or first.hazard.block is None:
+        return Shown(replace(job, schedule=found.schedules[0]))
+    return Shown(replace(job, schedule=first.schedules[0]), first.hazard.block)
 
 
 def _write(path: str, text: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tcsim.core.errors import OperandError, listing, shortened
+from tcsim.inspection.timeline_page import timeline_page
 from tcsim.launchers.comparison import Comparison, compare
 from tcsim.launchers.job import Execution, Job, execute, prepared
 from tcsim.launchers.launched import Launched, extents
@@ -84,6 +85,14 @@ class Witness:
 
 
 @dataclass(frozen=True, eq=False)
+class Shown:
+    """A launch, and the block of it whose timeline says most."""
+
+    job: Job
+    block: Sequence[int] = (0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
 class Check:
     """What was found. The same input, schedules and version give the same findings in the same order."""
 
@@ -92,6 +101,7 @@ class Check:
     launches: tuple[tuple[str | int, Run, dict[str, Any]], ...]  # schedule, run, shape
     witnesses: tuple[Witness, ...] = ()
     status: int = 0  # of a script
+    shown: Shown | None = None  # of a session that keeps one (`timeline=True`)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -196,6 +206,11 @@ def check(job: Job, file: str, schedules: Sequence[str | int] = SCHEDULES, progr
     return Check(file, tuple(schedules), launches, tuple(_witnesses(ran)))
 
 
+def page(shown: Shown) -> str:
+    """The page of a timeline. Raises as `timeline` does."""
+    return timeline_page(*timeline(shown.job, shown.block))
+
+
 def timeline(job: Job, block: Sequence[int] = (0, 0, 0)) -> tuple[Timeline, Run]:
     """A launch once more, with the timeline of a block.
 
@@ -216,7 +231,11 @@ def timeline(job: Job, block: Sequence[int] = (0, 0, 0)) -> tuple[Timeline, Run]
 def of_session(session: Session, file: str = "") -> Check:
     """The launches of a session, as `tcsim.launchers.triton` gives it; file: the program, beside which source lines may be quoted."""
     launches = tuple((session.schedule, own.run, _shape(own)) for own in session.launches)
-    return Check(file, (session.schedule,), launches)
+    shown = None
+    if session.shown is not None:
+        launch, run = session.shown
+        shown = Shown(launch.job(session.arch, session.schedule, session.limits), run.hazard_block or (0, 0, 0))
+    return Check(file, (session.schedule,), launches, shown=shown)
 
 
 def _shape(own: Job | Launched) -> dict[str, Any]:

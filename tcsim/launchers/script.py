@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tcsim.launchers.check import Check, of_session
+from tcsim.launchers.check import Check, Shown, of_session
 from tcsim.launchers.cute_session import cute
 from tcsim.launchers.launched import LaunchFailed
 from tcsim.launchers.session import Session
@@ -63,16 +63,21 @@ def check_script(
 ) -> Check:
     """Run a script under each schedule, and check what it launches. options: as `run_script` takes them.
 
-    Raises what `run_script` raises.
+    With timeline=True the check has the launch to show. Raises what `run_script` raises.
     """
     launches: list[tuple[str | int, Run, dict[str, Any]]] = []
+    shown: list[tuple[bool, Shown]] = []
     status = 0
     for schedule in schedules:
         own, session = run_script(path, arguments, arch, schedule=schedule, **options)
-        launches += of_session(session).launches
+        found = of_session(session)
+        launches += found.launches
+        if found.shown is not None and session.shown is not None:
+            shown.append((session.shown[1].hazard_block is None, found.shown))
         unclean = any(not item.clean for item in session.launches)
         status = status or (0 if own == 1 and unclean else own)
-    return Check(path, tuple(schedules), tuple(launches), (), status)
+    first = min(shown, key=lambda item: item[0], default=(True, None))[1]
+    return Check(path, tuple(schedules), tuple(launches), (), status, first)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ class Session:
 
     arch: an arch or a target. schedule, limits, check: as `tcsim.ptx.Kernel.launch` takes them. multiprocessors: what the device says it has.
     save: a folder that gets a recorded launch (`tcsim.launchers.recording`) of each. log: where a line for each launch goes, and the bar
-    if it is a terminal; None: nowhere.
+    if it is a terminal; None: nowhere. timeline: whether `shown` is kept: the first launch that has a hazard of some block, else the first.
 
     Raises TargetError for another arch, OperandError for another number of multiprocessors.
     """
@@ -38,6 +38,7 @@ class Session:
     def __init__(
         self, arch: str, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
         save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr, check: bool = True,
+        timeline: bool = False,
     ) -> None:  # fmt: skip
         own = accepting(arch)[0]
         self.arch, self.schedule, self.limits, self.log = own.name, schedule, limits, log
@@ -49,6 +50,8 @@ class Session:
         self.save = Path(save) if save is not None else None
         self.memory = HostMemory()
         self.launches: list[Launched] = []
+        self.timeline = timeline
+        self.shown: tuple[Recording, Run] | None = None
         self._last: Run | None = None
 
     def launch(
@@ -67,19 +70,24 @@ class Session:
         began, memory = time.perf_counter(), self.memory
         with memory.lent(pointers, scratch) as taken, bar(kernel.name, self.log) as told:
             given = [*params(), *(own.to_bytes(8, "little") for own in taken)]
-            images = memory.images() if self.save is not None else {}
+            shows = self.timeline and (self.shown is None or self.shown[1].hazard_block is None)
+            images = memory.images() if shows or self.save is not None else {}
             run = kernel.launch(
                 memory, given, grid, block, cluster, dynamic_smem, self.arch, self.schedule, self.check, self.limits,
                 after=self._last if dependent else None, progress=told, cooperative=cooperative,
             )  # fmt: skip
             if memory.reached:
                 notes += (f"{memory.reached} tensors reached through pointers in memory",)
-            if self.save is not None and run.completed:
-                self._write(Recording(
+            if shows or self.save is not None:
+                recorded = Recording(
                     kernel.module.text.encode(), kernel.name, grid, block, tuple(given), memory.buffers(images), cluster, dynamic_smem, output=run.output,
                     arch=self.arch, launcher="tcsim", notes=("the model, not a GPU", *notes),
                     cooperative=cooperative,
-                ))  # fmt: skip
+                )  # fmt: skip
+                if self.save is not None and run.completed:
+                    self._write(recorded)
+                if shows and (self.shown is None or run.hazard_block is not None):
+                    self.shown = recorded, run
         found = Launched(kernel.name, grid, block, cluster, dynamic_smem, run, time.perf_counter() - began, notes)
         self._last = run if run.completed else None
         self.launches.append(found)

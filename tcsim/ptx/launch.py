@@ -58,6 +58,11 @@ class Run(Shown):
         """The hazards whose severity is "error"."""
         return [own for own in self.hazards if own.severity == "error"]
 
+    @property
+    def hazard_block(self) -> tuple[int, ...] | None:
+        """The block of the first hazard that names one."""
+        return next((tuple(own.block) for own in self.hazards if own.block is not None), None)
+
     def sarif(self, path: str = "kernel.ptx") -> dict[str, Any]:
         """The hazards as a SARIF 2.1.0 log, for code review; path: the file that has the PTX (`tcsim.ptx.sarif`)."""
         return sarif([Checked(path, self.kernel, self.text, self.hazards)])

@@ -11,6 +11,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tcsim.inspection.timeline_page import timeline_page
+from tcsim.launchers.check import of_session
+from tcsim.launchers.check import page as page_of
+from tcsim.launchers.host_memory import HostArray
+from tcsim.launchers.session import Session
 from tcsim.ptx import Memory, parse
 from tcsim.ptx.timeline import Timeline
 from tests.hazards.kernels import STORE
@@ -25,6 +29,23 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     run = kernel.launch(memory, pointers, block=(STORE.threads, 1, 1), observe=timeline.observer)
     path = tmp_path_factory.mktemp("timeline") / "page.html"
     path.write_text(timeline_page(timeline, run), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def page_of_a_program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A program that launches the copy as it should be, and then the one without a fence: the page of a session."""
+    session = Session("sm_90", log=None, timeline=True)
+    arrays = [HostArray(np.arange(1024, dtype=np.uint32)) for _ in range(2)]
+    for text in (STORE.source, STORE.without("PROXY_FENCE_MISSING")):
+        session.launch(
+            parse(text).kernel(), (1, 1, 1), (STORE.threads, 1, 1), (1, 1, 1), 0, arrays,
+            lambda: [own.data_ptr().to_bytes(8, "little") for own in arrays],
+        )  # fmt: skip
+    shown = of_session(session).shown
+    assert shown is not None
+    path = tmp_path_factory.mktemp("timeline") / "program.html"
+    path.write_text(page_of(shown), encoding="utf-8")
     return path.as_uri()
 
 
@@ -69,6 +90,17 @@ def test_a_hazard_links_both_instructions(opened: Any) -> None:
         assert f"line {line}: " in said and hazard["message"] in said
         assert lines(opened, "lit") | lines(opened, "fed") == both[0] | both[1]
         assert opened.find_elements(By.CSS_SELECTOR, "#hazards li.lit")
+
+
+def test_the_page_of_a_program(browser: Any, page_of_a_program: str) -> None:
+    """Of its second launch, which has the hazard."""
+    browser.get(page_of_a_program)
+    assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+    hazard = browser.execute_script("return data.hazards[0]")
+    assert hazard["name"] == "PROXY_FENCE_MISSING"
+    assert hazard["name"] in hover(browser, browser.find_element(By.CSS_SELECTOR, "[data-h='0']"))
+    assert (lines(browser, "lit"), lines(browser, "fed")) == ({hazard["line"]}, {hazard["other"]})
+    assert not browser.get_log("browser")
 
 
 def test_every_span_is_drawn_and_says_what_it_is(opened: Any) -> None:

@@ -49,18 +49,23 @@ def test_a_script_is_checked(tmp_path: Path) -> None:
     )
     assert right.returncode == 0 and right.stdout.startswith("add on sm_90\n") and right.stdout.endswith("\nclean\n")
     assert "\nran\n" in right.stderr
-    wrong = ran(tmp_path, SCRIPT.replace("SIZE", "90"), "tcsim", "check", "--arch", "sm_90", "--json", "test_add.py")
+    given = ("tcsim", "check", "--arch", "sm_90", "--json", "--timeline", "page.html", "test_add.py")
+    wrong = ran(tmp_path, SCRIPT.replace("SIZE", "90"), *given)
     found = json.loads(wrong.stdout)
     assert wrong.returncode == 1 and [own["name"] for own in found["findings"]] == ["GMEM_UNMAPPED"]
     assert found["findings"][0]["here"]["source_text"].startswith("tl.store(out + at,")
     assert found["findings"][0]["here"]["text"] and not found["launches"][0]["completed"]
+    assert (
+        "GMEM_UNMAPPED" in (tmp_path / "page.html").read_text()
+        and "block 1,0,0" in (tmp_path / "page.html").read_text()
+    )
 
 
 def test_a_marked_test_runs_on_the_model(tmp_path: Path) -> None:
     command = ("pytest", "-q", "-p", "no:cacheprovider", "--strict-markers", "test_add.py")
     for size, status in ((100, 0), (90, 1)):
         found = ran(
-            tmp_path, MARKED.replace("SIZE", str(size)), *command, "-p", "no:tcsim", "-p", "conformance.testing.plugin"
-        )
+            tmp_path, MARKED.replace("SIZE", str(size)), *command, "-p", "no:tcsim", "-p", "conformance.testing.plugin", "--tcsim-timeline", "pages",
+        )  # fmt: skip
         assert found.returncode == status, found.stdout
-        assert ("GMEM_UNMAPPED" in found.stdout) == bool(status)
+        assert ("GMEM_UNMAPPED" in found.stdout) == bool(status) == bool(list((tmp_path / "pages").glob("*.html")))
