@@ -190,7 +190,15 @@ def test_the_timeline_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return 0, session_of(*program[schedule], schedule=schedule)
 
     monkeypatch.setattr(script, "run_script", run)
-    given = "check own.py --arch sm_90 --schedule late --schedule early --timeline page.html".split()
+    given = (
+        "check",
+        "own.py",
+        "--arch",
+        "sm_90",
+        *("--schedule", "late", "--schedule", "early"),
+        "--timeline",
+        "page.html",
+    )
     answer(*given, status=1)
     assert "PROXY_FENCE_MISSING" in (tmp_path / "page.html").read_text()
     answer(*given, "--block", "1", status=1)
