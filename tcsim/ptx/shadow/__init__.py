@@ -1,6 +1,7 @@
 """Shadow state: who touched which word last, what orders it with what comes next, and the hazards that follow.
 
 - `clocks`: which events of which warp come before what a warp does now
+- `lanes`: which of its lanes know that
 - `operations`: asynchronous work, and who knows that it is complete
 - `words`: of every word of a memory, the last write and reads
 - `findings`: hazards, one for each name and pair of lines
