@@ -6,6 +6,7 @@
 - `words`: of every word of a memory, the last write and reads
 - `findings`: hazards, one for each name and pair of lines
 - `mbarriers`, `barriers`, `blocks`, `registers`: what only they can get wrong
+- `signals`: what mbarriers are told, and tell
 - `conflicts`, `naming`: two accesses to one word that nothing orders, by name
 - `everywhere`, `dependents`: global memory of one cluster, and of launches that follow each other
 - `deadlocks`: what those wait for who wait for ever

@@ -17,13 +17,14 @@ from tcsim.ptx.shadow.deadlocks import Deadlocks
 from tcsim.ptx.shadow.dependents import Dependents, Ledger
 from tcsim.ptx.shadow.everywhere import Everywhere
 from tcsim.ptx.shadow.findings import Findings
-from tcsim.ptx.shadow.lanes import EACH, EVERY, READS, SEVERAL, WRITES, Lanes, as_bits, mask_of
-from tcsim.ptx.shadow.mbarriers import Objects, Work, flipped
+from tcsim.ptx.shadow.lanes import EACH, READS, SEVERAL, WRITES, Lanes, as_bits, mask_of
+from tcsim.ptx.shadow.mbarriers import Objects, Work
 from tcsim.ptx.shadow.naming import Naming, Use
 from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.shadow.origins import Origins
 from tcsim.ptx.shadow.places import parts
 from tcsim.ptx.shadow.registers import Registers
+from tcsim.ptx.shadow.signals import Signals
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import LANES, Array
@@ -85,6 +86,7 @@ class Checker(Observer):
         self.strong: set[int] = set()  # instructions that are not weak
         self.relaxed: dict[int, str] = {}  # by warp: the rule of the last relaxed arrival or wait
         self.meetings = Meetings(self)
+        self.signals = Signals(self)
         self.synchronising = np.zeros_like(self.clocks.known[0])  # what accesses that release have
         self.histories: dict[tuple[str, int], list[Operation]] = {}  # by kind and warp: all that it issued
         self.flights: dict[int, list[Work]] = {}  # by flight: what an mbarrier is told of
@@ -157,13 +159,14 @@ class Checker(Observer):
             words = self.words("shared", rank)
             self.origins.stored("shared", kind, rank, offsets.astype(np.int64), size)
             at, owner = words.words(offsets.astype(np.int64), size)
-            self._touch(block, words, rank, at, warps[owner], threads[owner], line, kind, threads[owner] % LANES)
+            self.touch(block, words, rank, at, warps[owner], threads[owner], line, kind, threads[owner] % LANES)
         if strong and kind != "read":
             self.synchronising = np.maximum(self.synchronising, self.clocks.published(some, not releases))
 
-    def _touch(
+    def touch(
         self, block: Threads, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
     ) -> None:  # fmt: skip
+        """Lanes access words: what is wrong with that, and that they did."""
         self._judge(block, words, rank, at, warps, threads, line, kind, lanes)
         self._note(words, at, warps, line, kind, lanes)
 
@@ -204,7 +207,7 @@ class Checker(Observer):
         for order in effects.orders if not effects.now.writes else ():
             self._ordered(block, order, threads)
         if effects.seen:
-            self._saw(block, bound, effects, threads)
+            self.signals.saw(block, bound, effects, threads)
         else:
             for access in effects.reads:
                 if access.proxy == "tensormap" or "barrier" not in bound.form:
@@ -224,33 +227,12 @@ class Checker(Observer):
                 self._ordered(block, order, threads)
         for signal in effects.now.signals:
             if signal.kind not in ("init", "inval"):
-                self._use(block, bound, signal, threads)
+                self.signals.given(block, bound, signal, threads)
 
     @staticmethod
     def keys(block: Performer, at: Access) -> list[int]:
         """The mbarriers of an access, in every block that it is for."""
         return [key for each in block.copies(at) for key in np.unique(block._keys(each)).tolist()]
-
-    def _use(self, block: Performer, bound: Bound, signal: Signal, threads: Array) -> None:
-        """Threads signal mbarriers."""
-        line, some = self.findings.number(block.here), self.some(block, threads)
-        for key in self.keys(block, signal.at):
-            self.objects.use(key, some, line, self.index(block), int(threads[0]))
-            if key >> 24 & 0xFF != block.rank:
-                self._remote(block, bound, signal.at, key, line, int(threads[0]), signal.kind in ("arrive", "drop"))
-
-    def _remote(
-        self, block: Performer, bound: Bound, at: Access, key: int, line: int, thread: int, arrives: bool
-    ) -> None:
-        """An mbarrier of another block is used: in which form, and for whom."""
-        where = f"{self.findings.opcode(line)} uses the mbarrier at {key:#x} of block {key >> 24 & 0xFF} of the cluster"
-        if bound.form["barrier"].space == "shared::cta" or not (arrives or bound.model.row.arithmetic.endswith("_tx")):
-            said = f"{where}: valid are arrivals with .shared::cluster"
-            self.findings.report("MBAR_REMOTE_FORM", said, line, 0, self.index(block), thread, address=key)
-        elif arrives and at.sem == "release" and at.scope == "cta":
-            self.findings.report(
-                "MBAR_SCOPE", f"{where} with scope .cta", line, 0, self.index(block), thread, address=key
-            )
 
     def _instruction(
         self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str
@@ -315,29 +297,6 @@ class Checker(Observer):
             warps, now, alive = self.bits(block, mask & (members == each))
             self.lanes.together(warps, now & np.uint32(each), alive)
 
-    def _saw(self, block: Performer, bound: Bound, effects: Effects, threads: Array) -> None:
-        line = self.findings.number(block.here)
-        for seen in effects.seen:
-            keys = block._keys(seen.at)
-            warps = self.warps(block, np.broadcast_to(threads, keys.shape))
-            complete = np.broadcast_to(seen.complete, keys.shape)
-            for key in np.unique(keys).tolist():
-                own = keys == key
-                some = np.unique(warps[own])
-                thread = int(np.broadcast_to(threads, keys.shape)[int(np.argmax(own))])
-                found = self.objects.use(key, some, line, self.index(block), thread)
-                if key >> 24 & 0xFF != block.rank:
-                    self._remote(block, bound, seen.at, key, line, thread, False)
-                mask = mask_of(block.threads, np.broadcast_to(threads, keys.shape)[own & complete])
-                if found is not None and mask.any():
-                    relaxed = seen.at.sem == "relaxed"
-                    done, lanes, alive = self.bits(block, mask)
-                    if not relaxed:
-                        self.lanes.learning(done, lanes, alive, found.published)
-                    self.objects.seen(key, found, done, np.where(lanes == alive, EVERY, lanes), relaxed, line)
-                    if relaxed:
-                        self.relaxed.update(dict.fromkeys(done.tolist(), "MBAR_RELAXED"))
-
     def arrived(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
         """Arrivals at barriers publish what was before them."""
         self.meetings.arrived(block, scope, number, mask)
@@ -352,42 +311,7 @@ class Checker(Observer):
         self, block: Performer, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """An mbarrier is made, ends, or gets an arrival or bytes."""
-        line, rank = self.findings.number(block.here), key >> 24 & 0xFF
-        following = self.following_now
-        at, thread = np.array([key & 0xFFFFFF]), int(threads[0])
-        warps = self.some(block, threads)
-        if signal.kind in ("init", "inval"):
-            words = self.words("shared", rank)
-            places, _ = words.words(at, 8)
-            each, who = np.full(len(places), warps[0]), np.full(len(places), thread)
-            if key not in self.objects.live:
-                self._touch(block, words, rank, places, each, who, line, "write", who % LANES)
-            if signal.kind == "inval":
-                self.objects.use(key, warps, line, self.index(block), thread)
-                self.objects.live.pop(key, None)
-                words.note_write(places, each, line)
-                return
-            marker = self.operations.issue(
-                "mbarrier", line, rank, warps[:1], threads[:1], np.zeros(1, np.int64), "generic"
-            )
-            words.note_landing(places, marker)
-            self.objects.initialise(key, int(warps[0]), line, marker, self.index(block), thread)
-            return
-        if rank != block.rank and following is None:
-            self.blocks.reached(block, rank, warps, line)
-        found = self.objects.live.get(key)
-        if following and following[0].operations:
-            line = following[0].operations[-1].line
-        if found is not None:
-            own = warps if following is None else None
-            if own is not None and signal.kind in ("arrive", "drop"):
-                if signal.at.sem == "relaxed":
-                    self.relaxed.update(dict.fromkeys(own.tolist(), "MBAR_RELAXED"))
-                else:
-                    self.lanes.publishing(*self.bits(block, mask_of(block.threads, threads)))
-            self.objects.signalled(
-                key, found, signal, count, flipped(before, after), line, own, following or [], self.index(block), thread
-            )
+        self.signals.signalled(block, signal, key, count, before, after, threads)
 
     # --- work in flight
 
@@ -535,7 +459,7 @@ class Checker(Observer):
         offsets = address & 0xFFFFFF
         words = self.words("shared", block.rank)
         places, _ = words.words(offsets, at.size)
-        self._touch(
+        self.touch(
             block, words, block.rank, places, np.full(len(places), self.some(block, threads)[0]), np.full(len(places), threads[0]), line, "write",
             np.full(len(places), EACH),
         )  # fmt: skip
