@@ -53,7 +53,7 @@ class Values:
 
 
 @cache
-def _conversion_table(source: str, target: str) -> Codes:
+def conversion_table(source: str, target: str) -> Codes:
     """The code in `target` of every code of a format of at most 16 bits."""
     codes = np.arange(1 << FORMATS[source].container_bits, dtype=FORMATS[source].dtype)
     return encode(decode(codes, source), target)
@@ -69,7 +69,7 @@ class Widen:
         """Rebind a and b."""
         for name in ("a", "b"):
             codes, format = values.get(name)
-            values.put(name, _conversion_table(format.name, self.format)[codes], FORMATS[self.format])
+            values.put(name, conversion_table(format.name, self.format)[codes], FORMATS[self.format])
 
 
 @dataclass(frozen=True)

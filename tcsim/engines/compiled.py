@@ -1,0 +1,117 @@
+"""The compiled engine: numba's loops on the processors of this machine, for all float formats of at most 32 bits.
+
+It needs numba: `pip install 'tcsim[fast]'`. Its loops are compiled once and kept in numba's cache (NUMBA_CACHE_DIR).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.arithmetic.steps import conversion_table
+from tcsim.engines.contract import Codes, Engine, EngineError, Matrices, Work
+from tcsim.engines.program import NotCovered, Program, program_of
+from tcsim.engines.threads import share
+from tcsim.numbers.formats import FORMATS, Format
+
+_SHARED = 1 << 19  # products of a thread's part, at least
+
+
+@cache
+def _loops() -> Any:
+    """The compiled functions. Raises EngineError where numba is there and does not work."""
+    try:
+        parts = [import_module(f"tcsim.engines.{name}") for name in ("kernels", "decoding")]
+    except Exception as error:  # what numba raises where NumPy is too new for it, or LLVM cannot be loaded
+        raise EngineError(f"the engine numba cannot be used: {error}") from error
+    return SimpleNamespace(**{name: value for part in parts for name, value in vars(part).items()})
+
+
+class CompiledEngine(Engine):
+    """numba on CPUs."""
+
+    name = "numba"
+    least = 1 << 15
+    start = 1 << 28  # a second of NumPy
+
+    def missing(self) -> str:
+        """The package."""
+        return "" if find_spec("numba") else "numba is not installed (pip install 'tcsim[fast]')"
+
+    def takes(self, work: Work) -> str:
+        """Dot-adds of float formats."""
+        try:
+            program_of(work)
+        except NotCovered as why:
+            return str(why)
+        return ""
+
+    def multiply(self, work: Work, matrices: Matrices, order: Sequence[int]) -> Codes:
+        """As the contract says."""
+        return _gemm(_loops(), work, program_of(work), matrices, np.asarray(order, np.int64))
+
+
+ENGINE = CompiledEngine()
+
+
+def _scales(codes: Codes | None, format: Format | None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:
+    """Values and exponents of scale factors; empty if there are none."""
+    if codes is None or format is None:
+        return np.empty((0, 0, 0)), np.empty((0, 0, 0), np.int16)
+    return format.values(codes), format.exponents(codes)
+
+
+def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt.NDArray[np.int64]) -> Codes:
+    """Blocks of columns side by side."""
+    batch, m, n = given.c.shape
+    codes_a, codes_b, formats = given.a, given.b, work.formats
+    if program.widened:
+        codes_a, codes_b = (
+            conversion_table(format.name, program.widened)[codes]
+            for format, codes in zip(formats, (codes_a, codes_b), strict=False)
+        )
+        formats = (FORMATS[program.widened], FORMATS[program.widened], formats[2])
+    kept, k, sparse = work.kept, work.k, given.columns is not None
+    order_a = (places[:, None] * kept + program.order).reshape(-1)
+    order_b = (places[:, None] * k + np.arange(k)).reshape(-1) if sparse else order_a
+    dtype = np.float32 if program.narrow else np.float64
+    width, depth, blocks = len(order_a), len(order_b), -(-n // loops.W)
+    av, ae = np.empty((batch * m, width), dtype), np.empty((batch * m, width), np.int16)
+    bv, be = np.empty((batch, blocks, depth * loops.W), dtype), np.empty((batch, blocks, depth * loops.W), np.int16)
+    odd_a, odd_b = np.zeros((batch * m, len(places)), np.bool_), np.zeros((batch, blocks, len(places)), np.bool_)
+    d = np.empty((batch, blocks, m, loops.W))
+    fields = [loops.fields(format) for format in formats]
+    length_a, length_b = (kept // work.blocks, k // work.blocks) if work.blocks else (0, 0)
+    (sva, sea), (svb, seb) = _scales(given.scale_a, work.scale), _scales(given.scale_b, work.scale)
+    sva, sea = (x.reshape(x.shape[0] * x.shape[1], x.shape[2]) for x in (sva, sea))
+    a, b, c = (np.ascontiguousarray(codes) for codes in (codes_a.reshape(batch * m, codes_a.shape[2]), codes_b, given.c))
+    met = np.empty((0, 0, 0), np.int64)
+    if given.columns is not None:
+        met = np.ascontiguousarray(given.columns[:, :, order_a], np.int64)
+    out = np.empty(given.c.shape, work.result.dtype)
+    pack_a = lambda first, last: loops.pack_a(a, fields[0], order_a, sva, sea, length_a, kept, av, ae, odd_a, first, last)
+    share(pack_a, batch * m, 1 + (1 << 17) // max(width, 1))
+    share(
+        lambda first, last: loops.pack_b(b, fields[1], order_b, svb, seb, length_b, k, bv, be, odd_b, first, last),
+        batch * blocks, 1 + (1 << 10) // max(depth, 1),
+    )
+    rows = 1 + (1 << 17) // max(n, 1)
+    share(lambda first, last: loops.pack_c(c, fields[2], d, first, last), batch * m, rows)
+    shape_a, shape_odd = (batch, m, width), (batch, m, len(places))
+    units = batch * blocks * -(-m // loops.ROWS)
+    share(
+        lambda first, last: loops.gemm(
+            av.reshape(shape_a), ae.reshape(shape_a), odd_a.reshape(shape_odd), bv, be, odd_b, met, d,
+            program.operations, program.separate, kept, k, n, first, last,
+        ),
+        units, 1 + _SHARED // max(1, loops.ROWS * loops.W * width),
+    )
+    share(lambda first, last: loops.unpack_d(d, program.half, out, first, last), batch * m, rows)
+    return out

@@ -1,0 +1,138 @@
+"""Codes to values and exponents and back, as compiled loops (numba): what the kernels of `tcsim.engines.kernels` are fed with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.engines.kernels import NONE, OPTIONS, W, bits32, f32_of
+from tcsim.numbers.formats import Format
+
+_NEVER = 1 << 32
+
+
+def fields(format: Format) -> npt.NDArray[np.int64]:
+    """A float format as numbers: what `_decoded` and `_encoded` need to know of it.
+
+    Mask of the magnitude; left shift to where f32 has it; fraction bits below; bias; sign bit; the first magnitude that is not finite; that of infinity.
+    """
+    low = format.ignored_low_bits
+    top = (1 << format.sign_shift) - 1
+    infinity = format.infinity_code
+    first = _NEVER if not format.infinity and format.nan == "none" else format.largest_code + 1
+    return np.array(
+        [
+            top << low, 23 - format.fraction_bits - low, format.fraction_bits + low, format.bias,
+            1 << format.sign_shift + low, first << low, -1 if infinity is None else infinity << low,
+        ],
+        np.int64,
+    )  # fmt: skip
+
+
+@numba.njit(**OPTIONS)
+def _decoded(code: Any, mask: Any, up: Any, down: Any, bias: Any, sign: Any, first: Any, infinity: Any) -> Any:
+    """Value (f32), exponent, and whether it is an infinity or NaN."""
+    whole = np.int64(code)
+    magnitude = whole & mask
+    value = f32_of(np.int32(magnitude << up)) * f32_of(np.int32((254 - bias) << 23))
+    exponent = np.int16(max(magnitude >> down, np.int64(1)) - bias)
+    odd = magnitude >= first
+    if odd:
+        value = np.float32(np.inf) if magnitude == infinity else np.float32(np.nan)
+    if odd or magnitude == 0:
+        exponent = NONE
+    return (-value if whole & sign else value), exponent, odd
+
+
+@numba.njit(**OPTIONS)
+def pack_a(
+    codes: Any, format: Any, order: Any, scale_v: Any, scale_e: Any, length: Any, kept: Any,
+    av: Any, ae: Any, odd: Any, first: Any, last: Any,
+) -> None:  # fmt: skip
+    """Rows `first` to `last` of A (T * M, K): values and exponents in the order of the steps, scales (T * M, blocks) folded in.
+
+    length: elements that share a scale; 0: no scales. odd (T * M, instructions): whether there is an infinity or NaN.
+    """
+    mask, up, down, bias, sign, start, infinity = format
+    for row in range(first, last):
+        for j in range(len(order)):
+            v, e, o = _decoded(codes[row, order[j]], mask, up, down, bias, sign, start, infinity)
+            x = av.dtype.type(v)
+            if length:
+                s = scale_v[row, order[j] // length]
+                x *= s
+                e = max(np.int16(e + scale_e[row, order[j] // length]), NONE)
+                o = o or s != s
+            av[row, j], ae[row, j] = x, e
+            odd[row, j // kept] |= o
+
+
+@numba.njit(**OPTIONS)
+def pack_b(
+    codes: Any, format: Any, order: Any, scale_v: Any, scale_e: Any, length: Any, k: Any,
+    bv: Any, be: Any, odd: Any, first: Any, last: Any,
+) -> None:  # fmt: skip
+    """Of B (T, K, N) the blocks of W columns `first` to `last` (counted over T): bv, be (T, blocks, K * W), rows in the steps' order."""
+    mask, up, down, bias, sign, start, infinity = format
+    blocks, n = bv.shape[1], codes.shape[2]
+    for unit in range(first, last):
+        t, block = unit // blocks, unit % blocks
+        w = min(W, n - block * W)
+        for j in range(len(order)):
+            row = codes[t, order[j], block * W : block * W + w]
+            count = 0
+            values, exponents = bv[t, block, j * W : j * W + w], be[t, block, j * W : j * W + w]
+            for i in range(w):
+                v, e, o = _decoded(row[i], mask, up, down, bias, sign, start, infinity)
+                values[i], exponents[i] = v, e
+                count += o
+            if length:
+                s = scale_v[t, order[j] // length, block * W : block * W + w]
+                f = scale_e[t, order[j] // length, block * W : block * W + w]
+                for i in range(w):
+                    values[i] *= s[i]
+                    exponents[i] = max(np.int16(exponents[i] + f[i]), NONE)
+                    count += s[i] != s[i]
+            odd[t, block, j // k] |= count > 0
+
+
+@numba.njit(**OPTIONS)
+def pack_c(codes: Any, format: Any, d: Any, first: Any, last: Any) -> None:
+    """Rows `first` to `last` (counted over T) of C (T, M, N) as values d (T, blocks, M, W)."""
+    mask, up, down, bias, sign, start, infinity = format
+    m, n = codes.shape[1:]
+    for unit in range(first, last):
+        t, row = unit // m, unit % m
+        for block in range(d.shape[1]):
+            for i in range(min(W, n - block * W)):
+                v, e, o = _decoded(codes[t, row, block * W + i], mask, up, down, bias, sign, start, infinity)
+                d[t, block, row, i] = v
+
+
+@numba.njit(**OPTIONS)
+def _encoded(value: Any, half: Any) -> Any:
+    """The code of a value that f32 or f16 has; NaN is the canonical one."""
+    narrow = np.float32(value)
+    if value != value:
+        return np.int64(0x7FFF) if half else np.int64(0x7FFFFFFF)
+    bits = np.int64(bits32(narrow)) & 0xFFFFFFFF
+    if not half:
+        return bits
+    sign, magnitude = bits >> 16 & 0x8000, f32_of(np.int32(bits & 0x7FFFFFFF))
+    if magnitude == np.inf:
+        return sign | 0x7C00
+    return sign | np.int64(bits32(magnitude * f32_of(np.int32(127 - 112 << 23)))) >> 13
+
+
+@numba.njit(**OPTIONS)
+def unpack_d(d: Any, half: Any, codes: Any, first: Any, last: Any) -> None:
+    """Rows `first` to `last` (counted over T) of D (T, M, N), of the values d (T, blocks, M, W)."""
+    m, n = codes.shape[1:]
+    for unit in range(first, last):
+        t, row = unit // m, unit % m
+        for block in range(d.shape[1]):
+            for i in range(min(W, n - block * W)):
+                codes[t, row, block * W + i] = _encoded(d[t, block, row, i], half)

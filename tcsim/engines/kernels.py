@@ -1,0 +1,273 @@
+"""The dot-add as compiled loops (numba): products of a row with W columns, or of a fragment in W instances, are summed side by side.
+
+What is computed is what `tcsim.arithmetic.dot` says; operands come decoded (`tcsim.engines.decoding`), in the order of the steps. Finite
+terms are cut and summed in int32 if their formats are narrow (float32 operands), else in float64. Infinities and NaN are left to a second
+pass over rows and columns that have some: the plain sum of their products is the answer wherever it is not finite.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.extending import intrinsic, overload
+
+from tcsim.engines.program import ACC, ADD, C, DOT, WIDEN, ZERO
+
+W = 128
+"""Columns of a block: its operands stay in the L1 cache."""
+ROWS = 32
+"""Rows of A that a block meets while its operands are there."""
+NONE = np.int16(-8000)
+"""The exponent of a zero; the sum of two such, and of one and any other, is below every floor."""
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True}
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _widest(context: Any) -> Any:
+    """Vectors of 512 bits where the CPU has them: LLVM prefers 256, which takes up to twice the time here."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), build
+
+
+def _reinterpreted(source: Any, target: Any) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def view(context: Any, value: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bitcast(arguments[0], context.get_value_type(target))
+
+        return target(source), build
+
+    return view
+
+
+f64_of, bits64 = _reinterpreted(types.int64, types.float64), _reinterpreted(types.float64, types.int64)
+f32_of, bits32 = _reinterpreted(types.int32, types.float32), _reinterpreted(types.float32, types.int32)
+
+
+@numba.njit(**OPTIONS)
+def _power(exponent: Any) -> Any:
+    """2.0**exponent, of normal numbers."""
+    return f64_of((np.int64(exponent) + 1023) << 52)
+
+
+# --- one step: sums over a row of A and W columns of B
+
+
+@numba.njit(**OPTIONS)
+def _largest(a: Any, b: Any, e: Any) -> None:
+    """The largest exponent of the products of a (L,) and b (L * W,), and of what is in e (W,)."""
+    _widest()
+    for k in range(0, len(a), 4):
+        a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+        part = b[k * W : (k + 4) * W]
+        for n in range(len(e)):
+            x = max(np.int16(a0 + part[n]), np.int16(a1 + part[n + W]))
+            y = max(np.int16(a2 + part[n + 2 * W]), np.int16(a3 + part[n + 3 * W]))
+            e[n] = max(e[n], max(x, y))
+
+
+def _sum(a: Any, b: Any, scale: Any, total: Any) -> None:
+    """Add the cut products of a (L,) and b (L * W,) to total (W,)."""
+
+
+@overload(_sum)  # type: ignore[untyped-decorator]
+def _(a: Any, b: Any, scale: Any, total: Any) -> Any:
+    def narrow(a: Any, b: Any, scale: Any, total: Any) -> None:
+        _widest()
+        for k in range(0, len(a), 4):
+            a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+            part = b[k * W : (k + 4) * W]
+            for n in range(len(total)):
+                s = scale[n]
+                x = np.int32(np.int32(a0 * part[n] * s) + np.int32(a1 * part[n + W] * s))
+                y = np.int32(np.int32(a2 * part[n + 2 * W] * s) + np.int32(a3 * part[n + 3 * W] * s))
+                total[n] += np.float64(np.int32(x + y))
+
+    def wide(a: Any, b: Any, scale: Any, total: Any) -> None:
+        _widest()
+        for k in range(0, len(a), 4):
+            a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+            part = b[k * W : (k + 4) * W]
+            for n in range(len(total)):
+                s = scale[n]
+                x = np.trunc(a0 * part[n] * s) + np.trunc(a1 * part[n + W] * s)
+                y = np.trunc(a2 * part[n + 2 * W] * s) + np.trunc(a3 * part[n + 3 * W] * s)
+                total[n] += x + y
+
+    return narrow if a.dtype == types.float32 else wide
+
+
+@numba.njit(**OPTIONS)
+def _plain(a: Any, b: Any, total: Any) -> None:
+    """Add the products themselves: whether a sum is finite, and which NaN or infinity it is if not."""
+    _widest()
+    for k in range(len(a)):
+        x = np.float64(a[k])
+        for n in range(len(total)):
+            total[n] += x * np.float64(b[k * W + n])
+
+
+# --- one step: what does not depend on where the products come from
+
+
+def _scales(e: Any, fraction_bits: Any, scale: Any) -> None:
+    """2**(fraction_bits - e) for products; where that is no float32 all products are zeros."""
+
+
+@overload(_scales)  # type: ignore[untyped-decorator]
+def _(e: Any, fraction_bits: Any, scale: Any) -> Any:
+    def narrow(e: Any, fraction_bits: Any, scale: Any) -> None:
+        _widest()
+        for n in range(len(e)):
+            scale[n] = f32_of((min(np.int32(fraction_bits - e[n]), np.int32(127)) + np.int32(127)) << np.int32(23))
+
+    def wide(e: Any, fraction_bits: Any, scale: Any) -> None:
+        _widest()
+        for n in range(len(e)):
+            scale[n] = _power(fraction_bits - np.int64(e[n]))
+
+    return narrow if scale.dtype == types.float32 else wide
+
+
+@numba.njit(**OPTIONS)
+def _join(e: Any, c: Any, minimum_exponent: Any, shift: Any) -> None:
+    """Let the addends' exponents count."""
+    _widest()
+    for n in range(len(e)):
+        bits = bits64(c[n])
+        own = max(((bits >> 52) & 0x7FF) - 1023, minimum_exponent) - shift
+        own = np.int64(NONE) if (bits << 1) == 0 else own
+        e[n] = np.int16(max(np.int64(e[n]), own))
+
+
+@numba.njit(**OPTIONS)
+def _to_half(value: Any) -> Any:
+    """Round to f16, to nearest even."""
+    step = max(((bits64(value) >> 52) & 0x7FF) - 1023, -14) - 10
+    near = np.rint(value * _power(-step)) * _power(step)
+    return near * np.inf if abs(near) >= 65536.0 else near
+
+
+@numba.njit(**OPTIONS)
+def _finish(total: Any, e: Any, c: Any, d: Any, shift: Any, fraction_bits: Any, mask: Any, half: Any) -> None:
+    """d: total and the cut addend, rounded. An infinity or NaN among the terms gives whatever it gives."""
+    _widest()
+    weight = _power(-shift)
+    if half:
+        for n in range(len(e)):
+            exact = total[n] + np.trunc(c[n] * weight * _power(fraction_bits - np.int64(e[n])))
+            d[n] = _to_half(exact * _power(np.int64(e[n]) - fraction_bits)) + 0.0  # no -0
+        return
+    kept = np.int32(mask)
+    for n in range(len(e)):
+        exact = total[n] + np.trunc(c[n] * weight * _power(fraction_bits - np.int64(e[n])))
+        value = exact * _power(np.int64(e[n]) - fraction_bits)
+        near = np.float32(value)
+        beyond = np.int32((abs(value) < 2.0**128) & (abs(np.float64(near)) > abs(value)))
+        d[n] = np.float64(f32_of((bits32(near) - beyond) & kept)) + 0.0
+
+
+@numba.njit(**OPTIONS)
+def _settle(plain: Any, d: Any) -> None:
+    """Where the plain sum is not finite, it is the result."""
+    for n in range(len(d)):
+        if not abs(plain[n]) < np.inf:
+            d[n] = plain[n]
+
+
+@numba.njit(**OPTIONS)
+def _all_finite(d: Any) -> Any:
+    _widest()
+    count = 0
+    for n in range(len(d)):
+        count += 0 if abs(d[n]) < np.inf else 1
+    return count == 0
+
+
+@numba.njit(**OPTIONS)
+def _ordinary(operation: Any, acc: Any, c: Any, half: Any) -> None:
+    """The operations that are not dot-adds, on the accumulator."""
+    _widest()
+    for n in range(len(acc)):
+        if operation == ADD:
+            sum = acc[n] + c[n] if half else np.float64(np.float32(acc[n]) + np.float32(c[n]))
+            acc[n] = np.copysign(_to_half(sum), sum) if half else sum
+        elif operation == WIDEN:
+            acc[n] = c[n]
+        else:
+            acc[n] = np.copysign(_to_half(acc[n]), acc[n])
+
+
+# --- whole products
+
+
+@numba.njit(**OPTIONS)
+def gemm(
+    av: Any, ae: Any, a_odd: Any, bv: Any, be: Any, b_odd: Any, met: Any, d: Any, program: Any, separate: Any,
+    kept: Any, k: Any, n: Any, first: Any, last: Any,
+) -> None:  # fmt: skip
+    """Blocks `first` to `last` of a batch of products; d (T, blocks, M, W) holds C before and D after.
+
+    av, ae (T, M, I * kept): values and exponents of A; a_odd (T, M, I): whether an instruction meets an infinity or NaN there. bv, be
+    (T, blocks, I * k * W), b_odd (T, blocks, I). met (T, M, I * kept): of a sparse A, the row of B that each element meets in its
+    instruction; else empty. separate: whether the program uses c after its first operation.
+    """
+    _widest()
+    batch, m, width = av.shape
+    instructions = width // kept
+    blocks = d.shape[1]
+    sparse = met.size > 0
+    es, scales = np.empty(W, np.int16), np.empty(W, av.dtype)
+    totals, plains, others, results = np.empty(W), np.empty(W), np.empty(W), np.empty(W)
+    tile_v, tile_e = np.empty(kept * W, bv.dtype), np.empty(kept * W, np.int16)
+    parts = (m + ROWS - 1) // ROWS
+    for unit in range(first, last):
+        t, rest = unit // (blocks * parts), unit % (blocks * parts)
+        block, top = rest // parts, rest % parts * ROWS
+        w = min(W, n - block * W)
+        e, scale, total, plain, other, fresh = es[:w], scales[:w], totals[:w], plains[:w], others[:w], results[:w]
+        for i in range(instructions):
+            for row in range(top, min(top + ROWS, m)):
+                c = d[t, block, row, :w]
+                acc = other if separate else c
+                values, exponents = av[t, row, i * kept : (i + 1) * kept], ae[t, row, i * kept : (i + 1) * kept]
+                if sparse:
+                    for j in range(kept):
+                        start = (i * k + met[t, row, i * kept + j]) * W
+                        tile_v[j * W : (j + 1) * W] = bv[t, block, start : start + W]
+                        tile_e[j * W : (j + 1) * W] = be[t, block, start : start + W]
+                    values_b, exponents_b = tile_v, tile_e
+                else:
+                    values_b = bv[t, block, i * k * W : (i + 1) * k * W]
+                    exponents_b = be[t, block, i * k * W : (i + 1) * k * W]
+                odd = a_odd[t, row, i] or b_odd[t, block, i]
+                for p in range(len(program)):
+                    operation, one, length, addend, lowest, shift, fraction_bits, floor, mask, half = program[p]
+                    if operation != DOT:
+                        _ordinary(operation, acc, c, half)
+                        continue
+                    start, end = one, one + length
+                    e[:] = np.int16(floor)
+                    _largest(exponents[start:end], exponents_b[start * W : end * W], e)
+                    addends = c if addend == C else acc
+                    if addend == ZERO:
+                        acc[:] = 0.0
+                    _join(e, addends, lowest, shift)
+                    _scales(e, fraction_bits, scale)
+                    total[:] = 0.0
+                    _sum(values[start:end], values_b[start * W : end * W], scale, total)
+                    _finish(total, e, addends, fresh, shift, fraction_bits, mask, half)
+                    if odd or not _all_finite(addends):
+                        plain[:] = addends
+                        _plain(values[start:end], values_b[start * W : end * W], plain)
+                        _settle(plain, fresh)
+                    acc[:] = fresh  # written apart: loops whose arrays overlap are not vectorised
+                if separate:
+                    c[:] = acc

@@ -1,0 +1,34 @@
+"""Work shared among threads: for compiled loops, which do not hold the interpreter's lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+
+def count() -> int:
+    """Threads that are used: the environment variable TCSIM_THREADS, or the processors that this process may use."""
+    given = os.environ.get("TCSIM_THREADS", "")
+    if given.isdigit() and int(given):
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "tcsim-engine")
+
+
+def share(loop: Callable[[int, int], None], size: int, least: int = 1) -> None:
+    """Run loop(first, last) over ranges that together are 0 to `size`: at once if there is at most `least` for a thread."""
+    threads = min(count(), size // max(least, 1))
+    if threads <= 1:
+        loop(0, size)
+        return
+    parts = min(size, 4 * threads)
+    ends = [size * part // parts for part in range(parts + 1)]
+    pool = _pool(os.getpid(), count())
+    for done in [pool.submit(loop, first, last) for first, last in zip(ends, ends[1:], strict=False)]:
+        done.result()
