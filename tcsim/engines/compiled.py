@@ -86,7 +86,8 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
     av, ae = np.empty((batch * m, width), dtype), np.empty((batch * m, width), np.int16)
     bv, be = np.empty((batch, blocks, depth * loops.W), dtype), np.empty((batch, blocks, depth * loops.W), np.int16)
     odd_a, odd_b = np.zeros((batch * m, len(places)), np.bool_), np.zeros((batch, blocks, len(places)), np.bool_)
-    d = np.empty((batch, blocks, m, loops.W))
+    d = np.empty((batch, blocks, m, loops.W), np.float32)
+    partial = np.empty(0, np.int32 if program.narrow else np.float64)
     fields = [loops.fields(format) for format in formats]
     length_a, length_b = (kept // work.blocks, k // work.blocks) if work.blocks else (0, 0)
     (sva, sea), (svb, seb) = _scales(given.scale_a, work.scale), _scales(given.scale_b, work.scale)
@@ -109,7 +110,7 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
     share(
         lambda first, last: loops.gemm(
             av.reshape(shape_a), ae.reshape(shape_a), odd_a.reshape(shape_odd), bv, be, odd_b, met, d,
-            program.operations, program.separate, kept, k, n, first, last,
+            program.operations, program.separate, kept, k, n, program.most, partial, first, last,
         ),
         units, 1 + _SHARED // max(1, loops.ROWS * loops.W * width),
     )

@@ -115,10 +115,9 @@ def pack_c(codes: Any, format: Any, d: Any, first: Any, last: Any) -> None:
 @numba.njit(**OPTIONS)
 def _encoded(value: Any, half: Any) -> Any:
     """The code of a value that f32 or f16 has; NaN is the canonical one."""
-    narrow = np.float32(value)
     if value != value:
         return np.int64(0x7FFF) if half else np.int64(0x7FFFFFFF)
-    bits = np.int64(bits32(narrow)) & 0xFFFFFFFF
+    bits = np.int64(bits32(value)) & 0xFFFFFFFF
     if not half:
         return bits
     sign, magnitude = bits >> 16 & 0x8000, f32_of(np.int32(bits & 0x7FFFFFFF))

@@ -88,7 +88,7 @@ def _(a: Any, b: Any, scale: Any, total: Any) -> Any:
                 s = scale[n]
                 x = np.int32(np.int32(a0 * part[n] * s) + np.int32(a1 * part[n + W] * s))
                 y = np.int32(np.int32(a2 * part[n + 2 * W] * s) + np.int32(a3 * part[n + 3 * W] * s))
-                total[n] += np.float64(np.int32(x + y))
+                total[n] = np.int32(total[n] + np.int32(x + y))
 
     def wide(a: Any, b: Any, scale: Any, total: Any) -> None:
         _widest()
@@ -112,6 +112,14 @@ def _plain(a: Any, b: Any, total: Any) -> None:
         x = np.float64(a[k])
         for n in range(len(total)):
             total[n] += x * np.float64(b[k * W + n])
+
+
+@numba.njit(**OPTIONS)
+def _collect(part: Any, total: Any, more: Any) -> None:
+    """A sum of products as float64; `more`: in addition to what is there."""
+    _widest()
+    for n in range(len(total)):
+        total[n] = (total[n] if more else 0.0) + np.float64(part[n])
 
 
 # --- one step: what does not depend on where the products come from
@@ -140,11 +148,11 @@ def _(e: Any, fraction_bits: Any, scale: Any) -> Any:
 def _join(e: Any, c: Any, minimum_exponent: Any, shift: Any) -> None:
     """Let the addends' exponents count."""
     _widest()
+    lowest, less = np.int32(minimum_exponent), np.int32(shift)
     for n in range(len(e)):
-        bits = bits64(c[n])
-        own = max(((bits >> 52) & 0x7FF) - 1023, minimum_exponent) - shift
-        own = np.int64(NONE) if (bits << 1) == 0 else own
-        e[n] = np.int16(max(np.int64(e[n]), own))
+        magnitude = bits32(c[n]) & np.int32(0x7FFFFFFF)
+        own = np.int32(max(np.int32((magnitude >> np.int32(23)) - np.int32(127)), lowest) - less)
+        e[n] = max(e[n], NONE if magnitude == 0 else np.int16(own))
 
 
 @numba.njit(**OPTIONS)
@@ -156,22 +164,28 @@ def _to_half(value: Any) -> Any:
 
 
 @numba.njit(**OPTIONS)
+def _signed_half(value: Any) -> Any:
+    wide = np.float64(value)
+    return np.float32(np.copysign(_to_half(wide), wide))
+
+
+@numba.njit(**OPTIONS)
 def _finish(total: Any, e: Any, c: Any, d: Any, shift: Any, fraction_bits: Any, mask: Any, half: Any) -> None:
     """d: total and the cut addend, rounded. An infinity or NaN among the terms gives whatever it gives."""
     _widest()
     weight = _power(-shift)
     if half:
         for n in range(len(e)):
-            exact = total[n] + np.trunc(c[n] * weight * _power(fraction_bits - np.int64(e[n])))
-            d[n] = _to_half(exact * _power(np.int64(e[n]) - fraction_bits)) + 0.0  # no -0
+            exact = total[n] + np.trunc(np.float64(c[n]) * weight * _power(fraction_bits - np.int64(e[n])))
+            d[n] = np.float32(_to_half(exact * _power(np.int64(e[n]) - fraction_bits)) + 0.0)  # no -0
         return
     kept = np.int32(mask)
     for n in range(len(e)):
-        exact = total[n] + np.trunc(c[n] * weight * _power(fraction_bits - np.int64(e[n])))
+        exact = total[n] + np.trunc(np.float64(c[n]) * weight * _power(fraction_bits - np.int64(e[n])))
         value = exact * _power(np.int64(e[n]) - fraction_bits)
         near = np.float32(value)
         beyond = np.int32((abs(value) < 2.0**128) & (abs(np.float64(near)) > abs(value)))
-        d[n] = np.float64(f32_of((bits32(near) - beyond) & kept)) + 0.0
+        d[n] = f32_of((bits32(near) - beyond) & kept) + np.float32(0.0)
 
 
 @numba.njit(**OPTIONS)
@@ -179,7 +193,7 @@ def _settle(plain: Any, d: Any) -> None:
     """Where the plain sum is not finite, it is the result."""
     for n in range(len(d)):
         if not abs(plain[n]) < np.inf:
-            d[n] = plain[n]
+            d[n] = np.float32(plain[n])
 
 
 @numba.njit(**OPTIONS)
@@ -197,12 +211,12 @@ def _ordinary(operation: Any, acc: Any, c: Any, half: Any) -> None:
     _widest()
     for n in range(len(acc)):
         if operation == ADD:
-            sum = acc[n] + c[n] if half else np.float64(np.float32(acc[n]) + np.float32(c[n]))
-            acc[n] = np.copysign(_to_half(sum), sum) if half else sum
+            sum = acc[n] + c[n]  # of two f16 exact
+            acc[n] = _signed_half(sum) if half else sum
         elif operation == WIDEN:
             acc[n] = c[n]
         else:
-            acc[n] = np.copysign(_to_half(acc[n]), acc[n])
+            acc[n] = _signed_half(acc[n])
 
 
 # --- whole products
@@ -211,7 +225,7 @@ def _ordinary(operation: Any, acc: Any, c: Any, half: Any) -> None:
 @numba.njit(**OPTIONS)
 def gemm(
     av: Any, ae: Any, a_odd: Any, bv: Any, be: Any, b_odd: Any, met: Any, d: Any, program: Any, separate: Any,
-    kept: Any, k: Any, n: Any, first: Any, last: Any,
+    kept: Any, k: Any, n: Any, most: Any, partial: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
     """Blocks `first` to `last` of a batch of products; d (T, blocks, M, W) holds C before and D after.
 
@@ -225,14 +239,16 @@ def gemm(
     blocks = d.shape[1]
     sparse = met.size > 0
     es, scales = np.empty(W, np.int16), np.empty(W, av.dtype)
-    totals, plains, others, results = np.empty(W), np.empty(W), np.empty(W), np.empty(W)
+    totals, plains, parts_of = np.empty(W), np.empty(W), np.empty(W, partial.dtype)
+    others, results = np.empty(W, np.float32), np.empty(W, np.float32)
     tile_v, tile_e = np.empty(kept * W, bv.dtype), np.empty(kept * W, np.int16)
     parts = (m + ROWS - 1) // ROWS
     for unit in range(first, last):
         t, rest = unit // (blocks * parts), unit % (blocks * parts)
         block, top = rest // parts, rest % parts * ROWS
         w = min(W, n - block * W)
-        e, scale, total, plain, other, fresh = es[:w], scales[:w], totals[:w], plains[:w], others[:w], results[:w]
+        e, scale, total, plain, part = es[:w], scales[:w], totals[:w], plains[:w], parts_of[:w]
+        other, fresh = others[:w], results[:w]
         for i in range(instructions):
             for row in range(top, min(top + ROWS, m)):
                 c = d[t, block, row, :w]
@@ -249,20 +265,23 @@ def gemm(
                     exponents_b = be[t, block, i * k * W : (i + 1) * k * W]
                 odd = a_odd[t, row, i] or b_odd[t, block, i]
                 for p in range(len(program)):
-                    operation, one, length, addend, lowest, shift, fraction_bits, floor, mask, half = program[p]
+                    operation, start, length, addend, lowest, shift, fraction_bits, floor, mask, half = program[p]
                     if operation != DOT:
                         _ordinary(operation, acc, c, half)
                         continue
-                    start, end = one, one + length
+                    end = start + length
                     e[:] = np.int16(floor)
                     _largest(exponents[start:end], exponents_b[start * W : end * W], e)
                     addends = c if addend == C else acc
                     if addend == ZERO:
-                        acc[:] = 0.0
+                        acc[:] = np.float32(0.0)
                     _join(e, addends, lowest, shift)
                     _scales(e, fraction_bits, scale)
-                    total[:] = 0.0
-                    _sum(values[start:end], values_b[start * W : end * W], scale, total)
+                    for one in range(start, end, most):
+                        two = min(one + most, end)
+                        part[:] = 0
+                        _sum(values[one:two], values_b[one * W : two * W], scale, part)
+                        _collect(part, total, one > start)
                     _finish(total, e, addends, fresh, shift, fraction_bits, mask, half)
                     if odd or not _all_finite(addends):
                         plain[:] = addends

@@ -37,6 +37,7 @@ class Program:
     separate: bool  # whether c is needed after the first operation
     half: bool  # whether the result is f16
     narrow: bool  # whether products and their cut terms are exact in float32 and int32
+    most: int  # products whose cut terms are summed in int32, if narrow
     widened: str  # the format that A and B are converted to first; empty: none
     group: int  # products that are summed before they are scaled; 0: each is a term
 
@@ -94,4 +95,6 @@ def program_of(work: Work) -> Program:
     bits = sum(format.fraction_bits for format in work.formats[:2])
     narrow = all(format.exponent_bits <= 5 for format in work.formats[:2]) and work.scale is None
     narrow &= all(unit.fraction_bits <= 27 for unit in units) and bits <= 20
-    return Program(np.array(order), np.array(rows), separate, work.result.name == "f16", narrow, widened, group)
+    finest = max(unit.fraction_bits for unit in units)
+    most = (1 << 31) >> (finest + 2) if narrow else work.kept  # a term is below 2**(F + 2)
+    return Program(np.array(order), np.array(rows), separate, work.result.name == "f16", narrow, most, widened, group)
