@@ -219,19 +219,39 @@ def _ordinary(operation: Any, acc: Any, c: Any, half: Any) -> None:
             acc[n] = _signed_half(acc[n])
 
 
+@numba.njit(**OPTIONS)
+def _group(a: Any, b: Any, scale_a: Any, exponent_a: Any, scale_b: Any, exponent_b: Any, value: Any, e: Any) -> None:
+    """A term of a group: the exact sum of products of a (G,) and b (G * W,), scaled; its exponent is that of the scales, if one is not zero."""
+    _widest()
+    total, size = np.zeros(len(e), np.float32), np.zeros(len(e), np.float32)
+    for k in range(len(a)):
+        x = np.float32(a[k])
+        part = b[k * W : (k + 1) * W]
+        for n in range(len(total)):
+            product = x * np.float32(part[n])
+            total[n] += product
+            size[n] += abs(product)
+    for n in range(len(e)):
+        value[n] = np.float64(total[n]) * scale_a * scale_b[n]
+        e[n] = max(np.int16(exponent_a + exponent_b[n]), NONE) if size[n] > 0 else NONE
+
+
 # --- whole products
 
 
 @numba.njit(**OPTIONS)
 def gemm(
     av: Any, ae: Any, a_odd: Any, bv: Any, be: Any, b_odd: Any, met: Any, d: Any, program: Any, separate: Any,
-    kept: Any, k: Any, n: Any, most: Any, partial: Any, first: Any, last: Any,
+    kept: Any, k: Any, n: Any, most: Any, partial: Any, group: Any, places: Any, sva: Any, sea: Any, svb: Any, seb: Any,
+    first: Any, last: Any,
 ) -> None:  # fmt: skip
     """Blocks `first` to `last` of a batch of products; d (T, blocks, M, W) holds C before and D after.
 
     av, ae (T, M, I * kept): values and exponents of A; a_odd (T, M, I): whether an instruction meets an infinity or NaN there. bv, be
     (T, blocks, I * k * W), b_odd (T, blocks, I). met (T, M, I * kept): of a sparse A, the row of B that each element meets in its
-    instruction; else empty. separate: whether the program uses c after its first operation.
+    instruction; else empty. separate: whether the program uses c after its first operation. most: products that are summed as `partial`
+    is. group: products that are summed before they are scaled, or 0; then sva, sea (T, M, scales) and svb, seb (T, scales, N) are the
+    scales and their exponents, and places (I,) the instructions.
     """
     _widest()
     batch, m, width = av.shape
@@ -241,6 +261,10 @@ def gemm(
     es, scales = np.empty(W, np.int16), np.empty(W, av.dtype)
     totals, plains, parts_of = np.empty(W), np.empty(W), np.empty(W, partial.dtype)
     others, results = np.empty(W, np.float32), np.empty(W, np.float32)
+    terms = program[0, 2]  # of a grouped instruction
+    term_v, term_e = np.zeros(terms * W, bv.dtype), np.full(terms * W, NONE)
+    ones, nothing = np.ones(terms, bv.dtype), np.zeros(terms, np.int16)
+    per = 0 if group == 0 else svb.shape[1] // instructions  # scales of a row in one instruction
     tile_v, tile_e = np.empty(kept * W, bv.dtype), np.empty(kept * W, np.int16)
     parts = (m + ROWS - 1) // ROWS
     for unit in range(first, last):
@@ -263,6 +287,16 @@ def gemm(
                 else:
                     values_b = bv[t, block, i * k * W : (i + 1) * k * W]
                     exponents_b = be[t, block, i * k * W : (i + 1) * k * W]
+                if group:
+                    for g in range(kept // group):
+                        place = places[i] * per + g * group * per // kept
+                        _group(
+                            values[g * group : (g + 1) * group], values_b[g * group * W : (g + 1) * group * W],
+                            sva[t, row, place], sea[t, row, place],
+                            svb[t, place, block * W : block * W + w], seb[t, place, block * W : block * W + w],
+                            term_v[g * W : g * W + w], term_e[g * W : g * W + w],
+                        )  # fmt: skip
+                    values, exponents, values_b, exponents_b = ones, nothing, term_v, term_e
                 odd = a_odd[t, row, i] or b_odd[t, block, i]
                 for p in range(len(program)):
                     operation, start, length, addend, lowest, shift, fraction_bits, floor, mask, half = program[p]

@@ -95,6 +95,10 @@ def program_of(work: Work) -> Program:
     bits = sum(format.fraction_bits for format in work.formats[:2])
     narrow = all(format.exponent_bits <= 5 for format in work.formats[:2]) and work.scale is None
     narrow &= all(unit.fraction_bits <= 27 for unit in units) and bits <= 20
+    if group:
+        if len(rows) != 1 or sum(format.bits for format in work.formats[:2]) > 8:
+            raise NotCovered("it scales groups of products of formats of 4 bits, in one step")
+        rows[0][2] = -(-work.kept // group // UNROLLED) * UNROLLED  # terms, and zeros
     finest = max(unit.fraction_bits for unit in units)
     most = (1 << 31) >> (finest + 2) if narrow else work.kept  # a term is below 2**(F + 2)
     return Program(np.array(order), np.array(rows), separate, work.result.name == "f16", narrow, most, widened, group)
