@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from hypothesis import settings
 
 # They need other projects (`tox -e oracles`, `tox -e triton`), Chromium (`tox -e browser`), or a C++ compiler and minutes (`tox -e emulated`).
 collect_ignore = ["oracles", "browser", "emulated", "on_triton", "on_cute"]
+if find_spec("numba") is None:  # the extra `test` brings it
+    collect_ignore.append("test_compiled_engine.py")
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
 settings.register_profile(

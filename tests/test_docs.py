@@ -95,6 +95,8 @@ def modules_of(package: ModuleType) -> list[str]:
 NEEDED = {
     "tcsim.launchers.torch_cuda": "torch",
     "tcsim.launchers.triton_driver": "triton",
+    "tcsim.engines.kernels": "numba",
+    "tcsim.engines.decoding": "numba",
     "conformance.explain.on_torch": "torch",
     "conformance.explain.on_cublaslt": "torch",
     "conformance.explain.on_triton": "triton",

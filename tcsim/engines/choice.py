@@ -29,7 +29,8 @@ _given_up: set[str] = set()
 
 @cache
 def _entries() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    ours = EntryPoint("numba", "tcsim.engines.compiled:ENGINE", GROUP)
+    return {entry.name: entry for entry in (*entry_points(group=GROUP), ours)}
 
 
 @cache

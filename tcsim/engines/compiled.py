@@ -70,9 +70,10 @@ def _scales(codes: Codes | None, format: Format | None) -> tuple[npt.NDArray[np.
 
 def _any_nan(scales: npt.NDArray[np.float64], axis: int, places: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Whether an instruction has a scale that is NaN: scales (T, M, S) to (T, M, I); (T, S, N) to (T, I), for all columns."""
-    wrong = np.isnan(scales if axis == 2 else scales.swapaxes(1, 2))
-    each = wrong.reshape(*wrong.shape[:2], len(places), -1).any(axis=3)[:, :, places]
-    return each if axis == 2 else each.any(axis=1)
+    wrong: Any = np.isnan(scales if axis == 2 else scales.swapaxes(1, 2))
+    each: Any = wrong.reshape(*wrong.shape[:2], len(places), -1).any(axis=3)[:, :, places]
+    found: npt.NDArray[np.bool_] = each if axis == 2 else each.any(axis=1)
+    return found
 
 
 def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt.NDArray[np.int64]) -> Codes:
@@ -104,16 +105,24 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
         odd_a |= _any_nan(sva, 2, places).reshape(odd_a.shape)
         odd_b |= _any_nan(svb, 1, places)[:, None]
     rows_sva, rows_sea = (x.reshape(x.shape[0] * x.shape[1], x.shape[2]) for x in (sva, sea))
-    a, b, c = (np.ascontiguousarray(codes) for codes in (codes_a.reshape(batch * m, codes_a.shape[2]), codes_b, given.c))
+    a, b, c = (
+        np.ascontiguousarray(codes) for codes in (codes_a.reshape(batch * m, codes_a.shape[2]), codes_b, given.c)
+    )
     met = np.empty((0, 0, 0), np.int64)
     if given.columns is not None:
         met = np.ascontiguousarray(given.columns[:, :, order_a], np.int64)
     out = np.empty(given.c.shape, work.result.dtype)
-    pack_a = lambda first, last: loops.pack_a(a, fields[0], order_a, rows_sva, rows_sea, length_a, kept, av, ae, odd_a, first, last)
-    share(pack_a, batch * m, 1 + (1 << 17) // max(width, 1))
+    share(
+        lambda first, last: loops.pack_a(
+            a, fields[0], order_a, rows_sva, rows_sea, length_a, kept, av, ae, odd_a, first, last
+        ),
+        batch * m,
+        1 + (1 << 17) // max(width, 1),
+    )
     share(
         lambda first, last: loops.pack_b(b, fields[1], order_b, svb, seb, length_b, k, bv, be, odd_b, first, last),
-        batch * blocks, 1 + (1 << 10) // max(depth, 1),
+        batch * blocks,
+        1 + (1 << 10) // max(depth, 1),
     )
     rows = 1 + (1 << 17) // max(n, 1)
     share(lambda first, last: loops.pack_c(c, fields[2], d, first, last), batch * m, rows)
@@ -121,11 +130,32 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
     units = batch * blocks * -(-m // loops.ROWS)
     share(
         lambda first, last: loops.gemm(
-            av.reshape(shape_a), ae.reshape(shape_a), odd_a.reshape(shape_odd), bv, be, odd_b, met, d,
-            program.operations, program.separate, kept, k, n, program.most, partial,
-            program.group, places, sva, sea, svb, seb, first, last,
+            av.reshape(shape_a),
+            ae.reshape(shape_a),
+            odd_a.reshape(shape_odd),
+            bv,
+            be,
+            odd_b,
+            met,
+            d,
+            program.operations,
+            program.separate,
+            kept,
+            k,
+            n,
+            program.most,
+            partial,
+            program.group,
+            places,
+            sva,
+            sea,
+            svb,
+            seb,
+            first,
+            last,
         ),
-        units, 1 + _SHARED // max(1, loops.ROWS * loops.W * width),
+        units,
+        1 + _SHARED // max(1, loops.ROWS * loops.W * width),
     )
     share(lambda first, last: loops.unpack_d(d, program.half, out, first, last), batch * m, rows)
     return out

@@ -14,7 +14,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic, overload
 
-from tcsim.engines.program import ACC, ADD, C, DOT, WIDEN, ZERO
+from tcsim.engines.program import ADD, DOT, FROM_C, FROM_ZERO, WIDEN
 
 W = 128
 """Columns of a block: its operands stay in the L1 cache."""
@@ -25,7 +25,7 @@ NONE = np.int16(-8000)
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True}
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _widest(context: Any) -> Any:
     """Vectors of 512 bits where the CPU has them: LLVM prefers 256, which takes up to twice the time here."""
 
@@ -37,7 +37,7 @@ def _widest(context: Any) -> Any:
 
 
 def _reinterpreted(source: Any, target: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def view(context: Any, value: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.bitcast(arguments[0], context.get_value_type(target))
@@ -77,7 +77,7 @@ def _sum(a: Any, b: Any, scale: Any, total: Any) -> None:
     """Add the cut products of a (L,) and b (L * W,) to total (W,)."""
 
 
-@overload(_sum)  # type: ignore[untyped-decorator]
+@overload(_sum)
 def _(a: Any, b: Any, scale: Any, total: Any) -> Any:
     def narrow(a: Any, b: Any, scale: Any, total: Any) -> None:
         _widest()
@@ -129,7 +129,7 @@ def _scales(e: Any, fraction_bits: Any, scale: Any) -> None:
     """2**(fraction_bits - e) for products; where that is no float32 all products are zeros."""
 
 
-@overload(_scales)  # type: ignore[untyped-decorator]
+@overload(_scales)
 def _(e: Any, fraction_bits: Any, scale: Any) -> Any:
     def narrow(e: Any, fraction_bits: Any, scale: Any) -> None:
         _widest()
@@ -306,8 +306,8 @@ def gemm(
                     end = start + length
                     e[:] = np.int16(floor)
                     _largest(exponents[start:end], exponents_b[start * W : end * W], e)
-                    addends = c if addend == C else acc
-                    if addend == ZERO:
+                    addends = c if addend == FROM_C else acc
+                    if addend == FROM_ZERO:
                         acc[:] = np.float32(0.0)
                     _join(e, addends, lowest, shift)
                     _scales(e, fraction_bits, scale)

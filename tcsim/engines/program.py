@@ -15,9 +15,9 @@ from tcsim.numbers.formats import FORMATS, Format
 
 DOT, ADD, WIDEN, NARROW = range(4)
 """Operations: a dot-add; c added to the accumulator as IEEE has it; c as the accumulator; the accumulator rounded to f16."""
-C, ACC, ZERO = range(3)
+FROM_C, FROM_ACCUMULATOR, FROM_ZERO = range(3)
 """What a dot-add adds."""
-_ADDENDS = {"c": C, "acc": ACC, "+0": ZERO}
+_ADDENDS = {"c": FROM_C, "acc": FROM_ACCUMULATOR, "+0": FROM_ZERO}
 _MASKS = {"f32": -1, "e8m13": -1 << 10, "f16": -1}
 _ROUNDINGS = {"f32": "rz", "e8m13": "rz", "f16": "rne"}
 UNROLLED = 4
@@ -42,10 +42,18 @@ class Program:
     group: int  # products that are summed before they are scaled; 0: each is a term
 
 
-def _row(operation: int, half: bool, unit: Datapath | None = None, first: int = 0, length: int = 0, addend: int = C, lowest: int = 0) -> list[int]:
+def _row(
+    operation: int,
+    half: bool,
+    unit: Datapath | None = None,
+    first: int = 0,
+    length: int = 0,
+    addend: int = FROM_C,
+    lowest: int = 0,
+) -> list[int]:
     """operation, first product, products, addend, its minimum exponent, its shift, F, floor, bits of the result kept, is it f16."""
     if unit is None:
-        return [operation, 0, 0, C, 0, 0, 0, 0, 0, half]
+        return [operation, 0, 0, FROM_C, 0, 0, 0, 0, 0, half]
     shift, bits, floor = unit.addend_shift, unit.fraction_bits, unit.floor
     return [operation, first, length, addend, lowest, shift, bits, floor, _MASKS[unit.output], half]
 
@@ -69,18 +77,35 @@ def program_of(work: Work) -> Program:
                 widened = step.format
             case DotAdd():
                 unit = step.unit
-                if unit.renormalise_products or unit.keep_negative_zero or unit.addend_last or unit.rounding != _ROUNDINGS[unit.output]:
+                if (
+                    unit.renormalise_products
+                    or unit.keep_negative_zero
+                    or unit.addend_last
+                    or unit.rounding != _ROUNDINGS[unit.output]
+                ):
                     raise NotCovered("it computes dot-adds as GPUs do: not this unit")
                 if len(step.k) % UNROLLED:
                     raise NotCovered(f"it computes dot-adds of multiples of {UNROLLED} products")
                 groups.add(step.group if isinstance(step, ScaledDotAdd) else 0)
                 units.append(unit)
                 own: Format = format_c if step.addend == "c" else acc
-                rows.append(_row(DOT, unit.output == "f16", unit, len(order), len(step.k), _ADDENDS[step.addend], own.minimum_exponent))
+                rows.append(
+                    _row(
+                        DOT,
+                        unit.output == "f16",
+                        unit,
+                        len(order),
+                        len(step.k),
+                        _ADDENDS[step.addend],
+                        own.minimum_exponent,
+                    )
+                )
                 order += step.k
                 acc = step.output
                 separate |= step.addend == "+0" or (step.addend == "c" and place > 0)
-            case Arithmetic("add", arguments=("acc", "c"), rounding="rne", format=("f16" | "f32") as name) if name == acc.name:
+            case Arithmetic("add", arguments=("acc", "c"), rounding="rne", format=("f16" | "f32") as name) if (
+                name == acc.name
+            ):
                 rows.append(_row(ADD, name == "f16"))
             case Arithmetic("convert", "acc", ("c",), "f32") if not rows:
                 rows.append(_row(WIDEN, False))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 
 
 def count() -> int:
@@ -30,5 +31,5 @@ def share(loop: Callable[[int, int], None], size: int, least: int = 1) -> None:
     parts = min(size, 4 * threads)
     ends = [size * part // parts for part in range(parts + 1)]
     pool = _pool(os.getpid(), count())
-    for done in [pool.submit(loop, first, last) for first, last in zip(ends, ends[1:], strict=False)]:
+    for done in [pool.submit(loop, first, last) for first, last in pairwise(ends)]:
         done.result()

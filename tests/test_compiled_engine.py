@@ -1,0 +1,94 @@
+"""The compiled engine gives NumPy's bits: a work of each kind here, all of the registry by `tox -e engines`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tcsim
+from conformance.engines.agreement import compare
+from conformance.engines.operands import CLASSES
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.engines.compiled import ENGINE
+from tcsim.engines.contract import Work
+from tcsim.engines.program import program_of
+
+INSTRUCTIONS = (
+    ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16", "sm_70"),  # steps of 4; c of another format than d
+    ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "sm_80"),  # two steps, f16 results
+    ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_80"),
+    ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32", "sm_89"),  # E8M13
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_90"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_90"),
+    ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32", "sm_90"),  # widened, c added last
+    ("mma.sync.aligned.m16n8k32.row.col.f16.e5m2.e4m3.f16", "sm_90"),
+    ("wmma.mma.sync.aligned.row.col.m16n16k16.f16.f32", "sm_90"),  # converts d
+    ("mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "sm_90"),
+    ("wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e4m3.e4m3", "sm_90a"),
+    ("mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e2m1.f32.ue8m0", "sm_120a"),
+    ("mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3", "sm_120a"),
+    ("mma.sp::ordered_metadata.sync.aligned.kind::mxf4.block_scale.m16n8k128.row.col.f32.e2m1.e2m1.f32.ue8m0", "sm_120a"),
+)  # fmt: skip
+
+
+def agree(work: Work, seed: int) -> int:
+    """Outputs compared; both zeros, infinities and NaN among them."""
+    assert ENGINE.takes(work) == ""
+    count = 0
+    for outputs, mismatches, first in compare(work, "numba", seed):
+        assert not mismatches, first
+        count += outputs
+    return count
+
+
+@pytest.mark.parametrize(("mnemonic", "arch"), INSTRUCTIONS)
+def test_an_instruction_of_each_kind_gives_the_same_bits(mnemonic: str, arch: str) -> None:
+    work = tcsim.instruction(mnemonic, arch=arch).work
+    assert agree(work, seed=3) == len(CLASSES) * (70 * 16 * 8 + 2 * 40 * 136 + 64 * 72)
+
+
+def test_a_descriptors_addend_that_counts_less_gives_the_same_bits() -> None:
+    mma = tcsim.instruction("tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a")
+    desc = mma.descriptor(InstructionDescriptor(kind="f16", a_format="bf16", b_format="bf16", m=128, n=64))
+    assert agree(mma.work(desc, scale_d=3), seed=4)
+
+
+def test_a_wrong_constant_of_the_unit_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison can fail: F, the floor, and the bits that are kept."""
+    work = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", arch="sm_90").work
+    for column, change in ((6, -1), (7, 40), (8, -2)):
+        program = program_of(work)
+        before = program.operations.copy()
+        program.operations[0, column] += change
+        try:
+            with pytest.raises(AssertionError):
+                agree(work, seed=5)
+        finally:
+            program.operations[...] = before
+    assert agree(work, seed=5)
+
+
+def test_gemm_of_odd_sizes_in_any_order_with_one_thread_and_with_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = np.random.default_rng(6)
+    a, b = (stream.standard_normal(shape).astype(np.float16) for shape in ((3, 77, 50), (50, 141)))
+    c = stream.standard_normal((77, 141)).astype(np.float32)
+    given: dict[str, Any] = {
+        "instruction": "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16",
+        "k_order": [2, 0, 3, 1],
+    }
+    want = tcsim.gemm(a, b, c, **given, engine="numpy")
+    for threads in "13":
+        monkeypatch.setenv("TCSIM_THREADS", threads)
+        assert (tcsim.gemm(a, b, c, **given, engine=ENGINE) == want).all()
+    assert tcsim.gemm(a[:, :0], b, **given, engine=ENGINE).shape == (3, 0, 141)
+
+
+def test_what_is_not_compiled_is_refused_by_name() -> None:
+    for mnemonic, arch, why in (
+        ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", "sm_90", "float formats of at most 32 bits"),
+        ("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32", "sm_90", "float formats of at most 32 bits"),
+        ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "sm_80", "not Arithmetic"),
+    ):
+        assert why in ENGINE.takes(tcsim.instruction(mnemonic, arch=arch).work)
