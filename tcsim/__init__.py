@@ -7,6 +7,7 @@
         .lowering, .evidence           what runs there, and how that is known
     find("ldmatrix x4 trans")          instructions by any name: words, SASS, CuTe atoms, chips
     gemm(a, b, c, instruction=)        a whole GEMM, block after block along K
+    conv(x, filters, instruction=)     a convolution as an implicit GEMM
     diagnose(instruction, ...)         from a wrong result to the mistake that explains it
     explain(a, b, observed)            from a library's product to the instruction and the order of summation that give its bits
     encode, decode, quantize           numbers to codes of a format, and back
@@ -37,6 +38,7 @@ from tcsim.numbers.codec import as_codes, decode, encode
 from tcsim.numbers.formats import FORMATS, Format, format
 
 if TYPE_CHECKING:
+    from tcsim.convolution import conv
     from tcsim.descriptors.instruction import InstructionDescriptor
     from tcsim.descriptors.matrix import MatrixDescriptor
     from tcsim.diagnosis import Diagnosis, diagnose
@@ -55,7 +57,7 @@ __all__ = [
     "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Explanation", "Format", "FormatError",
     "FragmentLayout", "Instruction", "InstructionDescriptor", "InstructionError", "Layout", "MBarrier",
     "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "TensorMap", "TensorMemory",
-    "as_codes", "bank_conflicts", "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "explain", "find",
+    "as_codes", "bank_conflicts", "conv", "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "explain", "find",
     "format", "gemm", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip
 
@@ -63,6 +65,7 @@ _WHERE = MappingProxyType(
     {
         name: module
         for module, names in {
+            "tcsim.convolution": "conv",
             "tcsim.descriptors.instruction": "InstructionDescriptor",
             "tcsim.descriptors.matrix": "MatrixDescriptor",
             "tcsim.diagnosis": "Diagnosis diagnose",

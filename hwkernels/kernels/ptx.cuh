@@ -113,6 +113,11 @@ __device__ __forceinline__ void cluster_sync() {
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
+// ---- kernels of a stream that overlap (programmatic dependent launch)
+
+__device__ __forceinline__ void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }  // until it is done, and its writes are seen
+
 // ---- mbarriers: a phase ends when all arrivals and all announced bytes have come
 
 __device__ __forceinline__ void mbarrier_init(u32 barrier, u32 arrivals) {
@@ -201,6 +206,40 @@ __device__ __forceinline__ void tma_load_multicast(u32 to, const TensorMap* map,
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
         "[%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
         "l"(map), "r"(x), "r"(y), "r"(barrier), "h"(blocks), "l"(policy)
+        : "memory");
+}
+
+// Three dimensions.
+__device__ __forceinline__ void tma_load(u32 to, const TensorMap* map, s32 x, s32 y, s32 z, u32 barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+        : "memory");
+}
+
+__device__ __forceinline__ void tma_load_multicast(u32 to, const TensorMap* map, s32 x, s32 y, s32 z, u32 barrier, u16 blocks) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(blocks)
+        : "memory");
+}
+
+// As many pixels as the map says, of an image of channels, columns, rows and images; each moved by a tap's place.
+__device__ __forceinline__ void tma_load_pixels(u32 to, const TensorMap* map, s32 c, s32 w, s32 h, s32 n, u16 across, u16 down, u32 barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};" ::"r"(to),
+        "l"(map), "r"(c), "r"(w), "r"(h), "r"(n), "r"(barrier), "h"(across), "h"(down)
+        : "memory");
+}
+
+__device__ __forceinline__ void tma_load_pixels_multicast(u32 to, const TensorMap* map, s32 c, s32 w, s32 h, s32 n, u16 across, u16 down,
+                                                          u32 barrier, u16 blocks) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8}, %9;" ::"r"(to),
+        "l"(map), "r"(c), "r"(w), "r"(h), "r"(n), "r"(barrier), "h"(across), "h"(down), "h"(blocks)
         : "memory");
 }
 

@@ -1,6 +1,6 @@
 // sm90_wgmma_persistent: the last step of the ladder. One block per multiprocessor walks over tiles of BLOCK_M x BLOCK_N.
 //
-//   - A producer warp fills a ring of STAGES slots by TMA; two consumer warpgroups of 64 x BLOCK_N each multiply.
+//   - A producer warp fills a ring of STAGES slots by TMA; two consumer warpgroups of 64 x BLOCK_N each multiply, or one.
 //   - A cluster of CLUSTER_M x CLUSTER_N blocks computes neighbouring tiles: every block loads a part of A and of B and
 //     multicasts it to the blocks that need it, so L2 is read once per cluster.
 //   - Tiles are taken in groups of rows, so that the blocks that run together share panels of A and B in L2. With STREAM,
@@ -8,7 +8,10 @@
 //   - The epilogue leaves through shared memory: stmatrix, then TMA stores of 64 rows x 128 bytes. While one warpgroup
 //     stores, the other still multiplies: it runs STAGGER slots behind. With DEFER, a tile is
 //     held in registers, as outputs of 16 bits or the half that fits, and stored under the first multiplications of the next.
-//   - Before the first load: the boxes of the first slot are on their way into L2 while the cluster meets.
+//   - Before the first load: the boxes of the first slot are on their way into L2 while the cluster meets; all of this may
+//     happen while the kernel before this one ends.
+//
+// With CONVOLUTION, A is an image: a row is a pixel of the output, whose taps im2col copies find (window.cuh).
 //
 // Accumulation order: K ascends in steps of one wgmma; one chain per output. With PROMOTE = p, chains of p slots, whose
 // results are added in f32.
@@ -18,6 +21,12 @@
 #include "multicast.cuh"
 #include "ring.cuh"
 #include "tiles.cuh"
+#if CONVOLUTION
+#include "window.cuh"
+#define WINDOW , const __grid_constant__ Window window
+#else
+#define WINDOW
+#endif
 #if STORE_TMA
 #include "staged_store.cuh"  // PANELS: per consumer, each 64 rows x 128 bytes
 #endif
@@ -29,7 +38,8 @@ constexpr u32 RELEASES = CLUSTER_M + CLUSTER_N - 1;  // blocks that write into a
 constexpr u32 A_BYTES = BLOCK_M * SPAN, B_BYTES = BLOCK_N * SPAN, SLOT = A_BYTES + B_BYTES;
 constexpr u32 BLOCK_K = SPAN / ELEMENT_BYTES;
 constexpr u32 STAGGER_BARRIER = 1 + CONSUMERS;  // named barriers: 0 the block's, 1 .. CONSUMERS one per consumer, this
-static_assert(BLOCK_M == 128 && BLOCK_N % 64 == 0 && BLOCK_N <= 256, "two consumers of one wgmma each");
+static_assert(CONSUMERS <= 2 && BLOCK_N % 64 == 0 && BLOCK_N <= 256, "one or two consumers of one wgmma each");
+static_assert(STAGGER == 0 || CONSUMERS == 2, "one runs behind the other");
 static_assert((A_MN_MAJOR ? BLOCK_M / 64 % CLUSTER_N : BLOCK_M / 8 % CLUSTER_N) == 0, "parts of whole panels, or of 8 rows");
 static_assert((B_MN_MAJOR ? BLOCK_N / 64 % CLUSTER_M : BLOCK_N / 8 % CLUSTER_M) == 0, "parts of whole panels, or of 8 rows");
 static_assert(RELEASES <= 4, "a warp of the warpgroup for each block that is told");
@@ -37,7 +47,7 @@ static_assert(STAGGER < STAGES, "the leader must not wait for a slot that the fo
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-         const __grid_constant__ TensorMap map_d, const __grid_constant__ Problem problem) {
+         const __grid_constant__ TensorMap map_d, const __grid_constant__ Problem problem WINDOW) {
     extern __shared__ u8 dynamic[];
     const u32 slots = uniform((shared_address(dynamic) + CORE - 1) & ~(CORE - 1));
     const u32 panels = slots + STAGES * SLOT;
@@ -68,19 +78,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     __syncwarp();
     if (CLUSTER > 1) {
         cluster_arrive();
+#if !CONVOLUTION
         if (threadIdx.x == 0) {
             const Tile corner = corner_at(first);
             prefetch_part<BLOCK_M, CLUSTER_N, A_MN_MAJOR>(&map_a, corner.row, 0, rank_n);
             prefetch_part<BLOCK_N, CLUSTER_M, B_MN_MAJOR>(&map_b, corner.column, 0, rank_m);
         }
         __syncwarp();
+#endif
         cluster_wait();  // no block may signal a barrier that is not there yet
     } else {
         __syncthreads();
     }
+    let_next_begin();  // it finds room when blocks of this one end
+    wait_for_previous();
 
     if (role == 0) {  // ---- producer
-        registers_down<PRODUCER_REGISTERS>();
+        if (CONSUMERS == 2) registers_down<PRODUCER_REGISTERS>();
         if (warp == 0 && elect_one()) {
             // The blocks with the same rows of A lie CLUSTER_M ranks apart; those with the same columns of B side by side.
             u16 same_rows = 0;
@@ -90,22 +104,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             Slot slot;
             for (u32 index = first; index < tiles; index += stride) {
                 const Tile corner = corner_at(index);
+#if CONVOLUTION
+                const Pixel pixel = pixel_at(window, corner.row + s32(rank_n * (BLOCK_M / CLUSTER_N)));
+                Tap tap;
+#endif
 #pragma unroll 1
                 for (u32 step = 0; step < steps; ++step, slot.advance()) {
                     const u32 barrier = full + 8 * slot.index, to = slots + slot.index * SLOT;
-                    const s32 k = step * BLOCK_K;
                     mbarrier_wait(empty + 8 * slot.index, slot.parity ^ 1);
                     mbarrier_expect(barrier, SLOT);  // all that arrives here, whoever sends it
+#if CONVOLUTION
+                    load_pixels<BLOCK_M, CLUSTER_N>(to, &map_a, pixel, tap, window, rank_n, barrier, same_rows);
+                    load_filters<BLOCK_N, CLUSTER_M>(to + A_BYTES, &map_b, corner.column, tap, window, rank_m, barrier, same_columns);
+                    tap.advance(window, BLOCK_K);
+#else
+                    const s32 k = step * BLOCK_K;
                     load_part<BLOCK_M, CLUSTER_N, A_MN_MAJOR, false>(to, &map_a, corner.row, k, rank_n, barrier, same_rows, 0);
                     load_part<BLOCK_N, CLUSTER_M, B_MN_MAJOR, STREAM>(to + A_BYTES, &map_b, corner.column, k, rank_m, barrier, same_columns,
                                                                       policy);
+#endif
                 }
             }
             // Nobody may signal a block that has left: wait until all that was sent has been released, wherever it went.
             for (u32 i = 0; CLUSTER > 1 && i < STAGES; ++i, slot.advance()) mbarrier_wait(empty + 8 * slot.index, slot.parity ^ 1);
         }
     } else {  // ---- consumers
-        registers_up<CONSUMER_REGISTERS>();
+        if (CONSUMERS == 2) registers_up<CONSUMER_REGISTERS>();
         const u32 consumer = role - 1, thread = threadIdx.x % 128;
         // A slot is released in every block that writes into it: one thread of the warpgroup for each.
         const u32 mine = warp % 4;

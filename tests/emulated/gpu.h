@@ -175,6 +175,9 @@ inline u32 lane_id() { return threadIdx.x % 32; }
 inline void named_sync(u32 barrier, u32 threads) { block->named[barrier].pass(threads, true); }
 inline void named_arrive(u32 barrier, u32 threads) { block->named[barrier].pass(threads, false); }
 inline thread_local u64 cluster_round;
+inline void let_next_begin() {}  // one kernel runs at a time
+inline void wait_for_previous() {}
+
 inline void cluster_arrive() {
     NEED(!read_unfenced, "a barrier without tcgen05.fence::before_thread_sync after a read of Tensor Memory");
     cluster_round = cluster_gate.pass(block_threads * cluster.size(), false);
