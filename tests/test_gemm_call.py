@@ -21,6 +21,7 @@ from hwkernels.device.plan import Plan, run_call
 from hwkernels.gemm import call as gemm_call
 from hwkernels.gemm import operands as gemm_operands
 from hwkernels.gemm import picks as gemm_picks
+from hwkernels.gemm import repeated
 from hwkernels.gemm.build import Build
 from hwkernels.gemm.call import GemmError, Tuning, plan_gemm, problem_dtype
 from hwkernels.gemm.worker import GemmCall
@@ -119,7 +120,7 @@ class Driver:
 
     def cuOccupancyMaxActiveClusters(self, function: str, config: Any) -> int:
         """Half of the multiprocessors."""
-        assert config.numAttrs == 1, "the driver wants a cluster"
+        assert config.numAttrs, "the driver wants a cluster"
         return 66
 
     def cuTensorMapEncodeTiled(self, *arguments: Any) -> Map:
@@ -196,7 +197,9 @@ def installed(made: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]
     caches = (stream_launch.load_function, stream_launch.multiprocessors, stream_launch.arch_number)
     for cached in caches:
         cached.cache_clear()
+    repeated.forget()
     yield made
+    repeated.forget()
     for cached in caches:
         cached.cache_clear()
 
@@ -280,6 +283,42 @@ def test_arrays_of_the_gpu(gpu: Driver) -> None:
     )
 
 
+def test_a_product_that_was_seen_is_planned_once(gpu: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other operands of the same shapes: their own products, outputs that are new, no second plan; anything else is planned."""
+    plans = []
+    monkeypatch.setattr(
+        gemm_call, "plan_gemm", lambda *given, **named: plans.append(plan_gemm(*given, **named)) or plans[-1]
+    )
+
+    def on_gpu(seed: int, shape: tuple[int, int]) -> DeviceArray:
+        made = DeviceArray(shape, np.float16)
+        made.set(integers(shape, "f16", seed))
+        return made
+
+    def product(*given: DeviceArray, **named: Any) -> DeviceArray:
+        d = hwkernels.gemm(*given, **named)
+        want = named.get("alpha", 1) * (given[0].get().astype(float) @ given[1].get().astype(float))
+        if len(given) > 2:
+            want += given[2].get().astype(float)
+        np.testing.assert_array_equal(d.get().astype(float), want)
+        return d
+
+    found = [product(on_gpu(seed, (40, 24)), on_gpu(seed + 9, (24, 16))) for seed in range(3)]
+    assert len(plans) == 1 and len({own.address for own in found}) == 3
+    for seed in range(2):
+        product(on_gpu(seed, (40, 24)), on_gpu(seed, (24, 16)), on_gpu(seed, (40, 16)))
+    out = [DeviceArray((40, 16), np.float16) for _ in range(2)]
+    for own in out:
+        assert product(on_gpu(5, (40, 24)), on_gpu(6, (24, 16)), out=own) is own
+    assert len(plans) == 3
+    product(on_gpu(1, (40, 24)), on_gpu(2, (24, 16)), alpha=2.0)
+    product(on_gpu(1, (40, 24)), on_gpu(2, (24, 16)), kernel="sm90_wgmma_tma")
+    assert len(plans) == 5
+    hwkernels.gemm(on_gpu(1, (40, 24)), integers((24, 16), "f16", 5))  # from the host: planned each time
+    hwkernels.gemm(on_gpu(1, (40, 24)), integers((24, 16), "f16", 5))
+    assert len(plans) == 7 and len(gpu.builds) == 11
+
+
 def test_alpha_beta_and_out(gpu: Driver) -> None:
     """The epilogue is compiled in only when it is asked for."""
     a, b, c = integers((20, 16), "bf16", 1), integers((16, 24), "bf16", 2), integers((20, 24), "f32", 3)
@@ -312,7 +351,7 @@ def test_the_launch(gpu: Driver) -> None:
     config = gpu.configs[-1]
     assert (config.gridDimX, config.blockDimX, config.hStream) == (128, 384, 78)
     assert config.sharedMemBytes == made.build.shared_bytes > 200 * 1024
-    assert config.attrs[0].value.clusterDim.x == 2 and config.numAttrs == 1
+    assert config.attrs[0].value.clusterDim.x == 2 and config.numAttrs == 2
     assert [arguments[0] for arguments in gpu.maps] == ["CU_TENSOR_MAP_DATA_TYPE_FLOAT16"] * 3
     assert gpu.maps[0][5] == [64, 128] and gpu.maps[2][5] == [64, 64]
 

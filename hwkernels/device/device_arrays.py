@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import sys
 from dataclasses import dataclass, replace
@@ -128,7 +127,8 @@ def read_matrix(value: Any, name: str) -> DeviceMatrix:
 def new_output(like: Any, shape: tuple[int, int], leading: int, format_: str) -> Any:
     """An uninitialised matrix whose rows lie `leading` elements apart: torch's if `like` is, else a DeviceArray."""
     if is_torch(like):
-        return _torch_empty(like, (shape[0], leading), format_)[:, : shape[1]]
+        made = _torch_empty(like, (shape[0], leading), format_)
+        return made if leading == shape[1] else made[:, : shape[1]]
     size = DTYPES[format_].itemsize
     return DeviceArray(shape, DTYPES[format_], (leading * size, size))
 
@@ -144,7 +144,7 @@ def is_torch(value: Any) -> bool:
 
 
 def _torch_empty(like: Any, shape: tuple[int, ...], format_: str) -> Any:
-    torch = importlib.import_module("torch")
+    torch = sys.modules["torch"]  # whose tensor `like` is
     return torch.empty(shape, dtype=getattr(torch, _TORCH[format_]), device=like.device)
 
 

@@ -103,6 +103,7 @@ class GemmKernel:
     k_order: str = "ascending"  # of the instruction's K blocks; the only one so far
     ctas: int = 0  # tcgen05: blocks that multiply a tile together, the cluster of a launch; 0: no Tensor Memory
     buffers: int = 1  # tcgen05: accumulators in Tensor Memory
+    overlaps: bool = False  # begins while the kernel before it ends, and waits for that by griddepcontrol
     sparse: bool = (
         False  # A is compressed along K, and has metadata; its rows in a slot are half of `span`; B alone is MN-major
     )
@@ -323,7 +324,8 @@ KERNELS = {
             block_n=(256, 192, 128, 64),
             threads=384,
             persistent=True,
-            opcodes=_PRODUCER,
+            overlaps=True,
+            opcodes=(*_PRODUCER, "ACQBULK"),
         ),
         _wgmma_ring(
             "sm90_wgmma_sparse",
