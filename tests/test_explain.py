@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tcsim
+from conformance.explain import recorded
 from tcsim.core.errors import OperandError
 from tcsim.explanation.orders import Order, contiguous
 from tests.cli_runs import answer, data, refusal
@@ -143,3 +144,40 @@ def test_the_subcommand(tmp_path):
     assert "the dtype is the format" in refusal("explain", *files[:2])
     np.save(tmp_path / "d.npy", product(a, b, "bf16")[::-1].copy())
     assert "not explained" in answer("explain", *files, status=1)
+
+
+@pytest.mark.parametrize(("kind", "format"), [("f16", "bf16"), ("f8f6f4", "e4m3"), ("tf32", "tf32")])
+@pytest.mark.parametrize("part", [256, 64])
+def test_a_library_of_blackwell_is_explained(kind, format, part):
+    """tcgen05.mma in known parts of K, as a library of sm_100 would run it: explained as such there."""
+    name = "f32" if format == "tf32" else format
+    random = np.random.default_rng(part)
+    a, b = (
+        (random.standard_normal(size) * 2.0 ** (random.integers(-4, 5, size) + 20 * (format == "tf32"))).astype(
+            DTYPES[name]
+        )
+        for size in ((128, 256), (256, 16))  # beyond f16, which rounds as tf32 does
+    )
+    words = tcsim.InstructionDescriptor(kind, 128, 16, "f32", format, format)
+    multiply = tcsim.instruction(f"tcgen05.mma.cta_group::1.kind::{kind}", arch="sm_100")
+    read = [tcsim.encode(x.astype(np.float64), "tf32") if format == "tf32" else x for x in (a, b)]
+    parts = []
+    for start in range(0, 256, part):
+        total = np.zeros((128, 16), np.uint32)
+        for k in range(start, start + part, words.k):
+            total = multiply.matmul(read[0][:, k : k + words.k], read[1][k : k + words.k], total, idesc=words.encode())
+        parts.append(total.view(np.float32))
+    found = tcsim.explain(a, b, added(parts), arch="sm_100")
+    assert (found.verdict, found.matching) == ("explained", 2048)
+    assert f"tcgen05.mma.cta_group::1.kind::{kind}" in found.classes[0].instructions
+    assert (found.classes[0].order == "one accumulator") == (part == 256)
+
+
+@pytest.mark.parametrize("name", ["normal", "cancelling"])
+def test_triton_in_three_tf32_products(name):
+    """Recorded on an H200: split operands, a fresh accumulator for each BLOCK_K of 32."""
+    case = recorded.cases()[f"triton-f32-f32-f32-128x128x512-tf32x3.only.{name}"]
+    given = case.operands()
+    found = tcsim.explain(given["a"][:, :12], given["b"][:, :, :12], given["observed"][:, :12, :12])
+    assert (found.verdict, found.matching) == ("explained", 144)
+    assert "tf32x3" in found.classes[0].arithmetic and "blocks of 32, each added" in found.classes[0].arithmetic

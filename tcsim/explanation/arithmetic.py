@@ -13,7 +13,10 @@ import numpy.typing as npt
 from tcsim import catalog
 from tcsim.arithmetic import double, floating
 from tcsim.arithmetic.steps import Lowering
+from tcsim.core.errors import OperandError
 from tcsim.core.targets import accepting
+from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.descriptors.kinds import tensor_arch
 from tcsim.numbers.codec import encode
 from tcsim.numbers.formats import FORMATS, Format
 
@@ -57,6 +60,8 @@ def arithmetics(left: str, right: str, arch: str) -> Iterator[Arithmetic]:
         return
     for inner, rounding in READ_AS.get((left, right), ()):
         yield from _of_tensor_cores(inner, inner, arch, rounding)
+    if (left, right) == ("f32", "f32"):
+        yield from _in_three(arch)
     yield from (
         item for item in _of_tensor_cores(left, right, arch, "") if item.accumulator != "f64"
     )  # an FMA chain too
@@ -79,8 +84,30 @@ READ_AS: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
 
 def _of_tensor_cores(left: str, right: str, arch: str, rounding: str) -> Iterator[Arithmetic]:
     """The dense multiplies of the arch that take these formats, one for all that compute the same."""
-    found: dict[tuple[Any, ...], list[str]] = {}
-    lowerings: dict[tuple[Any, ...], Lowering] = {}
+    merged: dict[tuple[Any, ...], tuple[Lowering, list[str]]] = {}
+    for mnemonic, accumulator, step, lowering in (
+        *_of_tensor_memory(left, right, arch),
+        *_of_registers(left, right, arch),
+    ):
+        merged.setdefault((accumulator, step, lowering.steps), (lowering, []))[1].append(mnemonic)
+    for (accumulator, step, _), (lowering, names) in sorted(
+        merged.items(), key=lambda item: (item[0][0] == "f16", -item[0][1])
+    ):
+        read = f"operands rounded to {left} ({rounding}), " if rounding else ""
+        yield Arithmetic(
+            f"{read}{_family(names)}, k{step}, {accumulator} accumulator", (left, right), rounding, step, accumulator,
+            partial(_multiplied, lowering, (FORMATS[left], FORMATS[right], FORMATS[accumulator])), tuple(names),
+            FORMATS[accumulator].kind == "float",
+        )  # fmt: skip
+
+
+Multiply = tuple[str, str, int, Lowering]
+"""A mnemonic, the format of its accumulator, its K, and what runs."""
+
+
+def _of_registers(left: str, right: str, arch: str) -> Iterator[Multiply]:
+    """wgmma and mma.sync: accumulators in registers."""
+    lowerings: dict[tuple[Any, ...], Lowering | None] = {}
     _, targets = accepting(arch)
     for family in ("wgmma", "mma.sync"):
         for row in catalog.family(family).rows():
@@ -89,26 +116,81 @@ def _of_tensor_cores(left: str, right: str, arch: str, rounding: str) -> Iterato
                 continue
             accumulator = formats["d"]
             key = (accumulator, row.shape[2], row.arithmetic, family)
-            if key in found:
-                found[key].append(row.mnemonic)
+            if key not in lowerings:
+                multiply: Any = catalog.instruction(row.mnemonic, arch=arch)
+                fits = multiply.formats["c"].name == accumulator and getattr(multiply, "sparsity", None) is None
+                lowerings[key] = multiply.lowering if fits else None
+            found = lowerings[key]
+            if found is not None:
+                yield row.mnemonic, accumulator, row.shape[2], found
+
+
+def _of_tensor_memory(left: str, right: str, arch: str) -> Iterator[Multiply]:
+    """tcgen05.mma: accumulators in Tensor Memory; formats and K in its instruction descriptor."""
+    chip, targets = accepting(arch)
+    for row in catalog.family("tcgen05.mma").rows():
+        kind = row.kind
+        plain = not (row.collectors or row.ashift or row.lookup or row.sparse or kind.block_scaled)
+        if not plain or {left, right} - set(kind.ab_formats) or not set(row.targets) & set(targets):
+            continue
+        multiply: Any = catalog.instruction(row.mnemonic, arch=arch)
+        for depth in kind.depths_on(chip, sparse=False):
+            if depth.formats and {left, right} - depth.formats:
                 continue
-            multiply: Any = catalog.instruction(row.mnemonic, arch=arch)
-            if multiply.formats["c"].name != accumulator or getattr(multiply, "sparsity", None) is not None:
-                continue
-            found[key], lowerings[key] = [row.mnemonic], multiply.lowering
-    merged: dict[tuple[Any, ...], list[str]] = {}
-    for key, names in found.items():
-        merged.setdefault((key[0], key[1], lowerings[key].steps), []).extend(names)
-    for (accumulator, step, steps), names in sorted(
-        merged.items(), key=lambda item: (item[0][0] == "f16", -item[0][1])
-    ):
-        lowering = next(item for item in lowerings.values() if item.steps == steps)
-        read = f"operands rounded to {left} ({rounding}), " if rounding else ""
-        yield Arithmetic(
-            f"{read}{_family(names)}, k{step}, {accumulator} accumulator", (left, right), rounding, step, accumulator,
-            partial(_multiplied, lowering, (FORMATS[left], FORMATS[right], FORMATS[accumulator])), tuple(names),
-            FORMATS[accumulator].kind == "float",
-        )  # fmt: skip
+            for accumulator in kind.d_formats:
+                try:
+                    words = InstructionDescriptor(
+                        kind.name, 128 * row.cta_group, 64, accumulator, left, right, k=depth.k, arch=tensor_arch(chip)
+                    )
+                except OperandError:
+                    continue  # an f16 accumulator takes f16 alone
+                yield row.mnemonic, accumulator, depth.k, multiply.lowering_for(words)
+
+
+THREES = ((8, False), *((block, fresh) for block in (16, 32, 64, 128) for fresh in (True, False)))
+"""Elements of K in which three tf32 products are summed, and whether a fresh accumulator is added to the total after each.
+
+Triton's input_precision="tf32x3" takes its BLOCK_K: older versions go on in one accumulator, 3.6 adds a fresh one
+(lib/Dialect/TritonGPU/Transforms/F32DotTC.cpp). CUTLASS's OpMultiplyAddFastF32 takes each instruction's 8 in one accumulator.
+"""
+
+
+def _in_three(arch: str) -> Iterator[Arithmetic]:
+    """f32 by three products of tf32: small by big, big by small, big by big. Sources: as of `THREES`."""
+    tf32 = FORMATS["tf32"]
+    for mnemonic, accumulator, step, lowering in _of_registers("tf32", "tf32", arch):
+        if step != 8:
+            continue
+        for block, fresh in THREES:
+            whole = (
+                f"in blocks of {block}, each added to the total" if fresh else f"in turn every {block} elements of K"
+            )
+            yield Arithmetic(
+                f"three products of operands split into tf32 (tf32x3), k8, {whole}", ("f32", "f32"), "", block, accumulator,
+                partial(_three, lowering, (tf32, tf32, FORMATS[accumulator]), fresh), (mnemonic,),
+            )  # fmt: skip
+        return
+
+
+def _three(
+    lowering: Lowering, formats: tuple[Format, Format, Format], fresh: bool, a: Codes, b: Codes, c: Codes
+) -> Codes:
+    (big, small), (met, less) = _split(a), _split(b)
+    total = np.zeros_like(c) if fresh else c
+    for left, right in ((small, met), (big, less), (big, met)):
+        for k in range(0, a.shape[2], 8):
+            total = lowering.run(left[:, :, k : k + 8], right[:, k : k + 8], total, formats)
+    if not fresh:
+        return total
+    with np.errstate(all="ignore"):
+        return (c.view(np.float32) + total.view(np.float32)).view(c.dtype)
+
+
+def _split(codes: Codes) -> tuple[Codes, Codes]:
+    """f32 codes of finite numbers rounded to tf32, halves away from zero, and what is left of them."""
+    big = (codes + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    with np.errstate(all="ignore"):
+        return big, (codes.view(np.float32) - big.view(np.float32)).view(codes.dtype)
 
 
 def _family(names: list[str]) -> str:

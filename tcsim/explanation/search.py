@@ -161,7 +161,8 @@ class Search:
                 with np.errstate(all="ignore"):
                     near = extras.reference((left * right).sum(axis=1), self.activation)
                     off = np.abs(near - values)
-                errors[key] = float(np.median(off[np.isfinite(off)])) if np.isfinite(off).any() else 0.0
+                off = np.where(np.isnan(off), np.inf, off)[np.isfinite(values)]  # what overflows is far off
+                errors[key] = float(np.median(off)) if off.size else 0.0
         least = min(errors.values(), default=0.0)
         return [item for item in items if errors.get((item.formats[0], item.rounding), 0.0) <= _FARTHER * least]
 
