@@ -53,7 +53,7 @@ class Barriers(Performer):
         asked = np.broadcast_to(np.asarray(members, np.uint32), (self.threads,))
         if not (asked & self._ballot(self.alive) & ~self._ballot(mask))[mask].any():
             if self.observer is not None:
-                self.observer.met(self, mask)
+                self.observer.met(self, mask, asked)
             return after
         return [(mask.copy(), Wait("warp", after, members=asked.copy()))]
 
@@ -65,21 +65,22 @@ class Barriers(Performer):
         for fiber in waiting:
             present |= fiber.mask
         here, live = self._ballot(present), self._ballot(self.alive)
-        woken = False
+        met, members = np.zeros(self.threads, bool), np.zeros(self.threads, np.uint32)
         for fiber in waiting:
-            assert fiber.waits is not None
+            assert fiber.waits is not None and fiber.waits.members is not None
             complete = fiber.mask & ((fiber.waits.members & live & ~here) == 0)
             if not complete.any():
                 continue
-            woken = True
-            if self.observer is not None:
-                self.observer.met(self, complete)
+            met |= complete
+            members[complete] = fiber.waits.members[complete]
             rest = fiber.mask & ~complete
             self.fibers.waiting.remove(fiber)
             if rest.any():
                 self.fibers.put(rest, fiber.waits, fiber.turns)
             self.fibers.add(complete, fiber.block, max(fiber.turns, self.fibers.floor))
-        return woken
+        if self.observer is not None and met.any():
+            self.observer.met(self, met, members)
+        return bool(met.any())
 
     # --- named barriers
 

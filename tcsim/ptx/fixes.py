@@ -30,6 +30,8 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "SMEM_RACE_RAW": _RACE,
     "SMEM_RACE_WAR": _RACE,
     "SMEM_RACE_WAW": _RACE,
+    "WARP_SYNC_MISSING": "Put bar.warp.sync (__syncwarp) between the two, for all lanes that take part; before an arrival or after a wait that one lane executes for all.",
+    "WARP_SYNC_COLLECTIVE": "Put bar.warp.sync (__syncwarp) between the two: shfl, vote and instructions that are .sync.aligned order no memory.",
     "SMEM_UNINITIALISED": "Fill the array before it is read, or do not read what lies beyond what was filled.",
     "GMEM_RACE": _RACE,
     # asynchronous copies

@@ -85,8 +85,8 @@ class Observer:
     def passed(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
         """Threads that waited at a barrier go on: its phase has ended."""
 
-    def met(self, block: Barriers, mask: Array) -> None:
-        """Lanes have met at bar.warp.sync and go on."""
+    def met(self, block: Barriers, mask: Array, members: Array) -> None:
+        """Lanes have met at bar.warp.sync and go on; members: of each thread the lanes that had to come, as bits."""
 
     def exchanged(self, block: Threads, mask: Array) -> None:
         """Lanes exchange registers: shfl, vote and match."""

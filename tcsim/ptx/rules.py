@@ -43,6 +43,8 @@ RACES = (
     Rule("SMEM_RACE_RAW", "error", "Shared memory is read, and nothing orders the read after the write of another warp.", "Conflict and Data-races", _PTX),
     Rule("SMEM_RACE_WAR", "error", "Shared memory is written, and nothing orders the write after the read of another warp.", "Conflict and Data-races", _PTX),
     Rule("SMEM_RACE_WAW", "error", "Shared memory is written twice, and nothing orders the writes of two warps.", "Conflict and Data-races", _PTX),
+    Rule("WARP_SYNC_MISSING", "error", "Lanes of one warp access the same shared memory and one of them writes, or one lane waits or arrives for the others, and neither bar.warp.sync nor a barrier orders them.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX),
+    Rule("WARP_SYNC_COLLECTIVE", "strict", "As WARP_SYNC_MISSING, but the lanes have executed an instruction together in between (shfl, vote, one that is .sync.aligned), or the later access is one: the lanes are in order, and the manual does not say that memory is; Triton relies on it.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX),
     Rule("GMEM_RACE", "error", "Two warps of a cluster access the same global memory, one of them writes, and nothing orders them; looked for only with Checker(races=True), or where one is a bulk copy.", "Conflict and Data-races", _PTX),
     Rule("SMEM_UNINITIALISED", "strict", "Shared memory is read that nobody has written in this launch.", "Shared State Space", _PTX),
 )  # fmt: skip

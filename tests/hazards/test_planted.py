@@ -14,12 +14,13 @@ from tcsim import catalog
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
 from tcsim.ptx.rules import ASSEMBLER, FAULTS
 from tcsim.ptx.shadow.checker import Checker
-from tests.hazards import kernels, kernels_global, kernels_mbarriers, kernels_tensor, kernels_tiles
+from tests.hazards import kernels, kernels_global, kernels_lanes, kernels_mbarriers, kernels_tensor, kernels_tiles
 from tests.hazards.kernels import LOAD, OTHER, OWN, PARAMS, RACES, SOURCE, Kernel
 from tests.hazards.kernels_mbarriers import PIPELINE
 
 KERNELS = (
     *kernels.KERNELS,
+    *kernels_lanes.KERNELS,
     *kernels_mbarriers.KERNELS,
     *kernels_tensor.KERNELS,
     *kernels_global.KERNELS,

@@ -44,6 +44,8 @@ class Meetings:
             key = scope, 0, block.cluster.phase
             if relaxed:
                 checker.relaxed.update(dict.fromkeys(some.tolist(), "CLUSTER_BARRIER_RELAXED"))
+        if not relaxed:
+            checker.lanes.publishing(*checker.bits(block, mask))
         found = checker.clocks.published(some, relaxed)
         before = self.published.get(key)
         self.published[key] = found if before is None else np.maximum(before, found)
@@ -67,6 +69,7 @@ class Meetings:
         if scope == _NAMED:
             found = self.published.pop((scope, block.rank, number), None)
             if found is not None and len(some):
+                checker.lanes.learning(*checker.bits(block, mask), found)
                 checker.clocks.acquire(some, found)
             self.counts.pop((block.rank, number), None)
             self._together(block, number, mask)
@@ -74,6 +77,7 @@ class Meetings:
         for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
             found = self.published.get((scope, 0, phase))
             if found is not None:
+                checker.lanes.learning(*checker.bits(block, mask), found)
                 checker.clocks.acquire(some, found)
         self.published.pop((scope, 0, block.cluster.phase - 3), None)
 

@@ -17,12 +17,14 @@ from tcsim.ptx.shadow.deadlocks import Deadlocks
 from tcsim.ptx.shadow.dependents import Dependents, Ledger
 from tcsim.ptx.shadow.everywhere import Everywhere
 from tcsim.ptx.shadow.findings import Findings
-from tcsim.ptx.shadow.mbarriers import Objects, Work, flipped
+from tcsim.ptx.shadow.lanes import EACH, READS, SEVERAL, WRITES, Lanes, as_bits, mask_of
+from tcsim.ptx.shadow.mbarriers import Objects, Work
 from tcsim.ptx.shadow.naming import Naming, Use
 from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.shadow.origins import Origins
 from tcsim.ptx.shadow.places import parts
 from tcsim.ptx.shadow.registers import Registers
+from tcsim.ptx.shadow.signals import Signals
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import LANES, Array
@@ -67,7 +69,8 @@ class Checker(Observer):
         self.cluster = cluster
         self.per_block = blocks[0].warps
         self.clocks = Clocks(self.per_block * len(blocks))
-        self.operations = Operations(self.clocks)
+        self.lanes = Lanes(self.clocks)
+        self.operations = Operations(self.clocks, self.lanes)
         self.findings = Findings()
         self.objects = Objects(self.clocks, self.operations, self.findings)
         self.memories: dict[tuple[str, int], Words] = {}
@@ -83,6 +86,7 @@ class Checker(Observer):
         self.strong: set[int] = set()  # instructions that are not weak
         self.relaxed: dict[int, str] = {}  # by warp: the rule of the last relaxed arrival or wait
         self.meetings = Meetings(self)
+        self.signals = Signals(self)
         self.synchronising = np.zeros_like(self.clocks.known[0])  # what accesses that release have
         self.histories: dict[tuple[str, int], list[Operation]] = {}  # by kind and warp: all that it issued
         self.flights: dict[int, list[Work]] = {}  # by flight: what an mbarrier is told of
@@ -99,6 +103,12 @@ class Checker(Observer):
     def some(self, block: Threads, threads: Array) -> Array:
         """The warps of threads, each once."""
         return np.unique(self.warps(block, threads))
+
+    def bits(self, block: Threads, mask: Array) -> tuple[Array, Array, Array]:
+        """Of threads the warps, and of each the lanes and those that have not ended, as bits."""
+        every, alive = as_bits(mask), as_bits(self.cluster.blocks[block.rank].alive)
+        own = np.nonzero(every)[0]
+        return own + block.rank * self.per_block, every[own], alive[own]
 
     def index(self, block: Threads) -> Sequence[int]:
         """Which block it is, for a hazard."""
@@ -132,6 +142,8 @@ class Checker(Observer):
         if strong:
             some = self.some(block, threads)
             if kind != "write" and reads:
+                if acquires:
+                    self.lanes.learning(*self.bits(block, mask_of(block.threads, threads)), self.synchronising)
                 self.clocks.acquire(some, self.synchronising, not acquires)
         line = self.findings.number(block.here)
         if strong:
@@ -147,20 +159,31 @@ class Checker(Observer):
             words = self.words("shared", rank)
             self.origins.stored("shared", kind, rank, offsets.astype(np.int64), size)
             at, owner = words.words(offsets.astype(np.int64), size)
-            self._touch(block, words, rank, at, warps[owner], threads[owner], line, kind)
+            self.touch(block, words, rank, at, warps[owner], threads[owner], line, kind, threads[owner] % LANES)
         if strong and kind != "read":
             self.synchronising = np.maximum(self.synchronising, self.clocks.published(some, not releases))
 
-    def _touch(
-        self, block: Threads, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str
+    def touch(
+        self, block: Threads, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
     ) -> None:  # fmt: skip
-        found = words.conflicts(at, warps, kind != "read", kind != "write")
+        """Lanes access words: what is wrong with that, and that they did."""
+        self._judge(block, words, rank, at, warps, threads, line, kind, lanes)
+        self._note(words, at, warps, line, kind, lanes)
+
+    def _judge(
+        self, block: Threads, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
+    ) -> None:  # fmt: skip
+        found = words.conflicts(at, warps, kind != "read", kind != "write", lanes)
         if found:
             self.naming.report(Use(block, words, at, threads, line, kind, rank), found)
+
+    def _note(self, words: Words, at: Array, warps: Array, line: int, kind: str, lanes: Array) -> None:
         if kind != "write":
-            words.note_read(at, warps, line)
+            self.lanes.touched(warps, lanes, READS)
+            words.note_read(at, warps, line, lanes)
         if kind != "read":
-            words.note_write(at, warps, line)
+            self.lanes.touched(warps, lanes, WRITES)
+            words.note_write(at, warps, line, lanes)
 
     def committed(self, operation: Operation) -> bool:
         """Whether the operation is in a group that was committed."""
@@ -176,19 +199,26 @@ class Checker(Observer):
         for barrier in effects.barriers:
             if barrier.scope == "grid" and barrier.op == "wait":
                 self.dependents.wait(self.some(block, threads))
+        if bound.lanes >= LANES:
+            self.lanes.join(*self.bits(block, mask))
         group = getattr(bound.model.row, "cta_group", None)
         if group:
             self.blocks.grouped(block, group, int(threads[0]))
         for order in effects.orders if not effects.now.writes else ():
             self._ordered(block, order, threads)
         if effects.seen:
-            self._saw(block, bound, effects, threads)
+            self.signals.saw(block, bound, effects, threads)
         else:
             for access in effects.reads:
                 if access.proxy == "tensormap" or "barrier" not in bound.form:
-                    self._instruction(block, bound, access, threads, "read")
-        for write in effects.now.writes:
+                    for note in self._instruction(block, bound, access, threads, "read"):
+                        self._note(*note)
+        notes = [
             self._instruction(block, bound, write.at, threads, "atomic" if write.combine else "write")
+            for write in effects.now.writes
+        ]
+        for note in (each for several in notes for each in several):
+            self._note(*note)
         for resource in effects.resources:
             if resource.kind == "tmem.permit":
                 self.blocks.relinquished[block.rank] = self.findings.number(block.here)
@@ -197,36 +227,18 @@ class Checker(Observer):
                 self._ordered(block, order, threads)
         for signal in effects.now.signals:
             if signal.kind not in ("init", "inval"):
-                self._use(block, bound, signal, threads)
+                self.signals.given(block, bound, signal, threads)
 
     @staticmethod
     def keys(block: Performer, at: Access) -> list[int]:
         """The mbarriers of an access, in every block that it is for."""
         return [key for each in block.copies(at) for key in np.unique(block._keys(each)).tolist()]
 
-    def _use(self, block: Performer, bound: Bound, signal: Signal, threads: Array) -> None:
-        """Threads signal mbarriers."""
-        line, some = self.findings.number(block.here), self.some(block, threads)
-        for key in self.keys(block, signal.at):
-            self.objects.use(key, some, line, self.index(block), int(threads[0]))
-            if key >> 24 & 0xFF != block.rank:
-                self._remote(block, bound, signal.at, key, line, int(threads[0]), signal.kind in ("arrive", "drop"))
-
-    def _remote(
-        self, block: Performer, bound: Bound, at: Access, key: int, line: int, thread: int, arrives: bool
-    ) -> None:
-        """An mbarrier of another block is used: in which form, and for whom."""
-        where = f"{self.findings.opcode(line)} uses the mbarrier at {key:#x} of block {key >> 24 & 0xFF} of the cluster"
-        if bound.form["barrier"].space == "shared::cta" or not (arrives or bound.model.row.arithmetic.endswith("_tx")):
-            said = f"{where}: valid are arrivals with .shared::cluster"
-            self.findings.report("MBAR_REMOTE_FORM", said, line, 0, self.index(block), thread, address=key)
-        elif arrives and at.sem == "release" and at.scope == "cta":
-            self.findings.report(
-                "MBAR_SCOPE", f"{where} with scope .cta", line, 0, self.index(block), thread, address=key
-            )
-
-    def _instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
-        line = self.findings.number(block.here)
+    def _instruction(
+        self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str
+    ) -> list[tuple[Words, Array, Array, int, str, Array]]:
+        """Judge an access; what is to be noted of it, once all that the instruction accesses is judged."""
+        line, notes = self.findings.number(block.here), []
         if self.everywhere.active:
             self.everywhere.instruction(block, access, threads, kind)
         for rank, offsets, size, mask, who in parts(block, bound, access, threads, threads):
@@ -238,7 +250,11 @@ class Checker(Observer):
                 warps = self.warps(block, who)
                 if rank != block.rank:
                     self.blocks.reached(block, rank, warps, line)
-                self._touch(block, words, rank, at, warps[owner], who[owner], line, kind)
+                apart = bound.lanes == 1 or access.thread is not None
+                lanes = who[owner] % LANES if apart else np.full(len(at), SEVERAL)
+                self._judge(block, words, rank, at, warps[owner], who[owner], line, kind, lanes)
+                notes.append((words, at, warps[owner], line, kind, lanes))
+        return notes
 
     # --- order
 
@@ -258,32 +274,28 @@ class Checker(Observer):
         elif order.kind == "fence.mbarrier_init":
             self.clocks.fence_initialisation(some)
         elif order.kind in ("fence", "fence.sc"):
-            self.clocks.fence(some)
+            self._fence(block, mask_of(block.threads, threads))
 
     def fenced(self, block: Threads, mask: Array) -> None:
         """membar."""
         self.meetings.activity[block.rank] += 1
-        self.clocks.fence(self.some(block, np.nonzero(mask)[0]))
+        self._fence(block, mask)
 
-    def _saw(self, block: Performer, bound: Bound, effects: Effects, threads: Array) -> None:
-        line = self.findings.number(block.here)
-        for seen in effects.seen:
-            keys = block._keys(seen.at)
-            warps = self.warps(block, np.broadcast_to(threads, keys.shape))
-            complete = np.broadcast_to(seen.complete, keys.shape)
-            for key in np.unique(keys).tolist():
-                own = keys == key
-                some = np.unique(warps[own])
-                thread = int(threads[int(np.argmax(own))])
-                found = self.objects.use(key, some, line, self.index(block), thread)
-                if key >> 24 & 0xFF != block.rank:
-                    self._remote(block, bound, seen.at, key, line, thread, False)
-                done = np.unique(warps[own & complete])
-                if found is not None and len(done):
-                    relaxed = seen.at.sem == "relaxed"
-                    self.objects.seen(key, found, done, relaxed, line)
-                    if relaxed:
-                        self.relaxed.update(dict.fromkeys(done.tolist(), "MBAR_RELAXED"))
+    def _fence(self, block: Threads, mask: Array) -> None:
+        warps, now, alive = self.bits(block, mask)
+        self.lanes.learning(warps, now, alive, self.clocks.heard[warps].max(0))
+        self.clocks.fence(warps)
+
+    def exchanged(self, block: Threads, mask: Array) -> None:
+        """Lanes wait for each other, and no memory is ordered."""
+        self.lanes.join(*self.bits(block, mask))
+
+    def met(self, block: Barriers, mask: Array, members: Array) -> None:
+        """bar.warp.sync orders what its lanes did."""
+        self.meetings.activity[block.rank] += 1
+        for each in np.unique(members[mask]).tolist():
+            warps, now, alive = self.bits(block, mask & (members == each))
+            self.lanes.together(warps, now & np.uint32(each), alive)
 
     def arrived(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
         """Arrivals at barriers publish what was before them."""
@@ -299,39 +311,7 @@ class Checker(Observer):
         self, block: Performer, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """An mbarrier is made, ends, or gets an arrival or bytes."""
-        line, rank = self.findings.number(block.here), key >> 24 & 0xFF
-        following = self.following_now
-        at, thread = np.array([key & 0xFFFFFF]), int(threads[0])
-        warps = self.some(block, threads)
-        if signal.kind in ("init", "inval"):
-            words = self.words("shared", rank)
-            places, _ = words.words(at, 8)
-            each, who = np.full(len(places), warps[0]), np.full(len(places), thread)
-            if key not in self.objects.live:
-                self._touch(block, words, rank, places, each, who, line, "write")
-            if signal.kind == "inval":
-                self.objects.use(key, warps, line, self.index(block), thread)
-                self.objects.live.pop(key, None)
-                words.note_write(places, each, line)
-                return
-            marker = self.operations.issue(
-                "mbarrier", line, rank, warps[:1], threads[:1], np.zeros(1, np.int64), "generic"
-            )
-            words.note_landing(places, marker)
-            self.objects.initialise(key, int(warps[0]), line, marker, self.index(block), thread)
-            return
-        if rank != block.rank and following is None:
-            self.blocks.reached(block, rank, warps, line)
-        found = self.objects.live.get(key)
-        if following and following[0].operations:
-            line = following[0].operations[-1].line
-        if found is not None:
-            own = warps if following is None else None
-            if own is not None and signal.kind in ("arrive", "drop") and signal.at.sem == "relaxed":
-                self.relaxed.update(dict.fromkeys(own.tolist(), "MBAR_RELAXED"))
-            self.objects.signalled(
-                key, found, signal, count, flipped(before, after), line, own, following or [], self.index(block), thread
-            )
+        self.signals.signalled(block, signal, key, count, before, after, threads)
 
     # --- work in flight
 
@@ -350,6 +330,7 @@ class Checker(Observer):
             )  # fmt: skip
             made[first].registers, made[first].sources = bound.written, bound.held
             made[first].unit = bound.model.row.family
+            made[first].each = bound.lanes == 1
             for signal in pending.tells:
                 self.objects.told(made[first], self.keys(block, signal.at))
             if flight.kind == "wgmma":
@@ -397,15 +378,21 @@ class Checker(Observer):
                     self.blocks.reached(block, rank, by.warps, line, by)
             firsts = self.warps(block, who) // together * together
             for first, by in made.items():
+                here = owner if len(made) == 1 else owner[(firsts == first)[owner]]
                 mine = at if len(made) == 1 else at[(firsts == first)[owner]]
                 if not len(mine):
                     continue
-                found = words.conflicts_of(mine, by, writes, reads)
+                lanes = (
+                    (who[here] if len(by.threads) > 1 else by.threads) % LANES
+                    if by.each and space == "shared"
+                    else None
+                )
+                found = words.conflicts_of(mine, by, writes, reads, lanes)
                 if found:
                     kind = "write" if writes else "read"
                     self.naming.report(Use(block, words, mine, by.threads, line, kind, rank, by), found)
                 if writes:
-                    words.note_landing(mine, by)
+                    words.note_landing(mine, by, SEVERAL if lanes is None else lanes)
                 else:
                     words.note_fetch(mine, by)
 
@@ -472,8 +459,9 @@ class Checker(Observer):
         offsets = address & 0xFFFFFF
         words = self.words("shared", block.rank)
         places, _ = words.words(offsets, at.size)
-        self._touch(
+        self.touch(
             block, words, block.rank, places, np.full(len(places), self.some(block, threads)[0]), np.full(len(places), threads[0]), line, "write",
+            np.full(len(places), EACH),
         )  # fmt: skip
 
     def granted(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array) -> None:

@@ -1,7 +1,8 @@
 """Which events come before which: vector clocks of the warps of a cluster.
 
 A warp's own clock counts what it publishes. `known[warp, kind, 1 + other]` is the latest event of another warp that comes before what
-the warp does now. Lanes of one warp count as one: what a lane learns or publishes, all do. That hides a mistake, and never invents one.
+the warp does now. Lanes of one warp count as one: what a lane learns or publishes, all do. What only some of them know is told apart by
+`tcsim.ptx.shadow.lanes`.
 """
 
 from __future__ import annotations

@@ -20,9 +20,30 @@ class Name:
 
 
 _FENCE = "no fence.proxy.async is between"
-BY_INSTRUCTION = ("written", "read", "unfenced", "unfenced write", "unfenced read")
+_LANES = {
+    "": "no bar.warp.sync or barrier is between the lanes",
+    "unheard ": "another lane waited for what orders them, and no bar.warp.sync or barrier is behind the wait",
+    "untold ": "another lane arrived for the one that did it, and no bar.warp.sync or barrier is before the arrival",
+}
+"""What lanes of one warp lack, by how the two accesses are ordered apart from that."""
+_APART = {"apart": "WARP_SYNC_MISSING", "joined": "WARP_SYNC_COLLECTIVE"}
+BY_INSTRUCTION = (
+    "written", "read", "unfenced", "unfenced write", "unfenced read",
+    *(f"{how} {name}{does}" for how in _APART for name in _LANES for does in ("written", "read")),
+)  # fmt: skip
 """Kinds of conflict with what an instruction of a warp did, not an operation."""
 PLAIN = {
+    **{
+        f"{how} {name}{does}": Name(_APART[how], _LANES[name])
+        for how in _APART
+        for name in _LANES
+        for does in ("written", "read")
+    },
+    **{
+        f"{how} {does}": Name(_APART[how], "another lane waited for it, and no bar.warp.sync or barrier is between")
+        for how in _APART
+        for does in ("landed", "fetched")
+    },
     "unfenced": Name("PROXY_FENCE_MISSING", _FENCE),
     "unfenced write": Name("PROXY_FENCE_WAR", _FENCE),
     "unfenced read": Name("PROXY_FENCE_WAR", _FENCE),

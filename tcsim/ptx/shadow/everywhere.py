@@ -18,7 +18,7 @@ from tcsim.ptx.memory import SHARED_WINDOW, Segment
 from tcsim.ptx.shadow.clocks import ORDERED
 from tcsim.ptx.shadow.naming import Use
 from tcsim.ptx.shadow.operations import Operation
-from tcsim.ptx.shadow.words import Conflict, Words
+from tcsim.ptx.shadow.words import LANE_BITS, Conflict, Words
 from tcsim.ptx.threads import Array
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Everywhere:
         when, writer = words.when[at][written], who[written]
         late = (self.released[writer - 1] < when) | (self.acquired[warp, writer] < when)
         if late.any():
-            other = int(words.what[at][written][int(np.argmax(late))])
+            other = int(words.what[at][written][int(np.argmax(late))] >> LANE_BITS)
             opcode = checker.findings.opcode
             said = f"{opcode(line)} uses a tensor map that {opcode(other)} wrote: no fence.proxy.tensormap::generic.release and .acquire are between"
             checker.findings.report("TENSORMAP_FENCE", said, line, other, checker.index(block), int(threads[0]))

@@ -10,6 +10,7 @@ import numpy as np
 from tcsim.model.effects import Signal
 from tcsim.ptx.shadow.clocks import EXECUTED, INITIALISED, Clocks
 from tcsim.ptx.shadow.findings import Findings
+from tcsim.ptx.shadow.lanes import EVERY
 from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.threads import Array
 
@@ -47,7 +48,9 @@ class Object:
     published: Array  # what those of all complete phases have
     coming: list[Work] = field(default_factory=list)
     complete: list[Work] = field(default_factory=list)
-    told: dict[int, int] = field(default_factory=dict)  # by warp: how much of `complete` it knows
+    told: dict[tuple[int, int], int] = field(
+        default_factory=dict
+    )  # by warp and lanes, as bits: how much of `complete` they know
     expected: dict[int, int] = field(default_factory=dict)  # bytes of the phase under way, by the instruction that told
     delivered: dict[int, int] = field(default_factory=dict)
     arrivals: dict[int, int] = field(default_factory=dict)
@@ -66,7 +69,9 @@ class Objects:
     def __init__(self, clocks: Clocks, operations: Operations, findings: Findings) -> None:
         self.clocks, self.operations, self.findings = clocks, operations, findings
         self.live: dict[int, Object] = {}
-        self._known: dict[tuple[int, int], int] = {}  # of a warp and a list of operations: how many of them it knows
+        self._known: dict[
+            tuple[int, int, int], int
+        ] = {}  # of a list of operations, a warp and lanes: how many of them they know
         self._stale: dict[int, int] = {}  # by warp whose last wait that passed told it nothing new: the object
         self.repeated: dict[int, tuple[int, int]] = {}  # by instruction: the object and phase of such a wait
 
@@ -160,12 +165,12 @@ class Objects:
         phase = next(phase for each, phase in own.tells if each == key)
         return found.expecting if 0 <= found.expecting < phase and own.kind == "" else phase
 
-    def seen(self, key: int, found: Object, warps: Array, relaxed: bool, line: int) -> None:
-        """Some warps see a phase complete: they learn what came before it."""
+    def seen(self, key: int, found: Object, warps: Array, lanes: Array, relaxed: bool, line: int) -> None:
+        """Some warps, or some lanes of each (as bits), see a phase complete: they learn what came before it."""
         self.clocks.acquire(warps, found.published, relaxed)
         found.observed = max(found.observed, found.ended)
         moment = len(self.operations.all)
-        for warp in warps.tolist():
+        for warp, own in zip(warps.tolist(), lanes, strict=True):
             before = found.passes.get(warp)
             found.passes[warp] = Pass(int(self.clocks.now[warp]), moment, found.ended, line)
             if before is not None and before.ended == found.ended:
@@ -173,15 +178,15 @@ class Objects:
                 self.repeated.setdefault(line, (key, found.ended - 1))
             else:
                 self._stale.pop(warp, None)
-            for work in found.complete[found.told.get(warp, 0) :]:
-                self._learn(work, warp)
-            found.told[warp] = len(found.complete)
+            for work in found.complete[found.told.get((warp, int(own)), 0) :]:
+                self._learn(work, warp, own)
+            found.told[warp, int(own)] = len(found.complete)
 
-    def _learn(self, work: Work, warp: int) -> None:
-        key = id(work.operations), warp
+    def _learn(self, work: Work, warp: int, lanes: np.uint32) -> None:
+        key = id(work.operations), warp, int(lanes)
         first = self._known.get(key, 0)
         for own in work.operations[first : work.count]:
-            self.operations.seen(own, np.array([warp]))
+            self.operations.seen(own, np.array([warp]), lanes=EVERY if lanes == EVERY else lanes)
         self._known[key] = max(first, work.count)
 
     # --- what a wait was for

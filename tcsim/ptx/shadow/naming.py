@@ -77,7 +77,7 @@ class Naming:
         checker, findings = self.checker, self.checker.findings
         plain = (conflicts.GLOBAL if use.words.space == "global" else conflicts.PLAIN).get(kind)
         if kind in conflicts.BY_INSTRUCTION:
-            said = f"{'read' if kind in ('read', 'unfenced read') else 'written'} by {findings.opcode(earlier)}"
+            said = f"{'read' if kind.endswith('read') else 'written'} by {findings.opcode(earlier)}"
             if use.by is None and earlier in checker.strong and use.line in checker.strong:
                 return None
             if plain is not None:
@@ -88,7 +88,7 @@ class Naming:
         operation = checker.operations.all[earlier]
         opcode = findings.opcode(operation.line)
         done = "" if plain is not None else ", which may not be done"
-        said = f"{'read' if kind in ('fetched', 'depended') else 'written'} by {opcode}{done}"
+        said = f"{'read' if kind in ('fetched', 'apart fetched', 'joined fetched', 'depended') else 'written'} by {opcode}{done}"
         if kind == "unfenced operation" and use.words.space == "tmem":
             plain = conflicts.TENSOR_FENCE
         return plain or self._against(use, kind, operation, place), said, operation.line

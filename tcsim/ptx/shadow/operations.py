@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tcsim.ptx.shadow.clocks import EXECUTED, HANDED, NEVER, ORDERED, PROXIED, Clocks
-from tcsim.ptx.threads import Array
+from tcsim.ptx.shadow.lanes import EVERY, LEARNS, SEVERAL, Lanes
+from tcsim.ptx.threads import LANES, Array
 
 READ, WRITTEN = range(2)
 """What can be known of an operation: that it has read its sources; that it has written its destinations too."""
@@ -37,18 +38,20 @@ class Operation:
         tuple[int, int], ...
     ] = ()  # mbarriers that get to know when it is done, by key, with the phase under way
     depended: bool = False  # whether all that is known of its reads is that its registers were needed
+    each: bool = False  # whether each thread has work of its own, and waits for that alone
 
 
 class Operations:
     """All operations of a cluster."""
 
-    def __init__(self, clocks: Clocks) -> None:
-        self.clocks = clocks
+    def __init__(self, clocks: Clocks, lanes: Lanes) -> None:
+        self.clocks, self.lanes = clocks, lanes
         self.all: list[Operation] = []
         self.flying: dict[
             tuple[str, int], list[Operation]
         ] = {}  # in groups, by kind and rank: those that not all have waited for
         self._seen = np.full((2, 64, clocks.warps), NEVER, np.int32)  # clocks of warps when they learnt of it
+        self._learnt = np.zeros((2, 64, clocks.warps), np.uint32)  # the lanes that have, as bits
         self._after = np.zeros(
             (3, 64, clocks.warps), bool
         )  # whether a warp is known to come after: read, written, written and fenced
@@ -60,6 +63,7 @@ class Operations:
         number = len(self.all)
         if number == self._seen.shape[1]:
             self._seen = np.concatenate([self._seen, np.full_like(self._seen, NEVER)], axis=1)
+            self._learnt = np.concatenate([self._learnt, np.zeros_like(self._learnt)], axis=1)
             self._after = np.concatenate([self._after, np.zeros_like(self._after)], axis=1)
         left = [np.ones(len(threads), bool), np.ones(len(threads), bool)]
         made = Operation(number, kind, line, rank, warps, threads, groups, self.clocks.now[warps], left, proxy)
@@ -68,12 +72,29 @@ class Operations:
             self.flying.setdefault((kind, rank), []).append(made)
         return made
 
-    def seen(self, operation: Operation, warps: Array, part: int = WRITTEN) -> None:
-        """Some warps learn now that an operation has read, or has written."""
+    def seen(self, operation: Operation, warps: Array, part: int = WRITTEN, lanes: Array | np.uint32 = EVERY) -> None:
+        """Some warps, or some lanes of each (as bits), learn now that an operation has read, or has written."""
         now = self.clocks.now[warps]
         for own in (READ, WRITTEN)[: part + 1]:
             row = self._seen[own, operation.number]
             row[warps] = np.minimum(row[warps], now)
+            self._learnt[own, operation.number, warps] |= lanes
+        if lanes is not EVERY:
+            self.lanes.last[LEARNS, warps] = self.lanes.alone[warps] = now
+
+    def apart(self, numbers: Array, warps: Array, lanes: Array, owners: Array, part: int) -> tuple[Array, Array]:
+        """Whether other lanes of a warp know that an operation has read, or has written, and these do not: bool, elementwise; and since when.
+
+        owners: the lane whose work it is, where each thread waits for its own.
+        """
+        seen, learnt = self._seen[part][numbers, warps], self._learnt[part][numbers, warps]
+        found: Array = (seen != NEVER) & (seen > self.lanes.base[warps]) & (learnt != EVERY)
+        found &= (lanes == SEVERAL) | (lanes != owners) & (learnt >> np.minimum(lanes, LANES - 1) & 1 == 0)
+        for place in np.nonzero(found)[0].tolist():
+            known = self.clocks.known[warps[place], ORDERED, 1:-1].copy()
+            known[warps[place]] = self.lanes.pairs[warps[place], min(int(lanes[place]), LANES - 1)].max()
+            found[place] = not (self._seen[part][numbers[place]] <= known).any()
+        return found, seen
 
     def seen_by(self, operation: Operation, known: Array) -> bool:
         """Whether whoever knows of these events of each warp knows that it has written."""
@@ -111,7 +132,9 @@ class Operations:
                 own.left[each] &= ~done
             if not own.left[part].any():
                 own.depended = False
-                self.seen(own, own.warps, part)
+                self.seen(own, own.warps, part, np.uint32(0) if own.each else EVERY)
+                if own.each:
+                    self.lanes.doing[own.warps[0], own.threads % LANES] = True
                 if own.published is not None:
                     self.clocks.acquire(own.warps, own.published)
             if own.left[WRITTEN].any():

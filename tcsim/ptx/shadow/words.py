@@ -1,7 +1,8 @@
 """Of every word of a memory: who wrote it last, and when each warp, and each warp's asynchronous work, last read it.
 
 A writer is a code: 0 for nobody, 1 + warp, or 1 + warps + number of an asynchronous operation. A word is as wide as the narrowest
-access to shared memory in the program, so that neighbours are not mistaken for each other.
+access to shared memory in the program, so that neighbours are not mistaken for each other. What a warp or its work did stands there with the
+lane: `LANE_BITS` of `what` and `reader`, the instruction above them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcsim.ptx.shadow.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
+from tcsim.ptx.shadow.lanes import LEARNS, READS, SEVERAL, WRITES
 from tcsim.ptx.shadow.operations import READ, WRITTEN, Operation, Operations
 from tcsim.ptx.threads import Array
 
 EMPTY: Array = np.zeros(0, np.int64)
+LANE_BITS = 6
+_LANE = (1 << LANE_BITS) - 1
 PIPELINED = frozenset(
     (f"tcgen05.{first}", f"tcgen05.{second}")
     for first, second in (("mma", "mma"), ("cp", "mma"), ("shift", "mma"), ("shift", "cp"), ("mma", "shift"))
@@ -29,7 +33,10 @@ class Conflict:
     kind: str
     """By a warp: "written", "read"; written, and no fence between proxies: "unfenced", or if it is written again "unfenced write",
     "unfenced read". By an operation: "landed", "fetched", "unfenced operation"; "depended": fetched, and known only because its registers
-    were needed; "unpipelined": of tcgen05, one thread's, in no order. "nobody": read, and never written."""
+    were needed; "unpipelined": of tcgen05, one thread's, in no order. "nobody": read, and never written. In order as far as whole warps go, but not
+    for the lanes: "apart written", "apart read", "apart landed", "apart fetched" by another lane of the warp, or known to be done by it alone;
+    "apart unheard written": another lane waited for what orders it; "apart untold written": another lane than the one that did it told. "joined"
+    in place of "apart": the lanes have executed an instruction together since then."""
     places: Array  # in the words of the access now
     earlier: Array  # numbers of instructions, or of operations
     warps: Array  # the warp of the earlier access; of operations 0
@@ -47,10 +54,11 @@ class Words:
         self.fence = GLOBALLY if space == "global" else PROXIED  # the kind of order between proxies
         self.who = np.zeros(count, np.int32)
         self.when = np.zeros(count, np.int32)
-        self.what = np.zeros(count, np.int32)  # the instruction
+        self.what = np.zeros(count, np.int32)  # the instruction, with the lane
+        self.lanes = operations.lanes
         self.read = self.reader = np.zeros(
             (0, clocks.warps), np.int32
-        )  # when, and the instruction, if any warp has read
+        )  # when, and the instruction with the lane, if any warp has read
         self.was_read = False  # by any warp
         self.fetched: dict[int, Array] = {}  # by warp: 1 + number of the last of its operations that read the word
 
@@ -73,8 +81,13 @@ class Words:
         """When a warp wrote a word ("written"), or read it."""
         return int(self.when[at] if kind == "written" else self.read[at, warp])
 
-    def conflicts(self, at: Array, warps: Array, writes: bool, reads: bool = False) -> list[Conflict]:
-        """What is not ordered before accesses of some warps, through the generic proxy; reads: what nobody wrote counts."""
+    def conflicts(
+        self, at: Array, warps: Array, writes: bool, reads: bool = False, lanes: Array | None = None
+    ) -> list[Conflict]:
+        """What is not ordered before accesses of some warps, through the generic proxy; reads: what nobody wrote counts.
+
+        lanes: which of the warps access; None: what other lanes of the same warp did does not matter.
+        """
         found = []
         clocks, who = self.clocks, self.who[at]
         if reads and not who.all():
@@ -89,6 +102,10 @@ class Words:
                 if landed.any():
                     own, numbers = places[landed], codes[landed] - clocks.warps - 1
                     found += self._missing("landed", own, numbers, warps[own], WRITTEN)
+                    if lanes is not None and self.lanes.loose(warps, LEARNS):
+                        found += self._known_apart("landed", at, own, numbers, warps, lanes, WRITTEN)
+        if lanes is not None:
+            found += self._apart(at, warps, lanes, writes)
         if not writes:
             return found
         found += self._reads(at, clocks.known[warps, ORDERED, 1:-1] if self.was_read else EMPTY)
@@ -97,13 +114,80 @@ class Words:
             if last.any():
                 places = np.nonzero(last)[0]
                 found += self._missing("fetched", places, last[places] - 1, warps[places], READ)
+                if lanes is not None and self.lanes.loose(warps, LEARNS):
+                    found += self._known_apart("fetched", at, places, last[places] - 1, warps, lanes, READ)
+        return found
+
+    def _known_apart(
+        self, kind: str, at: Array, places: Array, numbers: Array, warps: Array, lanes: Array, part: int
+    ) -> list[Conflict]:
+        """Of operations, elementwise, those that only other lanes of the warp know to be done."""
+        after = self.operations.after(numbers, warps[places], part)
+        owners = self.what[at[places]] & _LANE if kind == "landed" else np.full(len(places), SEVERAL)
+        apart, since = self.operations.apart(numbers, warps[places], lanes[places], owners, part)
+        joined = (since <= self.lanes.joined[warps[places]]) | (lanes[places] == SEVERAL)
+        found = []
+        for name, bad in ((f"apart {kind}", after & apart & ~joined), (f"joined {kind}", after & apart & joined)):
+            if bad.any():
+                found.append(Conflict(name, places[bad], numbers[bad], np.zeros(int(bad.sum()), np.int64)))
+        return found
+
+    def _apart(self, at: Array, warps: Array, lanes: Array, writes: bool) -> list[Conflict]:
+        """What other lanes of the same warps did, and what only other lanes were told, or told. One warp and lane may stand for all words."""
+        knows, found = self.lanes, []
+        if knows.loose(warps, WRITES):
+            found += self._in_warp("written", at, self.who[at] == warps + 1, self.when[at], self.what[at], warps, lanes)
+        if writes and self.was_read and knows.loose(warps, READS):
+            found += self._in_warp("read", at, True, self.read[at, warps], self.reader[at, warps], warps, lanes)
+        if knows.windows or knows.missed(warps, lanes):
+            warps, lanes = np.broadcast_to(warps, at.shape), np.broadcast_to(lanes, at.shape)
+            found += self._between_lanes("written", self.who[at] - 1, self.when[at], self.what[at], warps, lanes)
+            for reader in np.nonzero(self.read[at].any(0))[0].tolist() if writes and self.was_read else ():
+                read, what = self.read[at, reader], self.reader[at, reader]
+                found += self._between_lanes("read", np.where(read > 0, reader, -1), read, what, warps, lanes)
+        return found
+
+    def _in_warp(
+        self, kind: str, at: Array, own: Array | bool, when: Array, what: Array, warps: Array, lanes: Array
+    ) -> list[Conflict]:
+        """Accesses by the same warps, where these are: what lanes do not know of each other."""
+        late = np.nonzero(own & (when > self.lanes.base[warps]))[0]
+        if not len(late):
+            return []
+        warps, lanes = np.broadcast_to(warps, at.shape)[late], np.broadcast_to(lanes, at.shape)[late]
+        when, what = when[late], what[late]
+        lane = what & _LANE
+        bad = self.lanes.unordered(warps, lanes, lane, when)
+        joined = (lanes == SEVERAL) | (lane == SEVERAL) | (when <= self.lanes.joined[warps])
+        return self._by_lanes(kind, late, bad, joined, what, warps)
+
+    def _between_lanes(
+        self, kind: str, who: Array, when: Array, what: Array, warps: Array, lanes: Array
+    ) -> list[Conflict]:
+        """Accesses by another warp each (-1, or too large a number: none) that are in order for warps, and not for their lanes."""
+        knows, lane = self.lanes, what & _LANE
+        column = np.clip(who + 1, 0, self.clocks.warps + 1)
+        ordered = (column > 0) & (who != warps) & (self.clocks.known[warps, ORDERED, column] >= when)
+        untold, before = knows.untold(warps, who, lane, when)
+        unheard = ordered & knows.unheard(warps, lanes, column, when)
+        joined = (lanes == SEVERAL) | (knows.parted[warps] <= knows.joined[warps])
+        every = np.arange(len(who))
+        found = self._by_lanes(f"unheard {kind}", every, unheard, joined, what, who)
+        return found + self._by_lanes(f"untold {kind}", every, ordered & untold, when <= before, what, who)
+
+    @staticmethod
+    def _by_lanes(kind: str, places: Array, bad: Array, joined: Array, what: Array, who: Array) -> list[Conflict]:
+        found = []
+        for how, each in (("apart", bad & ~joined), ("joined", bad & joined)):
+            if each.any():
+                found.append(Conflict(f"{how} {kind}", places[each], what[each] >> LANE_BITS, who[each]))
         return found
 
     def _written(self, at: Array, places: Array, codes: Array) -> list[Conflict]:
         """Of unordered writes by their codes, those of ordinary instructions."""
         ordinary = codes <= self.clocks.warps
         own = places[ordinary]
-        return [Conflict("written", own, self.what[at[own]], codes[ordinary] - 1)] if len(own) else []
+        return [Conflict("written", own, self.what[at[own]] >> LANE_BITS, codes[ordinary] - 1)] if len(own) else []
 
     def _missing(self, kind: str, places: Array, numbers: Array, warps: Array, part: int) -> list[Conflict]:
         """Of operations, elementwise, those that do not come before what a warp does now."""
@@ -111,19 +195,19 @@ class Words:
         nobody = np.zeros(int(missing.sum()), np.int64)
         return [Conflict(kind, places[missing], numbers[missing], nobody)] if len(nobody) else []
 
-    def note_read(self, at: Array, warps: Array, line: int) -> None:
-        """Warps read words."""
+    def note_read(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
+        """Lanes of warps read words."""
         if not self.was_read:
             self.was_read = True
             self.read, self.reader = (np.zeros((self.count, self.clocks.warps), np.int32) for _ in range(2))
         self.read[at, warps] = self.clocks.now[warps]
-        self.reader[at, warps] = line
+        self.reader[at, warps] = line << LANE_BITS | lanes
 
-    def note_write(self, at: Array, warps: Array, line: int) -> None:
-        """Warps write words."""
+    def note_write(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
+        """Lanes of warps write words."""
         self.who[at] = warps + 1
         self.when[at] = self.clocks.now[warps]
-        self.what[at] = line
+        self.what[at] = line << LANE_BITS | lanes
 
     def forget(self, at: Array) -> None:
         """Nobody has touched these words."""
@@ -135,8 +219,10 @@ class Words:
 
     # --- asynchronous operations
 
-    def conflicts_of(self, at: Array, by: Operation, writes: bool, reads: bool = False) -> list[Conflict]:
-        """What is not ordered before what an operation reads, or writes; reads: what nobody wrote counts."""
+    def conflicts_of(
+        self, at: Array, by: Operation, writes: bool, reads: bool = False, lanes: Array | None = None
+    ) -> list[Conflict]:
+        """What is not ordered before what an operation reads, or writes; reads, lanes: as of `conflicts`."""
         found = []
         clocks = self.clocks
         known = clocks.known[by.warps].max(0)
@@ -161,7 +247,9 @@ class Words:
                 if unfenced.any():
                     own = np.nonzero(unfenced)[0]
                     kind = "unfenced write" if writes else "unfenced"
-                    found.append(Conflict(kind, own, self.what[at[own]], who[own] - 1))
+                    found.append(Conflict(kind, own, self.what[at[own]] >> LANE_BITS, who[own] - 1))
+        if lanes is not None:
+            found += self._apart(at, by.warps[:1], lanes, writes)
         if not writes:
             return found
         fence = known[self.fence, 1:-1] if by.proxy == "async" else None
@@ -188,7 +276,8 @@ class Words:
         bad = read[places, reader] > (known[reader] if known.ndim == 1 else known[places, reader])
         for kind, own in (("read", bad), ("unfenced read", ~bad)):
             if own.any():
-                found.append(Conflict(kind, places[own], self.reader[at[places[own]], reader[own]], reader[own]))
+                what = self.reader[at[places[own]], reader[own]] >> LANE_BITS
+                found.append(Conflict(kind, places[own], what, reader[own]))
         return found
 
     def _pending(self, kind: str, places: Array, numbers: Array, by: Operation, part: int) -> list[Conflict]:
@@ -240,11 +329,11 @@ class Words:
             self.fetched[warp] = np.zeros(self.count, np.int32)
         self.fetched[warp][at] = by.number + 1
 
-    def note_landing(self, at: Array, by: Operation) -> None:
+    def note_landing(self, at: Array, by: Operation, lanes: Array | int = SEVERAL) -> None:
         """An operation writes words, at some time until it is known to have."""
         self.who[at] = self.clocks.warps + 1 + by.number
         self.when[at] = NEVER
-        self.what[at] = by.line
+        self.what[at] = by.line << LANE_BITS | lanes
 
 
 def _nobody(places: Array) -> list[Conflict]:

@@ -52,6 +52,7 @@ RING = Kernel(
     wgmma.commit_group.sync.aligned;    //- B1
     wgmma.wait_group.sync.aligned 0;    //- B1   //~ B5: wgmma.wait_group.sync.aligned 1;
     fence.proxy.async.shared::cta;      //- B10
+    bar.warp.sync -1;
     @%p2 mbarrier.arrive.shared::cta.b64 _, [%r4];
     add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 3;
     @%p3 bra CONSUME;

@@ -17,6 +17,7 @@ import numpy as np
 from tcsim.ptx.cluster import Cluster
 from tcsim.ptx.observer import Observer
 from tcsim.ptx.shadow.checker import Checker
+from tcsim.ptx.shadow.lanes import SEVERAL
 from tcsim.ptx.shadow.operations import Operation
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.threads import Array
@@ -44,14 +45,14 @@ class History(Words):
         self.readers = np.zeros(self.count, np.uint64)
         self.total = 0
 
-    def note_read(self, at: Array, warps: Array, line: int) -> None:
+    def note_read(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
         """As of `Words`."""
-        super().note_read(at, warps, line)
+        super().note_read(at, warps, line, lanes)
         self._read(at, self.recorder.accesses(line, warps))
 
-    def note_write(self, at: Array, warps: Array, line: int) -> None:
+    def note_write(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
         """As of `Words`."""
-        super().note_write(at, warps, line)
+        super().note_write(at, warps, line, lanes)
         self._write(at, self.recorder.accesses(line, warps))
 
     def note_fetch(self, at: Array, by: Operation) -> None:
@@ -59,9 +60,9 @@ class History(Words):
         super().note_fetch(at, by)
         self._read(at, self.recorder.operation(by))
 
-    def note_landing(self, at: Array, by: Operation) -> None:
+    def note_landing(self, at: Array, by: Operation, lanes: Array | int = SEVERAL) -> None:
         """As of `Words`."""
-        super().note_landing(at, by)
+        super().note_landing(at, by, lanes)
         if by.kind != "mbarrier":
             self._write(at, self.recorder.operation(by))
 

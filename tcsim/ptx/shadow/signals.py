@@ -1,0 +1,125 @@
+"""What instructions and work tell mbarriers, and what waits see there, for the hazards of a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcsim.model.effects import Access, Effects, Signal
+from tcsim.ptx.shadow.lanes import EVERY, mask_of
+from tcsim.ptx.shadow.mbarriers import flipped
+from tcsim.ptx.threads import LANES, Array
+
+if TYPE_CHECKING:
+    from tcsim.ptx.families import Bound
+    from tcsim.ptx.performer import Performer
+    from tcsim.ptx.shadow.checker import Checker
+
+
+class Signals:
+    """The signals of a cluster."""
+
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
+
+    def given(self, block: Performer, bound: Bound, signal: Signal, threads: Array) -> None:
+        """Threads signal mbarriers."""
+        checker = self.checker
+        line, some = checker.findings.number(block.here), checker.some(block, threads)
+        for key in checker.keys(block, signal.at):
+            checker.objects.use(key, some, line, checker.index(block), int(threads[0]))
+            if key >> 24 & 0xFF != block.rank:
+                self._remote(block, bound, signal.at, key, line, int(threads[0]), signal.kind in ("arrive", "drop"))
+
+    def _remote(
+        self, block: Performer, bound: Bound, at: Access, key: int, line: int, thread: int, arrives: bool
+    ) -> None:
+        """An mbarrier of another block is used: in which form, and for whom."""
+        checker = self.checker
+        where = (
+            f"{checker.findings.opcode(line)} uses the mbarrier at {key:#x} of block {key >> 24 & 0xFF} of the cluster"
+        )
+        if bound.form["barrier"].space == "shared::cta" or not (arrives or bound.model.row.arithmetic.endswith("_tx")):
+            said = f"{where}: valid are arrivals with .shared::cluster"
+            checker.findings.report("MBAR_REMOTE_FORM", said, line, 0, checker.index(block), thread, address=key)
+        elif arrives and at.sem == "release" and at.scope == "cta":
+            checker.findings.report(
+                "MBAR_SCOPE", f"{where} with scope .cta", line, 0, checker.index(block), thread, address=key
+            )
+
+    def saw(self, block: Performer, bound: Bound, effects: Effects, threads: Array) -> None:
+        """Waits ask mbarriers for phases, and find some complete."""
+        checker = self.checker
+        line = checker.findings.number(block.here)
+        for seen in effects.seen:
+            keys = block._keys(seen.at)
+            warps = checker.warps(block, np.broadcast_to(threads, keys.shape))
+            complete = np.broadcast_to(seen.complete, keys.shape)
+            for key in np.unique(keys).tolist():
+                own = keys == key
+                some = np.unique(warps[own])
+                thread = int(np.broadcast_to(threads, keys.shape)[int(np.argmax(own))])
+                found = checker.objects.use(key, some, line, checker.index(block), thread)
+                if key >> 24 & 0xFF != block.rank:
+                    self._remote(block, bound, seen.at, key, line, thread, False)
+                mask = mask_of(block.threads, np.broadcast_to(threads, keys.shape)[own & complete])
+                if found is not None and mask.any():
+                    relaxed = seen.at.sem == "relaxed"
+                    done, lanes, alive = checker.bits(block, mask)
+                    if not relaxed:
+                        checker.lanes.learning(done, lanes, alive, found.published)
+                    checker.objects.seen(key, found, done, np.where(lanes == alive, EVERY, lanes), relaxed, line)
+                    if relaxed:
+                        checker.relaxed.update(dict.fromkeys(done.tolist(), "MBAR_RELAXED"))
+
+    def signalled(
+        self, block: Performer, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
+    ) -> None:
+        """As of `Observer`."""
+        checker = self.checker
+        line, rank = checker.findings.number(block.here), key >> 24 & 0xFF
+        following = checker.following_now
+        at, thread = np.array([key & 0xFFFFFF]), int(threads[0])
+        warps = checker.some(block, threads)
+        if signal.kind in ("init", "inval"):
+            words = checker.words("shared", rank)
+            places, _ = words.words(at, 8)
+            each, who = np.full(len(places), warps[0]), np.full(len(places), thread)
+            if key not in checker.objects.live:
+                checker.touch(block, words, rank, places, each, who, line, "write", who % LANES)
+            if signal.kind == "inval":
+                checker.objects.use(key, warps, line, checker.index(block), thread)
+                checker.objects.live.pop(key, None)
+                words.note_write(places, each, line)
+                return
+            marker = checker.operations.issue(
+                "mbarrier", line, rank, warps[:1], threads[:1], np.zeros(1, np.int64), "generic"
+            )
+            words.note_landing(places, marker)
+            checker.objects.initialise(key, int(warps[0]), line, marker, checker.index(block), thread)
+            return
+        if rank != block.rank and following is None:
+            checker.blocks.reached(block, rank, warps, line)
+        found = checker.objects.live.get(key)
+        if following and following[0].operations:
+            line = following[0].operations[-1].line
+        if found is not None:
+            own = warps if following is None else None
+            if own is not None and signal.kind in ("arrive", "drop"):
+                if signal.at.sem == "relaxed":
+                    checker.relaxed.update(dict.fromkeys(own.tolist(), "MBAR_RELAXED"))
+                else:
+                    checker.lanes.publishing(*checker.bits(block, mask_of(block.threads, threads)))
+            checker.objects.signalled(
+                key,
+                found,
+                signal,
+                count,
+                flipped(before, after),
+                line,
+                own,
+                following or [],
+                checker.index(block),
+                thread,
+            )
