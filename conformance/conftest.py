@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+from conformance.campaign.campaign import subjects
 from conformance.kernels import convert as convert_cases
 from conformance.kernels import gemm as gemm_cases
 from conformance.kernels import scaled as scaled_cases
@@ -57,6 +58,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--strict-verdicts",
         action="store_true",
         help="fail for what is UNTESTED or UNVERIFIED and not waived; --strict does so too",
+    )
+    group.addoption(
+        "--outputs",
+        type=float,
+        help="campaigns instead of cases: outputs of each arithmetic, made and compared on the GPU",
+    )
+    group.addoption(
+        "--ledger", type=Path, default=Path("campaign.jsonl"), help="where campaigns note what they compared"
     )
     group.addoption("--blocks", type=int, default=1, help="blocks of a whole output that a replay computes; 0: all")
     group.addoption("--waivers", type=Path, default=waivers.FILE, help="file of waivers for --strict-verdicts")
@@ -118,6 +127,8 @@ def _settings(config: pytest.Config) -> Settings:
         raise pytest.UsageError(f"--seed {option('--seed')}: valid are 0 and more")
     if option("--level") not in (1, 2):
         raise pytest.UsageError(f"--level {option('--level')}: valid are 1 and 2")
+    if option("--outputs") is not None and option("--outputs") < 1:
+        raise pytest.UsageError(f"--outputs {option('--outputs')}: valid are 1 and more")
     if option("--blocks") < 0:
         raise pytest.UsageError(f"--blocks {option('--blocks')}: valid are 0 (all) and more")
     available, why = (False, "") if option("--replay") else device_available()
@@ -134,6 +145,10 @@ def _settings(config: pytest.Config) -> Settings:
         )
     arch = arch or (found if found in ARCHS else None) or "sm_90"
     mode: Mode = "live" if live or (available and found == arch) else "replay"
+    if option("--outputs") and mode != "live":
+        raise pytest.UsageError(
+            f"--outputs needs a GPU of {arch}; valid without one: python -m conformance.campaign verify LEDGER"
+        )
     recorded, root, seed = option("--record"), option("--recordings"), option("--seed")
     return Settings(arch, mode, recorded, samples, seed, root, option("--level"), option("--blocks"))
 
@@ -179,8 +194,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "scaled": lambda: scaled_cases.cases(arch),
         "converted": lambda: convert_cases.cases(arch),
     }
-    if suite.settings.level > 1:
-        sources = dict.fromkeys(sources, tuple) | {"case": suite.cases}
+    alone = _alone(metafunc.config)
+    sources["campaign"] = (lambda: subjects(arch)) if alone == "campaign" else tuple
+    if alone:
+        sources = {name: found if name == alone else tuple for name, found in sources.items()}
     named = _named(metafunc.config.args)
     asked = None if named is None else named.get(metafunc.function.__name__, set())
     try:
@@ -190,6 +207,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(name, items, ids=[_id(item) for item in items])
     except (RecordingError, TcsimError) as error:
         raise pytest.Collector.CollectError(str(error)) from error
+
+
+def _alone(config: pytest.Config) -> str:
+    """What is collected and nothing else: campaigns, or the cases of level 2; otherwise nothing."""
+    if config.getoption("--outputs"):
+        return "campaign"
+    return "case" if config.stash[SUITE].settings.level > 1 else ""
 
 
 def _named(arguments: Sequence[str]) -> dict[str, set[str]] | None:
@@ -228,11 +252,10 @@ def _id(item: Any) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Drop the placeholder that pytest leaves for an empty list of cases; of level 2 all but cases."""
-    first = config.stash[SUITE].settings.level == 1
-    items[:] = [
-        item for item in items if not item.name.endswith("[NOTSET]") and (first or item.name.startswith("test_case["))
-    ]
+    """Drop the placeholder that pytest leaves for an empty list of cases; and of level 2 all but cases, with --outputs all but campaigns."""
+    alone = _alone(config)
+    begins = f"test_{alone}[" if alone else ""
+    items[:] = [item for item in items if not item.name.endswith("[NOTSET]") and item.name.startswith(begins)]
 
 
 @pytest.fixture(scope="session")

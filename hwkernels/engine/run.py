@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hwkernels.device.array_protocols import ForeignArray
+from hwkernels.device.array_protocols import ForeignArray, OperandTypeError, read_array
 from hwkernels.device.device_arrays import DeviceArray
 from hwkernels.device.driver import call, driver_module
 from hwkernels.device.nvrtc import compile_cubin
-from hwkernels.device.stream_launch import StreamLaunch, arch_number, current_stream, load_function, multiprocessors
+from hwkernels.device.stream_launch import (
+    StreamLaunch,
+    arch_number,
+    current_stream,
+    load_function,
+    make_current,
+    multiprocessors,
+)
 from hwkernels.engine import fast
 from hwkernels.engine.source import KERNELS, headers_of
 from tcsim.engines.contract import Work
@@ -115,8 +122,30 @@ def multiply(
     if kernel == "fast" or (large and not kernel):
         _fast(work, problem, batch, stream, tile)
     else:
-        _exact(work, problem, stream)
+        exact(work, problem, stream)
     return out
+
+
+def on_device(work: Work, order: Sequence[int] | None = None, **arrays: Any) -> DeviceArray:
+    """D of codes that lie on the GPU already: a, b, c, and scale_a, scale_b, columns where the work has them.
+
+    Each is an array of two dimensions, or of three with the same batch, of torch, CuPy or any library with `__cuda_array_interface__` or
+    DLPack, of its format's type or of unsigned integers; columns is int32. The sizes are whole instructions along K, as
+    `tcsim.engines.contract.Matrices` has them. Nothing is copied, and nothing waits.
+
+    Raises OperandTypeError for what cannot be read, UnsupportedError, CudaError, ToolchainError, AssembleError.
+    """
+    make_current()
+    found = {}
+    for name, value in arrays.items():
+        array = read_array(value, name)
+        if array.host is not None or len(array.shape) not in (2, 3):
+            raise OperandTypeError(f"{name} is {array.shape} on the host; valid: two or three dimensions on the GPU")
+        if len(array.shape) == 2:
+            array = replace(array, shape=(1, *array.shape), strides=(0, *array.strides))
+        found[name] = array
+    steps = found["b"].shape[1] // work.k
+    return multiply(work, Operands(found, None if order is None else order_of(order, steps)))
 
 
 CUBINS: dict[tuple[Work, str, fast.Tile | None], bytes] = {}
@@ -140,7 +169,8 @@ def _exact_function(work: Work) -> Any:
     return load_function(cubin, "engine_exact")
 
 
-def _exact(work: Work, problem: Problem, stream: int) -> None:
+def exact(work: Work, problem: Problem, stream: int) -> None:
+    """Launch the kernel of engine_exact.cuh."""
     blocks = min(-(-problem.outputs // _EXACT_THREADS), 64 * multiprocessors())
     StreamLaunch(_exact_function(work), [_bytes(problem)], (blocks, 1, 1), (_EXACT_THREADS, 1, 1))(stream)
 

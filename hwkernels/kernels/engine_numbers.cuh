@@ -9,6 +9,7 @@ typedef long long i64;
 #ifdef __CUDACC__
 #define FN static __device__ __forceinline__
 #define FN_MEMBER __device__ __forceinline__
+#define CONSTANT static __device__ const
 FN int length_of(u64 x) { return 64 - __clzll((i64)x); }
 #else
 #include <cfenv>
@@ -16,6 +17,7 @@ FN int length_of(u64 x) { return 64 - __clzll((i64)x); }
 #include <cstring>
 #define FN static inline
 #define FN_MEMBER inline
+#define CONSTANT static const
 FN int length_of(u64 x) { return x ? 64 - __builtin_clzll(x) : 0; }
 #endif
 

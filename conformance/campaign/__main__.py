@@ -1,0 +1,105 @@
+"""`python -m conformance.campaign run LEDGER --outputs 1e10`: campaigns of an arch; `verify`, `merge` and `table` of a ledger.
+
+run: on GPUs of this host, or with --dask on those of a cluster, or with --cpu without any. It goes on where the ledger ends.
+verify: a CPU makes the inputs again and compares the digests of the parts (--whole: of whole lines).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from conformance.campaign import ledger
+from conformance.campaign.campaign import SPAN, Campaign, CampaignError, run, subjects, table, verified
+from conformance.campaign.ledger import LedgerError, Line
+from conformance.campaign.progress import Progress
+from conformance.campaign.shrink import smallest
+from conformance.campaign.subject import Subject
+from conformance.campaign.tasks import Question
+from hwkernels.device.driver import device_info
+from hwkernels.device.worker import GpuWorker
+
+ON_GPU, ON_CPU = "conformance.campaign.on_gpu:open_executor", "conformance.campaign.on_cpu:open_executor"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what is asked; 1 if something differs or could not be compared."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.campaign", description=__doc__)
+    parser.add_argument("what", choices=("run", "verify", "merge", "table"))
+    parser.add_argument("ledger", type=Path)
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--outputs", type=float, default=1e10, help="of each instruction")
+    parser.add_argument("--only", default="", help="instructions whose mnemonic begins so; several with commas")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", type=int, default=0)
+    parser.add_argument("--span", type=int, default=SPAN, help="outputs of a line")
+    parser.add_argument("--cpu", action="store_true", help="NumPy in the place of the instruction")
+    parser.add_argument("--executor", help="package.module:function that opens a device")
+    parser.add_argument("--whole", action="store_true", help="verify whole lines")
+    asked = parser.parse_args(arguments)
+    if asked.what == "run":
+        return _run(asked)
+    lines = ledger.read(asked.ledger)
+    if asked.what == "verify":
+        return _verify(lines, asked.whole)
+    if asked.what == "table":
+        print(table(lines), end="")
+    else:
+        print("\n".join(json.dumps(asdict(line)) for line in ledger.merged(lines)))
+    return 0
+
+
+def _run(asked: argparse.Namespace) -> int:
+    begins = tuple(asked.only.split(","))
+    chosen = [one for one in subjects(asked.arch) if one.mnemonic.startswith(begins)]
+    gpu = "model on a CPU" if asked.cpu else device_info(asked.device).name
+    executor = asked.executor or (ON_CPU if asked.cpu else ON_GPU)
+    failed = 0
+    with GpuWorker(asked.device, executor) as worker, Progress() as bar:
+        for subject in chosen:
+            campaign = Campaign(subject, asked.seed, int(asked.outputs), asked.ledger, gpu, asked.span)
+            advance = bar.begin(subject.mnemonic, campaign.samples, sum(line.samples for line in campaign.lines()))
+            try:
+                lines = run(campaign, worker, lambda line, go=advance: go(line.samples))  # type: ignore[misc]
+            except (CampaignError, LedgerError) as error:
+                print(error, file=sys.stderr)
+                failed = 1
+                if isinstance(error, LedgerError):
+                    return 1
+                continue
+            failed |= _report(subject, asked.seed, lines, worker)
+    return failed
+
+
+def _report(subject: Subject, seed: int, lines: list[Line], worker: GpuWorker) -> int:
+    """One line, and the smallest case of a mismatch."""
+    outputs, wrong, seconds = (
+        sum(getattr(line, name) for line in lines) for name in ("outputs", "mismatches", "seconds")
+    )
+    print(f"{subject.mnemonic}: {outputs:,} outputs, {wrong} mismatches, {seconds:.1f} s", flush=True)
+    places = [place for line in lines for place in line.places]
+    if places:
+        case = smallest(subject, seed, places[0], lambda arrays: worker.run(Question(subject, arrays), 60)[0])
+        print("\n".join(case.lines() if case else ["the first mismatch did not happen again"]), flush=True)
+    return int(wrong > 0)
+
+
+def _verify(lines: Sequence[Line], whole: bool) -> int:
+    wrong = 0
+    for line in lines:
+        right = verified(line, whole)
+        wrong += not right
+        print(
+            f"{line.mnemonic}, {line.samples if whole else line.part} samples from {line.first}: {'as the ledger says' if right else 'DIFFERENT'}",
+            flush=True,
+        )
+    print(f"{len(lines)} lines, {wrong} different")
+    return int(wrong > 0 or not lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
