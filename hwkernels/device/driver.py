@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import math
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -159,6 +160,9 @@ class Launch:
 
 def driver_module() -> Any:
     """`cuda.bindings.driver`. Raises DriverUnavailable when cuda-python is missing."""
+    there = sys.modules.get("cuda.bindings.driver")  # every call comes here
+    if there is not None:
+        return there
     try:
         return importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
