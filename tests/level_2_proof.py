@@ -27,7 +27,7 @@ from exact import sparse as exact_sparse
 from exact.steps import dot_add
 
 import tcsim
-from conformance.isa.mma.sparse import _KeptProblem
+from conformance.isa.mma.sparse import KeptProblem
 from conformance.isa.tcgen05.mma import _mixes
 from conformance.isa.tcgen05.mma_inputs import Described
 from conformance.isa.wgmma.images import FULL_N, problem
@@ -191,7 +191,7 @@ FAMILIES: dict[str, Callable[[Any, str], Iterator[Task]]] = {
     "mma.sp": lambda item, arch: iter(
         [
             sparse(
-                item, arch, _KeptProblem(item, 1), lambda number: _KeptProblem(item, number),
+                item, arch, KeptProblem(item, 1), lambda number: KeptProblem(item, number),
                 lambda columns, met, a, b, c: exact_sparse.element(item.mnemonic, arch, a, columns, met, c),
             )
         ]

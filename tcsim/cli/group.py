@@ -6,13 +6,16 @@ Those of `tcsim` itself are a table, so that its help imports none of them, and 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from tcsim.core.errors import TcsimError, listing, nearest
+from tcsim.core.errors import OperandError, TcsimError, listing, nearest
 
+PLUGGED = "tcsim.subcommands"
+"""The entry point group of subcommands that live above this package: in the place of a module."""
 SUBCOMMANDS = {
     "list": (
         "listing",
@@ -61,6 +64,11 @@ SUBCOMMANDS = {
         "explain",
         "Find the instruction, the order of summation and the epilogue behind a library's product.",
     ),
+    "vectors": (
+        PLUGGED,
+        "vectors",
+        "Write test vectors with expected bits for other implementations, and check their answers.",
+    ),
 }
 """By name: the module in this package, what it has, and the line of help. In the order in which they are listed."""
 _SETTINGS: dict[str, dict[str, Any]] = {"number": {"ignore_unknown_options": True}}
@@ -87,6 +95,19 @@ class Subcommands(TyperGroup):
             raise typer.Exit(2) from None
 
 
+def _plugged(name: str) -> Any:
+    """A subcommand that an installed package brings.
+
+    Raises OperandError if none does.
+    """
+    found = entry_points(group=PLUGGED, name=name)
+    if not found:
+        raise OperandError(
+            f"{name}: no installed package brings this subcommand; valid: pip install of the whole tcsim"
+        )
+    return next(iter(found)).load()
+
+
 class Table(Subcommands):
     """The subcommands of `SUBCOMMANDS`, each imported when it is asked for."""
 
@@ -100,7 +121,7 @@ class Table(Subcommands):
             return None
         if cmd_name not in self.commands:
             module, name, _ = SUBCOMMANDS[cmd_name]
-            found = getattr(import_module(f"{__package__}.{module}"), name)
+            found = _plugged(name) if module == PLUGGED else getattr(import_module(f"{__package__}.{module}"), name)
             holder = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
             if isinstance(found, typer.Typer):
                 holder.add_typer(found, name=cmd_name)

@@ -56,7 +56,7 @@ class SparseTestbench(Testbench):
         base = "uniform" if name in METADATA_CLASSES else name
         if name in METADATA_CLASSES and instruction.operands["a"].format.kind == "float":
             base = "wide"
-        problem = _KeptProblem(instruction, samples)
+        problem = KeptProblem(instruction, samples)
         matrices = input_classes.EVERY[base].make(problem, Stream(instruction.mnemonic, name, seed))
         shape = (samples, sparsity.rows, sparsity.groups)
         groups = stream.choice(allowed(sparsity, name), shape)
@@ -89,7 +89,7 @@ class SparseTestbench(Testbench):
         return compare_matrices(instruction, terms, instruction.formats, hardware, model)
 
 
-class _KeptProblem(Problem):
+class KeptProblem(Problem):
     """The dense problem of the kept elements: K / 2 products."""
 
     @property
