@@ -5,7 +5,7 @@ A report is read through `Diagnosis.as_dict()`: its verdict, and its explanation
 - right and alone: the mistake is explained, by one explanation, and its text has all patterns of the kind.
 - right among equals: several explanations, or explanations listed beneath the first as equivalent; one of them has all patterns.
 - half: what is explained has the place right and not the mistake (a `half` pattern), or it is the right mistake, of a part of the outputs.
-- not explained: nothing is named.
+- not explained: the verdict says so, or what is named is neither.
 - confident and wrong: every output is said to be explained, or right, and nothing of it is true; or a right kernel is said to be wrong.
 - a right kernel is right if the verdict is "correct", whatever else is said.
 """
@@ -56,7 +56,7 @@ def judge(case: Case, report: dict[str, Any]) -> str:
     explanations = list(report.get("explanations") or [])
     mains = ["\n".join(strings(explanation, ("also",))) for explanation in explanations]
     whole = ["\n".join(strings(explanation)) for explanation in explanations]
-    complete = verdict.startswith("explained") and bool(explanations)
+    complete = verdict in ("explained", "ambiguous") and bool(explanations)
     if verdict.startswith("not"):
         return UNEXPLAINED
     if not complete:
