@@ -68,5 +68,5 @@ def test_the_judge_of_right_kernels() -> None:
 
 
 def test_the_table_counts_every_case() -> None:
-    results = [run((name, 0)) for name in ("Plain", "COfTheFirstBlock")]
+    results = [run((name, 0)) for name in ("Plain", "CTwice")]
     assert [line.split("|")[2].strip() for line in table(results).splitlines()[2:]] == ["1", "1", "1", "1"]
