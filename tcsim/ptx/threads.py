@@ -30,6 +30,16 @@ _MEASURED = {
 """Special registers as an H200 (driver 580) has them in a launch outside a graph that is not cooperative."""
 
 
+def distinct(values: Array) -> Array:
+    """Each of some small numbers once, ascending: of warps, blocks and the like, where sorting takes too long.
+
+    >>> distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    found: Array = np.flatnonzero(np.bincount(values))
+    return found
+
+
 class Stop(Exception):
     """The launch ends: a fault, a trap or a limit. `name` is one of `tcsim.ptx.HAZARDS`; `more` becomes the hazard's detail."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,7 @@ from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.signals import Signals
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.threads import LANES, Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
@@ -102,7 +103,7 @@ class Checker(Observer):
 
     def some(self, block: Threads, threads: Array) -> Array:
         """The warps of threads, each once."""
-        return np.unique(self.warps(block, threads))
+        return distinct(self.warps(block, threads))
 
     def bits(self, block: Threads, mask: Array) -> tuple[Array, Array, Array]:
         """Of threads the warps, and of each the lanes and those that have not ended, as bits."""
@@ -232,7 +233,7 @@ class Checker(Observer):
     @staticmethod
     def keys(block: Performer, at: Access) -> list[int]:
         """The mbarriers of an access, in every block that it is for."""
-        return [key for each in block.copies(at) for key in np.unique(block._keys(each)).tolist()]
+        return [key for each in block.copies(at) for key in sorted(set(block._keys(each).reshape(-1).tolist()))]
 
     def _instruction(
         self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str
@@ -323,10 +324,12 @@ class Checker(Observer):
         made: dict[int, Operation] = {}
         together = max(1, bound.lanes // LANES)
         proxy = "async" if any(own.proxy == "async" for own in (*pending.reads, *pending.writes)) else "generic"
-        for first in np.unique(every // together * together).tolist():
-            own = (every >= first) & (every < first + together)
+        units = every // together
+        starts = [0, *(np.flatnonzero(units[1:] != units[:-1]) + 1).tolist(), len(units)]  # threads ascend
+        for begin, end in pairwise(starts):
+            first = int(units[begin]) * together
             made[first] = self.operations.issue(
-                flight.kind, line, block.rank, np.unique(every[own]), flight.threads[own], flight.groups[own], proxy,
+                flight.kind, line, block.rank, distinct(every[begin:end]), flight.threads[begin:end], flight.groups[begin:end], proxy,
             )  # fmt: skip
             made[first].registers, made[first].sources = bound.written, bound.held
             made[first].unit = bound.model.row.family
@@ -376,7 +379,15 @@ class Checker(Observer):
             elif rank != block.rank:
                 for by in made.values():
                     self.blocks.reached(block, rank, by.warps, line, by)
-            firsts = self.warps(block, who) // together * together
+            warps = self.warps(block, who)
+            firsts = warps // together * together
+            clean = (  # what each warp issues by itself is judged at once; one by one only to say what is wrong
+                together == 1 < len(made)
+                and flight.bound.lanes == 1
+                and space == "shared"
+                and all(by.proxy == "generic" for by in made.values())
+                and not words.conflicts(at, warps[owner], writes, reads, who[owner] % LANES)
+            )
             for first, by in made.items():
                 here = owner if len(made) == 1 else owner[(firsts == first)[owner]]
                 mine = at if len(made) == 1 else at[(firsts == first)[owner]]
@@ -387,7 +398,7 @@ class Checker(Observer):
                     if by.each and space == "shared"
                     else None
                 )
-                found = words.conflicts_of(mine, by, writes, reads, lanes)
+                found = [] if clean else words.conflicts_of(mine, by, writes, reads, lanes)
                 if found:
                     kind = "write" if writes else "read"
                     self.naming.report(Use(block, words, mine, by.threads, line, kind, rank, by), found)

@@ -47,8 +47,8 @@ class Clocks:
     def tick(self, warps: Array) -> None:
         """What comes next is not part of what was published."""
         self.now[warps] += 1
-        for kind in _OWN:
-            self.known[warps, kind, 1 + warps] = self.now[warps]
+        own = warps[:, None]
+        self.known[own, _OWN, 1 + own] = self.now[own]
 
     def published(self, warps: Array, relaxed: bool = False) -> Array:
         """What somebody who acquires from these warps learns."""

@@ -142,7 +142,7 @@ class Lanes:
 
     def missed(self, warps: Array, lanes: Array) -> bool:
         """Whether any of these lanes does not know what others of its warp have learnt."""
-        return not self.heard[warps, np.minimum(lanes, LANES - 1)].all()
+        return not self.heard.all() and not self.heard[warps, np.minimum(lanes, LANES - 1)].all()
 
     def unordered(self, warps: Array, lanes: Array, others: Array, when: Array) -> Array:
         """Whether nothing orders what other lanes of the same warp did at some time before what lanes do now: bool, elementwise."""

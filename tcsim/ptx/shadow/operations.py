@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -39,6 +40,14 @@ class Operation:
     ] = ()  # mbarriers that get to know when it is done, by key, with the phase under way
     depended: bool = False  # whether all that is known of its reads is that its registers were needed
     each: bool = False  # whether each thread has work of its own, and waits for that alone
+
+    @cached_property
+    def whole(self) -> tuple[int, int, int, int] | None:
+        """Of whole warps: the first in the block, the one behind the last, the fewest and the most groups that a thread had committed."""
+        begin, end = int(self.threads[0]) // LANES, int(self.threads[-1]) // LANES + 1
+        if len(self.threads) != LANES * (end - begin):
+            return None
+        return begin, end, int(self.groups.min()), int(self.groups.max())
 
 
 class Operations:
@@ -116,20 +125,29 @@ class Operations:
         flying = self.flying.get((kind, rank), [])
         if not flying:
             return
-        waiting = np.zeros(len(counts), bool)
-        waiting[threads] = True
+        waits = np.full(len(counts), -1)  # of each thread: so many of its first groups are done
+        waits[threads] = NEVER if pending is None else np.maximum(counts[threads] - pending, 0)
         part = READ if reads_only else WRITTEN
+        least, most = (bound.tolist() for bound in (waits.reshape(-1, LANES).min(1), waits.reshape(-1, LANES).max(1)))
         kept = []
         for own in flying:
-            here = waiting[own.threads]
-            if not here.any():
-                own.elsewhere = True
-                kept.append(own)
-                continue
-            done = here if pending is None else here & (own.groups < counts[own.threads] - pending)
-            own.passed_over |= not done.any()
+            if own.whole is not None:  # most often all lanes wait for the same, and a comparison of numbers is enough
+                begin, end, first, last = own.whole
+                if max(most[begin:end]) <= first:
+                    own.passed_over |= max(most[begin:end]) >= 0
+                    own.elsewhere |= max(most[begin:end]) < 0
+                    kept.append(own)
+                    continue
+            mine = waits[own.threads]
+            more = own.groups >= mine
+            if more.all():
+                if (mine < 0).all():
+                    own.elsewhere = True
+                    kept.append(own)
+                    continue
+                own.passed_over = True
             for each in (READ, WRITTEN)[: part + 1]:
-                own.left[each] &= ~done
+                own.left[each] &= more
             if not own.left[part].any():
                 own.depended = False
                 self.seen(own, own.warps, part, np.uint32(0) if own.each else EVERY)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tcsim.model.effects import Access
 from tcsim.ptx.memory import SHARED_WINDOW
-from tcsim.ptx.threads import Array
+from tcsim.ptx.threads import Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.families import Bound
@@ -41,7 +41,7 @@ def parts(block: Performer, bound: Bound, access: Access, threads: Array, asked:
             if first >= 0:
                 found.append((first, offsets, at.size, mask, who))
             continue
-        for rank in np.unique(ranks[ranks >= 0]).tolist():
+        for rank in distinct(ranks[ranks >= 0]).tolist():
             own = ranks == rank
             found.append((rank, offsets[own], at.size, None if mask is None else mask[own], who[own]))
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.ptx.shadow.operations import WRITTEN, Operation
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.threads import LANES, Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.shadow.checker import Checker
@@ -27,7 +27,7 @@ class Registers:
         self.fenced: set[tuple[int, int]] = set()
 
     def _groups(self, block: Threads, threads: Array) -> list[tuple[int, int]]:
-        return [(block.rank, own) for own in np.unique(threads // _WARPGROUP).tolist()]
+        return [(block.rank, own) for own in distinct(threads // _WARPGROUP).tolist()]
 
     def fence(self, block: Threads, threads: Array) -> None:
         """wgmma.fence."""

@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.model.effects import Access, Effects, Signal
 from tcsim.ptx.shadow.lanes import EVERY, mask_of
 from tcsim.ptx.shadow.mbarriers import flipped
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.threads import LANES, Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.families import Bound
@@ -56,9 +56,9 @@ class Signals:
             keys = block._keys(seen.at)
             warps = checker.warps(block, np.broadcast_to(threads, keys.shape))
             complete = np.broadcast_to(seen.complete, keys.shape)
-            for key in np.unique(keys).tolist():
+            for key in sorted(set(keys.reshape(-1).tolist())):
                 own = keys == key
-                some = np.unique(warps[own])
+                some = distinct(warps[own])
                 thread = int(np.broadcast_to(threads, keys.shape)[int(np.argmax(own))])
                 found = checker.objects.use(key, some, line, checker.index(block), thread)
                 if key >> 24 & 0xFF != block.rank:

@@ -8,6 +8,7 @@ lane: `LANE_BITS` of `what` and `reader`, the instruction above them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -68,12 +69,12 @@ class Words:
         first = addresses // self.unit
         if each == 1:
             return first, np.arange(len(first))
-        found = first[:, None] + np.arange(each)
-        owner = np.broadcast_to(np.arange(len(first))[:, None], found.shape)
+        found = (first[:, None] + np.arange(each)).reshape(-1)
+        owner = _owners(len(first), each)
         if mask is not None:
-            whole = np.pad(mask, ((0, 0), (0, each * self.unit - size))).reshape(len(first), each, self.unit).any(2)
+            whole = np.pad(mask, ((0, 0), (0, each * self.unit - size))).reshape(-1, self.unit).any(1)
             return found[whole], owner[whole]
-        return found.reshape(-1), owner.reshape(-1)
+        return found, owner
 
     # --- ordinary accesses of warps, elementwise
 
@@ -168,12 +169,17 @@ class Words:
         knows, lane = self.lanes, what & _LANE
         column = np.clip(who + 1, 0, self.clocks.warps + 1)
         ordered = (column > 0) & (who != warps) & (self.clocks.known[warps, ORDERED, column] >= when)
+        places = np.nonzero(ordered)[0]
+        if not len(places):
+            return []
+        who, when, what, lane, column, warps, lanes = (
+            own[places] for own in (who, when, what, lane, column, warps, lanes)
+        )
         untold, before = knows.untold(warps, who, lane, when)
-        unheard = ordered & knows.unheard(warps, lanes, column, when)
+        unheard = knows.unheard(warps, lanes, column, when)
         joined = (lanes == SEVERAL) | (knows.parted[warps] <= knows.joined[warps])
-        every = np.arange(len(who))
-        found = self._by_lanes(f"unheard {kind}", every, unheard, joined, what, who)
-        return found + self._by_lanes(f"untold {kind}", every, ordered & untold, when <= before, what, who)
+        found = self._by_lanes(f"unheard {kind}", places, unheard, joined, what, who)
+        return found + self._by_lanes(f"untold {kind}", places, untold, when <= before, what, who)
 
     @staticmethod
     def _by_lanes(kind: str, places: Array, bad: Array, joined: Array, what: Array, who: Array) -> list[Conflict]:
@@ -334,6 +340,14 @@ class Words:
         self.who[at] = self.clocks.warps + 1 + by.number
         self.when[at] = NEVER
         self.what[at] = by.line << LANE_BITS | lanes
+
+
+@lru_cache(64)
+def _owners(count: int, each: int) -> Array:
+    """Of so many accesses of so many words each: the access of every word."""
+    found = np.repeat(np.arange(count), each)
+    found.flags.writeable = False
+    return found
 
 
 def _nobody(places: Array) -> list[Conflict]:
