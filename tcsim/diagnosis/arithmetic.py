@@ -18,6 +18,7 @@ from tcsim.gemm import Machine, machine_of
 from tcsim.model.row import Row
 from tcsim.numbers.codec import decode, encode
 
+OTHER_ARCH = "rounding of another arch"
 _END_FORMATS = ("bf16", "f16", "tf32")
 """Narrower formats that an f32 result is often passed through."""
 
@@ -32,7 +33,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
     for arch in ARCHS:
         if arch != multiply.arch.name:
             said = "the result is another generation's: look at the arch that was asked for"
-            yield Attempt("rounding of another arch", arch, said, partial(_other_arch, problem, arch))
+            yield Attempt(OTHER_ARCH, arch, said, partial(_other_arch, problem, arch))
     d, c = problem.machine.formats["d"], problem.machine.formats["c"]
     if d.name == c.name == "f32":
         for name in _END_FORMATS:

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim.arithmetic.steps import runs
 from tcsim.diagnosis.reals import Numbers
 
 _MISSING, _REPEATED, _MISCOUNTED = "K block missing", "K block repeated", "K blocks miscounted"
 _MOST = 32  # blocks whose every range is tried
+_TILES = (1, 2, 4, 8, 16)  # steps of a tile
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,33 @@ class Count:
     rank: int
 
     advice = "count the iterations of the K loop, the splits and their ranges"
+
+    def orders(self, step: int) -> Iterator[tuple[int, ...]]:
+        """The steps as a kernel may take them: what is repeated at once, in tiles, at the end or at the start; none if a step is cut."""
+        padded = np.pad(self.weights, (0, -len(self.weights) % step), mode="edge").reshape(-1, step)
+        if (padded != padded[:, :1]).any():
+            return
+        times = padded[:, 0].astype(int)
+        steps = np.arange(len(times))
+        once, again = steps[times > 0], np.repeat(steps, np.maximum(times - 1, 0))
+        again = again[np.lexsort((again, _turns(again)))]
+        listed = [np.concatenate(rounds) for rounds in ([once, again], [again, once])]
+        for size in _TILES:
+            tiles = [steps[start : start + size] for start in range(0, len(steps), size)]
+            rounds = [tile[times[tile] > turn] for tile in tiles for turn in range(int(times[tile].max()))]
+            listed.append(np.concatenate([*rounds, steps[:0]]))
+        yield from dict.fromkeys(tuple(int(step) for step in order) for order in listed)
+
+    @property
+    def restarted(self) -> bool:
+        """Only the end of K is left, each k once."""
+        kept = np.flatnonzero(self.weights)
+        return bool(len(kept) and (self.weights[kept[0] :] == 1).all())
+
+
+def _turns(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Which time each of some sorted steps comes."""
+    return np.arange(len(steps)) - np.searchsorted(steps, steps)
 
 
 def counts(depth: int, step: int) -> Iterator[Count]:
@@ -39,7 +68,7 @@ def counts(depth: int, step: int) -> Iterator[Count]:
                     restarted = (first, last) == (0, blocks - 2)  # the catalogue has a name for it
                     yield counted(np.where(inside, 0.0, 1.0), 4 if restarted else 1)
                     yield counted(np.where(inside, 2.0, 1.0), 1)
-    for size in (1, 2, 4, 8, 16):
+    for size in _TILES:
         block = place // size
         last = int(block[-1])
         for weights in (
@@ -59,7 +88,13 @@ def counts(depth: int, step: int) -> Iterator[Count]:
                         if weights.tobytes() not in seen:
                             seen.add(weights.tobytes())
                             yield counted(weights, 3)
-    for size in (2, 4, 8, 16):  # inside a tile always the same step
+        for kept in {0, last}:  # always the same tile
+            if blocks % size == 0 and last > 0:
+                weights = np.where(block == kept, last + 1.0, 0.0)
+                if weights.tobytes() not in seen:
+                    seen.add(weights.tobytes())
+                    yield counted(weights, 2)
+    for size in _TILES[1:]:  # inside a tile always the same step
         for kept in {0, size - 1}:
             if size < blocks or blocks % size == 0:
                 yield counted(np.where(place % size == kept, float(size), 0.0), 2)

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
 from tcsim.diagnosis.reals import Numbers, Reals, reals_of
-from tcsim.diagnosis.solve import Candidate
+from tcsim.diagnosis.tails import Tail
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
 
@@ -67,7 +68,7 @@ class Fresh:
         right = right_of(self.problem)
         self.reals: Reals = reals_of(replace(self.problem, observed=right), right)
 
-    def of_candidate(self, item: Candidate | Moved) -> Numbers:
+    def of_candidate(self, item: Candidate | Moved | Tail) -> Numbers:
         """What a candidate predicts of it."""
         return np.stack([item.values(self.reals, t) for t in range(len(self.reals.a))])
 

@@ -8,12 +8,13 @@ from functools import partial
 
 import numpy as np
 
+from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.maps import LINES, SAME, Rule, line_rules, memory_rules
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.solve import Candidate
 
 STORED = "d: stored at another place"
 _LOOK = "look at the addresses that the epilogue stores to, and at the block and warp indices in them"
+_SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
 _ENOUGH = 0.9  # of the known places a rule must give
 
 
@@ -28,8 +29,8 @@ class Moved:
 
     @property
     def rank(self) -> int:
-        """Smaller is simpler; as simple as one operand's rules."""
-        return 1 + (self.flat.rank if self.flat else self.rows.rank + self.columns.rank)
+        """Smaller is simpler: more than one operand's rule, less than two."""
+        return 1 + (self.flat.rank if self.flat else max(self.rows.rank, self.columns.rank))
 
     def names(self) -> list[tuple[str, str, str]]:
         """(mistake, detail, advice)."""
@@ -42,10 +43,8 @@ class Moved:
         return [(STORED, "; ".join(said) + with_c, _LOOK)]
 
     def as_lines(self, with_c: bool) -> Candidate | None:
-        """The same as lines of A and B that are others, c staying where it is; None if it is not, or is simpler as it stands."""
-        if self.flat is not None or (
-            not self.alone and (with_c or (self.rows is not SAME and self.columns is not SAME))
-        ):
+        """The same as lines of A and B that are others, C staying where it is; None if it is not the same."""
+        if self.flat is not None or (with_c and not self.alone):
             return None
         return Candidate(self.rows, self.columns)
 
@@ -67,29 +66,27 @@ class Moved:
         return np.where(inside, reals.right[matrix][row, column], np.nan)
 
 
-def moved(reals: Reals, open_: Mask) -> tuple[Moved, Mask] | None:
-    """The rule by which most open outputs are the model's of other places, and which it gives; None if there is none."""
+def moved(reals: Reals, open_: Mask) -> list[tuple[Moved, Mask]]:
+    """The rules by which most open outputs are the model's of other places, and which each gives; none if they are few."""
     matrix = int(open_.sum(axis=(1, 2)).argmax())
     shape = reals.c.shape[1], reals.c.shape[2]
     seen, reach = reals.observed[matrix], reals.reach[matrix]
-    best: tuple[Moved, Mask] | None = None
+    found: list[tuple[int, Moved, Mask]] = []
     for alone in (False, True)[: 1 + bool(reals.c.any())]:
-        if alone:
-            places = _places(reals.product[matrix], seen - reals.c[matrix], reach, open_[matrix])
-        else:
-            places = _places(reals.right[matrix], seen, reach, open_[matrix])
-        for found in () if places is None else _candidates(*places, shape):
-            candidate = replace(found, alone=alone)
+        base, wanted = (reals.product[matrix], seen - reals.c[matrix]) if alone else (reals.right[matrix], seen)
+        listed = _sampled(base, wanted, reach, open_[matrix])
+        places = None if listed else _places(base, wanted, reach, open_[matrix])
+        for one in listed if places is None else _candidates(*places, shape):
+            candidate = replace(one, alone=alone)
             inside = candidate.source(shape)[2]
             gives = inside & np.stack(
                 [reals.near(np.nan_to_num(candidate.values(reals, t)), t) for t in range(len(open_))]
             )
-            covered = int((gives & open_).sum())
-            if covered == open_.sum():
-                return candidate, gives
-            if best is None or covered > int((best[1] & open_).sum()):
-                best = candidate, gives
-    return best if best is not None and (best[1] & open_).sum() >= max(8, open_.sum() // 20) else None
+            found.append((int((gives & open_).sum()), candidate, gives))
+    most = max((count for count, _, _ in found), default=0)
+    if most < max(8, open_.sum() // 20):
+        return []
+    return [(candidate, gives) for count, candidate, gives in found if count == most]
 
 
 def line_maps(reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
@@ -157,12 +154,52 @@ def _places(right: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> tuple
     return i[once], j[once], place // right.shape[1], place % right.shape[1]
 
 
+def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[Moved]:
+    """The rules that give nearly all of some open outputs, simplest first: also where many outputs are nearly equal."""
+    shape = base.shape[0], base.shape[1]
+    random = np.random.default_rng(0)
+    i, j = np.concatenate(
+        [where[random.permutation(len(where))[:_SAMPLES]] for where in map(np.argwhere, (open_, ~open_))]
+    ).T
+    wanted, far = seen[i, j], reach[i, j]
+    count = min(_SAMPLES, int(open_.sum()))
+
+    def same(row: Ints, column: Ints) -> Mask:
+        row, column = np.broadcast_arrays(row, column)
+        inside = (row >= 0) & (row < shape[0]) & (column >= 0) & (column < shape[1])
+        values = base[np.where(inside, row, 0), np.where(inside, column, 0)]
+        found: Mask = inside & (np.abs(values - wanted) <= far)
+        return found
+
+    listed: list[tuple[bool, int, Moved]] = []
+    for rule in _flat_rules(shape):
+        fits = same(*rule.where(i, j, i * 0))
+        if fits[:count].mean() >= _ENOUGH:
+            listed.append((not fits.all(), Moved(flat=rule).rank, Moved(flat=rule)))
+    rows, columns = [SAME, *line_rules(*shape)], [SAME, *line_rules(shape[1], shape[0])]
+    row = np.stack([rule.where(i, i * 0, j)[0] for rule in rows])
+    column = np.stack([rule.where(j, j * 0, i)[0] for rule in columns])
+    fits = same(row[:, None], column[None])
+    for one, two in np.argwhere(fits[:, :, :count].mean(axis=2) >= _ENOUGH):
+        item = Moved(rows[one], columns[two])
+        listed.append((not fits[one, two].all(), item.rank, item))
+    listed.sort(key=lambda item: item[:2])  # those that hold everywhere first
+    lines = [item for _, _, item in listed if item.flat is None]
+    flat = [item for _, _, item in listed if item.flat is not None]
+    return [*lines[:_TRIED], *flat[:_TRIED]]
+
+
+def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
+    """Outputs at other addresses: read as memory is, or stored with another pitch."""
+    return [*memory_rules(*shape, shape[0], 8, 16), *stores(*shape)]
+
+
 def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:
     rows = _fitting([SAME, *line_rules(*shape)], i, j, row)
     columns = _fitting([SAME, *line_rules(shape[1], shape[0])], j, i, column)
     if rows and columns:
         yield Moved(rows[0], columns[0])
-    for rule in (*memory_rules(*shape, shape[0], 8, 16), *stores(*shape)):
+    for rule in _flat_rules(shape):
         line, at = rule.where(i, j, i * 0)
         if ((line == row) & (at == column)).mean() >= _ENOUGH:
             yield Moved(flat=rule)

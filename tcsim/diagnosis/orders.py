@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim.catalog import instruction as find_instruction
 from tcsim.catalog import on_arch
 from tcsim.core.errors import TcsimError
-from tcsim.diagnosis.arithmetic import attempts
 from tcsim.diagnosis.problem import Codes, Part, Problem
-from tcsim.diagnosis.reals import Numbers
-from tcsim.gemm import machine_of
+from tcsim.diagnosis.reals import lines_of
+from tcsim.explanation.orders import SUMS
+from tcsim.gemm import Machine, machine_of
 from tcsim.numbers.codec import decode, encode
 
 _SIDE = 8  # rows and columns of the outputs that each order is tried on first
@@ -22,68 +23,88 @@ _SIDE = 8  # rows and columns of the outputs that each order is tried on first
 
 @dataclass(frozen=True)
 class Order:
-    """One order of summation."""
+    """One order of summation of a problem whose blocks of K come in `problem.order`."""
 
     said: str
-    run: Callable[[Part], Codes]
+    run: Callable[[Problem, Part], Codes]
+    parts: bool = False  # it cuts the blocks that there are, also if some are missing or repeated
+    late: bool = False  # C comes last
+
+
+ASCENDING = Order("", lambda problem, part: problem.predict(part), parts=True)
 
 
 def reproducing(problem: Problem, end: Callable[[Codes], Codes], random: np.random.Generator) -> tuple[str, int] | None:
     """The order that gives most outputs bit for bit, and how many; `end` is what the epilogue does. None if no order gives any."""
     shape = problem.observed.shape
+    inside = problem.inside()
     sample = Part(
         int(random.integers(shape[0])),
-        *(np.sort(random.permutation(size)[:_SIDE]) for size in shape[1:]),
+        *(np.sort(random.permutation(size)[:_SIDE]) for size in problem.size or shape[1:]),
     )
     best: tuple[int, Order] | None = None
-    for order in _orders(problem):
-        same = int((end(order.run(sample)) == problem.seen(sample)).sum())
+    for order in orders(problem):
+        same = int((end(order.run(problem, sample)) == problem.seen(sample)).sum())
+        if same == problem.seen(sample).size:
+            whole = _count(problem, order, end, inside)
+            if whole == inside.sum():
+                return order.said, whole
         if best is None or same > best[0]:
             best = same, order
-        if same == problem.seen(sample).size:
-            whole = sum(int((end(order.run(part)) == problem.seen(part)).sum()) for part in problem.parts())
-            if whole == problem.observed.size:
-                return order.said, whole
-    if best is None:
-        return None
-    whole = sum(int((end(best[1].run(part)) == problem.seen(part)).sum()) for part in problem.parts())
-    return best[1].said, whole
+    return None if best is None else (best[1].said, _count(problem, best[1], end, inside))
 
 
-def _orders(problem: Problem) -> Iterator[Order]:
-    float_sum = problem.machine.formats["d"].name == problem.machine.formats["c"].name == "f32"
+def _count(problem: Problem, order: Order, end: Callable[[Codes], Codes], inside: npt.NDArray[np.bool_]) -> int:
+    """Outputs that an order gives bit for bit."""
+    same = np.stack([end(order.run(problem, part)) == problem.seen(part) for part in problem.parts()])
+    return int((same & inside).sum())
+
+
+def orders(problem: Problem) -> Iterator[Order]:
+    """The likeliest first; those of another arch last."""
+    formats = problem.machine.formats
+    chained = formats["d"].name == formats["c"].name and formats["d"].name in ("f32", "f16")
     has_c = bool(problem.c.any())
     count = problem.blocks
-    if float_sum and has_c:
-        yield Order("C added at the end", partial(_chunks, problem, count, True))
+    if chained and has_c:
+        yield Order("C added at the end", partial(_chunks, count, True, "ascending"), parts=True, late=True)
     sizes = sorted({-(-count // parts) for parts in range(2, 65)} | {1, 2, 4, 8, 16}, reverse=True)
-    for size in sizes if float_sum else ():
+    for size in sizes if chained else ():
         if size < count:
             parts = -(-count // size)
             for late in (False, True) if has_c else (False,):
-                said = f"K in {parts} parts of {size * problem.step}, each from zero, added in f32" + ", C last" * late
-                yield Order(said, partial(_chunks, problem, size, late))
-    for size in (1, 2, 4, 8):
-        own = np.arange(count)
-        turned = (own // size)[::-1]
+                for sums in ("ascending", "descending", "pairs", "halves") if parts > 2 else ("ascending",):
+                    said = f"K in {parts} parts of {size * problem.step}, each from zero, added in f32"
+                    said += ("" if sums == "ascending" else f" ({sums})") + ", C last" * late
+                    yield Order(said, partial(_chunks, size, late, sums), parts=True, late=late)
+    for turn in (2, 3, 4, 8) if chained else ():
+        for size in (1, 2, 4, 8):
+            if turn * size < count + size:
+                for late in (False, True) if has_c else (False,):
+                    said = f"{turn} accumulators that take blocks of {size * problem.step} in turn" + ", C last" * late
+                    yield Order(said, partial(_in_turn, turn, size, late), late=late)
+    own = np.arange(count)
+    for size in (1, 2, 4, 8, 16):
         if size < count:
-            order = tuple(int(i) for block in dict.fromkeys(turned.tolist()) for i in own[own // size == block])
-            yield Order(f"K blocks of {size * problem.step} descending", replace(problem, order=order).predict)
-            pairs = sorted(own.tolist(), key=lambda i, size=size: ((i // size) ^ 1, i))  # type: ignore[misc]
-            yield Order(
-                f"K blocks of {size * problem.step} exchanged in pairs", replace(problem, order=tuple(pairs)).predict
-            )
+            blocks = own // size
+            for said, key in (
+                ("descending", -blocks),
+                ("exchanged in pairs", blocks ^ 1),
+                ("rotated by one", (blocks - 1) % (blocks[-1] + 1)),
+                ("even ones first", blocks % 2),
+            ):
+                order = tuple(int(step) for step in np.lexsort((own, key)))
+                yield Order(f"K blocks of {size * problem.step} {said}", partial(_ordered, order))
     yield from _other_steps(problem)
-    if problem.machine.formats["d"].kind == "float" and problem.positions is None and problem.scales is None:
-        yield Order("the exact sum, rounded once: a reference in wider arithmetic", partial(_exact, problem))
-        if float_sum:
-            yield Order("a chain of f32 fused multiply-adds, k ascending", partial(_chain, problem, True))
-            yield Order("a chain of f32 multiplications and additions, k ascending", partial(_chain, problem, False))
-    for attempt in attempts(problem):
-        if attempt.mistake == "rounding of another arch":
-            changed = attempt.change()
-            if changed is not None:
-                yield Order(f"the rounding of {attempt.detail}", changed.predict)
+    if formats["d"].kind == "float":
+        yield Order("the exact sum, rounded once: a reference in wider arithmetic", _exact)
+        if formats["d"].name == "f32":
+            yield Order("a chain of f32 fused multiply-adds, k ascending", partial(_chain, True, False))
+            yield Order("a chain of f32 multiplications and additions, k ascending", partial(_chain, False, False))
+            if has_c:
+                yield Order("a chain of f32 fused multiply-adds, k ascending, C last", partial(_chain, True, True))
+                said = "a chain of f32 multiplications and additions, k ascending, C last"
+                yield Order(said, partial(_chain, False, True))
 
 
 def _other_steps(problem: Problem) -> Iterator[Order]:
@@ -102,40 +123,74 @@ def _other_steps(problem: Problem) -> Iterator[Order]:
             made = machine_of(find_instruction(other.mnemonic, arch=own.instruction.arch.name), "tcsim.diagnose")
         except TcsimError:
             continue
+        said = f"steps of K = {made.shape[2]}: {other.mnemonic}"
+        yield Order(said, partial(_stepped, made, ASCENDING))
         blocks = problem.b.shape[1] // made.shape[2]
-        changed = replace(problem, machine=made, order=tuple(range(blocks)))
-        yield Order(f"steps of K = {made.shape[2]}: {other.mnemonic}", changed.predict)
+        for parts in (1, 2, 3, 4, 6, 8):
+            size = -(-blocks // parts)
+            for late in (False, True) if problem.c.any() else (False,):
+                if size < blocks or late:
+                    again = Order("", partial(_chunks, size, late, "ascending"))
+                    cut = f"{said}, K in {parts} parts" + ", C last" * late
+                    yield Order(cut, partial(_stepped, made, again))
 
 
-def _chunks(problem: Problem, size: int, late: bool, part: Part) -> Codes:
-    """Chunks of the K blocks, each from zero, added one after the other; C first or last."""
-    total: Numbers | None = None
-    c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], "f32")
+def _stepped(made: Machine, order: Order, problem: Problem, part: Part) -> Codes:
+    """An order of an instruction with another K."""
+    blocks = problem.b.shape[1] // made.shape[2]
+    return order.run(replace(problem, machine=made, order=tuple(range(blocks))), part)
+
+
+def _ordered(order: tuple[int, ...], problem: Problem, part: Part) -> Codes:
+    return replace(problem, order=order).predict(part)
+
+
+def _chunks(size: int, late: bool, sums: str, problem: Problem, part: Part) -> Codes:
+    """Chunks of the K blocks, each from zero, added up; C first or last. A chunk that comes again counts again."""
+    chunks: list[list[int]] = []
+    for block in problem.order:
+        if not chunks or block // size != chunks[-1][0] // size or block <= chunks[-1][-1]:
+            chunks.append([])
+        chunks[-1].append(block)
+    return _added(chunks, late, sums, problem, part)
+
+
+def _in_turn(turn: int, size: int, late: bool, problem: Problem, part: Part) -> Codes:
+    """Accumulators that take blocks in turn."""
+    chunks = [[block for block in problem.order if block // size % turn == own] for own in range(turn)]
+    return _added([chunk for chunk in chunks if chunk], late, "ascending", problem, part)
+
+
+def _added(chunks: list[list[int]], late: bool, sums: str, problem: Problem, part: Part) -> Codes:
+    format = problem.machine.formats["d"]
+    c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], problem.machine.formats["c"])
     zero = replace(problem, c=np.zeros_like(problem.c))
-    for start in range(0, problem.blocks, size):
-        own = problem if start == 0 and not late else zero
-        codes = replace(own, order=problem.order[start : start + size]).predict(part)
-        values = decode(codes, "f32")
-        total = values if total is None else decode(encode(total + values, "f32"), "f32")
-    if total is None:
+    if not chunks:
         raise ValueError("a problem without K")
-    return encode(total + c if late else total, "f32")
+    kind = np.float16 if format.name == "f16" else np.float32
+    values = [
+        decode(replace(zero if number or late else problem, order=tuple(chunk)).predict(part), format).astype(kind)
+        for number, chunk in enumerate(chunks)
+    ]
+    with np.errstate(all="ignore"):
+        total = SUMS[sums](values)
+        return encode(total + c.astype(kind) if late else total, format)
 
 
 def _exact(problem: Problem, part: Part) -> Codes:
     formats = problem.machine.formats
-    a = decode(problem.a[part.matrix][part.rows], formats["a"]).astype(np.float64)
-    b = decode(problem.b[part.matrix][:, part.columns], formats["b"]).astype(np.float64)
+    a, b = lines_of(problem)
     c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], formats["c"])
-    return encode(a @ b + c, formats["d"])
+    return encode(a[part.matrix][part.rows] @ b[part.matrix][part.columns].T + c, formats["d"])
 
 
-def _chain(problem: Problem, fused: bool, part: Part) -> Codes:
+def _chain(fused: bool, late: bool, problem: Problem, part: Part) -> Codes:
     formats = problem.machine.formats
-    a = decode(problem.a[part.matrix][part.rows], formats["a"]).astype(np.float64)
-    b = decode(problem.b[part.matrix][:, part.columns], formats["b"]).astype(np.float64)
-    total = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], formats["c"]).astype(np.float64)
+    lines = lines_of(problem)
+    a, b = lines[0][part.matrix][part.rows], lines[1][part.matrix][part.columns].T
+    c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], formats["c"]).astype(np.float64)
+    total = np.zeros_like(c) if late else c
     for k in range(a.shape[1]):
         product = a[:, k, None] * b[k]
         total = (total + (product if fused else product.astype(np.float32))).astype(np.float32).astype(np.float64)
-    return encode(total, "f32")
+    return encode(total + c if late else total, "f32")

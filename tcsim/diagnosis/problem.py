@@ -61,6 +61,7 @@ class Problem:
     known: npt.NDArray[np.bool_] | None = None  # (batch, M, N): outputs that can be predicted; None: all
     memory: Memory | None = None  # where wgmma found its operands
     size: tuple[int, int] | None = None  # M and N that were given, if they were padded to the instruction's shape
+    depth: int | None = None  # K that was given, if it was padded
     output: str | None = None  # the narrower float type that the result was given in
 
     @property

@@ -121,7 +121,7 @@ def _from_matrices(machine: Machine, call: str, observed: Any, operands: dict[st
     flat = {name: _flat(x, batch) for name, x in codes.items()}
     size = (m, n) if m % machine.shape[0] or n % machine.shape[1] else None
     problem = _made(machine, _padded(flat, machine.shape) if not sparse and not machine.blocks else flat)
-    problem = replace(problem, size=size, output=output)
+    problem = replace(problem, size=size, depth=dense_k if dense_k % machine.shape[2] else None, output=output)
     return problem if output is None else replace(problem, finish=partial(_given_as, output))
 
 

@@ -111,6 +111,17 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
     return found
 
 
+def lines_of(problem: Problem) -> tuple[Numbers, Numbers]:
+    """Rows of A and columns of B as they multiply, (batch, lines, K): dense and scaled."""
+    a, b = _dense(problem), decode(problem.b, problem.machine.formats["b"]).astype(np.float64).swapaxes(1, 2)
+    if problem.scales is None:
+        return a, b
+    own, other = (decode(x, problem.machine.formats["scale"]).astype(np.float64) for x in problem.scales)
+    factors = own, other.swapaxes(1, 2)
+    a, b = (x * np.repeat(by, x.shape[2] // by.shape[2], axis=2) for x, by in zip((a, b), factors, strict=True))
+    return a, b
+
+
 def _dense(problem: Problem) -> Numbers:
     """A as it multiplies: of a sparse one with its zeros."""
     codes = problem.a

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,12 @@ def narrowing(name: str, reals: Reals, values: Numbers) -> Relation:
     """Whether the observed results are rounded or cut, given what they were before."""
     toward = np.abs(reals.observed) <= np.abs(values) + reals.reach * 1e-3
     known = reals.finite & np.isfinite(values)
-    if toward[known].mean() > 0.99:
+    return narrowed_by(name, bool(toward[known].mean() > 0.99))
+
+
+def narrowed_by(name: str, cut: bool) -> Relation:
+    """Rounded to a narrower format, or cut."""
+    if cut:
         return Relation(TRUNCATED, name, "the epilogue cuts bits off: cvt.rn rounds to nearest even")
     return Relation(
         NARROW, name, f"the epilogue or the output tensor is {name}, or the accumulator was moved as {name}"
@@ -88,27 +94,98 @@ def is_relu(reals: Reals) -> bool:
 RELU = Relation("ReLU applied", "negative results are 0", "the epilogue clamps at zero")
 
 
-def vector(reals: Reals) -> tuple[Relation, Numbers] | None:
-    """A bias or factors of rows or of columns, and what is predicted with them; None if there is none."""
+@dataclass(frozen=True)
+class Line:
+    """A number for each row or each column, and what is predicted with it."""
+
+    relation: Relation
+    values: Numbers  # (batch, M, N)
+    axis: int  # along which the number is the same
+    adds: bool  # a bias, else a factor
+    with_c: bool = True  # a factor of the whole result, or of the product alone
+
+
+def vector(reals: Reals) -> Line | None:
+    """A bias or factors of rows or of columns; None if there is none, or one factor does for all."""
     right, seen, product = reals.right, reals.observed, reals.product
     if min(right.shape[1:]) < 4:
         return None
+    shown = np.where(seen > 0, seen, np.nan) if reals.floor else seen
     for axis, line, other in ((1, "column", "rows"), (2, "row", "columns")):
-        off = np.median(seen - right, axis=axis, keepdims=True)
+        with np.errstate(all="ignore"), catch_warnings():
+            simplefilter("ignore", RuntimeWarning)  # a line of nothing but clamped zeros
+            off = np.nan_to_num(np.nanmedian(shown - right, axis=axis, keepdims=True))
         values = right + off
         if reals.near(values)[reals.finite].all() and np.ptp(off) > 0:
             said = f"one number for each {line}, from {off.min():.4g} to {off.max():.4g}"
-            return Relation("bias added", said, f"the epilogue adds a vector along the {other}"), values
+            relation = Relation("bias added", said, f"the epilogue adds a vector along the {other}")
+            return Line(relation, np.maximum(values, 0) if reals.floor else values, axis, True)
+    if reals.floor:
+        return None
+    for base, rest in ((right, 0.0), (product, reals.c)):
+        factor = float((base * (seen - rest)).sum() / max(float((base**2).sum()), 1e-300))
+        if _near_with(reals, factor, base, rest):
+            return None  # one factor for all is simpler
     for axis, what in ((2, "rows"), (1, "columns")):
-        for base, rest in ((right, 0.0), (product, reals.c)):
+        for with_c, base, rest in ((True, right, 0.0), (False, product, reals.c)):
             with np.errstate(all="ignore"):
-                factor = (base * (seen - rest)).sum(axis=axis, keepdims=True) / (base**2).sum(axis=axis, keepdims=True)
-                values = factor * base + rest
-                reach = np.maximum(1.0, np.abs(factor)) * reals.reach
-            apart = np.ptp(factor) > 1e-4 * np.abs(factor).max() and (factor != 0).all()
-            if apart and (np.abs(values - seen) <= reach)[reals.finite].all():
-                said = f"factors from {factor.min():.4g} to {factor.max():.4g}"
-                return Relation(
-                    f"{what} scaled", said, f"the epilogue multiplies each of the {what} by a number"
-                ), values
+                own = np.where(reals.finite, base, 0.0)
+                factors = (own * (seen - rest)).sum(axis=axis, keepdims=True) / (own**2).sum(axis=axis, keepdims=True)
+                factors = np.where(np.isnan(factors), 1.0, factors)  # lines of zeros, and those beyond the output
+            apart = np.ptp(factors) > 1e-4 * np.abs(factors).max() and (factors != 0).all()
+            if apart and _near_with(reals, factors, base, rest):
+                said = f"factors from {factors.min():.4g} to {factors.max():.4g}"
+                relation = Relation(f"{what} scaled", said, f"the epilogue multiplies each of the {what} by a number")
+                return Line(relation, factors * base + rest, axis, False, with_c)
     return None
+
+
+def _near_with(reals: Reals, factor: Any, base: Numbers, rest: Any) -> bool:
+    """Whether a factor, or one for each line, predicts every output up to rounding."""
+    reach = np.maximum(1.0, np.abs(factor)) * reals.reach
+    return bool((np.abs(factor * base + rest - reals.observed) <= reach)[reals.finite].all())
+
+
+def fitted_codes(problem: Problem, line: Line, ends: tuple[Any, ...]) -> Codes:
+    """The codes with the numbers of a line that fit all its outputs, before the epilogue's end."""
+    formats, bare = problem.machine.formats, replace(problem, finish=None)
+    c = decode(problem.c, formats["c"]).astype(np.float64)
+    if not line.with_c:
+        bare = replace(bare, c=np.zeros_like(problem.c))
+    codes = np.stack([bare.predict(part) for part in bare.parts()])
+    base = decode(codes, formats["d"]).astype(np.float64)
+    low, high = _interval(problem.observed, formats["d"], problem.output)
+    clamped = any((end(codes) != codes).any() for end in ends) and (decode(problem.observed, formats["d"]) >= 0).all()
+    low = np.where(clamped & (low <= 0), -np.inf, low)
+    rest = 0.0 if line.with_c else c
+    with np.errstate(all="ignore"):
+        low, high = low - (base if line.adds else rest), high - (base if line.adds else rest)
+        if not line.adds:
+            low, high = np.fmin(low / base, high / base), np.fmax(low / base, high / base)
+    inside = problem.inside()
+    low = np.where(inside, low, -np.inf).max(axis=line.axis, keepdims=True)
+    high = np.where(inside, high, np.inf).min(axis=line.axis, keepdims=True)
+    number = _within(low, high)
+    with np.errstate(all="ignore"):
+        return encode(base + number if line.adds else number * base + rest, formats["d"])
+
+
+def _interval(codes: Codes, format: Any, output: str | None) -> tuple[Numbers, Numbers]:
+    """The numbers that round to codes, from and to."""
+    value = decode(codes, format).astype(np.float64)
+    step = np.float64(2.0) ** -(FORMATS[output].fraction_bits if output else format.fraction_bits)
+    scale = np.exp2(np.floor(np.log2(np.maximum(np.abs(value), 1e-300))))
+    far, near = scale * step / 2, scale * step / np.where(np.abs(value) == scale, 4, 2)  # finer below a power of two
+    return value - np.where(value < 0, far, near), value + np.where(value < 0, near, far)
+
+
+def _within(low: Numbers, high: Numbers) -> Numbers:
+    """A number from low to high, of few bits where one is there."""
+    low, high = np.where(np.isfinite(low), low, high), np.where(np.isfinite(high), high, low)
+    low, high = (np.where(np.isfinite(x), x, 0.0) for x in (low, high))
+    middle = (low + high) / 2
+    for name in ("f32", "f16", "bf16"):
+        short = decode(encode(middle, name), name).astype(np.float64)
+        middle = np.where((low < short) & (short < high), short, middle)
+    found: Numbers = middle
+    return found

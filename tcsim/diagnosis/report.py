@@ -104,7 +104,7 @@ class Diagnosis(Shown):
             lines.append(f"  {self.note}")
         for item in self.explanations:
             lines += [f"  {item}", f"    {item.advice}"]
-            lines += [f"    the same as: {other}" for other in item.also[:3]]
+            lines += [f"    the same as: {other}" for other in item.also]
         return lines if self.explanations else lines + self._closest()
 
     def _closest(self) -> list[str]:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.diagnosis.arithmetic import narrowed
+from tcsim.diagnosis.arithmetic import OTHER_ARCH, narrowed
 from tcsim.diagnosis.equivalence import right_of
 from tcsim.diagnosis.orders import reproducing
 from tcsim.diagnosis.problem import Codes, Problem
@@ -26,7 +26,15 @@ def within_rounding(
     """Correct, with the order of summation if it is known; a catalogued mistake that gives every bit has priority."""
     outputs = int(problem.inside().sum())
     right = outputs - int(((model != problem.observed) & problem.inside()).sum())
+    bare = replace(problem, finish=None)
+    orders = [item for item in exact if item.mistake in _RIGHT]
     mistakes = [item for item in exact if item.mistake not in _RIGHT]
+    nearest: tuple[str, int] | None = None
+    if not orders and all(item.mistake == OTHER_ARCH for item in mistakes):
+        nearest = reproducing(bare, partial(_ended, problem), np.random.default_rng(0))
+        if nearest is not None and nearest[1] == outputs:
+            orders = [Explanation("another order of summation", nearest[0], "", outputs)]
+    mistakes = [item for item in mistakes if item.mistake != OTHER_ARCH or not orders]  # the own arch explains it
     if mistakes:
         names = {item.mistake for item in mistakes}
         verdict = "explained" if len(names) == 1 else "ambiguous"
@@ -36,19 +44,12 @@ def within_rounding(
         format = FORMATS[problem.output]
     off = ulps(problem, model, format)
     note = f"equal within rounding: at most {off:,} ulp of {format.name}"
-    bare = replace(problem, finish=None)
     if problem.output and (truncated(right_of(bare), problem.output) == problem.observed)[problem.inside()].all():
         advice = "cvt.rn rounds to nearest even; a shift or a mask cuts"
         cut = Explanation(TRUNCATED, problem.output, advice, outputs)
         return Diagnosis("explained", outputs, right, (cut,), (), tried, where)
-    orders = [item for item in exact if item.mistake in _RIGHT]
-    if not orders:
-        end = partial(_ended, problem)
-        found = reproducing(bare, end, np.random.default_rng(0))
-        if found is not None and found[1] == outputs:
-            orders = [Explanation("another order of summation", found[0], "", outputs)]
-        elif found is not None:
-            note += f"; the nearest order of those tried gives {found[1]:,} of {outputs:,} in every bit: {found[0]}"
+    if not orders and nearest is not None:
+        note += f"; the nearest order of those tried gives {nearest[1]:,} of {outputs:,} in every bit: {nearest[0]}"
     return Diagnosis("correct", outputs, right, tuple(orders), (), tried, where, note=note)
 
 

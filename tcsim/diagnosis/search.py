@@ -36,6 +36,7 @@ CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
 
 _SCREEN = (12, 16)  # rows and columns of the outputs that every mistake is tried on first
 _NEAREST = 5  # how many partial explanations are worked out in full
+_ALSO = 5  # other names of an explanation that are given
 _TELLING = 8  # outputs that differ from the model and that an explanation must reproduce
 
 
@@ -136,20 +137,22 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
     """The solver's explanation, and other candidates that give the same bits."""
 
     def predicts(fresh: Fresh) -> Numbers | None:
-        if own.relations or own.unwritten.any():
+        if own.relations:
             return None
         values = fresh.reals.right.copy()
+        values[own.unwritten] = np.nan
         for piece in own.pieces:
             found = fresh.of_candidate(piece.candidate)
             values = found if own.candidate is not None else np.where(piece.gives, found, values)
         return values
 
     found = [_Found(own.explanation(outputs), own.rank, True, predicts)]
-    if len(own.pieces) == 1:
-        for item in own.pieces[0].ties[:3]:
-            other = replace(own, pieces=(replace(own.pieces[0], candidate=item, ties=()),))
+    for number, piece in enumerate(own.pieces):
+        for one in piece.ties:
+            again = replace(piece, candidate=one.item, way=one.way, ties=())
+            other = replace(own, pieces=(*own.pieces[:number], again, *own.pieces[number + 1 :]))
             if other.complete and other.same == own.same:
-                found += _of_solver(other, outputs)
+                found += _of_solver(replace(other, pieces=tuple(replace(p, ties=()) for p in other.pieces)), outputs)
     return found
 
 
@@ -237,9 +240,15 @@ def _merged(problem: Problem, exact: list[_Found]) -> list[Explanation]:
         first = members[0].explanation
         bits = any(item.explanation.bits for item in members)
         others = (item.explanation for item in members[1:])
-        also = {other.mistake: str(other) for other in reversed(list(others)) if other.mistake != first.mistake}
+        also: dict[str, str] = {}
+        named = [set(first.mistake.split(" + "))]
+        for other in others:
+            own = set(other.mistake.split(" + "))
+            if not any(less <= own for less in named):
+                named.append(own)
+                also[other.mistake] = str(other)
         matched = max(item.explanation.matched for item in members)
-        found.append(replace(first, also=tuple(reversed(also.values())), bits=bits, matched=matched))
+        found.append(replace(first, also=tuple(also.values())[:_ALSO], bits=bits, matched=matched))
     return found
 
 

@@ -8,115 +8,42 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tcsim.diagnosis.candidate import Candidate, asked
 from tcsim.diagnosis.counts import Count, counts
 from tcsim.diagnosis.maps import SAME, Rule, depth_rules, line_rules, memory_rules, part_rules, shared_rules
-from tcsim.diagnosis.problem import Part, Problem
+from tcsim.diagnosis.moved import Moved
+from tcsim.diagnosis.predicted import End, Way, way_of
+from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
 _SAMPLES = 48  # outputs that every candidate is tried on
 _PAIRED = 16  # outputs that pairs of rules are tried on first
-_WIDE = 8  # lines of the other operand that share a crossing rule's answer
-_VERIFIED = 10  # candidates that are reckoned out in full
+_VERIFIED = 24  # candidates that are reckoned out in full
+_OF_A_NAME = 4  # of them of one name
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """Rules for both operands, how often each k is taken, and the factors of the product and of C."""
+class Scored:
+    """A candidate and the outputs that it explains."""
 
-    a: Rule = SAME
-    b: Rule = SAME
-    count: Count | None = None
-    alpha: float = 1.0
-    beta: float = 1.0
+    item: Candidate | Moved
+    gives: Mask
+    clean: bool  # they are whole blocks, or whole rows and columns
+    given: int  # of the outputs that are to be explained
+    way: Way | None  # in which it gives every bit of a sample of them
+    everywhere: bool  # it gives all outputs
 
     @property
-    def rank(self) -> int:
-        """Smaller is simpler."""
-        plain = (self.alpha != 1.0) + (self.beta != 1.0)
-        return self.a.rank + self.b.rank + (self.count.rank if self.count else 0) + plain
-
-    def names(self) -> list[tuple[str, str, str]]:
-        """(mistake, detail, advice) of each part."""
-        found = [
-            (rule.named(x), rule.detail, rule.advice.format(x=x))
-            for x, rule in (("a", self.a), ("b", self.b))
-            if rule is not SAME
-        ]
-        if self.count is not None:
-            found.append((self.count.mistake, self.count.detail, self.count.advice))
-        together = self.alpha == self.beta  # the whole result, c with it
-        if self.alpha != 1.0:
-            what = "all of it" if together else "the product"
-            found.append(("result scaled", f"{what} times {self.alpha:.6g}", "look at alpha in the epilogue"))
-        if self.beta == 0.0:
-            found.append(("accumulator ignored", "c is taken for zero", "scale_d is 0, or c is not loaded"))
-        elif self.beta == 2.0 and not together:
-            found.append(("accumulator added twice", "", "c goes in as accumulator and again at the end"))
-        elif self.beta != 1.0 and not together:
-            found.append(("c scaled", f"c times {self.beta:.6g}", "look at beta in the epilogue"))
-        return found
-
-    def values(self, reals: Reals, matrix: int) -> Numbers:
-        """What it predicts of a matrix, (M, N), up to rounding."""
-        weights = 1.0 if self.count is None else self.count.weights
-        if not self.a.crosses and not self.b.crosses:
-            product = (_read(reals, "a", matrix, self.a) * weights) @ _read(reals, "b", matrix, self.b).T
-        elif not self.b.crosses:
-            right = _read(reals, "b", matrix, self.b).T
-            product = _crossed(reals, "a", matrix, self.a, right, weights)
-        elif not self.a.crosses:
-            right = _read(reals, "a", matrix, self.a).T
-            product = _crossed(reals, "b", matrix, self.b, right, weights).T
-        else:
-            product = np.empty((reals.c.shape[1], reals.c.shape[2]))
-            for top in range(0, len(product), _WIDE):
-                for left in range(0, product.shape[1], _WIDE):
-                    rows = np.arange(top, min(top + _WIDE, product.shape[0]))
-                    columns = np.arange(left, min(left + _WIDE, product.shape[1]))
-                    a = _read(reals, "a", matrix, self.a, rows, left)
-                    b = _read(reals, "b", matrix, self.b, columns, top)
-                    product[top : top + _WIDE, left : left + _WIDE] = (a * weights) @ b.T
-        found: Numbers = self.alpha * product + self.beta * reals.c[matrix]
-        return found
+    def key(self) -> tuple[bool, int, bool, bool, int]:
+        """Larger is better."""
+        return self.clean, self.given, self.way is not None, self.everywhere, -self.item.rank
 
 
-def _crossed(reals: Reals, name: str, matrix: int, rule: Rule, right: Numbers, weights: Any) -> Numbers:
-    """The product where each column reads lines of its own."""
-    out = np.empty((reals.lines(name).shape[1], right.shape[1]))
-    for left in range(0, right.shape[1], _WIDE):
-        lines = _read(reals, name, matrix, rule, None, left)
-        out[:, left : left + _WIDE] = (lines * weights) @ right[:, left : left + _WIDE]
-    return out
-
-
-def _read(reals: Reals, name: str, matrix: int, rule: Rule, which: Ints | None = None, other: int = 0) -> Numbers:
-    """Lines (lines, K) as a rule reads them, for one line of the other operand."""
-    lines = reals.lines(name)[matrix]
-    if rule is SAME and which is None:
-        return lines
-    own = np.arange(len(lines)) if which is None else which
-    if rule.part:
-        return reals.other_part(
-            name, rule.part, np.full(len(own), matrix), own, *_asked(reals, name, rule, own, np.full(len(own), other))
-        )
-    return _taken(lines, *rule.where(own[:, None], np.arange(lines.shape[1])[None], np.full((1, 1), other)))
-
-
-def _asked(reals: Reals, name: str, rule: Rule, own: Ints, other: Ints) -> tuple[Ints, Ints]:
-    """Whose metadata or factors a rule reads for some lines."""
-    if rule.part == "metadata":
-        width = 0 if reals.kept is None else reals.kept.shape[2]
-    else:
-        width = 0 if reals.factors is None else reals.factors["ab".index(name)].shape[2]
-    return rule.where(own[:, None], np.arange(width)[None], other[:, None])
-
-
-def _taken(lines: npt.NDArray[Any], row: Ints, k: Ints) -> npt.NDArray[Any]:
-    """Elements at (row, k); zeros outside."""
-    inside = (row >= 0) & (row < lines.shape[0]) & (k >= 0) & (k < lines.shape[1])
-    return np.where(inside, lines[np.where(inside, row, 0), np.where(inside, k, 0)], lines.dtype.type(0))
+def foremost(found: list[Scored]) -> list[Scored]:
+    """Those that explain as much as the best, simplest first."""
+    found = sorted(found, key=lambda one: one.key, reverse=True)
+    return [one for one in found if one.key[:4] == found[0].key[:4]]
 
 
 @dataclass(frozen=True)
@@ -126,6 +53,7 @@ class Solver:
     problem: Problem
     reals: Reals
     more: tuple[tuple[Rule, ...], tuple[Rule, ...]] = ((), ())  # rules read off the data, of a and of b
+    ends: tuple[End, ...] = ()  # what the epilogue may do to the codes
 
     @cached_property
     def rules(self) -> dict[str, tuple[Rule, ...]]:
@@ -160,37 +88,53 @@ class Solver:
         """How K may be miscounted."""
         return tuple(counts(self.reals.a.shape[2], self.problem.machine.shape[2]))
 
-    def best(self, open_: Mask, random: np.random.Generator, pairs: bool = True) -> list[tuple[Candidate, Mask]]:
-        """The candidates that give most of the open outputs, simplest first, and those that each gives; none if too few."""
+    def reading(self, count: Count) -> tuple[Rule, Rule] | None:
+        """The simplest rule of both operands that takes each k so often; None if there is none."""
+        k = np.arange(len(count.weights))
+        both = [{rule.detail: rule for rule in depth_rules(len(k), self.problem.machine.shape[2])} for _ in "ab"]
+        fits: list[tuple[int, int, str]] = []
+        for detail, rule in both[0].items():
+            at = rule.where(k * 0, k, k * 0)[1]
+            if np.array_equal(np.bincount(at[at >= 0], minlength=len(k)), count.weights):
+                fits.append((rule.rank, len(fits), detail))
+        return (both[0][min(fits)[2]], both[1][min(fits)[2]]) if fits else None
+
+    def best(self, open_: Mask, random: np.random.Generator, pairs: bool = True) -> list[Scored]:
+        """The candidates that give most of the open outputs, simplest first; none if too few."""
         places = np.argwhere(open_)
         chosen = places[random.permutation(len(places))[:_SAMPLES]]
-        best: list[tuple[bool, int, int, Candidate, Mask]] = []
+        found: list[Scored] = []
         for source in (self._singles, self._pairs)[: 1 + pairs]:
-            best += self._verified(list(source(chosen)), open_)
-            best.sort(key=lambda one: one[:3], reverse=True)
-            if best and best[0][0] and best[0][1] == len(places):
+            found = foremost([*found, *self._verified(list(source(chosen)), open_)])
+            if found and found[0].clean and found[0].given == len(places) and found[0].way is not None:
                 break
-        return [(item, gives) for tidy, count, _, item, gives in best if (tidy, count) == best[0][:2]]
+        return found
 
-    def gives(self, item: Candidate) -> Mask:
-        """Which outputs a candidate gives, (batch, M, N)."""
-        return np.stack([self.reals.near(item.values(self.reals, t), t) for t in range(len(self.reals.a))])
+    def reckoned(self, item: Candidate, open_: Mask) -> Scored | None:
+        """What a candidate gives; None if it is next to nothing."""
+        gives = np.stack([self.reals.near(item.values(self.reals, t), t) for t in range(len(self.reals.a))])
+        own = gives & open_
+        if own.sum() < min(8, int(open_.sum())):
+            return None
+        way = way_of(self.problem, item, own, self.ends)
+        everywhere = bool(gives[self.reals.finite].all())
+        return Scored(item, gives, everywhere or clean(gives, open_), int(own.sum()), way, everywhere)
 
-    def _verified(
-        self, found: list[tuple[int, int, Candidate]], open_: Mask
-    ) -> list[tuple[bool, int, int, Candidate, Mask]]:
-        """(clean, outputs given, minus the rank, candidate, what it gives) of the most promising."""
+    def _verified(self, found: list[tuple[int, int, Candidate]], open_: Mask) -> list[Scored]:
+        """The most promising of each name, reckoned out in full."""
         total = min(_SAMPLES, int(open_.sum()))
         least = max(1, min(total, 4 if self.reals.coarse == 0 else total // 4))
         good = sorted((item for item in found if item[0] >= least), key=lambda item: (-item[0], item[1]))
-        scored = []
-        for count, rank, item in good[:_VERIFIED]:
-            if count < 0.7 * good[0][0]:
+        called: dict[tuple[str, ...], int] = {}
+        scored: list[Scored] = []
+        for count, _, item in good:
+            if count < 0.7 * good[0][0] or len(scored) == _VERIFIED:
                 break
-            gives = self.gives(item)
-            given = int((gives & open_).sum())
-            if given >= min(8, int(open_.sum())):
-                scored.append((clean(gives, open_), given, -rank, item, gives))
+            names = tuple(name for name, _, _ in item.names())
+            called[names] = called.get(names, 0) + 1
+            one = self.reckoned(item, open_) if called[names] <= _OF_A_NAME else None
+            if one is not None:
+                scored.append(one)
         return scored
 
     def _gathered(self, name: str, chosen: Ints, rules: Sequence[Rule]) -> Numbers:
@@ -202,9 +146,7 @@ class Solver:
         k = np.arange(lines.shape[2])[None]
         for number, rule in enumerate(rules):
             if rule.part:
-                out[number] = self.reals.other_part(
-                    name, rule.part, t, own, *_asked(self.reals, name, rule, own, other)
-                )
+                out[number] = self.reals.other_part(name, rule.part, t, own, *asked(self.reals, name, rule, own, other))
                 continue
             row, at = np.broadcast_arrays(*rule.where(own[:, None], k, other[:, None]))
             inside = (row >= 0) & (row < lines.shape[1]) & (at >= 0) & (at < lines.shape[2])
@@ -331,82 +273,3 @@ def _round(value: float, coarse: float) -> float:
             return number
     short = float(f"{value:.4g}")
     return short if abs(value - short) <= 2e-6 * max(1.0, abs(value)) else value
-
-
-def codes_of(problem: Problem, item: Candidate) -> npt.NDArray[Any] | None:
-    """The codes that a candidate predicts, (batch, M, N), bit for bit; None if its order of summation is not known."""
-    if item.alpha != 1.0 or item.beta not in (0.0, 1.0):
-        return None
-    parts = {item.a.part, item.b.part} - {""}
-    lines_only = item.a.lines_only and item.b.lines_only
-    if not lines_only and not parts and (problem.positions is not None or problem.scales is not None):
-        return None
-    order: tuple[int, ...] | None = problem.order
-    if item.count is not None:
-        order = _steps(item.count.weights, problem.step)
-    if order is None:
-        return None
-    changed = replace(problem, order=order)
-    if item.beta == 0.0:
-        changed = replace(changed, c=np.zeros_like(problem.c))
-    out = np.empty(problem.observed.shape, problem.machine.formats["d"].dtype)
-    height, width = out.shape[1:]
-    tall = _WIDE if item.b.crosses else height
-    wide = _WIDE if item.a.crosses else width
-    for top in range(0, height, tall):
-        for left in range(0, width, wide):
-            rows, columns = np.arange(height)[top : top + tall], np.arange(width)[left : left + wide]
-            one = _reread(_reread(changed, "a", item.a, left), "b", item.b, top)
-            for matrix in range(len(out)):
-                out[matrix, top : top + tall, left : left + wide] = one.predict(Part(matrix, rows, columns))
-    return out
-
-
-def _steps(weights: Numbers, step: int) -> tuple[int, ...] | None:
-    """The instructions in order, if each has one weight."""
-    padded = np.pad(weights, (0, -len(weights) % step), mode="edge").reshape(-1, step)
-    if (padded != padded[:, :1]).any():
-        return None
-    return tuple(int(block) for block in np.repeat(np.arange(len(padded)), padded[:, 0].astype(int)))
-
-
-def _reread(problem: Problem, name: str, rule: Rule, other: int) -> Problem:
-    """The problem with an operand as a rule reads it, for one line of the other operand."""
-    if rule is SAME:
-        return problem
-    if rule.part:
-        return _other_part(problem, name, rule, other)
-    lines = problem.a if name == "a" else problem.b.swapaxes(1, 2)
-    row, k = (np.arange(size) for size in lines.shape[1:])
-    row, k = np.broadcast_arrays(*rule.where(row[:, None], k[None], np.full((1, 1), other)))
-    read = np.stack([_taken(codes, row, k) for codes in lines])
-    line = np.clip(row[:, 0], 0, lines.shape[1] - 1)
-    if name == "b":
-        changed = replace(problem, b=read.swapaxes(1, 2))
-        if problem.scales is not None:
-            changed = replace(changed, scales=(problem.scales[0], problem.scales[1][:, :, line]))
-        return changed
-    changed = replace(problem, a=read)
-    if problem.positions is not None:
-        changed = replace(changed, positions=problem.positions[:, line])
-    if problem.scales is not None:
-        changed = replace(changed, scales=(problem.scales[0][:, line], problem.scales[1]))
-    return changed
-
-
-def _other_part(problem: Problem, name: str, rule: Rule, other: int) -> Problem:
-    """The problem with other metadata, or other factors of an operand."""
-
-    def read(lines: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        row, k = (np.arange(size) for size in lines.shape[1:])
-        place = np.broadcast_arrays(*rule.where(row[:, None], k[None], np.full((1, 1), other)))
-        return np.stack([_taken(codes, *place) for codes in lines])
-
-    if rule.part == "metadata" and problem.positions is not None:
-        return replace(problem, positions=read(problem.positions))
-    if problem.scales is None:
-        return problem
-    own, others = problem.scales
-    if name == "a":
-        return replace(problem, scales=(read(own), others))
-    return replace(problem, scales=(own, read(others.swapaxes(1, 2)).swapaxes(1, 2)))

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from tcsim.diagnosis.arithmetic import narrowed
+from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.maps import SAME
 from tcsim.diagnosis.moved import Moved, line_maps, moved
+from tcsim.diagnosis.predicted import End, Way, ends_of, way_of, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
 from tcsim.diagnosis.relations import (
-    NARROW,
     RELU,
     TRUNCATED,
     Relation,
+    fitted_codes,
     is_relu,
     narrow_format,
+    narrowed_by,
     narrowing,
     precision,
     truncated,
     vector,
 )
 from tcsim.diagnosis.report import Explanation
-from tcsim.diagnosis.solve import Candidate, Solver, clean, codes_of
+from tcsim.diagnosis.solve import Scored, Solver, clean, foremost
+from tcsim.diagnosis.tails import Tail, tails
 from tcsim.diagnosis.where import where_text
 
 _PARTS = 3  # mistakes in different parts of the output
+_TIES = 6  # other names of an explanation
 _MOST = 1 << 27  # products of a problem that is solved; beyond it a part is
 
 
@@ -35,11 +41,12 @@ _MOST = 1 << 27  # products of a problem that is solved; beyond it a part is
 class Piece:
     """A candidate and the outputs that it explains."""
 
-    candidate: Candidate | Moved
+    candidate: Candidate | Moved | Tail
     gives: Mask  # those that were wrong and are given
     near: Mask  # all that are given
     clean: bool = True  # they are whole blocks, or whole rows and columns
-    ties: tuple[Candidate | Moved, ...] = ()  # other candidates that give the same outputs
+    way: Way | None = None  # in which it gives every bit
+    ties: tuple[Scored, ...] = ()  # other candidates that give the same outputs
 
 
 @dataclass(frozen=True)
@@ -55,8 +62,9 @@ class Solved:
     left: Mask  # of them those that nothing explains
     model: Codes
     tried: int
-    narrow: str | None
-    predicted: Numbers | None = None  # of the vector relations: all outputs
+    ends: tuple[End, ...]  # what the epilogue may do at the end
+    fitted: Codes | None = None  # of a relation of rows or columns: all outputs
+    base: Way | None = None  # in which the right outputs are right in every bit, if it is not the model's
 
     @property
     def rounding_only(self) -> bool:
@@ -80,7 +88,7 @@ class Solved:
         return sum(piece.candidate.rank for piece in self.pieces) + 2 * len(self.relations) + int(self.unwritten.any())
 
     @property
-    def candidate(self) -> Candidate | Moved | None:
+    def candidate(self) -> Candidate | Moved | Tail | None:
         """The only candidate, if it is all there is and holds for every output."""
         if len(self.pieces) != 1 or self.relations or self.unwritten.any():
             return None
@@ -107,7 +115,9 @@ class Solved:
             advice = "look at the store, at its predicate and at what was launched"
             names.append(("part of the output never written", where_text(self.unwritten), advice))
         bits = self.same == outputs
+        by_chance = sum(int(piece.gives.sum()) for piece in self.pieces if not piece.clean)
         matched = self.same if bits or self.stray else outputs - int(self.left.sum())
+        matched -= by_chance
         mistakes = list(dict.fromkeys(mistake for mistake, _, _ in names))
         details = [
             f"{detail}" if len(names) == 1 else f"{mistake}: {detail}" if detail else "" for mistake, detail, _ in names
@@ -137,32 +147,38 @@ class Solved:
     @cached_property
     def codes(self) -> Codes | None:
         """What is predicted of every output, bit for bit; None if an order of summation is not known."""
-        if self.predicted is not None:
-            return None
-        out = self._ended(self.model)
+        found = [self.ended(end) for end in self.ends]
+        known = [codes for codes in found if codes is not None]
+        return max(known, key=lambda codes: int((codes == self.problem.observed).sum()), default=None)
+
+    def ended(self, end: End) -> Codes | None:
+        """The codes with one end of the epilogue; None if they are not known."""
+        if self.fitted is not None:
+            return end(self.fitted)
+        base = self.model
         everywhere = self.candidate is not None
+        if not everywhere and self.base is not None:
+            found = whole(self.problem, Candidate(), self.base)
+            base = base if found is None else found
+        out = end(base)
         for piece in self.pieces:
-            found: Codes | None
-            if isinstance(piece.candidate, Candidate):
-                found = codes_of(self.problem, piece.candidate)
-            else:
-                row, column, _ = piece.candidate.source((out.shape[1], out.shape[2]))
-                found = None if piece.candidate.alone else self.model[:, row, column]
+            found = self._codes_of(piece, base)
             if found is None:
                 return None
-            found = self._ended(found)
-            here = piece.gives | (piece.near & (out != self.problem.observed))
-            out = found if everywhere else np.where(here, found, out)
+            out = end(found) if everywhere else np.where(piece.near & (out != self.problem.observed), end(found), out)
         return np.where(self.unwritten, self.problem.observed, out)
 
-    def _ended(self, codes: Codes) -> Codes:
-        """What the epilogue makes of them."""
-        names = {relation.mistake for relation in self.relations}
-        if self.reals.floor:
-            codes = np.where(codes >> (codes.dtype.itemsize * 8 - 1) == 1, codes.dtype.type(0), codes)
-        if self.narrow and names & {NARROW, TRUNCATED}:
-            codes = (truncated if TRUNCATED in names else narrowed)(codes, self.narrow)
-        return codes
+    def _codes_of(self, piece: Piece, base: Codes) -> Codes | None:
+        item = piece.candidate
+        if isinstance(item, Tail):
+            return item.codes(self.problem)
+        if isinstance(item, Moved) and not item.alone:
+            row, column, _ = item.source((base.shape[1], base.shape[2]))
+            return base[:, row, column]
+        if isinstance(item, Moved):
+            lines = item.as_lines(True)
+            return None if lines is None or piece.way is None else whole(self.problem, lines, piece.way)
+        return None if piece.way is None else whole(self.problem, item, piece.way)
 
     @cached_property
     def same(self) -> int:
@@ -173,7 +189,7 @@ class Solved:
     def stray(self) -> bool:
         """Nearly all outputs are right to the bit, some are not: that is not another order of summation."""
         outputs = int(self.problem.inside().sum())
-        return 0.9 * outputs < self.same < outputs
+        return self.fitted is None and 0.9 * outputs < self.same < outputs
 
 
 def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved | None:
@@ -189,55 +205,102 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     narrow = problem.output or narrow_format(problem, model)
     reals = reals_of(problem, model, precision(narrow))
     reals = replace(reals, finite=reals.finite & inside)
-    relations: list[Relation] = []
-    predicted: Numbers | None = None
     wrong = ~reals.near(reals.right) & inside
+    relations: list[Relation] = []
     if wrong.any() and is_relu(reals):
         relations.append(RELU)
         reals = replace(reals, floor=True)
         wrong = ~reals.near(reals.right) & inside
-    unwritten = np.zeros_like(wrong)
-    pieces: list[Piece] = []
-    left = wrong
-    tried = 0
+    ends = ends_of(reals.floor, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
+    found = Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends)
     if wrong.any():
-        found = vector(reals) if not reals.floor else None
-        if found is not None:
-            relations.append(found[0])
-            predicted, left = found[1], np.zeros_like(wrong)
+        line = vector(reals)
+        if line is not None:
+            relations.append(line.relation)
+            fitted = fitted_codes(problem, line, ends)
+            found = replace(found, left=np.zeros_like(wrong), fitted=fitted)
         else:
-            unwritten = _unwritten(problem, reals, wrong, model)
-            only = unwritten.any() and not (wrong & ~unwritten).any()
-            if not only:
-                pieces, left, tried = _pieces(problem, reals, wrong, 1 if unwritten.any() or known else _PARTS, known)
-            if unwritten.any() and left.any() and not only:
-                pieces, left, tried = _pieces(problem, reals, wrong & ~unwritten, 1 if known else _PARTS, known)
-            elif not only:
-                unwritten = np.zeros_like(wrong)
-            left = left & ~unwritten
-    if narrow and problem.output is None:
-        values = predicted if predicted is not None else _values(reals, pieces)
-        relations.append(narrowing(narrow, reals, values))
-    return Solved(
-        problem, reals, tuple(relations), unwritten, tuple(pieces), wrong, left, model, tried, narrow, predicted
-    )
+            found = _with_tail(found) or _by_pieces(found, known)
+    found = replace(found, relations=tuple(relations))
+    if narrow and not found.rounding_only:
+        values = line.values if wrong.any() and line is not None else _values(reals, found.pieces)
+        cut = narrowing(narrow, reals, values) if problem.output is None else None
+        if found.complete:
+            found = _in_every_bit(found)
+        by_bits = _narrowing_by_bits(found, narrow)
+        if by_bits is not None and (problem.output is None or by_bits.mistake == TRUNCATED):
+            cut = by_bits
+        found = replace(found, relations=(*relations, *([cut] if cut is not None else [])))
+    elif narrow and problem.output is None:
+        cut = _narrowing_by_bits(found, narrow) or narrowing(narrow, reals, reals.right)
+        found = replace(found, relations=(*relations, cut))
+    return _in_every_bit(found) if found.complete else found
 
 
-def _every_bit(problem: Problem, item: Candidate | Moved, gives: Mask) -> bool:
-    """Whether a candidate gives every bit of the outputs that it gives."""
-    if isinstance(item, Moved):
-        return False
-    codes = codes_of(problem, item)
-    return codes is not None and bool((codes == problem.observed)[gives].all())
+def _narrowing_by_bits(found: Solved, narrow: str) -> Relation | None:
+    """Whether the results are rounded or cut, if one of the two gives every bit."""
+    known = found.problem.inside() & ~found.unwritten
+    codes = [found.ended(end) for end in found.ends]
+    same = [one is not None and (one == found.problem.observed)[known].all() for one in codes]
+    return None if same[0] == same[1] else narrowed_by(narrow, bool(same[1]))
 
 
-def _values(reals: Reals, pieces: list[Piece]) -> Numbers:
+def _in_every_bit(found: Solved) -> Solved:
+    """With other orders of summation, where the instruction's own does not give every bit."""
+    if found.same == int(found.problem.inside().sum()) or found.fitted is not None:
+        return found
+    base, pieces = found.base, found.pieces
+    right = found.problem.inside() & ~found.wrong & ~found.unwritten
+    if found.candidate is None and not any(
+        (end(found.model) == found.problem.observed)[right].all() for end in found.ends
+    ):
+        base = way_of(found.problem, Candidate(), right, found.ends, others=True)
+        found = replace(found, base=base)
+    if any(isinstance(piece.candidate, Candidate) and piece.way is None for piece in pieces):
+        found = replace(found, pieces=tuple(_timed(found, piece) for piece in pieces))
+    return found
+
+
+def _timed(found: Solved, piece: Piece) -> Piece:
+    if piece.way is not None or not isinstance(piece.candidate, Candidate):
+        return piece
+    return replace(piece, way=way_of(found.problem, piece.candidate, piece.gives, found.ends, others=True))
+
+
+def _values(reals: Reals, pieces: tuple[Piece, ...]) -> Numbers:
     """What is predicted of every output before a narrower format."""
     values = reals.right.copy()
     for piece in pieces:
         own = np.stack([piece.candidate.values(reals, t) for t in range(len(values))])
         values[piece.gives] = own[piece.gives]
     return np.maximum(values, 0) if reals.floor else values
+
+
+def _by_pieces(found: Solved, known: bool) -> Solved:
+    """What was never written, and rules for the rest."""
+    problem, wrong = found.problem, found.wrong
+    most = 1 if known else _PARTS
+    unwritten = _unwritten(problem, found.reals, wrong, found.model)
+    nothing = np.zeros_like(wrong)
+    if unwritten.any() and not (wrong & ~unwritten).any():
+        return replace(found, unwritten=unwritten, left=nothing)
+    pieces, left, tried = _pieces(found, wrong, 1 if unwritten.any() else most, known)
+    if unwritten.any() and left.any():
+        written = replace(found, reals=replace(found.reals, finite=found.reals.finite & ~unwritten))
+        pieces, left, tried = _pieces(written, wrong & ~unwritten, most, known)
+    else:
+        unwritten = nothing
+    return replace(found, pieces=tuple(pieces), left=left & ~unwritten, unwritten=unwritten, tried=tried)
+
+
+def _with_tail(found: Solved) -> Solved | None:
+    """What lies behind the end of K, if it explains everything."""
+    for item in tails(found.problem, found.reals, found.wrong):
+        near = np.stack([found.reals.near(item.values(found.reals, t), t) for t in range(len(found.wrong))])
+        if near[found.reals.finite].all():
+            piece = Piece(item, found.wrong, near)
+            return replace(found, pieces=(piece,), left=np.zeros_like(found.wrong), tried=1)
+    return None
 
 
 def _unwritten(problem: Problem, reals: Reals, wrong: Mask, model: Codes) -> Mask:
@@ -254,7 +317,8 @@ def _unwritten(problem: Problem, reals: Reals, wrong: Mask, model: Codes) -> Mas
     return unwritten
 
 
-def _pieces(problem: Problem, reals: Reals, wrong: Mask, most: int, known: bool) -> tuple[list[Piece], Mask, int]:
+def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Piece], Mask, int]:
+    problem, reals = found.problem, found.reals
     random = np.random.default_rng(0)
     left = wrong & reals.finite
     lost = wrong & ~reals.finite
@@ -262,30 +326,67 @@ def _pieces(problem: Problem, reals: Reals, wrong: Mask, most: int, known: bool)
     tried = 0
     total = int(wrong.sum())
     while left.any() and len(pieces) < most:
-        options: list[tuple[int, int, Candidate | Moved, Mask]] = []
-        solver = Solver(problem, reals, line_maps(reals, left))
-        shift = moved(reals, left) if not reals.floor else None
-        stored = () if shift is None else (shift[0],)
-        if shift is not None:
-            lines = shift[0].as_lines(bool(reals.c.any()))
-            given = int((shift[1] & left).sum())
-            options.append((given, -shift[0].rank, lines or shift[0], shift[1]))
-        best: list[tuple[Candidate, Mask]] = []
-        if shift is None or options[0][0] < left.sum() or shift[0].rank > 3:
-            best = solver.best(left, random, pairs=not known)
-            if best:
-                options.append((int((best[0][1] & left).sum()), -best[0][0].rank, *best[0]))
+        solver = Solver(problem, reals, line_maps(reals, left), found.ends)
+        stored = _stored(solver, found.model, left)
+        options = stored
+        if not stored or stored[0].given < left.sum() or stored[0].item.rank > 3:
+            lines = solver.best(left, random, pairs=not known)
+            options = foremost([*stored, *lines, *(also for one in lines for also in _restated(solver, one, left))])
         tried += sum(map(len, solver.rules.values()))
         if not options:
             break
-        count, _, candidate, gives = max(options, key=lambda item: item[:2])
-        if count < max(8 if total >= 8 else 1, 0.02 * total):
+        best = options[0]
+        if best.given < max(8 if total >= 8 else 1, 0.02 * total):
             break
-        ties: list[Candidate | Moved] = [item for item, _ in best]
-        if candidate not in ties:
-            ties = [candidate, *stored]
-        ties.sort(key=lambda item: not _every_bit(problem, item, gives & left))  # stable: the simplest of those
-        chosen = ties[0]
-        pieces.append(Piece(chosen, gives & left, gives, clean(gives, left), tuple(ties[1:])))
-        left = left & ~gives
+        names = [{name for name, _, _ in best.item.names()}]
+        ties = []
+        for one in options[1:]:
+            own = {name for name, _, _ in one.item.names()}
+            if not any(other <= own for other in names) and ((one.gives & left) == (best.gives & left)).all():
+                names.append(own)
+                ties.append(one)
+        pieces.append(Piece(best.item, best.gives & left, best.gives, best.clean, best.way, tuple(ties[:_TIES])))
+        left = left & ~best.gives
     return pieces, left | lost, tried
+
+
+def _stored(solver: Solver, model: Codes, left: Mask) -> list[Scored]:
+    """Outputs that lie at another place, and the same said of lines of A and B."""
+    reals = solver.reals
+    found: list[Scored] = []
+    for item, gives in moved(reals, left) if not reals.floor else ():
+        found.append(_scored(solver, model, item, gives, left))
+        lines = item.as_lines(bool(reals.c.any()))
+        same = None if lines is None else solver.reckoned(lines, left)
+        found += [] if same is None else [same]
+    return foremost(found)
+
+
+def _restated(solver: Solver, one: Scored, left: Mask) -> list[Scored]:
+    """The same in other words: lines that are others as outputs at another place, a miscounted K as two wrong reads."""
+    item = one.item
+    if isinstance(item, Moved):
+        return []
+    found: list[Scored | None] = []
+    lines = item.a.lines_only and item.b.lines_only and not item.a.part + item.b.part
+    if lines and replace(item, a=SAME, b=SAME) == Candidate() and not solver.reals.floor:
+        found.append(replace(one, item=Moved(item.a, item.b, alone=bool(solver.reals.c.any()))))
+    if item.restarted:
+        found.append(replace(one, item=replace(item, apart=True)))
+    elif item.count is not None and item.a is SAME and item.b is SAME:
+        pair = solver.reading(item.count)
+        found.append(None if pair is None else solver.reckoned(replace(item, a=pair[0], b=pair[1], count=None), left))
+    return [again for again in found if again is not None]
+
+
+def _scored(solver: Solver, model: Codes, item: Moved, gives: Mask, left: Mask) -> Scored:
+    own = gives & left
+    row, column, inside = item.source((model.shape[1], model.shape[2]))
+    way = None
+    if item.alone:
+        lines = item.as_lines(True)
+        way = None if lines is None else way_of(solver.problem, lines, own, solver.ends)
+    elif any((end(model)[:, row, column] == solver.problem.observed)[own].all() for end in solver.ends):
+        way = Way(solver.problem.order)
+    everywhere = bool(gives[solver.reals.finite].all())
+    return Scored(item, gives, everywhere or clean(gives, left), int(own.sum()), way, everywhere)

@@ -1,0 +1,124 @@
+"""One hypothesis about a kernel: where it reads A and B, how often it takes each k, and the factors of the product and of C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.diagnosis.counts import Count
+from tcsim.diagnosis.maps import SAME, Rule
+from tcsim.diagnosis.reals import Ints, Numbers, Reals
+
+RESTARTED = "accumulator restarted"
+_RESTART = "set scale_d (or pass the accumulator) after the first instruction"
+WIDE = 8  # lines of the other operand that share a crossing rule's answer
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Rules for both operands, how often each k is taken, and the factors of the product and of C."""
+
+    a: Rule = SAME
+    b: Rule = SAME
+    count: Count | None = None
+    alpha: float = 1.0
+    beta: float = 1.0
+    apart: bool = False  # say "K block missing, accumulator ignored" where "accumulator restarted" is the same
+
+    @property
+    def rank(self) -> int:
+        """Smaller is simpler."""
+        plain = (self.alpha != 1.0) + (self.beta != 1.0)
+        return self.a.rank + self.b.rank + (self.count.rank if self.count else 0) + plain
+
+    @property
+    def restarted(self) -> bool:
+        """Whether only the end of K is left, and no C."""
+        return self.count is not None and self.count.restarted and self.beta == 0.0 and not self.apart
+
+    def names(self) -> list[tuple[str, str, str]]:
+        """(mistake, detail, advice) of each part."""
+        found = [
+            (rule.named(x), rule.detail, rule.advice.format(x=x))
+            for x, rule in (("a", self.a), ("b", self.b))
+            if rule is not SAME
+        ]
+        if self.restarted:
+            first = int(np.flatnonzero(self.count.weights)[0]) if self.count else 0
+            found.append((RESTARTED, f"what was added before K {first} is lost, and c", _RESTART))
+        elif self.count is not None:
+            found.append((self.count.mistake, self.count.detail, self.count.advice))
+        together = self.alpha == self.beta  # the whole result, c with it
+        if self.alpha != 1.0:
+            what = "all of it" if together else "the product"
+            found.append(("result scaled", f"{what} times {self.alpha:.6g}", "look at alpha in the epilogue"))
+        if self.beta == 0.0 and not self.restarted:
+            found.append(("accumulator ignored", "c is taken for zero", "scale_d is 0, or c is not loaded"))
+        elif self.beta == 2.0 and not together:
+            found.append(("accumulator added twice", "", "c goes in as accumulator and again at the end"))
+        elif self.beta not in (0.0, 1.0) and not together:
+            found.append(("c scaled", f"c times {self.beta:.6g}", "look at beta in the epilogue"))
+        return found
+
+    def values(self, reals: Reals, matrix: int) -> Numbers:
+        """What it predicts of a matrix, (M, N), up to rounding."""
+        weights = 1.0 if self.count is None else self.count.weights
+        if not self.a.crosses and not self.b.crosses:
+            product = (_read(reals, "a", matrix, self.a) * weights) @ _read(reals, "b", matrix, self.b).T
+        elif not self.b.crosses:
+            right = _read(reals, "b", matrix, self.b).T
+            product = _crossed(reals, "a", matrix, self.a, right, weights)
+        elif not self.a.crosses:
+            right = _read(reals, "a", matrix, self.a).T
+            product = _crossed(reals, "b", matrix, self.b, right, weights).T
+        else:
+            product = np.empty((reals.c.shape[1], reals.c.shape[2]))
+            for top in range(0, len(product), WIDE):
+                for left in range(0, product.shape[1], WIDE):
+                    rows = np.arange(top, min(top + WIDE, product.shape[0]))
+                    columns = np.arange(left, min(left + WIDE, product.shape[1]))
+                    a = _read(reals, "a", matrix, self.a, rows, left)
+                    b = _read(reals, "b", matrix, self.b, columns, top)
+                    product[top : top + WIDE, left : left + WIDE] = (a * weights) @ b.T
+        found: Numbers = self.alpha * product + self.beta * reals.c[matrix]
+        return found
+
+
+def _crossed(reals: Reals, name: str, matrix: int, rule: Rule, right: Numbers, weights: Any) -> Numbers:
+    """The product where each column reads lines of its own."""
+    out = np.empty((reals.lines(name).shape[1], right.shape[1]))
+    for left in range(0, right.shape[1], WIDE):
+        lines = _read(reals, name, matrix, rule, None, left)
+        out[:, left : left + WIDE] = (lines * weights) @ right[:, left : left + WIDE]
+    return out
+
+
+def _read(reals: Reals, name: str, matrix: int, rule: Rule, which: Ints | None = None, other: int = 0) -> Numbers:
+    """Lines (lines, K) as a rule reads them, for one line of the other operand."""
+    lines = reals.lines(name)[matrix]
+    if rule is SAME and which is None:
+        return lines
+    own = np.arange(len(lines)) if which is None else which
+    if rule.part:
+        return reals.other_part(
+            name, rule.part, np.full(len(own), matrix), own, *asked(reals, name, rule, own, np.full(len(own), other))
+        )
+    return taken(lines, *rule.where(own[:, None], np.arange(lines.shape[1])[None], np.full((1, 1), other)))
+
+
+def asked(reals: Reals, name: str, rule: Rule, own: Ints, other: Ints) -> tuple[Ints, Ints]:
+    """Whose metadata or factors a rule reads for some lines."""
+    if rule.part == "metadata":
+        width = 0 if reals.kept is None else reals.kept.shape[2]
+    else:
+        width = 0 if reals.factors is None else reals.factors["ab".index(name)].shape[2]
+    return rule.where(own[:, None], np.arange(width)[None], other[:, None])
+
+
+def taken(lines: npt.NDArray[Any], row: Ints, k: Ints) -> npt.NDArray[Any]:
+    """Elements at (row, k); zeros outside."""
+    inside = (row >= 0) & (row < lines.shape[0]) & (k >= 0) & (k < lines.shape[1])
+    return np.where(inside, lines[np.where(inside, row, 0), np.where(inside, k, 0)], lines.dtype.type(0))
