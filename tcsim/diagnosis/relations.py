@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
-from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.numbers.codec import decode, encode
-from tcsim.numbers.formats import FORMATS
+from tcsim.numbers.formats import FORMATS, Format
 
 NARROW = "result passed through a narrower format"
 TRUNCATED = "result truncated to a narrower format"
@@ -110,11 +109,12 @@ def vector(reals: Reals) -> Line | None:
     right, seen, product = reals.right, reals.observed, reals.product
     if min(right.shape[1:]) < 4:
         return None
-    shown = np.where(seen > 0, seen, np.nan) if reals.floor else seen
+    shown = reals.finite & (seen > 0) if reals.floor else reals.finite
     for axis, line, other in ((1, "column", "rows"), (2, "row", "columns")):
-        with np.errstate(all="ignore"), catch_warnings():
-            simplefilter("ignore", RuntimeWarning)  # a line of nothing but clamped zeros
-            off = np.nan_to_num(np.nanmedian(shown - right, axis=axis, keepdims=True))
+        low = np.where(shown, seen - right - reals.reach, -np.inf).max(axis=axis, keepdims=True)
+        high = np.where(shown, seen - right + reals.reach, np.inf).min(axis=axis, keepdims=True)
+        known = np.isfinite(low) & np.isfinite(high)  # not a line of clamped zeros
+        off = np.where(known, (np.where(known, low, 0.0) + np.where(known, high, 0.0)) / 2, 0.0)
         values = right + off
         if reals.near(values)[reals.finite].all() and np.ptp(off) > 0:
             said = f"one number for each {line}, from {off.min():.4g} to {off.max():.4g}"
@@ -146,7 +146,7 @@ def _near_with(reals: Reals, factor: Any, base: Numbers, rest: Any) -> bool:
     return bool((np.abs(factor * base + rest - reals.observed) <= reach)[reals.finite].all())
 
 
-def fitted_codes(problem: Problem, line: Line, ends: tuple[Any, ...]) -> Codes:
+def fitted_codes(problem: Problem, line: Line, narrow: str | None, ends: tuple[Any, ...]) -> Codes:
     """The codes with the numbers of a line that fit all its outputs, before the epilogue's end."""
     formats, bare = problem.machine.formats, replace(problem, finish=None)
     c = decode(problem.c, formats["c"]).astype(np.float64)
@@ -154,7 +154,7 @@ def fitted_codes(problem: Problem, line: Line, ends: tuple[Any, ...]) -> Codes:
         bare = replace(bare, c=np.zeros_like(problem.c))
     codes = np.stack([bare.predict(part) for part in bare.parts()])
     base = decode(codes, formats["d"]).astype(np.float64)
-    low, high = _interval(problem.observed, formats["d"], problem.output)
+    low, high = _interval(problem.observed, formats["d"], narrow)
     clamped = any((end(codes) != codes).any() for end in ends) and (decode(problem.observed, formats["d"]) >= 0).all()
     low = np.where(clamped & (low <= 0), -np.inf, low)
     rest = 0.0 if line.with_c else c
@@ -170,10 +170,10 @@ def fitted_codes(problem: Problem, line: Line, ends: tuple[Any, ...]) -> Codes:
         return encode(base + number if line.adds else number * base + rest, formats["d"])
 
 
-def _interval(codes: Codes, format: Any, output: str | None) -> tuple[Numbers, Numbers]:
+def _interval(codes: Codes, format: Format, narrow: str | None) -> tuple[Numbers, Numbers]:
     """The numbers that round to codes, from and to."""
     value = decode(codes, format).astype(np.float64)
-    step = np.float64(2.0) ** -(FORMATS[output].fraction_bits if output else format.fraction_bits)
+    step = np.float64(2.0) ** -(FORMATS[narrow].fraction_bits if narrow else format.fraction_bits)
     scale = np.exp2(np.floor(np.log2(np.maximum(np.abs(value), 1e-300))))
     far, near = scale * step / 2, scale * step / np.where(np.abs(value) == scale, 4, 2)  # finer below a power of two
     return value - np.where(value < 0, far, near), value + np.where(value < 0, near, far)

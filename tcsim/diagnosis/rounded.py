@@ -14,6 +14,7 @@ from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.relations import TRUNCATED, truncated
 from tcsim.diagnosis.report import Diagnosis, Explanation
 from tcsim.diagnosis.solved import Solved
+from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, Format
 
 _RIGHT = ("K blocks in another order", "not a tensor core's result")
@@ -58,20 +59,13 @@ def _ended(problem: Problem, codes: Codes) -> Codes:
 
 
 def ulps(problem: Problem, model: Codes, format: Format) -> int:
-    """The largest distance of an output from the model's, in units of the format's last place; 0 codes count as one scale."""
-    shift = np.int64(problem.machine.formats["d"].bits - format.bits) if format.name == "bf16" else np.int64(0)
-    inside = problem.inside()
-    far = np.abs(_ordered(problem, problem.observed) - _ordered(problem, model))[inside]
-    if format.name in ("f16", "e4m3", "e5m2") and problem.machine.formats["d"].name == "f32":
-        shift = np.int64(23 - format.fraction_bits)
-    return int(far.max() >> shift) if far.size else 0
-
-
-def _ordered(problem: Problem, codes: Codes) -> np.ndarray:
-    """Codes as integers in the order of their numbers."""
-    format = problem.machine.formats["d"]
-    wide = codes.astype(np.int64)
-    if format.kind != "float":
-        return np.where(wide >> (format.bits - 1) & 1, wide - (1 << format.bits), wide)
-    sign = np.int64(1) << (format.bits - 1)
-    return np.where(wide & sign, -(wide & (sign - 1)), wide)
+    """The largest distance of an output from the model's, in units of its last place; of a small one in those of the median."""
+    wide = problem.machine.formats["d"]
+    seen, right = (decode(codes, wide).astype(np.float64)[problem.inside()] for codes in (problem.observed, model))
+    known = np.isfinite(seen) & np.isfinite(right)
+    far = np.abs(seen - right)[known]
+    if format.kind != "float" or not far.any():
+        return int(far.max(initial=0))
+    size = np.maximum(np.abs(right[known]), np.median(np.abs(right[known])))
+    unit = np.exp2(np.floor(np.log2(np.maximum(size, 1e-300))) - format.fraction_bits)
+    return int(np.ceil((far / unit).max()))

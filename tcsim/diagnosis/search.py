@@ -16,7 +16,7 @@ from tcsim.diagnosis.moves import diagnose_move
 from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
 from tcsim.diagnosis.question import named, problem_of
 from tcsim.diagnosis.reals import Mask, Numbers
-from tcsim.diagnosis.relations import precision
+from tcsim.diagnosis.relations import Relation, precision
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
 from tcsim.diagnosis.rounded import within_rounding
 from tcsim.diagnosis.solved import Solved, solved
@@ -58,7 +58,8 @@ class _Found:
     explanation: Explanation
     rank: int
     known: bool  # every output can be predicted
-    predicts: Callable[[Fresh], Numbers | None]
+    predicts: Callable[[Fresh], Numbers | None]  # without what the epilogue does
+    epilogue: tuple[Relation, ...] = ()
 
 
 def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands: Any) -> Diagnosis:
@@ -137,8 +138,6 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
     """The solver's explanation, and other candidates that give the same bits."""
 
     def predicts(fresh: Fresh) -> Numbers | None:
-        if own.relations:
-            return None
         values = fresh.reals.right.copy()
         values[own.unwritten] = np.nan
         for piece in own.pieces:
@@ -146,7 +145,7 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
             values = found if own.candidate is not None else np.where(piece.gives, found, values)
         return values
 
-    found = [_Found(own.explanation(outputs), own.rank, True, predicts)]
+    found = [_Found(own.explanation(outputs), own.rank, True, predicts, own.relations)]
     for number, piece in enumerate(own.pieces):
         for one in piece.ties:
             again = replace(piece, candidate=one.item, way=one.way, ties=())
@@ -222,7 +221,7 @@ def _merged(problem: Problem, exact: list[_Found]) -> list[Explanation]:
         predicted = item.predicts(fresh)
         for members, shown in classes:
             same = item.explanation.mistake == members[0].explanation.mistake
-            if predicted is not None and shown is not None:
+            if predicted is not None and shown is not None and item.epilogue == members[0].epilogue:
                 same = fresh.same(predicted, shown)
             if same:
                 members.append(item)

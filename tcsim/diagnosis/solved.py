@@ -217,7 +217,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         line = vector(reals)
         if line is not None:
             relations.append(line.relation)
-            fitted = fitted_codes(problem, line, ends)
+            fitted = fitted_codes(problem, line, narrow, ends)
             found = replace(found, left=np.zeros_like(wrong), fitted=fitted)
         else:
             found = _with_tail(found) or _by_pieces(found, known)

@@ -29,30 +29,42 @@ def asked(case: Case) -> tuple[str, str]:
     return how, f"{how}: {case.kind.name} [{family}, seed {case.seed}]: {found.verdict} {names}"
 
 
-def of_kind(number: int, each: int, first: int) -> tuple[int, Counter[str], list[str], float]:
-    """The outcomes of a kind, what is to be said of those that are not right, and the seconds of one question."""
-    counts: Counter[str] = Counter()
+def of_kind(number: int, each: int, first: int) -> tuple[int, dict[str, Counter[str]], list[str], float]:
+    """The outcomes of a kind by family, what is to be said of those that are not right, and the seconds of one question."""
+    counts: dict[str, Counter[str]] = {}
     lines = []
     start = time.process_time()
     for case in cases((KINDS[number],), each, first):
         how, line = asked(case)
-        counts[how] += 1
+        counts.setdefault(case.target.family, Counter())[how] += 1
         if how != "right":
             lines.append(line)
-    return number, counts, lines, (time.process_time() - start) / max(1, counts.total())
+    return number, counts, lines, (time.process_time() - start) / max(1, sum(own.total() for own in counts.values()))
 
 
-def table(found: dict[int, Counter[str]]) -> list[str]:
-    """A line for each kind, in Markdown, and the sums."""
-    head = ["| kind | cases | right | half | not explained | wrong |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
-    planted: Counter[str] = Counter()
+HEAD = ["| {} | cases | right | half | not explained | wrong |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
+
+
+def table(found: dict[int, dict[str, Counter[str]]]) -> list[str]:
+    """A line for each kind, in Markdown, and the sums: of all, and by family."""
+    sums: dict[bool, dict[str, Counter[str]]] = {False: {}, True: {}}
     lines = []
     for number, counts in sorted(found.items()):
         kind: Kind = KINDS[number]
-        if not kind.correct:
-            planted += counts
-        lines.append(_line(kind.name, counts))
-    return [*head, *lines, _line("**all mistakes**", planted)]
+        for family, own in counts.items():
+            sums[kind.correct].setdefault(family, Counter()).update(own)
+        lines.append(_line(kind.name, _total(counts)))
+    by_family = [
+        _line(f"{family}: {what}", own)
+        for kind, what in ((False, "mistakes"), (True, "correct"))
+        for family, own in sorted(sums[kind].items())
+    ]
+    ends = [_line("**all mistakes**", _total(sums[False])), _line("**all correct kernels**", _total(sums[True]))]
+    return [HEAD[0].format("family"), HEAD[1], *by_family, *ends, "", HEAD[0].format("kind"), HEAD[1], *lines]
+
+
+def _total(counts: dict[str, Counter[str]]) -> Counter[str]:
+    return sum(counts.values(), Counter())
 
 
 def _line(name: str, counts: Counter[str]) -> str:
@@ -75,7 +87,7 @@ def main() -> None:
             of_kind, numbers, [given.each] * len(numbers), [given.first] * len(numbers)
         ):
             found[number] = counts
-            print(f"{KINDS[number].name}: {dict(counts)} {seconds:.2f} s", *lines[:3], sep="\n  ", flush=True)
+            print(f"{KINDS[number].name}: {dict(_total(counts))} {seconds:.2f} s", *lines[:8], sep="\n  ", flush=True)
     lines = table(found)
     print("\n".join(lines))
     if given.write:

@@ -33,23 +33,33 @@ class Target:
         return "sparse" if ".sp" in self.mnemonic else {"mma": "mma.sync", "wgmma": "wgmma"}.get(head, "tcgen05")
 
 
+MX = "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.{}.f32.ue8m0"
+TENSOR = "tcgen05.mma.cta_group::1.kind::{}"
 TARGETS = (
     Target("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_90"),
     Target("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_80"),
-    Target("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", "sm_90a"),
     Target("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_90"),
     Target("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "sm_90"),
-    Target(
-        "tcgen05.mma.cta_group::1.kind::f16",
-        "sm_100a",
-        tcsim.InstructionDescriptor("f16", a_format="bf16", m=128, n=64),
-    ),
-    Target("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sm_90"),
-    Target(
-        "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0", "sm_120a"
-    ),
     Target("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_89"),
+    Target("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", "sm_90a"),
     Target("wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3", "sm_90a"),
+    Target("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", "sm_90a"),
+    Target("wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", "sm_90a"),
+    Target("wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8", "sm_90a"),
+    Target(TENSOR.format("f16"), "sm_100a", tcsim.InstructionDescriptor("f16", a_format="bf16", m=128, n=64)),
+    Target(TENSOR.format("f8f6f4"), "sm_100a", tcsim.InstructionDescriptor("f8f6f4", a_format="e4m3", m=128, n=128)),
+    Target(TENSOR.format("tf32"), "sm_100a", tcsim.InstructionDescriptor("tf32", a_format="tf32", m=64, n=64)),
+    Target(TENSOR.format("f16"), "sm_100a", tcsim.InstructionDescriptor("f16", a_format="f16", m=128, n=256)),
+    Target("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sm_90"),
+    Target("wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.bf16.bf16", "sm_90a"),
+    Target("mma.sp.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32", "sm_90"),
+    Target("mma.sp.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_80"),
+    Target(MX.format("e4m3.e4m3"), "sm_120a"),
+    Target(MX.format("e5m2.e2m1"), "sm_120a"),
+    Target(
+        "mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3", "sm_120a"
+    ),
+    Target("mma.sync.aligned.kind::mxf4.block_scale.scale_vec::2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", "sm_120a"),
 )
 
 
@@ -129,10 +139,11 @@ def _codes(random: Random, shape: tuple[int, ...], format: Any) -> Any:
 def _scene(kind: Kind, target: Target, seed: int) -> Scene:
     random = np.random.default_rng((seed, len(kind.name)))
     instruction, made = machine(target)
-    tile = Tile(
-        int(random.choice([32, 64])), int(random.choice([32, 64])), int(random.choice([1, 2, 4])) * made.shape[2]
-    )
-    m, n = tile.bm * int(random.choice([2, 3])), tile.bn * int(random.choice([2, 3]))
+    bm, bn = (int(random.choice([32, 32, 64, 64, 128])) for _ in "mn")
+    if made.sparsity is not None or made.blocks:
+        bm, bn = max(bm, made.shape[0]), max(bn, made.shape[1])  # whole instructions
+    tile = Tile(bm, bn, int(random.choice([1, 2, 4])) * made.shape[2])
+    m, n = bm * (2 if bm > 64 else int(random.choice([2, 3]))), bn * (2 if bn > 64 else int(random.choice([2, 3])))
     k = tile.bk * int(random.choice([4, 6] if tile.bk < 64 else [3, 4]))
     if kind.ragged:
         m, n, k = m - int(random.integers(1, 16)), n - int(random.integers(1, 16)), k - 8
@@ -180,10 +191,11 @@ def case(kind: Kind, target: Target, seed: int) -> Case | None:
 def cases(kinds: tuple[Kind, ...], each: int, first: int = 0) -> Iterator[Case]:
     """`each` cases of every kind, over its families in turn."""
     for number, kind in enumerate(kinds):
-        targets = [target for target in TARGETS if target.family in kind.families]
+        families = {name: [target for target in TARGETS if target.family == name] for name in kind.families}
         made = 0
-        for turn in range(6 * each):
-            found = case(kind, targets[(turn + number) % len(targets)], first + turn)
+        for turn in range(8 * each):
+            own = families[kind.families[(turn + number) % len(families)]]
+            found = case(kind, own[(turn // len(families) + number) % len(own)], first + turn)
             if found is not None:
                 made += 1
                 yield found
@@ -195,21 +207,26 @@ OUTCOMES = ("right", "half", "not explained", "wrong")
 
 
 def outcome(asked: Case, found: Any) -> str:
-    """right: named, and alone. half: among several, or one of its parts. wrong: another name with confidence."""
-    right, half = asked.plant.right, asked.plant.half
-    names = {item.mistake for item in found.explanations}
-    said = {also.partition(" (")[0] for item in found.explanations for also in item.also}  # the same by another name
+    """right: named, and alone. half: among several, or one of its parts. wrong: another name with confidence.
+
+    Names that the report gives for the same thing (`also`) count as the name. Two mistakes are named in any order.
+    """
+    right, half = ({_parts(name) for name in names} for names in (asked.plant.right, asked.plant.half))
+    names = {_parts(item.mistake) for item in found.explanations}
+    said = {_parts(also.partition(" (")[0]) for item in found.explanations for also in item.also}
     if asked.kind.correct:
         return "right" if found.verdict == "correct" else ("wrong" if found.verdict == "explained" else "not explained")
     if found.verdict == "correct":
         return "wrong"
     if found.verdict == "explained":
-        return (
-            "right"
-            if found.mistake in right or said & right
-            else ("half" if found.mistake in half or names & right else "wrong")
-        )
+        if (names | said) & right:
+            return "right"
+        return "half" if names & half else "wrong"
     if found.verdict == "ambiguous":
-        return "half" if names & (right | half) else "not explained"
-    near = {item.mistake for item in found.nearest[:1]}
+        return "half" if (names | said) & (right | half) else "not explained"
+    near = {_parts(item.mistake) for item in found.nearest[:1]}
     return "half" if found.verdict == "partly explained" and near & (right | half) else "not explained"
+
+
+def _parts(name: str) -> frozenset[str]:
+    return frozenset(name.split(" + "))

@@ -91,6 +91,7 @@ class Kernel:
     tiles: Callable[[int], Sequence[int]] = range  # the K tiles in order, of how many
     tiles_of: Callable[[int, int, int], Sequence[int]] | None = None  # (y, x, count): of one block
     splits: int = 1
+    in_turn: bool = False  # splits take the K tiles in turn
     kept: Callable[[int], Sequence[int]] = range  # the splits that are added up, of how many
     restart: bool = False  # each K tile starts from zero
     start: str = "c"  # what the accumulator begins with: c, zero, or run (an earlier result)
@@ -124,7 +125,11 @@ class Kernel:
         total = None
         for split in self.kept(self.splits):
             chunk = -(-count // self.splits)
-            own = range(count)[split * chunk : (split + 1) * chunk]
+            own = (
+                range(count)[split :: self.splits]
+                if self.in_turn
+                else range(count)[split * chunk : (split + 1) * chunk]
+            )
             part = np.zeros_like(c) if split or self.start == "zero" else c
             if self.start == "run":
                 part = self._accumulate(given, y, x, i, j, part, own)

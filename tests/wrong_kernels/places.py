@@ -255,9 +255,55 @@ def _matrices(scene: Scene, x: str, side: Side) -> Side | None:
     return replace(side, shared=where)
 
 
+def _in_one_block(change: Change) -> Change:
+    """The same mistake in one block of the output alone."""
+
+    def only(scene: Scene, x: str, side: Side) -> Side | None:
+        made = change(scene, x, side)
+        return None if made is None else replace(made, only=lambda y, u, tile: (y == 1) & (u == 0))
+
+    return only
+
+
 def _one_block_only(scene: Scene, x: str, side: Side) -> Side | None:
     return replace(side, stage=lambda tile: max(tile - 1, 0), only=lambda y, u, tile: (y == 1) & (u == 0))
 
+
+def _apart(
+    name: str, first: tuple[Change, tuple[str, ...]], second: tuple[Change, tuple[str, ...]], ragged: bool = False
+) -> tuple[Kind, ...]:
+    """One mistake in A and another in B, and the other way round."""
+
+    def make(x: str) -> Callable[[Scene], Plant | None]:
+        def plant(scene: Scene) -> Plant | None:
+            y = "b" if x == "a" else "a"
+            own = first[0](scene, x, A if x == "a" else B)
+            other = second[0](scene, y, A if y == "a" else B)
+            if own is None or other is None:
+                return None
+            ones, twos = ([_named(name, at) for name in names] for names, at in ((first[1], x), (second[1], y)))
+            right = frozenset(_both([one, two]) for one in ones for two in twos)
+            return Plant(scene.kernel(**{x: own, y: other}), right, frozenset(ones + twos))
+
+        return plant
+
+    return tuple(Kind(name.format(x=x, y=y), make(x), ragged=ragged) for x, y in ("ab", "ba"))
+
+
+def _named(answer: str, x: str) -> str:
+    return LINES[x] if answer == "lines" else answer.format(x=x)
+
+
+LATE = (_stale, (MISMATCH,))
+EXCHANGED = (_warp_exchanged, ("lines",))
+TWO = (
+    *_apart("warps of {x} exchanged, stage of {y} late", EXCHANGED, LATE),
+    *_apart("swizzle of {x} on one side, stage of {y} late", (_swizzle, (SWIZZLE,)), LATE),
+    *_apart("pitch of {x}, warps of {y} exchanged", (_pitch, (PITCH,)), EXCHANGED),
+    *_apart("pointer of {x}, swizzle's phase of {y}", (_pointer, (POINTER,)), (_phase, (SWIZZLE,))),
+    *_apart("{x} transposed, block index of {y} ignored", (_transposed, (TRANSPOSED,)), (_block_ignored, ("lines",))),
+    *_apart("{x} without advance inside a tile, stage of {y} late", (_inner_ignored, (ADVANCE, MISMATCH)), LATE),
+)
 
 PLACES = (
     *_kinds("block index ignored", _block_ignored, "lines"),
@@ -286,5 +332,21 @@ PLACES = (
     *_kinds("another swizzle", _other_swizzle, SWIZZLE),
     *_kinds("pitch in shared memory", _shared_pitch, SHARED_PITCH),
     *_kinds("matrices of ldmatrix exchanged", _matrices, MATRICES),
+    *_kinds("warps exchanged in one block", _in_one_block(_warp_exchanged), "lines", sides=("a", "b")),
+    *_kinds("swizzle on one side in one block", _in_one_block(_swizzle), SWIZZLE, sides=("a", "b")),
+    *_kinds("pointer in one block", _in_one_block(_pointer), POINTER, sides=("a", "b")),
+    *_kinds("8 x 8 blocks transposed in one block", _in_one_block(_tile_transposed), TRANSPOSED, sides=("a", "b")),
+    *_kinds(
+        "no advance inside a tile in one block", _in_one_block(_inner_ignored), ADVANCE, MISMATCH, sides=("a", "b")
+    ),
     *_kinds("stage late in one block", _one_block_only, MISMATCH, both=COUNTED),
+    *(
+        replace(kind, name=f"{kind.name}, ragged", families=("mma.sync", "wgmma", "tcgen05"), ragged=True)
+        for kind in (
+            *_kinds("block index ignored", _block_ignored, "lines"),
+            *_kinds("stage late", _stale, MISMATCH, both=COUNTED),
+            *_kinds("swizzle on one side", _swizzle, SWIZZLE, sides=("a", "b")),
+        )
+    ),
+    *TWO,
 )

@@ -9,6 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+import tcsim
+from tcsim.catalog import on_arch
 from tcsim.numbers.codec import decode, encode
 from tests.wrong_kernels.cases import Kind, Plant, Scene
 from tests.wrong_kernels.kernel import A, B
@@ -103,22 +105,14 @@ def _shifted(x: str, by: int, axis: int) -> Callable[[Any], Any]:
     return lambda d: np.roll(d, by, axis)
 
 
-def _bf16_dtype(truncate: bool) -> Callable[[Scene], Plant | None]:
-    """The output tensor itself is bf16."""
-
-    def plant(scene: Scene) -> Plant | None:
-        if not _float(scene):
-            return None
-
-        def handed(d: Any) -> Any:
-            if truncate:
-                return (d >> np.uint32(16)).astype(np.uint16).view(ml_dtypes.bfloat16)
-            return encode(decode(d, "f32"), "bf16").view(ml_dtypes.bfloat16)
-
-        right = frozenset({"result truncated to a narrower format"} if truncate else ())
-        return Plant(scene.kernel(), right, observed=handed)
-
-    return plant
+def _cut_to_bf16(scene: Scene) -> Plant | None:
+    """The output tensor itself is bf16, and cut."""
+    if not _float(scene):
+        return None
+    names = frozenset({"result truncated to a narrower format"})
+    return Plant(
+        scene.kernel(), names, observed=lambda d: (d >> np.uint32(16)).astype(np.uint16).view(ml_dtypes.bfloat16)
+    )
 
 
 def _positions(change: Callable[[Scene], Any]) -> Callable[[Scene], Plant | None]:
@@ -142,31 +136,80 @@ def _scales(x: str, change: Callable[[Scene, Any], Any]) -> Callable[[Scene], Pl
     return plant
 
 
-def _reference(scene: Scene) -> Plant | None:
-    if not _float(scene) or scene.machine.sparsity is not None or scene.machine.blocks:
+def _numbers(scene: Scene) -> tuple[Any, Any, Any]:
+    """A, B and C as they are multiplied: dense and scaled."""
+    formats, own, machine = scene.machine.formats, scene.operands, scene.machine
+    a, b, c = (decode(x, formats[name]).astype(np.float64) for x, name in ((own.a, "a"), (own.b, "b"), (own.c, "c")))
+    if machine.sparsity is not None:
+        columns = replace(machine.sparsity, rows=len(a), k=2 * a.shape[1]).columns(own.positions)
+        dense = np.zeros((len(a), b.shape[0]))
+        np.put_along_axis(dense, columns, a, axis=1)
+        a = dense
+    if machine.blocks:
+        a = a * np.repeat(decode(own.scale_a, formats["scale"]).astype(np.float64), machine.block, axis=1)
+        b = b * np.repeat(decode(own.scale_b, formats["scale"]).astype(np.float64), machine.block, axis=0)
+    return a, b, c
+
+
+def _computed(scene: Scene, make: Callable[[Any, Any, Any], Any]) -> Plant | None:
+    """What a reference gives of the numbers."""
+    if not _float(scene):
         return None
-    formats, own = scene.machine.formats, scene.operands
-
-    def exact(d: Any) -> Any:
-        return encode(decode(own.a, formats["a"]) @ decode(own.b, formats["b"]) + decode(own.c, formats["c"]), "f32")
-
-    return Plant(scene.kernel(), frozenset(), observed=exact)
+    return Plant(scene.kernel(), frozenset(), observed=lambda d: encode(make(*_numbers(scene)), "f32"))
 
 
-def _chain(scene: Scene) -> Plant | None:
-    """f32 multiply and add, one k after another."""
-    if not _float(scene) or scene.machine.sparsity is not None or scene.machine.blocks:
-        return None
-    formats, own = scene.machine.formats, scene.operands
+def _reference() -> Callable[[Scene], Plant | None]:
+    return lambda scene: _computed(scene, lambda a, b, c: a @ b + c)
 
-    def chain(d: Any) -> Any:
-        a, b = decode(own.a, formats["a"]), decode(own.b, formats["b"])
-        total = decode(own.c, formats["c"]).astype(np.float32)
+
+def _numpy(scene: Scene) -> Plant | None:
+    """Another library's order."""
+    single = np.float32
+    return _computed(scene, lambda a, b, c: a.astype(single) @ b.astype(single) + c.astype(single))
+
+
+def _chain(fused: bool) -> Callable[[Scene], Plant | None]:
+    """f32 multiply and add, one k after another; C first if fused, else last."""
+
+    def chain(a: Any, b: Any, c: Any) -> Any:
+        total = (c if fused else 0 * c).astype(np.float32)
         for k in range(a.shape[1]):
-            total = (total + (a[:, k, None] * b[k]).astype(np.float64)).astype(np.float32)
-        return total.view(np.uint32)
+            term = a[:, k, None] * b[k]
+            total = (total + (term if fused else term.astype(np.float32))).astype(np.float32)
+        return total if fused else (total + c).astype(np.float32)
 
-    return Plant(scene.kernel(), frozenset(), observed=chain)
+    return lambda scene: _computed(scene, chain)
+
+
+def _other_step(scene: Scene) -> Plant | None:
+    """The product in an instruction of half the K."""
+    k = scene.machine.shape[2]
+    mnemonic = scene.target.mnemonic.replace(f"k{k}.", f"k{k // 2}.")
+    if not any(row.mnemonic == mnemonic for row in on_arch(scene.instruction.arch.name, "mma.sync")):
+        return None
+    own, other = scene.operands, tcsim.instruction(mnemonic, arch=scene.target.arch)
+    return Plant(scene.kernel(), frozenset(), observed=lambda d: tcsim.gemm(own.a, own.b, own.c, instruction=other))
+
+
+DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+
+
+def _given(name: str, make: Callable[[Scene], Plant | None]) -> Callable[[Scene], Plant | None]:
+    """The output tensor is of a narrower format, rounded to nearest even."""
+
+    def plant(scene: Scene) -> Plant | None:
+        made = make(scene) if _float(scene) else None
+        if made is None:
+            return None
+        before = made.observed
+
+        def handed(d: Any) -> Any:
+            wide = d if before is None else before(d)
+            return encode(decode(wide, "f32"), name).view(DTYPES[name])
+
+        return replace(made, observed=handed)
+
+    return plant
 
 
 def _promoted(scene: Scene) -> Plant | None:
@@ -190,6 +233,19 @@ def _two_k(scene: Scene) -> Plant | None:
         names |= {f"{STORED} + K block missing", f"K block missing + {STORED}"}
     half = frozenset({LINES["a"], STORED}) | COUNTED
     return Plant(scene.kernel(a=side, tiles=lambda count: range(count - 1)), names, half)
+
+
+def _tail_stale(scene: Scene) -> Plant | None:
+    """K ends inside a tile, and what lies there is the tile's that was in the buffer before."""
+    width, back = scene.operands.a.shape[1], scene.tile.bk * scene.pick(1, 2)
+    if back > width:
+        return None
+
+    def where(row: Any, k: Any) -> tuple[Any, Any]:
+        return row, np.where(k >= width, k - back, k)
+
+    sides = {"a": replace(A, memory=where), "b": replace(B, memory=where)}
+    return Plant(scene.kernel(**sides), frozenset({"K tail not cleared", "K block repeated"}))
 
 
 def _tail_not_zero(scene: Scene) -> Plant | None:
@@ -369,9 +425,29 @@ RESULTS = (
             a=replace(A, block=lambda y, x: y * 0),
         ),
     ),
-    Kind("bf16 output, truncated", _bf16_dtype(True)),
+    Kind("bf16 output, truncated", _cut_to_bf16),
     Kind("c ignored and a block index ignored", _with_c(_two)),
     Kind("warps exchanged and a K tile missing", _two_k),
+    Kind(
+        "bias and ReLU", _after(("bias added + ReLU applied",), lambda scene, d: np.maximum(d + _vector(scene, 1), 0))
+    ),
+    Kind(
+        "bias, passed through bf16",
+        _after((f"bias added + {NARROW}",), lambda scene, d: _narrow("bf16")(scene, d + _vector(scene, 1))),
+    ),
+    Kind(
+        "alpha 0.7 and warps exchanged",
+        _after(
+            (f"result scaled + {LINES['a']}", f"result scaled + {STORED}"),
+            lambda scene, d: 0.7 * d,
+            a=replace(A, warp=lambda i, j: i ^ 1),
+        ),
+    ),
+    Kind(
+        "f16 output, a K tile missing",
+        _after((f"{NARROW} + K block missing",), _narrow("f16"), tiles=lambda count: range(count - 1)),
+    ),
+    Kind("K tail of the tile before", _tail_stale, DENSE, ragged=True),
     Kind("K tail not cleared", _tail_not_zero, DENSE, ragged=True),
     Kind(
         "tail of K not computed", _kernel("K block missing", tiles=lambda count: range(count - 1)), DENSE, ragged=True
@@ -425,8 +501,11 @@ RESULTS = (
 
 CORRECT = (
     Kind("right", _kernel(), correct=True),
-    Kind("split K, 3", _kernel(splits=3), correct=True),
-    Kind("split K, 2", _kernel(splits=2), correct=True),
+    *(Kind(f"split K, {splits}", _kernel(splits=splits), correct=True) for splits in (2, 3, 4)),
+    Kind("split K, 4, C last", _kernel(splits=4, start="zero", c_late=1.0), correct=True),
+    Kind("split K, 4, added from the last", _kernel(splits=4, kept=lambda n: range(n)[::-1]), correct=True),
+    Kind("split K, 2, tiles in turn", _kernel(splits=2, in_turn=True), correct=True),
+    Kind("split K, 3, tiles in turn, C last", _kernel(splits=3, in_turn=True, start="zero", c_late=1.0), correct=True),
     Kind("promoted every K tile", _promoted, correct=True),
     Kind("K tiles descending", _kernel(tiles=lambda count: range(count)[::-1]), correct=True),
     Kind(
@@ -434,10 +513,26 @@ CORRECT = (
         _kernel(tiles=lambda count: [t ^ 1 if t ^ 1 < count else t for t in range(count)]),
         correct=True,
     ),
+    Kind("even K tiles first", _kernel(tiles=lambda count: [*range(0, count, 2), *range(1, count, 2)]), correct=True),
+    Kind("first K tile last", _kernel(tiles=lambda count: [*range(1, count), 0]), correct=True),
     Kind("c added in the epilogue", _kernel(start="zero", c_late=1.0), correct=True),
-    Kind("f64 reference", _reference, DENSE, correct=True),
-    Kind("f32 chain", _chain, DENSE, correct=True),
-    Kind("bf16 output", _bf16_dtype(False), correct=True),
+    Kind("f64 reference", _reference(), correct=True),
+    Kind("f32 chain", _chain(fused=True), correct=True),
+    Kind("f32 chain, not fused, C last", _chain(fused=False), correct=True),
+    Kind("NumPy's product in f32", _numpy, correct=True),
+    Kind("steps of another K", _other_step, ("mma.sync",), correct=True),
+    *(
+        Kind(f"{name} output{said}", _given(name, make), correct=True)
+        for name in ("bf16", "f16", "e4m3", "e5m2")
+        for said, make in (
+            ("", _kernel()),
+            (" of a split K", _kernel(splits=2)),
+            (" with c in the epilogue", _kernel(start="zero", c_late=1.0)),
+            (" of an f64 reference", _reference()),
+        )
+    ),
     Kind("right, ragged", _kernel(), DENSE, correct=True, ragged=True),
     Kind("split K, ragged", _kernel(splits=2), DENSE, correct=True, ragged=True),
+    Kind("f64 reference, ragged", _reference(), DENSE, correct=True, ragged=True),
+    Kind("bf16 output, ragged", _given("bf16", _kernel()), DENSE, correct=True, ragged=True),
 )
