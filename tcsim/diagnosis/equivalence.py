@@ -16,12 +16,12 @@ from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
 
 
-def fresh(problem: Problem) -> Problem:
-    """The problem with other operands, drawn at random; C stays zero where it is. `observed` numbers the outputs."""
+def fresh(problem: Problem, with_c: bool = False) -> Problem:
+    """The problem with other operands, drawn at random; C stays zero where it is, unless `with_c`. `observed` numbers the outputs."""
     random = np.random.default_rng(1)
     formats = problem.machine.formats
     a, b, c = (_drawn(random, getattr(problem, name).shape, formats[name]) for name in "abc")
-    c = np.where(problem.c == 0, problem.c, c)
+    c = c if with_c else np.where(problem.c == 0, problem.c, c)
     observed = np.arange(problem.observed.size).astype(problem.observed.dtype).reshape(problem.observed.shape)
     scales = problem.scales
     if scales is not None:
@@ -62,9 +62,9 @@ def alike(problem: Problem) -> str:
 class Fresh:
     """A problem with other operands, on which explanations are compared."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, with_c: bool = False) -> None:
         """Made once for a diagnosis."""
-        self.problem = fresh(problem)
+        self.problem = fresh(problem, with_c)
         right = right_of(self.problem)
         self.reals: Reals = reals_of(replace(self.problem, observed=right), right)
 

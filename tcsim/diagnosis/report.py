@@ -142,12 +142,13 @@ def described(
     attempts: int,
     where: str,
     alike: str = "",
+    telling: str = "",
 ) -> Diagnosis:
     """The diagnosis that follows from what reproduces the result, and from what comes nearest, best first.
 
-    alike: why the operands cannot tell mistakes apart, if they cannot.
+    alike: why the operands cannot tell mistakes apart, if they cannot; telling: which operands would tell some apart.
     """
-    note = f"the data cannot tell: {alike}; try random operands" if alike else ""
+    note = f"the data cannot tell: {alike}; try random operands" if alike else telling
     if exact:
         names = {item.mistake for item in exact}
         verdict: Verdict = "explained" if len(names) == 1 and not alike else "ambiguous"

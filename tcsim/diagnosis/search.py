@@ -114,8 +114,8 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     if own is not None:
         nearest += own.explanations(outputs)
     nearest.sort(key=lambda item: -item.matched)
-    merged = _merged(problem, exact)
-    answer = described(outputs, right, merged, nearest[:_NEAREST], tried, where, same)
+    merged, telling = _merged(problem, exact)
+    answer = described(outputs, right, merged, nearest[:_NEAREST], tried, where, same, telling)
     return replace(answer, errors=_errors(problem, model, own))
 
 
@@ -208,16 +208,45 @@ def _of_attempt(
     return _Found(explanation, rank, score.known == outputs, predicts)
 
 
-def _merged(problem: Problem, exact: list[_Found]) -> list[Explanation]:
-    """One explanation for each thing said: the simplest, with the others' names; those that give every bit if there are any."""
-    if len(exact) > 1:
-        known = [item for item in exact if item.known]
-        exact = known or exact
+def _merged(problem: Problem, exact: list[_Found]) -> tuple[list[Explanation], str]:
+    """One explanation for each thing said, the simplest first, with other names of the same; which operands would tell some apart.
+
+    If any gives every bit, only those that do are left.
+    """
+    exact = [item for item in exact if item.known] or exact
+    exact = [item for item in exact if item.explanation.bits] or exact
     if len(exact) < 2:
-        return [item.explanation for item in exact]
-    fresh = Fresh(problem)
+        return [item.explanation for item in exact], ""
+    exact = sorted(exact, key=lambda one: one.rank)
+    classes = _classes(exact, Fresh(problem))
+    parts = [set(members[0].explanation.mistake.split(" + ")) for members in classes]
+    simple = [not any(other < own for other in parts) for own in parts]  # no other says less
+    classes = [members for members, kept in zip(classes, simple, strict=True) if kept]
+    found = []
+    for members in classes:
+        first, *others = (item.explanation for item in members)
+        also: dict[str, str] = {}
+        named = [set(first.mistake.split(" + "))]
+        for other in others:
+            own = set(other.mistake.split(" + "))
+            if not any(less <= own for less in named):
+                named.append(own)
+                also[other.mistake] = str(other)
+        found.append(replace(first, also=tuple(also.values())[:_ALSO]))
+    telling = ""
+    if len({item.mistake for item in found}) > 1:
+        telling = "this data cannot tell them apart: random operands of the same shapes would"
+    elif any(item.also for item in found) and not problem.c.any():
+        apart = _classes([item for members in classes for item in members], Fresh(problem, with_c=True))
+        if len(apart) > len(classes):
+            telling = "C is zero here: one that is not would tell some of the names apart"
+    return found, telling
+
+
+def _classes(exact: list[_Found], fresh: Fresh) -> list[list[_Found]]:
+    """Explanations that predict the same of fresh operands, or of which that is not known and the name is the same."""
     classes: list[tuple[list[_Found], Numbers | None]] = []
-    for item in sorted(exact, key=lambda one: (not one.explanation.bits, one.rank)):
+    for item in exact:
         predicted = item.predicts(fresh)
         for members, shown in classes:
             same = item.explanation.mistake == members[0].explanation.mistake
@@ -228,27 +257,7 @@ def _merged(problem: Problem, exact: list[_Found]) -> list[Explanation]:
                 break
         else:
             classes.append(([item], predicted))
-    if any(item.explanation.bits for members, _ in classes for item in members):
-        classes = [(members, shown) for members, shown in classes if any(item.explanation.bits for item in members)]
-    parts = [set(members[0].explanation.mistake.split(" + ")) for members, _ in classes]
-    simple = [not any(other < own for other in parts) for own in parts]  # no other says less
-    found = []
-    for (members, _), kept in zip(classes, simple, strict=True):
-        if not kept:
-            continue
-        first = members[0].explanation
-        bits = any(item.explanation.bits for item in members)
-        others = (item.explanation for item in members[1:])
-        also: dict[str, str] = {}
-        named = [set(first.mistake.split(" + "))]
-        for other in others:
-            own = set(other.mistake.split(" + "))
-            if not any(less <= own for less in named):
-                named.append(own)
-                also[other.mistake] = str(other)
-        matched = max(item.explanation.matched for item in members)
-        found.append(replace(first, also=tuple(also.values())[:_ALSO], bits=bits, matched=matched))
-    return found
+    return [members for members, _ in classes]
 
 
 def _explains(score: _Score, outputs: int, wrong: int) -> bool:
