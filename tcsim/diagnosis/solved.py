@@ -135,8 +135,7 @@ class Solved:
         """What is explained in part, if anything is."""
         if not (self.relations or self.pieces or self.unwritten.any()) or self.complete:
             return []
-        found = self.explanation(outputs)
-        return [found]
+        return [self.explanation(outputs)]
 
     def _region(self, piece: Piece) -> str:
         own = piece.gives
@@ -213,17 +212,15 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         wrong = ~reals.near(reals.right) & inside
     ends = ends_of(reals.floor, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
     found = Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends)
-    if wrong.any():
-        line = vector(reals)
-        if line is not None:
-            relations.append(line.relation)
-            fitted = fitted_codes(problem, line, narrow, ends)
-            found = replace(found, left=np.zeros_like(wrong), fitted=fitted)
-        else:
-            found = _with_tail(found) or _by_pieces(found, known)
+    line = vector(reals) if wrong.any() else None
+    if line is not None:
+        relations.append(line.relation)
+        found = replace(found, left=np.zeros_like(wrong), fitted=fitted_codes(problem, line, narrow, ends))
+    elif wrong.any():
+        found = _with_tail(found) or _by_pieces(found, known)
     found = replace(found, relations=tuple(relations))
     if narrow and not found.rounding_only:
-        values = line.values if wrong.any() and line is not None else _values(reals, found.pieces)
+        values = _values(reals, found.pieces) if line is None else line.values
         cut = narrowing(narrow, reals, values) if problem.output is None else None
         if found.complete:
             found = _in_every_bit(found)
@@ -369,7 +366,7 @@ def _restated(solver: Solver, one: Scored, left: Mask) -> list[Scored]:
         return []
     found: list[Scored | None] = []
     lines = item.a.lines_only and item.b.lines_only and not item.a.part + item.b.part
-    if lines and replace(item, a=SAME, b=SAME) == Candidate() and not solver.reals.floor:
+    if lines and replace(item, a=SAME, b=SAME) == Candidate():
         found.append(replace(one, item=Moved(item.a, item.b, alone=bool(solver.reals.c.any()))))
     if item.restarted:
         found.append(replace(one, item=replace(item, apart=True)))
