@@ -111,10 +111,11 @@ def _read(reals: Reals, name: str, matrix: int, rule: Rule, which: Ints | None =
 
 def asked(reals: Reals, name: str, rule: Rule, own: Ints, other: Ints) -> tuple[Ints, Ints]:
     """Whose metadata or factors a rule reads for some lines."""
-    if rule.part == "metadata":
-        width = 0 if reals.kept is None else reals.kept.shape[2]
+    if reals.kept is not None and rule.part in ("metadata", "data"):
+        width = reals.kept.shape[2]
     else:
-        width = 0 if reals.factors is None else reals.factors["ab".index(name)].shape[2]
+        sources = reals.bare if rule.part == "data" else reals.factors
+        width = 0 if sources is None else sources["ab".index(name)].shape[2]
     return rule.where(own[:, None], np.arange(width)[None], other[:, None])
 
 

@@ -28,7 +28,7 @@ class Rule:
     rank: int  # simpler rules first
     crosses: bool = False  # depends on the other operand's line
     lines_only: bool = False  # leaves k alone: the whole line is another
-    part: str = ""  # "metadata" or "scale": only that is read so, at (line, number along K)
+    part: str = ""  # "metadata", "scale", or "data" (all but those): only that is read so, at (line, number along K)
 
     def named(self, name: str) -> str:
         """The mistake's name for operand a or b."""
@@ -38,6 +38,7 @@ class Rule:
 
 
 SAME = Rule("", "", "", lambda r, k, o: (r, k), 0, lines_only=True)
+ADVANCE = "{x}: K advance wrong"
 LINES = "{x}: {lines} of another block"
 _SIZES = (8, 16, 32, 64, 128, 256)
 _LOOK = "look at how the block and warp indices go into the address"
@@ -105,6 +106,25 @@ def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Ite
         yield replace(rule, mistake=f"{name} of another {block}", advice=advice, part=part)
 
 
+def data_rules(count: int, depth: int, others: int, chunk: int, step: int) -> Iterator[Rule]:
+    """Elements from other places, whose scale factors or metadata lie in memory of their own and are right."""
+    advances = (rule for rule in depth_rules(depth, step) if rule.mistake == ADVANCE)
+    listed = (*advances, *memory_rules(count, depth, others, chunk, step), *shared_rules(count, depth, chunk, step))
+    yield from (replace(rule, part="data") for rule in listed)
+
+
+def within(rule: Rule, depth: int, padded: int) -> Rule:
+    """The rule for lines that end with zeros behind K."""
+    if depth == padded:
+        return rule
+    return replace(rule, where=partial(_within, rule.where, depth))
+
+
+def _within(where: Where, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    row, at = np.broadcast_arrays(*where(r, k, o))
+    return np.where(k < depth, row, -1), at
+
+
 def _modulo(size: int, r: Ints, o: Ints) -> Ints:
     return r % size
 
@@ -150,7 +170,7 @@ def depth_rules(depth: int, step: int) -> Iterator[Rule]:
         return Rule(mistake, detail, advice, lambda r, k, o: (r, _inside(where(k), depth)), rank)
 
     late = "K blocks of {x} mismatched"
-    advance = "{x}: K advance wrong"
+    advance = ADVANCE
     sizes = [size for size in (step, 2 * step, 4 * step, 8 * step, 16 * step) if size < depth]
     for size in sizes:
         last = (depth - 1) // size

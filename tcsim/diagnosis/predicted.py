@@ -199,13 +199,15 @@ def _units(codes: Codes, place: tuple[Ints, Ints], size: int) -> Codes:
 
 
 def _other_part(problem: Problem, name: str, rule: Rule, other: int) -> Problem:
-    """The problem with other metadata, or other factors of an operand."""
+    """The problem with other metadata, other factors or other elements of an operand."""
 
     def read(lines: npt.NDArray[Any]) -> npt.NDArray[Any]:
         row, k = (np.arange(size) for size in lines.shape[1:])
         place = np.broadcast_arrays(*rule.where(row[:, None], k[None], np.full((1, 1), other)))
         return np.stack([taken(codes, *place) for codes in lines])
 
+    if rule.part == "data":
+        return replace(problem, a=read(problem.a)) if name == "a" else _with_b(problem, read)
     if rule.part == "metadata" and problem.positions is not None:
         return replace(problem, positions=read(problem.positions))
     if problem.scales is None:
@@ -217,6 +219,10 @@ def _other_part(problem: Problem, name: str, rule: Rule, other: int) -> Problem:
 
 
 floor: End = lambda codes: np.where(codes >> (codes.dtype.itemsize * 8 - 1) == 1, codes.dtype.type(0), codes)  # noqa: E731
+
+
+def _with_b(problem: Problem, read: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Problem:
+    return replace(problem, b=read(problem.b.swapaxes(1, 2)).swapaxes(1, 2))
 
 
 def ends_of(clamped: bool, formats: tuple[End, ...]) -> tuple[End, ...]:

@@ -46,26 +46,24 @@ class Reals:
         return self.a if name == "a" else self.b
 
     def other_part(self, name: str, part: str, t: Any, line: Ints, row: Ints, at: Ints) -> Numbers:
-        """Lines whose metadata or factors are those of (row, at): (n, K). t, line: (n,); row, at: (n, kept or blocks)."""
+        """Lines of which a part is that of (row, at): (n, K). t, line: (n,); row, at: (n, kept, blocks or K)."""
         row, at = np.broadcast_arrays(row, at)
-        if part == "metadata":
-            if self.kept is None or self.positions is None or self.sparsity is None:
-                raise ValueError("no metadata")
-            inside = (row >= 0) & (row < self.kept.shape[1]) & (at >= 0) & (at < self.kept.shape[2])
-            found = self.positions[np.reshape(t, (-1, 1)), np.where(inside, row, 0), np.where(inside, at, 0)]
+        t = np.reshape(t, (-1, 1))
+        if self.kept is not None and self.positions is not None and self.sparsity is not None and part != "scale":
+            other = _at(self.positions if part == "metadata" else self.kept, t, row, at)
+            kept, found = (
+                (self.kept[t[:, 0], line], other) if part == "metadata" else (other, self.positions[t[:, 0], line])
+            )
             shape = replace(self.sparsity, rows=len(line), k=2 * self.kept.shape[2])
             dense = np.zeros((len(line), self.a.shape[2]))
-            np.put_along_axis(dense, shape.columns(found), self.kept[t, line], axis=1)
+            np.put_along_axis(dense, shape.columns(found.astype(np.int64)), kept, axis=1)
             return dense
         if self.factors is None or self.bare is None:
             raise ValueError("no factors")
-        own = "ab".index(name)
-        factors, bare = self.factors[own], self.bare[own]
-        inside = (row >= 0) & (row < factors.shape[1]) & (at >= 0) & (at < factors.shape[2])
-        chosen = factors[np.reshape(t, (-1, 1)), np.where(inside, row, 0), np.where(inside, at, 0)]
-        scaled: Numbers = bare[t, line] * np.repeat(
-            np.where(inside, chosen, 0.0), bare.shape[2] // factors.shape[2], axis=1
-        )
+        factors, bare = (x["ab".index(name)] for x in (self.factors, self.bare))
+        chosen = _at(factors if part == "scale" else bare, t, row, at)
+        by, values = (chosen, bare[t[:, 0], line]) if part == "scale" else (factors[t[:, 0], line], chosen)
+        scaled: Numbers = values * np.repeat(by, bare.shape[2] // factors.shape[2], axis=1)
         return scaled
 
     def near(self, values: Numbers, place: Any = ...) -> Mask:
@@ -73,6 +71,12 @@ class Reals:
         values = np.maximum(values, 0.0) if self.floor else values
         found: Mask = np.abs(values - self.observed[place]) <= self.reach[place]
         return found & self.finite[place]
+
+
+def _at(source: npt.NDArray[Any], t: Ints, row: Ints, at: Ints) -> Any:
+    """Elements (batch, rows, places); zeros outside."""
+    inside = (row >= 0) & (row < source.shape[1]) & (at >= 0) & (at < source.shape[2])
+    return np.where(inside, source[t, np.where(inside, row, 0), np.where(inside, at, 0)], 0)
 
 
 def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, float] = (0.0, 0.0)) -> Reals:

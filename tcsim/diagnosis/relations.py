@@ -32,11 +32,12 @@ def narrow_format(problem: Problem, model: Codes) -> str | None:
     """The narrowest format that every observed f32 fits, though not every one of the model's; None if there is none."""
     if problem.machine.formats["d"].name != "f32":
         return None
-    seen = problem.observed[np.isfinite(decode(problem.observed, "f32"))]
+    inside = problem.inside()
+    seen = problem.observed[inside & np.isfinite(decode(problem.observed, "f32"))]
     if seen.size < 8 or not seen.any():
         return None
     for name in _FORMATS:
-        if _fits(seen, name).all() and _fits(model, name).mean() < 0.5:
+        if _fits(seen, name).all() and _fits(model[inside], name).mean() < 0.5:
             return name
     return None
 
@@ -75,9 +76,9 @@ def narrowed_by(name: str, cut: bool) -> Relation:
     )
 
 
-def is_relu(reals: Reals) -> bool:
-    """No negative output, and in most rows and columns some zeros and some others."""
-    seen = reals.observed
+def is_relu(reals: Reals, size: tuple[int, int] | None) -> bool:
+    """No negative output, and in most rows and columns some zeros and some others. size: M and N that were given."""
+    seen = reals.observed if size is None else reals.observed[:, : size[0], : size[1]]
     if (seen < 0).any() or not (reals.right < 0).any():
         return False
     zeros = seen == 0

@@ -11,7 +11,17 @@ import numpy as np
 
 from tcsim.diagnosis.candidate import Candidate, asked
 from tcsim.diagnosis.counts import Count, counts
-from tcsim.diagnosis.maps import SAME, Rule, depth_rules, line_rules, memory_rules, part_rules, shared_rules
+from tcsim.diagnosis.maps import (
+    SAME,
+    Rule,
+    data_rules,
+    depth_rules,
+    line_rules,
+    memory_rules,
+    part_rules,
+    shared_rules,
+    within,
+)
 from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
@@ -62,26 +72,37 @@ class Solver:
         found = {}
         step = machine.shape[2]
         for name, own in zip("ab", self.more, strict=True):
-            lines, others = reals.lines(name), reals.lines("b" if name == "a" else "a")
-            _, count, depth = lines.shape
-            others_count = others.shape[1]
+            lines = reals.lines(name)
+            count, others_count = self._lines("ab".index(name)), self._lines("ba".index(name))
+            depth = self.problem.depth or lines.shape[2]
             more: list[Rule] = []
+            chunk = 128 // machine.formats[name].container_bits
             if reals.factors is not None:
                 along = reals.factors["ab".index(name)].shape[2]
                 more += part_rules("scale", count, others_count, along, machine.blocks)
+                more += data_rules(count, depth, others_count, chunk, step)
             if reals.positions is not None and name == "a":
-                more += part_rules("metadata", count, others_count, reals.positions.shape[2], machine.kept)
-            chunk = 128 // machine.formats[name].container_bits * (step // machine.kept if name == "a" else 1)
+                width = reals.positions.shape[2]
+                more += part_rules("metadata", count, others_count, width, machine.kept)
+                more += data_rules(count, width, others_count, chunk, machine.kept)
+                chunk *= step // machine.kept
             found[name] = (
                 SAME,
                 *own,
                 *line_rules(count, others_count),
                 *depth_rules(depth, step),
-                *memory_rules(count, depth, others_count, chunk, step),
-                *shared_rules(count, depth, chunk, step),
                 *more,
+                *(
+                    within(rule, depth, lines.shape[2])
+                    for rule in memory_rules(count, depth, others_count, chunk, step)
+                ),
+                *shared_rules(count, depth, chunk, step),
             )
         return found
+
+    def _lines(self, side: int) -> int:
+        """Rows of A or columns of B that were given."""
+        return self.problem.size[side] if self.problem.size is not None else self.reals.c.shape[1 + side]
 
     @cached_property
     def counts(self) -> tuple[Count, ...]:
@@ -130,7 +151,7 @@ class Solver:
         for count, _, item in good:
             if count < 0.7 * good[0][0] or len(scored) == _VERIFIED:
                 break
-            names = tuple(name for name, _, _ in item.names())
+            names = (*(name for name, _, _ in item.names()), item.a.part, item.b.part)
             called[names] = called.get(names, 0) + 1
             one = self.reckoned(item, open_) if called[names] <= _OF_A_NAME else None
             if one is not None:
@@ -188,6 +209,8 @@ class Solver:
             good = fits.mean(axis=1) > 0.95
         for row in np.flatnonzero(good & np.isfinite(alpha) & (np.abs(alpha) > 1e-6)):
             one = _round(float(alpha[row]), self.reals.coarse), _round(float(beta[row]), self.reals.coarse)
+            if abs(one[0] - one[1]) < 1e-4 * abs(one[0]):
+                one = one[0], one[0]
             item = replace(made(row), alpha=one[0], beta=one[1])
             if one != (1.0, 1.0) and one != (1.0, 0.0):
                 yield int(fits[row].sum()), item.rank, item

@@ -206,11 +206,12 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     reals = replace(reals, finite=reals.finite & inside)
     wrong = ~reals.near(reals.right) & inside
     relations: list[Relation] = []
-    if wrong.any() and is_relu(reals):
+    if wrong.any() and is_relu(reals, problem.size):
         relations.append(RELU)
         reals = replace(reals, floor=True)
         wrong = ~reals.near(reals.right) & inside
     ends = ends_of(reals.floor, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
+    wrong &= ~np.any([end(model) == problem.observed for end in ends], axis=0)  # NaN of an overflow, for instance
     found = Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends)
     line = vector(reals) if wrong.any() else None
     if line is not None:

@@ -73,6 +73,11 @@ class Side:
     only: Callable[[Ints, Ints, int], npt.NDArray[np.bool_]] | None = None  # (y, x, K tile): where the mistake is made
 
 
+def apart(side: Side) -> Side:
+    """How scale factors or metadata are addressed: by the operand's blocks, warps and stages, in memory of their own."""
+    return replace(side, memory=A.memory, shared=A.shared, inner=A.inner)
+
+
 A = Side(_first, _first)
 B = Side(_second, _second)
 
@@ -85,7 +90,7 @@ class Kernel:
     tile: Tile
     a: Side = A
     b: Side = B
-    scale_a: Side | None = None  # None: as a
+    scale_a: Side | None = None  # None: as a, but for what lies in a's own memory; so are scale_b and positions
     scale_b: Side | None = None
     positions: Side | None = None
     tiles: Callable[[int], Sequence[int]] = range  # the K tiles in order, of how many
@@ -184,14 +189,14 @@ class Kernel:
         scales = {}
         if machine.blocks:
             for name, side, own, length in (
-                ("scale_a", self.scale_a or self.a, given.scale_a, machine.block),
-                ("scale_b", self.scale_b or self.b, given.scale_b.T, machine.block),
+                ("scale_a", self.scale_a or apart(self.a), given.scale_a, machine.block),
+                ("scale_b", self.scale_b or apart(self.b), given.scale_b.T, machine.block),
             ):
                 codes, _, _ = self._fetch(name[-1], side, np.repeat(own, length, axis=1), 1, place, kt, step)
                 codes = codes[:, :, ::length]
                 scales[name] = (codes if name == "scale_a" else np.swapaxes(codes, 1, 2), machine.formats["scale"])
         if machine.sparsity is not None:
-            where, _, _ = self._fetch("a", self.positions or self.a, given.positions, share, place, kt, step)
+            where, _, _ = self._fetch("a", self.positions or apart(self.a), given.positions, share, place, kt, step)
             chosen = np.take_along_axis(
                 b[:, None], machine.sparsity.columns(where)[..., None], axis=2
             )  # (T, rows, kept, columns)
