@@ -207,7 +207,8 @@ def _other_part(problem: Problem, name: str, rule: Rule, other: int) -> Problem:
         return np.stack([taken(codes, *place) for codes in lines])
 
     if rule.part == "data":
-        return replace(problem, a=read(problem.a)) if name == "a" else _with_b(problem, read)
+        codes = read(problem.a) if name == "a" else read(problem.b.swapaxes(1, 2)).swapaxes(1, 2)
+        return replace(problem, a=codes) if name == "a" else replace(problem, b=codes)
     if rule.part == "metadata" and problem.positions is not None:
         return replace(problem, positions=read(problem.positions))
     if problem.scales is None:
@@ -218,16 +219,14 @@ def _other_part(problem: Problem, name: str, rule: Rule, other: int) -> Problem:
     return replace(problem, scales=(own, read(others.swapaxes(1, 2)).swapaxes(1, 2)))
 
 
-floor: End = lambda codes: np.where(codes >> (codes.dtype.itemsize * 8 - 1) == 1, codes.dtype.type(0), codes)  # noqa: E731
-
-
-def _with_b(problem: Problem, read: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Problem:
-    return replace(problem, b=read(problem.b.swapaxes(1, 2)).swapaxes(1, 2))
+def _clamped(codes: Codes) -> Codes:
+    """Negative codes as zeros."""
+    return np.where(codes >> (codes.dtype.itemsize * 8 - 1) == 1, codes.dtype.type(0), codes)
 
 
 def ends_of(clamped: bool, formats: tuple[End, ...]) -> tuple[End, ...]:
     """What an epilogue may do at the end: a clamp at zero, then one of some roundings."""
-    first: tuple[End, ...] = (floor,) if clamped else ()
+    first: tuple[End, ...] = (_clamped,) if clamped else ()
     return tuple(partial(_through, (*first, last)) for last in formats) or (partial(_through, first),)
 
 
