@@ -14,7 +14,8 @@ from pathlib import Path
 import tcsim
 from tests.wrong_kernels.cases import OUTCOMES, Case, Kind, cases, outcome
 from tests.wrong_kernels.places import PLACES
-from tests.wrong_kernels.results import CORRECT, RESULTS
+from tests.wrong_kernels.results import RESULTS
+from tests.wrong_kernels.right import CORRECT
 
 KINDS = (*PLACES, *RESULTS, *CORRECT)
 PAGE = Path(__file__).parents[2] / "docs" / "diagnosis-cases.md"

@@ -9,8 +9,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-import tcsim
-from tcsim.catalog import on_arch
 from tcsim.numbers.codec import decode, encode
 from tests.wrong_kernels.cases import Kind, Plant, Scene
 from tests.wrong_kernels.kernel import A, B
@@ -23,7 +21,7 @@ DENSE = ("mma.sync", "wgmma", "tcgen05")
 DEFAULT_C = frozenset({"accumulator ignored"})
 
 
-def _kernel(*names: str, half: tuple[str, ...] = (), **wrong: Any) -> Callable[[Scene], Plant | None]:
+def made_of(*names: str, half: tuple[str, ...] = (), **wrong: Any) -> Callable[[Scene], Plant | None]:
     """A kernel with fields changed; those that are functions of the scene are called."""
 
     def plant(scene: Scene) -> Plant | None:
@@ -45,7 +43,7 @@ def _stored(
     def plant(scene: Scene) -> Plant | None:
         apart = scene.pick(True, False)
         alike = lines if not apart or not scene.operands.c.any() else ()
-        return _kernel(*names, *alike, half=half, c_right=apart, **wrong)(scene)
+        return made_of(*names, *alike, half=half, c_right=apart, **wrong)(scene)
 
     return plant
 
@@ -58,7 +56,7 @@ class Of:
         self.make = make
 
 
-def _float(scene: Scene) -> bool:
+def is_float(scene: Scene) -> bool:
     return scene.machine.formats["d"].kind == "float"
 
 
@@ -68,7 +66,7 @@ def _after(
     """What an epilogue does to the values of the output."""
 
     def plant(scene: Scene) -> Plant | None:
-        if not _float(scene):
+        if not is_float(scene):
             return None
 
         def epilogue(d: Any) -> Any:
@@ -107,7 +105,7 @@ def _shifted(x: str, by: int, axis: int) -> Callable[[Any], Any]:
 
 def _cut_to_bf16(scene: Scene) -> Plant | None:
     """The output tensor itself is bf16, and cut."""
-    if not _float(scene):
+    if not is_float(scene):
         return None
     names = frozenset({"result truncated to a narrower format"})
     return Plant(
@@ -134,88 +132,6 @@ def _scales(x: str, change: Callable[[Scene, Any], Any]) -> Callable[[Scene], Pl
         return None if side is None else Plant(scene.kernel(**{f"scale_{x}": side}), names)
 
     return plant
-
-
-def _numbers(scene: Scene) -> tuple[Any, Any, Any]:
-    """A, B and C as they are multiplied: dense and scaled."""
-    formats, own, machine = scene.machine.formats, scene.operands, scene.machine
-    a, b, c = (decode(x, formats[name]).astype(np.float64) for x, name in ((own.a, "a"), (own.b, "b"), (own.c, "c")))
-    if machine.sparsity is not None:
-        columns = replace(machine.sparsity, rows=len(a), k=2 * a.shape[1]).columns(own.positions)
-        dense = np.zeros((len(a), b.shape[0]))
-        np.put_along_axis(dense, columns, a, axis=1)
-        a = dense
-    if machine.blocks:
-        a = a * np.repeat(decode(own.scale_a, formats["scale"]).astype(np.float64), machine.block, axis=1)
-        b = b * np.repeat(decode(own.scale_b, formats["scale"]).astype(np.float64), machine.block, axis=0)
-    return a, b, c
-
-
-def _computed(scene: Scene, make: Callable[[Any, Any, Any], Any]) -> Plant | None:
-    """What a reference gives of the numbers."""
-    if not _float(scene):
-        return None
-    return Plant(scene.kernel(), frozenset(), observed=lambda d: encode(make(*_numbers(scene)), "f32"))
-
-
-def _reference() -> Callable[[Scene], Plant | None]:
-    return lambda scene: _computed(scene, lambda a, b, c: a @ b + c)
-
-
-def _numpy(scene: Scene) -> Plant | None:
-    """Another library's order."""
-    single = np.float32
-    return _computed(scene, lambda a, b, c: a.astype(single) @ b.astype(single) + c.astype(single))
-
-
-def _chain(fused: bool) -> Callable[[Scene], Plant | None]:
-    """f32 multiply and add, one k after another; C first if fused, else last."""
-
-    def chain(a: Any, b: Any, c: Any) -> Any:
-        total = (c if fused else 0 * c).astype(np.float32)
-        for k in range(a.shape[1]):
-            term = a[:, k, None] * b[k]
-            total = (total + (term if fused else term.astype(np.float32))).astype(np.float32)
-        return total if fused else (total + c).astype(np.float32)
-
-    return lambda scene: _computed(scene, chain)
-
-
-def _other_step(scene: Scene) -> Plant | None:
-    """The product in an instruction of half the K."""
-    k = scene.machine.shape[2]
-    mnemonic = scene.target.mnemonic.replace(f"k{k}.", f"k{k // 2}.")
-    if not any(row.mnemonic == mnemonic for row in on_arch(scene.instruction.arch.name, "mma.sync")):
-        return None
-    own, other = scene.operands, tcsim.instruction(mnemonic, arch=scene.target.arch)
-    return Plant(scene.kernel(), frozenset(), observed=lambda d: tcsim.gemm(own.a, own.b, own.c, instruction=other))
-
-
-DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
-
-
-def _given(name: str, make: Callable[[Scene], Plant | None]) -> Callable[[Scene], Plant | None]:
-    """The output tensor is of a narrower format, rounded to nearest even."""
-
-    def plant(scene: Scene) -> Plant | None:
-        made = make(scene) if _float(scene) else None
-        if made is None:
-            return None
-        before = made.observed
-
-        def handed(d: Any) -> Any:
-            wide = d if before is None else before(d)
-            return encode(decode(wide, "f32"), name).view(DTYPES[name])
-
-        return replace(made, observed=handed)
-
-    return plant
-
-
-def _promoted(scene: Scene) -> Plant | None:
-    """Every K tile from zero, the parts added in f32."""
-    count = scene.shape[2] // scene.tile.bk
-    return Plant(scene.kernel(splits=count), frozenset()) if _float(scene) else None
 
 
 def _two(scene: Scene) -> Plant | None:
@@ -267,29 +183,29 @@ def _tail_not_zero(scene: Scene) -> Plant | None:
 
 
 RESULTS = (
-    Kind("last K tile missing", _kernel("K block missing", tiles=lambda count: range(count - 1))),
-    Kind("first K tile missing", _kernel("K block missing", tiles=lambda count: range(1, count))),
-    Kind("every second K tile", _kernel("K block missing", tiles=lambda count: range(0, count, 2))),
-    Kind("a K tile twice", _kernel("K block repeated", tiles=lambda count: [*range(count), 1])),
+    Kind("last K tile missing", made_of("K block missing", tiles=lambda count: range(count - 1))),
+    Kind("first K tile missing", made_of("K block missing", tiles=lambda count: range(1, count))),
+    Kind("every second K tile", made_of("K block missing", tiles=lambda count: range(0, count, 2))),
+    Kind("a K tile twice", made_of("K block repeated", tiles=lambda count: [*range(count), 1])),
     Kind(
-        "the first K tile again and the last never", _kernel("K blocks miscounted", tiles=lambda n: [0, *range(n - 1)])
+        "the first K tile again and the last never", made_of("K blocks miscounted", tiles=lambda n: [0, *range(n - 1)])
     ),
     Kind(
         "a K tile missing in one block",
-        _kernel(
+        made_of(
             "K block missing",
             tiles_of=Of(lambda scene: _one_place(scene, int(scene.random.integers(3)))),
         ),
     ),
-    Kind("restarted in every K tile", _kernel("accumulator restarted", "K block missing", restart=True)),
+    Kind("restarted in every K tile", made_of("accumulator restarted", "K block missing", restart=True)),
     Kind(
         "a split missing",
-        _kernel("K block missing", "K block missing + accumulator ignored", splits=3, kept=lambda n: [0, 2]),
+        made_of("K block missing", "K block missing + accumulator ignored", splits=3, kept=lambda n: [0, 2]),
     ),
-    Kind("a split added twice", _kernel("K block repeated", splits=2, kept=lambda n: [0, 1, 1])),
+    Kind("a split added twice", made_of("K block repeated", splits=2, kept=lambda n: [0, 1, 1])),
     Kind(
         "the last split overwrites",
-        _kernel(
+        made_of(
             "K block missing",
             "K block missing + accumulator ignored",
             half=("accumulator ignored",),
@@ -297,9 +213,9 @@ RESULTS = (
             kept=lambda n: [1],
         ),
     ),
-    Kind("c ignored", _with_c(_kernel("accumulator ignored", start="zero"))),
-    Kind("c twice", _with_c(_kernel("accumulator added twice", c_late=1.0))),
-    Kind("accumulator not cleared", _kernel("stale accumulator", "result scaled", start="run")),
+    Kind("c ignored", _with_c(made_of("accumulator ignored", start="zero"))),
+    Kind("c twice", _with_c(made_of("accumulator added twice", c_late=1.0))),
+    Kind("accumulator not cleared", made_of("stale accumulator", "result scaled", start="run")),
     Kind(
         "warps stored at each other's place",
         _stored(STORED, lines=(LINES["a"],), store_warp=lambda i, j: (i ^ 1, j)),
@@ -323,10 +239,10 @@ RESULTS = (
         "every warp at the first one's place",
         _stored(f"{STORED} + {UNWRITTEN}", half=(STORED, UNWRITTEN), store_warp=lambda i, j: (i * 0, j)),
     ),
-    Kind("a warp stores nothing", _kernel(UNWRITTEN, silent=lambda y, x, i, j: (i == 1) & (j == 0))),
-    Kind("a block stores nothing", _kernel(UNWRITTEN, silent=lambda y, x, i, j: (y == 1) & (x == 1))),
-    Kind("last row of blocks not launched", _kernel(UNWRITTEN, grid=lambda y, x: (y - 1, x))),
-    Kind("last column of blocks not launched", _kernel(UNWRITTEN, grid=lambda y, x: (y, x - 1))),
+    Kind("a warp stores nothing", made_of(UNWRITTEN, silent=lambda y, x, i, j: (i == 1) & (j == 0))),
+    Kind("a block stores nothing", made_of(UNWRITTEN, silent=lambda y, x, i, j: (y == 1) & (x == 1))),
+    Kind("last row of blocks not launched", made_of(UNWRITTEN, grid=lambda y, x: (y - 1, x))),
+    Kind("last column of blocks not launched", made_of(UNWRITTEN, grid=lambda y, x: (y, x - 1))),
     Kind(
         "rows r and r + 8 exchanged at the store",
         _stored(STORED, lines=(LINES["a"],), store_lane=lambda r, c: (r ^ 8, c)),
@@ -386,7 +302,7 @@ RESULTS = (
         _stored("d transposed", STORED, store_lane=lambda r, c: (r // 8 * 8 + c % 8, c // 8 * 8 + r % 8)),
     ),
     Kind("alpha", _after(("result scaled",), lambda scene, d: 0.5 * d)),
-    Kind("alpha of c alone", _with_c(_kernel("c scaled", start="zero", c_late=0.5))),
+    Kind("alpha of c alone", _with_c(made_of("c scaled", start="zero", c_late=0.5))),
     Kind("bias", _after(("bias added",), lambda scene, d: d + _vector(scene, 1))),
     Kind("bias along rows", _after(("bias added",), lambda scene, d: d + _vector(scene, 0))),
     Kind("rows scaled", _after(("rows scaled",), lambda scene, d: d * np.exp2(np.round(_vector(scene, 0))))),
@@ -450,11 +366,11 @@ RESULTS = (
     Kind("K tail of the tile before", _tail_stale, DENSE, ragged=True),
     Kind("K tail not cleared", _tail_not_zero, DENSE, ragged=True),
     Kind(
-        "tail of K not computed", _kernel("K block missing", tiles=lambda count: range(count - 1)), DENSE, ragged=True
+        "tail of K not computed", made_of("K block missing", tiles=lambda count: range(count - 1)), DENSE, ragged=True
     ),
     Kind(
         "warps exchanged, ragged",
-        _kernel(LINES["a"], STORED, a=replace(A, warp=lambda i, j: i ^ 1)),
+        made_of(LINES["a"], STORED, a=replace(A, warp=lambda i, j: i ^ 1)),
         DENSE,
         ragged=True,
     ),
@@ -497,42 +413,4 @@ RESULTS = (
             ),
         )
     ),
-)
-
-CORRECT = (
-    Kind("right", _kernel(), correct=True),
-    *(Kind(f"split K, {splits}", _kernel(splits=splits), correct=True) for splits in (2, 3, 4)),
-    Kind("split K, 4, C last", _kernel(splits=4, start="zero", c_late=1.0), correct=True),
-    Kind("split K, 4, added from the last", _kernel(splits=4, kept=lambda n: range(n)[::-1]), correct=True),
-    Kind("split K, 2, tiles in turn", _kernel(splits=2, in_turn=True), correct=True),
-    Kind("split K, 3, tiles in turn, C last", _kernel(splits=3, in_turn=True, start="zero", c_late=1.0), correct=True),
-    Kind("promoted every K tile", _promoted, correct=True),
-    Kind("K tiles descending", _kernel(tiles=lambda count: range(count)[::-1]), correct=True),
-    Kind(
-        "K tiles in pairs exchanged",
-        _kernel(tiles=lambda count: [t ^ 1 if t ^ 1 < count else t for t in range(count)]),
-        correct=True,
-    ),
-    Kind("even K tiles first", _kernel(tiles=lambda count: [*range(0, count, 2), *range(1, count, 2)]), correct=True),
-    Kind("first K tile last", _kernel(tiles=lambda count: [*range(1, count), 0]), correct=True),
-    Kind("c added in the epilogue", _kernel(start="zero", c_late=1.0), correct=True),
-    Kind("f64 reference", _reference(), correct=True),
-    Kind("f32 chain", _chain(fused=True), correct=True),
-    Kind("f32 chain, not fused, C last", _chain(fused=False), correct=True),
-    Kind("NumPy's product in f32", _numpy, correct=True),
-    Kind("steps of another K", _other_step, ("mma.sync",), correct=True),
-    *(
-        Kind(f"{name} output{said}", _given(name, make), correct=True)
-        for name in ("bf16", "f16", "e4m3", "e5m2")
-        for said, make in (
-            ("", _kernel()),
-            (" of a split K", _kernel(splits=2)),
-            (" with c in the epilogue", _kernel(start="zero", c_late=1.0)),
-            (" of an f64 reference", _reference()),
-        )
-    ),
-    Kind("right, ragged", _kernel(), DENSE, correct=True, ragged=True),
-    Kind("split K, ragged", _kernel(splits=2), DENSE, correct=True, ragged=True),
-    Kind("f64 reference, ragged", _reference(), DENSE, correct=True, ragged=True),
-    Kind("bf16 output, ragged", _given("bf16", _kernel()), DENSE, correct=True, ragged=True),
 )
