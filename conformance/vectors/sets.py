@@ -39,7 +39,7 @@ class Order:
 def make(folder: Path, order: Order) -> list[dict[str, Any]]:
     """Write the files of an order into a folder and add them to its manifest; one entry a file.
 
-    The same order and version give the same bytes. One block of outputs is in memory at a time.
+    The same order and version give the same bytes. One block of outputs is in memory at a time; at level 2 all operands of a class.
 
     Raises OperandError for a class or a form that does not exist or does not apply.
     """
