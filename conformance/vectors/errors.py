@@ -16,9 +16,9 @@ from tcsim.arithmetic.steps import Arithmetic, DotAdd, IntegerAdd, IntegerDot, L
 from tcsim.numbers.formats import Format
 from tcsim.numbers.rounding import Rounding
 
-EXACT = 44
-"""Fraction bits that hold everything that matters and are still exact in the model's float64."""
-WIDTHS = (*range(7, 38), EXACT)
+WIDE = 44
+"""Fraction bits of a unit that cuts next to nothing. More would not be exact in the model's float64."""
+WIDTHS = (*range(7, 38), WIDE)
 WIDTH = "alignment width"
 _MODES: tuple[Rounding, ...] = ("rne", "rz")
 _SEVERAL = 3
@@ -123,22 +123,22 @@ def _ways(own: Multiply) -> Iterator[_Way]:
         )
         yield way(
             "rounding",
-            "the exact sum, rounded to nearest even",
-            changed(fraction_bits=EXACT, rounding="rne", floor=-10000),
+            f"terms that are hardly cut ({WIDE} bits kept), rounded to nearest even",
+            changed(fraction_bits=WIDE, rounding="rne", floor=-10000),
         )
         near = sorted(
             (width for width in WIDTHS if width != unit.fraction_bits),
             key=lambda width: abs(width - unit.fraction_bits),
         )
         for width in near:
-            name = "everything" if width == EXACT else f"{width} bits"
+            name = f"{width} bits"
             yield way(
                 "alignment width",
                 f"{name} kept below the largest exponent, not {unit.fraction_bits} bits",
                 changed(fraction_bits=width),
             )
         for width in near:
-            if width != EXACT:
+            if width != WIDE:
                 what = f"{width} bits kept, not {unit.fraction_bits}, and rounded {rounding.upper()}"
                 yield way(WIDTH, what, changed(fraction_bits=width, rounding=rounding))
         yield way("floor", "the largest exponent has no floor", changed(floor=-10000))
