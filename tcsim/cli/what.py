@@ -11,10 +11,12 @@ from tcsim.cli import memory_options as memory
 from tcsim.cli import options
 from tcsim.cli.output import emit
 from tcsim.core.errors import OperandError, shortened
+from tcsim.inspection.memory_places import tensor_memory_operand
 from tcsim.inspection.places import contents_of, operand_of
 from tcsim.inspection.report import Report, table
 
 
+@memory.in_memory
 def what(
     mnemonic: options.Mnemonic,
     lane: Annotated[int | None, typer.Option("--lane", "-l", help="Lane, from 0.")] = None,
@@ -24,13 +26,8 @@ def what(
     operand: options.Operand = None,
     byte: Annotated[str | None, typer.Option("--byte", help="Byte of shared memory.")] = None,
     column: Annotated[int | None, typer.Option("--column", help="Column of Tensor Memory, from the matrix's.")] = None,
-    descriptor: memory.Descriptor = None,
-    swizzle: memory.Swizzle = None,
-    major: memory.Major = None,
-    start: memory.Start = "0",
-    k: memory.TileK = 0,
-    idesc: options.Idesc = None,
-    tmem: memory.InTmem = False,
+    *,
+    lies: memory.Lies,
     arch: options.Arch = None,
     json: options.Json = False,
 ) -> None:
@@ -40,7 +37,7 @@ def what(
     if byte is not None:
         name = str(operand).lower()
         number = options.integer_of(byte, "--byte")
-        shared = memory.shared_of(instruction, name, descriptor, swizzle, major, start, k, idesc)
+        shared = lies.shared(instruction, name)
         found = shared.at_byte(number)
         asked: dict[str, Any] = {"byte": number}
         title, head = f"byte {number:#x} of {name}: {shared.format.name}", ("begins", "row", "column")
@@ -50,9 +47,7 @@ def what(
         data = [one.as_dict() for one in found]
     elif column is not None:
         name = str(operand).lower()
-        from tcsim.inspection.memory_places import tensor_memory_operand  # registers do without these families
-
-        layout = tensor_memory_operand(instruction, name, memory.idesc_of(idesc))
+        layout = tensor_memory_operand(instruction, name, lies.words)
         cells = [
             (cta, slot, *layout(_lane(lane), column, slot, cta))
             for cta in range(layout.ctas)

@@ -7,30 +7,27 @@ from typing import Any
 from tcsim.cli import memory_options as memory
 from tcsim.cli import options
 from tcsim.cli.output import emit
+from tcsim.inspection.memory_places import cell_text, tensor_memory_operand
 from tcsim.inspection.places import Place, operand_of, places_of
 from tcsim.inspection.report import Lines, Report
 
 
+@memory.in_memory
 def where(
     mnemonic: options.Mnemonic,
     element: options.Element,
     operand: options.Operand = None,
     matrix: options.Matrix = 0,
-    descriptor: memory.Descriptor = None,
-    swizzle: memory.Swizzle = None,
-    major: memory.Major = None,
-    start: memory.Start = "0",
-    k: memory.TileK = 0,
-    idesc: options.Idesc = None,
-    tmem: memory.InTmem = False,
     address: memory.Address = "0",
+    *,
+    lies: memory.Lies,
     arch: options.Arch = None,
     json: options.Json = False,
 ) -> None:
     """Say where an element lies: lane and register, byte of shared memory, or cell of Tensor Memory."""
     instruction = options.instruction_of(mnemonic, arch)
     row, column = options.element_of(element)
-    kind = memory.place_of(instruction, operand, bool(descriptor or swizzle or major or k), tmem)
+    kind = lies.home(instruction, operand)
     if kind == "registers":
         chosen = operand_of(instruction, operand)
         places = places_of(chosen, row, column, matrix)
@@ -38,7 +35,7 @@ def where(
         lines = _lines(chosen, places)
     elif kind == "shared":
         name = str(operand).lower()
-        own = memory.shared_of(instruction, name, descriptor, swizzle, major, start, k, idesc)
+        own = lies.shared(instruction, name)
         place = own.place(row, column)
         found = [place.as_dict()]
         pair = f" of CTA {place.cta}" if own.ctas > 1 else ""
@@ -46,12 +43,7 @@ def where(
                  f"{own.descriptor.leading_byte_offset}, SBO {own.descriptor.stride_byte_offset} bytes, swizzle {own.descriptor.swizzle}"]  # fmt: skip
     else:
         name = str(operand).lower()
-        from tcsim.inspection.memory_places import (
-            cell_text,
-            tensor_memory_operand,
-        )  # registers do without these families
-
-        layout = tensor_memory_operand(instruction, name, memory.idesc_of(idesc))
+        layout = tensor_memory_operand(instruction, name, lies.words)
         base = options.integer_of(address, "--address")
         cells = [layout.where(row, column, copy) for copy in range(layout.copies)]
         found = [dict(zip(("cta", "lane", "column", "slot"), cell, strict=True)) for cell in cells]
