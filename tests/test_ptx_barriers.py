@@ -295,7 +295,7 @@ def test_small_copies(schedule: str | int) -> None:
         ),
         (
             "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1+8], [%rd1], 16, [%r1];",
-            "INVALID_OPERAND",
+            "TMA_MISALIGNED",
             "0x408",
         ),
         ("mbarrier.init.shared::cta.b64 [%r1], 0;", "MBAR_COUNT", "expected arrivals from 1"),

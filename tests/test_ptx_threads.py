@@ -340,7 +340,7 @@ FAULTS: list[tuple[str, str, int | None]] = [
      "MBARRIER_FAULT", None),
     ("mov.u32 %r1, 0x7000000; ld.shared::cluster.u32 %r2, [%r1];", "SMEM_OUT_OF_RANGE", 0),
     ("mbarrier.arrive.b64 _, [%rd1];", "MBARRIER_FAULT", None),
-    ("mov.u32 %r1, smem; mbarrier.init.shared::cta.b64 [%r1+4], 1;", "ADDRESS_MISALIGNED", None),
+    ("mov.u32 %r1, smem; mbarrier.init.shared::cta.b64 [%r1+4], 1;", "MBAR_MISALIGNED", None),
     ("mov.u64 %rd7, 0xf000000000000000; mbarrier.arrive.b64 _, [%rd7];", "GMEM_UNMAPPED", None),
 ]  # fmt: skip
 

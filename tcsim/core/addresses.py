@@ -67,10 +67,15 @@ def integer_addresses(
     return array.astype(np.int64)
 
 
+class MisalignedCopyError(MisalignedAddressError):
+    """A bulk or tensor copy from or to an address that is not a multiple of what it needs."""
+
+
 def require_alignment(
-    address: Places, unit: int, what: str, call: str, name: str = "address", each: str = "lane", why: str = ""
-) -> None:
-    """Raise MisalignedAddressError unless every address is a multiple of `unit` bytes.
+    address: Places, unit: int, what: str, call: str, name: str = "address", each: str = "lane", why: str = "",
+    error: type[MisalignedAddressError] = MisalignedAddressError,
+) -> None:  # fmt: skip
+    """Raise MisalignedAddressError, or the error given, unless every address is a multiple of `unit` bytes.
 
     >>> require_alignment(np.array([0, 8, 24]), 16, "a row", "load")
     Traceback (most recent call last):
@@ -78,7 +83,7 @@ def require_alignment(
     """
     wrong = np.argwhere(address % unit != 0)
     if len(wrong):
-        raise MisalignedAddressError(
+        raise error(
             f"{call}: {_place(address, wrong[0], name, each)}: {what} starts at a multiple of {unit} bytes{why}{_others(wrong)}"
         )
 

@@ -29,10 +29,10 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.isa.copies import barrier_access, completion, space_of
+from tcsim.isa.copies import barrier_access, space_of
 from tcsim.isa.mbarrier.semantics import signalled
 from tcsim.memory.mbarrier import MBarrier
-from tcsim.model.effects import Access, Array, Effects, Memories, Outcome, Pending, View, Write, completed
+from tcsim.model.effects import Access, Array, Effects, Memories, Outcome, Pending, Signal, View, Write, completed
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
@@ -93,7 +93,8 @@ class RemoteInstruction(Instruction):
         lanes = np.arange(address.shape[-1])
         target = Access(space_of(form["address"]), address, self.row.bytes, thread=lanes)
         write = Write(target, data, self._combination)
-        signal = completion(barrier_access(form["barrier"], operands["barrier"], lanes), self.row.bytes)
+        at = barrier_access(form["barrier"], operands["barrier"], lanes)
+        signal = Signal("complete_tx", at, np.full(at.address.shape, self.row.bytes, np.int64))
         outcome = Outcome(writes=(write,), signals=(signal,))
         return Effects(pending=(Pending((), (target,), lambda view: None, lambda fetched: outcome, tells=(signal,)),))
 

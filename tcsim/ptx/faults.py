@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tcsim.core.addresses import MisalignedCopyError
 from tcsim.core.errors import TcsimError
 from tcsim.memory.mbarrier import BarrierCountError, TransactionError
 from tcsim.memory.tensor_memory import AllocationError
@@ -14,6 +15,7 @@ EXCEPTIONS = (ValueError, ArithmeticError, LookupError, TypeError, AttributeErro
 
 _NAMED: dict[type[Exception], str] = {
     BarrierCountError: "MBAR_COUNT",
+    MisalignedCopyError: "TMA_MISALIGNED",
     TransactionError: "MBAR_TX_RANGE",
     AllocationError: "TMEM_ALLOC_SIZE",
 }

@@ -30,6 +30,7 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "SMEM_RACE_RAW": _RACE,
     "SMEM_RACE_WAR": _RACE,
     "SMEM_RACE_WAW": _RACE,
+    "RED_NOT_ACQUIRE": "Read the flag with ld.acquire or atom, or with ld.relaxed and then a fence.",
     "WARP_SYNC_MISSING": "Put bar.warp.sync (__syncwarp) between the two, for all lanes that take part; before an arrival or after a wait that one lane executes for all.",
     "WARP_SYNC_COLLECTIVE": "Put bar.warp.sync (__syncwarp) between the two: shfl, vote and instructions that are .sync.aligned order no memory.",
     "SMEM_UNINITIALISED": "Fill the array before it is read, or do not read what lies beyond what was filled.",
@@ -37,6 +38,7 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     # asynchronous copies
     "PROXY_FENCE_MISSING": "Let the threads that wrote execute fence.proxy.async.shared::cta after their last write and before the barrier that hands over to the issuer.",
     "PROXY_FENCE_CP_ASYNC": "Let the threads that issued cp.async execute fence.proxy.async after their wait and before the barrier.",
+    "TMA_MISALIGNED": "Align the address: global and shared addresses of bulk copies to 16 bytes, boxes in shared memory to 128, or to where their swizzle begins anew.",
     "ASYNC_DST_READ": _WAIT,
     "ASYNC_DST_WRITTEN": _WAIT,
     "ASYNC_SRC_MODIFIED": _WAIT,
@@ -55,6 +57,8 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     # mbarriers
     "MBAR_USED_BEFORE_INIT": "Execute mbarrier.init at this address first, or correct the address.",
     "MBAR_USED_BEFORE_INIT_VISIBLE": "Put bar.sync between mbarrier.init and the first use; for other blocks fence.mbarrier_init and a cluster barrier, by the thread that initialised.",
+    "MBAR_INIT_NOT_FENCED": "Let the thread that initialised it execute fence.mbarrier_init.release.cluster, or fence.proxy.async.shared::cta, before the barrier that publishes it.",
+    "MBAR_MISALIGNED": "Align the array of mbarriers to 8 bytes.",
     "MBAR_REINIT": "Execute mbarrier.inval before the object is initialised again, or initialise it once.",
     "MBAR_OVERWRITTEN": "Move the mbarrier, or the array that overlaps it.",
     "MBAR_COUNT": "Initialise the object with the number of arrivals of a phase, 1 at least.",

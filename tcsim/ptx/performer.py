@@ -174,9 +174,13 @@ class Performer(Octets):
             return found
         warps: Array = np.asarray(mask.reshape(self.warps, LANES).any(1))
         if bound.lanes == 128:
-            if self.warps % 4:
-                raise Stop("INVALID_OPERAND", f"an instruction of warpgroups in a block of {self.warps} warps")
-            warps = np.repeat(warps.reshape(-1, 4).any(1), 4)
+            groups: Array = np.asarray(np.pad(warps, (0, -self.warps % 4)).reshape(-1, 4).any(1))
+            if self.warps % 4 and groups[-1]:
+                raise Stop(
+                    "INVALID_OPERAND",
+                    f"an instruction of warpgroups in one of {self.warps % 4} warps: the block has no more",
+                )
+            warps = np.repeat(groups, 4)[: self.warps]
         found = self.numbers if warps.all() else np.nonzero(np.repeat(warps, LANES))[0]
         return found
 
@@ -354,7 +358,7 @@ class Performer(Octets):
         keys = found & 0xFFFFFFFF
         if (keys & 7).any():
             raise Stop(
-                "ADDRESS_MISALIGNED",
+                "MBAR_MISALIGNED",
                 f"an mbarrier at {int(keys[int(np.argmax(keys & 7 != 0))]):#x}; valid: multiples of 8",
             )
         return keys

@@ -43,6 +43,7 @@ RACES = (
     Rule("SMEM_RACE_RAW", "error", "Shared memory is read, and nothing orders the read after the write of another warp.", "Conflict and Data-races", _PTX),
     Rule("SMEM_RACE_WAR", "error", "Shared memory is written, and nothing orders the write after the read of another warp.", "Conflict and Data-races", _PTX),
     Rule("SMEM_RACE_WAW", "error", "Shared memory is written twice, and nothing orders the writes of two warps.", "Conflict and Data-races", _PTX),
+    Rule("RED_NOT_ACQUIRE", "error", "Shared memory is accessed, and only a red and a fence order that after the earlier access: reductions give no value, and are part of no acquire.", "Release and Acquire Patterns", _PTX),
     Rule("WARP_SYNC_MISSING", "error", "Lanes of one warp access the same shared memory and one of them writes, or one lane waits or arrives for the others, and neither bar.warp.sync nor a barrier orders them.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX),
     Rule("WARP_SYNC_COLLECTIVE", "strict", "As WARP_SYNC_MISSING, but the lanes have executed an instruction together in between (shfl, vote, one that is .sync.aligned), or the later access is one: the lanes are in order, and the manual does not say that memory is; Triton relies on it.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX),
     Rule("GMEM_RACE", "error", "Two warps of a cluster access the same global memory, one of them writes, and nothing orders them; looked for only with Checker(races=True), or where one is a bulk copy.", "Conflict and Data-races", _PTX),
@@ -58,6 +59,7 @@ COPIES = (
     Rule("TMA_STORE_NOT_VISIBLE", "error", "What a bulk copy writes to global memory is read before a wait for its group; one with .read is not enough.", "cp.async.bulk.wait_group", _PTX),
     Rule("TENSORMAP_FENCE", "error", "A tensor map that the kernel wrote is used, and no fence.proxy.tensormap::generic.release and .acquire are between.", "membar / fence", _PTX),
     Rule("TENSORMAP_MODIFIED", "error", "A tensor map is written while a copy that uses it is in flight.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
+    Rule("TMA_MISALIGNED", "error", "A bulk or tensor copy from or to an address that is not a multiple of what it needs: 16 bytes, of a box in shared memory 128.", "cp.async.bulk", _PTX),
     Rule("ASYNC_DST_READ", "error", "The destination of an asynchronous copy is read before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
     Rule("ASYNC_DST_WRITTEN", "error", "The destination of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
     Rule("ASYNC_SRC_MODIFIED", "error", "The source of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),
@@ -74,6 +76,8 @@ COPIES = (
 MBARRIERS = (
     Rule("MBAR_USED_BEFORE_INIT", "error", "An mbarrier is used where mbarrier.init made none.", "mbarrier.init", _PTX),
     Rule("MBAR_USED_BEFORE_INIT_VISIBLE", "error", "An mbarrier is used, and nothing orders its initialisation by another warp before.", "mbarrier.init", _PTX),
+    Rule("MBAR_INIT_NOT_FENCED", "strict", "A copy tells an mbarrier, and the warp that initialised it has executed neither fence.mbarrier_init nor fence.proxy.async since, so that nothing makes the object visible to the async proxy; the guide asks for it, and the PTX manual lets copies reach mbarriers through the generic proxy.", "Asynchronous Data Copies using the Tensor Memory Accelerator (TMA)", _CUDA),
+    Rule("MBAR_MISALIGNED", "error", "An mbarrier is at an address that is not a multiple of 8.", "Size and alignment of mbarrier object", _PTX),
     Rule("MBAR_REINIT", "error", "An mbarrier is initialised again without mbarrier.inval.", "mbarrier.init", _PTX),
     Rule("MBAR_OVERWRITTEN", "error", "The bytes of an mbarrier in use are read or written by something else than an mbarrier instruction.", "Size and alignment of mbarrier object", _PTX),
     Rule("MBAR_COUNT", "error", "mbarrier.init with a number of arrivals that the object cannot expect: valid are 1 to 2**20 - 1.", "mbarrier.init", _PTX),
@@ -84,7 +88,7 @@ MBARRIERS = (
     Rule("MBAR_PARITY", "error", "A wait is for the wrong phase: one that was complete before, or one that nothing completes.", "mbarrier.test_wait / mbarrier.try_wait", _PTX),
     Rule("MBAR_PHASE_ALIAS", "error", "A wait comes two phases late: the parity that it asks for is that of the phase under way again.", "mbarrier.test_wait / mbarrier.try_wait", _PTX),
     Rule("MBAR_PHASE_UNOBSERVED", "strict", "A thread arrives in a phase, and no wait has found the phase before complete.", "Phase of the mbarrier object", _PTX),
-    Rule("MBAR_SCOPE", "strict", "A thread arrives at an mbarrier of another block with the scope .cta, the default, so that it releases nothing to it.", "mbarrier.arrive", _PTX),
+    Rule("MBAR_SCOPE", "strict", "A thread arrives at an mbarrier of another block with the scope .cta, the default, so that it releases nothing to it; CUTLASS leaves the scope out.", "mbarrier.arrive", _PTX),
     Rule("MBAR_RELAXED", "error", "Shared memory is used that only a .relaxed arrival or wait orders with the earlier access.", "mbarrier.arrive", _PTX),
     Rule("MBAR_REMOTE_FORM", "error", "An mbarrier of another block is waited for, or signalled without .shared::cluster.", "mbarrier.arrive", _PTX),
 )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tcsim.core.addresses import (
     Bytes,
     ContestedRowError,
+    MisalignedCopyError,
     byte_memory,
     bytes_at,
     integer_addresses,
@@ -273,7 +274,7 @@ def check_start(address: int, call: str) -> None:
 
 def _start(address: Any, call: str) -> Integers:
     start = integer_addresses(address, call, valid="an integer, or integers (...)")
-    require_alignment(start, SHARED_ALIGNMENT, "in shared memory a box", call, each="")
+    require_alignment(start, SHARED_ALIGNMENT, "in shared memory a box", call, each="", error=MisalignedCopyError)
     return start
 
 

@@ -125,6 +125,7 @@ LOAD = Kernel(
     {PARAMS} {OWN} {FIRST}
     add.u32 %r2, %r1, 1024;
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;                                //- MBAR_USED_BEFORE_INIT
+    @%p1 fence.mbarrier_init.release.cluster;
     bar.sync 0;                         //- MBAR_USED_BEFORE_INIT_VISIBLE
     @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 256;
     @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 256, [%r2];

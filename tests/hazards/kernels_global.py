@@ -14,6 +14,7 @@ THERE = Kernel(
     {PARAMS} {OWN} {FIRST}
     add.u32 %r2, %r1, 1024; mul.wide.u32 %rd3, %r0, 4; add.u64 %rd4, %rd3, %rd2;
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;
+    @%p1 fence.mbarrier_init.release.cluster;
     st.global.u32 [%rd4], %r0;
     fence.proxy.async.global;           //- PROXY_FENCE_GLOBAL   //~ PROXY_FENCE_GLOBAL.2: fence.proxy.async.shared::cta;
     bar.sync 0;                         //- GMEM_RACE
@@ -41,6 +42,7 @@ MAP = Kernel(
     {PARAMS} {OWN} {FIRST}
     add.u32 %r2, %r1, 1024; mov.u32 %r4, 0; setp.eq.u32 %p3, %r0, 32;
     @%p3 mbarrier.init.shared::cta.b64 [%r2], 1;
+    @%p3 fence.mbarrier_init.release.cluster;
     {_STORED}
     @%p1 fence.proxy.tensormap::generic.release.gpu;                            //- TENSORMAP_FENCE
     bar.sync 0;
@@ -75,6 +77,7 @@ CANCEL = Kernel(
     {OWN} {FIRST}
     add.u32 %r2, %r1, 1024; mov.u32 %r5, 0; .reg .b128 %q;
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;
+    @%p1 fence.mbarrier_init.release.cluster;
     bar.sync 0;
     ASK:
     @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;

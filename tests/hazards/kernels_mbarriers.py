@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.hazards.kernels import FIRST, OWN, PARAMS, Kernel
+from tests.hazards.kernels import FIRST, OTHER, OWN, PARAMS, Kernel
 from tests.ptx_copies import wait
 
 _HALVES = """
@@ -16,6 +16,7 @@ PIPELINE = Kernel(
     add.u32 %r2, %r1, 1024; add.u32 %r6, %r1, 1032; add.u32 %r4, %r1, 128; add.u32 %r3, %r3, -128; setp.ge.u32 %p3, %r0, 32;
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;                                //~ MBAR_COUNT: @%p1 mbarrier.init.shared::cta.b64 [%r2], 0;
     @%p1 mbarrier.init.shared::cta.b64 [%r6], 32;                               //~ MBAR_ARRIVE_MISSING: @%p1 mbarrier.init.shared::cta.b64 [%r6], 33;
+    @%p1 fence.mbarrier_init.release.cluster;
     bar.sync 0;
     @%p3 bra CONSUMER;
     {wait("EMPTY0", "%r6", "1")}
@@ -125,4 +126,46 @@ TOGETHER = Kernel(
     """,
     threads=128,
 )
-KERNELS = (PIPELINE, TURNS, UNOBSERVED, REMOTE, REUSED, TOGETHER)
+PLACES = Kernel(
+    "places",
+    f"""
+    {PARAMS} {OWN} {FIRST}
+    add.u32 %r2, %r1, 1024;                                                     //~ MBAR_MISALIGNED: add.u32 %r2, %r1, 1028;
+    @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;                                //! MBAR_MISALIGNED   //! MBAR_INIT_NOT_FENCED
+    @%p1 fence.proxy.async.shared::cta;                                         //- MBAR_INIT_NOT_FENCED
+    bar.sync 0;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 240;
+                                                                                //~ TMA_MISALIGNED: add.u32 %r1, %r1, 8;   //~ TMA_MISALIGNED.2: add.u64 %rd1, %rd1, 4;
+    @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 240, [%r2];   //! TMA_MISALIGNED   //? MBAR_INIT_NOT_FENCED
+    {wait("FULL", "%r2", "0")}
+    """,
+)
+SENT = Kernel(
+    "sent",
+    f"""
+    {OWN} {FIRST}
+    add.u32 %r2, %r1, 1024; mov.u32 %r4, %cluster_ctarank; xor.b32 %r4, %r4, 1; mapa.shared::cluster.u32 %r5, %r2, %r4; mapa.shared::cluster.u32 %r6, %r3, %r4;
+    @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 256;               //~ MBAR_TX_UNDER: @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 240;   //~ MBAR_TX_UNDER.2: @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;   //~ MBAR_TX_UNDER.3: @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 0;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r6], %r0, [%r5];
+    {wait("FULL", "%r2", "0")}
+    barrier.cluster.arrive; barrier.cluster.wait;
+    """,
+    blocks=2,
+)
+FLAG = Kernel(
+    "flag",
+    f"""
+    {OWN} {OTHER} add.u32 %r2, %r1, 1024; setp.lt.u32 %p1, %r0, 32; setp.eq.u32 %p2, %r0, 0;
+    @%p2 st.shared.u32 [%r2], 0;
+    bar.sync 0;
+    @%p1 st.shared.u32 [%r3], %r0;
+    bar.warp.sync -1;
+    @%p1 red.release.cta.shared.add.u32 [%r2], 1;
+    barrier.cluster.arrive.relaxed; barrier.cluster.wait;
+    atom.acquire.cta.shared.add.u32 %r5, [%r2], 0;                              //~ RED_NOT_ACQUIRE: red.relaxed.cta.shared.add.u32 [%r2], 0; fence.acq_rel.cta;
+    @!%p1 ld.shared.u32 %r6, [%r4];                                             //! RED_NOT_ACQUIRE
+    """,
+)
+KERNELS = (PIPELINE, TURNS, UNOBSERVED, REMOTE, REUSED, TOGETHER, PLACES, SENT, FLAG)

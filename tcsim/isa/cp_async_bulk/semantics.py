@@ -16,6 +16,7 @@ from tcsim.arithmetic.reduction import reduce_codes
 from tcsim.core.addresses import (
     Bytes,
     ContestedRowError,
+    MisalignedCopyError,
     Places,
     byte_memory,
     require_alignment,
@@ -85,7 +86,8 @@ class BulkInstruction(CopyInstruction):
         """
         self._require_modelled()
         for name in ("source", "destination"):
-            require_alignment(operands[name], self.row.alignment, "a copy of cp.async.bulk", self._call, name, "copy")
+            alignment, what = self.row.alignment, "a copy of cp.async.bulk"
+            require_alignment(operands[name], alignment, what, self._call, name, "copy", error=MisalignedCopyError)
         numbers = [name for name in _NUMBERS if name in form]
         work = []
         for lanes in _alike([np.asarray(operands[name]) for name in numbers], operands["destination"].shape[-1]):

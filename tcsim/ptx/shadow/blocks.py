@@ -141,7 +141,7 @@ class Blocks:
         by = operations.issue("", line, block.rank, warps, threads[:1], np.zeros(1, np.int64), "async")
         by.unit = CANCEL
         for signal in outcome.signals:
-            checker.objects.told(by, checker.keys(block, signal.at))
+            checker.objects.told(by, checker.keys(block, signal.at), checker.index(block))
         for at in (each for write in outcome.writes for each in block.copies(write.at)):
             address = block.places(at)[0]
             for rank in np.unique(address >> 24 & 0xFF).tolist():

@@ -13,7 +13,7 @@ from tcsim.model.effects import Access, Effects, GroupOp, Order, Outcome, Resour
 from tcsim.ptx.observer import Observer
 from tcsim.ptx.shadow.barriers import Meetings
 from tcsim.ptx.shadow.blocks import Blocks
-from tcsim.ptx.shadow.clocks import GLOBALLY, Clocks
+from tcsim.ptx.shadow.clocks import GLOBALLY, ORDERED, Clocks
 from tcsim.ptx.shadow.deadlocks import Deadlocks
 from tcsim.ptx.shadow.dependents import Dependents, Ledger
 from tcsim.ptx.shadow.everywhere import Everywhere
@@ -89,6 +89,7 @@ class Checker(Observer):
         self.meetings = Meetings(self)
         self.signals = Signals(self)
         self.synchronising = np.zeros_like(self.clocks.known[0])  # what accesses that release have
+        self.reduced = np.zeros_like(self.clocks.known[:, ORDERED])  # by warp: what its reductions would have told it
         self.histories: dict[tuple[str, int], list[Operation]] = {}  # by kind and warp: all that it issued
         self.flights: dict[int, list[Work]] = {}  # by flight: what an mbarrier is told of
         self.trackers: dict[int, list[Work]] = {}
@@ -146,6 +147,8 @@ class Checker(Observer):
                 if acquires:
                     self.lanes.learning(*self.bits(block, mask_of(block.threads, threads)), self.synchronising)
                 self.clocks.acquire(some, self.synchronising, not acquires)
+            elif kind != "write":
+                self.reduced[some] = np.maximum(self.reduced[some], self.synchronising[ORDERED])
         line = self.findings.number(block.here)
         if strong:
             self.strong.add(line)
@@ -263,6 +266,7 @@ class Checker(Observer):
         some = self.some(block, threads)
         if order.kind == "fence.proxy":
             if "async" in order.proxies and (not order.spaces or "shared" in order.spaces):
+                self.objects.fenced(some)
                 self.clocks.fence_proxies(some)
             if "async" in order.proxies and (not order.spaces or "global" in order.spaces):
                 self.clocks.fence_proxies(some, GLOBALLY)
@@ -273,6 +277,7 @@ class Checker(Observer):
         elif order.kind in TENSOR_FENCES:
             self.clocks.fence_tensor(some, order.kind == TENSOR_FENCES[0])
         elif order.kind == "fence.mbarrier_init":
+            self.objects.fenced(some)
             self.clocks.fence_initialisation(some)
         elif order.kind in ("fence", "fence.sc"):
             self._fence(block, mask_of(block.threads, threads))
@@ -335,7 +340,7 @@ class Checker(Observer):
             made[first].unit = bound.model.row.family
             made[first].each = bound.lanes == 1
             for signal in pending.tells:
-                self.objects.told(made[first], self.keys(block, signal.at))
+                self.objects.told(made[first], self.keys(block, signal.at), self.index(block))
             if flight.kind == "wgmma":
                 made[first].published = self.clocks.published(made[first].warps)
                 self.registers.issued(block, made[first])
@@ -444,7 +449,7 @@ class Checker(Observer):
             for own in reversed(history):
                 if own.tells:
                     break
-                self.objects.told(own, keys)
+                self.objects.told(own, keys, self.index(tracker.block))
         self.trackers[id(tracker)] = found
 
     def following(self, tracker: Tracker) -> None:
@@ -491,6 +496,8 @@ class Checker(Observer):
         """The cluster has ended."""
         if stop is None:
             self.meetings.ended()
+            for key, found in self.objects.live.items():
+                self.objects.over(key, found, self.index(self.cluster.blocks[key >> 24 & 0xFF]))
         self.deadlocks.ended(stop)
 
     def stuck(self, block: Barriers, waits: Wait) -> str:

@@ -55,12 +55,15 @@ class Object:
     delivered: dict[int, int] = field(default_factory=dict)
     arrivals: dict[int, int] = field(default_factory=dict)
     former: dict[int, int] = field(default_factory=dict)  # arrivals of the phase before
+    before: dict[int, int] = field(default_factory=dict)  # bytes that it expected
     ended: int = 0  # phases that are complete
     expecting: int = -1  # the last phase in which bytes were expected
     observed: int = 0  # phases of which a wait has found that they are complete
     passes: dict[int, Pass] = field(default_factory=dict)  # by warp: its last
     arriving: set[int] = field(default_factory=set)  # warps that have ever arrived
     flying: list[Operation] = field(default_factory=list)  # copies that will tell it
+    begun: dict[int, int] = field(default_factory=dict)  # by number of a copy: the phase in which its first bytes came
+    fenced: bool = False  # whether a fence by its warp has made it visible to the async proxy
 
 
 class Objects:
@@ -122,6 +125,10 @@ class Objects:
                         f"found phase {found.ended - 1} complete"
                     )
                     self.findings.report("MBAR_PHASE_UNOBSERVED", said, line, 0, index, thread, address=key)
+        if signal.kind == "complete_tx" and work:
+            for copy in work[0].operations[: work[0].count]:
+                if found.begun.setdefault(copy.number, found.ended) != found.ended:
+                    self._under(key, copy.line, found.ended - 1, found.before, index, thread)
         for own in work:
             found.gathering = np.maximum(found.gathering, own.published)
             if found.flying:
@@ -134,26 +141,49 @@ class Objects:
         """A phase is complete: the next one begins."""
         for own in found.flying:
             if self._phase(own, key, found) <= found.ended:
-                line = max(found.expected, default=0)
-                said = (
-                    f"phase {found.ended} of the mbarrier at {key:#x} ends before {self.findings.opcode(own.line)} is done, whose bytes "
-                    f"it should wait for: it expects {sum(found.expected.values())}"
-                )
-                self.findings.report("MBAR_TX_UNDER", said, own.line, line, index, thread, address=key)
+                self._under(key, own.line, found.ended, found.expected, index, thread)
         found.published = np.maximum(found.published, found.gathering)
         found.complete += found.coming
         found.coming = []
-        found.former = found.arrivals
+        found.former, found.before = found.arrivals, found.expected
         found.expected, found.delivered, found.arrivals = {}, {}, {}
         found.ended += 1
 
-    def told(self, operation: Operation, keys: list[int]) -> None:
+    def _under(self, key: int, line: int, phase: int, expected: dict[int, int], index: Any, thread: int) -> None:
+        """A phase ends, or has ended, before the bytes of a copy have come."""
+        said = (
+            f"phase {phase} of the mbarrier at {key:#x} ends before {self.findings.opcode(line)} is done, whose bytes it should wait for: "
+            f"it expects {sum(expected.values())}"
+        )
+        self.findings.report("MBAR_TX_UNDER", said, line, max(expected, default=0), index, thread, address=key)
+
+    def over(self, key: int, found: Object, index: Any) -> None:
+        """An object is done with: bytes that came and that no phase expects are left."""
+        left = sum(found.delivered.values()) - sum(found.expected.values())
+        if left > 0:
+            line = max(found.delivered)
+            said = f"the mbarrier at {key:#x} got {left} bytes, at the last from {self.findings.opcode(line)}, that no phase expects"
+            self.findings.report("MBAR_TX_UNDER", said, line, max(found.before, default=0), index, None, address=key)
+
+    def fenced(self, warps: Array) -> None:
+        """Warps fence what they initialised."""
+        for found in self.live.values():
+            found.fenced |= found.warp in warps
+
+    def told(self, operation: Operation, keys: list[int], index: Any) -> None:
         """An operation will tell mbarriers when it is done."""
         tells = []
         for key in keys:
             found = self.live.get(key)
             if found is not None:
                 tells.append((key, found.ended))
+                if operation.proxy == "async" and not found.fenced:
+                    found.fenced = True
+                    opcode = self.findings.opcode
+                    said = f"{opcode(operation.line)} tells the mbarrier at {key:#x}, and no fence.mbarrier_init or fence.proxy.async follows {opcode(found.line)}"
+                    self.findings.report(
+                        "MBAR_INIT_NOT_FENCED", said, found.line, operation.line, index, None, address=key
+                    )
                 found.arriving.update(operation.warps.tolist())
                 if operation.kind == "":
                     found.flying.append(operation)

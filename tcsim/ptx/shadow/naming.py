@@ -101,6 +101,8 @@ class Naming:
             return Name("CLC_RESPONSE_REUSED", "nothing orders them")
         if use.by is not None and use.writes and warp // checker.per_block == use.rank != use.by.rank:
             return Name("CLUSTER_SMEM_REUSED", "nothing says that the other block is done with it")
+        if (checker.reduced[now, 1 + warp] >= use.words.time(use.at[place], warp, kind)).any():
+            return Name("RED_NOT_ACQUIRE", "only a red comes between, which gives no value and acquires nothing")
         relaxed = checker.relaxed.get(warp) or checker.relaxed.get(int(now[0]))
         if (
             relaxed

@@ -90,7 +90,9 @@ class Signals:
                 checker.touch(block, words, rank, places, each, who, line, "write", who % LANES)
             if signal.kind == "inval":
                 checker.objects.use(key, warps, line, checker.index(block), thread)
-                checker.objects.live.pop(key, None)
+                ended = checker.objects.live.pop(key, None)
+                if ended is not None:
+                    checker.objects.over(key, ended, checker.index(block))
                 words.note_write(places, each, line)
                 return
             marker = checker.operations.issue(

@@ -66,6 +66,7 @@ CANCEL = Kernel(
     f"""
     {SET} setp.ge.u32 %p3, %r0, 32; mov.u32 %r5, 0; .reg .b128 %q;
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;
+    @%p1 fence.mbarrier_init.release.cluster;
     bar.sync 0;
     ASK:
     @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;

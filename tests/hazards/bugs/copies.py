@@ -38,9 +38,9 @@ RING = Kernel(
     f"""
     {SET} {TILES} {ZEROS} setp.ge.u32 %p4, %r0, 128; setp.eq.u32 %p5, %r0, 128; add.u32 %r4, %r2, 8; add.u32 %r6, %r1, 3072; add.u32 %r7, %r1, 3584;
     mov.u32 %r5, 0;
-    @%p5 mbarrier.init.shared::cta.b64 [%r2], 1;        //- B28   //? B27   //+ B27: @%p5 mbarrier.init.shared::cta.b64 [%r2], 1; //! B27
+    @%p5 mbarrier.init.shared::cta.b64 [%r2], 1;        //- B28   //? B27   //! B7.2   //+ B27: @%p5 mbarrier.init.shared::cta.b64 [%r2], 1; //! B27
     @%p5 mbarrier.init.shared::cta.b64 [%r4], 4;        //~ B29: @%p5 mbarrier.init.shared::cta.b64 [%r4], 0;   //! B29
-    @%p5 fence.mbarrier_init.release.cluster;
+    @%p5 fence.mbarrier_init.release.cluster;   //- B7.2
     bar.sync 0;
     @%p4 bra PRODUCER;
     CONSUME:
@@ -65,22 +65,23 @@ RING = Kernel(
     and.b32 %r8, %r5, 1; xor.b32 %r8, %r8, 1;
     {until("EMPTY", "%r4", "%r8")}
     @%p5 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 2816;   //! B28
-    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 2048, [%r2];   //! B1   //! B5
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 2048, [%r2];   //! B1   //! B5   //? B7.2
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%rd1], 256, [%r2];
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r7], [%rd1], 512, [%r2];    //! B10
     add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 3;
     @%p3 bra FILL;
     DONE:
     """,
-    threads=256,
+    threads=160,
 )
-"""A warp fills a slot three times; a warpgroup multiplies what is in it, and reads scales behind the tiles."""
+"""A fifth warp fills a slot three times; a warpgroup multiplies what is in it, and reads scales behind the tiles."""
 
 POLLED = Kernel(
     "polled",
     f"""
     {SET} setp.ge.u32 %p3, %r0, 32;
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;
+    @%p1 fence.mbarrier_init.release.cluster;
     bar.sync 0;
     @%p3 bra READER;
     mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1;

@@ -28,6 +28,7 @@ BUGS = (
     Bug("B5", "facebookexperimental/triton#1278", "wait_group leaves a group pending before the slot is given back", copies.RING, "WGMMA_WAIT_DEPTH"),
     Bug("B6", "tile-ai/tilelang#2634", "no fence.proxy.async before wgmma.mma_async.sp", warpgroups.SPARSE, "PROXY_FENCE_MISSING"),
     Bug("B7", "MoonshotAI/FlashKDA#24", "no fence.proxy.async between st.shared and a TMA store", copies.STORE, "PROXY_FENCE_MISSING"),
+    Bug("B7.2", "MoonshotAI/FlashKDA#24", "no fence after mbarrier.init", copies.RING, "MBAR_INIT_NOT_FENCED"),
     Bug("B8", "sgl-project/sglang#39124", "no fence.proxy.async before tcgen05 reads what threads stored", tensor_memory.STAGES, "PROXY_FENCE_MISSING"),
     Bug("B9", "deepseek-ai/DeepEP#621", "no fence.proxy.async between polled loads and a TMA load", copies.POLLED, "PROXY_FENCE_GLOBAL"),
     Bug("B10", "NVIDIA/TransformerEngine#2695", "no fence.proxy.async between ld.shared of a slot and the next TMA load into it", copies.RING, "PROXY_FENCE_WAR"),
@@ -60,8 +61,7 @@ BUGS = (
     Bug("B35.1", "NVlabs/cuda-oxide#1066", "the mailbox of a scheduler is filled again without an acknowledgement", blocks.MAILBOX, "SMEM_RACE_WAR"),
     Bug("B35.2", "NVlabs/cuda-oxide#1066", "the same with the response of clusterlaunchcontrol", blocks.CANCEL, "CLC_RESPONSE_REUSED"),
 )  # fmt: skip
-"""In the order of their numbers. A second thread of FlashKDA#24, mbarrier.init without fence.mbarrier_init, is no bug here: for a
-block's own mbarriers bar.sync is enough (facebookexperimental/triton#1553 says so too)."""
+"""In the order of their numbers."""
 
 OPEN = frozenset[str]()
 """Those that are not named yet: the rule is not looked for."""
