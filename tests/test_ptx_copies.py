@@ -296,6 +296,7 @@ REPLACED = text(
     // the map in global memory again, changed there, released and acquired
     @%p1 tensormap.replace.tile.global_dim.global.b1024.b32 [%rd1], 1, 2;
     setp.eq.u32 %p2, %r0, 0;
+    bar.warp.sync 0xffffffff;
     @%p2 tensormap.replace.tile.global_dim.global.b1024.b32 [%rd1], 1, 2;
     @%p2 fence.proxy.tensormap::generic.release.gpu;
     @%p2 fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;

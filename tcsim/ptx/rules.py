@@ -76,7 +76,7 @@ COPIES = (
 MBARRIERS = (
     Rule("MBAR_USED_BEFORE_INIT", "error", "An mbarrier is used where mbarrier.init made none.", "mbarrier.init", _PTX),
     Rule("MBAR_USED_BEFORE_INIT_VISIBLE", "error", "An mbarrier is used, and nothing orders its initialisation by another warp before.", "mbarrier.init", _PTX),
-    Rule("MBAR_INIT_NOT_FENCED", "strict", "A copy tells an mbarrier, and the warp that initialised it has executed neither fence.mbarrier_init nor fence.proxy.async since, so that nothing makes the object visible to the async proxy; the guide asks for it, and the PTX manual lets copies reach mbarriers through the generic proxy.", "Asynchronous Data Copies using the Tensor Memory Accelerator (TMA)", _CUDA),
+    Rule("MBAR_INIT_NOT_FENCED", "strict", "A copy tells an mbarrier, and the warp that initialised it has executed neither fence.mbarrier_init nor fence.proxy.async since, so that nothing makes the object visible to the async proxy; the guide asks for it, and the PTX manual lets copies reach mbarriers through the generic proxy; Gluon leaves it out.", "Asynchronous Data Copies using the Tensor Memory Accelerator (TMA)", _CUDA),
     Rule("MBAR_MISALIGNED", "error", "An mbarrier is at an address that is not a multiple of 8.", "Size and alignment of mbarrier object", _PTX),
     Rule("MBAR_REINIT", "error", "An mbarrier is initialised again without mbarrier.inval.", "mbarrier.init", _PTX),
     Rule("MBAR_OVERWRITTEN", "error", "The bytes of an mbarrier in use are read or written by something else than an mbarrier instruction.", "Size and alignment of mbarrier object", _PTX),
