@@ -11,7 +11,7 @@ import tcsim
 from tcsim.descriptors.tile_bytes import tile_bytes
 from tcsim.numbers.formats import FORMATS
 from tcsim.ptx import Memory, Run, parse
-from tcsim.ptx.shadow import origins
+from tcsim.ptx.shadow import origins, tiles
 from tests.ptx_copies import text, wait
 
 F16 = FORMATS["f16"]
@@ -62,13 +62,13 @@ def descriptor(swizzle: str, start: int, step: int = 0) -> tcsim.MatrixDescripto
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The verdicts of tiles."""
     found: list[bool] = []
-    judge = origins._is_matrix
+    judge = tiles.is_matrix
 
     def noted(*given: object) -> bool:
         found.append(judge(*given))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(origins, "_is_matrix", noted)
+    monkeypatch.setattr(origins, "is_matrix", noted)
     return found
 
 
@@ -132,14 +132,14 @@ def test_what_is_a_matrix() -> None:
     plain = 4096 + rows * 128 + runs
     right = [plain, plain[::-1], plain[:, ::-1], plain[[3, 1, 0, 2, 7, 5, 4, 6]], 4096 + rows * 384 + runs * 3]
     edge = plain.copy()
-    edge[5:] = origins.FILL
+    edge[5:] = tiles.FILL
     for found in (*right, edge):
-        assert origins._is_matrix(found, 128) and origins._is_matrix(found, 0)
+        assert tiles.is_matrix(found, 128) and tiles.is_matrix(found, 0)
     twice, shifted, missing = plain.copy(), plain.copy(), plain.copy()
     twice[4:] = twice[:4]
     shifted[3] = shifted[3, ::-1]
     missing[2, 1] = 0
     for found in (twice, shifted, missing):
-        assert not origins._is_matrix(found, 128)
+        assert not tiles.is_matrix(found, 128)
     half = 4096 + rows * 64 + runs
-    assert origins._is_matrix(half, 0) and not origins._is_matrix(half, 128)
+    assert tiles.is_matrix(half, 0) and not tiles.is_matrix(half, 128)

@@ -200,7 +200,7 @@ class Quotes:
 
 def check(job: Job, file: str, schedules: Sequence[str | int] = SCHEDULES, progress: Progress | None = None) -> Check:
     """Run a launch under each schedule. Raises what `tcsim.launchers.job.execute` raises."""
-    ran = [execute(replace(job, schedule=own), progress) for own in schedules]
+    ran = [execute(replace(job, schedule=own, origins=True), progress) for own in schedules]
     shape = _shape(job)
     launches = tuple((own.job.schedule, own.run, shape) for own in ran)
     return Check(file, tuple(schedules), launches, tuple(_witnesses(ran)))
@@ -225,7 +225,7 @@ def timeline(job: Job, block: Sequence[int] = (0, 0, 0)) -> tuple[Timeline, Run]
     if own.before is not None and not own.before.completed:
         return made, own.before
     options = {**own.options, "limits": replace(job.limits, processes=1)}
-    return made, own.kernel.launch(own.memory, own.params, **options, observe=made.observer)
+    return made, own.kernel.launch(own.memory, own.params, **options, observe=made.observer, origins=True)
 
 
 def of_session(session: Session, file: str = "") -> Check:

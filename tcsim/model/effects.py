@@ -49,7 +49,8 @@ class Access:
     sem: Semantics = "weak"
     scope: Scope = "cta"
     tile: TileBytes | None = None  # what a matrix descriptor makes of the bytes, if it is read through one
-    operand: str = ""  # which operand the tile is
+    operand: str = ""  # which operand the tile is, or the cells are
+    cells: Any = None  # of Tensor Memory: the layout (`tcsim.memory.tmem_matrix`) of the operand that the accesses of one operand are
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,7 @@ class Pending:
         default_factory=lambda: MappingProxyType({})
     )  # registers in flight: "read" or "write"
     threads: Array | None = None  # whose it is: entries of the operands, from 0 on; None: all of them
+    adds: Array | None = None  # of wgmma: whether each warpgroup adds to what its accumulator holds; None: all do
     tells: tuple[Signal, ...] = ()  # what `finish` will signal, as far as it is known at issue
 
 

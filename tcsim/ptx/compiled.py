@@ -49,6 +49,10 @@ class Compiled:
     shared_names: list[tuple[int, int, int, str]] = field(
         repr=False, default_factory=list
     )  # of static shared variables: where, bytes, bytes of an element, name
+    carried: Mapping[int, tuple[int, int]] = field(
+        repr=False, default_factory=dict
+    )  # by register: its rows (`tcsim.ptx.carried`)
+    traced: bool = False  # whether it tells what becomes of these
     narrowest: int = 4  # bytes of the narrowest ordinary access that may be one of shared memory, at most 4
     pieces: dict[int, int] = field(
         repr=False, default_factory=dict
@@ -108,6 +112,8 @@ class Context:
     arch: str = "sm_90"
     watched: bool = False  # whether each instruction says that it is executed, and fences are: an observer is attached
     stepped: bool = False  # whether blocks tell the machine of every instruction before they execute it
+    traced: bool = False  # whether registers say where their elements come from
+    carried: dict[int, tuple[int, int]] = field(default_factory=dict)
     constants: list[Any] = field(default_factory=list)
     known: dict[Any, str] = field(default_factory=dict)
     registers: list[tuple[str, np.dtype[Any], int]] = field(default_factory=list)

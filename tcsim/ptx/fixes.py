@@ -81,6 +81,10 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "WGMMA_A_REG_HAZARD": "Execute wgmma.wait_group for the group before registers of A are written, or use others.",
     "DESC_LBO_SBO": "Use the byte offset that the message names; the field holds it divided by 16.",
     "DESC_SWIZZLE_MODE": "Give the descriptor the swizzle with which the tile was copied.",
+    "DESC_START": "Begin where the message says; the field holds the address divided by 16.",
+    "DESC_MAJOR": "Set the transpose bits of the instruction or its descriptor to how the tile lies in shared memory.",
+    "FRAGMENT_LAYOUT": "Load the fragment as the message says: the pitch, the swizzle, the order of the lanes' addresses, .trans.",
+    "K_ADVANCE": "Move the start address, or the addresses of ldmatrix, by as many bytes as one product takes of k, in A and in B.",
     "WGMMA_WAIT_OTHER_WARPGROUP": "Let every warpgroup that reads the slot arrive at its barrier after its own wgmma.wait_group.",
     "WGMMA_WARPGROUP_DIVERGED": "Let all four warps of the warpgroup execute the instruction, or none.",
     # Tensor Memory
@@ -88,6 +92,7 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "TMEM_WAIT_LD_MISSING": "Execute tcgen05.wait::ld in every warp that loaded, before the columns are released.",
     "TMEM_WAIT_ST_MISSING": "Execute tcgen05.wait::st in every warp that stored, before the columns are used.",
     "TCGEN05_UNORDERED": "Put tcgen05.fence::before_thread_sync, a barrier and tcgen05.fence::after_thread_sync between the two warps.",
+    "TMEM_COLUMN": "Read A from the column that the message names: it is where tcgen05.st or tcgen05.cp put the first element.",
     "TMEM_UNALLOCATED": "Take the columns with tcgen05.alloc, or correct the address: it is the one that alloc left in shared memory.",
     "TMEM_LEAK": "Execute tcgen05.dealloc for all columns before the block ends.",
     "TMEM_AFTER_RELINQUISH": "Move tcgen05.relinquish_alloc_permit behind the last tcgen05.alloc.",

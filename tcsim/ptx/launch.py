@@ -116,7 +116,7 @@ class Kernel(Shown):
 
     module: Module
     function: Function
-    _programs: WeakKeyDictionary[Memory, dict[tuple[str, bool, bool], Compiled]] = field(
+    _programs: WeakKeyDictionary[Memory, dict[tuple[str, bool, bool, bool], Compiled]] = field(
         default_factory=WeakKeyDictionary, repr=False
     )
 
@@ -156,23 +156,25 @@ class Kernel(Shown):
             if own.space == "shared"
         ]
 
-    def compiled(self, memory: Memory, arch: str, watched: bool = False, stepped: bool = False) -> Compiled:
+    def compiled(
+        self, memory: Memory, arch: str, watched: bool = False, stepped: bool = False, traced: bool = False
+    ) -> Compiled:
         """The program, with the addresses that variables have in a memory; kept for the next launch. watched: for an observer.
 
-        stepped: one that tells its machine of every instruction.
+        stepped: one that tells its machine of every instruction. traced: one whose registers say where their elements come from.
 
         Raises LaunchError, with the line, for an instruction whose operands fit no form or that the arch does not have.
         """
         kept = self._programs.setdefault(memory, {})
-        key = arch, watched, stepped
+        key = arch, watched, stepped, traced
         if key not in kept:
             try:
-                kept[key] = self._compile(memory, arch, watched, stepped)
+                kept[key] = self._compile(memory, arch, watched, stepped, traced)
             except PtxError as error:
                 raise LaunchError(f"{self.name} on {arch}: {error}", error.line, error.column) from None
         return kept[key]
 
-    def _compile(self, memory: Memory, arch: str, watched: bool, stepped: bool) -> Compiled:
+    def _compile(self, memory: Memory, arch: str, watched: bool, stepped: bool, traced: bool) -> Compiled:
         shared = self._shared()
         static = [
             (place, replace(own, name=str(place))) for place, (_, _, own) in enumerate(shared) if own.count is not None
@@ -187,7 +189,7 @@ class Kernel(Shown):
         }
         made = link(
             self.module.syntax, self.function, memory.place(self.module), seen, {**HANDLERS, **STACK},
-            Binder(arch), arch, watched, stepped,
+            Binder(arch), arch, watched, stepped, traced,
         )  # fmt: skip
         made.shared_bytes = dynamic if self.dynamic_smem else end
         made.shared_names = [
@@ -201,7 +203,7 @@ class Kernel(Shown):
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int] = (1, 1, 1), block: Sequence[int] = (1, 1, 1),
         cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: str | int = "late",
         check: bool = True, limits: Limits | None = None, after: Run | None = None, progress: Progress | None = None,
-        observe: Callable[[Cluster], Observer] | None = None, cooperative: bool = False,
+        observe: Callable[[Cluster], Observer] | None = None, cooperative: bool = False, origins: bool = False,
     ) -> Run:  # fmt: skip
         """Run the grid.
 
@@ -210,12 +212,25 @@ class Kernel(Shown):
         follows as a dependent launch; it must have completed. progress: called now and then, while the grid runs in order, with
         the clusters that have ended, those of the grid, and the instructions so far. observe: makes an observer of each cluster,
         that sees what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid, with
-        the workspace that grid.sync of cooperative groups needs.
+        the workspace that grid.sync of cooperative groups needs. origins: the check follows elements through registers too, so that
+        tiles that threads store and operands in registers are judged; it takes longer.
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
         launch = self._prepared(
-            memory, params, grid, block, cluster, dynamic_smem, arch, schedule, check, limits, after, observe
+            memory,
+            params,
+            grid,
+            block,
+            cluster,
+            dynamic_smem,
+            arch,
+            schedule,
+            check,
+            limits,
+            after,
+            observe,
+            origins=origins,
         )
         return self._run_of(*processes.run(replace(launch, progress=progress, cooperative=cooperative)))
 
@@ -254,7 +269,7 @@ class Kernel(Shown):
     def _prepared(
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int], block: Sequence[int], cluster: Sequence[int],
         dynamic_smem: int, arch: str | None, schedule: str | int, check: bool, limits: Limits | None, after: Run | None,
-        observe: Callable[[Cluster], Observer] | None, stepped: bool = False,
+        observe: Callable[[Cluster], Observer] | None, stepped: bool = False, origins: bool = False,
     ) -> Launch:  # fmt: skip
         """The launch, checked. Raises LaunchError."""
         if not isinstance(memory, Memory):
@@ -269,7 +284,8 @@ class Kernel(Shown):
             raise LaunchError(
                 f"{self.name}: the module's variables have {size} bytes; valid: up to {own.memory}, as Limits(memory=) says"
             )
-        program = self.compiled(memory, chip, observe is not None or bool(check), stepped)
+        watched = observe is not None or bool(check)
+        program = self.compiled(memory, chip, watched, stepped, watched and bool(origins))
         ledger = Ledger() if check and observe is None and starts_others(program) else None
         if ledger is not None:
             own = replace(own, processes=1)  # what all blocks touch is put down in one place

@@ -145,17 +145,17 @@ def _components(edges: dict[str, tuple[str, ...]], root: str) -> list[list[str]]
 
 def link(
     module: Module, entry: Function, addresses: dict[str, int], shared: dict[str, dict[str, int]], handlers: dict[str, Any], families: Any,
-    arch: str, watched: bool = False, stepped: bool = False,
+    arch: str, watched: bool = False, stepped: bool = False, traced: bool = False,
 ) -> Compiled:  # fmt: skip
     """One program of an entry and all that it may call.
 
     addresses: of global variables and functions. shared: of each function, the offsets of shared variables that it sees. watched:
-    for an observer. stepped: it tells its machine of every instruction.
+    for an observer. stepped: it tells its machine of every instruction. traced: registers say where their elements come from.
     Raises PtxError, with the place, for an instruction whose operands do not fit.
     """
     found = reach(module, entry)
     signatures = [own for function in found.order for own in _signatures(module, function)]
-    context = Context(module, addresses, found.framed, arch, watched, stepped)
+    context = Context(module, addresses, found.framed, arch, watched, stepped, traced)
     context.results = -(-max((room(params) for _, params in signatures), default=0) // 16) * 16
     context.local_bytes = (
         context.results + -(-max((room(returned) for returned, _ in signatures), default=0) // 16) * 16
@@ -174,7 +174,7 @@ def link(
         {addresses[name]: block for name, block in context.enters.items() if name in addresses}, context.local_bytes,
         [lanes for _, _, _, lanes in parts], [size for _, _, size, _ in parts], [lines for _, lines, _, _ in parts],
         texts, names,
-        narrowest=min(compiler.narrowest for compiler in compilers),
+        carried=context.carried, traced=traced, narrowest=min(compiler.narrowest for compiler in compilers),
     )  # fmt: skip
 
 

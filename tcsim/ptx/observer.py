@@ -7,7 +7,7 @@ those that it wants. Masks are bools with an entry for each thread of the block;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tcsim.model.effects import Effects, GroupOp, Outcome, Resource, Signal
 from tcsim.ptx.threads import Array
@@ -71,6 +71,9 @@ class Observer:
 
     def touched(self, block: Threads, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
         """An instruction reads and writes registers, by number, that instructions of a warpgroup may have in flight."""
+
+    def moved(self, block: Threads, carry: Any, mask: Array) -> None:
+        """An ordinary instruction has moved elements that are followed (`tcsim.ptx.carried`)."""
 
     # --- barriers
 

@@ -19,6 +19,7 @@ from tcsim.core.targets import TARGETS
 from tcsim.isa.scalar.catalog import scalars as spelled
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx import scalars
+from tcsim.ptx.carried import Carriers
 from tcsim.ptx.compiled import SHARED_START, Compiled, Context, Site, layout
 from tcsim.ptx.contraction import choices
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
@@ -67,6 +68,7 @@ class Compiler:
             (type, CONTAINERS.get(type, np.dtype(np.uint64)), length) for type, length in function.registers.values()
         ]
         self.framed = function.name in context.framed
+        self.carriers = Carriers(function, self.numbers, context.carried) if context.traced else None
         self.base = ""  # the register that holds where the frame begins
         if self.framed:
             self.base = f"r{len(context.registers)}"
@@ -314,7 +316,7 @@ class Compiler:
         self, number: int, lines: list[str], own: list[Instruction | None]
     ) -> tuple[str, list[Instruction | None]]:
         """The source of a block's function, and of each of its lines the instruction that it belongs to."""
-        if self.families is not None:
+        if self.families is not None and self.carriers is None:
             lines = self.families.grouped(self, lines)
         body = "\n".join(lines)
         head = [f"def b{number}(M, R, w):"]
@@ -349,7 +351,12 @@ class Compiler:
 
     def _says(self, item: Instruction, lines: list[str]) -> bool:
         """Whether an instruction is reported to an observer: it asks the machine, and is not one of several that may be computed together."""
-        together = len(lines) == 1 and (bound := self.bounds.get(lines[0])) is not None and bound.static
+        together = (
+            self.carriers is None
+            and len(lines) == 1
+            and (bound := self.bounds.get(lines[0])) is not None
+            and bound.static
+        )
         return not together and item.opcode.split(".")[0] not in TERMINATORS and any("M." in line for line in lines)
 
     def _next(self, index: int) -> int:
@@ -373,6 +380,8 @@ class Compiler:
         if stem in TERMINATORS:
             return TERMINATORS[stem](self, item, guard, index)
         lines = self._plain(item, index)
+        if self.carriers is not None:
+            lines = self.carriers.lines(self, item, lines)
         if any(isinstance(own, Special) and own.name in VARYING for own in item.operands):
             lines.insert(0, f"M.note({self.constant(f'{item.opcode} %{self._varying(item)}')}, w)")
         if guard and lines[-1].startswith("return "):

@@ -53,6 +53,9 @@ class Threads:
 
     observer: Observer | None = None  # sees what happens
     here: Instruction | None = None  # the instruction that is executed, where there is an observer
+    recent: list[Any] | None = (
+        None  # accesses of an instruction whose elements are followed: (rank or -1, offsets, threads)
+    )
 
     def __init__(
         self, grid: Sequence[int], block: Sequence[int], index: tuple[int, int, int], cluster: tuple[int, int, int], rank: int,
@@ -138,6 +141,11 @@ class Threads:
         """Registers that work in flight may hold, reported to an observer."""
         if self.observer is not None:
             self.observer.touched(self, reads, writes, self._array(w))
+
+    def moved(self, carry: Any, w: Mask) -> None:
+        """Registers whose elements are followed (`tcsim.ptx.carried`) were changed."""
+        if self.observer is not None:
+            self.observer.moved(self, carry, self._array(w))
 
     # --- vectors
 

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tcsim.launchers.job import Execution, execute
 from tcsim.launchers.recording import Recording, from_fields, read
@@ -70,9 +70,11 @@ def launches() -> Iterator[tuple[str, Recording]]:
         yield name, from_fields(fields, name)
 
 
-def replayed(own: Recording, schedule: str | int = "late", limits: Limits | None = None) -> Replayed:
+def replayed(
+    own: Recording, schedule: str | int = "late", limits: Limits | None = None, origins: bool = False
+) -> Replayed:
     """Run a recorded launch. Raises what the executor raises for PTX that it does not know."""
-    return Replayed(execute(own.job(ARCH, schedule, limits)))
+    return Replayed(execute(replace(own.job(ARCH, schedule, limits), origins=origins)))
 
 
 def main(arguments: list[str]) -> int:

@@ -18,9 +18,13 @@ from tests.corpora.replay import DEFECTS, launches, replayed
 def runs() -> Iterator[tuple[str, Run, set[str]]]:
     """Each launch by name, and the errors that it is known to have."""
     for name, launch in launches():
-        yield name, replayed(launch).run, DEFECTS.get(name, set())
+        yield name, replayed(launch, origins=True).run, DEFECTS.get(name, set())
     for case, target, schedule in share():
-        yield f"{case.id} {target} {schedule}", multiplied(case, arch_of(target), schedule, check=True).run, set()
+        yield (
+            f"{case.id} {target} {schedule}",
+            multiplied(case, arch_of(target), schedule, check=True, origins=True).run,
+            set(),
+        )
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,10 @@ class Cells:
             cta = ranks[run.cta] if ranks.ndim else None
             accesses.append(Access("tmem", address, run.columns * WORD_BYTES, proxy="async", cta=cta))
         return cls(layout, base, tuple(accesses))
+
+    def named(self, operand: str) -> tuple[Access, ...]:
+        """The accesses, which say what operand they are."""
+        return tuple(replace(own, operand=operand, cells=self.layout) for own in self.accesses)
 
     def elements(self, data: Sequence[Bytes]) -> Words:
         """The elements (..., CTAs that repeat, copies, rows, columns) in the bytes of the accesses."""

@@ -214,9 +214,10 @@ class Multiplication:
     @property
     def reads(self) -> tuple[Access, ...]:
         """All that is read."""
-        cells = [*self.others.values(), *([self.a] if isinstance(self.a, Cells) else [])]
-        cells += [self.d] if self.given.enable_input_d else []
-        return (*(tile.access for tile in self.tiles.values()), *(one for own in cells for one in own.accesses))
+        cells = {**self.others, **({"a": self.a} if isinstance(self.a, Cells) else {})}
+        found = [one for name, own in cells.items() for one in own.named(name)]
+        found += self.d.accesses if self.given.enable_input_d else ()
+        return (*(tile.access for tile in self.tiles.values()), *found)
 
     def pending(self, thread: int) -> Pending:
         """The work, issued by one of the threads that execute the instruction."""

@@ -133,7 +133,7 @@ class WarpgroupMultiply(MatrixProduct):
             return Outcome({"d": self.registers("d", d)})
 
         holds = {"d": "write"} | ({} if "a" in tiles else {"a": "read"})
-        return Effects(pending=(Pending(tuple(accesses.values()), (), fetch, finish, "wgmma", holds),))
+        return Effects(pending=(Pending(tuple(accesses.values()), (), fetch, finish, "wgmma", holds, adds=adds),))
 
     def _multiplied(self, codes: tuple[Array, Array, Array], operands: Mapping[str, Array], call: str) -> Array:
         """D of the codes of a, b and c."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from tcsim.ptx.shadow.origins import Origins
 from tcsim.ptx.shadow.places import parts
 from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.signals import Signals
+from tcsim.ptx.shadow.traced import Traced
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import LANES, Array, distinct
@@ -81,9 +82,9 @@ class Checker(Observer):
         self.everywhere = Everywhere(self, races)
         self.dependents = Dependents(self, ledger, before)
         self.registers = Registers(self)
-        self.origins = Origins(self)
         self.ranks = {id(block.shared): rank for rank, block in enumerate(blocks)}
         self.unit = blocks[0].program.narrowest
+        self.origins = Traced(self) if blocks[0].program.traced else Origins(self)
         self.strong: set[int] = set()  # instructions that are not weak
         self.relaxed: dict[int, str] = {}  # by warp: the rule of the last relaxed arrival or wait
         self.meetings = Meetings(self)
@@ -138,6 +139,8 @@ class Checker(Observer):
         rank = self.ranks.get(id(segment), -1)
         if rank < 0 and segment is not None:
             return
+        if block.recent is not None:
+            block.recent.append((rank, offsets, threads))
         self.meetings.activity[block.rank] += 1
         opcode = block.here.opcode if block.here is not None else ""
         strong, reads, acquires, releases = _order_of(opcode)
@@ -232,6 +235,7 @@ class Checker(Observer):
         for signal in effects.now.signals:
             if signal.kind not in ("init", "inval"):
                 self.signals.given(block, bound, signal, threads)
+        self.origins.performed(block, bound, effects, threads, mask)
 
     @staticmethod
     def keys(block: Performer, at: Access) -> list[int]:
@@ -259,6 +263,10 @@ class Checker(Observer):
                 self._judge(block, words, rank, at, warps[owner], who[owner], line, kind, lanes)
                 notes.append((words, at, warps[owner], line, kind, lanes))
         return notes
+
+    def moved(self, block: Threads, carry: Any, mask: Array) -> None:
+        """Elements go from register to register, to memory and back."""
+        self.origins.moved(block, carry, mask)
 
     # --- order
 

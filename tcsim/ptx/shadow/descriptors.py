@@ -1,0 +1,214 @@
+"""Operands that are read through matrix descriptors: which elements they are, and the descriptors near by with which they are others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tcsim.core.errors import OperandError
+from tcsim.descriptors.forms import form_of
+from tcsim.descriptors.matrix import MatrixDescriptor
+from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
+from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
+from tcsim.ptx.shadow.tiles import Mend, View, dense_k
+from tcsim.ptx.threads import Array
+
+UNIT = 16
+"""Bytes that no swizzle parts."""
+_STEPS = (128, 256, 512, 1024, 2048)
+"""Values of LBO and SBO that are tried besides those that the place of other elements suggests."""
+_STARTS = tuple(sign * 16 * step for step in (1, 2, 3, 4, 6, 8, 16, 32, 64) for sign in (-1, 1))
+"""Bytes by which the start address is tried further on."""
+
+
+def piece(tile: TileBytes, unit: int) -> int:
+    """The bytes of a run that have an origin of their own: an element, or two bytes of narrower ones."""
+    if unit == UNIT or tile.format.bits not in (4, 8, 16, 32):
+        return tile.size
+    return max(tile.format.container_bits // 8, 2)
+
+
+def elements_of(tile: TileBytes, size: int) -> int:
+    """The elements in some bytes of a tile."""
+    bits = tile.format.bits if tile.format.bits < 8 else tile.format.container_bits
+    return size * 8 // bits
+
+
+def origins_of(at: Array, unit: int, address: Array, tile: TileBytes) -> Array | None:
+    """The origins (rows, columns) of a tile's pieces, 0 where they are not known; None if none is, or some lie outside memory."""
+    if tile.size > UNIT:
+        return None
+    size = piece(tile, unit)
+    places = (address[:, None] + np.arange(0, tile.size, size)).reshape(-1) if size < tile.size else address
+    units = places // unit
+    if int(units.max()) >= len(at):
+        return None
+    found = at[units]
+    if not (found > 0).any():
+        return None
+    found = np.where(found > 0, found + places % unit, found).reshape(tile.lines, -1)
+    return found if tile.major == "K" else found.T
+
+
+def view_of(
+    name: str,
+    at: Array,
+    unit: int,
+    address: Array,
+    tile: TileBytes,
+    descriptor: int,
+    pitch: int,
+    line: int,
+    by: int,
+    sparse: bool,
+) -> View | None:
+    """A tile as an operand; None if nothing is known of it. sparse: it has half of the elements."""
+    found = origins_of(at, unit, address, tile)
+    if found is None:
+        return None
+    each = elements_of(tile, piece(tile, unit))
+    k = np.arange(found.shape[1]) * (each if tile.major == "K" else 1)
+    k = dense_k(k, tile.format.bits) if sparse else k
+    along = "k" if tile.major == "K" else "rows"
+
+    def mends() -> Iterator[Mend]:
+        return _mends(at, unit, address, tile, descriptor, view.lines, pitch)
+
+    def turned() -> Iterator[Mend]:
+        return _turned(at, unit, tile, descriptor)
+
+    def shifts(target: Array) -> Iterator[Mend]:
+        return _shifts(at, unit, tile, descriptor, int(address[0]), int(target.flat[0]))
+
+    view = View(name, found, k, each, along, pitch, line, by, mends, turned, shifts, {"descriptor": hex(descriptor)})
+    return view
+
+
+def _decoded(descriptor: int, arch: str) -> MatrixDescriptor | None:
+    try:
+        return MatrixDescriptor.decode(descriptor, arch=arch)
+    except OperandError:
+        return None
+
+
+def _under(at: Array, unit: int, tile: TileBytes, changed: MatrixDescriptor, rule: str, said: str) -> Iterator[Mend]:
+    """What is read through another descriptor."""
+    try:
+        other = tile.under(changed.encode())
+    except OperandError:
+        return
+    found = origins_of(at, unit, other.address, other) if other.size == tile.size else None
+    if found is not None:
+        yield Mend(rule, said, found)
+
+
+def _mends(
+    at: Array, unit: int, place: Array, tile: TileBytes, descriptor: int, lines: Array, pitch: int
+) -> Iterator[Mend]:
+    own = _decoded(descriptor, tile.arch)
+    if own is None:
+        return
+    for rule, changed in _candidates(at, unit, tile, own, lines, pitch):
+        yield from _under(at, unit, tile, changed, rule, _difference(own, changed))
+    if unit < UNIT:
+        yield from _phases(at, unit, place, tile, own)
+        for step in _STARTS:
+            yield from _started(at, unit, tile, own, step)
+        yield from _turned(at, unit, tile, descriptor)
+
+
+def _phases(at: Array, unit: int, place: Array, tile: TileBytes, own: MatrixDescriptor) -> Iterator[Mend]:
+    """The tile as it was stored with another phase of the swizzle: the pieces of each row exchanged as those of another row are."""
+    swizzle = DESCRIPTOR_SWIZZLES[own.swizzle]
+    mask = (swizzle.span // UNIT - 1) if own.swizzle != "NONE" else 0
+    for rows in range(1, mask + 1):
+        flipped = ((place >> 7) & mask ^ (place // 128 + rows) & mask) * UNIT
+        found = origins_of(at, unit, place ^ flipped, tile)
+        if found is not None:
+            yield Mend("DESC_SWIZZLE_MODE", f"the swizzle of what was stored {rows} row{'s' * (rows > 1)} back", found)
+
+
+def _started(at: Array, unit: int, tile: TileBytes, own: MatrixDescriptor, step: int) -> Iterator[Mend]:
+    """The tile from a start address some bytes further on."""
+    start = own.start_address + step
+    if step and start >= 0 and not start % 16:
+        said = f"start address {start} instead of {own.start_address}"
+        yield from _under(at, unit, tile, _changed(own, start_address=start), "DESC_START", said)
+
+
+def _turned(at: Array, unit: int, tile: TileBytes, descriptor: int) -> Iterator[Mend]:
+    """The tile with the other dimension along its lines, as the instruction or its descriptor says."""
+    major: Any = "MN" if tile.major == "K" else "K"
+    try:
+        other = tile_bytes(descriptor, tile.rows, tile.k, tile.format, major, tile.arch, tile.kind)
+    except OperandError:
+        return
+    found = origins_of(at, unit, other.address, other)
+    if found is not None:
+        yield Mend("DESC_MAJOR", f"{major}-major instead of {tile.major}-major", found)
+
+
+def _shifts(at: Array, unit: int, tile: TileBytes, descriptor: int, address: int, origin: int) -> Iterator[Mend]:
+    """The tile from where the element with an origin lies."""
+    own = _decoded(descriptor, tile.arch)
+    if own is None:
+        return
+    places = np.flatnonzero(at == origin // unit * unit) * unit + origin % unit
+    for step in dict.fromkeys((*(int(place) - address for place in places), *_STARTS)):
+        yield from _started(at, unit, tile, own, step)
+
+
+def _candidates(
+    at: Array, unit: int, tile: TileBytes, own: MatrixDescriptor, found: Array, pitch: int
+) -> Iterator[tuple[str, MatrixDescriptor]]:
+    """Descriptors that differ in little, the likeliest first."""
+    leading, stride = own.leading_byte_offset, own.stride_byte_offset
+    for factor in (16, 1 / 16):
+        for name, value in (("stride_byte_offset", stride), ("leading_byte_offset", leading)):
+            yield "DESC_LBO_SBO", _changed(own, **{name: int(value * factor)})
+        yield (
+            "DESC_LBO_SBO",
+            _changed(own, stride_byte_offset=int(stride * factor), leading_byte_offset=int(leading * factor)),
+        )
+    yield "DESC_LBO_SBO", _changed(own, leading_byte_offset=stride, stride_byte_offset=leading)
+    first, line = int(found.flat[0]), pitch or (int(found[1, 0] - found[0, 0]) if len(found) > 1 else 0)
+    wanted = [first + step for step in (16, 32, 64, 128, 4 * line, 8 * line)]
+    places = np.flatnonzero(np.isin(at, wanted)) * unit - own.start_address
+    near = [int(place) for place in places[places > 0] if not place % UNIT]
+    values = list(dict.fromkeys((*_STEPS, *near)))[:24]
+    for value in values:
+        yield "DESC_LBO_SBO", _changed(own, stride_byte_offset=value)
+        yield "DESC_LBO_SBO", _changed(own, leading_byte_offset=value)
+    modes = [mode for mode in form_of(tile.arch)[1].modes if mode != own.swizzle]
+    for mode in modes:
+        yield "DESC_SWIZZLE_MODE", _changed(own, swizzle=mode)
+    for mode in modes:
+        span = DESCRIPTOR_SWIZZLES[mode].span
+        yield "DESC_SWIZZLE_MODE", _changed(own, swizzle=mode, stride_byte_offset=8 * span)
+    for value in values:
+        for other in values:
+            yield "DESC_LBO_SBO", _changed(own, leading_byte_offset=value, stride_byte_offset=other)
+    for mode in modes:
+        for value in values:
+            yield "DESC_SWIZZLE_MODE", _changed(own, swizzle=mode, stride_byte_offset=value)
+            yield "DESC_SWIZZLE_MODE", _changed(own, swizzle=mode, leading_byte_offset=value)
+
+
+def _changed(own: MatrixDescriptor, **fields: Any) -> MatrixDescriptor:
+    return replace(own, **fields)
+
+
+_NAMES = {"leading_byte_offset": "LBO", "stride_byte_offset": "SBO", "swizzle": "swizzle"}
+
+
+def _difference(own: MatrixDescriptor, changed: MatrixDescriptor) -> str:
+    """What is different, in words: "SBO 1024 instead of 64"."""
+    said = [
+        f"{word} {getattr(changed, name)} instead of {getattr(own, name)}"
+        for name, word in _NAMES.items()
+        if getattr(changed, name) != getattr(own, name)
+    ]
+    return " and ".join(said)

@@ -1,0 +1,185 @@
+"""Operands in registers: which elements they are, and how they would have had to be loaded from shared memory to be others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tcsim.ptx.shadow.tags import LINE, Tags, halves_of
+from tcsim.ptx.shadow.tiles import Mend, View, dense_k
+from tcsim.ptx.threads import Array
+
+Lookup = Callable[[Array], Array]
+"""Origins of shared addresses."""
+Where = Callable[[Array, int], Array | None]
+"""Where elements of some origins lie in the shared memory of a block; None if one does not."""
+_PITCHES = tuple(range(16, 1100, 16))
+"""Bytes from one row to the next that are tried."""
+_STARTS = tuple(sign * 2 * step for step in (8, 16, 24, 32, 1, 2, 4, 64, 128) for sign in (-1, 1))
+_ROWS = 8
+"""Rows of the matrices that ldmatrix loads."""
+_CHUNK = 16
+_SWIZZLES = tuple((bits, shift) for bits in (1, 2, 3) for shift in (3, 2, 1, 4, 5) if shift >= bits or shift < 4)
+"""Bits of the number of a 16-byte piece that are changed, and how far above them those are that change them."""
+
+
+def view_of(
+    name: str,
+    tags: Tags,
+    numbers: Array,
+    layout: Any,
+    threads: Array,
+    lookup: Lookup,
+    where: Where,
+    line: int,
+    sparse: bool = False,
+) -> View | None:
+    """An operand that some threads hold in registers; None if nothing is known of it.
+
+    sparse: it has half of the elements.
+    """
+    place = halves_of(layout, name == "B")
+    if place is None:
+        return None
+    lane, half, each = place
+    rows = tags.rows(numbers)[half]
+    found = np.maximum(tags.origin[rows, threads[lane]], -1)
+    if not (found > 0).any():
+        return None
+    k = np.arange(found.shape[1]) * each
+    if sparse:
+        k = dense_k(k, layout.element_bits)
+    marked = tags.place[rows, threads[lane]]
+    addresses, lines = (marked & (1 << LINE) - 1) - 1, marked >> LINE
+    loaded = bool((marked & (1 << LINE) - 1 > 0).all())
+    by = int(lines.flat[0]) or line
+
+    def mends() -> Iterator[Mend]:
+        return _mends(addresses, lookup) if loaded else iter(())
+
+    def shifts(target: Array) -> Iterator[Mend]:
+        return _shifts(addresses, lines, lookup, where, target) if loaded else iter(())
+
+    return View(name, found, k, each, "k", 0, line, by, mends, lambda: iter(()), shifts)
+
+
+def _mends(place: Array, lookup: Lookup) -> Iterator[Mend]:
+    """Other ways to load the elements, the likeliest first."""
+    yield from _transposed(place, lookup)
+    yield from _pitches(place, lookup)
+    yield from _swizzles(place, lookup)
+    yield from _exchanged(place, lookup)
+    pitches = [sign * rows * pitch for pitch in _pitch(place) for rows in (1, 2, 4, 8, 16) for sign in (-1, 1)]
+    for step in (*pitches, *_STARTS):
+        yield _mend(_further(step), place + step, lookup)
+    for step in range(_CHUNK, 8 * _CHUNK, _CHUNK):
+        yield _mend(f"bits {step:#x} of the address flipped", place ^ step, lookup)
+
+
+def _further(step: int) -> str:
+    return f"addresses {abs(step)} bytes {'higher' if step > 0 else 'lower'}"
+
+
+def _mend(said: str, place: Array, lookup: Lookup) -> Mend:
+    return Mend("FRAGMENT_LAYOUT", said, lookup(place))
+
+
+def _blocks(place: Array) -> Array | None:
+    """The 8 x 8 matrices of 16-bit elements, or 8 rows of 16 bytes: (row blocks, 8, column blocks, 8)."""
+    rows, columns = place.shape
+    return place.reshape(rows // _ROWS, _ROWS, columns // 8, 8) if not rows % _ROWS and not columns % 8 else None
+
+
+def _transposed(place: Array, lookup: Lookup) -> Iterator[Mend]:
+    """With or without .trans: in each 8 x 8 matrix rows and columns change places."""
+    blocks = _blocks(place)
+    if blocks is None:
+        return
+    now = bool(
+        (np.diff(place[:_ROWS, 0]) == 2).all()
+    )  # a lane's neighbours of one row lie side by side: it was transposed
+    said = "ldmatrix without .trans" if now else "ldmatrix with .trans"
+    yield _mend(said, blocks.transpose(0, 3, 2, 1).reshape(place.shape), lookup)
+
+
+def _pitch(place: Array) -> list[int]:
+    """Bytes from one row to the next, as far as pieces that a swizzle exchanges let them be seen."""
+    found = list[int]()
+    if len(place) > _ROWS and not int(place[_ROWS, 0] - place[0, 0]) % _ROWS:
+        found.append(int(place[_ROWS, 0] - place[0, 0]) // _ROWS)
+    found += [int(place[1, 0] - place[0, 0])] if len(place) > 1 else []
+    return [own for own in dict.fromkeys(found) if abs(own) >= _CHUNK]
+
+
+def _pitches(place: Array, lookup: Lookup) -> Iterator[Mend]:
+    """Rows, or of what was transposed columns, that are further apart or nearer."""
+    for own, word, turned in ((place, "row", False), (place.T, "column", True)):
+        count = np.arange(len(own))[:, None]
+        for before in _pitch(own):
+            for pitch in _PITCHES:
+                changed = own + count * (pitch - before)
+                if pitch != before:
+                    said = f"{pitch} bytes from {word} to {word} instead of {before}"
+                    yield _mend(said, changed.T if turned else changed, lookup)
+
+
+def _xor(place: Array, bits: int, shift: int) -> Array:
+    """What a swizzle flips in addresses."""
+    found: Array = (place // _CHUNK >> shift & (1 << bits) - 1) * _CHUNK
+    return found
+
+
+def _straight(place: Array) -> bool:
+    """Whether pieces lie in rows as they are counted."""
+    return bool(((place - place[:, :1]) == (place[:1] - place[0, 0])).all())
+
+
+def _named(bits: int, shift: int) -> str:
+    return f"address bits {4 + shift} to {3 + shift + bits}" if bits > 1 else f"address bit {4 + shift}"
+
+
+def _swizzles(place: Array, lookup: Lookup) -> Iterator[Mend]:
+    """Pieces of 16 bytes that are exchanged by bits of the address above, or not, or by other ones."""
+    for bits, shift in _SWIZZLES:
+        how = "exchanged" if _straight(place) else "not exchanged"
+        said = f"the 16-byte pieces of a row {how} by {_named(bits, shift)}"
+        yield _mend(said, place ^ _xor(place, bits, shift), lookup)
+    pitch = (_pitch(place) or [64])[0]
+    for rows in range(1, _ROWS):
+        for bits, shift in _SWIZZLES:
+            flipped = _xor(place, bits, shift) ^ _xor(place + rows * pitch, bits, shift)
+            yield _mend(f"the swizzle's phase {rows} rows back", place ^ flipped, lookup)
+    for bits, shift in _SWIZZLES:
+        plain = place ^ _xor(place, bits, shift)
+        for more, far in _SWIZZLES if _straight(plain) else ():
+            said = f"the 16-byte pieces of a row exchanged by {_named(more, far)} instead of {_named(bits, shift)}"
+            yield _mend(said, plain ^ _xor(place, more, far), lookup)
+
+
+def _exchanged(place: Array, lookup: Lookup) -> Iterator[Mend]:
+    """8 x 8 matrices of one ldmatrix in another order."""
+    blocks = _blocks(place)
+    if blocks is None:
+        return
+    if blocks.shape[0] == blocks.shape[2]:
+        yield _mend("the 8 x 8 matrices in the other order", blocks.transpose(2, 1, 0, 3).reshape(place.shape), lookup)
+    for axis in (0, 2):
+        if blocks.shape[axis] > 1:
+            yield _mend("the 8 x 8 matrices in the other order", np.flip(blocks, axis).reshape(place.shape), lookup)
+
+
+def _shifts(place: Array, lines: Array, lookup: Lookup, where: Where, target: Array) -> Iterator[Mend]:
+    """The operand, or what one instruction loaded of it, from elsewhere."""
+    parts = [np.ones(place.shape, bool)]
+    parts += [lines == own for own in np.unique(lines).tolist()] if len(np.unique(lines)) > 1 else []
+    for part in parts:
+        for step in _STARTS:
+            yield _mend(_further(step), np.where(part, place + step, place), lookup)
+        for step in range(_CHUNK, 8 * _CHUNK, _CHUNK):
+            yield _mend(f"bits {step:#x} of the address flipped", np.where(part, place ^ step, place), lookup)
+    there = where(target, int(place.flat[0]) >> 24)
+    if there is not None:
+        said = f"its first element read from byte {int(there.flat[0]) & 0xFFFFFF} of shared memory instead of {int(place.flat[0]) & 0xFFFFFF}"
+        yield Mend("FRAGMENT_LAYOUT", said, target)

@@ -1,0 +1,165 @@
+"""What elements an operand of a product is, by where each came from, and whether they can be a matrix: pure functions of origins.
+
+An origin is an address in global memory, FILL where something was filled in or is a constant, or 0 where it is not known. Nothing here
+asks in which order rows or k are: a kernel may permute them, as long as it does so everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tcsim.ptx.threads import Array
+
+FILL = -1
+"""The origin of bytes that a copy filled in, beyond the tensor, and of constants."""
+
+
+@dataclass(frozen=True)
+class Mend:
+    """What would have to be different in the instruction that reads an operand, and the elements that it would be then."""
+
+    rule: str
+    said: str  # "SBO 1024 instead of 64"
+    found: Array  # origins (rows, columns)
+
+
+@dataclass(frozen=True)
+class View:
+    """One operand of a product, as rows of elements along k."""
+
+    name: str  # "A"
+    found: Array  # origins (rows, columns); a column is the elements of one piece of memory
+    k: Array  # of each column the k of its first element; -1: of a sparse operand, where a column has no k of its own
+    each: int  # elements of a column
+    along: str  # "rows" if a column is several rows of one k, else "k"
+    pitch: int  # bytes from a row of the tensor to the next, where they are known
+    line: int  # the instruction that reads it, by number
+    by: int  # the one that put it where it was read
+    mends: Callable[[], Iterator[Mend]]  # the likeliest first
+    turned: Callable[[], Iterator[Mend]]  # with rows and columns the other way round
+    shifts: Callable[[Array], Iterator[Mend]]  # the same operand from elsewhere: where elements of some origins lie
+    detail: Mapping[str, Any] = field(default_factory=dict)  # for a hazard
+
+    @property
+    def lines(self) -> Array:
+        """Lines of memory: rows, or of an operand that is MN-major steps of k."""
+        return self.found if self.along == "k" else self.found.T
+
+    def element(self, row: int, column: int) -> str:
+        """The name of the first element of a piece."""
+        if self.along == "rows":
+            return self.named(row * self.each, int(self.k[column]))
+        return self.named(row, int(self.k[column]) if self.k[column] >= 0 else column * self.each)
+
+    def named(self, row: int, k: int) -> str:
+        """The name of an element: A is M x K, B is K x N."""
+        return f"{self.name}[{row}, {k}]" if self.name != "B" else f"B[{k}, {row}]"
+
+
+def is_matrix(found: Array, pitch: int) -> bool:
+    """Whether the elements are rows and columns of something, in any order, each once; what lies beyond the tensor may be anything.
+
+    One line may be there several times: rows beyond a matrix are often read from its last one, or its first.
+    """
+    if not found.all():
+        return False
+    known = found > 0
+    if not known.all():
+        lines, runs = known.any(1), known.any(0)
+        if not known[lines][:, runs].all():
+            return True
+        found = found[lines][:, runs]
+    straight = bool(((found - found[:, :1]) == (found[:1] - found[0, 0])).all())
+    columns = not pitch or bool((found[:, 0] % pitch == found[0, 0] % pitch).all())
+    if not straight or not columns:
+        return False
+    _, counts = np.unique(found[:, 0], return_counts=True)
+    lines = found if not (counts > 1).any() else found[np.unique(found[:, 0], return_index=True)[1]]
+    return int((counts > 1).sum()) <= 1 and len(np.unique(lines)) == lines.size
+
+
+def step_of(found: Array, size: int, pitch: int) -> int:
+    """The bytes from one line to the next, of a matrix whose lines are whole and follow one another; 0 if it is none.
+
+    size: bytes from one element of a line to the next; 0: any.
+    """
+    if not (found > 0).all():
+        return 0
+    step = int(found[1, 0] - found[0, 0]) if len(found) > 1 else 0
+    lines, runs = found.shape
+    each = size or (int(found[0, 1] - found[0, 0]) if runs > 1 else 1)
+    whole = found[0, 0] + np.arange(lines)[:, None] * step + np.arange(runs) * each
+    apart = abs(step) >= runs * abs(each) or (not size and 0 < lines * abs(step) <= abs(each))
+    whole_rows = not pitch or not step % pitch or (not size and not each % pitch)
+    right = bool(each) and apart and whole_rows and bool((found == whole).all())
+    return step if right else 0
+
+
+def common_step(lines: Array) -> int:
+    """The bytes from one line of a matrix to the next, if half of all lines follow so; else 0."""
+    steps, counts = np.unique(abs(np.diff(lines[:, 0])), return_counts=True)
+    most = int(np.argmax(counts)) if len(counts) else 0
+    return int(steps[most]) if len(lines) > 3 and 2 * counts[most] >= len(lines) and (lines > 0).all() else 0
+
+
+def pitch_of(address: Array) -> int:
+    """The bytes from one row to the next, of accesses that are rows of a tensor; 0 if they are not."""
+    steps: Array = np.diff(address.astype(np.int64))
+    if not len(steps):
+        return 0
+    pitch = int(abs(steps).min())
+    regular = pitch > 16 and not (steps % pitch).any() and 2 * int((steps == pitch).sum()) >= len(steps)
+    return pitch if regular else 0
+
+
+def pitch_of_pieces(address: Array, size: int) -> int:
+    """The bytes from one row to the next, of pieces of rows that threads copy one after the other; 0 if they are not that."""
+    steps = np.diff(address)
+    rows = np.concatenate([address[:1], address[1:][steps != size]])
+    apart = np.diff(rows)
+    return int(apart[0]) if len(apart) > 1 and (apart == apart[0]).all() and apart[0] > size else 0
+
+
+def dense_k(k: Array, bits: int) -> Array:
+    """Of a sparse operand the k of its first element of each group of which it has half; -1 of the others."""
+    half = {32: 1, 4: 4}.get(bits, 2)
+    return np.where(k % half == 0, 2 * k, -1)
+
+
+def along_k(view: View, found: Array | None = None) -> tuple[int, Array] | None:
+    """(row, origins) of the first row of which every element is known."""
+    own = view.found if found is None else found
+    rows = np.flatnonzero((own > 0).all(1))
+    return (int(rows[0]), own[rows[0]]) if len(rows) else None
+
+
+def paired(a: View, b: View, found_a: Array | None = None, found_b: Array | None = None) -> bool:
+    """Whether each product takes elements of one k: from one k to another both go the same number of steps.
+
+    True too where it cannot be said: of operands of which no row is known, or all elements are one.
+    """
+    one, other = along_k(a, found_a), along_k(b, found_b)
+    if one is None or other is None:
+        return True
+    _, at_a, at_b = np.intersect1d(np.where(a.k < 0, -2, a.k), np.where(b.k < 0, -3, b.k), return_indices=True)
+    if len(at_a) < 2:
+        return True
+    x, y = one[1][at_a], other[1][at_b]
+    x, y = x - x[0], y - y[0]
+    if not x.any() or not y.any():
+        return True
+    far = int(np.argmax(abs(x)))
+    return bool((x * y[far] == y * x[far]).all())
+
+
+def stride(view: View, found: Array | None = None) -> tuple[int, int, int] | None:
+    """(row, origin of its first element, bytes from one column to the next) of an operand whose k follow one another evenly."""
+    own = along_k(view, found)
+    if own is None or len(own[1]) < 2 or (view.k < 0).any():
+        return None
+    steps = np.diff(own[1])
+    return (own[0], int(own[1][0]), int(steps[0])) if steps[0] and (steps == steps[0]).all() else None

@@ -1,0 +1,467 @@
+"""Origins that are followed through registers: of tiles that threads stored, and of operands in registers.
+
+Beside what `tcsim.ptx.shadow.origins` says of one tile, two things hold of every product:
+
+- A and B go through k together: where k goes one step further in A, it does so in B, whatever a step is in either;
+- what is added to one accumulator goes on so from instruction to instruction, and takes no element twice.
+
+An operand is told wrong only if there is another way to read it, that differs in one thing, with which all of this holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tcsim.isa.matrix.semantics import LoadMatrix, StoreMatrix
+from tcsim.isa.mma.product import MatrixProduct
+from tcsim.model.effects import Access, Effects
+from tcsim.ptx.carried import Move, Transfer
+from tcsim.ptx.families import Rows
+from tcsim.ptx.shadow import fragments, tags
+from tcsim.ptx.shadow.cells import Cells
+from tcsim.ptx.shadow.origins import Origins, written_as
+from tcsim.ptx.shadow.tiles import FILL, Mend, View, common_step, is_matrix, paired, pitch_of_pieces, step_of, stride
+from tcsim.ptx.threads import LANES, Array
+
+if TYPE_CHECKING:
+    from tcsim.ptx.families import Bound
+    from tcsim.ptx.pending import Flight
+    from tcsim.ptx.performer import Performer
+    from tcsim.ptx.shadow.checker import Checker
+    from tcsim.ptx.threads import Threads
+
+_CHAIN = -2
+"""The tag of an accumulator's first register is this, less the number of its sum."""
+
+
+_MOST_MENDS = 12
+"""Ways to read an operand right of which one is chosen."""
+
+
+@dataclass(frozen=True)
+class Last:
+    """The operands of the product that was added to an accumulator last."""
+
+    line: int
+    row_a: int
+    row_b: int
+    a: int  # origins of the first elements
+    b: int
+    step_a: int
+    step_b: int
+    tensors: tuple[int, int]  # allocations that A and B lie in
+
+
+class Traced(Origins):
+    """Origins of each two bytes, or of each byte where threads store single ones."""
+
+    most_tries = 8
+
+    def __init__(self, checker: Checker) -> None:
+        super().__init__(checker)
+        self.unit = min(checker.unit, 2)
+        self.tags: dict[int, tags.Tags] = {}
+        self.cells = Cells(checker.cluster)
+        self.sums: dict[Any, Last] = {}  # by accumulator
+        self._numbers = count()
+        self._registers: dict[int, dict[int, View]] = {}  # by flight: A in registers, as it was issued
+        self._right: dict[tuple[int, str], bytes] = {}  # the last operand of an instruction that was a matrix
+
+    def _tags(self, block: Threads) -> tags.Tags:
+        found = self.tags.get(block.rank)
+        if found is None:
+            program = self.checker.cluster.blocks[block.rank].program
+            found = self.tags[block.rank] = tags.Tags(program.carried, block.threads)
+        return found
+
+    def lookup(self, addresses: Array) -> Array:
+        """The origins of shared addresses: 0 where nothing is known."""
+        found = np.zeros(addresses.shape, np.int64)
+        ranks, offsets = addresses >> 24, addresses & 0xFFFFFF
+        for rank in np.unique(ranks).tolist():
+            at = self.at.get(rank)
+            if at is None:
+                continue
+            units = offsets // self.unit
+            own = (ranks == rank) & (units < len(at))
+            value = at[units[own]]
+            found[own] = np.where(value > 0, value + offsets[own] % self.unit, value)
+        return found
+
+    def where(self, origins: Array, rank: int) -> Array | None:
+        """Where elements lie in the shared memory of a block: the last place of each; None if one is nowhere."""
+        at = self.at.get(rank)
+        if at is None or not (origins > 0).all():
+            return None
+        order = np.argsort(at, kind="stable")
+        place = np.searchsorted(at[order], origins, side="right") - 1
+        found = order[place]
+        return found * self.unit | rank << 24 if (at[found] == origins).all() else None
+
+    def row_pitch(self, address: Array, size: int) -> int:
+        """The bytes from one row to the next, of pieces of rows too."""
+        return super().row_pitch(address, size) or pitch_of_pieces(address, size)
+
+    # --- ordinary instructions
+
+    def moved(self, block: Threads, carry: Any, mask: Array) -> None:
+        """Registers are moved, loaded or stored."""
+        own = self._tags(block)
+        if isinstance(carry, Move):
+            own.move(carry, np.flatnonzero(mask))
+            return
+        assert isinstance(carry, Transfer)
+        recent, block.recent = block.recent or [], None
+        line = self.checker.findings.number(block.here)
+        if carry.stores:
+            for rank, offsets, threads in recent:
+                if rank >= 0:
+                    self._stored_by(own.origin[carry.rows[:, None], threads], rank, offsets, carry, line)
+            return
+        everyone = np.flatnonzero(mask)
+        own.put(carry.rows, everyone, np.zeros(1, np.int64))
+        own.put(carry.constant, everyone, np.full(1, FILL))
+        for rank, offsets, threads in recent:
+            at = offsets.astype(np.int64) + carry.offset[:, None]
+            if rank < 0:
+                own.put(carry.rows, threads, at, line << tags.LINE)
+            else:
+                at |= rank << 24
+                own.put(carry.rows, threads, self.lookup(at), (at + 1) | line << tags.LINE)
+
+    def _stored_by(self, origin: Array, rank: int, offsets: Array, carry: Transfer, line: int) -> None:
+        places = (offsets.astype(np.int64) + carry.offset[:, None]).reshape(-1)
+        own = _elements(origin)
+        pitch = pitch_of_pieces(own[0], len(own) * carry.size) if (own > 0).all() else 0
+        self.note(rank, places, own.reshape(-1), carry.size, line, pitch)
+
+    # --- instructions of the catalog
+
+    def performed(self, block: Performer, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+        """Matrices are loaded, stored and multiplied; what else comes into registers was computed."""
+        model, own = bound.model, self._tags(block)
+        numbers = {name: rows.numbers for name, rows in bound.sources if isinstance(rows, Rows)}
+        line = self.checker.findings.number(block.here)
+        if isinstance(model, StoreMatrix):
+            self._matrix_stored(block, bound, effects, threads, numbers["registers"], line)
+        if isinstance(model, LoadMatrix):
+            self._matrix_loaded(block, bound, effects, threads, line)
+        elif isinstance(model, MatrixProduct) and not effects.pending and "a" in numbers:
+            self._multiplied(block, bound, threads, numbers, line)
+        else:
+            for name, rows in bound.results:
+                if name in effects.now.registers:
+                    own.put(own.rows(rows), threads, np.zeros(1, np.int64))
+
+    def _matrix_loaded(self, block: Performer, bound: Bound, effects: Effects, threads: Array, line: int) -> None:
+        """ldmatrix: the halves of each lane are two bytes of some row."""
+        own, ((_, numbers),) = self._tags(block), bound.results
+        rows = own.rows(numbers)
+        source = tags.loaded(bound.model, bound.form)
+        (access,) = effects.reads
+        low = None if source is None else source[:, ::2]
+        if low is None or source is None or (source[:, 1::2] != low + 1).any():
+            own.put(rows, threads, np.zeros(1, np.int64))
+            return
+        address = (block.places(access)[0] & 0xFFFFFFFF).reshape(len(threads) // LANES, -1)
+        which, byte = np.divmod(low - 1, access.size)
+        at = (address[:, which] + byte).reshape(len(threads), -1).T
+        own.put(rows, threads, self.lookup(at), (at + 1) | line << tags.LINE)
+
+    def _matrix_stored(
+        self, block: Performer, bound: Bound, effects: Effects, threads: Array, numbers: Array, line: int
+    ) -> None:
+        """stmatrix: rows of halves from registers."""
+        own, source = self._tags(block), tags.stored(bound.model, bound.form, len(numbers))
+        (write,) = effects.now.writes
+        if source is None:
+            return
+        lane, half = np.divmod((source[:, ::2] - 1) // 2, 2 * len(numbers))
+        rows = own.rows(numbers)[half]
+        address = block.places(write.at)[0] & 0xFFFFFFFF
+        for warp, places in enumerate(address.reshape(len(threads) // LANES, -1)):
+            at = places[:, None] + np.arange(0, write.at.size, 2)
+            origin = _elements(own.origin[rows, threads[warp * LANES + lane]])
+            self.note(int(at.flat[0]) >> 24, (at & 0xFFFFFF).reshape(-1), origin.reshape(-1), 2, line, 0)
+
+    def _multiplied(self, block: Performer, bound: Bound, threads: Array, numbers: dict[str, Array], line: int) -> None:
+        """mma.sync: warp by warp."""
+        own = self._tags(block)
+        for warp in threads.reshape(-1, LANES):
+            views = {}
+            for name in "ab":
+                view = self._fragment(block, bound, name, numbers[name], warp, line)
+                if view is not None:
+                    views[view.name] = view
+            before = own.rows(numbers["c"])[:1] if "c" in numbers else np.zeros(1, np.int64)
+            number = int(own.origin[before[0], warp[0]])
+            fresh = number > _CHAIN
+            number = _CHAIN - next(self._numbers) if fresh else number
+            self.judge(block, int(warp[0]), views, number, fresh)
+            for _, rows in bound.results:
+                place = own.rows(rows)
+                own.put(place, warp, np.zeros(1, np.int64))
+                own.put(place[:1], warp, np.full(1, number))
+
+    def _fragment(
+        self, block: Threads, bound: Bound, name: str, numbers: Array, threads: Array, line: int
+    ) -> View | None:
+        operand = bound.model.operands[name]
+        sparse = name == "a" and operand.shape[1] != bound.model.row.shape[2]
+        return fragments.view_of(
+            name.upper(), self._tags(block), numbers, operand.layout, threads, self.lookup, self.where, line, sparse
+        )
+
+    # --- work in flight
+
+    def issued(self, flight: Flight, line: int) -> None:
+        """Work begins: A in registers is what it is now."""
+        super().issued(flight, line)
+        numbers = {name: rows.numbers for name, rows in flight.bound.sources if isinstance(rows, Rows)}
+        if flight.kind == "tcgen05.st":
+            self._cells_stored(flight, numbers["registers"], line)
+        operand = flight.bound.model.operands.get("a")
+        if flight.kind == "wgmma" and "a" in numbers and operand is not None:
+            for place, threads in enumerate(flight.threads.reshape(-1, 4 * LANES)):
+                view = self._fragment(flight.block, flight.bound, "a", numbers["a"], threads, line)
+                if view is not None:
+                    self._registers.setdefault(id(flight), {})[place] = view
+
+    def _cells_stored(self, flight: Flight, numbers: Array, line: int) -> None:
+        """tcgen05.st: halves of registers to cells."""
+        source = tags.stored(flight.bound.model, flight.bound.form, len(numbers))
+        (access,) = flight.pending.writes
+        if source is None:
+            return
+        lane, half = np.divmod((source[:, ::2] - 1) // 2, 2 * len(numbers))
+        own = self._tags(flight.block)
+        rows = own.rows(numbers)[half]
+        for warp, places in enumerate(access.address.reshape(len(flight.threads) // LANES, -1)):
+            origin = _elements(own.origin[rows, flight.threads[warp * LANES + lane]])
+            self.cells.note(flight.block.rank, places[:, None] + np.arange(0, access.size, 2), origin, line)
+
+    def landing(self, flight: Flight) -> None:
+        """Work is about to write."""
+        super().landing(flight)
+        own = self._tags(flight.block)
+        if flight.kind != "wgmma":
+            for _, numbers in flight.bound.results:
+                own.put(own.rows(numbers), flight.threads, np.zeros(1, np.int64))
+
+    def _read(self, flight: Flight) -> None:
+        views = self.views(flight)
+        cells: dict[str, list[Access]] = {}
+        for access in flight.pending.reads:
+            if access.cells is not None:
+                cells.setdefault(access.operand, []).append(access)
+        line = self.lines.get(id(flight), 0)
+        for name, accesses in cells.items() if cells else ():
+            found = self.cells.view(name.upper(), accesses, flight.block.rank, line) if name == "a" else None
+            if found is not None:
+                views.setdefault(0, {})[found.name] = found
+        for place, view in self._registers.pop(id(flight), {}).items():
+            views.setdefault(place, {})["A"] = view
+        for place, own in views.items():
+            key, fresh = self._accumulator(flight, place)
+            self.judge(flight.block, int(flight.threads[0]), own, key, fresh)
+
+    def _accumulator(self, flight: Flight, place: int) -> tuple[Any, bool]:
+        """Which sum work adds to, and whether it begins it."""
+        if flight.kind != "wgmma":
+            writes = flight.pending.writes
+            place = int(writes[0].address.flat[0]) if writes else 0
+            own = [read for read in flight.pending.reads if writes and read.address is writes[0].address]
+            return (flight.block.rank, place), not own
+        tagged, thread = self._tags(flight.block), flight.threads[4 * LANES * place : 4 * LANES * (place + 1)]
+        rows = tagged.rows(dict(flight.bound.results)["d"])[:1]
+        number = int(tagged.origin[rows[0], thread[0]])
+        adds = flight.pending.adds
+        fresh = number > _CHAIN or (adds is not None and not bool(np.ravel(adds)[place]))
+        number = _CHAIN - next(self._numbers) if fresh else number
+        tagged.put(rows, thread, np.full(1, number))
+        return number, fresh
+
+    # --- judging
+
+    def judge(self, block: Threads, thread: int, views: dict[str, View], key: Any, fresh: bool) -> None:
+        """Look at the operands of one product."""
+        a, b = views.get("A"), views.get("B")
+        bad = [own for own in views.values() if not self._is_matrix(own)]
+        for own in bad:
+            other = None if len(bad) > 1 else b if own is a else a
+            self.wrong(block, thread, own, self._right_with(own, other), other)
+        if bad or a is None or b is None:
+            self.sums.pop(key, None)
+            return
+        if not paired(a, b):
+            for own, other in ((a, b), (b, a)) if stride(a) is None or stride(b) is not None else ((b, a), (a, b)):
+                if self.wrong(block, thread, own, self._right_with(own, other), other):
+                    break
+            self.sums.pop(key, None)
+            return
+        self._added(block, thread, a, b, key, fresh)
+
+    def _is_matrix(self, view: View) -> bool:
+        """Whether it is a matrix; what differs from the last one by where it begins is what that was."""
+        found = view.lines
+        pattern = (found - found[0, 0]).tobytes() if (found > 0).all() and not view.pitch else b""
+        key = view.line, view.name
+        if pattern and self._right.get(key) == pattern:
+            return True
+        right = is_matrix(found, view.pitch or common_step(found)) and self._in_one_array(view.found)
+        if right and pattern:
+            self._right[key] = pattern
+        return right
+
+    def _in_one_array(self, found: Array) -> bool:
+        """Whether no row goes from one array in global memory into the next."""
+        known = found[found > 0]
+        segment = self.checker.cluster.blocks[0].memory.segment
+        if not len(known) or (first := segment(int(known.min()))) is segment(int(known.max())) or first is None:
+            return True
+        rows = found[(found > 0).all(1)]
+        return all(segment(int(row.min())) is segment(int(row.max())) for row in rows)
+
+    def _right_with(self, view: View, other: View | None) -> Callable[[Array], bool]:
+        """Whether elements are a matrix with even steps that goes through k as the other operand does."""
+        if other is None:
+            return lambda found: bool(step_of(_lines(view, found), 0, view.pitch))
+
+        def right(found: Array) -> bool:
+            if not step_of(_lines(view, found), 0, view.pitch) or not self._in_one_array(found):
+                return False
+            return paired(view, other, found) if view.name == "A" else paired(other, view, None, found)
+
+        return right
+
+    def likeliest(self, view: View, other: View | None, mends: Iterator[Mend]) -> Mend | None:
+        """Of a few the first that begins at the same k as the other operand, where rows of both are whole, else the first with k side by side."""
+        found = list(islice(mends, _MOST_MENDS))
+        begins = None if other is None else self._column(other, other.found)
+        same = (own for own in found if begins is not None and self._column(view, own.found) == begins)
+        beside = (own for own in found if _beside(own.found))
+        return next(same, next(beside, found[0] if found else None))
+
+    def _column(self, view: View, found: Array) -> int | None:
+        """The k of the first element, of an operand whose k lie side by side in rows of global memory that begin with their array."""
+        if not (found > 0).all() or min(found.shape) < 2 or not _beside(found):
+            return None
+        segment = self.checker.cluster.blocks[0].memory.segment(int(found[0, 0]))
+        row, each = abs(int(found[1, 0] - found[0, 0])), int(found[0, 1] - found[0, 0])
+        if segment is None or not row or not each:
+            return None
+        return int(found[0, 0] - segment.start) % row // each * int(view.k[1])
+
+    def _added(self, block: Threads, thread: int, a: View, b: View, key: Any, fresh: bool) -> None:
+        """A product is added to a sum: its k goes on from the last one's."""
+        one, other = stride(a), stride(b)
+        if one is None or other is None or a.k[1] != b.k[1]:
+            self.sums.pop(key, None)
+            return
+        now = Last(a.line, one[0], other[0], one[1], other[1], one[2], other[2], self._tensors(one[1], other[1]))
+        last = None if fresh else self.sums.get(key)
+        self.sums[key] = now
+        same = last is not None and (last.tensors, last.row_a, last.row_b, last.step_a, last.step_b) == (
+            now.tensors, now.row_a, now.row_b, now.step_a, now.step_b,
+        )  # fmt: skip
+        if last is None or not same:
+            return
+        far_a, far_b = now.a - last.a, now.b - last.b
+        if far_a % now.step_a or far_b % now.step_b:
+            for own, far, step in ((a, far_a, far_b // now.step_b), (b, far_b, far_a // now.step_a)):
+                if far % (now.step_a if own is a else now.step_b) and self._across(block, thread, own, far, step):
+                    return
+            return
+        steps_a, steps_b, whole = far_a // now.step_a, far_b // now.step_b, len(a.k)
+        if steps_a == steps_b:
+            if 0 < abs(steps_a) < whole:
+                self._behind(
+                    block,
+                    thread,
+                    a,
+                    (whole - abs(steps_a)) * now.step_a,
+                    f"k of A and B goes on by {steps_a * int(a.k[1])}, and each product takes {whole * int(a.k[1])}",
+                    last.line,
+                )
+            return
+        order = (b, a) if steps_a == whole else (a, b)
+        for own in order:
+            behind = steps_b - steps_a if own is a else steps_a - steps_b
+            step = now.step_a if own is a else now.step_b
+            by = steps_a if own is a else steps_b
+            there = steps_b if own is a else steps_a
+            unit = int(a.k[1])
+            said = f"k of {own.name} goes on by {by * unit} where that of {'B' if own is a else 'A'} goes on by {there * unit}"
+            if self._behind(block, thread, own, behind * step, said, last.line):
+                a_now, b_now = (behind * step, 0) if own is a else (0, behind * step)
+                self.sums[key] = replace(now, a=now.a + a_now, b=now.b + b_now)
+                return
+        self._elsewhere(block, thread, a, b)
+
+    def _elsewhere(self, block: Threads, thread: int, a: View, b: View) -> None:
+        """A and B are at different k, and neither has the elements at hand that would go on: one of them may have begun at the wrong place."""
+        at_a, at_b = self._column(a, a.found), self._column(b, b.found)
+        if at_a is None or at_b is None or at_a == at_b:
+            return
+        for own, other, wanted in ((a, b, at_b), (b, a, at_a)):
+            if self.wrong(block, thread, own, self._right_from(own, other, wanted), other):
+                return
+
+    def _right_from(self, view: View, other: View, column: int) -> Callable[[Array], bool]:
+        """Whether elements go with the other operand, and begin at a k."""
+        right = self._right_with(view, other)
+        return lambda found: right(found) and self._column(view, found) == column
+
+    def _across(self, block: Threads, thread: int, view: View, far: int, steps: int) -> bool:
+        """An operand goes on by what is no step of its k, but is one if rows and columns are the other way round."""
+        tries = self.tried.get((view.line, "across"), 0)
+        self.tried[view.line, "across"] = tries + 1
+        for mend in view.turned() if tries < self.most_tries else ():
+            own = stride(replace(view, k=np.arange(mend.found.shape[1]), found=mend.found))
+            if own is not None and mend.found.flat[0] == view.found.flat[0] and far == own[2] * steps:
+                opcode, read = self.checker.findings.opcode(view.line), written_as(view, mend, int(view.found[0, 1]))
+                said = f"{opcode} reads {view.element(0, 1)} from {read}: with {mend.said} every element would be the one that was written"
+                self._report(block, thread, view, mend, said, [0, 1], 1)
+                return True
+        return False
+
+    def _behind(self, block: Threads, thread: int, view: View, further: int, said: str, last: int) -> bool:
+        """An operand begins at another element than the sum needs: name where it should, if that is in shared memory."""
+        tries = self.tried.get((view.line, "k"), 0)
+        self.tried[view.line, "k"] = tries + 1
+        if tries >= self.most_tries:
+            return False
+        known = view.found > 0
+        target = np.where(known, view.found + further, view.found)
+        for mend in view.shifts(target):
+            if mend.found.shape == target.shape and (mend.found == target)[known].all():
+                opcode = self.checker.findings.opcode(view.line)
+                message = f"{opcode}: {said} since {self.checker.findings.opcode(last)}: with {mend.said} both would go on together, element by element"
+                mended = Mend("K_ADVANCE", mend.said, mend.found)
+                self._report(block, thread, view, mended, message, [0, int(view.k[0])], 1)
+                return True
+        return False
+
+    def _tensors(self, a: int, b: int) -> tuple[int, int]:
+        memory = self.checker.cluster.blocks[0].memory
+        found = [memory.segment(own) for own in (a, b)]
+        return tuple(own.start if own is not None else 0 for own in found)  # type: ignore[return-value]
+
+
+def _beside(found: Array) -> bool:
+    """Whether k lie side by side, and rows further apart."""
+    return found.shape[1] > 1 and bool(abs(found[0, 1] - found[0, 0]) <= abs(found[-1, 0] - found[0, 0]))
+
+
+def _lines(view: View, found: Array) -> Array:
+    return found if view.along == "k" else found.T
+
+
+def _elements(origin: Array) -> Array:
+    """Origins without the numbers of sums."""
+    return np.where(origin >= FILL, origin, 0)
