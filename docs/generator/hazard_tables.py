@@ -12,6 +12,7 @@ _PARTS = {
     "mbarriers": rules.MBARRIERS,
     "wgmma": rules.WARPGROUPS,
     "Tensor Memory": rules.TENSOR_MEMORY,
+    "Operands of products": rules.LAYOUTS,
     "Blocks and clusters": rules.BLOCKS,
     "Synchronisation that orders nothing": rules.PERFORMANCE,
     "What ptxas says": rules.ASSEMBLER,

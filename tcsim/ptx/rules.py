@@ -103,10 +103,6 @@ WARPGROUPS = (
     Rule("WGMMA_A_REG_HAZARD", "repaired", "A register from which wgmma reads A is written before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("DESC_LBO_SBO", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; with another LBO or SBO in the matrix descriptor they would be in order.", "Matrix Descriptor Format", _PTX),
     Rule("DESC_SWIZZLE_MODE", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; with another swizzle in the matrix descriptor they would be in order.", "Matrix Descriptor Format", _PTX),
-    Rule("DESC_START", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was stored; from another start address they would be in order.", "Matrix Descriptor Format", _PTX),
-    Rule("DESC_MAJOR", "error", "wgmma or tcgen05.mma reads a matrix that is K-major as one that is MN-major, or the other way round.", "Canonical Layouts", _PTX),
-    Rule("FRAGMENT_LAYOUT", "error", "Registers of a product hold elements in no order of rows and columns of what was stored, or A and B do not go through k together; loaded with other addresses, or with or without .trans, they would.", "Matrix Fragments for mma.m16n8k16 with floating point type", _PTX),
-    Rule("K_ADVANCE", "error", "Products are added to one accumulator of which A and B do not go on through k together, or take elements twice.", "Strides", _PTX),
     Rule("WGMMA_WAIT_OTHER_WARPGROUP", "error", "Shared memory that wgmma reads is written again after a wait, but nothing orders the write after the wait of the warpgroup that issued it.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_WARPGROUP_DIVERGED", "error", "Some warps of a warpgroup execute an instruction of wgmma, and the others never come.", "wgmma.mma_async", _PTX),
 )  # fmt: skip
@@ -117,7 +113,6 @@ TENSOR_MEMORY = (
     Rule("TMEM_WAIT_LD_MISSING", "error", "Tensor Memory is written or given back while a tcgen05.ld may still read it: no tcgen05.wait::ld is between.", "tcgen05.wait", _PTX),
     Rule("TMEM_WAIT_ST_MISSING", "error", "Tensor Memory is used while a tcgen05.st may still write it: no tcgen05.wait::st is between.", "tcgen05.wait", _PTX),
     Rule("TCGEN05_UNORDERED", "error", "Tensor Memory is used after a wait of another warp for its tcgen05.ld or tcgen05.st, and nothing orders the two.", "tcgen05 Memory Consistency Model: pipelined instructions", _PTX),
-    Rule("TMEM_COLUMN", "error", "tcgen05.mma reads A from Tensor Memory where elements are in no order of rows and columns, or not those that B meets; from other columns they would be.", "tcgen05.mma", _PTX),
     Rule("TMEM_UNALLOCATED", "error", "Columns of Tensor Memory are used that no tcgen05.alloc has taken.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
     Rule("TMEM_LEAK", "error", "A block ends without giving its Tensor Memory back.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
     Rule("TMEM_AFTER_RELINQUISH", "error", "A block takes Tensor Memory after tcgen05.relinquish_alloc_permit.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
@@ -133,6 +128,15 @@ TENSOR_MEMORY = (
     Rule("CTA_GROUP_MISMATCH", "error", "tcgen05 instructions of one kernel have different .cta_group.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX),
 )  # fmt: skip
 """tcgen05."""
+
+LAYOUTS = (
+    Rule("DESC_START", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was stored; from another start address they would be in order.", "Matrix Descriptor Format", _PTX),
+    Rule("DESC_MAJOR", "error", "wgmma or tcgen05.mma reads a matrix that is K-major as one that is MN-major, or the other way round.", "Canonical Layouts", _PTX),
+    Rule("FRAGMENT_LAYOUT", "error", "Registers of a product hold elements in no order of rows and columns of what was stored, or A and B do not go through k together; loaded with other addresses, or with or without .trans, they would.", "Matrix Fragments for mma.m16n8k16 with floating point type", _PTX),
+    Rule("K_ADVANCE", "error", "Products are added to one accumulator of which A and B do not go on through k together, or take elements twice.", "Strides", _PTX),
+    Rule("TMEM_COLUMN", "error", "tcgen05.mma reads A from Tensor Memory where elements are in no order of rows and columns, or not those that B meets; from other columns they would be.", "tcgen05.mma", _PTX),
+)  # fmt: skip
+"""Operands of products: what is found only where elements are followed (`Kernel.launch(origins=True)`, `tcsim check`)."""
 
 BLOCKS = (
     Rule("CLUSTER_LATE_START", "error", "Shared memory of another block of the cluster is used, and nothing says that the block has started.", "barrier.cluster", _PTX),
@@ -164,5 +168,5 @@ ASSEMBLER = (
 )  # fmt: skip
 """What ptxas says that it changed (`tcsim.ptx.notes`)."""
 
-RULES = (*FAULTS, *RACES, *COPIES, *MBARRIERS, *WARPGROUPS, *TENSOR_MEMORY, *BLOCKS, *PERFORMANCE, *ASSEMBLER)
-"""All of them: each is looked for, and has a planted defect in tests/hazards (faults: tests/test_ptx_wrong_use.py; notes: tests/test_ptx_notes.py)."""
+RULES = (*FAULTS, *RACES, *COPIES, *MBARRIERS, *WARPGROUPS, *TENSOR_MEMORY, *LAYOUTS, *BLOCKS, *PERFORMANCE, *ASSEMBLER)
+"""All of them: each is looked for, and has a planted defect in tests/hazards (layouts: tests/hazards/layouts; faults: tests/test_ptx_wrong_use.py; notes: tests/test_ptx_notes.py)."""

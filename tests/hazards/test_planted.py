@@ -12,7 +12,7 @@ import pytest
 from conformance.isa import testbench_of
 from tcsim import catalog
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
-from tcsim.ptx.rules import ASSEMBLER, FAULTS
+from tcsim.ptx.rules import ASSEMBLER, FAULTS, LAYOUTS
 from tcsim.ptx.shadow.checker import Checker
 from tests.hazards import kernels, kernels_global, kernels_lanes, kernels_mbarriers, kernels_tensor, kernels_tiles
 from tests.hazards.kernels import LOAD, OTHER, OWN, PARAMS, RACES, SOURCE, Kernel
@@ -50,9 +50,9 @@ def _planted(kernel: Kernel, defect: str, schedule: str | int) -> Run:
 
 
 def test_every_rule_has_a_planted_defect() -> None:
-    """But for faults, which tests/test_ptx_wrong_use.py and others plant, and the assembler's notes (tests/test_ptx_notes.py)."""
+    """But for faults, which tests/test_ptx_wrong_use.py and others plant, layouts (test_layouts.py), and the assembler's notes (tests/test_ptx_notes.py)."""
     planted = {defect.split(".")[0] for _, defect in PLANTED}
-    assert planted == set(HAZARDS) - {rule.name for rule in (*FAULTS, *ASSEMBLER)}
+    assert planted == set(HAZARDS) - {rule.name for rule in (*FAULTS, *LAYOUTS, *ASSEMBLER)}
 
 
 def test_families_without_a_named_mutant_have_a_defect_that_takes_them_away() -> None:
