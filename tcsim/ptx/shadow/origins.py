@@ -199,7 +199,11 @@ class Origins:
         self.tried[view.line, view.name] = tries + 1
         if tries >= self.most_tries:
             return False
-        mends = (own for own in view.mends() if own.found.shape == view.found.shape and right(own.found))
+        mends = (
+            own
+            for own in view.mends()
+            if own.found.shape == view.found.shape and right(own.found) and (own.found != view.found).any()
+        )
         mend = self.likeliest(view, other, mends)
         if mend is None:
             return False

@@ -74,7 +74,8 @@ def is_matrix(found: Array, pitch: int) -> bool:
             return True
         found = found[lines][:, runs]
     straight = bool(((found - found[:, :1]) == (found[:1] - found[0, 0])).all())
-    columns = not pitch or bool((found[:, 0] % pitch == found[0, 0] % pitch).all())
+    across = found[:, 0] if not pitch or found.shape[1] < 2 or (found[0] % pitch != found[0, 0] % pitch).any() else found[0]
+    columns = not pitch or bool((across % pitch == across[0] % pitch).all())
     if not straight or not columns:
         return False
     _, counts = np.unique(found[:, 0], return_counts=True)
@@ -121,7 +122,7 @@ def pitch_of_pieces(address: Array, size: int) -> int:
     steps = np.diff(address)
     rows = np.concatenate([address[:1], address[1:][steps != size]])
     apart = np.diff(rows)
-    return int(apart[0]) if len(apart) > 1 and (apart == apart[0]).all() and apart[0] > size else 0
+    return int(apart[0]) if 1 < len(apart) < len(steps) and (apart == apart[0]).all() and apart[0] > size else 0
 
 
 def dense_k(k: Array, bits: int) -> Array:
