@@ -74,7 +74,9 @@ def is_matrix(found: Array, pitch: int) -> bool:
             return True
         found = found[lines][:, runs]
     straight = bool(((found - found[:, :1]) == (found[:1] - found[0, 0])).all())
-    across = found[:, 0] if not pitch or found.shape[1] < 2 or (found[0] % pitch != found[0, 0] % pitch).any() else found[0]
+    across = found[:, 0]
+    if pitch and found.shape[1] > 1 and (found[0] % pitch == found[0, 0] % pitch).all():
+        across = found[0]  # what threads have turned round: lines go along rows of the tensor
     columns = not pitch or bool((across % pitch == across[0] % pitch).all())
     if not straight or not columns:
         return False
