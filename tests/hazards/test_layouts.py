@@ -7,7 +7,7 @@ import pytest
 from tests.hazards.layouts.table import KERNELS, MISTAKES, Kernel, Mistake
 from tests.hazards.layouts.warps import Warp
 
-SHARE = MISTAKES[::5]
+SHARE = MISTAKES[::6]
 """The others: `python -m tests.hazards.layouts`."""
 
 
