@@ -24,6 +24,7 @@ SUMS = "SHA256SUMS"
 NAME = "manifest.json"
 BESIDE = (
     "published/dot_products.npz", "../stimuli/generators.zip", "sm_90/mbarrier-limits.json", "sm_90/mbarrier-held.json",
+    "sm_90/mbarrier-shortfall.json",
     "sm_90/explain/products.npz",
     *(f"sm_90/scalars/{name}" for name in ("scalars.csv.xz", "scalars.json", "questions.npy.xz")),
 )  # fmt: skip
