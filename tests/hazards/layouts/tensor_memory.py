@@ -57,6 +57,7 @@ class Tensor:
     setp.eq.u32 %p1, %r0, 0; setp.lt.u32 %p3, %r0, 32; mov.u32 %r4, 0;
     @%p1 mbarrier.init.shared::cta.b64 [%r3], 1;
     @%p1 mbarrier.init.shared::cta.b64 [%r6], 1;
+    @%p1 fence.mbarrier_init.release.cluster;
     @!%p3 bra TAKEN;
     tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7], 128;
     tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;

@@ -63,6 +63,7 @@ class Warpgroup:
             return f"""
     mov.b64 %rd1, map_a; cvta.param.u64 %rd1, %rd1; mov.b64 %rd2, map_b; cvta.param.u64 %rd2, %rd2;
     @%p1 mbarrier.init.shared::cta.b64 [%r3], 1;
+    @%p1 fence.mbarrier_init.release.cluster;
     bar.sync 0;
     @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {_BYTES};
     @%p1 {box} [%r1], [%rd1, {{%r4, %r4}}], [%r3];
