@@ -64,6 +64,8 @@ def test_registers_are_those_of_the_layouts() -> None:
                 np.testing.assert_array_equal(got, want)
             compared += at.size
     assert len(seen) >= 8 and compared > 3000
+    quads = tcsim.instruction("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", arch="sm_70")
+    assert "the first of its 4 products" in data_of(product_page(quads))["title"]
 
 
 @pytest.mark.parametrize("swizzle", ["NONE", "32B", "64B", "128B"])

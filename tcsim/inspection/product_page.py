@@ -54,7 +54,7 @@ def product_page(instruction: Instruction, tile: Tile = Tile()) -> str:
     >>> len(product_page(mma)) < 100_000
     True
     """
-    if isinstance(instruction, MatrixMultiply) and instruction.operands["a"].layout.matrices == 1:
+    if isinstance(instruction, MatrixMultiply) and _is_dense(instruction):
         made = _warp(instruction, tile)
     elif isinstance(instruction, WarpgroupMultiply) and instruction.shape[2] == instruction.operands["a"].shape[1]:
         made = _warpgroup(instruction, tile)
@@ -71,6 +71,8 @@ def product_page(instruction: Instruction, tile: Tile = Tile()) -> str:
         )
     evidence = f"{instruction.evidence.level}: {instruction.evidence.source}"
     title = f"{instruction.mnemonic} on {instruction.arch.name}"
+    if isinstance(instruction, MatrixMultiply) and instruction.matrices > 1:
+        title += f": the first of its {instruction.matrices} products"
     data = {
         "title": title, "hint": "Point at an element of D: its row of A and column of B light up.",
         "forms": "search for an element: d 8,6", "evidence": evidence, **made,
@@ -80,10 +82,15 @@ def product_page(instruction: Instruction, tile: Tile = Tile()) -> str:
 
 def has_picture(instruction: Instruction) -> bool:
     """Whether `product_page` draws it without being told more."""
-    one = isinstance(instruction, MatrixMultiply) and instruction.operands["a"].layout.matrices == 1
-    return one or (
+    return (isinstance(instruction, MatrixMultiply) and _is_dense(instruction)) or (
         isinstance(instruction, WarpgroupMultiply) and instruction.shape[2] == instruction.operands["a"].shape[1]
     )
+
+
+def _is_dense(instruction: MatrixMultiply) -> bool:
+    """Whether the fragment of A is all of it."""
+    m, _, k = instruction.shape
+    return instruction.operands["a"].shape == (m, k)
 
 
 # --- the three kinds
