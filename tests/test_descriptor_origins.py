@@ -25,6 +25,7 @@ def body(a: int, b: int) -> str:
     mov.b64 %rd1, map_a; cvta.param.u64 %rd1, %rd1; mov.b64 %rd2, map_b; cvta.param.u64 %rd2, %rd2; mov.u32 %r1, smem; add.u32 %r2, %r1, {B - A}; add.u32 %r3, %r1, 15360; setp.eq.u32 %p1, %r0, 0;
     mov.u32 %r4, 0; ld.param.u32 %r5, [bytes]; ld.param.u32 %r6, [row];
     @%p1 mbarrier.init.shared::cta.b64 [%r3], 1;
+    @%p1 fence.mbarrier_init.release.cluster;
     bar.sync 0;
     @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], %r5;
     @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd1, {{%r4, %r6}}], [%r3];
