@@ -131,10 +131,9 @@ def _ways(own: Multiply) -> Iterator[_Way]:
             key=lambda width: abs(width - unit.fraction_bits),
         )
         for width in near:
-            name = f"{width} bits"
             yield way(
                 "alignment width",
-                f"{name} kept below the largest exponent, not {unit.fraction_bits} bits",
+                f"{width} bits kept below the largest exponent, not {unit.fraction_bits} bits",
                 changed(fraction_bits=width),
             )
         for width in near:
