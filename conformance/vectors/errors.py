@@ -132,7 +132,7 @@ def _ways(own: Multiply) -> Iterator[_Way]:
         )
         for width in near:
             yield way(
-                "alignment width",
+                WIDTH,
                 f"{width} bits kept below the largest exponent, not {unit.fraction_bits} bits",
                 changed(fraction_bits=width),
             )
