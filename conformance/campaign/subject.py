@@ -59,7 +59,7 @@ class Subject:
         """As `tcsim.instruction` gives it. Raises SubjectError for one that campaigns do not run."""
         found = find(self.mnemonic, arch=self.arch)
         family = found.row.family
-        if family not in _PACKERS or found.work.formats[0].kind != "float":
+        if family not in _PACKERS or not 0 < _float_bits(found.work) <= 32:
             raise SubjectError(f"{self.mnemonic}: a campaign runs the float types of {', '.join(_PACKERS)}")
         if getattr(found, "matrices", 1) != 1 or (not isinstance(found.work.steps[-1], DotAdd) and found.work.kept < 8):
             raise SubjectError(f"{self.mnemonic}: several products, or no tensor core")
@@ -246,6 +246,11 @@ class Subject:
         for name, table in (("GROUP_CODES", groups), ("GROUP_PLACES", places)):
             text.append(f"CONSTANT int {name}[] = {{{', '.join(map(str, table))}}};")
         return {"formats.cuh": formats_text(), "subject.cuh": "#pragma once\n" + "\n".join(text) + "\n"}
+
+
+def _float_bits(work: Work) -> int:
+    """Of an element of A; 0 if it is an integer."""
+    return work.formats[0].bits if work.formats[0].kind == "float" else 0
 
 
 def _registers(instruction: Any, codes: Mapping[str, Array]) -> dict[str, Array]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from hwkernels.engine.source import KERNELS, UnsupportedError, headers_of
-from tcsim.arithmetic.steps import DotAdd, ScaledDotAdd
+from tcsim.arithmetic.steps import Arithmetic, DotAdd, ScaledDotAdd, Widen
 from tcsim.engines.contract import Work
-from tcsim.numbers.formats import Format
+from tcsim.numbers.formats import FORMATS, Format
 
 _SHARED = 227 * 1024  # bytes of a block on sm_90; 163 KB on sm_80
 _FEWEST = 16  # places along K of a stage
@@ -29,7 +29,7 @@ class Tile:
         return self.block_m // self.thread_m * (self.block_n // self.thread_n)
 
 
-TILES = (Tile(128, 64, 8, 4, 2), Tile(64, 64, 4, 4, 2), Tile(64, 32, 4, 4, 2))
+TILES = (Tile(64, 64, 8, 4, 2), Tile(64, 64, 4, 4, 2), Tile(64, 32, 4, 4, 2))
 """In order of preference: the first whose shared memory fits."""
 
 
@@ -42,6 +42,7 @@ class Constants:
     steps: int  # of one instruction
     steps_of_stage: int
     parts: int  # of a step: products of each sum to less than 32 bits
+    apart: bool  # c is added after the steps of an instruction
     wide: bool  # results may overflow, or be subnormal, or exponents of products lie below those of f32
     tile: Tile
 
@@ -66,22 +67,39 @@ class Constants:
     @property
     def shared_bytes(self) -> int:
         """Of a block: the ring of chunks, the addends and the parts of sums."""
-        return self.tile.ring * sum(self.chunks) + 4 * self.parts * self.tile.block_m * self.tile.block_n
+        outputs = self.tile.block_m * self.tile.block_n
+        return self.tile.ring * sum(self.chunks) + (8 + 8 * self.apart + 4 * (self.parts - 1)) * outputs
+
+
+def _parts_of(work: Work) -> tuple[Format | None, list[DotAdd], bool]:
+    """As what a and b are read, the dot-adds, and whether c is added after them by an ordinary addition."""
+    steps, read, apart = list(work.steps), None, False
+    if steps and isinstance(steps[0], Widen):
+        read = FORMATS[steps[0].format]
+        steps = steps[1:]
+    if steps and steps[-1] == Arithmetic("add", "d", ("acc", "c"), work.result.name):
+        apart = True
+        steps.pop()
+    return read, [step for step in steps if isinstance(step, DotAdd)], apart
 
 
 def why_not(work: Work) -> str:
     """Why the fast kernel does not compute this; empty if it does."""
-    units = {step.unit for step in work.steps if isinstance(step, DotAdd)}
-    if len(units) != 1 or not all(isinstance(step, DotAdd) for step in work.steps):
+    read, steps, apart = _parts_of(work)
+    units = {step.unit for step in steps}
+    if len(units) != 1 or len(work.steps) != len(steps) + apart + (read is not None):
         return "its steps are not all dot-adds of one unit"
-    steps = [step for step in work.steps if isinstance(step, DotAdd)]
     if any(isinstance(step, ScaledDotAdd) and step.group for step in steps):
         return "its products are summed before they are scaled"
-    lengths = {len(step.k) for step in steps}
-    if len(lengths) != 1 or [k for step in steps for k in step.k] != list(range(work.kept)):
-        return "its steps are not runs of K of one length"
+    lengths, places = {len(step.k) for step in steps}, [k for step in steps for k in step.k]
+    if len(lengths) != 1 or sorted(places) != list(range(work.kept)) or (work.sparse and places != sorted(places)):
+        return "its steps do not cut K into parts of one length"
     (unit,) = units
-    if unit.addend_shift or steps[0].addend != "c" or any(step.addend != "acc" for step in steps[1:]):
+    if (
+        unit.addend_shift
+        or steps[0].addend != ("+0" if apart else "c")
+        or any(step.addend != "acc" for step in steps[1:])
+    ):
         return "its addend is not the result of the step before"
     if work.formats[2].container_bits != work.result.container_bits or unit.fraction_bits > 25:
         return "its result is not its addend, or has too many bits"
@@ -93,17 +111,17 @@ def constants_of(work: Work, shared: int = _SHARED, tile: Tile | None = None) ->
     reason = why_not(work)
     if reason:
         raise UnsupportedError(reason)
-    (unit,) = {step.unit for step in work.steps if isinstance(step, DotAdd)}
-    steps = len(work.steps)
+    read, dots, apart = _parts_of(work)
+    unit, steps = dots[0].unit, len(dots)
     length, kept = work.k // steps, work.kept // steps
-    multiplied = (*work.formats[:2], *((work.scale,) * 2 if work.scale else ()))
+    multiplied = (*((read, read) if read else work.formats[:2]), *((work.scale,) * 2 if work.scale else ()))
     most = _product_limit(multiplied, unit.fraction_bits)
     parts = 1
     while kept // parts > most or length // parts > 64:
         parts *= 2
     lowest = sum(item.minimum_exponent - (item.fraction_bits if item.zero else 0) for item in multiplied)
     for one in (tile,) if tile else TILES:
-        found = Constants(length, kept, steps, max(1, _FEWEST // length), parts, lowest < -126, one)
+        found = Constants(length, kept, steps, max(1, _FEWEST // length), parts, apart, lowest < -126, one)
         if found.shared_bytes <= shared:
             return found
     raise UnsupportedError(f"a step of {length} places needs more than {shared} bytes of shared memory")
@@ -125,9 +143,13 @@ def headers(work: Work, constants: Constants) -> dict[str, str]:
     values |= {item.name.upper(): getattr(constants.tile, item.name) for item in fields(constants.tile)}
     listed = ", ".join(f"{name} = {value}" for name, value in values.items())
     scale = work.scale.name if work.scale else "ue8m0"
+    read, dots, _ = _parts_of(work)
+    places = ", ".join("{" + ", ".join(map(str, step.k)) + "}" for step in dots)
+    first = next(number for number, step in enumerate(work.steps) if isinstance(step, DotAdd))
     text = (
-        f"#pragma once\nenum {{ {listed}, IS_WIDE = {int(constants.wide)} }};\n"
-        f"typedef Read<{a.name}, {a.name}> ReadA;\ntypedef Read<{b.name}, {b.name}> ReadB;\n"
+        f"#pragma once\nenum {{ {listed}, IS_WIDE = {int(constants.wide)}, APART = {int(constants.apart)} }};\n"
+        f"CONSTANT int STEP_PLACES[STEPS][KEPT_LENGTH] = {{{places}}};\ntypedef Unit{first} TheUnit;\n"
+        f"typedef Read<{a.name}, {(read or a).name}> ReadA;\ntypedef Read<{b.name}, {(read or b).name}> ReadB;\n"
         f"typedef {c.name} CFormat;\ntypedef {scale} ScaleFormat;\n"
     )
     fast = (KERNELS / "engine_fast.cuh").read_text(encoding="utf-8")

@@ -62,9 +62,10 @@ FN void note(Flags &flags, const Factor &f, int place) {
     flags.there |= bit;
 }
 
-// The code of a step's result, if infinities and NaN decide; `c`: bits of f32.
-FN u32 special_result(const Flags *a, const Flags *b, int words, u32 c) {
-    bool nan = (c & 0x7FFFFFFFu) > 0x7F800000u, plus = c == 0x7F800000u, minus = c == 0xFF800000u;
+// The result of a step, if infinities and NaN decide.
+FN double special_result(const Flags *a, const Flags *b, int words, double c) {
+    const u64 bits = bits_of(c), infinity = 0x7FFull << 52, magnitude = bits & ~(1ull << 63);
+    bool nan = magnitude > infinity, plus = bits == infinity, minus = magnitude == infinity && !plus;
     for (int i = 0; i < words; i++) {
         const Flags x = a[i], y = b[i];
         const u32 there = x.there & y.there, nans = (x.infinite & x.zero) | (y.infinite & y.zero);
@@ -73,8 +74,9 @@ FN u32 special_result(const Flags *a, const Flags *b, int words, u32 c) {
         plus |= (infinite & ~sign) != 0;
         minus |= (infinite & sign) != 0;
     }
-    return nan || (plus && minus) ? 0x7FFFFFFFu : minus ? 0xFF800000u : 0x7F800000u;
+    return as_double(nan || (plus && minus) ? infinity | 1ull << 51 : (u64)minus << 63 | infinity);
 }
+FN bool is_nan(double x) { return x != x; }
 
 #ifdef __CUDACC__
 FN double join(u32 high, u32 low) { return __hiloint2double((int)high, (int)low); }
@@ -107,7 +109,10 @@ FN u32 pair_max(u32 x, u32 y, u32 z) {
 }
 #endif
 
-// The arithmetic of one step's end and begin. U as in engine_steps.cuh; c is held as the bits of an f32, whatever its format C is.
+// An accumulator whose low word is complemented where one of two masks, not both, is ~0.
+FN double complemented(double sum, u32 x, u32 y) { return as_double(bits_of(sum) ^ (u64)x ^ (u64)y); }
+
+// How a step begins and ends. U as in engine_steps.cuh. An addend is held as an f64 that has no more bits than its format C.
 template <class U, class C, bool WIDE>
 struct Step {
     typedef typename U::Output Output;
@@ -115,54 +120,55 @@ struct Step {
     static constexpr bool HALF = Output::EXPONENT_BITS == 5;
 
     // The high word of 2**52 u: `products` is the field of the products' largest exponent, at least LOWEST, shifted to its place.
-    FN u32 unit(u32 products, u32 c) {
-        const u32 magnitude = c & 0x7FFFFFFFu;
-        u32 field = c >> 3 & 0x0FF00000u;
-        const u32 least = (u32)(C::MINIMUM_EXPONENT + 127) << 20;
-        if (WIDE || HALF) field = field < least ? least : field;
-        field += (u32)(BIAS - 127) << 20;
-        if ((WIDE || HALF) && !magnitude) field = 0;
+    FN u32 unit(u32 products, double c) {
+        u32 field = high_of(c) & 0x7FF00000u;
+        if (WIDE || HALF || U::DROPPED) {  // subnormals share the smallest exponent of their format; elsewhere they lie far below any product
+            const u32 least = (u32)(C::MINIMUM_EXPONENT + 1023) << 20;
+            if (field - 1 < least - 1) field = least;
+        }
+        field += (u32)(BIAS - 1023) << 20;
         return products > field ? products : field;
     }
-    // Whether infinities and NaN decide.
-    FN bool special(u32 unit, u32 c) {
-        if (WIDE) return (int)unit < 0 || (c & 0x7F800000u) == 0x7F800000u;
-        return unit >= (u32)(BIAS + 128) << 20;
-    }
+    // Whether infinities and NaN decide: the field of an addend that is one reaches bit 11 too.
+    FN bool special(u32 unit) { return (int)unit < 0; }
     // c cut to a multiple of u.
-    FN double cut_addend(u32 unit, u32 c) {
-        const double base = join(unit & 0xFFF00000u, 0), magnitude = (double)as_float(c & 0x7FFFFFFFu);
-        const double kept = sum_rz(magnitude, base) - base;
-        return join(high_of(kept) | (c & 0x80000000u), low_of(kept));
+    FN double cut_addend(u32 unit, double c) {
+        const double base = join((unit & 0xFFF00000u) | (high_of(c) & 0x80000000u), 0);
+        return sum_rz(c, base) - base;
     }
     // The value of an accumulator whose low word is its count plus 2**31.
     FN double value(u32 unit, u32 biased) {
         const u32 high = unit & 0xFFF00000u;
         return join(high, biased) - join(high, 0x80000000u);
     }
-    // The rounded sum, as the bits of an f32.
-    FN u32 round(double sum) {
-        if (HALF) {
-            const u64 code = half_of(sum);
-            return bits32((float)value_of<f16>(code));
+    // The sum rounded as the unit does.
+    FN double round(double sum) {
+        const u32 high = high_of(sum), magnitude = high & 0x7FFFFFFFu;
+        if (HALF) {  // to nearest even: a number whose last place is that of the result comes and goes
+            const u32 field = high & 0x7FF00000u, least = 1009u << 20;
+            const double shift = join((field > least ? field : least) + (42u << 20) + 0x80000u, 0);
+            const double kept = (sum + shift) - shift;
+            const u32 found = high_of(kept);
+            if ((found & 0x7FFFFFFFu) - (1039u << 20) < (2047u - 1039u) << 20) return join((found & 0x80000000u) | 0x7FF00000u, 0);
+            return kept;
         }
-        u32 code = f32_rz(sum);
-        if (WIDE) {
-            const u32 magnitude = high_of(sum) & 0x7FFFFFFFu;
-            if (magnitude - (1151u << 20) < (2047u - 1151u) << 20) code = (code & 0x80000000u) | 0x7F800000u;
-        }
-        code = code >> U::DROPPED << U::DROPPED;
-        if ((WIDE || U::DROPPED) && !(code << 1)) code = 0;
-        return code;
+        if (WIDE && magnitude - (897u << 20) >= (1151u - 897u) << 20) return rare(sum);
+        if (U::DROPPED) return join(high & ~((1u << (U::DROPPED - 3)) - 1), 0);
+        return join(high, low_of(sum) & 0xE0000000u);
     }
-    FN u64 half_of(double sum) {
-#ifdef __CUDACC__
-        unsigned short code;
-        asm("cvt.rn.f16.f64 %0, %1;" : "=h"(code) : "d"(sum));
-        return code << 1 & 0xFFFF ? code : 0;
-#else
-        const u64 code = nearest<f16>(sum);
-        return code << 1 & 0xFFFF ? code : 0;
-#endif
+    // A sum that is subnormal or zero in f32, or beyond its range, or not finite.
+    FN double rare(double sum) {
+        const u32 magnitude = high_of(sum) & 0x7FFFFFFFu;
+        if (magnitude >= 2047u << 20) return sum;
+        if (magnitude >= 1151u << 20) return join((high_of(sum) & 0x80000000u) | 0x7FF00000u, 0);
+        const u32 code = f32_rz(sum) >> U::DROPPED << U::DROPPED;
+        return code << 1 ? (double)as_float(code) : 0.0;
+    }
+    // An ordinary addition in the result's format. A sum of two f16 is exact in f64.
+    FN double added(double x, double y) { return HALF ? round(x + y) : (double)sum32((float)x, (float)y); }
+    FN double addend(u64 code) { return value_of<C>(code); }
+    FN u32 code(double c) {
+        if (is_nan(c)) return (u32)Output::CANONICAL_NAN;
+        return HALF ? (u32)nearest<f16>(c) : f32_rz(c);
     }
 };

@@ -20,7 +20,7 @@ enum {
     QUADS = THREAD_N / 4,
     OUTPUTS = THREAD_M * THREAD_N,
 };
-typedef Step<Unit0, CFormat, IS_WIDE> TheStep;
+typedef Step<TheUnit, CFormat, IS_WIDE> TheStep;
 
 struct Workspace {
     u8 *a, *b;               // chunks: [tile][stage]
@@ -32,16 +32,18 @@ struct Workspace {
 FN bool element_a(const Problem &p, i64 row, int step, int place, Factor *found) {
     if (row >= p.m) return false;
     const int block = p.order ? p.order[step / STEPS] : step / STEPS, first = step % STEPS * KEPT_LENGTH;
-    int kept = place;
+    int kept = SPARSE ? 0 : STEP_PLACES[step % STEPS][place % KEPT_LENGTH];  // within the instruction
     if (SPARSE) {
         const int *columns = p.columns + row * p.columns_m + (i64)block * KEPT + first;
-        for (kept = 0; kept < KEPT_LENGTH && columns[kept] != step % STEPS * LENGTH + place; kept++) {}
+        while (kept < KEPT_LENGTH && columns[kept] != step % STEPS * LENGTH + place) kept++;
+        if (kept == KEPT_LENGTH) return false;
+        kept += first;
     }
-    const i64 k = (i64)block * KEPT + first + kept;
-    if (kept >= KEPT_LENGTH || k >= p.width) return false;
+    const i64 k = (i64)block * KEPT + kept;
+    if (k >= p.width) return false;
     const u64 code = ((const CodeA *)p.a)[row * p.a_m + k * p.a_k];
     if (SCALES) {
-        const i64 factor = (i64)block * SCALES + (first + kept) * SCALES / KEPT;
+        const i64 factor = (i64)block * SCALES + kept * SCALES / KEPT;
         *found = scaled_factor_of<ReadA, ScaleFormat>(code, ((const CodeS *)p.scale_a)[row * p.scale_a_m + factor * p.scale_a_k]);
     } else {
         *found = factor_of<ReadA>(code);
@@ -50,7 +52,7 @@ FN bool element_a(const Problem &p, i64 row, int step, int place, Factor *found)
 }
 FN bool element_b(const Problem &p, i64 column, int step, int place, Factor *found) {
     const int block = p.order ? p.order[step / STEPS] : step / STEPS, first = step % STEPS * LENGTH;
-    const i64 k = (i64)block * DEPTH + first + place;
+    const i64 k = (i64)block * DEPTH + (SPARSE ? first + place : STEP_PLACES[step % STEPS][place % KEPT_LENGTH]);
     if (column >= p.n || k >= p.depth) return false;
     const u64 code = ((const CodeB *)p.b)[k * p.b_k + column * p.b_n];
     if (SCALES) {
@@ -96,37 +98,33 @@ extern "C" __global__ void engine_decode_b(const Problem p, const Workspace w) {
     decode<false, BLOCK_N>(p, w, (i64)blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y);
 }
 
-FN void copy_chunk(u8 *to, const u8 *from, int bytes) {
-    u32 shared = (u32)__cvta_generic_to_shared(to);
-    for (int i = 16 * threadIdx.x; i < bytes; i += 16 * THREADS)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared + i), "l"(from + i) : "memory");
-}
-
-FN u32 output_code(u32 c) {
-    if ((c & 0x7FFFFFFFu) > 0x7F800000u) return (u32)TheStep::Output::CANONICAL_NAN;
-    return TheStep::HALF ? (u32)nearest<f16>((double)as_float(c)) : c;
+template <int BYTES>
+FN void copy_chunk(u8 *to, const u8 *from) {
+    const u32 shared = (u32)__cvta_generic_to_shared(to) + 16 * threadIdx.x;
+    from += 16 * threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < BYTES; i += 16 * THREADS)
+        if (i + 16 * THREADS <= BYTES || i + 16 * (int)threadIdx.x < BYTES)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared + i), "l"(from + i) : "memory");
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem p, const Workspace w) {
     extern __shared__ __align__(128) u8 shared[];
-    u32 *addends = (u32 *)(shared + RING * CHUNK) + threadIdx.x;
+    double *addends = (double *)(shared + RING * CHUNK) + threadIdx.x;
+    double *totals = addends + OUTPUTS * THREADS;  // where c is added after the steps of an instruction
+    u32 *parts = (u32 *)(shared + RING * CHUNK + (APART ? 16 : 8) * OUTPUTS * THREADS) + threadIdx.x;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row = (warp / WARPS_N * 4 + lane / 8) * THREAD_M, quad = warp % WARPS_N * 8 * QUADS + lane % 8;
     const i64 first_row = (i64)blockIdx.y * BLOCK_M + row, first_column = (i64)blockIdx.x * BLOCK_N;
     for (int i = 0; i < OUTPUTS; i++) {
         const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
-        u32 c = 0;
-        if (m < p.m && n < p.n) {
-            const u64 code = ((const CodeC *)p.c)[m * p.c_m + n * p.c_n];
-            c = sizeof(CodeC) == 4 ? (u32)code : bits32((float)value_of<CFormat>(code));
-        }
-        addends[i * THREADS] = c;
+        (APART ? totals : addends)[i * THREADS] = m < p.m && n < p.n ? TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]) : 0.0;
     }
     const u8 *from_a = w.a + blockIdx.y * (i64)w.stages * CHUNK_A, *from_b = w.b + blockIdx.x * (i64)w.stages * CHUNK_B;
     for (int stage = 0; stage < RING - 1; stage++) {
         if (stage < w.stages) {
-            copy_chunk(shared + stage * CHUNK, from_a + (i64)stage * CHUNK_A, CHUNK_A);
-            copy_chunk(shared + stage * CHUNK + CHUNK_A, from_b + (i64)stage * CHUNK_B, CHUNK_B);
+            copy_chunk<CHUNK_A>(shared + stage * CHUNK, from_a + (i64)stage * CHUNK_A);
+            copy_chunk<CHUNK_B>(shared + stage * CHUNK + CHUNK_A, from_b + (i64)stage * CHUNK_B);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
@@ -135,8 +133,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem 
         __syncthreads();
         const int next = stage + RING - 1;
         if (next < w.stages) {
-            copy_chunk(shared + next % RING * CHUNK, from_a + (i64)next * CHUNK_A, CHUNK_A);
-            copy_chunk(shared + next % RING * CHUNK + CHUNK_A, from_b + (i64)next * CHUNK_B, CHUNK_B);
+            copy_chunk<CHUNK_A>(shared + next % RING * CHUNK, from_a + (i64)next * CHUNK_A);
+            copy_chunk<CHUNK_B>(shared + next % RING * CHUNK + CHUNK_A, from_b + (i64)next * CHUNK_B);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
         const u8 *here = shared + stage % RING * CHUNK;
@@ -150,7 +148,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem 
             const u32 *masks_b = (const u32 *)(here + CHUNK_A + 8 * STAGE * BLOCK_N) + inner * PARTS * (PART + 1) * BLOCK_N + quad * 4;
             const u32 *exponents_a = (const u32 *)(here + (8 * STAGE + 4 * MASKS) * BLOCK_M) + inner * LENGTH * BLOCK_M + row;
             const u16 *exponents_b = (const u16 *)(here + CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * LENGTH * BLOCK_N + quad * 4;
-            u32 high[THREAD_M][THREAD_N], low[THREAD_M][THREAD_N];
+            if (APART && step % STEPS == 0)
+#pragma unroll
+                for (int i = 0; i < OUTPUTS; i++) addends[i * THREADS] = 0.0;
+            double sums[THREAD_M][THREAD_N];
             {
                 u32 largest[THREAD_M][THREAD_N / 2];
 #pragma unroll
@@ -176,24 +177,23 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem 
                 bool special = false;
 #pragma unroll
                 for (int i = 0; i < OUTPUTS; i++) {
-                    const u32 pair = largest[i / THREAD_N][i % THREAD_N / 2], c = addends[i * THREADS];
-                    const u32 unit = TheStep::unit(i % 2 ? pair << 4 & 0xFFF00000u : pair << 20, c);
-                    special |= TheStep::special(unit, c);
-                    high[i / THREAD_N][i % THREAD_N] = unit;
-                    low[i / THREAD_N][i % THREAD_N] = 0;
+                    const u32 pair = largest[i / THREAD_N][i % THREAD_N / 2];
+                    const u32 unit = TheStep::unit(i % 2 ? pair << 4 & 0xFFF00000u : pair << 20, addends[i * THREADS]);
+                    special |= TheStep::special(unit);
+                    sums[i / THREAD_N][i % THREAD_N] = join(unit, 0);
                 }
                 if (special) {
 #pragma unroll 1
                     for (int i = 0; i < OUTPUTS; i++) {
-                        const u32 c = addends[i * THREADS];
+                        const double c = addends[i * THREADS];
                         const int m = i / THREAD_N, n = i % THREAD_N / 4 * 32 + i % 4;
-                        if ((c & 0x7FFFFFFFu) > 0x7F800000u) continue;
+                        if (is_nan(c)) continue;
                         int field = TheStep::LOWEST;
                         for (int k = 0; k < LENGTH; k++) {
                             const int own = (short)((u16)exponents_a[k * BLOCK_M + m] + exponents_b[k * BLOCK_N + n]);
                             field = own > field ? own : field;
                         }
-                        if (!TheStep::special(TheStep::unit((u32)field << 20, c), c)) continue;
+                        if (!TheStep::special(TheStep::unit((u32)field << 20, c))) continue;
                         const i64 at_a = (first_row + m) * w.steps + step, at_b = (first_column + quad * 4 + n) * w.steps + step;
                         addends[i * THREADS] = special_result(w.flags_a + at_a * WORDS, w.flags_b + at_b * WORDS, WORDS, c);
                     }
@@ -201,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem 
             }
 #pragma unroll
             for (int part = 0; part < PARTS; part++) {
-#pragma unroll 4
+#pragma unroll 16
                 for (int k = part * PART; k < (part + 1) * PART; k++) {
                     double a[THREAD_M], b[THREAD_N];
                     u32 x[THREAD_M], y[THREAD_N];
@@ -218,10 +218,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem 
 #pragma unroll
                     for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
-                        for (int j = 0; j < THREAD_N; j++) {
-                            const double sum = fused_rz(a[i], b[j], join(high[i][j], low[i][j] ^ x[i] ^ y[j]));
-                            high[i][j] = high_of(sum), low[i][j] = low_of(sum);
-                        }
+                        for (int j = 0; j < THREAD_N; j++) sums[i][j] = fused_rz(a[i], b[j], complemented(sums[i][j], x[i], y[j]));
                 }
                 u32 x[THREAD_M], y[THREAD_N];
                 const int end = (part + 1) * (PART + 1) - 1;
@@ -231,35 +228,35 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem 
                 for (int j = 0; j < QUADS; j++) *(uint4 *)(y + 4 * j) = *(const uint4 *)(masks_b + end * BLOCK_N + 32 * j);
 #pragma unroll
                 for (int i = 0; i < OUTPUTS; i++) {
-                    u32 &upper = high[i / THREAD_N][i % THREAD_N], &lower = low[i / THREAD_N][i % THREAD_N];
-                    const u32 biased = lower ^ x[i / THREAD_N] ^ y[i % THREAD_N];
+                    const double whole = complemented(sums[i / THREAD_N][i % THREAD_N], x[i / THREAD_N], y[i % THREAD_N]);
+                    const u32 upper = high_of(whole), biased = low_of(whole);
                     if (part < PARTS - 1) {
-                        addends[(OUTPUTS * (part + 1) + i) * THREADS] = biased;
-                        lower = 0;
+                        parts[(OUTPUTS * part + i) * THREADS] = biased;
+                        sums[i / THREAD_N][i % THREAD_N] = join(upper, 0);
                         continue;
                     }
-                    const u32 c = addends[i * THREADS];
-                    double sum = TheStep::value(upper, biased) + TheStep::cut_addend(upper, c);
+                    double sum = TheStep::value(upper, biased) + TheStep::cut_addend(upper, addends[i * THREADS]);
 #pragma unroll
-                    for (int earlier = 1; earlier < PARTS; earlier++) sum += TheStep::value(upper, addends[(OUTPUTS * earlier + i) * THREADS]);
+                    for (int earlier = 0; earlier < PARTS - 1; earlier++) sum += TheStep::value(upper, parts[(OUTPUTS * earlier + i) * THREADS]);
                     addends[i * THREADS] = TheStep::round(sum);
+                    if (APART && step % STEPS == STEPS - 1) totals[i * THREADS] = TheStep::added(totals[i * THREADS], addends[i * THREADS]);
                 }
             }
         }
     }
     for (int i = 0; i < OUTPUTS; i++) {
         const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
-        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)output_code(addends[i * THREADS]);
+        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)TheStep::code((APART ? totals : addends)[i * THREADS]);
     }
 }
 #else
 // The same for tests on a CPU, an output after the other, from the same chunks.
 FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
     const int at_m = m % BLOCK_M, at_n = n % BLOCK_N, place_n = (at_n >> 1 & 1) * (BLOCK_N / 2) + (at_n >> 2) * 2 + (at_n & 1);
-    const u64 code = ((const CodeC *)p.c)[m * p.c_m + n * p.c_n];
-    u32 c = sizeof(CodeC) == 4 ? (u32)code : bits32((float)value_of<CFormat>(code));
+    double c = TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]), total = c;
     for (int step = 0; step < w.steps; step++) {
         const int stage = step / STEPS_OF_STAGE, inner = step % STEPS_OF_STAGE;
+        if (APART && step % STEPS == 0) c = 0;
         const u8 *a = w.a + (m / BLOCK_M * w.stages + stage) * CHUNK_A, *b = w.b + (n / BLOCK_N * w.stages + stage) * CHUNK_B;
         const double *values_a = (const double *)a + inner * LENGTH * BLOCK_M + at_m, *values_b = (const double *)b + inner * LENGTH * BLOCK_N + place_n;
         const u32 *masks_a = (const u32 *)(a + 8 * STAGE * BLOCK_M) + inner * PARTS * (PART + 1) * BLOCK_M + at_m;
@@ -269,7 +266,7 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
         u32 pair = (u32)TheStep::LOWEST * 0x10001u;
         for (int k = 0; k < LENGTH; k++) pair = pair_max(exponents_a[k * BLOCK_M], exponents_b[k * BLOCK_N] * 0x10001u, pair);
         const u32 unit = TheStep::unit(pair << 20, c);
-        if (TheStep::special(unit, c) && (c & 0x7FFFFFFFu) <= 0x7F800000u)
+        if (TheStep::special(unit) && !is_nan(c))
             c = special_result(w.flags_a + (m * w.steps + step) * WORDS, w.flags_b + (n * w.steps + step) * WORDS, WORDS, c);
         double sum = TheStep::cut_addend(unit, c);
         u32 high = unit;
@@ -284,9 +281,9 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
             sum += TheStep::value(high, low ^ masks_a[end * BLOCK_M] ^ masks_b[end * BLOCK_N]);
         }
         c = TheStep::round(sum);
+        if (APART && step % STEPS == STEPS - 1) total = TheStep::added(total, c);
     }
-    if ((c & 0x7FFFFFFFu) > 0x7F800000u) return (u32)TheStep::Output::CANONICAL_NAN;
-    return TheStep::HALF ? (u32)nearest<f16>((double)as_float(c)) : c;
+    return TheStep::code(APART ? total : c);
 }
 extern "C" void engine_gemm(const Problem *p, const Workspace *w) {
     for (int step = 0; step < w->steps; step++) {
