@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generator import corpora_tables, generation_tables, measured_speeds, mutant_tables
+from generator import campaign_tables, corpora_tables, generation_tables, measured_speeds, mutant_tables
 from generator.drawings import FIGURES
 from generator.family_page import family_page
 from generator.hazard_tables import hazards
@@ -67,6 +67,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "tensor map bits": tensor_map_bits,
     "tensor types": tensor_types,
     "hazards": hazards,
+    "campaign": campaign_tables.campaign,
+    "campaign by family": campaign_tables.by_family,
     "recorded launches": corpora_tables.total,
     "launches": corpora_tables.launches,
     "third party": corpora_tables.third_party,
