@@ -38,6 +38,7 @@ class Arithmetic:
     instructions: tuple[str, ...] = ()  # which have this arithmetic
     ordered: bool = True  # whether the order of K matters
     rival: bool = False  # of ordinary instructions where a tensor core takes the same formats
+    blocks: bool = False  # a step is several instructions: nobody is known to take such steps in turn
 
     @property
     def output(self) -> Format:
@@ -167,7 +168,7 @@ def _in_three(arch: str) -> Iterator[Arithmetic]:
             )
             yield Arithmetic(
                 f"three products of operands split into tf32 (tf32x3), k8, {whole}", ("f32", "f32"), "", block, accumulator,
-                partial(_three, lowering, (tf32, tf32, FORMATS[accumulator]), fresh), (mnemonic,),
+                partial(_three, lowering, (tf32, tf32, FORMATS[accumulator]), fresh), (mnemonic,), blocks=True,
             )  # fmt: skip
         return
 

@@ -64,7 +64,7 @@ def plain(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
 
 def residues(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
     """Runs of K as CUTLASS cuts it, what exceeds whole tiles first."""
-    if not item.ordered or item.rival:
+    if not item.ordered or item.rival or item.blocks:
         return ()
     return residue_first(k, item.step, 128 // FORMATS[item.formats[0]].container_bits)
 
@@ -76,7 +76,7 @@ def any_sum(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
 
 def turns(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
     """Blocks of K in turn."""
-    return in_turn(k, item.step) if item.ordered else ()
+    return in_turn(k, item.step) if item.ordered and not item.blocks else ()
 
 
 def any_turn(item: Arithmetic, k: int, unit: int) -> Iterable[Order]:
