@@ -106,7 +106,7 @@ def multiply(work: Work, matrices: Matrices, order: Sequence[int] = (0,), engine
             )
         return found.multiply(work, matrices, order)
     products = len(order) * work.kept * matrices.c.size
-    for candidate in _worth(work, products):
+    for candidate in _worth(work, matrices, products):
         try:
             return candidate.multiply(work, matrices, order)
         except EngineError as error:
@@ -114,14 +114,14 @@ def multiply(work: Work, matrices: Matrices, order: Sequence[int] = (0,), engine
     return NUMPY.multiply(work, matrices, order)
 
 
-def _worth(work: Work, products: int) -> Iterator[Engine]:
+def _worth(work: Work, matrices: Matrices, products: int) -> Iterator[Engine]:
     """The engines that are there and would be faster than NumPy, the fastest for large work first.
 
     An engine starts once it could have computed, in this process, what NumPy computes in the time that starting takes.
     """
     candidates = [found for found in map(_candidate, names()) if found is not None and products >= found.least]
     for found in sorted(candidates, key=lambda one: -one.least):
-        if found.missing() or found.takes(work):
+        if found.missing() or found.takes(work) or not found.worth(work, matrices):
             continue
         _spent[found.name] += products
         if _spent[found.name] >= found.start:

@@ -21,6 +21,7 @@ from tcsim.engines.program import NotCovered, Program, program_of
 from tcsim.engines.threads import share
 from tcsim.numbers.formats import FORMATS, Format
 
+_COLUMNS = 32  # or fragments, from which a loop over them is worth while
 _SHARED = 1 << 19  # products of a thread's part, at least
 
 
@@ -28,7 +29,7 @@ _SHARED = 1 << 19  # products of a thread's part, at least
 def _loops() -> Any:
     """The compiled functions. Raises EngineError where numba is there and does not work."""
     try:
-        parts = [import_module(f"tcsim.engines.{name}") for name in ("kernels", "decoding")]
+        parts = [import_module(f"tcsim.engines.{name}") for name in ("kernels", "decoding", "fragments")]
     except Exception as error:  # what numba raises where NumPy is too new for it, or LLVM cannot be loaded
         raise EngineError(f"the engine numba cannot be used: {error}") from error
     return SimpleNamespace(**{name: value for part in parts for name, value in vars(part).items()})
@@ -55,10 +56,56 @@ class CompiledEngine(Engine):
 
     def multiply(self, work: Work, matrices: Matrices, order: Sequence[int]) -> Codes:
         """As the contract says."""
-        return _gemm(_loops(), work, program_of(work), matrices, np.asarray(order, np.int64))
+        run = _fragments if _are_fragments(work, matrices) else _gemm
+        return run(_loops(), work, program_of(work), matrices, np.asarray(order, np.int64))
+
+    def worth(self, work: Work, matrices: Matrices) -> bool:
+        """Columns, or fragments, that are enough for a loop."""
+        return matrices.c.shape[2] >= _COLUMNS or _are_fragments(work, matrices)
 
 
 ENGINE = CompiledEngine()
+
+
+def _are_fragments(work: Work, given: Matrices) -> bool:
+    """Whether a batch is computed fragment beside fragment, rather than column beside column."""
+    batch, _, n = given.c.shape
+    one = given.b.shape[1] == work.k
+    return batch >= _COLUMNS and n < _COLUMNS and one and given.columns is None and given.scale_a is None
+
+
+def _widened(work: Work, program: Program, given: Matrices) -> tuple[Codes, Codes, tuple[Format, Format, Format]]:
+    """A and B, and the formats of a, b and c, after the conversion that a program begins with."""
+    if not program.widened:
+        return given.a, given.b, work.formats
+    wide = FORMATS[program.widened]
+    a, b = (
+        conversion_table(format.name, wide.name)[codes]
+        for format, codes in zip(work.formats, (given.a, given.b), strict=False)
+    )
+    return a, b, (wide, wide, work.formats[2])
+
+
+def _fragments(loops: Any, work: Work, program: Program, given: Matrices, places: npt.NDArray[np.int64]) -> Codes:
+    """Fragments side by side."""
+    batch, m, n = given.c.shape
+    codes_a, codes_b, formats = _widened(work, program, given)
+    a, b, c = (
+        x.astype(np.uint32, order="C").reshape(batch, -1) for x in (codes_a, codes_b, given.c)
+    )  # one loop for all
+    fields = [loops.fields(format) for format in formats]
+    out = np.empty((batch, m * n), np.uint32)
+    like = np.empty(0, np.float32 if program.narrow else np.float64)
+    partial = np.empty(0, np.int32 if program.narrow else np.float64)
+    share(
+        lambda first, last: loops.fragments(
+            a, b, c, *fields, program.order, (m, n, work.k), program.operations, program.separate, program.most,
+            partial, like, program.half, out, first, last,
+        ),
+        -(-batch // loops.F),
+        1 + _SHARED // (loops.F * m * n * work.k),
+    )  # fmt: skip
+    return out.reshape(batch, m, n).astype(work.result.dtype, copy=False)
 
 
 def _scales(codes: Codes | None, format: Format | None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:
@@ -79,13 +126,7 @@ def _any_nan(scales: npt.NDArray[np.float64], axis: int, places: npt.NDArray[np.
 def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt.NDArray[np.int64]) -> Codes:
     """Blocks of columns side by side."""
     batch, m, n = given.c.shape
-    codes_a, codes_b, formats = given.a, given.b, work.formats
-    if program.widened:
-        codes_a, codes_b = (
-            conversion_table(format.name, program.widened)[codes]
-            for format, codes in zip(formats, (codes_a, codes_b), strict=False)
-        )
-        formats = (FORMATS[program.widened], FORMATS[program.widened], formats[2])
+    codes_a, codes_b, formats = _widened(work, program, given)
     kept, k, sparse = work.kept, work.k, given.columns is not None
     order_a = (places[:, None] * kept + program.order).reshape(-1)
     order_b = (places[:, None] * k + np.arange(k)).reshape(-1) if sparse else order_a
@@ -105,13 +146,12 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
         odd_a |= _any_nan(sva, 2, places).reshape(odd_a.shape)
         odd_b |= _any_nan(svb, 1, places)[:, None]
     rows_sva, rows_sea = (x.reshape(x.shape[0] * x.shape[1], x.shape[2]) for x in (sva, sea))
-    a, b, c = (
-        np.ascontiguousarray(codes) for codes in (codes_a.reshape(batch * m, codes_a.shape[2]), codes_b, given.c)
-    )
+    a, b, c = (x.astype(np.uint32, order="C") for x in (codes_a, codes_b, given.c))  # one loop for all formats
+    a = a.reshape(batch * m, a.shape[2])
     met = np.empty((0, 0, 0), np.int64)
     if given.columns is not None:
         met = np.ascontiguousarray(given.columns[:, :, order_a], np.int64)
-    out = np.empty(given.c.shape, work.result.dtype)
+    out = np.empty(given.c.shape, np.uint32)
     share(
         lambda first, last: loops.pack_a(
             a, fields[0], order_a, rows_sva, rows_sea, length_a, kept, av, ae, odd_a, first, last
@@ -158,4 +198,4 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
         1 + _SHARED // max(1, loops.ROWS * loops.W * width),
     )
     share(lambda first, last: loops.unpack_d(d, program.half, out, first, last), batch * m, rows)
-    return out
+    return out.astype(work.result.dtype, copy=False)

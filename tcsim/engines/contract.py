@@ -94,6 +94,10 @@ class Engine(ABC):
     def takes(self, work: Work) -> str:
         """Why it does not compute this work; empty if it does."""
 
+    def worth(self, work: Work, matrices: Matrices) -> bool:
+        """Whether it is faster than NumPy for operands of these shapes, if there are `least` products."""
+        return True
+
     @abstractmethod
     def multiply(self, work: Work, matrices: Matrices, order: Sequence[int]) -> Codes:
         """D (T, M, N) in the format `work.result`: the instructions along K one after another, in this order.

@@ -15,9 +15,9 @@ _NEVER = 1 << 32
 
 
 def fields(format: Format) -> npt.NDArray[np.int64]:
-    """A float format as numbers: what `_decoded` and `_encoded` need to know of it.
+    """A float format as numbers: what `decoded` and `encoded` need to know of it.
 
-    Mask of the magnitude; left shift to where f32 has it; fraction bits below; bias; sign bit; the first magnitude that is not finite; that of infinity.
+    Mask of the magnitude; left shift to where f32 has it; fraction bits below; bias; place of the sign; the first magnitude that is not finite; that of infinity.
     """
     low = format.ignored_low_bits
     top = (1 << format.sign_shift) - 1
@@ -26,14 +26,14 @@ def fields(format: Format) -> npt.NDArray[np.int64]:
     return np.array(
         [
             top << low, 23 - format.fraction_bits - low, format.fraction_bits + low, format.bias,
-            1 << format.sign_shift + low, first << low, -1 if infinity is None else infinity << low,
+            format.sign_shift + low, first << low, -1 if infinity is None else infinity << low,
         ],
         np.int64,
     )  # fmt: skip
 
 
 @numba.njit(**OPTIONS)
-def _decoded(code: Any, mask: Any, up: Any, down: Any, bias: Any, sign: Any, first: Any, infinity: Any) -> Any:
+def decoded(code: Any, mask: Any, up: Any, down: Any, bias: Any, sign: Any, first: Any, infinity: Any) -> Any:
     """Value (f32), exponent, and whether it is an infinity or NaN."""
     whole = np.int64(code)
     magnitude = whole & mask
@@ -44,7 +44,7 @@ def _decoded(code: Any, mask: Any, up: Any, down: Any, bias: Any, sign: Any, fir
         value = np.float32(np.inf) if magnitude == infinity else np.float32(np.nan)
     if odd or magnitude == 0:
         exponent = NONE
-    return (-value if whole & sign else value), exponent, odd
+    return (-value if whole >> sign & 1 else value), exponent, odd
 
 
 @numba.njit(**OPTIONS)
@@ -59,7 +59,7 @@ def pack_a(
     mask, up, down, bias, sign, start, infinity = format
     for row in range(first, last):
         for j in range(len(order)):
-            v, e, o = _decoded(codes[row, order[j]], mask, up, down, bias, sign, start, infinity)
+            v, e, o = decoded(codes[row, order[j]], mask, up, down, bias, sign, start, infinity)
             x = av.dtype.type(v)
             if length:
                 s = scale_v[row, order[j] // length]
@@ -86,7 +86,7 @@ def pack_b(
             count = 0
             values, exponents = bv[t, block, j * W : j * W + w], be[t, block, j * W : j * W + w]
             for i in range(w):
-                v, e, o = _decoded(row[i], mask, up, down, bias, sign, start, infinity)
+                v, e, o = decoded(row[i], mask, up, down, bias, sign, start, infinity)
                 values[i], exponents[i] = v, e
                 count += o
             if length:
@@ -108,12 +108,12 @@ def pack_c(codes: Any, format: Any, d: Any, first: Any, last: Any) -> None:
         t, row = unit // m, unit % m
         for block in range(d.shape[1]):
             for i in range(min(W, n - block * W)):
-                v, e, o = _decoded(codes[t, row, block * W + i], mask, up, down, bias, sign, start, infinity)
+                v, e, o = decoded(codes[t, row, block * W + i], mask, up, down, bias, sign, start, infinity)
                 d[t, block, row, i] = v
 
 
 @numba.njit(**OPTIONS)
-def _encoded(value: Any, half: Any) -> Any:
+def encoded(value: Any, half: Any) -> Any:
     """The code of a value that f32 or f16 has; NaN is the canonical one."""
     if value != value:
         return np.int64(0x7FFF) if half else np.int64(0x7FFFFFFF)
@@ -134,4 +134,4 @@ def unpack_d(d: Any, half: Any, codes: Any, first: Any, last: Any) -> None:
         t, row = unit // m, unit % m
         for block in range(d.shape[1]):
             for i in range(min(W, n - block * W)):
-                codes[t, row, block * W + i] = _encoded(d[t, block, row, i], half)
+                codes[t, row, block * W + i] = encoded(d[t, block, row, i], half)

@@ -18,6 +18,8 @@ from tcsim.engines.program import ADD, DOT, FROM_C, FROM_ZERO, WIDEN
 
 W = 128
 """Columns of a block: its operands stay in the L1 cache."""
+F = 64
+"""Fragments of a block."""
 ROWS = 32
 """Rows of A that a block meets while its operands are there."""
 NONE = np.int16(-8000)
@@ -26,7 +28,7 @@ OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True}
 
 
 @intrinsic
-def _widest(context: Any) -> Any:
+def widest(context: Any) -> Any:
     """Vectors of 512 bits where the CPU has them: LLVM prefers 256, which takes up to twice the time here."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -60,27 +62,46 @@ def _power(exponent: Any) -> Any:
 # --- one step: sums over a row of A and W columns of B
 
 
-@numba.njit(**OPTIONS)
+# a: (L,), to be met by b (L * W,), W columns; or (L, F), to be met by b (L * F,), in each of F fragments
+
+
 def _largest(a: Any, b: Any, e: Any) -> None:
-    """The largest exponent of the products of a (L,) and b (L * W,), and of what is in e (W,)."""
-    _widest()
-    for k in range(0, len(a), 4):
-        a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
-        part = b[k * W : (k + 4) * W]
-        for n in range(len(e)):
-            x = max(np.int16(a0 + part[n]), np.int16(a1 + part[n + W]))
-            y = max(np.int16(a2 + part[n + 2 * W]), np.int16(a3 + part[n + 3 * W]))
-            e[n] = max(e[n], max(x, y))
+    """The largest exponent of the products of a and b, and of what is in e."""
+
+
+@overload(_largest)
+def _(a: Any, b: Any, e: Any) -> Any:
+    def of_row(a: Any, b: Any, e: Any) -> None:
+        widest()
+        for k in range(0, len(a), 4):
+            a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+            part = b[k * W : (k + 4) * W]
+            for n in range(len(e)):
+                x = max(np.int16(a0 + part[n]), np.int16(a1 + part[n + W]))
+                y = max(np.int16(a2 + part[n + 2 * W]), np.int16(a3 + part[n + 3 * W]))
+                e[n] = max(e[n], max(x, y))
+
+    def of_fragments(a: Any, b: Any, e: Any) -> None:
+        widest()
+        for k in range(0, len(a), 4):
+            a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+            part = b[k * F : (k + 4) * F]
+            for n in range(F):
+                x = max(np.int16(a0[n] + part[n]), np.int16(a1[n] + part[n + F]))
+                y = max(np.int16(a2[n] + part[n + 2 * F]), np.int16(a3[n] + part[n + 3 * F]))
+                e[n] = max(e[n], max(x, y))
+
+    return of_row if a.ndim == 1 else of_fragments
 
 
 def _sum(a: Any, b: Any, scale: Any, total: Any) -> None:
-    """Add the cut products of a (L,) and b (L * W,) to total (W,)."""
+    """Add the cut products of a and b to total."""
 
 
 @overload(_sum)
 def _(a: Any, b: Any, scale: Any, total: Any) -> Any:
     def narrow(a: Any, b: Any, scale: Any, total: Any) -> None:
-        _widest()
+        widest()
         for k in range(0, len(a), 4):
             a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
             part = b[k * W : (k + 4) * W]
@@ -91,7 +112,7 @@ def _(a: Any, b: Any, scale: Any, total: Any) -> Any:
                 total[n] = np.int32(total[n] + np.int32(x + y))
 
     def wide(a: Any, b: Any, scale: Any, total: Any) -> None:
-        _widest()
+        widest()
         for k in range(0, len(a), 4):
             a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
             part = b[k * W : (k + 4) * W]
@@ -101,23 +122,60 @@ def _(a: Any, b: Any, scale: Any, total: Any) -> Any:
                 y = np.trunc(a2 * part[n + 2 * W] * s) + np.trunc(a3 * part[n + 3 * W] * s)
                 total[n] += x + y
 
-    return narrow if a.dtype == types.float32 else wide
+    def narrow_fragments(a: Any, b: Any, scale: Any, total: Any) -> None:
+        widest()
+        for k in range(0, len(a), 4):
+            a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+            part = b[k * F : (k + 4) * F]
+            for n in range(F):
+                s = scale[n]
+                x = np.int32(np.int32(a0[n] * part[n] * s) + np.int32(a1[n] * part[n + F] * s))
+                y = np.int32(np.int32(a2[n] * part[n + 2 * F] * s) + np.int32(a3[n] * part[n + 3 * F] * s))
+                total[n] = np.int32(total[n] + np.int32(x + y))
+
+    def wide_fragments(a: Any, b: Any, scale: Any, total: Any) -> None:
+        widest()
+        for k in range(0, len(a), 4):
+            a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+            part = b[k * F : (k + 4) * F]
+            for n in range(F):
+                s = scale[n]
+                x = np.trunc(a0[n] * part[n] * s) + np.trunc(a1[n] * part[n + F] * s)
+                y = np.trunc(a2[n] * part[n + 2 * F] * s) + np.trunc(a3[n] * part[n + 3 * F] * s)
+                total[n] += x + y
+
+    if a.ndim == 1:
+        return narrow if a.dtype == types.float32 else wide
+    return narrow_fragments if a.dtype == types.float32 else wide_fragments
 
 
-@numba.njit(**OPTIONS)
 def _plain(a: Any, b: Any, total: Any) -> None:
     """Add the products themselves: whether a sum is finite, and which NaN or infinity it is if not."""
-    _widest()
-    for k in range(len(a)):
-        x = np.float64(a[k])
-        for n in range(len(total)):
-            total[n] += x * np.float64(b[k * W + n])
+
+
+@overload(_plain)
+def _(a: Any, b: Any, total: Any) -> Any:
+    def of_row(a: Any, b: Any, total: Any) -> None:
+        widest()
+        for k in range(len(a)):
+            x, part = np.float64(a[k]), b[k * W : (k + 1) * W]
+            for n in range(len(total)):
+                total[n] += x * np.float64(part[n])
+
+    def of_fragments(a: Any, b: Any, total: Any) -> None:
+        widest()
+        for k in range(len(a)):
+            x, part = a[k], b[k * F : (k + 1) * F]
+            for n in range(F):
+                total[n] += np.float64(x[n]) * np.float64(part[n])
+
+    return of_row if a.ndim == 1 else of_fragments
 
 
 @numba.njit(**OPTIONS)
 def _collect(part: Any, total: Any, more: Any) -> None:
     """A sum of products as float64; `more`: in addition to what is there."""
-    _widest()
+    widest()
     for n in range(len(total)):
         total[n] = (total[n] if more else 0.0) + np.float64(part[n])
 
@@ -132,12 +190,12 @@ def _scales(e: Any, fraction_bits: Any, scale: Any) -> None:
 @overload(_scales)
 def _(e: Any, fraction_bits: Any, scale: Any) -> Any:
     def narrow(e: Any, fraction_bits: Any, scale: Any) -> None:
-        _widest()
+        widest()
         for n in range(len(e)):
             scale[n] = f32_of((min(np.int32(fraction_bits - e[n]), np.int32(127)) + np.int32(127)) << np.int32(23))
 
     def wide(e: Any, fraction_bits: Any, scale: Any) -> None:
-        _widest()
+        widest()
         for n in range(len(e)):
             scale[n] = _power(fraction_bits - np.int64(e[n]))
 
@@ -147,7 +205,7 @@ def _(e: Any, fraction_bits: Any, scale: Any) -> Any:
 @numba.njit(**OPTIONS)
 def _join(e: Any, c: Any, minimum_exponent: Any, shift: Any) -> None:
     """Let the addends' exponents count."""
-    _widest()
+    widest()
     lowest, less = np.int32(minimum_exponent), np.int32(shift)
     for n in range(len(e)):
         magnitude = bits32(c[n]) & np.int32(0x7FFFFFFF)
@@ -172,7 +230,7 @@ def _signed_half(value: Any) -> Any:
 @numba.njit(**OPTIONS)
 def _finish(total: Any, e: Any, c: Any, d: Any, shift: Any, fraction_bits: Any, mask: Any, half: Any) -> None:
     """d: total and the cut addend, rounded. An infinity or NaN among the terms gives whatever it gives."""
-    _widest()
+    widest()
     weight = _power(-shift)
     if half:
         for n in range(len(e)):
@@ -198,7 +256,7 @@ def _settle(plain: Any, d: Any) -> None:
 
 @numba.njit(**OPTIONS)
 def _all_finite(d: Any) -> Any:
-    _widest()
+    widest()
     count = 0
     for n in range(len(d)):
         count += 0 if abs(d[n]) < np.inf else 1
@@ -208,7 +266,7 @@ def _all_finite(d: Any) -> Any:
 @numba.njit(**OPTIONS)
 def _ordinary(operation: Any, acc: Any, c: Any, half: Any) -> None:
     """The operations that are not dot-adds, on the accumulator."""
-    _widest()
+    widest()
     for n in range(len(acc)):
         if operation == ADD:
             sum = acc[n] + c[n]  # of two f16 exact
@@ -222,7 +280,7 @@ def _ordinary(operation: Any, acc: Any, c: Any, half: Any) -> None:
 @numba.njit(**OPTIONS)
 def _group(a: Any, b: Any, scale_a: Any, exponent_a: Any, scale_b: Any, exponent_b: Any, value: Any, e: Any) -> None:
     """A term of a group: the exact sum of products of a (G,) and b (G * W,), scaled; its exponent is that of the scales, if one is not zero."""
-    _widest()
+    widest()
     total, size = np.zeros(len(e), np.float32), np.zeros(len(e), np.float32)
     for k in range(len(a)):
         x = np.float32(a[k])
@@ -240,6 +298,38 @@ def _group(a: Any, b: Any, scale_a: Any, exponent_a: Any, scale_b: Any, exponent
 
 
 @numba.njit(**OPTIONS)
+def run_steps(
+    values: Any, exponents: Any, values_b: Any, exponents_b: Any, stride: Any, c: Any, acc: Any, odd: Any, program: Any, most: Any,
+    e: Any, scale: Any, part: Any, total: Any, plain: Any, fresh: Any,
+) -> None:  # fmt: skip
+    """The operations of one instruction on c, into acc; the arrays of the last line are there to be written to."""
+    for p in range(len(program)):
+        operation, start, length, addend, lowest, shift, fraction_bits, floor, mask, half = program[p]
+        if operation != DOT:
+            _ordinary(operation, acc, c, half)
+            continue
+        end = start + length
+        e[:] = np.int16(floor)
+        _largest(exponents[start:end], exponents_b[start * stride : end * stride], e)
+        addends = c if addend == FROM_C else acc
+        if addend == FROM_ZERO:
+            acc[:] = np.float32(0.0)
+        _join(e, addends, lowest, shift)
+        _scales(e, fraction_bits, scale)
+        for one in range(start, end, most):
+            two = min(one + most, end)
+            part[:] = 0
+            _sum(values[one:two], values_b[one * stride : two * stride], scale, part)
+            _collect(part, total, one > start)
+        _finish(total, e, addends, fresh, shift, fraction_bits, mask, half)
+        if odd or not _all_finite(addends):
+            plain[:] = addends
+            _plain(values[start:end], values_b[start * stride : end * stride], plain)
+            _settle(plain, fresh)
+        acc[:] = fresh  # written apart: loops whose arrays overlap are not vectorised
+
+
+@numba.njit(**OPTIONS)
 def gemm(
     av: Any, ae: Any, a_odd: Any, bv: Any, be: Any, b_odd: Any, met: Any, d: Any, program: Any, separate: Any,
     kept: Any, k: Any, n: Any, most: Any, partial: Any, group: Any, places: Any, sva: Any, sea: Any, svb: Any, seb: Any,
@@ -253,7 +343,7 @@ def gemm(
     is. group: products that are summed before they are scaled, or 0; then sva, sea (T, M, scales) and svb, seb (T, scales, N) are the
     scales and their exponents, and places (I,) the instructions.
     """
-    _widest()
+    widest()
     batch, m, width = av.shape
     instructions = width // kept
     blocks = d.shape[1]
@@ -298,29 +388,23 @@ def gemm(
                         )  # fmt: skip
                     values, exponents, values_b, exponents_b = ones, nothing, term_v, term_e
                 odd = a_odd[t, row, i] or b_odd[t, block, i]
-                for p in range(len(program)):
-                    operation, start, length, addend, lowest, shift, fraction_bits, floor, mask, half = program[p]
-                    if operation != DOT:
-                        _ordinary(operation, acc, c, half)
-                        continue
-                    end = start + length
-                    e[:] = np.int16(floor)
-                    _largest(exponents[start:end], exponents_b[start * W : end * W], e)
-                    addends = c if addend == FROM_C else acc
-                    if addend == FROM_ZERO:
-                        acc[:] = np.float32(0.0)
-                    _join(e, addends, lowest, shift)
-                    _scales(e, fraction_bits, scale)
-                    for one in range(start, end, most):
-                        two = min(one + most, end)
-                        part[:] = 0
-                        _sum(values[one:two], values_b[one * W : two * W], scale, part)
-                        _collect(part, total, one > start)
-                    _finish(total, e, addends, fresh, shift, fraction_bits, mask, half)
-                    if odd or not _all_finite(addends):
-                        plain[:] = addends
-                        _plain(values[start:end], values_b[start * W : end * W], plain)
-                        _settle(plain, fresh)
-                    acc[:] = fresh  # written apart: loops whose arrays overlap are not vectorised
+                run_steps(
+                    values,
+                    exponents,
+                    values_b,
+                    exponents_b,
+                    W,
+                    c,
+                    acc,
+                    odd,
+                    program,
+                    most,
+                    e,
+                    scale,
+                    part,
+                    total,
+                    plain,
+                    fresh,
+                )
                 if separate:
                     c[:] = acc
