@@ -163,8 +163,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     makers: list[tuple[Callable[..., Case], tuple[Any, ...]]] = [(gemm, one) for one in GEMMS]
     makers += [(fragments, (*one, registers)) for registers in (False, True) for one in FRAGMENTS]
     makers.append((described, DESCRIBED))
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, NumPy {np.__version__}")
-    print("| call | NumPy, 10^9/s | " + " | ".join(f"{name}, 10^9/s of a processor (x NumPy) | by the clock" for name in asked.engines) + " |")
+    print(
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, NumPy {np.__version__}"
+    )
+    print(
+        "| call | NumPy, 10^9/s | "
+        + " | ".join(f"{name}, 10^9/s of a processor (x NumPy) | by the clock" for name in asked.engines)
+        + " |"
+    )
     print("| --- | ---: |" + " ---: | ---: |" * len(asked.engines))
     for make, row in makers:
         if asked.only not in row[0]:

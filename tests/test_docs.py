@@ -97,6 +97,7 @@ NEEDED = {
     "tcsim.launchers.triton_driver": "triton",
     "tcsim.engines.kernels": "numba",
     "tcsim.engines.decoding": "numba",
+    "tcsim.engines.fragments": "numba",
     "conformance.explain.on_torch": "torch",
     "conformance.explain.on_cublaslt": "torch",
     "conformance.explain.on_triton": "triton",

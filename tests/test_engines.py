@@ -46,6 +46,7 @@ class Counting(Engine):
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Install an engine as a package would, for the length of a test."""
+    monkeypatch.delenv("TCSIM_ENGINE", raising=False)
 
     def install(engine: Any) -> None:
         monkeypatch.setattr(choice, "_entries", lambda: {"counting": EntryPoint("counting", "x:y", choice.GROUP)})

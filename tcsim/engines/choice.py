@@ -6,6 +6,7 @@ whose objects are `Engine`s. The bits do not depend on the choice.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -92,11 +93,11 @@ def using(engine: str | Engine | None) -> Iterator[None]:
 
 
 def multiply(work: Work, matrices: Matrices, order: Sequence[int] = (0,), engine: str | Engine | None = None) -> Codes:
-    """D (T, M, N) of the instructions along K in this order, by the engine, or by that of `using`, or by one chosen automatically.
+    """D (T, M, N) of the instructions along K in this order, by the engine, that of `using`, that of TCSIM_ENGINE, or a choice.
 
     Raises EngineError if the engine that was asked for is not there, does not work, or does not compute this.
     """
-    asked = engine if engine is not None else _asked.get()
+    asked = engine if engine is not None else _asked.get() or os.environ.get("TCSIM_ENGINE") or None
     if asked is not None:
         found = asked if isinstance(asked, Engine) else find(asked)
         why_not = found.missing() or found.takes(work)

@@ -40,7 +40,7 @@ def _values(raw: Any, format: Any, v: Any, e: Any) -> Any:
         own = np.int32(max(np.int32(magnitude >> down), np.int32(1)) - bias)
         e[n] = np.int16(np.int32(NONE) if magnitude == np.int32(0) else own)
     for n in range(F):
-        odd += np.int32(raw[n] & mask) >= first
+        odd += int(np.int32(raw[n] & mask) >= first)
     if odd:
         for n in range(F):
             magnitude = np.int32(np.int32(raw[n]) & mask)
