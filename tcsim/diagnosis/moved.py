@@ -78,15 +78,18 @@ def moved(reals: Reals, open_: Mask) -> list[tuple[Moved, Mask]]:
         places = None if listed else _places(base, wanted, reach, open_[matrix])
         for one in listed if places is None else _candidates(*places, shape):
             candidate = replace(one, alone=alone)
-            inside = candidate.source(shape)[2]
-            gives = inside & np.stack(
-                [reals.near(np.nan_to_num(candidate.values(reals, t)), t) for t in range(len(open_))]
-            )
+            gives = gives_of(candidate, reals)
             found.append((int((gives & open_).sum()), candidate, gives))
     most = max((count for count, _, _ in found), default=0)
     if most < max(8, open_.sum() // 20):
         return []
     return [(candidate, gives) for count, candidate, gives in found if count == most]
+
+
+def gives_of(item: Moved, reals: Reals) -> Mask:
+    """Which outputs a rule gives, (batch, M, N)."""
+    inside = item.source((reals.c.shape[1], reals.c.shape[2]))[2]
+    return inside & np.stack([reals.near(np.nan_to_num(item.values(reals, t)), t) for t in range(len(reals.c))])
 
 
 def line_maps(reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:

@@ -127,9 +127,14 @@ def _few(lines: Ints) -> Ints:
 
 
 def way_of(
-    problem: Problem, item: Candidate, gives: npt.NDArray[np.bool_], ends: tuple[End, ...], others: bool = False
+    problem: Problem,
+    item: Candidate,
+    gives: npt.NDArray[np.bool_],
+    ends: tuple[End, ...],
+    others: bool = False,
+    every: bool = False,
 ) -> Way | None:
-    """The first way that gives every bit of some of the outputs of a mask; None if there is none."""
+    """The first way that gives every bit of some of the outputs of a mask, or of all; None if there is none."""
     if not gives.any():
         return None
     part, known = sample(gives)
@@ -138,7 +143,10 @@ def way_of(
         codes = codes_of(problem, item, way, part)
         if codes is None:
             return None
-        if any((end(codes) == seen)[known].all() for end in ends):
+        if not any((end(codes) == seen)[known].all() for end in ends):
+            continue
+        found = whole(problem, item, way) if every else None
+        if found is None or any((end(found) == problem.observed)[gives].all() for end in ends):
             return way
     return None
 

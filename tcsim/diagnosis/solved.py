@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.maps import SAME
-from tcsim.diagnosis.moved import Moved, line_maps, moved
+from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved
 from tcsim.diagnosis.predicted import End, Way, ends_of, way_of, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
@@ -72,15 +72,15 @@ class Solved:
         return not self.wrong.any() and not self.relations
 
     @property
-    def complete(self) -> bool:
-        """Everything is explained up to rounding."""
+    def covered(self) -> bool:
+        """Every output is given up to rounding."""
         tidy = all(piece.clean for piece in self.pieces)
-        return (
-            tidy
-            and not self.left.any()
-            and not self.stray
-            and bool(self.relations or self.pieces or self.unwritten.any())
-        )
+        return tidy and not self.left.any() and bool(self.relations or self.pieces or self.unwritten.any())
+
+    @property
+    def complete(self) -> bool:
+        """Everything is explained: every bit, or all up to rounding in an order of summation that is not known."""
+        return self.covered and not self.stray
 
     @property
     def rank(self) -> int:
@@ -223,7 +223,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     if narrow and not found.rounding_only:
         values = _values(reals, found.pieces) if line is None else line.values
         cut = narrowing(narrow, reals, values) if problem.output is None else None
-        if found.complete:
+        if found.covered:
             found = _in_every_bit(found)
         by_bits = _narrowing_by_bits(found, narrow)
         if by_bits is not None and (problem.output is None or by_bits.mistake == TRUNCATED):
@@ -232,7 +232,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     elif narrow and problem.output is None:
         cut = _narrowing_by_bits(found, narrow) or narrowing(narrow, reals, reals.right)
         found = replace(found, relations=(*relations, cut))
-    return _in_every_bit(found) if found.complete else found
+    return _in_every_bit(found) if found.covered else found
 
 
 def _narrowing_by_bits(found: Solved, narrow: str) -> Relation | None:
@@ -254,15 +254,16 @@ def _in_every_bit(found: Solved) -> Solved:
     ):
         base = way_of(found.problem, Candidate(), right, found.ends, others=True)
         found = replace(found, base=base)
-    if any(isinstance(piece.candidate, Candidate) and piece.way is None for piece in pieces):
-        found = replace(found, pieces=tuple(_timed(found, piece) for piece in pieces))
-    return found
+    return replace(found, pieces=tuple(_timed(found, piece) for piece in pieces))
 
 
 def _timed(found: Solved, piece: Piece) -> Piece:
-    if piece.way is not None or not isinstance(piece.candidate, Candidate):
+    """In the first order of summation that gives every bit of all its outputs, if there is one."""
+    item = piece.candidate
+    if not isinstance(item, Candidate):
         return piece
-    return replace(piece, way=way_of(found.problem, piece.candidate, piece.gives, found.ends, others=True))
+    tried = (way_of(found.problem, item, piece.gives, found.ends, others, every=True) for others in (False, True))
+    return replace(piece, way=next((way for way in tried if way is not None), piece.way))
 
 
 def _values(reals: Reals, pieces: tuple[Piece, ...]) -> Numbers:
@@ -329,7 +330,9 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
         options = stored
         if not stored or stored[0].given < left.sum() or stored[0].item.rank > 3:
             lines = solver.best(left, random, pairs=not known)
-            options = foremost([*stored, *lines, *(also for one in lines for also in _restated(solver, one, left))])
+            options = foremost(
+                [*stored, *lines, *(also for one in lines for also in _restated(solver, found.model, one, left))]
+            )
         tried += sum(map(len, solver.rules.values()))
         if not options:
             break
@@ -360,7 +363,7 @@ def _stored(solver: Solver, model: Codes, left: Mask) -> list[Scored]:
     return foremost(found)
 
 
-def _restated(solver: Solver, one: Scored, left: Mask) -> list[Scored]:
+def _restated(solver: Solver, model: Codes, one: Scored, left: Mask) -> list[Scored]:
     """The same in other words: lines that are others as outputs at another place, a miscounted K as two wrong reads."""
     item = one.item
     if isinstance(item, Moved):
@@ -368,7 +371,8 @@ def _restated(solver: Solver, one: Scored, left: Mask) -> list[Scored]:
     found: list[Scored | None] = []
     lines = item.a.lines_only and item.b.lines_only and not item.a.part + item.b.part
     if lines and replace(item, a=SAME, b=SAME) == Candidate():
-        found.append(replace(one, item=Moved(item.a, item.b, alone=bool(solver.reals.c.any()))))
+        again = Moved(item.a, item.b, alone=bool(solver.reals.c.any()))
+        found.append(_scored(solver, model, again, gives_of(again, solver.reals), left))
     if item.restarted:
         found.append(replace(one, item=replace(item, apart=True)))
     elif item.count is not None and item.a is SAME and item.b is SAME:
