@@ -84,7 +84,7 @@ def on_cpu(
     run = parse(ptx).kernel().launch(
         memory, [*maps, problem.tobytes(), convolution.window_parameter(build.block_k).tobytes()],
         grid=tiles.launch_grid(build, convolution.shape(build.block_k), 2), block=(build.threads, 1, 1),
-        cluster=(math.prod(build.cluster), 1, 1), dynamic_smem=build.shared_bytes,
+        cluster=(math.prod(build.cluster), 1, 1), dynamic_smem=build.shared_bytes, origins=True,
     )  # fmt: skip
     assert run.completed and not [own for own in run.hazards if HAZARDS[own.name].severity == "error"], run.hazards
     return memory.read(places[2], math.prod(shape) * 2).view(x.dtype).reshape(shape)

@@ -13,7 +13,7 @@ from tcsim.descriptors.forms import form_of
 from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
 from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
-from tcsim.ptx.shadow.tiles import Mend, View, dense_k
+from tcsim.ptx.shadow.tiles import NEAR, Mend, View, dense_k
 from tcsim.ptx.threads import Array
 
 UNIT = 16
@@ -157,7 +157,8 @@ def _shifts(at: Array, unit: int, tile: TileBytes, descriptor: int, address: int
     if own is None:
         return
     places = np.flatnonzero(at == origin // unit * unit) * unit + origin % unit
-    for step in dict.fromkeys((*(int(place) - address for place in places), *_STARTS)):
+    near = [int(place) - address for place in places if abs(int(place) - address) <= NEAR]
+    for step in dict.fromkeys((*near, *_STARTS)):
         yield from _started(at, unit, tile, own, step)
 
 

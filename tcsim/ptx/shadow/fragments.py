@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.ptx.shadow.tags import LINE, Tags, halves_of
-from tcsim.ptx.shadow.tiles import Mend, View, dense_k
+from tcsim.ptx.shadow.tiles import NEAR, Mend, View, dense_k
 from tcsim.ptx.threads import Array
 
 Lookup = Callable[[Array], Array]
@@ -180,6 +180,6 @@ def _shifts(place: Array, lines: Array, lookup: Lookup, where: Where, target: Ar
         for step in range(_CHUNK, 8 * _CHUNK, _CHUNK):
             yield _mend(f"bits {step:#x} of the address flipped", np.where(part, place ^ step, place), lookup)
     there = where(target, int(place.flat[0]) >> 24)
-    if there is not None:
+    if there is not None and abs(int(there.flat[0]) - int(place.flat[0])) <= NEAR:
         said = f"its first element read from byte {int(there.flat[0]) & 0xFFFFFF} of shared memory instead of {int(place.flat[0]) & 0xFFFFFF}"
         yield Mend("FRAGMENT_LAYOUT", said, target)

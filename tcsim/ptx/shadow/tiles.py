@@ -14,6 +14,8 @@ import numpy as np
 
 from tcsim.ptx.threads import Array
 
+NEAR = 4096
+"""Bytes within which a product's operand may have begun at the wrong place of its tile: further on lie other tiles."""
 FILL = -1
 """The origin of bytes that a copy filled in, beyond the tensor, and of constants."""
 
