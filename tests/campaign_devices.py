@@ -34,14 +34,3 @@ def troubled(ordinal: int) -> Callable[[Task | Question], list[Any]]:
         return on_cpu.execute(task)
 
     return execute
-
-
-def hanging(ordinal: int) -> Callable[[Task | Question], list[Any]]:
-    """From the third span on no task ends."""
-
-    def execute(task: Task | Question) -> list[Any]:
-        if isinstance(task, Task) and task.first >= 64:
-            time.sleep(600)
-        return on_cpu.execute(task)
-
-    return execute
