@@ -2,7 +2,6 @@
 
 python benchmarks/engines.py                       print the table
 python benchmarks/engines.py --engines numba gpu   of these engines
-python benchmarks/engines.py --mmasim              and of mmasim 2.1.1 (extra `oracles`), on small batches of the same instructions
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ FRAGMENTS = (  # instruction, arch, instructions in a batch
     ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_90", 50_000),
 )
 DESCRIBED = ("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16", "sm_90a", 256)
-SMALL = 4  # of NumPy's part of a batch: so many times smaller
+SMALL = 4  # NumPy's batches, and sides of matrices, are this many times smaller
 
 
 class Rate(NamedTuple):
@@ -50,7 +49,7 @@ class Rate(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A call for an engine; `part`: of how many products, where the engine is slow."""
+    """A call of an engine."""
 
     name: str
     run: Callable[[str, bool], int]  # engine, whether a smaller batch will do -> products
@@ -126,7 +125,7 @@ def _numbers(instruction: Any, shapes: Sequence[tuple[int, int]], count: int) ->
 
 
 def described(mnemonic: str, arch: str, count: int) -> Case:
-    """wgmma with both operands behind descriptors, tiles of 128-byte swizzle."""
+    """wgmma with both operands behind descriptors, tiles of 32-byte swizzle."""
     instruction: Any = tcsim.instruction(mnemonic, arch=arch)
     m, n, k = instruction.shape
     stream = np.random.default_rng(4)
@@ -144,13 +143,6 @@ def described(mnemonic: str, arch: str, count: int) -> Case:
         return part * m * n * k
 
     return Case(f"execute `{mnemonic}` {arch}, descriptors", run)
-
-
-def by_mmasim(mnemonic: str, arch: str) -> Rate:
-    """mmasim's simulator of the instruction, one fragment at a time as it takes them."""
-    from tests.oracles.ask_mmasim import rate  # only where mmasim is installed
-
-    return Rate(*rate(mnemonic, arch))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
