@@ -42,6 +42,11 @@ class ScaledKernel:
     multiplications: tuple[str, ...]  # beginnings of all opcodes that multiply: a build contains those of its own only
 
     @property
+    def file(self) -> str:
+        """The source in hwkernels/kernels."""
+        return f"{self.source}.cu"
+
+    @property
     def target(self) -> str:
         """The generation's own target."""
         return self.targets[0]
@@ -248,7 +253,7 @@ class ScaledBuild:
 @cache
 def scaled_cubin_of(build: ScaledBuild) -> bytes:
     """The machine code of a build, compiled once in a process. Raises what `gemm_build.kept_cubin` raises."""
-    return kept_cubin(f"{build.row.source}.cu", build.target, build.headers, build.defines)
+    return kept_cubin(build.row.file, build.target, build.headers, build.defines)
 
 
 def step_places(kernel: ScaledKernel) -> list[tuple[int, int]]:

@@ -86,6 +86,7 @@ def _signature(body: str) -> object:
         ("another word", ("[%r1], 2", "[%r1+4], 2"), False),
         ("another warp", ("@!%p1", "@%p1"), False),
         ("no read", ("ld.shared.u32 %r3, [%r1];", ""), False),
+        ("a write to a word that nobody else accesses", ("setp.lt.u32 %p1", "setp.eq.u32 %p1, %r0, 9; @%p1 st.shared.u32 [%r1+32], 3; setp.lt.u32 %p1"), True),
     ],
 )  # fmt: skip
 def test_pairs_of_conflicting_accesses(what: str, other: tuple[str, str], same: bool) -> None:

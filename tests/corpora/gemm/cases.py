@@ -16,6 +16,7 @@ from hwkernels.gemm import tiles
 from hwkernels.gemm.build import Build
 from hwkernels.gemm.call import problem_dtype
 from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS, GemmKernel
+from hwkernels.gemm.scaled_kernels import SCALED_KERNELS, ScaledBuild
 from hwkernels.gemm.sparse_operands import compress, metadata_image, sparsity_in
 from hwkernels.gemm.tiles import Shape, TensorMapSpec
 from tcsim.core.targets import TARGETS
@@ -37,9 +38,11 @@ from tests.corpora.case import (
 CLUSTERS = 2  # of a persistent launch: blocks take several tiles
 
 
-def build_of(source: Source, target: str) -> Build:
+def build_of(source: Source, target: str) -> Build | ScaledBuild:
     """The build that a source names, for a target."""
     options = dict(source.options)
+    if source.file in SCALED_KERNELS:
+        return ScaledBuild(source.file, **options, target=target)
     formats = (options["a"], options["b"], options["out"])
     return tiles.choose(KERNELS[source.file], Shape(*options["shape"]), formats, options["majors"], target=target)
 
@@ -101,7 +104,7 @@ def dense(
     source = Source("gemm", kernel.name, "dense", options)
 
     def make(inputs: Inputs) -> Launch:
-        build = build_of(source, target)
+        build = tiles.choose(kernel, shape, formats, majors, target=target)
         a, b = elements(inputs, a_format, (shape.m, shape.k)), elements(inputs, b_format, (shape.n, shape.k))
         step = 16 // OPERAND_FORMATS[a_format].bytes if kernel.needs_aligned else 1
         metadata = {}

@@ -58,9 +58,8 @@ class Product:
 @cache
 def kernel_of(build: Build | ScaledBuild) -> Kernel:
     """The kernel of a build. Raises ToolchainError without an NVRTC for its target."""
-    file = build.row.file if isinstance(build, Build) else f"{build.row.source}.cu"
-    text = (SOURCES / file).read_text(encoding="utf-8")
-    made = compile_cubin(text, build.target, name=file, headers=build.headers, defines=build.defines)
+    text = (SOURCES / build.row.file).read_text(encoding="utf-8")
+    made = compile_cubin(text, build.target, name=build.row.file, headers=build.headers, defines=build.defines)
     return parse(made.ptx).kernel(ENTRY)
 
 

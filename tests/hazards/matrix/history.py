@@ -73,8 +73,9 @@ class History(Words):
 
     def _write(self, at: Array, who: Array) -> None:
         own = _mixed(np.broadcast_to(who, at.shape))
-        self._add(at, self.writer[at], own, 2)
-        self._add(at, self.readers[at], own, 3)
+        for earlier, kind in ((self.writer[at], 2), (self.readers[at], 3)):
+            met = earlier != 0  # the first write meets nobody: alone it conflicts with nothing
+            self._add(at[met], earlier[met], own[met], kind)
         self.writer[at], self.readers[at] = own, 0
 
     def _add(self, at: Array, earlier: Array, later: Array, kind: int) -> None:

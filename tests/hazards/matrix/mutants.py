@@ -48,6 +48,7 @@ _SYNCHRONISES = {
     "barrier": r"(bar|barrier)\.(cta\.|warp\.)?(sync|arrive|red)|barrier\.cluster",
 }
 _WAIT = r"cp\.async\.(bulk\.)?wait_group|wgmma\.wait_group"
+_ALLOCATION = r"tcgen05\.(alloc|dealloc|relinquish)"
 _PARITY = r"mbarrier\.(try|test)_wait\.parity"
 _FIELDS = ((0, "start"), (16, "LBO"), (32, "SBO"), (49, "base offset"), (62, "swizzle"))
 """Fields of a matrix descriptor, by their lowest bit."""
@@ -62,7 +63,9 @@ CHANGES = (
     Change("expect_tx", r"mbarrier\S*\.expect_tx", "add", -1, -16),
     Change("arrival count", r"mbarrier\.init", "add", 1, 1),
     Change("arrival count", r"mbarrier\.init", "add", 1, -1),
-    Change("init", r"mbarrier\.init", "delete"),
+    *(Change("arrival count", r"mbarrier\.arrive\b(?!\S*expect_tx)", "add", -1, amount) for amount in (1, -1)),
+    *(Change("barrier count", r"(bar|barrier)\.(cta\.)?(sync|arrive)", "add", 1, amount) for amount in (32, -32)),
+    Change("init", r"mbarrier\.(init|inval)", "delete"),
     Change("parity", _PARITY, "flip", 2),
     *(
         Change("descriptor", opcode, "add", operand, amount << bit, f"{note} of {'ab'[operand - 1]}", 1)
@@ -73,11 +76,18 @@ CHANGES = (
     ),
     Change("instruction descriptor", r"tcgen05\.mma", "add", 3, 1 << 17, "N", 1),
     Change("instruction descriptor", r"tcgen05\.mma", "add", 3, -(1 << 24), "M", 1),
-    Change("shared address", r"cp\.async\.(bulk\S*shared::c\w+\.global|c[ag])", "add", 0, 16, "address", 2),
+    Change("shared address", r"cp\.async\.(bulk\S*shared::c\w+\.(global|shared)|c[ag])", "add", 0, 16, "address", 2),
     Change("shared address", r"cp\.(async|reduce\.async)\.bulk\S*\.global\.shared", "add", 1, 16, "address", 2),
+    Change("tensor address", r"tcgen05\.ld", "add", 1, 1, "column", 1),
+    Change("tensor address", r"tcgen05\.st", "add", 0, 1, "column", 1),
     Change("shared address", r"ldmatrix", "add", 1, 16, "address", 2),
     Change("shared address", r"stmatrix", "add", 0, 16, "address", 2),
-    Change("allocation", r"tcgen05\.(alloc|dealloc|relinquish)", "delete"),
+    *(
+        Change("shared address", rf"{opcode}\.(\S+\.)?shared", "add", at, 16, "address", 1)
+        for at, opcode in enumerate(("st", "ld"))
+    ),
+    Change("allocation", _ALLOCATION, "delete"),
+    *(Change("allocation moved", _ALLOCATION, edit) for edit in ("later", "earlier")),
     Change("register pool", r"setmaxnreg", "number", -1, 8),
 )
 """All changes. A change that gives nothing that can be read, or that was there before, makes no mutant."""
@@ -121,7 +131,7 @@ def _add(text: Text, own: Statement, change: Change) -> str | None:
     if operand.startswith("{"):
         return None
     if operand.startswith("["):
-        if change.edit != "add" or change.kind != "shared address":
+        if not change.kind.endswith(" address"):
             return None
         base, plus, offset = operand[1:-1].partition("+")
         operands[change.operand] = f"[{base}+{(int(offset, 0) if plus else 0) + change.amount}]"

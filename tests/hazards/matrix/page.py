@@ -1,6 +1,6 @@
 """`python -m tests.hazards.matrix.page [--verdicts FILE] [--device FILE]`: docs/hazard-matrix.md, from what was found.
 
---verdicts and --device take what the matrix and `tests.hazards.matrix_on_gpu` wrote into tests/data first.
+--verdicts takes what the matrix wrote into tests/data first, --device adds what `tests.hazards.matrix_on_gpu` wrote.
 """
 
 from __future__ import annotations
@@ -46,10 +46,26 @@ REASONS = (
 """The mutants that are argued by hand."""
 
 
-def keep(given: Path, to: Path) -> None:
-    """Bring a file of JSON into the tree; the same content gives the same bytes."""
-    text = json.dumps(json.loads(given.read_text(encoding="utf-8")), sort_keys=True, separators=(",", ":"))
+def keep(found: Any, to: Path) -> None:
+    """Bring plain data into the tree; the same content gives the same bytes."""
+    text = json.dumps(found, sort_keys=True, separators=(",", ":"))
     to.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+
+
+def joined(earlier: Any, later: Any) -> Any:
+    """What a GPU did, with what a later run on the same host adds; the later run alone if GPU, driver or assembler are others.
+
+    >>> first = {"device": "H200", "mutants": {"a": {"gpu": 0}, "b": {"gpu": 3}}}
+    >>> joined(first, {"device": "H200", "mutants": {"a": {"gpu": "not run", "memcheck": "0"}}})["mutants"]["a"]
+    {'gpu': 0, 'memcheck': '0'}
+    """
+    if earlier is None or any(earlier[key] != later[key] for key in later if key != "mutants"):
+        return later
+    found = dict(earlier["mutants"])
+    for key, own in later["mutants"].items():
+        new = {name: said for name, said in own.items() if name != "gpu" or said != "not run" or key not in found}
+        found[key] = found.get(key, {}) | new
+    return later | {"mutants": found}
 
 
 def read(path: Path) -> Any:
@@ -112,6 +128,33 @@ def _crossed(found: list[Verdict], device: dict[str, Any]) -> Iterator[list[Any]
         yield [verdict, sum(ran[each] for each in GPU), *(ran[each] for each in GPU)]
 
 
+def _errors(device: dict[str, Any], key: str, tool: str) -> int | None:
+    """The errors that a tool named in a mutant; None if it said nothing, or names some in the kernel itself."""
+    own, original = (device.get(name, {}).get(tool, "") for name in (key, f"{key.split()[0]} original"))
+    return int(own) if own.isdigit() and original in ("", "0") else None
+
+
+def _by_kind(found: list[Verdict], device: dict[str, Any]) -> Iterator[list[Any]]:
+    """By kind of mutant, how many each tool was asked about and in how many it names an error, beside our verdict."""
+    for kind in [*sorted({own.kind for own in found}), "all"]:
+        row: list[Any] = [kind]
+        for tool in TOOLS:
+            asked = [own for own in found if kind in (own.kind, "all") and _errors(device, own.key, tool) is not None]
+            errors = [own for own in asked if _errors(device, own.key, tool)]
+            row += [len(asked), sum(own.verdict == NAMED for own in asked), len(errors)]
+        yield row
+
+
+def _kinds(found: list[Verdict], generations: dict[str, str]) -> Iterator[list[Any]]:
+    """By kernel, the mutants of each kind: those that delete or change, and those that move."""
+    kinds = sorted({own.kind.removesuffix(" moved") for own in found})
+    yield ["kernel", *kinds]
+    for name in dict.fromkeys(own.subject for own in found):
+        counts = Counter(own.kind for own in found if own.subject == name)
+        cells = [" + ".join(str(counts[each]) for each in (kind, f"{kind} moved") if counts[each]) for kind in kinds]
+        yield [f"{generations[name]} {name}", *cells]
+
+
 def _compared(found: list[Verdict], device: dict[str, Any]) -> Iterator[list[Any]]:
     """By what we say, what the tools of compute-sanitizer say."""
     for verdict in ("the original", NAMED, CHANGED, EQUIVALENT):
@@ -138,6 +181,10 @@ def lines() -> Iterator[str]:
     yield "\n### By kernel\n"
     rows = _counted(found, lambda own: f"{generations[own.subject]} {own.subject}", device)
     yield from table(("kernel", *HEADS), rows)
+    heads, *kinds = _kinds(found, generations)
+    yield "\n### What is changed, by kernel\n"
+    yield "Mutants that delete or change + mutants that move; nothing where the launch executes no such instruction, or nothing to move it past.\n"
+    yield from table(heads, kinds)
     yield "\n### The hazards by name\n"
     yield "A mutant may have several.\n"
     yield from table(("name", "severity", "mutants"), _names(found))
@@ -147,6 +194,11 @@ def lines() -> Iterator[str]:
         yield f"\n### compute-sanitizer\n\n{report['device']}, driver {report['driver']}; a sample of the mutants, and the kernels themselves.\n"
         heads = [f"{tool}: {what}" for tool in TOOLS for what in ("launched", "with errors")]
         yield from table(("our verdict", *heads), _compared(found, device))
+        yield "\nBy kind of mutant, without those of kernels in which the tool names something itself:\n"
+        heads = ["kind", *(f"{tool}: {what}" for tool in TOOLS for what in ("launched", "named by us", "with errors"))]
+        yield from table(heads, _by_kind(found, device))
+        yield "\nWhat the tools name in the kernels themselves:\n"
+        yield from table(("kernel", "tool", "what it says"), _themselves(device))
         yield "\n### Where the GPU contradicts\n"
         yield "No hazard and the same bits on the model; other bits, a hang or a fault on the GPU, or errors of a tool.\n"
         yield from table(("mutant", "on the GPU"), _against(found, device, report["times"]))
@@ -154,6 +206,13 @@ def lines() -> Iterator[str]:
     yield from table(
         ("mutant", "why"), ([_told(own), reason(own) or "not explained"] for own in found if own.verdict == SILENT)
     )
+
+
+def _themselves(device: dict[str, Any]) -> Iterator[list[str]]:
+    for key, own in sorted(device.items()):
+        for tool in TOOLS if key.endswith(" original") else ():
+            if own.get(tool, "0") != "0":
+                yield [key.split()[0], tool, re.sub(r"\bm\d+_\d+_", "", own.get(f"{tool} said", own[tool]))]
 
 
 def _told(own: Verdict) -> str:
@@ -167,8 +226,7 @@ def _against(found: list[Verdict], device: dict[str, Any], times: int) -> Iterat
             continue
         if did(answer) in GPU[1:]:
             yield [_told(own), f"{answer} of {times} launches with other bits" if isinstance(answer, int) else answer]
-        errors = {tool: device.get(own.key, {}).get(tool, "0") for tool in TOOLS}
-        yield from ([_told(own), f"{tool}: errors"] for tool, said in errors.items() if said.isdigit() and int(said))
+        yield from ([_told(own), f"{tool}: errors"] for tool in TOOLS if _errors(device, own.key, tool))
 
 
 def page() -> str:
@@ -184,9 +242,10 @@ def main() -> int:
     parser.add_argument("--verdicts", type=Path)
     parser.add_argument("--device", type=Path)
     given = parser.parse_args()
-    for path, to in ((given.verdicts, FOUND), (given.device, DEVICE)):
-        if path:
-            keep(path, to)
+    if given.verdicts:
+        keep(json.loads(given.verdicts.read_text(encoding="utf-8")), FOUND)
+    if given.device:
+        keep(joined(read(DEVICE), json.loads(given.device.read_text(encoding="utf-8"))), DEVICE)
     PAGE.write_text(page(), encoding="utf-8")
     bad = [own for own in verdicts() if own.verdict == SILENT and not reason(own)]
     for own in bad:

@@ -8,6 +8,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from conformance.kernels.scaled import ScaledCase
 from hwkernels.gemm.kernels import KERNELS
 from hwkernels.gemm.tiles import Shape
 from tcsim.core.targets import TARGETS
@@ -19,6 +20,7 @@ from tests.corpora.case import Array, Case
 from tests.corpora.case import Launch as Made
 from tests.corpora.cases import CASES
 from tests.corpora.gemm.cases import dense
+from tests.corpora.gemm.scaled_cases import block_scaled
 from tests.corpora.pack import Compiled
 
 Schedule = str | int
@@ -112,9 +114,14 @@ def _recorded() -> dict[str, recording.Fields]:
     return recording.read()
 
 
-def _gemm(name: str, kernel: str, target: str, shape: tuple[int, int, int]) -> Subject:
-    generation = "sm_80" if target == "sm_80" else target[:-1]
-    return Subject(name, generation, dense(KERNELS[kernel], target, ("f16", "f16", "f32"), Shape(*shape)), target)
+def _gemm(name: str, kernel: str, target: str, shape: tuple[int, int, int], format_: str = "f16") -> Subject:
+    case = dense(KERNELS[kernel], target, (format_, format_, "f32"), Shape(*shape))
+    return Subject(name, target.removesuffix("a"), case, target)
+
+
+def _scaled(name: str, kernel: str, target: str, shape: tuple[int, int, int], format_: str) -> Subject:
+    case = block_scaled(ScaledCase(kernel, format_, format_, "f32", shape, "random"), target)
+    return Subject(name, target.removesuffix("a"), case, target)
 
 
 def _kept(name: str, case: str, target: str) -> Subject:
@@ -126,11 +133,15 @@ def subjects() -> dict[str, Subject]:
     """All of them by name."""
     found = (
         _gemm("mma_multistage", "sm80_mma_multistage", "sm_80", (64, 64, 256)),
+        _gemm("mma_ldmatrix", "sm75_mma_ldmatrix", "sm_80", (64, 64, 128)),
+        _gemm("mma_sparse", "sm80_mma_sparse", "sm_80", (64, 64, 320)),
         _kept("async_ring", "cuda_async_ring", "sm_80"),
         _kept("triton_matmul_80", "triton_matmul_f16", "sm_80"),
         _kept("triton_attention_80", "triton_attention_f16", "sm_80"),
         _kept("gluon_mma", "gluon_mma_pipelined", "sm_80"),
         _kept("cute_matmul", "cute_matmul", "sm_80"),
+        _gemm("mma_fp8", "sm89_mma_multistage", "sm_89", (64, 64, 640), "e4m3"),
+        _gemm("mma_multistage_90", "sm80_mma_multistage", "sm_90", (64, 64, 320)),
         _kept("async_arrive", "cuda_async_arrive", "sm_90a"),
         _kept("bulk_store", "cuda_bulk_store", "sm_90a"),
         _kept("tma_ring", "cuda_ring", "sm_90a"),
@@ -144,13 +155,25 @@ def subjects() -> dict[str, Subject]:
         _gemm("wgmma_tma", "sm90_wgmma_tma", "sm_90a", (64, 64, 320)),
         _gemm("wgmma_roles", "sm90_wgmma_specialized", "sm_90a", (128, 64, 320)),
         _gemm("wgmma_cluster", "sm90_wgmma_persistent", "sm_90a", (256, 64, 320)),
+        _gemm("wgmma_sparse", "sm90_wgmma_sparse", "sm_90a", (128, 64, 640)),
         _kept("triton_matmul_90", "triton_matmul_f16", "sm_90a"),
         _kept("triton_attention_90", "triton_attention_f16", "sm_90a"),
         _kept("triton_persistent", "triton_persistent", "sm_90a"),
+        _kept("triton_descriptors_90", "triton_descriptors", "sm_90a"),
         _kept("gluon_wgmma", "gluon_wgmma_pipelined", "sm_90a"),
         _kept("gluon_roles", "gluon_warp_specialised", "sm_90a"),
         _gemm("tcgen05_basic", "sm100_tcgen05_basic", "sm_100a", (128, 64, 384)),
         _gemm("tcgen05_persistent", "sm100_tcgen05_persistent", "sm_100a", (256, 64, 320)),
         _gemm("tcgen05_2cta", "sm100_tcgen05_2cta", "sm_100a", (256, 64, 320)),
+        _scaled("tcgen05_block_scaled", "sm100_mxfp8", "sm_100a", (128, 64, 640), "e4m3"),
+        _kept("gluon_tcgen05", "gluon_tcgen05", "sm_100a"),
+        _kept("triton_matmul_100", "triton_matmul_f16", "sm_100a"),
+        _kept("triton_attention_100", "triton_attention_f16", "sm_100a"),
+        _kept("triton_scaled_100", "triton_scaled_e4m3_e5m2", "sm_100a"),
+        _kept("triton_roles_100", "triton_warp_specialised", "sm_100a"),
+        _scaled("mma_block_scaled", "sm120_nvfp4", "sm_120a", (64, 64, 1024), "e2m1"),
+        _kept("triton_matmul_120", "triton_matmul_f16", "sm_120a"),
+        _kept("triton_descriptors_120", "triton_descriptors", "sm_120a"),
+        _kept("cute_matmul_120", "cute_matmul", "sm_120a"),
     )
     return {own.name: own for own in found}
