@@ -23,6 +23,7 @@ class Meetings:
         self.checker = checker
         self.published: dict[tuple[str, int, int], Array] = {}
         self.counts: dict[tuple[int, int], int] = {}  # by rank and number: threads that the phase under way is for
+        self.arrivals: dict[tuple[int, int], int] = {}  # and those that have arrived
         self.activity = dict.fromkeys(
             range(len(checker.cluster.blocks)), 0
         )  # by rank: accesses, waits and fences so far
@@ -57,6 +58,10 @@ class Meetings:
         if before != wanted:
             said = f"{checker.findings.opcode(line)} is for {wanted} threads, and others have arrived at barrier {number} for {before}"
             checker.findings.report("BARRIER_COUNT", said, line, 0, checker.index(block), int(np.argmax(mask)))
+        self.arrivals[key] = self.arrivals.get(key, 0) + int(np.count_nonzero(mask))
+        if before == wanted < self.arrivals[key] and wanted:
+            said = f"{checker.findings.opcode(line)} is for {wanted} threads, and {self.arrivals[key]} have arrived at barrier {number} in one phase"
+            checker.findings.report("BARRIER_COUNT", said, line, 0, checker.index(block), int(np.argmax(mask)))
         lines = self.lines.get(key)
         if lines is None:
             lines = self.lines[key] = np.zeros(block.threads, np.int64)
@@ -72,6 +77,7 @@ class Meetings:
                 checker.lanes.learning(*checker.bits(block, mask), found)
                 checker.clocks.acquire(some, found)
             self.counts.pop((block.rank, number), None)
+            self.arrivals.pop((block.rank, number), None)
             self._together(block, number, mask)
             return
         for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
