@@ -126,3 +126,11 @@ def test_the_page_says_what_was_found() -> None:
 def test_every_mutant_is_in_the_table(name: str) -> None:
     known = {own.key for own in page.verdicts() if own.subject == name}
     assert known == {Verdict(name, own.kind, own.line, own.what, "").key for own in every(subjects()[name])}
+
+
+@pytest.mark.parametrize(("threads", "names"), [(64, set()), (32, {"BARRIER_COUNT"})])
+def test_more_threads_than_a_barrier_is_for(threads: int, names: set[str]) -> None:
+    """Where warps arrive together nothing waits for ever here; an H200 hangs."""
+    body = f"bar.sync 1, {threads}; bar.sync 1, {threads};"
+    run = parse(text(".param .u64 unused", body, "sm_80")).kernel().launch(Memory(), [0], block=(64, 1, 1))
+    assert {own.name for own in run.errors} == names
