@@ -34,6 +34,7 @@ from hwkernels.screen.vectors import Vectors, screened, vectors
 
 Run = Callable[[Launch], list[Array]]
 TRIES = 6  # launches until every multiprocessor has had every vector
+COPIES = 2  # blocks for each multiprocessor and vector in a launch
 SHOWN = 20  # wrong results that a report lists
 
 
@@ -101,18 +102,23 @@ def _one(run: Run, given: Vectors, cubin: bytes, report: Report) -> None:
     right = given.expected.reshape(-1, each, *given.expected.shape[1:])  # (groups, ...)
     count = len(right)
     seen = np.zeros((report.multiprocessors, count), bool)
-    for turn in range(TRIES):
-        groups = (np.arange(report.multiprocessors * count * (1 + turn // 2)) + turn) % count
+    for _ in range(TRIES):
+        missing = np.flatnonzero(~seen.all(axis=0))
+        if not len(missing):
+            return
+        groups = np.repeat(
+            missing, COPIES * report.multiprocessors
+        )  # blocks that follow one another lie on different ones
         found, places = run(launch_of(given, cubin, groups))
         got = found.reshape(len(groups), *right.shape[1:])
         report.results += got.size
-        seen[places[places < len(seen)], groups[places < len(seen)]] = True
+        known = places < len(seen)
+        seen[places[known], groups[known]] = True
         differ = got ^ right[groups]
         for block in np.flatnonzero(differ.reshape(len(groups), -1).any(1)):
             _note(report, name, int(places[block]), int(groups[block]), differ[block])
-        if seen.all():
-            return
-    report.unseen[name] = int((~seen).sum())
+    if not seen.all():
+        report.unseen[name] = int((~seen).sum())
 
 
 def _note(report: Report, name: str, place: int, group: int, differ: Array) -> None:

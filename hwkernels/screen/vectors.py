@@ -16,8 +16,8 @@ from tcsim.numbers.formats import Format
 Array = npt.NDArray[Any]
 FAMILIES = ("mma.sync", "mma.sp", "wgmma", "wgmma.sp")
 WIDTH = 128  # columns of the wgmma that are screened: those of other widths are the same datapath
-VECTORS = 68  # of an instruction of one warp
-WIDE_VECTORS = 17  # of one of a warpgroup
+VECTORS = 36  # of an instruction of one warp
+WIDE_VECTORS = 9  # of one of a warpgroup
 _NIBBLES = {32: (0x4, 0xE)}  # metadata of groups of two; of groups of four:
 _FOURS = (0x4, 0x8, 0x9, 0xC, 0xD, 0xE)
 _WINDOW = 4  # exponents of the close class: sums in which every product counts
