@@ -42,7 +42,7 @@ class Gpu:
         places = (np.arange(blocks) * 3 % MULTIPROCESSORS).astype(np.uint32)
         expected = self.given.expected
         each = launch.outputs[0][0][0] // blocks
-        asked = launch.inputs[-1 if "image" not in self.given.inputs else 3].reshape(blocks, -1)
+        asked = launch.inputs[2 + ("image" in self.given.inputs)].reshape(blocks, -1)
         own = self.given.inputs["c"].reshape(-1, each, *expected.shape[1:]).reshape(len(expected) // each, -1)
         groups = np.array([int(np.flatnonzero((own == one).all(1))[0]) for one in asked])
         found = expected.reshape(-1, each, *expected.shape[1:])[groups].copy()
