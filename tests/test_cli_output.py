@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_runs import MMA, answer, data
+from test_vectors import said
 
 import tcsim
 from tcsim.cli import output
@@ -29,13 +30,14 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
         "mbarrier": ("decode",),
         "idesc": ("decode", "encode", "bits"),
         "tensormap": ("decode", "encode", "check"),
+        "vectors": ("make", "classes", "verify"),
     }
     for name in SUBCOMMANDS:
         for words in [(name, subcommand) for subcommand in groups.get(name, ())] or [(name,)]:
             text = answer(*words, "--help")
             assert ("--json" in text or name in PAGES) and max(map(len, text.splitlines())) <= 80, words
             subcommands += 1
-    assert subcommands == 19 + 11
+    assert subcommands == 19 + 14
     listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
     assert tuple(listed) == tuple(SUBCOMMANDS)
     assert answer("--version") == f"tcsim {tcsim.__version__}\n"
@@ -56,6 +58,8 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
     halves = {name: np.ones((4, 4), np.float16) for name in "ab"}
     np.savez(tmp_path / "product.npz", **halves, observed=np.full((4, 4), 4, np.float32))
     tile = ("--rows", 64, "--k", 16, "--type", "f16")
+    vectors = tmp_path / "vectors"
+    answer("vectors", "make", MMA, "--classes", "normal", "--form", "hex", "--outputs", 128, "--out", vectors)
     commands: dict[str, tuple[object, ...]] = {
         "list": ("movm",),
         "list --families": (),
@@ -90,6 +94,9 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
         "idesc decode": (0x8400410, "--kind", "f16"),
         "idesc encode": ("--kind", "f16", "--a", "f16", "--m", 64, "--n", 8),
         "idesc bits": ("--kind", "f16"),
+        "vectors make": (MMA, "--classes", "normal", "--outputs", 128, "--out", tmp_path / "more"),
+        "vectors classes": (MMA,),
+        "vectors verify": (vectors, said(vectors)),
     }
     documented = documented_keys()
     assert set(documented) == set(commands)
