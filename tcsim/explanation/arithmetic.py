@@ -108,7 +108,7 @@ Multiply = tuple[str, str, int, Lowering]
 
 def _of_registers(left: str, right: str, arch: str) -> Iterator[Multiply]:
     """wgmma and mma.sync: accumulators in registers."""
-    lowerings: dict[tuple[Any, ...], Lowering | None] = {}
+    lowerings: dict[tuple[Any, ...], Lowering] = {}
     _, targets = accepting(arch)
     for family in ("wgmma", "mma.sync"):
         for row in catalog.family(family).rows():
@@ -119,11 +119,10 @@ def _of_registers(left: str, right: str, arch: str) -> Iterator[Multiply]:
             key = (accumulator, row.shape[2], row.arithmetic, family)
             if key not in lowerings:
                 multiply: Any = catalog.instruction(row.mnemonic, arch=arch)
-                fits = multiply.formats["c"].name == accumulator and getattr(multiply, "sparsity", None) is None
-                lowerings[key] = multiply.lowering if fits else None
-            found = lowerings[key]
-            if found is not None:
-                yield row.mnemonic, accumulator, row.shape[2], found
+                if multiply.formats["c"].name != accumulator or getattr(multiply, "sparsity", None) is not None:
+                    continue  # another row of the same arithmetic may fit
+                lowerings[key] = multiply.lowering
+            yield row.mnemonic, accumulator, row.shape[2], lowerings[key]
 
 
 def _of_tensor_memory(left: str, right: str, arch: str) -> Iterator[Multiply]:

@@ -65,13 +65,19 @@ def said_of(term: Term, step: TracedStep) -> str:
     'k=1: 1 * 2^-26, of which 0 * 2^-25 is added; cut: 1 * 2^-26'
     """
     sign = "-" if term.negative else ""
-    exact = f"{term.name}: {sign}{term.magnitude} * 2^{term.low}"
+    exact = f"{term.name}: {sign}{_odd(term.magnitude, term.low)}"
     if step.unit is None or not isinstance(term.kept, int):
         return exact if step.unit is None else f"{term.name}: {term.kept}"
     low = min(term.low, step.unit)
     whole, kept = term.magnitude << (term.low - low), abs(term.kept) << (step.unit - low)
-    cut = f"; cut: {sign}{whole - kept} * 2^{low}" if whole != kept else "; nothing is cut"
+    cut = f"; cut: {sign}{_odd(whole - kept, low)}" if whole != kept else "; nothing is cut"
     return f"{exact}, of which {term.kept} * 2^{step.unit} is added{cut}"
+
+
+def _odd(magnitude: int, low: int) -> str:
+    """magnitude * 2^low, the first odd or 0."""
+    zeros = (magnitude & -magnitude).bit_length() - 1 if magnitude else 0
+    return f"{magnitude >> zeros} * 2^{low + zeros}"
 
 
 def _head(top: int, unit: int, kept: int) -> str:
