@@ -67,7 +67,7 @@ SUBCOMMANDS = {
     "vectors": (
         PLUGGED,
         "vectors",
-        "Write test vectors with expected bits for other implementations, and check their answers.",
+        "Test vectors for other implementations: make, classes, verify.",
     ),
 }
 """By name: the module in this package, what it has, and the line of help. In the order in which they are listed."""
@@ -95,7 +95,7 @@ class Subcommands(TyperGroup):
             raise typer.Exit(2) from None
 
 
-def _plugged(name: str) -> Any:
+def plugged(name: str) -> Any:
     """A subcommand that an installed package brings.
 
     Raises OperandError if none does.
@@ -121,7 +121,7 @@ class Table(Subcommands):
             return None
         if cmd_name not in self.commands:
             module, name, _ = SUBCOMMANDS[cmd_name]
-            found = _plugged(name) if module == PLUGGED else getattr(import_module(f"{__package__}.{module}"), name)
+            found = plugged(name) if module == PLUGGED else getattr(import_module(f"{__package__}.{module}"), name)
             holder = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
             if isinstance(found, typer.Typer):
                 holder.add_typer(found, name=cmd_name)

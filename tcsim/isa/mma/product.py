@@ -96,7 +96,7 @@ class MatrixProduct(Instruction):
     @cached_property
     def work(self) -> Work:
         """What an engine is asked to compute."""
-        _, _, k = self.shape
+        _, _, k = self.row.shape
         formats = (self.formats["a"], self.formats["b"], self.formats["c"])
         scale = self.scale_formats.get("scale_a")
         kept = self.operands["a"].shape[1]

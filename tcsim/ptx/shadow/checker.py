@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from tcsim.ptx.shadow.origins import Origins
 from tcsim.ptx.shadow.places import parts
 from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.signals import Signals
+from tcsim.ptx.shadow.strength import order_of
 from tcsim.ptx.shadow.traced import Traced
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
@@ -42,22 +42,9 @@ if TYPE_CHECKING:
     from tcsim.ptx.performer import Performer
     from tcsim.ptx.threads import Stop, Threads
 
-_STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 _SIGNALLED = ("tcgen05", "cp.async")
 """Kinds of work that a signal can follow."""
 TENSOR_FENCES = ("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
-
-
-@cache
-def _order_of(opcode: str) -> tuple[bool, bool, bool, bool]:
-    """Of an ordinary access: whether it is not weak, whether it can be part of an acquire, whether it acquires itself, and whether it releases.
-
-    A reduction gives no value, so that nothing is acquired with it (PTX ISA 9.4, Memory Consistency Model, special cases).
-    """
-    stem, *words = opcode.split(".")
-    strong = stem in ("atom", "red") or not _STRONG.isdisjoint(words)
-    both = "acq_rel" in words
-    return strong, stem != "red", both or "acquire" in words, both or "release" in words
 
 
 class Checker(Observer):
@@ -143,7 +130,7 @@ class Checker(Observer):
             block.recent.append((rank, offsets, threads))
         self.meetings.activity[block.rank] += 1
         opcode = block.here.opcode if block.here is not None else ""
-        strong, reads, acquires, releases = _order_of(opcode)
+        strong, reads, acquires, releases = order_of(opcode)
         if strong:
             some = self.some(block, threads)
             if kind != "write" and reads:
