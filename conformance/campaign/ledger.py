@@ -35,7 +35,7 @@ class Line:
         return self.mnemonic, self.arch, self.seed
 
     def joined(self, other: Line) -> Line:
-        """Both, of which the other begins where this ends; the part is this line's."""
+        """Join the line that continues this one to it; the part stays this one's."""
         total = (int(self.digest, 16) + int(other.digest, 16)) % 2**64
         return replace(
             self, samples=self.samples + other.samples, outputs=self.outputs + other.outputs,

@@ -39,7 +39,7 @@ class Progress:
             self._bar.stop()
 
     def begin(self, name: str, samples: int, done: int) -> Callable[[int], None]:
-        """Begin an instruction, of whose samples some are done; what is given back is told of more."""
+        """Show an instruction, some of whose samples are done already. Call the result with the number of each further batch."""
         if self._bar is None:
             return lambda more: None
         bar, task = self._bar, self._bar.add_task(name, total=samples, completed=done)

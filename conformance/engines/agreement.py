@@ -1,7 +1,7 @@
 """`python -m conformance.engines.agreement`: an engine against NumPy, for every floating-point arithmetic of the registry.
 
-Each work is computed by both on operands of every class, as fragments and as larger products of several instructions, until there are
-so many outputs (`--outputs 1e8`). It prints a table by family, and ends with status 1 if something differs.
+Each work is computed by both on operands of every class, as fragments and as larger products of several instructions, until `--outputs`
+of them (1e8) have been compared. It prints a table by family; the exit status is 1 if any output differs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def compare(work: Work, engine: str, seed: int) -> Iterator[tuple[int, int, str]
 
 
 def compared(place: int, engine: str, seed: int, outputs: float) -> Found:
-    """One work, until it has so many outputs."""
+    """Compare one work until it has given at least `outputs` outputs."""
     work = list(works())[place]
     total, wrong, first = 0, 0, ""
     while total < outputs:

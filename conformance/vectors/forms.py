@@ -107,8 +107,8 @@ def _json_record(line: str, fields: list[Field]) -> dict[str, list[int]]:
 def answers(path: Path) -> Iterator[tuple[Codes, Codes]]:
     """Another implementation's answers in the order of the vectors: codes (n,) and whether each is known.
 
-    .npz with `d`, .npy, JSON lines with `d` (and `id`, which must then count up from 0), or a hexadecimal number a line, of which digits
-    x and z are unknown.
+    Files may be .npz with `d`, .npy, JSON lines with `d` (with `id`, if given, counting up from 0), or text with one hexadecimal number a
+    line; a number with the digits x or z is unknown.
 
     Raises OperandError for a file that is none of these.
     """

@@ -34,7 +34,7 @@ ORDER = ("d", "c", "scale_b", "scale_a", "metadata", "b", "a")
 
 @dataclass(frozen=True)
 class Field:
-    """One operand of a record: how many elements, of which format, in how many hexadecimal digits each."""
+    """One operand of a record: its number of elements, their format, and the hexadecimal digits of each."""
 
     name: str
     elements: int

@@ -13,8 +13,8 @@ from tests.hazards.layouts.warps import Warp
 Kernel = Warp | Warpgroup | Tensor
 
 PADDED, SWIZZLED, ROWS = Warp(), Warp("cp.async", pitch=64, swizzle=(1, 3)), Warp("cvt", b_rows=True)
-BOXES, STORED, COPIED = Warpgroup(), Warpgroup("st"), Warpgroup("cp.async", registers=True)
-BLACKWELL, BY_THREADS, IN_TMEM = Tensor(), Tensor("st"), Tensor(a_in_tmem=True)
+BOXES, STORED, COPIED = Warpgroup(), Warpgroup(fill="st"), Warpgroup(fill="cp.async", registers=True)
+BLACKWELL, BY_THREADS, IN_TMEM = Tensor(), Tensor(fill="st"), Tensor(a_in_tmem=True)
 KERNELS: dict[str, Kernel] = {
     "mma.sync, st.shared, padded rows": PADDED, "mma.sync, cp.async, swizzled": SWIZZLED,
     "mma.sync, cvt from f32, B by rows": ROWS, "mma.sync, cp.async of 4 bytes": Warp("cp.async.4"),

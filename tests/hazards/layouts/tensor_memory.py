@@ -11,6 +11,7 @@ import numpy as np
 
 import tcsim
 from tcsim.ptx import Memory, Run, parse
+from tests.hazards.layouts.described import Described
 from tests.ptx_copies import text, wait
 
 ROWS, COLUMNS = 128, 32
@@ -21,21 +22,11 @@ _EIGHT = "{%r31, %r32, %r33, %r34, %r35, %r36, %r37, %r38}"
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Tensor(Described):
     """What the kernel does; a mistake is another value of one field."""
 
     fill: str = "tma"  # or "st"
     a_in_tmem: bool = False  # A is loaded by threads from global memory and stored to Tensor Memory
-    swizzle_a: str = "128B"  # of the descriptors
-    swizzle_b: str = "128B"
-    stride_a: int = 1024
-    stride_b: int = 1024
-    start_a: int = 0
-    start_b: int = 0
-    advance_a: int = 32  # bytes from one product to the next
-    advance_b: int = 32
-    major_a: int = 0  # of the instruction descriptor
-    major_b: int = 0
     m: int = ROWS
     n: int = COLUMNS
     store_phase: int = 0  # as threads store

@@ -11,6 +11,7 @@ import numpy as np
 
 import tcsim
 from tcsim.ptx import Memory, Run, parse
+from tests.hazards.layouts.described import Described
 from tests.ptx_copies import text, wait
 
 A, B = 1024, 1024 + 64 * 128
@@ -19,21 +20,11 @@ _BYTES = (64 + 16) * 128
 
 
 @dataclass(frozen=True)
-class Warpgroup:
+class Warpgroup(Described):
     """What the kernel does; a mistake is another value of one field."""
 
     fill: str = "tma"  # how tiles are filled: "tma", "st", "cp.async"
     registers: bool = False  # A is loaded into registers with ldmatrix
-    swizzle_a: str = "128B"  # of the descriptors
-    swizzle_b: str = "128B"
-    stride_a: int = 1024
-    stride_b: int = 1024
-    start_a: int = 0
-    start_b: int = 0
-    advance_a: int = 32  # bytes from one product to the next
-    advance_b: int = 32
-    major_a: int = 0
-    major_b: int = 0
     store_pitch: int = 128  # as threads store
     store_phase: int = 0
     load_pitch: int = 128  # of ldmatrix
