@@ -94,7 +94,7 @@ def on_cpu(
     ("format_", "channels", "outputs", "window", "tile", "cluster"),
     [
         ("f16", 72, 64, Window((9, 14), (3, 3), padding=(1, 1)), (128, 64), (2, 1)),
-        ("bf16", 16, 72, Window((11, 12), (3, 2), stride=(2, 1), padding=(0, 1), dilation=(1, 2)), (64, 128), (1, 1)),
+        ("bf16", 16, 72, Window((11, 12), (3, 2), stride=(2, 1), padding=(0, 1), dilation=(2, 3)), (64, 128), (1, 1)),
         ("f16", 8, 128, Window((18, 18), (1, 1), stride=(2, 2)), (128, 64), (1, 2)),
         ("bf16", 24, 200, Window((7, 7), (3, 3), padding=(1, 1)), (64, 128), (1, 2)),
     ],

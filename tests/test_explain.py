@@ -9,6 +9,7 @@ import pytest
 import tcsim
 from conformance.explain import recorded
 from tcsim.core.errors import OperandError
+from tcsim.explanation.arithmetic import arithmetics
 from tcsim.explanation.orders import Order, contiguous
 from tests.cli_runs import answer, data, refusal
 
@@ -181,3 +182,12 @@ def test_triton_in_three_tf32_products(name):
     found = tcsim.explain(given["a"][:, :12], given["b"][:, :, :12], given["observed"][:, :12, :12])
     assert (found.verdict, found.matching) == ("explained", 144)
     assert "tf32x3" in found.classes[0].arithmetic and "blocks of 32, each added" in found.classes[0].arithmetic
+
+
+def test_every_k_of_a_chip_is_a_candidate() -> None:
+    """Also where the first row of an arithmetic has an addend of another format: m8n8k4, whose f32 rows take f16 addends too."""
+    for arch, depths in (("sm_70", {4}), ("sm_80", {4, 8, 16}), ("sm_90", {4, 8, 16})):
+        found = {
+            item.step for item in arithmetics("f16", "f16", arch) if item.instructions and item.accumulator == "f32"
+        }
+        assert found == depths, arch
