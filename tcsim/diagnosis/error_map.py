@@ -264,7 +264,8 @@ def _facts(
     if not beyond.any():
         return
     total = int(beyond.sum())
-    far = np.where(beyond & ~nan, np.abs(observed - model), -1.0)
+    with np.errstate(invalid="ignore"):
+        far = np.where(beyond & ~nan, np.abs(observed - model), -1.0)
     matrix, row, column = (int(x) for x in np.unravel_index(int(far.argmax()), far.shape))
     if far[matrix, row, column] > 0:
         said = f" of matrix {matrix}" if len(far) > 1 else ""

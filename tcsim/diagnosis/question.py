@@ -93,17 +93,20 @@ def _from_matrices(machine: Machine, call: str, observed: Any, operands: dict[st
         raise OperandError(f"{call}: a, b, c and observed are matrices, or registers (..., lanes, registers)")
     (m, k), n = codes["a"].shape[-2:], codes["b"].shape[-1]
     codes.setdefault("c", np.zeros((m, n), formats["c"].dtype))
-    dense_k = 2 * k if sparse else k
+    dense_k = codes["b"].shape[-2]
+    if machine.width(dense_k) != k:
+        dense_k = 2 * k if sparse else k
     wanted = {"b": (dense_k, n), "c": (m, n), "d": (m, n)}
-    for name, size, unit in zip("MNK", (m, n, dense_k), machine.shape, strict=True):
-        if not size or (size % unit and (sparse or machine.blocks)):
-            raise OperandError(f"{call}: {name} = {size}; valid: multiples of the instruction's {unit}")
+    for name, size in zip("MNK", (m, n, dense_k), strict=True):
+        if not size:
+            raise OperandError(f"{call}: {name} = 0; valid: 1 and more")
     if dense_k > machine.shape[2] and formats["c"] is not formats["d"]:
         raise OperandError(
             f"{call}: d ({formats['d'].name}) cannot be its accumulator ({formats['c'].name}); valid: K = {machine.shape[2]}"
         )
-    for name, shape in {"scale_a": (m, dense_k), "scale_b": (dense_k, n)}.items() if machine.blocks else ():
-        wanted[name] = (m, shape[1] // machine.block) if name == "scale_a" else (shape[0] // machine.block, n)
+    for name in ("scale_a", "scale_b") if machine.blocks else ():
+        along = -(-dense_k // machine.block)
+        wanted[name] = (m, along) if name == "scale_a" else (along, n)
         codes[name] = as_codes(_scale(operands.get(name), name, call), formats["scale"], f"{call}: {name}")
     for name, shape in wanted.items():
         if codes[name].shape[-2:] != shape:
@@ -120,16 +123,32 @@ def _from_matrices(machine: Machine, call: str, observed: Any, operands: dict[st
     batch = np.broadcast_shapes(*(x.shape[:-2] for x in codes.values()))
     flat = {name: _flat(x, batch) for name, x in codes.items()}
     size = (m, n) if m % machine.shape[0] or n % machine.shape[1] else None
-    problem = _made(machine, _padded(flat, machine.shape) if not sparse and not machine.blocks else flat)
+    problem = _made(machine, _padded(flat, machine))
     problem = replace(problem, size=size, depth=dense_k if dense_k % machine.shape[2] else None, output=output)
     return problem if output is None else replace(problem, finish=partial(_given_as, output))
 
 
-def _padded(flat: dict[str, Codes], unit: tuple[int, int, int]) -> dict[str, Codes]:
-    """The matrices with zeros up to multiples of the instruction's shape."""
-    m, n, k = (-size % by for size, by in zip((*flat["d"].shape[1:], flat["a"].shape[2]), unit, strict=True))
-    ends = {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}
-    return {name: np.pad(x, ((0, 0), *((0, end) for end in ends[name]))) for name, x in flat.items()}
+def _padded(flat: dict[str, Codes], machine: Machine) -> dict[str, Codes]:
+    """The matrices with zeros up to multiples of the instruction's shape; factors of 1 and the first positions go along."""
+    sizes = *flat["d"].shape[1:], flat["b"].shape[1]
+    m, n, k = (-(-size // unit) * unit for size, unit in zip(sizes, machine.shape, strict=True))
+    ends = {"a": (m, machine.width(k)), "b": (k, n), "c": (m, n), "d": (m, n), "metadata": (m, machine.width(k))}
+    if machine.blocks:
+        ends |= {"scale_a": (m, k // machine.block), "scale_b": (k // machine.block, n)}
+    found = {name: _longer(x, ends[name]) for name, x in flat.items()}
+    for name in ("scale_a", "scale_b") if machine.blocks else ():
+        rows, columns = flat[name].shape[1:]
+        one = encode(1.0, machine.formats["scale"])
+        found[name][:, rows:], found[name][:, :, columns:] = one, one
+    if machine.sparsity is not None:
+        rows, columns = flat["metadata"].shape[1:]
+        first = np.arange(ends["metadata"][1]) % (machine.sparsity.kept // machine.sparsity.groups)
+        found["metadata"][:, rows:], found["metadata"][:, :, columns:] = first, first[columns:]
+    return found
+
+
+def _longer(codes: Codes, size: tuple[int, int]) -> Codes:
+    return np.pad(codes, ((0, 0), *((0, end - have) for end, have in zip(size, codes.shape[1:], strict=True))))
 
 
 def _given_as(output: str, problem: Problem, part: Part, codes: Codes) -> Codes:

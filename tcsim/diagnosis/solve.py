@@ -78,11 +78,11 @@ class Solver:
             more: list[Rule] = []
             chunk = 128 // machine.formats[name].container_bits
             if reals.factors is not None:
-                along = reals.factors["ab".index(name)].shape[2]
+                along = -(-depth // machine.block)
                 more += part_rules("scale", count, others_count, along, machine.blocks)
                 more += data_rules(count, depth, others_count, chunk, step)
             if reals.positions is not None and name == "a":
-                width = reals.positions.shape[2]
+                width = machine.width(depth)
                 more += part_rules("metadata", count, others_count, width, machine.kept)
                 more += data_rules(count, width, others_count, chunk, machine.kept)
                 chunk *= step // machine.kept
