@@ -160,13 +160,15 @@ class _Words:
 @cache
 def _facts(row: Entry) -> tuple[list[str], dict[str, str], frozenset[str]]:
     """The parts of a row's mnemonic, the formats of each operand, and all of these as words."""
-    format_of = dict(item.split("=") for item in row.formats.split())
+    return row.mnemonic.lower().split("."), *_formats(row.formats)
+
+
+@cache
+def _formats(text: str) -> tuple[dict[str, str], frozenset[str]]:
+    """The formats of each operand, and as words; many rows have the same."""
+    format_of = dict(item.split("=") for item in text.split())
     each = ((name, one) for name, formats in format_of.items() for one in formats.split(","))
-    return (
-        row.mnemonic.lower().split("."),
-        format_of,
-        frozenset(word for name, one in each for word in (one, f"{name}:{one}")),
-    )
+    return format_of, frozenset(word for name, one in each for word in (one, f"{name}:{one}"))
 
 
 @cache

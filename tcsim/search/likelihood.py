@@ -114,9 +114,14 @@ def accumulator_cost(formats: Mapping[str, str]) -> float:
 
 def order_cost(asked: Sequence[str], own: Sequence[str]) -> float:
     """What it costs if row and col stand in another order than was asked, or types, or a type not so often."""
-    layouts, types = ([word for word in asked if kind.fullmatch(word)] for kind in (_LAYOUTS, _TYPES))
+    layouts, types = _of_order(tuple(asked))
     again = any(types.count(word) > max(1, own.count(word)) for word in types)
     return 0.5 * (not _follow(layouts, own)) + 0.5 * again + 0.04 * (not _follow(types, own))
+
+
+@cache
+def _of_order(asked: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(word for word in asked if kind.fullmatch(word)) for kind in (_LAYOUTS, _TYPES))
 
 
 def _follow(words: Sequence[str], own: Sequence[str]) -> bool:
