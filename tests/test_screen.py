@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from hwkernels.device.driver import Launch
 from hwkernels.device.worker import Hang
 from hwkernels.probes import body_of
 from hwkernels.probes.probe import kernel_name
-from hwkernels.screen.kernel import Fault, assembled, launch_of, marked, variant_of
-from hwkernels.screen.run import Report, main, parse_fault, screen
+from hwkernels.screen.kernel import BLOCK, SLOTS, WORDS, Fault, agent_of, assembled, launch_of, screening, variant_of
+from hwkernels.screen.run import TRIES, Report, main, parse_fault, screen
 from hwkernels.screen.vectors import Vectors, screened, vectors
 from tcsim.ptx import Memory, parse
 
@@ -23,32 +24,30 @@ MNEMONICS = (
     "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32",
     "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e5m2",
     "wgmma.mma_async.sp.sync.aligned.m64n128k32.f16.f16.f16",
+    "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f32",
 )
 MULTIPROCESSORS = 5
 
 
 class Gpu:
-    """Runs a launch as the model says: blocks lie on multiprocessors in turn, and one of them may flip a bit."""
+    """Says what a launch would find: blocks lie on multiprocessors in turn, and one of them may flip a bit."""
 
-    def __init__(self, given: Vectors, fault: Fault | None = None, hangs: bool = False) -> None:
-        self.given, self.fault, self.hangs, self.launches = given, fault, hangs, 0
+    def __init__(self, fault: Fault | None = None, hangs: bool = False, multiprocessors: int = MULTIPROCESSORS) -> None:
+        self.fault, self.hangs, self.multiprocessors, self.launches = fault, hangs, multiprocessors, 0
 
     def __call__(self, launch: Launch) -> list[Any]:
-        """The outputs: registers, and places."""
+        """The outputs: records of wrong results, and of each block its multiprocessor and how many were wrong."""
         if self.hangs:
             raise Hang(launch.kernel, 1.0)
         self.launches += 1
-        blocks = launch.grid[0]
-        places = (np.arange(blocks) * 3 % MULTIPROCESSORS).astype(np.uint32)
-        expected = self.given.expected
-        each = launch.outputs[0][0][0] // blocks
-        asked = launch.inputs[2 + ("image" in self.given.inputs)].reshape(blocks, -1)
-        own = self.given.inputs["c"].reshape(-1, each, *expected.shape[1:]).reshape(len(expected) // each, -1)
-        groups = np.array([int(np.flatnonzero((own == one).all(1))[0]) for one in asked])
-        found = expected.reshape(-1, each, *expected.shape[1:])[groups].copy()
+        found, places = (np.zeros(shape, dtype) for shape, dtype in launch.outputs)
+        places[:, 0] = np.arange(len(places)) * 3 % self.multiprocessors
         if self.fault is not None:
-            found[places == self.fault.multiprocessor, :, :, 0] ^= np.uint32(1 << self.fault.bit)
-        return [found.reshape(launch.outputs[0][0]), places]
+            hit = places[:, 0] == self.fault.multiprocessor
+            places[hit, 1] = launch.block[0] * int(launch.scalars[-1])
+            found[hit, :, 1] = np.arange(SLOTS)
+            found[hit, :, WORDS] = 1 << self.fault.bit
+        return [found, places]
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +57,10 @@ def batches() -> list[Vectors]:
 
 
 def test_what_is_screened_is_every_product_of_a_chip() -> None:
-    """All rows of the four families that a chip has, wgmma of one width."""
+    """All rows of the five families that a chip has, wgmma of one width."""
     found = [item.mnemonic for item in screened("sm_90", "sm_90a")]
-    assert len(found) == len(set(found)) > 200 and set(MNEMONICS) <= set(found)
-    assert {item.row.family for item in screened("sm_80", "sm_80")} == {"mma.sync", "mma.sp"}
+    assert len(found) == len(set(found)) > 300 and set(MNEMONICS) <= set(found)
+    assert {item.row.family for item in screened("sm_80", "sm_80")} == {"mma.sync", "mma.sp", "wmma.mma"}
 
 
 def test_vectors_differ_by_seed_and_hold_close_numbers(batches: list[Vectors]) -> None:
@@ -75,45 +74,62 @@ def test_vectors_differ_by_seed_and_hold_close_numbers(batches: list[Vectors]) -
         assert np.isfinite(np.asarray(tcsim.decode(container, name))).all()
 
 
-def test_the_kernels_assemble_and_say_where_they_run(batches: list[Vectors]) -> None:
-    """One module of all four, with a fault; each launch fits its kernel."""
+def test_the_kernels_assemble_and_fill_a_multiprocessor(batches: list[Vectors]) -> None:
+    """One module of all, with a fault; a launch has a block for each multiprocessor, with all of its shared memory."""
     variants = {own.instruction.mnemonic: variant_of(own) for own in batches}
-    cubin = assembled([own.instruction for own in batches], "sm_90a", variants, Fault(2, 9))
+    assert assembled([own.instruction for own in batches], "sm_90a", variants, Fault(2, 9))
     for given in batches:
-        launch = launch_of(given, cubin, np.arange(6) % 2)
-        assert launch.grid == (6, 1, 1) and launch.outputs[1] == ((6,), np.uint32)
+        launch = launch_of(given, b"-", 6, 7, 200_000)
+        assert launch.grid == (6, 1, 1) and launch.shared_bytes == 200_000
+        assert launch.scalars[-2:] == (len(given.expected), 7 * len(given.expected))
 
 
-@pytest.mark.parametrize("fault", [None, Fault(0, 9)])
-def test_a_marked_kernel_computes_as_before(batches: list[Vectors], fault: Fault | None) -> None:
-    """In `tcsim.ptx`: the model's bits, and a planted bit where it was planted."""
-    given = batches[0]
-    row = given.instruction.row
-    launch = launch_of(given, b"-", np.array([1, 0]))
-    text = marked(body_of(row).kernel(row, kernel_name(row), ""), fault)
+@pytest.mark.parametrize(
+    ("place", "fault"), [(0, None), (0, Fault(0, 9)), (1, Fault(1, 9)), (2, None), (2, Fault(0, 31))]
+)
+def test_a_kernel_compares_every_sample(batches: list[Vectors], place: int, fault: Fault | None) -> None:
+    """In `tcsim.ptx`, whose multiprocessor is 0: nothing wrong, or a planted bit in each sample; a vector that is changed is found."""
+    given = batches[place]
+    row, agent = given.instruction.row, agent_of(given.instruction.row)
+    launch = replace(launch_of(given, b"-", 2, 1, 0), block=(128, 1, 1))
+    variant = variant_of(given)
+    text = screening(body_of(row).kernel_on(row, kernel_name(row, variant), variant, "sm_90a"), agent, fault)
     memory = Memory()
-    places = [memory.allocate(own.reshape(-1).view(np.uint8)) for own in launch.inputs]
+    expected = given.expected.copy()
+    expected[5, 3, 1] ^= np.uint32(1 << 17)
+    inputs = [
+        memory.allocate(np.ascontiguousarray(own).reshape(-1).view(np.uint8)) for own in (*launch.inputs[:-1], expected)
+    ]
     outputs = [memory.allocate(np.zeros(int(np.prod(shape)) * 4, np.uint8)) for shape, _ in launch.outputs]
     run = parse(f".version 8.0\n.target sm_90a\n.address_size 64\n{text}").kernel().launch(
-        memory, [*places, *outputs, *map(int, launch.scalars)], grid=launch.grid, block=launch.block
+        memory, [*inputs, *outputs, *map(int, launch.scalars)], grid=launch.grid, block=launch.block,
+        dynamic_smem=launch.shared_bytes,
     )  # fmt: skip
     assert run.completed and not run.hazards
-    shape = launch.outputs[0][0]
+    (shape, _), _ = launch.outputs
     found = memory.read(outputs[0], int(np.prod(shape)) * 4).view(np.uint32).reshape(shape)
-    where = memory.read(outputs[1], 8).view(np.uint32)
-    expected = given.expected[[4, 5, 6, 7, 0, 1, 2, 3]].copy()
-    if fault is not None:
-        expected[np.repeat(where == fault.multiprocessor, 4), :, 0] ^= np.uint32(1 << fault.bit)
-        assert (where == fault.multiprocessor).any()
-    np.testing.assert_array_equal(found, expected)
+    places = memory.read(outputs[1], 16).view(np.uint32).reshape(2, 2)
+    results = 128 * len(expected)  # of the threads of a block
+    planted = fault is not None and fault.multiprocessor == 0
+    assert places.tolist() == [[0, results if planted else 128 // agent]] * 2
+    if not planted:
+        records = found[0, : 128 // agent]
+        assert (records[:, 0] == 5).all() and (records[:, 1] % agent == 3).all()
+        assert sorted(records[:, 1] // agent) == list(range(128 // agent)) and len({*records[:, 2]}) == 128 // agent
+        assert (records[:, WORDS + 1] == 1 << 17).all() and not np.delete(records[:, WORDS:], 1, axis=1).any()
+    else:
+        assert (found[:, :, WORDS] == 1 << fault.bit).all()  # type: ignore[union-attr]
 
 
 def test_a_sound_gpu_is_found_sound(batches: list[Vectors]) -> None:
     """Every multiprocessor meets every vector; what is compared is counted."""
     for given in batches:
         report = Report("GPU", MULTIPROCESSORS)
-        screen(Gpu(given), [given], b"-", report)
-        assert report.status == 0 and report.results >= MULTIPROCESSORS * given.expected.size and not report.wrong
+        gpu = Gpu()
+        screen(gpu, [given], b"-", report, repeats=2)
+        agents = 1 if agent_of(given.instruction.row) == 128 else BLOCK // 32
+        assert report.status == 0 and not report.wrong and gpu.launches == 1
+        assert report.results == 2 * agents * MULTIPROCESSORS * given.expected.size
         assert "all right" in report.lines()[0]
 
 
@@ -121,7 +137,7 @@ def test_a_fault_is_found_and_located(batches: list[Vectors]) -> None:
     """Multiprocessor, instruction and bit; the first wrong results by lane and register."""
     for given in batches:
         report = Report("GPU", MULTIPROCESSORS)
-        screen(Gpu(given, Fault(3, 21)), [given], b"-", report)
+        screen(Gpu(Fault(3, 21)), [given], b"-", report)
         assert report.status == 1 and set(report.by_multiprocessor) == {3} and set(report.by_bit) == {21}
         assert set(report.by_instruction) == {given.instruction.mnemonic}
         assert {own["register"] for own in report.wrong} == {0} and len(report.wrong) == 20
@@ -131,11 +147,11 @@ def test_a_fault_is_found_and_located(batches: list[Vectors]) -> None:
 def test_what_was_not_screened_is_no_success(batches: list[Vectors]) -> None:
     """A hang, and a multiprocessor that no block reached."""
     report = Report("GPU", MULTIPROCESSORS)
-    screen(Gpu(batches[0], hangs=True), [batches[0]], b"-", report)
+    screen(Gpu(hangs=True), [batches[0]], b"-", report)
     assert report.status == 2 and report.failed
-    report = Report("GPU", MULTIPROCESSORS + 1)
-    screen(Gpu(batches[0]), [batches[0]], b"-", report)
-    assert report.status == 2 and report.unseen == {MNEMONICS[0]: len(batches[0].expected) // 4}
+    report, gpu = Report("GPU", MULTIPROCESSORS + 1), Gpu()
+    screen(gpu, [batches[0]], b"-", report)
+    assert report.status == 2 and report.unseen == {MNEMONICS[0]: 1} and gpu.launches == TRIES
     assert Report("GPU", 1).status == 2
 
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from conformance.engines.operands import CLASSES, matrices
 from conformance.engines.works import works
-from hwkernels.device.driver import device_info
+from hwkernels.device.driver import device_info, shared_limit
 from hwkernels.device.stream_launch import make_current
 from hwkernels.engine import fast, run
 from tcsim.engines.contract import Matrices, Work
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = list(works().items())[:: asked.share]
     results, outputs, wrong = [], 0, 0
     with ProcessPoolExecutor(asked.processes, get_context("spawn")) as pool:
-        futures = [pool.submit(expected, work, info.arch, asked.seed, run.shared_limit()) for work, _ in chosen]
+        futures = [pool.submit(expected, work, info.arch, asked.seed, shared_limit()) for work, _ in chosen]
         for (work, names), future in zip(chosen, futures, strict=True):
             cubins, cases = future.result()
             line: dict[str, Any] = {

@@ -196,11 +196,12 @@ def _timed(torch: Any, run: Contender, times: int) -> float:
 
 
 class Watch:
-    """Samples clocks and power with nvidia-smi while the benchmark runs."""
+    """Samples clocks and power of a GPU (all, without its PCI bus id) with nvidia-smi while something runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, pci_bus_id: str = "") -> None:
         query = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu"
         command = ["nvidia-smi", query, "--format=csv,noheader,nounits", "-lms", "200"]
+        command += ["-i", pci_bus_id] if pci_bus_id else []
         try:
             self._process: subprocess.Popen[str] | None = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         except OSError:

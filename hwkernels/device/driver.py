@@ -228,6 +228,17 @@ def device_info(ordinal: int = 0) -> DeviceInfo:
     )
 
 
+def shared_limit(ordinal: int = 0) -> int:
+    """Bytes of shared memory that a block of GPU `ordinal` may have if it asks. Source: the driver, initialised by `device_info`."""
+    attribute = driver_module().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    return int(_call("cuDeviceGetAttribute", attribute, _call("cuDeviceGet", ordinal)))
+
+
+def pci_bus_id(ordinal: int = 0) -> str:
+    """What nvidia-smi calls GPU `ordinal`, whatever CUDA_VISIBLE_DEVICES says: "0000:1B:00.0". Source: the driver."""
+    return str(_call("cuDeviceGetPCIBusId", 13, _call("cuDeviceGet", ordinal)).split(b"\0")[0].decode())
+
+
 def device_available(ordinal: int = 0) -> tuple[bool, str]:
     """Whether GPU `ordinal` can be used, and which it is or why not. Never raises."""
     try:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hwkernels.device.array_protocols import ForeignArray, OperandTypeError, read_array
 from hwkernels.device.device_arrays import DeviceArray
-from hwkernels.device.driver import call, driver_module
+from hwkernels.device.driver import call, shared_limit
 from hwkernels.device.nvrtc import compile_cubin
 from hwkernels.device.stream_launch import (
     StreamLaunch,
@@ -175,13 +175,6 @@ def exact(work: Work, problem: Problem, stream: int) -> None:
     """Launch the kernel of engine_exact.cuh."""
     blocks = min(-(-problem.outputs // _EXACT_THREADS), 64 * multiprocessors())
     StreamLaunch(_exact_function(work), [_bytes(problem)], (blocks, 1, 1), (_EXACT_THREADS, 1, 1))(stream)
-
-
-@cache
-def shared_limit() -> int:
-    """Bytes of shared memory that a block may have. Source: the driver."""
-    attribute = driver_module().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
-    return int(call("cuDeviceGetAttribute", attribute, call("cuDeviceGet", 0)))
 
 
 @cache

@@ -5,36 +5,39 @@
     python -m hwkernels.screen --minutes 30                   # soak: other operands in each round
     python -m hwkernels.screen --plant 17:9                   # test the screening: bit 9 flipped on multiprocessor 17
 
-A silent fault of one multiprocessor shows as wrong numbers in one job of many. Blocks run everywhere, and say where they ran; each computes
-vectors whose results the model gives to the bit, so a report names multiprocessor, instruction and bit.
+A silent fault of one multiprocessor shows as wrong numbers in one job of many. One block stays on each multiprocessor, computes vectors whose
+results the model gives to the bit, and compares there, so a report names multiprocessor, instruction and bit.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import socket
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hwkernels.bench.run import Watch
-from hwkernels.device.driver import DriverUnavailable, Launch, device_info, driver_module
+from hwkernels.device.driver import DriverUnavailable, Launch, device_info, driver_module, pci_bus_id, shared_limit
 from hwkernels.device.toolchain import ToolchainError
 from hwkernels.device.worker import ContextLost, ExecutorError, GpuWorker, Hang
 from hwkernels.probes import Array
-from hwkernels.screen.kernel import Fault, assembled, launch_of, per_block, variant_of
+from hwkernels.screen.kernel import WORDS, Fault, agent_of, assembled, launch_of, variant_of
 from hwkernels.screen.vectors import Vectors, screened, vectors
 
 Run = Callable[[Launch], list[Array]]
-TRIES = 6  # launches until every multiprocessor has had every vector
-COPIES = 2  # blocks for each multiprocessor and vector in a launch
+TRIES = 6  # launches until every multiprocessor has had a block; one is enough on a GPU without other work
+REPEATS = 256  # of all vectors in a launch
 SHOWN = 20  # wrong results that a report lists
 
 
@@ -45,15 +48,17 @@ class Report:
     gpu: str
     multiprocessors: int
     seconds: float = 0.0
+    host: str = field(default_factory=socket.gethostname)
     results: int = 0  # registers that were compared
     wrong: list[dict[str, Any]] = field(default_factory=list)  # the first of them
-    by_multiprocessor: Counter[int] = field(default_factory=Counter)
+    by_multiprocessor: Counter[int] = field(default_factory=Counter)  # threads' results
     by_instruction: Counter[str] = field(default_factory=Counter)
-    by_bit: Counter[int] = field(default_factory=Counter)
+    by_bit: Counter[int] = field(default_factory=Counter)  # of the results that were recorded, some of each block
     instructions: int = 0
-    unseen: dict[str, int] = field(default_factory=dict)  # pairs of multiprocessor and vectors that did not meet
+    unseen: dict[str, int] = field(default_factory=dict)  # by instruction: multiprocessors that had no block
     failed: dict[str, str] = field(default_factory=dict)  # instructions that did not come to an end
     machine: dict[str, Any] = field(default_factory=dict)  # clocks, power and temperature under load
+    parts: dict[str, float] = field(default_factory=dict)  # seconds of: vectors, assembling, launches
 
     @property
     def status(self) -> int:
@@ -68,7 +73,7 @@ class Report:
         """For people."""
         verdicts = ("all right", f"{sum(self.by_multiprocessor.values()):,} wrong", "not wholly screened")
         found = [
-            f"{self.gpu}: {self.instructions} instructions on {self.multiprocessors} multiprocessors, {self.results:,} results in "
+            f"{self.host}, {self.gpu}: {self.instructions} instructions on {self.multiprocessors} multiprocessors, {self.results:,} results in "
             f"{self.seconds:.1f} s: {verdicts[self.status]}"
         ]
         for name, counts in (
@@ -78,63 +83,64 @@ class Report:
         ):
             found += [f"  {name} {key}: {count:,}" for key, count in counts.most_common(5)] if counts else []
         found += [f"  not screened: {name}: {why}" for name, why in self.failed.items()]
-        found += [
-            f"  {name}: {pairs} pairs of multiprocessor and vectors did not meet" for name, pairs in self.unseen.items()
-        ]
-        return found
+        found += [f"  {name}: {count} multiprocessors were not reached" for name, count in self.unseen.items()]
+        machine = ", ".join(f"{name} {value}" for name, value in self.machine.items())
+        return [*found, *([f"  under load: {machine}"] if machine else [])]
+
+    def took(self, part: str, begun: float) -> None:
+        """Note the seconds of a part since `begun`."""
+        self.parts[part] = round(self.parts.get(part, 0.0) + time.monotonic() - begun, 3)
 
 
-def screen(run: Run, batches: Sequence[Vectors], cubin: bytes, report: Report) -> None:
-    """One round: every instruction, every vector, every multiprocessor. What a GPU does wrong comes into the report."""
+def screen(
+    run: Run, batches: Sequence[Vectors], cubin: bytes, report: Report, shared_bytes: int = 0, repeats: int = REPEATS
+) -> None:
+    """One round: every instruction, every vector, every multiprocessor. What a GPU does wrong comes into the report.
+
+    shared_bytes: all that a block may have, so that one multiprocessor has one block.
+    """
     begun = time.monotonic()
     for given in batches:
         name = given.instruction.mnemonic
         try:
-            _one(run, given, cubin, report)
+            _one(run, given, launch_of(given, cubin, report.multiprocessors, repeats, shared_bytes), report)
         except (Hang, ContextLost, ExecutorError) as error:
             report.failed[name] = str(error).splitlines()[0]
-    report.seconds += time.monotonic() - begun
+    report.took("launches", begun)
     report.instructions = len(batches)
 
 
-def _one(run: Run, given: Vectors, cubin: bytes, report: Report) -> None:
-    name, each = given.instruction.mnemonic, per_block(given)
-    right = given.expected.reshape(-1, each, *given.expected.shape[1:])  # (groups, ...)
-    count = len(right)
-    seen = np.zeros((report.multiprocessors, count), bool)
+def _one(run: Run, given: Vectors, launch: Launch, report: Report) -> None:
+    name = given.instruction.mnemonic
+    seen = np.zeros(report.multiprocessors, bool)
+    agents = launch.block[0] // agent_of(given.instruction.row)
     for _ in range(TRIES):
-        missing = np.flatnonzero(~seen.all(axis=0))
-        if not len(missing):
+        found, places = run(launch)
+        report.results += len(places) * agents * int(launch.scalars[-1]) * given.expected[0].size
+        multiprocessors = places[:, 0].astype(np.intp)
+        seen[multiprocessors[multiprocessors < len(seen)]] = True
+        for block in np.flatnonzero(places[:, 1]):
+            _note(report, given, int(multiprocessors[block]), int(places[block, 1]), found[block])
+        if seen.all():
             return
-        groups = np.repeat(
-            missing, COPIES * report.multiprocessors
-        )  # blocks that follow one another lie on different ones
-        found, places = run(launch_of(given, cubin, groups))
-        got = found.reshape(len(groups), *right.shape[1:])
-        report.results += got.size
-        known = places < len(seen)
-        seen[places[known], groups[known]] = True
-        differ = got ^ right[groups]
-        for block in np.flatnonzero(differ.reshape(len(groups), -1).any(1)):
-            _note(report, name, int(places[block]), int(groups[block]), differ[block])
-    if not seen.all():
-        report.unseen[name] = int((~seen).sum())
+    report.unseen[name] = int((~seen).sum())
 
 
-def _note(report: Report, name: str, place: int, group: int, differ: Array) -> None:
-    words = differ.reshape(-1)
-    at = np.flatnonzero(words)
-    report.by_multiprocessor[place] += len(at)
-    report.by_instruction[name] += len(at)
+def _note(report: Report, given: Vectors, place: int, wrong: int, records: Array) -> None:
+    name, agent = given.instruction.mnemonic, agent_of(given.instruction.row)
+    report.by_multiprocessor[place] += wrong
+    report.by_instruction[name] += wrong
+    records = records[:wrong]
     for bit in range(32):
-        hits = int((words >> np.uint32(bit) & np.uint32(1)).sum())
+        hits = int((records[:, WORDS:] >> np.uint32(bit) & np.uint32(1)).sum())
         if hits:
             report.by_bit[bit] += hits
-    for index in at[: max(0, SHOWN - len(report.wrong))]:
-        sample, lane, register = (int(part) for part in np.unravel_index(index, differ.shape))
+    for record in records[: max(0, SHOWN - len(report.wrong))]:
+        sample, thread, step = (int(word) for word in record[:WORDS])
+        register = int(np.flatnonzero(record[WORDS:])[0])
         report.wrong.append(
-            {"multiprocessor": place, "instruction": name, "vector": group * differ.shape[0] + sample, "lane": lane, "register": register,
-             "bits": f"{int(words[index]):#010x}"}
+            {"multiprocessor": place, "instruction": name, "vector": sample, "warp": thread // 32, "lane": thread % agent, "step": step,
+             "register": register, "bits": f"{int(record[WORDS + register]):#010x}"}
         )  # fmt: skip
 
 
@@ -147,13 +153,17 @@ def screen_gpu(ordinal: int, minutes: float, seed: int, fault: Fault | None, onl
     if not chosen:
         report.failed[only or info.arch] = "no instruction to screen"
         return report
-    begun, rounds, watch, cubin = time.monotonic(), 0, Watch(), b""
+    begun, rounds, watch, cubin = time.monotonic(), 0, Watch(pci_bus_id(ordinal)), b""
     with GpuWorker(ordinal) as worker:
         while rounds == 0 or time.monotonic() - begun < 60 * minutes:
+            since = time.monotonic()
             batches = [vectors(item, seed + rounds) for item in chosen]
+            report.took("vectors", since)
             if not cubin:
+                since = time.monotonic()
                 cubin = assembled(chosen, target, {own.instruction.mnemonic: variant_of(own) for own in batches}, fault)
-            screen(worker.run, batches, cubin, report)
+                report.took("assembling", since)
+            screen(worker.run, batches, cubin, report, shared_limit(ordinal))
             rounds += 1
     report.machine = watch.stop()
     report.seconds = time.monotonic() - begun
@@ -188,12 +198,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = made.parse_args(arguments)
     try:
         ordinals = _ordinals(options.gpus)
-        with ThreadPoolExecutor(max(1, len(ordinals))) as pool:
-            reports = list(
-                pool.map(
-                    lambda own: screen_gpu(own, options.minutes, options.seed, options.plant, options.only), ordinals
-                )
-            )
+        one = partial(screen_gpu, minutes=options.minutes, seed=options.seed, fault=options.plant, only=options.only)
+        with ProcessPoolExecutor(max(1, len(ordinals)), get_context("spawn")) as pool:
+            reports = list(map(one, ordinals) if len(ordinals) == 1 else pool.map(one, ordinals))
     except (DriverUnavailable, ToolchainError) as error:
         print(error, file=sys.stderr)
         return 2

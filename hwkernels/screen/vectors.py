@@ -14,7 +14,7 @@ from tcsim.model.instruction import Instruction
 from tcsim.numbers.formats import Format
 
 Array = npt.NDArray[Any]
-FAMILIES = ("mma.sync", "mma.sp", "wgmma", "wgmma.sp")
+FAMILIES = ("mma.sync", "mma.sp", "wmma.mma", "wgmma", "wgmma.sp")
 WIDTH = 128  # columns of the wgmma that are screened: those of other widths are the same datapath
 VECTORS = 36  # of an instruction of one warp
 WIDE_VECTORS = 9  # of one of a warpgroup
@@ -59,7 +59,8 @@ def vectors(instruction: Any, seed: int) -> Vectors:
     count = WIDE_VECTORS if wide else VECTORS
     formats = {name: instruction.formats[name] for name in "abc"}
     operands = instruction.operands
-    c = codes(rng, formats["c"], (count, operands["d"].lanes, operands["d"].registers))
+    own = operands["c" if "c" in operands else "d"]
+    c = codes(rng, formats["c"], (count, own.lanes, own.registers))
     inputs: dict[str, Array] = {"c": c}
     more: dict[str, Any] = {}
     if "metadata" in instruction.row.forms[0]:
