@@ -16,15 +16,18 @@ SPREADS = {"near": 3, "middle": 14, "wide": 1 << 11, "low": 2, "cancelling": 1}
 CLASSES = ("bits", *SPREADS)
 
 
-def matrices(work: Work, shape: tuple[int, int, int], instructions: int, name: str, seed: int) -> Matrices:
-    """Operands of a batch of products (T, M, N) of some instructions along K, of one class."""
+def matrices(
+    work: Work, shape: tuple[int, int, int], instructions: int, name: str, seed: int, rows_of_c: int = 0
+) -> Matrices:
+    """Operands of a batch of products (T, M, N) of some instructions along K, of one class. C repeats after rows_of_c, if not 0."""
     stream = np.random.default_rng((seed, *name.encode()))
     batch, m, n = shape
     a = _codes(stream, work.formats[0], (batch, m, instructions * work.kept), name, 2)
     b = _codes(stream, work.formats[1], (batch, instructions * work.k, n), name, 1)
-    c = _codes(stream, work.formats[2], (batch, m, n), name)
+    c = _codes(stream, work.formats[2], (batch, rows_of_c or m, n), name)
     if name == "cancelling" and stream.random() < 0.5:
         c[...] = 0
+    c = c[:, np.arange(m) % rows_of_c] if rows_of_c else c
     factors: list[Codes | None] = [None, None]
     if work.scale is not None:
         per = instructions * work.blocks
