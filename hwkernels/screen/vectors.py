@@ -36,7 +36,7 @@ def screened(arch: str, target: str) -> list[Instruction]:
     """The instructions of a chip that multiply one matrix by another, wgmma of one width.
 
     >>> len({item.row.family for item in screened("sm_90", "sm_90a")})
-    4
+    5
     """
     found = []
     for row in catalog.rows().values():
