@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tcsim.diagnosis.counts import Count
 from tcsim.diagnosis.maps import SAME, Rule
-from tcsim.diagnosis.reals import Ints, Numbers, Reals
+from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
 RESTARTED = "accumulator restarted"
 _RESTART = "set scale_d (or pass the accumulator) after the first instruction"
@@ -87,6 +87,16 @@ class Candidate:
         return found
 
 
+    def near(self, reals: Reals, matrix: int) -> Mask:
+        """Which outputs of a matrix it gives, up to rounding: that of larger factors reaches further."""
+        size: Any = 0.0
+        if "scale" in (self.a.part, self.b.part) and reals.factors is not None and reals.bare is not None:
+            a, b, c = (np.abs(x) for x in (reals.a, reals.b, reals.c))
+            factors, bare = ((np.abs(one), np.abs(two)) for one, two in (reals.factors, reals.bare))
+            size = self.values(replace(reals, a=a, b=b, c=c, factors=factors, bare=bare), matrix)
+        return reals.near(self.values(reals, matrix), matrix, size)
+
+
 def _crossed(reals: Reals, name: str, matrix: int, rule: Rule, right: Numbers, weights: Any) -> Numbers:
     """The product where each column reads lines of its own."""
     out = np.empty((reals.lines(name).shape[1], right.shape[1]))
@@ -119,7 +129,7 @@ def asked(reals: Reals, name: str, rule: Rule, own: Ints, other: Ints) -> tuple[
     return rule.where(own[:, None], np.arange(width)[None], other[:, None])
 
 
-def taken(lines: npt.NDArray[Any], row: Ints, k: Ints) -> npt.NDArray[Any]:
-    """Elements at (row, k); zeros outside."""
+def taken(lines: npt.NDArray[Any], row: Ints, k: Ints, outside: Any = 0) -> npt.NDArray[Any]:
+    """Elements at (row, k); zeros, or what is given, outside."""
     inside = (row >= 0) & (row < lines.shape[0]) & (k >= 0) & (k < lines.shape[1])
-    return np.where(inside, lines[np.where(inside, row, 0), np.where(inside, k, 0)], lines.dtype.type(0))
+    return np.where(inside, lines[np.where(inside, row, 0), np.where(inside, k, 0)], outside).astype(lines.dtype)

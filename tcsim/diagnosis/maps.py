@@ -93,26 +93,6 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
                         yield rule(said, partial(_other_part, size, own, other, theirs), 4, crosses=True)
 
 
-def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Iterator[Rule]:
-    """Metadata or scale factors of other lines or of other blocks of K; depth and step count elements of theirs."""
-    name = "scale_{x}" if part == "scale" else part
-    line = "{line}" if part == "scale" else "row"
-    block = "block" if part == "scale" else "K block"
-    advice = f"look at the addresses that the {'scale factors' if part == 'scale' else part} of {{x}} come from"
-    for rule in line_rules(count, others):
-        if rule.rank < 3:
-            yield replace(rule, mistake=f"{name} of another {line}", advice=advice, part=part)
-    for rule in depth_rules(depth, step):
-        yield replace(rule, mistake=f"{name} of another {block}", advice=advice, part=part)
-
-
-def data_rules(count: int, depth: int, others: int, chunk: int, step: int) -> Iterator[Rule]:
-    """Elements from other places, whose scale factors or metadata lie in memory of their own and are right."""
-    advances = (rule for rule in depth_rules(depth, step) if rule.mistake == ADVANCE)
-    listed = (*advances, *memory_rules(count, depth, others, chunk, step), *shared_rules(count, depth, chunk, step))
-    yield from (replace(rule, part="data") for rule in listed)
-
-
 def within(rule: Rule, depth: int, padded: int) -> Rule:
     """The rule for lines that end with zeros behind K."""
     if depth == padded:

@@ -209,22 +209,25 @@ def _units(codes: Codes, place: tuple[Ints, Ints], size: int) -> Codes:
 def _other_part(problem: Problem, name: str, rule: Rule, other: int) -> Problem:
     """The problem with other metadata, other factors or other elements of an operand."""
 
-    def read(lines: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def read(lines: npt.NDArray[Any], outside: Any = 0) -> npt.NDArray[Any]:
         row, k = (np.arange(size) for size in lines.shape[1:])
         place = np.broadcast_arrays(*rule.where(row[:, None], k[None], np.full((1, 1), other)))
-        return np.stack([taken(codes, *place) for codes in lines])
+        return np.stack([taken(codes, *place, outside) for codes in lines])
 
     if rule.part == "data":
         codes = read(problem.a) if name == "a" else read(problem.b.swapaxes(1, 2)).swapaxes(1, 2)
         return replace(problem, a=codes) if name == "a" else replace(problem, b=codes)
-    if rule.part == "metadata" and problem.positions is not None:
-        return replace(problem, positions=read(problem.positions))
+    sparsity = problem.machine.sparsity
+    if rule.part == "metadata" and problem.positions is not None and sparsity is not None:
+        first = np.arange(problem.positions.shape[2]) % (sparsity.kept // sparsity.groups)
+        return replace(problem, positions=read(problem.positions, first))
     if problem.scales is None:
         return problem
     own, others = problem.scales
+    one = encode(1.0, problem.machine.formats["scale"])
     if name == "a":
-        return replace(problem, scales=(read(own), others))
-    return replace(problem, scales=(own, read(others.swapaxes(1, 2)).swapaxes(1, 2)))
+        return replace(problem, scales=(read(own, one), others))
+    return replace(problem, scales=(own, read(others.swapaxes(1, 2), one).swapaxes(1, 2)))
 
 
 def _clamped(codes: Codes) -> Codes:

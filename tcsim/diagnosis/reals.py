@@ -29,6 +29,7 @@ class Reals:
     reach: Numbers  # (batch, M, N): how far rounding can take an output
     finite: Mask  # (batch, M, N): outputs that can be reckoned with
     coarse: float  # the relative precision of what was observed
+    unit: float = 0.0  # of a sum of absolute products that rounding can take off
     floor: bool = False  # negative results were cut to zero
     kept: Numbers | None = None  # (batch, M, kept) of a sparse A
     positions: Ints | None = None  # (batch, M, kept): where in its group each stands
@@ -50,7 +51,10 @@ class Reals:
         row, at = np.broadcast_arrays(row, at)
         t = np.reshape(t, (-1, 1))
         if self.kept is not None and self.positions is not None and self.sparsity is not None and part != "scale":
-            other = _at(self.positions if part == "metadata" else self.kept, t, row, at)
+            first = np.arange(self.kept.shape[2]) % (self.sparsity.kept // self.sparsity.groups)
+            other = (
+                _at(self.positions, t, row, at, first) if part == "metadata" else _at(self.kept, t, row, at)
+            )  # where there is none: the first positions, or zeros
             kept, found = (
                 (self.kept[t[:, 0], line], other) if part == "metadata" else (other, self.positions[t[:, 0], line])
             )
@@ -61,22 +65,22 @@ class Reals:
         if self.factors is None or self.bare is None:
             raise ValueError("no factors")
         factors, bare = (x["ab".index(name)] for x in (self.factors, self.bare))
-        chosen = _at(factors if part == "scale" else bare, t, row, at)
+        chosen = _at(factors, t, row, at, 1.0) if part == "scale" else _at(bare, t, row, at)
         by, values = (chosen, bare[t[:, 0], line]) if part == "scale" else (factors[t[:, 0], line], chosen)
         scaled: Numbers = values * np.repeat(by, bare.shape[2] // factors.shape[2], axis=1)
         return scaled
 
-    def near(self, values: Numbers, place: Any = ...) -> Mask:
-        """Whether numbers are the observed ones up to rounding, at all outputs or at some."""
+    def near(self, values: Numbers, place: Any = ..., size: Numbers | float = 0.0) -> Mask:
+        """Whether numbers are the observed ones up to rounding, at all outputs or at some. size: of the sums of absolute products."""
         values = np.maximum(values, 0.0) if self.floor else values
-        found: Mask = np.abs(values - self.observed[place]) <= self.reach[place]
+        found: Mask = np.abs(values - self.observed[place]) <= np.maximum(self.reach[place], self.unit * size)
         return found & self.finite[place]
 
 
-def _at(source: npt.NDArray[Any], t: Ints, row: Ints, at: Ints) -> Any:
-    """Elements (batch, rows, places); zeros outside."""
+def _at(source: npt.NDArray[Any], t: Ints, row: Ints, at: Ints, outside: Any = 0) -> Any:
+    """Elements (batch, rows, places)."""
     inside = (row >= 0) & (row < source.shape[1]) & (at >= 0) & (at < source.shape[2])
-    return np.where(inside, source[t, np.where(inside, row, 0), np.where(inside, at, 0)], 0)
+    return np.where(inside, source[t, np.where(inside, row, 0), np.where(inside, at, 0)], outside)
 
 
 def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, float] = (0.0, 0.0)) -> Reals:
@@ -101,12 +105,13 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         off = np.abs(known - product - c) / np.maximum(size, 1e-300)
         off = off[np.isfinite(off) & (size > 0)]
     if formats["d"].kind != "float":
-        reach = np.full(c.shape, 0.25)
+        reach, rounding = np.full(c.shape, 0.25), 0.0
     else:
         unit = min(float(off.max()), 4 * float(np.quantile(off, 0.99))) if off.size else 0.0
         middle = float(np.median(size)) if size.size else 0.0
-        reach = 8 * max(unit, 2.0**-23) * np.maximum(size, middle) + coarse * np.abs(observed) + least
-    found = Reals(a, b, c, product, observed, reach, finite, coarse)
+        rounding = 8 * max(unit, 2.0**-23)
+        reach = rounding * np.maximum(size, middle) + coarse * np.abs(observed) + least
+    found = Reals(a, b, c, product, observed, reach, finite, coarse, rounding)
     if factors is not None:
         found = replace(found, factors=factors, bare=bare)
     if problem.positions is not None and machine.sparsity is not None and factors is None:

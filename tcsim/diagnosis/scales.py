@@ -53,7 +53,8 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
                 partial(_changed, problem, side, _transposed),
             )
         yield from _selectors(problem, side)
-    if _of(problem, "a").shape == _of(problem, "b").shape:
+    lines = problem.size or problem.observed.shape[1:]
+    if lines[0] == lines[1]:
         yield Attempt(
             "scale_a and scale_b exchanged", "", "look at the order of the operands", partial(_exchanged, problem)
         )
@@ -83,7 +84,10 @@ def _transposed(scales: Codes) -> Codes:
 
 
 def _exchanged(problem: Problem) -> Problem:
-    return _with(_with(problem, "a", _of(problem, "b")), "b", _of(problem, "a"))
+    a, b = _of(problem, "a").copy(), _of(problem, "b").copy()
+    both = min(a.shape[1], b.shape[1])  # one may be padded further
+    a[:, :both], b[:, :both] = b[:, :both], a[:, :both].copy()
+    return _with(_with(problem, "a", a), "b", b)
 
 
 def _selectors(problem: Problem, side: Side) -> Iterator[Attempt]:

@@ -14,15 +14,14 @@ from tcsim.diagnosis.counts import Count, counts
 from tcsim.diagnosis.maps import (
     SAME,
     Rule,
-    data_rules,
     depth_rules,
     line_rules,
     memory_rules,
-    part_rules,
     shared_rules,
     within,
 )
 from tcsim.diagnosis.moved import Moved
+from tcsim.diagnosis.parts import data_rules, part_rules
 from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
@@ -133,7 +132,7 @@ class Solver:
 
     def reckoned(self, item: Candidate, open_: Mask) -> Scored | None:
         """What a candidate gives; None if it is next to nothing."""
-        gives = np.stack([self.reals.near(item.values(self.reals, t), t) for t in range(len(self.reals.a))])
+        gives = np.stack([item.near(self.reals, t) for t in range(len(self.reals.a))])
         own = gives & open_
         if own.sum() < min(8, int(open_.sum())):
             return None
