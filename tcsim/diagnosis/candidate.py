@@ -14,6 +14,7 @@ from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
 RESTARTED = "accumulator restarted"
 _RESTART = "set scale_d (or pass the accumulator) after the first instruction"
+CROSSED = " (the indices along M and N are exchanged)"
 WIDE = 8  # lines of the other operand that share a crossing rule's answer
 
 
@@ -26,13 +27,14 @@ class Candidate:
     count: Count | None = None
     alpha: float = 1.0
     beta: float = 1.0
+    c: Rule = SAME  # which (row, column) of C is added
     apart: bool = False  # say "K block missing, accumulator ignored" where "accumulator restarted" is the same
 
     @property
     def rank(self) -> int:
         """Smaller is simpler."""
         plain = (self.alpha != 1.0) + (self.beta != 1.0)
-        return self.a.rank + self.b.rank + (self.count.rank if self.count else 0) + plain
+        return self.a.rank + self.b.rank + self.c.rank + (self.count.rank if self.count else 0) + plain
 
     @property
     def restarted(self) -> bool:
@@ -43,9 +45,11 @@ class Candidate:
         """(mistake, detail, advice) of each part."""
         found = [
             (rule.named(x), rule.detail, rule.advice.format(x=x))
-            for x, rule in (("a", self.a), ("b", self.b))
+            for x, rule in (("a", self.a), ("b", self.b), ("c", self.c))
             if rule is not SAME
         ]
+        if self.a.crosses and self.b.crosses:
+            found = [(mistake, detail + CROSSED, advice) for mistake, detail, advice in found]
         if self.restarted:
             first = int(np.flatnonzero(self.count.weights)[0]) if self.count else 0
             found.append((RESTARTED, f"what was added before K {first} is lost, and c", _RESTART))
@@ -83,9 +87,11 @@ class Candidate:
                     a = _read(reals, "a", matrix, self.a, rows, left)
                     b = _read(reals, "b", matrix, self.b, columns, top)
                     product[top : top + WIDE, left : left + WIDE] = (a * weights) @ b.T
-        found: Numbers = self.alpha * product + self.beta * reals.c[matrix]
+        c = reals.c[matrix]
+        if self.c is not SAME:
+            c = c_read(c, self.c)
+        found: Numbers = self.alpha * product + self.beta * c
         return found
-
 
     def near(self, reals: Reals, matrix: int) -> Mask:
         """Which outputs of a matrix it gives, up to rounding: that of larger factors reaches further."""
@@ -117,6 +123,12 @@ def _read(reals: Reals, name: str, matrix: int, rule: Rule, which: Ints | None =
             name, rule.part, np.full(len(own), matrix), own, *asked(reals, name, rule, own, np.full(len(own), other))
         )
     return taken(lines, *rule.where(own[:, None], np.arange(lines.shape[1])[None], np.full((1, 1), other)))
+
+
+def c_read(c: npt.NDArray[Any], rule: Rule) -> npt.NDArray[Any]:
+    """C (M, N) as a rule reads it."""
+    i, j = (np.arange(size) for size in c.shape)
+    return taken(c, *np.broadcast_arrays(*rule.where(i[:, None], j[None], np.zeros((1, 1), np.int64))))
 
 
 def asked(reals: Reals, name: str, rule: Rule, own: Ints, other: Ints) -> tuple[Ints, Ints]:

@@ -63,6 +63,7 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
     yield rule("in reverse", lambda r, o: count - 1 - r)
     for size in _SIZES:
         if size < count:
+            yield rule(f"the next block of {size}, and zeros for the last one", partial(_next, size, count), 2)
             yield rule(f"one block of {size} too far, round the end", partial(_rotated, size, count), 2)
             yield rule(f"one block of {size} too early, round the end", partial(_rotated, -size, count), 2)
             yield rule(f"blocks of {size} that start every {size // 2}", partial(_stepped, size, size // 2), 2)
@@ -115,6 +116,10 @@ def _exchanged(bit: int, count: int, r: Ints, o: Ints) -> Ints:
 
 def _rotated(size: int, count: int, r: Ints, o: Ints) -> Ints:
     return (r + size) % count
+
+
+def _next(size: int, count: int, r: Ints, o: Ints) -> Ints:
+    return np.where(r + size < count, r + size, -1)
 
 
 def _stepped(size: int, step: int, r: Ints, o: Ints) -> Ints:

@@ -8,13 +8,16 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.candidate import CROSSED, Candidate
 from tcsim.diagnosis.maps import LINES, SAME, Rule, line_rules, memory_rules
+from tcsim.diagnosis.problem import Codes
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.where import ranges
 
 STORED = "d: stored at another place"
 _LOOK = "look at the addresses that the epilogue stores to, and at the block and warp indices in them"
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
+_SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give
 
 
@@ -40,7 +43,8 @@ class Moved:
         said = [
             f"{what}: {rule.detail}" for what, rule in (("rows", self.rows), ("columns", self.columns)) if rule.detail
         ]
-        return [(STORED, "; ".join(said) + with_c, _LOOK)]
+        both = CROSSED if self.rows.crosses and self.columns.crosses else ""
+        return [(STORED, "; ".join(said) + both + with_c, _LOOK)]
 
     def as_lines(self, with_c: bool) -> Candidate | None:
         """The same as lines of A and B that are others, C staying where it is; None if it is not the same."""
@@ -65,6 +69,17 @@ class Moved:
             return np.where(inside, reals.product[matrix][row, column] + reals.c[matrix], np.nan)
         return np.where(inside, reals.right[matrix][row, column], np.nan)
 
+    def near(self, reals: Reals, matrix: int) -> Mask:
+        """Which outputs of a matrix it gives, up to rounding; where nothing was stored, those that are zero."""
+        values = self.values(reals, matrix)
+        found: Mask = reals.near(np.nan_to_num(values), matrix) & (np.isfinite(values) | (reals.observed[matrix] == 0))
+        return found
+
+    def codes(self, base: Codes) -> Codes:
+        """Codes of d, (batch, M, N), as they are stored: zeros where nothing is."""
+        row, column, inside = self.source((base.shape[1], base.shape[2]))
+        return np.where(inside, base[:, row, column], base.dtype.type(0))
+
 
 def moved(reals: Reals, open_: Mask) -> list[tuple[Moved, Mask]]:
     """The rules by which most open outputs are the model's of other places, and which each gives; none if they are few."""
@@ -88,8 +103,7 @@ def moved(reals: Reals, open_: Mask) -> list[tuple[Moved, Mask]]:
 
 def gives_of(item: Moved, reals: Reals) -> Mask:
     """Which outputs a rule gives, (batch, M, N)."""
-    inside = item.source((reals.c.shape[1], reals.c.shape[2]))[2]
-    return inside & np.stack([reals.near(np.nan_to_num(item.values(reals, t)), t) for t in range(len(reals.c))])
+    return np.stack([item.near(reals, t) for t in range(len(reals.c))])
 
 
 def line_maps(reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
@@ -103,12 +117,25 @@ def line_maps(reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, 
         alike = values @ mine.T / size
         nearest = alike.argmax(axis=1)
         nearest = np.where(alike.max(axis=1) > 0.6, nearest, np.arange(len(nearest)))
-        found.append(
-            (free_rule(nearest, "rows" if name == "a" else "columns"),)
-            if (nearest != np.arange(len(nearest))).any()
-            else ()
-        )
+        rules = [zero_lines(reals, open_, name)]
+        if (nearest != np.arange(len(nearest))).any():
+            rules.append(free_rule(nearest, "rows" if name == "a" else "columns"))
+        found.append(tuple(rule for rule in rules if rule is not None))
     return found[0], found[1]
+
+
+def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
+    """Rows of A, or columns of B, that are zero: all their outputs are C; None if there are none, or no others."""
+    across = 2 if name == "a" else 1
+    zero = reals.finite & (np.abs(reals.observed - reals.c) <= reals.reach)
+    asked = open_.any(axis=(0, across))
+    lines = asked & (zero | ~open_).all(axis=(0, across)) & (zero & open_).any(axis=(0, across))
+    if not lines.any() or lines.all():
+        return None
+    said = f"{'rows' if name == 'a' else 'columns'} {ranges(np.flatnonzero(lines))} of {name} are zero"
+    advice = "look at which threads load {x} into shared memory, and at its box"
+    where = partial(_mapped, np.where(lines, -1, np.arange(len(lines))))
+    return Rule("{x}: {lines} not loaded", said, advice, where, 2, lines_only=True)
 
 
 def free_rule(lines: Ints, what: str) -> Rule:
@@ -125,16 +152,20 @@ def described(lines: Ints, what: str) -> str:
 
     >>> described(np.array([0, 1, 2, 3, 0, 1, 2, 3]), "rows")
     'rows 4-7 are rows 0-3'
+    >>> described(np.array([0, 3, 2, 1]), "rows")
+    'rows 1 and 3 exchanged'
     """
     parts = []
     start = 0
     own = np.arange(len(lines))
     for stop in range(1, len(lines) + 1):
         if stop == len(lines) or lines[stop] - lines[stop - 1] != 1:
-            if lines[start] != own[start]:
-                parts.append(
-                    f"{what} {_range(start, stop - 1)} are {what} {_range(int(lines[start]), int(lines[stop - 1]))}"
-                )
+            first, last = int(lines[start]), int(lines[stop - 1])
+            back = first != start and np.array_equal(lines[first : last + 1], own[start:stop])
+            if back and first > start:
+                parts.append(f"{what} {_range(start, stop - 1)} and {_range(first, last)} exchanged")
+            elif first != start and not back:
+                parts.append(f"{what} {_range(start, stop - 1)} are {what} {_range(first, last)}")
             start = stop
     return ", ".join(parts[:4]) + (f" and {len(parts) - 4} more runs" if len(parts) > 4 else "")
 
@@ -171,7 +202,7 @@ def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[
         row, column = np.broadcast_arrays(row, column)
         inside = (row >= 0) & (row < shape[0]) & (column >= 0) & (column < shape[1])
         values = base[np.where(inside, row, 0), np.where(inside, column, 0)]
-        found: Mask = inside & (np.abs(values - wanted) <= far)
+        found: Mask = np.where(inside, np.abs(values - wanted) <= far, wanted == 0)
         return found
 
     listed: list[tuple[bool, int, Moved]] = []
@@ -179,7 +210,7 @@ def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[
         fits = same(*rule.where(i, j, i * 0))
         if fits[:count].mean() >= _ENOUGH:
             listed.append((not fits.all(), Moved(flat=rule).rank, Moved(flat=rule)))
-    rows, columns = [SAME, *line_rules(*shape)], [SAME, *line_rules(shape[1], shape[0])]
+    rows, columns = _line_rules(*shape), _line_rules(shape[1], shape[0])
     row = np.stack([rule.where(i, i * 0, j)[0] for rule in rows])
     column = np.stack([rule.where(j, j * 0, i)[0] for rule in columns])
     fits = same(row[:, None], column[None])
@@ -192,14 +223,24 @@ def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[
     return [*lines[:_TRIED], *flat[:_TRIED]]
 
 
+def _line_rules(count: int, others: int) -> list[Rule]:
+    """Lines of the output that may stand in for others, or lie further on: then nothing is stored to the first ones."""
+    return [SAME, *line_rules(count, others), *(_shifted(by) for by in _SHIFTS if abs(by) < count)]
+
+
+def _shifted(by: int) -> Rule:
+    said = f"moved by {abs(by)}, {'away from' if by > 0 else 'toward'} the first"
+    return Rule(LINES, said, _LOOK, lambda r, k, o: (np.maximum(r - by, -1), k), 2, lines_only=True)
+
+
 def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
     """Outputs at other addresses: read as memory is, or stored with another pitch."""
     return [*memory_rules(*shape, shape[0], 8, 16), *stores(*shape)]
 
 
 def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:
-    rows = _fitting([SAME, *line_rules(*shape)], i, j, row)
-    columns = _fitting([SAME, *line_rules(shape[1], shape[0])], j, i, column)
+    rows = _fitting(_line_rules(*shape), i, j, row)
+    columns = _fitting(_line_rules(shape[1], shape[0]), j, i, column)
     if rows and columns:
         yield Moved(rows[0], columns[0])
     for rule in _flat_rules(shape):

@@ -13,13 +13,14 @@ from tcsim.diagnosis import arithmetic, blocks, memory, operands, registers, sca
 from tcsim.diagnosis.equivalence import Fresh, alike, right_of
 from tcsim.diagnosis.error_map import ErrorMap, error_map
 from tcsim.diagnosis.moves import diagnose_move
+from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
 from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
 from tcsim.diagnosis.question import named, problem_of
 from tcsim.diagnosis.reals import Mask, Numbers
 from tcsim.diagnosis.relations import Relation, precision
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
 from tcsim.diagnosis.rounded import within_rounding
-from tcsim.diagnosis.solved import Solved, solved
+from tcsim.diagnosis.solved import Solved, not_loaded, solved
 from tcsim.diagnosis.where import where_text
 from tcsim.numbers.codec import decode
 
@@ -146,6 +147,7 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
         return values
 
     found = [_Found(own.explanation(outputs), own.rank, True, predicts, own.relations)]
+    found += [other for again in not_loaded(own) if again.same == own.same for other in _of_solver(again, outputs)]
     for number, piece in enumerate(own.pieces):
         for one in piece.ties:
             again = replace(piece, candidate=one.item, way=one.way, ties=())
@@ -299,11 +301,15 @@ def _screen(wrong: npt.NDArray[np.bool_]) -> list[Part]:
 
 
 def _constant(problem: Problem) -> Explanation | None:
-    """A result that holds one code everywhere was never computed."""
+    """A result that holds one code everywhere was never computed, or a NaN goes into every output."""
     seen = problem.observed[problem.inside()]
     first = seen[0]
     if seen.size < _TELLING or (seen != first).any():
         return None
     detail = f"every output is {int(first):#x}"
     advice = "the result was never written, or all its inputs were zero: look at the store and at what was launched"
-    return Explanation("output never written", detail, advice, seen.size)
+    unwritten = Explanation("output never written", detail, advice, seen.size)
+    if int(first) != nan_code(problem):
+        return unwritten
+    detail += ", the NaN that the instruction gives: " + nan_source(problem)
+    return Explanation(NAN, detail, NAN_ADVICE, seen.size, also=(str(unwritten),))

@@ -21,6 +21,7 @@ from tcsim.diagnosis.maps import (
     within,
 )
 from tcsim.diagnosis.moved import Moved
+from tcsim.diagnosis.other_c import other_c
 from tcsim.diagnosis.parts import data_rules, part_rules
 from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
@@ -217,6 +218,7 @@ class Solver:
     def _singles(self, chosen: Ints) -> Iterator[tuple[int, int, Candidate]]:
         plain = {name: self._gathered(name, chosen, (SAME,))[0] for name in "ab"}
         yield from self._counted(chosen, Candidate(), plain["a"] * plain["b"])
+        yield from self._other_c(chosen, (plain["a"] * plain["b"]).sum(axis=1))
         likely: list[tuple[float, Candidate, Numbers]] = []
         seen, c, _ = self._seen(chosen)
         for name, other in (("a", "b"), ("b", "a")):
@@ -233,6 +235,22 @@ class Solver:
         for alike, item, terms in sorted(likely, key=lambda one: -one[0])[:6]:
             if alike > 0.3 and (item.a is not SAME or item.b is not SAME):
                 yield from self._counted(chosen, item, terms)
+
+    def _other_c(self, chosen: Ints, product: Numbers) -> Iterator[tuple[int, int, Candidate]]:
+        """The right product, and C of other places, perhaps times a factor."""
+        seen, c, reach = self._seen(chosen)
+        if not c.any():
+            return
+        read, rules = other_c(self._lines(0), self._lines(1)).read(self.reals.c, *chosen.T)
+        with np.errstate(all="ignore"):
+            beta = (read @ (seen - product)) / (read**2).sum(axis=1)
+        for factor in (np.ones(len(rules)), beta):
+            fits = np.abs(product + factor[:, None] * read - seen) <= np.maximum(1.0, np.abs(factor))[:, None] * reach
+            matches = fits.sum(axis=1)
+            for row in np.flatnonzero((matches > 0.7 * len(seen)) & (matches > 0) & np.isfinite(factor)):
+                item = Candidate(c=rules[row], beta=_round(float(factor[row]), self.reals.coarse))
+                if item.beta != 0.0 and rules[row].detail:
+                    yield int(matches[row]), item.rank, item
 
     def _counted(self, chosen: Ints, item: Candidate, terms: Numbers) -> Iterator[tuple[int, int, Candidate]]:
         """The same with K miscounted; terms: the products of each sample, (samples, K)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -10,7 +11,8 @@ import numpy as np
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.maps import SAME
-from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved
+from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved, zero_lines
+from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
 from tcsim.diagnosis.predicted import End, Way, ends_of, way_of, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
@@ -92,8 +94,8 @@ class Solved:
         """The only candidate, if it is all there is and holds for every output."""
         if len(self.pieces) != 1 or self.relations or self.unwritten.any():
             return None
-        values = np.stack([self.pieces[0].candidate.values(self.reals, t) for t in range(len(self.wrong))])
-        return self.pieces[0].candidate if self.reals.near(values)[self.reals.finite].all() else None
+        near = np.stack([self.pieces[0].candidate.near(self.reals, t) for t in range(len(self.wrong))])
+        return self.pieces[0].candidate if near[self.reals.finite].all() else None
 
     @property
     def picture(self) -> Mask:
@@ -112,8 +114,7 @@ class Solved:
                 said = "; ".join(x for x in (detail, region if number == 0 else "") if x)
                 names.append((mistake, said, advice))
         if self.unwritten.any():
-            advice = "look at the store, at its predicate and at what was launched"
-            names.append(("part of the output never written", where_text(self.unwritten), advice))
+            names.append(self._nothing())
         bits = self.same == outputs
         by_chance = sum(int(piece.gives.sum()) for piece in self.pieces if not piece.clean)
         matched = self.same if bits or self.stray else outputs - int(self.left.sum())
@@ -130,6 +131,14 @@ class Solved:
             bits=bits,
             left=where_text(self.left) if self.left.any() and not self.stray else "",
         )
+
+    def _nothing(self) -> tuple[str, str, str]:
+        """(mistake, detail, advice) of the outputs that hold one code."""
+        where, code = where_text(self.unwritten), int(self.problem.observed[self.unwritten][0])
+        if code == nan_code(self.problem):
+            return NAN, f"{where} are {code:#x}: {nan_source(self.problem)}; or they were never written", NAN_ADVICE
+        advice = "look at the store, at its predicate and at what was launched"
+        return "part of the output never written", where, advice
 
     def explanations(self, outputs: int) -> list[Explanation]:
         """What is explained in part, if anything is."""
@@ -172,8 +181,7 @@ class Solved:
         if isinstance(item, Tail):
             return item.codes(self.problem)
         if isinstance(item, Moved) and not item.alone:
-            row, column, _ = item.source((base.shape[1], base.shape[2]))
-            return base[:, row, column]
+            return item.codes(base)
         if isinstance(item, Moved):
             lines = item.as_lines(True)
             return None if lines is None or piece.way is None else whole(self.problem, lines, piece.way)
@@ -189,6 +197,22 @@ class Solved:
         """Nearly all outputs are right to the bit, some are not: that is not another order of summation."""
         outputs = int(self.problem.inside().sum())
         return self.fitted is None and 0.9 * outputs < self.same < outputs
+
+
+def not_loaded(found: Solved) -> Iterator[Solved]:
+    """Outputs of zero as rows of A or columns of B that were not loaded, where that gives the same."""
+    if found.pieces or not found.unwritten.any() or found.problem.observed[found.unwritten].any():
+        return
+    for name in "ab":
+        rule = zero_lines(found.reals, found.unwritten, name)
+        if rule is None:
+            continue
+        item = Candidate(a=rule) if name == "a" else Candidate(b=rule)
+        near = np.stack([item.near(found.reals, t) for t in range(len(found.wrong))])
+        if near[found.reals.finite].all():
+            way = way_of(found.problem, item, found.unwritten, found.ends)
+            piece = Piece(item, found.unwritten, near, way=way)
+            yield replace(found, unwritten=np.zeros_like(found.unwritten), pieces=(piece,))
 
 
 def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved | None:
@@ -213,7 +237,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     ends = ends_of(reals.floor, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
     wrong &= ~np.any([end(model) == problem.observed for end in ends], axis=0)  # NaN of an overflow, for instance
     found = Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends)
-    line = vector(reals) if wrong.any() else None
+    line = vector(reals) if wrong.any() and not (wrong & ~reals.finite).any() else None
     if line is not None:
         relations.append(line.relation)
         found = replace(found, left=np.zeros_like(wrong), fitted=fitted_codes(problem, line, narrow, ends))
@@ -295,7 +319,7 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
 def _with_tail(found: Solved) -> Solved | None:
     """What lies behind the end of K, if it explains everything."""
     for item in tails(found.problem, found.reals, found.wrong):
-        near = np.stack([found.reals.near(item.values(found.reals, t), t) for t in range(len(found.wrong))])
+        near = np.stack([item.near(found.reals, t) for t in range(len(found.wrong))])
         if near[found.reals.finite].all():
             piece = Piece(item, found.wrong, near)
             return replace(found, pieces=(piece,), left=np.zeros_like(found.wrong), tried=1)
@@ -307,11 +331,10 @@ def _unwritten(problem: Problem, reals: Reals, wrong: Mask, model: Codes) -> Mas
     codes = problem.observed[wrong]
     values, counts = np.unique(codes, return_counts=True)
     most = int(counts.argmax())
-    if counts[most] < max(8, 0.01 * codes.size):
-        return np.zeros_like(wrong)
     unwritten: Mask = (model != problem.observed) & (problem.observed == values[most])
     runs = 1 + int((np.diff(np.flatnonzero(unwritten)) > 1).sum())
-    if (reals.floor and values[most] == 0) or not (clean(unwritten, unwritten) or unwritten.sum() >= 4 * runs):
+    many = counts[most] >= 0.01 * codes.size and unwritten.sum() >= 4 * runs
+    if counts[most] < 8 or (reals.floor and values[most] == 0) or not (many or clean(unwritten, unwritten)):
         return np.zeros_like(wrong)  # scattered: clamped rather than never written
     return unwritten
 
@@ -328,7 +351,7 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
         solver = Solver(problem, reals, line_maps(reals, left), found.ends)
         stored = _stored(solver, found.model, left)
         options = stored
-        if not stored or stored[0].given < left.sum() or stored[0].item.rank > 3:
+        if not stored or stored[0].given < left.sum() or stored[0].item.rank > 3 or not _everything(stored[0], reals):
             lines = solver.best(left, random, pairs=not known)
             options = foremost(
                 [*stored, *lines, *(also for one in lines for also in _restated(solver, found.model, one, left))]
@@ -363,6 +386,12 @@ def _stored(solver: Solver, model: Codes, left: Mask) -> list[Scored]:
     return foremost(found)
 
 
+def _everything(one: Scored, reals: Reals) -> bool:
+    """Whether every output is stored: an operand's zeros are another name of outputs that are not."""
+    item = one.item
+    return not isinstance(item, Moved) or bool(item.source((reals.c.shape[1], reals.c.shape[2]))[2].all())
+
+
 def _restated(solver: Solver, model: Codes, one: Scored, left: Mask) -> list[Scored]:
     """The same in other words: lines that are others as outputs at another place, a miscounted K as two wrong reads."""
     item = one.item
@@ -383,12 +412,11 @@ def _restated(solver: Solver, model: Codes, one: Scored, left: Mask) -> list[Sco
 
 def _scored(solver: Solver, model: Codes, item: Moved, gives: Mask, left: Mask) -> Scored:
     own = gives & left
-    row, column, inside = item.source((model.shape[1], model.shape[2]))
     way = None
     if item.alone:
         lines = item.as_lines(True)
         way = None if lines is None else way_of(solver.problem, lines, own, solver.ends)
-    elif any((end(model)[:, row, column] == solver.problem.observed)[own].all() for end in solver.ends):
+    elif any((item.codes(end(model)) == solver.problem.observed)[own].all() for end in solver.ends):
         way = Way(solver.problem.order)
     everywhere = bool(gives[solver.reals.finite].all())
     return Scored(item, gives, everywhere or clean(gives, left), int(own.sum()), way, everywhere)

@@ -46,6 +46,10 @@ class Tail:
         found: Numbers = reals.right[matrix] + a @ b.T
         return found
 
+    def near(self, reals: Reals, matrix: int) -> Mask:
+        """Which outputs of a matrix it gives, up to rounding."""
+        return reals.near(self.values(reals, matrix), matrix)
+
     def read(self, lines: npt.NDArray[Any], back: int) -> npt.NDArray[Any]:
         """What follows each of the lines (lines, K): (lines, length)."""
         row, k = self.place(np.arange(len(lines))[:, None], back)
@@ -71,7 +75,7 @@ class Tail:
 
 def tails(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Tail]:
     """Those that give some wrong outputs, the shortest first."""
-    if problem.positions is not None or problem.scales is not None:
+    if problem.positions is not None or problem.scales is not None or not (wrong & reals.finite).any():
         return
     depth = problem.depth or problem.a.shape[2]
     places = np.argwhere(wrong & reals.finite)

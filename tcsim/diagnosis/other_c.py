@@ -1,0 +1,74 @@
+"""Which element of C a wrong kernel may add to an output: that of another block, of one row or column, with another pitch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from tcsim.diagnosis.maps import SAME, Ints, Rule, line_rules, memory_rules
+from tcsim.diagnosis.parts import first_rules
+from tcsim.diagnosis.reals import Numbers
+
+_PLACE = "c read from another place"
+_LOOK = "look at the addresses that C is read from: its leading dimension, and the indices of blocks and warps"
+_WORDS = (("a line of K after another", "row by row"), ("a line along M or N after another", "column by column"))
+
+
+@dataclass(frozen=True)
+class OtherC:
+    """Rules of rows, of columns and of addresses of a C that is (rows, columns)."""
+
+    rows: tuple[Rule, ...]
+    columns: tuple[Rule, ...]
+    flat: tuple[Rule, ...]
+
+    def read(self, c: Numbers, t: Ints, i: Ints, j: Ints) -> tuple[Numbers, list[Rule]]:
+        """What each rule reads for some outputs, (rules, outputs), and the rules."""
+        row = np.stack([rule.where(i, i * 0, j)[0] for rule in self.rows])
+        column = np.stack([rule.where(j, j * 0, i)[0] for rule in self.columns])
+        places = [(row[:, None] + 0 * column[None], column[None] + 0 * row[:, None])]
+        found = [_taken(c, t, *places[0]).reshape(-1, len(t))]
+        for rule in self.flat:
+            found.append(_taken(c, t, *rule.where(i, j, i * 0))[None])
+        return np.concatenate(found), [*(_both(one, two) for one in self.rows for two in self.columns), *self.flat]
+
+
+def other_c(rows: int, columns: int) -> OtherC:
+    """The rules of a C of this shape."""
+    return OtherC(
+        (SAME, *_lines(rows, columns)),
+        (SAME, *_lines(columns, rows)),
+        tuple(_flat(rows, columns)),
+    )
+
+
+def _lines(count: int, others: int) -> Iterator[Rule]:
+    yield from (rule for rule in line_rules(count, others) if rule.rank < 3)
+    yield from first_rules(count)
+
+
+def _flat(rows: int, columns: int) -> Iterator[Rule]:
+    for rule in memory_rules(rows, columns, rows, 4, 16):
+        if "coordinates" not in rule.mistake:
+            detail = rule.detail
+            for said, better in _WORDS:
+                detail = detail.replace(said, better)
+            yield replace(rule, detail=detail, advice=_LOOK)
+
+
+def _both(one: Rule, two: Rule) -> Rule:
+    said = "; ".join(f"{what}: {rule.detail}" for what, rule in (("rows", one), ("columns", two)) if rule is not SAME)
+    return Rule(_PLACE, said, _LOOK, partial(_placed, one, two), one.rank + two.rank)
+
+
+def _placed(one: Rule, two: Rule, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    return one.where(r, k * 0, k)[0], two.where(k, r * 0, r)[0]
+
+
+def _taken(c: Numbers, t: Ints, row: Ints, column: Ints) -> Numbers:
+    inside = (row >= 0) & (row < c.shape[1]) & (column >= 0) & (column < c.shape[2])
+    found: Numbers = np.where(inside, c[t, np.where(inside, row, 0), np.where(inside, column, 0)], 0.0)
+    return found
