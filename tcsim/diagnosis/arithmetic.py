@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +14,7 @@ from tcsim.catalog import on_arch
 from tcsim.core.errors import TcsimError
 from tcsim.core.targets import ARCHS
 from tcsim.descriptors.kinds import KINDS
-from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
+from tcsim.diagnosis.problem import Attempt, Codes, Finish, Part, Problem
 from tcsim.gemm import Machine, machine_of
 from tcsim.model.row import Row
 from tcsim.numbers.codec import decode, encode
@@ -43,6 +44,13 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
                 f"the epilogue or the output tensor is {name}, or the accumulator was moved as {name}",
                 partial(_ended, problem, name),
             )
+        for mnemonic, machine in _half_accumulators(problem):
+            yield Attempt(
+                "accumulator in f16",
+                f"{mnemonic}, and its result widened",
+                "look at the types of C and D of the instruction that was emitted",
+                partial(_widened, problem, machine),
+            )
         for name in ("f16", "bf16"):
             yield Attempt(
                 f"accumulator in {name}",
@@ -71,6 +79,36 @@ def _kin(problem: Problem) -> Iterator[str]:
 
 def _places(row: Row) -> dict[str, tuple[int, str]]:
     return {name: (item.layout.element_bits, str(item.layout)) for name, item in row.operands.items()}
+
+
+def _half_accumulators(problem: Problem) -> Iterator[tuple[str, Machine]]:
+    """The instructions of the same A and B whose C and D are f16."""
+    own = problem.machine
+    if own.descriptor is not None:
+        with suppress(TcsimError):
+            other = replace(own.descriptor, d_format="f16")
+            yield "D in f16 in the descriptor", machine_of(own.instruction, "tcsim.diagnose", other)
+        return
+    for row in on_arch(own.instruction.arch.name, own.instruction.row.family):
+        if row.shape != own.instruction.row.shape or row.operands["d"].format.name != "f16":
+            continue
+        if row.operands["a"].format == own.formats["a"]:
+            other = machine_of(find_instruction(row.mnemonic, arch=own.instruction.arch.name), "tcsim.diagnose")
+            same = (other.kept, other.blocks, other.formats["b"]) == (own.kept, own.blocks, own.formats["b"])
+            if same and other.formats["c"].name == "f16":
+                yield row.mnemonic, other
+
+
+def _widened(problem: Problem, other: Machine) -> Problem:
+    """On a machine of f16 accumulators; its results as f32."""
+    c = encode(decode(problem.c, "f32"), "f16").astype(problem.c.dtype)
+    machine = replace(other, formats={**other.formats, "d": problem.machine.formats["d"]})
+    return replace(problem, machine=machine, c=c, finish=partial(_as_f32, problem.finish))
+
+
+def _as_f32(finish: Finish | None, problem: Problem, part: Part, codes: Codes) -> Codes:
+    wide = encode(decode(codes.astype(np.uint16), "f16"), "f32")
+    return wide if finish is None else finish(problem, part, wide)
 
 
 def _replaced(problem: Problem, mnemonic: str, arch: str) -> Problem | None:

@@ -96,10 +96,8 @@ class Candidate:
     def near(self, reals: Reals, matrix: int) -> Mask:
         """Which outputs of a matrix it gives, up to rounding: that of larger factors reaches further."""
         size: Any = 0.0
-        if "scale" in (self.a.part, self.b.part) and reals.factors is not None and reals.bare is not None:
-            a, b, c = (np.abs(x) for x in (reals.a, reals.b, reals.c))
-            factors, bare = ((np.abs(one), np.abs(two)) for one, two in (reals.factors, reals.bare))
-            size = self.values(replace(reals, a=a, b=b, c=c, factors=factors, bare=bare), matrix)
+        if "scale" in (self.a.part, self.b.part) or self.a.recode or self.b.recode:
+            size = replace(self, alpha=abs(self.alpha), beta=abs(self.beta)).values(reals.absolute(), matrix)
         return reals.near(self.values(reals, matrix), matrix, size)
 
 
@@ -117,6 +115,10 @@ def _read(reals: Reals, name: str, matrix: int, rule: Rule, which: Ints | None =
     lines = reals.lines(name)[matrix]
     if rule is SAME and which is None:
         return lines
+    if rule.recode:
+        changed = reals.recoded(name, rule.recode) if reals.recoded else None
+        lines = lines if changed is None else changed[matrix]
+        return lines if which is None else lines[which]
     own = np.arange(len(lines)) if which is None else which
     if rule.part:
         return reals.other_part(

@@ -29,6 +29,7 @@ class Rule:
     crosses: bool = False  # depends on the other operand's line
     lines_only: bool = False  # leaves k alone: the whole line is another
     part: str = ""  # "metadata", "scale", or "data" (all but those): only that is read so, at (line, number along K)
+    recode: str = ""  # the function of its codes, by name: the places are its own
 
     def named(self, name: str) -> str:
         """The mistake's name for operand a or b."""

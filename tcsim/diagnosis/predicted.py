@@ -15,6 +15,7 @@ from tcsim.diagnosis.maps import SAME, Rule
 from tcsim.diagnosis.orders import ASCENDING, Order, orders
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints
+from tcsim.diagnosis.recoded import recoded
 from tcsim.numbers.codec import decode, encode
 
 End = Callable[[Codes], Codes]  # what the epilogue makes of the codes of d
@@ -71,7 +72,21 @@ def _alike(lines: Ints, rule: Rule, count: int) -> Iterator[Ints]:
     yield from (np.array(places) for places in maps.values())
 
 
+def after_clamp(problem: Problem, part: Part, codes: Codes) -> Codes:
+    """Codes of a part clamped at zero, and then the C that is added after it; the codes, if there is none."""
+    if problem.after is None:
+        return codes
+    formats = problem.machine.formats
+    c = problem.after[part.matrix][np.ix_(part.rows, part.columns)]
+    total = decode(_clamped(codes), formats["d"]).astype(np.float64) + decode(c, formats["c"]).astype(np.float64)
+    return encode(total, formats["d"])
+
+
 def _ended(problem: Problem, way: Way, part: Part, codes: Codes) -> Codes:
+    return after_clamp(problem, part, _scaled(problem, way, part, codes))
+
+
+def _scaled(problem: Problem, way: Way, part: Part, codes: Codes) -> Codes:
     if way.alpha == 1.0 and way.beta == 0.0:
         return codes
     formats = problem.machine.formats
@@ -163,6 +178,8 @@ def _reread(problem: Problem, name: str, rule: Rule, other: int) -> Problem | No
     """The problem with an operand as a rule reads it, for one line of the other operand; None if its parts do not go along."""
     if rule is SAME:
         return problem
+    if rule.recode:
+        return recoded(problem, name, rule.recode)
     if rule.part:
         return _other_part(problem, name, rule, other)
     codes = problem.a if name == "a" else problem.b.swapaxes(1, 2)

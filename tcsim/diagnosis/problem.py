@@ -62,6 +62,7 @@ class Problem:
     memory: Memory | None = None  # where wgmma found its operands
     size: tuple[int, int] | None = None  # M and N that were given, if they were padded to the instruction's shape
     depth: int | None = None  # K that was given, if it was padded
+    after: Codes | None = None  # a C that is added after a clamp at zero; `c` is zero then
     output: str | None = None  # the narrower float type that the result was given in
 
     @property

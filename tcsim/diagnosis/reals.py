@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.recoded import recoded
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.codec import decode
 
@@ -36,11 +39,22 @@ class Reals:
     sparsity: Sparsity | None = None
     factors: tuple[Numbers, Numbers] | None = None  # (batch, lines, blocks) of A and of B
     bare: tuple[Numbers, Numbers] | None = None  # A and B without their factors
+    recoded: Callable[[str, str], Numbers | None] | None = None  # (operand, function of codes) -> its lines
 
     @property
     def right(self) -> Numbers:
         """a b + c."""
         return self.product + self.c
+
+    def absolute(self) -> Reals:
+        """The same with absolute values."""
+        pairs = [None if pair is None else (np.abs(pair[0]), np.abs(pair[1])) for pair in (self.factors, self.bare)]
+        a, b, c = (np.abs(x) for x in (self.a, self.b, self.c))
+        return replace(self, a=a, b=b, c=c, factors=pairs[0], bare=pairs[1], recoded=self._absolutes)
+
+    def _absolutes(self, name: str, mistake: str) -> Numbers | None:
+        found = None if self.recoded is None else self.recoded(name, mistake)
+        return None if found is None else np.abs(found)
 
     def lines(self, name: str) -> Numbers:
         """Of A or of B."""
@@ -112,12 +126,22 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         rounding = 8 * max(unit, 2.0**-23)
         reach = rounding * np.maximum(size, middle) + coarse * np.abs(observed) + least
     found = Reals(a, b, c, product, observed, reach, finite, coarse, rounding)
+    found = replace(found, recoded=lru_cache(None)(partial(_recoded, problem)))
     if factors is not None:
         found = replace(found, factors=factors, bare=bare)
     if problem.positions is not None and machine.sparsity is not None and factors is None:
         kept = decode(problem.a, formats["a"]).astype(np.float64)
         found = replace(found, kept=kept, positions=problem.positions, sparsity=machine.sparsity)
     return found
+
+
+def _recoded(problem: Problem, name: str, mistake: str) -> Numbers | None:
+    """Lines of an operand whose codes are changed, numbers that are not finite as zeros; None if nothing changes."""
+    changed = recoded(problem, name, mistake)
+    if changed is None:
+        return None
+    lines = lines_of(changed)["ab".index(name)]
+    return np.where(np.isfinite(lines), lines, 0.0)
 
 
 def lines_of(problem: Problem) -> tuple[Numbers, Numbers]:

@@ -94,6 +94,18 @@ def is_relu(reals: Reals, size: tuple[int, int] | None) -> bool:
 RELU = Relation("ReLU applied", "negative results are 0", "the epilogue clamps at zero")
 
 
+RELU_BEFORE_C = Relation(
+    "ReLU applied", "to the product, before c is added: negative products are 0", "the epilogue clamps before it adds C"
+)
+
+
+def before_c(reals: Reals) -> Reals:
+    """The numbers of the product alone: without C in what was observed, and what is zero up to rounding is zero."""
+    seen = reals.observed - reals.c
+    zero = np.zeros_like(reals.c)
+    return replace(reals, observed=np.where(np.abs(seen) <= reals.reach, zero, seen), c=zero)
+
+
 @dataclass(frozen=True)
 class Line:
     """A number for each row or each column, and what is predicted with it."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis import arithmetic, blocks, memory, operands, registers, scales, sparsity
+from tcsim.diagnosis import arithmetic, blocks, memory, operands, recoded, registers, scales, sparsity
 from tcsim.diagnosis.equivalence import Fresh, alike, right_of
 from tcsim.diagnosis.error_map import ErrorMap, error_map
 from tcsim.diagnosis.moves import diagnose_move
@@ -26,6 +26,7 @@ from tcsim.numbers.codec import decode
 
 CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
     operands.attempts,
+    recoded.attempts,
     blocks.attempts,
     memory.attempts,
     sparsity.attempts,

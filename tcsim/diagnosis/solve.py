@@ -26,6 +26,7 @@ from tcsim.diagnosis.parts import data_rules, part_rules
 from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.recoded import recoding_rules
 
 _SAMPLES = 48  # outputs that every candidate is tried on
 _PAIRED = 16  # outputs that pairs of rules are tried on first
@@ -179,9 +180,12 @@ class Solver:
         place = tuple(chosen.T)
         return self.reals.observed[place], self.reals.c[place], self.reals.reach[place]
 
-    def _scored(self, chosen: Ints, products: Numbers, made: Any) -> Iterator[tuple[int, int, Candidate]]:
+    def _scored(
+        self, chosen: Ints, products: Numbers, made: Any, far: Numbers | float = 0.0
+    ) -> Iterator[tuple[int, int, Candidate]]:
         """(matches, rank, candidate) of products (n, samples) that match often enough; `made` gives the candidate of a row."""
         seen, c, reach = self._seen(chosen)
+        reach = np.maximum(reach, far)
         least = 4 if self.reals.coarse == 0 else len(seen) // 4
         options = (1.0, 0.0, 2.0) if c.any() else (1.0,)
         for beta in options:
@@ -208,7 +212,12 @@ class Solver:
             fits = np.abs(fit - seen) <= np.maximum(1.0, np.abs(alpha))[:, None] * reach
             good = fits.mean(axis=1) > 0.95
         for row in np.flatnonzero(good & np.isfinite(alpha) & (np.abs(alpha) > 1e-6)):
-            one = _round(float(alpha[row]), self.reals.coarse), _round(float(beta[row]), self.reals.coarse)
+            open_ = 3 * float(np.sqrt(((fit[row] - seen) ** 2).mean()))
+            size = pp[row] if cc <= 0 else below[row] / cc, below[row] / pp[row] if cc > 0 else np.inf
+            one = (
+                _round(float(alpha[row]), self.reals.coarse, open_ / float(np.sqrt(size[0]))),
+                _round(float(beta[row]), self.reals.coarse, open_ / float(np.sqrt(size[1]))),
+            )
             if abs(one[0] - one[1]) < 1e-4 * abs(one[0]):
                 one = one[0], one[0]
             item = replace(made(row), alpha=one[0], beta=one[1])
@@ -218,6 +227,7 @@ class Solver:
     def _singles(self, chosen: Ints) -> Iterator[tuple[int, int, Candidate]]:
         plain = {name: self._gathered(name, chosen, (SAME,))[0] for name in "ab"}
         yield from self._counted(chosen, Candidate(), plain["a"] * plain["b"])
+        yield from self._recoded(chosen, plain)
         yield from self._other_c(chosen, (plain["a"] * plain["b"]).sum(axis=1))
         likely: list[tuple[float, Candidate, Numbers]] = []
         seen, c, _ = self._seen(chosen)
@@ -236,6 +246,17 @@ class Solver:
             if alike > 0.3 and (item.a is not SAME or item.b is not SAME):
                 yield from self._counted(chosen, item, terms)
 
+    def _recoded(self, chosen: Ints, plain: dict[str, Numbers]) -> Iterator[tuple[int, int, Candidate]]:
+        """Codes of one operand that are changed on the way."""
+        t = chosen[:, 0]
+        for name, line, other in (("a", chosen[:, 1], "b"), ("b", chosen[:, 2], "a")):
+            for rule in recoding_rules():
+                lines = self.reals.recoded(name, rule.recode) if self.reals.recoded else None
+                if lines is not None:
+                    terms = lines[t, line] * plain[other]
+                    item = Candidate(**{name: rule})
+                    yield from self._counted(chosen, item, terms, self.reals.unit * np.abs(terms).sum(axis=1))
+
     def _other_c(self, chosen: Ints, product: Numbers) -> Iterator[tuple[int, int, Candidate]]:
         """The right product, and C of other places, perhaps times a factor."""
         seen, c, reach = self._seen(chosen)
@@ -252,12 +273,14 @@ class Solver:
                 if item.beta != 0.0 and rules[row].detail:
                     yield int(matches[row]), item.rank, item
 
-    def _counted(self, chosen: Ints, item: Candidate, terms: Numbers) -> Iterator[tuple[int, int, Candidate]]:
-        """The same with K miscounted; terms: the products of each sample, (samples, K)."""
-        yield from self._scored(chosen, terms.sum(axis=1)[None], lambda row: item)
+    def _counted(
+        self, chosen: Ints, item: Candidate, terms: Numbers, far: Numbers | float = 0.0
+    ) -> Iterator[tuple[int, int, Candidate]]:
+        """The same with K miscounted; terms: the products of each sample, (samples, K); far: how far rounding takes them."""
+        yield from self._scored(chosen, terms.sum(axis=1)[None], lambda row: item, far)
         if self.counts:
             weights = np.stack([one.weights for one in self.counts])
-            yield from self._scored(chosen, weights @ terms.T, lambda row: replace(item, count=self.counts[row]))
+            yield from self._scored(chosen, weights @ terms.T, lambda row: replace(item, count=self.counts[row]), far)
 
     def _pairs(self, chosen: Ints) -> Iterator[tuple[int, int, Candidate]]:
         """A rule for each operand."""
@@ -306,10 +329,13 @@ def clean(gives: Mask, open_: Mask) -> bool:
     return True
 
 
-def _round(value: float, coarse: float) -> float:
-    """A factor as somebody would have written it, if it is one within rounding."""
+def _round(value: float, coarse: float, unsure: float = 0.0) -> float:
+    """A factor as somebody would have written it, if it is one within rounding. unsure: how far the data leave it open."""
     for number in (0.0, 1.0, 2.0, -1.0, 0.5, 0.25, 0.125, 3.0, 4.0):
         if abs(value - number) <= max(1e-4, 2 * coarse):
             return number
-    short = float(f"{value:.4g}")
-    return short if abs(value - short) <= 2e-6 * max(1.0, abs(value)) else value
+    for digits in range(1, 6):
+        short = float(f"{value:.{digits}g}")
+        if abs(value - short) <= max(unsure, 2e-6 * max(1.0, abs(value)) if digits < 5 else 0.0):
+            return short
+    return value

@@ -13,13 +13,15 @@ from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.maps import SAME
 from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved, zero_lines
 from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
-from tcsim.diagnosis.predicted import End, Way, ends_of, way_of, whole
+from tcsim.diagnosis.predicted import End, Way, after_clamp, ends_of, way_of, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
 from tcsim.diagnosis.relations import (
     RELU,
+    RELU_BEFORE_C,
     TRUNCATED,
     Relation,
+    before_c,
     fitted_codes,
     is_relu,
     narrow_format,
@@ -234,7 +236,16 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         relations.append(RELU)
         reals = replace(reals, floor=True)
         wrong = ~reals.near(reals.right) & inside
-    ends = ends_of(reals.floor, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
+    clamped = reals.floor
+    if wrong.any() and not clamped and problem.c.any() and is_relu(before_c(reals), problem.size):
+        relations.append(RELU_BEFORE_C)
+        problem = replace(problem, c=np.zeros_like(problem.c), after=problem.c)
+        reals = replace(before_c(reals), floor=True)
+        model = np.stack(
+            [after_clamp(problem, part, replace(problem, finish=None).predict(part)) for part in problem.parts()]
+        )
+        wrong = ~reals.near(reals.right) & inside
+    ends = ends_of(clamped, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
     wrong &= ~np.any([end(model) == problem.observed for end in ends], axis=0)  # NaN of an overflow, for instance
     found = Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends)
     line = vector(reals) if wrong.any() and not (wrong & ~reals.finite).any() else None

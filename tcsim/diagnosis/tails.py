@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.diagnosis.predicted import after_clamp
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
@@ -70,7 +71,7 @@ class Tail:
         )
         order = tuple(range(a.shape[2] // problem.step))
         longer = replace(problem, a=a, b=b.swapaxes(1, 2), order=order, finish=None)
-        return np.stack([longer.predict(part) for part in longer.parts()])
+        return np.stack([after_clamp(problem, part, longer.predict(part)) for part in longer.parts()])
 
 
 def tails(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Tail]:
