@@ -86,8 +86,8 @@ def _half_accumulators(problem: Problem) -> Iterator[tuple[str, Machine]]:
     own = problem.machine
     if own.descriptor is not None:
         with suppress(TcsimError):
-            other = replace(own.descriptor, d_format="f16")
-            yield "D in f16 in the descriptor", machine_of(own.instruction, "tcsim.diagnose", other)
+            descriptor = replace(own.descriptor, d_format="f16")
+            yield "D in f16 in the descriptor", machine_of(own.instruction, "tcsim.diagnose", descriptor)
         return
     for row in on_arch(own.instruction.arch.name, own.instruction.row.family):
         if row.shape != own.instruction.row.shape or row.operands["d"].format.name != "f16":

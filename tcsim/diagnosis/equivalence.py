@@ -90,8 +90,8 @@ class Fresh:
 
     def same(self, one: Numbers, two: Numbers) -> bool:
         """Whether two predictions agree up to rounding wherever both are known."""
-        both = np.isfinite(one) & np.isfinite(two)
-        if both.sum() * 4 < both.size:
+        both = np.isfinite(one) & np.isfinite(two) & self.problem.inside()
+        if both.sum() * 4 < self.problem.inside().sum():
             return False
         middle = float(np.median(np.abs(self.reals.right))) + 1e-300
         return bool((np.abs(one - two)[both] <= self.reals.reach[both] + 1e-5 * middle).all())

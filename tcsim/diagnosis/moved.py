@@ -127,9 +127,8 @@ def line_maps(reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, 
 def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
     """Rows of A, or columns of B, that are zero: all their outputs are C; None if there are none, or no others."""
     across = 2 if name == "a" else 1
-    zero = reals.finite & (np.abs(reals.observed - reals.c) <= reals.reach)
-    asked = open_.any(axis=(0, across))
-    lines = asked & (zero | ~open_).all(axis=(0, across)) & (zero & open_).any(axis=(0, across))
+    zero: Mask = reals.finite & (np.abs(reals.observed - reals.c) <= reals.reach)
+    lines = np.all(zero | ~open_, axis=(0, across)) & np.any(open_, axis=(0, across))
     if not lines.any() or lines.all():
         return None
     said = f"{'rows' if name == 'a' else 'columns'} {ranges(np.flatnonzero(lines))} of {name} are zero"

@@ -107,6 +107,15 @@ def orders(problem: Problem) -> Iterator[Order]:
                 yield Order(said, partial(_chain, False, True))
 
 
+def from_c(problem: Problem, parts: int) -> Iterator[Order]:
+    """K in parts that all start from C: it is added so often."""
+    size = -(-problem.blocks // parts)
+    while size * (parts - 1) < problem.blocks:
+        said = f"K in {parts} parts of {size * problem.step}, each from C, added in f32"
+        yield Order(said, partial(_chunks, size, False, "ascending", each=True), parts=True)
+        size += 1
+
+
 def _other_steps(problem: Problem) -> Iterator[Order]:
     """Instructions of the same formats with another K."""
     own = problem.machine
@@ -145,14 +154,14 @@ def _ordered(order: tuple[int, ...], problem: Problem, part: Part) -> Codes:
     return replace(problem, order=order).predict(part)
 
 
-def _chunks(size: int, late: bool, sums: str, problem: Problem, part: Part) -> Codes:
+def _chunks(size: int, late: bool, sums: str, problem: Problem, part: Part, each: bool = False) -> Codes:
     """Chunks of the K blocks, each from zero, added up; C first or last. A chunk that comes again counts again."""
     chunks: list[list[int]] = []
     for block in problem.order:
         if not chunks or block // size != chunks[-1][0] // size or block <= chunks[-1][-1]:
             chunks.append([])
         chunks[-1].append(block)
-    return _added(chunks, late, sums, problem, part)
+    return _added(chunks, late, sums, problem, part, each)
 
 
 def _in_turn(turn: int, size: int, late: bool, problem: Problem, part: Part) -> Codes:
@@ -161,7 +170,7 @@ def _in_turn(turn: int, size: int, late: bool, problem: Problem, part: Part) -> 
     return _added([chunk for chunk in chunks if chunk], late, "ascending", problem, part)
 
 
-def _added(chunks: list[list[int]], late: bool, sums: str, problem: Problem, part: Part) -> Codes:
+def _added(chunks: list[list[int]], late: bool, sums: str, problem: Problem, part: Part, each: bool = False) -> Codes:
     format = problem.machine.formats["d"]
     c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], problem.machine.formats["c"])
     zero = replace(problem, c=np.zeros_like(problem.c))
@@ -169,7 +178,9 @@ def _added(chunks: list[list[int]], late: bool, sums: str, problem: Problem, par
         raise ValueError("a problem without K")
     kind = np.float16 if format.name == "f16" else np.float32
     values = [
-        decode(replace(zero if number or late else problem, order=tuple(chunk)).predict(part), format).astype(kind)
+        decode(
+            replace(zero if (number and not each) or late else problem, order=tuple(chunk)).predict(part), format
+        ).astype(kind)
         for number, chunk in enumerate(chunks)
     ]
     with np.errstate(all="ignore"):

@@ -39,7 +39,15 @@ def first_rules(count: int) -> Iterator[Rule]:
     """One line for a whole group of them."""
     for size in (*(size for size in _SIZES if size < count), count):
         said = f"always the first of every {size}" if size < count else "always the first"
-        yield Rule("", said, "", lambda r, k, o, size=size: (r // size * size, k), 2, lines_only=True)
+        yield Rule("", said, "", partial(_first, size), 2, lines_only=True)
+
+
+def _first(size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    return r // size * size, k
+
+
+def _exchanged(size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    return r, k ^ size
 
 
 def _interleaved(count: int) -> Iterator[Rule]:
@@ -77,5 +85,5 @@ def _halves(step: int) -> Iterator[Rule]:
     size = step // 2
     while size > 0:
         said = f"in each {2 * size} along K the two halves are exchanged: look at the selector"
-        yield Rule("", said, "", lambda r, k, o, size=size: (r, k ^ size), 2)
+        yield Rule("", said, "", partial(_exchanged, size), 2)
         size //= 2

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tcsim.diagnosis.candidate import Candidate, c_read, taken
 from tcsim.diagnosis.maps import SAME, Rule
-from tcsim.diagnosis.orders import ASCENDING, Order, orders
+from tcsim.diagnosis.orders import ASCENDING, Order, from_c, orders
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints
 from tcsim.diagnosis.recoded import recoded
@@ -121,6 +121,9 @@ def ways(problem: Problem, item: Candidate) -> Iterator[Way]:
 def other_ways(problem: Problem, item: Candidate) -> Iterator[Way]:
     """In the other orders of summation of right kernels."""
     own = list(ways(problem, item))
+    if item.alpha == 1.0 and item.beta >= 2.0 and item.beta.is_integer():
+        for order in from_c(problem, int(item.beta)):
+            yield Way(problem.order, order=order)
     for order in orders(problem):
         for way in own:
             if way.blocks == problem.order or order.parts:
@@ -154,17 +157,22 @@ def way_of(
     """The first way that gives every bit of some of the outputs of a mask, or of all; None if there is none."""
     if not gives.any():
         return None
-    part, known = sample(gives)
-    seen = problem.seen(part)
+    asked = [sample(gives)]  # and the outputs that tell the ways so far from the right one
     for way in (other_ways if others else ways)(problem, item):
-        codes = codes_of(problem, item, way, part)
-        if codes is None:
-            return None
-        if not any((end(codes) == seen)[known].all() for end in ends):
-            continue
-        found = whole(problem, item, way) if every else None
-        if found is None or any((end(found) == problem.observed)[gives].all() for end in ends):
-            return way
+        for part, known in asked:
+            codes = codes_of(problem, item, way, part)
+            if codes is None:
+                return None
+            if not any((end(codes) == problem.seen(part))[known].all() for end in ends):
+                break
+        else:
+            found = whole(problem, item, way) if every else None
+            if found is None:
+                return way
+            apart = min(((end(found) != problem.observed) & gives for end in ends), key=np.sum)
+            if not apart.any():
+                return way
+            asked.append(sample(apart))
     return None
 
 
@@ -231,7 +239,7 @@ def _other_part(problem: Problem, name: str, rule: Rule, other: int) -> Problem:
     def read(lines: npt.NDArray[Any], outside: Any = 0) -> npt.NDArray[Any]:
         row, k = (np.arange(size) for size in lines.shape[1:])
         place = np.broadcast_arrays(*rule.where(row[:, None], k[None], np.full((1, 1), other)))
-        return np.stack([taken(codes, *place, outside) for codes in lines])
+        return np.stack([taken(codes, place[0], place[1], outside) for codes in lines])
 
     if rule.part == "data":
         codes = read(problem.a) if name == "a" else read(problem.b.swapaxes(1, 2)).swapaxes(1, 2)

@@ -254,7 +254,7 @@ class Solver:
                 lines = self.reals.recoded(name, rule.recode) if self.reals.recoded else None
                 if lines is not None:
                     terms = lines[t, line] * plain[other]
-                    item = Candidate(**{name: rule})
+                    item = Candidate(a=rule) if name == "a" else Candidate(b=rule)
                     yield from self._counted(chosen, item, terms, self.reals.unit * np.abs(terms).sum(axis=1))
 
     def _other_c(self, chosen: Ints, product: Numbers) -> Iterator[tuple[int, int, Candidate]]:

@@ -1,0 +1,77 @@
+"""What an output is made of instead: C of another place, codes that were changed, lines that were not loaded, NaN; and where it is stored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tcsim
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+HALF = "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16"
+SINGLE = np.float32
+random = np.random.default_rng(5)
+M, N, K = 36, 28, 48  # not multiples of the instruction's
+A, B = (random.standard_normal(shape).astype(np.float16) for shape in ((M, K), (K, N)))
+C = random.standard_normal((M, N)).astype(SINGLE)
+ROW, COLUMN = np.arange(M)[:, None], np.arange(N)[None]
+
+
+def gemm(a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+    """The instruction, over K."""
+    return tcsim.gemm(a, b, c, instruction=MMA).view(SINGLE)
+
+
+def moved(by: int) -> np.ndarray:
+    """Outputs stored some rows too far down."""
+    out = np.zeros((M, N), SINGLE)
+    out[by:] = gemm(A, B, C)[:-by]
+    return out
+
+
+def wide() -> np.ndarray:
+    """Sums in f16."""
+    return tcsim.gemm(A, B, None, instruction=HALF).view(np.float16).astype(SINGLE)
+
+
+def tail_of_nan() -> np.ndarray:
+    """K = 48 in tiles of 64, and NaN in the rest."""
+    return gemm(np.pad(A, ((0, 0), (0, 16)), constant_values=np.nan), np.pad(B, ((0, 16), (0, 0))))
+
+
+def unwritten() -> np.ndarray:
+    """The last columns hold the NaN that was there before."""
+    return np.where(COLUMN < 16, gemm(A, B, C), SINGLE(np.nan))
+
+
+ZERO = None
+CASES: dict[str, tuple[Callable[[], np.ndarray], np.ndarray | None, str]] = {
+    "C of the first block": (lambda: gemm(A, B, C[ROW % 16, COLUMN % 16]), C, r"c read from another place \(rows: the block of 16"),
+    "one row of C": (lambda: gemm(A, B, C[ROW * 0, COLUMN]), C, r"c read from another place \(rows: always the first"),
+    "pitch of C": (lambda: gemm(A, B, np.pad(C.ravel(), (0, 4 * M))[ROW * (N + 4) + COLUMN]), C, r"c: pitch wrong \(32 elements for 28"),
+    "half of C": (lambda: (gemm(A, B) + SINGLE(1.5) * C).astype(ml_dtypes.bfloat16), C, r"c scaled \(c times 1.5\)"),
+    "C after ReLU": (lambda: np.maximum(gemm(A, B), 0) + C, C, "ReLU applied .to the product, before c is added"),
+    "bytes": (lambda: gemm(A, B.view(np.uint16).byteswap().view(np.float16)), ZERO, "b: bytes swapped"),
+    "signs and alpha": (lambda: SINGLE(0.75) * gemm(abs(A), B), ZERO, "a: signs lost .* the product times 0.75"),
+    "f16 sums": (wide, ZERO, f"accumulator in f16 .{HALF}, and its result widened"),
+    "rows not loaded": (lambda: gemm(A * (ROW < 16), B), ZERO, "the same as: a: rows not loaded .rows 16-35 of a are zero"),
+    "rows not loaded, with C": (lambda: gemm(A * (ROW < 16), B, C), C, "a: rows not loaded .rows 16-35 of a are zero"),
+    "one row down": (lambda: moved(1), C, r"d: stored at another place \(rows: moved by 1, away from the first"),
+    "NaN behind K": (tail_of_nan, ZERO, "NaN among what is multiplied .*behind K = 48"),
+    "NaN from before": (unwritten, C, r"part of the output never written \(rows 0-35, columns 16-27\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_named_to_the_bit(name: str) -> None:
+    made, c, said = CASES[name]
+    given = {} if c is None else {"c": c}
+    with np.errstate(all="ignore"):
+        observed = made()
+    found = tcsim.diagnose(MMA, a=A, b=B, **given, observed=observed)
+    assert found.verdict == "explained" and found.explanations[0].bits, str(found)
+    assert re.search(said, " ".join(str(found).split())), str(found)
