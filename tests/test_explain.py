@@ -184,6 +184,16 @@ def test_triton_in_three_tf32_products(name):
     assert "tf32x3" in found.classes[0].arithmetic and "blocks of 32, each added" in found.classes[0].arithmetic
 
 
+def test_triton_widens_fp8_on_small_tiles() -> None:
+    """Recorded on an H200: one of the 1,024 outputs needs rounding, and of the arithmetics of fp8 none truncates it as f16 does."""
+    given = recorded.cases()["triton-e4m3-e4m3-f32-64x64x512-small.only.normal"].operands()
+    found = tcsim.explain(given["a"][:, 27:], given["b"][:, :, 6:12], given["observed"][:, 27:, 6:12])
+    assert found.verdict == "consistent" and found.matching == 30
+    names = {(item.arithmetic, item.order) for item in found.classes}
+    assert ("operands widened to f16, wgmma or mma, k16, f32 accumulator", "one accumulator") in names
+    assert not any(name.startswith(("mma", "wgmma")) and order == "one accumulator" for name, order in names)
+
+
 def test_every_k_of_a_chip_is_a_candidate() -> None:
     """Also where the first row of an arithmetic has an addend of another format: m8n8k4, whose f32 rows take f16 addends too."""
     for arch, depths in (("sm_70", {4}), ("sm_80", {4, 8, 16}), ("sm_90", {4, 8, 16})):

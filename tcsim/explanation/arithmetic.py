@@ -57,15 +57,15 @@ class Arithmetic:
 def arithmetics(left: str, right: str, arch: str) -> Iterator[Arithmetic]:
     """Those for operands of two formats on an arch: the tensor core's first, then chains of ordinary instructions."""
     if FORMATS[left].kind != "float":
-        yield from _of_tensor_cores(left, right, arch, "")
+        yield from _of_tensor_cores(left, right, arch)
         return
     for inner, rounding in READ_AS.get((left, right), ()):
-        yield from _of_tensor_cores(inner, inner, arch, rounding)
+        yield from _of_tensor_cores(inner, inner, arch, rounding, f"operands rounded to {inner} ({rounding}), ")
     if (left, right) == ("f32", "f32"):
         yield from _in_three(arch)
-    yield from (
-        item for item in _of_tensor_cores(left, right, arch, "") if item.accumulator != "f64"
-    )  # an FMA chain too
+    yield from (item for item in _of_tensor_cores(left, right, arch) if item.accumulator != "f64")  # an FMA chain too
+    if {left, right} <= WIDENED:
+        yield from _of_tensor_cores("f16", "f16", arch, "rne", "operands widened to f16, ")
     wide = "f64" if "f64" in (left, right) else "f32"
     rival = (left, right) not in READ_AS and wide == "f32"
     for name, add in (
@@ -82,8 +82,11 @@ READ_AS: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
 }
 """What a library may round operands of other formats to, and how."""
 
+WIDENED = {"e4m3", "e5m2"}
+"""What a kernel may widen to f16, exactly, and multiply as f16: Triton does on small tiles (recorded on an H200)."""
 
-def _of_tensor_cores(left: str, right: str, arch: str, rounding: str) -> Iterator[Arithmetic]:
+
+def _of_tensor_cores(left: str, right: str, arch: str, rounding: str = "", read: str = "") -> Iterator[Arithmetic]:
     """The dense multiplies of the arch that take these formats, one for all that compute the same."""
     merged: dict[tuple[Any, ...], tuple[Lowering, list[str]]] = {}
     for mnemonic, accumulator, step, lowering in (
@@ -94,7 +97,6 @@ def _of_tensor_cores(left: str, right: str, arch: str, rounding: str) -> Iterato
     for (accumulator, step, _), (lowering, names) in sorted(
         merged.items(), key=lambda item: (item[0][0] == "f16", -item[0][1])
     ):
-        read = f"operands rounded to {left} ({rounding}), " if rounding else ""
         yield Arithmetic(
             f"{read}{_family(names)}, k{step}, {accumulator} accumulator", (left, right), rounding, step, accumulator,
             partial(_multiplied, lowering, (FORMATS[left], FORMATS[right], FORMATS[accumulator])), tuple(names),

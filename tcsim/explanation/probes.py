@@ -46,6 +46,24 @@ def cancelling(shape: tuple[int, ...], k: int, formats: tuple[str, str], seed: i
     return a, b
 
 
+def spread(shape: tuple[int, ...], k: int, formats: tuple[str, str], seed: int) -> tuple[Array, Array]:
+    """Any finite codes: values of the whole range of a narrow format, of which normal values fill so little that their sums are exact.
+
+    >>> a, b = spread((2, 3), 512, ("e4m3", "e5m2"), 0)
+    >>> float(a.astype(np.float64).max()), float(b.astype(np.float64).max())
+    (448.0, 57344.0)
+    """
+    random = np.random.default_rng(seed)
+    *batch, m, n = shape
+    made = []
+    for size, format in (((*batch, m, k), formats[0]), ((*batch, k, n), formats[1])):
+        dtype = np.dtype(DTYPES[format])
+        codes = random.integers(0, 1 << FORMATS[format].bits, size, dtype=f"u{dtype.itemsize}")
+        values = codes.view(dtype)
+        made.append(np.where(np.isfinite(values.astype(np.float64)), values, np.zeros((), dtype)))
+    return made[0], made[1]
+
+
 def tree(shape: tuple[int, ...], k: int, formats: tuple[str, str], seed: int) -> tuple[Array, Array]:
     """A large mask in one place of each row of a, a negative one in one place of each column of b, units elsewhere.
 

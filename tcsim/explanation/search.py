@@ -15,7 +15,7 @@ from tcsim.explanation.arithmetic import Arithmetic, Codes, arithmetics, rivals
 from tcsim.explanation.candidate import Candidate
 from tcsim.explanation.epilogue import epilogues, through
 from tcsim.explanation.orders import FLOATS, ONE, Chains, Order, add, contiguous, in_turn, residue_first, variants
-from tcsim.explanation.probes import cancelling
+from tcsim.explanation.probes import cancelling, spread
 from tcsim.explanation.question import Floats, Places, Question, ask, codes_of
 from tcsim.explanation.report import Explanation, Summation, Verdict
 from tcsim.numbers.formats import FORMATS, Format
@@ -278,7 +278,8 @@ class Search:
         left, right, _ = self.question.formats
         if not candidates or FORMATS[left].kind != "float":
             return [candidates[:1]] if candidates else []
-        a, b = cancelling((_PROBED, _PROBED), self.question.k, (left, right), 0)
+        probe = spread if max(FORMATS[left].bits, FORMATS[right].bits) <= 8 else cancelling
+        a, b = probe((_PROBED, _PROBED), self.question.k, (left, right), 0)
         rows, columns = codes_of(a, "a", (left,))[0], np.ascontiguousarray(codes_of(b, "b", (right,))[0].T)
         groups: dict[tuple[Any, ...], list[Candidate]] = {}
         for item, chains in self._with_chains(candidates, rows, columns):
