@@ -83,6 +83,7 @@ MBARRIERS = (
     Rule("MBAR_COUNT", "error", "mbarrier.init with a number of arrivals that the object cannot expect: valid are 1 to 2**20 - 1.", "mbarrier.init", _PTX),
     Rule("MBAR_TX_UNDER", "error", "A phase expects fewer bytes than its copies bring, so that it ends before they are done, or never.", "Tracking asynchronous operations by the mbarrier object", _PTX),
     Rule("MBAR_TX_OVER", "error", "A phase expects more bytes than come, and never ends.", "Tracking asynchronous operations by the mbarrier object", _PTX),
+    Rule("TMA_BOX_BYTES", "error", "A phase that waits for tensor copies alone expects another number of bytes than their boxes have; what lies beyond the tensor is filled, and counts.", "cp.async.bulk.tensor", _PTX),
     Rule("MBAR_TX_RANGE", "error", "The bytes of one operation, or the transaction count, go beyond 2**20 - 1.", "Tracking asynchronous operations by the mbarrier object", _PTX),
     Rule("MBAR_ARRIVE_MISSING", "error", "A phase has got bytes or arrivals, but not all arrivals, and never ends.", "Phase completion of the mbarrier object", _PTX),
     Rule("MBAR_PARITY", "error", "A wait is for the wrong phase: one that was complete before, or one that nothing completes.", "mbarrier.test_wait / mbarrier.try_wait", _PTX),
@@ -102,6 +103,7 @@ WARPGROUPS = (
     Rule("WGMMA_ACC_WRITE_IN_FLIGHT", "repaired", "An accumulator of wgmma is written before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_A_REG_HAZARD", "repaired", "A register from which wgmma reads A is written before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("DESC_LBO_SBO", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; with another LBO or SBO in the matrix descriptor they would be in order.", "Matrix Descriptor Format", _PTX),
+    Rule("DESC_UNITS", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; with a field of the matrix descriptor in units of 16 bytes, instead of bytes or elements, or divided by 16 once, not twice, they would be in order.", "Matrix Descriptor Format", _PTX),
     Rule("DESC_SWIZZLE_MODE", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; with another swizzle in the matrix descriptor they would be in order.", "Matrix Descriptor Format", _PTX),
     Rule("WGMMA_WAIT_OTHER_WARPGROUP", "error", "Shared memory that wgmma reads is written again after a wait, but nothing orders the write after the wait of the warpgroup that issued it.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_WARPGROUP_DIVERGED", "error", "Some warps of a warpgroup execute an instruction of wgmma, and the others never come.", "wgmma.mma_async", _PTX),
@@ -131,6 +133,7 @@ TENSOR_MEMORY = (
 
 LAYOUTS = (
     Rule("DESC_START", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was stored; from another start address they would be in order.", "Matrix Descriptor Format", _PTX),
+    Rule("SWIZZLE_PHASE_1024", "error", "A swizzled tile does not begin where its pattern does (with 128 bytes a multiple of 1024), and one of who stores and who reads counts rows from the tile's beginning, the other takes the bits of the address, as TMA does.", "Matrix Descriptor Format", _PTX),
     Rule("DESC_MAJOR", "error", "wgmma or tcgen05.mma reads a matrix that is K-major as one that is MN-major, or the other way round.", "Canonical Layouts", _PTX),
     Rule("FRAGMENT_LAYOUT", "error", "Registers of a product hold elements in no order of rows and columns of what was stored, or A and B do not go through k together; loaded with other addresses, or with or without .trans, they would.", "Matrix Fragments for mma.m16n8k16 with floating point type", _PTX),
     Rule("K_ADVANCE", "error", "Products are added to one accumulator of which A and B do not go on through k together, or take elements twice.", "Strides", _PTX),

@@ -40,14 +40,14 @@ MAP = Kernel(
     "map",
     f"""
     {PARAMS} {OWN} {FIRST}
-    add.u32 %r2, %r1, 1024; mov.u32 %r4, 0; setp.eq.u32 %p3, %r0, 32;
+    add.u32 %r2, %r1, 1024; mov.u32 %r4, 48; setp.eq.u32 %p3, %r0, 32;
     @%p3 mbarrier.init.shared::cta.b64 [%r2], 1;
     @%p3 fence.mbarrier_init.release.cluster;
     {_STORED}
     @%p1 fence.proxy.tensormap::generic.release.gpu;                            //- TENSORMAP_FENCE
     bar.sync 0;
     @%p3 fence.proxy.tensormap::generic.acquire.gpu [%rd2], 128;                //- TENSORMAP_FENCE.2
-    @%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;
+    @%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;               //~ TMA_BOX_BYTES: @%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 64;   //~ TMA_BOX_BYTES.2: @%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 256;
     @%p3 cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd2, {{%r4}}], [%r2];
                                         //+ TENSORMAP_MODIFIED: @%p3 st.global.u64 [%rd2+120], 0;
     {wait("FULL", "%r2", "0")}

@@ -7,8 +7,8 @@ import pytest
 from tests.hazards.layouts.table import KERNELS, MISTAKES, Kernel, Mistake
 from tests.hazards.layouts.warps import Warp
 
-SHARE = MISTAKES[::6]
-"""The others: `python -m tests.hazards.layouts`."""
+SHARE = tuple(dict.fromkeys((*MISTAKES[::8], *{own.rule: own for own in MISTAKES}.values())))
+"""And one of each rule. The others: `python -m tests.hazards.layouts`."""
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -21,7 +21,8 @@ def test_a_kernel_that_is_right_is_silent(kernel: Kernel) -> None:
 @pytest.mark.parametrize("mistake", SHARE, ids=[f"{own.kernel}: {own.field} {own.value}" for own in SHARE])
 def test_a_mistake_is_named_with_its_mend(mistake: Mistake) -> None:
     run = mistake.wrong.run()
-    assert run.completed and mistake.named(run), [(own.name, own.message) for own in run.hazards]
+    ends = run.completed or run.hazards[-1].name == "SMEM_OUT_OF_RANGE"
+    assert ends and mistake.named(run), [(own.name, own.message) for own in run.hazards]
 
 
 def test_every_rule_and_every_kind_of_product_has_a_mistake() -> None:
@@ -31,6 +32,8 @@ def test_every_rule_and_every_kind_of_product_has_a_mistake() -> None:
         "DESC_START",
         "DESC_MAJOR",
         "DESC_LBO_SBO",
+        "DESC_UNITS",
+        "SWIZZLE_PHASE_1024",
         "DESC_SWIZZLE_MODE",
         "TMEM_COLUMN",
     }

@@ -18,7 +18,7 @@ from tcsim.ptx.shadow.dependents import Dependents, Ledger
 from tcsim.ptx.shadow.everywhere import Everywhere
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.lanes import EACH, READS, SEVERAL, WRITES, Lanes, as_bits, mask_of
-from tcsim.ptx.shadow.mbarriers import Objects, Work
+from tcsim.ptx.shadow.mbarriers import Objects, Work, box_of
 from tcsim.ptx.shadow.naming import Naming, Use
 from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.shadow.origins import Origins
@@ -335,6 +335,7 @@ class Checker(Observer):
             made[first].unit = bound.model.row.family
             made[first].each = bound.lanes == 1
             for signal in pending.tells:
+                made[first].box = box_of(bound, pending, signal)
                 self.objects.told(made[first], self.keys(block, signal.at), self.index(block))
             if flight.kind == "wgmma":
                 made[first].published = self.clocks.published(made[first].warps)
@@ -371,6 +372,9 @@ class Checker(Observer):
         space = "tmem" if access.space == "tmem" else "shared"
         for rank, offsets, size, mask, who in parts(block, flight.bound, access, flight.threads, flight.asked):
             words = self.words(space, rank)
+            if len(offsets) and int(offsets.max()) + size > words.count * words.unit:
+                self.origins.beyond(flight, line)
+                continue  # it ends the run when it is fetched
             at, owner = words.words(offsets, size, mask)
             if not len(at):
                 continue

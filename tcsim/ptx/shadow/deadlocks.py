@@ -140,5 +140,7 @@ class Deadlocks:
             return "MBAR_ARRIVE_MISSING", f"the mbarrier at {key:#x} lacks {pending} arrivals; {state}"
         if not pending and left:
             rule = "MBAR_TX_OVER" if left > 0 else "MBAR_TX_UNDER"
+            index = self.checker.index(self.checker.cluster.blocks[key >> 24 & 0xFF])
+            self.checker.objects.boxes(key, found, found.ended, found.expected, index, None)
             return rule, f"the mbarrier at {key:#x} lacks {left} bytes; {state}"
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +12,14 @@ from tcsim.core.errors import OperandError
 from tcsim.descriptors.forms import form_of
 from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
-from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
+from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES, PATTERN_ROW
 from tcsim.ptx.shadow.tiles import NEAR, Mend, View, dense_k
 from tcsim.ptx.threads import Array
 
 UNIT = 16
 """Bytes that no swizzle parts."""
+_FIELD = 16
+"""Bytes that one is in a field of a descriptor."""
 _STEPS = (128, 256, 512, 1024, 2048)
 """Values of LBO and SBO that are tried besides those that the place of other elements suggests."""
 _STARTS = tuple(sign * 16 * step for step in (1, 2, 3, 4, 6, 8, 16, 32, 64) for sign in (-1, 1))
@@ -38,15 +40,14 @@ def elements_of(tile: TileBytes, size: int) -> int:
 
 
 def origins_of(at: Array, unit: int, address: Array, tile: TileBytes) -> Array | None:
-    """The origins (rows, columns) of a tile's pieces, 0 where they are not known; None if none is, or some lie outside memory."""
+    """The origins (rows, columns) of a tile's pieces, 0 where they are not known, or lie outside memory; None if none is known."""
     if tile.size > UNIT:
         return None
     size = piece(tile, unit)
     places = (address[:, None] + np.arange(0, tile.size, size)).reshape(-1) if size < tile.size else address
     units = places // unit
-    if int(units.max()) >= len(at):
-        return None
-    found = at[units]
+    inside = units < len(at)
+    found = at[units] if inside.all() else np.where(inside, at[np.where(inside, units, 0)], 0)
     if not (found > 0).any():
         return None
     found = np.where(found > 0, found + places % unit, found).reshape(tile.lines, -1)
@@ -64,12 +65,15 @@ def view_of(
     line: int,
     by: int,
     sparse: bool,
+    blank: Callable[[], bool],
 ) -> View | None:
-    """A tile as an operand; None if nothing is known of it. sparse: it has half of the elements."""
+    """A tile as an operand; None if nothing is known of it. sparse: it has half of the elements; blank: whether nobody has written it."""
     found = origins_of(at, unit, address, tile)
-    if found is None:
-        return None
     each = elements_of(tile, piece(tile, unit))
+    if found is None and (tile.size > UNIT or not blank()):
+        return None
+    if found is None:
+        found = np.zeros((tile.rows, tile.k // each) if tile.major == "K" else (tile.rows // each, tile.k), np.int64)
     k = np.arange(found.shape[1]) * (each if tile.major == "K" else 1)
     k = dense_k(k, tile.format.bits) if sparse else k
     along = "k" if tile.major == "K" else "rows"
@@ -111,6 +115,8 @@ def _mends(
     own = _decoded(descriptor, tile.arch)
     if own is None:
         return
+    if unit < UNIT:
+        yield from _off_pattern(at, unit, place, tile, own)
     for rule, changed in _candidates(at, unit, tile, own, lines, pitch):
         yield from _under(at, unit, tile, changed, rule, _difference(own, changed))
     if unit < UNIT:
@@ -122,13 +128,32 @@ def _mends(
 
 def _phases(at: Array, unit: int, place: Array, tile: TileBytes, own: MatrixDescriptor) -> Iterator[Mend]:
     """The tile as it was stored with another phase of the swizzle: the pieces of each row exchanged as those of another row are."""
-    swizzle = DESCRIPTOR_SWIZZLES[own.swizzle]
-    mask = (swizzle.span // UNIT - 1) if own.swizzle != "NONE" else 0
-    for rows in range(1, mask + 1):
-        flipped = ((place >> 7) & mask ^ (place // 128 + rows) & mask) * UNIT
-        found = origins_of(at, unit, place ^ flipped, tile)
+    for rows in range(1, _rows(own)):
+        found = origins_of(at, unit, place ^ _exchanged(place, rows, own), tile)
         if found is not None:
             yield Mend("DESC_SWIZZLE_MODE", f"the swizzle of what was stored {rows} row{'s' * (rows > 1)} back", found)
+
+
+def _off_pattern(at: Array, unit: int, place: Array, tile: TileBytes, own: MatrixDescriptor) -> Iterator[Mend]:
+    """The tile as it was stored with a swizzle that counts rows from where the tile begins, not from where the pattern does."""
+    begins = own.start_address // PATTERN_ROW % _rows(own)
+    found = origins_of(at, unit, place ^ _exchanged(place, -begins, own), tile)
+    if begins and not own.base_offset and found is not None:
+        period = DESCRIPTOR_SWIZZLES[own.swizzle].period
+        said = f"the tile at a multiple of {period} bytes instead of {own.start_address}, or base offset {begins},"
+        yield Mend("SWIZZLE_PHASE_1024", said, found)
+
+
+def _rows(own: MatrixDescriptor) -> int:
+    """The rows of a swizzle's pattern."""
+    return DESCRIPTOR_SWIZZLES[own.swizzle].span // UNIT if own.swizzle != "NONE" else 1
+
+
+def _exchanged(place: Array, rows: int, own: MatrixDescriptor) -> Array:
+    """What is flipped in addresses by a swizzle that is some rows further."""
+    mask, row = _rows(own) - 1, place // PATTERN_ROW
+    found: Array = (row & mask ^ (row + rows) & mask) * UNIT
+    return found
 
 
 def _started(at: Array, unit: int, tile: TileBytes, own: MatrixDescriptor, step: int) -> Iterator[Mend]:
@@ -167,13 +192,15 @@ def _candidates(
 ) -> Iterator[tuple[str, MatrixDescriptor]]:
     """Descriptors that differ in little, the likeliest first."""
     leading, stride = own.leading_byte_offset, own.stride_byte_offset
-    for factor in (16, 1 / 16):
-        for name, value in (("stride_byte_offset", stride), ("leading_byte_offset", leading)):
-            yield "DESC_LBO_SBO", _changed(own, **{name: int(value * factor)})
-        yield (
-            "DESC_LBO_SBO",
-            _changed(own, stride_byte_offset=int(stride * factor), leading_byte_offset=int(leading * factor)),
+    for factor in (_FIELD, 1 / _FIELD, tile.format.container_bits / 8 / _FIELD):  # twice or never divided; elements
+        fields = (
+            ("stride_byte_offset", stride),
+            ("leading_byte_offset", leading),
+            ("start_address", own.start_address),
         )
+        changes = [{name: int(value * factor)} for name, value in fields]
+        for change in (*changes, changes[0] | changes[1], changes[0] | changes[1] | changes[2]):
+            yield "DESC_UNITS", _changed(own, **change)
     yield "DESC_LBO_SBO", _changed(own, leading_byte_offset=stride, stride_byte_offset=leading)
     first, line = int(found.flat[0]), pitch or (int(found[1, 0] - found[0, 0]) if len(found) > 1 else 0)
     wanted = [first + step for step in (16, 32, 64, 128, 4 * line, 8 * line)]
@@ -202,7 +229,12 @@ def _changed(own: MatrixDescriptor, **fields: Any) -> MatrixDescriptor:
     return replace(own, **fields)
 
 
-_NAMES = {"leading_byte_offset": "LBO", "stride_byte_offset": "SBO", "swizzle": "swizzle"}
+_NAMES = {
+    "start_address": "start address",
+    "leading_byte_offset": "LBO",
+    "stride_byte_offset": "SBO",
+    "swizzle": "swizzle",
+}
 
 
 def _difference(own: MatrixDescriptor, changed: MatrixDescriptor) -> str:

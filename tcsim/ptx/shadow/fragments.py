@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.layouts.swizzle import PATTERN_ROW, SWIZZLES
 from tcsim.ptx.shadow.tags import LINE, Tags, halves_of
 from tcsim.ptx.shadow.tiles import NEAR, Mend, View, dense_k
 from tcsim.ptx.threads import Array
@@ -21,6 +22,8 @@ _STARTS = tuple(sign * 2 * step for step in (8, 16, 24, 32, 1, 2, 4, 64, 128) fo
 _ROWS = 8
 """Rows of the matrices that ldmatrix loads."""
 _CHUNK = 16
+_PATTERNS = {(own.bits, own.shift): own for own in SWIZZLES.values() if own.bits}
+"""Those of TMA and of descriptors, by bits and how far above."""
 _SWIZZLES = tuple((bits, shift) for bits in (1, 2, 3) for shift in (3, 2, 1, 4, 5) if shift >= bits or shift < 4)
 """Bits of the number of a 16-byte piece that are changed, and how far above them those are that change them."""
 
@@ -150,6 +153,11 @@ def _swizzles(place: Array, lookup: Lookup) -> Iterator[Mend]:
     for rows in range(1, _ROWS):
         for bits, shift in _SWIZZLES:
             flipped = _xor(place, bits, shift) ^ _xor(place + rows * pitch, bits, shift)
+            own = _PATTERNS.get((bits, shift))
+            begins = int(place[0, 0]) // PATTERN_ROW * PATTERN_ROW
+            if own is not None and pitch == own.span and (begins + rows * pitch) % own.period == 0:
+                said = f"the tile at a multiple of {own.period} bytes, or its rows counted from there for the swizzle,"
+                yield Mend("SWIZZLE_PHASE_1024", said, lookup(place ^ flipped))
             yield _mend(f"the swizzle's phase {rows} rows back", place ^ flipped, lookup)
     for bits, shift in _SWIZZLES:
         plain = place ^ _xor(place, bits, shift)

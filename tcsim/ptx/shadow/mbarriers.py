@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.model.effects import Signal
+from tcsim.model.effects import Pending, Signal
 from tcsim.ptx.shadow.clocks import EXECUTED, INITIALISED, Clocks
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.lanes import EVERY
 from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.threads import Array
+
+if TYPE_CHECKING:
+    from tcsim.ptx.families import Bound
 
 _PARITY = 63  # the bit of an object that changes when a phase ends
 
@@ -156,6 +160,27 @@ class Objects:
             f"it expects {sum(expected.values())}"
         )
         self.findings.report("MBAR_TX_UNDER", said, line, max(expected, default=0), index, thread, address=key)
+        self.boxes(key, self.live[key], phase, expected, index, thread)
+
+    def boxes(
+        self, key: int, found: Object, phase: int, expected: Mapping[int, int], index: Any, thread: int | None
+    ) -> None:
+        """A phase ends too early, or never: whether it expects another number of bytes than the boxes of its copies have."""
+        copies = [
+            own for own in self.operations.all if (key in dict(own.tells)) and self._phase(own, key, found) == phase
+        ]
+        boxes = [own.box for own in copies if own.box is not None]
+        whole, inside = sum(own[0] for own in boxes), sum(own[1] for own in boxes)
+        total = sum(expected.values())
+        if not boxes or len(boxes) < len(copies) or total == whole:
+            return
+        said = f"phase {phase} of the mbarrier at {key:#x} expects {total} bytes, and the boxes that are copied in it have {whole}"
+        if inside < whole:
+            said += f", of which {inside} lie in the tensor: a box counts as a whole"
+        line, other = copies[-1].line, max(expected, default=0)
+        self.findings.report(
+            "TMA_BOX_BYTES", said, line, other, index, thread, address=key, expected=total, boxes=whole
+        )
 
     def over(self, key: int, found: Object, index: Any) -> None:
         """An object is done with: bytes that came and that no phase expects are left."""
@@ -164,6 +189,8 @@ class Objects:
             line = max(found.delivered)
             said = f"the mbarrier at {key:#x} got {left} bytes, at the last from {self.findings.opcode(line)}, that no phase expects"
             self.findings.report("MBAR_TX_UNDER", said, line, max(found.before, default=0), index, None, address=key)
+            if found.ended:
+                self.boxes(key, found, found.ended - 1, found.before, index, None)
 
     def fenced(self, warps: Array) -> None:
         """Warps fence what they initialised."""
@@ -253,6 +280,18 @@ class Objects:
 
     def _repeats(self, key: int, own: Pass) -> str:
         return f"{self.findings.opcode(own.line)} asked the mbarrier at {key:#x} for phase {own.ended - 1}, which was complete before"
+
+
+def box_of(bound: Bound, pending: Pending, signal: Signal) -> tuple[int, int] | None:
+    """Of a copy of a box of a tensor: the bytes that an mbarrier counts, and those of them that lie in the tensor."""
+    if "tensor_map" not in bound.form:
+        return None
+    inside = sum(
+        own.address.size * own.size if own.mask is None else int(own.mask.sum())
+        for own in pending.reads
+        if own.space == "global"
+    )
+    return int(np.ravel(signal.count)[0]), inside
 
 
 def flipped(before: int, after: int) -> bool:

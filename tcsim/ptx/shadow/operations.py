@@ -39,6 +39,9 @@ class Operation:
         tuple[int, int], ...
     ] = ()  # mbarriers that get to know when it is done, by key, with the phase under way
     depended: bool = False  # whether all that is known of its reads is that its registers were needed
+    box: tuple[int, int] | None = (
+        None  # of a tensor copy that an mbarrier counts: its bytes, and those that lie in the tensor
+    )
     each: bool = False  # whether each thread has work of its own, and waits for that alone
 
     @cached_property

@@ -13,6 +13,7 @@ So it needs no expected result. What threads stored has no origin here, and is n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,6 +73,11 @@ class Origins:
     def issued(self, flight: Flight, line: int) -> None:
         """Work begins."""
         self.lines[id(flight)] = line
+
+    def beyond(self, flight: Flight, line: int) -> None:
+        """Work is to access what lies outside memory: its operands are looked at before that ends the run."""
+        self.lines[id(flight)] = line
+        self._read(flight)
 
     def landing(self, flight: Flight) -> None:
         """Work has read, and is about to write: a copy leaves the origins of its bytes, other work none."""
@@ -172,10 +178,15 @@ class Origins:
                 first = min(int(address[0]) // self.unit, len(at) - 1)
                 known = int(self.pitch[rank][first]), line, int(self.by[rank][first])
                 sparse = name == "A" and 2 * tile.k == depth
-                view = descriptors.view_of(name, at, self.unit, address, tile, descriptor, *known, sparse)
+                blank = partial(self._blank, rank, address)
+                view = descriptors.view_of(name, at, self.unit, address, tile, descriptor, *known, sparse, blank)
                 if view is not None:
                     found.setdefault(place, {})[name] = view
         return found
+
+    def _blank(self, rank: int, address: Array) -> bool:
+        """Whether nobody has written a tile; looked at only where registers are followed, and all that is written is known."""
+        return False
 
     def _read(self, flight: Flight) -> None:
         """Look at the operands that work has read."""

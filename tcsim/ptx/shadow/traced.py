@@ -107,6 +107,12 @@ class Traced(Origins):
         """The bytes from one row to the next, of pieces of rows too."""
         return super().row_pitch(address, size) or pitch_of_pieces(address, size)
 
+    def _blank(self, rank: int, address: Array) -> bool:
+        """Whether nobody has written a tile."""
+        words = self.checker.words("shared", rank)
+        places = address // words.unit
+        return not (words.who[places[places < words.count]]).any()
+
     # --- ordinary instructions
 
     def moved(self, block: Threads, carry: Any, mask: Array) -> None:

@@ -19,3 +19,5 @@ class Described:
     advance_b: int = 32
     major_a: int = 0
     major_b: int = 0
+    begin: int = 0  # bytes behind a multiple of 1024, of both tiles
+    base: int = 0  # base offset of both descriptors

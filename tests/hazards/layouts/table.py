@@ -20,6 +20,7 @@ KERNELS: dict[str, Kernel] = {
     "mma.sync, cvt from f32, B by rows": ROWS, "mma.sync, cp.async of 4 bytes": Warp("cp.async.4"),
     "mma.sync, st.shared, swizzled": Warp(pitch=64, swizzle=(1, 3)), "mma.sync, ld.shared": Warp(read="ld"),
     "wgmma, TMA": BOXES, "wgmma, st.shared": STORED, "wgmma, A in registers": COPIED, "wgmma, TMA, A in registers": Warpgroup(registers=True),
+    "wgmma, TMA, off the pattern": Warpgroup(begin=128), "wgmma, st.shared, base offset": Warpgroup(fill="st", begin=256, base=2),
     "tcgen05.mma, TMA": BLACKWELL, "tcgen05.mma, st.shared": BY_THREADS, "tcgen05.mma, A in Tensor Memory": IN_TMEM,
 }  # fmt: skip
 """Each is right, and must be silent."""
@@ -30,7 +31,7 @@ FIELDS = {
     "swapped": "second and third register of A exchanged", "stride_a": "SBO of A", "stride_b": "SBO of B", "advance_a": "A, bytes a product",
     "advance_b": "B, bytes a product", "major_a": "A MN-major", "major_b": "B MN-major", "store_phase": "phase of the swizzle as stored, rows",
     "load_pitch": "pitch of ldmatrix", "load_phase": "phase of ldmatrix, rows", "load_trans": ".trans of ldmatrix",
-    "load_advance": "ldmatrix, pieces of 16 bytes a product", "column": "column of A", "columns": "A, columns a product",
+    "load_advance": "ldmatrix, pieces of 16 bytes a product", "begin": "tiles, bytes behind a multiple of 1024", "column": "column of A", "columns": "A, columns a product",
 }  # fmt: skip
 """What a field is, in words."""
 
@@ -98,7 +99,10 @@ def _rows() -> Iterator[tuple[str, str, object, str, str]]:
     yield mma, "pitch_a", 96, fragment, "80 bytes from row to row instead of 96"
     yield mma, "step_a", 1, k, "addresses 16 bytes higher"
     for wgmma in ("wgmma, TMA", "wgmma, st.shared", "tcgen05.mma, TMA", "tcgen05.mma, st.shared"):
-        yield wgmma, "stride_a", 64, "DESC_LBO_SBO", "SBO 1024 instead of 64"
+        yield wgmma, "stride_a", 64, "DESC_UNITS", "SBO 1024 instead of 64"
+        yield wgmma, "stride_a", 16384, "DESC_UNITS", "SBO 1024 instead of 16384"
+        yield wgmma, "start_a", -960, "DESC_UNITS", "start address 1024 instead of 64"
+        yield wgmma, "stride_b", 8192, "DESC_UNITS", "SBO 1024 instead of 8192"
         yield wgmma, "stride_b", 512, "DESC_LBO_SBO", "SBO 1024 instead of 512"
         yield wgmma, "swizzle_a", "32B", "DESC_SWIZZLE_MODE", "swizzle 128B instead of 32B"
         yield wgmma, "swizzle_b", "64B", "DESC_SWIZZLE_MODE", "swizzle 128B instead of 64B"
@@ -110,6 +114,15 @@ def _rows() -> Iterator[tuple[str, str, object, str, str]]:
         yield wgmma, "major_a", 1, major, "K-major instead of MN-major"
         yield wgmma, "major_b", 1, major, "K-major instead of MN-major"
     yield "wgmma, st.shared", "store_phase", 1, "DESC_SWIZZLE_MODE", "1 row back"
+    for filled in ("wgmma, st.shared", "tcgen05.mma, st.shared"):
+        yield (
+            filled,
+            "begin",
+            128,
+            "SWIZZLE_PHASE_1024",
+            "the tile at a multiple of 1024 bytes instead of 1152, or base offset 1,",
+        )
+    yield "wgmma, TMA, A in registers", "begin", 384, "SWIZZLE_PHASE_1024", "the tile at a multiple of 1024 bytes"
     yield "tcgen05.mma, st.shared", "store_phase", 3, "DESC_SWIZZLE_MODE", "3 rows back"
     for held in ("wgmma, A in registers", "wgmma, TMA, A in registers"):
         yield held, "load_pitch", 144, fragment, "128 bytes from row to row instead of 144"

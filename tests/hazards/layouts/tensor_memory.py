@@ -36,15 +36,19 @@ class Tensor(Described):
 
     def body(self) -> str:
         """The kernel."""
-        a = tcsim.MatrixDescriptor(A + self.start_a, 16, self.stride_a, swizzle=self.swizzle_a, arch="sm_100").encode()
-        b = tcsim.MatrixDescriptor(B + self.start_b, 16, self.stride_b, swizzle=self.swizzle_b, arch="sm_100").encode()
+        a = tcsim.MatrixDescriptor(
+            A + self.begin + self.start_a, 16, self.stride_a, self.base, self.swizzle_a, arch="sm_100"
+        ).encode()
+        b = tcsim.MatrixDescriptor(
+            B + self.begin + self.start_b, 16, self.stride_b, self.base, self.swizzle_b, arch="sm_100"
+        ).encode()
         idesc = tcsim.InstructionDescriptor(
             "f16", self.m, self.n, "f32", "f16", "f16", transpose_a=bool(self.major_a), transpose_b=bool(self.major_b)
         ).encode()
         products = "".join(self._product(a, b, idesc, step) for step in range(4))
         return f"""
     ld.param.u64 %rd6, [a]; ld.param.u64 %rd7, [b];
-    mov.u32 %r1, smem; add.u32 %r2, %r1, {B - A}; add.u32 %r3, %r1, {_BARRIER}; add.u32 %r6, %r1, {_DONE}; add.u32 %r7, %r1, {_PLACE};
+    mov.u32 %r1, smem; add.u32 %r1, %r1, {self.begin}; add.u32 %r2, %r1, {B - A}; add.u32 %r3, %r1, {_BARRIER}; add.u32 %r6, %r1, {_DONE}; add.u32 %r7, %r1, {_PLACE};
     setp.eq.u32 %p1, %r0, 0; setp.lt.u32 %p3, %r0, 32; mov.u32 %r4, 0;
     @%p1 mbarrier.init.shared::cta.b64 [%r3], 1;
     @%p1 mbarrier.init.shared::cta.b64 [%r6], 1;
@@ -121,5 +125,5 @@ class Tensor(Described):
             for rows, pointer in zip((ROWS, COLUMNS), pointers, strict=True)
         ]
         params = ".param .align 64 .b8 map_a[128], .param .align 64 .b8 map_b[128], .param .u64 a, .param .u64 b"
-        kernel = parse(text(params, self.body(), "sm_100a", 25600)).kernel()
+        kernel = parse(text(params, self.body(), "sm_100a", 26624)).kernel()
         return kernel.launch(memory, [*maps, *pointers], block=(128, 1, 1), origins=origins)

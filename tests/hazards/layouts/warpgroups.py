@@ -34,12 +34,12 @@ class Warpgroup(Described):
 
     def body(self) -> str:
         """The kernel."""
-        a = tcsim.MatrixDescriptor(A + self.start_a, 16, self.stride_a, swizzle=self.swizzle_a).encode()
-        b = tcsim.MatrixDescriptor(B + self.start_b, 16, self.stride_b, swizzle=self.swizzle_b).encode()
+        a = tcsim.MatrixDescriptor(A + self.begin + self.start_a, 16, self.stride_a, self.base, self.swizzle_a).encode()
+        b = tcsim.MatrixDescriptor(B + self.begin + self.start_b, 16, self.stride_b, self.base, self.swizzle_b).encode()
         products = "".join(self._product(a, b, step) for step in range(4))
         return f"""
     ld.param.u64 %rd6, [a]; ld.param.u64 %rd7, [b];
-    mov.u32 %r1, smem; add.u32 %r2, %r1, {B - A}; add.u32 %r3, %r1, {_BARRIER}; setp.eq.u32 %p1, %r0, 0; mov.u32 %r4, 0;
+    mov.u32 %r1, smem; add.u32 %r1, %r1, {self.begin}; add.u32 %r2, %r1, {B - A}; add.u32 %r3, %r1, {_BARRIER}; setp.eq.u32 %p1, %r0, 0; mov.u32 %r4, 0;
     {self._filled()}
     {"".join(f"mov.f32 %f{place}, 0f00000000; " for place in range(1, 9))}
     wgmma.fence.sync.aligned;
