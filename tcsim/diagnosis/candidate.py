@@ -12,6 +12,8 @@ from tcsim.diagnosis.counts import Count
 from tcsim.diagnosis.maps import SAME, Rule
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
+STORED = "d: stored at another place"
+STORED_ADVICE = "look at the addresses that the epilogue stores to, and at the block and warp indices in them"
 RESTARTED = "accumulator restarted"
 _RESTART = "set scale_d (or pass the accumulator) after the first instruction"
 CROSSED = " (the indices along M and N are exchanged)"
@@ -28,6 +30,7 @@ class Candidate:
     alpha: float = 1.0
     beta: float = 1.0
     c: Rule = SAME  # which (row, column) of C is added
+    stored: bool = False  # whole lines that are others are outputs of another place, with their C
     apart: bool = False  # say "K block missing, accumulator ignored" where "accumulator restarted" is the same
 
     @property
@@ -44,8 +47,10 @@ class Candidate:
     def names(self) -> list[tuple[str, str, str]]:
         """(mistake, detail, advice) of each part."""
         found = [
-            (rule.named(x), rule.detail, rule.advice.format(x=x))
-            for x, rule in (("a", self.a), ("b", self.b), ("c", self.c))
+            (STORED, f"{what}: {rule.detail}", STORED_ADVICE)
+            if self.stored and rule.lines_only
+            else (rule.named(x), rule.detail, rule.advice.format(x=x))
+            for x, rule, what in (("a", self.a, "rows"), ("b", self.b, "columns"), ("c", self.c, ""))
             if rule is not SAME
         ]
         if self.a.crosses and self.b.crosses:
@@ -87,11 +92,22 @@ class Candidate:
                     a = _read(reals, "a", matrix, self.a, rows, left)
                     b = _read(reals, "b", matrix, self.b, columns, top)
                     product[top : top + WIDE, left : left + WIDE] = (a * weights) @ b.T
-        c = reals.c[matrix]
-        if self.c is not SAME:
-            c = c_read(c, self.c)
+        c = self.c_of(reals.c[matrix])
         found: Numbers = self.alpha * product + self.beta * c
         return found
+
+    def c_of(self, c: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The C (M, N) that is added to each output, of numbers or codes."""
+        if self.c is SAME and not self.stored:
+            return c
+        i, j = (np.arange(size) for size in c.shape)
+        i, j = i[:, None], j[None]
+        row, column = self.c.where(i, j, np.zeros((1, 1), np.int64))
+        if self.stored and self.a.lines_only:
+            row = self.a.where(i, j * 0, j)[0]
+        if self.stored and self.b.lines_only:
+            column = self.b.where(j, i * 0, i)[0]
+        return taken(c, *np.broadcast_arrays(row, column))
 
     def near(self, reals: Reals, matrix: int) -> Mask:
         """Which outputs of a matrix it gives, up to rounding: that of larger factors reaches further."""
@@ -125,12 +141,6 @@ def _read(reals: Reals, name: str, matrix: int, rule: Rule, which: Ints | None =
             name, rule.part, np.full(len(own), matrix), own, *asked(reals, name, rule, own, np.full(len(own), other))
         )
     return taken(lines, *rule.where(own[:, None], np.arange(lines.shape[1])[None], np.full((1, 1), other)))
-
-
-def c_read(c: npt.NDArray[Any], rule: Rule) -> npt.NDArray[Any]:
-    """C (M, N) as a rule reads it."""
-    i, j = (np.arange(size) for size in c.shape)
-    return taken(c, *np.broadcast_arrays(*rule.where(i[:, None], j[None], np.zeros((1, 1), np.int64))))
 
 
 def asked(reals: Reals, name: str, rule: Rule, own: Ints, other: Ints) -> tuple[Ints, Ints]:

@@ -237,9 +237,9 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
                 advice = "look at the address of the first element"
                 yield Rule(pointer, said, advice, partial(_flat, length, by, length, size, k_first), 4)
     said = "look at the order in memory that {x} is given in, and at .row and .col"
-    yield Rule(
-        "{x} transposed", "the whole matrix, row-major taken for column-major", said, partial(_turned, count, depth), 2
-    )
+    detail = "the whole matrix, row-major taken for column-major"
+    for where, rank in ((_turned, 2), (_turned_back, 3)):
+        yield Rule("{x} transposed", detail, said, partial(where, count, depth), rank)
     for edge in (8, 16, 32, 64):
         detail = f"each {edge} x {edge} block"
         advice = "add or drop .trans where {x} is moved with ldmatrix, stmatrix or movmatrix"
@@ -264,6 +264,11 @@ def _flat(pitch: int, off: int, length: int, size: int, k_first: bool, r: Ints, 
 def _turned(count: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     place = k * count + r
     return place // depth, place % depth
+
+
+def _turned_back(count: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = r * depth + k
+    return place % count, place // count
 
 
 def _blocks(edge: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

@@ -8,14 +8,13 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.diagnosis.candidate import CROSSED, Candidate
+from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
+from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
 from tcsim.diagnosis.maps import LINES, SAME, Rule, line_rules, memory_rules
 from tcsim.diagnosis.problem import Codes
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.where import ranges
 
-STORED = "d: stored at another place"
-_LOOK = "look at the addresses that the epilogue stores to, and at the block and warp indices in them"
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give

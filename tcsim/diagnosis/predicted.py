@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.candidate import Candidate, c_read, taken
+from tcsim.diagnosis.candidate import Candidate, taken
 from tcsim.diagnosis.maps import SAME, Rule
 from tcsim.diagnosis.orders import ASCENDING, Order, from_c, orders
 from tcsim.diagnosis.problem import Codes, Part, Problem
@@ -41,8 +41,7 @@ class Way:
 
 def codes_of(problem: Problem, item: Candidate, way: Way, part: Part) -> Codes | None:
     """The codes that a candidate predicts of a part, before the epilogue; None if the instruction cannot compute it."""
-    if item.c is not SAME:
-        problem = replace(problem, c=np.stack([c_read(c, item.c) for c in problem.c]))
+    problem = replace(problem, c=np.stack([item.c_of(c) for c in problem.c]))
     changed = replace(problem, order=way.blocks, finish=None)
     if way.zero:
         changed = replace(changed, c=np.zeros_like(problem.c))

@@ -14,6 +14,7 @@ from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.recoded import recoded
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.codec import decode
+from tcsim.numbers.formats import FORMATS
 
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -33,6 +34,8 @@ class Reals:
     finite: Mask  # (batch, M, N): outputs that can be reckoned with
     coarse: float  # the relative precision of what was observed
     unit: float = 0.0  # of a sum of absolute products that rounding can take off
+    infinite: Numbers | float = 0.0  # (batch, M, N): 1 and -1 where an output is infinite
+    largest: float = np.inf  # what is beyond it becomes infinite
     floor: bool = False  # negative results were cut to zero
     kept: Numbers | None = None  # (batch, M, kept) of a sparse A
     positions: Ints | None = None  # (batch, M, kept): where in its group each stands
@@ -88,7 +91,8 @@ class Reals:
         """Whether numbers are the observed ones up to rounding, at all outputs or at some. size: of the sums of absolute products."""
         values = np.maximum(values, 0.0) if self.floor else values
         found: Mask = np.abs(values - self.observed[place]) <= np.maximum(self.reach[place], self.unit * size)
-        return found & self.finite[place]
+        over: Mask = values * (self.infinite[place] if isinstance(self.infinite, np.ndarray) else 0.0) > self.largest
+        return found & self.finite[place] | over
 
 
 def _at(source: npt.NDArray[Any], t: Ints, row: Ints, at: Ints, outside: Any = 0) -> Any:
@@ -112,6 +116,7 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         c = decode(problem.c, formats["c"]).astype(np.float64)
         observed = decode(problem.observed, formats["d"]).astype(np.float64)
         finite = np.isfinite(observed) & np.isfinite(c)
+        infinite = np.where(np.isinf(observed), np.sign(observed), 0.0)
         a, b, c, observed = (np.where(np.isfinite(x), x, 0.0) for x in (a, b, c, observed))
         size = np.abs(a) @ np.abs(b).swapaxes(1, 2) + np.abs(c)
         product = a @ b.swapaxes(1, 2)
@@ -126,6 +131,9 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         rounding = 8 * max(unit, 2.0**-23)
         reach = rounding * np.maximum(size, middle) + coarse * np.abs(observed) + least
     found = Reals(a, b, c, product, observed, reach, finite, coarse, rounding)
+    if infinite.any():
+        format = FORMATS[problem.output] if problem.output else formats["d"]
+        found = replace(found, infinite=infinite, largest=format.largest * (1 - coarse - rounding))
     found = replace(found, recoded=lru_cache(None)(partial(_recoded, problem)))
     if factors is not None:
         found = replace(found, factors=factors, bare=bare)

@@ -159,6 +159,17 @@ class Solver:
                 scored.append(one)
         return scored
 
+    def _lines_of(self, rules: Sequence[Rule], own: Ints, other: Ints) -> Ints:
+        """(rules, samples): the line that a rule of whole lines puts in the place of each; its own for other rules."""
+        return np.stack([rule.where(own, own * 0, other)[0] if rule.lines_only else own for rule in rules])
+
+    def _c_at(self, t: Any, row: Ints, column: Ints) -> Numbers:
+        """C at every row and every column; zeros outside."""
+        c = self.reals.c[t]
+        inside = ((row >= 0) & (row < len(c)))[:, None] & ((column >= 0) & (column < c.shape[1]))
+        found: Numbers = np.where(inside, c[np.ix_(np.clip(row, 0, len(c) - 1), np.clip(column, 0, c.shape[1] - 1))], 0)
+        return found
+
     def _gathered(self, name: str, chosen: Ints, rules: Sequence[Rule]) -> Numbers:
         """(rules, samples, K): what each rule reads for each sample."""
         lines = self.reals.lines(name)
@@ -288,12 +299,16 @@ class Solver:
         rules_a, rules_b = self.rules["a"], self.rules["b"]
         a, b = self._gathered("a", few, rules_a), self._gathered("b", few, rules_b)
         seen, c, reach = self._seen(few)
-        options = (1.0, 0.0) if c.any() else (1.0,)
+        options = (1.0, 0.0, None) if c.any() else (1.0,)  # None: C is stored with the product
         matches = np.zeros((len(options), len(rules_a), len(rules_b)), np.int16)
+        along = (self._lines_of(rules_a, few[:, 1], few[:, 2]), self._lines_of(rules_b, few[:, 2], few[:, 1]))
         for sample in range(len(few)):
             products = a[:, sample] @ b[:, sample].T
             for place, beta in enumerate(options):
-                matches[place] += np.abs(products + (beta * c[sample] - seen[sample])) <= reach[sample]
+                own = (
+                    beta * c[sample] if beta is not None else self._c_at(few[sample, 0], *(x[:, sample] for x in along))
+                )
+                matches[place] += np.abs(products + (own - seen[sample])) <= reach[sample]
         least = max(1, min(len(few), 3 if self.reals.coarse == 0 else 2 * len(few) // 3))
         hits = np.argwhere(matches >= least)
         if not len(hits):
@@ -302,14 +317,19 @@ class Solver:
         hits = hits[~plain[0][hits[:, 1]] & ~plain[1][hits[:, 2]]]
         ranks = np.array([rules_a[one].rank + rules_b[two].rank for _, one, two in hits])
         hits = hits[np.lexsort((ranks, -matches[tuple(hits.T)]))][:200]
-        for _, one, two in hits:
+        for option, one, two in hits:
             made = Candidate(rules_a[one], rules_b[two])
+            if options[option] is None:
+                if made.a.lines_only != made.b.lines_only:
+                    made = replace(made, stored=True)
+                    yield int(matches[option, one, two]), made.rank, made
+                continue
             terms = self._gathered("a", chosen, (made.a,))[0] * self._gathered("b", chosen, (made.b,))[0]
             yield from self._scored(chosen, terms.sum(axis=1)[None], lambda row, made=made: made)
 
 
 def clean(gives: Mask, open_: Mask) -> bool:
-    """Whether a candidate gives whole rows and columns, or whole blocks of 8 x 8, of all in which it gives an open output.
+    """Whether a candidate gives whole lines, whole blocks of 8 x 8, or a place of every 16 x 8, of all in which it gives an open output.
 
     What a mistake explains has such a shape: it is a tile's, a warp's or a register's. Scattered outputs are explained by chance.
     """
@@ -320,13 +340,20 @@ def clean(gives: Mask, open_: Mask) -> bool:
         rows, columns = matrix.any(axis=1), matrix.any(axis=0)
         if given[np.ix_(rows, columns)].all():
             continue
-        height, width = (-(-size // 8) * 8 for size in matrix.shape)
-        ends = ((0, height - matrix.shape[0]), (0, width - matrix.shape[1]))
-        blocks = np.pad(matrix, ends).reshape(height // 8, 8, width // 8, 8).any(axis=(1, 3))
-        whole = np.pad(given, ends, constant_values=True).reshape(height // 8, 8, width // 8, 8).all(axis=(1, 3))
-        if (blocks & ~whole).any():
+        whole = []
+        for height, across in ((8, (1, 3)), (16, (0, 2))):
+            asked, known = (_tiled(x, height, fill) for x, fill in ((matrix, False), (given, True)))
+            whole.append(not (asked.any(axis=across) & ~known.all(axis=across)).any())
+        if not any(whole):
             return False
     return True
+
+
+def _tiled(mask: Mask, height: int, fill: bool) -> Mask:
+    """(tiles along M, height, tiles along N, 8), with the ends filled up."""
+    ends = ((0, -mask.shape[0] % height), (0, -mask.shape[1] % 8))
+    padded = np.pad(mask, ends, constant_values=fill)
+    return padded.reshape(padded.shape[0] // height, height, padded.shape[1] // 8, 8)
 
 
 def _round(value: float, coarse: float, unsure: float = 0.0) -> float:

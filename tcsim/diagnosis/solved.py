@@ -327,6 +327,14 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
     return replace(found, pieces=tuple(pieces), left=left & ~unwritten, unwritten=unwritten, tried=tried)
 
 
+def _beside(mask: Mask) -> Mask:
+    """Which outputs of a mask have a neighbour in it: others hold the same code by chance."""
+    padded = np.pad(mask, ((0, 0), (1, 1), (1, 1)))
+    middle = slice(1, -1)
+    found: Mask = padded[:, :-2, middle] | padded[:, 2:, middle] | padded[:, middle, :-2] | padded[:, middle, 2:]
+    return found & mask
+
+
 def _with_tail(found: Solved) -> Solved | None:
     """What lies behind the end of K, if it explains everything."""
     for item in tails(found.problem, found.reals, found.wrong):
@@ -344,6 +352,7 @@ def _unwritten(problem: Problem, reals: Reals, wrong: Mask, model: Codes) -> Mas
     most = int(counts.argmax())
     unwritten: Mask = (model != problem.observed) & (problem.observed == values[most])
     runs = 1 + int((np.diff(np.flatnonzero(unwritten)) > 1).sum())
+    unwritten &= _beside(unwritten) if _beside(unwritten).sum() > 0.9 * unwritten.sum() else True
     many = counts[most] >= 0.01 * codes.size and unwritten.sum() >= 4 * runs
     if counts[most] < 8 or (reals.floor and values[most] == 0) or not (many or clean(unwritten, unwritten)):
         return np.zeros_like(wrong)  # scattered: clamped rather than never written
@@ -381,7 +390,7 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
                 names.append(own)
                 ties.append(one)
         pieces.append(Piece(best.item, best.gives & left, best.gives, best.clean, best.way, tuple(ties[:_TIES])))
-        left = left & ~best.gives
+        left, lost = left & ~best.gives, lost & ~best.gives
     return pieces, left | lost, tried
 
 
