@@ -101,4 +101,22 @@ COPIED_OUT = Kernel(
     """,
     threads=32,
 )
-KERNELS = (EXCHANGE, HALVES, GATHER, MATRIX, ELECTED, COPIED_OUT)
+READERS = Kernel(
+    "readers",
+    f"""
+    {OWN} {NEIGHBOUR} and.b32 %r7, %r0, 31; setp.eq.u32 %p1, %r7, 31; and.b32 %r7, %r0, 32; shl.b32 %r7, %r7, 2; add.u32 %r7, %r7, %r1;
+    st.shared.u32 [%r3], %r0;
+    bar.warp.sync -1;
+    ld.shared.u32 %r5, [%r4];
+    ld.shared.u32 %r6, [%r3];
+    bar.warp.sync -1;                   //- WARP_SYNC_MISSING
+    st.shared.u32 [%r3], %r5;
+    bar.warp.sync -1;
+    ld.shared.u32 %r6, [%r7];
+    bar.warp.sync -1;                   //- WARP_SYNC_MISSING.2
+    @%p1 st.shared.u32 [%r7], %r6;
+    """,
+    target="sm_80",
+)
+"""The lane that writes has read the word last itself, after another one, or with all."""
+KERNELS = (EXCHANGE, HALVES, GATHER, MATRIX, ELECTED, COPIED_OUT, READERS)

@@ -60,6 +60,7 @@ class Words:
         self.read = self.reader = np.zeros(
             (0, clocks.warps), np.int32
         )  # when, and the instruction with the lane, if any warp has read
+        self.other = self.otherwise = self.read  # the same of the last read by another lane of the warp than that
         self.was_read = False  # by any warp
         self.fetched: dict[int, Array] = {}  # by warp: 1 + number of the last of its operations that read the word
 
@@ -140,12 +141,14 @@ class Words:
             found += self._in_warp("written", at, self.who[at] == warps + 1, self.when[at], self.what[at], warps, lanes)
         if writes and self.was_read and knows.loose(warps, READS):
             found += self._in_warp("read", at, True, self.read[at, warps], self.reader[at, warps], warps, lanes)
+            found += self._in_warp("read", at, True, self.other[at, warps], self.otherwise[at, warps], warps, lanes)
         if knows.windows or knows.missed(warps, lanes):
             warps, lanes = np.broadcast_to(warps, at.shape), np.broadcast_to(lanes, at.shape)
             found += self._between_lanes("written", self.who[at] - 1, self.when[at], self.what[at], warps, lanes)
             for reader in np.nonzero(self.read[at].any(0))[0].tolist() if writes and self.was_read else ():
-                read, what = self.read[at, reader], self.reader[at, reader]
-                found += self._between_lanes("read", np.where(read > 0, reader, -1), read, what, warps, lanes)
+                for read, what in ((self.read, self.reader), (self.other, self.otherwise)):
+                    when, own = read[at, reader], what[at, reader]
+                    found += self._between_lanes("read", np.where(when > 0, reader, -1), when, own, warps, lanes)
         return found
 
     def _in_warp(
@@ -205,9 +208,24 @@ class Words:
         """Lanes of warps read words."""
         if not self.was_read:
             self.was_read = True
-            self.read, self.reader = (np.zeros((self.count, self.clocks.warps), np.int32) for _ in range(2))
-        self.read[at, warps] = self.clocks.now[warps]
-        self.reader[at, warps] = line << LANE_BITS | lanes
+            self.read, self.reader, self.other, self.otherwise = (
+                np.zeros((self.count, self.clocks.warps), np.int32) for _ in range(4)
+            )
+        now, own = self.clocks.now[warps], line << LANE_BITS | lanes
+        if isinstance(own, int) or lanes[0] >= SEVERAL:  # type: ignore[index]
+            self.read[at, warps], self.reader[at, warps] = now, own
+            return
+        flat, read, reader = at * self.clocks.warps + warps, self.read.reshape(-1), self.reader.reshape(-1)
+        before = reader[flat]
+        others = (before ^ own) & _LANE != 0  # another lane read it: what this one does now must not hide that
+        if others.any():
+            some = flat[others]
+            self.other.reshape(-1)[some], self.otherwise.reshape(-1)[some] = read[some], before[others]
+        read[flat], reader[flat] = now, own
+        others = reader[flat] != own  # of several lanes that read one word now
+        if others.any():
+            some = flat[others]
+            self.other.reshape(-1)[some], self.otherwise.reshape(-1)[some] = now[others], own[others]
 
     def note_write(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
         """Lanes of warps write words."""
@@ -219,7 +237,7 @@ class Words:
         """Nobody has touched these words."""
         self.who[at] = 0
         if self.was_read:
-            self.read[at] = 0
+            self.read[at] = self.other[at] = 0
         for fetched in self.fetched.values():
             fetched[at] = 0
 
