@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from generator import campaign_tables, corpora_tables, generation_tables, measured_speeds, mutant_tables
+from generator.conversion_tables import conversions
 from generator.drawings import FIGURES
 from generator.family_page import family_page
 from generator.hazard_tables import hazards
@@ -57,6 +58,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "evidence totals": evidence_totals,
     "options": options,
     "special functions": special_functions,
+    "conversions": conversions,
     "input classes": input_classes,
     "mutants": mutants,
     "mutants by family": mutant_tables.named,

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from conformance.campaign import campaign as campaigns
-from conformance.campaign import ledger, on_cpu
+from conformance.campaign import cluster, ledger, on_cpu
 from conformance.campaign.campaign import Campaign, CampaignError, run, verified
 from conformance.campaign.ledger import LedgerError
 from conformance.campaign.on_gpu import HERE
@@ -185,3 +186,33 @@ def test_a_ledger_is_verified_in_part_and_whole(tmp_path: Path) -> None:
 
 def test_a_task_says_what_it_is() -> None:
     assert Task(MMA, 0, 7, 1, 1).kernel.endswith("samples from 7")
+
+
+def test_over_an_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of two campaigns come to one ledger; what a worker loses is said, and left for the next run, which asks nothing else."""
+    tried: list[int] = []
+
+    class Lossy(OnCpu):
+        def run(self, launch: Any, timeout_s: float = 20.0) -> list[Any]:
+            tried.append(launch.first)
+            if len(tried) in (2, 3):  # both tries of the second span
+                raise Hang(launch.kernel, timeout_s)
+            if len(tried) == 5:
+                raise OSError("the worker is gone")
+            return super().run(launch)
+
+    device = Lossy()
+    monkeypatch.setattr(cluster, "_device", lambda opens: device)
+    both = [asked(tmp_path / "ledger.jsonl", subject) for subject in (MMA, SPARSE)]
+    with ThreadPoolExecutor(1) as pool:
+        failed = cluster.run_over(pool, both, "of no module:open")
+        assert len(failed) == 2 and "2 tries" in failed[0] and "the worker is gone" in failed[1]
+        lines = ledger.read(both[0].path)
+        assert len(lines) == 2 * SAMPLES // SPAN - 2
+        tried[:] = [0] * 10
+        assert cluster.run_over(pool, both, "of no module:open") == []
+    assert len(tried) == 10 + 2
+    for campaign in both:
+        (line,) = campaign.lines()
+        assert line.samples == SAMPLES and line.mismatches == 0
+    assert len(ledger.read(both[0].path)) == 2 * SAMPLES // SPAN

@@ -11,10 +11,12 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 
 from conformance.campaign import ledger
 from conformance.campaign.campaign import SPAN, Campaign, CampaignError, run, subjects, table, verified
+from conformance.campaign.cluster import run_over
 from conformance.campaign.ledger import LedgerError, Line
 from conformance.campaign.progress import Progress
 from conformance.campaign.shrink import smallest
@@ -38,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--span", type=int, default=SPAN, help="outputs of a line")
     parser.add_argument("--cpu", action="store_true", help="NumPy in the place of the instruction")
+    parser.add_argument("--dask", metavar="ADDRESS", help="the scheduler of a cluster whose workers have a GPU each")
     parser.add_argument("--executor", help="package.module:function that opens a device")
     parser.add_argument("--whole", action="store_true", help="verify whole lines")
     asked = parser.parse_args(arguments)
@@ -56,8 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(asked: argparse.Namespace) -> int:
     begins = tuple(asked.only.split(","))
     chosen = [one for one in subjects(asked.arch) if one.mnemonic.startswith(begins)]
+    if asked.dask:
+        return _run_over(asked, chosen)
     gpu = "model on a CPU" if asked.cpu else device_info(asked.device).name
-    executor = asked.executor or (ON_CPU if asked.cpu else ON_GPU)
+    executor = _opens(asked)
     failed = 0
     with GpuWorker(asked.device, executor) as worker, Progress() as bar:
         for subject in chosen:
@@ -73,6 +78,26 @@ def _run(asked: argparse.Namespace) -> int:
                 continue
             failed |= _report(subject, asked.seed, lines, worker)
     return failed
+
+
+def _opens(asked: argparse.Namespace) -> str:
+    """What opens a device."""
+    return str(asked.executor or (ON_CPU if asked.cpu else ON_GPU))
+
+
+def _run_over(asked: argparse.Namespace, chosen: Sequence[Subject]) -> int:
+    """On the workers of a Dask cluster. Mismatches are shown by a run without it, which finds nothing left to compare."""
+    distributed = import_module("distributed")  # of the extra `cluster`
+    with distributed.Client(asked.dask) as client:
+        gpu = "model on a CPU" if asked.cpu else client.submit(device_info).result().name
+        campaigns = [
+            Campaign(subject, asked.seed, int(asked.outputs), asked.ledger, gpu, asked.span) for subject in chosen
+        ]
+        failed = run_over(client.get_executor(pure=False), campaigns, _opens(asked))
+    lines = [line for campaign in campaigns for line in campaign.lines()]
+    outputs, wrong = sum(line.outputs for line in lines), sum(line.mismatches for line in lines)
+    print("\n".join([*failed, f"{len(campaigns)} instructions: {outputs:,} outputs, {wrong} mismatches"]), flush=True)
+    return int(bool(failed or wrong))
 
 
 def _report(subject: Subject, seed: int, lines: list[Line], worker: GpuWorker) -> int:

@@ -44,13 +44,12 @@ def compiled(mnemonics: Sequence[str], target: str, bias: int = 0) -> bytes:
     return compile_cubin(source(mnemonics, bias), target, name="special.cu", options=("--fmad=false",)).cubin
 
 
-def launch(cubin: bytes, mnemonic: str, first: int, count: int, seed: int, blocks: int) -> Launch:
-    """One launch over some inputs."""
-    kernel = f"compare_{name_of(chosen()[mnemonic])}"
+def launch(cubin: bytes, name: str, first: int, count: int, seed: int, blocks: int) -> Launch:
+    """One launch over some inputs of the kernel of this name."""
     scalars = (np.uint64(first), np.uint64(count), np.uint64(seed))
     return Launch(
         cubin,
-        kernel,
+        f"compare_{name}",
         outputs=(((WORDS,), np.uint64),),
         scalars=scalars,
         grid=(blocks, 1, 1),
@@ -59,13 +58,13 @@ def launch(cubin: bytes, mnemonic: str, first: int, count: int, seed: int, block
     )
 
 
-def compare(context: Context, cubin: bytes, mnemonic: str, count: int, seed: int, blocks: int) -> dict[str, Any]:
-    """All inputs of a spelling, some at a time."""
+def compare(context: Context, cubin: bytes, name: str, count: int, seed: int, blocks: int) -> dict[str, Any]:
+    """All inputs of a kernel, some at a time."""
     began, inputs, wrong, total = time.perf_counter(), 0, 0, 0
     first: list[list[str]] = []
     for start in range(0, count, CHUNK):
         size = min(CHUNK, count - start)
-        (words,) = context.run(launch(cubin, mnemonic, start, size, seed, blocks))
+        (words,) = context.run(launch(cubin, name, start, size, seed, blocks))
         inputs, wrong, total = inputs + int(words[0]), wrong + int(words[1]), (total + int(words[2])) % 2**64
         shown = words[3:].reshape(SHOWN, 4)[: int(words[1])]
         first += [[f"{int(word):#x}" for word in line] for line in shown][: SHOWN - len(first)]
@@ -96,7 +95,7 @@ def measure(folder: Path, target: str, seed: int, limit: int, share: int) -> int
         control = pool.submit(compiled, (CONTROL,), target, OFF)
         cubins = [(group, pool.submit(compiled, group, target)) for group in groups]
         count = INPUTS[domain_of(chosen()[CONTROL])] // share
-        ledger["control"] = compare(context, control.result(), CONTROL, count, seed, blocks) | {
+        ledger["control"] = compare(context, control.result(), name_of(chosen()[CONTROL]), count, seed, blocks) | {
             "bias": OFF,
             "expected": PREDICTED,
         }
@@ -107,9 +106,10 @@ def measure(folder: Path, target: str, seed: int, limit: int, share: int) -> int
             for mnemonic in group:
                 if time.perf_counter() - began > limit:
                     continue
-                count = INPUTS[domain_of(chosen()[mnemonic])] // share
-                found = compare(context, future.result(), mnemonic, count, seed, blocks)
-                found["short"] = compare(context, future.result(), mnemonic, min(SHORT, count), seed, blocks)["sum"]
+                row = chosen()[mnemonic]
+                count = INPUTS[domain_of(row)] // share
+                found = compare(context, future.result(), name_of(row), count, seed, blocks)
+                found["short"] = compare(context, future.result(), name_of(row), min(SHORT, count), seed, blocks)["sum"]
                 results[mnemonic] = found
                 keep()
                 if found["mismatches"] or found["inputs"] != count:

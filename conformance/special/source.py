@@ -34,7 +34,7 @@ SHOWN = 8
 WORDS = 3 + 4 * SHOWN
 """64-bit words that a kernel writes: inputs, mismatches, the sum, then (a, b, hardware, model) of each that is kept."""
 
-_HEAD = """\
+HEAD = """\
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
@@ -56,7 +56,8 @@ FN double fused(double a, double b, double c) { return std::fma(a, b, c); }
 FN int length_of(u64 a) { return a ? 64 - __builtin_clzll(a) : 0; }
 #endif
 """
-_INPUTS = """\
+"""How each text begins: types, and what a GPU and a C++ compiler call differently."""
+INPUTS = """\
 // Inputs: of the number i and a seed, random bits; three of four are brought to where results are not trivial.
 FN u64 mixed(u64 x) {
     x += 0x9E3779B97F4A7C15ull;
@@ -85,7 +86,8 @@ FN void every_f16(u64 i, u64 seed, u64 *a, u64 *b) { *a = i & 0xFFFF, *b = 0; }
 FN void every_high(u64 i, u64 seed, u64 *a, u64 *b) { *a = i << 32 | (mixed(i ^ seed << 40) & 0xFFFFFFFFull), *b = 0; }
 FN u64 summand(u64 i, u64 result) { return mixed(i * 0x2545F4914F6CDD1Dull + result); }
 """
-_KERNEL = """
+"""The inputs of number i, and what a result adds to the sum."""
+KERNEL = """
 FN u64 model_{name}(u64 a_, u64 b_) {{
     {type} a = ({type})a_, b = ({type})b_, d = 0, x = a, y = b, k = 0;
     (void)b, (void)x, (void)y, (void)k;
@@ -124,6 +126,7 @@ extern "C" void model_of_{name}(u64 *a, u64 *b, u64 *d, u64 first, u64 count, u6
 }}
 #endif
 """
+"""The kernel that compares, of a spelling whose model is some lines and whose instruction some lines of inline assembly."""
 _CONDITIONS = {
     SUBNORMAL.text: "magnitude({0}) < 0x00800000u",
     LARGE.text: "(magnitude({0}) > 0x7E800000u && !is_nan({0}))",
@@ -209,7 +212,7 @@ def _line(step: Step, row: SpecialRow) -> Iterator[str]:
             yield f"d = {step.function}_{step.format}(a & 0xFFFF) | {step.function}_{step.format}(a >> 16) << 16;"
 
 
-_REGISTERS = {
+REGISTERS = {
     "f32": ("float", "f", "__uint_as_float((u32){})", "__float_as_uint({})"),
     "f64": ("double", "d", "as_double({})", "as_bits({})"),
     "b32": ("u32", "r", "(u32){}", "{}"), "b16": ("unsigned short", "h", "(unsigned short){}", "{}"),
@@ -218,7 +221,7 @@ _REGISTERS = {
 
 
 def _asm(row: SpecialRow) -> Iterator[str]:
-    type, constraint, taken, given = _REGISTERS[row.registers["a"].type[1:]]
+    type, constraint, taken, given = REGISTERS[row.registers["a"].type[1:]]
     sources = [name for name in row.registers if name != "d"]
     numbers = ", ".join(f"%{place}" for place in range(1 + len(sources)))
     arguments = ", ".join(f'"{constraint}"({taken.format(name)})' for name in sources)
@@ -239,14 +242,14 @@ def source(mnemonics: Iterable[str], bias: int = 0) -> str:
     >>> "mul32(a, k, RNE, 0)" in source(["rcp.approx.f32"])
     True
     """
-    parts = [_HEAD, *(f"{line}\n" for line in _constants(bias)), DATAPATH.read_text(), _INPUTS]
+    parts = [HEAD, *(f"{line}\n" for line in _constants(bias)), DATAPATH.read_text(), INPUTS]
     for mnemonic in mnemonics:
         row = chosen()[mnemonic]
         wide = row.type == "f64"
         steps = "\n".join(f"    {line}" for line in _lines(row))
         asm = "\n".join(f"    {line}" for line in _asm(row))
         parts.append(
-            _KERNEL.format(
+            KERNEL.format(
                 name=name_of(row),
                 type="u64" if wide else "u32",
                 steps=steps,
@@ -258,7 +261,8 @@ def source(mnemonics: Iterable[str], bias: int = 0) -> str:
     return "".join(parts)
 
 
-def _mixed(x: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+def mixed(x: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """What `mixed` of the kernels' text gives, in NumPy, which wraps around: inside `np.errstate(over="ignore")`."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
@@ -273,4 +277,4 @@ def summed(results: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> int:
     """
     with np.errstate(over="ignore"):
         places = np.arange(len(results), dtype=np.uint64) * np.uint64(0x2545F4914F6CDD1D)
-        return int(_mixed(places + results).sum(dtype=np.uint64))
+        return int(mixed(places + results).sum(dtype=np.uint64))
