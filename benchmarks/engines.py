@@ -2,15 +2,19 @@
 
 python benchmarks/engines.py                       print the table
 python benchmarks/engines.py --engines numba gpu   of these engines
+python benchmarks/engines.py --mmasim PYTHON       beside mmasim, which that interpreter has (torch, ninja and a C++ compiler)
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +57,9 @@ class Case(NamedTuple):
 
     name: str
     run: Callable[[str, bool], int]  # engine, whether a smaller batch will do -> products
+    mmasim: tuple[Any, ...] | None = (
+        None  # what mmasim calls it: architecture, name, shape and formats; None: it has no such thing
+    )
 
 
 def measured(case: Case, engine: str, repeat: int) -> Rate:
@@ -80,7 +87,26 @@ def gemm(mnemonic: str, arch: str, size: int) -> Case:
         choice.multiply(work, given, order, engine)
         return side * side * side // work.k * work.kept
 
-    return Case(f"gemm `{mnemonic}` {arch}", run)
+    return Case(f"gemm `{mnemonic}` {arch}", run, _in_mmasim(instruction, mnemonic))
+
+
+ARCHITECTURES = {"sm_80": "Ampere", "sm_90": "Hopper", "sm_120": "RTX Blackwell"}  # mmasim's names
+
+
+def _in_mmasim(instruction: Any, mnemonic: str) -> tuple[Any, ...] | None:
+    """mmasim's name of a dense instruction; its Hopper has no fp8 mma.sync, which runs as f16 there."""
+    chip = instruction.arch.name.rstrip("a")
+    if (
+        ".sp" in mnemonic
+        or "block_scale" in mnemonic
+        or (chip == "sm_90" and mnemonic.startswith("mma") and "e4m3" in mnemonic)
+    ):
+        return None
+    formats = [instruction.formats[name].name for name in "dabc"]
+    kind = "kind::f8f6f4." if "f8f6f4" in mnemonic else ""
+    m, n, k = instruction.shape
+    name = f"m{m}n{n}k{k}.{kind}" + ".".join(formats[:3] if m == 64 else formats)
+    return ARCHITECTURES[chip], name, (m, n, k), formats[1:]
 
 
 _KEPT: dict[tuple[Work, int], Matrices] = {}
@@ -145,12 +171,21 @@ def described(mnemonic: str, arch: str, count: int) -> Case:
     return Case(f"execute `{mnemonic}` {arch}, descriptors", run)
 
 
+def _mmasim(interpreter: str, case: tuple[Any, ...]) -> float:
+    """Products per second of mmasim."""
+    script = Path(__file__).with_name("mmasim_rates.py")
+    found = subprocess.run([interpreter, str(script), json.dumps([case])], capture_output=True, text=True, check=True)
+    rates: list[float] = json.loads(found.stdout.splitlines()[-1])
+    return rates[0]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engines", nargs="+", default=["numba"])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--mmasim", metavar="PYTHON", help="an interpreter that has mmasim")
     asked = parser.parse_args(arguments)
     makers: list[tuple[Callable[..., Case], tuple[Any, ...]]] = [(gemm, one) for one in GEMMS]
     makers += [(fragments, (*one, registers)) for registers in (False, True) for one in FRAGMENTS]
@@ -158,18 +193,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, NumPy {np.__version__}"
     )
+    beside = " mmasim, 10^9/s |" if asked.mmasim else ""
     print(
-        "| call | NumPy, 10^9/s | "
+        f"| call | NumPy, 10^9/s |{beside} "
         + " | ".join(f"{name}, 10^9/s of a processor (x NumPy) | by the clock" for name in asked.engines)
         + " |"
     )
-    print("| --- | ---: |" + " ---: | ---: |" * len(asked.engines))
+    print("| --- | ---: |" + " ---: |" * bool(beside) + " ---: | ---: |" * len(asked.engines))
     for make, row in makers:
         if asked.only not in row[0]:
             continue
         case = make(*row)
         reference = measured(case, "numpy", 1).processor
         cells = []
+        if asked.mmasim:
+            other = _mmasim(asked.mmasim, case.mmasim) if case.mmasim else None
+            cells.append(f"{other / 1e9:.4f} (NumPy {reference / other:.0f}x)" if other else "")
         for name in asked.engines:
             found = measured(case, name, asked.repeat)
             cells += [f"{found.processor / 1e9:.2f} ({found.processor / reference:.1f}x)", f"{found.clock / 1e9:.2f}"]
