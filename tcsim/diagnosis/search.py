@@ -39,6 +39,7 @@ CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
 _SCREEN = (12, 16)  # rows and columns of the outputs that every mistake is tried on first
 _NEAREST = 5  # how many partial explanations are worked out in full
 _ALSO = 5  # other names of an explanation that are given
+_CANNOT_TELL = "this data cannot tell them apart: random operands of the same shapes would"
 _TELLING = 8  # outputs that differ from the model and that an explanation must reproduce
 
 
@@ -103,9 +104,12 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
         return Diagnosis("correct", outputs, outputs, (), (), 0, note=_said(problem.note, same))
     where = where_text(wrong)
     found = _constant(problem)
-    if found is not None:
+    if found is not None and found.mistake != NAN:
         return described(outputs, right, [found], [], 1, where, same)
     tried, exact, nearest = _catalogued(problem, wrong, outputs)
+    if found is not None:
+        others = [item.explanation for item in exact][:_ALSO]
+        return described(outputs, right, [found, *others], [], tried, where, same, _CANNOT_TELL if others else "")
     own = solved(problem, model, inside, any(item.known for item in exact))
     if own is not None and own.rounding_only:
         answer = within_rounding(problem, model, own, [item.explanation for item in exact], where, tried)
@@ -141,7 +145,8 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
 
     def predicts(fresh: Fresh) -> Numbers | None:
         values = fresh.reals.right.copy()
-        values[own.unwritten] = np.nan
+        if own.unwritten.any():  # those that are right by chance too
+            values[own.problem.observed == own.problem.observed[own.unwritten][0]] = np.nan
         for piece in own.pieces:
             found = fresh.of_candidate(piece.candidate)
             values = found if own.candidate is not None else np.where(piece.gives, found, values)
@@ -238,7 +243,7 @@ def _merged(problem: Problem, exact: list[_Found]) -> tuple[list[Explanation], s
         found.append(replace(first, also=tuple(also.values())[:_ALSO]))
     telling = ""
     if len({item.mistake for item in found}) > 1:
-        telling = "this data cannot tell them apart: random operands of the same shapes would"
+        telling = _CANNOT_TELL
     elif any(item.also for item in found) and not problem.c.any():
         apart = _classes([item for members in classes for item in members], Fresh(problem, with_c=True))
         if len(apart) > len(classes):
