@@ -23,10 +23,11 @@ _CORNERS = ((0, 0), (3, 5), (6, 2), (7, 7))  # of a block: numbers by which it i
 def resemblances(
     observed: Numbers, model: Numbers, open_: Mask, tolerance: float, exactness: float = 0.0
 ) -> Iterator[str]:
-    """Sentences of what the open outputs resemble. All arrays are (batch, M, N).
+    """Sentences of what the open outputs resemble, those that are finite. All arrays are (batch, M, N).
 
-    Pre-conditions: open_ holds outputs that are finite and differ from the model beyond rounding.
+    Pre-conditions: open_ holds outputs that differ from the model beyond rounding.
     """
+    open_ = open_ & np.isfinite(observed)
     matrix = int(open_.sum(axis=(1, 2)).argmax())
     o, r, left = observed[matrix], model[matrix], open_[matrix].copy()
     if not left.any():
