@@ -16,6 +16,7 @@ from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS
 
+_TELLS = 0.01  # of a usual output
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -87,10 +88,17 @@ class Reals:
         scaled: Numbers = values * np.repeat(by, bare.shape[2] // factors.shape[2], axis=1)
         return scaled
 
+    def far(self, size: Numbers | float, observed: Numbers) -> Numbers | float:
+        """How far rounding takes sums of a size; 0 where that is so far that everything would fit."""
+        found = self.unit * size
+        usual = float(np.sqrt((observed**2).mean())) if observed.size else 0.0
+        return found if float(np.median(found)) <= _TELLS * usual else 0.0
+
     def near(self, values: Numbers, place: Any = ..., size: Numbers | float = 0.0) -> Mask:
         """Whether numbers are the observed ones up to rounding, at all outputs or at some. size: of the sums of absolute products."""
         values = np.maximum(values, 0.0) if self.floor else values
-        found: Mask = np.abs(values - self.observed[place]) <= np.maximum(self.reach[place], self.unit * size)
+        reach = np.maximum(self.reach[place], self.far(size, self.observed[place]))
+        found: Mask = np.abs(values - self.observed[place]) <= reach
         over: Mask = values * (self.infinite[place] if isinstance(self.infinite, np.ndarray) else 0.0) > self.largest
         return found & self.finite[place] | over
 

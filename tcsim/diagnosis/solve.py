@@ -259,14 +259,14 @@ class Solver:
 
     def _recoded(self, chosen: Ints, plain: dict[str, Numbers]) -> Iterator[tuple[int, int, Candidate]]:
         """Codes of one operand that are changed on the way."""
-        t = chosen[:, 0]
+        t, seen = chosen[:, 0], self._seen(chosen)[0]
         for name, line, other in (("a", chosen[:, 1], "b"), ("b", chosen[:, 2], "a")):
             for rule in recoding_rules():
                 lines = self.reals.recoded(name, rule.recode) if self.reals.recoded else None
                 if lines is not None:
                     terms = lines[t, line] * plain[other]
                     item = Candidate(a=rule) if name == "a" else Candidate(b=rule)
-                    yield from self._counted(chosen, item, terms, self.reals.unit * np.abs(terms).sum(axis=1))
+                    yield from self._counted(chosen, item, terms, self.reals.far(np.abs(terms).sum(axis=1), seen))
 
     def _other_c(self, chosen: Ints, product: Numbers) -> Iterator[tuple[int, int, Candidate]]:
         """The right product, and C of other places, perhaps times a factor."""
@@ -314,13 +314,14 @@ class Solver:
         if not len(hits):
             return
         plain = [np.array([np.array_equal(one, read[0]) for one in read]) for read in (a, b)]  # changes nothing here
-        hits = hits[~plain[0][hits[:, 1]] & ~plain[1][hits[:, 2]]]
+        lines = np.array([option is None for option in options])[hits[:, 0]] & ((hits[:, 1] == 0) != (hits[:, 2] == 0))
+        hits = hits[lines | (~plain[0][hits[:, 1]] & ~plain[1][hits[:, 2]])]
         ranks = np.array([rules_a[one].rank + rules_b[two].rank for _, one, two in hits])
         hits = hits[np.lexsort((ranks, -matches[tuple(hits.T)]))][:200]
         for option, one, two in hits:
             made = Candidate(rules_a[one], rules_b[two])
             if options[option] is None:
-                if made.a.lines_only != made.b.lines_only:
+                if (made.a.lines_only and made.a is not SAME) or (made.b.lines_only and made.b is not SAME):
                     made = replace(made, stored=True)
                     yield int(matches[option, one, two]), made.rank, made
                 continue
