@@ -32,6 +32,7 @@ _SAMPLES = 48  # outputs that every candidate is tried on
 _PAIRED = 16  # outputs that pairs of rules are tried on first
 _VERIFIED = 24  # candidates that are reckoned out in full
 _OF_A_NAME = 4  # of them of one name
+WHOLE = 2  # what a candidate explains are whole blocks or lines
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,13 @@ class Scored:
 
     item: Candidate | Moved
     gives: Mask
-    clean: bool  # they are whole blocks, or whole rows and columns
+    clean: int  # WHOLE: they are whole blocks, or whole rows and columns; 1: the same places of all 16 x 8; 0: neither
     given: int  # of the outputs that are to be explained
     way: Way | None  # in which it gives every bit of a sample of them
     everywhere: bool  # it gives all outputs
 
     @property
-    def key(self) -> tuple[bool, int, bool, bool, int]:
+    def key(self) -> tuple[int, int, bool, bool, int]:
         """Larger is better."""
         return self.clean, self.given, self.way is not None, self.everywhere, -self.item.rank
 
@@ -128,7 +129,7 @@ class Solver:
         found: list[Scored] = []
         for source in (self._singles, self._pairs)[: 1 + pairs]:
             found = foremost([*found, *self._verified(list(source(chosen)), open_)])
-            if found and found[0].clean and found[0].given == len(places) and found[0].way is not None:
+            if found and found[0].clean == WHOLE and found[0].given == len(places) and found[0].way is not None:
                 break
         return found
 
@@ -140,7 +141,7 @@ class Solver:
             return None
         way = way_of(self.problem, item, own, self.ends)
         everywhere = bool(gives[self.reals.finite].all())
-        return Scored(item, gives, everywhere or clean(gives, open_), int(own.sum()), way, everywhere)
+        return Scored(item, gives, WHOLE if everywhere else clean(gives, open_), int(own.sum()), way, everywhere)
 
     def _verified(self, found: list[tuple[int, int, Candidate]], open_: Mask) -> list[Scored]:
         """The most promising of each name, reckoned out in full."""
@@ -329,12 +330,13 @@ class Solver:
             yield from self._scored(chosen, terms.sum(axis=1)[None], lambda row, made=made: made)
 
 
-def clean(gives: Mask, open_: Mask) -> bool:
-    """Whether a candidate gives whole lines, whole blocks of 8 x 8, or a place of every 16 x 8, of all in which it gives an open output.
+def clean(gives: Mask, open_: Mask) -> int:
+    """WHOLE if a candidate gives whole lines or blocks of 8 x 8, of all in which it gives an open output; 1 if places of every 16 x 8; else 0.
 
     What a mistake explains has such a shape: it is a tile's, a warp's or a register's. Scattered outputs are explained by chance.
     """
     own = gives & open_
+    found = WHOLE
     for matrix, given in zip(own, gives, strict=True):
         if not matrix.any():
             continue
@@ -346,8 +348,9 @@ def clean(gives: Mask, open_: Mask) -> bool:
             asked, known = (_tiled(x, height, fill) for x, fill in ((matrix, False), (given, True)))
             whole.append(not (asked.any(axis=across) & ~known.all(axis=across)).any())
         if not any(whole):
-            return False
-    return True
+            return 0
+        found = found if whole[0] else 1
+    return found
 
 
 def _tiled(mask: Mask, height: int, fill: bool) -> Mask:

@@ -32,7 +32,7 @@ from tcsim.diagnosis.relations import (
     vector,
 )
 from tcsim.diagnosis.report import Explanation
-from tcsim.diagnosis.solve import Scored, Solver, clean, foremost
+from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
 from tcsim.diagnosis.tails import Tail, tails
 from tcsim.diagnosis.where import where_text
 
@@ -371,7 +371,8 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
         solver = Solver(problem, reals, line_maps(reals, left), found.ends)
         stored = _stored(solver, found.model, left)
         options = stored
-        if not stored or stored[0].given < left.sum() or stored[0].item.rank > 3 or not _everything(stored[0], reals):
+        plain = stored and stored[0].clean == WHOLE and stored[0].given == left.sum() and stored[0].item.rank <= 3
+        if not plain or not _everything(stored[0], reals):
             lines = solver.best(left, random, pairs=not known)
             options = foremost(
                 [*stored, *lines, *(also for one in lines for also in _restated(solver, found.model, one, left))]
@@ -389,7 +390,7 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
             if not any(other <= own for other in names) and ((one.gives & left) == (best.gives & left)).all():
                 names.append(own)
                 ties.append(one)
-        pieces.append(Piece(best.item, best.gives & left, best.gives, best.clean, best.way, tuple(ties[:_TIES])))
+        pieces.append(Piece(best.item, best.gives & left, best.gives, best.clean > 0, best.way, tuple(ties[:_TIES])))
         left, lost = left & ~best.gives, lost & ~best.gives
     return pieces, left | lost, tried
 
@@ -439,4 +440,4 @@ def _scored(solver: Solver, model: Codes, item: Moved, gives: Mask, left: Mask) 
     elif any((item.codes(end(model)) == solver.problem.observed)[own].all() for end in solver.ends):
         way = Way(solver.problem.order)
     everywhere = bool(gives[solver.reals.finite].all())
-    return Scored(item, gives, everywhere or clean(gives, left), int(own.sum()), way, everywhere)
+    return Scored(item, gives, WHOLE if everywhere else clean(gives, left), int(own.sum()), way, everywhere)
