@@ -47,9 +47,9 @@ class Scored:
     everywhere: bool  # it gives all outputs
 
     @property
-    def key(self) -> tuple[int, int, bool, bool, int]:
+    def key(self) -> tuple[bool, int, bool, bool, int, int]:
         """Larger is better."""
-        return self.clean, self.given, self.way is not None, self.everywhere, -self.item.rank
+        return self.clean > 0, self.given, self.way is not None, self.everywhere, self.clean, -self.item.rank
 
 
 def foremost(found: list[Scored]) -> list[Scored]:
