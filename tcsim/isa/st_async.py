@@ -195,6 +195,8 @@ class RemoteInstruction(Instruction):
 class RemoteStore(RemoteInstruction):
     """st.async: each thread stores a value or a vector."""
 
+    moves = True
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RemoteReduce(RemoteInstruction):

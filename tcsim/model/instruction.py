@@ -37,6 +37,9 @@ class Instruction(Shown):
 
     changes_nothing: ClassVar[bool] = False  # whether all that it does is to order what others do
     heard: ClassVar[bool] = True  # whether a thread may wait for what another one does with it
+    moves: ClassVar[bool] = (
+        False  # whether elements of its registers go elsewhere as they are, to memory or to other lanes
+    )
     multiplies: ClassVar[bool] = False  # whether `execute` and `matmul` multiply matrices, and take `engine=`
 
     row: Row

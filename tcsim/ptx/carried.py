@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.ptx.landing import registers_in
-from tcsim.ptx.ordinary import ordinary, row_of
-from tcsim.ptx.syntax import TYPE_BYTES, Address, Function, Immediate, Instruction, Operand, Register, Vector
+from tcsim.ptx.ordinary import Carries, moves, ordinary, row_of
+from tcsim.ptx.syntax import TYPE_BYTES, Address, Function, Immediate, Instruction, Operand, Pair, Register, Vector
 from tcsim.ptx.threads import Array
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ HALF = 2
 UNKNOWN, CONSTANT = 0, 1
 """Rows that belong to no register: of what was computed, and of numbers in the program."""
 _FIRST = 2
-_HANDED_ON = frozenset(("mov", "cvt", "selp", "prmt", "shl", "shr"))
-"""Stems of instructions whose result is a part of a source: for anything else it is computed, and has no origin."""
 _BYTES = 4  # of a register that prmt and shifts take
 
 
@@ -75,19 +73,23 @@ class Carriers:
 
     def lines(self, compiler: Compiler, item: Instruction, lines: list[str]) -> list[str]:
         """The source of an instruction with what it does to the rows."""
-        stem = item.opcode.partition(".")[0]
-        if not item.operands or (stem not in _HANDED_ON and row_of(item.opcode) is not None):
+        row = ordinary(item.opcode)
+        if not item.operands or (not row.carries and row_of(item.opcode) is not None):
             return lines
-        path = ordinary(item.opcode).path
-        if path == "store":
+        if row.path == "store":
             found = self._transfer(item, item.operands[1], True)
             return self._around(compiler, lines, found) if found is not None else lines
         if isinstance(item.operands[0], Address) or not self._any(item.operands[0]):
             return lines
-        if path == "load":
+        if row.path == "load":
             found = self._transfer(item, item.operands[0], False)
             return self._around(compiler, lines, found) if found is not None else lines
-        if stem == "selp":
+        if row.carries == "lanes":
+            mode, (_, value, *named) = item.opcode.split(".")[2], item.operands
+            asked = ", ".join(compiler.value(own, "u32") for own in named[:2])
+            moved = f"M.moved({compiler.constant(self._move(item, value))}, w, z_)"
+            return [f"z_ = M.partners({compiler.constant(mode)}, {asked})", *lines, moved]
+        if row.carries == "either":
             one, other, which = item.operands[1:4]
             chosen = compiler.value(which, "pred")
             return [
@@ -95,7 +97,7 @@ class Carriers:
                 f"M.moved({compiler.constant(self._move(item, one))}, M.narrow(w, {chosen}))",
                 f"M.moved({compiler.constant(self._move(item, other))}, M.narrow(w, ~{chosen}))",
             ]
-        return [*lines, f"M.moved({compiler.constant(self._moved(item, stem))}, w)"]
+        return [*lines, f"M.moved({compiler.constant(self._moved(item, row.carries))}, w)"]
 
     @staticmethod
     def _around(compiler: Compiler, lines: list[str], found: Transfer) -> list[str]:
@@ -105,7 +107,9 @@ class Carriers:
         return any(name in self.names for name in registers_in(operand))
 
     def _rows(self, operand: Operand) -> list[int]:
-        """The rows of an operand's halves, the lowest first; of a number enough for any register."""
+        """The rows of an operand's halves, the lowest first; of a number enough for any register; of a pair with a predicate those of the register."""
+        if isinstance(operand, Pair):
+            return self._rows(operand.first)
         if isinstance(operand, Vector):
             return [row for own in operand.items for row in self._rows(own)]
         if isinstance(operand, Register):
@@ -146,17 +150,17 @@ class Carriers:
         more = (*plus, *[0] * len(to))
         return Move(*(np.array([own[place] for place in kept], np.int64) for own in (to, source, more)))
 
-    def _moved(self, item: Instruction, stem: str) -> Move:
+    def _moved(self, item: Instruction, carries: Carries) -> Move:
         to, given = self._rows(item.operands[0]), item.operands[1:]
-        if stem == "mov":
+        if carries == "whole":
             return self._made(to, self._rows(given[0]))
-        if stem == "cvt":
+        if carries == "elements":
             return self._converted(item, to)
-        if stem == "prmt" and isinstance(given[2], Immediate):
+        if carries == "bytes" and isinstance(given[2], Immediate):
             return self._made(to, self._permuted(given[0], given[1], given[2].value))
-        if stem in ("shl", "shr") and isinstance(given[1], Immediate) and given[1].value == 8 * HALF:
+        if carries in ("up", "down") and isinstance(given[1], Immediate) and given[1].value == 8 * HALF:
             source = self._rows(given[0])
-            return self._made(to, [CONSTANT, *source] if stem == "shl" else [*source[1:], CONSTANT])
+            return self._made(to, [CONSTANT, *source] if carries == "up" else [*source[1:], CONSTANT])
         return self._made(to, [UNKNOWN] * len(to))
 
     def _permuted(self, one: Operand, other: Operand, selector: int) -> list[int]:
@@ -196,14 +200,14 @@ def _followed(function: Function) -> frozenset[str]:
     found: set[str] = set()
     sources: dict[str, set[str]] = {}
     for item in function.body:
-        if item.opcode.partition(".")[0] in _HANDED_ON and item.operands:
+        row = ordinary(item.opcode)
+        if row.carries and item.operands:
             for name in registers_in(item.operands[0]):
                 sources.setdefault(name, set()).update(_sources(item))
         elif row_of(item.opcode) is not None:
-            found |= {name for own in item.operands if isinstance(own, Vector) for name in registers_in(own)}
-            if item.opcode.startswith(("st.async", "movmatrix")):
-                found |= {name for own in item.operands if isinstance(own, Register) for name in registers_in(own)}
-        elif ordinary(item.opcode).path == "store" and len(item.operands) > 1 and not _elsewhere(item):
+            kinds = (Vector, Register) if moves(item.opcode) else Vector
+            found |= {name for own in item.operands if isinstance(own, kinds) for name in registers_in(own)}
+        elif row.path == "store" and len(item.operands) > 1 and not _elsewhere(item):
             found |= set(registers_in(item.operands[1]))
     left = list(found)
     while left:

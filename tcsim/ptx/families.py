@@ -60,7 +60,8 @@ class Bound:
     def static(self) -> bool:
         """Whether all that it reads are registers in vectors, and numbers: then several can be computed together."""
         known = {name for name, _ in self.sources}
-        return isinstance(self.model, RegisterInstruction) and self.lanes == 32 and known == set(self.form.sources)
+        computes = isinstance(self.model, RegisterInstruction) and not self.model.moves
+        return computes and self.lanes == 32 and known == set(self.form.sources)
 
     def follows(self, earlier: Sequence[Bound]) -> bool:
         """Whether it can be computed together with earlier ones: the same instruction, on what they do not write."""
@@ -196,7 +197,8 @@ def _suits(slot: Slot, operand: Operand) -> bool:
 
 
 def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, operands: list[Operand]) -> str:
-    given, results, sources = [], [], []
+    given, results = [], []
+    sources: list[tuple[str, Any]] = []
     for slot, operand in zip(form.operands, operands, strict=False):
         if slot.kind == "sink":
             continue
@@ -208,6 +210,13 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
             if slot.role == "destination":
                 continue
         rows = _rows(compiler, operand, type) if slot.kind == "vector" else None
+        if (
+            model.moves
+            and slot.role == "source"
+            and isinstance(operand, Register)
+            and slot.kind in ("vector", "register")
+        ):
+            sources.append((slot.name, Rows(np.array([compiler.numbers[operand.name]]))))
         if rows is not None or slot.kind == "immediate":
             assert isinstance(operand, (Immediate, Vector))
             sources.append((slot.name, rows or operand.value))  # type: ignore[union-attr]

@@ -72,8 +72,8 @@ class Observer:
     def touched(self, block: Threads, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
         """An instruction reads and writes registers, by number, that instructions of a warpgroup may have in flight."""
 
-    def moved(self, block: Threads, carry: Any, mask: Array) -> None:
-        """An ordinary instruction has moved elements that are followed (`tcsim.ptx.carried`)."""
+    def moved(self, block: Threads, carry: Any, mask: Array, partners: Array | None = None) -> None:
+        """An ordinary instruction has moved elements that are followed (`tcsim.ptx.carried`), from the registers of each thread or of its partner."""
 
     # --- barriers
 

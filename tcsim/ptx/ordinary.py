@@ -17,6 +17,10 @@ from tcsim.model.row import Row
 
 Path = Literal["compute", "move", "load", "store", "atomic", "shuffle", "warp", "convert", "call"]
 
+Carries = Literal["", "whole", "elements", "either", "bytes", "up", "down", "lanes"]
+"""How a result has bytes of its sources as they are: all of them ("whole", a vector's parts side by side), each element in another format, one of
+two sources ("either"), bytes that a number names, shifted by a number "up" or "down", those of another lane. Empty: it is computed."""
+
 
 @dataclass(frozen=True)
 class Ordinary:
@@ -26,6 +30,7 @@ class Ordinary:
     writes: bool = True  # whether its first operand is a result, if it is no address
     members: bool = False  # whether the lanes of a member mask execute it as one
     path: Path = "compute"  # how the bytes of its operands become those of its result
+    carries: Carries = ""
 
 
 _SCALAR = Ordinary()
@@ -34,9 +39,10 @@ _STORE = Ordinary(heard=True, writes=False, path="store")
 _CONTROL = Ordinary(heard=True, writes=False)
 _CALL = Ordinary(heard=True, writes=False, path="call")
 ROWS: dict[str, Ordinary] = {
-    "mov": Ordinary(path="move"), "cvt": Ordinary(path="convert"), "ld": Ordinary(path="load"), "ldu": Ordinary(path="load"), "st": _STORE,
+    "mov": Ordinary(path="move", carries="whole"), "cvt": Ordinary(path="convert", carries="elements"), "selp": Ordinary(carries="either"),
+    "prmt": Ordinary(carries="bytes"), "shl": Ordinary(carries="up"), "shr": Ordinary(carries="down"), "ld": Ordinary(path="load"), "ldu": Ordinary(path="load"), "st": _STORE,
     "atom": Ordinary(heard=True, path="atomic"), "red": Ordinary(heard=True, writes=False, path="atomic"),
-    "shfl": Ordinary(members=True, path="shuffle"), "vote": _WARP, "match": _WARP, "activemask": _SCALAR,
+    "shfl": Ordinary(members=True, path="shuffle", carries="lanes"), "vote": _WARP, "match": _WARP, "activemask": _SCALAR,
     "cvta": _SCALAR, "isspacep": _SCALAR, "prefetch": Ordinary(writes=False), "prefetchu": Ordinary(writes=False),
     "membar": _CONTROL, "pmevent": _CONTROL, "nanosleep": _CONTROL,
     "bra": _CONTROL, "brx": _CONTROL, "call": _CALL, "ret": _CALL, "exit": _CONTROL, "trap": _CONTROL, "brkpt": _CONTROL,
@@ -56,6 +62,17 @@ def row_of(opcode: str) -> Row | None:
         return None if scalar(opcode) is not None else catalog.row_of(opcode)
     except InstructionError:
         return None
+
+
+@cache
+def moves(opcode: str) -> bool:
+    """Whether an instruction of the catalog moves elements of registers as they are.
+
+    >>> moves("movmatrix.sync.aligned.m8n8.trans.b16"), moves("mov.b32")
+    (True, False)
+    """
+    row = row_of(opcode)
+    return row is not None and not row.dropped and catalog.instruction(row.mnemonic, row.first_arch.name).moves
 
 
 @cache

@@ -142,10 +142,10 @@ class Threads:
         if self.observer is not None:
             self.observer.touched(self, reads, writes, self._array(w))
 
-    def moved(self, carry: Any, w: Mask) -> None:
-        """Registers whose elements are followed (`tcsim.ptx.carried`) were changed."""
+    def moved(self, carry: Any, w: Mask, partners: Array | None = None) -> None:
+        """Registers whose elements are followed (`tcsim.ptx.carried`) were changed. partners: of each thread the one that they come from."""
         if self.observer is not None:
-            self.observer.moved(self, carry, self._array(w))
+            self.observer.moved(self, carry, self._array(w), partners)
 
     # --- vectors
 
@@ -183,8 +183,18 @@ class Threads:
         """The register of another lane, and whether that lane is in range; of a lane that does not execute 0 (measured on an H200)."""
         if self.observer is not None:
             self.observer.exchanged(self, self._array(w))
-        lane = np.arange(LANES)
+        source, inside = self._partners(mode, b, c)
         value = np.where(self._warped(self._array(w), bool), self._warped(a), np.uint32(0))
+        return np.take_along_axis(value, source, axis=1).reshape(-1), inside.reshape(-1)
+
+    def partners(self, mode: str, b: Array, c: Array) -> Array:
+        """Of each thread the one whose register a shuffle gives it."""
+        source, _ = self._partners(mode, b, c)
+        return (source + LANES * np.arange(self.warps)[:, None]).reshape(-1)
+
+    def _partners(self, mode: str, b: Array, c: Array) -> tuple[Array, Array]:
+        """The lanes (warps, 32) that a shuffle names, the own one where that is out of range; and whether it is in range."""
+        lane = np.arange(LANES)
         delta, control = self._warped(b).astype(np.int64), self._warped(c).astype(np.int64)
         clamp, segment = control & 31, control >> 8 & 31
         most = (lane & segment) | (clamp & ~segment)
@@ -202,9 +212,7 @@ class Threads:
         else:
             source = least | (b5 & ~segment)
             inside = source <= most
-        source = np.where(inside, source, lane)
-        found = np.take_along_axis(value, source, axis=1)
-        return found.reshape(-1), inside.reshape(-1)
+        return np.where(inside, source, lane), inside
 
     def _ballot(self, flags: Array) -> Array:
         bits = self._warped(flags, bool).astype(np.uint64) << np.arange(LANES, dtype=np.uint64)

@@ -223,6 +223,8 @@ class StoreMatrix(SharedMatrix):
 class TransposeMatrix(MatrixMove, RegisterInstruction):
     """movmatrix: d is the transpose of a."""
 
+    moves = True
+
     def execute(self, a: Any) -> npt.NDArray[np.uint32]:
         """Transpose: registers uint32 (..., 32, 1) -> (..., 32, 1).
 

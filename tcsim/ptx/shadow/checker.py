@@ -251,9 +251,9 @@ class Checker(Observer):
                 notes.append((words, at, warps[owner], line, kind, lanes))
         return notes
 
-    def moved(self, block: Threads, carry: Any, mask: Array) -> None:
+    def moved(self, block: Threads, carry: Any, mask: Array, partners: Array | None = None) -> None:
         """Elements go from register to register, to memory and back."""
-        self.origins.moved(block, carry, mask)
+        self.origins.moved(block, carry, mask, partners)
 
     # --- order
 

@@ -57,7 +57,7 @@ class Origins:
         if kind != "read" and space == "shared":
             self.forget(rank, offsets, size)
 
-    def moved(self, block: Threads, carry: Any, mask: Array) -> None:
+    def moved(self, block: Threads, carry: Any, mask: Array, partners: Array | None = None) -> None:
         """Registers change: those are not followed here."""
 
     def performed(self, block: Performer, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
@@ -96,8 +96,10 @@ class Origins:
             outcome = pending.finish(numbered) if numbered is not None else None
         elif not pending.reads and isinstance(flight.data, np.ndarray):  # a box that lies beyond its tensor
             outcome = pending.finish(flight.data)
-        if outcome is None or any(own.combine is not None for own in outcome.writes):
-            self.rewritten(flight, line)
+        simple = outcome is not None and all(own.combine is None and own.at.mask is None for own in outcome.writes)
+        if outcome is None or not simple:
+            if not self.carried(flight, line):
+                self.rewritten(flight, line)
             return
         for write in outcome.writes:
             shape = (*np.broadcast_shapes(write.at.address.shape, write.data.shape[:-1]), write.at.size)
@@ -108,6 +110,10 @@ class Origins:
     def row_pitch(self, address: Array, size: int) -> int:
         """The bytes from one row of a tensor to the next, of what a copy reads; 0 if it has none."""
         return pitch_of(address)
+
+    def carried(self, flight: Flight, line: int) -> bool:
+        """Work that is not a copy of whole units: whether the origins of what it writes are known all the same."""
+        return False
 
     def rewritten(self, flight: Flight, line: int) -> None:
         """Work that is not a copy of whole units writes."""

@@ -17,6 +17,8 @@ from tcsim.ptx.threads import LANES, Array
 LINE = 40
 """Bits of a place below the number of the instruction that loaded it."""
 _PLANES = 3  # of seven bits, by which a byte that is moved is known again
+MOST = 1 << 7 * _PLANES
+"""Bytes that can be told apart so."""
 
 
 class Tags:
@@ -45,10 +47,12 @@ class Tags:
         self.origin[rows[kept][:, None], threads] = np.broadcast_to(origin, (len(rows), len(threads)))[kept]
         self.place[rows[kept][:, None], threads] = np.broadcast_to(place, (len(rows), len(threads)))[kept]
 
-    def move(self, carry: Move, threads: Array) -> None:
-        """What an ordinary instruction does."""
+    def move(self, carry: Move, threads: Array, partners: Array, executing: Array) -> None:
+        """What an ordinary instruction does. partners: whose registers each thread gets; of one that does not execute nothing is known."""
         source, to = carry.source[:, None], carry.to[:, None]
-        origin, place = self.origin[source, threads], self.place[source, threads]
+        there = executing[partners]
+        origin = np.where(there, self.origin[source, partners], 0)
+        place = np.where(there, self.place[source, partners], 0)
         more = np.where(origin > 0, carry.plus[:, None], 0)
         self.origin[to, threads], self.place[to, threads] = origin + more, place
 
@@ -105,6 +109,18 @@ def loaded(model: Any, form: Form) -> Array | None:
         return [np.ascontiguousarray(found).view(np.uint8).reshape(LANES, -1)]
 
     found = moved(count, load)
+    return None if found is None else found[0]
+
+
+@lru_cache(maxsize=64)
+def turned(model: Any, form: Form) -> Array | None:
+    """Of movmatrix: which byte of the registers of a warp, counted from 1 on, each byte of a lane's result is (32, bytes)."""
+
+    def turn(data: Array) -> list[Array]:
+        found = model.compute(form, {"a": data.view(np.uint32).reshape(1, LANES, -1)})["d"]
+        return [np.ascontiguousarray(found).view(np.uint8).reshape(LANES, -1)]
+
+    found = moved(4 * LANES * model.operands["a"].registers, turn)
     return None if found is None else found[0]
 
 

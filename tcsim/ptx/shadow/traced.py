@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.isa.matrix.semantics import LoadMatrix, StoreMatrix
+from tcsim.isa.matrix.semantics import LoadMatrix, StoreMatrix, TransposeMatrix
 from tcsim.isa.mma.product import MatrixProduct
 from tcsim.model.effects import Access, Effects
 from tcsim.ptx.carried import Move, Transfer
 from tcsim.ptx.families import Rows
 from tcsim.ptx.shadow import fragments, tags
-from tcsim.ptx.shadow.cells import Cells
-from tcsim.ptx.shadow.origins import Origins, written_as
+from tcsim.ptx.shadow.copied import Copied, known
+from tcsim.ptx.shadow.origins import written_as
 from tcsim.ptx.shadow.tiles import FILL, Mend, View, common_step, is_matrix, paired, pitch_of_pieces, step_of, stride
 from tcsim.ptx.threads import LANES, Array
 
@@ -57,41 +57,17 @@ class Last:
     tensors: tuple[int, int]  # allocations that A and B lie in
 
 
-class Traced(Origins):
+class Traced(Copied):
     """Origins of each two bytes, or of each byte where threads store single ones."""
 
     most_tries = 8
 
     def __init__(self, checker: Checker) -> None:
         super().__init__(checker)
-        self.unit = min(checker.unit, 2)
-        self.tags: dict[int, tags.Tags] = {}
-        self.cells = Cells(checker.cluster)
         self.sums: dict[Any, Last] = {}  # by accumulator
         self._numbers = count()
         self._registers: dict[int, dict[int, View]] = {}  # by flight: A in registers, as it was issued
         self._right: dict[tuple[int, str], bytes] = {}  # the last operand of an instruction that was a matrix
-
-    def _tags(self, block: Threads) -> tags.Tags:
-        found = self.tags.get(block.rank)
-        if found is None:
-            program = self.checker.cluster.blocks[block.rank].program
-            found = self.tags[block.rank] = tags.Tags(program.carried, block.threads)
-        return found
-
-    def lookup(self, addresses: Array) -> Array:
-        """The origins of shared addresses: 0 where nothing is known."""
-        found = np.zeros(addresses.shape, np.int64)
-        ranks, offsets = addresses >> 24, addresses & 0xFFFFFF
-        for rank in np.unique(ranks).tolist():
-            at = self.at.get(rank)
-            if at is None:
-                continue
-            units = offsets // self.unit
-            own = (ranks == rank) & (units < len(at))
-            value = at[units[own]]
-            found[own] = np.where(value > 0, value + offsets[own] % self.unit, value)
-        return found
 
     def where(self, origins: Array, rank: int) -> Array | None:
         """Where elements lie in the shared memory of a block: the last place of each; None if one is nowhere."""
@@ -115,11 +91,12 @@ class Traced(Origins):
 
     # --- ordinary instructions
 
-    def moved(self, block: Threads, carry: Any, mask: Array) -> None:
+    def moved(self, block: Threads, carry: Any, mask: Array, partners: Array | None = None) -> None:
         """Registers are moved, loaded or stored."""
         own = self._tags(block)
         if isinstance(carry, Move):
-            own.move(carry, np.flatnonzero(mask))
+            threads = np.flatnonzero(mask)
+            own.move(carry, threads, threads if partners is None else partners[threads], mask)
             return
         assert isinstance(carry, Transfer)
         recent, block.recent = block.recent or [], None
@@ -142,7 +119,7 @@ class Traced(Origins):
 
     def _stored_by(self, origin: Array, rank: int, offsets: Array, carry: Transfer, line: int) -> None:
         places = (offsets.astype(np.int64) + carry.offset[:, None]).reshape(-1)
-        own = _elements(origin)
+        own = known(origin)
         pitch = pitch_of_pieces(own[0], len(own) * carry.size) if (own > 0).all() else 0
         self.note(rank, places, own.reshape(-1), carry.size, line, pitch)
 
@@ -157,6 +134,8 @@ class Traced(Origins):
             self._matrix_stored(block, bound, effects, threads, numbers["registers"], line)
         if isinstance(model, LoadMatrix):
             self._matrix_loaded(block, bound, effects, threads, line)
+        elif isinstance(model, TransposeMatrix) and "a" in numbers:
+            self._turned(block, bound, threads, numbers["a"])
         elif isinstance(model, MatrixProduct) and not effects.pending and "a" in numbers:
             self._multiplied(block, bound, threads, numbers, line)
         else:
@@ -179,6 +158,18 @@ class Traced(Origins):
         at = (address[:, which] + byte).reshape(len(threads), -1).T
         own.put(rows, threads, self.lookup(at), (at + 1) | line << tags.LINE)
 
+    def _turned(self, block: Performer, bound: Bound, threads: Array, numbers: Array) -> None:
+        """movmatrix: halves go to other lanes."""
+        own, ((_, results),) = self._tags(block), bound.results
+        source = tags.turned(bound.model, bound.form)
+        if source is None:
+            own.put(own.rows(results), threads, np.zeros(1, np.int64))
+            return
+        lane, half = np.divmod((source[:, ::2] - 1) // 2, 2 * len(numbers))
+        rows, partners = own.rows(numbers)[half], threads.reshape(-1, LANES)[:, lane]  # (warps, lanes, halves)
+        origin, place = own.origin[rows, partners], own.place[rows, partners]
+        own.put(own.rows(results), threads, origin.reshape(len(threads), -1).T, place.reshape(len(threads), -1).T)
+
     def _matrix_stored(
         self, block: Performer, bound: Bound, effects: Effects, threads: Array, numbers: Array, line: int
     ) -> None:
@@ -192,7 +183,7 @@ class Traced(Origins):
         address = block.places(write.at)[0] & 0xFFFFFFFF
         for warp, places in enumerate(address.reshape(len(threads) // LANES, -1)):
             at = places[:, None] + np.arange(0, write.at.size, 2)
-            origin = _elements(own.origin[rows, threads[warp * LANES + lane]])
+            origin = known(own.origin[rows, threads[warp * LANES + lane]])
             self.note(int(at.flat[0]) >> 24, (at & 0xFFFFFF).reshape(-1), origin.reshape(-1), 2, line, 0)
 
     def _multiplied(self, block: Performer, bound: Bound, threads: Array, numbers: dict[str, Array], line: int) -> None:
@@ -231,6 +222,8 @@ class Traced(Origins):
         numbers = {name: rows.numbers for name, rows in flight.bound.sources if isinstance(rows, Rows)}
         if flight.kind == "tcgen05.st":
             self._cells_stored(flight, numbers["registers"], line)
+        if flight.bound.model.moves and "value" in numbers:
+            self.held(flight, numbers["value"])
         operand = flight.bound.model.operands.get("a")
         if flight.kind == "wgmma" and "a" in numbers and operand is not None:
             for place, threads in enumerate(flight.threads.reshape(-1, 4 * LANES)):
@@ -248,12 +241,15 @@ class Traced(Origins):
         own = self._tags(flight.block)
         rows = own.rows(numbers)[half]
         for warp, places in enumerate(access.address.reshape(len(flight.threads) // LANES, -1)):
-            origin = _elements(own.origin[rows, flight.threads[warp * LANES + lane]])
+            origin = known(own.origin[rows, flight.threads[warp * LANES + lane]])
             self.cells.note(flight.block.rank, places[:, None] + np.arange(0, access.size, 2), origin, line)
 
     def landing(self, flight: Flight) -> None:
         """Work is about to write."""
+        line = self.lines.get(id(flight), 0)
         super().landing(flight)
+        if any(own.space == "tmem" for own in flight.pending.writes):
+            self.carried(flight, line)
         own = self._tags(flight.block)
         if flight.kind != "wgmma":
             for _, numbers in flight.bound.results:
@@ -466,8 +462,3 @@ def _beside(found: Array) -> bool:
 
 def _lines(view: View, found: Array) -> Array:
     return found if view.along == "k" else found.T
-
-
-def _elements(origin: Array) -> Array:
-    """Origins without the numbers of sums."""
-    return np.where(origin >= FILL, origin, 0)

@@ -18,10 +18,13 @@ BLACKWELL, BY_THREADS, IN_TMEM = Tensor(), Tensor(fill="st"), Tensor(a_in_tmem=T
 KERNELS: dict[str, Kernel] = {
     "mma.sync, st.shared, padded rows": PADDED, "mma.sync, cp.async, swizzled": SWIZZLED,
     "mma.sync, cvt from f32, B by rows": ROWS, "mma.sync, cp.async of 4 bytes": Warp("cp.async.4"),
+    "mma.sync, cp.async of 8 bytes": Warp("cp.async.8", pitch=64, swizzle=(1, 3)), "mma.sync, shfl": Warp("shfl"),
+    "mma.sync, st.async": Warp("st.async"), "mma.sync, bulk copy in shared memory": Warp("bulk"), "mma.sync, movmatrix": Warp(read="movmatrix", b_rows=True),
     "mma.sync, st.shared, swizzled": Warp(pitch=64, swizzle=(1, 3)), "mma.sync, ld.shared": Warp(read="ld"),
     "wgmma, TMA": BOXES, "wgmma, st.shared": STORED, "wgmma, A in registers": COPIED, "wgmma, TMA, A in registers": Warpgroup(registers=True),
     "wgmma, TMA, off the pattern": Warpgroup(begin=128), "wgmma, st.shared, base offset": Warpgroup(fill="st", begin=256, base=2),
     "tcgen05.mma, TMA": BLACKWELL, "tcgen05.mma, st.shared": BY_THREADS, "tcgen05.mma, A in Tensor Memory": IN_TMEM,
+    "tcgen05.mma, A copied to Tensor Memory": Tensor(copied=True),
 }  # fmt: skip
 """Each is right, and must be silent."""
 FIELDS = {
@@ -31,7 +34,7 @@ FIELDS = {
     "swapped": "second and third register of A exchanged", "stride_a": "SBO of A", "stride_b": "SBO of B", "advance_a": "A, bytes a product",
     "advance_b": "B, bytes a product", "major_a": "A MN-major", "major_b": "B MN-major", "store_phase": "phase of the swizzle as stored, rows",
     "load_pitch": "pitch of ldmatrix", "load_phase": "phase of ldmatrix, rows", "load_trans": ".trans of ldmatrix",
-    "load_advance": "ldmatrix, pieces of 16 bytes a product", "begin": "tiles, bytes behind a multiple of 1024", "column": "column of A", "columns": "A, columns a product",
+    "load_advance": "ldmatrix, pieces of 16 bytes a product", "turned": "movmatrix of B", "begin": "tiles, bytes behind a multiple of 1024", "column": "column of A", "columns": "A, columns a product",
 }  # fmt: skip
 """What a field is, in words."""
 
@@ -98,6 +101,24 @@ def _rows() -> Iterator[tuple[str, str, object, str, str]]:
     mma = "mma.sync, ld.shared"
     yield mma, "pitch_a", 96, fragment, "80 bytes from row to row instead of 96"
     yield mma, "step_a", 1, k, "addresses 16 bytes higher"
+    for mma in (
+        "mma.sync, cp.async of 4 bytes",
+        "mma.sync, st.async",
+        "mma.sync, bulk copy in shared memory",
+        "mma.sync, shfl",
+    ):
+        yield mma, "pitch_a", 96, fragment, "80 bytes from row to row instead of 96"
+        yield mma, "step_b", 0, k, "addresses 32 bytes higher"
+    yield (
+        "mma.sync, cp.async of 8 bytes",
+        "swizzle_a",
+        (0, 3),
+        fragment,
+        "address bits 7 to 8 instead of address bits 6 to 7",
+    )
+    yield "mma.sync, cp.async of 8 bytes", "phase_a", 1, fragment, "phase 1 rows back"
+    yield "mma.sync, movmatrix", "turned", False, fragment, "ldmatrix with .trans"
+    yield "mma.sync, movmatrix", "step_b", 0, k, "addresses 256 bytes higher"
     for wgmma in ("wgmma, TMA", "wgmma, st.shared", "tcgen05.mma, TMA", "tcgen05.mma, st.shared"):
         yield wgmma, "stride_a", 64, "DESC_UNITS", "SBO 1024 instead of 64"
         yield wgmma, "stride_a", 16384, "DESC_UNITS", "SBO 1024 instead of 16384"
@@ -130,13 +151,13 @@ def _rows() -> Iterator[tuple[str, str, object, str, str]]:
         yield held, "load_trans", ".trans", fragment, "ldmatrix without .trans"
         yield held, "load_advance", 1, k, "instead of"
         yield held, "advance_b", 16, k, "start address"
-    held = "tcgen05.mma, A in Tensor Memory"
-    yield held, "column", 66, "TMEM_COLUMN", "column 88 instead of 90"
-    yield held, "column", 60, "TMEM_COLUMN", "column 64 instead of 60"
-    yield held, "columns", 4, k, "column 72 instead of 68"
-    yield held, "columns", 0, k, "column 72 instead of 64"
-    yield held, "advance_b", 16, k, "start address"
-    yield held, "major_b", 1, major, "K-major instead of MN-major"
+    for held in ("tcgen05.mma, A in Tensor Memory", "tcgen05.mma, A copied to Tensor Memory"):
+        yield held, "column", 66, "TMEM_COLUMN", "column 88 instead of 90"
+        yield held, "column", 60, "TMEM_COLUMN", "column 64 instead of 60"
+        yield held, "columns", 4, k, "column 72 instead of 68"
+        yield held, "columns", 0, k, "column 72 instead of 64"
+        yield held, "advance_b", 16, k, "start address"
+        yield held, "major_b", 1, major, "K-major instead of MN-major"
 
 
 MISTAKES = tuple(Mistake(*row) for row in _rows())

@@ -27,6 +27,7 @@ class Tensor(Described):
 
     fill: str = "tma"  # or "st"
     a_in_tmem: bool = False  # A is loaded by threads from global memory and stored to Tensor Memory
+    copied: bool = False  # A is copied there by tcgen05.cp, from its tile in shared memory
     m: int = ROWS
     n: int = COLUMNS
     store_phase: int = 0  # as threads store
@@ -65,6 +66,7 @@ class Tensor(Described):
     bar.sync 0;
     tcgen05.fence::after_thread_sync;
     @!%p1 bra ISSUED;
+    {self._copied(a) if self.copied else ""}
     {products}
     tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r6];
     ISSUED:
@@ -104,10 +106,17 @@ class Tensor(Described):
             found += "tcgen05.wait::st.sync.aligned;\n"
         return found
 
+    def _copied(self, a: int) -> str:
+        """A product's share of A, 32 bytes of each row, to eight columns."""
+        return "".join(
+            f"mov.u64 %rd4, {a + 2 * step}; add.u32 %r12, %r8, {self.store_column + 8 * step}; tcgen05.cp.cta_group::1.128x256b [%r12], %rd4;\n"
+            for step in range(4)
+        )
+
     def _product(self, a: int, b: int, idesc: int, step: int) -> str:
         adds = "setp.ne.u32 %p6, %r4, %r4;" if not step else "setp.eq.u32 %p6, %r4, %r4;"
         second = f"{adds} mov.u64 %rd5, {b + step * (self.advance_b // 16)};\n"
-        if self.a_in_tmem:
+        if self.a_in_tmem or self.copied:
             first = f"add.u32 %r12, %r8, {self.column + self.columns * step};\n"
             return f"{first}{second}tcgen05.mma.cta_group::1.kind::f16 [%r8], [%r12], %rd5, {idesc}, %p6;\n"
         first = f"mov.u64 %rd4, {a + step * (self.advance_a // 16)};\n"
