@@ -193,7 +193,7 @@ class Checker(Observer):
         for barrier in effects.barriers:
             if barrier.scope == "grid" and barrier.op == "wait":
                 self.dependents.wait(self.some(block, threads))
-        if bound.lanes >= LANES:
+        if bound.lanes >= LANES and self.lanes.is_apart():
             self.lanes.join(*self.bits(block, mask))
         group = getattr(bound.model.row, "cta_group", None)
         if group:
@@ -383,18 +383,21 @@ class Checker(Observer):
             elif rank != block.rank:
                 for by in made.values():
                     self.blocks.reached(block, rank, by.warps, line, by)
-            warps = self.warps(block, who)
-            firsts = warps // together * together
-            clean = (  # what each warp issues by itself is judged at once; one by one only to say what is wrong
-                together == 1 < len(made)
-                and flight.bound.lanes == 1
-                and space == "shared"
-                and all(by.proxy == "generic" for by in made.values())
-                and not words.conflicts(at, warps[owner], writes, reads, who[owner] % LANES)
-            )
+            if len(made) > 1:
+                warps = self.warps(block, who)
+                every, each = warps.take(owner), who.take(owner) % LANES
+                if (  # what each warp issues by itself is judged at once; one by one only to say what is wrong
+                    together == 1
+                    and flight.bound.lanes == 1
+                    and space == "shared"
+                    and all(by.proxy == "generic" for by in made.values())
+                    and not words.conflicts(at, every, writes, reads, each)
+                ):
+                    words.note_all(at, made, every, writes, each)
+                    continue
             for first, by in made.items():
-                here = owner if len(made) == 1 else owner[(firsts == first)[owner]]
-                mine = at if len(made) == 1 else at[(firsts == first)[owner]]
+                here = owner if len(made) == 1 else owner[(warps // together * together == first)[owner]]
+                mine = at if len(made) == 1 else at[(warps // together * together == first)[owner]]
                 if not len(mine):
                     continue
                 lanes = (
@@ -402,7 +405,7 @@ class Checker(Observer):
                     if by.each and space == "shared"
                     else None
                 )
-                found = [] if clean else words.conflicts_of(mine, by, writes, reads, lanes)
+                found = words.conflicts_of(mine, by, writes, reads, lanes)
                 if found:
                     kind = "write" if writes else "read"
                     self.naming.report(Use(block, words, mine, by.threads, line, kind, rank, by), found)

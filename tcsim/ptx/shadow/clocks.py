@@ -38,8 +38,10 @@ class Clocks:
         self.now = np.ones(warps, np.int32)
         self.known = np.zeros((warps, KINDS, warps + 2), np.int32)
         self.known[..., 0], self.known[..., -1] = NEVER, -1
-        for kind in _OWN:
-            self.known[every, kind, 1 + every] = 1
+        places = np.arange(self.known.size).reshape(self.known.shape)
+        self._own = np.stack([places[every, kind, 1 + every] for kind in _OWN], axis=1)
+        """Of each warp the places in `known`, flat, of what it knows of itself."""
+        self.known.reshape(-1)[self._own] = 1
         self.fenced = np.zeros_like(self.known)  # what a relaxed arrival publishes: what was known at the last fence
         self.heard = np.zeros_like(self.known)  # what relaxed waits have heard, for the next fence to acquire
         self.tensor = np.zeros_like(self.known)  # what was known at the last tcgen05.fence::after_thread_sync
@@ -47,8 +49,12 @@ class Clocks:
     def tick(self, warps: Array) -> None:
         """What comes next is not part of what was published."""
         self.now[warps] += 1
-        own = warps[:, None]
-        self.known[own, _OWN, 1 + own] = self.now[own]
+        self.known.reshape(-1)[self._own[warps]] = self.now[warps][:, None]
+
+    def ordered(self, warps: Array, columns: Array) -> Array:
+        """Up to when warps know memory to be ordered of others, by their columns: elementwise."""
+        found: Array = self.known.reshape(-1).take((warps * KINDS + ORDERED) * (self.warps + 2) + columns)
+        return found
 
     def published(self, warps: Array, relaxed: bool = False) -> Array:
         """What somebody who acquires from these warps learns."""

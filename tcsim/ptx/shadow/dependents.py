@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tcsim.ptx.threads import Threads
 
 _WORD = 4
+_ROW = 64  # words that are noted at once, at the most
 _FAMILY, _EARLY = "griddepcontrol", "launch_dependents"
 
 
@@ -51,9 +52,16 @@ class Ledger:
                 left = left[1:]
                 continue
             start, end = segment.address, segment.address + segment.size
-            _, words = self.touched.setdefault(start, (end, np.zeros(-(-segment.size // _WORD) + 1, np.uint8)))
+            _, words = self.touched.setdefault(
+                start, (end, np.zeros((segment.size // _WORD // _ROW + 1) * _ROW, np.uint8))
+            )
             inside = (left >= start) & (left < end)
-            words[self._places(left[inside] - start, size)] |= 2 if writes else 1
+            offsets, what = (left[inside] if not inside.all() else left) - start, np.uint8(2 if writes else 1)
+            each = size // _WORD
+            if each > 1 and size == each * _WORD and not len(words) % each and not (offsets % size).any():
+                words.reshape(-1, each)[offsets // size] |= what  # whole rows of words
+            else:
+                words[self._places(offsets, size)] |= what
             left = left[~inside]
 
     @staticmethod

@@ -89,6 +89,10 @@ class Lanes:
                 self.heard[warp] |= own
         self.clocks.tick(warps)
 
+    def is_apart(self) -> bool:
+        """Whether any lane did something since all of its warp last executed an instruction together."""
+        return bool((self.alone > np.maximum(self.base, self.joined)).any())
+
     def join(self, warps: Array, now: Array, alive: Array) -> None:
         """Lanes of some warps execute one instruction together, which orders no memory."""
         some = warps[((alive & ~now) == 0) & (self.alone > np.maximum(self.base, self.joined))[warps]]

@@ -227,7 +227,8 @@ class Objects:
         self.clocks.acquire(warps, found.published, relaxed)
         found.observed = max(found.observed, found.ended)
         moment = len(self.operations.all)
-        for warp, own in zip(warps.tolist(), lanes, strict=True):
+        untold: dict[tuple[int, int], list[int]] = {}  # by lanes, and how much of `complete` they know: warps
+        for warp, own in zip(warps.tolist(), lanes.tolist(), strict=True):
             before = found.passes.get(warp)
             found.passes[warp] = Pass(int(self.clocks.now[warp]), moment, found.ended, line)
             if before is not None and before.ended == found.ended:
@@ -235,16 +236,23 @@ class Objects:
                 self.repeated.setdefault(line, (key, found.ended - 1))
             else:
                 self._stale.pop(warp, None)
-            for work in found.complete[found.told.get((warp, int(own)), 0) :]:
-                self._learn(work, warp, own)
-            found.told[warp, int(own)] = len(found.complete)
+            untold.setdefault((own, found.told.get((warp, own), 0)), []).append(warp)
+            found.told[warp, own] = len(found.complete)
+        for (own, told), some in untold.items():
+            for work in found.complete[told:]:
+                self._learn(work, some, own)
 
-    def _learn(self, work: Work, warp: int, lanes: np.uint32) -> None:
-        key = id(work.operations), warp, int(lanes)
-        first = self._known.get(key, 0)
-        for own in work.operations[first : work.count]:
-            self.operations.seen(own, np.array([warp]), lanes=EVERY if lanes == EVERY else lanes)
-        self._known[key] = max(first, work.count)
+    def _learn(self, work: Work, warps: list[int], lanes: int) -> None:
+        """Some lanes of warps, as bits, know that work is done."""
+        firsts: dict[int, list[int]] = {}  # by what they knew of it before
+        for warp in warps:
+            key = id(work.operations), warp, lanes
+            first = self._known.get(key, 0)
+            firsts.setdefault(first, []).append(warp)
+            self._known[key] = max(first, work.count)
+        for first, some in firsts.items():
+            for own in work.operations[first : work.count]:
+                self.operations.seen(own, np.array(some), lanes=EVERY if lanes == EVERY else np.uint32(lanes))
 
     # --- what a wait was for
 

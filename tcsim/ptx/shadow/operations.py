@@ -86,11 +86,14 @@ class Operations:
 
     def seen(self, operation: Operation, warps: Array, part: int = WRITTEN, lanes: Array | np.uint32 = EVERY) -> None:
         """Some warps, or some lanes of each (as bits), learn now that an operation has read, or has written."""
+        self._seen_all(operation.number, warps, part, lanes)
+
+    def _seen_all(self, numbers: Array | int, warps: Array, part: int, lanes: Array | np.uint32) -> None:
+        """As `seen`, of operations by number: one for all warps, or one for each."""
         now = self.clocks.now[warps]
         for own in (READ, WRITTEN)[: part + 1]:
-            row = self._seen[own, operation.number]
-            row[warps] = np.minimum(row[warps], now)
-            self._learnt[own, operation.number, warps] |= lanes
+            self._seen[own, numbers, warps] = np.minimum(self._seen[own, numbers, warps], now)
+            self._learnt[own, numbers, warps] |= lanes
         if lanes is not EVERY:
             self.lanes.last[LEARNS, warps] = self.lanes.alone[warps] = now
 
@@ -132,7 +135,7 @@ class Operations:
         waits[threads] = NEVER if pending is None else np.maximum(counts[threads] - pending, 0)
         part = READ if reads_only else WRITTEN
         least, most = (bound.tolist() for bound in (waits.reshape(-1, LANES).min(1), waits.reshape(-1, LANES).max(1)))
-        kept = []
+        kept, done = [], []
         for own in flying:
             if own.whole is not None:  # most often all lanes wait for the same, and a comparison of numbers is enough
                 begin, end, first, last = own.whole
@@ -140,6 +143,14 @@ class Operations:
                     own.passed_over |= max(most[begin:end]) >= 0
                     own.elsewhere |= max(most[begin:end]) < 0
                     kept.append(own)
+                    continue
+                if own.each and end == begin + 1 and last < least[begin]:
+                    for each in (READ, WRITTEN)[: part + 1]:
+                        own.left[each][:] = False
+                    own.depended = False
+                    done.append(own)
+                    if part == READ and own.left[WRITTEN].any():
+                        kept.append(own)
                     continue
             mine = waits[own.threads]
             more = own.groups >= mine
@@ -160,6 +171,10 @@ class Operations:
                     self.clocks.acquire(own.warps, own.published)
             if own.left[WRITTEN].any():
                 kept.append(own)
+        if done:
+            numbers, owners = np.array([own.number for own in done]), np.concatenate([own.warps for own in done])
+            self._seen_all(numbers, owners, part, np.uint32(0))
+            self.lanes.doing[owners] = True
         self.flying[kind, rank] = kept
 
     def needed(self, kind: str, rank: int, numbers: frozenset[int], mask: Array) -> None:
@@ -173,7 +188,7 @@ class Operations:
 
     def after(self, numbers: Array, warps: Array, part: int) -> Array:
         """Whether what each warp does now comes after each operation has read (READ) or written (WRITTEN): bool, elementwise."""
-        found: Array = self._after[part][numbers, warps]
+        found: Array = self._after[part].reshape(-1).take(numbers * self.clocks.warps + warps)
         if not found.all():
             missing = np.nonzero(~found)[0]
             numbers, warps = (
@@ -186,6 +201,17 @@ class Operations:
             self._after[part][number, warp] = (self._seen[part][number] <= known).any(1)
             found[missing] = self._after[part][number, warp][back]
         return found
+
+    def is_after(self, number: int, warps: Array, part: int) -> bool:
+        """Whether what any of some warps does now comes after an operation has read (READ) or written (WRITTEN)."""
+        row = self._after[part, number]
+        for warp in warps.tolist():
+            if not row[warp]:
+                known = self.clocks.known[warp, ORDERED, 1:-1]
+                row[warp] = (self._seen[part, number] <= known).any()
+            if row[warp]:
+                return True
+        return False
 
     def after_fence(self, number: int, warps: Array) -> bool:
         """Whether a warp comes after a fence between proxies that came after an operation of the generic proxy was known to be complete."""

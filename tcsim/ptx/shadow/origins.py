@@ -66,7 +66,12 @@ class Origins:
     def forget(self, rank: int, offsets: Array, size: int) -> None:
         """Something else is written: what threads store has no origin."""
         at = self.at.get(rank)
-        if at is not None:
+        if at is None:
+            return
+        if size <= self.unit and not (offsets & (size - 1)).any() and not size & (size - 1):
+            units = offsets // self.unit
+            at[units if int(units.max()) < len(at) else units[units < len(at)]] = 0
+        else:
             touched = offsets[:, None] // self.unit + np.arange((size + 2 * self.unit - 2) // self.unit)
             at[touched[(touched * self.unit < offsets[:, None] + size) & (touched < len(at))]] = 0
 
@@ -127,7 +132,7 @@ class Origins:
         for at in block.copies(access):
             address, _ = block.places(at)
             ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
-            for rank in np.unique(ranks).tolist():
+            for rank in sorted(set(ranks.tolist())):
                 if rank >= len(self.checker.cluster.blocks):
                     continue
                 own = ranks == rank

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,8 @@ def is_matrix(found: Array, pitch: int) -> bool:
 
     One line may be there several times: rows beyond a matrix are often read from its last one, or its first.
     """
+    if found.min() > 0:  # the same whatever the first element is: the tiles of a matrix are told once
+        return _is_whole_matrix((found - found[0, 0]).tobytes(), found.shape, pitch)
     if not found.all():
         return False
     known = found > 0
@@ -75,6 +78,17 @@ def is_matrix(found: Array, pitch: int) -> bool:
         if not known[lines][:, runs].all():
             return True
         found = found[lines][:, runs]
+    return _is_regular(found, pitch)
+
+
+@lru_cache(64)
+def _is_whole_matrix(steps: bytes, shape: tuple[int, ...], pitch: int) -> bool:
+    """Whether elements that are all known are rows and columns; steps: from the first one to each, int64."""
+    return _is_regular(np.frombuffer(steps, np.int64).reshape(shape), pitch)
+
+
+def _is_regular(found: Array, pitch: int) -> bool:
+    """Whether the way from one element to the next is the same in each line, and no element but those of one line is there twice."""
     straight = bool(((found - found[:, :1]) == (found[:1] - found[0, 0])).all())
     across = found[:, 0]
     if pitch and found.shape[1] > 1 and (found[0] % pitch == found[0, 0] % pitch).all():

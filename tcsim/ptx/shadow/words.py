@@ -7,6 +7,7 @@ lane: `LANE_BITS` of `what` and `reader`, the instruction above them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -92,10 +93,11 @@ class Words:
         """
         found = []
         clocks, who = self.clocks, self.who[at]
-        if reads and not who.all():
+        least, most = int(who.min()), int(who.max())
+        if reads and not least:
             found += _nobody(np.nonzero(who == 0)[0])
-        if who.any():
-            bad = clocks.known[warps, ORDERED, np.minimum(who, clocks.warps + 1)] < self.when[at]
+        if most:
+            bad = clocks.ordered(warps, np.minimum(who, clocks.warps + 1)) < self.when[at]
             if bad.any():
                 places = np.nonzero(bad)[0]
                 codes = who[places]
@@ -211,11 +213,11 @@ class Words:
             self.read, self.reader, self.other, self.otherwise = (
                 np.zeros((self.count, self.clocks.warps), np.int32) for _ in range(4)
             )
+        flat, read, reader = at * self.clocks.warps + warps, self.read.reshape(-1), self.reader.reshape(-1)
         now, own = self.clocks.now[warps], line << LANE_BITS | lanes
         if isinstance(own, int) or lanes[0] >= SEVERAL:  # type: ignore[index]
-            self.read[at, warps], self.reader[at, warps] = now, own
+            read[flat], reader[flat] = now, own
             return
-        flat, read, reader = at * self.clocks.warps + warps, self.read.reshape(-1), self.reader.reshape(-1)
         before = reader[flat]
         others = (before ^ own) & _LANE != 0  # another lane read it: what this one does now must not hide that
         if others.any():
@@ -249,14 +251,14 @@ class Words:
         """What is not ordered before what an operation reads, or writes; reads, lanes: as of `conflicts`."""
         found = []
         clocks = self.clocks
-        known = clocks.known[by.warps].max(0)
+        known = clocks.known[by.warps, : self.fence + 1].max(0) if len(by.warps) > 1 else clocks.known[by.warps[0]]
         who = self.who[at]
-        if reads and not who.all():
+        least, most = int(who.min()), int(who.max())
+        if reads and not least:
             found += _nobody(np.nonzero(who == 0)[0])
-        if _same(who) and who[0] > clocks.warps:  # all of it is what one operation writes
-            numbers = who[:1] - clocks.warps - 1
-            found += self._pending("landed", EMPTY, numbers, by, WRITTEN)
-        elif who.any():
+        if clocks.warps < least == most:  # all of it is what one operation writes
+            found += self._pending("landed", EMPTY, who[:1] - clocks.warps - 1, by, WRITTEN)
+        elif most:
             column = np.minimum(who, clocks.warps + 1)
             when = self.when[at]
             bad = known[ORDERED, column] < when
@@ -280,9 +282,10 @@ class Words:
         found += self._reads(at, known[ORDERED, 1:-1], fence)
         for fetched in self.fetched.values():
             last = fetched[at]
-            if _same(last):
-                found += self._pending("fetched", EMPTY, last[:1] - 1, by, READ) if last[0] else []
-            elif last.any():
+            most = int(last.max())
+            if most and most == last.min():
+                found += self._pending("fetched", EMPTY, last[:1] - 1, by, READ)
+            elif most:
                 places = np.nonzero(last)[0]
                 found += self._pending("fetched", places, last[places] - 1, by, READ)
         return found
@@ -309,7 +312,7 @@ class Words:
         found: list[Conflict] = []
         if not len(numbers):
             return found
-        for number in numbers[:1].tolist() if _same(numbers) else np.unique(numbers).tolist():
+        for number in numbers.tolist() if len(numbers) == 1 else np.unique(numbers).tolist():
             other = self.operations.all[number]
             if other is by or self._in_turn(other, by):
                 continue
@@ -336,9 +339,7 @@ class Words:
                 return "depended" if other.depended and kind == "fetched" else ""
         if other.kind == by.kind == "tcgen05" and other.warps[0] in by.warps:
             kind = "unpipelined"
-        if not any(
-            operations.after(np.array([other.number]), by.warps[i : i + 1], part)[0] for i in range(len(by.warps))
-        ):
+        if not operations.is_after(other.number, by.warps, part):
             return kind
         if self.space == "tmem":
             return "unfenced operation" if kind != "unpipelined" else ""
@@ -359,6 +360,18 @@ class Words:
         self.when[at] = NEVER
         self.what[at] = by.line << LANE_BITS | lanes
 
+    def note_all(self, at: Array, made: Mapping[int, Operation], warps: Array, writes: bool, lanes: Array) -> None:
+        """Operations of single warps, by warp, read or write words: of each word the warp, and the lane."""
+        if not writes:
+            for warp, by in made.items():
+                self.note_fetch(at[warps == warp], by)
+            return
+        numbers = np.zeros(self.clocks.warps, np.int32)
+        numbers[list(made)] = [by.number for by in made.values()]
+        self.who[at] = self.clocks.warps + 1 + numbers.take(warps)
+        self.when[at] = NEVER
+        self.what[at] = next(iter(made.values())).line << LANE_BITS | lanes
+
 
 @lru_cache(64)
 def _owners(count: int, each: int) -> Array:
@@ -371,8 +384,3 @@ def _owners(count: int, each: int) -> Array:
 def _nobody(places: Array) -> list[Conflict]:
     nothing = np.zeros(len(places), np.int64)
     return [Conflict("nobody", places, nothing, nothing)]
-
-
-def _same(values: Array) -> bool:
-    """Whether all are equal."""
-    return bool((values == values[0]).all())

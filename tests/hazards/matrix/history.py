@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,12 @@ class History(Words):
         super().note_landing(at, by, lanes)
         if by.kind != "mbarrier":
             self._write(at, self.recorder.operation(by))
+
+    def note_all(self, at: Array, made: Mapping[int, Operation], warps: Array, writes: bool, lanes: Array) -> None:
+        """As of `Words`."""
+        super().note_all(at, made, warps, writes, lanes)
+        for warp, by in made.items() if writes else ():
+            self._write(at[warps == warp], self.recorder.operation(by))
 
     def _read(self, at: Array, who: Array) -> None:
         own = _mixed(np.broadcast_to(who, at.shape))
