@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from hwkernels.device.driver import Launch
+from hwkernels.device.driver import CudaError, Launch
 from hwkernels.device.worker import Hang
 from hwkernels.probes import body_of
 from hwkernels.probes.probe import kernel_name
@@ -149,6 +149,12 @@ def test_what_was_not_screened_is_no_success(batches: list[Vectors]) -> None:
     report = Report("GPU", MULTIPROCESSORS)
     screen(Gpu(hangs=True), [batches[0]], b"-", report)
     assert report.status == 2 and report.failed
+
+    def refuses(launch: Launch) -> list[Any]:
+        raise CudaError("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", False)
+
+    screen(refuses, [batches[1]], b"-", report)
+    assert report.status == 2 and len(report.failed) == 2 and report.rounds == 2
     report, gpu = Report("GPU", MULTIPROCESSORS + 1), Gpu()
     screen(gpu, [batches[0]], b"-", report)
     assert report.status == 2 and report.unseen == {MNEMONICS[0]: 1} and gpu.launches == TRIES

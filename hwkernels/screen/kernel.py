@@ -16,10 +16,8 @@ from hwkernels.screen.vectors import Vectors
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 
-_PARAMETERS = (
-    "screen_found",
-    "screen_places",
-)  # addresses: records of wrong results; for each block its multiprocessor and how many were wrong
+_PARAMETERS = ("screen_found", "screen_places")
+"""Addresses: records of wrong results; of each block its multiprocessor, and how many of its results were wrong."""
 _SCALARS = ("screen_samples", "screen_steps")
 SLOTS = 32
 """Wrong results of a block that are recorded; all are counted."""
@@ -68,14 +66,11 @@ def screening(text: str, agent: int, fault: Fault | None = None) -> str:
     words = sum(int(bits) for bits, _, _ in _STORE.findall(body)) // 32
     if not words:
         raise ValueError("the kernel stores no register")
-    compared = iter(range(words))
-    planted = fault
+    compared, planted = iter(range(words)), iter([fault] if fault else [])
 
     def comparison(store: re.Match[str]) -> str:
-        nonlocal planted
         size, address, register = int(store[1]), store[2], store[3]
-        first = planted.ptx(register, size) if planted else ""
-        planted = None
+        first = "".join(own.ptx(register, size) for own in planted)  # before the first of them
         right = [f"%screen_d{next(compared)}" for _ in range(size // 32)]
         loaded = right[0] if size == 32 else "%screen_long"
         halves = f"    mov.b64 {{{', '.join(right)}}}, %screen_long;\n" if size == 64 else ""

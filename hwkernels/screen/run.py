@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
@@ -28,9 +29,17 @@ from typing import Any
 import numpy as np
 
 from hwkernels.bench.run import Watch
-from hwkernels.device.driver import DriverUnavailable, Launch, device_info, driver_module, pci_bus_id, shared_limit
-from hwkernels.device.toolchain import ToolchainError
-from hwkernels.device.worker import ContextLost, ExecutorError, GpuWorker, Hang
+from hwkernels.device.driver import (
+    CudaError,
+    DriverUnavailable,
+    Launch,
+    device_info,
+    driver_module,
+    pci_bus_id,
+    shared_limit,
+)
+from hwkernels.device.toolchain import AssembleError, ToolchainError
+from hwkernels.device.worker import GpuWorker, WorkerError
 from hwkernels.probes import Array
 from hwkernels.screen.kernel import WORDS, Fault, agent_of, assembled, launch_of, variant_of
 from hwkernels.screen.vectors import Vectors, screened, vectors
@@ -55,6 +64,7 @@ class Report:
     by_instruction: Counter[str] = field(default_factory=Counter)
     by_bit: Counter[int] = field(default_factory=Counter)  # of the results that were recorded, some of each block
     instructions: int = 0
+    rounds: int = 0  # each with other operands
     unseen: dict[str, int] = field(default_factory=dict)  # by instruction: multiprocessors that had no block
     failed: dict[str, str] = field(default_factory=dict)  # instructions that did not come to an end
     machine: dict[str, Any] = field(default_factory=dict)  # clocks, power and temperature under load
@@ -104,10 +114,11 @@ def screen(
         name = given.instruction.mnemonic
         try:
             _one(run, given, launch_of(given, cubin, report.multiprocessors, repeats, shared_bytes), report)
-        except (Hang, ContextLost, ExecutorError) as error:
+        except (WorkerError, CudaError) as error:
             report.failed[name] = str(error).splitlines()[0]
     report.took("launches", begun)
     report.instructions = len(batches)
+    report.rounds += 1
 
 
 def _one(run: Run, given: Vectors, launch: Launch, report: Report) -> None:
@@ -153,18 +164,17 @@ def screen_gpu(ordinal: int, minutes: float, seed: int, fault: Fault | None, onl
     if not chosen:
         report.failed[only or info.arch] = "no instruction to screen"
         return report
-    begun, rounds, watch, cubin = time.monotonic(), 0, Watch(pci_bus_id(ordinal)), b""
+    begun, watch, cubin = time.monotonic(), Watch(pci_bus_id(ordinal)), b""
     with GpuWorker(ordinal) as worker:
-        while rounds == 0 or time.monotonic() - begun < 60 * minutes:
+        while not report.rounds or time.monotonic() - begun < 60 * minutes:
             since = time.monotonic()
-            batches = [vectors(item, seed + rounds) for item in chosen]
+            batches = [vectors(item, seed + report.rounds) for item in chosen]
             report.took("vectors", since)
             if not cubin:
                 since = time.monotonic()
                 cubin = assembled(chosen, target, {own.instruction.mnemonic: variant_of(own) for own in batches}, fault)
                 report.took("assembling", since)
             screen(worker.run, batches, cubin, report, shared_limit(ordinal))
-            rounds += 1
     report.machine = watch.stop()
     report.seconds = time.monotonic() - begun
     return report
@@ -201,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one = partial(screen_gpu, minutes=options.minutes, seed=options.seed, fault=options.plant, only=options.only)
         with ProcessPoolExecutor(max(1, len(ordinals)), get_context("spawn")) as pool:
             reports = list(map(one, ordinals) if len(ordinals) == 1 else pool.map(one, ordinals))
-    except (DriverUnavailable, ToolchainError) as error:
+    except (DriverUnavailable, CudaError, ToolchainError, AssembleError, BrokenProcessPool) as error:
         print(error, file=sys.stderr)
         return 2
     for report in reports:
