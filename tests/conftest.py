@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-# They need other projects (`tox -e oracles`, `tox -e triton`), Chromium (`tox -e browser`), or a C++ compiler and minutes (`tox -e emulated`).
-collect_ignore = ["oracles", "browser", "emulated", "on_triton", "on_cute"]
+# They need other projects (`tox -e oracles`, `tox -e triton`, `tox -e dask`), Chromium (`tox -e browser`), or a C++ compiler and minutes (`tox -e emulated`).
+collect_ignore = ["oracles", "browser", "emulated", "on_triton", "on_cute", "on_dask"]
 if find_spec("numba") is None:  # the extra `test` brings it
     collect_ignore.append("test_compiled_engine.py")
 
