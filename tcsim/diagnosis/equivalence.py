@@ -11,6 +11,7 @@ from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
 from tcsim.diagnosis.reals import Numbers, Reals, reals_of
+from tcsim.diagnosis.relations import precision
 from tcsim.diagnosis.tails import Tail
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
@@ -66,7 +67,7 @@ class Fresh:
         """Made once for a diagnosis."""
         self.problem = fresh(problem, with_c)
         right = right_of(self.problem)
-        self.reals: Reals = reals_of(replace(self.problem, observed=right), right)
+        self.reals: Reals = reals_of(replace(self.problem, observed=right), right, precision(problem.output))
 
     def of_candidate(self, item: Candidate | Moved | Tail) -> Numbers:
         """What a candidate predicts of it."""
