@@ -101,7 +101,7 @@ def _half_accumulators(problem: Problem) -> Iterator[tuple[str, Machine]]:
 
 def _widened(problem: Problem, other: Machine) -> Problem:
     """On a machine of f16 accumulators; its results as f32."""
-    c = encode(decode(problem.c, "f32"), "f16").astype(problem.c.dtype)
+    c = encode(decode(problem.c, "f32"), "f16")
     machine = replace(other, formats={**other.formats, "d": problem.machine.formats["d"]})
     return replace(problem, machine=machine, c=c, finish=partial(_as_f32, problem.finish))
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import runs
+from tcsim.diagnosis.pipelines import Sequence, causes, sequences
 from tcsim.diagnosis.reals import Numbers
 
 _MISSING, _REPEATED, _MISCOUNTED = "K block missing", "K block repeated", "K blocks miscounted"
@@ -24,8 +26,18 @@ class Count:
     detail: str
     weights: Numbers  # (K,)
     rank: int
+    step: int  # the instruction's K
 
-    advice = "count the iterations of the K loop, the splits and their ranges"
+    @property
+    def advice(self) -> str:
+        """What to look at, and what in a kernel takes each k so often."""
+        said = self._causes[1]
+        look = "count the iterations of the K loop, the splits and their ranges"
+        return f"{look}; the same comes of: {said}" if said else look
+
+    @cached_property
+    def _causes(self) -> tuple[list[Sequence], str]:
+        return causes(self.weights, len(self.weights), self.step)
 
     def orders(self, step: int) -> Iterator[tuple[int, ...]]:
         """The steps as a kernel may take them: what is repeated at once, in tiles, at the end or at the start; none if a step is cut."""
@@ -36,7 +48,8 @@ class Count:
         steps = np.arange(len(times))
         once, again = steps[times > 0], np.repeat(steps, np.maximum(times - 1, 0))
         again = again[np.lexsort((again, _turns(again)))]
-        listed = [np.concatenate(rounds) for rounds in ([once, again], [again, once])]
+        listed = [np.array(one.steps(len(self.weights), step), np.int64) for one in self._causes[0]]
+        listed += [np.concatenate(rounds) for rounds in ([once, again], [again, once])]
         for size in _TILES:
             tiles = [steps[start : start + size] for start in range(0, len(steps), size)]
             rounds = [tile[times[tile] > turn] for tile in tiles for turn in range(int(times[tile].max()))]
@@ -66,8 +79,12 @@ def counts(depth: int, step: int) -> Iterator[Count]:
                 inside = (place >= first) & (place <= last)
                 if not inside.all():
                     restarted = (first, last) == (0, blocks - 2)  # the catalogue has a name for it
-                    yield counted(np.where(inside, 0.0, 1.0), 4 if restarted else 1)
-                    yield counted(np.where(inside, 2.0, 1.0), 1)
+                    for weights, rank in (
+                        (np.where(inside, 0.0, 1.0), 4 if restarted else 1),
+                        (np.where(inside, 2.0, 1.0), 1),
+                    ):
+                        seen.add(weights.tobytes())
+                        yield counted(weights, rank, step)
     for size in _TILES:
         block = place // size
         last = int(block[-1])
@@ -79,29 +96,36 @@ def counts(depth: int, step: int) -> Iterator[Count]:
             key = weights.tobytes()
             if last and key not in seen:
                 seen.add(key)
-                yield counted(weights, 2)
-        for number in range(1, last):  # one stale stage of both operands
+                yield counted(weights, 2, step)
+        for number in range(last + 1):  # one stale stage of both operands
             for by in (1, 2):
                 for other in (number - by, number + by):
                     if 0 <= other <= last:
                         weights = np.where(block == other, 2.0, np.where(block == number, 0.0, 1.0))
                         if weights.tobytes() not in seen:
                             seen.add(weights.tobytes())
-                            yield counted(weights, 3)
+                            yield counted(weights, 3, step)
         for kept in {0, last}:  # always the same tile
             if blocks % size == 0 and last > 0:
                 weights = np.where(block == kept, last + 1.0, 0.0)
                 if weights.tobytes() not in seen:
                     seen.add(weights.tobytes())
-                    yield counted(weights, 2)
+                    yield counted(weights, 2, step)
     for size in _TILES[1:]:  # inside a tile always the same step
         for kept in {0, size - 1}:
             if size < blocks or blocks % size == 0:
-                yield counted(np.where(place % size == kept, float(size), 0.0), 2)
+                weights = np.where(place % size == kept, float(size), 0.0)
+                seen.add(weights.tobytes())
+                yield counted(weights, 2, step)
+    for found in sequences(depth, step):
+        weights = found.counts(depth).astype(np.float64)
+        if weights.tobytes() not in seen:
+            seen.add(weights.tobytes())
+            yield counted(weights, 3, step)
 
 
-def counted(weights: Numbers, rank: int) -> Count:
-    """The mistake of these weights."""
+def counted(weights: Numbers, rank: int, step: int) -> Count:
+    """The mistake of these weights. step: the instruction's K."""
     missing, more = np.flatnonzero(weights == 0), np.flatnonzero(weights > 1)
     parts = []
     if len(missing):
@@ -110,4 +134,4 @@ def counted(weights: Numbers, rank: int) -> Count:
         where = runs(tuple(np.flatnonzero(weights == times).tolist()))
         parts.append(f"K {where} added {int(times)} times")
     name = _MISCOUNTED if len(missing) and len(more) else (_MISSING if len(missing) else _REPEATED)
-    return Count(name, ", ".join(parts), weights, rank)
+    return Count(name, ", ".join(parts), weights, rank, step)

@@ -12,7 +12,7 @@ from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
 from tcsim.diagnosis.reals import Numbers, Reals, reals_of
 from tcsim.diagnosis.relations import precision
-from tcsim.diagnosis.tails import Tail
+from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
 
@@ -22,6 +22,10 @@ def fresh(problem: Problem, with_c: bool = False) -> Problem:
     random = np.random.default_rng(1)
     formats = problem.machine.formats
     a, b, c = (_drawn(random, getattr(problem, name).shape, formats[name]) for name in "abc")
+    if problem.size is not None:  # nothing but zeros lies beyond
+        a[:, problem.size[0] :], b[:, :, problem.size[1] :] = 0, 0
+    if problem.depth is not None:
+        a[:, :, problem.depth * problem.kept // problem.step :], b[:, problem.depth :] = 0, 0
     c = c if with_c else np.where(problem.c == 0, problem.c, c)
     observed = np.arange(problem.observed.size).astype(problem.observed.dtype).reshape(problem.observed.shape)
     scales = problem.scales
@@ -69,7 +73,7 @@ class Fresh:
         right = right_of(self.problem)
         self.reals: Reals = reals_of(replace(self.problem, observed=right), right, precision(problem.output))
 
-    def of_candidate(self, item: Candidate | Moved | Tail) -> Numbers:
+    def of_candidate(self, item: Candidate | Moved | Whole) -> Numbers:
         """What a candidate predicts of it."""
         return np.stack([item.values(self.reals, t) for t in range(len(self.reals.a))])
 
@@ -83,7 +87,12 @@ class Fresh:
         if changed.known is not None:
             values = np.where(changed.known, values, np.nan)
         moved = np.empty_like(values).reshape(-1)
-        place: npt.NDArray[np.int64] = changed.observed.reshape(-1).astype(np.int64)
+        codes = changed.observed.reshape(-1)
+        if changed.machine.formats["d"].kind == "float":  # the numbers' top bit is a changed sign
+            sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
+            values = np.where((codes >= sign).reshape(values.shape), -values, values)
+            codes = codes & ~sign
+        place: npt.NDArray[np.int64] = codes.astype(np.int64)
         if not np.array_equal(np.sort(place), np.arange(place.size)):
             return None  # its codes were changed, not moved
         moved[place] = values.reshape(-1)

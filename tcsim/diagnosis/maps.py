@@ -38,18 +38,25 @@ class Rule:
         )
 
 
+START = (
+    "a swizzle acts on shared addresses: the tile of {x} must start at a multiple of its period, 1024 bytes with 128B"
+)
+"""What to look at where a swizzle is counted from another row."""
 SAME = Rule("", "", "", lambda r, k, o: (r, k), 0, lines_only=True)
 ADVANCE = "{x}: K advance wrong"
 LINES = "{x}: {lines} of another block"
 _SIZES = (8, 16, 32, 64, 128, 256)
 _LOOK = "look at how the block and warp indices go into the address"
+_GRID = "look for blockIdx.x and blockIdx.y that are exchanged in the address"
+_WARPS = "look for a warp's indices along M and along N that are exchanged in the address"
 
 
 def line_rules(count: int, others: int) -> Iterator[Rule]:
     """Whole lines that are others: block and warp indices. count: lines; others: those of the other operand."""
 
-    def rule(detail: str, where: Callable[[Ints, Ints], Ints], rank: int = 1, crosses: bool = False) -> Rule:
-        return Rule(LINES, detail, _LOOK, lambda r, k, o: (where(r, o), k), rank, crosses, lines_only=True)
+    def rule(detail: str, where: Callable[[Ints, Ints], Ints], rank: int = 1, advice: str = _LOOK) -> Rule:
+        crosses = advice != _LOOK
+        return Rule(LINES, detail, advice, lambda r, k, o: (where(r, o), k), rank, crosses, lines_only=True)
 
     for size in _SIZES:
         if size < count:
@@ -67,8 +74,9 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
             yield rule(f"the next block of {size}, and zeros for the last one", partial(_next, size, count), 2)
             yield rule(f"one block of {size} too far, round the end", partial(_rotated, size, count), 2)
             yield rule(f"one block of {size} too early, round the end", partial(_rotated, -size, count), 2)
-            yield rule(f"blocks of {size} that start every {size // 2}", partial(_stepped, size, size // 2), 2)
-            yield rule(f"blocks of {size} that start every {2 * size}", partial(_stepped, size, 2 * size), 2)
+            for start in (size // 2, 2 * size):
+                said = f"block i of {size} starts at {start} i: another tile's size where its own was meant"
+                yield rule(said, partial(_stepped, size, start), 2)
     for size in _SIZES:
         for part in _SIZES:
             if part < size < count or part < size == count:
@@ -86,13 +94,13 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
         for other in _SIZES:
             if size < count and other < others:
                 said = f"the block of {size} is numbered by the other index, of blocks of {other}"
-                yield rule(said, partial(_other_block, size, other, count), 3, crosses=True)
+                yield rule(said, partial(_other_block, size, other, count), 3, _GRID)
             for parts in (2, 4):
                 for others_parts in (2, 4):
                     own, theirs = size // parts, other // others_parts
                     if own >= 8 and theirs >= 8 and size <= count and other <= others:
                         said = f"in every block of {size} the part of {own} is numbered by the other index, of parts of {theirs} in {other}"
-                        yield rule(said, partial(_other_part, size, own, other, theirs), 4, crosses=True)
+                        yield rule(said, partial(_other_part, size, own, other, theirs), 4, _WARPS)
 
 
 def within(rule: Rule, depth: int, padded: int) -> Rule:
@@ -179,7 +187,7 @@ def depth_rules(depth: int, step: int) -> Iterator[Rule]:
                         said = f"in block {number} of {size} (K {number * size}-{number * size + size - 1}) that of block {other}"
                         yield rule(late, said, _STAGE, partial(_one, size, number, other), 3)
     for size in [*sizes, depth]:
-        for part in (step // 2, step, 2 * step):
+        for part in (step // 2, step, 2 * step, *((4 * step, 8 * step, 16 * step) if size == depth else ())):
             for number, over in ((1, 2), (1, 4), (2, 1), (4, 1)):
                 moved = part * number // over
                 if part < size and moved:
@@ -300,7 +308,7 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
             for phase in range(1, mask + 1):
                 said = f"{width}: {one}, counted from a row that is {phase << low} off"
                 where = partial(_xored, chunk, span, low, mask, low, mask, phase << low)
-                yield Rule("{x}: swizzle wrong", said, look, where, 4)
+                yield Rule("{x}: swizzle wrong", said, START, where, 4)
             for two, (other_low, other_mask) in patterns.items():
                 if (other_low, other_mask) < (low, mask):
                     said = f"{width}: {one} on one side, {two} on the other"

@@ -10,14 +10,15 @@ import numpy as np
 
 from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
 from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
-from tcsim.diagnosis.maps import LINES, SAME, Rule, line_rules, memory_rules
-from tcsim.diagnosis.problem import Codes
+from tcsim.diagnosis.maps import LINES, SAME, Rule, Where, line_rules, memory_rules
+from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.where import ranges
 
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give
+_PITCHES = 65  # how far off a pitch of stores is looked for
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Moved:
             f"{what}: {rule.detail}" for what, rule in (("rows", self.rows), ("columns", self.columns)) if rule.detail
         ]
         both = CROSSED if self.rows.crosses and self.columns.crosses else ""
-        return [(STORED, "; ".join(said) + both + with_c, _LOOK)]
+        crossed = (rule.advice for rule in (self.rows, self.columns) if rule.crosses)
+        return [(STORED, "; ".join(said) + both + with_c, "; ".join(dict.fromkeys((_LOOK, *crossed))))]
 
     def as_lines(self, with_c: bool) -> Candidate | None:
         """The same as lines of A and B that are others, C staying where it is; None if it is not the same."""
@@ -74,25 +76,26 @@ class Moved:
         found: Mask = reals.near(np.nan_to_num(values), matrix) & (np.isfinite(values) | (reals.observed[matrix] == 0))
         return found
 
-    def codes(self, base: Codes) -> Codes:
-        """Codes of d, (batch, M, N), as they are stored: zeros where nothing is."""
+    def codes(self, base: Codes, seen: Codes) -> Codes:
+        """Codes of d, (batch, M, N), as they are stored: those that were seen where nothing is."""
         row, column, inside = self.source((base.shape[1], base.shape[2]))
-        return np.where(inside, base[:, row, column], base.dtype.type(0))
+        return np.where(inside, base[:, row, column], seen)
 
 
-def moved(reals: Reals, open_: Mask) -> list[tuple[Moved, Mask]]:
+def moved(problem: Problem, reals: Reals, open_: Mask) -> list[tuple[Moved, Mask]]:
     """The rules by which most open outputs are the model's of other places, and which each gives; none if they are few."""
     matrix = int(open_.sum(axis=(1, 2)).argmax())
-    shape = reals.c.shape[1], reals.c.shape[2]
-    seen, reach = reals.observed[matrix], reals.reach[matrix]
+    shape = problem.size or (reals.c.shape[1], reals.c.shape[2])
+    place = np.s_[matrix, : shape[0], : shape[1]]
+    seen, reach, own = reals.observed[place], reals.reach[place], open_[place]
     found: list[tuple[int, Moved, Mask]] = []
     for alone in (False, True)[: 1 + bool(reals.c.any())]:
-        base, wanted = (reals.product[matrix], seen - reals.c[matrix]) if alone else (reals.right[matrix], seen)
-        listed = _sampled(base, wanted, reach, open_[matrix])
-        places = None if listed else _places(base, wanted, reach, open_[matrix])
+        base, wanted = (reals.product[place], seen - reals.c[place]) if alone else (reals.right[place], seen)
+        listed = _sampled(base, wanted, reach, own) + overwritten(base, wanted, reach, own)
+        places = None if listed else _places(base, wanted, reach, own)
         for one in listed if places is None else _candidates(*places, shape):
             candidate = replace(one, alone=alone)
-            gives = gives_of(candidate, reals)
+            gives = gives_of(candidate, problem, reals)
             found.append((int((gives & open_).sum()), candidate, gives))
     most = max((count for count, _, _ in found), default=0)
     if most < max(8, open_.sum() // 20):
@@ -100,9 +103,13 @@ def moved(reals: Reals, open_: Mask) -> list[tuple[Moved, Mask]]:
     return [(candidate, gives) for count, candidate, gives in found if count == most]
 
 
-def gives_of(item: Moved, reals: Reals) -> Mask:
-    """Which outputs a rule gives, (batch, M, N)."""
-    return np.stack([item.near(reals, t) for t in range(len(reals.c))])
+def gives_of(item: Moved, problem: Problem, reals: Reals) -> Mask:
+    """Which outputs a rule gives, (batch, M, N): also those that nothing is stored to, if all hold one code, as memory did."""
+    inside = item.source((reals.c.shape[1], reals.c.shape[2]))[2]
+    kept = ~inside & problem.inside()
+    codes = problem.observed[kept]
+    given = inside & np.stack([reals.near(np.nan_to_num(item.values(reals, t)), t) for t in range(len(reals.c))])
+    return given | kept if codes.size and (codes == codes[0]).all() else given
 
 
 def line_maps(reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
@@ -146,25 +153,26 @@ def _mapped(lines: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
 
 
 def described(lines: Ints, what: str) -> str:
-    """A map of lines in words: runs that move together.
+    """A map of lines in words: runs that move together, and those that change places.
 
     >>> described(np.array([0, 1, 2, 3, 0, 1, 2, 3]), "rows")
     'rows 4-7 are rows 0-3'
     >>> described(np.array([0, 3, 2, 1]), "rows")
     'rows 1 and 3 exchanged'
     """
-    parts = []
+    runs: dict[tuple[int, int], tuple[int, int]] = {}  # (first, last) -> those that they are
     start = 0
-    own = np.arange(len(lines))
     for stop in range(1, len(lines) + 1):
         if stop == len(lines) or lines[stop] - lines[stop - 1] != 1:
-            first, last = int(lines[start]), int(lines[stop - 1])
-            back = first != start and np.array_equal(lines[first : last + 1], own[start:stop])
-            if back and first > start:
-                parts.append(f"{what} {_range(start, stop - 1)} and {_range(first, last)} exchanged")
-            elif first != start and not back:
-                parts.append(f"{what} {_range(start, stop - 1)} are {what} {_range(first, last)}")
+            if lines[start] != start:
+                runs[start, stop - 1] = int(lines[start]), int(lines[stop - 1])
             start = stop
+    parts = []
+    for own, other in runs.items():
+        if runs.get(other) != own:
+            parts.append(f"{what} {_range(*own)} are {what} {_range(*other)}")
+        elif own < other:
+            parts.append(f"{what} {_range(*own)} and {_range(*other)} exchanged")
     return ", ".join(parts[:4]) + (f" and {len(parts) - 4} more runs" if len(parts) > 4 else "")
 
 
@@ -256,21 +264,61 @@ def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int
 
 
 def stores(rows: int, columns: int) -> Iterator[Rule]:
-    """Outputs stored with another pitch or another first address: what lies where."""
-    for pitch in sorted(
-        {columns + by for by in (-64, -32, -16, -8, 8, 16, 32, 64)} | {columns // 2, 2 * columns, rows}
-    ):
-        for off in (0,):
-            if 0 < pitch != columns:
-                said = f"{pitch} elements for {columns} from row to row"
-                advice = "look at the leading dimension that the epilogue stores with"
-                yield Rule("{x}: pitch wrong", said, advice, partial(_stored, columns, pitch, off), 3)
+    """Outputs stored with another pitch: what lies where."""
+    for pitch in sorted({*range(columns + 1, columns + _PITCHES), 2 * columns, rows} - {columns}):
+        if pitch > columns:
+            yield _pitch_rule(columns, pitch, partial(_stored, rows, columns, pitch))
 
 
-def _stored(columns: int, pitch: int, off: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    place = r * columns + k - off
+def _pitch_rule(columns: int, pitch: int, where: Where) -> Rule:
+    said = f"{pitch} elements for {columns} from row to row"
+    return Rule("{x}: pitch wrong", said, "look at the leading dimension that the epilogue stores with", where, 3)
+
+
+def _stored(rows: int, columns: int, pitch: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = r * columns + k
     row, column = place // pitch, place % pitch
-    return np.where(column < columns, row, -1), column
+    return np.where((column < columns) & (row < rows), row, -1), column
+
+
+def overwritten(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[Moved]:
+    """Outputs stored with too small a pitch: of two rows that meet at an address, each output is the one that came last."""
+    rows, columns = base.shape
+    places = np.argwhere(open_)
+    i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    found: list[Moved] = []
+    for pitch in sorted({*range(max(columns - _PITCHES, columns // 2), columns), columns // 2, rows}):
+        if not 0 < pitch < columns:
+            continue
+        fits, _, _ = _last(base, seen, reach, pitch, i, j)
+        if fits.mean() >= _ENOUGH:
+            _, row, column = _last(base, seen, reach, pitch, *np.indices((rows, columns)))
+            found.append(Moved(flat=_pitch_rule(columns, pitch, partial(_listed, row, column))))
+    return found[:_TRIED]
+
+
+def _last(base: Numbers, seen: Numbers, reach: Numbers, pitch: int, i: Ints, j: Ints) -> tuple[Mask, Ints, Ints]:
+    """Whether one of the rows that meet at an output gives it, and where the nearest lies."""
+    rows, columns = base.shape
+    place = i * columns + j
+    off = np.full(i.shape, np.inf)
+    row, column = place // pitch, place % pitch
+    for back in range(-(-columns // pitch)):
+        line, at = place // pitch - back, place % pitch + back * pitch
+        inside = (line >= 0) & (line < rows) & (at < columns)
+        values = base[np.where(inside, line, 0), np.where(inside, at, 0)]
+        own = np.where(inside, np.abs(values - seen[i, j]), np.inf)
+        row, column = np.where(own < off, line, row), np.where(own < off, at, column)
+        off = np.minimum(own, off)
+    fits = np.where(np.isinf(off), seen[i, j] == 0, off <= reach[i, j])
+    return fits, np.where(row < rows, row, -1), column
+
+
+def _listed(row: Ints, column: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """The places of a list; none beyond it."""
+    inside = (r < row.shape[0]) & (k < row.shape[1])
+    r, k = np.where(inside, r, 0), np.where(inside, k, 0)
+    return np.where(inside, row[r, k], -1), column[r, k]
 
 
 def _fitting(rules: list[Rule], own: Ints, other: Ints, found: Ints) -> list[Rule]:

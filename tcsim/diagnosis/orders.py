@@ -34,6 +34,12 @@ class Order:
 ASCENDING = Order("", lambda problem, part: problem.predict(part), parts=True)
 
 
+def chained(problem: Problem) -> bool:
+    """Whether sums of parts of K are numbers of the type of C and D."""
+    formats = problem.machine.formats
+    return formats["d"].name == formats["c"].name and formats["d"].name in ("f32", "f16")
+
+
 def reproducing(problem: Problem, end: Callable[[Codes], Codes], random: np.random.Generator) -> tuple[str, int] | None:
     """The order that gives most outputs bit for bit, and how many; `end` is what the epilogue does. None if no order gives any."""
     shape = problem.observed.shape
@@ -63,13 +69,13 @@ def _count(problem: Problem, order: Order, end: Callable[[Codes], Codes], inside
 def orders(problem: Problem) -> Iterator[Order]:
     """The likeliest first; those of another arch last."""
     formats = problem.machine.formats
-    chained = formats["d"].name == formats["c"].name and formats["d"].name in ("f32", "f16")
+    chains = chained(problem)
     has_c = bool(problem.c.any())
     count = problem.blocks
-    if chained and has_c:
+    if chains and has_c:
         yield Order("C added at the end", partial(_chunks, count, True, "ascending"), parts=True, late=True)
     sizes = sorted({-(-count // parts) for parts in range(2, 65)} | {1, 2, 4, 8, 16}, reverse=True)
-    for size in sizes if chained else ():
+    for size in sizes if chains else ():
         if size < count:
             parts = -(-count // size)
             for late in (False, True) if has_c else (False,):
@@ -77,7 +83,7 @@ def orders(problem: Problem) -> Iterator[Order]:
                     said = f"K in {parts} parts of {size * problem.step}, each from zero, added in f32"
                     said += ("" if sums == "ascending" else f" ({sums})") + ", C last" * late
                     yield Order(said, partial(_chunks, size, late, sums), parts=True, late=late)
-    for turn in (2, 3, 4, 8) if chained else ():
+    for turn in (2, 3, 4, 8) if chains else ():
         for size in (1, 2, 4, 8):
             if turn * size < count + size:
                 for late in (False, True) if has_c else (False,):
@@ -205,3 +211,16 @@ def _chain(fused: bool, late: bool, problem: Problem, part: Part) -> Codes:
         product = a[:, k, None] * b[k]
         total = (total + (product if fused else product.astype(np.float32))).astype(np.float32).astype(np.float64)
     return encode(total + c if late else total, "f32")
+
+
+def _rising(problem: Problem, part: Part) -> Codes:
+    """Parts that overlap: a part ends where the blocks of K start again."""
+    chunks: list[list[int]] = []
+    for block in problem.order:
+        if not chunks or block <= chunks[-1][-1]:
+            chunks.append([])
+        chunks[-1].append(block)
+    return _added(chunks, False, "ascending", problem, part)
+
+
+OVERLAPPING = Order("parts of K that overlap, each from zero, added in f32", _rising, parts=True)

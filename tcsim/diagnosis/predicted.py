@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tcsim.diagnosis.candidate import Candidate, taken
 from tcsim.diagnosis.maps import SAME, Rule
-from tcsim.diagnosis.orders import ASCENDING, Order, from_c, orders
+from tcsim.diagnosis.orders import ASCENDING, OVERLAPPING, Order, chained, from_c, orders
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints
 from tcsim.diagnosis.recoded import recoded
@@ -123,6 +123,8 @@ def other_ways(problem: Problem, item: Candidate) -> Iterator[Way]:
     if item.alpha == 1.0 and item.beta >= 2.0 and item.beta.is_integer():
         for order in from_c(problem, int(item.beta)):
             yield Way(problem.order, order=order)
+    if chained(problem) and item.count is not None and (item.count.weights > 1).any():
+        yield from (replace(way, order=OVERLAPPING) for way in own)
     for order in orders(problem):
         for way in own:
             if way.blocks == problem.order or order.parts:

@@ -23,23 +23,29 @@ from tcsim.diagnosis.maps import (
 from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.other_c import other_c
 from tcsim.diagnosis.parts import data_rules, part_rules
+from tcsim.diagnosis.pipelines import sequence_rules
 from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.recoded import recoding_rules
+from tcsim.diagnosis.tile_maps import tile_rules
+from tcsim.diagnosis.whole import Whole
+from tcsim.numbers.formats import Format
 
 _SAMPLES = 48  # outputs that every candidate is tried on
 _PAIRED = 16  # outputs that pairs of rules are tried on first
 _VERIFIED = 24  # candidates that are reckoned out in full
 _OF_A_NAME = 4  # of them of one name
 WHOLE = 2  # what a candidate explains are whole blocks or lines
+_RANKED = 200  # pairs of rules that are tried on more outputs
+_FIRST = 60  # candidates that are tried on right outputs too
 
 
 @dataclass(frozen=True)
 class Scored:
     """A candidate and the outputs that it explains."""
 
-    item: Candidate | Moved
+    item: Candidate | Moved | Whole
     gives: Mask
     clean: int  # WHOLE: they are whole blocks, or whole rows and columns; 1: the same places of all 16 x 8; 0: neither
     given: int  # of the outputs that are to be explained
@@ -78,27 +84,34 @@ class Solver:
             count, others_count = self._lines("ab".index(name)), self._lines("ba".index(name))
             depth = self.problem.depth or lines.shape[2]
             more: list[Rule] = []
-            chunk = 128 // machine.formats[name].container_bits
+            chunk = 128 // _stored_bits(machine.formats[name], step)
+            described = machine.descriptor is not None or hasattr(machine.instruction, "fetch")
             if reals.factors is not None:
                 along = -(-depth // machine.block)
                 more += part_rules("scale", count, others_count, along, machine.blocks)
                 more += data_rules(count, depth, others_count, chunk, step)
+                more += [replace(rule, part="data") for rule in tile_rules(count, depth, chunk, described)]
+                more += sequence_rules(depth, step, "data")
             if reals.positions is not None and name == "a":
                 width = machine.width(depth)
                 more += part_rules("metadata", count, others_count, width, machine.kept)
                 more += data_rules(count, width, others_count, chunk, machine.kept)
+                more += [replace(rule, part="data") for rule in tile_rules(count, width, chunk, described)]
+                more += sequence_rules(width, machine.kept, "data")
                 chunk *= step // machine.kept
             found[name] = (
                 SAME,
                 *own,
                 *line_rules(count, others_count),
                 *depth_rules(depth, step),
+                *sequence_rules(depth, step),
                 *more,
                 *(
                     within(rule, depth, lines.shape[2])
                     for rule in memory_rules(count, depth, others_count, chunk, step)
                 ),
                 *shared_rules(count, depth, chunk, step),
+                *(() if reals.factors is not None else tile_rules(count, depth, chunk, described)),
             )
         return found
 
@@ -125,11 +138,14 @@ class Solver:
     def best(self, open_: Mask, random: np.random.Generator, pairs: bool = True) -> list[Scored]:
         """The candidates that give most of the open outputs, simplest first; none if too few."""
         places = np.argwhere(open_)
-        chosen = places[random.permutation(len(places))[:_SAMPLES]]
+        places = places[random.permutation(len(places))]
+        zero = self.reals.observed[tuple(places.T)] == 0  # one in two, where there are many
+        turns = np.where(zero, np.cumsum(zero), np.cumsum(~zero))
+        chosen = places[np.argsort(turns, kind="stable")[:_SAMPLES]]
         found: list[Scored] = []
         for source in (self._singles, self._pairs)[: 1 + pairs]:
             found = foremost([*found, *self._verified(list(source(chosen)), open_)])
-            if found and found[0].clean == WHOLE and found[0].given == len(places) and found[0].way is not None:
+            if found and found[0].everywhere and found[0].given == len(places) and found[0].way is not None:
                 break
         return found
 
@@ -148,6 +164,7 @@ class Solver:
         total = min(_SAMPLES, int(open_.sum()))
         least = max(1, min(total, 4 if self.reals.coarse == 0 else total // 4))
         good = sorted((item for item in found if item[0] >= least), key=lambda item: (-item[0], item[1]))
+        good = self._by_right_outputs(good)
         called: dict[tuple[str, ...], int] = {}
         scored: list[Scored] = []
         for count, _, item in good:
@@ -170,6 +187,44 @@ class Solver:
         inside = ((row >= 0) & (row < len(c)))[:, None] & ((column >= 0) & (column < c.shape[1]))
         found: Numbers = np.where(inside, c[np.ix_(np.clip(row, 0, len(c) - 1), np.clip(column, 0, c.shape[1] - 1))], 0)
         return found
+
+    @cached_property
+    def _right(self) -> Ints:
+        """Some outputs that are right, (n, 3)."""
+        reals = self.reals
+        places = np.argwhere(reals.near(reals.right))
+        found: Ints = places[np.random.default_rng(0).permutation(len(places))[:_PAIRED]]
+        return found
+
+    def _right_given(self, rules_a: Sequence[Rule], rules_b: Sequence[Rule], pairs: Ints) -> Ints:
+        """How many right outputs some pairs (C's factor or none, rule of a, rule of b) give."""
+        chosen = self._right[: _PAIRED // 2]
+        if not len(chosen):
+            return np.zeros(len(pairs), np.int64)
+        seen, c, reach = self._seen(chosen)
+        products = np.einsum("nsk,nsk->ns", *self._of_pairs(chosen, pairs, rules_a, rules_b))
+        values = products + np.where(pairs[:, :1] == 1, 0.0, c)
+        found: Ints = (np.abs(values - seen) <= reach).sum(axis=1)
+        return found
+
+    def _by_right_outputs(self, good: list[tuple[int, int, Candidate]]) -> list[tuple[int, int, Candidate]]:
+        """Of the first that match equally often, those before that also give outputs that are right."""
+        chosen = self._right
+        if not len(chosen):
+            return good
+        seen, c, reach = self._seen(chosen)
+        first = good[:_FIRST]
+        given = []
+        read: dict[tuple[str, int], Numbers] = {}
+        for _, _, item in first:
+            for name, rule in (("a", item.a), ("b", item.b)):
+                if (name, id(rule)) not in read:
+                    read[name, id(rule)] = self._gathered(name, chosen, (rule,))[0]
+            terms = read["a", id(item.a)] * read["b", id(item.b)]
+            product = (terms * (1.0 if item.count is None else item.count.weights)).sum(axis=1)
+            given.append(int((np.abs(item.alpha * product + item.beta * c - seen) <= reach).sum()))
+        order = sorted(range(len(first)), key=lambda one: (-first[one][0], -given[one], first[one][1]))
+        return [*(first[one] for one in order), *good[_FIRST:]]
 
     def _gathered(self, name: str, chosen: Ints, rules: Sequence[Rule]) -> Numbers:
         """(rules, samples, K): what each rule reads for each sample."""
@@ -212,9 +267,9 @@ class Solver:
         self, products: Numbers, seen: Numbers, c: Numbers, reach: Numbers, made: Any
     ) -> Iterator[tuple[int, int, Candidate]]:
         """Products that fit with factors alpha and beta that least squares give."""
-        pp, pc, pd = (products**2).sum(1), products @ c, products @ seen
-        cc, cd = float(c @ c), float(c @ seen)
         with np.errstate(all="ignore"):
+            pp, pc, pd = (products**2).sum(1), products @ c, products @ seen
+            cc, cd = float(c @ c), float(c @ seen)
             if cc > 0:
                 below = pp * cc - pc**2
                 alpha, beta = (pd * cc - cd * pc) / below, (cd * pp - pd * pc) / below
@@ -318,16 +373,26 @@ class Solver:
         lines = np.array([option is None for option in options])[hits[:, 0]] & ((hits[:, 1] == 0) != (hits[:, 2] == 0))
         hits = hits[lines | (~plain[0][hits[:, 1]] & ~plain[1][hits[:, 2]])]
         ranks = np.array([rules_a[one].rank + rules_b[two].rank for _, one, two in hits])
-        hits = hits[np.lexsort((ranks, -matches[tuple(hits.T)]))][:200]
+        hits = hits[np.lexsort((ranks, -matches[tuple(hits.T)]))][: 5 * _RANKED]
+        ranks = np.array([rules_a[one].rank + rules_b[two].rank for _, one, two in hits])
+        hits = hits[np.lexsort((ranks, -self._right_given(rules_a, rules_b, hits), -matches[tuple(hits.T)]))][:_RANKED]
         for option, one, two in hits:
-            made = Candidate(rules_a[one], rules_b[two])
-            if options[option] is None:
-                if (made.a.lines_only and made.a is not SAME) or (made.b.lines_only and made.b is not SAME):
-                    made = replace(made, stored=True)
-                    yield int(matches[option, one, two]), made.rank, made
-                continue
-            terms = self._gathered("a", chosen, (made.a,))[0] * self._gathered("b", chosen, (made.b,))[0]
-            yield from self._scored(chosen, terms.sum(axis=1)[None], lambda row, made=made: made)
+            made = Candidate(rules_a[one], rules_b[two], stored=True)
+            if options[option] is None and any(rule.lines_only and rule is not SAME for rule in (made.a, made.b)):
+                yield int(matches[option, one, two]), made.rank, made
+        hits = hits[[options[option] is not None for option in hits[:, 0]]]
+        products = np.einsum("nsk,nsk->ns", *self._of_pairs(chosen, hits, rules_a, rules_b))
+        yield from self._scored(chosen, products, lambda row: Candidate(rules_a[hits[row, 1]], rules_b[hits[row, 2]]))
+
+    def _of_pairs(
+        self, chosen: Ints, pairs: Ints, rules_a: Sequence[Rule], rules_b: Sequence[Rule]
+    ) -> tuple[Numbers, Numbers]:
+        """What the rules of some pairs (C's factor or none, rule of a, rule of b) read, (pairs, samples, K); each is read once."""
+        read = []
+        for name, rules, used in (("a", rules_a, pairs[:, 1]), ("b", rules_b, pairs[:, 2])):
+            kept, place = np.unique(used, return_inverse=True)
+            read.append(self._gathered(name, chosen, [rules[one] for one in kept])[place])
+        return read[0], read[1]
 
 
 def clean(gives: Mask, open_: Mask) -> int:
@@ -358,6 +423,12 @@ def _tiled(mask: Mask, height: int, fill: bool) -> Mask:
     ends = ((0, -mask.shape[0] % height), (0, -mask.shape[1] % 8))
     padded = np.pad(mask, ends, constant_values=fill)
     return padded.reshape(padded.shape[0] // height, height, padded.shape[1] // 8, 8)
+
+
+def _stored_bits(format: Format, step: int) -> int:
+    """Bits of an element in memory; fp4 is packed where an instruction takes 64 of K."""
+    packed = format.bits == 4 and (format.kind != "float" or step >= 64)
+    return 4 if packed else format.container_bits
 
 
 def _round(value: float, coarse: float, unsure: float = 0.0) -> float:

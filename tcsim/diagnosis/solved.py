@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 
 import numpy as np
 
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.carried import carried
 from tcsim.diagnosis.maps import SAME
 from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved, zero_lines
 from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
+from tcsim.diagnosis.overlaid import overlaid
 from tcsim.diagnosis.predicted import End, Way, after_clamp, ends_of, way_of, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
@@ -35,6 +38,7 @@ from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
 from tcsim.diagnosis.tails import Tail, tails
 from tcsim.diagnosis.where import where_text
+from tcsim.diagnosis.whole import Whole
 
 _PARTS = 3  # mistakes in different parts of the output
 _TIES = 6  # other names of an explanation
@@ -45,7 +49,7 @@ _MOST = 1 << 27  # products of a problem that is solved; beyond it a part is
 class Piece:
     """A candidate and the outputs that it explains."""
 
-    candidate: Candidate | Moved | Tail
+    candidate: Candidate | Moved | Whole
     gives: Mask  # those that were wrong and are given
     near: Mask  # all that are given
     clean: bool = True  # they are whole blocks, or whole rows and columns
@@ -92,7 +96,7 @@ class Solved:
         return sum(piece.candidate.rank for piece in self.pieces) + 2 * len(self.relations) + int(self.unwritten.any())
 
     @property
-    def candidate(self) -> Candidate | Moved | Tail | None:
+    def candidate(self) -> Candidate | Moved | Whole | None:
         """The only candidate, if it is all there is and holds for every output."""
         if len(self.pieces) != 1 or self.relations or self.unwritten.any():
             return None
@@ -180,10 +184,10 @@ class Solved:
 
     def _codes_of(self, piece: Piece, base: Codes) -> Codes | None:
         item = piece.candidate
-        if isinstance(item, Tail):
+        if isinstance(item, Whole):
             return item.codes(self.problem)
         if isinstance(item, Moved) and not item.alone:
-            return item.codes(base)
+            return item.codes(base, self.problem.observed)
         if isinstance(item, Moved):
             lines = item.as_lines(True)
             return None if lines is None or piece.way is None else whole(self.problem, lines, piece.way)
@@ -217,6 +221,7 @@ def not_loaded(found: Solved) -> Iterator[Solved]:
             yield replace(found, unwritten=np.zeros_like(found.unwritten), pieces=(piece,))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of hypotheses, not of the operands
 def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved | None:
     """Solve for what made the outputs; None for operands that are not numbers, or are too many.
 
@@ -253,7 +258,12 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         relations.append(line.relation)
         found = replace(found, left=np.zeros_like(wrong), fitted=fitted_codes(problem, line, narrow, ends))
     elif wrong.any():
-        found = _with_tail(found) or _by_pieces(found, known)
+        item = _of_all(found)
+        again = isinstance(item, Tail) and 0 < item.a == item.b  # the same tile of both a second time
+        if item is None or again:
+            found = _by_pieces(found, known)
+        if item is not None:
+            found = _or_simpler(found, item) if again else _as_whole(found, item)
     found = replace(found, relations=tuple(relations))
     if narrow and not found.rounding_only:
         values = _values(reals, found.pieces) if line is None else line.values
@@ -267,6 +277,8 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     elif narrow and problem.output is None:
         cut = _narrowing_by_bits(found, narrow) or narrowing(narrow, reals, reals.right)
         found = replace(found, relations=(*relations, cut))
+    if found.left.any() and not (found.left & reals.finite).any() and found.codes is not None:
+        found = replace(found, left=found.left & (found.codes != problem.observed))  # an overflow that is given as well
     return _in_every_bit(found) if found.covered else found
 
 
@@ -335,14 +347,30 @@ def _beside(mask: Mask) -> Mask:
     return found & mask
 
 
-def _with_tail(found: Solved) -> Solved | None:
-    """What lies behind the end of K, if it explains everything."""
-    for item in tails(found.problem, found.reals, found.wrong):
+def _of_all(found: Solved) -> Whole | None:
+    """What explains everything: the end of K, accumulators of other tiles, buffers that overlap."""
+    given = found.problem, found.reals, found.wrong
+    for item in chain(tails(*given), carried(*given), overlaid(*given)):
         near = np.stack([item.near(found.reals, t) for t in range(len(found.wrong))])
         if near[found.reals.finite].all():
-            piece = Piece(item, found.wrong, near)
-            return replace(found, pieces=(piece,), left=np.zeros_like(found.wrong), tried=1)
+            return item
     return None
+
+
+def _as_whole(found: Solved, item: Whole) -> Solved:
+    """Solved by one hypothesis of all outputs."""
+    return replace(
+        found, pieces=(Piece(item, found.wrong, found.reals.finite),), left=np.zeros_like(found.wrong), tried=1
+    )
+
+
+def _or_simpler(found: Solved, item: Whole) -> Solved:
+    """The simpler of such a hypothesis and of what else explains everything, with the other as its equal."""
+    if len(found.pieces) != 1 or not found.covered or found.unwritten.any() or found.rank >= item.rank:
+        return _as_whole(found, item)
+    piece = found.pieces[0]
+    tie = Scored(item, piece.near, WHOLE, int(piece.gives.sum()), None, True)
+    return replace(found, pieces=(replace(piece, ties=(*piece.ties, tie)),))
 
 
 def _unwritten(problem: Problem, reals: Reals, wrong: Mask, model: Codes) -> Mask:
@@ -371,8 +399,9 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
         solver = Solver(problem, reals, line_maps(reals, left), found.ends)
         stored = _stored(solver, found.model, left)
         options = stored
-        plain = stored and stored[0].clean == WHOLE and stored[0].given == left.sum() and stored[0].item.rank <= 3
-        if not plain or not _everything(stored[0], reals):
+        first = stored[0] if stored else None
+        simple = first is not None and first.everywhere and first.item.rank < 2 and _everything(first, reals)
+        if first is None or not simple or first.given < left.sum():
             lines = solver.best(left, random, pairs=not known)
             options = foremost(
                 [*stored, *lines, *(also for one in lines for also in _restated(solver, found.model, one, left))]
@@ -399,7 +428,7 @@ def _stored(solver: Solver, model: Codes, left: Mask) -> list[Scored]:
     """Outputs that lie at another place, and the same said of lines of A and B."""
     reals = solver.reals
     found: list[Scored] = []
-    for item, gives in moved(reals, left) if not reals.floor else ():
+    for item, gives in moved(solver.problem, reals, left) if not reals.floor else ():
         found.append(_scored(solver, model, item, gives, left))
         lines = item.as_lines(bool(reals.c.any()))
         same = None if lines is None else solver.reckoned(lines, left)
@@ -416,13 +445,14 @@ def _everything(one: Scored, reals: Reals) -> bool:
 def _restated(solver: Solver, model: Codes, one: Scored, left: Mask) -> list[Scored]:
     """The same in other words: lines that are others as outputs at another place, a miscounted K as two wrong reads."""
     item = one.item
-    if isinstance(item, Moved):
+    if not isinstance(item, Candidate):
         return []
     found: list[Scored | None] = []
     lines = item.a.lines_only and item.b.lines_only and not item.a.part + item.b.part
     if lines and replace(item, a=SAME, b=SAME) == Candidate():
         again = Moved(item.a, item.b, alone=bool(solver.reals.c.any()))
-        found.append(_scored(solver, model, again, gives_of(again, solver.reals), left))
+        gives = gives_of(again, solver.problem, solver.reals)
+        found.append(_scored(solver, model, again, gives, left))
     if item.restarted:
         found.append(replace(one, item=replace(item, apart=True)))
     elif item.count is not None and item.a is SAME and item.b is SAME:
@@ -432,12 +462,12 @@ def _restated(solver: Solver, model: Codes, one: Scored, left: Mask) -> list[Sco
 
 
 def _scored(solver: Solver, model: Codes, item: Moved, gives: Mask, left: Mask) -> Scored:
-    own = gives & left
+    own, seen = gives & left, solver.problem.observed
     way = None
     if item.alone:
         lines = item.as_lines(True)
         way = None if lines is None else way_of(solver.problem, lines, own, solver.ends)
-    elif any((item.codes(end(model)) == solver.problem.observed)[own].all() for end in solver.ends):
+    elif any((item.codes(end(model), seen) == seen)[own].all() for end in solver.ends):
         way = Way(solver.problem.order)
     everywhere = bool(gives[solver.reals.finite].all())
     return Scored(item, gives, WHOLE if everywhere else clean(gives, left), int(own.sum()), way, everywhere)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tcsim.diagnosis.predicted import after_clamp
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.whole import Whole
 
 _TILES = (1, 2, 4, 8, 16)  # instructions in a tile's K
 _STAGES = (1, 2, 3, 4, 5, 6)
@@ -20,7 +21,7 @@ _SAMPLES = 48  # outputs that every tail is tried on first
 
 
 @dataclass(frozen=True)
-class Tail:
+class Tail(Whole):
     """What follows the last k of A and of B in a tile. `a`, `b`: how much earlier it was fetched; 0: it is the next line in memory."""
 
     depth: int  # K
@@ -29,7 +30,6 @@ class Tail:
     b: int
 
     rank = 3
-    alone = False
 
     def names(self) -> list[tuple[str, str, str]]:
         """(mistake, detail, advice)."""
@@ -46,10 +46,6 @@ class Tail:
         a, b = (self.read(x[matrix], back) for x, back in ((reals.a, self.a), (reals.b, self.b)))
         found: Numbers = reals.right[matrix] + a @ b.T
         return found
-
-    def near(self, reals: Reals, matrix: int) -> Mask:
-        """Which outputs of a matrix it gives, up to rounding."""
-        return reals.near(self.values(reals, matrix), matrix)
 
     def read(self, lines: npt.NDArray[Any], back: int) -> npt.NDArray[Any]:
         """What follows each of the lines (lines, K): (lines, length)."""

@@ -1,0 +1,140 @@
+"""Which tile of K each iteration of a wrong pipeline multiplies: stages not awaited, overwritten or ignored, rings of two lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.diagnosis.maps import Ints, Rule
+
+_TILES = (1, 2, 4, 8, 16)  # instructions in a tile's K
+_STAGES = (2, 3, 4, 5, 6)
+_NOTHING = -1  # a stage that nobody has written
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """The tile of K that each iteration multiplies; -1: zeros."""
+
+    cause: str  # what in a kernel makes it
+    size: int  # of a tile
+    tiles: tuple[int, ...]
+    stages: str = ""  # of the pipeline
+    rank: int = 2
+    both: bool = True  # happens to both operands as well as to one
+
+    @property
+    def said(self) -> str:
+        """The cause and the tiles."""
+        listed = ", ".join("nothing" if tile == _NOTHING else str(tile) for tile in self.tiles[:8])
+        more = ", ..." if len(self.tiles) > 8 else ""
+        stages = f"{self.stages}, " if self.stages else ""
+        return f"{self.cause} ({stages}tiles of {self.size}: iterations take {listed}{more})"
+
+    def counts(self, depth: int) -> Ints:
+        """How often each k is taken where both operands are read so."""
+        tiles = np.array([tile for tile in self.tiles if tile != _NOTHING], np.int64)
+        return np.repeat(np.bincount(tiles, minlength=len(self.tiles)), self.size)[:depth]
+
+    def steps(self, depth: int, step: int) -> tuple[int, ...]:
+        """The instruction's steps in the order they are taken."""
+        each = self.size // step
+        taken = (tile * each + place for tile in self.tiles if tile != _NOTHING for place in range(each))
+        return tuple(at for at in taken if at < -(-depth // step))
+
+
+def sequences(depth: int, step: int) -> Iterator[Sequence]:
+    """Those of every size of tile and every number of stages, each once; whole and large tiles first. depth: K; step: the instruction's."""
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    for size in sorted((step * tiles for tiles in _TILES), key=lambda size: (depth % size != 0, -size)):
+        count = -(-depth // size)
+        for found in _of_size(size, count) if count > 1 else ():
+            key = found.size, found.tiles
+            if key not in seen and found.tiles != tuple(range(count)) and any(tile >= 0 for tile in found.tiles):
+                seen.add(key)
+                yield found
+
+
+def _of_size(size: int, count: int) -> Iterator[Sequence]:
+    own = np.arange(count)
+
+    def made(cause: str, tiles: Ints, stages: str, rank: int = 2, both: bool = True) -> Sequence:
+        return Sequence(cause, size, tuple(int(tile) for tile in tiles), stages, rank, both)
+
+    for stages in (stages for stages in (1, *_STAGES) if stages < count):
+        said = f"{stages} stage{'s' * (stages > 1)}"
+        yield made(
+            "the copy is not awaited: a stage still holds the tile before, at first nothing",
+            np.maximum(own - stages, _NOTHING),
+            said,
+        )
+        yield made(
+            "the next copy has overwritten the stage that is still read",
+            np.where(own + stages < count, own + stages, own),
+            said,
+        )
+    for stages in (stages for stages in _STAGES if stages <= count):
+        said = f"{stages} stages"
+        yield made("the stage's index is ignored: always stage 0 is read", own // stages * stages, said)
+        ahead = np.where(own + 1 < count, own + 1, own + 1 - stages)
+        yield made("the next stage is read: one tile ahead, at the end an old one", ahead, said, 3)
+    for producer in (stages for stages in _STAGES if stages < count):
+        for consumer in (producer + 1, producer - 1):
+            if consumer > 1:
+                said = f"{producer} stages of the producer, {consumer} of the consumer"
+                yield made("rings of different length", _two_rings(own, producer, consumer), said, 3)
+    for by in (1, *_STAGES):
+        if by < count:
+            ahead = np.where(own + by < count, own + by, _NOTHING)
+            yield made(f"tiles are read {by} too early, at the end nothing", ahead, "", 3, False)
+
+
+def _two_rings(own: Ints, producer: int, consumer: int) -> Ints:
+    """The last copy so far into the stage that the consumer reads."""
+    slot = own % consumer
+    last = own - (own - slot) % producer
+    return np.where((slot < producer) & (last >= 0), last, _NOTHING)
+
+
+def sequence_rules(depth: int, step: int, part: str = "") -> Iterator[Rule]:
+    """The sequences of one operand. part: "data" if its metadata or scale factors are those of the iteration."""
+    advice = "producer and consumer disagree about the stage of the pipeline, or one does not wait for the other"
+    for found in sequences(depth, step):
+        where = partial(_taken, np.array(found.tiles), found.size, depth)
+        rule = Rule("K blocks of {x} mismatched", found.said, advice, where, found.rank)
+        yield replace(rule, part=part) if part else rule
+
+
+def _taken(tiles: Ints, size: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    tile = tiles[np.minimum(k // size, len(tiles) - 1)]
+    at = tile * size + k % size
+    return r, np.where((tile >= 0) & (at < depth), at, -1)
+
+
+def causes(weights: npt.NDArray[Any], depth: int, step: int) -> tuple[list[Sequence], str]:
+    """The sequences that take each k so often, one of a kind, and in words what else in a kernel does."""
+    found: dict[str, Sequence] = {}
+    for one in sequences(depth, step):
+        if one.both and np.array_equal(one.counts(depth), weights):
+            found.setdefault(one.cause, one)
+    said = [one.said for one in found.values()]
+    kept = np.flatnonzero(weights)
+    if len(kept) and (weights[kept[0] :] == 1).all() and kept[0] > 0:
+        first = int(kept[0])
+        tiles = (step * tiles for tiles in _TILES)
+        size = next((size for size in tiles if size >= depth - first and first % size == 0), 0)
+        if size:
+            said.insert(0, f"the accumulators are cleared in every tile of {size} (scale_d 0): only the last is left")
+    for size in (step * tiles for tiles in _TILES[1:]):
+        inside = weights[: len(weights) // size * size].reshape(-1, size)
+        taken = int(inside[:1].sum())
+        if len(inside) and 0 < taken < size and (inside == (np.arange(size) < taken)).all():
+            narrow = f"the last {size - taken} of every tile of {size} along K are zeros in a, in b or in both"
+            said.insert(0, f"{narrow} (a box or a copy that is too narrow)")
+            break
+    return list(found.values()), "; ".join(said[:3])

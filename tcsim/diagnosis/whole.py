@@ -1,0 +1,28 @@
+"""Hypotheses of every output at once, which are no rules of one operand: they predict numbers and codes by themselves."""
+
+from __future__ import annotations
+
+from tcsim.diagnosis.problem import Codes, Problem
+from tcsim.diagnosis.reals import Mask, Numbers, Reals
+
+
+class Whole:
+    """One hypothesis; a subclass says what it predicts."""
+
+    rank = 3  # smaller is simpler
+
+    def names(self) -> list[tuple[str, str, str]]:
+        """(mistake, detail, advice)."""
+        raise NotImplementedError
+
+    def values(self, reals: Reals, matrix: int) -> Numbers:
+        """What it predicts of a matrix, (M, N), up to rounding."""
+        raise NotImplementedError
+
+    def near(self, reals: Reals, matrix: int) -> Mask:
+        """Which outputs of a matrix it gives, up to rounding."""
+        return reals.near(self.values(reals, matrix), matrix)
+
+    def codes(self, problem: Problem) -> Codes:
+        """What it predicts of every output, bit for bit."""
+        raise NotImplementedError
