@@ -88,7 +88,9 @@ def gemm(
         raise OperandError(f"{call}: {shapes}; valid: {of_a} and (..., K, N)")
     m, (k, n) = codes["a"].shape[-2], codes["b"].shape[-2:]
     codes["c"] = (
-        np.zeros((m, n), work.formats["c"].dtype) if c is None else as_codes(c, work.formats["c"], f"{call}: c")
+        np.broadcast_to(np.zeros((), work.formats["c"].dtype), (m, n))
+        if c is None
+        else as_codes(c, work.formats["c"], f"{call}: c")
     )
     if codes["c"].shape[-2:] != (m, n):
         raise OperandError(f"{call}: c is {codes['c'].shape}; valid: (..., {m}, {n})")

@@ -91,7 +91,8 @@ class DeviceArray:
         """A copy in NumPy."""
         raw = np.empty(self.bytes, np.uint8)
         call("cuMemcpyDtoH", raw.ctypes.data, self.address, self.bytes)
-        return strided(raw, self.dtype, self.shape, self.strides).copy()
+        found = strided(raw, self.dtype, self.shape, self.strides)
+        return found if found.flags.c_contiguous else found.copy()
 
     def fill(self, byte: int) -> None:
         """Set every byte."""
