@@ -19,6 +19,7 @@ from pathlib import Path
 from generator import campaign_tables, corpora_tables, generation_tables, measured_speeds, mutant_tables
 from generator.conversion_tables import conversions
 from generator.drawings import FIGURES
+from generator.engine_tables import engines
 from generator.family_page import family_page
 from generator.hazard_tables import hazards
 from generator.import_graph import layers_table
@@ -59,6 +60,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "options": options,
     "special functions": special_functions,
     "conversions": conversions,
+    "engines": engines,
     "input classes": input_classes,
     "mutants": mutants,
     "mutants by family": mutant_tables.named,

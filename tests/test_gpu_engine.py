@@ -14,9 +14,9 @@ import tcsim
 from conformance.engines.operands import matrices
 from hwkernels.device.array_protocols import ForeignArray
 from hwkernels.device.nvrtc import compile_cubin
-from hwkernels.engine import fast
+from hwkernels.engine import fast, grouped
 from hwkernels.engine.engine import ENGINE
-from hwkernels.engine.run import Operands, Problem, Workspace, problem_of
+from hwkernels.engine.run import GroupSpace, Operands, Problem, Workspace, kernels_of, problem_of
 from hwkernels.engine.source import KERNELS, headers_of
 from tcsim.engines.contract import Engine, Matrices, Work
 from tcsim.engines.reference import ENGINE as NUMPY
@@ -102,6 +102,29 @@ def test_the_kernels_for_large_products() -> None:
     np.testing.assert_array_equal(result(memory, problem, want), want)
 
 
+def test_the_kernels_for_groups() -> None:
+    """fp4 whose products are summed before they are scaled: two instructions, the last first, rows and columns that do not fill a tile."""
+    work = work_of("in groups")
+    text = (KERNELS / "engine_grouped.cu").read_text(encoding="utf-8")
+    module = parse(compile_cubin(text, "sm_90", headers=grouped.headers(work)).ptx)
+    given, order, want = case(work, "bits", 1)
+    memory = Memory()
+    problem = problem_of(work, placed(memory, given, order))
+    problem.d = memory.allocate(want.nbytes)
+    count = grouped.TILE * problem.blocks * work.k // grouped.GROUP
+    sizes = [count * size for size in (grouped.GROUP_BYTES,) * 2 + (grouped.SCALING_BYTES,) * 2]
+    parameters = [bytes(problem), bytes(GroupSpace(*(memory.allocate(size) for size in sizes)))]
+    for entry, grid, more in (
+        ("group_a", -(-count // 256), [count]),
+        ("group_b", -(-count // 256), [count]),
+        ("grouped", 1, []),
+    ):
+        kernel = module.kernel(f"engine_{entry}")
+        run = kernel.launch(memory, [*parameters, *more], grid=(grid, 1, 1), block=(256, 1, 1), arch="sm_90")
+        assert run.completed and not run.hazards and not run.inexact
+    np.testing.assert_array_equal(result(memory, problem, want), want)
+
+
 def test_it_is_installed_and_says_what_it_does_not_compute() -> None:
     project = tomllib.loads((Path(tcsim.__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     entry = EntryPoint("gpu", project["entry-points"]["tcsim.engines"]["gpu"], "tcsim.engines")
@@ -112,6 +135,10 @@ def test_it_is_installed_and_says_what_it_does_not_compute() -> None:
     (step,) = work_of("f16").steps
     odd = replace(work_of("f16"), steps=(replace(step, unit=replace(step.unit, keep_negative_zero=True)),))  # type: ignore[arg-type]
     assert "-0" in ENGINE.takes(odd)
+    chosen = {name: kernels_of(work_of(name))[-1] for name in WORKS}
+    assert chosen == {
+        "f16": "fast", "two steps": "fast", "sparse": "fast", "in parts": "fast", "in groups": "grouped", "ordinary": "exact",
+    }  # fmt: skip
 
 
 def test_sums_of_a_part_fit_32_bits() -> None:

@@ -1,6 +1,6 @@
 """`python -m conformance.engines.compare OUT`: the engine of the GPU against NumPy, for every floating-point arithmetic of the registry.
 
-Both kernels of the engine compute batches of products of every class of operands; NumPy computes them in other processes. Writes
+All kernels of the engine that compute a work get batches of products of every class of operands; NumPy computes them in other processes. Writes
 OUT/engines.json: for each work who asks for it, outputs compared, mismatches and the first of them.
 """
 
@@ -36,9 +36,12 @@ def expected(
     work: Work, target: str, seed: int, shared: int
 ) -> tuple[dict[str, bytes], list[tuple[str, Matrices, list[int], Any]]]:
     """In another process: the cubins, and NumPy's results."""
-    cubins = {"exact": run.exact_cubin(work, target)}
-    if not fast.why_not(work):
-        cubins["fast"] = run.fast_cubin(work, target, fast.constants_of(work, shared))
+    cubins = {}
+    for kernel in run.kernels_of(work):
+        if kernel == "fast":
+            cubins[kernel] = run.fast_cubin(work, target, fast.constants_of(work, shared))
+        else:
+            cubins[kernel] = (run.exact_cubin if kernel == "exact" else run.grouped_cubin)(work, target)
     instructions = INSTRUCTIONS if work.formats[2] == work.result else 1
     order = list(range(instructions))[::-1]
     found = []

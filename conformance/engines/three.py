@@ -1,4 +1,4 @@
-"""`python -m conformance.engines.three`: NumPy, the compiled engine and both kernels of the GPU's against one another, on many outputs.
+"""`python -m conformance.engines.three`: NumPy, the compiled engine and the kernels of the GPU's against one another, on many outputs.
 
 Each process takes one work of the registry at a time. Operands of every class go through numba and the GPU whole, every output compared by bits;
 NumPy computes some of the rows, which are compared too. It prints a table by family; the exit status is 1 if any output differs.
@@ -26,7 +26,7 @@ from conformance.engines.compare import on_gpu
 from conformance.engines.operands import CLASSES, matrices
 from conformance.engines.works import works
 from hwkernels.device.stream_launch import make_current
-from hwkernels.engine import fast
+from hwkernels.engine.run import kernels_of
 from tcsim import catalog
 from tcsim.engines.choice import find
 from tcsim.engines.contract import Matrices
@@ -67,7 +67,7 @@ def agreed(place: int, seed: int, outputs: float) -> Agreed:
     work, names = list(works().items())[place]
     make_current()
     numba = find("numba")
-    kernels = ("exact",) if fast.why_not(work) else ("exact", "fast")
+    kernels = kernels_of(work)
     families = {catalog.rows()[name.partition(" on ")[0]].family for name in names}
     found = Agreed(names[0], tuple(sorted(families)), kernels)
     while found.outputs < outputs:

@@ -1,6 +1,7 @@
 """One multiplication on the GPU: operands that lie there, kernels compiled for it, a result that stays there.
 
-Large products are computed by engine_gemm.cu where its unit fits and the GPU has a full-rate f64 unit; everything else by engine_exact.cuh.
+Large products are computed by engine_gemm.cu where its unit fits and the GPU has a full-rate f64 unit, those of fp4 whose products are summed in groups
+by engine_grouped.cu; everything else by engine_exact.cuh.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hwkernels.device.stream_launch import (
     make_current,
     multiprocessors,
 )
-from hwkernels.engine import fast
+from hwkernels.engine import fast, grouped
 from hwkernels.engine.source import KERNELS, headers_of
 from tcsim.engines.contract import Work
 
@@ -71,6 +72,12 @@ class Workspace(ctypes.Structure):
     )
 
 
+class GroupSpace(ctypes.Structure):
+    """The second parameter of the kernels of engine_grouped.cu."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("a", "b", "scaling_a", "scaling_b"))
+
+
 @dataclass(frozen=True)
 class Operands:
     """Arrays of codes by name, each with three dimensions: a, b, c, and scale_a, scale_b, columns where the work has them."""
@@ -107,7 +114,7 @@ def problem_of(work: Work, given: Operands, address_of: Any = lambda array: arra
 def multiply(
     work: Work, given: Operands, stream: int | None = None, kernel: str = "", tile: fast.Tile | None = None
 ) -> DeviceArray:
-    """D (batch, M, N) of operands on the GPU, into memory of its own. kernel: "exact" or "fast" instead of a choice; tile: of the latter.
+    """D (batch, M, N) of operands on the GPU, into memory of its own. kernel: one of `kernels_of` instead of a choice; tile: of "fast".
 
     Raises UnsupportedError for what no kernel computes, CudaError, ToolchainError, AssembleError.
     """
@@ -118,12 +125,22 @@ def multiply(
     batch, m, n = given.shape
     if not out.shape[0] * m * n:
         return out
-    large = m * n * problem.width >= LEAST and arch_number() in FULL_RATE_F64 and not fast.why_not(work)
-    if kernel == "fast" or (large and not kernel):
+    if not kernel:
+        best = kernels_of(work)[-1]
+        large = m * n * problem.width >= LEAST and (best != "fast" or arch_number() in FULL_RATE_F64)
+        kernel = best if large else "exact"
+    if kernel == "fast":
         _fast(work, problem, batch, stream, tile)
+    elif kernel == "grouped":
+        _grouped(work, problem, batch, stream)
     else:
         exact(work, problem, stream)
     return out
+
+
+def kernels_of(work: Work) -> tuple[str, ...]:
+    """The kernels that compute a work, the fastest last."""
+    return ("exact", *(["fast"] if not fast.why_not(work) else []), *(["grouped"] if not grouped.why_not(work) else []))
 
 
 def on_device(work: Work, order: Sequence[int] | None = None, **arrays: Any) -> DeviceArray:
@@ -163,6 +180,12 @@ def fast_cubin(work: Work, target: str, constants: fast.Constants) -> bytes:
     source = (KERNELS / "engine_gemm.cu").read_text(encoding="utf-8")
     headers = fast.headers(work, constants)
     return compile_cubin(source, target, name="engine_gemm.cu", headers=headers, strict=False).cubin
+
+
+def grouped_cubin(work: Work, target: str) -> bytes:
+    """The kernels of engine_grouped.cu. Raises as `exact_cubin`."""
+    source = (KERNELS / "engine_grouped.cu").read_text(encoding="utf-8")
+    return compile_cubin(source, target, name="engine_grouped.cu", headers=grouped.headers(work), strict=False).cubin
 
 
 @cache
@@ -220,6 +243,32 @@ def _fast(work: Work, problem: Problem, batch: int, stream: int, tile: fast.Tile
         StreamLaunch(decode_b, parameters, (tiles[1], steps, 1), (shape.block_n, 1, 1))(stream)
         grid = (tiles[1], tiles[0], 1)
         StreamLaunch(gemm, parameters, grid, (shape.threads, 1, 1), constants.shared_bytes, keep=kept)(stream)
+
+
+@cache
+def _grouped_functions(work: Work) -> tuple[Any, Any, Any]:
+    """The kernels that write the groups of a and b, and the one that multiplies."""
+    cubin = CUBINS.get((work, "grouped", None)) or grouped_cubin(work, f"sm_{arch_number()}")
+    group_a, group_b, gemm = (load_function(cubin, f"engine_{name}") for name in ("group_a", "group_b", "grouped"))
+    return group_a, group_b, gemm
+
+
+def _grouped(work: Work, problem: Problem, batch: int, stream: int) -> None:
+    """Each product of the batch by itself: write the groups of both operands, multiply."""
+    group_a, group_b, gemm = _grouped_functions(work)
+    tiles = -(-problem.m // grouped.TILE), -(-problem.n // grouped.TILE)
+    counts = [count * grouped.TILE * problem.blocks * (work.k // grouped.GROUP) for count in tiles]
+    sizes = [count * size for size in (grouped.GROUP_BYTES, grouped.SCALING_BYTES) for count in counts]
+    kept = _workspace(sum(sizes))
+    space = _bytes(GroupSpace(*(kept.address + sum(sizes[:place]) for place in range(len(sizes)))))
+    for place in range(batch):
+        own = _bytes(_of_batch(work, problem, place))
+        for function, count in zip((group_a, group_b), counts, strict=True):
+            blocks = -(-count // _EXACT_THREADS)
+            StreamLaunch(function, [own, space, np.array([count], np.int64)], (blocks, 1, 1), (_EXACT_THREADS, 1, 1))(
+                stream
+            )
+        StreamLaunch(gemm, [own, space], (tiles[1], tiles[0], 1), (_EXACT_THREADS, 1, 1), keep=kept)(stream)
 
 
 def _of_batch(work: Work, problem: Problem, place: int) -> Problem:

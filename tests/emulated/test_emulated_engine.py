@@ -19,8 +19,8 @@ import pytest
 from conformance.engines.operands import CLASSES, matrices
 from conformance.engines.works import works
 from hwkernels.device.array_protocols import read_array
-from hwkernels.engine import fast
-from hwkernels.engine.run import Operands, Problem, Workspace, problem_of
+from hwkernels.engine import fast, grouped
+from hwkernels.engine.run import GroupSpace, Operands, Problem, Workspace, problem_of
 from hwkernels.engine.source import KERNELS, headers_of
 from tcsim.engines.contract import Matrices, Work
 from tcsim.engines.reference import ENGINE as NUMPY
@@ -80,4 +80,24 @@ def test_every_bit(place: int, tmp_path: Path) -> None:
             space = [np.zeros(size + 64, np.uint8) for size in sizes]
             gemm(ctypes.byref(asked), ctypes.byref(Workspace(*(array.ctypes.data for array in space), steps, stages)))
             np.testing.assert_array_equal(got, want)
+        assert kept
+
+
+@pytest.mark.parametrize("place", [place for place, work in enumerate(works()) if not grouped.why_not(work)])
+def test_every_bit_of_groups(place: int, tmp_path: Path) -> None:
+    """The kernel of engine_grouped.cu, of work that it computes."""
+    work = list(works())[place]
+    text = (KERNELS / "engine_grouped.cu").read_text(encoding="utf-8")
+    gemm = compiled(tmp_path, text, grouped.headers(work), "engine_grouped")
+    for name in CLASSES:
+        given, order = matrices(work, (1, 67, 70), 3, name, place), [2, 0, 1]
+        want = NUMPY.multiply(work, given, order)
+        operands, kept = on_host(given, order, slice(None))
+        got = np.empty_like(want)
+        asked = problem(work, operands, got)
+        count = 2 * grouped.TILE * asked.blocks * work.k // grouped.GROUP
+        space = [np.zeros(count * size, np.uint8) for size in (16, 16, 8, 8)]
+        tiles = ctypes.c_int64(2)
+        gemm(ctypes.byref(asked), ctypes.byref(GroupSpace(*(array.ctypes.data for array in space))), tiles, tiles)
+        np.testing.assert_array_equal(got, want)
         assert kept
