@@ -4,6 +4,7 @@ Every access is known by its instruction, its warp, and how often that warp exec
 that conflict are summed up: a write with the reads since the write before, with that write, and each read with the write that it sees.
 The sum depends on the pairs alone, not on the order in which words are touched or reads follow each other. An asynchronous
 operation counts where it is issued: a run without hazards says that what comes before and behind it is ordered with all of it.
+The last write of a word counts once something follows it: until the launch ends, and the memory with it, nobody sees it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class History(Words):
         self.recorder = recorder
         self.writer = np.zeros(self.count, np.uint64)
         self.readers = np.zeros(self.count, np.uint64)
+        self.last = np.zeros(self.count, np.uint64)  # the pairs of the last write, as long as nothing follows it
         self.total = 0
 
     def note_read(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
@@ -75,20 +77,32 @@ class History(Words):
 
     def _read(self, at: Array, who: Array) -> None:
         own = _mixed(np.broadcast_to(who, at.shape))
+        self._followed(at)
         np.add.at(self.readers, at, own)
-        self._add(at, self.writer[at], own, 1)
+        self._count(_pairs(at, self.writer[at], own, 1))
 
     def _write(self, at: Array, who: Array) -> None:
         own = _mixed(np.broadcast_to(who, at.shape))
+        self._followed(at)
         for earlier, kind in ((self.writer[at], 2), (self.readers[at], 3)):
             met = earlier != 0  # the first write meets nobody: alone it conflicts with nothing
-            self._add(at[met], earlier[met], own[met], kind)
+            np.add.at(self.last, at[met], _pairs(at[met], earlier[met], own[met], kind))
         self.writer[at], self.readers[at] = own, 0
 
-    def _add(self, at: Array, earlier: Array, later: Array, kind: int) -> None:
-        places = _mixed(at.astype(np.uint64) * np.uint64(4) + np.uint64(kind))
-        pairs = _mixed(earlier * np.uint64(3) + later * np.uint64(5) + places)
+    def _followed(self, at: Array) -> None:
+        """The last writes of these words are seen."""
+        words = np.unique(at)
+        self._count(self.last[words])
+        self.last[words] = 0
+
+    def _count(self, pairs: Array) -> None:
         self.total = (self.total + int(pairs.sum(dtype=np.uint64))) % _ALL
+
+
+def _pairs(at: Array, earlier: Array, later: Array, kind: int) -> Array:
+    """A number for each pair of accesses to a word."""
+    places = _mixed(at.astype(np.uint64) * np.uint64(4) + np.uint64(kind))
+    return _mixed(earlier * np.uint64(3) + later * np.uint64(5) + places)
 
 
 class Recorder(Checker):
