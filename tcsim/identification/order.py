@@ -1,0 +1,129 @@
+"""Which products are added in one step: found without knowing anything else of the machine.
+
+One step adds exactly, so its order cannot matter: two products may change places, and the answer stays. Where it changes, they lie in different
+steps, or in different groups of one step (scaled sums of groups), which may change places as wholes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcsim.identification.machine import Array, Batch, Unknown
+from tcsim.identification.questions import Questions
+
+_KINDS = ("dense", "cancel", "addend", "edge", "low", "high")
+
+
+class Order:
+    """Asks an unknown machine which of its products may change places."""
+
+    def __init__(self, unknown: Unknown, questions: Questions, effort: int = 1) -> None:
+        self.unknown, self.questions, self.effort = unknown, questions, effort
+        self.asked = 0
+        self.evidence: list[tuple[str, Batch, Array]] = []
+
+    def ask(self, batch: Batch) -> Array:
+        """Answers, counted."""
+        self.asked += len(batch)
+        return batch.ask(self.unknown)
+
+    def sensitive(self) -> Batch | None:
+        """Questions whose answers depend on the order of the products; None if none was found."""
+        questions, k = self.questions, self.questions.signature.k
+        found: list[Batch] = []
+        for _ in range(3):
+            for kind in _KINDS:
+                batch = questions.ask(kind, 120 * self.effort, range(k))
+                self._same_scales(batch)
+                answers = [self.ask(batch)]
+                for _ in range(4):
+                    order = questions.rng.permutation(k)
+                    answers.append(self.ask(_permuted(batch, order)))
+                kinds = np.array([len(set(column)) for column in np.array(answers).T.tolist()])
+                some = np.argsort(-kinds, kind="stable")[:16]
+                some = some[kinds[some] > 1]
+                if len(some):
+                    found.append(batch[some])
+            if sum(map(len, found)) >= 48:
+                break
+        return joined(found) if found else None
+
+    @staticmethod
+    def _same_scales(batch: Batch) -> None:
+        for scale in (batch.scale_a, batch.scale_b):
+            if scale is not None:
+                scale[...] = scale[:, :1]
+
+    def classes(self) -> list[tuple[int, ...]]:
+        """Products that may change places, and so lie in one step, or in one group of it."""
+        k = self.questions.signature.k
+        contexts = self.sensitive()
+        if contexts is None:
+            return [tuple(range(k))]
+        base = self.ask(contexts)
+        parts, done = [list(range(k))], []
+        while parts:
+            part = parts.pop(0)
+            first, others = part[0], part[1:]
+            apart = self._apart(contexts, base, first, others)
+            done.append((first, *(i for i, far in zip(others, apart, strict=True) if not far)))
+            rest = [i for i, far in zip(others, apart, strict=True) if far]
+            if rest:
+                parts.insert(0, rest)
+        return sorted(done)
+
+    def _apart(self, contexts: Batch, base: Array, first: int, others: list[int]) -> list[bool]:
+        apart = [False] * len(others)
+        share = max(12, min(len(contexts), 96 * self.effort) // 4)
+        for start in range(0, min(len(contexts), 4 * share), share):
+            left = [i for i, far in enumerate(apart) if not far]
+            if not left:
+                break
+            some = contexts[start : start + share]
+            swapped = []
+            for i in left:
+                order = np.arange(self.questions.signature.k)
+                order[[first, others[i]]] = others[i], first
+                swapped.append(_permuted(some, order))
+            answers = self.ask(joined(swapped)).reshape(len(left), len(some))
+            for i, row in zip(left, answers, strict=True):
+                apart[i] = bool((row != base[start : start + share]).any())
+        return apart
+
+    def merged(self, classes: list[tuple[int, ...]]) -> tuple[list[tuple[int, ...]], int]:
+        """Steps, and the length of their groups (0: none): whole groups of one step may change places."""
+        length = len(classes[0])
+        signature = self.questions.signature
+        runs = all(c == tuple(range(c[0], c[0] + length)) for c in classes)
+        if signature.scale is None or len(classes) == 1 or not runs:
+            return classes, 0
+        contexts = self.sensitive()
+        if contexts is None:
+            return classes, 0
+        base, steps = self.ask(contexts), [list(classes[0])]
+        for other in classes[1:]:
+            for step in steps:
+                order = np.arange(signature.k)
+                order[list(other)], order[step[:length]] = step[:length], other
+                if (self.ask(_permuted(contexts, order)) == base).all():
+                    step.extend(other)
+                    break
+            else:
+                steps.append(list(other))
+        grouped = any(len(step) > length for step in steps)
+        return [tuple(step) for step in steps], length if grouped else 0
+
+
+def _permuted(batch: Batch, order: Array) -> Batch:
+    return Batch(batch.signature, batch.a[:, order], batch.b[:, order], batch.c, batch.scale_a, batch.scale_b)
+
+
+def joined(batches: list[Batch]) -> Batch:
+    """One batch of several."""
+    first = batches[0]
+    scales = (
+        None if getattr(first, name) is None else np.concatenate([getattr(b, name) for b in batches])
+        for name in ("scale_a", "scale_b")
+    )
+    parts = (np.concatenate([getattr(b, name) for b in batches]) for name in "abc")
+    return Batch(first.signature, *parts, *scales)

@@ -1,0 +1,146 @@
+"""What was found of an unknown machine, with the questions that decided it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tcsim.identification.machine import NOT_OBSERVABLE, Batch, Machine, Signature
+from tcsim.numbers.formats import FORMATS
+
+_LISTED = 6  # products of a question that are printed
+
+
+@dataclass(frozen=True)
+class Question:
+    """One dot product: its codes."""
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    c: int
+    scale_a: tuple[int, ...] | None = None
+    scale_b: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, batch: Batch, row: int) -> Question:
+        """A row of a batch."""
+        scales = (None if s is None else tuple(s[row].tolist()) for s in (batch.scale_a, batch.scale_b))
+        return cls(tuple(batch.a[row].tolist()), tuple(batch.b[row].tolist()), int(batch.c[row]), *scales)
+
+    def text(self, signature: Signature) -> str:
+        """The nonzero products and the addend, as codes."""
+        wide = [FORMATS[name].container_bits // 4 for name in (signature.a, signature.b, signature.c)]
+        used = [i for i, pair in enumerate(zip(self.a, self.b, strict=True)) if all(pair)]
+        parts = [f"[{i}] {self.a[i]:0{wide[0]}x} * {self.b[i]:0{wide[1]}x}" for i in used[:_LISTED]]
+        more = f" and {len(used) - _LISTED} more" if len(used) > _LISTED else ""
+        return f"c {self.c:0{wide[2]}x} + " + (" + ".join(parts) or "no product") + more
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Why a key has its value and not a rival's."""
+
+    key: str
+    value: Any
+    rival: Any
+    question: Question
+    answer: int
+    rival_answer: int  # what a machine with the rival's value would have answered
+
+    @classmethod
+    def of(cls, key: str, value: Any, rival: Any, batch: Batch, row: int, answer: int, rival_answer: int) -> Evidence:
+        """From a row of a batch."""
+        return cls(key, value, rival, Question.of(batch, row), answer, rival_answer)
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A question that the nearest hypothesis answers wrongly."""
+
+    question: Question
+    answer: int
+    predicted: int
+
+    @classmethod
+    def of(cls, batch: Batch, answer: int, predicted: int) -> Mismatch:
+        """From a batch of one."""
+        return cls(Question.of(batch, 0), answer, predicted)
+
+
+@dataclass(frozen=True)
+class Identified:
+    """The answer of `identify`."""
+
+    signature: Signature
+    found: dict[str, Any]  # by key, `widened` for `as`; empty if outside the hypotheses
+    nearest: Machine  # a machine that answers as the unknown one, or the nearest hypothesis
+    evidence: tuple[Evidence, ...]
+    asked: int  # dot products
+    mismatch: Mismatch | None  # the smallest question that no hypothesis explains
+
+    @property
+    def outside(self) -> bool:
+        """Whether no hypothesis fits."""
+        return self.mismatch is not None
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What was found by key, `as` under its own name."""
+        return {("as" if key == "widened" else key): value for key, value in self.found.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "signature": asdict(self.signature),
+            "verdict": "outside my hypotheses" if self.outside else "identified",
+            "found": self.keys,
+            "asked": self.asked,
+            "evidence": [asdict(item) for item in self.evidence],
+            "mismatch": asdict(self.mismatch) if self.mismatch else None,
+        }
+
+    def lines(self) -> list[str]:
+        """For readers: a line for each key, and one for each rival that a question refuted."""
+        digits = FORMATS[self.signature.d].container_bits // 4
+        if self.mismatch is not None:
+            case = self.mismatch
+            return [
+                f"outside my hypotheses ({self.asked:,} dot products asked)",
+                f"smallest case: {case.question.text(self.signature)}",
+                f"answer {case.answer:0{digits}x}, nearest hypothesis {case.predicted:0{digits}x}",
+            ]
+        lines = [f"identified ({self.asked:,} dot products asked)"]
+        for key, value in self.keys.items():
+            lines.append(f"{key:14} {shown(key, value, digits)}")
+            for item in self.evidence:
+                if item.key == ("widened" if key == "as" else key) and value != NOT_OBSERVABLE:
+                    told = item.question.text(self.signature)
+                    lines.append(
+                        f"    {told}: {item.answer:0{digits}x}, with {shown(key, item.rival, digits)} {item.rival_answer:0{digits}x}"
+                    )
+        return lines
+
+
+def shown(key: str, value: Any, digits: int) -> str:
+    """A value as text.
+
+    >>> shown("step", ((0, 1, 2, 3), (4, 5, 6, 7)), 8), shown("nan", 0x7FFF, 4)
+    ('0-3 | 4-7', '0x7fff')
+    """
+    if key == "nan":
+        return f"0x{value:0{digits}x}"
+    if key == "step" and value != NOT_OBSERVABLE:
+        return " | ".join(_runs(step) for step in value)
+    if isinstance(value, tuple):
+        return " of ".join(map(str, value))
+    return str(value)
+
+
+def _runs(k: tuple[int, ...]) -> str:
+    parts: list[list[int]] = []
+    for index in k:
+        if parts and index == parts[-1][-1] + 1:
+            parts[-1].append(index)
+        else:
+            parts.append([index])
+    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)

@@ -1,0 +1,388 @@
+"""Find the machine behind an unknown instruction by asking it: adaptive questions, hypotheses that the answers refute, a final check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from tcsim.identification.machine import NOT_OBSERVABLE, Array, Batch, Machine, Unknown, answer
+from tcsim.identification.order import Order, joined
+from tcsim.identification.questions import KINDS, Questions, most
+from tcsim.identification.result import Evidence, Identified, Mismatch
+from tcsim.numbers.formats import FORMATS
+
+_ROUNDS = 10
+_PER_KIND = 160
+_CHECKED = 600  # of each kind, in the final check
+_FRACTION = (*range(8, 41), None)
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "addend": ("first", "last"),
+    "fraction_bits": _FRACTION,
+    "truncation": ("zero", "down"),
+    "products": ("raw", "normalised"),
+    "rounding": ("rz", "rne"),
+    "overflow": ("infinity", "largest"),
+    "subnormal_in": ("kept", "zero"),
+    "subnormal_c": ("kept", "zero"),
+    "subnormal_out": ("kept", "zero"),
+    "zero": ("+0", "ieee"),
+}
+"""The values of each key that do not depend on the signature."""
+
+
+@dataclass(eq=False)
+class _Search:
+    unknown: Unknown
+    questions: Questions
+    pool: Batch
+    answers: Array
+    asked: int = 0
+    simulated: int = 0
+    choices: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def wrong(self, machine: Machine) -> int:
+        """How many answers of the pool a hypothesis does not give."""
+        self.simulated += 1
+        return int((answer(machine, self.pool) != self.answers).sum())
+
+    def part(self, machine: Machine, count: int) -> _Search:
+        """The same with a share of the pool: what a hypothesis answers wrongly, and as many others."""
+        wrong = np.flatnonzero(answer(machine, self.pool) != self.answers)[: count // 2]
+        rest = np.random.default_rng(len(self.pool)).permutation(len(self.pool))[: count - len(wrong)]
+        rows = np.union1d(wrong, rest)
+        return replace(self, pool=self.pool[rows], answers=self.answers[rows])
+
+    def add(self, batch: Batch, answers: Array) -> None:
+        """Remember questions with their answers."""
+        self.pool = joined([self.pool, batch])
+        self.answers = np.concatenate([self.answers, answers])
+
+    def ask(self, batch: Batch) -> Array:
+        """Answers, counted."""
+        self.asked += len(batch)
+        return batch.ask(self.unknown)
+
+
+def choices(unknown: Unknown, groups: tuple[int, ...] = ()) -> dict[str, tuple[Any, ...]]:
+    """The values that each key may have for a signature."""
+    sig = unknown.signature
+    formats = FORMATS[sig.a], FORMATS[sig.b]
+    found = dict(CHOICES)
+    if sig.c == "f32" and sig.d == "f16":
+        found["addend"] = ("first",)
+    low = sum(f.minimum_exponent - f.fraction_bits for f in formats)
+    high = sum(most(f) for f in formats) + 2
+    least = FORMATS[sig.d].minimum_exponent
+    if sig.scale is not None:
+        reach = 40 if sig.scale[0] == "ue8m0" else 18
+        low, high = low - reach, high + reach
+        low = min(low, least - 20)
+    found["floor"] = (None, *range(max(low, least - 60) - 1, min(high, most(FORMATS[sig.d])) + 1))
+    found["significand"] = tuple(range(2, FORMATS[sig.d].fraction_bits + 2))
+    narrow = all(f.container_bits == 8 for f in formats)
+    found["widened"] = (None, "f16") if narrow else (None,)
+    found["scaled"] = (None,)
+    if sig.scale is not None:
+        runs = [g for g in (2, 4, 8, 16, 32, 64) if g <= sig.k and (g <= sig.scale[1])]
+        found["scaled"] = (None, "product", *(("group", g) for g in groups or runs))
+    return found
+
+
+def identify(unknown: Unknown, seed: int = 0) -> Identified:
+    """Ask an unknown machine until one hypothesis is left, and check it on questions of all kinds.
+
+    `unknown` has a `signature` and a `dot` (`tcsim.identification.machine.Unknown`); nothing else of it is used. At most about 10**5 dot products
+    are asked. The result says for each key what was found, and by which question; or that no hypothesis fits, with the
+    smallest question that shows it.
+    """
+    asked, best = 0, None
+    for effort in (1, 4):
+        search, machine = _attempt(unknown, seed + effort, effort)
+        asked += search.asked
+        if not search.wrong(machine):
+            search.asked = asked
+            return _concluded(search, _uniform(search, machine))
+        if best is None or search.wrong(machine) < best[0].wrong(best[1]):
+            best = search, machine
+    assert best is not None
+    best[0].asked = asked
+    return _refused(*best)
+
+
+def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[_Search, Machine]:
+    questions = Questions(unknown.signature, seed)
+    order = Order(unknown, questions, effort)
+    steps, group = order.merged(order.classes())
+    sig = unknown.signature
+    batches = [questions.ask(kind, _PER_KIND, within) for kind in KINDS for within in _places(steps, sig.k)]
+    search = _Search(unknown, questions, joined(batches), np.zeros(0), order.asked)
+    search.answers = search.ask(search.pool)
+    search.choices = choices(unknown)
+    nan = _nan(search)
+    first = Machine(
+        tuple(steps),
+        significand=FORMATS[sig.d].fraction_bits + 1,
+        rounding="rne" if sig.d == "f16" else "rz",
+        nan=nan,
+        scaled=None if sig.scale is None else ("group", group) if group else "product",
+    )
+    machine = _descended(search, first)
+    for number in range(_ROUNDS):
+        if search.wrong(machine):
+            machine = _descended(search, machine)
+            if search.wrong(machine):
+                break
+        fresh = joined([questions.ask(kind, _CHECKED if number else _PER_KIND, range(sig.k), machine) for kind in KINDS])
+        answers = search.ask(fresh)
+        bad = np.flatnonzero(answer(machine, fresh) != answers)
+        if not len(bad) and number:
+            machine = _separated(search, machine)
+            break
+        some = np.unique(np.concatenate([bad[:300], np.arange(0, len(fresh), 20)]))
+        search.add(fresh[some], answers[some])
+    return search, machine
+
+
+def _separated(search: _Search, machine: Machine) -> Machine:
+    """The values of a key that fit equally well so far, told apart by questions that they answer differently."""
+    sig, quiet = search.questions.signature, 0
+    while quiet < 3:
+        quiet += 1
+        batch = joined([search.questions.ask(kind, 400, range(sig.k), machine) for kind in (*KINDS, "edge", "floor", "floor", "cut", "cut")])
+        mine, chosen = answer(machine, batch), []
+        for key in ("fraction_bits", "significand", "floor", "scaled", "widened"):
+            for value in _fitting(search, machine, key):
+                differ = np.flatnonzero(answer(replace(machine, **{key: value}), batch) != mine)
+                chosen.extend(differ[:6].tolist())
+        if chosen:
+            some = batch[np.unique(chosen)]
+            search.add(some, search.ask(some))
+            quiet = 0
+            if search.wrong(machine):
+                machine = _descended(search, machine)
+                if search.wrong(machine):
+                    return machine
+    return machine
+
+
+def _fitting(search: _Search, machine: Machine, key: str) -> list[Any]:
+    """Other values of a key that answer the whole pool as the machine does; of a range those next to it, and None."""
+    values, own = search.choices[key], getattr(machine, key)
+    if isinstance(own, int) and key != "floor":
+        values = tuple(value for value in values if value is None or abs(value - own) <= 2)
+    return [v for v in values if v != own and not search.wrong(replace(machine, **{key: v}))]
+
+
+def _places(steps: list[tuple[int, ...]], k: int) -> Iterator[tuple[int, ...]]:
+    yield tuple(range(k))
+    if len(steps) > 1:
+        yield max(steps, key=len)
+        if len(steps[0]) == 1:
+            yield steps[0] + steps[-1]
+
+
+def _nan(search: _Search) -> int:
+    """The code of a NaN result: what a NaN addend gives."""
+    batch = search.questions.empty(4)
+    format_ = FORMATS[batch.signature.c]
+    batch.c[:] = ((1 << format_.exponent_bits) - 1 << format_.fraction_bits) | 1
+    answers = search.ask(batch)
+    search.add(batch, answers)
+    return int(answers[0])
+
+
+_KEYS = (
+    "addend", "fraction_bits", "significand", "rounding", "products", "widened", "truncation", "scaled",
+    "floor", "subnormal_in", "subnormal_c", "subnormal_out", "overflow", "zero",
+)  # fmt: skip
+_PAIRS = (("fraction_bits", "significand"), ("significand", "rounding"), ("addend", "rounding"), ("floor", "fraction_bits"), ("scaled", "fraction_bits"), ("widened", "floor"), ("widened", "fraction_bits"))
+
+
+def _descended(search: _Search, machine: Machine) -> Machine:
+    """The hypothesis that the answers leave: one key after the other; where that stays short of it, the best change first, then pairs of keys."""
+    start, wrong = machine, search.wrong(machine)
+    for _ in range(6):
+        before = wrong
+        for key in _KEYS:
+            machine, wrong = _best(search, machine, wrong, [key])
+        machine, wrong = _ordered(search, machine, wrong)
+        if wrong in (0, before):
+            break
+    if not wrong:
+        return machine
+    share = search.part(machine, 800)
+    other, count = start, share.wrong(start)
+    for _ in range(len(_KEYS)):
+        before = count
+        other, count = _best(share, other, count, _KEYS)
+        if count in (0, before):
+            break
+    if search.wrong(other) < wrong:
+        machine, wrong = other, search.wrong(other)
+    share = search.part(machine, 800)
+    count = share.wrong(machine)
+    for one, two in _PAIRS:
+        for x in search.choices[one]:
+            machine, count = _best(share, machine, count, [two], **{one: x})
+            if not count:
+                return machine
+    return machine
+
+
+def _best(search: _Search, machine: Machine, wrong: int, keys: Sequence[str], **fixed: Any) -> tuple[Machine, int]:
+    """The machine with the one change, of all values of some keys, that leaves fewest wrong answers."""
+    best = machine
+    for key in keys:
+        for value in search.choices[key]:
+            if not wrong:
+                return best, wrong
+            if value != getattr(machine, key) or fixed:
+                other = replace(machine, **{key: value, **fixed})
+                if (count := search.wrong(other)) < wrong:
+                    best, wrong = other, count
+    return best, wrong
+
+
+def _ordered(search: _Search, machine: Machine, wrong: int) -> tuple[Machine, int]:
+    """Steps in the order that fits best."""
+    steps = machine.step
+    if not wrong or len(steps) == 1:
+        return machine, wrong
+    if len(steps) <= 4:
+        orders = list(permutations(steps))
+    else:
+        orders = [tuple(reversed(steps))]
+        for i in range(len(steps)):
+            for j in range(i):
+                swapped = list(steps)
+                swapped[i], swapped[j] = swapped[j], swapped[i]
+                orders.append(tuple(swapped))
+                if i * j > 200:
+                    break
+    for order in orders:
+        other = replace(machine, step=order)
+        if (count := search.wrong(other)) < wrong:
+            machine, wrong = other, count
+    return machine, wrong
+
+
+def _uniform(search: _Search, machine: Machine) -> Machine:
+    """Steps of one length where they answer the same: the first of two steps that start from zero may be exact."""
+    lengths = {len(step) for step in machine.step[1:]}
+    if len(lengths) != 1 or len(machine.step[0]) != 2 * min(lengths):
+        return machine
+    first, length = machine.step[0], min(lengths)
+    other = replace(machine, step=(first[:length], first[length:], *machine.step[1:]))
+    return machine if search.wrong(other) else other
+
+
+def _rivals(search: _Search, machine: Machine, key: str) -> list[Any]:
+    """The values that have to be told from the found one."""
+    own, valid = getattr(machine, key), search.choices[key]
+    if key in ("fraction_bits", "significand"):
+        near = [None] if key == "fraction_bits" else []
+        if own is not None:
+            near += [own - 1, own + 1]
+        else:
+            near = [40]
+        return [value for value in near if value in valid and value != own]
+    if key == "floor":
+        return [] if own is None else [value for value in (None, own - 1, own + 1) if value in valid]
+    return [value for value in valid if value != own]
+
+
+def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
+    """Each key with the question that tells it from its rivals, or not observable where there is none."""
+    sig = search.questions.signature
+    kinds = KINDS
+    more = joined([search.questions.ask(kind, 1500, range(sig.k), machine) for kind in kinds])
+    mine = answer(machine, more)
+    found: dict[str, Any] = {}
+    evidence: list[Evidence] = []
+    asked: list[int] = []
+    notes: list[tuple[str, Any, int]] = []
+    for key in ("step", *_KEYS):
+        found[key] = getattr(machine, key)
+        if key == "step":
+            rivals = _other_steps(machine, sig.k)
+        else:
+            rivals = _rivals(search, machine, key)
+        told = 0
+        for rival in rivals:
+            other = replace(machine, **{key: rival})
+            differ = np.flatnonzero(answer(other, more) != mine)
+            told += bool(len(differ))
+            if len(differ):
+                shortest = differ[np.argmin(_size(more[differ]))]
+                asked.append(int(shortest))
+                notes.append((key, rival, int(answer(other, more[shortest : shortest + 1])[0])))
+        if (rivals and not told and key != "step") or (key == "floor" and not _told(notes, key, None)):
+            found[key] = NOT_OBSERVABLE
+        elif key == "fraction_bits" and machine.fraction_bits is not None and None in rivals and not _told(notes, key, None):
+            found[key] = NOT_OBSERVABLE
+    if asked:
+        batch = more[np.array(asked)]
+        answers = search.ask(batch)
+        for index, (key, rival, rival_answer) in enumerate(notes):
+            evidence.append(Evidence.of(key, getattr(machine, key), rival, batch, index, int(answers[index]), rival_answer))
+        if (answers != mine[asked]).any():
+            search.add(batch, answers)
+            machine = _descended(search, machine)
+            if left and not search.wrong(machine):
+                return _concluded(search, machine, left - 1)
+            return _refused(search, machine)
+    found["nan"] = machine.nan
+    return Identified(sig, found, machine, tuple(evidence), search.asked, None)
+
+
+def _told(notes: list[tuple[str, Any, int]], key: str, rival: Any) -> bool:
+    return any(note[0] == key and note[1] == rival for note in notes)
+
+
+def _other_steps(machine: Machine, k: int) -> list[tuple[tuple[int, ...], ...]]:
+    """Other orders: all in one step, halves, and the found steps backwards."""
+    rivals = [(tuple(range(k)),), (tuple(range(k // 2)), tuple(range(k // 2, k))), tuple(reversed(machine.step))]
+    return [rival for rival in rivals if rival != machine.step]
+
+
+def _size(batch: Batch) -> Array:
+    size: Array = ((batch.a != 0) & (batch.b != 0)).sum(axis=1) + (batch.c != 0)
+    return size
+
+
+def _refused(search: _Search, machine: Machine) -> Identified:
+    """Outside the hypotheses: the smallest question that the nearest hypothesis answers wrongly."""
+    bad = np.flatnonzero(answer(machine, search.pool) != search.answers)
+    bad = bad[np.argsort(_size(search.pool[bad]), kind="stable")][:1]
+    case = search.pool[bad]
+    told = search.answers[bad]
+    for _ in range(4):
+        smaller, changed = case, False
+        for column in range(search.questions.signature.k):
+            if not (smaller.a[0, column] or smaller.b[0, column]):
+                continue
+            trial = smaller[[0]]
+            trial.a[0, column] = trial.b[0, column] = 0
+            smaller, told, changed = _kept(search, machine, smaller, told, trial, changed)
+        trial = smaller[[0]]
+        trial.c[:] = 0
+        if smaller.c[0]:
+            smaller, told, changed = _kept(search, machine, smaller, told, trial, changed)
+        case = smaller
+        if not changed:
+            break
+    mismatch = Mismatch.of(case, int(told[0]), int(answer(machine, case)[0]))
+    return Identified(search.questions.signature, {}, machine, (), search.asked, mismatch)
+
+
+def _kept(
+    search: _Search, machine: Machine, case: Batch, told: Array, trial: Batch, changed: bool
+) -> tuple[Batch, Array, bool]:
+    answers = search.ask(trial)
+    if (answers != answer(machine, trial)).any():
+        return trial, answers, True
+    return case, told, changed
