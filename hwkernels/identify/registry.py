@@ -25,7 +25,11 @@ def registered(lowering: Lowering, signature: Signature) -> Machine | None:
         steps = tuple((k,) for k in range(signature.k))
         return Machine(steps, "last", None, rounding="rne", nan=nan) if chain and same else None
     unit = adds[0].unit
-    if any(step.unit != unit for step in adds) or unit.addend_shift or [step.op for step in ordinary] not in ([], ["add"]):
+    if (
+        any(step.unit != unit for step in adds)
+        or unit.addend_shift
+        or [step.op for step in ordinary] not in ([], ["add"])
+    ):
         return None
     widened = [step.format for step in lowering.steps if isinstance(step, Widen)]
     group = adds[0].group if isinstance(adds[0], ScaledDotAdd) else 0
@@ -47,7 +51,11 @@ def registered(lowering: Lowering, signature: Signature) -> Machine | None:
 def differences(found: Identified, row: Machine | None) -> dict[str, tuple[Any, Any]]:
     """Keys whose found value is not the registry's: (found, registry). A key that is not observable cannot differ."""
     if row is None or found.outside:
-        return {} if found.outside and row is None else {"row": ("outside" if found.outside else "found", "none" if row is None else "row")}
+        return (
+            {}
+            if found.outside and row is None
+            else {"row": ("outside" if found.outside else "found", "none" if row is None else "row")}
+        )
     names = [field.name for field in fields(Machine)]
     pairs = {name: (found.found[name], getattr(row, name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != NOT_OBSERVABLE and pair[0] != pair[1]}
@@ -59,12 +67,20 @@ def steps_of(found: Identified) -> tuple[Step, ...]:
     Raises ValueError for what the registry's datapath has no field for.
     """
     own, signature = found.nearest, found.signature
-    wanted = {"truncation": "zero", "subnormal_in": "kept", "subnormal_c": "kept", "subnormal_out": "kept", "overflow": "infinity"}
+    wanted = {
+        "truncation": "zero",
+        "subnormal_in": "kept",
+        "subnormal_c": "kept",
+        "subnormal_out": "kept",
+        "overflow": "infinity",
+    }
     wrong = [name for name, value in wanted.items() if found.found.get(name) not in (value, NOT_OBSERVABLE)]
     outputs = {value: name for name, value in _SIGNIFICAND.items() if (name == "f16") == (signature.d == "f16")}
     wrong += ["significand"] if own.significand not in outputs else []
     if found.outside or wrong:
-        raise ValueError("no row: " + ("outside the hypotheses" if found.outside else f"the datapath has no {', '.join(wrong)}"))
+        raise ValueError(
+            "no row: " + ("outside the hypotheses" if found.outside else f"the datapath has no {', '.join(wrong)}")
+        )
     last = own.addend == "last"
     if own.fraction_bits is None:
         if not last or own.rounding != "rne" or any(len(step) > 1 for step in own.step):

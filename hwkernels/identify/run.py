@@ -101,6 +101,7 @@ class Finding:
             "arch": self.arch,
             "source": self.source,
             "seconds": round(self.seconds, 2),
+            "agrees": self.agrees,
             "verdict": self.verdict,
             "registry": self.row,
             "differs": self.differs,
@@ -162,15 +163,22 @@ def on_gpu(mnemonic: str, arch: str, target: str, gpu: str, ordinal: int, seed: 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask, print, write."""
     made = argparse.ArgumentParser(
-        prog="python -m hwkernels.identify", description="Find what tensor-core instructions compute from their answers alone."
+        prog="python -m hwkernels.identify",
+        description="Find what tensor-core instructions compute from their answers alone.",
     )
-    made.add_argument("--model", metavar="ARCH", choices=sorted(ARCHS), help="the model of an arch plays the unknown GPU")
+    made.add_argument(
+        "--model", metavar="ARCH", choices=sorted(ARCHS), help="the model of an arch plays the unknown GPU"
+    )
     made.add_argument("--gpu", type=int, default=0, metavar="N", help="ordinal (default 0)")
-    made.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="instructions whose mnemonic has all of these in it")
+    made.add_argument(
+        "--only", nargs="+", default=[], metavar="TEXT", help="instructions whose mnemonic has all of these in it"
+    )
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--jobs", type=int, default=4, help="instructions at the same time (default 4)")
     made.add_argument("--rows", action="store_true", help="print a row of the registry for each")
-    made.add_argument("--full", action="store_true", help="print every key beside the registry's row, and the questions that decided")
+    made.add_argument(
+        "--full", action="store_true", help="print every key beside the registry's row, and the questions that decided"
+    )
     made.add_argument("--json", type=Path, help="write everything here")
     options = made.parse_args(arguments)
     try:
@@ -181,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             arch = info.arch
             target = max((target.name for target in ARCHS[arch].targets), key=len)
             gpu = f"{info.name}, driver {info.driver_version}"
-            one = partial(on_gpu, arch=arch, target=target, gpu=gpu, ordinal=options.gpu, seed=options.seed)  # type: ignore[call-arg]
+            one = partial(on_gpu, arch=arch, target=target, gpu=gpu, ordinal=options.gpu, seed=options.seed)
         names = [item.mnemonic for item in chosen(arch, options.only, scaled=bool(options.model))]
         with ProcessPoolExecutor(max(1, min(options.jobs, len(names))), get_context("spawn")) as pool:
             findings = []

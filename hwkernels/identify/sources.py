@@ -33,7 +33,10 @@ class Tiles:
         kept = instruction.operands["a"].shape[1] if self.sparsity else k
         formats = {name: instruction.formats[name].name for name in "abc"}
         result = instruction.operands["d"].format.name
-        self.signature = Signature(kept, formats["a"], formats["b"], formats["c"], result)
+        scale = None
+        if getattr(instruction, "scale_formats", None):
+            scale = instruction.scale_formats["scale_a"].name, kept // instruction.blocks
+        self.signature = Signature(kept, formats["a"], formats["b"], formats["c"], result, scale)
         self.positions: Array | None = None
         self.rows = np.arange(k)
         if self.sparsity:
@@ -57,22 +60,28 @@ class Tiles:
             codes_a[:, :width] = given[0]
             codes_b[:, self.rows[:, None], place] = given[1].swapaxes(1, 2)
             codes_c[:, place, place] = given[2][..., 0]
-            d = self.multiplied(codes_a, codes_b, codes_c)
+            more = {}
+            if scale_a is not None and scale_b is not None:
+                one, two = (_padded(x[part], tiles * width).reshape(tiles, width, -1) for x in (scale_a, scale_b))
+                more["scale_a"] = np.zeros((tiles, m, one.shape[2]), np.uint8)
+                more["scale_b"] = np.zeros((tiles, two.shape[2], n), np.uint8)
+                more["scale_a"][:, :width], more["scale_b"][:, :, place] = one, two.swapaxes(1, 2)
+            d = self.multiplied(codes_a, codes_b, codes_c, **more)
             found.append(d[:, place, place].reshape(-1)[: len(c[part])])
         return np.concatenate(found)
 
-    def multiplied(self, a: Array, b: Array, c: Array) -> Array:
-        """D (tiles, M, N) of A (tiles, M, kept), B (tiles, K, N), C (tiles, M, N)."""
+    def multiplied(self, a: Array, b: Array, c: Array, **scales: Array) -> Array:
+        """D (tiles, M, N) of A (tiles, M, kept), B (tiles, K, N), C (tiles, M, N), block scales as `matmul` takes them."""
         raise NotImplementedError
 
 
 class ModelTiles(Tiles):
     """The model as an unknown GPU."""
 
-    def multiplied(self, a: Array, b: Array, c: Array) -> Array:
+    def multiplied(self, a: Array, b: Array, c: Array, **scales: Array) -> Array:
         """What `matmul` gives."""
         more = {} if self.positions is None else {"metadata": np.broadcast_to(self.positions, a.shape)}
-        d: Array = self.instruction.matmul(a, b, c, **more)
+        d: Array = self.instruction.matmul(a, b, c, **more, **scales)
         return d
 
 
@@ -83,8 +92,10 @@ class GpuTiles(Tiles):
         super().__init__(probe.instruction)
         self.probe, self.run, self.launches = probe, run, 0
 
-    def multiplied(self, a: Array, b: Array, c: Array) -> Array:
-        """What the probe gives."""
+    def multiplied(self, a: Array, b: Array, c: Array, **scales: Array) -> Array:
+        """What the probe gives; block scales are not laid out for it yet."""
+        if scales:
+            raise NotImplementedError("block scales on a GPU: the registers of the scale operands are not filled here")
         (found,) = self.run(self.probe.launch(self.inputs(a, b, c)))[:1]
         self.launches += 1
         d: Array = self.instruction.matrix("d", found)
@@ -113,7 +124,8 @@ class GpuTiles(Tiles):
     def _images(self, a: Array, b: Array) -> dict[str, Array]:
         images, descriptors, start = [], {}, 0
         for name, codes in (("a", a), ("b", b.swapaxes(1, 2))):
-            tile = tcsim.MatrixDescriptor.for_tile(*codes.shape[1:], self.instruction.formats[name].name, swizzle="NONE")
+            rows, k = codes.shape[1], codes.shape[2]
+            tile = tcsim.MatrixDescriptor.for_tile(rows, k, self.instruction.formats[name].name, swizzle="NONE")
             images.append(tile.image(np.ascontiguousarray(codes)))
             descriptors[name] = np.full(len(a), tile.descriptor.encode() + (start >> 4), np.uint64)
             start += images[-1].shape[1]
@@ -123,4 +135,3 @@ class GpuTiles(Tiles):
 def _padded(array: Array, count: int) -> Array:
     rest = count - len(array)
     return np.concatenate([array, np.zeros((rest, *array.shape[1:]), array.dtype)]) if rest else array
-

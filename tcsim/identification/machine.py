@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,7 @@ class Machine:
     subnormal_out: str = "kept"
     zero: str = "+0"
     nan: int = 0x7FFFFFFF
-    scaled: str | tuple[str, int] | None = None
+    scaled: Literal["product"] | tuple[str, int] | None = None
     widened: str | None = None
 
 
@@ -80,8 +80,8 @@ class Batch:
         return len(self.c)
 
     def __getitem__(self, rows: Any) -> Batch:
-        scales = (None if s is None else s[rows] for s in (self.scale_a, self.scale_b))
-        return Batch(self.signature, self.a[rows], self.b[rows], self.c[rows], *scales)
+        scale_a, scale_b = (None if s is None else s[rows] for s in (self.scale_a, self.scale_b))
+        return Batch(self.signature, self.a[rows], self.b[rows], self.c[rows], scale_a, scale_b)
 
     def ask(self, unknown: Unknown) -> Array:
         """What the unknown machine answers."""
@@ -157,9 +157,9 @@ def answer(machine: Machine, batch: Batch) -> Array:
     else:
         last = np.zeros(len(batch)), np.full(len(batch), _NONE)
     d: Array = np.zeros(len(batch), target.dtype)
-    grouped = isinstance(machine.scaled, tuple)
+    group = machine.scaled[1] if isinstance(machine.scaled, tuple) else 1
     for number, step in enumerate(machine.step):
-        columns = list(dict.fromkeys(k // machine.scaled[1] for k in step)) if grouped else list(step)  # type: ignore[index]
+        columns = list(dict.fromkeys(k // group for k in step))
         if number:
             result = target.values(d)
             last = result, np.where(np.isfinite(result) & (result != 0), target.exponents(d).astype(np.int32), _NONE)

@@ -6,6 +6,8 @@ steps, or in different groups of one step (scaled sums of groups), which may cha
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tcsim.identification.machine import Array, Batch, Unknown
@@ -121,9 +123,6 @@ def _permuted(batch: Batch, order: Array) -> Batch:
 def joined(batches: list[Batch]) -> Batch:
     """One batch of several."""
     first = batches[0]
-    scales = (
-        None if getattr(first, name) is None else np.concatenate([getattr(b, name) for b in batches])
-        for name in ("scale_a", "scale_b")
-    )
-    parts = (np.concatenate([getattr(b, name) for b in batches]) for name in "abc")
-    return Batch(first.signature, *parts, *scales)
+    names = ("a", "b", "c", *(() if first.scale_a is None else ("scale_a", "scale_b")))
+    parts: dict[str, Any] = {name: np.concatenate([getattr(b, name) for b in batches]) for name in names}
+    return Batch(first.signature, **parts)

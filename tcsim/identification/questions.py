@@ -43,9 +43,22 @@ class Questions:
         self.signature, self.rng = signature, np.random.default_rng(seed)
         self.formats = FORMATS[signature.a], FORMATS[signature.b]
         self.c, self.d = FORMATS[signature.c], FORMATS[signature.d]
-        self.lowest = sum(f.minimum_exponent for f in self.formats)
-        self.deepest = sum(f.minimum_exponent - f.fraction_bits for f in self.formats)
-        self.highest = sum(most(f) for f in self.formats)
+        self.lift = 0  # what the block scales of a batch add to every product's exponent, about
+
+    @property
+    def lowest(self) -> int:
+        """The exponent of the smallest product of normal numbers."""
+        return sum(f.minimum_exponent for f in self.formats) + self.lift
+
+    @property
+    def deepest(self) -> int:
+        """The same of subnormal numbers."""
+        return sum(f.minimum_exponent - f.fraction_bits for f in self.formats) + self.lift
+
+    @property
+    def highest(self) -> int:
+        """The exponent of the largest product."""
+        return sum(most(f) for f in self.formats) + self.lift
 
     def empty(self, count: int) -> Batch:
         """Every operand +0, every scale 1."""
@@ -64,8 +77,8 @@ class Questions:
         Style: 0 powers of two, 1 significands 1.5, 2 random ones, 3 all ones.
         """
         rng, (a, b) = self.rng, self.formats
-        exponent = np.clip(exponent, self.deepest, self.highest)
-        deep = (rng.random(exponent.shape) < 0.15) | (exponent < self.lowest)
+        exponent = np.clip(exponent, self.deepest, self.highest) - self.lift
+        deep = (rng.random(exponent.shape) < 0.15) | (exponent < self.lowest - self.lift)
         least = [np.where(deep, f.minimum_exponent - f.fraction_bits, f.minimum_exponent) for f in (a, b)]
         start = np.maximum(least[0], exponent - most(b))
         end = np.maximum(np.minimum(most(a), exponent - least[1]), start)
@@ -73,7 +86,9 @@ class Questions:
         found = []
         for format_, own in ((a, of_a), (b, exponent - of_a)):
             random = 1 + rng.random(exponent.shape)
-            significand = np.choose(style, [np.ones(exponent.shape), np.full(exponent.shape, 1.5), random, 2 - 2.0**-30])
+            significand = np.choose(
+                style, [np.ones(exponent.shape), np.full(exponent.shape, 1.5), random, 2 - 2.0**-30]
+            )
             found.append(code(format_, own, significand, np.zeros_like(own)))
         negative = sign.astype(found[0].dtype) << found[0].dtype.type(a.sign_shift + a.ignored_low_bits)
         return found[0] | negative, found[1]
@@ -84,21 +99,26 @@ class Questions:
         low = self.c.minimum_exponent - bits
         near = 2 - rng.integers(1, 40, exponent.shape) * 2.0**-bits
         random = 1 + rng.random(exponent.shape)
-        significand = np.choose(style, [np.ones(exponent.shape), np.full(exponent.shape, 1.5), random, 2 - 2.0**-30, near])
+        significand = np.choose(
+            style, [np.ones(exponent.shape), np.full(exponent.shape, 1.5), random, 2 - 2.0**-30, near]
+        )
         return code(self.c, np.clip(exponent, low, most(self.c)), significand, sign)
 
     def scales(self, batch: Batch, spread: bool) -> None:
-        """Random block scales, in place: all the same in a question, or a few binades apart."""
+        """Random block scales, in place: all the same in a question, or a few binades apart; sometimes far from 1."""
+        self.lift = 0
         if self.signature.scale is None or batch.scale_a is None or batch.scale_b is None:
             return
         format_, rng = FORMATS[self.signature.scale[0]], self.rng
-        middle = format_.bias if format_.zero else 127
+        wide = format_.fraction_bits == 0
+        far = int(rng.choice([0, 0, 0, -30, -60, -66, -70, 30, 60] if wide else [0, 0, 0, -3, 3]))
+        self.lift = 2 * far
         for scale in (batch.scale_a, batch.scale_b):
             shape = scale.shape if spread else (len(batch), 1)
-            reach = np.array([2, 8, 30] if format_.fraction_bits == 0 else [1, 3, 6])[rng.integers(0, 3, (len(batch), 1))]
-            exponent = rng.integers(-reach, reach + 1, shape) if spread else rng.integers(-reach, reach + 1)
+            reach = np.array([0, 2, 8, 20] if wide else [0, 1, 2, 3])[rng.integers(0, 4, (len(batch), 1))]
+            exponent = rng.integers(-reach, reach + 1, shape)
             fraction = rng.integers(0, 1 << format_.fraction_bits, shape) * (rng.random((len(batch), 1)) < 0.7)
-            scale[...] = ((exponent + middle) << format_.fraction_bits) + fraction
+            scale[...] = ((exponent + far + format_.bias) << format_.fraction_bits) + fraction
 
     def put(self, batch: Batch, columns: Array, a: Array, b: Array) -> None:
         """Products at columns (n, t)."""
@@ -218,29 +238,33 @@ class Questions:
         batch.c[as_c] = self.addends(centre, rng.choice([0, 0, 2, 4], n), self._signs((n,)))[as_c]
 
     def _cut(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
-        """Two products that cancel, often of a subnormal number, and one about as small as is still counted beside them."""
+        """Two products that cancel, often of a subnormal number, and a term about as small as is still counted beside them."""
         n, rng, t = len(batch), self.rng, min(3, len(within))
         bits = hint.fraction_bits if hint and hint.fraction_bits is not None else 24
-        first, second = self.formats
-        small = rng.random(n) < 0.6
-        of_a = np.where(
-            small,
+        own, other = (0, 1) if rng.random() < 0.5 else (1, 0)  # whose number may be subnormal
+        first, second = self.formats[own], self.formats[other]
+        of_first = np.where(
+            rng.random(n) < 0.6,
             first.minimum_exponent - rng.integers(1, first.fraction_bits + 1, n),
             rng.integers(first.minimum_exponent, most(first) + 1, n),
         )
-        of_b = most(second) - (rng.random(n) ** 2 * (most(second) - second.minimum_exponent)).astype(np.int64)
-        sign = self._signs((n,))
-        style = rng.choice([1.0, 1.5, 1.75], n)
-        a, b = np.zeros((n, t), first.dtype), np.zeros((n, t), second.dtype)
-        a[:, 0], b[:, 0] = code(first, of_a, style, sign), code(second, of_b, rng.choice([1.0, 1.5], n), 0 * of_b)
+        reach = most(second) - second.minimum_exponent
+        of_second = most(second) - (rng.random(n) ** 2 * reach).astype(np.int64)
+        one = code(first, of_first, rng.choice([1.0, 1.5, 1.75], n), self._signs((n,)))
+        two = code(second, of_second, rng.choice([1.0, 1.5], n), np.zeros(n, np.int64))
+        pair = [np.zeros((n, t), format_.dtype) for format_ in self.formats]
+        pair[own][:, 0], pair[other][:, 0] = one, two
         if t > 1:
-            a[:, 1], b[:, 1] = a[:, 0] ^ first.dtype.type(1 << (first.sign_shift + first.ignored_low_bits)), b[:, 0]
-        tiny = of_a + of_b - bits + rng.integers(-5, 4, n)
-        x, y = self.products(tiny[:, None], rng.choice([0, 0, 2], (n, 1)), self._signs((n, 1)))
-        a[:, t - 1 :], b[:, t - 1 :] = (a[:, t - 1 :], b[:, t - 1 :]) if t < 3 else (x, y)
-        self.put(batch, self.columns(n, t, within), a, b)
-        if t < 3:
-            batch.c[:] = self.addends(tiny, rng.choice([0, 2], n), self._signs((n,)))
+            flip = first.dtype.type(1 << (first.sign_shift + first.ignored_low_bits))
+            pair[own][:, 1], pair[other][:, 1] = one ^ flip, two
+        tiny = of_first + of_second + self.lift - bits + rng.integers(-5, 4, n)
+        if t > 2:
+            pair[0][:, 2:], pair[1][:, 2:] = self.products(
+                tiny[:, None], rng.choice([0, 0, 2], (n, 1)), self._signs((n, 1))
+            )
+        self.put(batch, self.columns(n, t, within), *pair)
+        as_c = (rng.random(n) < 0.4) | (t < 3)
+        batch.c[as_c] = self.addends(tiny, rng.choice([0, 2], n), self._signs((n,)))[as_c]
 
     def _floor(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Lone small products; and sums at a tie or a step of the result's smallest numbers, moved by one far below."""
@@ -256,7 +280,11 @@ class Questions:
         exponent[free, 0] = rng.integers(self.deepest, max(self.deepest, own + 3) + 1, free.sum())
         tiny = own + rng.integers(-9, 10, n) - bits
         for i in range(1, t):
-            exponent[:, i] = np.where(rng.random(n) < 0.7, tiny, rng.integers(self.deepest, quantum + 2, n) if self.deepest < quantum + 2 else tiny)
+            exponent[:, i] = np.where(
+                rng.random(n) < 0.7,
+                tiny,
+                rng.integers(self.deepest, quantum + 2, n) if self.deepest < quantum + 2 else tiny,
+            )
         a, b = self.products(exponent, rng.choice([0, 0, 2], (n, t)), self._signs((n, t)))
         if t > 2:
             a[rng.random(n) < 0.5, 2] = 0
@@ -282,7 +310,9 @@ class Questions:
         centre = (top - rng.integers(-2, 6, n)).clip(self.lowest, self.highest)
         self._spread(batch, within, centre, rng.choice([0, 1, 3, 10], n), top - rng.integers(0, 3, n))
         many = rng.random(n) < 0.5
-        batch.a[many] &= batch.a.dtype.type(~(1 << (self.formats[0].sign_shift + self.formats[0].ignored_low_bits)) & (2 ** (8 * batch.a.itemsize) - 1))
+        batch.a[many] &= batch.a.dtype.type(
+            ~(1 << (self.formats[0].sign_shift + self.formats[0].ignored_low_bits)) & (2 ** (8 * batch.a.itemsize) - 1)
+        )
         batch.c[many] = self.addends(top - rng.integers(0, 4, n), rng.choice([2, 3, 4], n), np.zeros(n, np.int64))[many]
 
     def _subnormal(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
@@ -304,14 +334,18 @@ class Questions:
         few = rng.random((n, t)) < rng.choice([0.0, 0.6, 0.9], (n, 1))
         batch.a[:, within] = np.where(few, 0, batch.a[:, within])
         least = self.c.minimum_exponent
-        exponent = np.where(rng.random(n) < 0.6, least - rng.integers(0, self.c.fraction_bits + 1, n), rng.integers(-8, 8, n))
+        exponent = np.where(
+            rng.random(n) < 0.6, least - rng.integers(0, self.c.fraction_bits + 1, n), rng.integers(-8, 8, n)
+        )
         batch.c[:] = self.addends(exponent, rng.integers(0, 4, n), self._signs((n,)))
         batch.c[rng.random(n) < 0.3] = 0
 
     def _zeros(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Signed zeros, sums that cancel, negative numbers that vanish."""
         n, rng, t = len(batch), self.rng, len(within)
-        a, b = self.products(rng.integers(self.deepest, self.highest + 1, (n, t)), rng.integers(0, 4, (n, t)), self._signs((n, t)))
+        a, b = self.products(
+            rng.integers(self.deepest, self.highest + 1, (n, t)), rng.integers(0, 4, (n, t)), self._signs((n, t))
+        )
         gone = rng.random((n, t)) < rng.choice([1.0, 0.95], (n, 1))
         top = self.formats[0].sign_shift + self.formats[0].ignored_low_bits
         minus = (rng.random((n, t)) < rng.choice([0.5, 1.0], (n, 1))).astype(a.dtype) << a.dtype.type(top)
@@ -334,7 +368,11 @@ class Questions:
             if format_.nan == "none":
                 continue
             some = rng.random((n, t)) < 0.5 / t
-            top = (1 << format_.sign_shift) - 1 if not format_.infinity or rng.random() < 0.3 else format_.infinity_code or 0
+            top = (
+                (1 << format_.sign_shift) - 1
+                if not format_.infinity or rng.random() < 0.3
+                else format_.infinity_code or 0
+            )
             special = (np.int64(top) | (self._signs((n, t)) << format_.sign_shift)) << format_.ignored_low_bits
             codes[:, within] = np.where(some, special.astype(codes.dtype), codes[:, within])
         infinite = rng.random(n) < 0.3

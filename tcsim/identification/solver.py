@@ -136,7 +136,9 @@ def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[_Search, Machine
             machine = _descended(search, machine)
             if search.wrong(machine):
                 break
-        fresh = joined([questions.ask(kind, _CHECKED if number else _PER_KIND, range(sig.k), machine) for kind in KINDS])
+        fresh = joined(
+            [questions.ask(kind, _CHECKED if number else _PER_KIND, range(sig.k), machine) for kind in KINDS]
+        )
         answers = search.ask(fresh)
         bad = np.flatnonzero(answer(machine, fresh) != answers)
         if not len(bad) and number:
@@ -152,11 +154,16 @@ def _separated(search: _Search, machine: Machine) -> Machine:
     sig, quiet = search.questions.signature, 0
     while quiet < 3:
         quiet += 1
-        batch = joined([search.questions.ask(kind, 400, range(sig.k), machine) for kind in (*KINDS, "edge", "floor", "floor", "cut", "cut")])
+        batch = joined(
+            [
+                search.questions.ask(kind, 400, range(sig.k), machine)
+                for kind in (*KINDS, "edge", "floor", "floor", "cut", "cut")
+            ]
+        )
         mine, chosen = answer(machine, batch), []
         for key in ("fraction_bits", "significand", "floor", "scaled", "widened"):
             for value in _fitting(search, machine, key):
-                differ = np.flatnonzero(answer(replace(machine, **{key: value}), batch) != mine)
+                differ = np.flatnonzero(answer(_with(machine, {key: value}), batch) != mine)
                 chosen.extend(differ[:6].tolist())
         if chosen:
             some = batch[np.unique(chosen)]
@@ -174,7 +181,7 @@ def _fitting(search: _Search, machine: Machine, key: str) -> list[Any]:
     values, own = search.choices[key], getattr(machine, key)
     if isinstance(own, int) and key != "floor":
         values = tuple(value for value in values if value is None or abs(value - own) <= 2)
-    return [v for v in values if v != own and not search.wrong(replace(machine, **{key: v}))]
+    return [v for v in values if v != own and not search.wrong(_with(machine, {key: v}))]
 
 
 def _places(steps: list[tuple[int, ...]], k: int) -> Iterator[tuple[int, ...]]:
@@ -196,10 +203,15 @@ def _nan(search: _Search) -> int:
 
 
 _KEYS = (
-    "addend", "fraction_bits", "significand", "rounding", "products", "widened", "truncation", "scaled",
+    "scaled", "addend", "fraction_bits", "significand", "rounding", "products", "widened", "truncation",
     "floor", "subnormal_in", "subnormal_c", "subnormal_out", "overflow", "zero",
 )  # fmt: skip
-_PAIRS = (("fraction_bits", "significand"), ("significand", "rounding"), ("addend", "rounding"), ("floor", "fraction_bits"), ("scaled", "fraction_bits"), ("widened", "floor"), ("widened", "fraction_bits"))
+_PAIRS = (
+    ("fraction_bits", "significand"),
+    ("significand", "rounding"),
+    ("addend", "rounding"),
+    ("widened", "fraction_bits"),
+)
 
 
 def _descended(search: _Search, machine: Machine) -> Machine:
@@ -233,6 +245,10 @@ def _descended(search: _Search, machine: Machine) -> Machine:
     return machine
 
 
+def _with(machine: Machine, values: dict[str, Any]) -> Machine:
+    return replace(machine, **values)
+
+
 def _best(search: _Search, machine: Machine, wrong: int, keys: Sequence[str], **fixed: Any) -> tuple[Machine, int]:
     """The machine with the one change, of all values of some keys, that leaves fewest wrong answers."""
     best = machine
@@ -241,7 +257,7 @@ def _best(search: _Search, machine: Machine, wrong: int, keys: Sequence[str], **
             if not wrong:
                 return best, wrong
             if value != getattr(machine, key) or fixed:
-                other = replace(machine, **{key: value, **fixed})
+                other = _with(machine, {key: value, **fixed})
                 if (count := search.wrong(other)) < wrong:
                     best, wrong = other, count
     return best, wrong
@@ -284,7 +300,7 @@ def _rivals(search: _Search, machine: Machine, key: str) -> list[Any]:
     """The values that have to be told from the found one."""
     own, valid = getattr(machine, key), search.choices[key]
     if key in ("fraction_bits", "significand"):
-        near = [None] if key == "fraction_bits" else []
+        near: list[int | None] = [None] if key == "fraction_bits" else []
         if own is not None:
             near += [own - 1, own + 1]
         else:
@@ -313,7 +329,7 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
             rivals = _rivals(search, machine, key)
         told = 0
         for rival in rivals:
-            other = replace(machine, **{key: rival})
+            other = _with(machine, {key: rival})
             differ = np.flatnonzero(answer(other, more) != mine)
             told += bool(len(differ))
             if len(differ):
@@ -322,13 +338,20 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
                 notes.append((key, rival, int(answer(other, more[shortest : shortest + 1])[0])))
         if (rivals and not told and key != "step") or (key == "floor" and not _told(notes, key, None)):
             found[key] = NOT_OBSERVABLE
-        elif key == "fraction_bits" and machine.fraction_bits is not None and None in rivals and not _told(notes, key, None):
+        elif (
+            key == "fraction_bits"
+            and machine.fraction_bits is not None
+            and None in rivals
+            and not _told(notes, key, None)
+        ):
             found[key] = NOT_OBSERVABLE
     if asked:
         batch = more[np.array(asked)]
         answers = search.ask(batch)
         for index, (key, rival, rival_answer) in enumerate(notes):
-            evidence.append(Evidence.of(key, getattr(machine, key), rival, batch, index, int(answers[index]), rival_answer))
+            evidence.append(
+                Evidence.of(key, getattr(machine, key), rival, batch, index, int(answers[index]), rival_answer)
+            )
         if (answers != mine[asked]).any():
             search.add(batch, answers)
             machine = _descended(search, machine)

@@ -1,0 +1,204 @@
+"""Unknown instructions identified from their answers: the model of several archs, and machines that no hypothesis fits."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from long_matrices import WHOLE
+
+import tcsim
+from hwkernels.identify.registry import differences, registered, steps_of
+from hwkernels.identify.run import chosen, main, on_model
+from hwkernels.identify.sources import GpuTiles, ModelTiles
+from tcsim.arithmetic.steps import Lowering
+from tcsim.identification.machine import NOT_OBSERVABLE, Batch, Machine, Signature, answer
+from tcsim.identification.questions import KINDS, Questions
+from tcsim.identification.solver import identify
+from tcsim.numbers.formats import FORMATS
+
+ROOT = Path(__file__).resolve().parent.parent
+ARCHS = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+ALWAYS = (
+    ("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16", "sm_70"),
+    ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_80"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.e4m3.e5m2.f32", "sm_89"),
+    ("mma.sync.aligned.m16n8k16.row.col.f16.e4m3.e5m2.f16", "sm_90"),
+)
+"""Chained steps, a floor, 14 significant bits, inputs that are widened and an addend that comes last."""
+
+
+class Known:
+    """A hypothesis that plays the unknown."""
+
+    def __init__(self, machine: Machine, signature: Signature) -> None:
+        self.machine, self.signature = machine, signature
+
+    def dot(self, a: Any, b: Any, c: Any, scale_a: Any = None, scale_b: Any = None) -> Any:
+        """Its answers."""
+        return answer(self.machine, Batch(self.signature, a, b, c, scale_a, scale_b))
+
+
+def everything() -> list[tuple[str, str]]:
+    """Float instructions and archs: a few always, every one in the whole matrix."""
+    if not WHOLE:
+        return list(ALWAYS)
+    return [(item.mnemonic, arch) for arch in ARCHS for item in chosen(arch, scaled=True)]
+
+
+@pytest.mark.parametrize(("mnemonic", "arch"), everything())
+def test_the_model_is_identified_as_its_rows_say(mnemonic: str, arch: str) -> None:
+    """Every key that can be observed is the registry's; rows that are no machine of the hypotheses are refused."""
+    result = on_model(mnemonic, arch)
+    assert result.found is not None
+    assert result.found.asked <= 100_000
+    assert not result.differs, "\n".join(result.lines())
+    assert result.found.outside == (not result.row)
+
+
+def test_a_found_machine_is_a_row() -> None:
+    """The emitted steps, run as a lowering, give the instruction's own bits."""
+    tiles = ModelTiles(tcsim.instruction(ALWAYS[3][0], arch="sm_90"))
+    found = identify(tiles)
+    batch = Questions(tiles.signature, 7).ask("dense", 500, range(tiles.signature.k))
+    formats = FORMATS[tiles.signature.a], FORMATS[tiles.signature.b], FORMATS[tiles.signature.c]
+    d = Lowering("native", steps_of(found)).run(batch.a[:, None], batch.b[..., None], batch.c[:, None, None], formats)
+    np.testing.assert_array_equal(d[:, 0, 0], batch.ask(tiles))
+
+
+def test_each_conclusion_has_a_question_that_its_rival_answers_otherwise() -> None:
+    """The evidence, asked again: the answer is the machine's, the rival's differs, as a machine with that value gives it."""
+    tiles = ModelTiles(tcsim.instruction(ALWAYS[1][0], arch="sm_80"))
+    found = identify(tiles)
+    keys = {item.key for item in found.evidence}
+    observable = {key for key, value in found.found.items() if value != NOT_OBSERVABLE}
+    assert keys >= observable - {"nan", "scaled", "widened"} and "floor" in keys
+    for item in found.evidence:
+        codes = (np.array([x]) for x in (item.question.a, item.question.b, item.question.c))
+        batch = Batch(tiles.signature, *(c.astype(np.uint32) for c in codes))
+        assert batch.ask(tiles)[0] == item.answer != item.rival_answer
+        assert answer(replace(found.nearest, **{item.key: item.rival}), batch)[0] == item.rival_answer
+
+
+@pytest.mark.parametrize("wrong", ["stuck bit", "lossy product", "order in pairs"] if WHOLE else ["stuck bit"])
+def test_a_machine_outside_the_hypotheses_is_refused(wrong: str) -> None:
+    """The smallest case is one that the nearest hypothesis really answers differently."""
+    known = Known(Machine((tuple(range(4)),), fraction_bits=24), Signature(4, "bf16", "bf16", "f32", "f32"))
+
+    class Strange(Known):
+        def dot(self, a: Any, b: Any, c: Any, scale_a: Any = None, scale_b: Any = None) -> Any:
+            if wrong == "stuck bit":
+                return super().dot(a, b, c) | np.uint32(4)
+            if wrong == "lossy product":
+                return super().dot(np.where((a & 0x7F) == 0x55, a & 0xFFFE, a).astype(a.dtype), b, c)
+            zero = np.zeros_like(c)
+            halves = [
+                super(Strange, self).dot(
+                    *(np.where(np.arange(4) // 2 == i, x, 0).astype(x.dtype) for x in (a, b)), zero
+                )
+                for i in (0, 1)
+            ]
+            return (halves[0].view(np.float32) + (halves[1].view(np.float32) + c.view(np.float32))).view(np.uint32)
+
+    with np.errstate(all="ignore"):
+        found = identify(Strange(known.machine, known.signature))
+    assert found.outside and found.mismatch is not None and not found.found
+    assert found.mismatch.answer != found.mismatch.predicted
+    assert found.lines()[0].startswith("outside my hypotheses")
+
+
+def test_the_solver_imports_no_instruction() -> None:
+    """What `tcsim.identification` loads is numbers and core alone; its sources name nothing else of tcsim."""
+    for path in (ROOT / "tcsim/identification").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tcsim"):
+                assert (node.module or "").split(".")[1] in ("identification", "numbers", "core"), (path, node.module)
+            if isinstance(node, ast.Import):
+                assert all(not item.name.startswith(("tcsim", "hwkernels", "conformance")) for item in node.names), path
+    assert len(list((ROOT / "tcsim/identification").glob("*.py"))) > 4
+
+
+@pytest.mark.parametrize(
+    "mnemonic",
+    [
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32",
+        "wgmma.mma_async.sync.aligned.m64n128k32.f16.e4m3.e5m2",
+        "wgmma.mma_async.sp.sync.aligned.m64n128k32.f32.f16.f16",
+    ],
+)
+def test_a_probe_is_asked_as_the_model_is(mnemonic: str) -> None:
+    """What a probe of each family would be given holds the same dot products: the model executes it."""
+    item: Any = tcsim.instruction(mnemonic, arch="sm_90")
+
+    class Probe:
+        instruction = item
+
+        def launch(self, inputs: dict[str, Any]) -> dict[str, Any]:
+            return inputs
+
+    def run(inputs: Any) -> list[Any]:
+        given = {name: inputs[name] for name in ("a", "b", "c", "metadata") if name in inputs}
+        if "image" in inputs:
+            given["smem"] = inputs["image"]
+        if "metadata" in given:
+            lanes = 128 if "image" in inputs else 32
+            given |= {"metadata": given["metadata"].reshape(-1, lanes), "selector": int(inputs["selector"][0])}
+        return [item.execute(**given)]
+
+    model = ModelTiles(item)
+    gpu = GpuTiles(Probe(), run)  # type: ignore[arg-type]
+    batch = Questions(model.signature, 3).ask("bits", 150, range(model.signature.k))
+    np.testing.assert_array_equal(batch.ask(gpu), batch.ask(model))
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The model of an arch, its row beside it, JSON and a row to commit; a part that no mnemonic has asks nothing."""
+    path = tmp_path / "found.json"
+    options = ["--model", "sm_80", "--only", "m16n8k8", "bf16", "--full", "--rows", "--json", str(path)]
+    assert main(options) == 0
+    text = capsys.readouterr().out
+    assert (
+        "fraction_bits  24" in text
+        and "registry 24" in text
+        and "DotAdd(k=(0, 1, 2, 3, 4, 5, 6, 7), addend='c'" in text
+    )
+    assert '"verdict": "identified"' in path.read_text() and '"agrees": true' in path.read_text()
+    assert main(["--model", "sm_80", "--only", "nothing"]) == 2
+
+
+def test_a_wrong_row_is_seen() -> None:
+    """A row with one fraction bit more differs in just that key."""
+    item: Any = tcsim.instruction(ALWAYS[1][0], arch="sm_80")
+    tiles = ModelTiles(item)
+    row = registered(item.lowering, tiles.signature)
+    assert row is not None
+    bits = row.fraction_bits or 0
+    assert set(differences(identify(tiles), replace(row, fraction_bits=bits + 1))) == {"fraction_bits"}
+
+
+def test_every_kind_of_question_is_asked() -> None:
+    """Each kind makes questions that differ, for formats of every width, with and without scales."""
+    for a, c, scale in (("f16", "f16", None), ("tf32", "f32", None), ("e2m1", "f32", ("ue4m3", 16))):
+        questions = Questions(Signature(32, a, a, c, c, scale), 1)
+        for kind in KINDS:
+            batch = questions.ask(kind, 64, range(32))
+            assert len(np.unique(batch.a, axis=0)) > 8 and batch.a.dtype == FORMATS[a].dtype, (a, kind)
+
+
+def test_the_solver_loads_alone() -> None:
+    """A fresh interpreter that identifies has loaded no family, no catalog and no arithmetic through it."""
+    code = (
+        "import sys, types; p = types.ModuleType('tcsim'); p.__path__ = ['tcsim']; sys.modules['tcsim'] = p\n"
+        "import tcsim.identification.solver\n"
+        "own = {m.split('.')[1] for m in sys.modules if m.startswith('tcsim.')}\n"
+        "assert own == {'identification', 'numbers', 'core'}, own"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
