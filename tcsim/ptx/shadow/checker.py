@@ -329,7 +329,7 @@ class Checker(Observer):
         for begin, end in pairwise(starts):
             first = int(units[begin]) * together
             made[first] = self.operations.issue(
-                flight.kind, line, block.rank, distinct(every[begin:end]), flight.threads[begin:end], flight.groups[begin:end], proxy,
+                flight.kind, line, block.rank, distinct(every[begin:end]) if together > 1 else every[begin : begin + 1], flight.threads[begin:end], flight.groups[begin:end], proxy,
             )  # fmt: skip
             made[first].registers, made[first].sources = bound.written, bound.held
             made[first].unit = bound.model.row.family

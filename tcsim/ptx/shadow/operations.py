@@ -77,7 +77,7 @@ class Operations:
             self._seen = np.concatenate([self._seen, np.full_like(self._seen, NEVER)], axis=1)
             self._learnt = np.concatenate([self._learnt, np.zeros_like(self._learnt)], axis=1)
             self._after = np.concatenate([self._after, np.zeros_like(self._after)], axis=1)
-        left = [np.ones(len(threads), bool), np.ones(len(threads), bool)]
+        left = list(np.ones((2, len(threads)), bool))
         made = Operation(number, kind, line, rank, warps, threads, groups, self.clocks.now[warps], left, proxy)
         self.all.append(made)
         if kind not in ("", "mbarrier"):
@@ -195,11 +195,12 @@ class Operations:
                 np.broadcast_to(numbers, found.shape)[missing],
                 np.broadcast_to(warps, found.shape)[missing],
             )
-            pairs, back = np.unique(numbers.astype(np.int64) * self.clocks.warps + warps, return_inverse=True)
-            number, warp = pairs // self.clocks.warps, pairs % self.clocks.warps
+            asked = np.zeros((len(self.all), self.clocks.warps), bool)
+            asked[numbers, warps] = True
+            number, warp = np.nonzero(asked)
             known = self.clocks.known[warp, ORDERED, 1:-1]
             self._after[part][number, warp] = (self._seen[part][number] <= known).any(1)
-            found[missing] = self._after[part][number, warp][back]
+            found[missing] = self._after[part][numbers, warps]
         return found
 
     def is_after(self, number: int, warps: Array, part: int) -> bool:

@@ -96,7 +96,9 @@ class Words:
         least, most = int(who.min()), int(who.max())
         if reads and not least:
             found += _nobody(np.nonzero(who == 0)[0])
-        if most:
+        if least > clocks.warps and not (lanes is not None and self.lanes.loose(warps, LEARNS)):
+            found += self._missing("landed", EMPTY, who - (clocks.warps + 1), warps, WRITTEN)
+        elif most:
             bad = clocks.ordered(warps, np.minimum(who, clocks.warps + 1)) < self.when[at]
             if bad.any():
                 places = np.nonzero(bad)[0]
@@ -201,10 +203,12 @@ class Words:
         return [Conflict("written", own, self.what[at[own]] >> LANE_BITS, codes[ordinary] - 1)] if len(own) else []
 
     def _missing(self, kind: str, places: Array, numbers: Array, warps: Array, part: int) -> list[Conflict]:
-        """Of operations, elementwise, those that do not come before what a warp does now."""
-        missing = ~self.operations.after(numbers, warps, part)
-        nobody = np.zeros(int(missing.sum()), np.int64)
-        return [Conflict(kind, places[missing], numbers[missing], nobody)] if len(nobody) else []
+        """Of operations, elementwise, those that do not come before what a warp does now; places EMPTY: all words."""
+        after = self.operations.after(numbers, warps, part)
+        if after.all():
+            return []
+        own = np.nonzero(~after)[0]
+        return [Conflict(kind, places[own] if len(places) else own, numbers[own], np.zeros(len(own), np.int64))]
 
     def note_read(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
         """Lanes of warps read words."""
