@@ -128,7 +128,7 @@ def test_a_hazard_is_shown_with_both_lines_and_both_sources(folder: Path) -> Non
         "error (1)", "PROXY_FENCE_MISSING", "line 16 cp.async.bulk.global.shared::cta.bulk_group [%d], [tile], 128;",
         "source copy.cu:7", "copy(out, tile);", "line 12 st.shared.u32 [%r3], %r1;", "tile[threadIdx.x] = threadIdx.x;",
         HAZARDS["PROXY_FENCE_MISSING"].sentence, "section Async Proxy (PTX ISA 9.4)", FIXES["PROXY_FENCE_MISSING"],
-        "schedule late, early",
+        "schedule late, early", "witness none: no order of completion changes an array (2 tried: late:16, early:16)",
     ):  # fmt: skip
         assert part in said, part
     assert shown.endswith("\n1 error\n")
@@ -210,8 +210,33 @@ def test_bits_that_depend_on_the_schedule_are_a_witness() -> None:
     job = Job(text.encode(), (Pointer("a"), Pointer("b")), regions, block=(LOAD.threads, 1, 1))
     found = check(job, "load.ptx")
     assert [(own.comparison.name, own.comparison.unequal) for own in found.witnesses] == [("b", 1)]
+    (own,) = found.findings
+    assert own.tried is not None and own.tried.witness is not None and own.hazard.other_line is not None
+    assert own.tried.witness.schedules == (f"late:{own.hazard.other_line}", "late") == (own.tried.orders[0], "late")
+    assert own.tried.witness.comparison.name == "b" and own.tried.witness.comparison.unequal == 1
     assert not list(wrong(json.loads(json.dumps({"verb": "check", **found.as_dict()})), schema()))
     assert not of(STORE, "").witnesses and of(RACES, "").passed
+
+
+def test_an_error_whose_bits_can_differ_has_the_order_that_shows_it(folder: Path) -> None:
+    """A copy that nobody waits for, mended and not; the order can be asked for; without orders nothing is tried."""
+    wrong_text = LOAD.without("ASYNC_DST_READ").replace("%r5, [%r3];", "%r5, [%r3]; st.global.u32 [%rd2], %r5;", 1)
+    line = next(n for n, own in enumerate(wrong_text.splitlines(), 1) if "cp.async.bulk.shared" in own)
+    (folder / "load.ptx").write_text(wrong_text)
+    launch = f"""
+block = {LOAD.threads}
+params = [{{ pointer = "a" }}, {{ pointer = "b" }}]
+arrays.a = {{ format = "u32", shape = [1024], distribution = "integers", low = 7, high = 7 }}
+arrays.b = {{ format = "u32", shape = [1024], distribution = "zeros" }}
+"""
+    (folder / "load.toml").write_text(launch)
+    call = ("check", "load.ptx", "-l", "load.toml")
+    said = " ".join(answer(*call, status=1).split())
+    assert f"witness late:{line}: b[0] is" in said and "= 7, under late" in said
+    found = json.loads(answer(*call, "--json", "--orders", "0", "--schedule", f"early:{line}", status=1))
+    assert [(own["orders"], own["witness"]) for own in found["findings"]] == [([], None)]
+    assert found["schedules"] == [f"early:{line}"] and not list(wrong(found, schema()))
+    assert "lately" in refusal(*call, "--schedule", "lately") and "late:x" in refusal(*call, "--schedule", "late:x")
 
 
 def test_only_files_below_the_folder_are_quoted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

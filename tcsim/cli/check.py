@@ -15,7 +15,7 @@ from tcsim.cli import options
 from tcsim.cli.exec import changed, job_of, opened, when
 from tcsim.cli.output import emit, plain
 from tcsim.core.errors import OperandError, shortened
-from tcsim.launchers.check import SCHEDULES, Check, Shown, page
+from tcsim.launchers.check import ORDERS, SCHEDULES, Check, Shown, page
 from tcsim.launchers.check import check as check_job
 from tcsim.launchers.check_report import report
 from tcsim.launchers.job import Job
@@ -30,7 +30,7 @@ def check(
     arch: options.Chip = None,
     schedule: Annotated[
         list[str] | None,
-        typer.Option("--schedule", help="late, early, or a seed; may be repeated. Default: late and early; of a script late.", metavar="WHEN"),
+        typer.Option("--schedule", help="late, early, a seed, or late:LINE, early:LINE; may be repeated. Default: late and early; of a script late.", metavar="WHEN"),
     ] = None,
     sarif: Annotated[
         str | None, typer.Option("--sarif", help="Write a SARIF 2.1.0 log, for code review.", metavar="FILE")
@@ -41,6 +41,9 @@ def check(
     block: Annotated[
         str | None, typer.Option("--block", help="Of the timeline. Default: that of the first hazard, else 0,0,0. Of a script it is that of the launch that has it, else of the first launch.", metavar="X,Y,Z")
     ] = None,
+    orders: Annotated[
+        int, typer.Option("--orders", help="Orders of completion that are tried for witnesses of errors, at the most; 0: none. Not of a script.", min=0)
+    ] = ORDERS,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Name what is wrong in a kernel: missing fences, waits and barriers, races, faults and deadlocks. No GPU is needed.
@@ -60,7 +63,7 @@ def check(
     else:
         job = changed(job_of(file, launch, "check"), arch, None)
         with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
-            found = check_job(job, file, schedules or SCHEDULES, progress)
+            found = check_job(job, file, schedules or SCHEDULES, progress, orders)
         shown = _shown(found, job)
     if timeline is not None:
         if shown is None:

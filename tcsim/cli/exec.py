@@ -84,7 +84,7 @@ def _script(
 
 def when(schedule: str) -> str | int:
     """A schedule of the command line. Raises OperandError."""
-    return schedule if schedule in ("late", "early") else options.integer_of(schedule, "--schedule")
+    return schedule if schedule.partition(":")[0] in ("late", "early") else options.integer_of(schedule, "--schedule")
 
 
 def job_of(file: str, launch: str | None, call: str = "exec") -> Job:

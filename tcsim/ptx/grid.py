@@ -24,6 +24,7 @@ from tcsim.ptx.limits import Limits
 from tcsim.ptx.machine import Block
 from tcsim.ptx.memory import Memory, Segment
 from tcsim.ptx.observer import Observer
+from tcsim.ptx.pending import is_early
 from tcsim.ptx.shadow.dependents import Ledger
 from tcsim.ptx.syntax import Instruction
 from tcsim.ptx.threads import Stop
@@ -156,7 +157,7 @@ class Grid:
 
     def _cancel(self) -> tuple[int, int, int] | None:
         """The first block of a cluster that will not start now; early, all have started."""
-        if self.launch.schedule == "early":
+        if is_early(self.launch.schedule):
             return None
         return next(self.waiting, [None])[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ from tcsim.ptx.stepping.session import Session
 from tcsim.ptx.syntax import Function, PtxError, Variable
 from tcsim.ptx.syntax import Module as Syntax
 
-SCHEDULES = ("late", "early")
+_SCHEDULE = re.compile(r"(late|early)(:[1-9]\d{0,8})?")
 
 
 @dataclass
@@ -208,7 +209,8 @@ class Kernel(Shown):
         """Run the grid.
 
         params: one value for each parameter, in order (`tcsim.ptx.parameters`). cluster=(1, 1, 1): what .reqnctapercluster says.
-        schedule: when asynchronous work completes: "late", "early", or a seed for something between. after: a run that this one
+        schedule: when asynchronous work completes: "late", "early", or a seed for something between; "late:24" is late but for the work of
+        line 24 of the PTX, which completes early, "early:24" the other way round. after: a run that this one
         follows as a dependent launch; it must have completed. progress: called now and then, while the grid runs in order, with
         the clusters that have ended, those of the grid, and the instructions so far. observe: makes an observer of each cluster,
         that sees what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid, with
@@ -301,8 +303,10 @@ class Kernel(Shown):
 
 def _options(name: str, schedule: Any, check: Any, limits: Any, after: Any) -> None:
     seed = isinstance(schedule, (int, np.integer)) and not isinstance(schedule, bool) and schedule >= 0
-    if not seed and schedule not in SCHEDULES:
-        raise LaunchError(f'{name}: schedule={shortened(schedule)}; valid: "late", "early", or an integer seed from 0')
+    if not seed and not (isinstance(schedule, str) and _SCHEDULE.fullmatch(schedule)):
+        raise LaunchError(
+            f'{name}: schedule={shortened(schedule)}; valid: "late", "early", either with ":" and a line of the PTX, or an integer seed from 0'
+        )
     if not isinstance(check, (bool, np.bool_)):
         raise LaunchError(f"{name}: check={shortened(check)}; valid: True or False")
     if limits is not None and not isinstance(limits, Limits):

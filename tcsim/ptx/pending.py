@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tcsim.ptx.performer import Performer
 
 Schedule = str | int
-"""When pending work completes: "late", "early", or the seed of a random legal order."""
+"""When pending work completes: "late", "early", or the seed of a random legal order. "late:24": late, but that of line 24 of the PTX early;
+"early:24": early, but that of line 24 late."""
 
 IN_ORDER = ("wgmma", "tcgen05")
 """Groups whose work is executed in the order of issue."""
@@ -63,7 +64,8 @@ class Queue:
 
     def __init__(self, schedule: Schedule) -> None:
         self.flights: list[Flight] = []
-        self.early = schedule == "early"
+        self.early = is_early(schedule)
+        self.other = int(str(schedule).partition(":")[2] or -1)  # the line whose work completes the other way
         self.random = Random(schedule) if isinstance(schedule, int) else None
 
     def add(self, flight: Flight) -> None:
@@ -71,7 +73,7 @@ class Queue:
         self.flights.append(flight)
         if flight.block.observer is not None:
             flight.block.observer.issued(flight)
-        if self.early:
+        if self.early != (flight.bound.line == self.other):
             self.finish(flight)
 
     def track(self, kind: str, signals: tuple[Signal, ...], block: Performer, threads: Array) -> None:
@@ -162,6 +164,15 @@ class Queue:
             self.finish(self.flights[0])
 
 
+def is_early(schedule: Schedule) -> bool:
+    """Whether work completes as early as it may, that of one line perhaps left out.
+
+    >>> is_early("early:24"), is_early("late:24"), is_early(7)
+    (True, False, False)
+    """
+    return str(schedule).partition(":")[0] == "early"
+
+
 def _follow(tracker: Tracker) -> None:
     """Give the signals of a tracker whose work is done."""
     observer = tracker.block.observer
@@ -198,4 +209,4 @@ def _shared(flight: Flight, threads: Array) -> bool:
     return bool(np.isin(own, threads).any()) if len(own) > 1 or len(threads) > 1 else bool(own[0] == threads[0])
 
 
-__all__ = ["IN_ORDER", "Flight", "Queue", "Schedule", "Tracker"]
+__all__ = ["IN_ORDER", "Flight", "Queue", "Schedule", "Tracker", "is_early"]

@@ -28,6 +28,7 @@ from tcsim.ptx.cluster import Cluster
 from tcsim.ptx.grid import Grid, Launch
 from tcsim.ptx.hazards import Hazard
 from tcsim.ptx.ledger import Sums
+from tcsim.ptx.pending import is_early
 from tcsim.ptx.watched import GiveUp, Marks, Watched, Written, shared_marks
 
 MOST_PROCESSES = 64
@@ -64,7 +65,7 @@ class Range(Grid):
         return True
 
     def _cancel(self) -> tuple[int, int, int] | None:
-        if self.launch.schedule != "early":
+        if not is_early(self.launch.schedule):
             raise GiveUp
         return None
 
