@@ -137,6 +137,9 @@ LAYOUTS = (
     Rule("DESC_MAJOR", "error", "wgmma or tcgen05.mma reads a matrix that is K-major as one that is MN-major, or the other way round.", "Canonical Layouts", _PTX),
     Rule("FRAGMENT_LAYOUT", "error", "Registers of a product hold elements in no order of rows and columns of what was stored, or A and B do not go through k together; loaded with other addresses, or with or without .trans, they would.", "Matrix Fragments for mma.m16n8k16 with floating point type", _PTX),
     Rule("K_ADVANCE", "error", "Products are added to one accumulator of which A and B do not go on through k together, or take elements twice.", "Strides", _PTX),
+    Rule("IDESC_SHAPE", "error", "tcgen05.ld reads results that no product has written, and the product before takes fewer rows of A or B than lie in shared memory; with another M or N in the instruction descriptor it would have written them.", "Instruction descriptor", _PTX),
+    Rule("OPERANDS_EXCHANGED", "error", "wgmma or tcgen05.mma reads A through the descriptor of B, which has too few rows, and B through that of A.", "Matrix Descriptor Format", _PTX),
+    Rule("SCALE_COLUMN", "error", "tcgen05.mma reads scale factors of the other operand, of two arrays or copies, or of none; from other columns they would be those of one operand.", "Scale Factor A ID, Scale Factor B ID", _PTX),
     Rule("TMEM_COLUMN", "error", "tcgen05.mma reads A from Tensor Memory where elements are in no order of rows and columns, or not those that B meets; from other columns they would be.", "tcgen05.mma", _PTX),
 )  # fmt: skip
 """Operands of products: what is found only where elements are followed (`Kernel.launch(origins=True)`, `tcsim check`)."""

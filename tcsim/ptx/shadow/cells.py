@@ -42,18 +42,24 @@ class Cells:
         found = np.where(inside, at[np.where(inside, places // 2, 0)], 0)
         return np.where(found > 0, found + places % 2, found)
 
+    @staticmethod
+    def places(accesses: Sequence[Access]) -> Array:
+        """Where the elements (rows, columns) of an operand lie, in bytes; of several copies the first."""
+        layout: Any = accesses[0].cells
+        words = np.concatenate(
+            [(own.address[:, None] + np.arange(0, own.size, _COLUMN)).reshape(-1) for own in accesses]
+        )
+        found: Array = (words[layout.word] + layout.cells[3] * layout.element_bits // 8)[0, 0]
+        return found
+
     def view(self, name: str, accesses: Sequence[Access], rank: int, line: int) -> View | None:
         """An operand in Tensor Memory; None if nothing is known of it."""
         if rank not in self.at:
             return None
         layout: Any = accesses[0].cells
-        words = np.concatenate(
-            [(own.address[:, None] + np.arange(0, own.size, _COLUMN)).reshape(-1) for own in accesses]
-        )
-        bits = layout.element_bits
-        if bits < 8:
+        if layout.element_bits < 8:
             return None
-        place = (words[layout.word] + layout.cells[3] * bits // 8)[0, 0]
+        place = self.places(accesses)
         found = self.lookup(rank, place)
         if not (found > 0).any():
             return None

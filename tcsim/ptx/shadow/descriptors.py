@@ -87,7 +87,11 @@ def view_of(
     def shifts(target: Array) -> Iterator[Mend]:
         return _shifts(at, unit, tile, descriptor, int(address[0]), int(target.flat[0]))
 
-    view = View(name, found, k, each, along, pitch, line, by, mends, turned, shifts, {"descriptor": hex(descriptor)})
+    def through(other: int) -> Array | None:
+        return _through(at, unit, tile, other)
+
+    detail = {"descriptor": hex(descriptor)}
+    view = View(name, found, k, each, along, pitch, line, by, mends, turned, shifts, detail, descriptor, through)
     return view
 
 
@@ -98,13 +102,21 @@ def _decoded(descriptor: int, arch: str) -> MatrixDescriptor | None:
         return None
 
 
+def _through(at: Array, unit: int, tile: TileBytes, descriptor: int) -> Array | None:
+    """The origins of a tile through another descriptor."""
+    try:
+        other = tile.under(descriptor)
+    except OperandError:
+        return None
+    return origins_of(at, unit, other.address, other) if other.size == tile.size else None
+
+
 def _under(at: Array, unit: int, tile: TileBytes, changed: MatrixDescriptor, rule: str, said: str) -> Iterator[Mend]:
     """What is read through another descriptor."""
     try:
-        other = tile.under(changed.encode())
+        found = _through(at, unit, tile, changed.encode())
     except OperandError:
         return
-    found = origins_of(at, unit, other.address, other) if other.size == tile.size else None
     if found is not None:
         yield Mend(rule, said, found)
 

@@ -46,6 +46,8 @@ class View:
     turned: Callable[[], Iterator[Mend]]  # with rows and columns the other way round
     shifts: Callable[[Array], Iterator[Mend]]  # the same operand from elsewhere: where elements of some origins lie
     detail: Mapping[str, Any] = field(default_factory=dict)  # for a hazard
+    descriptor: int = 0  # through which it is read
+    through: Callable[[int], Array | None] | None = None  # what it would be through another one
 
     @property
     def lines(self) -> Array:

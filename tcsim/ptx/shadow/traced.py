@@ -22,9 +22,10 @@ from tcsim.isa.mma.product import MatrixProduct
 from tcsim.model.effects import Access, Effects
 from tcsim.ptx.carried import Move, Transfer
 from tcsim.ptx.families import Rows
-from tcsim.ptx.shadow import fragments, tags
+from tcsim.ptx.shadow import fragments, scales, tags
 from tcsim.ptx.shadow.copied import Copied, known
 from tcsim.ptx.shadow.origins import written_as
+from tcsim.ptx.shadow.shapes import Shapes
 from tcsim.ptx.shadow.tiles import FILL, Mend, View, common_step, is_matrix, paired, pitch_of_pieces, step_of, stride
 from tcsim.ptx.threads import LANES, Array
 
@@ -64,6 +65,7 @@ class Traced(Copied):
 
     def __init__(self, checker: Checker) -> None:
         super().__init__(checker)
+        self.shapes = Shapes(self)
         self.sums: dict[Any, Last] = {}  # by accumulator
         self._numbers = count()
         self._registers: dict[int, dict[int, View]] = {}  # by flight: A in registers, as it was issued
@@ -220,6 +222,10 @@ class Traced(Copied):
         """Work begins: A in registers is what it is now."""
         super().issued(flight, line)
         numbers = {name: rows.numbers for name, rows in flight.bound.sources if isinstance(rows, Rows)}
+        if flight.kind == "tcgen05":
+            self.shapes.issued(flight, line)
+        if flight.kind == "tcgen05.ld":
+            self.shapes.loaded(flight)
         if flight.kind == "tcgen05.st":
             self._cells_stored(flight, numbers["registers"], line)
         if flight.bound.model.moves and "value" in numbers:
@@ -266,6 +272,8 @@ class Traced(Copied):
             found = self.cells.view(name.upper(), accesses, flight.block.rank, line) if name == "a" else None
             if found is not None:
                 views.setdefault(0, {})[found.name] = found
+        if any(name in cells for name in scales.NAMES):
+            scales.judge(self, flight, cells, views.get(0, {}), line)
         for place, view in self._registers.pop(id(flight), {}).items():
             views.setdefault(place, {})["A"] = view
         for place, own in views.items():
@@ -294,6 +302,9 @@ class Traced(Copied):
         """Look at the operands of one product."""
         a, b = views.get("A"), views.get("B")
         bad = [own for own in views.values() if not self._is_matrix(own)]
+        if bad and a is not None and b is not None and self._exchanged(block, thread, a, b):
+            self.sums.pop(key, None)
+            return
         for own in bad:
             other = None if len(bad) > 1 else b if own is a else a
             self.wrong(block, thread, own, self._right_with(own, other), other)
@@ -307,6 +318,22 @@ class Traced(Copied):
             self.sums.pop(key, None)
             return
         self._added(block, thread, a, b, key, fresh)
+
+    def _exchanged(self, block: Threads, thread: int, a: View, b: View) -> bool:
+        """Operands of which one is no matrix: whether both would be through each other's descriptors."""
+        if a.through is None or b.through is None:
+            return False
+        one, other = a.through(b.descriptor), b.through(a.descriptor)
+        if one is None or other is None or one.shape != a.found.shape or other.shape != b.found.shape:
+            return False
+        right = self._right_with(a, None)(one) and self._right_with(b, None)(other) and paired(a, b, one, other)
+        if not right or not (self._in_one_array(one) and self._in_one_array(other)):
+            return False
+        mend = Mend("OPERANDS_EXCHANGED", "the descriptors of A and B exchanged", one)
+        opcode = self.checker.findings.opcode(a.line)
+        said = f"{opcode} reads A from where B lies, of which there are too few rows, and B from A: with {mend.said} both would be whole"
+        self._report(block, thread, a, mend, said, [0, 0], 0)
+        return True
 
     def _is_matrix(self, view: View) -> bool:
         """Whether it is a matrix; what differs from the last one by where it begins is what that was."""

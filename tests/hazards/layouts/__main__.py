@@ -19,6 +19,8 @@ SHOWN = {
     "A tile that TMA wrote, wgmma": ("wgmma, TMA", "stride_a"), "A tile that threads stored, wgmma": ("wgmma, st.shared", "store_phase"),
     "ldmatrix": ("mma.sync, cp.async, swizzled", "phase_a"), "tcgen05.mma": ("tcgen05.mma, TMA", "major_b"),
     "A step along k": ("tcgen05.mma, TMA", "advance_a"), "A in Tensor Memory": ("tcgen05.mma, A in Tensor Memory", "column"),
+    "A tile off the pattern": ("wgmma, st.shared", "begin"), "A and B exchanged": ("wgmma, TMA", "exchanged"), "M and N": ("tcgen05.mma, TMA", "n"),
+    "Scale factors": ("tcgen05.mma, scale factors", "scale_a"),
 }  # fmt: skip
 """Whose sentences the page has."""
 

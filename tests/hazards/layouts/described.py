@@ -19,5 +19,6 @@ class Described:
     advance_b: int = 32
     major_a: int = 0
     major_b: int = 0
+    exchanged: bool = False  # the descriptors of A and B
     begin: int = 0  # bytes behind a multiple of 1024, of both tiles
     base: int = 0  # base offset of both descriptors

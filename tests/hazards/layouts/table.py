@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 from tcsim.ptx import Run
+from tests.hazards.layouts.scaled import Scaled
 from tests.hazards.layouts.tensor_memory import Tensor
 from tests.hazards.layouts.warpgroups import Warpgroup
 from tests.hazards.layouts.warps import Warp
 
-Kernel = Warp | Warpgroup | Tensor
+Kernel = Warp | Warpgroup | Tensor | Scaled
 
 PADDED, SWIZZLED, ROWS = Warp(), Warp("cp.async", pitch=64, swizzle=(1, 3)), Warp("cvt", b_rows=True)
 BOXES, STORED, COPIED = Warpgroup(), Warpgroup(fill="st"), Warpgroup(fill="cp.async", registers=True)
@@ -24,7 +25,7 @@ KERNELS: dict[str, Kernel] = {
     "wgmma, TMA": BOXES, "wgmma, st.shared": STORED, "wgmma, A in registers": COPIED, "wgmma, TMA, A in registers": Warpgroup(registers=True),
     "wgmma, TMA, off the pattern": Warpgroup(begin=128), "wgmma, st.shared, base offset": Warpgroup(fill="st", begin=256, base=2),
     "tcgen05.mma, TMA": BLACKWELL, "tcgen05.mma, st.shared": BY_THREADS, "tcgen05.mma, A in Tensor Memory": IN_TMEM,
-    "tcgen05.mma, A copied to Tensor Memory": Tensor(copied=True),
+    "tcgen05.mma, scale factors": Scaled(), "tcgen05.mma, A copied to Tensor Memory": Tensor(copied=True),
 }  # fmt: skip
 """Each is right, and must be silent."""
 FIELDS = {
@@ -34,7 +35,7 @@ FIELDS = {
     "swapped": "second and third register of A exchanged", "stride_a": "SBO of A", "stride_b": "SBO of B", "advance_a": "A, bytes a product",
     "advance_b": "B, bytes a product", "major_a": "A MN-major", "major_b": "B MN-major", "store_phase": "phase of the swizzle as stored, rows",
     "load_pitch": "pitch of ldmatrix", "load_phase": "phase of ldmatrix, rows", "load_trans": ".trans of ldmatrix",
-    "load_advance": "ldmatrix, pieces of 16 bytes a product", "turned": "movmatrix of B", "begin": "tiles, bytes behind a multiple of 1024", "column": "column of A", "columns": "A, columns a product",
+    "load_advance": "ldmatrix, pieces of 16 bytes a product", "turned": "movmatrix of B", "scale_a": "columns of A's factors as read", "scale_b": "columns of B's factors as read", "copied_a": "columns to which A's factors are copied", "exchanged": "descriptors of A and B exchanged", "m": "M of the instruction descriptor", "n": "N of the instruction descriptor", "begin": "tiles, bytes behind a multiple of 1024", "column": "column of A", "columns": "A, columns a product",
 }  # fmt: skip
 """What a field is, in words."""
 
@@ -143,6 +144,19 @@ def _rows() -> Iterator[tuple[str, str, object, str, str]]:
             "SWIZZLE_PHASE_1024",
             "the tile at a multiple of 1024 bytes instead of 1152, or base offset 1,",
         )
+    for wgmma in ("wgmma, TMA", "wgmma, st.shared", "tcgen05.mma, TMA", "tcgen05.mma, st.shared"):
+        yield wgmma, "exchanged", True, "OPERANDS_EXCHANGED", "the descriptors of A and B exchanged"
+    for mma in ("tcgen05.mma, TMA", "tcgen05.mma, st.shared"):
+        yield mma, "n", 16, "IDESC_SHAPE", "N 32 instead of 16"
+        yield mma, "m", 64, "IDESC_SHAPE", "M 128 instead of 64"
+    yield "tcgen05.mma, A in Tensor Memory", "n", 16, "IDESC_SHAPE", "N 32 instead of 16"
+    factors = "tcgen05.mma, scale factors"
+    yield factors, "scale_a", 72, "SCALE_COLUMN", "column 64 instead of 72 for one of them"
+    yield factors, "scale_b", 64, "SCALE_COLUMN", "column 72 instead of 64 for one of them"
+    yield factors, "scale_a", 65, "SCALE_COLUMN", "column 64 instead of 65"
+    yield factors, "scale_a", 68, "SCALE_COLUMN", "column 64 instead of 68"
+    yield factors, "scale_b", 76, "SCALE_COLUMN", "column 72 instead of 76"
+    yield factors, "copied_a", 60, "SCALE_COLUMN", "column 60 instead of 64"
     yield "wgmma, TMA, A in registers", "begin", 384, "SWIZZLE_PHASE_1024", "the tile at a multiple of 1024 bytes"
     yield "tcgen05.mma, st.shared", "store_phase", 3, "DESC_SWIZZLE_MODE", "3 rows back"
     for held in ("wgmma, A in registers", "wgmma, TMA, A in registers"):

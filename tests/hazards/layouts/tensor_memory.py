@@ -21,6 +21,15 @@ _BYTES = (ROWS + COLUMNS) * 128
 _EIGHT = "{%r31, %r32, %r33, %r34, %r35, %r36, %r37, %r38}"
 
 
+def _loaded() -> str:
+    """The result, eight columns at a time."""
+    load = "tcgen05.ld.sync.aligned.32x32b.x8.b32"
+    return "".join(
+        f"add.u32 %r11, %r10, {column}; {load} {_EIGHT}, [%r11]; tcgen05.wait::ld.sync.aligned;\n"
+        for column in range(0, COLUMNS, 8)
+    )
+
+
 @dataclass(frozen=True)
 class Tensor(Described):
     """What the kernel does; a mistake is another value of one field."""
@@ -46,6 +55,8 @@ class Tensor(Described):
         idesc = tcsim.InstructionDescriptor(
             "f16", self.m, self.n, "f32", "f16", "f16", transpose_a=bool(self.major_a), transpose_b=bool(self.major_b)
         ).encode()
+        if self.exchanged:
+            a, b = b, a
         products = "".join(self._product(a, b, idesc, step) for step in range(4))
         return f"""
     ld.param.u64 %rd6, [a]; ld.param.u64 %rd7, [b];
@@ -72,6 +83,8 @@ class Tensor(Described):
     ISSUED:
     {wait("DONE", "%r6", "0")}
     tcgen05.fence::after_thread_sync;
+    shr.u32 %r10, %r0, 5; shl.b32 %r10, %r10, 21; add.u32 %r10, %r10, %r8;
+    {_loaded()}
     bar.sync 0;
     @%p3 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, 128;
     """

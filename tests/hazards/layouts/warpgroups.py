@@ -36,6 +36,8 @@ class Warpgroup(Described):
         """The kernel."""
         a = tcsim.MatrixDescriptor(A + self.begin + self.start_a, 16, self.stride_a, self.base, self.swizzle_a).encode()
         b = tcsim.MatrixDescriptor(B + self.begin + self.start_b, 16, self.stride_b, self.base, self.swizzle_b).encode()
+        if self.exchanged:
+            a, b = b, a
         products = "".join(self._product(a, b, step) for step in range(4))
         return f"""
     ld.param.u64 %rd6, [a]; ld.param.u64 %rd7, [b];
