@@ -305,7 +305,7 @@ DEADLOCKS: list[tuple[str, dict[str, Any], list[str], set[str]]] = [
     (
         "mov.u32 %r1, smem; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 512;\n"
         "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;",
-        {"target": "sm_100a"}, ["32 of tmem"], {"TMEM_DEADLOCK"},
+        {"target": "sm_100a"}, ["32 columns of Tensor Memory", "columns taken: 512 by", "free: 0"], {"TMEM_DEADLOCK"},
     ),
 ]  # fmt: skip
 

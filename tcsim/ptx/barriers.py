@@ -10,6 +10,7 @@ from tcsim.isa.setmaxnreg import RegisterPool
 from tcsim.ptx.compiled import Compiled
 from tcsim.ptx.fibers import Fibers, Wait
 from tcsim.ptx.performer import Performer
+from tcsim.ptx.syntax import Instruction
 from tcsim.ptx.threads import LANES, Array, Mask, Stop
 
 BARRIERS = 16
@@ -47,7 +48,7 @@ class Barriers(Performer):
         go = mask & complete
         return [(go, here), *moves] if go.any() else moves
 
-    def warp_sync(self, members: Array, w: Mask, after: int) -> Any:
+    def warp_sync(self, members: Array, w: Mask, after: int, item: Instruction) -> Any:
         """bar.warp.sync: wait until all members have executed one, here or elsewhere."""
         mask = self._array(w)
         asked = np.broadcast_to(np.asarray(members, np.uint32), (self.threads,))
@@ -55,7 +56,7 @@ class Barriers(Performer):
             if self.observer is not None:
                 self.observer.met(self, mask, asked)
             return after
-        return [(mask.copy(), Wait("warp", after, members=asked.copy()))]
+        return [(mask.copy(), Wait("warp", after, members=asked.copy(), item=item))]
 
     def _meet_warps(self) -> bool:
         waiting = [own for own in self.fibers.waiting if own.waits and own.waits.kind == "warp"]
@@ -101,7 +102,9 @@ class Barriers(Performer):
             left = left & ~own
         return found
 
-    def barrier(self, number: Any, count: Any, w: Mask, after: int, kind: str, predicate: Any, into: Any) -> Any:
+    def barrier(
+        self, number: Any, count: Any, w: Mask, after: int, kind: str, predicate: Any, into: Any, item: Instruction
+    ) -> Any:
         """Wait until the threads that the barrier is for have arrived."""
         given = None if predicate is None else np.broadcast_to(predicate, (self.threads,)).copy()
         moves = []
@@ -109,7 +112,7 @@ class Barriers(Performer):
             self._use(which, wanted)
             if self.observer is not None:
                 self.observer.arrived(self, "cta", which, own)
-            moves.append((own.copy(), Wait("bar", after, which, wanted, kind, given, into)))
+            moves.append((own.copy(), Wait("bar", after, which, wanted, kind, given, into, item=item)))
         return moves
 
     def _use(self, which: int, wanted: int) -> None:
@@ -184,7 +187,7 @@ class Barriers(Performer):
             self.observer.arrived(self, "cluster", 0, mask)
         self.cluster.settle()
 
-    def cluster_wait(self, w: Mask, after: int) -> Any:
+    def cluster_wait(self, w: Mask, after: int, item: Instruction) -> Any:
         """barrier.cluster.wait: until every thread of the cluster has arrived."""
         mask = self._array(w)
         self.cluster.settle()
@@ -194,7 +197,7 @@ class Barriers(Performer):
             self.observer.passed(self, "cluster", 0, go)
         if not rest.any():
             return after
-        waits: list[tuple[Array, Any]] = [(rest, Wait("cluster", after))]
+        waits: list[tuple[Array, Any]] = [(rest, Wait("cluster", after, item=item))]
         return [(go, after), *waits] if go.any() else waits
 
     # --- the register pool

@@ -41,20 +41,33 @@ def deadlock(blocks: Sequence[Block]) -> Stop:
     block = next(own for own in blocks if own.fibers)
     fiber = min((*block.fibers.waiting, *block.fibers.ready.values()), key=lambda own: int(np.argmax(own.mask)))
     block.cluster.running = block
-    return Stop("DEADLOCK", described(blocks), int(np.argmax(fiber.mask)), block.program.line_of(fiber.block))
+    return Stop("DEADLOCK", described(blocks), int(np.argmax(fiber.mask)), line_of(block, fiber))
 
 
 def described(blocks: Sequence[Block]) -> str:
     """Who waits for what, in all blocks of a cluster."""
-    found = [
-        f"block {tuple(block.index)}, {threads_in_words(fiber.mask)}, line {block.program.line_of(fiber.block)}: {waiting_for(block, fiber)}"
-        for block in blocks
+    found = []
+    for block in blocks:
+        together: dict[tuple[int, str], Array] = {}  # warps that wait at one line for the same are told once
         for fiber in sorted(
             (*block.fibers.waiting, *block.fibers.ready.values()), key=lambda own: int(np.argmax(own.mask))
-        )
-    ]
+        ):
+            key = line_of(block, fiber), waiting_for(block, fiber)
+            together[key] = together.get(key, np.zeros_like(fiber.mask)) | fiber.mask
+        found += [
+            f"block {tuple(block.index)}, {threads_in_words(mask)}, line {line}: {said}"
+            for (line, said), mask in together.items()
+        ]
     more = f"; and {len(found) - _MOST_LINES} more" if len(found) > _MOST_LINES else ""
-    return "; ".join(found[:_MOST_LINES]) + more
+    gone = [f"{tuple(block.index)}" for block in blocks if block.done]
+    ended = f"; block{'s' * (len(gone) > 1)} {', '.join(gone)} ended before" if gone else ""
+    return "; ".join(found[:_MOST_LINES]) + more + ended
+
+
+def line_of(block: Block, fiber: Fiber) -> int:
+    """The line of the instruction at which threads are: threads at a barrier go on behind it."""
+    item = fiber.waits.item if fiber.waits is not None else None
+    return item.line if item is not None else block.program.line_of(fiber.block)
 
 
 def waiting_for(block: Block, fiber: Fiber) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tcsim.ptx.syntax import Instruction
 from tcsim.ptx.threads import Array
 
 EXIT = -1
@@ -27,6 +28,8 @@ class Wait:
     members: Array | None = None  # of bar.warp.sync: the threads that have to meet
     address: int = 0  # of an mbarrier, with the rank of its block
     text: str = ""  # what is waited for, in words
+    resource: str = ""  # the kind of a Resource that is not free
+    item: Instruction | None = None  # the instruction that waits; None for the one at `at`
 
 
 @dataclass(eq=False)

@@ -358,7 +358,7 @@ def _barrier(compiler: Compiler, item: Instruction) -> Lines:
     words = [word for word in item.opcode.split(".")[1:] if word not in ("cta", "aligned")]
     after = compiler._next(compiler.index + 1)
     if words[0] == "warp":
-        return [f"return M.warp_sync({compiler.value(item.operands[0], 'b32')}, w, {after})"]
+        return [f"return M.warp_sync({compiler.value(item.operands[0], 'b32')}, w, {after}, {compiler.constant(item)})"]
     if words[0] == "cluster":
         return _cluster(compiler, words, after)
     operands = list(item.operands)
@@ -370,13 +370,14 @@ def _barrier(compiler: Compiler, item: Instruction) -> Lines:
         return [f"M.arrive({number}, {count}, w)"]
     into = compiler.register(to) if isinstance(to, Register) else "None"
     kind = compiler.constant(words[1] if words[0] == "red" else "sync")
-    return [f"return M.barrier({number}, {count}, w, {after}, {kind}, {predicate}, {into})"]
+    own = compiler.constant(item)
+    return [f"return M.barrier({number}, {count}, w, {after}, {kind}, {predicate}, {into}, {own})"]
 
 
 def _cluster(compiler: Compiler, words: list[str], after: int) -> Lines:
     if "arrive" in words:
         return ["M.cluster_arrive(w)"]
-    return [f"return M.cluster_wait(w, {after})"]
+    return [f"return M.cluster_wait(w, {after}, {compiler.constant(compiler.instruction)})"]
 
 
 class _Barrier(_Ending):

@@ -65,9 +65,12 @@ def described(value: int, arch: str) -> str:
 
     >>> described(MBarrier(2).encode(arch="sm_90"), "sm_90")
     'phase 0 under way, 2 of 2 arrivals missing, 0 bytes missing'
+    >>> early = MBarrier(2)
+    >>> early.complete_tx(16)
+    >>> described(early.encode(arch="sm_90"), "sm_90")
+    'phase 0 under way, 2 of 2 arrivals missing, 16 bytes too many'
     """
     fields = mbarrier_bits.unpack(value & ~1, arch)
-    return (
-        f"phase {fields['phase']} under way, {fields['pending']} of {fields['expected']} arrivals missing, "
-        f"{fields.get('tx_count', 0)} bytes missing"
-    )
+    left = fields.get("tx_count", 0)
+    bytes_ = f"{-left} bytes too many" if left < 0 else f"{left} bytes missing"
+    return f"phase {fields['phase']} under way, {fields['pending']} of {fields['expected']} arrivals missing, {bytes_}"

@@ -59,6 +59,14 @@ def warps_of(threads: Array) -> Array:
     return np.asarray(threads[::LANES] // LANES)
 
 
+_UNITS = {"registers": "registers for each of its threads", "tmem": "columns of Tensor Memory"}
+
+
+def _lacking(resource: Resource) -> str:
+    """What an instruction asks for, in words."""
+    return f"{resource.delta} {_UNITS.get(resource.kind, resource.kind)}"
+
+
 class Performer(Octets):
     """Threads with memory that perform instructions of the catalog."""
 
@@ -139,7 +147,7 @@ class Performer(Octets):
                 continue
             lacking = self._resources(found, threads)
             if lacking is not None:
-                moves.append((own, Wait("resource", here, text=lacking)))
+                moves.append((own, Wait("resource", here, text=_lacking(lacking), resource=lacking.kind)))
                 continue
             self._take(bound, found, threads, mask)
             on |= own
@@ -249,12 +257,12 @@ class Performer(Octets):
             return Wait("resource", here, text=condition.kind)
         return Wait("mbarrier", here, address=int(self._keys(condition.at)[0]), text=f"phase {condition.value}")
 
-    def _resources(self, found: Effects, threads: Array) -> str | None:
+    def _resources(self, found: Effects, threads: Array) -> Resource | None:
         """Take or give back what an instruction asks for; what is lacking, if it has to wait."""
         for resource in found.resources:
             granted = self._resource(resource, threads)
             if granted is None:
-                return f"{resource.delta} of {resource.kind}"
+                return resource
             outcome = resource.then(granted) if resource.then is not None else None
             if self.observer is not None:
                 self.observer.granted(self, resource, outcome, threads)

@@ -56,19 +56,25 @@ class Deadlocks:
         return f"phase {found.ended}: {', '.join(parts)}"
 
     def _by(self, counts: Mapping[int, int]) -> str:
-        lines = ", ".join(self.checker.findings.opcode(line) for line in sorted(counts))
-        return f" by {lines}" if lines else ""
+        found = [(counts[line], self.checker.findings.opcode(line)) for line in sorted(counts)]
+        if len(found) == 1:
+            return f" by {found[0][1]}"
+        return f" ({', '.join(f'{count:,} by {opcode}' for count, opcode in found)})" if found else ""
 
     def _resource(self, block: Barriers, waits: Wait) -> str:
-        if waits.text.endswith("registers") and block.pool is not None:
-            return (
-                f"; free are {block.pool.free} for each thread of one warp, and the warps have {list(block.pool.owned)}"
-            )
+        if waits.resource == "registers":
+            if block.pool is None:
+                return f"; each of the {block.warps} warps still has the {block.program.registers_at_launch} of its launch, and no setmaxnreg.dec gave any back"
+            owned = {count: block.pool.owned.count(count) for count in sorted(set(block.pool.owned))}
+            held = ", ".join(f"{warps} warps have {count}" for count, warps in owned.items())
+            return f"; {held}, and free are {block.pool.free} for the threads of one warp"
         taken = self.checker.blocks.taken.get(block.rank)
-        if waits.text.endswith("tmem") and taken is not None:
+        if waits.resource == "tmem" and taken is not None:
             lines = [line for line in np.unique(taken).tolist() if line]
             held = ", ".join(f"{int((taken == line).sum())} by {self.checker.findings.opcode(line)}" for line in lines)
-            return f"; columns taken: {held or 'none'}"
+            return (
+                f"; columns taken: {held or 'none'}, not given back by tcgen05.dealloc; free: {int((taken == 0).sum())}"
+            )
         return ""
 
     # --- by name
@@ -92,15 +98,16 @@ class Deadlocks:
 
     def _report(self, block: Block, fiber: Fiber, rule: str, said: str) -> None:
         thread = int(np.argmax(fiber.mask))
-        line = next((own for own in block.program.lines[fiber.block] if own is not None), None)
+        waits = fiber.waits.item if fiber.waits is not None else None
+        line = waits or next((own for own in block.program.lines[fiber.block] if own is not None), None)
         checker = self.checker
         message = f"warp {thread // LANES} waits for ever: {said}"
         checker.findings.report(rule, message, checker.findings.number(line), 0, checker.index(block), thread)
 
     def _named(self, block: Block, fiber: Fiber, waits: Wait) -> tuple[str, str] | None:
         if waits.kind == "resource":
-            rule = next((name for kind, name in _STUCK.items() if waits.text.endswith(kind)), None)
-            return (rule, f"{waits.text}, which nobody gives back") if rule else None
+            rule = _STUCK.get(waits.resource)
+            return (rule, f"{waits.text}, which nobody gives back{self._resource(block, waits)}") if rule else None
         if waits.kind in ("lanes", "warp", "collective"):
             return _APART[waits.count or LANES], "the other lanes that have to execute the instruction never come"
         if waits.kind == "bar":
@@ -137,10 +144,14 @@ class Deadlocks:
         fields = mbarrier_bits.unpack(block.word(key) & ~1, block.arch)
         pending, left, state = fields["pending"], fields.get("tx_count", 0), self._object(found)
         if pending and (found.arrivals or found.delivered):
-            return "MBAR_ARRIVE_MISSING", f"the mbarrier at {key:#x} lacks {pending} arrivals; {state}"
+            return (
+                "MBAR_ARRIVE_MISSING",
+                f"the mbarrier at {key:#x} lacks {pending} arrival{'s' * (pending > 1)}; {state}",
+            )
         if not pending and left:
             rule = "MBAR_TX_OVER" if left > 0 else "MBAR_TX_UNDER"
             index = self.checker.index(self.checker.cluster.blocks[key >> 24 & 0xFF])
             self.checker.objects.boxes(key, found, found.ended, found.expected, index, None)
-            return rule, f"the mbarrier at {key:#x} lacks {left} bytes; {state}"
+            said = f"lacks {left} bytes" if left > 0 else f"got {-left} bytes too many"
+            return rule, f"the mbarrier at {key:#x} {said}; {state}"
         return None
