@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.hazards.layouts.table import KERNELS, MISTAKES, Kernel, Mistake
+from tests.hazards.layouts.tensor_memory import Tensor
 from tests.hazards.layouts.warps import Warp
 
 SHARE = tuple(dict.fromkeys((*MISTAKES[::8], *{own.rule: own for own in MISTAKES}.values())))
@@ -52,6 +53,13 @@ def test_registers_are_followed_only_where_it_is_asked_for() -> None:
     """The same kernel, with and without: hazards of layout, or none."""
     wrong = Warp(trans_a=".trans")
     assert [own.name for own in wrong.run().hazards] == ["FRAGMENT_LAYOUT"] * 2 and not wrong.run(origins=False).hazards
+
+
+def test_a_product_of_a_part_is_no_mistake_where_another_takes_the_rest() -> None:
+    """Half of the lanes of an M of 64 are never written, and are loaded all the same."""
+    run = Tensor(m=64, halves=True).run()
+    assert run.completed and [own.name for own in run.hazards if own.severity == "error"] == []
+    assert {own.name for own in run.hazards} == {"TMEM_LD_UNINITIALISED"}
 
 
 def test_the_sentence_names_both_elements_and_the_mend() -> None:

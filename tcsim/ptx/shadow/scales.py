@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.model.effects import Access
-from tcsim.ptx.shadow.tiles import View
+from tcsim.ptx.shadow.tiles import FILL, View
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import Array
 
@@ -32,7 +32,7 @@ class Factors:
 
     name: str
     place: Array  # bytes of Tensor Memory (rows, blocks of k)
-    found: Array  # their origins
+    found: Array  # their origins; FILL of what was computed
     column: int  # the first
 
     def at(self, origins: Copied, rank: int, step: int) -> Array:
@@ -47,8 +47,11 @@ def factors(origins: Copied, name: str, accesses: Sequence[Access], rank: int) -
         return None
     place = origins.cells.places(accesses)
     found = origins.cells.lookup(rank, place)
-    blank = not origins.checker.words("tmem", rank).who[place // _COLUMN].any()
-    return Factors(name, place, found, int(place.flat[0]) // _COLUMN % COLUMNS) if blank or (found > 0).any() else None
+    written = origins.checker.words("tmem", rank).who[place // _COLUMN] != 0
+    if written.any() and not (found > 0).any():
+        return None
+    found = np.where((found == 0) & written, FILL, found)
+    return Factors(name, place, found, int(place.flat[0]) // _COLUMN % COLUMNS)
 
 
 def judge(

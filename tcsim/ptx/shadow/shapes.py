@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tcsim.core.errors import OperandError
 from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
 from tcsim.ptx.shadow import descriptors
@@ -61,8 +63,11 @@ class Shapes:
             if len(missing):
                 self._missing(flight, rank, missing % COLUMNS)
 
+    def _of(self, rank: int) -> list[Product]:
+        return [own for (block, _), own in self.products.items() if block == rank]
+
     def _missing(self, flight: Flight, rank: int, columns: Array) -> None:
-        before = [own for (block, _), own in self.products.items() if block == rank and own.column <= columns.min()]
+        before = [own for own in self._of(rank) if own.column <= columns.min()]
         if not before:
             return
         product = max(before, key=lambda own: own.column)
@@ -89,7 +94,7 @@ class Shapes:
         findings.report("IDESC_SHAPE", said, product.line, line, index, thread, operand=operand, mend=mend)
 
     def _goes_on(self, rank: int, tile: TileBytes, rows: int) -> bool:
-        """Whether more rows are a matrix whose rows follow one another."""
+        """Whether more rows are a matrix whose rows follow one another, and no other product takes them."""
         at = self.origins.at.get(rank)
         if at is None:
             return False
@@ -101,4 +106,9 @@ class Shapes:
         found = descriptors.origins_of(at, self.origins.unit, more.address, more)
         if found is None or not (found > 0).all():
             return False
-        return bool(step_of(found if major == "K" else found.T, 0, 0))
+        others = [own.address for product in self._of(rank) for own in product.tiles.values()]
+        beyond = np.setdiff1d(more.address, tile.address)
+        return (
+            bool(step_of(found if major == "K" else found.T, 0, 0))
+            and not np.isin(beyond, np.concatenate(others)).any()
+        )

@@ -36,6 +36,7 @@ class Tensor(Described):
 
     fill: str = "tma"  # or "st"
     a_in_tmem: bool = False  # A is loaded by threads from global memory and stored to Tensor Memory
+    halves: bool = False  # a second product takes the upper half of A
     copied: bool = False  # A is copied there by tcgen05.cp, from its tile in shared memory
     m: int = ROWS
     n: int = COLUMNS
@@ -133,7 +134,11 @@ class Tensor(Described):
             first = f"add.u32 %r12, %r8, {self.column + self.columns * step};\n"
             return f"{first}{second}tcgen05.mma.cta_group::1.kind::f16 [%r8], [%r12], %rd5, {idesc}, %p6;\n"
         first = f"mov.u64 %rd4, {a + step * (self.advance_a // 16)};\n"
-        return f"{first}{second}tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd4, %rd5, {idesc}, %p6;\n"
+        product = f"{first}{second}tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd4, %rd5, {idesc}, %p6;\n"
+        if self.halves:
+            upper = a + (ROWS // 2 * 128 + step * self.advance_a) // 16
+            product += f"mov.u64 %rd4, {upper}; add.u32 %r12, %r8, 64; tcgen05.mma.cta_group::1.kind::f16 [%r12], %rd4, %rd5, {idesc}, %p6;\n"
+        return product
 
     def run(self, origins: bool = True) -> Run:
         """A launch."""
