@@ -26,13 +26,13 @@ from tcsim.numbers.codec import decode
 
 CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
     operands.attempts,
-    recoded.attempts,
     blocks.attempts,
     memory.attempts,
     sparsity.attempts,
     scales.attempts,
     registers.attempts,
     arithmetic.attempts,
+    recoded.attempts,
 )
 """Where mistakes come from, the commonest first."""
 

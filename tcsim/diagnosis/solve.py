@@ -36,6 +36,7 @@ _SAMPLES = 48  # outputs that every candidate is tried on
 _PAIRED = 16  # outputs that pairs of rules are tried on first
 _VERIFIED = 24  # candidates that are reckoned out in full
 _OF_A_NAME = 4  # of them of one name
+_REPEATS = 4  # tiles that a place must be given in
 WHOLE = 2  # what a candidate explains are whole blocks or lines
 _RANKED = 200  # pairs of rules that are tried on more outputs
 _FIRST = 60  # candidates that are tried on right outputs too
@@ -411,7 +412,8 @@ def clean(gives: Mask, open_: Mask) -> int:
         whole = []
         for height, across in ((8, (1, 3)), (16, (0, 2))):
             asked, known = (_tiled(x, height, fill) for x, fill in ((matrix, False), (given, True)))
-            whole.append(not (asked.any(axis=across) & ~known.all(axis=across)).any())
+            many = height == 8 or asked.shape[0] * asked.shape[2] >= _REPEATS
+            whole.append(many and not (asked.any(axis=across) & ~known.all(axis=across)).any())
         if not any(whole):
             return 0
         found = found if whole[0] else 1
