@@ -114,11 +114,9 @@ def carried(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Carried]:
         Carried(height, width, size, along_n, back)
         for height in heights
         for width in widths
-        for along_n in (True, False)
-        for back in range(1, min(-(-size[0] // height) * -(-size[1] // width), 1 + max(size)))
-        if -(-size[0] // height) * -(-size[1] // width) <= _MOST
+        for along_n, back in _first_wrong(wrong[0, : size[0], : size[1]], height, width)
     ]
-    for item in sorted(tried, key=lambda one: (one.back > 2 and one.back not in one.tiles, one.back)):
+    for item in sorted(tried, key=lambda one: one.back):
         few = slice(0, 6)
         for part in (few, slice(None)):
             more = item.more(reals.product[0], i[part], j[part])
@@ -126,3 +124,16 @@ def carried(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Carried]:
                 break
         else:
             yield item
+
+
+def _first_wrong(wrong: Mask, height: int, width: int) -> Iterator[tuple[bool, int]]:
+    """Of tiles that are numbered along N or along M, the number of the first wrong one, which is the first that another was before."""
+    down, across = -(-wrong.shape[0] // height), -(-wrong.shape[1] // width)
+    if down * across > _MOST:
+        return
+    ends = ((0, down * height - wrong.shape[0]), (0, across * width - wrong.shape[1]))
+    tiles = np.pad(wrong, ends).reshape(down, height, across, width).any(axis=(1, 3))
+    for along_n in (True, False):
+        back = int((tiles if along_n else tiles.T).reshape(-1).argmax())
+        if back:
+            yield along_n, back
