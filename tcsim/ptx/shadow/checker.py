@@ -22,7 +22,7 @@ from tcsim.ptx.shadow.mbarriers import Objects, Work, box_of
 from tcsim.ptx.shadow.naming import Naming, Use
 from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.shadow.origins import Origins
-from tcsim.ptx.shadow.places import parts
+from tcsim.ptx.shadow.places import EXTENTS
 from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.signals import Signals
 from tcsim.ptx.shadow.strength import order_of
@@ -236,19 +236,18 @@ class Checker(Observer):
         line, notes = self.findings.number(block.here), []
         if self.everywhere.active:
             self.everywhere.instruction(block, access, threads, kind)
-        for rank, offsets, size, mask, who in parts(block, bound, access, threads, threads):
-            space = "tmem" if access.space == "tmem" else "shared"
-            words = self.words(space, rank)
-            at, owner = words.words(offsets, size, mask)
-            if len(at):
-                self.origins.stored(space, kind, rank, offsets, size)
-                warps = self.warps(block, who)
-                if rank != block.rank:
-                    self.blocks.reached(block, rank, warps, line)
-                apart = bound.lanes == 1 or access.thread is not None
-                lanes = who[owner] % LANES if apart else np.full(len(at), SEVERAL)
-                self._judge(block, words, rank, at, warps[owner], who[owner], line, kind, lanes)
-                notes.append((words, at, warps[owner], line, kind, lanes))
+        space = "tmem" if access.space == "tmem" else "shared"
+        for own in EXTENTS.of(block, bound, access, threads, threads, self.words):
+            if not len(own.at):
+                continue
+            words, warps = self.words(space, own.rank), self.warps(block, own.who)
+            self.origins.stored(space, kind, own.rank, own.offsets, own.size)
+            if own.rank != block.rank:
+                self.blocks.reached(block, own.rank, self.warps(block, own.threads), line)
+            apart = bound.lanes == 1 or access.thread is not None
+            lanes = own.lanes if apart else np.full(len(own.at), SEVERAL)
+            self._judge(block, words, own.rank, own.at, warps, own.who, line, kind, lanes)
+            notes.append((words, own.at, warps, line, kind, lanes))
         return notes
 
     def moved(self, block: Threads, carry: Any, mask: Array, partners: Array | None = None) -> None:
@@ -370,12 +369,12 @@ class Checker(Observer):
     ) -> None:  # fmt: skip
         block = flight.block
         space = "tmem" if access.space == "tmem" else "shared"
-        for rank, offsets, size, mask, who in parts(block, flight.bound, access, flight.threads, flight.asked):
-            words = self.words(space, rank)
+        for own in EXTENTS.of(block, flight.bound, access, flight.threads, flight.asked, self.words):
+            rank, at, owner, who = own.rank, own.at, own.owner, own.threads
+            words, offsets, size = self.words(space, rank), own.offsets, own.size
             if len(offsets) and int(offsets.max()) + size > words.count * words.unit:
                 self.origins.beyond(flight, line)
                 continue  # it ends the run when it is fetched
-            at, owner = words.words(offsets, size, mask)
             if not len(at):
                 continue
             if space == "tmem":
@@ -385,7 +384,7 @@ class Checker(Observer):
                     self.blocks.reached(block, rank, by.warps, line, by)
             if len(made) > 1:
                 warps = self.warps(block, who)
-                every, each = warps.take(owner), who.take(owner) % LANES
+                every, each = self.warps(block, own.who), own.lanes
                 if (  # what each warp issues by itself is judged at once; one by one only to say what is wrong
                     together == 1
                     and flight.bound.lanes == 1

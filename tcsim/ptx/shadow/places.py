@@ -2,20 +2,82 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tcsim.model.effects import Access
 from tcsim.ptx.memory import SHARED_WINDOW
-from tcsim.ptx.threads import Array, distinct
+from tcsim.ptx.threads import LANES, Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.families import Bound
     from tcsim.ptx.performer import Performer
+    from tcsim.ptx.shadow.words import Words
 
 Part = tuple[int, Array, int, Array | None, Array]
 """Rank of the block, offsets in its memory, bytes of each, which of them (None: all), threads."""
+_MOST_WORDS = 1 << 20
+"""Words of accesses that are remembered, in all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Extent:
+    """An access to the memory of one block, with its words."""
+
+    rank: int
+    offsets: Array
+    size: int
+    threads: Array  # of each offset
+    at: Array  # words, of one access each once
+    owner: Array  # of each word, which offset
+    who: Array  # of each word, the thread
+    lanes: Array
+
+
+class Extents:
+    """Where accesses lie: loops access the same words again, and every block of a grid does."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], list[Extent]] = {}
+        self._words = 0
+
+    def of(
+        self, block: Performer, bound: Bound, access: Access, threads: Array, asked: Array, memory: Callable[[str, int], Words]
+    ) -> list[Extent]:  # fmt: skip
+        """The extents of an access, as `parts` has them; memory: the shadow of a space of a block (`Checker.words`)."""
+        if access.space not in ("shared", "generic", "tmem"):
+            return []
+        words = memory("tmem" if access.space == "tmem" else "shared", block.rank)
+        given = (access.address, access.cta, access.mask, access.thread, threads, asked)
+        key = (words.unit, block.rank, len(block.blocks), bound.lanes, access.space, access.size, *map(_content, given))
+        found = self._kept.get(key)
+        if found is None:
+            found = []
+            for rank, offsets, size, mask, who in parts(block, bound, access, threads, asked):
+                at, owner = words.words(offsets, size, mask)
+                each = who.take(owner)
+                found.append(Extent(rank, offsets, size, who, at, owner, each, each % LANES))
+            self._words += sum(len(own.at) for own in found)
+            if self._words > _MOST_WORDS:
+                self._kept.clear()
+                self._words = sum(len(own.at) for own in found)
+            self._kept[key] = found
+        return found
+
+
+EXTENTS = Extents()
+"""Those of all launches."""
+
+
+def _content(values: Any) -> tuple[Any, ...] | None:
+    """What an array holds, as a key."""
+    if values is None:
+        return None
+    own = np.asarray(values)
+    return own.dtype.char, own.shape, own.tobytes()
 
 
 def parts(block: Performer, bound: Bound, access: Access, threads: Array, asked: Array) -> list[Part]:
