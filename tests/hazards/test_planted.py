@@ -122,12 +122,12 @@ def test_a_deadlock_says_which_bytes_came_from_where() -> None:
     run = ran(PIPELINE, PIPELINE.without("MBAR_TX_OVER"), "late")
     message = run.hazards[-1].message
     lines = [number for number, own in enumerate(run.text.splitlines(), 1) if "cp.async.bulk" in own]
-    copies = " by " + ", ".join(
-        f"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes (line {line})" for line in lines[:2]
+    copies = ", ".join(
+        f"128 by cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes (line {line})" for line in lines[:2]
     )
     assert run.hazards[-1].name == "DEADLOCK" and "of smem + 1024, the mbarrier at 0x800" in message
     assert f"phase 0: 272 bytes expected by mbarrier.arrive.expect_tx.shared::cta.b64 (line {lines[0] - 2})" in message
-    assert f"256 delivered{copies}, 1 arrived by" in message, message
+    assert f"256 delivered ({copies}), 1 arrived by" in message, message
 
 
 SHARED_BY_TWO = f"""
