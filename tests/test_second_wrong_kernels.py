@@ -1,11 +1,13 @@
 """The second set of wrong kernels: every kind makes its cases from a seed, and the judge tells reports apart. docs/diagnosis-second-cases.md has the whole run."""
 
+import re
+
 import numpy as np
 import pytest
 
 import tcsim
 from tests.second_wrong_kernels.__main__ import run, table
-from tests.second_wrong_kernels.cases import CORRECT, WRONG, Case, differs, make
+from tests.second_wrong_kernels.cases import CORRECT, HELD_OUT, WRONG, Case, differs, make
 from tests.second_wrong_kernels.judge import EQUALS, HALF, RIGHT, UNEXPLAINED, judge
 from tests.second_wrong_kernels.judge import WRONG as CONFIDENT
 
@@ -33,6 +35,20 @@ def test_a_wrong_kernel_is_wrong_and_comes_again_from_its_seed(name: str) -> Non
     case, again = make(WRONG[name], 3), make(WRONG[name], 3)
     assert np.array_equal(case.observed, again.observed, equal_nan=True)
     assert differs(case.observed, product(case))
+
+
+def test_held_out_kinds_are_wrong_and_say_where_they_were_reported() -> None:
+    assert len(HELD_OUT) >= 30
+    assert not set(HELD_OUT) & set(WRONG)
+    threads = [kind.thread for kind in HELD_OUT.values()]
+    assert all(re.fullmatch(r"[\w-]+/[\w.-]+#\d+", thread) for thread in threads)
+    assert len(set(threads)) == len(threads)
+    for kind in HELD_OUT.values():
+        assert kind.__doc__
+        assert kind.needs
+        assert kind.half
+        case = make(kind, 3)
+        assert differs(case.observed, product(case)), case.name
 
 
 @pytest.mark.parametrize("name", ["Plain", "Swizzled", "Sparse", "Scaled", "Blackwell", "SameOrderInBoth"])
