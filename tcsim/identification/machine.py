@@ -166,15 +166,14 @@ def answer(machine: Machine, batch: Batch) -> Array:
         values = np.concatenate([value[:, columns], last[0][:, None]], axis=1)
         exponents = np.concatenate([exponent[:, columns], last[1][:, None]], axis=1)
         d = _step(machine, values, exponents, target)
-    return _added(d, batch.c, target, machine.nan) if machine.addend == "last" else d
+    return _added(d, batch.addend(machine)[0], target, machine.nan) if machine.addend == "last" else d
 
 
 def _added(d: Array, c: Array, target: Format, nan: int) -> Array:
-    """An ordinary IEEE addition."""
+    """An ordinary IEEE addition of codes d and values c."""
     kind = np.float16 if target.name == "f16" else np.float32
-    own = np.float16 if c.itemsize == 2 else np.float32
     with np.errstate(invalid="ignore", over="ignore"):
-        total = d.view(kind) + c.view(own).astype(kind)
+        total = d.view(kind) + c.astype(kind)
     codes: Array = total.view(target.dtype).copy()
     codes[np.isnan(total)] = nan
     return codes

@@ -206,12 +206,15 @@ class Questions:
         top = self.highest + 45
         bottom = max(self.deepest - 3, self.c.minimum_exponent)
         exponent_c = rng.integers(bottom, min(top, most(self.c)) + 1, n)
+        lowest = self.c.minimum_exponent - self.c.fraction_bits
+        exponent_c = np.where(rng.random(n) < 0.3, rng.integers(lowest, most(self.c) + 1, n), exponent_c)
         exponent = exponent_c[:, None] - rng.integers(-3, 50, (n, t))
         lost = exponent < self.deepest
         exponent = np.where(lost, rng.integers(self.deepest, self.highest + 1, (n, t)), exponent)
         a, b = self.products(exponent, rng.integers(0, 4, (n, t)), self._signs((n, t)))
         if t > 1:
             a[rng.random(n) < 0.5, 1] = 0
+        a[rng.random(n) < 0.15] = 0
         self.put(batch, self.columns(n, t, within), a, b)
         batch.c[:] = self.addends(exponent_c, rng.integers(0, 5, n), self._signs((n,)))
 
@@ -236,6 +239,9 @@ class Questions:
         self.put(batch, self.columns(n, t, within), a, b)
         as_c = rng.random(n) < 0.4
         batch.c[as_c] = self.addends(centre, rng.choice([0, 0, 2, 4], n), self._signs((n,)))[as_c]
+        tiny = ~as_c & (rng.random(n) < 0.4)
+        below = centre - rng.integers(0, 65, n)
+        batch.c[tiny] = self.addends(below, rng.choice([0, 2], n), self._signs((n,)))[tiny]
 
     def _cut(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Two products that cancel, often of a subnormal number, and a term about as small as is still counted beside them."""
@@ -291,8 +297,9 @@ class Questions:
         if t > 1:
             a[rng.random(n) < 0.2, 1] = 0
         self.put(batch, self.columns(n, t, within), a, b)
-        some = rng.random(n) < 0.3
-        batch.c[some] = self.addends(exponent[:, 0], rng.choice([0, 2], n), self._signs((n,)))[some]
+        of_c = np.where(rng.random(n) < 0.5, exponent[:, 0], tiny)
+        some = rng.random(n) < 0.4
+        batch.c[some] = self.addends(of_c, rng.choice([0, 2], n), self._signs((n,)))[some]
 
     def _low(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Sums near the smallest numbers of the result."""

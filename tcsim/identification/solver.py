@@ -307,7 +307,7 @@ def _rivals(search: _Search, machine: Machine, key: str) -> list[Any]:
             near = [40]
         return [value for value in near if value in valid and value != own]
     if key == "floor":
-        return [] if own is None else [value for value in (None, own - 1, own + 1) if value in valid]
+        return [-133] if own is None else [value for value in (None, own - 1, own + 1) if value in valid]
     return [value for value in valid if value != own]
 
 
@@ -336,7 +336,9 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
                 shortest = differ[np.argmin(_size(more[differ]))]
                 asked.append(int(shortest))
                 notes.append((key, rival, int(answer(other, more[shortest : shortest + 1])[0])))
-        if (rivals and not told and key != "step") or (key == "floor" and not _told(notes, key, None)):
+        if (rivals and not told and key != "step") or (
+            key == "floor" and machine.floor is not None and not _told(notes, key, None)
+        ):
             found[key] = NOT_OBSERVABLE
         elif (
             key == "fraction_bits"
