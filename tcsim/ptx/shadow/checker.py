@@ -348,21 +348,12 @@ class Checker(Observer):
         for accesses, writes in ((pending.reads, False), (pending.writes, True)):
             for access in accesses:
                 if access.space in ("global", "generic"):
-                    self._in_global(block, access, writes, made)
+                    self.everywhere.reached(block, access, writes, next(iter(made.values())))
                 if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in written):
                     self._work(flight, access, id(access) in read, writes, made, line, together)
         self.origins.issued(flight, line)
         for own in made.values():
             self.everywhere.issued(own)
-
-    def _in_global(self, block: Performer, access: Access, writes: bool, made: dict[int, Operation]) -> None:
-        """What work reads or writes in global memory."""
-        by = next(iter(made.values()))
-        if self.everywhere.active and by.proxy == "async":
-            self.everywhere.work(block, access, writes, by)
-        if self.dependents.active:
-            addresses = self.everywhere.addresses(block, access)
-            self.dependents.accessed(block, addresses, access.size, by.warps, by.line, writes)
 
     def _work(
         self, flight: Flight, access: Access, reads: bool, writes: bool, made: dict[int, Operation], line: int, together: int

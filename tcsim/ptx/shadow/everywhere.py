@@ -163,6 +163,14 @@ class Everywhere:
 
     # --- asynchronous work
 
+    def reached(self, block: Performer, access: Access, writes: bool, by: Operation) -> None:
+        """What an operation reads or writes in global memory: of this launch, and before those that depend on it."""
+        if self.active and by.proxy == "async":
+            self.work(block, access, writes, by)
+        dependents = self.checker.dependents
+        if dependents.active:
+            dependents.accessed(block, self.addresses(block, access), access.size, by.warps, by.line, writes)
+
     def work(self, block: Performer, access: Access, writes: bool, by: Operation) -> None:
         """What an operation reads or writes."""
         if not writes and not self.memories:
