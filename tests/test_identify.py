@@ -177,6 +177,27 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert main(["--model", "sm_80", "--only", "nothing"]) == 2
 
 
+def test_a_group_of_negative_zeros_is_one() -> None:
+    """A scaled group is -0 where each of its products is, so that a sum of nothing else can be -0."""
+    signature = Signature(32, "e2m1", "e2m1", "f32", "f32", ("ue4m3", 32))
+    machine = Machine((tuple(range(32)),), zero="ieee", scaled=("group", 8))
+    batch = Questions(signature, 1).empty(2)
+    batch.a[:], batch.b[:], batch.c[:] = 8, 2, 1 << 31
+    batch.a[1, 5] = 0
+    assert answer(machine, batch).tolist() == [1 << 31, 0]
+
+
+def test_a_key_that_shows_only_with_another_is_not_called_hidden() -> None:
+    """e4m3 as f16 has no subnormal numbers to lose, so one machine has two descriptions; flushed e4m3 is a third that differs."""
+    signature = Signature(8, "e4m3", "e4m3", "f32", "f32")
+    machine = Machine((tuple(range(8)),), products="normalised", widened="f16", subnormal_in="zero")
+    found = identify(Known(machine, signature))
+    assert (found.found["widened"], found.found["subnormal_in"]) == (None, "kept")
+    assert found.tied == ("widened",)
+    assert not differences(found, replace(machine, subnormal_in="kept"))
+    assert set(differences(found, machine)) == {"subnormal_in"}
+
+
 def test_a_wrong_row_is_seen() -> None:
     """A row with one fraction bit more differs in just that key."""
     item: Any = tcsim.instruction(ALWAYS[1][0], arch="sm_80")

@@ -49,7 +49,7 @@ def registered(lowering: Lowering, signature: Signature) -> Machine | None:
 
 
 def differences(found: Identified, row: Machine | None) -> dict[str, tuple[Any, Any]]:
-    """Keys whose found value is not the registry's: (found, registry). A key that is not observable cannot differ."""
+    """Keys whose found value is not the registry's: (found, registry). Keys that are not observable, or not alone, cannot differ."""
     if row is None or found.outside:
         return (
             {}
@@ -58,7 +58,8 @@ def differences(found: Identified, row: Machine | None) -> dict[str, tuple[Any, 
         )
     names = [field.name for field in fields(Machine)]
     pairs = {name: (found.found[name], getattr(row, name)) for name in names}
-    return {name: pair for name, pair in pairs.items() if pair[0] != NOT_OBSERVABLE and pair[0] != pair[1]}
+    hidden = {name for name, pair in pairs.items() if pair[0] == NOT_OBSERVABLE} | set(found.tied)
+    return {name: pair for name, pair in pairs.items() if name not in hidden and pair[0] != pair[1]}
 
 
 def steps_of(found: Identified) -> tuple[Step, ...]:

@@ -126,7 +126,7 @@ class Batch:
                 runs = value.reshape(len(self), -1, group)
                 every = np.repeat(np.arange(scale.shape[1]), max(1, width // group))[: runs.shape[1]]
                 with np.errstate(invalid="ignore"):
-                    value = runs.sum(axis=2) * scale[:, every]
+                    value = runs.sum(axis=2, initial=-0.0) * scale[:, every]  # -0 where all products are
                 exponent = np.where((runs != 0).any(axis=2), scale_exponent[:, every], _NONE)
                 return value, np.where(scale[:, every] == 0, _NONE, exponent)
         return value, np.where(value == 0, _NONE, exponent)

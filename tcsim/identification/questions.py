@@ -11,7 +11,21 @@ from tcsim.identification.machine import Array, Batch, Machine, Signature
 from tcsim.numbers.formats import FORMATS, Format
 
 Rng = np.random.Generator
-KINDS = ("bits", "dense", "cancel", "addend", "edge", "low", "high", "subnormal", "zeros", "special", "floor", "cut")
+KINDS = (
+    "bits",
+    "dense",
+    "cancel",
+    "addend",
+    "edge",
+    "low",
+    "high",
+    "subnormal",
+    "zeros",
+    "special",
+    "floor",
+    "cut",
+    "tie",
+)
 
 
 def code(format_: Format, exponent: Array, significand: Array, sign: Array) -> Array:
@@ -270,7 +284,8 @@ class Questions:
             )
         self.put(batch, self.columns(n, t, within), *pair)
         as_c = (rng.random(n) < 0.4) | (t < 3)
-        batch.c[as_c] = self.addends(tiny, rng.choice([0, 2], n), self._signs((n,)))[as_c]
+        higher = tiny + np.where(rng.random(n) < 0.5, rng.integers(0, self.c.fraction_bits + 1, n), 0)
+        batch.c[as_c] = self.addends(higher, rng.choice([0, 2], n), self._signs((n,)))[as_c]
 
     def _floor(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Lone small products; and sums at a tie or a step of the result's smallest numbers, moved by one far below."""
@@ -300,6 +315,24 @@ class Questions:
         of_c = np.where(rng.random(n) < 0.5, exponent[:, 0], tiny)
         some = rng.random(n) < 0.4
         batch.c[some] = self.addends(of_c, rng.choice([0, 2], n), self._signs((n,)))[some]
+
+    def _tie(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
+        """c at a tie or a step of the result, moved by its own low bits; often alone, or beside small products."""
+        n, rng, t = len(batch), self.rng, min(2, len(within))
+        p = hint.significand if hint else self.d.fraction_bits + 1
+        least = self.d.minimum_exponent
+        low = least - p - 2
+        centre = np.where(rng.random(n) < 0.5, rng.integers(low, least + 3, n), rng.integers(low, most(self.d), n))
+        quantum = np.maximum(centre - p + 1, least + 1 - p)
+        steps = np.floor(np.ldexp(1 + rng.random(n), centre - quantum)) + rng.choice([0.0, 0.5, 0.5], n)
+        value = np.ldexp(steps + rng.integers(-1, 2, n) * np.ldexp(1.0, -rng.integers(2, 26, n)), quantum)
+        value = np.where(value > 0, value, np.ldexp(1.0, quantum - 1))
+        fraction, exponent = np.frexp(value)
+        batch.c[:] = code(self.c, exponent - 1, 2 * fraction, self._signs((n,)))
+        below = quantum[:, None] - rng.integers(-3, 30, (n, t))
+        a, b = self.products(below, rng.choice([0, 0, 2], (n, t)), self._signs((n, t)))
+        a[rng.random((n, t)) < 0.7] = 0
+        self.put(batch, self.columns(n, t, within), a, b)
 
     def _low(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Sums near the smallest numbers of the result."""
@@ -350,10 +383,11 @@ class Questions:
     def _zeros(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Signed zeros, sums that cancel, negative numbers that vanish."""
         n, rng, t = len(batch), self.rng, len(within)
-        a, b = self.products(
-            rng.integers(self.deepest, self.highest + 1, (n, t)), rng.integers(0, 4, (n, t)), self._signs((n, t))
-        )
-        gone = rng.random((n, t)) < rng.choice([1.0, 0.95], (n, 1))
+        p = hint.significand if hint else self.d.fraction_bits + 1
+        near = self.d.minimum_exponent - p + rng.integers(-24, 4, (n, t))  # about the smallest result
+        exponent = np.where(rng.random((n, 1)) < 0.5, near, rng.integers(self.deepest, self.highest + 1, (n, t)))
+        a, b = self.products(exponent, rng.integers(0, 4, (n, t)), self._signs((n, t)))
+        gone = rng.random((n, t)) < rng.choice([1.0, 0.95, 1 - 1 / t], (n, 1))
         top = self.formats[0].sign_shift + self.formats[0].ignored_low_bits
         minus = (rng.random((n, t)) < rng.choice([0.5, 1.0], (n, 1))).astype(a.dtype) << a.dtype.type(top)
         batch.a[:, within] = np.where(gone, minus, a)

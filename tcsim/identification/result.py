@@ -77,6 +77,7 @@ class Identified:
     evidence: tuple[Evidence, ...]
     asked: int  # dot products
     mismatch: Mismatch | None  # the smallest question that no hypothesis explains
+    tied: tuple[str, ...] = ()  # keys that show only if another changes too: `found` has what goes with the others
 
     @property
     def outside(self) -> bool:
@@ -94,6 +95,7 @@ class Identified:
             "signature": asdict(self.signature),
             "verdict": "outside my hypotheses" if self.outside else "identified",
             "found": self.keys,
+            "tied": ["as" if key == "widened" else key for key in self.tied],
             "asked": self.asked,
             "evidence": [asdict(item) for item in self.evidence],
             "mismatch": asdict(self.mismatch) if self.mismatch else None,
@@ -111,9 +113,11 @@ class Identified:
             ]
         lines = [f"identified ({self.asked:,} dot products asked)"]
         for key, value in self.keys.items():
-            lines.append(f"{key:14} {shown(key, value, digits)}")
+            name = "widened" if key == "as" else key
+            tied = " (goes with another key)" if name in self.tied else ""
+            lines.append(f"{key:14} {shown(key, value, digits)}{tied}")
             for item in self.evidence:
-                if item.key == ("widened" if key == "as" else key) and value != NOT_OBSERVABLE:
+                if item.key == name and value != NOT_OBSERVABLE:
                     told = item.question.text(self.signature)
                     lines.append(
                         f"    {told}: {item.answer:0{digits}x}, with {shown(key, item.rival, digits)} {item.rival_answer:0{digits}x}"

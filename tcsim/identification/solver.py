@@ -77,6 +77,7 @@ def choices(unknown: Unknown, groups: tuple[int, ...] = ()) -> dict[str, tuple[A
     low = sum(f.minimum_exponent - f.fraction_bits for f in formats)
     high = sum(most(f) for f in formats) + 2
     least = FORMATS[sig.d].minimum_exponent
+    low = min(low, FORMATS[sig.c].minimum_exponent - FORMATS[sig.c].fraction_bits)
     if sig.scale is not None:
         reach = 40 if sig.scale[0] == "ue8m0" else 18
         low, high = low - reach, high + reach
@@ -206,6 +207,8 @@ _KEYS = (
     "scaled", "addend", "fraction_bits", "significand", "rounding", "products", "widened", "truncation",
     "floor", "subnormal_in", "subnormal_c", "subnormal_out", "overflow", "zero",
 )  # fmt: skip
+_TIED = ("products", "widened", "truncation", "subnormal_in", "subnormal_c", "subnormal_out", "overflow", "zero")
+"""Keys of few values, of which one may decide whether another shows: nothing is subnormal in inputs that are widened."""
 _PAIRS = (
     ("fraction_bits", "significand"),
     ("significand", "rounding"),
@@ -252,12 +255,17 @@ def _with(machine: Machine, values: dict[str, Any]) -> Machine:
 def _best(search: _Search, machine: Machine, wrong: int, keys: Sequence[str], **fixed: Any) -> tuple[Machine, int]:
     """The machine with the one change, of all values of some keys, that leaves fewest wrong answers."""
     best = machine
+    rows = np.flatnonzero(answer(machine, search.pool) != search.answers)
+    rows = np.random.default_rng(len(rows)).permutation(rows)[:200]
+    failing, answers = search.pool[rows], search.answers[rows]
     for key in keys:
         for value in search.choices[key]:
             if not wrong:
                 return best, wrong
             if value != getattr(machine, key) or fixed:
                 other = _with(machine, {key: value, **fixed})
+                if (answer(other, failing) != answers).all():
+                    continue  # explains nothing more
                 if (count := search.wrong(other)) < wrong:
                     best, wrong = other, count
     return best, wrong
@@ -314,8 +322,10 @@ def _rivals(search: _Search, machine: Machine, key: str) -> list[Any]:
 def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
     """Each key with the question that tells it from its rivals, or not observable where there is none."""
     sig = search.questions.signature
-    kinds = KINDS
-    more = joined([search.questions.ask(kind, 1500, range(sig.k), machine) for kind in kinds])
+    places = [(1500, tuple(range(sig.k)))]
+    if len(machine.step) > 1:
+        places.append((400, machine.step[0]))  # all of it beside c
+    more = joined([search.questions.ask(kind, count, where, machine) for kind in KINDS for count, where in places])
     mine = answer(machine, more)
     found: dict[str, Any] = {}
     evidence: list[Evidence] = []
@@ -347,6 +357,10 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
             and not _told(notes, key, None)
         ):
             found[key] = NOT_OBSERVABLE
+    tied = tuple(
+        key for key in _TIED if found[key] == NOT_OBSERVABLE and _depends(search, machine, key, notes, more, mine)
+    )
+    found |= {key: getattr(machine, key) for key in tied}
     if asked:
         batch = more[np.array(asked)]
         answers = search.ask(batch)
@@ -361,7 +375,22 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
                 return _concluded(search, machine, left - 1)
             return _refused(search, machine)
     found["nan"] = machine.nan
-    return Identified(sig, found, machine, tuple(evidence), search.asked, None)
+    return Identified(sig, found, machine, tuple(evidence), search.asked, None, tied)
+
+
+def _depends(
+    search: _Search, machine: Machine, key: str, notes: list[tuple[str, Any, int]], batch: Batch, mine: Array
+) -> bool:
+    """Whether a key that shows nothing alone decides whether another one shows.
+
+    With a rival of the key, the value of another key may no longer be told from one that the answers refute now. Then two
+    machines that answer alike differ in both keys, and in the second one the first key can be observed.
+    """
+    for rival in _rivals(search, machine, key):
+        for other, value, _ in notes:
+            if other in _TIED and (answer(_with(machine, {key: rival, other: value}), batch) == mine).all():
+                return True
+    return False
 
 
 def _told(notes: list[tuple[str, Any, int]], key: str, rival: Any) -> bool:
