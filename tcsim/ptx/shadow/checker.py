@@ -17,7 +17,7 @@ from tcsim.ptx.shadow.deadlocks import Deadlocks
 from tcsim.ptx.shadow.dependents import Dependents, Ledger
 from tcsim.ptx.shadow.everywhere import Everywhere
 from tcsim.ptx.shadow.findings import Findings
-from tcsim.ptx.shadow.lanes import EACH, READS, SEVERAL, WRITES, Lanes, as_bits, mask_of
+from tcsim.ptx.shadow.lanes import EACH, READS, SEVERAL, WRITES, Lanes, lanes_in, mask_of, warps_in
 from tcsim.ptx.shadow.mbarriers import Objects, Work, box_of
 from tcsim.ptx.shadow.naming import Naming, Use
 from tcsim.ptx.shadow.operations import Operation, Operations
@@ -29,7 +29,7 @@ from tcsim.ptx.shadow.strength import order_of
 from tcsim.ptx.shadow.traced import Traced
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
-from tcsim.ptx.threads import LANES, Array, distinct
+from tcsim.ptx.threads import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
@@ -92,13 +92,12 @@ class Checker(Observer):
 
     def some(self, block: Threads, threads: Array) -> Array:
         """The warps of threads, each once."""
-        return distinct(self.warps(block, threads))
+        return warps_in(threads.tobytes(), threads.dtype.str, block.rank * self.per_block)
 
     def bits(self, block: Threads, mask: Array) -> tuple[Array, Array, Array]:
         """Of threads the warps, and of each the lanes and those that have not ended, as bits."""
-        every, alive = as_bits(mask), as_bits(self.cluster.blocks[block.rank].alive)
-        own = np.nonzero(every)[0]
-        return own + block.rank * self.per_block, every[own], alive[own]
+        alive = self.cluster.blocks[block.rank].alive
+        return lanes_in(mask.tobytes(), alive.tobytes(), block.rank * self.per_block)
 
     def index(self, block: Threads) -> Sequence[int]:
         """Which block it is, for a hazard."""
@@ -328,7 +327,7 @@ class Checker(Observer):
         for begin, end in pairwise(starts):
             first = int(units[begin]) * together
             made[first] = self.operations.issue(
-                flight.kind, line, block.rank, distinct(every[begin:end]) if together > 1 else every[begin : begin + 1], flight.threads[begin:end], flight.groups[begin:end], proxy,
+                flight.kind, line, block.rank, self.some(block, flight.threads[begin:end]) if together > 1 else every[begin : begin + 1], flight.threads[begin:end], flight.groups[begin:end], proxy,
             )  # fmt: skip
             made[first].registers, made[first].sources = bound.written, bound.held
             made[first].unit = bound.model.row.family
@@ -361,7 +360,7 @@ class Checker(Observer):
         block = flight.block
         space = "tmem" if access.space == "tmem" else "shared"
         for own in EXTENTS.of(block, flight.bound, access, flight.threads, flight.asked, self.words):
-            rank, at, owner, who = own.rank, own.at, own.owner, own.threads
+            rank, at, who = own.rank, own.at, own.threads
             words, offsets, size = self.words(space, rank), own.offsets, own.size
             if len(offsets) and int(offsets.max()) + size > words.count * words.unit:
                 self.origins.beyond(flight, line)
@@ -374,7 +373,6 @@ class Checker(Observer):
                 for by in made.values():
                     self.blocks.reached(block, rank, by.warps, line, by)
             if len(made) > 1:
-                warps = self.warps(block, who)
                 every, each = self.warps(block, own.who), own.lanes
                 if (  # what each warp issues by itself is judged at once; one by one only to say what is wrong
                     together == 1
@@ -386,8 +384,8 @@ class Checker(Observer):
                     words.note_all(at, made, every, writes, each)
                     continue
             for first, by in made.items():
-                here = owner if len(made) == 1 else owner[(warps // together * together == first)[owner]]
-                mine = at if len(made) == 1 else at[(warps // together * together == first)[owner]]
+                whole = len(made) == 1
+                here, mine = (own.owner, at) if whole else own.share(block.rank * self.per_block, first, together)
                 if not len(mine):
                     continue
                 lanes = (

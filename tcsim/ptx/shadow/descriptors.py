@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,15 +44,31 @@ def origins_of(at: Array, unit: int, address: Array, tile: TileBytes) -> Array |
     """The origins (rows, columns) of a tile's pieces, 0 where they are not known, or lie outside memory; None if none is known."""
     if tile.size > UNIT:
         return None
-    size = piece(tile, unit)
-    places = (address[:, None] + np.arange(0, tile.size, size)).reshape(-1) if size < tile.size else address
-    units = places // unit
-    inside = units < len(at)
-    found = at[units] if inside.all() else np.where(inside, at[np.where(inside, units, 0)], 0)
-    if not (found > 0).any():
+    units, outside, rest = _units(address.tobytes(), address.dtype.str, tile.size, piece(tile, unit), unit, len(at))
+    found = at[units]
+    if outside is not None:
+        found[outside] = 0
+    known = found > 0
+    if not known.any():
         return None
-    found = np.where(found > 0, found + places % unit, found).reshape(tile.lines, -1)
+    if rest is not None:
+        found += np.where(known, rest, 0)
+    found = found.reshape(tile.lines, -1)
     return found if tile.major == "K" else found.T
+
+
+@lru_cache(1024)
+def _units(
+    address: bytes, kind: str, size: int, each: int, unit: int, count: int
+) -> tuple[Array, Array | None, Array | None]:
+    """Of the pieces of accesses the units where they begin, which of those there are not (they stand as 0), and how far in they begin; None: none.
+
+    address: an array's bytes, of a dtype; size: of each access; each: of its pieces; count: the units that there are.
+    """
+    places = (np.frombuffer(address, kind)[:, None] + np.arange(0, size, min(each, size))).reshape(-1)
+    units, rest = np.divmod(places, unit)
+    outside = units >= count
+    return np.where(outside, 0, units), outside if outside.any() else None, rest if rest.any() else None
 
 
 def view_of(

@@ -9,10 +9,12 @@ mistake, and never invents one.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from tcsim.ptx.shadow.clocks import ORDERED, Clocks
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.threads import LANES, Array, distinct
 
 SEVERAL = LANES
 """In place of a lane: several lanes, or a warp as one, whose elements belong to no lane in particular (ldmatrix, wmma.store)."""
@@ -115,6 +117,9 @@ class Lanes:
     def publishing(self, warps: Array, now: Array, alive: Array) -> None:
         """Lanes of some warps, as bits, are about to publish what is before: `Clocks.published` comes next."""
         whole = (alive & ~now) == 0
+        if whole.all():
+            self._all_told(warps, self.clocks.now[warps])
+            return
         self._all_told(warps[whole], self.clocks.now[warps[whole]])
         for warp, bits in zip(warps[~whole].tolist(), now[~whole].tolist(), strict=True):
             self.tellers[warp] |= _lanes(bits)
@@ -180,9 +185,11 @@ class Lanes:
         return found, joined
 
 
+@lru_cache(256)
 def _lanes(bits: int) -> Array:
     """The lanes whose bits are set."""
     found: Array = (bits >> np.arange(LANES) & 1).astype(bool)
+    found.flags.writeable = False
     return found
 
 
@@ -193,6 +200,25 @@ def as_bits(mask: Array) -> Array:
     [3, 3]
     """
     return np.packbits(mask, bitorder="little").view("<u4")
+
+
+@lru_cache(1024)
+def warps_in(threads: bytes, kind: str, first: int) -> Array:
+    """The warps of threads of a block, each once; threads: an array's bytes, of a dtype; first: the number of the block's first warp."""
+    found = distinct(np.frombuffer(threads, kind) // LANES + first)
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(1024)
+def lanes_in(mask: bytes, alive: bytes, first: int) -> tuple[Array, Array, Array]:
+    """The warps of a block with threads in a mask, and of each the lanes in it and those in another mask, as bits."""
+    every, there = (as_bits(np.frombuffer(own, bool)) for own in (mask, alive))
+    own = np.nonzero(every)[0]
+    found = own + first, every[own], there[own]
+    for each in found:
+        each.flags.writeable = False
+    return found
 
 
 def mask_of(count: int, threads: Array) -> Array:

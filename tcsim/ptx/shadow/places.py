@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,15 @@ class Extent:
     owner: Array  # of each word, which offset
     who: Array  # of each word, the thread
     lanes: Array
+    _shares: dict[tuple[int, int, int], tuple[Array, Array]] = field(default_factory=dict)
+
+    def share(self, base: int, first: int, together: int) -> tuple[Array, Array]:
+        """The part of so many warps, from one on; of its words the offset of each, and which they are. base: the block's first warp."""
+        found = self._shares.get((base, first, together))
+        if found is None:
+            own = ((self.threads // LANES + base) // together * together == first)[self.owner]
+            found = self._shares[base, first, together] = self.owner[own], self.at[own]
+        return found
 
 
 class Extents:

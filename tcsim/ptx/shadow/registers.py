@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 _WARPGROUP = 4 * LANES
 
 
+@lru_cache(256)
+def _warpgroups(threads: bytes, kind: str) -> list[int]:
+    """The warpgroups of threads of a block, each once; threads: an array's bytes, of a dtype."""
+    found: list[int] = distinct(np.frombuffer(threads, kind) // _WARPGROUP).tolist()
+    return found
+
+
 class Registers:
     """The registers of the warpgroups of a cluster, by rank of the block and number of the warpgroup."""
 
@@ -27,7 +35,7 @@ class Registers:
         self.fenced: set[tuple[int, int]] = set()
 
     def _groups(self, block: Threads, threads: Array) -> list[tuple[int, int]]:
-        return [(block.rank, own) for own in distinct(threads // _WARPGROUP).tolist()]
+        return [(block.rank, own) for own in _warpgroups(threads.tobytes(), threads.dtype.str)]
 
     def fence(self, block: Threads, threads: Array) -> None:
         """wgmma.fence."""
@@ -61,6 +69,8 @@ class Registers:
         findings = self.checker.findings
         for key in self._groups(block, own.threads):
             touched = self.touched_by.get(key, {})
+            if key in self.fenced and not touched:
+                continue
             found = [touched.pop(number, 0) for number in sorted(own.registers | own.sources)]
             other = max(found, default=0)
             if key in self.fenced and not other:

@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.model.effects import Access, Effects, Signal
 from tcsim.ptx.shadow.lanes import EVERY, mask_of
 from tcsim.ptx.shadow.mbarriers import flipped
-from tcsim.ptx.threads import LANES, Array, distinct
+from tcsim.ptx.threads import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.families import Bound
@@ -54,16 +54,15 @@ class Signals:
         line = checker.findings.number(block.here)
         for seen in effects.seen:
             keys = block._keys(seen.at)
-            warps = checker.warps(block, np.broadcast_to(threads, keys.shape))
-            complete = np.broadcast_to(seen.complete, keys.shape)
+            who, complete = np.broadcast_to(threads, keys.shape), np.broadcast_to(seen.complete, keys.shape)
             for key in sorted(set(keys.reshape(-1).tolist())):
                 own = keys == key
-                some = distinct(warps[own])
-                thread = int(np.broadcast_to(threads, keys.shape)[int(np.argmax(own))])
+                asking = who[own]
+                some, thread = checker.some(block, asking), int(asking[0])
                 found = checker.objects.use(key, some, line, checker.index(block), thread)
                 if key >> 24 & 0xFF != block.rank:
                     self._remote(block, bound, seen.at, key, line, thread, False)
-                mask = mask_of(block.threads, np.broadcast_to(threads, keys.shape)[own & complete])
+                mask = mask_of(block.threads, asking[complete[own]])
                 if found is not None and mask.any():
                     relaxed = seen.at.sem == "relaxed"
                     done, lanes, alive = checker.bits(block, mask)
@@ -80,11 +79,11 @@ class Signals:
         checker = self.checker
         line, rank = checker.findings.number(block.here), key >> 24 & 0xFF
         following = checker.following_now
-        at, thread = np.array([key & 0xFFFFFF]), int(threads[0])
+        thread = int(threads[0])
         warps = checker.some(block, threads)
         if signal.kind in ("init", "inval"):
             words = checker.words("shared", rank)
-            places, _ = words.words(at, 8)
+            places, _ = words.words(np.array([key & 0xFFFFFF]), 8)
             each, who = np.full(len(places), warps[0]), np.full(len(places), thread)
             if key not in checker.objects.live:
                 checker.touch(block, words, rank, places, each, who, line, "write", who % LANES)

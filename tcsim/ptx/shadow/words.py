@@ -173,6 +173,8 @@ class Words:
         self, kind: str, who: Array, when: Array, what: Array, warps: Array, lanes: Array
     ) -> list[Conflict]:
         """Accesses by another warp each (-1, or too large a number: none) that are in order for warps, and not for their lanes."""
+        if int(who.min()) >= self.clocks.warps:  # all by operations, of which no clock knows
+            return []
         knows, lane = self.lanes, what & _LANE
         column = np.clip(who + 1, 0, self.clocks.warps + 1)
         ordered = (column > 0) & (who != warps) & (self.clocks.known[warps, ORDERED, column] >= when)
@@ -255,13 +257,16 @@ class Words:
         """What is not ordered before what an operation reads, or writes; reads, lanes: as of `conflicts`."""
         found = []
         clocks = self.clocks
-        known = clocks.known[by.warps, : self.fence + 1].max(0) if len(by.warps) > 1 else clocks.known[by.warps[0]]
         who = self.who[at]
         least, most = int(who.min()), int(who.max())
+        landed = least > clocks.warps  # all of it is what operations write, of which no clock knows
+        if writes or not landed:
+            known = clocks.known[by.warps, : self.fence + 1].max(0) if len(by.warps) > 1 else clocks.known[by.warps[0]]
         if reads and not least:
             found += _nobody(np.nonzero(who == 0)[0])
-        if clocks.warps < least == most:  # all of it is what one operation writes
-            found += self._pending("landed", EMPTY, who[:1] - clocks.warps - 1, by, WRITTEN)
+        if landed:
+            numbers = (who[:1] if least == most else who) - (clocks.warps + 1)
+            found += self._pending("landed", EMPTY, numbers, by, WRITTEN)
         elif most:
             column = np.minimum(who, clocks.warps + 1)
             when = self.when[at]
@@ -269,9 +274,9 @@ class Words:
             if bad.any():
                 places = np.nonzero(bad)[0]
                 codes = who[places]
-                landed = codes > clocks.warps
                 found += self._written(at, places, codes)
-                found += self._pending("landed", places[landed], codes[landed] - clocks.warps - 1, by, WRITTEN)
+                own = codes > clocks.warps
+                found += self._pending("landed", places[own], codes[own] - clocks.warps - 1, by, WRITTEN)
             if by.proxy == "async":
                 unfenced = (known[self.fence, column] < when) & ~bad
                 if unfenced.any():
@@ -320,9 +325,10 @@ class Words:
             other = self.operations.all[number]
             if other is by or self._in_turn(other, by):
                 continue
-            own = places[numbers == number] if len(places) else np.zeros(1, np.int64)
             name = self._unordered(kind, other, by, part)
             if name:
+                own = np.nonzero(numbers == number)[0]
+                own = places[own] if len(places) else own
                 found.append(Conflict(name, own, np.full(len(own), number), np.zeros(len(own), np.int64)))
         return found
 
