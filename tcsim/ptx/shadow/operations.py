@@ -137,6 +137,7 @@ class Operations:
         least, most = (bound.tolist() for bound in (waits.reshape(-1, LANES).min(1), waits.reshape(-1, LANES).max(1)))
         kept, done = [], []
         for own in flying:
+            over = False  # whether all of its threads have waited for it
             if own.whole is not None:  # most often all lanes wait for the same, and a comparison of numbers is enough
                 begin, end, first, last = own.whole
                 if max(most[begin:end]) <= first:
@@ -144,7 +145,8 @@ class Operations:
                     own.elsewhere |= max(most[begin:end]) < 0
                     kept.append(own)
                     continue
-                if own.each and end == begin + 1 and last < least[begin]:
+                over = last < min(least[begin:end])
+                if over and own.each and end == begin + 1:
                     for each in (READ, WRITTEN)[: part + 1]:
                         own.left[each][:] = False
                     own.depended = False
@@ -152,14 +154,16 @@ class Operations:
                     if part == READ and own.left[WRITTEN].any():
                         kept.append(own)
                     continue
-            mine = waits[own.threads]
-            more = own.groups >= mine
-            if more.all():
-                if (mine < 0).all():
-                    own.elsewhere = True
-                    kept.append(own)
-                    continue
-                own.passed_over = True
+            more: Array | bool = False
+            if not over:
+                mine = waits[own.threads]
+                more = own.groups >= mine
+                if more.all():
+                    if (mine < 0).all():
+                        own.elsewhere = True
+                        kept.append(own)
+                        continue
+                    own.passed_over = True
             for each in (READ, WRITTEN)[: part + 1]:
                 own.left[each] &= more
             if not own.left[part].any():

@@ -145,12 +145,13 @@ class Words:
             found += self._in_warp("written", at, self.who[at] == warps + 1, self.when[at], self.what[at], warps, lanes)
         if writes and self.was_read and knows.loose(warps, READS):
             found += self._in_warp("read", at, True, self.read[at, warps], self.reader[at, warps], warps, lanes)
-            found += self._in_warp("read", at, True, self.other[at, warps], self.otherwise[at, warps], warps, lanes)
+            if len(self.other):
+                found += self._in_warp("read", at, True, self.other[at, warps], self.otherwise[at, warps], warps, lanes)
         if knows.windows or knows.missed(warps, lanes):
             warps, lanes = np.broadcast_to(warps, at.shape), np.broadcast_to(lanes, at.shape)
             found += self._between_lanes("written", self.who[at] - 1, self.when[at], self.what[at], warps, lanes)
             for reader in np.nonzero(self.read[at].any(0))[0].tolist() if writes and self.was_read else ():
-                for read, what in ((self.read, self.reader), (self.other, self.otherwise)):
+                for read, what in ((self.read, self.reader), (self.other, self.otherwise))[: 1 + bool(len(self.other))]:
                     when, own = read[at, reader], what[at, reader]
                     found += self._between_lanes("read", np.where(when > 0, reader, -1), when, own, warps, lanes)
         return found
@@ -216,9 +217,7 @@ class Words:
         """Lanes of warps read words."""
         if not self.was_read:
             self.was_read = True
-            self.read, self.reader, self.other, self.otherwise = (
-                np.zeros((self.count, self.clocks.warps), np.int32) for _ in range(4)
-            )
+            self.read, self.reader = (np.zeros((self.count, self.clocks.warps), np.int32) for _ in range(2))
         flat, read, reader = at * self.clocks.warps + warps, self.read.reshape(-1), self.reader.reshape(-1)
         now, own = self.clocks.now[warps], line << LANE_BITS | lanes
         if isinstance(own, int) or lanes[0] >= SEVERAL:  # type: ignore[index]
@@ -227,13 +226,19 @@ class Words:
         before = reader[flat]
         others = (before ^ own) & _LANE != 0  # another lane read it: what this one does now must not hide that
         if others.any():
-            some = flat[others]
-            self.other.reshape(-1)[some], self.otherwise.reshape(-1)[some] = read[some], before[others]
+            when = read[flat[others]]
+            if when.any():
+                self._keep(flat[others], when, before[others])
         read[flat], reader[flat] = now, own
         others = reader[flat] != own  # of several lanes that read one word now
         if others.any():
-            some = flat[others]
-            self.other.reshape(-1)[some], self.otherwise.reshape(-1)[some] = now[others], own[others]
+            self._keep(flat[others], now[others], own[others])
+
+    def _keep(self, flat: Array, when: Array, what: Array) -> None:
+        """Reads that another lane of the warp now hides; flat: words times warps."""
+        if not len(self.other):
+            self.other, self.otherwise = np.zeros_like(self.read), np.zeros_like(self.read)
+        self.other.reshape(-1)[flat], self.otherwise.reshape(-1)[flat] = when, what
 
     def note_write(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
         """Lanes of warps write words."""
@@ -245,7 +250,9 @@ class Words:
         """Nobody has touched these words."""
         self.who[at] = 0
         if self.was_read:
-            self.read[at] = self.other[at] = 0
+            self.read[at] = 0
+        if len(self.other):
+            self.other[at] = 0
         for fetched in self.fetched.values():
             fetched[at] = 0
 
@@ -275,8 +282,8 @@ class Words:
                 places = np.nonzero(bad)[0]
                 codes = who[places]
                 found += self._written(at, places, codes)
-                own = codes > clocks.warps
-                found += self._pending("landed", places[own], codes[own] - clocks.warps - 1, by, WRITTEN)
+                behind = codes > clocks.warps
+                found += self._pending("landed", places[behind], codes[behind] - clocks.warps - 1, by, WRITTEN)
             if by.proxy == "async":
                 unfenced = (known[self.fence, column] < when) & ~bad
                 if unfenced.any():
