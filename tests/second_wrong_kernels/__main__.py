@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("-n", "--processes", type=int, default=1)
     parser.add_argument("--only", default="", help="kinds, separated by commas")
-    parser.add_argument("--held-out", action="store_true", help="the kinds of kinds_held_out.py alone")
+    parser.add_argument("--held-out", action="store_true", help="the held-out kinds alone")
     parser.add_argument("--json", type=Path, help="write every report, one line a case, as they come")
     parser.add_argument("--verbose", action="store_true", help="print the reports that are not right")
     options = parser.parse_args(arguments)

@@ -12,6 +12,7 @@ from tests.second_wrong_kernels import (
     kinds_epilogue,
     kinds_formats,
     kinds_held_out,
+    kinds_held_out_formats,
     kinds_loop,
     kinds_places,
     kinds_shared,
@@ -32,7 +33,7 @@ WRONG = {
     for module in (kinds_places, kinds_loop, kinds_shared, kinds_warps, kinds_epilogue, kinds_formats, kinds_two)
     for kind in _kinds(module)
 }
-HELD_OUT = {kind.__name__: kind for kind in _kinds(kinds_held_out)}
+HELD_OUT = {kind.__name__: kind for module in (kinds_held_out, kinds_held_out_formats) for kind in _kinds(module)}
 CORRECT = {kind.__name__: kind for kind in _kinds(kinds_correct) if kind is not kinds_correct.Correct}
 
 
