@@ -20,9 +20,9 @@ from tcsim.arithmetic.steps import (
     Step,
     Values,
     Widen,
-    runs,
 )
 from tcsim.core.errors import OperandError
+from tcsim.core.ranges import runs
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.codec import as_codes, decode
 from tcsim.numbers.formats import NO_EXPONENT, Format

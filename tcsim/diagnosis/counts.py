@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arithmetic.steps import runs
+from tcsim.core.ranges import runs
 from tcsim.diagnosis.pipelines import Sequence, causes, sequences
 from tcsim.diagnosis.reals import Numbers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arithmetic.steps import runs
+from tcsim.core.ranges import runs
 from tcsim.diagnosis.reals import Mask
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tcsim.core.ranges import runs
 from tcsim.identification.machine import NOT_OBSERVABLE, Batch, Machine, Signature
 from tcsim.numbers.formats import FORMATS
 
@@ -134,17 +135,7 @@ def shown(key: str, value: Any, digits: int) -> str:
     if key == "nan":
         return f"0x{value:0{digits}x}"
     if key == "step" and value != NOT_OBSERVABLE:
-        return " | ".join(_runs(step) for step in value)
+        return " | ".join(runs(step) for step in value)
     if isinstance(value, tuple):
         return " of ".join(map(str, value))
     return str(value)
-
-
-def _runs(k: tuple[int, ...]) -> str:
-    parts: list[list[int]] = []
-    for index in k:
-        if parts and index == parts[-1][-1] + 1:
-            parts[-1].append(index)
-        else:
-            parts.append([index])
-    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)

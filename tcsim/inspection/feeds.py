@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
-from tcsim.arithmetic.steps import runs
 from tcsim.core.errors import OperandError
+from tcsim.core.ranges import runs
 from tcsim.inspection.places import Place, places_of
 from tcsim.isa.matrix.semantics import LoadMatrix, SharedMatrix, StoreMatrix, TransposeMatrix
 from tcsim.isa.mma.multiply import MatrixMultiply

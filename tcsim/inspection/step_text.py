@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
-from tcsim.arithmetic.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, ScaledDotAdd, Widen, runs
+from tcsim.arithmetic.steps import Arithmetic, BitDot, DotAdd, IntegerAdd, IntegerDot, ScaledDotAdd, Widen
+from tcsim.core.ranges import runs
 
 
 def short_runs(k: tuple[int, ...]) -> str:
