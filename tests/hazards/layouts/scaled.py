@@ -8,6 +8,7 @@ import numpy as np
 
 import tcsim
 from tcsim.ptx import Memory, Run, parse
+from tests.hazards.layouts.tensor_memory import SET_UP
 from tests.ptx_copies import text, wait
 
 ROWS, COLUMNS, K = 128, 32, 128
@@ -41,13 +42,7 @@ class Scaled:
     mov.b64 %rd1, map_a; cvta.param.u64 %rd1, %rd1; mov.b64 %rd2, map_b; cvta.param.u64 %rd2, %rd2; mov.u32 %r4, 0;
     mov.u32 %r1, {A}; mov.u32 %r2, {B}; mov.u32 %r3, {_BARRIER}; mov.u32 %r6, {_DONE}; mov.u32 %r7, {_PLACE}; mov.u32 %r9, {FACTORS_A}; mov.u32 %r13, {FACTORS_B};
     setp.eq.u32 %p1, %r0, 0; setp.lt.u32 %p3, %r0, 32;
-    @%p1 mbarrier.init.shared::cta.b64 [%r3], 1;
-    @%p1 mbarrier.init.shared::cta.b64 [%r6], 1;
-    @%p1 fence.mbarrier_init.release.cluster;
-    @!%p3 bra TAKEN;
-    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7], 128;
-    tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
-    TAKEN:
+    {SET_UP}
     tcgen05.fence::before_thread_sync;
     bar.sync 0;
     tcgen05.fence::after_thread_sync;

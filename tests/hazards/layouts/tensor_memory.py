@@ -18,6 +18,14 @@ ROWS, COLUMNS = 128, 32
 A, B = 1024, 1024 + ROWS * 128
 _BARRIER, _DONE, _PLACE = 24576, 24584, 24592
 _BYTES = (ROWS + COLUMNS) * 128
+SET_UP = """@%p1 mbarrier.init.shared::cta.b64 [%r3], 1;
+    @%p1 mbarrier.init.shared::cta.b64 [%r6], 1;
+    @%p1 fence.mbarrier_init.release.cluster;
+    @!%p3 bra TAKEN;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7], 128;
+    tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
+    TAKEN:"""
+"""One thread (%p1) begins the mbarriers of the copies (%r3) and of the products (%r6), one warp (%p3) takes 128 columns (address to [%r7])."""
 _EIGHT = "{%r31, %r32, %r33, %r34, %r35, %r36, %r37, %r38}"
 
 
@@ -63,13 +71,7 @@ class Tensor(Described):
     ld.param.u64 %rd6, [a]; ld.param.u64 %rd7, [b];
     mov.u32 %r1, smem; add.u32 %r1, %r1, {self.begin}; add.u32 %r2, %r1, {B - A}; add.u32 %r3, %r1, {_BARRIER}; add.u32 %r6, %r1, {_DONE}; add.u32 %r7, %r1, {_PLACE};
     setp.eq.u32 %p1, %r0, 0; setp.lt.u32 %p3, %r0, 32; mov.u32 %r4, 0;
-    @%p1 mbarrier.init.shared::cta.b64 [%r3], 1;
-    @%p1 mbarrier.init.shared::cta.b64 [%r6], 1;
-    @%p1 fence.mbarrier_init.release.cluster;
-    @!%p3 bra TAKEN;
-    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7], 128;
-    tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
-    TAKEN:
+    {SET_UP}
     bar.sync 0;
     ld.shared.u32 %r8, [%r7];
     {self._filled()}
