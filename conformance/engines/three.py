@@ -35,9 +35,9 @@ from tcsim.engines.reference import ENGINE as NUMPY
 SHAPE = (1, 2048, 3072)
 """Of a product of each class: its outputs are those of one instruction, or of two in a row."""
 ROWS_OF_C = 61
-"""C repeats after so many rows: no divisor of a tile's."""
+"""The rows of C repeat with this period, which divides no tile's number of rows."""
 SHARE = 32
-"""NumPy computes one row of so many."""
+"""NumPy computes one row out of this many."""
 _ALL = "all, each once"
 
 
@@ -56,7 +56,7 @@ class Agreed:
 
 
 def some_rows(given: Matrices, every: int) -> Matrices:
-    """One row of A of so many, and what belongs to it."""
+    """Every n-th row of A, with its scales, metadata and C."""
     per_row = {name: getattr(given, name) for name in ("a", "c", "scale_a", "columns")}
     return given.part(**{name: None if array is None else array[:, ::every] for name, array in per_row.items()})
 

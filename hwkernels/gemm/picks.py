@@ -25,7 +25,7 @@ _FIELDS = tuple(item.name for item in fields(Tuning) if item.name != "promote")
 
 @dataclass(frozen=True)
 class Product:
-    """What a pick is for: a kernel with K-major operands, on chips of an arch with so many multiprocessors."""
+    """What a pick is for: a kernel with K-major operands, on chips of one arch with one number of multiprocessors."""
 
     kernel: str
     arch: int  # 90 for sm_90

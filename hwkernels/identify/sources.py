@@ -5,6 +5,7 @@ The instruction's shapes and formats are used, and where its registers hold whic
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import tcsim
 from hwkernels.device.driver import Launch
 from hwkernels.probes.probe import Probe
+from tcsim.core.errors import OperandError
 from tcsim.identification.machine import Signature
 from tcsim.layouts.sparsity import Sparsity
 
@@ -22,7 +24,7 @@ TILES = 2048
 """Tiles of one launch."""
 
 
-class Tiles:
+class Tiles(ABC):
     """What `tcsim.identification` asks, of one instruction. Output (i, i) of each tile is a dot product; the others are not looked at."""
 
     def __init__(self, instruction: Any) -> None:
@@ -70,9 +72,9 @@ class Tiles:
             found.append(d[:, place, place].reshape(-1)[: len(c[part])])
         return np.concatenate(found)
 
+    @abstractmethod
     def multiplied(self, a: Array, b: Array, c: Array, **scales: Array) -> Array:
         """D (tiles, M, N) of A (tiles, M, kept), B (tiles, K, N), C (tiles, M, N), block scales as `matmul` takes them."""
-        raise NotImplementedError
 
 
 class ModelTiles(Tiles):
@@ -93,9 +95,14 @@ class GpuTiles(Tiles):
         self.probe, self.run, self.launches = probe, run, 0
 
     def multiplied(self, a: Array, b: Array, c: Array, **scales: Array) -> Array:
-        """What the probe gives; block scales are not laid out for it yet."""
+        """What the probe gives.
+
+        Raises OperandError for block scales.
+        """
         if scales:
-            raise NotImplementedError("block scales on a GPU: the registers of the scale operands are not filled here")
+            raise OperandError(
+                f"{self.instruction.mnemonic}: block scales are not laid out for a GPU's probe; valid: instructions without them, or the model (ModelTiles)"
+            )
         (found,) = self.run(self.probe.launch(self.inputs(a, b, c)))[:1]
         self.launches += 1
         d: Array = self.instruction.matrix("d", found)

@@ -227,7 +227,7 @@ def lines_of(hazard: Hazard) -> tuple[int | None, int | None]:
 def check(
     job: Job, file: str, schedules: Sequence[str | int] = SCHEDULES, progress: Progress | None = None, orders: int = ORDERS
 ) -> Check:  # fmt: skip
-    """Run a launch under each schedule; for witnesses of its errors up to so many orders more.
+    """Run a launch under each schedule; for witnesses of its errors up to `orders` more.
 
     Raises what `tcsim.launchers.job.execute` raises.
     """

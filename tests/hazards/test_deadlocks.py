@@ -43,6 +43,17 @@ CASES = (
          f"240 delivered (128 by {_BULK} (line {{b}}), 112 by {_BULK} (line {{c}}))"),
     ),
     Stuck(
+        "copies bring too much",
+        f"""
+        {PARAMS} {OWN} {FIRST} {_BARRIER} add.u32 %r4, %r1, 128;
+        @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 256;
+        @%p1 {_BULK} [%r1], [%rd1], 128, [%r2];
+        @%p1 {_BULK} [%r4], [%rd1], 144, [%r2];
+        {wait("W", "%r2", "0")}
+        """,
+        ("0 of 1 arrivals missing, 16 bytes too many", "256 bytes expected", "272 delivered (128 by ", ", 144 by "),
+    ),
+    Stuck(
         "a named barrier that half of the block passes by",
         """
         setp.ge.u32 %p1, %r0, 32; @%p1 bra L;

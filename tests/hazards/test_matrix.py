@@ -86,6 +86,9 @@ def _signature(body: str) -> object:
         ("another word", ("[%r1], 2", "[%r1+4], 2"), False),
         ("another warp", ("@!%p1", "@%p1"), False),
         ("no read", ("ld.shared.u32 %r3, [%r1];", ""), False),
+        ("no write between others", ("@!%p1 st.shared.u32 [%r1], 2;", ""), False),
+        ("a last write, which nobody reads", ("ld.shared.u32 %r3, [%r1];", "ld.shared.u32 %r3, [%r1]; bar.sync 0; @%p1 st.shared.u32 [%r1], 4;"), True),
+        ("the same, with a read behind it", ("ld.shared.u32 %r3, [%r1];", "ld.shared.u32 %r3, [%r1]; bar.sync 0; @%p1 st.shared.u32 [%r1], 4; ld.shared.u32 %r4, [%r1];"), False),
         ("a write to a word that nobody else accesses", ("setp.lt.u32 %p1", "setp.eq.u32 %p1, %r0, 9; @%p1 st.shared.u32 [%r1+32], 3; setp.lt.u32 %p1"), True),
     ],
 )  # fmt: skip

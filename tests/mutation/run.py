@@ -135,8 +135,8 @@ def _passes(test: str) -> bool:
 def main() -> None:
     """Run, report, write: whatever ends the run early, the mutants that have a fate are in the file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-n", type=int, help="run only so many")
-    parser.add_argument("-j", type=int, default=1, help="in so many processes")
+    parser.add_argument("-n", type=int, help="how many to run")
+    parser.add_argument("-j", type=int, default=1, help="number of processes")
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     known = json.loads(options.out.read_text())["mutants"] if options.out.exists() else []

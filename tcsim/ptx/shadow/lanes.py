@@ -222,7 +222,7 @@ def lanes_in(mask: bytes, alive: bytes, first: int) -> tuple[Array, Array, Array
 
 
 def mask_of(count: int, threads: Array) -> Array:
-    """Some of so many threads as a mask."""
+    """A mask of `count` threads, true for the given ones."""
     mask = np.zeros(count, bool)
     mask[threads] = True
     return mask

@@ -38,7 +38,7 @@ class Extent:
     _shares: dict[tuple[int, int, int], tuple[Array, Array]] = field(default_factory=dict)
 
     def share(self, base: int, first: int, together: int) -> tuple[Array, Array]:
-        """The part of so many warps, from one on; of its words the offset of each, and which they are. base: the block's first warp."""
+        """What `together` warps from `first` on access: of each word the access that it belongs to, and the word. base: the block's first warp."""
         found = self._shares.get((base, first, together))
         if found is None:
             own = ((self.threads // LANES + base) // together * together == first)[self.owner]

@@ -392,7 +392,7 @@ class Words:
 
 @lru_cache(64)
 def _owners(count: int, each: int) -> Array:
-    """Of so many accesses of so many words each: the access of every word."""
+    """To which access each word belongs: count accesses, of `each` words each, one after another."""
     found = np.repeat(np.arange(count), each)
     found.flags.writeable = False
     return found

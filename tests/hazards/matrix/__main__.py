@@ -27,7 +27,7 @@ def main() -> int:
     """The exit status says whether a mutant is silent."""
     parser = argparse.ArgumentParser(prog="python -m tests.hazards.matrix", description=__doc__)
     parser.add_argument("--kernel", action="append", default=[], help="a part of a kernel's name")
-    parser.add_argument("--every", type=int, default=1, help="one mutant of so many")
+    parser.add_argument("--every", type=int, default=1, help="judge only every n-th mutant")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--pack", action="store_true", help=f"write {BUILT.name} for hosts without NVRTC, and end")

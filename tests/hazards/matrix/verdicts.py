@@ -15,8 +15,8 @@ from tests.hazards.matrix.statements import Text
 from tests.hazards.matrix.subjects import Layout, Ran, Schedule, Subject
 
 SCHEDULES: tuple[Schedule, ...] = ("late", "early", 7)
-SLOWER = 4  # a mutant may execute so many times as many instructions as the original, and
-MORE = 20_000  # so many more
+SLOWER = 4  # a mutant may execute this many times the instructions of the original,
+MORE = 20_000  # and this many on top
 REFUSED, NAMED, CHANGED, EQUIVALENT, SILENT = "refused", "named", "changed", "equivalent", "silent"
 VERDICTS = (NAMED, CHANGED, EQUIVALENT, SILENT, REFUSED)
 """named: a hazard. changed: none, but other bits, the same ones in every schedule. equivalent: none, the same bits, and the same pairs of
