@@ -7,7 +7,7 @@ import pytest
 
 import tcsim
 from tests.second_wrong_kernels.__main__ import run, table
-from tests.second_wrong_kernels.cases import CORRECT, HELD_OUT, WRONG, Case, differs, make
+from tests.second_wrong_kernels.cases import CORRECT, FOURTH, FOURTH_CORRECT, HELD_OUT, WRONG, Case, differs, make
 from tests.second_wrong_kernels.judge import EQUALS, HALF, RIGHT, UNEXPLAINED, judge
 from tests.second_wrong_kernels.judge import WRONG as CONFIDENT
 
@@ -49,6 +49,28 @@ def test_held_out_kinds_are_wrong_and_say_where_they_were_reported() -> None:
         assert kind.half
         case = make(kind, 3)
         assert differs(case.observed, product(case)), case.name
+
+
+def test_the_fourth_set_says_where_its_kinds_were_met() -> None:
+    assert len(FOURTH) >= 40
+    assert len(FOURTH_CORRECT) >= 15
+    assert not {*FOURTH, *FOURTH_CORRECT} & {*WRONG, *HELD_OUT, *CORRECT}
+    for kind in (*FOURTH.values(), *FOURTH_CORRECT.values()):
+        assert kind.__doc__
+        assert re.fullmatch(r"textbook|forums\.[\w./-]+|[\w-]+/[\w.-]+(#\d+)?", kind.source), kind
+        assert kind.correct or (kind.needs and kind.half)
+
+
+@pytest.mark.parametrize("name", [*FOURTH][::6])
+def test_a_kernel_of_the_fourth_set_is_wrong(name: str) -> None:
+    case = make(FOURTH[name], 3)
+    assert differs(case.observed, product(case)), case.name
+
+
+@pytest.mark.parametrize("name", [*FOURTH_CORRECT][::3])
+def test_a_right_kernel_of_the_fourth_set_is_right(name: str) -> None:
+    case = make(FOURTH_CORRECT[name], 3)
+    assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
 
 
 @pytest.mark.parametrize("name", ["Plain", "Swizzled", "Sparse", "Scaled", "Blackwell", "SameOrderInBoth"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import tcsim
-from tests.second_wrong_kernels.cases import CORRECT, HELD_OUT, WRONG, Case, make
+from tests.second_wrong_kernels.cases import CORRECT, EVERY, FOURTH, FOURTH_CORRECT, HELD_OUT, WRONG, Case, make
 from tests.second_wrong_kernels.judge import JUDGEMENTS, RIGHT, UNEXPLAINED, judge
 
 
@@ -33,7 +33,7 @@ def ask(case: Case) -> dict[str, Any]:
 def run(job: tuple[str, int]) -> dict[str, Any]:
     """One case, judged."""
     name, seed = job
-    case = make({**WRONG, **HELD_OUT, **CORRECT}[name], seed)
+    case = make(EVERY[name], seed)
     report = ask(case)
     p = case.problem
     return {
@@ -61,8 +61,8 @@ def table(results: list[dict[str, Any]]) -> str:
     groups: dict[str, list[str]] = {}
     for result in results:
         groups.setdefault(result["kind"], []).append(result["judgement"])
-    groups["all wrong kernels"] = [r["judgement"] for r in results if r["kind"] not in CORRECT]
-    groups["all right kernels"] = [r["judgement"] for r in results if r["kind"] in CORRECT]
+    groups["all wrong kernels"] = [r["judgement"] for r in results if not EVERY[r["kind"]].correct]
+    groups["all right kernels"] = [r["judgement"] for r in results if EVERY[r["kind"]].correct]
     for name, judgements in groups.items():
         count = Counter(judgements)
         lines.append(f"| {name} | {len(judgements)} | " + " | ".join(str(count[j] or "") for j in JUDGEMENTS) + " |")
@@ -77,10 +77,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-n", "--processes", type=int, default=1)
     parser.add_argument("--only", default="", help="kinds, separated by commas")
     parser.add_argument("--held-out", action="store_true", help="the held-out kinds alone")
+    parser.add_argument("--fourth", action="store_true", help="the kinds of kinds_fourth_*.py alone")
     parser.add_argument("--json", type=Path, help="write every report, one line a case, as they come")
     parser.add_argument("--verbose", action="store_true", help="print the reports that are not right")
     options = parser.parse_args(arguments)
-    names = options.only.split(",") if options.only else [*HELD_OUT] if options.held_out else [*WRONG, *CORRECT]
+    chosen = [*HELD_OUT] if options.held_out else [*FOURTH, *FOURTH_CORRECT] if options.fourth else [*WRONG, *CORRECT]
+    names = options.only.split(",") if options.only else chosen
     jobs = [(name, options.seed + i) for i in range(options.each) for name in names]
     results = []
     with ExitStack() as stack:

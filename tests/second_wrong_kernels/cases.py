@@ -11,6 +11,9 @@ from tests.second_wrong_kernels import (
     kinds_correct,
     kinds_epilogue,
     kinds_formats,
+    kinds_fourth_launch,
+    kinds_fourth_output,
+    kinds_fourth_tensor,
     kinds_held_out,
     kinds_held_out_formats,
     kinds_loop,
@@ -34,7 +37,13 @@ WRONG = {
     for kind in _kinds(module)
 }
 HELD_OUT = {kind.__name__: kind for module in (kinds_held_out, kinds_held_out_formats) for kind in _kinds(module)}
+_FOURTH = [
+    kind for module in (kinds_fourth_launch, kinds_fourth_tensor, kinds_fourth_output) for kind in _kinds(module)
+]
+FOURTH = {kind.__name__: kind for kind in _FOURTH if not kind.correct}
+FOURTH_CORRECT = {kind.__name__: kind for kind in _FOURTH if kind.correct}
 CORRECT = {kind.__name__: kind for kind in _kinds(kinds_correct) if kind is not kinds_correct.Correct}
+EVERY: dict[str, type[Kernel]] = {**WRONG, **HELD_OUT, **FOURTH, **CORRECT, **FOURTH_CORRECT}
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ def make(kind: type[Kernel], seed: int) -> Case:
 
 
 # Kinds that change the rounding alone.
-ROUNDING = ("ThroughHalf", "TruncatedToBf16", "AccumulatedInHalves")
+ROUNDING = ("ThroughHalf", "TruncatedToBf16", "AccumulatedInHalves", "AccumulatedInBf16")
 
 
 def right_of(kernel: Kernel, random: np.random.Generator) -> Array:
