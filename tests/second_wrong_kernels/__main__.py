@@ -50,6 +50,8 @@ def run(job: tuple[str, int]) -> dict[str, Any]:
         "verdict": report["verdict"],
         "lines": report["lines"],
         "explanations": report.get("explanations", []),
+        "mistake": report.get("mistake"),
+        "nearest": report.get("nearest"),
         "raised": report.get("raised", False),
         "seconds": round(report["seconds"], 3),
     }

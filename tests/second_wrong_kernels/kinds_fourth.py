@@ -18,6 +18,7 @@ class Fourth(Kernel):
     """A kernel of the fourth set."""
 
     source: ClassVar[str] = "textbook"  # the thread that reports it: repository#number, or a forum
+    rare: ClassVar[bool] = False  # whether few people make it
 
     def one_operand(self) -> str:
         """Draw which operand the mistake hits; {operand} and {pattern} stand for it in what the kind says and needs."""

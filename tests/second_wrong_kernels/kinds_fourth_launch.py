@@ -219,6 +219,7 @@ class OneCopyTooManyPending(Fourth):
 class RingOverfilled(Fourth):
     """The ring of stages is filled one too far: {operand}'s tile is overwritten by a later one before it is read."""
 
+    rare = True
     source = "ROCm/aiter#4537"
     plain = True
     wish = Wish(tiles=4, stages=(2, 3))
@@ -235,6 +236,7 @@ class RingOverfilled(Fourth):
 class StageOfThisTileOnly(Fourth):
     """A persistent kernel's consumer counts its stages from 0 for every output tile; the producer counts on."""
 
+    rare = True
     source = "tile-ai/tilelang#2785"
     plain = True
     wish = Wish(blocks=(2, 2), tiles=4, stages=(3, 4))

@@ -45,6 +45,7 @@ class BetaIsZero(Fourth):
 class ActivationBeforeTheSource(Fourth):
     """The epilogue applies ReLU to the product and adds C after it."""
 
+    rare = True
     floats = True
     wish = Wish(c=True)
     needs = (r"relu|negative|\bmax\b|clamp|activation",)
@@ -103,6 +104,7 @@ class OutputRowsPadded(Fourth):
 class TileOfTheNextBlock(Fourth):
     """The scheduler's mailbox is overwritten too early: every output tile is stored where the next one belongs."""
 
+    rare = True
     source = "NVlabs/cuda-oxide#1066"
     wish = Wish(blocks=(2, 2), c=False)
     needs = (w.BLOCK, w.SWAPPED + "|" + w.OFFSET + "|place|instead|another|next|neighbou?r")
@@ -141,6 +143,7 @@ class OtherFp8(Fourth):
 class UnsignedInstruction(Fourth):
     """A's signed bytes are multiplied as unsigned."""
 
+    rare = True
     source = "ROCm/hip-ep#178"
     only = "s8"
     needs = (w.A, r"unsigned|\bu8\b|sign")
@@ -153,6 +156,7 @@ class UnsignedInstruction(Fourth):
 class NibblesExchanged(Fourth):
     """The two values in a byte of A are unpacked in the wrong order."""
 
+    rare = True
     source = "tile-ai/TileOPs#1887"
     only = "e2m1"
     needs = (w.A, w.SWAPPED + r"|nibble|pairs?\b|neighbou?r|\bodd\b")
@@ -165,6 +169,7 @@ class NibblesExchanged(Fourth):
 class AccumulatedInBf16(Fourth):
     """The running sum is kept in a bf16 output between K tiles: it is rounded after each."""
 
+    rare = True
     source = "tenstorrent/tt-metal#8449"
     floats = True
     narrow = False

@@ -171,6 +171,7 @@ class TileNotAlignedTo1024(Fourth):
 class LboForSbo(Fourth):
     """Tiles lie without a swizzle, core matrix by core matrix, and both descriptors have LBO and SBO exchanged."""
 
+    rare = True
     source = "KnowingNothing/MatmulTutorial#10"
     styles = ("wgmma", "tcgen05")
     wish = Wish(span=128)
@@ -269,6 +270,7 @@ class ScalesLeftAtOne(Fourth):
 class ScalesNotInterleaved(Fourth):
     """Scale factors lie row by row, and are read as the interleaved blocks of 128 x 4 that the instruction expects."""
 
+    rare = True
     source = "NVIDIA/Fuser#4801"
     only = "scaled"
     needs = (SCALE, r"layout|swizzl|order|permut|interleav|place|rows?\b|128|transpos")
@@ -291,6 +293,7 @@ class ScalesNotInterleaved(Fourth):
 class ScalesCutToPowersOfTwo(Fourth):
     """Scale factors lose their significand: only their power of two is used."""
 
+    rare = True
     source = "sgl-project/sglang#39193"
     only = "e2m1"
     needs = (SCALE, r"power|truncat|mantissa|significand|round|exponent|ue8m0")
@@ -306,6 +309,7 @@ class ScalesCutToPowersOfTwo(Fourth):
 class MetadataInRowOrder(Fourth):
     """The metadata's rows are not brought into the order that the kernel loads them in."""
 
+    rare = True
     source = "pytorch/pytorch#103830"
     only = "sparse"
     needs = (METADATA, r"rows?\b|order|permut|another|place")
@@ -318,6 +322,7 @@ class MetadataInRowOrder(Fourth):
 class MetadataNotAdvanced(Fourth):
     """The pointer to the metadata does not move on with the K tile: the first tile's metadata are used for all."""
 
+    rare = True
     only = "sparse"
     needs = (METADATA, w.SAME + "|first|advance|tile|k 0")
     half = (METADATA,)
@@ -332,6 +337,7 @@ class MetadataNotAdvanced(Fourth):
 class MulticastAcrossTheBoundary(Fourth):
     """A pair of blocks shares a multicast tile of B although their columns differ: every second one gets its neighbour's."""
 
+    rare = True
     source = "deepseek-ai/DeepGEMM#415"
     styles = ("wgmma", "tcgen05")
     wish = Wish(blocks=(1, 2))
