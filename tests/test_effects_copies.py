@@ -111,6 +111,13 @@ def agree_on_store(case: Case, op: str = "") -> None:
     assert after[BASE : BASE + len(want)].tolist() == want, (case.tmap, case.coordinates, op)
     assert np.array_equal(after[:BASE], view.images["global"][:BASE])
     assert (work.group, work.finish(data).signals) == ("bulk", ())
+    (source,), unit = work.reads, case.tmap.unit
+    read = np.broadcast_to(True if source.mask is None else source.mask, data.shape)
+    outcomes = (work.finish(own).writes for own in (data, np.where(read, data, ~data)))
+    for one, other in zip(*outcomes, strict=True):  # only what is read counts
+        assert np.array_equal(one.data, other.data)
+    written = sum(own.address.size * own.size if own.mask is None else own.mask.sum() for own in work.writes)
+    assert read.sum() * unit.global_bytes == written * unit.shared_bytes  # and all of that does
 
 
 @settings(max_examples=200)

@@ -9,13 +9,14 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
+import tcsim
 from conformance.isa import testbench_of
 from tcsim import catalog
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
 from tcsim.ptx.rules import ASSEMBLER, FAULTS, LAYOUTS
 from tcsim.ptx.shadow.checker import Checker
 from tests.hazards import kernels, kernels_global, kernels_lanes, kernels_mbarriers, kernels_tensor, kernels_tiles
-from tests.hazards.kernels import LOAD, OTHER, OWN, PARAMS, RACES, SOURCE, Kernel
+from tests.hazards.kernels import FIRST, LOAD, OTHER, OWN, PARAMS, RACES, SOURCE, Kernel
 from tests.hazards.kernels_mbarriers import PIPELINE
 
 KERNELS = (
@@ -128,6 +129,34 @@ def test_a_deadlock_says_which_bytes_came_from_where() -> None:
     assert run.hazards[-1].name == "DEADLOCK" and "of smem + 1024, the mbarrier at 0x800" in message
     assert f"phase 0: 272 bytes expected by mbarrier.arrive.expect_tx.shared::cta.b64 (line {lines[0] - 2})" in message
     assert f"256 delivered ({copies}), 1 arrived by" in message, message
+
+
+RAGGED = f"""
+    ld.param.u64 %rd2, [target]; {FIRST} mov.u32 %r1, smem;
+    div.u32 %r2, %r0, 24; rem.u32 %r3, %r0, 24; shl.b32 %r2, %r2, 7; shl.b32 %r3, %r3, 2; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r1;
+    setp.lt.u32 %p3, %r0, WRITERS;
+    @%p3 st.shared.u32 [%r2], %r0;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    mov.u32 %r4, 0; mov.u32 %r5, 4;
+    @%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd2, {{%r4, %r5}}], [%r1];
+    @%p1 cp.async.bulk.commit_group;
+    @%p1 cp.async.bulk.wait_group.read 0;
+"""
+"""A box of 32 x 4 words is stored to a tensor of 24 x 6 from its row 4 on: 24 x 2 of them lie in it, and only these are written."""
+
+
+@pytest.mark.parametrize(("writers", "names"), [(48, []), (47, ["SMEM_UNINITIALISED"])])
+def test_what_a_store_drops_need_not_be_written(writers: int, names: list[str]) -> None:
+    memory = Memory()
+    tensor = memory.allocate(24 * 6 * 4)
+    box = tcsim.TensorMap("UINT32", (24, 6), (96,), (32, 4), swizzle="NONE")
+    pointers = [tensor, memory.allocate(np.frombuffer(box.encode(tensor), np.uint8))]
+    source = Kernel("ragged", RAGGED.replace("WRITERS", str(writers))).source
+    run = parse(source).kernel().launch(memory, pointers, block=(64, 1, 1))
+    assert run.completed and [own.name for own in run.hazards] == names
+    rows = memory.read(tensor, 24 * 6 * 4).view(np.uint32).reshape(6, 24)[4:]
+    assert rows.reshape(-1)[:writers].tolist() == list(range(writers))
 
 
 SHARED_BY_TWO = f"""

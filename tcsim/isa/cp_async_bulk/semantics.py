@@ -108,7 +108,7 @@ class BulkInstruction(CopyInstruction):
             mask = np.broadcast_to(bits, (len(lanes), size))
         sources, destinations = (operands[name].astype(np.int64) for name in ("source", "destination"))
         kept = size - left - right
-        source = Access(space_of(form["source"]), sources + left, kept, proxy="async", thread=lanes)
+        source = Access(space_of(form["source"]), sources + left, kept, mask, "async", thread=lanes)
         target = Access(space_of(form["destination"]), destinations + left, kept, mask, "async", thread=lanes)
         lost = tuple(
             in_each(replace(target, address=destinations + at, size=count), ranks)

@@ -290,7 +290,10 @@ class TensorStore(TensorCopy):
     def copies(
         self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Any], lane: int = 0
     ) -> tuple[Pending, ...]:
-        """Shared memory is read at `fetch`, the tensor written or combined at `finish`: two halves of a bulk group."""
+        """Shared memory is read at `fetch`, the tensor written or combined at `finish`: two halves of a bulk group.
+
+        Of the box only what lies in the tensor is read.
+        """
         row, op, call = self.row, self.row.op or None, f"{tmap}.{self._verb}"
         address = int(operands["address"])
         start = address % WINDOW
@@ -299,6 +302,9 @@ class TensorStore(TensorCopy):
         pieces, (rows, window) = narrowed(tensor)
         runs = shared_runs(tmap, height, start, True)
         source, target = _in_shared(runs, form, address - start, lane), _in_tensor(pieces, base, lane)
+        if tensor.inside is not None:
+            units = tensor.inside[:, :: tmap.unit.global_bytes]
+            source = replace(source, mask=runs.gathered(np.repeat(units, tmap.unit.shared_bytes, axis=1)))
         combine = combination(tmap, op) if op else None
 
         def fetch(view: View) -> Bytes:
