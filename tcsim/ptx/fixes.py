@@ -105,6 +105,7 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "TMEM_ADDR_NOT_PUBLISHED": "Put a barrier between tcgen05.alloc and the load of its address.",
     "TMEM_DEADLOCK": "Take fewer columns, or give those back that another block or an earlier tcgen05.alloc holds.",
     "TCGEN05_FENCE_MISSING": "Execute tcgen05.fence::before_thread_sync before the arrival, and ::after_thread_sync after the wait.",
+    "TCGEN05_ORDERED_BY_EXIT": "Let the warp arrive at the barrier before it ends, behind tcgen05.fence::before_thread_sync.",
     "TCGEN05_NOT_PIPELINED": "Commit the first to an mbarrier and wait for it, or use other columns.",
     "TMEM_LD_NO_WAIT": "Execute tcgen05.wait::ld before Tensor Memory is written.",
     "TMEM_LD_UNINITIALISED": "Load the lanes and columns that were written: with M = 64 that is half of the lanes.",

@@ -114,4 +114,27 @@ PAIR = Kernel(
     blocks=2,
     target="sm_100a",
 )
-KERNELS = (ACCUMULATED, RELEASED, PAIR)
+ENDED = Kernel(
+    "ended",
+    f"""
+    {OWN} setp.ge.u32 %p4, %r0, 32; mov.u32 %r9, 1;
+    @%p4 bra TAKEN;
+    {_ALLOC} [%r1], 32;
+    TAKEN:
+    bar.sync 0;
+    ld.shared.u32 %r8, [%r1]; shr.u32 %r10, %r0, 5; shl.b32 %r10, %r10, 21; add.u32 %r10, %r10, %r8;
+    tcgen05.st.sync.aligned.32x32b.x8.b32 [%r10], {_SAME};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.32x32b.x8.b32 {_EIGHT}, [%r10];
+    tcgen05.wait::ld.sync.aligned;                                              //- TMEM_WAIT_LD_MISSING
+    {_BEFORE}
+    barrier.cluster.arrive;             //~ TCGEN05_ORDERED_BY_EXIT: @!%p4 barrier.cluster.arrive;   //- TCGEN05_ORDERED_BY_EXIT.2   //~ TCGEN05_UNORDERED: @!%p4 barrier.cluster.arrive;
+    @%p4 bra DONE;
+    barrier.cluster.wait;               //~ TCGEN05_ORDERED_BY_EXIT.2: bar.sync 0;   //- TCGEN05_UNORDERED
+    {_AFTER}
+    {_FREE} %r8, 32;
+    DONE:
+    """,
+    target="sm_100a",
+)
+KERNELS = (ACCUMULATED, RELEASED, PAIR, ENDED)

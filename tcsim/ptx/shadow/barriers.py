@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcsim.ptx.convergence import row_of
+from tcsim.ptx.shadow.clocks import ORDERED
 from tcsim.ptx.threads import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
     from tcsim.ptx.shadow.checker import Checker
+    from tcsim.ptx.shadow.operations import Operation
 
 _NAMED, _CLUSTER = "cta", "cluster"
 
@@ -30,6 +33,9 @@ class Meetings:
         self._before: dict[int, int] = {}  # by rank: those up to the last barrier of the whole block
         self._useful: set[int] = set()  # instructions that were such a barrier and ordered something
         self._idle: dict[int, tuple[Barriers, int]] = {}  # those that did not: where first, how often
+        self._over: dict[int, tuple[int, Array]] = {}  # by warp that has ended: cluster phases it was in, what it knew
+        # By warp: what those knew whose end let it go on at a barrier.
+        self._released = np.zeros_like(checker.clocks.known[:, ORDERED])
         self.lines: dict[tuple[int, int], Array] = {}  # the instruction at which each thread arrived, if it is .aligned
 
     def arrived(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
@@ -76,7 +82,9 @@ class Meetings:
             if found is not None and len(some):
                 checker.lanes.learning(*checker.bits(block, mask), found)
                 checker.clocks.acquire(some, found)
-            self.counts.pop((block.rank, number), None)
+            if not self.counts.pop((block.rank, number), None):  # it is for all threads that have not ended
+                over = (known for warp, (_, known) in self._over.items() if warp // checker.per_block == block.rank)
+                self._released_by(over, some)
             self.arrivals.pop((block.rank, number), None)
             self._together(block, number, mask)
             return
@@ -86,6 +94,24 @@ class Meetings:
                 checker.lanes.learning(*checker.bits(block, mask), found)
                 checker.clocks.acquire(some, found)
         self.published.pop((scope, 0, block.cluster.phase - 3), None)
+        self._released_by((known for phases, known in self._over.values() if phases < block.cluster.phase), some)
+
+    def exited(self, block: Barriers, mask: Array) -> None:
+        """Threads end: barriers wait for their warp no more, once all have."""
+        checker = self.checker
+        left = (block.alive & ~mask).reshape(-1, LANES).any(1)
+        for warp in np.flatnonzero(mask.reshape(-1, LANES).any(1) & ~left).tolist():
+            own = block.rank * checker.per_block + warp
+            self._over[own] = int(block.cluster_phase[warp * LANES]), checker.clocks.known[own, ORDERED].copy()
+
+    def _released_by(self, over: Iterable[Array], some: Array) -> None:
+        """Warps go on at a barrier that did not wait for some that have ended; over: what these knew."""
+        for own in over:
+            self._released[some] = np.maximum(self._released[some], own)
+
+    def ended_before(self, operation: Operation, part: int, warps: Array) -> bool:
+        """Whether a warp that knew an operation to be done has ended, and that released a barrier for one of these warps."""
+        return any(self.checker.operations.seen_by(operation, own, part) for own in self._released[warps, 1:-1])
 
     def _together(self, block: Barriers, number: int, mask: Array) -> None:
         """All threads of a warp have to arrive at one instruction, if it is .aligned, those of a block at one that is for all of it."""

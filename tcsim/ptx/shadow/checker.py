@@ -480,6 +480,7 @@ class Checker(Observer):
 
     def exited(self, block: Barriers, mask: Array) -> None:
         """Threads end: nothing that they or others have in flight may need them."""
+        self.meetings.exited(block, mask)
         self.blocks.exited(block, mask)
 
     def ended(self, stop: Stop | None) -> None:

@@ -63,6 +63,9 @@ GLOBAL = {
 TENSOR_FENCE = Name(
     "TCGEN05_FENCE_MISSING", "no tcgen05.fence::before_thread_sync and ::after_thread_sync are around what orders them"
 )
+EXIT = Name("TCGEN05_ORDERED_BY_EXIT", "its warp waited for it and ended, and only that released the barrier between")
+WAITED = ("tcgen05.ld", "tcgen05.st")
+"""Kinds of work that is complete once its warp has waited for it, whoever else knows."""
 _UNDEFINED = "what is there is not defined"
 
 

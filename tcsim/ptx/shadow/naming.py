@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.ptx.shadow import conflicts
 from tcsim.ptx.shadow.clocks import EXECUTED
 from tcsim.ptx.shadow.conflicts import Name
-from tcsim.ptx.shadow.operations import Operation
+from tcsim.ptx.shadow.operations import READ, WRITTEN, Operation
 from tcsim.ptx.shadow.words import Conflict, Words
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import Array
@@ -123,6 +123,9 @@ class Naming:
         reason = objects.reason(earlier, now) or objects.stale(now, earlier.warps) or objects.stale(earlier.warps, now)
         if reason is not None:
             return Name(*reason)
+        part = READ if kind == "fetched" else WRITTEN
+        if earlier.kind in conflicts.WAITED and checker.meetings.ended_before(earlier, part, now):
+            return conflicts.EXIT
         committed, given_back = checker.committed(earlier), checker.operations.given_back(earlier, now)
         if kind == "fetched":
             if use.by is not None and use.rank == earlier.rank != use.by.rank and use.words.space == "shared":

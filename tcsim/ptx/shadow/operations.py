@@ -111,9 +111,9 @@ class Operations:
             found[place] = not (self._seen[part][numbers[place]] <= known).any()
         return found, seen
 
-    def seen_by(self, operation: Operation, known: Array) -> bool:
-        """Whether whoever knows of these events of each warp knows that it has written."""
-        return bool((self._seen[WRITTEN, operation.number] <= known).any())
+    def seen_by(self, operation: Operation, known: Array, part: int = WRITTEN) -> bool:
+        """Whether whoever knows of these events of each warp knows that it has written, or read."""
+        return bool((self._seen[part, operation.number] <= known).any())
 
     def is_seen(self, operation: Operation, part: int) -> bool:
         """Whether any warp has learnt of it."""
