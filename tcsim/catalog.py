@@ -15,7 +15,7 @@ from typing import Any
 from tcsim import isa as isa
 from tcsim.core.errors import InstructionError, listing, nearest
 from tcsim.core.targets import TARGETS, Arch, accepting
-from tcsim.isa.index import families_of_head, index
+from tcsim.isa.index import families_of_head, family_of, index
 from tcsim.model.family import Family
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
@@ -90,13 +90,15 @@ def _by_spelling(family_name: str) -> dict[Spelling, Row]:
 def row_of(mnemonic: str) -> Row | None:
     """The row of a mnemonic in any order of modifiers that the assembler takes, or None.
 
-    Only families of which a mnemonic begins as it does are imported and built.
+    Only its family is imported and built; of another spelling, those of which a mnemonic begins as it does.
 
     >>> row_of("movmatrix.sync.aligned.trans.m8n8.b16").mnemonic
     'movmatrix.sync.aligned.m8n8.trans.b16'
     """
     if len(mnemonic) > LONGEST_MNEMONIC:
         return None
+    if (own := family_of(mnemonic)) is not None and (row := rows_of(own).get(mnemonic)) is not None:
+        return row
     head, asked = mnemonic.split(".")[0], spelling(mnemonic)
     names = families_of_head(head) or tuple(family.name for family in families() if head in family.words)
     found = (row for name in names if (row := rows_of(name).get(mnemonic)) is not None)

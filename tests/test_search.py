@@ -104,17 +104,25 @@ def test_the_command_line_runs_a_unique_match_and_lists_several() -> None:
     assert answer("list", "fp8", "--arch", "h100").splitlines()[1].split()[1] == str(tcsim.find("fp8 h100")[0])
 
 
-def test_a_look_up_imports_one_family() -> None:
-    """A process that answers about ldmatrix has not imported the other families: that is what keeps it quick."""
+@pytest.mark.parametrize(
+    ("question", "said", "needed", "others"),
+    [
+        (("where", "ldmatrix", "x4", "trans", "-e", "3,3"), "d(3, 3), matrix 0 is d0[31:16] of lane 13", "isa.matrix.semantics", "mma|wgmma"),
+        (("show", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), "mma.sync.aligned.m16n8k16", "isa.mma.sync", "matrix|wgmma"),
+        (("list", "fp8"), "since", "search.finding", "mma|wgmma|matrix"),
+    ],
+)  # fmt: skip
+def test_a_look_up_imports_one_family(question: tuple[str, ...], said: str, needed: str, others: str) -> None:
+    """A process that answers about one family has not imported the others, nor pages: that is what keeps it quick."""
     code = (
         "import sys; from tcsim.cli.app import app\n"
-        "try: app(['where', 'ldmatrix', 'x4', 'trans', '-e', '3,3'])\n"
-        "except SystemExit: print(*(name for name in sys.modules if name.startswith('tcsim.isa.')))"
+        f"try: app({list(question)})\n"
+        "except SystemExit: print(*(name for name in sys.modules if name.startswith('tcsim.')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    said, loaded = done.stdout.splitlines()
-    assert said == "d(3, 3), matrix 0 is d0[31:16] of lane 13" and "tcsim.isa.matrix.semantics" in loaded
-    assert not re.search(r"isa\.(multimem|wgmma|tcgen05|mma|cvt|cp_async)", loaded)
+    first, *_, loaded = done.stdout.splitlines()
+    assert first.startswith(said) and f"tcsim.{needed} " in f"{loaded} "
+    assert not re.search(rf"isa\.({others}|multimem|tcgen05|cvt|cp_async|special|wmma)|html_page", loaded)
 
 
 def test_any_text_is_answered() -> None:

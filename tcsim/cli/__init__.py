@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 
 NEEDED = ("typer", "rich")
+COLLECT_AFTER = 50_000
+"""Objects made before Python looks for garbage among them. What a lookup makes it keeps: looking costs a twentieth of it."""
 MISSING = (
     "tcsim: the command line needs {names}, which the extra `cli` brings: pip install 'tcsim[cli]'\n"
     "The library works without it: import tcsim"
@@ -18,6 +21,7 @@ def main() -> None:
     if absent:
         print(MISSING.format(names=" and ".join(absent)), file=sys.stderr)
         raise SystemExit(2)
+    gc.set_threshold(COLLECT_AFTER)
     from tcsim.cli.app import app  # it needs what was just looked for
 
     app(prog_name="tcsim")

@@ -12,8 +12,7 @@ import typer
 
 from tcsim.cli import options
 from tcsim.core.errors import OperandError
-from tcsim.inspection.memory_places import SharedOperand, shared_operand
-from tcsim.inspection.tensor_memory_text import TENSOR_MEMORY
+from tcsim.inspection.memory_places import TENSOR_MEMORY, SharedOperand, shared_operand
 from tcsim.model.instruction import Instruction
 
 Descriptor = Annotated[

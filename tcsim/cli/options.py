@@ -6,7 +6,7 @@ import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -14,14 +14,14 @@ import tcsim
 from tcsim import catalog
 from tcsim.core.errors import OperandError, TargetError, shortened
 from tcsim.core.targets import ARCHS, TARGETS, accepting
-from tcsim.descriptors.kinds import KINDS
 from tcsim.inspection.listing import default_arch, types
 from tcsim.isa.index import Entry, families_of_head, index
 from tcsim.layouts.swizzle import SWIZZLES
 from tcsim.numbers.formats import FORMATS
 from tcsim.numbers.rounding import Rounding
-from tcsim.search import Found, arch_of, search
-from tcsim.tma.types import DATA_TYPES
+
+if TYPE_CHECKING:
+    from tcsim.search import Found
 
 
 class TextFormat(StrEnum):
@@ -119,11 +119,15 @@ def complete_swizzle(incomplete: str) -> Iterator[str]:
 
 def complete_tensor_type(incomplete: str) -> Iterator[str]:
     """Data types of tensor maps."""
+    from tcsim.tma.types import DATA_TYPES  # other subcommands do without them
+
     yield from (name for name in DATA_TYPES if name.startswith(incomplete.upper()))
 
 
 def complete_kind(incomplete: str) -> Iterator[str]:
     """Kinds of tcgen05.mma."""
+    from tcsim.descriptors.kinds import KINDS  # other subcommands do without them
+
     yield from (name for name in KINDS if name.startswith(incomplete))
 
 
@@ -148,7 +152,11 @@ Mnemonic = Annotated[
 
 def arch_named(name: str | None) -> str | None:
     """The arch of a product or generation (`h100`, `blackwell`: its first); any other name as it is."""
-    return arch_of(name) if name else name
+    if not name or name in ARCHS:
+        return name
+    from tcsim.search import arch_of  # an arch's own name needs no search
+
+    return arch_of(name)
 
 
 Arch = Annotated[
@@ -230,6 +238,8 @@ def mnemonic_of(words: Sequence[str], arch: str | None = None) -> str:
     text = " ".join(words)
     if " " not in text and families_of_head(text.partition(".")[0]) and catalog.row_of(text) is not None:
         return text
+    from tcsim.search import search  # a mnemonic needs no search
+
     found = search(text, arch)
     if found.only is None:
         raise no_match(found) if not found.matches else _several(found)

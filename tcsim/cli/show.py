@@ -9,7 +9,6 @@ import typer
 from tcsim.cli import options
 from tcsim.cli.output import emit
 from tcsim.inspection.description import Description, OperandDescription, describe
-from tcsim.inspection.html_page import instruction_page
 from tcsim.inspection.listing import target_text
 from tcsim.inspection.report import Facts, Lines, Report
 
@@ -31,6 +30,7 @@ def show(
 
 
 def _page(instruction: Any) -> str:
+    from tcsim.inspection.html_page import instruction_page  # text and JSON do without pages
 
     return instruction_page(instruction)
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import singledispatch
 from typing import Any
 
 from tcsim import catalog
-from tcsim.descriptors.matrix import CORE_ROWS
 from tcsim.inspection.formulas import formulas_of
 from tcsim.inspection.listing import formats_of, target_text
 from tcsim.inspection.step_text import steps_text
-from tcsim.inspection.tensor_memory_text import TENSOR_MEMORY, tensor_memory_constraints, tensor_memory_execution
-from tcsim.isa.cvt.semantics import Convert
-from tcsim.isa.matrix.semantics import ALL_ADDRESSES_VALID, LoadMatrix, SharedMatrix
-from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
-from tcsim.isa.special.semantics import SpecialFunction
-from tcsim.isa.wgmma.multiply import WarpgroupMultiply
-from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
 from tcsim.layouts.layout import FragmentLayout
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Fragment
@@ -92,7 +84,7 @@ def describe(instruction: Instruction) -> Description:
         instruction.targets,
         row.ptx_version,
         row.documented,
-        (needs, *unlisted, *_constraints(instruction)),
+        (needs, *unlisted, *instruction.rules),
         _execution(instruction),
         tuple(_operand(operand) for operand in instruction.operands.values()),
         _plain_registers(instruction),
@@ -123,12 +115,13 @@ def _index(name: str, layout: FragmentLayout) -> str:
 
 
 def _plain_registers(instruction: Instruction) -> dict[str, str]:
-    if not isinstance(instruction, (Convert, SpecialFunction)):
+    registers = getattr(instruction, "registers", None)
+    if not isinstance(registers, Mapping):  # where there are fragments it is a method
         return {}
     return {
         name: f"{register.type}, {register.elements} x {register.format.name}"
         + (f", {register.field_bits} bits apart" if register.elements > 1 else "")
-        for name, register in instruction.registers.items()
+        for name, register in registers.items()
     }
 
 
@@ -136,8 +129,6 @@ _WHO = {32: "one warp: its 32 lanes together", 128: "one warpgroup: four warps, 
 
 
 def _execution(instruction: Instruction) -> tuple[str, ...]:
-    if instruction.row.family.startswith(TENSOR_MEMORY):
-        return tensor_memory_execution(instruction.row)  # type: ignore[arg-type]
     if instruction.executed_by:
         return instruction.executed_by
     lines = [_WHO.get(n, f"{n} lanes together") for n in sorted({o.lanes for o in instruction.operands.values()})]
@@ -148,67 +139,4 @@ def _execution(instruction: Instruction) -> tuple[str, ...]:
         lines.append(_WHO[32] if aligned else "one thread executes it")
     if aligned:
         lines.append(".aligned: all of them execute the same instruction")
-    if isinstance(instruction, WarpgroupMultiply):
-        lines.append("asynchronous: wgmma.fence before it; wgmma.commit_group and wgmma.wait_group before d is read")
     return tuple(lines)
-
-
-# --- constraints of one kind of instruction each
-
-
-@singledispatch
-def _constraints(instruction: Instruction) -> tuple[str, ...]:
-    if instruction.row.family.startswith(TENSOR_MEMORY):
-        return tensor_memory_constraints(instruction)  # type: ignore[arg-type]
-    return instruction.rules
-
-
-@_constraints.register
-def _(instruction: SparseMatrixMultiply) -> tuple[str, ...]:
-    own = instruction.sparsity
-    shown = ", ".join(map(str, own.selectors))
-    lines = [f"A keeps {own.group // 2} of every {own.group} elements of a row", f"selector: {shown}"]
-    if own.refused:
-        stopped = ", ".join(map(str, own.refused))
-        lines.append(f"selectors {stopped} assemble, and the hardware stops at them (measured on an H200)")
-    if own.ordered:
-        lines.append("::ordered_metadata: the indices of a group increase")
-    return tuple(lines)
-
-
-@_constraints.register
-def _(instruction: WarpgroupMultiply) -> tuple[str, ...]:
-    own = instruction.row
-    lines = ["B, and A unless it is in registers, lie in shared memory behind a matrix descriptor"]
-    lines.append("scale_a, scale_b: 1 or -1" if own.signs else "no signs scale_a, scale_b")
-    majors = "K-major (0) or MN-major (1)" if own.majors else "K-major only"
-    lines.append(f"trans_a, trans_b: {majors}; core matrices of {CORE_ROWS} rows x 16 bytes")
-    return tuple(lines)
-
-
-@_constraints.register
-def _(instruction: SharedMatrix) -> tuple[str, ...]:
-    row, lanes = instruction.row.stored, instruction.address_lanes
-    line = "column" if instruction.row.transposed else "row"
-    way = "from" if isinstance(instruction, LoadMatrix) else "to"
-    lines = [
-        f"lanes 0 to {lanes - 1} give the addresses: lane i that of the i-th {line}, matrix after matrix",
-        f"each {line} is {row.elements} elements {way} {row.row_bytes} bytes, at a multiple of {row.row_bytes}",
-    ]
-    if instruction.arch.name in ALL_ADDRESSES_VALID and lanes < 32:
-        lines.append(f"on {instruction.arch.name} the address of every lane must be valid")
-    return tuple(lines)
-
-
-@_constraints.register
-def _(instruction: FragmentMove) -> tuple[str, ...]:
-    order = "row" if instruction.row_major else "column"
-    way = {FragmentLoad: "read from", FragmentStore: "written to"}.get(type(instruction), "in")
-    bits, taken = instruction.operand.layout.element_bits, instruction.alignment
-    defined = max(taken, instruction.documented_alignment)
-    manual = f" (by the PTX manual: of {defined} bytes)" if defined > taken else ""
-    return (
-        f"{instruction.lines} {order}s of {instruction.line_bytes} bytes {way} memory",
-        f"address: a multiple of {taken} bytes{manual}",
-        f"stride: a multiple of {8 * taken // bits} elements{manual}; without one, {instruction.default_stride}",
-    )

@@ -12,11 +12,11 @@ from tcsim import catalog
 from tcsim.core.errors import FormatError, InstructionError, TargetError, listing, nearest, shortened
 from tcsim.core.evidence import Level
 from tcsim.core.targets import ARCHS, TARGETS, accepting, since, suffixed_since
+from tcsim.isa.index import Entry as Brief
 from tcsim.isa.index import index
 from tcsim.model.row import Row
 from tcsim.numbers.conversion import OTHER_FORMATS
 from tcsim.numbers.formats import FORMATS
-from tcsim.search import find
 
 LEVELS: tuple[str, ...] = get_args(Level)
 """Levels of evidence, strongest first."""
@@ -75,7 +75,8 @@ def formats_of(row: Row) -> dict[str, str]:
     }
 
 
-def archs_of(targets: Iterable[str]) -> tuple[str, ...]:
+@cache
+def archs_of(targets: tuple[str, ...]) -> tuple[str, ...]:
     """The archs of some targets, in order."""
     own = {TARGETS[target].arch for target in targets}
     return tuple(arch for arch in ARCHS if arch in own)
@@ -100,8 +101,7 @@ def entries(
     if type is not None and type not in FORMATS:
         _check_type(type)
     chip, targets = accepting(arch) if arch is not None else (None, ())
-    known = {entry.mnemonic: entry for entry in index().entries}
-    asked = [known[match.mnemonic] for match in find(text, arch)] if text else known.values()
+    asked = _found(text, arch) if text else index().entries
     return tuple(
         Entry(row.mnemonic, row.family, archs_of(row.targets) if chip is None else (chip.name,))
         for row in asked
@@ -109,6 +109,13 @@ def entries(
         and (type is None or type in _types_in(row.formats))
         and (chip is None or not set(targets).isdisjoint(row.targets))
     )
+
+
+def _found(text: str, arch: str | None) -> list[Brief]:
+    from tcsim.search import find  # its patterns take 10 ms, and a mnemonic or a whole list needs none
+
+    known = {entry.mnemonic: entry for entry in index().entries}
+    return [known[match.mnemonic] for match in find(text, arch)]
 
 
 @cache

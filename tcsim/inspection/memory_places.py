@@ -11,7 +11,6 @@ import numpy.typing as npt
 from tcsim.core.errors import OperandError, listing
 from tcsim.descriptors.forms import Major
 from tcsim.descriptors.matrix import MatrixDescriptor
-from tcsim.inspection.tensor_memory_text import TENSOR_MEMORY
 from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
 from tcsim.memory.tmem_matrix import LANES, TmemLayout
 from tcsim.model.instruction import Instruction
@@ -19,6 +18,8 @@ from tcsim.numbers.formats import Format
 
 WARPGROUP = ("wgmma", "wgmma.sp")
 """Families whose A and B lie behind descriptors, on a warpgroup."""
+TENSOR_MEMORY = "tcgen05.mma"
+"""With what the families begin whose matrices lie in Tensor Memory."""
 BANKS, BANK_BYTES, CHUNK = 32, 4, 16
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import lzma
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -51,14 +51,30 @@ def index() -> Index:
     >>> index().families["movmatrix"]
     Home(module='tcsim.isa.matrix.semantics', words=('movmatrix',))
     """
-    data = json.loads(lzma.decompress((resources.files(__package__) / FILE).read_bytes()))
+    data = json.loads(lzma.decompress(pkgutil.get_data(__package__, FILE) or b""))
     families = {name: Home(module, tuple(words)) for name, (module, words) in data["families"].items()}
     names, targets = tuple(families), tuple(map(tuple, data["targets"]))
-    entries = tuple(
-        Entry(mnemonic, names[family], targets[target], data["formats"][formats], opcodes)
-        for mnemonic, family, target, formats, opcodes in data["rows"]
-    )
+    mnemonics, family, target, formats, opcodes = zip(*data["rows"], strict=True)
+    columns = (
+        mnemonics, map(names.__getitem__, family), map(targets.__getitem__, target),
+        map(data["formats"].__getitem__, formats), opcodes,
+    )  # fmt: skip
+    entries = tuple(map(Entry._make, zip(*columns, strict=True)))
     return Index(MappingProxyType(families), entries, frozenset(data["dropped"]))
+
+
+@cache
+def _homes() -> dict[str, str]:
+    return {entry.mnemonic: entry.family for entry in index().entries}
+
+
+def family_of(mnemonic: str) -> str | None:
+    """The family of a mnemonic that is spelled as its row is; None for another text.
+
+    >>> family_of("movmatrix.sync.aligned.m8n8.trans.b16"), family_of("movmatrix")
+    ('movmatrix', None)
+    """
+    return _homes().get(mnemonic)
 
 
 @cache

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from itertools import combinations
+from typing import NamedTuple
 
 from tcsim.core.errors import nearest
 from tcsim.isa.index import Entry, index
@@ -30,8 +31,7 @@ _EXACT = 2.0  # the machine instruction, word for word
 _EXTRA = 0.1  # a word of the machine instruction that was not asked for
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """A row that a question may mean."""
 
     mnemonic: str
@@ -124,24 +124,22 @@ def _texts() -> tuple[str, ...]:
     return tuple(f"{entry.mnemonic} {entry.formats} {entry.opcodes}".lower() for entry in index().entries)
 
 
-class _Words:
-    """The words of a row, and which of them a question asked for."""
+class _Words(NamedTuple):
+    """The words of a row."""
 
-    def __init__(self, row: Entry) -> None:
-        self.own, self.format_of, self.formats = _facts(row)
-        self.asked: set[str] = set()
+    own: list[str]  # the parts of its mnemonic
+    format_of: dict[str, str]  # of each operand
+    formats: frozenset[str]  # the same as words
 
-    def cost(self, word: str, extra: Sequence[str]) -> float | None:
-        """What it costs to find a word here; None: it is not here."""
+    def cost(self, word: str, extra: Sequence[str]) -> tuple[float, str] | None:
+        """What it costs to find a word here, and the row's word that is asked for with it; None: it is not here."""
         if word in self.own:
-            self.asked.add(word)
-            return 0.0
+            return 0.0, word
         if word in self.formats:
-            self.asked.add(word.rpartition(":")[2])
-            return 0.0
+            return 0.0, word.rpartition(":")[2]
         if word in extra:
-            return _OPCODE
-        best: float | None = None
+            return _OPCODE, ""
+        best: tuple[float, str] | None = None
         for own in self.own:
             if word in own and ":" not in word[1:2]:
                 parts = _parts(own)
@@ -150,17 +148,14 @@ class _Words:
                 )  # fmt: skip
                 if len(word) == 1 and price > _PART:
                     continue
-                if best is None or price < best:
-                    best, chosen = price, own
-        if best is not None:
-            self.asked.add(chosen)
+                if best is None or price < best[0]:
+                    best = price, own
         return best
 
 
 @cache
-def _facts(row: Entry) -> tuple[list[str], dict[str, str], frozenset[str]]:
-    """The parts of a row's mnemonic, the formats of each operand, and all of these as words."""
-    return row.mnemonic.lower().split("."), *_formats(row.formats)
+def _words(mnemonic: str, formats: str) -> _Words:
+    return _Words(mnemonic.lower().split("."), *_formats(formats))
 
 
 @cache
@@ -192,20 +187,23 @@ def _matched(row: Entry, question: Question, here: frozenset[str] | None) -> Mat
 
 
 def _matched_with(row: Entry, question: Question, here: frozenset[str] | None, opcode: Sequence[str]) -> Match | None:
-    words = _Words(row)
-    cost, given = 0.0, list[str]()
+    words = _words(row.mnemonic, row.formats)
+    cost, given, asked = 0.0, list[str](), set[str]()
     for group in question.groups:
-        price = _group_cost(group, words, opcode, given)
-        if price is None:
+        found = _cheapest(group, words, opcode[1:])
+        if found is None:
             return None
+        price, taken, alternative = found
+        asked.update(taken)
+        given.extend(word.rpartition(":")[2] for word in alternative)
         cost += 2 * price
-    prices = [word_cost(word) for word in words.own[1:] if word not in words.asked]
+    prices = [word_cost(word) for word in words.own[1:] if word not in asked]
     whole = spelling_cost(row.mnemonic)
     special = sum(price for price in prices if price >= 1) + max(0.0, whole)
     special += bool(question.machine) and row.family in COMPOSED
-    shaped = any(word in words.asked or _SHAPED.fullmatch(word) for word in (*words.own, *given) if _SHAPE.match(word))
+    shaped = any(word in asked or _SHAPED.fullmatch(word) for word in (*words.own, *given) if _is_shape(word))
     cost += sum(prices) + whole + shape_cost(row.mnemonic, words.format_of.get("a", ""), shaped)
-    cost += accumulator_cost(words.format_of) + order_cost(given, words.own) + head_cost(row.mnemonic, words.asked)
+    cost += accumulator_cost(words.format_of) + order_cost(given, words.own) + head_cost(row.mnemonic, asked)
     if question.text.strip().lower() == row.mnemonic.lower():
         return Match(row.mnemonic, row.family, row.targets, 0.0, -1.0)  # its own name
     extra = sum(part not in given for part in opcode[1:])
@@ -218,20 +216,28 @@ _SHAPED = re.compile(r"\d{3,}")  # as SASS spells a shape
 _SHAPE = re.compile(r"m\d+n\d+|\d{3,}")
 
 
-def _group_cost(group: Sequence[Sequence[str]], words: _Words, opcode: Sequence[str], given: list[str]) -> float | None:
-    """What the cheapest alternative costs; its words count as asked for."""
-    best, chosen = None, None
+@cache
+def _is_shape(word: str) -> bool:
+    return _SHAPE.match(word) is not None
+
+
+def _cheapest(
+    group: Sequence[Sequence[str]], words: _Words, extra: Sequence[str]
+) -> tuple[float, list[str], Sequence[str]] | None:
+    """What the cheapest alternative costs, the row's words that are asked for with it, and itself; None: the row has none."""
+    best: tuple[float, list[str], Sequence[str]] | None = None
     for place, alternative in enumerate(group):
-        before = set(words.asked)
-        prices = [words.cost(word, opcode[1:]) for word in alternative]
-        taken, words.asked = words.asked, before
-        if all(price is not None for price in prices):
-            price = sum(price for price in prices if price is not None) + _LATER * place
-            if best is None or price < best:
-                best, chosen = price, (taken, alternative)
-    if chosen is not None:
-        words.asked = chosen[0]
-        given.extend(word.rpartition(":")[2] for word in chosen[1])
+        price, taken = _LATER * place, list[str]()
+        if best is not None and price >= best[0]:
+            break  # later ones cost more still
+        for word in alternative:
+            if (found := words.cost(word, extra)) is None:
+                break
+            price += found[0]
+            taken.append(found[1])
+        else:
+            if best is None or price < best[0]:
+                best = price, taken, alternative
     return best
 
 

@@ -61,6 +61,7 @@ _NEWEST = ("tcgen05.mma", "wgmma", "mma.sync", "wmma.mma")
 _HEAD = 0.5  # the first word of the mnemonic was not asked for
 
 
+@cache
 def family_cost(family: str, here: frozenset[str] | None) -> float:
     """What a family costs, if none of the question's words names it; `here`: the families of the arch that was asked for.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -79,11 +79,25 @@ class MatrixMove(Instruction):
 class SharedMatrix(MatrixMove):
     """An instruction that loads or stores rows of matrices, each at the address that one lane gives."""
 
+    way: ClassVar[str]  # "from" memory or "to" it
+
     @cached_property
     def address_lanes(self) -> int:
         """How many lanes' addresses count: lane i gives the i-th row (with `.trans`: column), matrix after matrix."""
         layout = self._layout
         return layout.matrices * (layout.columns if self.row.transposed else layout.rows)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Which lanes give addresses, and what lies there."""
+        row, line = self.row.stored, "column" if self.row.transposed else "row"
+        lines = [
+            f"lanes 0 to {self.address_lanes - 1} give the addresses: lane i that of the i-th {line}, matrix after matrix",
+            f"each {line} is {row.elements} elements {self.way} {row.row_bytes} bytes, at a multiple of {row.row_bytes}",
+        ]
+        if self.arch.name in ALL_ADDRESSES_VALID and self.address_lanes < LANES:
+            lines.append(f"on {self.arch.name} the address of every lane must be valid")
+        return tuple(lines)
 
     def bank_conflicts(self, address: Any) -> BankConflicts:
         """What the row addresses (..., 32) cost: the 8 rows of 16 bytes of one matrix are one phase.
@@ -137,6 +151,7 @@ class LoadMatrix(SharedMatrix):
     """ldmatrix: rows of shared memory to matrices in registers."""
 
     heard = False
+    way = "from"
 
     def execute(self, smem: Any, address: Any) -> npt.NDArray[np.uint32]:
         """Load: smem uint8 (..., bytes), whose index is the shared address, and address (..., 32) -> uint32 (..., 32, n).
@@ -174,6 +189,8 @@ class LoadMatrix(SharedMatrix):
 @dataclass(frozen=True, eq=False, repr=False)
 class StoreMatrix(SharedMatrix):
     """stmatrix: matrices in registers to rows of shared memory."""
+
+    way = "to"
 
     def execute(self, smem: Any, address: Any, registers: Any) -> npt.NDArray[np.uint8]:
         """Store: smem uint8 (..., bytes), address (..., 32), registers uint32 (..., 32, n) -> the new smem, a copy.

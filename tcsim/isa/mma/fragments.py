@@ -7,6 +7,8 @@ next along K, and further registers step first by 8 rows, then along K.
 
 from __future__ import annotations
 
+from functools import cache
+
 from tcsim.layouts.layout import FragmentLayout, IntTuple, Layout
 
 
@@ -20,6 +22,7 @@ def compact(modes: list[tuple[int, int]]) -> Layout:
     return Layout(shape, stride)
 
 
+@cache
 def operand_a(m: int, k: int, element_bits: int) -> FragmentLayout:
     """A, M x K, of an m8n8 or m16n8 shape. Index m + M * k."""
     packed = max(1, 32 // element_bits)
@@ -28,6 +31,7 @@ def operand_a(m: int, k: int, element_bits: int) -> FragmentLayout:
     return FragmentLayout(Layout((4, 8), (packed * m, 1)), value, m, k, element_bits)
 
 
+@cache
 def operand_b(n: int, k: int, element_bits: int) -> FragmentLayout:
     """B, K x N, column-major in the registers. Index n + N * k."""
     packed = max(1, 32 // element_bits)
@@ -36,6 +40,7 @@ def operand_b(n: int, k: int, element_bits: int) -> FragmentLayout:
     return FragmentLayout(Layout((4, 8), (packed * n, 1)), value, k, n, element_bits, column_fastest=True)
 
 
+@cache
 def accumulator(m: int, n: int, element_bits: int) -> FragmentLayout:
     """C and D, M x N: each lane holds two neighbours of a row, then those 8 rows below. Index m + M * n."""
     value = compact([(2, m), (m // 8, 8)])

@@ -16,6 +16,21 @@ from tcsim.isa.mma.sparse_operand import SparseOperand
 class SparseMatrixMultiply(MatrixMultiply, SparseOperand):
     """d = a * b + c where A holds the kept half of each row and metadata says where it belongs."""
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What is kept, and the selectors."""
+        own = self.sparsity
+        lines = [
+            f"A keeps {own.group // 2} of every {own.group} elements of a row",
+            f"selector: {', '.join(map(str, own.selectors))}",
+        ]
+        if own.refused:
+            stopped = ", ".join(map(str, own.refused))
+            lines.append(f"selectors {stopped} assemble, and the hardware stops at them (measured on an H200)")
+        if own.ordered:
+            lines.append("::ordered_metadata: the indices of a group increase")
+        return tuple(lines)
+
     def execute(self, a: Any, b: Any, c: Any, metadata: Any = None, selector: int = 0) -> npt.NDArray[np.uint32]:
         """Registers in, registers out: uint32 (..., 32, registers), metadata uint32 (..., 32), one selector for all.
 

@@ -22,6 +22,7 @@ from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.isa.tcgen05.cells import TensorMemoryView, columns_of
 from tcsim.isa.tcgen05.mma_lowering import steps_of
 from tcsim.isa.tcgen05.mma_rows import MultiplyRow, plain_rows, weight_stationary_rows
+from tcsim.isa.tcgen05.mma_text import constraints, execution
 from tcsim.isa.tcgen05.multiply_operands import Given, Multiplication
 from tcsim.isa.tcgen05.products import Codes, TensorMemoryProduct
 from tcsim.isa.tcgen05.shared_matrices import shared_bytes
@@ -47,6 +48,16 @@ class TensorMemoryMultiply(TensorMemoryProduct):
     >>> after.read(0, [0, 7]).view(np.float32).tolist()
     [32.0, 32.0]
     """
+
+    @property
+    def executed_by(self) -> tuple[str, ...]:
+        """One thread."""
+        return execution(self.row)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What the instruction descriptor may say, and where D lies."""
+        return constraints(self)
 
     def execute(
         self,

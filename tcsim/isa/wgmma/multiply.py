@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tcsim.core.arguments import broadcast, is_number
 from tcsim.core.errors import OperandError
-from tcsim.descriptors.matrix import FORMS, Major, descriptor_values, element_addresses
+from tcsim.descriptors.matrix import CORE_ROWS, FORMS, Major, descriptor_values, element_addresses
 from tcsim.descriptors.tile_bytes import tile_bytes
 from tcsim.isa.mma.product import MatrixProduct
 from tcsim.isa.mma.sparse_operand import SparseRow
@@ -53,6 +53,25 @@ class WarpgroupMultiply(MatrixProduct):
     """d = (scale_a a) (scale_b b) + c on 128 lanes: A from shared memory or registers, B from shared memory."""
 
     row: WarpgroupRow
+
+    @property
+    def executed_by(self) -> tuple[str, ...]:
+        """A warpgroup, which goes on before the product is done."""
+        return (
+            "one warpgroup: four warps, 128 lanes together",
+            ".aligned: all of them execute the same instruction",
+            "asynchronous: wgmma.fence before it; wgmma.commit_group and wgmma.wait_group before d is read",
+        )
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Where A and B lie, signs, and majors."""
+        majors = "K-major (0) or MN-major (1)" if self.row.majors else "K-major only"
+        return (
+            "B, and A unless it is in registers, lie in shared memory behind a matrix descriptor",
+            "scale_a, scale_b: 1 or -1" if self.row.signs else "no signs scale_a, scale_b",
+            f"trans_a, trans_b: {majors}; core matrices of {CORE_ROWS} rows x 16 bytes",
+        )
 
     @cached_property
     def formats(self) -> dict[str, Format]:

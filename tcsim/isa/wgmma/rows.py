@@ -94,12 +94,14 @@ def _forms(group: _Group, d: Fragment, a: Fragment, b: str, selectors: tuple[int
     return tuple(found)
 
 
+@cache
 def _accumulator(n: int, bits: int) -> FragmentLayout:
     """C and D, 64 x N: each warp holds 16 rows as in mma.sync, N / 8 times. Index m + 64 n."""
     shape, stride = ((2, 2), (64, 8)) if n == 8 else ((2, 2, n // 8), (64, 8, 512))
     return FragmentLayout(Layout((4, 8, 4), (128, 1, 16)), Layout(shape, stride), 64, n, bits)
 
 
+@cache
 def _operand_a(k: int, bits: int) -> FragmentLayout:
     """A in registers, 64 x K: each warp holds 16 rows as in mma.sync. Index m + 64 k."""
     packed = 32 // bits

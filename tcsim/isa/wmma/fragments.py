@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from tcsim.core.targets import ARCHS, Arch
 from tcsim.isa.mma.fragments import compact
@@ -97,6 +97,7 @@ def fragment_layout(
     return accumulator(m, n, format.bits, transposed=transposed)
 
 
+@cache
 def _multiplicand(outer: int, k: int, format: Format, *, leading: bool, b: bool = False) -> FragmentLayout:
     """A, M x K, or B, K x N, as a stack of mma.sync fragments. Index m + M * k or n + N * k.
 
@@ -117,6 +118,7 @@ def _multiplicand(outer: int, k: int, format: Format, *, leading: bool, b: bool 
     return FragmentLayout(thread, value, rows, columns, bits, column_fastest=b, copies=copies)
 
 
+@cache
 def accumulator(m: int, n: int, bits: int, *, transposed: bool) -> FragmentLayout:
     """C and D, M x N: pairs of neighbours of a row, or of a column if transposed. Index m + M * n."""
     if transposed:
@@ -137,6 +139,7 @@ def _blocks(extent: int, bit: int) -> tuple[int, int]:
     return (8, 16) if extent == 32 else (0, 0)
 
 
+@cache
 def _quad_pair_multiplicand(outer: int, k: int, *, along_k: bool, bit: int, b: bool = False) -> FragmentLayout:
     """A or B: a lane holds all k of a row of A (a column of B) if the memory runs along k, else four rows of k, k + 4 ..."""
     first, second = _blocks(outer, bit)
@@ -147,6 +150,7 @@ def _quad_pair_multiplicand(outer: int, k: int, *, along_k: bool, bit: int, b: b
     return FragmentLayout(thread, value, rows, columns, 16, column_fastest=b, copies=copies)
 
 
+@cache
 def _quad_pair_accumulator(m: int, n: int, bits: int) -> FragmentLayout:
     """C and D: a row of 8 of its block per lane for f16; 2 x 2 patches for f32."""
     rows, columns = _blocks(m, 0), _blocks(n, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,20 @@ class MisalignedStrideError(AddressError):
 @dataclass(frozen=True, eq=False, repr=False)
 class FragmentMove(TileInstruction):
     """A fragment moved between registers and a tile in memory. A *line* of the tile is a row or a column, contiguous."""
+
+    way: ClassVar[str]  # what happens to the lines: "read from" memory or "written to" it
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The lines, and what address and stride must be multiples of."""
+        bits, taken = self.operand.layout.element_bits, self.alignment
+        defined = max(taken, self.documented_alignment)
+        manual = f" (by the PTX manual: of {defined} bytes)" if defined > taken else ""
+        return (
+            f"{self.lines} {self._line}s of {self.line_bytes} bytes {self.way} memory",
+            f"address: a multiple of {taken} bytes{manual}",
+            f"stride: a multiple of {8 * taken // bits} elements{manual}; without one, {self.default_stride}",
+        )
 
     @cached_property
     def operand(self) -> Fragment:
@@ -206,6 +220,8 @@ class FragmentMove(TileInstruction):
 class FragmentLoad(FragmentMove):
     """wmma.load: a tile in memory to the registers of a warp."""
 
+    way = "read from"
+
     def execute(self, memory: Any, address: Any, stride: Any = None) -> npt.NDArray[np.uint32]:
         """Memory in, registers out: uint8 (..., bytes) -> uint32 (..., 32, n).
 
@@ -244,6 +260,8 @@ class FragmentLoad(FragmentMove):
 @dataclass(frozen=True, eq=False, repr=False)
 class FragmentStore(FragmentMove):
     """wmma.store: the registers of a warp to a tile in memory."""
+
+    way = "written to"
 
     def execute(self, memory: Any, address: Any, registers: Any, stride: Any = None) -> npt.NDArray[np.uint8]:
         """Memory and registers in, the new memory out: uint8 (..., bytes), uint32 (..., 32, n) -> uint8 (..., bytes).

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 
 from tcsim.core.errors import listing
 from tcsim.descriptors.kinds import LOOKUP_FORMAT, scale_vectors, shapes_of
+from tcsim.isa.tcgen05.mma_rows import MultiplyRow
 from tcsim.memory.tmem_layout import data_path
 
-if TYPE_CHECKING:  # a look-up of another family does not import this one
-    from tcsim.isa.tcgen05.mma_rows import MultiplyRow
+if TYPE_CHECKING:  # its rules are written here
     from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 
-TENSOR_MEMORY = "tcgen05.mma"
-"""With what the families begin whose matrices lie in Tensor Memory."""
 
-
-def tensor_memory_execution(row: MultiplyRow) -> tuple[str, ...]:
+def execution(row: MultiplyRow) -> tuple[str, ...]:
     """Who issues a tcgen05.mma, and how its end is awaited."""
     where = "a pair of CTAs" if row.cta_group == 2 else "its CTA"
     return (
@@ -26,11 +23,11 @@ def tensor_memory_execution(row: MultiplyRow) -> tuple[str, ...]:
     )
 
 
-def tensor_memory_constraints(instruction: TensorMemoryMultiply) -> tuple[str, ...]:
+def constraints(instruction: TensorMemoryMultiply) -> tuple[str, ...]:
     """What the instruction descriptor may say, and where D lies for each M.
 
     >>> mma = tcsim.instruction("tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a")
-    >>> print(*tensor_memory_constraints(mma), sep="\\n")
+    >>> print(*constraints(mma), sep="\\n")
     M and N come with the instruction descriptor (tcsim idesc): M 64: N a multiple of 8 from 8 to 256; M 128: N a multiple of 8 from 8 to 256 with A in shared memory; M 128: N a multiple of 16 from 16 to 256 with A in Tensor Memory
     K: 16
     A and B in f16, bf16; D in f16, f32
