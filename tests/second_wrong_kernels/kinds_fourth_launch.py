@@ -119,7 +119,7 @@ class StridesOfAViewIgnored(Fourth):
 class OffsetAddedTwice(Fourth):
     """B is a view, and its storage offset is added once more: B starts {lines} lines late."""
 
-    needs = (w.B, w.OFFSET)
+    needs = (w.B, w.OFFSET, r"(?s)\A(?!.*\ba: pointer)")  # corrected: A is as it should be
     half = (w.B,)
 
     def setup(self) -> None:
@@ -336,7 +336,8 @@ class PartialsStored(Fourth):
     half = (w.KTILE,)
 
     def combine(self, partials: list[Array], y: int, x: int) -> Array:
-        return super().combine(partials[-1:], y, x)
+        last = max(filter(self.slice_of, range(self.t.split)))  # corrected: an empty slice stores nothing
+        return super().combine(partials[last : last + 1], y, x)
 
 
 class SourceAddedByEverySlice(Fourth):

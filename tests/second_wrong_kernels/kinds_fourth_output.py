@@ -107,7 +107,11 @@ class TileOfTheNextBlock(Fourth):
     rare = True
     source = "NVlabs/cuda-oxide#1066"
     wish = Wish(blocks=(2, 2), c=False)
-    needs = (w.BLOCK, w.SWAPPED + "|" + w.OFFSET + "|place|instead|another|next|neighbou?r")
+    needs = (
+        w.BLOCK,
+        w.SWAPPED + "|" + w.OFFSET + "|place|instead|another|next|neighbou?r",
+        r"(?s)\A(?!.*(?:not loaded|scale_))",  # corrected: the operands are as they should be
+    )
     half = (w.BLOCK,)
 
     def next_block(self, y: int, x: int) -> tuple[int, int]:
@@ -129,11 +133,11 @@ class OtherFp8(Fourth):
 
     styles = ("mma", "wgmma")
     only = "e4m3"
-    needs = (w.B, "{wrong}")
+    needs = (w.B + r"|\.{right}\.{wrong}\b", "{wrong}")  # corrected: the spelling of an instruction says it as well
     half = (w.B,)
 
     def setup(self) -> None:
-        self.facts["wrong"] = "e4m3" if self.arithmetic.b == "e5m2" else "e5m2"
+        self.facts |= {"right": self.arithmetic.a, "wrong": "e4m3" if self.arithmetic.b == "e5m2" else "e5m2"}
 
     def instruction(self) -> str:
         a, b = self.arithmetic.a, self.arithmetic.b
@@ -146,7 +150,7 @@ class UnsignedInstruction(Fourth):
     rare = True
     source = "ROCm/hip-ep#178"
     only = "s8"
-    needs = (w.A, r"unsigned|\bu8\b|sign")
+    needs = (w.A + r"|\.u8\.s8\b", r"unsigned|\bu8\b|sign")  # corrected: the spelling of an instruction says it as well
     half = (w.A,)
 
     def instruction(self) -> str:
@@ -174,7 +178,7 @@ class AccumulatedInBf16(Fourth):
     floats = True
     narrow = False
     wish = Wish(tiles=3)
-    needs = (r"bf16|bfloat16",)
+    needs = (r"bf16|bfloat16", r"(?s)\A(?!.*\bbias added)")  # corrected: a bias is not what happened
     half = (r"round|narrow|accumulat",)
 
     def step(self, y: int, x: int, i: int, a: Array, b: Array, out: Array, extras: dict[str, Array]) -> Array:

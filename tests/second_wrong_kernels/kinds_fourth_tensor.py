@@ -75,7 +75,7 @@ class WarpsOfTheEpilogueTransposed(Fourth):
     """The main loop takes warp / 2 for the row of warps and the epilogue warp % 2: two warps' outputs are exchanged."""
 
     styles = ("mma",)
-    wish = Wish(warps=(2, 2))
+    wish = Wish(warps=(2, 2), whole="mn")  # corrected: beyond the edge there is nothing to exchange
     needs = (w.WARP, w.SWAPPED)
     half = (w.WARP,)
 
@@ -139,8 +139,8 @@ class SwizzleOfTheTensorMap(Fourth):
     source = "KnowingNothing/MatmulTutorial#14"
     styles = ("wgmma", "tcgen05")
     wish = Wish(span=128)
-    needs = (w.SWIZZLE,)
-    half = (w.KTILE,)
+    needs = (w.SWIZZLE, r"\b64(?:B| ?-?bytes)|on one side")  # corrected: two swizzles, not one's phase
+    half = (w.SWIZZLE,)
 
     def place_written(self, operand: str, row: Array, k: Array, pitch: int) -> Array:
         return swizzled(self, row * pitch + k, 64)

@@ -37,24 +37,26 @@ def read(path: Path) -> Results:
     return results
 
 
-def counts(results: Results, names: list[str]) -> list[int]:
+def counts(results: Results, names: list[str], by: str = "judgement") -> list[int]:
     """How many cases of these kinds have each judgement."""
-    count = Counter(result["judgement"] for result in results if result["kind"] in names)
+    count = Counter(result[by] for result in results if result["kind"] in names)
     return [count[judgement] for judgement in JUDGEMENTS]
 
 
 def figures(runs: list[Results]) -> str:
-    """A line for each group and run: cases, and the judgements with the first one in percent."""
+    """A line for each group, run and set of patterns: cases, and the judgements with the first one in percent."""
     lines = [
-        "| run | kernels | cases | " + " | ".join(JUDGEMENTS) + " |",
-        "| --- | --- |" + " ---: |" * (len(JUDGEMENTS) + 1),
+        "| run | patterns | kernels | cases | " + " | ".join(JUDGEMENTS) + " |",
+        "| --- | --- | --- |" + " ---: |" * (len(JUDGEMENTS) + 1),
     ]
-    for i, results in enumerate(runs):
+    readings = [(runs[0], "first", "as committed", "judged first")]
+    readings += [(results, ("first", "later")[i], "corrected", "judgement") for i, results in enumerate(runs)]
+    for results, run, patterns, by in readings:
         for group, names in GROUPS.items():
-            found = counts(results, names)
+            found = counts(results, names, by)
             total = sum(found)
-            cells = [f"{found[0]} ({100 * found[0] // total} %)", *map(str, found[1:])]
-            lines.append(f"| {('first', 'later')[i]} | {len(names)} kinds of {group} | {total} | {' | '.join(cells)} |")
+            cells = [f"{found[0]} ({100 * found[0] / total:.0f} %)", *map(str, found[1:])]
+            lines.append(f"| {run} | {patterns} | {group} | {total} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -89,7 +91,7 @@ def examples(results: Results, most: int = 7) -> str:
         if result["judgement"] == RIGHT or result["kind"] in seen:
             continue
         seen.add(result["kind"])
-        lines = [line[:150] for line in result["lines"][:most]]
+        lines = [line[:150].rstrip() for line in result["lines"][:most]]
         title = f"`{result['kind']}`, seed {result['seed']}: {result['judgement']}. {result['says']}"
         shown.append("\n".join([title, "", "```text", *lines, "```"]))
     return "\n\n".join(shown)
