@@ -18,6 +18,7 @@ from tcsim.launchers.job import Job, Pointer, Region
 from tcsim.ptx import HAZARDS, Hazard, Run
 from tcsim.ptx.fixes import FIXES
 from tests.hazards.kernels import KERNELS, LOAD, RACES, STORE, Kernel
+from tests.ptx_copies import text
 
 COPY = """.version 8.0
 .target sm_90
@@ -140,6 +141,18 @@ def test_a_kernel_that_is_right_is_clean(folder: Path) -> None:
     )
     found = json.loads(answer("check", "fenced.ptx", "-l", "launch.toml", "--json", "--schedule", "7"))
     assert found["passed"] and found["schedules"] == [7] and not found["findings"] and not list(wrong(found, schema()))
+
+
+def test_races_in_global_memory_are_looked_for_where_asked(tmp_path: Path) -> None:
+    (tmp_path / "grid.ptx").write_text(
+        text(".param .u64 a", "ld.param.u64 %rd1, [a]; st.global.u32 [%rd1], %r0;", "sm_80")
+    )
+    (tmp_path / "launch.toml").write_text(LAUNCH.replace("block =", "grid = 2\nblock ="))
+    for asked, status in (((), 0), (("--races",), 1)):
+        shown = answer(
+            "check", str(tmp_path / "grid.ptx"), "--launch", str(tmp_path / "launch.toml"), *asked, status=status
+        )
+        assert ("GMEM_RACE" in shown) == bool(asked)
 
 
 def test_json_fits_its_schema(folder: Path) -> None:

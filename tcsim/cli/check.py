@@ -44,6 +44,9 @@ def check(
     orders: Annotated[
         int, typer.Option("--orders", help="Orders of completion that are tried for witnesses of errors, at the most; 0: none. Not of a script.", min=0)
     ] = ORDERS,
+    races: Annotated[
+        bool, typer.Option("--races", help="Look for races in global memory too, between all blocks of a launch: slower.")
+    ] = False,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Name what is wrong in a kernel: missing fences, waits and barriers, races, faults and deadlocks. No GPU is needed.
@@ -56,12 +59,14 @@ def check(
     if block is not None and timeline is None:
         raise OperandError(f"check: --block {shortened(block)} without --timeline; valid: with it")
     if file.endswith(".py"):
-        found = _script(file, arguments or [], launch, arch, schedules or ("late",), timeline is not None)
+        found = _script(
+            file, arguments or [], launch, arch, schedules or ("late",), timeline=timeline is not None, races=races
+        )
         shown = found.shown
     elif arguments:
         raise OperandError(f"check: {file!r} with {shortened(arguments)}; valid only with a script, .py")
     else:
-        job = changed(job_of(file, launch, "check"), arch, None)
+        job = replace(changed(job_of(file, launch, "check"), arch, None), races=races)
         with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
             found = check_job(job, file, schedules or SCHEDULES, progress, orders)
         shown = _shown(found, job)
@@ -80,16 +85,16 @@ def check(
 
 
 def _script(
-    file: str, arguments: list[str], launch: str | None, arch: str | None, schedules: tuple[str | int, ...], timeline: bool
+    file: str, arguments: list[str], launch: str | None, arch: str | None, schedules: tuple[str | int, ...], **kept: bool
 ) -> Check:  # fmt: skip
-    """Check a script; what it prints goes to standard error."""
+    """Check a script; what it prints goes to standard error. kept: options of `check_script`."""
     if launch is not None:
         raise OperandError(f"check: {file!r} is a script; valid: no --launch")
     if arch is None:
         raise OperandError(f"check: {file!r} needs --arch: what Triton compiles for, as sm_90")
     opened(file, lambda path: Path(path).open().close(), "check")
     with redirect_stdout(sys.stderr):
-        return check_script(file, arguments, arch, schedules, timeline=timeline)
+        return check_script(file, arguments, arch, schedules, **kept)
 
 
 def _shown(found: Check, job: Job) -> Shown:

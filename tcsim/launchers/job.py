@@ -69,6 +69,7 @@ class Job:
     notes: tuple[str, ...] = ()  # what a recording lacks
     cooperative: bool = False
     origins: bool = False  # elements are followed through registers: `Kernel.launch`
+    races: bool = False  # races in global memory are looked for: `Kernel.launch`
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +170,9 @@ def execute(job: Job, progress: Progress | None = None) -> Execution:
     module, memory, addresses = own.module, own.memory, own.addresses
     run = own.before
     if run is None or run.completed:
-        run = own.kernel.launch(memory, own.params, **own.options, progress=progress, origins=job.origins)
+        run = own.kernel.launch(
+            memory, own.params, **own.options, progress=progress, origins=job.origins, races=job.races
+        )
     after = {own.name: memory.read(addresses[own.name], len(own.before)) for own in job.regions}
     compared = tuple(
         compare(own.name, own.elements, own.shape, after[own.name], own.expected, own.ulp)

@@ -31,6 +31,7 @@ class Session:
     arch: an arch or a target. schedule, limits, check: as `tcsim.ptx.Kernel.launch` takes them. multiprocessors: what the device says it has.
     save: a folder that gets a recorded launch (`tcsim.launchers.recording`) of each. log: where a line for each launch goes, and the bar
     if it is a terminal; None: nowhere. timeline: whether `shown` is kept: the first launch that has a hazard of some block, else the first.
+    races: whether races in global memory are looked for, between all blocks of a launch.
 
     Raises TargetError for another arch, OperandError for another number of multiprocessors.
     """
@@ -38,7 +39,7 @@ class Session:
     def __init__(
         self, arch: str, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
         save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr, check: bool = True,
-        timeline: bool = False,
+        timeline: bool = False, races: bool = False,
     ) -> None:  # fmt: skip
         own = accepting(arch)[0]
         self.arch, self.schedule, self.limits, self.log = own.name, schedule, limits, log
@@ -50,7 +51,7 @@ class Session:
         self.save = Path(save) if save is not None else None
         self.memory = HostMemory()
         self.launches: list[Launched] = []
-        self.timeline = timeline
+        self.timeline, self.races = timeline, races
         self.shown: tuple[Recording, Run] | None = None
         self._last: Run | None = None
 
@@ -75,6 +76,7 @@ class Session:
             run = kernel.launch(
                 memory, given, grid, block, cluster, dynamic_smem, self.arch, self.schedule, self.check, self.limits,
                 after=self._last if dependent else None, progress=told, cooperative=cooperative,
+                races=self.races,
             )  # fmt: skip
             if memory.reached:
                 notes += (f"{memory.reached} tensors reached through pointers in memory",)

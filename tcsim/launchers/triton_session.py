@@ -24,6 +24,7 @@ def triton(
     arch: str, *, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
     check: bool = True, cuda: bool = True, save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr,
     timeline: bool = False,
+    races: bool = False,
 ) -> Iterator[Session]:  # fmt: skip
     """Run what Triton and Gluon launch on the model of an arch; tensors are CPU tensors, or NumPy arrays as `HostArray`.
 
@@ -39,7 +40,7 @@ def triton(
     launch that stops with a hazard.
     """
     check_version()
-    session = Session(arch, schedule, limits, multiprocessors, save, log, check, timeline)
+    session = Session(arch, schedule, limits, multiprocessors, save, log, check, timeline, races)
     # Triton and torch are extras: whether they are there is asked above
     from tcsim.launchers.triton_driver import Compiler, Driver, backends, runtime, testing
 

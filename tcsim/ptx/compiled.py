@@ -54,6 +54,7 @@ class Compiled:
     )  # by register: its rows (`tcsim.ptx.carried`)
     traced: bool = False  # whether it tells what becomes of these
     narrowest: int = 4  # bytes of the narrowest ordinary access that may be one of shared memory, at most 4
+    narrowest_global: int = 4  # the same of global memory
     pieces: dict[int, int] = field(
         repr=False, default_factory=dict
     )  # of blocks that were cut again: the first piece, or 0

@@ -34,7 +34,10 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "WARP_SYNC_MISSING": "Put bar.warp.sync (__syncwarp) between the two, for all lanes that take part; before an arrival or after a wait that one lane executes for all.",
     "WARP_SYNC_COLLECTIVE": "Put bar.warp.sync (__syncwarp) between the two: shfl, vote and instructions that are .sync.aligned order no memory.",
     "SMEM_UNINITIALISED": "Fill the array before it is read, or do not read what lies beyond what was filled.",
-    "GMEM_RACE": _RACE,
+    "GMEM_RACE": _RACE + " Between blocks a counter, with __threadfence() before and behind it.",
+    "GMEM_RELEASE_MISSING": "Put bar.sync and then fence.acq_rel.gpu (__syncthreads, __threadfence) between the accesses and the store or atomic that tells the other block, or give that .release.gpu.",
+    "GMEM_ACQUIRE_MISSING": "Put fence.acq_rel.gpu (__threadfence) and then bar.sync behind the load or atomic that sees what the other block tells, or give that .acquire.gpu.",
+    "GMEM_SCOPE": "Give it the scope .gpu: __threadfence, not __threadfence_block; atomicAdd, not atomicAdd_block.",
     # asynchronous copies
     "PROXY_FENCE_MISSING": "Let the threads that wrote execute fence.proxy.async.shared::cta after their last write and before the barrier that hands over to the issuer.",
     "PROXY_FENCE_CP_ASYNC": "Let the threads that issued cp.async execute fence.proxy.async after their wait and before the barrier.",

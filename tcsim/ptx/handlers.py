@@ -175,8 +175,7 @@ def _access(compiler: Compiler, item: Instruction) -> tuple[str, int, str]:
         elif word in ("v2", "v4", "v8"):
             count = int(word[1:])
     type = _type(compiler, words)
-    if space.startswith("shared") or not space:
-        compiler.narrowest = min(compiler.narrowest, TYPE_BYTES[type] * count)
+    compiler.narrow(space, TYPE_BYTES[type] * count)
     return space, count, type
 
 
@@ -247,8 +246,7 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
     stem, *words = item.opcode.split(".")
     space = next((word for word in words if word in SPACES), "")
     own = _atomic(compiler, words)
-    if space.startswith("shared") or not space:
-        compiler.narrowest = min(compiler.narrowest, TYPE_BYTES[own.type] * own.count)
+    compiler.narrow(space, TYPE_BYTES[own.type] * own.count)
     operands = list(item.operands)
     to = operands.pop(0) if stem == "atom" else Sink()
     address, space = compiler.place(operands[0], space)

@@ -31,6 +31,7 @@ from tcsim.ptx.parameters import LaunchError, image_of
 from tcsim.ptx.sarif import Checked, sarif
 from tcsim.ptx.shadow.checker import Checker
 from tcsim.ptx.shadow.dependents import Ledger, starts_others
+from tcsim.ptx.shadow.races import Races
 from tcsim.ptx.stepping.log import MOST_BYTES
 from tcsim.ptx.stepping.session import Session
 from tcsim.ptx.syntax import Function, PtxError, Variable
@@ -205,6 +206,7 @@ class Kernel(Shown):
         cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: str | int = "late",
         check: bool = True, limits: Limits | None = None, after: Run | None = None, progress: Progress | None = None,
         observe: Callable[[Cluster], Observer] | None = None, cooperative: bool = False, origins: bool = False,
+        races: bool = False,
     ) -> Run:  # fmt: skip
         """Run the grid.
 
@@ -215,7 +217,8 @@ class Kernel(Shown):
         the clusters that have ended, those of the grid, and the instructions so far. observe: makes an observer of each cluster,
         that sees what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid, with
         the workspace that grid.sync of cooperative groups needs. origins: the check follows elements through registers too, so that
-        tiles that threads store and operands in registers are judged; it takes longer.
+        tiles that threads store and operands in registers are judged; it takes longer. races: the check looks for races in global memory
+        too, between all blocks of the grid (`tcsim.ptx.shadow.races`); one process runs it.
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
@@ -233,6 +236,7 @@ class Kernel(Shown):
             after,
             observe,
             origins=origins,
+            races=races,
         )
         return self._run_of(*processes.run(replace(launch, progress=progress, cooperative=cooperative)))
 
@@ -272,6 +276,7 @@ class Kernel(Shown):
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int], block: Sequence[int], cluster: Sequence[int],
         dynamic_smem: int, arch: str | None, schedule: str | int, check: bool, limits: Limits | None, after: Run | None,
         observe: Callable[[Cluster], Observer] | None, stepped: bool = False, origins: bool = False,
+        races: bool = False,
     ) -> Launch:  # fmt: skip
         """The launch, checked. Raises LaunchError."""
         if not isinstance(memory, Memory):
@@ -289,10 +294,11 @@ class Kernel(Shown):
         watched = observe is not None or bool(check)
         program = self.compiled(memory, chip, watched, stepped, watched and bool(origins))
         ledger = Ledger() if check and observe is None and starts_others(program) else None
-        if ledger is not None:
+        everyone = Races(program.narrowest_global) if check and observe is None and races else None
+        if ledger is not None or everyone is not None:
             own = replace(own, processes=1)  # what all blocks touch is put down in one place
         watcher = observe or (
-            partial(Checker, ledger=ledger, before=after.touched if after else None) if check else None
+            partial(Checker, races=everyone, ledger=ledger, before=after.touched if after else None) if check else None
         )
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         params_segment = Segment(0, np.frombuffer(image, np.uint8))

@@ -175,6 +175,7 @@ def link(
         [lanes for _, _, _, lanes in parts], [size for _, _, size, _ in parts], [lines for _, lines, _, _ in parts],
         texts, names,
         carried=context.carried, traced=traced, narrowest=min(compiler.narrowest for compiler in compilers),
+        narrowest_global=min(compiler.narrowest_global for compiler in compilers),
     )  # fmt: skip
 
 

@@ -88,6 +88,14 @@ class Compiler:
         self.choices = choices(function)
         self.sites: dict[int, int] = {}  # of calls with results, by instruction: the block that takes them
         self.narrowest = 4  # bytes of the narrowest load, store or atomic that may be one of shared memory, at most 4
+        self.narrowest_global = 4  # the same of global memory
+
+    def narrow(self, space: str, size: int) -> None:
+        """Count the bytes of an ordinary access, in a state space or, without one, in any."""
+        if space.startswith("shared") or not space:
+            self.narrowest = min(self.narrowest, size)
+        if space == "global" or not space:
+            self.narrowest_global = min(self.narrowest_global, size)
 
     # --- names in the source
 

@@ -46,10 +46,17 @@ RACES = (
     Rule("RED_NOT_ACQUIRE", "error", "Shared memory is accessed, and only a red and a fence order that after the earlier access: reductions give no value, and are part of no acquire.", "Release and Acquire Patterns", _PTX),
     Rule("WARP_SYNC_MISSING", "error", "Lanes of one warp access the same shared memory and one of them writes, or one lane waits or arrives for the others, and neither bar.warp.sync nor a barrier orders them.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX),
     Rule("WARP_SYNC_COLLECTIVE", "strict", "As WARP_SYNC_MISSING, but the lanes have executed an instruction together in between (shfl, vote, one that is .sync.aligned), or the later access is one: the lanes are in order, and the manual does not say that memory is; Triton relies on it.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX),
-    Rule("GMEM_RACE", "error", "Two warps of a cluster access the same global memory, one of them writes, and nothing orders them; looked for only with Checker(races=True), or where one is a bulk copy.", "Conflict and Data-races", _PTX),
+    Rule("GMEM_RACE", "error", "Two warps access the same global memory, one of them writes, and nothing orders them; looked for only where asked (`--races`, `Kernel.launch(races=True)`), or where one is a bulk copy of the same cluster.", "Conflict and Data-races", _PTX),
     Rule("SMEM_UNINITIALISED", "strict", "Shared memory is read that nobody has written in this launch.", "Shared State Space", _PTX),
 )  # fmt: skip
 """Ordinary accesses."""
+
+GRID = (
+    Rule("GMEM_RELEASE_MISSING", "error", "A block accesses global memory that another one has accessed, and acquires; the other one does not release its access: no fence of .gpu scope, no .release, or no barrier before the warp that has them. Looked for where asked.", "Release and Acquire Patterns", _PTX),
+    Rule("GMEM_ACQUIRE_MISSING", "error", "A block accesses global memory that another one has accessed and released, and does not acquire that: no fence of .gpu scope, no .acquire, or no barrier behind the warp that has them. Looked for where asked.", "Release and Acquire Patterns", _PTX),
+    Rule("GMEM_SCOPE", "error", "Blocks of different clusters access the same global memory, and a fence, release, acquire or atomic between them has the scope .cta or .cluster. Looked for where asked.", "Scope", _PTX),
+)  # fmt: skip
+"""Between blocks in global memory, where a launch asks for it."""
 
 COPIES = (
     Rule("PROXY_FENCE_MISSING", "error", "What ordinary instructions wrote is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between.", "Async Proxy", _PTX),
@@ -175,5 +182,17 @@ ASSEMBLER = (
 )  # fmt: skip
 """What ptxas says that it changed (`tcsim.ptx.notes`)."""
 
-RULES = (*FAULTS, *RACES, *COPIES, *MBARRIERS, *WARPGROUPS, *TENSOR_MEMORY, *LAYOUTS, *BLOCKS, *PERFORMANCE, *ASSEMBLER)
+RULES = (
+    *FAULTS,
+    *RACES,
+    *GRID,
+    *COPIES,
+    *MBARRIERS,
+    *WARPGROUPS,
+    *TENSOR_MEMORY,
+    *LAYOUTS,
+    *BLOCKS,
+    *PERFORMANCE,
+    *ASSEMBLER,
+)
 """All of them: each is looked for, and has a planted defect in tests/hazards (layouts: tests/hazards/layouts; faults: tests/test_ptx_wrong_use.py; notes: tests/test_ptx_notes.py)."""

@@ -71,10 +71,14 @@ def launches() -> Iterator[tuple[str, Recording]]:
 
 
 def replayed(
-    own: Recording, schedule: str | int = "late", limits: Limits | None = None, origins: bool = False
+    own: Recording,
+    schedule: str | int = "late",
+    limits: Limits | None = None,
+    origins: bool = False,
+    races: bool = False,
 ) -> Replayed:
     """Run a recorded launch. Raises what the executor raises for PTX that it does not know."""
-    return Replayed(execute(replace(own.job(ARCH, schedule, limits), origins=origins)))
+    return Replayed(execute(replace(own.job(ARCH, schedule, limits), origins=origins, races=races)))
 
 
 def main(arguments: list[str]) -> int:

@@ -18,11 +18,11 @@ from tests.corpora.replay import DEFECTS, launches, replayed
 def runs() -> Iterator[tuple[str, Run, set[str]]]:
     """Each launch by name, and the errors that it is known to have."""
     for name, launch in launches():
-        yield name, replayed(launch, origins=True).run, DEFECTS.get(name, set())
+        yield name, replayed(launch, origins=True, races=True).run, DEFECTS.get(name, set())
     for case, target, schedule in share():
         yield (
             f"{case.id} {target} {schedule}",
-            multiplied(case, arch_of(target), schedule, check=True, origins=True).run,
+            multiplied(case, arch_of(target), schedule, check=True, origins=True, races=True).run,
             set(),
         )
 

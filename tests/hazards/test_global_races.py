@@ -1,49 +1,53 @@
-"""Global memory between the blocks of a cluster, where a launch asks for it: flags, counters and the cluster's barrier, each with what it must not lack."""
+"""Global memory between blocks, where a launch asks for it: flags, counters and barriers, each with what it must not lack."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pytest
 
-from tcsim.ptx import Memory, parse
-from tcsim.ptx.shadow.checker import Checker
+from tcsim.ptx import Memory, Run, parse
+from tcsim.ptx.rules import GRID
 from tests.ptx_copies import text
+
+RACE, RELEASE, ACQUIRE, SCOPE = "GMEM_RACE", "GMEM_RELEASE_MISSING", "GMEM_ACQUIRE_MISSING", "GMEM_SCOPE"
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A kernel that is right, and the words in it that have to be others for a race."""
+    """A kernel that is right, and the words in it that have to be others for a hazard."""
 
     name: str
     body: str
-    defects: tuple[tuple[str, str], ...]
+    defects: tuple[tuple[str, str, str], ...]  # words, what they become, and the hazard between clusters
+    blocks: int = 2
+    inside: bool = False  # whether each defect is a race between blocks of one cluster too
 
 
+_FLAG = """
+    @{loads} bra LOADS;
+    @%p3 st.global.u32 [%rd1], %r0;
+    @%p3 st.release.gpu.global.u32 [%rd2], 1;
+    bra END;
+    LOADS: ld.acquire.gpu.global.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, 1; @%p2 bra LOADS;
+    ld.global.u32 %r1, [%rd1];
+    END: add.u32 %r1, %r0, 1;
+"""
+_FENCED = "@%p3 membar.gl;  // acquire"
+_SUM = "red.global.add.u32 [%rd1], 1;"
+_HALF = "ld.global.u16 %h1, [%rd4]"
 CASES = (
     Shared(
-        "barrier",
-        """
-        @%p1 st.global.u32 [%rd1], %r0;
-        barrier.cluster.arrive; barrier.cluster.wait;
-        @!%p1 ld.global.u32 %r1, [%rd1];
-        """,
-        (("barrier.cluster.arrive; barrier.cluster.wait;", ""), ("cluster.arrive;", "cluster.arrive.relaxed;")),
+        "flag",
+        _FLAG.format(loads="!%p1"),
+        (("ld.acquire", "ld.relaxed", ACQUIRE), ("st.release", "st.relaxed", RELEASE)),
+        inside=True,
     ),
     Shared(
-        "flag",
-        """
-        @%p1 bra STORES;
-        AGAIN: ld.acquire.gpu.global.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, 1; @%p2 bra AGAIN;
-        ld.global.u32 %r1, [%rd1];
-        bra END;
-        STORES: @%p3 st.global.u32 [%rd1], %r0;
-        @%p3 st.release.gpu.global.u32 [%rd2], 1;
-        END: add.u32 %r1, %r0, 1;
-        """,
-        (("ld.acquire", "ld.relaxed"), ("st.release", "st.relaxed")),
+        "flag of a later block",
+        _FLAG.format(loads="%p1"),
+        (("ld.acquire.gpu", "ld.acquire.cta", SCOPE), ("st.release.gpu", "st.release.cluster", SCOPE)),
     ),
     Shared(
         "counter of a split K",
@@ -56,30 +60,120 @@ CASES = (
         setp.eq.u32 %p4, %r2, 1; and.pred %p4, %p4, %p3;
         @%p4 ld.global.v2.u32 {%r3, %r4}, [%rd1];
         """,
-        (("fence.acq_rel.gpu;  // before", ""), ("fence.acq_rel.gpu;  // after", "")),
+        (("fence.acq_rel.gpu;  // before", "", RELEASE), ("fence.acq_rel.gpu;  // after", "", ACQUIRE)),
+        inside=True,
     ),
-)
+    Shared(
+        "counter of blocks of two warps",
+        f"""
+        mul.lo.u32 %r5, %r9, 64; add.u32 %r5, %r5, %r0; mul.wide.u32 %rd3, %r5, 4; add.u64 %rd3, %rd3, %rd1; mov.u32 %r6, smem;
+        st.global.u32 [%rd3], %r9;
+        bar.sync 0;  // before
+        @%p3 membar.gl;  // release
+        @%p3 atom.global.add.u32 %r2, [%rd2], 1;
+        {_FENCED}
+        @%p3 st.shared.u32 [%r6], %r2;
+        bar.sync 0;  // behind
+        ld.shared.u32 %r2, [%r6]; setp.eq.u32 %p4, %r2, 2;
+        mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1;
+        @%p4 ld.global.u32 %r3, [%rd3]; @%p4 ld.global.u32 %r4, [%rd3+256];
+        """,
+        (
+            ("bar.sync 0;  // before", "", RELEASE),
+            ("@%p3 membar.gl;  // release", "", RELEASE),
+            ("membar.gl;  // release", "membar.cta;", SCOPE),
+            (_FENCED, "", ACQUIRE),
+            (_FENCED, "@%p3 fence.acq_rel.cta;", ACQUIRE),
+        ),
+        blocks=3,
+    ),
+    Shared(
+        "barrier of the grid",
+        """
+        mul.lo.u32 %r5, %r9, 64; add.u32 %r5, %r5, %r0; mul.wide.u32 %rd3, %r5, 4; add.u64 %rd3, %rd3, %rd1;
+        st.global.u32 [%rd3], %r0;
+        bar.sync 0;
+        @!%p3 bra WAITED;
+        atom.add.release.gpu.global.u32 %r2, [%rd2], 1;
+        AGAIN: ld.acquire.gpu.global.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, 3; @%p2 bra AGAIN;
+        WAITED: bar.sync 0;  // behind
+        xor.b32 %r5, %r0, 63; mul.wide.u32 %rd3, %r5, 4; add.u64 %rd3, %rd3, %rd1;
+        ld.global.u32 %r3, [%rd3]; ld.global.u32 %r4, [%rd3+256]; ld.global.u32 %r4, [%rd3+512];
+        """,
+        (("add.release", "add.relaxed", RELEASE), ("ld.acquire", "ld.relaxed", ACQUIRE)),
+        blocks=3,
+    ),
+    Shared(
+        "sums",
+        f"{_SUM} atom.relaxed.gpu.global.add.u32 %r2, [%rd1], 1; st.global.u16 [%rd4], %h1;",
+        (
+            ("red.global", "red.relaxed.cta.global", SCOPE),
+            (_SUM, "ld.global.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; st.global.u32 [%rd1], %r3;", RACE),
+            ("[%rd4]", "[%rd2]", RACE),
+        ),
+    ),
+    Shared(
+        "in place",
+        f"{_HALF}; st.global.u16 [%rd4], %h1;",
+        ((_HALF, _HALF.replace("rd4", "rd2"), RACE), (_HALF, _HALF.replace("rd4", "rd2+2"), RACE)),
+    ),
+)  # fmt: skip
 
 
-def _races(body: str, schedule: str) -> set[str]:
+def _run(case: Shared, body: str, schedule: str, together: bool) -> Run:
     memory = Memory()
-    pointers = [memory.allocate(np.zeros(256, np.uint8)) for _ in range(2)]
+    pointers = [memory.allocate(np.zeros(1024, np.uint8)) for _ in range(2)]
     head = """
-    ld.param.u64 %rd1, [source]; ld.param.u64 %rd2, [target];
+    ld.param.u64 %rd1, [source]; ld.param.u64 %rd2, [target]; mov.u16 %h1, 7;
     mov.u32 %r9, %ctaid.x; setp.eq.u32 %p1, %r9, 0; setp.eq.u32 %p3, %r0, 0; mov.u32 %r2, 0;
+    mul.wide.u32 %rd4, %r9, 2; add.u64 %rd4, %rd4, %rd2;
     """
     found = parse(text(".param .u64 source, .param .u64 target", head + body)).kernel().launch(
-        memory, pointers, grid=(2, 1, 1), block=(32, 1, 1), cluster=(2, 1, 1), schedule=schedule,
-        observe=partial(Checker, races=True),
+        memory, pointers, grid=(case.blocks, 1, 1), block=(64 if case.blocks > 2 else 32, 1, 1),
+        cluster=(case.blocks if together else 1, 1, 1), schedule=schedule, races=True,
     )  # fmt: skip
-    assert found.completed
-    return {own.name for own in found.hazards}
+    assert found.completed, found.hazards
+    return found
 
 
 @pytest.mark.parametrize("schedule", ["late", "early"])
 @pytest.mark.parametrize("case", CASES, ids=lambda own: own.name)
-def test_what_orders_blocks_of_a_cluster_in_global_memory_is_missed(case: Shared, schedule: str) -> None:
-    assert _races(case.body, schedule) == set()
-    for words, others in case.defects:
-        assert words in case.body
-        assert _races(case.body.replace(words, others), schedule) == {"GMEM_RACE"}, words
+def test_what_orders_blocks_in_global_memory_is_missed(case: Shared, schedule: str) -> None:
+    """Each defect has its name between clusters, and is a race within one where no fence is too narrow for that; without it there is nothing."""
+    for together in (False, True)[: 1 + case.inside]:
+        assert _run(case, case.body, schedule, together).hazards == []
+        for words, others, name in case.defects:
+            assert words in case.body
+            found = {own.name for own in _run(case, case.body.replace(words, others), schedule, together).hazards}
+            assert found == {RACE if together else name}, (words, together)
+
+
+def test_every_rule_between_blocks_has_a_planted_defect() -> None:
+    assert {name for case in CASES for *_, name in case.defects} == {own.name for own in GRID} | {RACE}
+
+
+def test_a_barrier_of_the_cluster_orders_its_blocks() -> None:
+    arrive, wait = "barrier.cluster.arrive;", "barrier.cluster.wait;"
+    case = Shared("barrier", f"@%p1 st.global.u32 [%rd1], %r0; {arrive} {wait} @!%p1 ld.global.u32 %r1, [%rd1];", ())
+    assert _run(case, case.body, "late", True).hazards == []
+    for together, words, others in (
+        (True, f"{arrive} {wait}", ""),
+        (True, "arrive;", "arrive.relaxed;"),
+        (False, "", ""),
+    ):
+        run = _run(case, case.body.replace(words, others), "late", together)
+        assert {own.name for own in run.hazards} == {RACE}
+
+
+def test_a_hazard_between_blocks_says_who_lacks_what() -> None:
+    case = next(own for own in CASES if own.name == "counter of blocks of two warps")
+    said = {
+        "@%p3 membar.gl;  // release": "block (0, 0, 0) has no fence for the GPU, and no .release, between that and what tells block (2, 0, 0)",
+        "bar.sync 0;  // before": "another warp of block (0, 0, 0) releases, and no barrier orders this one's access before that",
+        _FENCED: "block (2, 0, 0) has no .acquire, and no fence for the GPU, between what block (0, 0, 0) tells it and this",
+        "membar.gl;  // release": "membar.cta (line ",
+    }  # fmt: skip
+    for words, message in said.items():
+        found = _run(case, case.body.replace(words, "membar.cta;" if words[0] == "m" else ""), "late", False).errors[0]
+        assert message in found.message and "written by st.global.u32" in found.message
+        assert found.line and found.other_line and found.block == (2, 0, 0) and found.detail["other_block"][0] in (0, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,8 +13,7 @@ import tcsim
 from conformance.isa import testbench_of
 from tcsim import catalog
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
-from tcsim.ptx.rules import ASSEMBLER, FAULTS, LAYOUTS
-from tcsim.ptx.shadow.checker import Checker
+from tcsim.ptx.rules import ASSEMBLER, FAULTS, GRID, LAYOUTS
 from tests.hazards import kernels, kernels_global, kernels_lanes, kernels_mbarriers, kernels_tensor, kernels_tiles
 from tests.hazards.kernels import FIRST, LOAD, OTHER, OWN, PARAMS, RACES, SOURCE, Kernel
 from tests.hazards.kernels_mbarriers import PIPELINE
@@ -51,9 +50,9 @@ def _planted(kernel: Kernel, defect: str, schedule: str | int) -> Run:
 
 
 def test_every_rule_has_a_planted_defect() -> None:
-    """But for faults, which tests/test_ptx_wrong_use.py and others plant, layouts (test_layouts.py), and the assembler's notes (tests/test_ptx_notes.py)."""
+    """But for faults, which tests/test_ptx_wrong_use.py and others plant, layouts (test_layouts.py), blocks of a grid (test_global_races.py), and the assembler's notes (tests/test_ptx_notes.py)."""
     planted = {defect.split(".")[0] for _, defect in PLANTED}
-    assert planted == set(HAZARDS) - {rule.name for rule in (*FAULTS, *LAYOUTS, *ASSEMBLER)}
+    assert planted == set(HAZARDS) - {rule.name for rule in (*FAULTS, *LAYOUTS, *GRID, *ASSEMBLER)}
 
 
 def test_families_without_a_named_mutant_have_a_defect_that_takes_them_away() -> None:
@@ -178,6 +177,6 @@ def test_races_in_global_memory_are_looked_for_where_asked(body: str, asked: boo
     memory = Memory()
     pointers = [memory.allocate(4096) for _ in range(2)]
     run = parse(Kernel("global", body).source).kernel().launch(
-        memory, pointers, block=(64, 1, 1), observe=partial(Checker, races=asked)
+        memory, pointers, block=(64, 1, 1), races=asked
     )  # fmt: skip
     assert [own.name for own in run.hazards] == names

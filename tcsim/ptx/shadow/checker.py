@@ -23,9 +23,10 @@ from tcsim.ptx.shadow.naming import Naming, Use
 from tcsim.ptx.shadow.operations import Operation, Operations
 from tcsim.ptx.shadow.origins import Origins
 from tcsim.ptx.shadow.places import EXTENTS
+from tcsim.ptx.shadow.races import Races
 from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.signals import Signals
-from tcsim.ptx.shadow.strength import order_of
+from tcsim.ptx.shadow.strength import is_far, order_of
 from tcsim.ptx.shadow.traced import Traced
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
@@ -51,13 +52,12 @@ class Checker(Observer):
     """Hazards of one cluster."""
 
     def __init__(
-        self, cluster: Cluster, races: bool = False, ledger: Ledger | None = None, before: Ledger | None = None
+        self, cluster: Cluster, races: Races | None = None, ledger: Ledger | None = None, before: Ledger | None = None
     ) -> None:
-        """races: races in global memory too. ledger: kept of global memory, for launches after this one; before: of the one before."""
+        """races: of the launch, where races in global memory are looked for. ledger: kept of global memory, for launches after this one; before: of the one before."""
         blocks = cluster.blocks
-        self.cluster = cluster
-        self.per_block = blocks[0].warps
-        self.clocks = Clocks(self.per_block * len(blocks))
+        self.cluster, self.per_block = cluster, blocks[0].warps
+        self.clocks = Clocks(self.per_block * len(blocks) + (races is not None))
         self.lanes = Lanes(self.clocks)
         self.operations = Operations(self.clocks, self.lanes)
         self.findings = Findings()
@@ -141,6 +141,8 @@ class Checker(Observer):
         line = self.findings.number(block.here)
         if strong:
             self.strong.add(line)
+        if rank < 0 and self.everywhere.party is not None:
+            self.everywhere.party.ordinary(block, kind, offsets, size, self.warps(block, threads), opcode)
         if rank < 0 and self.everywhere.active:
             self.everywhere.accessed(block, kind, offsets, size, threads, line)
         if rank < 0 and self.dependents.active:
@@ -233,7 +235,7 @@ class Checker(Observer):
     ) -> list[tuple[Words, Array, Array, int, str, Array]]:
         """Judge an access; what is to be noted of it, once all that the instruction accesses is judged."""
         line, notes = self.findings.number(block.here), []
-        if self.everywhere.active:
+        if self.everywhere.active or self.everywhere.party is not None:
             self.everywhere.instruction(block, access, threads, kind)
         space = "tmem" if access.space == "tmem" else "shared"
         for own in EXTENTS.of(block, bound, access, threads, threads, self.words):
@@ -273,15 +275,17 @@ class Checker(Observer):
             self.objects.fenced(some)
             self.clocks.fence_initialisation(some)
         elif order.kind in ("fence", "fence.sc"):
-            self._fence(block, mask_of(block.threads, threads))
+            self._fence(block, mask_of(block.threads, threads), order.scope in ("gpu", "sys"))
 
     def fenced(self, block: Threads, mask: Array) -> None:
         """membar."""
         self.meetings.activity[block.rank] += 1
-        self._fence(block, mask)
+        self._fence(block, mask, block.here is not None and is_far(block.here.opcode))
 
-    def _fence(self, block: Threads, mask: Array) -> None:
+    def _fence(self, block: Threads, mask: Array, far: bool) -> None:
         warps, now, alive = self.bits(block, mask)
+        if self.everywhere.party is not None:
+            self.everywhere.party.fence(warps, far, block.here)
         self.lanes.learning(warps, now, alive, self.clocks.heard[warps].max(0))
         self.clocks.fence(warps)
 

@@ -1,7 +1,7 @@
 """Global memory: what one cluster writes there and reads again through another proxy, and tensor maps that it changes.
 
-Kept only for segments that the cluster writes, and only where the program has work that reaches global memory through the async proxy, or
-where races in global memory are asked for. Other clusters, and other launches, have no clocks here.
+Kept only for segments that the cluster writes, and only where the program has work that reaches global memory through the async proxy.
+Other clusters, and other launches, have no clocks here: races between them are looked for in `tcsim.ptx.shadow.races`, where asked.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tcsim.ptx.memory import SHARED_WINDOW, Segment
 from tcsim.ptx.shadow.clocks import ORDERED
 from tcsim.ptx.shadow.naming import Use
 from tcsim.ptx.shadow.operations import Operation
+from tcsim.ptx.shadow.races import FAR, WEAK, Party, Races
 from tcsim.ptx.shadow.words import LANE_BITS, Conflict, Words
 from tcsim.ptx.threads import Array
 
@@ -44,13 +45,20 @@ def _reaches(opcode: str) -> bool:
     return any(own.proxy in ("async", "tensormap") and own.space in ("global", "generic") for own in operands)
 
 
+@cache
+def _combines(opcode: str) -> bool:
+    """Whether a copy is a reduction: it combines each element with the one that is there, at once."""
+    row = row_of(opcode)
+    return bool(row is not None and (getattr(row, "op", "") or getattr(row, "reduction", None)))
+
+
 class Everywhere:
     """The global memory of one cluster."""
 
-    def __init__(self, checker: Checker, races: bool) -> None:
-        self.checker, self.races = checker, races
-        self.active = races or reaches_global(checker.cluster.blocks[0].program)
-        self.unit = 1 if races else _WORD
+    def __init__(self, checker: Checker, races: Races | None) -> None:
+        self.checker = checker
+        self.party = Party(races, checker) if races is not None else None
+        self.active = reaches_global(checker.cluster.blocks[0].program)
         self.memories: dict[int, Words] = {}  # by the address of the segment
         self.maps: list[tuple[Words, Array]] = []  # words of tensor maps that the instruction now uses
         self.released = np.zeros(
@@ -64,7 +72,7 @@ class Everywhere:
         """The shadow of a segment; made: if there is none yet, it is made. None for one that is not followed."""
         found = self.memories.get(segment.address)
         if found is None and made and segment.size <= MOST_BYTES:
-            found = Words(segment.size, self.unit, self.checker.clocks, self.checker.operations, "global")
+            found = Words(segment.size, _WORD, self.checker.clocks, self.checker.operations, "global")
             self.memories[segment.address] = found
         return found
 
@@ -86,20 +94,16 @@ class Everywhere:
 
     def accessed(self, block: Threads, kind: str, addresses: Array, size: int, threads: Array, line: int) -> None:
         """Loads, stores and atomics of warps."""
-        if kind == "read" and not self.memories and not self.races:
+        if kind == "read" and not self.memories:
             return
         checker = self.checker
-        for own, segment, words in self._parts(addresses, kind != "read" or self.races):
+        for own, segment, words in self._parts(addresses, kind != "read"):
             at, owner = words.words((addresses[own] - segment.address).astype(np.int64), size)
             who = threads[own][owner]
             warps = checker.warps(block, who)
             found = words.conflicts(at, warps, kind != "read")
-            found = [
-                each for each in found if self.races or each.kind in (("landed",) if kind == "read" else ("fetched",))
-            ]
+            found = [each for each in found if each.kind in (("landed",) if kind == "read" else ("fetched",))]
             self._report(Use(block, words, at, who, line, kind, block.rank), found)
-            if self.races and kind != "write":
-                words.note_read(at, warps, line)
             if kind != "read":
                 words.note_write(at, warps, line)
 
@@ -115,7 +119,12 @@ class Everywhere:
         line = self.checker.findings.number(block.here)
         if access.proxy != "tensormap":
             who = np.resize(threads, len(addresses))
-            self.accessed(block, kind, addresses, access.size, who, line)
+            if self.party is not None:
+                self.party.accessed(block, kind, addresses, access.size, self.checker.warps(block, who), WEAK)
+            if self.active:
+                self.accessed(block, kind, addresses, access.size, who, line)
+            return
+        if not self.active:
             return
         maps = np.unique(addresses)
         for own, segment, words in self._parts(maps, True):
@@ -167,9 +176,21 @@ class Everywhere:
         """What an operation reads or writes in global memory: of this launch, and before those that depend on it."""
         if self.active and by.proxy == "async":
             self.work(block, access, writes, by)
+        if self.party is not None:
+            addresses, kind = self._inside(block, access), "write" if writes else "read"
+            reach = FAR if block.here is not None and _combines(block.here.opcode) else WEAK
+            self.party.accessed(block, kind, addresses, access.size, np.full(len(addresses), by.warps[0]), reach)
         dependents = self.checker.dependents
         if dependents.active:
             dependents.accessed(block, self.addresses(block, access), access.size, by.warps, by.line, writes)
+
+    def _inside(self, block: Performer, access: Access) -> Array:
+        """The addresses of an access of which any byte counts."""
+        addresses = self.addresses(block, access)
+        if access.mask is None:
+            return addresses
+        counts = np.broadcast_to(access.mask, (*access.address.shape, access.size)).reshape(-1, access.size).max(1)
+        return addresses[counts] if len(counts) == len(addresses) else addresses
 
     def work(self, block: Performer, access: Access, writes: bool, by: Operation) -> None:
         """What an operation reads or writes."""

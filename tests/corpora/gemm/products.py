@@ -65,18 +65,20 @@ def kernel_of(build: Build | ScaledBuild) -> Kernel:
 
 def multiplied(
     case: Case, arch: str, schedule: Schedule = "late", seed: int = 0, check: bool = False,
-    origins: bool = False,
+    origins: bool = False, races: bool = False,
 ) -> Product:  # fmt: skip
-    """Run a case's kernel on its operands. check: look for hazards; origins: and follow elements.
+    """Run a case's kernel on its operands. check: look for hazards; origins: and follow elements; races: and global memory.
 
     Post-conditions:
         result.good, if the machine does what the hardware does
     """
     launch = _scaled if isinstance(case, ScaledCase) else _plain
-    return launch(case, arch, schedule, seed, check, origins)  # type: ignore[operator]
+    return launch(case, arch, schedule, seed, check, origins, races)  # type: ignore[operator]
 
 
-def _plain(case: GemmCase, arch: str, schedule: Schedule, seed: int, check: bool, origins: bool = False) -> Product:
+def _plain(
+    case: GemmCase, arch: str, schedule: Schedule, seed: int, check: bool, origins: bool = False, races: bool = False
+) -> Product:
     build, shape = case.build(arch), Shape(*case.size)
     row, memory = build.row, Memory()
     a, b, c = gemm.operands(case, seed)
@@ -111,7 +113,7 @@ def _plain(case: GemmCase, arch: str, schedule: Schedule, seed: int, check: bool
     start = process_time()
     run = kernel_of(build).launch(
         memory, parameters, grid, (row.threads, 1, 1), (cluster, 1, 1), build.shared_bytes, arch=arch, schedule=schedule,
-        check=check, origins=origins,
+        check=check, origins=origins, races=races,
     )  # fmt: skip
     return output.compared(case, build.target, schedule, run, expected, process_time() - start)
 
@@ -123,7 +125,9 @@ def _expected(case: GemmCase, arch: str, a: Array, b: Array, c: Array | None) ->
     return gemm.predicted(case, arch, a, b, c)
 
 
-def _scaled(case: ScaledCase, arch: str, schedule: Schedule, seed: int, check: bool, origins: bool = False) -> Product:
+def _scaled(
+    case: ScaledCase, arch: str, schedule: Schedule, seed: int, check: bool, origins: bool = False, races: bool = False
+) -> Product:
     build, shape = case.build(arch), Shape(*case.size)
     row, memory = build.row, Memory()
     found = scaled.operands(case, seed)
@@ -143,7 +147,7 @@ def _scaled(case: ScaledCase, arch: str, schedule: Schedule, seed: int, check: b
     start = process_time()
     run = kernel_of(build).launch(
         memory, parameters, scaled_grid(build, shape), (row.threads, 1, 1), (1, 1, 1), build.shared_bytes, arch=arch,
-        schedule=schedule, check=check, origins=origins,
+        schedule=schedule, check=check, origins=origins, races=races,
     )  # fmt: skip
     return output.compared(case, build.target, schedule, run, expected, process_time() - start)
 

@@ -1,0 +1,286 @@
+"""Races in global memory among all blocks of a launch: who accessed each word last, and what clusters release to each other.
+
+Kept where a launch asks for it (`Kernel.launch(races=True)`). Within a cluster its vector clocks say what is ordered. Between
+clusters a release of .gpu or .sys scope (st.release, atom, or a relaxed one behind a fence) gets a number, and the flag that it writes keeps the
+number of the last one. Who acquires from that flag knows all releases up to there. The number is a clock of the cluster more, so that it goes
+through barriers as the others do. Releases are counted in the order in which they ran, so an access may pass as ordered by somebody
+else's release that came before; what is reported is never ordered. Source: PTX ISA 9.4, Memory Consistency Model.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcsim.ptx.memory import Memory
+from tcsim.ptx.shadow.clocks import ORDERED
+from tcsim.ptx.shadow.strength import is_far, order_of
+from tcsim.ptx.syntax import Instruction
+from tcsim.ptx.threads import Array
+
+if TYPE_CHECKING:
+    from tcsim.ptx.shadow.checker import Checker
+    from tcsim.ptx.threads import Threads
+
+WEAK, NEAR, FAR = range(3)
+"""How far an access is strong: not at all, for its block or cluster, for the GPU."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a warp did with some words: an instruction between two releases."""
+
+    by: Party
+    warp: int
+    when: int  # the warp's clock
+    item: Instruction | None
+    reach: int
+    block: tuple[int, ...]
+
+
+@dataclass
+class Accesses:
+    """Of each word of a segment the events, by number; 0: none."""
+
+    written: Array
+    read: Array
+    read_before: Array  # by another warp than the last
+
+    @classmethod
+    def of(cls, words: int) -> Accesses:
+        """None so far."""
+        return cls(*(np.zeros(words, np.int32) for _ in range(3)))
+
+
+@dataclass
+class Races:
+    """The global memory of one launch, for all its clusters. unit: bytes of a word, those of the narrowest access."""
+
+    unit: int
+    parties: list[Party] = field(default_factory=list)
+    releases: int = 0
+    flags: dict[int, int] = field(default_factory=dict)  # by address: the last release that wrote there
+    events: list[Event | None] = field(default_factory=lambda: [None])
+    owners: Array = field(default_factory=lambda: np.full(1024, -1))  # of each event the warp, counted through the grid
+    segments: dict[int, Accesses] = field(default_factory=dict)
+    _numbers: dict[tuple[int, int, int, int, int], int] = field(default_factory=dict)
+
+    def number(self, event: Event) -> int:
+        """The number of an event."""
+        key = event.by.number, event.warp, event.when, id(event.item), event.reach
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self.events)
+            self.events.append(event)
+            if found >= len(self.owners):
+                self.owners = np.concatenate((self.owners, np.full(len(self.owners), -1)))
+            self.owners[found] = event.by.first + event.warp
+        return found
+
+    def parts(self, memory: Memory, addresses: Array) -> Iterator[tuple[Array, int, Accesses]]:
+        """Which of some addresses lie in which segment: its address, and what was done there."""
+        left = np.arange(len(addresses))
+        while len(left):
+            segment = memory.segment(int(addresses[left[0]]))
+            if segment is None:
+                left = left[1:]
+                continue
+            inside = (addresses[left] >= segment.address) & (addresses[left] < segment.address + segment.size)
+            if segment.address not in self.segments:
+                self.segments[segment.address] = Accesses.of(-(-segment.size // self.unit))
+            yield left[inside], segment.address, self.segments[segment.address]
+            left = left[~inside]
+
+
+class Party:
+    """One cluster of such a launch."""
+
+    def __init__(self, races: Races, checker: Checker) -> None:
+        self.races, self.checker, self.clocks = races, checker, checker.clocks
+        self.number, self.warps = len(races.parties), checker.clocks.warps - 1
+        self.first = self.number * self.warps
+        self.outside = 1 + self.warps  # the column of the clocks that counts releases
+        self.released: list[tuple[int, Array]] = []  # each release: its number, and the clocks that it publishes
+        self.fenced = np.zeros_like(
+            self.clocks.known[:, ORDERED]
+        )  # by warp: what it knew at its last fence for the GPU
+        self.heard = np.zeros(
+            self.clocks.warps, np.int32
+        )  # by warp: releases that it has read about, for its next fence
+        self.told = self.acquires = False  # whether anything here reads flags for the GPU, and acquires by that
+        self.releasing: set[int] = set()  # warps that release to other clusters
+        self.near: dict[int, tuple[int, Instruction]] = {}
+        """By warp: its clock at its last fence, release or acquire for the block or cluster alone."""
+        races.parties.append(self)
+
+    # --- what orders
+
+    def acquire(self, warps: Array, addresses: Array, now: bool) -> None:
+        """Read flags for the GPU; now: it acquires itself, and is not for a fence to come."""
+        self.told = True
+        self.acquires |= now
+        flags = self.races.flags
+        last = max((flags.get(address, 0) for address in np.unique(addresses).tolist()), default=0)
+        if now:
+            self.clocks.known[warps, ORDERED, self.outside] = np.maximum(
+                self.clocks.known[warps, ORDERED, self.outside], last
+            )
+        else:
+            self.heard[warps] = np.maximum(self.heard[warps], last)
+
+    def release(self, warps: Array, addresses: Array, now: bool) -> None:
+        """Write flags for the GPU; now: it releases all that is known, and not only what a fence before it did."""
+        what = (self.clocks.known[:, ORDERED] if now else self.fenced)[warps].max(0)
+        last = self.released[-1][1] if self.released else np.zeros_like(what)
+        self.releasing.update(warps.tolist())
+        if (what > last).any():
+            self.races.releases += 1
+            self.released.append((self.races.releases, np.maximum(what, last)))
+        if self.released:
+            for address in np.unique(addresses).tolist():
+                self.races.flags[address] = max(self.races.flags.get(address, 0), self.released[-1][0])
+
+    def fence(self, warps: Array, far: bool, item: Instruction | None) -> None:
+        """A fence; far: for the GPU or the system. Before the clocks count it."""
+        if not far:
+            self.narrow(warps, item)
+            return
+        known = np.maximum(self.clocks.known[warps, ORDERED], self.clocks.heard[warps, ORDERED])
+        self.acquires |= self.told
+        known[:, self.outside] = np.maximum(known[:, self.outside], self.heard[warps])
+        self.clocks.known[warps, ORDERED, self.outside] = known[:, self.outside]
+        self.fenced[warps] = known
+
+    def narrow(self, warps: Array, item: Instruction | None) -> None:
+        """Something orders memory for the block or the cluster alone."""
+        if item is None:
+            return
+        for warp in warps.tolist():
+            self.near.pop(warp, None)
+            self.near[warp] = int(self.clocks.now[warp]), item
+
+    # --- accesses
+
+    def ordinary(self, block: Threads, kind: str, addresses: Array, size: int, warps: Array, opcode: str) -> None:
+        """Loads, stores and atomics, with what they acquire and release."""
+        strong, reads, acquires, releases = order_of(opcode)
+        far, some = strong and is_far(opcode), np.unique(warps)
+        if far and kind != "write" and reads:
+            self.acquire(some, addresses, acquires)
+        elif not far and (acquires or releases):
+            self.narrow(some, block.here)
+        self.accessed(block, kind, addresses, size, warps, FAR if far else NEAR if strong else WEAK)
+        if far and kind != "read":
+            self.release(some, addresses, releases)
+
+    def accessed(self, block: Threads, kind: str, addresses: Array, size: int, warps: Array, reach: int) -> None:
+        """Warps access global memory, elementwise: what is wrong with that, and that they did."""
+        races = self.races
+        for own, start, accesses in races.parts(self.checker.cluster.blocks[0].memory, addresses):
+            first = (addresses[own] - start).astype(np.int64) // races.unit
+            each = max(1, size // races.unit)
+            at = (first[:, None] + np.arange(each)).reshape(-1)
+            at, who = np.minimum(at, len(accesses.written) - 1), np.repeat(warps[own], each)
+            self._judge(block, kind, accesses, at, who, start, reach)
+            events = np.zeros(self.warps, np.int32)
+            for warp in np.unique(who).tolist():
+                when = int(self.clocks.now[warp])
+                events[warp] = races.number(Event(self, warp, when, block.here, reach, block.index))
+            if kind != "write":
+                before = accesses.read[at]
+                other = races.owners[before] != self.first + who
+                accesses.read_before[at[other]] = before[other]
+                accesses.read[at] = events[who]
+            if kind != "read":
+                accesses.written[at] = events[who]
+
+    def _judge(
+        self, block: Threads, kind: str, accesses: Accesses, at: Array, warps: Array, start: int, reach: int
+    ) -> None:
+        for does, earlier in (("written", accesses.written), ("read", accesses.read), ("read", accesses.read_before)):
+            if does == "read" and kind == "read":
+                return
+            numbers = earlier[at]
+            places = np.flatnonzero((numbers != 0) & (self.races.owners[numbers] != self.first + warps))
+            if not len(places):
+                continue
+            pairs, firsts = np.unique(np.stack((numbers[places], warps[places])), axis=1, return_index=True)
+            for (number, warp), place in zip(pairs.T.tolist(), places[firsts].tolist(), strict=True):
+                event = self.races.events[number]
+                if event is not None and not self._ordered(event, warp, reach):
+                    where = start + int(at[place]) * self.races.unit
+                    self._report(block, kind, does, event, warp, reach, where)
+
+    def _ordered(self, event: Event, warp: int, reach: int) -> bool:
+        """Whether an earlier access comes before what a warp does now, or the two are strong for each other."""
+        known = self.clocks.known[warp, ORDERED]
+        if event.by is self:
+            return bool(event.reach and reach) or bool(known[1 + event.warp] >= event.when)
+        release = event.by.known_from(event)
+        return event.reach == reach == FAR or (release is not None and release <= known[self.outside])
+
+    def known_from(self, event: Event) -> int | None:
+        """The number of the first release that publishes an event of this cluster."""
+        place = bisect_left(self.released, event.when, key=lambda own: int(own[1][1 + event.warp]))
+        return self.released[place][0] if place < len(self.released) else None
+
+    # --- names
+
+    def _report(self, block: Threads, kind: str, does: str, event: Event, warp: int, reach: int, where: int) -> None:
+        findings = self.checker.findings
+        line, other = findings.number(block.here), findings.number(event.item)
+        name, missing = self._name(event, reach, block.index)
+        whose = "" if event.block == block.index else f" in block {event.block}"
+        said = (
+            f"{findings.opcode(line)} {'reads' if kind == 'read' else 'writes'} global memory at {where:#x}, "
+            f"{does} by {findings.opcode(other)}{whose}: {missing}"
+        )
+        thread = warp % self.checker.per_block * 32
+        findings.report(name, said, line, other, block.index, thread, address=where, other_block=list(event.block))
+
+    def _name(self, event: Event, reach: int, index: tuple[int, ...]) -> tuple[str, str]:
+        """The rule, and what is missing: the release, the acquire, a barrier of the block before or behind it, the scope, or all of it."""
+        own, other = f"block {index}", f"block {event.block}"
+        if event.by is self:
+            return "GMEM_RACE", "nothing orders them"
+        if event.reach and reach:
+            return "GMEM_SCOPE", "one of the two is strong for its own block or cluster alone"
+        release, near = event.by.known_from(event), event.by.narrowed(event.when)
+        if release is None and near is not None:
+            return "GMEM_SCOPE", f"{self._opcode(near)} behind it is for its own block or cluster alone"
+        near = self.narrowed()
+        if not self.told and near is not None:
+            return "GMEM_SCOPE", f"{self._opcode(near)} before this is for its own block or cluster alone"
+        known = self.clocks.known[: self.warps, ORDERED, self.outside]
+        if release is not None and (known >= release).any():
+            return (
+                "GMEM_ACQUIRE_MISSING",
+                f"another warp of {own} acquires, and no barrier orders this one's access behind that",
+            )
+        if release is not None and (self.heard >= release).any():
+            return (
+                "GMEM_ACQUIRE_MISSING",
+                f"{own} has no .acquire, and no fence for the GPU, between what {other} tells it and this",
+            )
+        if release is not None or not self.acquires:
+            return "GMEM_RACE", "nothing orders the blocks"
+        if event.by.releasing and event.warp not in event.by.releasing:
+            return (
+                "GMEM_RELEASE_MISSING",
+                f"another warp of {other} releases, and no barrier orders this one's access before that",
+            )
+        return (
+            "GMEM_RELEASE_MISSING",
+            f"{other} has no fence for the GPU, and no .release, between that and what tells {own}",
+        )
+
+    def narrowed(self, since: int = 0) -> Instruction | None:
+        """The last that orders memory for this cluster alone, of those since a clock."""
+        return next((item for clock, item in reversed(self.near.values()) if clock >= since), None)
+
+    def _opcode(self, item: Instruction) -> str:
+        return self.checker.findings.opcode(self.checker.findings.number(item))
