@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +20,10 @@ import numpy as np
 
 import tcsim
 from hwkernels.device.device_arrays import DeviceArray
-from hwkernels.device.driver import call, device_info
+from hwkernels.device.driver import call, device_info, shared_limit
 from hwkernels.device.stream_launch import make_current
 from hwkernels.engine import fast, run
+from hwkernels.engine.source import UnsupportedError
 from tcsim.engines.contract import Work
 
 SUBJECTS = {
@@ -40,14 +44,40 @@ SUBJECTS = {
         "sm_120",
     ),
     "sm_120 mxf4": ("mma.sync.aligned.kind::mxf4.block_scale.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", "sm_120"),
+    "sm_120 nvf4": (
+        "mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3",
+        "sm_120",
+    ),
+    "sm_75 f16": ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "sm_75"),
+    "sm_80 bf16": ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_80"),
+    "sm_90 f64": ("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64", "sm_90"),
+    "sm_90 f16 m8n8k4": ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "sm_90"),
+    "sm_80 f16 sparse": ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sm_80"),
+    "sm_80 tf32 sparse": ("mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32", "sm_80"),
     "sm_90 f16 sparse": ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sm_90"),
+    "sm_90 bf16 sparse": ("mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "sm_90"),
+    "sm_90 tf32 sparse": ("mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32", "sm_90"),
+    "sm_90 mma.sp e4m3": ("mma.sp.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32", "sm_90"),
+    "sm_89 e4m3 sparse": ("mma.sp.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32", "sm_89"),
+    "sm_90 wgmma e4m3 sparse": ("wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e4m3.e4m3", "sm_90"),
+    "sm_120 e4m3 sparse": ("mma.sp.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32", "sm_120"),
+    "sm_120 mxf8f6f4 sparse": (
+        "mma.sp::ordered_metadata.sync.aligned.kind::mxf8f6f4.block_scale.m16n8k64.row.col.f32.e4m3.e4m3.f32.ue8m0",
+        "sm_120",
+    ),
+    "sm_120 mxf4 sparse": (
+        "mma.sp::ordered_metadata.sync.aligned.kind::mxf4.block_scale.m16n8k128.row.col.f32.e2m1.e2m1.f32.ue8m0",
+        "sm_120",
+    ),
 }
 
 _REPEATED = 509  # no multiple of a tile
 
 
-def operands(work: Work, shape: tuple[int, int, int], seed: int, random_bits: bool) -> run.Operands:
-    """Codes on the GPU: standard normal numbers, or random bits; blocks of 509 x 509 that repeat."""
+def operands(
+    work: Work, shape: tuple[int, int, int], seed: int, random_bits: bool, infinite: float = 0.0
+) -> run.Operands:
+    """Codes on the GPU: standard normal numbers, a share of them infinite, or random bits; blocks of 509 x 509 that repeat."""
     stream, (m, n, k) = np.random.default_rng(seed), shape
     kept, blocks = k // work.k * work.kept, k // work.k * work.blocks
     sizes = {"a": (m, kept), "b": (k, n), "c": (m, n)}
@@ -65,9 +95,9 @@ def operands(work: Work, shape: tuple[int, int, int], seed: int, random_bits: bo
         elif name.startswith("scale"):
             codes = tcsim.encode(2.0 ** stream.integers(-3, 4, size), format.name)
         else:
-            codes = tcsim.encode(
-                stream.standard_normal(size, np.float32) if name != "c" else np.zeros(size, np.float32), format.name
-            )
+            values = np.zeros(size, np.float32) if name == "c" else stream.standard_normal(size, np.float32)
+            values[stream.random(size) < infinite] = np.inf  # NaN in formats that have no infinity
+            codes = tcsim.encode(values, format.name)
         repeats = (-(-whole[0] // size[0]), -(-whole[1] // size[1]))
         found[name] = np.ascontiguousarray(np.tile(codes, repeats)[None, : whole[0], : whole[1]])
     if work.sparse:
@@ -92,7 +122,7 @@ def seconds(launch: Any, times: int) -> float:
 
 def measure(work: Work, shape: tuple[int, int, int], tile: fast.Tile | None, asked: Any) -> dict[str, Any]:
     """Seconds and products a second of one work."""
-    given = operands(work, shape, 1, asked.bits)
+    given = operands(work, shape, 1, asked.bits, asked.infinite)
     m, n, _ = shape
     products = m * n * given.arrays["a"].shape[2]
     kernel = "exact" if asked.exact else run.kernels_of(work)[-1]
@@ -109,6 +139,31 @@ def measure(work: Work, shape: tuple[int, int, int], tile: fast.Tile | None, ask
     return found
 
 
+def _compiled(work: Work, kernel: str, tile: fast.Tile | None, target: str, shared: int) -> bytes:
+    """A kernel's machine code; nothing if it cannot be."""
+    try:
+        if kernel == "fast":
+            return run.fast_cubin(work, target, fast.constants_of(work, shared, tile))
+        return (run.exact_cubin if kernel == "exact" else run.grouped_cubin)(work, target)
+    except UnsupportedError:
+        return b""
+
+
+def compile_all(works: Sequence[Work], tiles: Sequence[fast.Tile | None], target: str, processes: int) -> None:
+    """Compile the kernels of all works side by side."""
+    keys = [
+        (work, kernel, tile)
+        for work in dict.fromkeys(works)
+        for kernel in run.kernels_of(work)
+        for tile in (tiles if kernel == "fast" else [None])
+    ]
+    if processes < 2:
+        return
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        futures = [pool.submit(_compiled, *key, target, shared_limit()) for key in keys]
+        run.CUBINS.update({key: found for key, future in zip(keys, futures, strict=True) if (found := future.result())})
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m hwkernels.bench.engine", description=__doc__)
@@ -117,17 +172,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tile", action="append", help="block_m,block_n,thread_m,thread_n,ring instead of a choice")
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--bits", action="store_true", help="random bits, infinities and NaN among them")
+    parser.add_argument("--infinite", type=float, default=0.0, help="the share of elements that are infinite")
     parser.add_argument("--exact", action="store_true", help="the kernel that computes everything")
     parser.add_argument("--compare", action="store_true")
+    parser.add_argument("--processes", type=int, default=min(16, os.cpu_count() or 1), help="that compile")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args(arguments)
     make_current()
     tiles: list[fast.Tile | None] = [fast.Tile(*map(int, text.split(","))) for text in asked.tile or ()]
     tiles = tiles or [None]
     lines, info = [], device_info()
+    works = {name: tcsim.instruction(mnemonic, arch=arch).work for name, (mnemonic, arch) in SUBJECTS.items()}
+    compile_all([works[name] for name in asked.subjects], tiles, info.arch, asked.processes)
     for name in asked.subjects:
-        mnemonic, arch = SUBJECTS[name]
-        work = tcsim.instruction(mnemonic, arch=arch).work
+        (mnemonic, arch), work = SUBJECTS[name], works[name]
         for tile in tiles:
             try:
                 found = measure(work, tuple(asked.size), tile, asked)

@@ -10,6 +10,7 @@ from tcsim.engines.contract import Work
 from tcsim.numbers.formats import FORMATS, Format
 
 _SHARED = 227 * 1024  # bytes of a block on sm_90; 163 KB on sm_80
+_MULTIPROCESSOR = 228 * 1024  # bytes of all its blocks, each with 1024 of the system's
 _FEWEST = 16  # places along K of a stage
 
 
@@ -43,6 +44,7 @@ class Constants:
     steps_of_stage: int
     parts: int  # of a step: products of each sum to less than 32 bits
     apart: bool  # c is added after the steps of an instruction
+    within: bool  # the addend fits into the sum of the products
     wide: bool  # results may overflow, or be subnormal, or exponents of products lie below those of f32
     tile: Tile
 
@@ -65,10 +67,17 @@ class Constants:
         )
 
     @property
+    def blocks(self) -> int:
+        """Of a multiprocessor, if registers are to allow it: more than two where an addend needs none of its own."""
+        return max(
+            1, min(3 if self.within and self.tile.threads <= 128 else 1, _MULTIPROCESSOR // (self.shared_bytes + 1024))
+        )
+
+    @property
     def shared_bytes(self) -> int:
-        """Of a block: the ring of chunks, the addends and the parts of sums."""
+        """Of a block: the ring of chunks, the sums that c is added to apart and the parts of sums."""
         outputs = self.tile.block_m * self.tile.block_n
-        return self.tile.ring * sum(self.chunks) + (8 + 8 * self.apart + 4 * (self.parts - 1)) * outputs
+        return self.tile.ring * sum(self.chunks) + (8 * self.apart + 4 * (self.parts - 1)) * outputs
 
 
 def _parts_of(work: Work) -> tuple[Format | None, list[DotAdd], bool]:
@@ -114,26 +123,27 @@ def constants_of(work: Work, shared: int = _SHARED, tile: Tile | None = None) ->
     read, dots, apart = _parts_of(work)
     unit, steps = dots[0].unit, len(dots)
     length, kept = work.k // steps, work.kept // steps
-    multiplied = (*((read, read) if read else work.formats[:2]), *((work.scale,) * 2 if work.scale else ()))
-    most = _product_limit(multiplied, unit.fraction_bits)
-    parts = 1
-    while kept // parts > most or length // parts > 64:
+    factors = (work.scale,) * 2 if work.scale else ()
+    multiplied = (*((read, read) if read else work.formats[:2]), *factors)
+    codes, parts = (*work.formats[:2], *factors), 1
+    while not _fits(kept // parts, codes, unit.fraction_bits) or length // parts > 64:
         parts *= 2
+    within = _fits(kept // parts, codes, unit.fraction_bits, 2 << unit.fraction_bits)
     lowest = sum(item.minimum_exponent - (item.fraction_bits if item.zero else 0) for item in multiplied)
     for one in (tile,) if tile else TILES:
-        found = Constants(length, kept, steps, max(1, _FEWEST // length), parts, apart, lowest < -126, one)
+        found = Constants(length, kept, steps, max(1, _FEWEST // length), parts, apart, within, lowest < -126, one)
         if found.shared_bytes <= shared:
             return found
     raise UnsupportedError(f"a step of {length} places needs more than {shared} bytes of shared memory")
 
 
-def _product_limit(formats: tuple[Format, ...], fraction_bits: int) -> int:
-    """How many products sum to less than 2**31 in units of 2**-fraction_bits of the largest exponent."""
+def _fits(products: int, formats: tuple[Format, ...], fraction_bits: int, more: int = 0) -> bool:
+    """Whether the sum of products is less than 2**31 in units of 2**-fraction_bits of the largest exponent, also with something more."""
     top, below = 1, 0
     for item in formats:
         top *= (2 << item.fraction_bits) - 1
         below += item.fraction_bits
-    return (((1 << 31) - 1) << below >> fraction_bits) // top
+    return (products * top << fraction_bits) + (more << below) < 1 << 31 + below
 
 
 def headers(work: Work, constants: Constants) -> dict[str, str]:
@@ -147,7 +157,8 @@ def headers(work: Work, constants: Constants) -> dict[str, str]:
     places = ", ".join("{" + ", ".join(map(str, step.k)) + "}" for step in dots)
     first = next(number for number, step in enumerate(work.steps) if isinstance(step, DotAdd))
     text = (
-        f"#pragma once\nenum {{ {listed}, IS_WIDE = {int(constants.wide)}, APART = {int(constants.apart)} }};\n"
+        f"#pragma once\nenum {{ {listed}, IS_WIDE = {int(constants.wide)}, APART = {int(constants.apart)}, "
+        f"WITHIN = {int(constants.within)}, BLOCKS = {constants.blocks} }};\n"
         f"CONSTANT int STEP_PLACES[STEPS][KEPT_LENGTH] = {{{places}}};\ntypedef Unit{first} TheUnit;\n"
         f"typedef Read<{a.name}, {(read or a).name}> ReadA;\ntypedef Read<{b.name}, {(read or b).name}> ReadB;\n"
         f"typedef {c.name} CFormat;\ntypedef {scale} ScaleFormat;\n"

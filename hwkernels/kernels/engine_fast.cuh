@@ -62,21 +62,35 @@ FN void note(Flags &flags, const Factor &f, int place) {
     flags.there |= bit;
 }
 
-// The result of a step, if infinities and NaN decide.
-FN double special_result(const Flags *a, const Flags *b, int words, double c) {
-    const u64 bits = bits_of(c), infinity = 0x7FFull << 52, magnitude = bits & ~(1ull << 63);
-    bool nan = magnitude > infinity, plus = bits == infinity, minus = magnitude == infinity && !plus;
-    for (int i = 0; i < words; i++) {
-        const Flags x = a[i], y = b[i];
-        const u32 there = x.there & y.there, nans = (x.infinite & x.zero) | (y.infinite & y.zero);
-        const u32 infinite = there & (x.infinite | y.infinite), sign = x.sign ^ y.sign;
-        nan |= (there & (nans | (x.infinite & y.zero) | (x.zero & y.infinite))) != 0;
-        plus |= (infinite & ~sign) != 0;
-        minus |= (infinite & sign) != 0;
+// Which outputs are not finite any more, one bit each: both are NaN. Their sums go on as numbers that nothing reads.
+struct States {
+    u32 plus, minus;
+    FN_MEMBER u32 any() const { return plus | minus; }
+    FN_MEMBER u32 nan() const { return plus & minus; }
+    FN_MEMBER void put(u32 bit, double c) {  // an addend that is not finite
+        const u64 bits = bits_of(c), infinity = 0x7FFull << 52;
+        if (bits != infinity) minus |= bit;
+        if (bits != (infinity | 1ull << 63)) plus |= bit;
     }
-    return as_double(nan || (plus && minus) ? infinity | 1ull << 51 : (u64)minus << 63 | infinity);
-}
+    FN_MEMBER double value(u32 bit, double c) const {
+        const u64 infinity = 0x7FFull << 52;
+        return !(any() & bit) ? c : as_double(nan() & bit ? infinity | 1ull << 51 : (u64)((minus & bit) != 0) << 63 | infinity);
+    }
+    // The products of a step.
+    FN_MEMBER void multiply(u32 bit, const Flags *a, const Flags *b, int words) {
+        for (int i = 0; i < words; i++) {
+            const Flags x = a[i], y = b[i];
+            const u32 there = x.there & y.there, nans = (x.infinite & x.zero) | (y.infinite & y.zero);
+            const u32 infinite = there & (x.infinite | y.infinite), sign = x.sign ^ y.sign;
+            const bool nan = (there & (nans | (x.infinite & y.zero) | (x.zero & y.infinite))) != 0;
+            if (nan || infinite & ~sign) plus |= bit;
+            if (nan || infinite & sign) minus |= bit;
+        }
+    }
+};
 FN bool is_nan(double x) { return x != x; }
+FN double magnitude_of(double x) { return as_double(bits_of(x) & ~(1ull << 63)); }
+FN bool is_finite(double x) { return (bits_of(x) >> 52 & 0x7FF) != 0x7FF; }
 
 #ifdef __CUDACC__
 FN double join(u32 high, u32 low) { return __hiloint2double((int)high, (int)low); }
@@ -86,6 +100,8 @@ FN double fused_rz(double x, double y, double z) { return __fma_rz(x, y, z); }
 FN double sum_rz(double x, double y) { return __dadd_rz(x, y); }
 FN u32 f32_rz(double x) { return __float_as_uint(__double2float_rz(x)); }
 FN u32 pair_max(u32 x, u32 y, u32 z) { return __viaddmax_s16x2(x, y, z); }  // max(x + y, z) of both halves
+FN u32 sum_max(u32 x, u32 y, u32 z) { return __viaddmax_u32(x, y, z); }
+FN u32 shifted_in(u32 x, u32 y) { return __funnelshift_l(y, x, 1); }  // the sign bit of y, below the bits of x
 #else
 FN double join(u32 high, u32 low) { return as_double((u64)high << 32 | low); }
 FN u32 high_of(double x) { return (u32)(bits_of(x) >> 32); }
@@ -107,6 +123,7 @@ FN u32 pair_max(u32 x, u32 y, u32 z) {
     }
     return found;
 }
+FN u32 sum_max(u32 x, u32 y, u32 z) { return x + y > z ? x + y : z; }
 #endif
 
 // An accumulator whose low word is complemented where one of two masks, not both, is ~0.
@@ -126,11 +143,16 @@ struct Step {
             const u32 least = (u32)(C::MINIMUM_EXPONENT + 1023) << 20;
             if (field - 1 < least - 1) field = least;
         }
-        field += (u32)(BIAS - 1023) << 20;
-        return products > field ? products : field;
+        return sum_max(field, (u32)(BIAS - 1023) << 20, products);
     }
-    // Whether infinities and NaN decide: the field of an addend that is one reaches bit 11 too.
+    // Whether one of the products is infinite or NaN.
     FN bool special(u32 unit) { return (int)unit < 0; }
+    // An accumulator that holds nothing, or c where that is counted among the products.
+    FN double empty(u32 unit) { return join(unit, 0); }
+    FN double of_addend(u32 unit, double c) {
+        const u32 mask = (u32)((int)high_of(c) >> 31);
+        return complemented(sum_rz(join(unit, mask), magnitude_of(c)), mask, 0);
+    }
     // c cut to a multiple of u.
     FN double cut_addend(u32 unit, double c) {
         const double base = join((unit & 0xFFF00000u) | (high_of(c) & 0x80000000u), 0);
@@ -141,28 +163,35 @@ struct Step {
         const u32 high = unit & 0xFFF00000u;
         return join(high, biased) - join(high, 0x80000000u);
     }
-    // The sum rounded as the unit does.
-    FN double round(double sum) {
-        const u32 high = high_of(sum), magnitude = high & 0x7FFFFFFFu;
+    // The sum rounded as the unit does is `usually` or `rarely` of `begun`: the latter is always right, the former if `rare` is not set.
+    FN double begun(double sum, bool &rare) {
+        const u32 high = high_of(sum);
         if (HALF) {  // to nearest even: a number whose last place is that of the result comes and goes
             const u32 field = high & 0x7FF00000u, least = 1009u << 20;
             const double shift = join((field > least ? field : least) + (42u << 20) + 0x80000u, 0);
-            const double kept = (sum + shift) - shift;
-            const u32 found = high_of(kept);
-            if ((found & 0x7FFFFFFFu) - (1039u << 20) < (2047u - 1039u) << 20) return join((found & 0x80000000u) | 0x7FF00000u, 0);
-            return kept;
+            sum = (sum + shift) - shift;
+            rare |= (high_of(sum) & 0x7FFFFFFFu) >= 1039u << 20;
+        } else if (WIDE) {
+            rare |= high + high - (897u << 21) >= (1151u - 897u) << 21;
         }
-        if (WIDE && magnitude - (897u << 20) >= (1151u - 897u) << 20) return rare(sum);
-        if (U::DROPPED) return join(high & ~((1u << (U::DROPPED - 3)) - 1), 0);
-        return join(high, low_of(sum) & 0xE0000000u);
+        return sum;
     }
-    // A sum that is subnormal or zero in f32, or beyond its range, or not finite.
-    FN double rare(double sum) {
-        const u32 magnitude = high_of(sum) & 0x7FFFFFFFu;
+    FN double usually(double sum) {
+        if (HALF) return sum;
+        if (U::DROPPED) return join(high_of(sum) & ~((1u << (U::DROPPED - 3)) - 1), 0);
+        return join(high_of(sum), low_of(sum) & 0xE0000000u);
+    }
+    FN double rarely(double sum) {  // infinite beyond the range of the result; below that of normal numbers it has fewer bits
+        const u32 sign = high_of(sum) & 0x80000000u, magnitude = high_of(sum) & 0x7FFFFFFFu;
         if (magnitude >= 2047u << 20) return sum;
-        if (magnitude >= 1151u << 20) return join((high_of(sum) & 0x80000000u) | 0x7FF00000u, 0);
+        if (HALF || WIDE) if (magnitude >= (HALF ? 1039u : 1151u) << 20) return join(sign | 0x7FF00000u, 0);
+        if (!WIDE || magnitude >= 897u << 20) return usually(sum);
         const u32 code = f32_rz(sum) >> U::DROPPED << U::DROPPED;
         return code << 1 ? (double)as_float(code) : 0.0;
+    }
+    FN double round(double sum) {
+        bool rare = false;
+        return rarely(begun(sum, rare));
     }
     // An ordinary addition in the result's format. A sum of two f16 is exact in f64.
     FN double added(double x, double y) { return HALF ? round(x + y) : (double)sum32((float)x, (float)y); }

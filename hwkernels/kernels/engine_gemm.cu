@@ -108,17 +108,28 @@ FN void copy_chunk(u8 *to, const u8 *from) {
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared + i), "l"(from + i) : "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem p, const Workspace w) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const Problem p, const Workspace w) {
     extern __shared__ __align__(128) u8 shared[];
-    double *addends = (double *)(shared + RING * CHUNK) + threadIdx.x;
-    double *totals = addends + OUTPUTS * THREADS;  // where c is added after the steps of an instruction
-    u32 *parts = (u32 *)(shared + RING * CHUNK + (APART ? 16 : 8) * OUTPUTS * THREADS) + threadIdx.x;
+    double *totals = (double *)(shared + RING * CHUNK) + threadIdx.x;  // where c is added after the steps of an instruction
+    u32 *parts = (u32 *)(shared + RING * CHUNK + (APART ? 8 : 0) * OUTPUTS * THREADS) + threadIdx.x;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row = (warp / WARPS_N * 4 + lane / 8) * THREAD_M, quad = warp % WARPS_N * 8 * QUADS + lane % 8;
     const i64 first_row = (i64)blockIdx.y * BLOCK_M + row, first_column = (i64)blockIdx.x * BLOCK_N;
+    double addends[OUTPUTS];
+    States states = {0, 0};
+    u32 nan = 0;  // totals that are NaN
+#pragma unroll
     for (int i = 0; i < OUTPUTS; i++) {
         const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
-        (APART ? totals : addends)[i * THREADS] = m < p.m && n < p.n ? TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]) : 0.0;
+        double c = m < p.m && n < p.n ? TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]) : 0.0;
+        if (APART) {
+            totals[i * THREADS] = c;
+            nan |= is_nan(c) ? 1u << i : 0;
+        } else if (!is_finite(c)) {
+            states.put(1u << i, c);
+            c = 0.0;
+        }
+        addends[i] = c;
     }
     const u8 *from_a = w.a + blockIdx.y * (i64)w.stages * CHUNK_A, *from_b = w.b + blockIdx.x * (i64)w.stages * CHUNK_B;
     for (int stage = 0; stage < RING - 1; stage++) {
@@ -150,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem 
             const u16 *exponents_b = (const u16 *)(here + CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * LENGTH * BLOCK_N + quad * 4;
             if (APART && step % STEPS == 0)
 #pragma unroll
-                for (int i = 0; i < OUTPUTS; i++) addends[i * THREADS] = 0.0;
+                for (int i = 0; i < OUTPUTS; i++) addends[i] = 0.0;
             double sums[THREAD_M][THREAD_N];
             {
                 u32 largest[THREAD_M][THREAD_N / 2];
@@ -174,29 +185,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem 
                             largest[i][2 * j + 1] = pair_max(x[i], y[j].y, largest[i][2 * j + 1]);
                         }
                 }
-                bool special = false;
+                u32 special = 0;
 #pragma unroll
-                for (int i = 0; i < OUTPUTS; i++) {
+                for (int i = OUTPUTS - 1; i >= 0; i--) {
                     const u32 pair = largest[i / THREAD_N][i % THREAD_N / 2];
-                    const u32 unit = TheStep::unit(i % 2 ? pair << 4 & 0xFFF00000u : pair << 20, addends[i * THREADS]);
-                    special |= TheStep::special(unit);
-                    sums[i / THREAD_N][i % THREAD_N] = join(unit, 0);
+                    const u32 unit = TheStep::unit(i % 2 ? pair << 4 & 0xFFF00000u : pair << 20, addends[i]);
+                    special = shifted_in(special, unit);
+                    sums[i / THREAD_N][i % THREAD_N] = WITHIN ? TheStep::of_addend(unit, addends[i]) : TheStep::empty(unit);
                 }
-                if (special) {
-#pragma unroll 1
-                    for (int i = 0; i < OUTPUTS; i++) {
-                        const double c = addends[i * THREADS];
-                        const int m = i / THREAD_N, n = i % THREAD_N / 4 * 32 + i % 4;
-                        if (is_nan(c)) continue;
-                        int field = TheStep::LOWEST;
-                        for (int k = 0; k < LENGTH; k++) {
-                            const int own = (short)((u16)exponents_a[k * BLOCK_M + m] + exponents_b[k * BLOCK_N + n]);
-                            field = own > field ? own : field;
-                        }
-                        if (!TheStep::special(TheStep::unit((u32)field << 20, c))) continue;
-                        const i64 at_a = (first_row + m) * w.steps + step, at_b = (first_column + quad * 4 + n) * w.steps + step;
-                        addends[i * THREADS] = special_result(w.flags_a + at_a * WORDS, w.flags_b + at_b * WORDS, WORDS, c);
-                    }
+                special &= ~(states.nan() | nan);
+                while (special) {
+                    const int i = __ffs(special) - 1, m = i / THREAD_N, n = i % THREAD_N / 4 * 32 + i % 4;
+                    const i64 at_a = (first_row + m) * w.steps + step, at_b = (first_column + quad * 4 + n) * w.steps + step;
+                    states.multiply(1u << i, w.flags_a + at_a * WORDS, w.flags_b + at_b * WORDS, WORDS);
+                    special &= special - 1;
                 }
             }
 #pragma unroll
@@ -226,34 +228,61 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_gemm(const Problem 
                 for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + end * BLOCK_M + i);
 #pragma unroll
                 for (int j = 0; j < QUADS; j++) *(uint4 *)(y + 4 * j) = *(const uint4 *)(masks_b + end * BLOCK_N + 32 * j);
+                bool rare = false;
 #pragma unroll
                 for (int i = 0; i < OUTPUTS; i++) {
                     const double whole = complemented(sums[i / THREAD_N][i % THREAD_N], x[i / THREAD_N], y[i % THREAD_N]);
                     const u32 upper = high_of(whole), biased = low_of(whole);
                     if (part < PARTS - 1) {
                         parts[(OUTPUTS * part + i) * THREADS] = biased;
-                        sums[i / THREAD_N][i % THREAD_N] = join(upper, 0);
+                        sums[i / THREAD_N][i % THREAD_N] = TheStep::empty(upper);
                         continue;
                     }
-                    double sum = TheStep::value(upper, biased) + TheStep::cut_addend(upper, addends[i * THREADS]);
+                    double sum = TheStep::value(upper, biased);
+                    if (!WITHIN) sum += TheStep::cut_addend(upper, addends[i]);
 #pragma unroll
                     for (int earlier = 0; earlier < PARTS - 1; earlier++) sum += TheStep::value(upper, parts[(OUTPUTS * earlier + i) * THREADS]);
-                    addends[i * THREADS] = TheStep::round(sum);
-                    if (APART && step % STEPS == STEPS - 1) totals[i * THREADS] = TheStep::added(totals[i * THREADS], addends[i * THREADS]);
+                    addends[i] = TheStep::begun(sum, rare);
                 }
+                if (part < PARTS - 1) continue;
+                if (rare) {
+#pragma unroll
+                    for (int i = 0; i < OUTPUTS; i++) {
+                        addends[i] = TheStep::rarely(addends[i]);
+                        if (is_finite(addends[i])) continue;
+                        if (!(states.any() & 1u << i)) states.put(1u << i, addends[i]);
+                        addends[i] = 0.0;
+                    }
+                } else {
+#pragma unroll
+                    for (int i = 0; i < OUTPUTS; i++) addends[i] = TheStep::usually(addends[i]);
+                }
+            }
+            if (APART && step % STEPS == STEPS - 1) {
+                const u32 any = states.any();
+#pragma unroll
+                for (int i = 0; i < OUTPUTS; i++) {
+                    const double total = TheStep::added(totals[i * THREADS], any ? states.value(1u << i, addends[i]) : addends[i]);
+                    totals[i * THREADS] = total;
+                    if (any) nan |= is_nan(total) ? 1u << i : 0;
+                }
+                states = {0, 0};
             }
         }
     }
+#pragma unroll
     for (int i = 0; i < OUTPUTS; i++) {
         const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
-        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)TheStep::code((APART ? totals : addends)[i * THREADS]);
+        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)TheStep::code(APART ? totals[i * THREADS] : states.value(1u << i, addends[i]));
     }
 }
 #else
 // The same for tests on a CPU, an output after the other, from the same chunks.
 FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
     const int at_m = m % BLOCK_M, at_n = n % BLOCK_N, place_n = (at_n >> 1 & 1) * (BLOCK_N / 2) + (at_n >> 2) * 2 + (at_n & 1);
-    double c = TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]), total = c;
+    double total = TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]), c = is_finite(total) ? total : 0.0;
+    States states = {0, 0};
+    if (!APART && !is_finite(total)) states.put(1, total);
     for (int step = 0; step < w.steps; step++) {
         const int stage = step / STEPS_OF_STAGE, inner = step % STEPS_OF_STAGE;
         if (APART && step % STEPS == 0) c = 0;
@@ -266,12 +295,12 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
         u32 pair = (u32)TheStep::LOWEST * 0x10001u;
         for (int k = 0; k < LENGTH; k++) pair = pair_max(exponents_a[k * BLOCK_M], exponents_b[k * BLOCK_N] * 0x10001u, pair);
         const u32 unit = TheStep::unit(pair << 20, c);
-        if (TheStep::special(unit) && !is_nan(c))
-            c = special_result(w.flags_a + (m * w.steps + step) * WORDS, w.flags_b + (n * w.steps + step) * WORDS, WORDS, c);
-        double sum = TheStep::cut_addend(unit, c);
-        u32 high = unit;
+        if (TheStep::special(unit)) states.multiply(1, w.flags_a + (m * w.steps + step) * WORDS, w.flags_b + (n * w.steps + step) * WORDS, WORDS);
+        const double first = WITHIN ? TheStep::of_addend(unit, c) : TheStep::empty(unit);
+        double sum = WITHIN ? 0.0 : TheStep::cut_addend(unit, c);
+        u32 high = high_of(first);
         for (int part = 0; part < PARTS; part++) {
-            u32 low = 0;
+            u32 low = part ? 0 : low_of(first);
             for (int k = part * PART; k < (part + 1) * PART; k++) {
                 low ^= masks_a[(k + part) * BLOCK_M] ^ masks_b[(k + part) * BLOCK_N];
                 const double next = fused_rz(values_a[k * BLOCK_M], values_b[k * BLOCK_N], join(high, low));
@@ -280,10 +309,19 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
             const int end = (part + 1) * (PART + 1) - 1;
             sum += TheStep::value(high, low ^ masks_a[end * BLOCK_M] ^ masks_b[end * BLOCK_N]);
         }
-        c = TheStep::round(sum);
-        if (APART && step % STEPS == STEPS - 1) total = TheStep::added(total, c);
+        bool rare = false;
+        sum = TheStep::begun(sum, rare);
+        c = rare ? TheStep::rarely(sum) : TheStep::usually(sum);
+        if (!is_finite(c)) {
+            if (!states.any()) states.put(1, c);
+            c = 0.0;
+        }
+        if (APART && step % STEPS == STEPS - 1) {
+            total = TheStep::added(total, states.value(1, c));
+            states = {0, 0};
+        }
     }
-    return TheStep::code(APART ? total : c);
+    return TheStep::code(APART ? total : states.value(1, c));
 }
 extern "C" void engine_gemm(const Problem *p, const Workspace *w) {
     for (int step = 0; step < w->steps; step++) {
