@@ -12,11 +12,9 @@ import pytest
 import tcsim
 from hwkernels.device.driver import CudaError, Launch
 from hwkernels.device.worker import Hang
-from hwkernels.probes import body_of
-from hwkernels.probes.probe import kernel_name
-from hwkernels.screen.kernel import BLOCK, SLOTS, WORDS, Fault, agent_of, assembled, launch_of, screening, variant_of
-from hwkernels.screen.run import TRIES, Report, main, parse_fault, screen
-from hwkernels.screen.vectors import Vectors, screened, vectors
+from hwkernels.screen.kernel import BLOCK, SLOTS, WORDS, Fault, agent_of, assembled, kernel_of, launch_of, screening
+from hwkernels.screen.run import TRIES, Report, _of_workers, main, parse_fault, screen
+from hwkernels.screen.vectors import Vectors, all_vectors, heating, screened, vectors
 from tcsim.ptx import Memory, parse
 
 MNEMONICS = (
@@ -52,8 +50,10 @@ class Gpu:
 
 @pytest.fixture(scope="module")
 def batches() -> list[Vectors]:
-    """Vectors of an instruction of each family."""
-    return [vectors(tcsim.instruction(own, arch="sm_90"), 3) for own in MNEMONICS]
+    """Vectors of an instruction of each family, of wgmma with A in registers too, and of a chain of each kind."""
+    found = all_vectors([tcsim.instruction(own, arch="sm_90") for own in MNEMONICS], 3)
+    chains = [tcsim.instruction(own, arch="sm_90") for own in (MNEMONICS[0], MNEMONICS[2])]
+    return [*found, *(vectors(own, 3, chain=3) for own in chains)]
 
 
 def test_what_is_screened_is_every_product_of_a_chip() -> None:
@@ -66,9 +66,11 @@ def test_what_is_screened_is_every_product_of_a_chip() -> None:
 def test_vectors_differ_by_seed_and_hold_close_numbers(batches: list[Vectors]) -> None:
     """Every other sample is of finite numbers; another seed gives others."""
     for given in batches:
-        again, other = (vectors(given.instruction, seed) for seed in (3, 4))
+        again, other = (vectors(given.instruction, seed, given.in_registers, given.chain) for seed in (3, 4))
         np.testing.assert_array_equal(given.expected, again.expected)
         assert (given.expected != other.expected).any(axis=(1, 2)).all()
+        if given.chain > 1:
+            continue
         name = given.instruction.formats["d"].name
         container = given.expected[1::2].view(np.uint16 if name == "f16" else np.uint32)
         assert np.isfinite(np.asarray(tcsim.decode(container, name))).all()
@@ -76,8 +78,9 @@ def test_vectors_differ_by_seed_and_hold_close_numbers(batches: list[Vectors]) -
 
 def test_the_kernels_assemble_and_fill_a_multiprocessor(batches: list[Vectors]) -> None:
     """One module of all, with a fault; a launch has a block for each multiprocessor, with all of its shared memory."""
-    variants = {own.instruction.mnemonic: variant_of(own) for own in batches}
-    assert assembled([own.instruction for own in batches], "sm_90a", variants, Fault(2, 9))
+    assert [own.name for own in batches if own.in_registers] == [f"{own}, A in registers" for own in MNEMONICS[2:4]]
+    assert assembled([own for own in batches if own.chain == 1], "sm_90a", Fault(2, 9))
+    assert assembled([own for own in batches if own.chain > 1], "sm_90a")
     for given in batches:
         launch = launch_of(given, b"-", 6, 7, 200_000)
         assert launch.grid == (6, 1, 1) and launch.shared_bytes == 200_000
@@ -85,15 +88,15 @@ def test_the_kernels_assemble_and_fill_a_multiprocessor(batches: list[Vectors]) 
 
 
 @pytest.mark.parametrize(
-    ("place", "fault"), [(0, None), (0, Fault(0, 9)), (1, Fault(1, 9)), (2, None), (2, Fault(0, 31))]
+    ("place", "fault"),
+    [(0, None), (0, Fault(0, 9)), (1, Fault(1, 9)), (2, None), (2, Fault(0, 31)), (3, None), (7, None), (8, None)],
 )
 def test_a_kernel_compares_every_sample(batches: list[Vectors], place: int, fault: Fault | None) -> None:
     """In `tcsim.ptx`, whose multiprocessor is 0: nothing wrong, or a planted bit in each sample; a vector that is changed is found."""
     given = batches[place]
-    row, agent = given.instruction.row, agent_of(given.instruction.row)
+    agent = agent_of(given.instruction.row)
     launch = replace(launch_of(given, b"-", 2, 1, 0), block=(128, 1, 1))
-    variant = variant_of(given)
-    text = screening(body_of(row).kernel_on(row, kernel_name(row, variant), variant, "sm_90a"), agent, fault)
+    text = screening(kernel_of(given, "sm_90a"), agent, fault)
     memory = Memory()
     expected = given.expected.copy()
     expected[5, 3, 1] ^= np.uint32(1 << 17)
@@ -139,7 +142,7 @@ def test_a_fault_is_found_and_located(batches: list[Vectors]) -> None:
         report = Report("GPU", MULTIPROCESSORS)
         screen(Gpu(Fault(3, 21)), [given], b"-", report)
         assert report.status == 1 and set(report.by_multiprocessor) == {3} and set(report.by_bit) == {21}
-        assert set(report.by_instruction) == {given.instruction.mnemonic}
+        assert set(report.by_instruction) == {given.name}
         assert {own["register"] for own in report.wrong} == {0} and len(report.wrong) == 20
         assert re.search(r"multiprocessor 3: [\d,]+", "\n".join(report.lines()))
 
@@ -154,11 +157,36 @@ def test_what_was_not_screened_is_no_success(batches: list[Vectors]) -> None:
         raise CudaError("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", False)
 
     screen(refuses, [batches[1]], b"-", report)
-    assert report.status == 2 and len(report.failed) == 2 and report.rounds == 2
+    assert report.status == 2 and len(report.failed) == 2
     report, gpu = Report("GPU", MULTIPROCESSORS + 1), Gpu()
     screen(gpu, [batches[0]], b"-", report)
     assert report.status == 2 and report.unseen == {MNEMONICS[0]: 1} and gpu.launches == TRIES
     assert Report("GPU", 1).status == 2
+
+
+def test_block_scales_of_chips_that_have_them() -> None:
+    """sm_120 has them, and the kernels assemble; no GPU of that kind was here to run them."""
+    found = [item for item in screened("sm_120", "sm_120a") if "block_scale" in item.row.family]
+    assert len(found) == 110
+    assert assembled(all_vectors(found[::10], 1), "sm_120a")
+
+
+def test_what_heats_is_a_chain_of_each_format() -> None:
+    """Warpgroups' products where there are any; d of all but the last is c of the next."""
+    for arch, family, count in (("sm_90", "wgmma", 8), ("sm_80", "mma.sync", 8)):
+        chosen = [item for item in screened(arch, arch + "a" * (arch == "sm_90")) if item.row.family == family]
+        found = heating(chosen, 1, 2)
+        assert len({own.instruction.formats["a"].name for own in found}) == len(found) == count
+        for given in found[:2]:
+            once = vectors(given.instruction, 1, chain=1)
+            assert given.chain == 2 and given.expected.shape == once.expected.shape
+
+
+def test_a_worker_without_a_gpu_has_a_report() -> None:
+    """What a worker of a cluster raises is a report of status 2; the others keep theirs."""
+    sound = Report("GPU 0", 1, results=1)
+    found = _of_workers([("tcp://a", [sound]), ("tcp://b", CudaError("cuInit", "CUDA_ERROR_NO_DEVICE", False))])
+    assert [report.status for report in found] == [0, 2] and "CUDA_ERROR_NO_DEVICE" in "".join(found[1].lines())
 
 
 def test_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:

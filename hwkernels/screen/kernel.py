@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,6 @@ from hwkernels.device.toolchain import assemble
 from hwkernels.probes import body_of
 from hwkernels.probes.probe import kernel_name, ptx_version
 from hwkernels.screen.vectors import Vectors
-from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
 
 _PARAMETERS = ("screen_found", "screen_places")
@@ -131,21 +130,28 @@ def _record(words: int) -> str:
 """
 
 
-def assembled(
-    instructions: Sequence[Instruction], target: str, variants: Mapping[str, str], fault: Fault | None = None
-) -> bytes:
-    """The machine code of all marked probes. variants: the form of each, by mnemonic. Raises ToolchainError, AssembleError."""
-    rows = [item.row for item in instructions]
+def chained(text: str, given: Vectors) -> str:
+    """A probe whose instruction runs as often as its vectors say, on its own result.
+
+    A wgmma accumulates in place; the d of others becomes their c.
+    """
+    name = given.instruction.mnemonic
+    (line,) = (line for line in text.splitlines(keepends=True) if line.lstrip().startswith(f"{name} "))
+    return text.replace(line, line + line.replace("%c", "%d") * (given.chain - 1))
+
+
+def assembled(batches: Sequence[Vectors], target: str, fault: Fault | None = None) -> bytes:
+    """The machine code of the marked probes of all batches. Raises ToolchainError, AssembleError."""
+    rows = [own.instruction.row for own in batches]
     head = f".version {ptx_version(rows, target)}\n.target {target}\n.address_size 64\n"
-    kernels = (
-        screening(
-            body_of(row).kernel_on(row, kernel_name(row, variants[row.mnemonic]), variants[row.mnemonic], target),
-            agent_of(row),
-            fault,
-        )
-        for row in rows
-    )
+    kernels = (screening(kernel_of(own, target), agent_of(own.instruction.row), fault) for own in batches)
     return assemble(head + "".join(kernels), target).cubin
+
+
+def kernel_of(given: Vectors, target: str) -> str:
+    """The probe that a batch needs."""
+    row, variant = given.instruction.row, variant_of(given)
+    return chained(body_of(row).kernel_on(row, kernel_name(row, variant), variant, target), given)
 
 
 def agent_of(row: Row) -> int:

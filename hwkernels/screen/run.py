@@ -2,7 +2,8 @@
 
     python -m hwkernels.screen                                # GPU 0, each tensor instruction on each multiprocessor
     python -m hwkernels.screen --gpus all --json report.json  # exit status: 0 sound, 1 wrong results, 2 not screened
-    python -m hwkernels.screen --minutes 30                   # soak: other operands in each round
+    python -m hwkernels.screen --minutes 30                   # soak: other operands in each round, and heat between rounds
+    python -m hwkernels.screen --gpus all --dask tcp://scheduler:8786  # the hosts of a cluster's workers
     python -m hwkernels.screen --plant 17:9                   # test the screening: bit 9 flipped on multiprocessor 17
 
 A silent fault of one multiprocessor shows as wrong numbers in one job of many. One block stays on each multiprocessor, computes vectors whose
@@ -18,7 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,12 +42,18 @@ from hwkernels.device.driver import (
 from hwkernels.device.toolchain import AssembleError, ToolchainError
 from hwkernels.device.worker import GpuWorker, WorkerError
 from hwkernels.probes import Array
-from hwkernels.screen.kernel import WORDS, Fault, agent_of, assembled, launch_of, variant_of
-from hwkernels.screen.vectors import Vectors, screened, vectors
+from hwkernels.screen.cluster import over_cluster
+from hwkernels.screen.kernel import WORDS, Fault, agent_of, assembled, launch_of
+from hwkernels.screen.vectors import Vectors, all_vectors, heating, screened
 
 Run = Callable[[Launch], list[Array]]
+FAILURES = (DriverUnavailable, CudaError, ToolchainError, AssembleError, BrokenProcessPool)
+"""Why a host could not be screened."""
 TRIES = 6  # launches until every multiprocessor has had a block; one is enough on a GPU without other work
 REPEATS = 256  # of all vectors in a launch
+CHAIN = 32  # of an instruction on its own result, to heat
+HOT_REPEATS = 40 * REPEATS
+HEATING = 45.0  # seconds between two rounds of a soak
 SHOWN = 20  # wrong results that a report lists
 
 
@@ -68,7 +75,7 @@ class Report:
     unseen: dict[str, int] = field(default_factory=dict)  # by instruction: multiprocessors that had no block
     failed: dict[str, str] = field(default_factory=dict)  # instructions that did not come to an end
     machine: dict[str, Any] = field(default_factory=dict)  # clocks, power and temperature under load
-    parts: dict[str, float] = field(default_factory=dict)  # seconds of: vectors, assembling, launches
+    parts: dict[str, float] = field(default_factory=dict)  # seconds of: vectors, assembling, launches, heating
 
     @property
     def status(self) -> int:
@@ -111,18 +118,17 @@ def screen(
     """
     begun = time.monotonic()
     for given in batches:
-        name = given.instruction.mnemonic
+        name = given.name
         try:
             _one(run, given, launch_of(given, cubin, report.multiprocessors, repeats, shared_bytes), report)
         except (WorkerError, CudaError) as error:
             report.failed[name] = str(error).splitlines()[0]
-    report.took("launches", begun)
-    report.instructions = len(batches)
-    report.rounds += 1
+    report.took("heating" if batches[0].chain > 1 else "launches", begun)
+    report.instructions = max(report.instructions, len(batches))
 
 
 def _one(run: Run, given: Vectors, launch: Launch, report: Report) -> None:
-    name = given.instruction.mnemonic
+    name = given.name
     seen = np.zeros(report.multiprocessors, bool)
     agents = launch.block[0] // agent_of(given.instruction.row)
     for _ in range(TRIES):
@@ -138,7 +144,7 @@ def _one(run: Run, given: Vectors, launch: Launch, report: Report) -> None:
 
 
 def _note(report: Report, given: Vectors, place: int, wrong: int, records: Array) -> None:
-    name, agent = given.instruction.mnemonic, agent_of(given.instruction.row)
+    name, agent = given.name, agent_of(given.instruction.row)
     report.by_multiprocessor[place] += wrong
     report.by_instruction[name] += wrong
     records = records[:wrong]
@@ -164,20 +170,39 @@ def screen_gpu(ordinal: int, minutes: float, seed: int, fault: Fault | None, onl
     if not chosen:
         report.failed[only or info.arch] = "no instruction to screen"
         return report
-    begun, watch, cubin = time.monotonic(), Watch(pci_bus_id(ordinal)), b""
-    with GpuWorker(ordinal) as worker:
-        while not report.rounds or time.monotonic() - begun < 60 * minutes:
+    begun, watch = time.monotonic(), Watch(pci_bus_id(ordinal))
+    end, shared, every = begun + 60 * minutes, shared_limit(ordinal), list[bytes]()
+    with GpuWorker(ordinal) as worker, ThreadPoolExecutor(1) as aside:
+        coming = aside.submit(all_vectors, chosen, seed)
+        while not report.rounds or time.monotonic() < end:
             since = time.monotonic()
-            batches = [vectors(item, seed + report.rounds) for item in chosen]
+            batches = coming.result()
             report.took("vectors", since)
-            if not cubin:
+            if not every:
                 since = time.monotonic()
-                cubin = assembled(chosen, target, {own.instruction.mnemonic: variant_of(own) for own in batches}, fault)
+                hot = heating(chosen, seed, CHAIN) if minutes else []
+                every = [assembled(own, target, fault) if own else b"" for own in (batches, hot)]
                 report.took("assembling", since)
-            screen(worker.run, batches, cubin, report, shared_limit(ordinal))
+            if minutes:
+                coming = aside.submit(all_vectors, chosen, seed + report.rounds + 1)
+            screen(worker.run, batches, every[0], report, shared)
+            report.rounds += 1
+            until = min(end, time.monotonic() + HEATING)
+            while hot and time.monotonic() < until:
+                screen(worker.run, hot, every[1], report, shared, HOT_REPEATS)
     report.machine = watch.stop()
     report.seconds = time.monotonic() - begun
     return report
+
+
+def screen_host(gpus: Sequence[str], **options: Any) -> list[Report]:
+    """Screen GPUs of this host side by side. gpus: ordinals, or all; options: of `screen_gpu`. Raises `FAILURES`."""
+    ordinals = _ordinals(gpus)
+    one: Callable[[int], Report] = partial(screen_gpu, **options)
+    if len(ordinals) == 1:
+        return [one(ordinals[0])]
+    with ProcessPoolExecutor(max(1, len(ordinals)), get_context("spawn")) as pool:
+        return list(pool.map(one, ordinals))
 
 
 def parse_fault(text: str) -> Fault:
@@ -198,20 +223,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m hwkernels.screen", description="Screen GPUs for tensor cores that compute wrong."
     )
     made.add_argument("--gpus", nargs="+", default=["0"], metavar="N", help="ordinals, or all (default 0)")
-    made.add_argument("--minutes", type=float, default=0.0, help="go on for so long, with other operands in each round")
+    made.add_argument(
+        "--minutes",
+        type=float,
+        default=0.0,
+        help="soak: go on for so long, heat the chip, other operands in each round",
+    )
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--only", default="", help="instructions whose mnemonic has this in it")
     made.add_argument(
         "--plant", type=parse_fault, metavar="SM:BIT", help="flip a bit on one multiprocessor, to see it found"
     )
+    made.add_argument(
+        "--dask", metavar="ADDRESS", help="a cluster's scheduler: each worker screens the GPUs that it sees"
+    )
     made.add_argument("--json", type=Path, help="write the reports here")
     options = made.parse_args(arguments)
+    here = partial(
+        screen_host, options.gpus, minutes=options.minutes, seed=options.seed, fault=options.plant, only=options.only
+    )
     try:
-        ordinals = _ordinals(options.gpus)
-        one = partial(screen_gpu, minutes=options.minutes, seed=options.seed, fault=options.plant, only=options.only)
-        with ProcessPoolExecutor(max(1, len(ordinals)), get_context("spawn")) as pool:
-            reports = list(map(one, ordinals) if len(ordinals) == 1 else pool.map(one, ordinals))
-    except (DriverUnavailable, CudaError, ToolchainError, AssembleError, BrokenProcessPool) as error:
+        reports = _of_workers(over_cluster(options.dask, here)) if options.dask else here()
+    except (OSError, ModuleNotFoundError, *FAILURES) as error:
         print(error, file=sys.stderr)
         return 2
     for report in reports:
@@ -220,6 +253,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(json.dumps([report.data() for report in reports], indent=1), encoding="utf-8")
     statuses = [report.status for report in reports]
     return 1 if 1 in statuses else max(statuses, default=2)
+
+
+def _of_workers(found: Sequence[tuple[str, list[Report] | Exception]]) -> list[Report]:
+    """The reports of all workers; a worker that failed has one of its own."""
+    reports: list[Report] = []
+    for worker, answer in found:
+        if isinstance(answer, Exception):
+            error = f"{type(answer).__name__}: {answer}".splitlines()[0]
+            answer = [Report("no GPU", 0, host=worker, failed={"everything": error})]
+        reports += answer
+    return reports
 
 
 def _ordinals(given: Sequence[str]) -> list[int]:
