@@ -12,6 +12,7 @@ from cli_runs import answer
 
 import tcsim
 from tcsim.catalog import rows
+from tcsim.inspection.memory_places import tensor_memory_operand
 from tcsim.inspection.product_page import Tile, has_picture, product_page
 from tcsim.inspection.report_html import report_html
 from tcsim.layouts.swizzle import Swizzle
@@ -119,8 +120,80 @@ def test_tensor_memory_of_a_pair() -> None:
     assert (at // 65536 == row % 128).all() and (at % 65536 == column).all() and (cta == row // 128).all()
     with pytest.raises(tcsim.OperandError, match="--idesc"):
         product_page(ins)
-    with pytest.raises(tcsim.OperandError, match="valid: dense"):
+    with pytest.raises(tcsim.OperandError, match=r"valid: mma\.sync, mma\.sp"):
         product_page(tcsim.instruction("movmatrix.sync.aligned.m8n8.trans.b16", arch="sm_90"))
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "arch"),
+    [
+        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sm_90"),
+        ("mma.sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_90"),
+        ("mma.sp.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32", "sm_80"),
+        ("mma.sp.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32", "sm_80"),
+        ("wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16", "sm_90a"),
+        ("mma.sp::ordered_metadata.sync.aligned.kind::mxf8f6f4.block_scale.m16n8k64.row.col.f32.e4m3.e4m3.f32.ue8m0", "sm_120"),
+    ],
+)  # fmt: skip
+def test_metadata_and_what_it_keeps(mnemonic: str, arch: str) -> None:
+    """The example's groups, put where the page says, are words that the instruction decodes to the k that the page links."""
+    ins = tcsim.instruction(mnemonic, arch=arch)
+    data = data_of(product_page(ins))
+    own = next(one for one in data["extras"] if one["name"] == "metadata")
+    home, groups = own["homes"][0], np.array(data["groups"], np.uint32)
+    lane, field = np.divmod(summed(home["at"], own["rows"], own["columns"]), home["values"])
+    words = np.zeros(home["lanes"], np.uint32)
+    np.bitwise_or.at(words, lane, groups << (home["bits"] * field).astype(np.uint32))
+    kept, span = np.array(data["kept"]), own["span"]
+    m, n, k = ins.shape
+    assert kept.shape == (m, k // 2) and span * own["columns"] == k and (np.diff(kept) > 0).all()
+    np.testing.assert_array_equal(ins.decode_metadata(words), kept % span)
+    assert {pair for pair in ins.row.sparsity.valid if pair & 3 < pair >> 2} == set(groups.flat)  # type: ignore[attr-defined]
+    random = np.random.default_rng(0)
+    dense = np.zeros((m, k), np.uint8)  # what the links say, multiplied: D is the sum over the k that are kept
+    values = random.integers(1, 3, kept.shape)
+    np.put_along_axis(dense, kept, values.astype(np.uint8), 1)
+    a, b = ins.formats["a"], ins.formats["b"]
+    right = random.integers(0, 2, (k, n))
+    scales = (
+        {
+            f"scale_{side}": np.full(operand.shape, 0x7F, np.uint8)
+            for side, operand in (("a", ins.scales["scale_a"]), ("b", ins.scales["scale_b"]))
+        }
+        if "block_scale" in mnemonic
+        else {}
+    )  # type: ignore[attr-defined]
+    c = np.zeros((m, n), ins.operands["d"].format.dtype)
+    d = ins.matmul(tcsim.encode(values, a), tcsim.encode(right, b), c, metadata=kept % span, **scales)
+    np.testing.assert_array_equal(tcsim.decode(d, ins.operands["d"].format), dense.astype(int) @ right)
+
+
+@pytest.mark.parametrize("vectors", [("mxf8f6f4.block_scale.scale_vec::1X.m16n8k32", "e4m3", "ue8m0"), ("mxf4nvf4.block_scale.scale_vec::4X.m16n8k64", "e2m1", "ue4m3")])  # fmt: skip
+def test_scale_factors_in_registers(vectors: tuple[str, str, str]) -> None:
+    head, kind, scale = vectors
+    ins = tcsim.instruction(f"mma.sync.aligned.kind::{head}.row.col.f32.{kind}.{kind}.f32.{scale}", arch="sm_120")
+    random = np.random.default_rng(1)
+    for own in data_of(product_page(ins))["extras"]:
+        lane, byte = np.divmod(summed(own["homes"][0]["at"], own["rows"], own["columns"]), 4)
+        codes = random.integers(1, 100, lane.shape).astype(np.uint32)
+        words = np.zeros(32, np.uint32)
+        np.bitwise_or.at(words, lane, codes << (8 * byte).astype(np.uint32))
+        np.testing.assert_array_equal(ins.scale_matrix(own["of"], words), codes)
+        along = own["columns"] if own["of"] == "a" else own["rows"]
+        assert along * own["span"] == ins.shape[2]
+
+
+def test_scale_factors_in_tensor_memory() -> None:
+    idesc = tcsim.InstructionDescriptor("mxf8f6f4", 128, 64, a_format="e4m3").encode()
+    ins = tcsim.instruction("tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale", arch="sm_100a")
+    for own in data_of(product_page(ins, Tile(idesc=idesc)))["extras"]:
+        home, layout = own["homes"][0], tensor_memory_operand(ins, own["name"], idesc)
+        row, column = np.indices((own["rows"], own["columns"]))
+        _, lane, at, slot = layout.where(*((row, column) if own["of"] == "a" else (column, row)))
+        np.testing.assert_array_equal(summed(home["at"], *row.shape), lane * 65536 + at)
+        np.testing.assert_array_equal(summed(home["low"], *row.shape), 8 * slot)
+    with pytest.raises(tcsim.OperandError, match="one instruction"):
+        product_page(ins, Tile(128, idesc=idesc))
 
 
 def test_pages_of_every_kind_are_small_and_stand_alone() -> None:

@@ -1,7 +1,8 @@
 """One HTML page of a product as people draw it: A left, B above, D in the corner, and where every element of the three lies.
 
 All layouts here are sums of what the row and what the column adds, before a swizzle; the page holds these two lists for each operand,
-and stays small whatever the tile. What is not such a sum goes in whole.
+and stays small whatever the tile. What is not such a sum goes in whole. Metadata and scale factors are drawn beside the product: an element of
+them is linked to the k that it describes.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from tcsim.descriptors.forms import Major
 from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
 from tcsim.inspection.memory_places import instruction_format
 from tcsim.inspection.page_file import filled
+from tcsim.inspection.product_parts import cells, scale_cells, scale_parts, sparse_parts, sum_of
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.isa.tcgen05.multiply_operands import described
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES, Swizzle
-from tcsim.memory.tmem_matrix import TmemLayout
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Fragment
 from tcsim.numbers.formats import Format
@@ -46,7 +47,9 @@ class Tile:
 
 
 def product_page(instruction: Instruction, tile: Tile = Tile()) -> str:
-    """The page of a dense product: mma.sync, wgmma, or tcgen05.mma with its instruction descriptor.
+    """The page of a product: mma.sync or wgmma, sparse or not, with scale factors or not, or dense tcgen05.mma with its instruction descriptor.
+
+    A sparse one is drawn with an example of metadata, in which every pair of increasing indices occurs.
 
     Raises OperandError for another instruction, and as `MatrixDescriptor.for_tile` does.
 
@@ -54,15 +57,15 @@ def product_page(instruction: Instruction, tile: Tile = Tile()) -> str:
     >>> len(product_page(mma)) < 100_000
     True
     """
-    if isinstance(instruction, MatrixMultiply) and _is_dense(instruction):
+    if isinstance(instruction, MatrixMultiply):
         made = _warp(instruction, tile)
-    elif isinstance(instruction, WarpgroupMultiply) and instruction.shape[2] == instruction.operands["a"].shape[1]:
+    elif isinstance(instruction, WarpgroupMultiply):
         made = _warpgroup(instruction, tile)
     elif isinstance(instruction, TensorMemoryMultiply) and not (instruction.row.sparse or instruction.row.lookup):
         made = _tensor_memory(instruction, tile)
     else:
         raise OperandError(
-            f"{instruction!r}: no picture of a product; valid: dense mma.sync, wgmma.mma_async and tcgen05.mma"
+            f"{instruction!r}: no picture of a product; valid: mma.sync, mma.sp, wgmma.mma_async, and tcgen05.mma whose A is dense"
         )
     largest = max(one["rows"] * one["columns"] for one in made["operands"])
     if largest > MOST_ELEMENTS:
@@ -82,15 +85,7 @@ def product_page(instruction: Instruction, tile: Tile = Tile()) -> str:
 
 def has_picture(instruction: Instruction) -> bool:
     """Whether `product_page` draws it without being told more."""
-    return (isinstance(instruction, MatrixMultiply) and _is_dense(instruction)) or (
-        isinstance(instruction, WarpgroupMultiply) and instruction.shape[2] == instruction.operands["a"].shape[1]
-    )
-
-
-def _is_dense(instruction: MatrixMultiply) -> bool:
-    """Whether the fragment of A is all of it."""
-    m, _, k = instruction.shape
-    return instruction.operands["a"].shape == (m, k)
+    return isinstance(instruction, (MatrixMultiply, WarpgroupMultiply))
 
 
 # --- the three kinds
@@ -104,7 +99,13 @@ def _warp(instruction: MatrixMultiply, tile: Tile) -> dict[str, Any]:
         homes["a"].append(found[0])
         homes["b"].append(found[1])
     formats = {name: instruction.operands[name].format for name in "abd"}
-    return {"step": k, "operands": _operands((m, n, k), formats, homes), "steps": []}
+    made = {
+        "step": k,
+        "operands": _operands((m, n, k), formats, homes, instruction.operands["a"].shape[1]),
+        "steps": [],
+    }
+    sparse, scales = sparse_parts(instruction), scale_parts(instruction)
+    return made | sparse | scales | {"extras": [*sparse.get("extras", ()), *scales.get("extras", ())]}
 
 
 def _staged(instruction: MatrixMultiply, tile: Tile) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -113,7 +114,8 @@ def _staged(instruction: MatrixMultiply, tile: Tile) -> tuple[dict[str, Any], di
     a, b = (instruction.operands[name].format for name in "ab")
     bits = a.container_bits
     if (
-        (m, n) != (16, 8)
+        instruction.operands["a"].shape != (m, k)
+        or (m, n) != (16, 8)
         or bits not in (8, 16, 32)
         or a.bits < 8
         or b.container_bits != bits
@@ -130,20 +132,24 @@ def _staged(instruction: MatrixMultiply, tile: Tile) -> tuple[dict[str, Any], di
         address = row[:, None] + (np.arange(k) * bits)[None]
         lane = np.arange(rows)[:, None] % 8 + 8 * (np.arange(rows)[:, None] // 8 + (rows // 8) * chunk[None])
         home = _shared(address if rows == m else address.T, bits, pattern, start, span * rows)
-        home["ldmatrix"] = _sum_of(lane if rows == m else lane.T)
+        home["ldmatrix"] = sum_of(lane if rows == m else lane.T)
         homes.append(home)
     return homes[0], homes[1]
 
 
 def _warpgroup(instruction: WarpgroupMultiply, tile: Tile) -> dict[str, Any]:
     m, n, step = instruction.shape
-    k = tile.k or 4 * step
+    stored = instruction.operands["a"].shape[1]  # of one instruction's row of A
+    k = tile.k or (4 * step if stored == step else step)
+    if stored < step and k != step:
+        raise OperandError(f"{instruction!r}: K = {k}; valid: {step}, one instruction, whose metadata is drawn")
     formats = {"a": instruction.formats["a"], "b": instruction.formats["b"], "d": instruction.operands["d"].format}
-    homes, steps = _tiles(instruction, tile, (m, n, k), formats, 1, "")
+    homes, steps = _tiles(instruction, tile, (m, n, k), formats, 1, "", k * stored // step)
     homes["d"] = [_registers(instruction.operands["d"])]
     if k == step:
         homes["a"].append(_registers(instruction.operands["a"]))
-    return {"step": step, "operands": _operands((m, n, k), formats, homes), "steps": steps}
+    made = {"step": step, "operands": _operands((m, n, k), formats, homes, k * stored // step), "steps": steps}
+    return made | sparse_parts(instruction)
 
 
 def _tensor_memory(instruction: TensorMemoryMultiply, tile: Tile) -> dict[str, Any]:
@@ -153,19 +159,24 @@ def _tensor_memory(instruction: TensorMemoryMultiply, tile: Tile) -> dict[str, A
         )
     plan = described(instruction, tile.idesc)
     desc, ctas = plan.desc, instruction.row.cta_group
-    k = tile.k or 4 * desc.k
+    scaled = bool(instruction.row.block)
+    k = tile.k or (desc.k if scaled else 4 * desc.k)
+    if scaled and k != desc.k:
+        raise OperandError(f"{instruction!r}: K = {k}; valid: {desc.k}, one instruction, whose scale factors are drawn")
     formats = {name: instruction_format(instruction, name, tile.idesc) for name in "abd"}
     lies = Tile(k, tile.swizzle, "MN" if desc.transpose_a else "K", "MN" if desc.transpose_b else "K", tile.idesc)
     homes, steps = _tiles(instruction, lies, (desc.m, desc.n, k), formats, ctas, desc.kind)
-    homes["d"] = [_cells(plan.layout("d"))]
-    return {"step": desc.k, "operands": _operands((desc.m, desc.n, k), formats, homes), "steps": steps}
+    homes["d"] = [cells(plan.layout("d"))]
+    made = {"step": desc.k, "operands": _operands((desc.m, desc.n, k), formats, homes), "steps": steps}
+    return made | (scale_cells(plan, instruction.row.block) if scaled else {})
 
 
 def _operands(
-    shape: tuple[int, int, int], formats: dict[str, Format], homes: dict[str, list[dict[str, Any]]]
+    shape: tuple[int, int, int], formats: dict[str, Format], homes: dict[str, list[dict[str, Any]]], stored: int = 0
 ) -> list[dict[str, Any]]:
+    """A, B and D; of a sparse A, `stored` elements of each row are kept."""
     m, n, k = shape
-    sizes = {"a": (m, k), "b": (k, n), "d": (m, n)}
+    sizes = {"a": (m, stored or k), "b": (k, n), "d": (m, n)}
     return [
         {
             "name": name,
@@ -181,14 +192,6 @@ def _operands(
 # --- where elements are
 
 
-def _sum_of(places: npt.NDArray[Any]) -> dict[str, Any]:
-    """Places (rows, columns) as what the row and the column add; whole, if they are no such sum."""
-    row, column = places[:, 0], places[0] - places[0, 0]
-    if (row[:, None] + column == places).all():
-        return {"row": row.tolist(), "column": column.tolist()}
-    return {"all": places.reshape(-1).tolist()}
-
-
 def _registers(operand: Fragment) -> dict[str, Any]:
     layout = operand.layout
     row, column = np.indices((layout.rows, layout.columns))
@@ -197,7 +200,7 @@ def _registers(operand: Fragment) -> dict[str, Any]:
     value = register // 2 if layout.element_bits == 64 else register * each + slot
     shift = field_shift(operand.format, layout.element_bits) if layout.element_bits < 32 else 0
     return {
-        "kind": "registers", "at": _sum_of(lane * layout.value.size + value), "values": layout.value.size, "lanes": layout.lanes,
+        "kind": "registers", "at": sum_of(lane * layout.value.size + value), "values": layout.value.size, "lanes": layout.lanes,
         "slots": each, "bits": layout.element_bits, "shift": shift,
         "width": min(layout.element_bits, operand.format.bits + operand.format.ignored_low_bits),
     }  # fmt: skip
@@ -205,25 +208,31 @@ def _registers(operand: Fragment) -> dict[str, Any]:
 
 def _shared(bit: npt.NDArray[Any], bits: int, pattern: Swizzle, start: int, size: int) -> dict[str, Any]:
     return {
-        "kind": "shared", "at": _sum_of(bit), "bits": bits, "swizzle": [pattern.bits, pattern.base, pattern.shift],
+        "kind": "shared", "at": sum_of(bit), "bits": bits, "swizzle": [pattern.bits, pattern.base, pattern.shift],
         "start": start, "bytes": size,
     }  # fmt: skip
 
 
 def _tiles(
-    instruction: Instruction, tile: Tile, shape: tuple[int, int, int], formats: dict[str, Format], ctas: int, kind: str
+    instruction: Instruction,
+    tile: Tile,
+    shape: tuple[int, int, int],
+    formats: dict[str, Format],
+    ctas: int,
+    kind: str,
+    stored: int = 0,
 ) -> tuple[dict[str, list[dict[str, Any]]], list[tuple[str, str]]]:
-    """A and B as canonical tiles, B after A; the descriptors of each K step."""
+    """A and B as canonical tiles, B after A; the descriptors of each K step. Of a sparse A `stored` elements of a row are kept."""
     m, n, k = shape
     a = MatrixDescriptor.for_tile(
-        m // ctas, k, formats["a"], tile.major_a, tile.swizzle, 0, instruction.arch.name, kind
+        m // ctas, stored or k, formats["a"], tile.major_a, tile.swizzle, 0, instruction.arch.name, kind
     )
     start = -(-a.bytes // 1024) * 1024
     b = MatrixDescriptor.for_tile(
         n // ctas, k, formats["b"], tile.major_b, tile.swizzle, start, instruction.arch.name, kind
     )
     homes = {"a": [_described(a, ctas, False)], "b": [_described(b, ctas, True)]}
-    pairs = zip(a.descriptors, b.descriptors, strict=True)
+    pairs = zip(a.descriptors, b.descriptors[:: len(b.descriptors) // len(a.descriptors)], strict=True)
     return homes, [(f"{one.encode():#018x}", f"{other.encode():#018x}") for one, other in pairs]
 
 
@@ -246,14 +255,4 @@ def _described(tile: CanonicalTile, ctas: int, turned: bool) -> dict[str, Any]:
     return home | {
         **{name.lower(): offset for name, offset in offsets.items()}, "arrows": arrows, "core": core[::-1] if turned else core,
         "major": tile.major, "mode": first.swizzle, "rowsOfCta": tile.rows if ctas > 1 else 0,
-    }  # fmt: skip
-
-
-def _cells(layout: TmemLayout) -> dict[str, Any]:
-    row, column = np.indices((layout.rows, layout.columns))
-    cta, lane, at, slot = layout.where(row, column)
-    low = slot * layout.element_bits
-    return {
-        "kind": "tmem", "at": _sum_of(lane * 65536 + at), "cta": _sum_of(cta), "low": _sum_of(low), "bits": layout.element_bits,
-        "width": layout.width, "name": layout.name, "ctas": layout.ctas,
     }  # fmt: skip

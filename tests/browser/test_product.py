@@ -16,6 +16,8 @@ from tests.browser.opened import Opened
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 WGMMA = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
+SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+SCALED = "mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3"
 UMMA = "tcgen05.mma.cta_group::2.kind::f16"
 IDESC = tcsim.InstructionDescriptor("f16", 256, 64, a_format="bf16").encode()
 
@@ -77,6 +79,37 @@ def test_hover_tensor_memory(browser: Any, tmp_path: Path) -> None:
         assert said == f"D({row},{column}) = Tensor Memory lane {lane}, column {at} of CTA {cta}"
 
 
+def test_hover_metadata(browser: Any, tmp_path: Path) -> None:
+    """A kept element names its group's bits and the row of B that it meets; an output lights the rows of B that are kept."""
+    ins = tcsim.instruction(SPARSE, arch="sm_90")
+    page = Page(browser, tmp_path, product_page(ins))
+    lanes, bits = ins.row.sparsity.places(0)  # type: ignore[attr-defined]
+    kept = browser.execute_script("return data.kept")
+    for row, column in ((0, 0), (3, 5), (9, 15)):
+        _, table = page.hover("a", row, column)
+        lane, low, k = lanes[row, column // 2], bits[row, column // 2], kept[row][column]
+        assert f"in lane {lane} metadata[{low + 3}:{low}]" in table and f"{k}: it meets row {k} of B" in table
+        said, table = page.hover("metadata", row, column // 2)
+        assert said == f"metadata({row},{column // 2}) = lane {lane} metadata[{low + 3}:{low}]" and "0b" in table
+        page.hover("d", row, 2)
+        assert browser.execute_script("return lit(B).map(([k]) => k)") == kept[row]
+
+
+def test_hover_scale_factors(browser: Any, tmp_path: Path) -> None:
+    ins = tcsim.instruction(SCALED, arch="sm_120")
+    page = Page(browser, tmp_path, product_page(ins))
+    scales = ins.scales  # type: ignore[attr-defined]
+    for row, column, k in ((0, 0, 0), (9, 3, 40), (15, 7, 63)):
+        block = k // ins.block  # type: ignore[attr-defined]
+        lane, _, slot = scales["scale_a"].layout.where(row, block)
+        assert f"in lane {lane} scale_a[{8 * slot + 7}:{8 * slot}]" in page.hover("a", row, k)[1]
+        lane, _, slot = scales["scale_b"].layout.where(block, column)
+        assert f"in lane {lane} scale_b[{8 * slot + 7}:{8 * slot}]" in page.hover("b", k, column)[1]
+        said, table = page.hover("scale_b", block, column)
+        first = block * ins.block  # type: ignore[attr-defined]
+        assert said.startswith(f"scale_b({block},{column}) = lane {lane} ") and f"k {first}-{first + 15} of" in table
+
+
 def test_search_keys_theme_and_a_phone(browser: Any, tmp_path: Path) -> None:
     page = Page(browser, tmp_path, product_page(tcsim.instruction(MMA, arch="sm_90")))
     box = browser.find_element(By.ID, "search")
@@ -98,6 +131,8 @@ def test_search_keys_theme_and_a_phone(browser: Any, tmp_path: Path) -> None:
         for text in (
             product_page(tcsim.instruction(WGMMA, arch="sm_90a")),
             product_page(tcsim.instruction(MMA, arch="sm_90")),
+            product_page(tcsim.instruction(SPARSE, arch="sm_90")),
+            product_page(tcsim.instruction(SCALED, arch="sm_120")),
         ):
             page = Page(browser, tmp_path, text)
             assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")

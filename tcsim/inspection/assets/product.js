@@ -5,7 +5,9 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const info = document.getElementById("info");
 const operands = new Map(data.operands.map((one) => [one.name, one]));
 const [A, B, D] = ["a", "b", "d"].map((name) => operands.get(name));
-const depth = A.columns;
+const depth = B.rows, kept = data.kept;
+const extras = data.extras || [];
+for (const one of extras) operands.set(one.name, one);
 let chosen = null, pinned = false;
 
 const hex = (number) => "0x" + number.toString(16);
@@ -35,7 +37,7 @@ function place(own, home, row, column) {
   if (home.kind === "registers") {
     const lane = Math.floor(at / home.values), value = at % home.values;
     const register = Math.floor(value / home.slots), low = (value % home.slots) * home.bits + home.shift;
-    return { lane, value, register, name: `${own.name}${register}[${low + home.width - 1}:${low}]`, text: `lane ${lane} ${own.name}${register}[${low + home.width - 1}:${low}]` };
+    return { lane, value, register, text: `lane ${lane} ${own.name}${home.only ? "" : register}[${low + home.width - 1}:${low}]` };
   }
   if (home.kind === "shared") {
     const bit = swizzled(home, at), byte = Math.floor(bit / 8), plain = Math.floor(at / 8);
@@ -63,6 +65,37 @@ function ranges(numbers) {
   return parts.slice(0, 12).join(", ") + (parts.length > 12 ? ", ..." : "");
 }
 
+const label = (own) => (own.name.length > 1 ? own.name : own.name.toUpperCase());
+
+// Which k an element is about, as [first, last]; of D all of them.
+function range(own, row, column) {
+  if (own === D) return [0, depth - 1];
+  const along = own === A || own.of === "a" ? column : row;
+  if (own.span) return [along * own.span, (along + 1) * own.span - 1];
+  const k = own === A && kept ? kept[row][column] : along;
+  return [k, k];
+}
+
+// Whether two elements of different operands meet: in a row of A, a column of B, and along K.
+function meet(one, two) {
+  const [own, row, column] = one, [other, otherRow, otherColumn] = two;
+  const ofRow = (o) => o === A || o === D || o.of === "a", ofColumn = (o) => o === B || o === D || o.of === "b";
+  if (ofRow(own) && ofRow(other) && row !== otherRow) return false;
+  if (ofColumn(own) && ofColumn(other) && column !== otherColumn) return false;
+  const [x, y] = [range(...one), range(...two)];
+  if (x[0] > y[1] || y[0] > x[1]) return false;
+  // a row of D takes of its column of B what the row's metadata keeps
+  if (kept && own === D && other === B) return kept[row].includes(otherRow);
+  return !(kept && own === B && other === D) || kept[otherRow].includes(row);
+}
+
+function meeting(own) {
+  const found = [];
+  for (let row = 0; row < own.rows; row++)
+    for (let column = 0; column < own.columns; column++) if (meet(chosen, [own, row, column])) found.push([row, column]);
+  return found;
+}
+
 // What holds a whole row of A or column of B.
 function line(own, home, cells) {
   const places = cells.map(([row, column]) => place(own, home, row, column));
@@ -80,7 +113,7 @@ class Board {
     this.own = own;
     this.side = side;
     this.figure = make("figure", { class: own.name });
-    this.figure.append(make("figcaption", {}, `${own.name.toUpperCase()}: ${own.rows} x ${own.columns} ${own.format}`));
+    this.figure.append(make("figcaption", {}, `${label(own)}: ${own.rows} x ${own.columns} ${own.format}` + (own.note ? `; ${own.note}` : "")));
     this.canvas = make("canvas", { tabindex: "0", role: "img", id: `matrix-${own.name}`, "aria-label": `matrix ${own.name}; arrow keys move, Enter pins` });
     this.figure.append(this.canvas);
     this.scale = Math.max(1, window.devicePixelRatio || 1);
@@ -148,7 +181,7 @@ class Board {
     }
     pen.globalAlpha = 1;
     for (let k = data.step; k < depth; k += data.step) {
-      if (own === A) this.rule(pen, k, 0, k, own.rows);
+      if (own === A && !kept) this.rule(pen, k, 0, k, own.rows);
       if (own === B) this.rule(pen, 0, k, own.columns, k);
     }
     this.base = base;
@@ -178,6 +211,10 @@ class Board {
       pen.strokeRect(c * this.side, r * this.side, w * this.side, h * this.side);
     };
     if (this.own === own) box(column, row, 1, 1, "--lit");
+    if (this.own !== own && (kept || extras.length)) {
+      for (const [r, c] of meeting(this.own)) box(c, r, 1, 1, "--fed");
+      return;
+    }
     if (this.own === A && own === D) box(0, row, A.columns, 1, "--fed");
     if (this.own === B && own === D) box(column, 0, 1, B.rows, "--fed");
     if (this.own === D && own === A) box(0, row, D.columns, 1, "--fed");
@@ -243,7 +280,7 @@ class Home {
   }
 
   shape() {
-    const { own, home } = this, name = own.name.toUpperCase();
+    const { own, home } = this, name = label(own);
     if (home.kind === "registers") return { columns: home.values, rows: home.lanes, wide: home.values > 32 ? 6 : 16, high: 7, title: `${name} in registers: a line is a lane, ${home.slots > 1 ? `${home.slots} columns a register` : "a column a register"}` };
     if (home.kind === "tmem") return { columns: home.width, rows: 128 * home.ctas, wide: home.width > 128 ? 2 : 4, high: 3, title: `${name} in Tensor Memory (${home.name}): a line is a lane, a column a column` };
     const mode = home.mode ? `, ${home.major}-major, swizzle ${home.mode}, LBO ${home.lbo}, SBO ${home.sbo} bytes` : ", as ldmatrix reads it";
@@ -288,6 +325,7 @@ function lit(own) {
   if (!chosen) return [];
   const [from, row, column] = chosen;
   if (own === from) return [[row, column]];
+  if (kept || extras.length) return from === D || own.span || from.span || kept ? meeting(own) : [];
   if (from === D) return [...Array(depth).keys()].map((k) => (own === A ? [row, k] : [k, column]));
   if (own === D) return from === A ? [...Array(D.columns).keys()].map((n) => [row, n]) : [...Array(D.rows).keys()].map((m) => [m, column]);
   return [];
@@ -312,15 +350,34 @@ function choose(what) {
     line.append(make("th", { scope: "row" }, name), make("td", {}, text));
     said.append(line);
   };
-  const name = (o, r, c) => `${o.name.toUpperCase()}(${r},${c})`;
+  const name = (o, r, c) => `${label(o)}(${r},${c})`;
   info.textContent = `${name(own, row, column)} = ` + own.homes.map((home) => place(own, home, row, column).text).join("; ");
   for (const home of own.homes) {
     const p = place(own, home, row, column);
     tell(name(own, row, column), p.text + (home.ldmatrix ? `; ldmatrix: the address of lane ${p.lane}` : ""));
     if (home.core) tell("core matrix", `${Math.floor(row / home.core[0])}, ${Math.floor(column / home.core[1])} of ${home.core[0]} x ${home.core[1]} elements; LBO ${home.lbo}, SBO ${home.sbo} bytes`);
   }
-  if (own !== D) {
-    const k = own === A ? column : row, step = Math.floor(k / data.step);
+  if (kept && (own === A || own.name === "metadata")) {
+    const group = own === A ? Math.floor(kept[row][column] / operands.get("metadata").span) : column, bits = data.groups[row][group];
+    const size = operands.get("metadata").span, here = kept[row].filter((k) => Math.floor(k / size) === group);
+    const text = `0b${bits.toString(2).padStart(4, "0")}: of k ${group * size}-${group * size + size - 1} those kept are ${here.join(", ")}`;
+    const home = place(operands.get("metadata"), operands.get("metadata").homes[0], row, group);
+    tell("example metadata", own === A ? `${text}; in ${home.text}` : text);
+    if (own === A) tell("k", `${kept[row][column]}: it meets row ${kept[row][column]} of B`);
+  }
+  if (kept && own === D) {
+    const part = operands.get("metadata"), places = meeting(part).map(([r, c]) => place(part, part.homes[0], r, c));
+    tell(`metadata of row ${row}`, `lanes ${ranges(places.map((p) => p.lane))}; keeps k ${ranges(kept[row])} in the example`);
+  }
+  for (const other of extras.filter((one) => one !== own && one.span && one.name !== "metadata")) {
+    const found = meeting(other);
+    if (found.length) tell(other.name, found.slice(0, 4).map(([r, c]) => `${name(other, r, c)} in ${place(other, other.homes[0], r, c).text}`).join("; ") + (found.length > 4 ? `; ... ${found.length} in all` : ""));
+  }
+  if (own.span) {
+    const [first, last] = range(own, row, column);
+    tell("k", `${first}-${last} of ${own.of === "a" ? `row ${row} of A` : `column ${column} of B`}`);
+  } else if (own !== D) {
+    const [k] = range(own, row, column), step = Math.floor(k / data.step);
     tell("K step", `${step} of ${Math.ceil(depth / data.step)}: k ${step * data.step}-${Math.min(depth, (step + 1) * data.step) - 1}` + (data.steps[step] ? `, descriptor ${data.steps[step][own === A ? 0 : 1]}` : ""));
   } else {
     for (const other of [A, B])
@@ -334,24 +391,28 @@ function choose(what) {
 function build() {
   const wide = document.documentElement.clientWidth - 44;
   const high = Math.max(420, window.innerHeight - 200);
-  const side = Math.max(2, Math.min(24, Math.floor(wide / (depth + D.columns)), Math.floor(high / (depth + D.rows)) || 2));
+  const side = Math.max(2, Math.min(24, Math.floor(wide / (A.columns + D.columns)), Math.floor(high / (depth + D.rows)) || 2));
   const views = document.getElementById("views");
   views.replaceChildren();
   boards.length = homes.length = 0;
   const product = make("div", { class: "product" });
-  boards.push(...[A, B, D].map((own) => new Board(own, side)));
+  boards.push(...[A, B, D, ...extras].map((own) => new Board(own, side)));
   const kinds = { registers: side < 15 ? "Colours: the lane." : "Colours and numbers: the lane.", shared: "Colours: the chunk of 16 bytes, by banks.", tmem: "Colours: the lanes of one warp." };
   const legend = [...new Set([A, B, D].map((own) => kinds[own.homes[0].kind]))];
   const corner = make("div", { class: "corner" }, legend.join(" ") + (depth > data.step ? ` Lines: K steps of ${data.step}.` : ""));
-  const inside = side * depth >= 260; // the answer fits where nobody draws anything
-  corner.style.width = `${Math.max(side * depth, 60)}px`;
+  const inside = side * A.columns >= 260; // the answer fits where nobody draws anything
+  corner.style.width = `${Math.max(side * A.columns, 60)}px`;
   corner.style.maxHeight = `${side * depth + 18}px`;
-  if (inside) corner.prepend(said);
+  const above = inside ? [] : boards.slice(3).filter(({ own }) => own.of === "a" && own.rows + 4 < depth); // of A, and there is room
+  corner.prepend(...(inside ? [said] : above.map((board) => board.figure)));
   product.append(corner, boards[1].figure, boards[0].figure, boards[2].figure);
   const scroll = make("div", { class: "scroll" });
   scroll.append(product);
+  const more = make("div", { class: "homes extras" });
+  more.append(...boards.slice(3).filter((board) => !above.includes(board)).map((board) => board.figure));
+  scroll.append(more);
   const where = make("div", { class: "homes" });
-  for (const own of [A, B, D]) for (const home of own.homes) homes.push(new Home(own, home));
+  for (const own of operands.values()) for (const home of own.homes) homes.push(new Home(own, home));
   where.append(...homes.map((home) => home.figure));
   const left = make("div", { class: "left" }), right = make("div", { class: "right" });
   left.append(scroll, ...(inside ? [] : [said]));
@@ -363,7 +424,7 @@ function build() {
 }
 
 function find(text) {
-  const found = text.trim().toLowerCase().match(/^(?:([abd])\s*[[(]?\s*)?(\d+)\s*,\s*(\d+)[\])]?$/);
+  const found = text.trim().toLowerCase().match(/^(?:([abd]|scale_[ab]|metadata)\s*[[(]?\s*)?(\d+)\s*,\s*(\d+)[\])]?$/);
   const own = found && operands.get(found[1] || "d");
   const [row, column] = found ? [Number(found[2]), Number(found[3])] : [];
   return own && row < own.rows && column < own.columns ? [own, row, column] : null;
