@@ -25,6 +25,9 @@ ROWS = 32
 NONE = np.int16(-8000)
 """The exponent of a zero; the sum of two such, and of one and any other, is below every floor."""
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True}
+UNCOUNTED: dict[str, Any] = OPTIONS | {"_nrt": False}
+"""Of functions that allocate nothing: without counts of references, which take longer than a step's loops."""
+_WITHIN = {"_nrt": False, "error_model": "numpy"}
 
 
 @intrinsic
@@ -69,7 +72,7 @@ def _largest(a: Any, b: Any, e: Any) -> None:
     """The largest exponent of the products of a and b, and of what is in e."""
 
 
-@overload(_largest)
+@overload(_largest, jit_options=_WITHIN)
 def _(a: Any, b: Any, e: Any) -> Any:
     def of_row(a: Any, b: Any, e: Any) -> None:
         widest()
@@ -98,7 +101,7 @@ def _sum(a: Any, b: Any, scale: Any, total: Any) -> None:
     """Add the cut products of a and b to total."""
 
 
-@overload(_sum)
+@overload(_sum, jit_options=_WITHIN)
 def _(a: Any, b: Any, scale: Any, total: Any) -> Any:
     def narrow(a: Any, b: Any, scale: Any, total: Any) -> None:
         widest()
@@ -153,7 +156,7 @@ def _plain(a: Any, b: Any, total: Any) -> None:
     """Add the products themselves: whether a sum is finite, and which NaN or infinity it is if not."""
 
 
-@overload(_plain)
+@overload(_plain, jit_options=_WITHIN)
 def _(a: Any, b: Any, total: Any) -> Any:
     def of_row(a: Any, b: Any, total: Any) -> None:
         widest()
@@ -172,7 +175,7 @@ def _(a: Any, b: Any, total: Any) -> Any:
     return of_row if a.ndim == 1 else of_fragments
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**UNCOUNTED)
 def _collect(part: Any, total: Any, more: Any) -> None:
     """A sum of products as float64; `more`: in addition to what is there."""
     widest()
@@ -183,34 +186,50 @@ def _collect(part: Any, total: Any, more: Any) -> None:
 # --- one step: what does not depend on where the products come from
 
 
-def _scales(e: Any, fraction_bits: Any, scale: Any) -> None:
-    """2**(fraction_bits - e) for products; where that is no float32 all products are zeros."""
+@numba.njit(**UNCOUNTED)
+def copy(source: Any, target: Any) -> None:
+    """What `target[:] = source` does, which looks for arrays that overlap."""
+    widest()
+    for n in range(len(target)):
+        target[n] = source[n]
 
 
-@overload(_scales)
-def _(e: Any, fraction_bits: Any, scale: Any) -> Any:
-    def narrow(e: Any, fraction_bits: Any, scale: Any) -> None:
+def _scales(e: Any, c: Any, minimum_exponent: Any, shift: Any, fraction_bits: Any, scale: Any) -> Any:
+    """Let the addends' exponents count, then 2**(fraction_bits - e) for products; whether an addend is not finite.
+
+    Where the power is no float32 all products are zeros.
+    """
+
+
+@overload(_scales, jit_options=_WITHIN)
+def _(e: Any, c: Any, minimum_exponent: Any, shift: Any, fraction_bits: Any, scale: Any) -> Any:
+    def narrow(e: Any, c: Any, minimum_exponent: Any, shift: Any, fraction_bits: Any, scale: Any) -> Any:
         widest()
+        lowest, less = np.int32(minimum_exponent), np.int32(shift)
+        bits, odd = np.int32(np.int32(fraction_bits) + np.int32(127)), np.int32(0)
         for n in range(len(e)):
-            scale[n] = f32_of((min(np.int32(fraction_bits - e[n]), np.int32(127)) + np.int32(127)) << np.int32(23))
+            magnitude = bits32(c[n]) & np.int32(0x7FFFFFFF)
+            own = np.int32(max(np.int32((magnitude >> np.int32(23)) - np.int32(127)), lowest) - less)
+            own = max(np.int32(e[n]), np.int32(NONE) if magnitude == 0 else own)
+            odd = max(odd, magnitude)
+            e[n] = np.int16(own)
+            scale[n] = f32_of(min(np.int32(bits - own), np.int32(254)) << np.int32(23))
+        return odd >= np.int32(0x7F800000)
 
-    def wide(e: Any, fraction_bits: Any, scale: Any) -> None:
+    def wide(e: Any, c: Any, minimum_exponent: Any, shift: Any, fraction_bits: Any, scale: Any) -> Any:
         widest()
+        lowest, less = np.int32(minimum_exponent), np.int32(shift)
+        odd = np.int32(0)
         for n in range(len(e)):
-            scale[n] = _power(fraction_bits - np.int64(e[n]))
+            magnitude = bits32(c[n]) & np.int32(0x7FFFFFFF)
+            own = np.int32(max(np.int32((magnitude >> np.int32(23)) - np.int32(127)), lowest) - less)
+            own = max(np.int32(e[n]), np.int32(NONE) if magnitude == 0 else own)
+            odd = max(odd, magnitude)
+            e[n] = np.int16(own)
+            scale[n] = _power(fraction_bits - np.int64(own))
+        return odd >= np.int32(0x7F800000)
 
     return narrow if scale.dtype == types.float32 else wide
-
-
-@numba.njit(**OPTIONS)
-def _join(e: Any, c: Any, minimum_exponent: Any, shift: Any) -> None:
-    """Let the addends' exponents count."""
-    widest()
-    lowest, less = np.int32(minimum_exponent), np.int32(shift)
-    for n in range(len(e)):
-        magnitude = bits32(c[n]) & np.int32(0x7FFFFFFF)
-        own = np.int32(max(np.int32((magnitude >> np.int32(23)) - np.int32(127)), lowest) - less)
-        e[n] = max(e[n], NONE if magnitude == 0 else np.int16(own))
 
 
 @numba.njit(**OPTIONS)
@@ -227,11 +246,24 @@ def _signed_half(value: Any) -> Any:
     return np.float32(np.copysign(_to_half(wide), wide))
 
 
-@numba.njit(**OPTIONS)
-def _finish(total: Any, e: Any, c: Any, d: Any, shift: Any, fraction_bits: Any, mask: Any, half: Any) -> None:
-    """d: total and the cut addend, rounded. An infinity or NaN among the terms gives whatever it gives."""
+@numba.njit(**UNCOUNTED)
+def _finish(
+    total: Any, e: Any, c: Any, d: Any, shift: Any, fraction_bits: Any, mask: Any, half: Any, never_small: Any
+) -> None:
+    """d: total and the cut addend, rounded. An infinity or NaN among the terms gives whatever it gives.
+
+    never_small: whether float32 has the last place of a sum of products, and the addend is one of its numbers: rounding is cutting.
+    """
     widest()
     weight = _power(-shift)
+    if never_small and not half and shift == 0:
+        low = np.int32(mask)
+        for n in range(len(e)):
+            place = (np.int64(e[n]) - fraction_bits) << 52
+            exact = total[n] + np.trunc(np.float64(c[n]) * f64_of((np.int64(1023) << 52) - place))
+            value = f64_of(bits64(exact) & np.int64(-1 << 29)) * f64_of((np.int64(1023) << 52) + place)
+            d[n] = f32_of(bits32(np.float32(value)) & low) + np.float32(0.0)
+        return
     if half:
         for n in range(len(e)):
             exact = total[n] + np.trunc(np.float64(c[n]) * weight * _power(fraction_bits - np.int64(e[n])))
@@ -246,7 +278,7 @@ def _finish(total: Any, e: Any, c: Any, d: Any, shift: Any, fraction_bits: Any, 
         d[n] = f32_of((bits32(near) - beyond) & kept) + np.float32(0.0)
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**UNCOUNTED)
 def _settle(plain: Any, d: Any) -> None:
     """Where the plain sum is not finite, it is the result."""
     for n in range(len(d)):
@@ -254,16 +286,7 @@ def _settle(plain: Any, d: Any) -> None:
             d[n] = np.float32(plain[n])
 
 
-@numba.njit(**OPTIONS)
-def _all_finite(d: Any) -> Any:
-    widest()
-    count = 0
-    for n in range(len(d)):
-        count += 0 if abs(d[n]) < np.inf else 1
-    return count == 0
-
-
-@numba.njit(**OPTIONS)
+@numba.njit(**UNCOUNTED)
 def _ordinary(operation: Any, acc: Any, c: Any, half: Any) -> None:
     """The operations that are not dot-adds, on the accumulator."""
     widest()
@@ -277,11 +300,17 @@ def _ordinary(operation: Any, acc: Any, c: Any, half: Any) -> None:
             acc[n] = _signed_half(acc[n])
 
 
-@numba.njit(**OPTIONS)
-def _group(a: Any, b: Any, scale_a: Any, exponent_a: Any, scale_b: Any, exponent_b: Any, value: Any, e: Any) -> None:
-    """A term of a group: the exact sum of products of a (G,) and b (G * W,), scaled; its exponent is that of the scales, if one is not zero."""
+@numba.njit(**UNCOUNTED)
+def _group(
+    a: Any, b: Any, scale_a: Any, exponent_a: Any, scale_b: Any, exponent_b: Any, value: Any, e: Any, total: Any, size: Any
+) -> None:  # fmt: skip
+    """A term of a group: the exact sum of products of a (G,) and b (G * W,), scaled; its exponent is that of the scales, if one is not zero.
+
+    total, size: there to be written to.
+    """
     widest()
-    total, size = np.zeros(len(e), np.float32), np.zeros(len(e), np.float32)
+    total[:] = np.float32(0.0)
+    size[:] = np.float32(0.0)
     for k in range(len(a)):
         x = np.float32(a[k])
         part = b[k * W : (k + 1) * W]
@@ -297,12 +326,13 @@ def _group(a: Any, b: Any, scale_a: Any, exponent_a: Any, scale_b: Any, exponent
 # --- whole products
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**UNCOUNTED)
 def run_steps(
     values: Any, exponents: Any, values_b: Any, exponents_b: Any, stride: Any, c: Any, acc: Any, odd: Any, program: Any, most: Any,
     e: Any, scale: Any, part: Any, total: Any, plain: Any, fresh: Any,
 ) -> None:  # fmt: skip
     """The operations of one instruction on c, into acc; the arrays of the last line are there to be written to."""
+    widest()
     for p in range(len(program)):
         operation, start, length, addend, lowest, shift, fraction_bits, floor, mask, half = program[p]
         if operation != DOT:
@@ -314,19 +344,74 @@ def run_steps(
         addends = c if addend == FROM_C else acc
         if addend == FROM_ZERO:
             acc[:] = np.float32(0.0)
-        _join(e, addends, lowest, shift)
-        _scales(e, fraction_bits, scale)
+        strange = _scales(e, addends, lowest, shift, fraction_bits, scale)
         for one in range(start, end, most):
             two = min(one + most, end)
             part[:] = 0
             _sum(values[one:two], values_b[one * stride : two * stride], scale, part)
             _collect(part, total, one > start)
-        _finish(total, e, addends, fresh, shift, fraction_bits, mask, half)
-        if odd or not _all_finite(addends):
-            plain[:] = addends
+        _finish(total, e, addends, fresh, shift, fraction_bits, mask, half, part.itemsize == 4)
+        if odd or strange:
+            copy(addends, plain)
             _plain(values[start:end], values_b[start * stride : end * stride], plain)
             _settle(plain, fresh)
-        acc[:] = fresh  # written apart: loops whose arrays overlap are not vectorised
+        copy(fresh, acc)  # written apart: loops whose arrays overlap are not vectorised
+
+
+@numba.njit(**UNCOUNTED)
+def _blocks(
+    av: Any, ae: Any, a_odd: Any, bv: Any, be: Any, b_odd: Any, met: Any, d: Any, program: Any, separate: Any,
+    kept: Any, k: Any, n: Any, most: Any, group: Any, places: Any, sva: Any, sea: Any, svb: Any, seb: Any,
+    first: Any, last: Any,
+    exponents_of: Any, narrow: Any, wide: Any, scales: Any, parts_of: Any, term_v: Any, term_e: Any, ones: Any, nothing: Any,
+    tile_v: Any, tile_e: Any,
+) -> None:  # fmt: skip
+    """What `gemm` does, with arrays that are there to be written to."""
+    widest()
+    batch, m, width = av.shape
+    instructions = width // kept
+    blocks = d.shape[1]
+    sparse = met.size > 0
+    per = 0 if group == 0 else svb.shape[1] // instructions  # scales of a row in one instruction
+    parts = (m + ROWS - 1) // ROWS
+    for unit in range(first, last):
+        t, rest = unit // (blocks * parts), unit % (blocks * parts)
+        block, top = rest // parts, rest % parts * ROWS
+        w = min(W, n - block * W)
+        e, scale, part = exponents_of[:w], scales[:w], parts_of[:w]
+        total, plain = wide[0, :w], wide[1, :w]
+        other, fresh, sums, sizes = narrow[0, :w], narrow[1, :w], narrow[2, :w], narrow[3, :w]
+        for i in range(instructions):
+            for row in range(top, min(top + ROWS, m)):
+                c = d[t, block, row, :w]
+                acc = other if separate else c
+                values, exponents = av[t, row, i * kept : (i + 1) * kept], ae[t, row, i * kept : (i + 1) * kept]
+                if sparse:
+                    for j in range(kept):
+                        start = (i * k + met[t, row, i * kept + j]) * W
+                        copy(bv[t, block, start : start + W], tile_v[j * W : (j + 1) * W])
+                        copy(be[t, block, start : start + W], tile_e[j * W : (j + 1) * W])
+                    values_b, exponents_b = tile_v, tile_e
+                else:
+                    values_b = bv[t, block, i * k * W : (i + 1) * k * W]
+                    exponents_b = be[t, block, i * k * W : (i + 1) * k * W]
+                if group:
+                    for g in range(kept // group):
+                        place = places[i] * per + g * group * per // kept
+                        _group(
+                            values[g * group : (g + 1) * group], values_b[g * group * W : (g + 1) * group * W],
+                            sva[t, row, place], sea[t, row, place],
+                            svb[t, place, block * W : block * W + w], seb[t, place, block * W : block * W + w],
+                            term_v[g * W : g * W + w], term_e[g * W : g * W + w], sums, sizes,
+                        )  # fmt: skip
+                    values, exponents, values_b, exponents_b = ones, nothing, term_v, term_e
+                odd = a_odd[t, row, i] or b_odd[t, block, i]
+                run_steps(
+                    values, exponents, values_b, exponents_b, W, c, acc, odd, program, most,
+                    e, scale, part, total, plain, fresh,
+                )  # fmt: skip
+                if separate:
+                    copy(acc, c)
 
 
 @numba.njit(**OPTIONS)
@@ -343,68 +428,13 @@ def gemm(
     is. group: products that are summed before they are scaled, or 0; then sva, sea (T, M, scales) and svb, seb (T, scales, N) are the
     scales and their exponents, and places (I,) the instructions.
     """
-    widest()
-    batch, m, width = av.shape
-    instructions = width // kept
-    blocks = d.shape[1]
-    sparse = met.size > 0
-    es, scales = np.empty(W, np.int16), np.empty(W, av.dtype)
-    totals, plains, parts_of = np.empty(W), np.empty(W), np.empty(W, partial.dtype)
-    others, results = np.empty(W, np.float32), np.empty(W, np.float32)
+    exponents, narrow, wide = np.empty(W, np.int16), np.empty((4, W), np.float32), np.empty((2, W))
+    scale, part = np.empty(W, av.dtype), np.empty(W, partial.dtype)
     terms = program[0, 2]  # of a grouped instruction
     term_v, term_e = np.zeros(terms * W, bv.dtype), np.full(terms * W, NONE)
     ones, nothing = np.ones(terms, bv.dtype), np.zeros(terms, np.int16)
-    per = 0 if group == 0 else svb.shape[1] // instructions  # scales of a row in one instruction
     tile_v, tile_e = np.empty(kept * W, bv.dtype), np.empty(kept * W, np.int16)
-    parts = (m + ROWS - 1) // ROWS
-    for unit in range(first, last):
-        t, rest = unit // (blocks * parts), unit % (blocks * parts)
-        block, top = rest // parts, rest % parts * ROWS
-        w = min(W, n - block * W)
-        e, scale, total, plain, part = es[:w], scales[:w], totals[:w], plains[:w], parts_of[:w]
-        other, fresh = others[:w], results[:w]
-        for i in range(instructions):
-            for row in range(top, min(top + ROWS, m)):
-                c = d[t, block, row, :w]
-                acc = other if separate else c
-                values, exponents = av[t, row, i * kept : (i + 1) * kept], ae[t, row, i * kept : (i + 1) * kept]
-                if sparse:
-                    for j in range(kept):
-                        start = (i * k + met[t, row, i * kept + j]) * W
-                        tile_v[j * W : (j + 1) * W] = bv[t, block, start : start + W]
-                        tile_e[j * W : (j + 1) * W] = be[t, block, start : start + W]
-                    values_b, exponents_b = tile_v, tile_e
-                else:
-                    values_b = bv[t, block, i * k * W : (i + 1) * k * W]
-                    exponents_b = be[t, block, i * k * W : (i + 1) * k * W]
-                if group:
-                    for g in range(kept // group):
-                        place = places[i] * per + g * group * per // kept
-                        _group(
-                            values[g * group : (g + 1) * group], values_b[g * group * W : (g + 1) * group * W],
-                            sva[t, row, place], sea[t, row, place],
-                            svb[t, place, block * W : block * W + w], seb[t, place, block * W : block * W + w],
-                            term_v[g * W : g * W + w], term_e[g * W : g * W + w],
-                        )  # fmt: skip
-                    values, exponents, values_b, exponents_b = ones, nothing, term_v, term_e
-                odd = a_odd[t, row, i] or b_odd[t, block, i]
-                run_steps(
-                    values,
-                    exponents,
-                    values_b,
-                    exponents_b,
-                    W,
-                    c,
-                    acc,
-                    odd,
-                    program,
-                    most,
-                    e,
-                    scale,
-                    part,
-                    total,
-                    plain,
-                    fresh,
-                )
-                if separate:
-                    c[:] = acc
+    _blocks(
+        av, ae, a_odd, bv, be, b_odd, met, d, program, separate, kept, k, n, most, group, places, sva, sea, svb, seb, first, last,
+        exponents, narrow, wide, scale, part, term_v, term_e, ones, nothing, tile_v, tile_e,
+    )  # fmt: skip
