@@ -22,7 +22,7 @@ def codes_of(operand: Fragment, registers: Any, call: str) -> npt.NDArray[Any]:
     layout, array = operand.layout, np.asarray(registers)
     check_registers(array, operand, call)
     values = unpack(array, operand.format, layout.element_bits).reshape(*array.shape[:-2], layout.flat_element.size)
-    return values[..., layout.flat_holder].reshape(*array.shape[:-2], *_inner(operand))
+    return values.take(layout.flat_holder, axis=-1).reshape(*array.shape[:-2], *_inner(operand))
 
 
 def registers_of(operand: Fragment, codes: Any, call: str) -> npt.NDArray[np.uint32]:
@@ -36,7 +36,7 @@ def registers_of(operand: Fragment, codes: Any, call: str) -> npt.NDArray[np.uin
         valid = ", ".join(map(str, inner))
         raise OperandError(f"{call}: {operand.name} has shape {array.shape}; valid: (..., {valid})")
     batch = array.shape[: -len(inner)]
-    values = array.reshape(*batch, layout.flat_holder.size)[..., layout.flat_element]
+    values = array.reshape(*batch, layout.flat_holder.size).take(layout.flat_element, axis=-1)
     values = values.reshape(*batch, layout.lanes, layout.value.size)
     return pack(values, operand.format, layout.element_bits).astype(np.uint32, copy=False)
 

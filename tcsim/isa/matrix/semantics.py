@@ -267,14 +267,14 @@ def _matrices(registers: npt.NDArray[np.uint32], operand: Fragment) -> npt.NDArr
     """Registers (..., 32, n) to codes (..., matrices, rows, columns); the codes fill the registers without padding."""
     layout, batch = operand.layout, registers.shape[:-2]
     values = np.ascontiguousarray(registers, "<u4").view(f"<u{layout.element_bits // 8}")
-    ordered = values.reshape(*batch, layout.lanes * layout.value.size)[..., layout.flat_holder]
+    ordered = values.reshape(*batch, layout.lanes * layout.value.size).take(layout.flat_holder, axis=-1)
     return ordered.reshape(*batch, layout.matrices, layout.rows, layout.columns)
 
 
 def _registers(codes: npt.NDArray[Any], operand: Fragment) -> npt.NDArray[np.uint32]:
     """Codes (..., matrices, rows, columns) to registers (..., 32, n)."""
     layout, batch = operand.layout, codes.shape[:-3]
-    ordered = codes.reshape(*batch, layout.flat_element.size)[..., layout.flat_element]
+    ordered = codes.reshape(*batch, layout.flat_element.size).take(layout.flat_element, axis=-1)
     values = np.ascontiguousarray(ordered.reshape(*batch, layout.lanes, layout.value.size))
     return values.astype(f"<u{layout.element_bits // 8}", copy=False).view("<u4").astype(np.uint32, copy=False)
 

@@ -84,7 +84,7 @@ class Cells:
     def elements(self, data: Sequence[Bytes]) -> Words:
         """The elements (..., CTAs that repeat, copies, rows, columns) in the bytes of the accesses."""
         flat = [np.ascontiguousarray(own).view("<u4").reshape(*own.shape[:-2], -1) for own in data]
-        words = (flat[0] if len(flat) == 1 else np.concatenate(flat, axis=-1))[..., self.layout.word]
+        words = (flat[0] if len(flat) == 1 else np.concatenate(flat, axis=-1)).take(self.layout.word, axis=-1)
         bits = self.layout.element_bits
         if bits == WORD_BITS:
             return np.asarray(words, np.uint32)

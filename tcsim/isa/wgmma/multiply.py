@@ -270,10 +270,13 @@ class WarpgroupMultiply(MatrixProduct):
                 f"{what}: element (row {row}, k {column}) lies at byte {int(address[outside][0])}, outside the {end} bytes of smem"
             )
         batch = broadcast([smem.shape[:-1], value.shape], what)
-        flat = np.broadcast_to(address, (*batch, rows, k)).reshape(*batch, rows * k)
         elements = np.ascontiguousarray(smem[..., : end // size * size]).view(f"<u{size}")
-        elements = np.broadcast_to(elements, (*batch, elements.shape[-1]))
-        codes = np.take_along_axis(elements, flat // size, axis=-1).reshape(*batch, rows, k)
+        if value.ndim == 0:
+            codes = elements.take(address // size, axis=-1)
+        else:
+            flat = np.broadcast_to(address, (*batch, rows, k)).reshape(*batch, rows * k)
+            elements = np.broadcast_to(elements, (*batch, elements.shape[-1]))
+            codes = np.take_along_axis(elements, flat // size, axis=-1).reshape(*batch, rows, k)
         if format.kind == "bit":
             codes = codes >> (np.arange(k) % 8).astype(np.uint8) & np.uint8(1)
         return codes.astype(format.dtype, copy=False)
