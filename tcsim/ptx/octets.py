@@ -96,11 +96,14 @@ class Octets(Calls):
             return self._parts("" if space == "generic" else space, places, 1, np.zeros(len(places), np.int64))
         if cta is None:
             return [(slice(None), self.image(), places)]
-        found = []
-        for rank in np.unique(cta):
-            block, own = self._block_of(int(rank)), cta == rank
-            assert isinstance(block, Octets)
-            found.append((own, block.image(), places[own]))
+        found: list[Any] = []
+        first, last = int(cta.min()), int(cta.max())
+        for rank in range(first, last + 1):
+            own: Any = slice(None) if first == last else cta == rank
+            if first == last or own.any():
+                block = self._block_of(rank)
+                assert isinstance(block, Octets)
+                found.append((own, block.image(), places[own]))
         return found
 
     def _octets(self, space: str, addresses: Array, size: int, cta: Array | None = None) -> Array:
