@@ -87,26 +87,22 @@ def gemm(mnemonic: str, arch: str, size: int) -> Case:
         choice.multiply(work, given, order, engine)
         return side * side * side // work.k * work.kept
 
-    return Case(f"gemm `{mnemonic}` {arch}", run, _in_mmasim(instruction, mnemonic))
+    return Case(f"gemm `{mnemonic}` {arch}", run, _in_mmasim(instruction))
 
 
 ARCHITECTURES = {"sm_80": "Ampere", "sm_90": "Hopper", "sm_120": "RTX Blackwell"}  # mmasim's names
+KINDS = {"f6f4": "kind::f8f6f4."}  # by the arithmetic of the row
 
 
-def _in_mmasim(instruction: Any, mnemonic: str) -> tuple[Any, ...] | None:
-    """mmasim's name of a dense instruction; its Hopper has no fp8 mma.sync, which runs as f16 there."""
-    chip = instruction.arch.name.rstrip("a")
-    if (
-        ".sp" in mnemonic
-        or "block_scale" in mnemonic
-        or (chip == "sm_90" and mnemonic.startswith("mma") and "e4m3" in mnemonic)
-    ):
+def _in_mmasim(instruction: Any) -> tuple[Any, ...] | None:
+    """mmasim's name of a dense instruction; its Hopper has no fp8 mma.sync, which is emulated with f16 there."""
+    row, work = instruction.row, instruction.work
+    if work.sparse or work.scale is not None or instruction.lowering.kind != "native":
         return None
     formats = [instruction.formats[name].name for name in "dabc"]
-    kind = "kind::f8f6f4." if "f8f6f4" in mnemonic else ""
     m, n, k = instruction.shape
-    name = f"m{m}n{n}k{k}.{kind}" + ".".join(formats[:3] if m == 64 else formats)
-    return ARCHITECTURES[chip], name, (m, n, k), formats[1:]
+    name = f"m{m}n{n}k{k}.{KINDS.get(row.arithmetic, '')}" + ".".join(formats[:3] if row.family == "wgmma" else formats)
+    return ARCHITECTURES[instruction.arch.name], name, (m, n, k), formats[1:]
 
 
 _KEPT: dict[tuple[Work, int], Matrices] = {}
