@@ -17,6 +17,7 @@ from tcsim.numbers.formats import FORMATS, Format
 Array = npt.NDArray[Any]
 _NONE = -100_000  # the exponent of a term that is zero
 _LIMB = 32
+_DIGIT = 48
 NOT_OBSERVABLE = "not observable"
 
 
@@ -158,14 +159,19 @@ def answer(machine: Machine, batch: Batch) -> Array:
         last = np.zeros(len(batch)), np.full(len(batch), _NONE)
     d: Array = np.zeros(len(batch), target.dtype)
     group = machine.scaled[1] if isinstance(machine.scaled, tuple) else 1
+    settles = machine.fraction_bits is None or machine.fraction_bits >= machine.significand - 1
+    live = (value != 0) | (exponent > _NONE // 2)  # a group of products may cancel and still have an exponent
     for number, step in enumerate(machine.step):
         columns = list(dict.fromkeys(k // group for k in step))
+        rows: Any = slice(None)
         if number:
             result = target.values(d)
             last = result, np.where(np.isfinite(result) & (result != 0), target.exponents(d).astype(np.int32), _NONE)
-        values = np.concatenate([value[:, columns], last[0][:, None]], axis=1)
-        exponents = np.concatenate([exponent[:, columns], last[1][:, None]], axis=1)
-        d = _step(machine, values, exponents, target)
+            if settles:  # a result to which only zeros are added stays, once it has been rounded
+                rows = np.flatnonzero((result == 0) | live[:, columns].any(axis=1))
+        values = np.concatenate([value[rows][:, columns], last[0][rows, None]], axis=1)
+        exponents = np.concatenate([exponent[rows][:, columns], last[1][rows, None]], axis=1)
+        d[rows] = _step(machine, values, exponents, target)
     return _added(d, batch.addend(machine)[0], target, machine.nan) if machine.addend == "last" else d
 
 
@@ -180,20 +186,24 @@ def _added(d: Array, c: Array, target: Format, nan: int) -> Array:
 
 
 def _step(machine: Machine, value: Array, exponent: Array, target: Format) -> Array:
-    positive, negative = (value == np.inf).any(axis=1), (value == -np.inf).any(axis=1)
-    nan = np.isnan(value).any(axis=1) | (positive & negative)
-    finite = np.where(np.isfinite(value), value, 0.0)
+    plain = np.isfinite(value).all()
+    finite = value if plain else np.where(np.isfinite(value), value, 0.0)
     if machine.fraction_bits is None:
         sign, total, low, more = _exact(finite)
     else:
         sign, total, low, more = _aligned(machine, finite, exponent)
     result = _rounded(machine, total, low, more, target)
-    minus = np.where(total | more, sign, (np.signbit(value) & (value == 0)).all(axis=1))
     if machine.zero == "+0":
-        minus = minus & (result != 0)
+        minus = sign & (result != 0)
+    else:
+        minus = np.where((total != 0) | more, sign, (np.signbit(value) & (value == 0)).all(axis=1))
     result = np.where(minus, -result, result)
-    result = np.where(positive, np.inf, np.where(negative, -np.inf, result))
     kind = np.float16 if target.name == "f16" else np.float32
+    if plain:
+        return result.astype(kind).view(target.dtype)
+    positive, negative = (value == np.inf).any(axis=1), (value == -np.inf).any(axis=1)
+    nan = np.isnan(value).any(axis=1) | (positive & negative)
+    result = np.where(positive, np.inf, np.where(negative, -np.inf, result))
     codes: Array = result.astype(kind).view(target.dtype)
     codes[nan] = machine.nan
     return codes
@@ -224,22 +234,41 @@ def _aligned(machine: Machine, value: Array, exponent: Array) -> tuple[Array, Ar
 
 
 def _exact(value: Array) -> tuple[Array, Array, Array, Array]:
-    """As `_aligned`, of a sum that loses nothing: 53 bits of it and whether there are more."""
-    used = value[:, (value != 0).any(axis=0)]
-    if used.shape[1] <= 2:
-        used = np.concatenate([used, np.zeros((len(value), 2))], axis=1)[:, :2]
-        x, y = used.T
-        total = x + y
-        back = total - x
-        error = (x - (total - back)) + (y - back)
-    else:
-        sums = [math.fsum(row) for row in used]
-        total = np.array(sums)
-        error = np.array([math.fsum((*row, -s)) for row, s in zip(used, sums, strict=True)])
-    fraction, exponent = np.frexp(np.abs(total))
-    magnitude = np.ldexp(fraction, 53).astype(np.int64)
-    magnitude -= (error != 0) & (np.signbit(error) != np.signbit(total))
-    return total < 0, magnitude, exponent.astype(np.int64) - 53, error != 0
+    """As `_aligned`, of a sum that loses nothing: its leading 39 bits or more, and whether there are others."""
+    exponent = np.where(value != 0, np.frexp(value)[1], _NONE).max(axis=1).astype(np.int64)
+    unit = np.where(exponent == _NONE, 0, exponent)
+    digits: list[Array] = []  # of base 2**48, the highest first: most sums have one or two
+    rest, rows = value, np.arange(len(value))
+    while len(rows) or len(digits) < 2:
+        unit = unit - _DIGIT
+        whole = np.trunc(np.ldexp(rest, -unit[rows, None]))
+        rest = rest - np.ldexp(whole, unit[rows, None])
+        digits.append(np.zeros(len(value), np.int64))
+        digits[-1][rows] = whole.astype(np.int64).sum(axis=1)
+        more = (rest != 0).any(axis=1)
+        rest, rows = rest[more], rows[more]
+    number = np.array(digits)
+    _carry(number)
+    negative = number[0] < 0
+    number = np.where(negative, -number, number)
+    _carry(number)
+    number = np.concatenate([number, np.zeros((1, len(value)), np.int64)])
+    column = np.arange(len(value))
+    top = np.minimum(np.argmax(number != 0, axis=0), len(digits) - 1)
+    first, second = number[top, column], number[top + 1, column]
+    shift = np.where(first < 1 << 14, _DIGIT, np.where(first < 1 << 38, _DIGIT // 2, 0))
+    total = (first << shift) | (second >> (_DIGIT - shift))
+    below = (second & ((np.int64(1) << (_DIGIT - shift)) - 1)) != 0
+    others = (number != 0) & (np.arange(len(number))[:, None] > top + 1)
+    low = unit + _DIGIT * (len(digits) - 1 - top) - shift
+    return negative, total, low, below | others.any(axis=0)
+
+
+def _carry(number: Array) -> None:
+    """Bring digits (digits, batch), highest first, into [0, 2**48), in place; the first one takes what is left."""
+    for place in range(len(number) - 1, 0, -1):
+        number[place - 1] += number[place] >> _DIGIT
+        number[place] &= (1 << _DIGIT) - 1
 
 
 def _rounded(machine: Machine, total: Array, low: Array, more: Array, target: Format) -> Array:

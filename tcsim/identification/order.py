@@ -13,7 +13,8 @@ import numpy as np
 from tcsim.identification.machine import Array, Batch, Unknown
 from tcsim.identification.questions import Questions
 
-_KINDS = ("dense", "cancel", "addend", "edge", "low", "high")
+_KINDS = ("dense", "cancel", "addend", "edge", "low", "high", "wide")
+_ROUNDS = 4
 
 
 class Order:
@@ -60,10 +61,24 @@ class Order:
         """Products that may change places, and so lie in one step, or in one group of it."""
         k = self.questions.signature.k
         contexts = self.sensitive()
-        if contexts is None:
-            return [tuple(range(k))]
-        base = self.ask(contexts)
-        parts, done = [list(range(k))], []
+        found = [tuple(range(k))]
+        if contexts is not None:
+            found = self._divided(contexts, found)
+        quiet = 0
+        for others in (1, 3) * _ROUNDS:
+            wrong = self._refuted(found, others)
+            quiet = 0 if wrong is not None else quiet + 1
+            if quiet == 2:
+                break
+            if wrong is None:
+                continue
+            found = self._divided(wrong, found)
+        return found
+
+    def _divided(self, contexts: Batch, classes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Classes divided where a swap of two members changes an answer."""
+        base, done = self.ask(contexts), []
+        parts = [list(members) for members in classes]
         while parts:
             part = parts.pop(0)
             first, others = part[0], part[1:]
@@ -73,6 +88,35 @@ class Order:
             if rest:
                 parts.insert(0, rest)
         return sorted(done)
+
+    def _refuted(self, classes: list[tuple[int, ...]], others: int) -> Batch | None:
+        """Questions whose answers change with the order inside one class; None if none was found.
+
+        A sum of few products shows their order best: so they are the class's, beside one or a few others.
+        """
+        questions, k = self.questions, self.questions.signature.k
+        several = [members for members in classes if len(members) > 1]
+        count = max(8, min(60, 1500 // (len(_KINDS) * max(1, len(several)))))
+        batches, orders = [], []
+        for members in several:
+            outside = [i for i in range(k) if i not in members]
+            within = [*members, *(questions.rng.permutation(outside)[:others] if outside else [])]
+            for kind in _KINDS:
+                batch = questions.ask(kind, count, within)
+                self._same_scales(batch)
+                batches.append(batch)
+                order = np.tile(np.arange(k), (count, 1))
+                order[:, members] = questions.rng.permuted(np.tile(members, (count, 1)), axis=1)
+                orders.append(order)
+        if not batches:
+            return None
+        asked, order = joined(batches), np.concatenate(orders)
+        rows = np.arange(len(asked))[:, None]
+        moved = Batch(
+            asked.signature, asked.a[rows, order], asked.b[rows, order], asked.c, asked.scale_a, asked.scale_b
+        )
+        differ = np.flatnonzero(self.ask(asked) != self.ask(moved))
+        return asked[differ[:64]] if len(differ) else None
 
     def _apart(self, contexts: Batch, base: Array, first: int, others: list[int]) -> list[bool]:
         apart = [False] * len(others)

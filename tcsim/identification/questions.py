@@ -25,6 +25,7 @@ KINDS = (
     "floor",
     "cut",
     "tie",
+    "below",
 )
 
 
@@ -185,6 +186,20 @@ class Questions:
         addend = centre + rng.integers(-12, 32, n)
         self._spread(batch, within, centre, rng.choice([1, 4, 10, 30], n), addend)
 
+    def _wide(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
+        """A few products, or all, over all exponents of narrow formats, over more than a significand's of others."""
+        n, rng, t = len(batch), self.rng, len(within)
+        reach = self.highest - self.deepest
+        window = np.minimum(rng.integers(20, 46, (n, 1)), reach)
+        top = self.highest - (rng.random((n, 1)) * (reach - window + 1)).astype(np.int64)
+        top = np.where(rng.random((n, 1)) < 0.5, np.clip(rng.integers(0, 20, (n, 1)), top - 8, self.highest), top)
+        exponent = top - (rng.random((n, t)) * (window + 1)).astype(np.int64)
+        a, b = self.products(exponent, rng.choice([0, 2, 2, 3], (n, t)), self._signs((n, t)))
+        few = rng.random((n, t)) < rng.choice([0.0, max(0.0, 1 - 4 / t)], (n, 1))
+        batch.a[:, within], batch.b[:, within] = np.where(few, 0, a), b
+        batch.c[:] = self.addends(top[:, 0] - rng.integers(-8, 30, n), rng.choice([0, 2], n), self._signs((n,)))
+        batch.c[rng.random(n) < 0.6] = 0
+
     def _cancel(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Two terms that cancel, perhaps one of them c, and others far below."""
         n, rng, t = len(batch), self.rng, min(4, len(within))
@@ -315,6 +330,28 @@ class Questions:
         of_c = np.where(rng.random(n) < 0.5, exponent[:, 0], tiny)
         some = rng.random(n) < 0.4
         batch.c[some] = self.addends(of_c, rng.choice([0, 2], n), self._signs((n,)))[some]
+
+    def _below(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
+        """A term, perhaps half a unit of the result's last place beside it, and one about as small as its alignment keeps."""
+        n, rng, t = len(batch), self.rng, min(3, len(within))
+        p = hint.significand if hint else self.d.fraction_bits + 1
+        bits = hint.fraction_bits if hint and hint.fraction_bits else 24
+        least = self.d.minimum_exponent
+        near = hint.floor if hint and hint.floor is not None else least
+        anywhere = rng.integers(min(max(self.deepest, least - p), self.highest), self.highest + 1, n)
+        first = np.where(rng.random(n) < 0.5, near + rng.integers(-8, 4, n), anywhere)
+        tiny = first - bits + rng.integers(-4, 6, n)
+        exponent = np.stack([first, first - p, tiny], axis=1)[:, :t]
+        a, b = self.products(exponent, rng.choice([0, 0, 0, 1, 2], (n, t)), self._signs((n, t)))
+        a[rng.random(n) < 0.25, 0] = 0
+        of_c = np.where(a[:, 0] == 0, first, tiny)
+        if t > 1:
+            a[rng.random(n) < 0.6, 1] = 0
+        used = (a[:, 0] == 0) | (t < 3) | (rng.random(n) < 0.5)
+        if t > 2:
+            a[used & (of_c == tiny), 2] = 0
+        self.put(batch, self.columns(n, t, within), a, b)
+        batch.c[used] = self.addends(of_c, rng.choice([0, 0, 2], n), self._signs((n,)))[used]
 
     def _tie(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """c at a tie or a step of the result, moved by its own low bits; often alone, or beside small products."""

@@ -79,6 +79,7 @@ class Identified:
     asked: int  # dot products
     mismatch: Mismatch | None  # the smallest question that no hypothesis explains
     tied: tuple[str, ...] = ()  # keys that show only if another changes too: `found` has what goes with the others
+    reason: str = "no hypothesis explains every answer"  # why it was refused
 
     @property
     def outside(self) -> bool:
@@ -94,7 +95,7 @@ class Identified:
         """Plain data for JSON."""
         return {
             "signature": asdict(self.signature),
-            "verdict": "outside my hypotheses" if self.outside else "identified",
+            "verdict": f"outside my hypotheses: {self.reason}" if self.outside else "identified",
             "found": self.keys,
             "tied": ["as" if key == "widened" else key for key in self.tied],
             "asked": self.asked,
@@ -108,9 +109,9 @@ class Identified:
         if self.mismatch is not None:
             case = self.mismatch
             return [
-                f"outside my hypotheses ({self.asked:,} dot products asked)",
+                f"outside my hypotheses: {self.reason} ({self.asked:,} dot products asked)",
                 f"smallest case: {case.question.text(self.signature)}",
-                f"answer {case.answer:0{digits}x}, nearest hypothesis {case.predicted:0{digits}x}",
+                f"answer {case.answer:0{digits}x}, not {case.predicted:0{digits}x}",
             ]
         lines = [f"identified ({self.asked:,} dot products asked)"]
         for key, value in self.keys.items():

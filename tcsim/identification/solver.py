@@ -11,13 +11,15 @@ import numpy as np
 
 from tcsim.identification.machine import NOT_OBSERVABLE, Array, Batch, Machine, Unknown, answer
 from tcsim.identification.order import Order, joined
-from tcsim.identification.questions import KINDS, Questions, most
+from tcsim.identification.questions import KINDS, Questions, code, most
 from tcsim.identification.result import Evidence, Identified, Mismatch
 from tcsim.numbers.formats import FORMATS
 
 _ROUNDS = 10
 _PER_KIND = 160
 _CHECKED = 600  # of each kind, in the final check
+_FEW = 120  # of those answered wrongly and of the others, to choose what is asked all
+_FAR = 0.08  # of the answers wrong: no better order of the steps will explain them
 _FRACTION = (*range(8, 41), None)
 CHOICES: dict[str, tuple[Any, ...]] = {
     "addend": ("first", "last"),
@@ -41,20 +43,25 @@ class _Search:
     pool: Batch
     answers: Array
     asked: int = 0
-    simulated: int = 0
     choices: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    _refuted: tuple[Machine, Array] | None = None  # of the last hypothesis
+
+    def refuted(self, machine: Machine) -> Array:
+        """Which answers of the pool a hypothesis does not give."""
+        if self._refuted is None or self._refuted[0] != machine or len(self._refuted[1]) != len(self.pool):
+            self._refuted = machine, answer(machine, self.pool) != self.answers
+        return self._refuted[1]
 
     def wrong(self, machine: Machine) -> int:
-        """How many answers of the pool a hypothesis does not give."""
-        self.simulated += 1
-        return int((answer(machine, self.pool) != self.answers).sum())
+        """How many they are."""
+        return int(self.refuted(machine).sum())
 
     def part(self, machine: Machine, count: int) -> _Search:
         """The same with a share of the pool: what a hypothesis answers wrongly, and as many others."""
-        wrong = np.flatnonzero(answer(machine, self.pool) != self.answers)[: count // 2]
+        wrong = np.flatnonzero(self.refuted(machine))[: count // 2]
         rest = np.random.default_rng(len(self.pool)).permutation(len(self.pool))[: count - len(wrong)]
         rows = np.union1d(wrong, rest)
-        return replace(self, pool=self.pool[rows], answers=self.answers[rows])
+        return replace(self, pool=self.pool[rows], answers=self.answers[rows], _refuted=None)
 
     def add(self, batch: Batch, answers: Array) -> None:
         """Remember questions with their answers."""
@@ -100,6 +107,9 @@ def identify(unknown: Unknown, seed: int = 0) -> Identified:
     are asked. The result says for each key what was found, and by which question; or that no hypothesis fits, with the
     smallest question that shows it.
     """
+    refused = _first_look(unknown, seed)
+    if refused is not None:
+        return refused
     asked, best = 0, None
     for effort in (1, 4):
         search, machine = _attempt(unknown, seed + effort, effort)
@@ -109,9 +119,49 @@ def identify(unknown: Unknown, seed: int = 0) -> Identified:
             return _concluded(search, _uniform(search, machine))
         if best is None or search.wrong(machine) < best[0].wrong(best[1]):
             best = search, machine
+        if search.wrong(machine) > _FAR * len(search.pool):
+            break
     assert best is not None
     best[0].asked = asked
     return _refused(*best)
+
+
+def _first_look(unknown: Unknown, seed: int) -> Identified | None:
+    """What no hypothesis does: another answer to the same question, or a wrong one to a lone power of two.
+
+    The power is so large that no floor hides it, and each step's result has two bits or more: so it stays as it is.
+    """
+    sig, questions = unknown.signature, Questions(unknown.signature, seed)
+    nearest = Machine((tuple(range(sig.k)),))
+    batch = joined([questions.ask(kind, 40, range(sig.k)) for kind in KINDS])
+    order = questions.rng.permutation(len(batch))
+    first, again = batch.ask(unknown), np.zeros(0)
+    again = np.empty_like(first)
+    again[order] = batch[order].ask(unknown)
+    asked = 2 * len(batch)
+    for row in np.flatnonzero(first != again)[:1]:
+        told = Mismatch.of(batch[row : row + 1], int(first[row]), int(again[row]))
+        return Identified(sig, {}, nearest, (), asked, told, reason="the same question got two answers")
+    rows = np.arange(2 * sig.k)
+    alone, sign = questions.empty(len(rows) + 2), np.arange(len(rows) + 2) % 2
+    exponent = np.full(len(alone), most(questions.d))
+    exponent[:-2] = np.minimum(exponent[:-2], questions.highest)
+    of_a = np.minimum(exponent - questions.formats[1].minimum_exponent, most(questions.formats[0]))
+    one = np.ones(len(alone))
+    alone.a[rows, rows // 2] = code(questions.formats[0], of_a, one, sign)[:-2]
+    alone.b[rows, rows // 2] = code(questions.formats[1], exponent - of_a, one, 0 * sign)[:-2]
+    alone.c[-2:] = code(questions.c, exponent, one, sign)[-2:]
+    kept = np.full(len(alone), sig.scale is None)  # with scales of 1, a floor may hide products
+    kept[-2:] = most(questions.c) >= most(questions.d)
+    alone, sign, exponent = alone[kept], sign[kept], exponent[kept]
+    expected = code(questions.d, exponent, np.ones(len(alone)), sign)
+    answers = alone.ask(unknown)
+    for row in np.flatnonzero(answers != expected)[:1]:
+        told = Mismatch.of(alone[row : row + 1], int(answers[row]), int(expected[row]))
+        return Identified(
+            sig, {}, nearest, (), asked + len(alone), told, reason="a lone power of two does not stay as it is"
+        )
+    return None
 
 
 def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[_Search, Machine]:
@@ -131,12 +181,10 @@ def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[_Search, Machine
         nan=nan,
         scaled=None if sig.scale is None else ("group", group) if group else "product",
     )
-    machine = _descended(search, first)
+    machine = _descended(search, first, again=effort > 1)
     for number in range(_ROUNDS):
         if search.wrong(machine):
-            machine = _descended(search, machine)
-            if search.wrong(machine):
-                break
+            break
         fresh = joined(
             [questions.ask(kind, _CHECKED if number else _PER_KIND, range(sig.k), machine) for kind in KINDS]
         )
@@ -147,6 +195,7 @@ def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[_Search, Machine
             break
         some = np.unique(np.concatenate([bad[:300], np.arange(0, len(fresh), 20)]))
         search.add(fresh[some], answers[some])
+        machine = _descended(search, machine)
     return search, machine
 
 
@@ -162,10 +211,9 @@ def _separated(search: _Search, machine: Machine) -> Machine:
             ]
         )
         mine, chosen = answer(machine, batch), []
-        for key in ("fraction_bits", "significand", "floor", "scaled", "widened"):
-            for value in _fitting(search, machine, key):
-                differ = np.flatnonzero(answer(_with(machine, {key: value}), batch) != mine)
-                chosen.extend(differ[:6].tolist())
+        for other in _fitting(search, machine):
+            differ = np.flatnonzero(answer(other, batch) != mine)
+            chosen.extend(differ[:6].tolist())
         if chosen:
             some = batch[np.unique(chosen)]
             search.add(some, search.ask(some))
@@ -177,12 +225,19 @@ def _separated(search: _Search, machine: Machine) -> Machine:
     return machine
 
 
-def _fitting(search: _Search, machine: Machine, key: str) -> list[Any]:
-    """Other values of a key that answer the whole pool as the machine does; of a range those next to it, and None."""
-    values, own = search.choices[key], getattr(machine, key)
-    if isinstance(own, int) and key != "floor":
-        values = tuple(value for value in values if value is None or abs(value - own) <= 2)
-    return [v for v in values if v != own and not search.wrong(_with(machine, {key: v}))]
+def _fitting(search: _Search, machine: Machine) -> list[Machine]:
+    """Hypotheses near one that answers the whole pool, in one key or two, that answer all of it too."""
+    rows = np.random.default_rng(len(search.pool)).permutation(len(search.pool))[:150]
+    few, answers = search.pool[rows], search.answers[rows]
+
+    def fits(other: Machine) -> bool:
+        return bool((answer(other, few) == answers).all()) and not search.wrong(other)
+
+    moves = _moves(search, machine)
+    alone = {move: _with(machine, dict([move])) for move in moves}
+    hidden = {move for move, other in alone.items() if fits(other)}
+    pairs = [_with(machine, values) for values in _pairs(moves) if not hidden & set(values.items()) or len(hidden) < 6]
+    return [alone[move] for move in moves if move in hidden] + [other for other in pairs if fits(other)][:60]
 
 
 def _places(steps: list[tuple[int, ...]], k: int) -> Iterator[tuple[int, ...]]:
@@ -209,25 +264,15 @@ _KEYS = (
 )  # fmt: skip
 _TIED = ("products", "widened", "truncation", "subnormal_in", "subnormal_c", "subnormal_out", "overflow", "zero")
 """Keys of few values, of which one may decide whether another shows: nothing is subnormal in inputs that are widened."""
-_PAIRS = (
-    ("fraction_bits", "significand"),
-    ("significand", "rounding"),
-    ("addend", "rounding"),
-    ("widened", "fraction_bits"),
-)
+_ALIGNMENT = ("truncation", "products", "floor")
+"""Keys that mean nothing where nothing is lost before the rounding."""
 
 
-def _descended(search: _Search, machine: Machine) -> Machine:
-    """The hypothesis that the answers leave: one key after the other; where that stays short of it, the best change first, then pairs of keys."""
+def _descended(search: _Search, machine: Machine, again: bool = False) -> Machine:
+    """The hypothesis that the answers leave: one key after the other, two at a time near it; `again`: then from the start by the best change first."""
     start, wrong = machine, search.wrong(machine)
-    for _ in range(6):
-        before = wrong
-        for key in _KEYS:
-            machine, wrong = _best(search, machine, wrong, [key])
-        machine, wrong = _ordered(search, machine, wrong)
-        if wrong in (0, before):
-            break
-    if not wrong:
+    machine, wrong = _settled(search, machine, wrong)
+    if not (wrong and again):
         return machine
     share = search.part(machine, 800)
     other, count = start, share.wrong(start)
@@ -236,38 +281,110 @@ def _descended(search: _Search, machine: Machine) -> Machine:
         other, count = _best(share, other, count, _KEYS)
         if count in (0, before):
             break
-    if search.wrong(other) < wrong:
-        machine, wrong = other, search.wrong(other)
-    share = search.part(machine, 800)
-    count = share.wrong(machine)
-    for one, two in _PAIRS:
-        for x in search.choices[one]:
-            machine, count = _best(share, machine, count, [two], **{one: x})
-            if not count:
-                return machine
-    return machine
+    other, count = _settled(search, other, search.wrong(other))
+    return machine if wrong <= count else other
+
+
+def _settled(search: _Search, machine: Machine, wrong: int) -> tuple[Machine, int]:
+    for _ in range(6):
+        for _ in range(6):
+            before = wrong
+            for key in _KEYS:
+                machine, wrong = _best(search, machine, wrong, [key])
+            machine, wrong = _ordered(search, machine, wrong)
+            if wrong in (0, before):
+                break
+        if not wrong:
+            break
+        other, count = _paired(search, machine, wrong)
+        if count == wrong:
+            break
+        machine, wrong = other, count
+    return machine, wrong
+
+
+def _moves(search: _Search, machine: Machine) -> list[tuple[str, Any]]:
+    """Values of the keys near a hypothesis: every other one of a key of few values, the next ones of a number."""
+    found: list[tuple[str, Any]] = []
+    for key in _KEYS:
+        own, valid = getattr(machine, key), search.choices[key]
+        if key in ("fraction_bits", "significand", "floor"):
+            steps = (1, 2, 4, 8) if key == "floor" else (1, 2)
+            near = [None, *(own + sign * step for step in steps for sign in (1, -1) if own is not None)]
+            if own is None:
+                near = [valid[-1], valid[-2]] if key == "fraction_bits" else list(valid[1::8])
+        else:
+            near = list(valid)
+        found += [(key, value) for value in near if value != own and value in valid]
+    return found
+
+
+def _pairs(moves: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+    for place, (one, x) in enumerate(moves):
+        for other, y in moves[:place]:
+            if one != other:
+                yield {one: x, other: y}
+
+
+def _paired(search: _Search, machine: Machine, wrong: int) -> tuple[Machine, int]:
+    """The best change of two keys at once; of three or four where two leave it as it is."""
+    share = search.part(machine, 600)
+    beam, count = [machine], share.wrong(machine)
+    for _ in range(2):
+        found: list[tuple[int, int, Machine]] = []
+        for base in beam:
+            bad = np.flatnonzero(share.refuted(base))
+            few = bad[:: max(1, len(bad) // 60)]
+            failing, answers = share.pool[few], share.answers[few]
+            for values in _pairs(_moves(search, base)):
+                other = _with(base, values)
+                if (answer(other, failing) != answers).mean() < 0.9:
+                    found.append((share.wrong(other), len(found), other))
+        found.sort()
+        if found and found[0][0] < count:
+            total = search.wrong(found[0][2])
+            if total < wrong:
+                return found[0][2], total
+        beam = [other for _, _, other in found[:4]]
+    return machine, wrong
 
 
 def _with(machine: Machine, values: dict[str, Any]) -> Machine:
     return replace(machine, **values)
 
 
-def _best(search: _Search, machine: Machine, wrong: int, keys: Sequence[str], **fixed: Any) -> tuple[Machine, int]:
+def _best(search: _Search, machine: Machine, wrong: int, keys: Sequence[str]) -> tuple[Machine, int]:
     """The machine with the one change, of all values of some keys, that leaves fewest wrong answers."""
+    others = [
+        _with(machine, {key: value})
+        for key in keys
+        if machine.fraction_bits is not None or key not in _ALIGNMENT
+        for value in search.choices[key]
+        if value != getattr(machine, key)
+    ]
+    return _chosen(search, machine, wrong, others)
+
+
+def _chosen(search: _Search, machine: Machine, wrong: int, others: Sequence[Machine]) -> tuple[Machine, int]:
+    """The best of some machines, if it is better than one: few questions choose those that are asked all."""
+    if not wrong or not others:
+        return machine, wrong
+    bad, rng = search.refuted(machine), np.random.default_rng(wrong)
+    some = [rng.permutation(np.flatnonzero(rows))[:_FEW] for rows in (bad, ~bad)]
+    rows = np.concatenate(some)
+    weight = np.repeat([bad.sum() / max(1, len(some[0])), (~bad).sum() / max(1, len(some[1]))], [len(x) for x in some])
+    failing, few = search.pool[some[0]], search.pool[rows]
+    estimates = []
+    for place, other in enumerate(others):
+        if (answer(other, failing) != search.answers[some[0]]).all():
+            continue  # explains nothing more
+        estimate = float((answer(other, few) != search.answers[rows]) @ weight)
+        if estimate < wrong:
+            estimates.append((estimate, place))
     best = machine
-    rows = np.flatnonzero(answer(machine, search.pool) != search.answers)
-    rows = np.random.default_rng(len(rows)).permutation(rows)[:200]
-    failing, answers = search.pool[rows], search.answers[rows]
-    for key in keys:
-        for value in search.choices[key]:
-            if not wrong:
-                return best, wrong
-            if value != getattr(machine, key) or fixed:
-                other = _with(machine, {key: value, **fixed})
-                if (answer(other, failing) != answers).all():
-                    continue  # explains nothing more
-                if (count := search.wrong(other)) < wrong:
-                    best, wrong = other, count
+    for _, place in sorted(estimates)[:6]:
+        if (count := search.wrong(others[place])) < wrong:
+            best, wrong = others[place], count
     return best, wrong
 
 
@@ -281,17 +398,11 @@ def _ordered(search: _Search, machine: Machine, wrong: int) -> tuple[Machine, in
     else:
         orders = [tuple(reversed(steps))]
         for i in range(len(steps)):
-            for j in range(i):
+            for j in range(max(0, i - 4), i):
                 swapped = list(steps)
                 swapped[i], swapped[j] = swapped[j], swapped[i]
                 orders.append(tuple(swapped))
-                if i * j > 200:
-                    break
-    for order in orders:
-        other = replace(machine, step=order)
-        if (count := search.wrong(other)) < wrong:
-            machine, wrong = other, count
-    return machine, wrong
+    return _chosen(search, machine, wrong, [replace(machine, step=order) for order in orders])
 
 
 def _uniform(search: _Search, machine: Machine) -> Machine:
@@ -308,11 +419,7 @@ def _rivals(search: _Search, machine: Machine, key: str) -> list[Any]:
     """The values that have to be told from the found one."""
     own, valid = getattr(machine, key), search.choices[key]
     if key in ("fraction_bits", "significand"):
-        near: list[int | None] = [None] if key == "fraction_bits" else []
-        if own is not None:
-            near += [own - 1, own + 1]
-        else:
-            near = [40]
+        near = [valid[0], *((own - 1, own + 1, None) if own is not None else (valid[-2],))]
         return [value for value in near if value in valid and value != own]
     if key == "floor":
         return [-133] if own is None else [value for value in (None, own - 1, own + 1) if value in valid]
@@ -327,6 +434,8 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
         places.append((400, machine.step[0]))  # all of it beside c
     more = joined([search.questions.ask(kind, count, where, machine) for kind in KINDS for count, where in places])
     mine = answer(machine, more)
+    rows = np.random.default_rng(0).permutation(len(more))
+    parts = [(part, more[part]) for part in np.split(rows, [1000, 4000])]
     found: dict[str, Any] = {}
     evidence: list[Evidence] = []
     asked: list[int] = []
@@ -340,22 +449,13 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
         told = 0
         for rival in rivals:
             other = _with(machine, {key: rival})
-            differ = np.flatnonzero(answer(other, more) != mine)
+            differ = _differing(other, parts, mine)
             told += bool(len(differ))
             if len(differ):
                 shortest = differ[np.argmin(_size(more[differ]))]
                 asked.append(int(shortest))
                 notes.append((key, rival, int(answer(other, more[shortest : shortest + 1])[0])))
-        if (rivals and not told and key != "step") or (
-            key == "floor" and machine.floor is not None and not _told(notes, key, None)
-        ):
-            found[key] = NOT_OBSERVABLE
-        elif (
-            key == "fraction_bits"
-            and machine.fraction_bits is not None
-            and None in rivals
-            and not _told(notes, key, None)
-        ):
+        if rivals and not told and key != "step":
             found[key] = NOT_OBSERVABLE
     tied = tuple(
         key for key in _TIED if found[key] == NOT_OBSERVABLE and _depends(search, machine, key, notes, more, mine)
@@ -378,6 +478,15 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
     return Identified(sig, found, machine, tuple(evidence), search.asked, None, tied)
 
 
+def _differing(machine: Machine, parts: list[tuple[Array, Batch]], answers: Array) -> Array:
+    """Rows of the first part of some questions in which a machine answers any otherwise."""
+    for rows, batch in parts:
+        differ = rows[answer(machine, batch) != answers[rows]]
+        if len(differ):
+            return differ
+    return np.zeros(0, np.int64)
+
+
 def _depends(
     search: _Search, machine: Machine, key: str, notes: list[tuple[str, Any, int]], batch: Batch, mine: Array
 ) -> bool:
@@ -393,10 +502,6 @@ def _depends(
     return False
 
 
-def _told(notes: list[tuple[str, Any, int]], key: str, rival: Any) -> bool:
-    return any(note[0] == key and note[1] == rival for note in notes)
-
-
 def _other_steps(machine: Machine, k: int) -> list[tuple[tuple[int, ...], ...]]:
     """Other orders: all in one step, halves, and the found steps backwards."""
     rivals = [(tuple(range(k)),), (tuple(range(k // 2)), tuple(range(k // 2, k))), tuple(reversed(machine.step))]
@@ -410,7 +515,7 @@ def _size(batch: Batch) -> Array:
 
 def _refused(search: _Search, machine: Machine) -> Identified:
     """Outside the hypotheses: the smallest question that the nearest hypothesis answers wrongly."""
-    bad = np.flatnonzero(answer(machine, search.pool) != search.answers)
+    bad = np.flatnonzero(search.refuted(machine))
     bad = bad[np.argsort(_size(search.pool[bad]), kind="stable")][:1]
     case = search.pool[bad]
     told = search.answers[bad]
