@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -457,9 +457,9 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
                 notes.append((key, rival, int(answer(other, more[shortest : shortest + 1])[0])))
         if rivals and not told and key != "step":
             found[key] = NOT_OBSERVABLE
-    tied = tuple(
-        key for key in _TIED if found[key] == NOT_OBSERVABLE and _depends(search, machine, key, notes, more, mine)
-    )
+    hidden = [key for key in _TIED if found[key] == NOT_OBSERVABLE]
+    together = _together(search, machine, hidden, parts, mine)
+    tied = tuple(key for key in hidden if key in together or _depends(search, machine, key, notes, more, mine))
     found |= {key: getattr(machine, key) for key in tied}
     if asked:
         batch = more[np.array(asked)]
@@ -485,6 +485,19 @@ def _differing(machine: Machine, parts: list[tuple[Array, Batch]], answers: Arra
         if len(differ):
             return differ
     return np.zeros(0, np.int64)
+
+
+def _together(
+    search: _Search, machine: Machine, keys: Sequence[str], parts: list[tuple[Array, Batch]], mine: Array
+) -> set[str]:
+    """Keys that show nothing alone, but with the rival of another one that shows nothing alone either."""
+    found: set[str] = set()
+    for place, one in enumerate(keys):
+        for other in keys[:place]:
+            for x, y in product(_rivals(search, machine, one), _rivals(search, machine, other)):
+                if len(_differing(_with(machine, {one: x, other: y}), parts, mine)):
+                    found |= {one, other}
+    return found
 
 
 def _depends(
