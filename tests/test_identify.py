@@ -24,9 +24,9 @@ from tcsim.identification.machine import NOT_OBSERVABLE, Batch, Machine, Signatu
 from tcsim.identification.questions import KINDS, Questions
 from tcsim.identification.solver import identify
 from tcsim.numbers.formats import FORMATS
+from tests.identify_everything import ARCHS
 
 ROOT = Path(__file__).resolve().parent.parent
-ARCHS = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 ALWAYS = (
     ("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16", "sm_70"),
     ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_80"),
