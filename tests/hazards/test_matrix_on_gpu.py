@@ -6,14 +6,14 @@ import doctest
 import sys
 from collections import Counter
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.corpora.pack import ROOT
-from tests.hazards import sanitized
+from tests.hazards import hangs_on_gpu, sanitized
 from tests.hazards.device_jobs import Job
 from tests.hazards.matrix import page
 from tests.hazards.matrix.subjects import subjects
@@ -88,3 +88,56 @@ def test_another_host_has_results_of_its_own() -> None:
     first, second = ran("1", a={"gpu": 0}, b={"gpu": "hang"}), ran("2", b={"gpu": 3})
     assert page.joined(first, second) == second and page.joined(None, first) == first
     assert page.joined(first, ran("1", b={"gpu": 3}))["mutants"] == {"a": {"gpu": 0}, "b": {"gpu": 3}}
+
+
+class _Launches:
+    """A process that answers at once, falls silent, or is late, by the name of its job."""
+
+    ready = True
+
+    def __init__(self, processes: Any, gpu: int) -> None:
+        self.pipe, self.left, self.job = self, 0, ""
+
+    def send(self, jobs: tuple[Any, Any]) -> None:
+        self.left, self.job = hangs_on_gpu.TIMES, str(jobs[1])
+
+    def poll(self, seconds: float) -> bool:
+        if self.job == "late":
+            sleep(0.25)
+        return self.job != "silent"
+
+    def recv(self) -> bool | str:
+        self.left -= 1
+        return "fault: 719" if self.job == "fault" and not self.left else self.job == "other"
+
+    def answer(self, original: Any, job: Any) -> int | str:
+        sleep(0.001)
+        return "hang" if str(job) == "silent" else 0
+
+    def end(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("jobs", "wanted"),
+    [
+        (("same", "other"), {"launches": 8, "other_bits": 4, "hangs": 0, "late": 0, "processes": 2}),
+        (("same", "silent"), {"launches": 6, "other_bits": 0, "hangs": 3, "late": 0, "processes": 3}),
+        (("late",), {"launches": 2, "other_bits": 0, "hangs": 0, "late": 2, "processes": 1}),
+        (("fault",), {"launches": 3, "other_bits": 0, "hangs": 0, "late": 0, "processes": 3}),
+    ],
+)
+def test_launches_that_hang_are_told_from_late_ones(
+    jobs: tuple[Any, ...], wanted: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each in its own count; processes beside them are killed when they hang, and end with the condition."""
+    monkeypatch.setattr(hangs_on_gpu, "Server", _Launches)
+    monkeypatch.setattr(hangs_on_gpu, "SILENCE_S", 0.2)
+    monkeypatch.setattr(hangs_on_gpu, "TIMES", 2)
+    original: Any = "same"
+    launches = wanted["launches"]
+    found = hangs_on_gpu.condition(0, original, jobs, ["silent", "same"], 2, launches, 5.0)
+    assert found.pop("killed beside") >= 1
+    faults = found.pop("faults")
+    assert faults == ["fault: 719"] * (3 if jobs == ("fault",) else 0)
+    assert found | {"late": len(found["late"])} == wanted
