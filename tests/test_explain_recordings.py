@@ -10,6 +10,7 @@ import pytest
 
 from conformance.explain import inputs
 from conformance.explain.recorded import KEPT, cases
+from tcsim.explanation import filter_orders
 
 FEW = (
     ("cublas-bf16-bf16-bf16-128x256x512-NT.only.cancelling", "wgmma or mma, k16", "one accumulator"),
@@ -44,6 +45,24 @@ def test_an_order_predicts_all_of_another_product():
     given = inputs.operands(other.product, "normal")
     predicted = found.classes[0].predict(given["a"], given["b"])
     assert hashlib.sha256(np.ascontiguousarray(predicted).tobytes()).hexdigest() == other.about["whole"]
+
+
+@pytest.mark.parametrize(
+    ("formats", "order", "arithmetic"),
+    [
+        ("f32-f32-f32", "channels, then positions", "one f32 FMA after another"),
+        ("tf32-tf32-f32", "blocks of 32 channels, positions, channels of the block", "operands rounded to tf32 (rne)"),
+    ],
+)
+def test_how_cudnn_runs_through_k(formats: str, order: str, arithmetic: str) -> None:
+    """The order found on 1,024 outputs of a 3 x 3 convolution gives all 16,384: their digest."""
+    case = cases()[f"cudnn-three-{formats}-256x64x576.only.normal"]
+    places = dict(filter_orders(576, 9))[order]
+    found = case.in_order(places)
+    assert found.matching == found.compared == 1024 and found.classes[0].arithmetic.startswith(arithmetic)
+    given = inputs.operands(case.product, "normal")
+    predicted = found.classes[0].predict(given["a"][..., places], given["b"][..., places, :])
+    assert hashlib.sha256(np.ascontiguousarray(predicted).tobytes()).hexdigest() == case.about["whole"]
 
 
 def test_the_recordings_are_complete():

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from conformance.explain import inputs
 from conformance.explain.products import LIBRARIES, Product, products
 from conformance.suite import files
-from tcsim.explanation import Explanation, explain
+from tcsim.explanation import Explanation, explain, filter_orders
 
 PATH = files.ROOT / "sm_90" / "explain" / "products.npz"
 KEPT = 1024  # outputs of a case
@@ -61,8 +62,21 @@ class Case:
         return chosen
 
     def explained(self) -> Explanation:
-        """The answer."""
-        return explain(**self.operands(), alpha=self.product.alpha, beta=self.product.beta)
+        """The answer; of a convolution, that of the first order of K which reproduces every output, or of K as it is."""
+        orders = [*filter_orders(self.product.shape[2], 9)] if "image" in self.product.options else []
+        found = self.in_order(np.arange(self.product.shape[2]))
+        for _, places in orders[1:]:
+            if found.verdict != "not explained":
+                break
+            other = self.in_order(places)
+            found = other if other.verdict != "not explained" else found
+        return found
+
+    def in_order(self, places: npt.NDArray[np.int64]) -> Explanation:
+        """The answer for places of K in another order."""
+        given = self.operands()
+        given |= {"a": given["a"][..., places], "b": given["b"][..., places, :]}
+        return explain(**given, alpha=self.product.alpha, beta=self.product.beta)
 
 
 def kept(product: Product) -> tuple[Any, Any]:
