@@ -18,6 +18,7 @@ from tcsim.diagnosis.where import ranges
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give
+_GROUPS = (4, 8, 16, 32)  # lines whose order is written out
 _PITCHES = 65  # how far off a pitch of stores is looked for
 
 
@@ -160,6 +161,13 @@ def described(lines: Ints, what: str) -> str:
     >>> described(np.array([0, 3, 2, 1]), "rows")
     'rows 1 and 3 exchanged'
     """
+    for group in _GROUPS:
+        inner = lines[:group]
+        again = np.arange(len(lines)) // group * group + np.resize(inner, len(lines))
+        moved = np.flatnonzero(lines != np.arange(len(lines)))
+        same = (again == lines)[: moved.max(initial=0) + 1]
+        if group < len(moved) and np.array_equal(np.sort(inner), np.arange(group)) and same.all():
+            return f"{what} permuted in each {group}: the order is {', '.join(map(str, inner))}, interleaved or not"
     runs: dict[tuple[int, int], tuple[int, int]] = {}  # (first, last) -> those that they are
     start = 0
     for stop in range(1, len(lines) + 1):

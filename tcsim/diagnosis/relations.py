@@ -16,6 +16,7 @@ from tcsim.numbers.formats import FORMATS, Format
 
 NARROW = "result passed through a narrower format"
 TRUNCATED = "result truncated to a narrower format"
+_TELLS = 4  # times the reach of rounding: a line that is scaled must have an output beyond it
 _FORMATS = ("e4m3", "e5m2", "bf16", "f16")
 
 
@@ -145,7 +146,11 @@ def vector(reals: Reals) -> Line | None:
                 own = np.where(reals.finite, base, 0.0)
                 factors = (own * (seen - rest)).sum(axis=axis, keepdims=True) / (own**2).sum(axis=axis, keepdims=True)
                 factors = np.where(np.isnan(factors), 1.0, factors)  # lines of zeros, and those beyond the output
-            apart = np.ptp(factors) > 1e-4 * np.abs(factors).max() and (factors != 0).all()
+            apart = np.ptp(factors) > 1e-4 * np.abs(factors).max()
+            largest, reach = (
+                np.where(reals.finite, x, 0.0).max(axis=axis, keepdims=True) for x in (np.abs(base), reals.reach)
+            )
+            apart &= not (np.abs(factors) * largest < _TELLS * reach)[largest > 0].any()  # else: lines that are zero
             if apart and _near_with(reals, factors, base, rest):
                 said = f"factors from {factors.min():.4g} to {factors.max():.4g}"
                 relation = Relation(f"{what} scaled", said, f"the epilogue multiplies each of the {what} by a number")
@@ -155,7 +160,8 @@ def vector(reals: Reals) -> Line | None:
 
 def _near_with(reals: Reals, factor: Any, base: Numbers, rest: Any) -> bool:
     """Whether a factor, or one for each line, predicts every output up to rounding."""
-    reach = np.maximum(1.0, np.abs(factor)) * reals.reach
+    own = reals.coarse * np.abs(reals.observed)  # of the result's format, whatever the factor
+    reach = own + np.maximum(1.0, np.abs(factor)) * (reals.reach - own)
     return bool((np.abs(factor * base + rest - reals.observed) <= reach)[reals.finite].all())
 
 

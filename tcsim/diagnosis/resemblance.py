@@ -74,7 +74,8 @@ def line_map(
         asked = np.flatnonzero(open_[:, column] & (observed[:, column] != 0))
         seen = observed[asked, column]
         far = np.maximum(reach[0], (1e-5 + 2 * reach[1]) * np.abs(seen))
-        low, high = np.searchsorted(values, seen - far), np.searchsorted(values, seen + far, side="right")
+        with np.errstate(invalid="ignore"):  # infinite outputs look like none
+            low, high = np.searchsorted(values, seen - far), np.searchsorted(values, seen + far, side="right")
         for offset in range(_HITS):
             hit = (high - low <= _HITS) & (low + offset < high)
             rows.append(asked[hit])
@@ -160,7 +161,8 @@ def _blocks(o: Numbers, r: Numbers, left: Mask, reach: tuple[float, float]) -> I
     values = marks[1][0][order]
     seen = marks[0][0][asked]
     far = np.maximum(reach[0], (1e-5 + 2 * reach[1]) * np.abs(seen))
-    low, high = np.searchsorted(values, seen - far), np.searchsorted(values, seen + far, side="right")
+    with np.errstate(invalid="ignore"):  # infinite outputs look like none
+        low, high = np.searchsorted(values, seen - far), np.searchsorted(values, seen + far, side="right")
     source = np.full(height * width, -1)
     for offset in range(int(min(64, (high - low).max(initial=0)))):
         open_ = (low + offset < high) & (source[asked] < 0)

@@ -10,6 +10,7 @@ from itertools import chain
 import numpy as np
 
 from tcsim.diagnosis.arithmetic import narrowed
+from tcsim.diagnosis.buffers import bytes_of_operands
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.carried import carried
 from tcsim.diagnosis.maps import SAME
@@ -19,6 +20,7 @@ from tcsim.diagnosis.overlaid import overlaid
 from tcsim.diagnosis.predicted import End, Way, after_clamp, ends_of, way_of, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
+from tcsim.diagnosis.recovered import recovered
 from tcsim.diagnosis.relations import (
     RELU,
     RELU_BEFORE_C,
@@ -37,7 +39,7 @@ from tcsim.diagnosis.relations import (
 from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
 from tcsim.diagnosis.tails import Tail, tails
-from tcsim.diagnosis.where import where_text
+from tcsim.diagnosis.where import beyond_diagonal, where_text
 from tcsim.diagnosis.whole import Whole
 
 _PARTS = 3  # mistakes in different parts of the output
@@ -144,6 +146,13 @@ class Solved:
         if code == nan_code(self.problem):
             return NAN, f"{where} are {code:#x}: {nan_source(self.problem)}; or they were never written", NAN_ADVICE
         advice = "look at the store, at its predicate and at what was launched"
+        side = beyond_diagonal(self.unwritten, self.problem.inside() & (self.problem.observed == code))
+        if side:
+            return (
+                "part of the output masked",
+                f"{side} is {code:#x}",
+                "look for a causal or triangular mask in the epilogue",
+            )
         return "part of the output never written", where, advice
 
     def explanations(self, outputs: int) -> list[Explanation]:
@@ -336,7 +345,21 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
         pieces, left, tried = _pieces(written, wrong & ~unwritten, most, known)
     else:
         unwritten = nothing
-    return replace(found, pieces=tuple(pieces), left=left & ~unwritten, unwritten=unwritten, tried=tried)
+    found = replace(found, pieces=tuple(pieces), left=left & ~unwritten, unwritten=unwritten, tried=tried)
+    return found if found.covered or known else _recovered(found)
+
+
+def _recovered(found: Solved) -> Solved:
+    """What no rule explains, solved for; the same if that gives nothing."""
+    solver = Solver(found.problem, found.reals, ends=found.ends)
+    first, *others = recovered(solver, found.wrong) or (None,)
+    if first is None:
+        return found
+    names = {name for name, _, _ in first.item.names()}
+    ties = tuple(one for one in others if not names <= {name for name, _, _ in one.item.names()})[:_TIES]
+    piece = Piece(first.item, first.gives & found.wrong, first.gives, True, first.way, ties)
+    nothing = np.zeros_like(found.wrong)
+    return replace(found, pieces=(piece,), left=found.wrong & ~first.gives, unwritten=nothing)
 
 
 def _beside(mask: Mask) -> Mask:
@@ -348,9 +371,9 @@ def _beside(mask: Mask) -> Mask:
 
 
 def _of_all(found: Solved) -> Whole | None:
-    """What explains everything: the end of K, accumulators of other tiles, buffers that overlap."""
+    """What explains everything: an operand's bytes, the end of K, accumulators of other tiles, buffers that overlap."""
     given = found.problem, found.reals, found.wrong
-    for item in chain(tails(*given), carried(*given), overlaid(*given)):
+    for item in chain(bytes_of_operands(*given), tails(*given), carried(*given), overlaid(*given)):
         near = np.stack([item.near(found.reals, t) for t in range(len(found.wrong))])
         if near[found.reals.finite].all():
             return item

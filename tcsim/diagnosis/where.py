@@ -42,4 +42,28 @@ def ranges(places: npt.NDArray[np.intp]) -> str:
     return text if len(text) <= 60 else f"{len(places)} of {places[0]}-{last - 1}"
 
 
+def beyond_diagonal(mask: Mask, held: Mask) -> str:
+    """The side of a diagonal that a mask is, all of which is held; empty if it is none.
+
+    >>> mask = np.tri(32, dtype=bool)[None]
+    >>> beyond_diagonal(mask, mask), beyond_diagonal(~mask, ~mask)
+    ('the triangle left of the diagonal, column <= row', 'the triangle right of the diagonal, column >= row + 1')
+    """
+    _, height, width = mask.shape
+    off = np.arange(width) - np.arange(height)[:, None]
+    own = off[mask.any(axis=0)]
+    if len(np.unique(own)) < _DIAGONALS:
+        return ""
+    for first, said, sign in (
+        (int(own.min()), "right of the diagonal, column >= row", 1),
+        (int(own.max()), "left of the diagonal, column <= row", -1),
+    ):
+        side = sign * (off - first) >= 0
+        partly = side.any(axis=1) & ~side.all(axis=1)
+        if partly.sum() >= _DIAGONALS and held[:, side].all():
+            return f"the triangle {said}" + (f" {'+' if first > 0 else '-'} {abs(first)}" if first else "")
+    return ""
+
+
+_DIAGONALS = 8  # of a triangle, at least
 _PERIODS = tuple(1 << power for power in range(1, 10))

@@ -1,0 +1,209 @@
+"""Which k of A met which k of B, where no rule says it: read off the outputs as weights of partial products.
+
+A kernel that takes the right lines and mixes up K computes a P b for some matrix P. P is the same in every period of K (a word, a fragment, a
+tile), or moves whole units of it; either way it has few unknowns, and every output is one equation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from tcsim.core.ranges import runs
+from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.counts import counted
+from tcsim.diagnosis.least_squares import samples, whole_weights
+from tcsim.diagnosis.maps import LINES, Ints, Rule
+from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.reals import Mask, Numbers, Reals
+
+_UNITS = 32  # of a period, at most
+_PERIODS = (8, 16, 32, 64, 128)
+_LISTED = 32  # a period that is written out
+_LINE_BLOCKS = (64, 32, 16, 8)
+_ORDER = "look at the order in which the elements of {x} lie in registers, words and bytes: fragment layout, packing, interleaving"
+_STAGE = "the stage was read before the copy landed (zeros, or an earlier tile), or the index along K is another one"
+_BLOCK = "look at which tile's partial sums, or which tile's copies, the kernel takes for this part of K"
+
+
+def k_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
+    """K of one operand against K of the other."""
+    depth = reals.a.shape[2]
+    for period, unit in _periods(depth):
+        for part in ("",) if reals.factors is None else ("a", "b", ""):
+            found = _mixing(reals, open_, period, unit, part)
+            if found is None or np.array_equal(found, np.eye(len(found), dtype=np.int64)):
+                continue
+            yield from _as_rules(problem, found, period, unit, depth, part)
+
+
+def _periods(depth: int) -> Iterator[tuple[int, int]]:
+    """(period, unit), fewest unknowns first."""
+    listed = [(period, max(1, period // _UNITS)) for period in _PERIODS if period < depth]
+    unit = 1
+    while -(-depth // unit) > _UNITS:
+        unit *= 2
+    listed += [(-(-depth // size) * size, size) for size in (4 * unit, 2 * unit, unit) if size < depth]
+    yield from sorted(listed, key=lambda one: one[0] // one[1])
+
+
+def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Ints | None:
+    """How often unit p of A (in each period) meets unit q of B: (units, units)."""
+    count = period // unit
+    chosen = samples(reals, open_, count * count)
+    if chosen is None:
+        return None
+    t, i, j = chosen.T
+    terms: Numbers
+    if part and reals.bare is not None and reals.factors is not None:  # factors stay where they are
+        width = reals.a.shape[2] // reals.factors[0].shape[2]
+        both = np.repeat(reals.factors[0][t, i] * reals.factors[1][t, j], width, axis=1)
+        a, b = reals.bare[0][t, i], reals.bare[1][t, j]
+        a, b = (a, b * both) if part == "a" else (a * both, b)
+    else:
+        a, b = reals.a[t, i], reals.b[t, j]
+    pad = -a.shape[1] % period
+    left, right = (np.pad(x, ((0, 0), (0, pad))).reshape(len(x), -1, count, unit) for x in (a, b))
+    left, right = (x.transpose(0, 2, 1, 3).reshape(len(x), count, -1) for x in (left, right))
+    terms = (left @ right.swapaxes(1, 2)).reshape(len(chosen), -1)
+    place = tuple(chosen.T)
+    found = whole_weights(terms, (reals.observed - reals.c)[place], reals.reach[place])
+    return None if found is None else found.reshape(count, count)
+
+
+def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int, part: str) -> Iterator[Candidate]:
+    """The same as a rule of one operand, or of either."""
+    if (mixing == np.diag(np.diag(mixing))).all() and (mixing >= 0).all() and not part:
+        times = np.repeat(np.diag(mixing), unit)
+        taken = np.tile(times, -(-depth // period))[:depth].astype(np.float64)
+        yield Candidate(count=counted(taken, 2, problem.step))
+    if not ((mixing == 0) | (mixing == 1)).all():
+        return
+    for name, own in (("a", mixing), ("b", mixing.T)):
+        if part in ("", name) and (own.sum(axis=0) <= 1).all():
+            source = np.where(own.any(axis=0), own.argmax(axis=0), -1)
+            rule = k_rule(_repeated(source, period, unit, depth))
+            rule = replace(rule, part="data") if part else rule
+            yield Candidate(a=rule) if name == "a" else Candidate(b=rule)
+
+
+def _repeated(source: Ints, period: int, unit: int, depth: int) -> Ints:
+    """The map of units of one period as a map of all k; -1 for a zero."""
+    inner = np.where(source[:, None] < 0, -1, source[:, None] * unit + np.arange(unit)).reshape(-1)
+    start = np.arange(0, depth, period)[:, None]
+    found = np.where(inner < 0, -1, start + inner).reshape(-1)[:depth]
+    return np.where(found < depth, found, -1)
+
+
+def k_rule(source: Ints) -> Rule:
+    """A map of k as a rule, the same for every line."""
+    depth = len(source)
+    where = partial(_at, source)
+    moved = source != np.arange(depth)
+    for period in _PERIODS[: _PERIODS.index(_LISTED) + 1]:
+        if period >= depth:
+            break
+        inner = source[:period]
+        start = np.arange(depth) // period * period
+        again = np.resize(inner, depth)
+        if np.array_equal(np.sort(inner), np.arange(period)) and np.array_equal(source, start + again):
+            said = f"in each {period} along K the order is {', '.join(map(str, inner))}"
+            return Rule("{x}: K permuted", said, _ORDER, where, 3)
+    if (source[moved] < 0).all():
+        said = f"K {runs(tuple(np.flatnonzero(moved).tolist()))} is zero"
+        return Rule("{x}: K block not loaded", said, "look at which copies are made and awaited", where, 3)
+    later = bool((source > np.arange(depth)).any())  # a stage holds earlier tiles, not later ones
+    return Rule("K blocks of {x} mismatched", said_of(source), _STAGE, where, 3 + later)
+
+
+def said_of(source: Ints) -> str:
+    """A map of k in words.
+
+    >>> said_of(np.array([0, 1, -1, -1, 0, 1]))
+    'K 2-3 is zero, K 4-5 is that of K 0-1, an earlier one'
+    """
+    parts = []
+    start = 0
+    for stop in range(1, len(source) + 1):
+        if stop < len(source) and source[stop] == (-1 if source[start] < 0 else source[stop - 1] + 1):
+            continue
+        if source[start] < 0:
+            parts.append(f"K {start}-{stop - 1} is zero")
+        elif source[start] != start:
+            when = "an earlier one" if source[start] < start else "a later one"
+            parts.append(f"K {start}-{stop - 1} is that of K {source[start]}-{source[stop - 1]}, {when}")
+        start = stop
+    return ", ".join(parts[:6]) + (f" and {len(parts) - 6} more" if len(parts) > 6 else "")
+
+
+def _at(source: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    return r, np.where(k < len(source), source[np.minimum(k, len(source) - 1)], k)
+
+
+def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
+    """Blocks of lines that are others in a part of K alone: each block of the output is a sum over K of products of any block of lines."""
+    if len(reals.a) > 1:
+        return
+    depth = reals.a.shape[2]
+    for name in "ba":
+        for size in _LINE_BLOCKS:
+            for unit in (4 * problem.step, 2 * problem.step, problem.step):
+                source = _sources(reals, open_[0], name, size, unit) if unit < depth else None
+                if source is not None and (source != np.arange(len(source))[:, None]).any():
+                    rule = _block_rule(source, size, unit, "columns" if name == "b" else "rows")
+                    yield Candidate(a=rule) if name == "a" else Candidate(b=rule)
+                    break
+
+
+def _sources(reals: Reals, open_: Mask, name: str, size: int, unit: int) -> Ints | None:
+    """(blocks of lines, units of K): which block of lines each takes; -1 for none."""
+    own, others = (reals.a[0], reals.b[0]) if name == "a" else (reals.b[0], reals.a[0])
+    turned = (lambda x: x) if name == "a" else (lambda x: x.T)
+    seen, reach, finite = (turned(x) for x in ((reals.observed - reals.c)[0], reals.reach[0], (reals.finite & (reals.observed > 0 if reals.floor else True))[0]))  # fmt: skip
+    wrong = turned(open_)
+    lines, depth = own.shape
+    blocks, parts = -(-lines // size), -(-depth // unit)
+    if blocks < 2 or blocks * parts > 400:
+        return None
+    padded = np.pad(own, ((0, blocks * size - lines), (0, parts * unit - depth))).reshape(blocks, size, parts, unit)
+    other = np.pad(others, ((0, 0), (0, parts * unit - depth))).reshape(len(others), parts, unit)
+    found = np.repeat(np.arange(blocks)[:, None], parts, axis=1)
+    random = np.random.default_rng(0)
+    for block in range(blocks):
+        rows = slice(block * size, min((block + 1) * size, lines))
+        if not wrong[rows].any():
+            continue
+        usable = np.argwhere(wrong[rows] & finite[rows])
+        if len(usable) < 1.5 * blocks * parts + 8:
+            return None
+        i, j = usable[random.permutation(len(usable))[: 3 * blocks * parts + 64]].T
+        terms = np.einsum("bspu,spu->spb", padded[:, i], other[j]).reshape(len(i), -1)
+        taken = whole_weights(terms, seen[rows][i, j], reach[rows][i, j])
+        if taken is None:
+            return None
+        taken = taken.reshape(parts, blocks)
+        if not ((taken == 0) | (taken == 1)).all() or (taken.sum(axis=1) > 1).any():
+            return None
+        found[block] = np.where(taken.any(axis=1), taken.argmax(axis=1), -1)
+    return found
+
+
+def _block_rule(source: Ints, size: int, unit: int, what: str) -> Rule:
+    parts = []
+    for block, row in enumerate(source):
+        for other in dict.fromkeys(row[row != block].tolist()):
+            at = np.flatnonzero(row == other)
+            k = runs(tuple((at[:, None] * unit + np.arange(unit)).reshape(-1).tolist()))
+            own = f"{what} {block * size}-{block * size + size - 1}"
+            whose = f"those of {what} {other * size}-{other * size + size - 1}, another block" if other >= 0 else "zero"
+            parts.append(f"{own} are {whose} in K {k}")
+    said = "; ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+    return Rule(f"{LINES} in a part of K", said, _BLOCK, partial(_block_at, source, size, unit), 4)
+
+
+def _block_at(source: Ints, size: int, unit: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    block = source[np.minimum(r // size, len(source) - 1), np.minimum(k // unit, source.shape[1] - 1)]
+    return np.where(block < 0, -1, block * size + r % size), k

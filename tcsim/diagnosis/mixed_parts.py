@@ -1,0 +1,103 @@
+"""Which block's scale factors or metadata each block of K used, where no rule says it: read off the outputs as weights of partial products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.least_squares import samples, whole_weights
+from tcsim.diagnosis.maps import Ints, Rule
+from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.reals import Mask, Numbers, Reals
+
+
+def part_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
+    """Factors of A, of B or of both alike; metadata of A."""
+    if reals.factors is not None and reals.bare is not None:
+        count = reals.factors[0].shape[2]
+        for names in ("a", "b", "ab"):
+            source = _solved(reals, open_, count, partial(_scaled, reals, names))
+            if source is not None:
+                rules = [_rule("scale", source, 1, count) for _ in names]
+                yield Candidate(**dict(zip(names, rules, strict=True)))
+    if reals.kept is not None and reals.positions is not None:
+        own = problem.machine.kept
+        count = reals.kept.shape[2] // own
+        source = _solved(reals, open_, count, partial(_with_positions, reals, own))
+        if source is not None:
+            yield Candidate(a=_rule("metadata", source, own, count))
+
+
+def _solved(reals: Reals, open_: Mask, count: int, terms_of: partial[Numbers]) -> Ints | None:
+    """(blocks,): whose part each block used, -1 for none; None if it is not so, or nothing moved."""
+    chosen = samples(reals, open_, count * (count + 1))
+    if chosen is None:
+        return None
+    place = tuple(chosen.T)
+    terms = terms_of(chosen)  # (samples, blocks, sources), none last
+    found = whole_weights(terms.reshape(len(chosen), -1), (reals.observed - reals.c)[place], reals.reach[place])
+    if found is None:
+        return None
+    found = found.reshape(terms.shape[1:])
+    if not ((found == 0) | (found == 1)).all() or (found.sum(axis=1) != 1).any():
+        return None
+    source: Ints = np.where(found[:, -1] == 1, -1, found.argmax(axis=1))
+    return None if np.array_equal(source, np.arange(count)) else source
+
+
+def _scaled(reals: Reals, names: str, chosen: Ints) -> Numbers:
+    """Products of the blocks of K with every block's factors in turn, and with 1."""
+    if reals.factors is None or reals.bare is None:
+        raise ValueError("no factors")
+    t, i, j = chosen.T
+    lines, factors = {"a": i, "b": j}, dict(zip("ab", reals.factors, strict=True))
+    count = reals.factors[0].shape[2]
+    plain = (reals.bare[0][t, i] * reals.bare[1][t, j]).reshape(len(t), count, -1).sum(axis=2)[:, :, None]
+    for name in "ab":
+        own = factors[name][t, lines[name]]
+        ones = np.ones((len(t), 1))
+        plain = plain * (np.concatenate([own, ones], axis=1)[:, None] if name in names else own[:, :, None])
+    return plain
+
+
+def _with_positions(reals: Reals, own: int, chosen: Ints) -> Numbers:
+    """Products of the blocks of K with every block's metadata in turn, and with the positions that nothing gives."""
+    t, i, j = chosen.T
+    if reals.kept is None:
+        raise ValueError("no metadata")
+    width = reals.kept.shape[2]
+    count = width // own
+    terms = np.empty((len(t), count, count + 1))
+    for source in range(count + 1):
+        at = np.resize(np.arange(own), width) + source * own if source < count else np.full(width, -1)
+        dense = reals.other_part("a", "metadata", t, i, np.repeat(i[:, None], width, axis=1), at[None])
+        terms[:, :, source] = (dense * reals.b[t, j]).reshape(len(t), count, -1).sum(axis=2)
+    return terms
+
+
+def _rule(part: str, source: Ints, size: int, count: int) -> Rule:
+    """The map as a rule; size: elements of the part in a block."""
+    name, block = ("scale_{x}", "block") if part == "scale" else (part, "K block")
+    said = _said(source, "counts as 1" if part == "scale" else "is not read: the first positions of each group")
+    advice = f"look at the index along K with which the {'scale factors' if part == 'scale' else part} of {{x}} are read: a tile's, a step's, a slice's"
+    missing = (source[source != np.arange(count)] < 0).all()
+    mistake = f"{name} missing in a part of K" if missing else f"{name} of another {block}"
+    return Rule(mistake, said, advice, partial(_at, source, size), 3, part=part)
+
+
+def _said(source: Ints, missing: str) -> str:
+    parts = []
+    for other in dict.fromkeys(source[source != np.arange(len(source))].tolist()):
+        blocks = np.flatnonzero(source == other)
+        where = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))} of {len(source)}"
+        last = " (the last)" if blocks[-1] == len(source) - 1 else ""
+        parts.append(f"{where}{last}: " + (missing if other < 0 else f"that of block {other} instead of its own"))
+    return "; ".join(parts[:6]) + (f"; and {len(parts) - 6} more" if len(parts) > 6 else "")
+
+
+def _at(source: Ints, size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    block = source[np.minimum(k // size, len(source) - 1)]
+    return r, np.where(block < 0, -1, block * size + k % size)

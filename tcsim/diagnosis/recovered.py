@@ -1,0 +1,46 @@
+"""What no rule explains, solved for: maps of K, of parts and of blocks, tables of values, and memory taken for another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tcsim.diagnosis.buffers import other_buffers
+from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.mixed import k_maps, line_maps_by_k
+from tcsim.diagnosis.mixed_parts import part_maps
+from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.reals import Mask, Reals
+from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
+from tcsim.diagnosis.tables import tables
+from tcsim.diagnosis.whole import Whole
+
+SOURCES: tuple[Callable[[Problem, Reals, Mask], Iterator[Candidate | Whole]], ...] = (
+    other_buffers,
+    part_maps,
+    tables,
+    k_maps,
+    line_maps_by_k,
+)
+"""Where hypotheses come from; each is made from the outputs and then checked on all of them."""
+
+
+def recovered(solver: Solver, wrong: Mask) -> list[Scored]:
+    """Hypotheses that give all wrong outputs, simplest first, of the first source that has any."""
+    for source in SOURCES:
+        found = []
+        for item in source(solver.problem, solver.reals, wrong):
+            one = solver.reckoned(item, wrong) if isinstance(item, Candidate) else _of_whole(solver, item, wrong)
+            if one is not None and one.clean > 0 and not (wrong & solver.reals.finite & ~one.gives).any():
+                found.append(one)
+        if found:
+            return foremost(found)
+    return []
+
+
+def _of_whole(solver: Solver, item: Whole, wrong: Mask) -> Scored:
+    gives = np.stack([item.near(solver.reals, t) for t in range(len(wrong))])
+    everywhere = bool(gives[solver.reals.finite].all())
+    own = gives & wrong
+    return Scored(item, gives, WHOLE if everywhere else clean(gives, wrong), int(own.sum()), None, everywhere)
